@@ -1,0 +1,15 @@
+# make install PREFIX=...: bin/llm-router, lib/llm-router/engines/<id>/, headers, docs.
+include(GNUInstallDirs)
+if(TARGET llm-router)
+    install(TARGETS llm-router RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+get_property(engines GLOBAL PROPERTY LR_ENGINES)
+foreach(id IN LISTS engines)
+    install(TARGETS engine_${id} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/llm-router/engines/${id})
+    install(FILES ${CMAKE_BINARY_DIR}/engines/${id}/manifest.json
+            DESTINATION ${CMAKE_INSTALL_LIBDIR}/llm-router/engines/${id})
+endforeach()
+install(DIRECTORY include/llm-router DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(EXISTS ${PROJECT_SOURCE_DIR}/models/demo)
+    install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/llm-router/models)
+endif()

@@ -1,0 +1,285 @@
+/* llm-router/engine.h - the contract between a worker and an engine plugin.
+ *
+ * An engine is a shared library that exports exactly one symbol,
+ * lr_engine_entry(), and a manifest.json beside it whose "abi_version" equals
+ * LR_ENGINE_ABI.  docs/engine-authors.md walks through a complete engine.
+ *
+ * Rules, for both sides:
+ *  1. Strings and arrays are borrowed for the duration of the call unless a
+ *     comment says otherwise.  Each side frees what it allocated.
+ *  2. Every struct begins with `size`, its sizeof where it was compiled.  Members
+ *     are only ever appended; a reader treats what lies past `size` as zero.
+ *  3. One thread calls the engine: the worker's loop.  The engine may use threads
+ *     of its own, but every host callback except `log` runs on the calling thread,
+ *     inside `open` or `step`, and never after `close`.
+ *  4. No function may exit, abort, install signal handlers, longjmp across the
+ *     boundary, or write to stdout or stderr.
+ *  5. On failure a function returns a code of status.h and fills *err (never NULL)
+ *     with a sentence that lets the operator act.
+ *  6. A device error is sticky: once `step` returned LR_INTERNAL the model is dead,
+ *     and only `close` may still be called.
+ *
+ * Compiles as C17, as C++17 and under nvcc.
+ */
+#ifndef LLM_ROUTER_ENGINE_H
+#define LLM_ROUTER_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "llm-router/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LR_ENGINE_ABI 1u /* bumped only when an existing member changes its meaning */
+
+struct lr_engine_model; /* opaque, owned by the engine */
+
+/* Static facts.  The arrays end with NULL and live as long as the library. */
+struct lr_engine_facts {
+    uint32_t size;
+    uint32_t reserved;
+    const char *id;                   /* equals engine_id of the manifest */
+    const char *version;              /* equals engine_version of the manifest */
+    const char *const *runtimes;      /* "gptoss" */
+    const char *const *formats;       /* "safetensors", "gguf" */
+    const char *const *architectures; /* as config.json names them */
+    const char *const *backends;      /* "cpu", "cuda", "metal": what was compiled in */
+};
+
+/* How a model is to be opened.  A zero means "the engine chooses". */
+struct lr_engine_options {
+    uint32_t size;
+    uint32_t device_count;
+    const char *const *devices; /* "cpu", or GPU UUIDs ("GPU-..."), or "cuda:N" */
+    uint64_t vram_limit;        /* bytes of device memory this model may use; 0: no limit */
+    uint64_t ram_limit;         /* bytes of host memory this model may use; 0: no limit */
+    uint64_t max_tokens;        /* KV tokens in all, over all sequences */
+    uint32_t max_sequences;     /* requests decoded together */
+    uint32_t max_context;       /* tokens of one sequence */
+    uint32_t prefill_chunk;     /* prompt tokens per step */
+    uint32_t threads;           /* host threads for computing */
+    const char *artifact_path;  /* run these weights instead; NULL: the model's own */
+    const char *filename;       /* one file of the model directory (GGUF); NULL: the only one */
+    const char *extra_json;     /* engine-specific options, a JSON object; NULL: none */
+};
+
+/* What a model will take.  Bytes. */
+struct lr_engine_need {
+    uint32_t size;
+    uint32_t on_device; /* 1: the figures are device memory, 0: host memory */
+    uint64_t weights;
+    uint64_t kv_per_token;    /* grows with every token of a sequence */
+    uint64_t kv_per_sequence; /* taken once per sequence (sliding windows) */
+    uint64_t workspace;
+    uint64_t fixed;       /* contexts, compiled kernels, tokenizer */
+    uint64_t kv;          /* KV cache that open() will allot under these options */
+    uint64_t total;       /* what the host reserves: the sum for these options */
+    uint32_t max_context; /* the longest sequence under these options */
+    uint32_t max_sequences;
+    uint32_t vocab_size;
+    uint32_t reserved;
+};
+
+/* A piece of prompt text.  Control tokens are recognised only where all their
+ * bytes lie in segments with control != 0 (R-12); the text between recognised
+ * control tokens is joined across segment borders and tokenized as one run. */
+struct lr_segment {
+    const char *text; /* UTF-8; invalid bytes become U+FFFD */
+    size_t len;
+    uint32_t control;
+    uint32_t reserved;
+};
+
+struct lr_logit_bias {
+    uint32_t token;
+    float bias;
+};
+
+/* The next token is a pure function of (seed, index, logits, generated ids). */
+struct lr_sampling {
+    uint32_t size;
+    float temperature;                      /* 0: greedy */
+    float top_p;                            /* 1: off */
+    float min_p;                            /* 0: off */
+    uint32_t top_k;                         /* 0: off */
+    float repetition_penalty;               /* 1: off; over prompt and generated tokens */
+    float presence_penalty;                 /* 0: off; over generated tokens */
+    float frequency_penalty;                /* 0: off; over generated tokens */
+    uint64_t seed;                          /* always set by the caller */
+    const struct lr_logit_bias *logit_bias; /* copied by submit */
+    uint32_t logit_bias_count;
+    uint32_t top_logprobs; /* alternatives reported per token */
+    uint32_t logprobs;     /* 1: report the log probability of each token */
+    uint32_t reserved;
+};
+
+enum { LR_REQUEST_GENERATE = 0 }; /* other kinds are reserved: UNSUPPORTED */
+
+struct lr_engine_request {
+    uint32_t size;
+    uint32_t kind;
+    uint64_t id;                       /* chosen by the host, unique among live requests */
+    const struct lr_segment *segments; /* used when prompt_ids is NULL */
+    size_t segment_count;
+    const uint32_t *prompt_ids; /* already tokenized prompt, or NULL */
+    size_t prompt_id_count;
+    /* Tokens another node already gave to the client: they follow the prompt,
+     * count as completion, and are not emitted again.  Sampling goes on at
+     * index generated_count, exactly as one run would have. */
+    const uint32_t *generated;
+    size_t generated_count;
+    struct lr_sampling sampling;
+    uint32_t max_tokens;  /* completion tokens, generated[] included; 0: to the context's end */
+    uint32_t ignore_stop; /* 1: do not end at the model's stop tokens (benchmarks) */
+    const uint32_t *stop_ids; /* beside the model's own */
+    size_t stop_id_count;
+    const char *cache_scope; /* a prefix is shared only within one scope; NULL: not at all */
+    uint32_t constrained;    /* 1: ask host->fill_mask before each token */
+    int32_t priority;        /* larger first; 0 is ordinary */
+};
+
+enum lr_finish {
+    LR_FINISH_STOP = 0,      /* a stop token; it was emitted */
+    LR_FINISH_LENGTH = 1,    /* max_tokens or the context is full */
+    LR_FINISH_CANCELLED = 2, /* cancel() */
+    LR_FINISH_ERROR = 3,     /* this request failed, the model lives on */
+};
+
+struct lr_usage {
+    uint32_t size;
+    uint32_t prompt_tokens;
+    uint32_t completion_tokens; /* generated[] included */
+    uint32_t cached_tokens;     /* of the prompt, not computed again */
+};
+
+struct lr_logprob {
+    uint32_t token;
+    float logprob;
+};
+
+/* One generated token.  Borrowed for the callback. */
+struct lr_token {
+    uint32_t size;
+    uint32_t id;
+    const char *bytes; /* raw bytes, possibly part of a UTF-8 sequence; a special
+                        * token gives its name ("<|end|>") */
+    uint32_t len;
+    uint32_t special; /* 1: a control token */
+    float logprob;    /* where sampling.logprobs asked for it */
+    uint32_t top_count;
+    const struct lr_logprob *top; /* most likely first */
+};
+
+/* Lent by the worker; outlives the model.  Members marked optional may be NULL. */
+struct lr_engine_host {
+    uint32_t size;
+    uint32_t reserved;
+    void *ctx;
+    /* level: 0 debug, 1 info, 2 warning, 3 error.  Any thread. */
+    void (*log)(void *ctx, int32_t level, const char *event, const char *text);
+    /* From open(): phase is a short word ("read", "compile"); done and total in
+     * bytes or steps.  A non-zero return asks to give up: open returns CANCELLED. */
+    int32_t (*progress)(void *ctx, const char *phase, uint64_t done, uint64_t total);
+    /* From step(): tokens in order of generation, then exactly one on_done. */
+    void (*on_token)(void *ctx, uint64_t request_id, const struct lr_token *token);
+    void (*on_done)(void *ctx, uint64_t request_id, enum lr_finish reason,
+                    const struct lr_usage *usage, const struct lr_error *error);
+    /* From step(): a prompt is computed up to `done` of `total`.  Optional. */
+    void (*on_prefill)(void *ctx, uint64_t request_id, uint32_t done, uint32_t total);
+    /* Which tokens are legal next: bit (i & 31) of mask[i >> 5].  Optional. */
+    lr_code (*fill_mask)(void *ctx, uint64_t request_id, uint32_t *mask, size_t words);
+};
+
+struct lr_engine_stats {
+    uint32_t size;
+    uint32_t sequences; /* live requests, queued ones included */
+    uint64_t weights_bytes;
+    uint64_t kv_bytes;        /* allotted */
+    uint64_t kv_bytes_in_use; /* held by live requests; 0 when there are none */
+    uint64_t workspace_bytes;
+    uint64_t fixed_bytes;
+    uint64_t pages_total;
+    uint64_t pages_in_use;
+    uint64_t steps;
+    uint64_t prompt_tokens; /* computed since open */
+    uint64_t generated_tokens;
+};
+
+enum { LR_VOCAB_SPECIAL = 1, LR_VOCAB_STOP = 2, LR_VOCAB_UNUSED = 4 };
+
+/* Static and const in the plugin. */
+struct lr_engine_api {
+    uint32_t size;
+    uint32_t abi; /* LR_ENGINE_ABI */
+
+    const struct lr_engine_facts *(*describe)(void);
+
+    /* Can this engine run that model here, and what will it take?  Reads headers
+     * only.  need->size is set by the caller. */
+    lr_code (*probe)(const char *model_dir, const struct lr_engine_options *options,
+                     struct lr_engine_need *need, struct lr_error *err);
+
+    /* Loads.  Keeps to vram_limit and ram_limit or returns OUT_OF_VRAM or OUT_OF_RAM
+     * with both numbers.  *model is NULL on failure. */
+    lr_code (*open)(const struct lr_engine_host *host, const char *model_dir,
+                    const struct lr_engine_options *options, struct lr_engine_model **model,
+                    struct lr_error *err);
+
+    /* Stops every thread of the model and gives everything back.  Legal at any
+     * time and with NULL; live requests end without a callback. */
+    void (*close)(struct lr_engine_model *model);
+
+    /* Copies what it needs and returns at once; work happens in step(). */
+    lr_code (*submit)(struct lr_engine_model *model, const struct lr_engine_request *request,
+                      struct lr_error *err);
+
+    /* Ends a request.  Its KV pages are free when this returns, on_done(CANCELLED)
+     * was called with the usage so far, and no further callback comes.  An unknown
+     * id is ignored: the request may just have ended. */
+    void (*cancel)(struct lr_engine_model *model, uint64_t request_id);
+
+    /* One iteration of continuous batching.  *busy is 1 while more work waits. */
+    lr_code (*step)(struct lr_engine_model *model, int32_t *busy, struct lr_error *err);
+
+    void (*stats)(const struct lr_engine_model *model, struct lr_engine_stats *out);
+
+    /* Tokenizes by the rule of struct lr_segment.  *count is the number of ids; at
+     * most `capacity` are written.  Optional. */
+    lr_code (*tokenize)(const struct lr_engine_model *model, const struct lr_segment *segments,
+                        size_t segment_count, uint32_t *ids, size_t capacity, size_t *count,
+                        struct lr_error *err);
+
+    /* The bytes of a token, borrowed until close, and its LR_VOCAB_ flags.
+     * INVALID_ARGUMENT beyond the vocabulary.  Optional. */
+    lr_code (*vocab)(const struct lr_engine_model *model, uint32_t id, const char **bytes,
+                     uint32_t *len, uint32_t *flags);
+
+    /* Logits of every position of ids[], n * vocab_size floats, computed beside the
+     * live requests and without touching them.  Optional. */
+    lr_code (*logits)(struct lr_engine_model *model, const uint32_t *ids, size_t n, float *out,
+                      struct lr_error *err);
+};
+
+/* True when the engine offers an optional member. */
+#define LR_ENGINE_HAS(api, fn)                                                                 \
+    ((api)->size >= offsetof(struct lr_engine_api, fn) + sizeof((api)->fn) && (api)->fn != NULL)
+
+#if defined(_WIN32)
+#define LR_ENGINE_EXPORT __declspec(dllexport)
+#elif defined(__GNUC__)
+#define LR_ENGINE_EXPORT __attribute__((visibility("default")))
+#else
+#define LR_ENGINE_EXPORT
+#endif
+
+/* The only symbol a plugin exports. */
+LR_ENGINE_EXPORT const struct lr_engine_api *lr_engine_entry(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

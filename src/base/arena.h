@@ -1,0 +1,39 @@
+/* base/arena.h - memory that dies together.
+ *
+ * Everything born of one request, one parse or one load comes from one arena and
+ * is freed with it; nothing in it is freed alone.  An arena has a ceiling, so a
+ * hostile input runs into an error, not into the machine's memory.
+ * Thread: one at a time.
+ */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stddef.h>
+
+#include "base/str.h"
+#include "llm-router/status.h"
+
+struct lr_arena_block;
+
+struct lr_arena {
+    struct lr_arena_block *blocks; /* owned, newest first */
+    char *next;                    /* free part of the newest block */
+    char *end;
+    size_t used;  /* bytes handed out, alignment included */
+    size_t limit; /* most bytes ever handed out */
+};
+
+void lr_arena_init(struct lr_arena *arena, size_t limit);
+void lr_arena_free(struct lr_arena *arena); /* leaves an empty arena with the same limit */
+
+/* 16-byte aligned, not zeroed; NULL past the limit or without memory. */
+void *lr_arena_alloc(struct lr_arena *arena, size_t len);
+void *lr_arena_zalloc(struct lr_arena *arena, size_t len);
+/* count * size, checked for overflow. */
+void *lr_arena_array(struct lr_arena *arena, size_t count, size_t size);
+
+/* Terminated copies; NULL like lr_arena_alloc. */
+char *lr_arena_copy(struct lr_arena *arena, struct lr_str s);
+char *lr_arena_printf(struct lr_arena *arena, const char *fmt, ...) LR_PRINTF(2, 3);
+
+#endif

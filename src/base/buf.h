@@ -1,0 +1,48 @@
+/* base/buf.h - growing memory with a ceiling.
+ *
+ * A buffer is created with the most it may ever hold.  Appending past that, or
+ * running out of memory, sets `failed` and drops the append; later appends are
+ * dropped too.  Callers append freely and check `failed` once, at the end.
+ */
+#ifndef BASE_BUF_H
+#define BASE_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/str.h"
+#include "llm-router/status.h"
+
+struct lr_buf {
+    char *data; /* owned; not terminated */
+    size_t len;
+    size_t capacity;
+    size_t limit;
+    bool failed; /* sticky */
+};
+
+void lr_buf_init(struct lr_buf *buf, size_t limit);
+void lr_buf_free(struct lr_buf *buf);  /* leaves an empty buffer with the same limit */
+void lr_buf_clear(struct lr_buf *buf); /* keeps the memory, forgets `failed` */
+
+void lr_buf_add(struct lr_buf *buf, const void *bytes, size_t len);
+void lr_buf_add_str(struct lr_buf *buf, struct lr_str s);
+void lr_buf_add_z(struct lr_buf *buf, const char *text);
+void lr_buf_add_char(struct lr_buf *buf, char c);
+void lr_buf_addf(struct lr_buf *buf, const char *fmt, ...) LR_PRINTF(2, 3);
+
+/* Room for `len` bytes at the end, or NULL; lr_buf_commit says how many were used. */
+char *lr_buf_reserve(struct lr_buf *buf, size_t len);
+void lr_buf_commit(struct lr_buf *buf, size_t len);
+
+void lr_buf_consume(struct lr_buf *buf, size_t len); /* drops bytes from the front */
+
+/* A terminated view of the content ("" when empty or failed), valid until the next change. */
+const char *lr_buf_z(struct lr_buf *buf);
+
+static inline struct lr_str lr_buf_str(const struct lr_buf *buf)
+{
+    return lr_str(buf->data, buf->len);
+}
+
+#endif

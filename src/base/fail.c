@@ -1,0 +1,96 @@
+#include "base/fail.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
+{
+    err->code = code;
+    (void)vsnprintf(err->text, sizeof(err->text), fmt, args);
+}
+
+lr_code lr_fail(struct lr_error *err, lr_code code, const char *fmt, ...)
+{
+    if (err != NULL) {
+        va_list args;
+        va_start(args, fmt);
+        put_text(err, code, fmt, args);
+        va_end(args);
+    }
+    return code;
+}
+
+lr_code lr_fail_errno(struct lr_error *err, lr_code code, const char *fmt, ...)
+{
+    int saved = errno;
+    if (err != NULL) {
+        va_list args;
+        va_start(args, fmt);
+        put_text(err, code, fmt, args);
+        va_end(args);
+        size_t used = strlen(err->text);
+        (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", strerror(saved));
+    }
+    return code;
+}
+
+lr_code lr_fail_prefix(struct lr_error *err, const char *fmt, ...)
+{
+    if (err == NULL)
+        return LR_INTERNAL;
+    struct lr_error old = *err;
+    va_list args;
+    va_start(args, fmt);
+    put_text(err, old.code, fmt, args);
+    va_end(args);
+    size_t used = strlen(err->text);
+    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", old.text);
+    return err->code;
+}
+
+struct code_row {
+    lr_code code;
+    int http;
+    const char *name;
+    const char *type;
+    const char *meaning;
+};
+
+static const struct code_row *find_row(lr_code code)
+{
+    static const struct code_row rows[] = {
+#define X(name, number, http, type, meaning) {number, http, #name, type, meaning},
+        LR_CODE_MAP(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].code == code)
+            return &rows[i];
+    return NULL;
+}
+
+const char *lr_code_name(lr_code code)
+{
+    const struct code_row *row = find_row(code);
+    return row != NULL ? row->name : "UNKNOWN";
+}
+
+const char *lr_code_meaning(lr_code code)
+{
+    const struct code_row *row = find_row(code);
+    return row != NULL ? row->meaning : "a code of another version";
+}
+
+int lr_code_http(lr_code code)
+{
+    const struct code_row *row = find_row(code);
+    return row != NULL ? row->http : 500;
+}
+
+const char *lr_code_type(lr_code code)
+{
+    const struct code_row *row = find_row(code);
+    return row != NULL ? row->type : "server_error";
+}

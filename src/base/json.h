@@ -1,0 +1,123 @@
+/* base/json.h - strict, bounded JSON: a parser into an arena and a writer.
+ *
+ * The parser takes RFC 8259 and nothing else: valid UTF-8, no lone surrogates, no
+ * leading zeros, nothing after the value, no key twice in one object.  Numbers keep
+ * their text, so that no digit is lost; ask for the type you want.  Object members
+ * keep their order.  All memory comes from the caller's arena; strings without
+ * escapes point into the caller's text, which must outlive the tree.
+ */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/fail.h"
+#include "base/str.h"
+
+enum lr_json_type {
+    LR_JSON_NULL,
+    LR_JSON_BOOL,
+    LR_JSON_NUMBER,
+    LR_JSON_STRING,
+    LR_JSON_ARRAY,
+    LR_JSON_OBJECT,
+};
+
+struct lr_json_member;
+
+struct lr_json {
+    enum lr_json_type type;
+    uint32_t count; /* of items or members */
+    union {
+        bool boolean;
+        struct lr_str text; /* decoded string (may hold NUL), or a number as written */
+        const struct lr_json *items;
+        const struct lr_json_member *members;
+    };
+};
+
+struct lr_json_member {
+    struct lr_str key;
+    struct lr_json value;
+};
+
+struct lr_json_limits {
+    uint32_t max_depth; /* 0: LR_JSON_DEPTH */
+    size_t max_bytes;   /* of text; 0: no limit beside the arena's */
+};
+
+enum { LR_JSON_DEPTH = 64 };
+
+/* INVALID_ARGUMENT with line, column and what was expected; TOO_LARGE past
+ * limits->max_bytes; OUT_OF_RAM past the arena.  limits may be NULL. */
+LR_MUST_USE lr_code lr_json_parse(struct lr_arena *arena, struct lr_str text,
+                                  const struct lr_json_limits *limits,
+                                  const struct lr_json **out, struct lr_error *err);
+
+/* NULL when obj is NULL, not an object, or lacks the key. */
+const struct lr_json *lr_json_get(const struct lr_json *obj, const char *key);
+const struct lr_json *lr_json_get_str(const struct lr_json *obj, struct lr_str key);
+
+static inline bool lr_json_is(const struct lr_json *v, enum lr_json_type type)
+{
+    return v != NULL && v->type == type;
+}
+
+/* False when v is NULL, of another type, or (integers) not whole or out of range. */
+bool lr_json_bool(const struct lr_json *v, bool *out);
+bool lr_json_i64(const struct lr_json *v, int64_t *out);
+bool lr_json_u64(const struct lr_json *v, uint64_t *out);
+bool lr_json_double(const struct lr_json *v, double *out); /* finite only */
+bool lr_json_str(const struct lr_json *v, struct lr_str *out);
+
+const char *
+lr_json_type_name(enum lr_json_type type); /* "object", "a string"... as JSON calls it */
+
+/* ---- writer ---- */
+
+/* Writes compact JSON to a buffer; commas and colons are its business.  Nesting
+ * deeper than LR_JSON_DEPTH or unbalanced calls set buf->failed. */
+struct lr_json_writer {
+    struct lr_buf *buf; /* borrowed */
+    uint64_t has_items; /* bit per open level: a comma is due */
+    uint32_t depth;
+    bool after_key;
+};
+
+void lr_json_writer_init(struct lr_json_writer *w, struct lr_buf *buf);
+
+void lr_json_begin_object(struct lr_json_writer *w);
+void lr_json_end_object(struct lr_json_writer *w);
+void lr_json_begin_array(struct lr_json_writer *w);
+void lr_json_end_array(struct lr_json_writer *w);
+void lr_json_key(struct lr_json_writer *w, const char *key);
+void lr_json_key_str(struct lr_json_writer *w, struct lr_str key);
+
+/* Bytes that are not UTF-8 are written as U+FFFD: the output is always valid. */
+void lr_json_put_str(struct lr_json_writer *w, struct lr_str s);
+void lr_json_put_z(struct lr_json_writer *w, const char *text); /* NULL writes null */
+void lr_json_put_i64(struct lr_json_writer *w, int64_t value);
+void lr_json_put_u64(struct lr_json_writer *w, uint64_t value);
+void lr_json_put_double(struct lr_json_writer *w,
+                        double value); /* shortest exact; NaN, inf: null */
+void lr_json_put_bool(struct lr_json_writer *w, bool value);
+void lr_json_put_null(struct lr_json_writer *w);
+void lr_json_put_raw(struct lr_json_writer *w, struct lr_str json); /* already JSON */
+void lr_json_put_value(struct lr_json_writer *w, const struct lr_json *value);
+
+/* key + value in one call */
+void lr_json_member_str(struct lr_json_writer *w, const char *key, struct lr_str s);
+void lr_json_member_z(struct lr_json_writer *w, const char *key, const char *text);
+void lr_json_member_i64(struct lr_json_writer *w, const char *key, int64_t value);
+void lr_json_member_u64(struct lr_json_writer *w, const char *key, uint64_t value);
+void lr_json_member_double(struct lr_json_writer *w, const char *key, double value);
+void lr_json_member_bool(struct lr_json_writer *w, const char *key, bool value);
+void lr_json_member_null(struct lr_json_writer *w, const char *key);
+
+/* Appends s as a JSON string literal, quotes included. */
+void lr_json_quote(struct lr_buf *buf, struct lr_str s);
+
+#endif

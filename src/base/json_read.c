@@ -1,0 +1,546 @@
+/* base/json_read.c - the JSON parser.
+ *
+ * One pass, no recursion: open containers sit on a stack of at most max_depth
+ * levels, and finished values wait on one shared stack until their container
+ * closes and copies them, in order, into the arena.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+
+/* A value with the key it has when it sits in an object. */
+struct pending {
+    struct lr_str key;
+    struct lr_json value;
+};
+
+struct level {
+    size_t first; /* its first value on the pending stack */
+    bool object;
+};
+
+struct parser {
+    struct lr_arena *arena;
+    struct lr_str text;
+    size_t at;
+    struct pending *pending; /* owned, malloc'ed: the arena must not keep dead copies */
+    size_t pending_count;
+    size_t pending_capacity;
+    struct level *levels; /* owned */
+    uint32_t depth;
+    uint32_t max_depth;
+    uint32_t *slots; /* owned: hash table for finding duplicate keys */
+    size_t slot_count;
+    struct lr_error *err;
+};
+
+static lr_code fail_at(struct parser *p, size_t at, const char *what)
+{
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at && i < p->text.len; i++) {
+        column++;
+        if (p->text.ptr[i] == '\n') {
+            line++;
+            column = 1;
+        }
+    }
+    return lr_fail(p->err, LR_INVALID_ARGUMENT, "JSON line %zu column %zu: %s", line, column,
+                   what);
+}
+
+static lr_code fail_memory(struct parser *p)
+{
+    return lr_fail(p->err, LR_OUT_OF_RAM,
+                   "JSON of %zu bytes needs more than the %zu bytes allowed for it",
+                   p->text.len, p->arena->limit);
+}
+
+static void skip_blanks(struct parser *p)
+{
+    while (p->at < p->text.len) {
+        char c = p->text.ptr[p->at];
+        if (c != ' ' && c != '\n' && c != '\r' && c != '\t')
+            return;
+        p->at++;
+    }
+}
+
+static int hex4(const char *s)
+{
+    int value = 0;
+    for (int i = 0; i < 4; i++) {
+        char c = s[i];
+        int digit;
+        if (c >= '0' && c <= '9')
+            digit = c - '0';
+        else if (c >= 'a' && c <= 'f')
+            digit = c - 'a' + 10;
+        else if (c >= 'A' && c <= 'F')
+            digit = c - 'A' + 10;
+        else
+            return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/* Reads \uXXXX at text[at..] (at is the 'u'), pairs included; moves *at past it. */
+static bool read_unicode(struct lr_str text, size_t *at, uint32_t *code_point)
+{
+    if (text.len - *at < 5)
+        return false;
+    int high = hex4(text.ptr + *at + 1);
+    if (high < 0 || (high >= 0xDC00 && high <= 0xDFFF))
+        return false;
+    *at += 5;
+    if (high < 0xD800 || high > 0xDBFF) {
+        *code_point = (uint32_t)high;
+        return true;
+    }
+    if (text.len - *at < 6 || text.ptr[*at] != '\\' || text.ptr[*at + 1] != 'u')
+        return false;
+    int low = hex4(text.ptr + *at + 2);
+    if (low < 0xDC00 || low > 0xDFFF)
+        return false;
+    *at += 6;
+    *code_point = 0x10000u + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
+    return true;
+}
+
+/* Decodes the raw text between the quotes, which holds at least one escape. */
+static lr_code unescape(struct parser *p, size_t start, size_t end, struct lr_str *out)
+{
+    struct lr_str raw = lr_str_sub(p->text, start, end);
+    char *copy = lr_arena_alloc(p->arena, raw.len); /* an escape never grows */
+    if (copy == NULL)
+        return fail_memory(p);
+    size_t len = 0, at = 0;
+    while (at < raw.len) {
+        const char *escape = memchr(raw.ptr + at, '\\', raw.len - at);
+        size_t plain = escape != NULL ? (size_t)(escape - raw.ptr) - at : raw.len - at;
+        memcpy(copy + len, raw.ptr + at, plain);
+        len += plain;
+        at += plain;
+        if (at == raw.len)
+            break;
+        at++; /* the backslash; the scanner made sure that a byte follows */
+        uint32_t code_point;
+        static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+        const char *simple = raw.ptr[at] != '\0' ? strchr(from, raw.ptr[at]) : NULL;
+        if (simple != NULL) {
+            copy[len++] = to[simple - from];
+            at++;
+        } else if (raw.ptr[at] == 'u' && read_unicode(raw, &at, &code_point)) {
+            len += lr_utf8_encode(code_point, copy + len);
+        } else {
+            return fail_at(p, start + at - 1, "bad escape, or half a surrogate pair");
+        }
+    }
+    *out = lr_str(copy, len);
+    return LR_OK;
+}
+
+/* p->at is just past the opening quote; leaves it past the closing one. */
+static lr_code read_string(struct parser *p, struct lr_str *out)
+{
+    const char *text = p->text.ptr;
+    size_t start = p->at, at = p->at;
+    bool escaped = false;
+    for (;; at++) {
+        if (at == p->text.len)
+            return fail_at(p, start - 1, "string without an end");
+        unsigned char c = (unsigned char)text[at];
+        if (c == '"')
+            break;
+        if (c < 0x20)
+            return fail_at(p, at, "control character in a string");
+        if (c == '\\') {
+            escaped = true;
+            if (++at == p->text.len)
+                return fail_at(p, start - 1, "string without an end");
+        }
+    }
+    p->at = at + 1;
+    struct lr_str raw = lr_str(text + start, at - start);
+    size_t valid = lr_utf8_valid_prefix(raw);
+    if (valid != raw.len)
+        return fail_at(p, start + valid, "not UTF-8");
+    if (escaped)
+        return unescape(p, start, at, out);
+    *out = raw;
+    return LR_OK;
+}
+
+static bool digit_at(const struct parser *p, size_t at)
+{
+    return at < p->text.len && p->text.ptr[at] >= '0' && p->text.ptr[at] <= '9';
+}
+
+static lr_code read_number(struct parser *p, struct lr_json *out)
+{
+    size_t start = p->at, at = p->at;
+    if (p->text.ptr[at] == '-')
+        at++;
+    if (!digit_at(p, at))
+        return fail_at(p, start, "expected a value");
+    if (p->text.ptr[at] == '0' && digit_at(p, at + 1))
+        return fail_at(p, start, "number with a leading zero");
+    while (digit_at(p, at))
+        at++;
+    if (at < p->text.len && p->text.ptr[at] == '.') {
+        if (!digit_at(p, ++at))
+            return fail_at(p, at, "expected a digit after the point");
+        while (digit_at(p, at))
+            at++;
+    }
+    if (at < p->text.len && (p->text.ptr[at] == 'e' || p->text.ptr[at] == 'E')) {
+        at++;
+        if (at < p->text.len && (p->text.ptr[at] == '+' || p->text.ptr[at] == '-'))
+            at++;
+        if (!digit_at(p, at))
+            return fail_at(p, at, "expected a digit in the exponent");
+        while (digit_at(p, at))
+            at++;
+    }
+    *out = (struct lr_json){.type = LR_JSON_NUMBER, .text = lr_str_sub(p->text, start, at)};
+    p->at = at;
+    return LR_OK;
+}
+
+static bool read_word(struct parser *p, const char *word)
+{
+    if (!lr_str_starts(lr_str_sub(p->text, p->at, p->text.len), word))
+        return false;
+    p->at += strlen(word);
+    return true;
+}
+
+static lr_code read_scalar(struct parser *p, struct lr_json *out)
+{
+    char c = p->text.ptr[p->at];
+    *out = (struct lr_json){.type = LR_JSON_NULL};
+    if (c == '"') {
+        p->at++;
+        out->type = LR_JSON_STRING;
+        return read_string(p, &out->text);
+    }
+    if (c == '-' || (c >= '0' && c <= '9'))
+        return read_number(p, out);
+    if (read_word(p, "null"))
+        return LR_OK;
+    out->type = LR_JSON_BOOL;
+    out->boolean = true;
+    if (read_word(p, "true"))
+        return LR_OK;
+    out->boolean = false;
+    if (read_word(p, "false"))
+        return LR_OK;
+    return fail_at(p, p->at, "expected a value");
+}
+
+static lr_code push_pending(struct parser *p, struct lr_str key)
+{
+    if (p->pending_count == p->pending_capacity) {
+        size_t capacity = p->pending_capacity == 0 ? 32 : p->pending_capacity * 2;
+        /* The stack counts towards the arena's limit, or a flat array would escape it. */
+        if (capacity > p->arena->limit / sizeof(*p->pending) + 32)
+            return fail_memory(p);
+        struct pending *grown = realloc(p->pending, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return fail_memory(p);
+        p->pending = grown;
+        p->pending_capacity = capacity;
+    }
+    p->pending[p->pending_count++] = (struct pending){.key = key};
+    return LR_OK;
+}
+
+static uint64_t hash_key(struct lr_str key)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, with a final mix below */
+    for (size_t i = 0; i < key.len; i++)
+        hash = (hash ^ (unsigned char)key.ptr[i]) * 0x100000001b3u;
+    return hash ^ hash >> 29;
+}
+
+/* Small objects are compared pairwise; large ones through a hash table, so that an
+ * object of n keys costs O(n).  Probing is capped: keys made to collide are refused
+ * rather than searched. */
+static lr_code check_duplicates(struct parser *p, const struct pending *members, size_t count)
+{
+    enum { PAIRWISE = 12, MOST_PROBES = 512 };
+    if (count <= PAIRWISE) {
+        for (size_t i = 1; i < count; i++)
+            for (size_t j = 0; j < i; j++)
+                if (lr_str_eq(members[i].key, members[j].key))
+                    return fail_at(p, p->at, "an object has the same key twice");
+        return LR_OK;
+    }
+    size_t size = 32;
+    while (size < count * 2)
+        size *= 2;
+    if (size > p->slot_count) {
+        free(p->slots);
+        p->slots = malloc(size * sizeof(*p->slots));
+        p->slot_count = p->slots != NULL ? size : 0;
+        if (p->slots == NULL)
+            return fail_memory(p);
+    }
+    memset(p->slots, 0xFF, size * sizeof(*p->slots));
+    for (size_t i = 0; i < count; i++) {
+        size_t slot = hash_key(members[i].key) & (size - 1);
+        for (int probes = 0; p->slots[slot] != UINT32_MAX; probes++) {
+            if (lr_str_eq(members[p->slots[slot]].key, members[i].key))
+                return fail_at(p, p->at, "an object has the same key twice");
+            if (probes == MOST_PROBES)
+                return fail_at(p, p->at, "an object's keys collide too often");
+            slot = (slot + 1) & (size - 1);
+        }
+        p->slots[slot] = (uint32_t)i;
+    }
+    return LR_OK;
+}
+
+/* Moves the values of the innermost container from the stack into the arena and
+ * leaves the container itself on the stack. */
+static lr_code close_container(struct parser *p)
+{
+    struct level level = p->levels[--p->depth];
+    size_t count = p->pending_count - level.first;
+    const struct pending *values = p->pending + level.first;
+    struct lr_json done = {.type = level.object ? LR_JSON_OBJECT : LR_JSON_ARRAY};
+    if (count >= UINT32_MAX)
+        return fail_memory(p);
+    done.count = (uint32_t)count;
+    if (level.object) {
+        lr_code code = check_duplicates(p, values, count);
+        if (code != LR_OK)
+            return code;
+        struct lr_json_member *members = lr_arena_array(p->arena, count, sizeof(*members));
+        if (members == NULL)
+            return fail_memory(p);
+        for (size_t i = 0; i < count; i++)
+            members[i] = (struct lr_json_member){values[i].key, values[i].value};
+        done.members = members;
+    } else {
+        struct lr_json *items = lr_arena_array(p->arena, count, sizeof(*items));
+        if (items == NULL)
+            return fail_memory(p);
+        for (size_t i = 0; i < count; i++)
+            items[i] = values[i].value;
+        done.items = items;
+    }
+    p->pending_count = level.first;
+    p->pending[level.first - 1].value = done;
+    return LR_OK;
+}
+
+static lr_code read_key(struct parser *p, struct lr_str *key)
+{
+    skip_blanks(p);
+    if (p->at == p->text.len || p->text.ptr[p->at] != '"')
+        return fail_at(p, p->at, "expected a key in quotes");
+    p->at++;
+    lr_code code = read_string(p, key);
+    if (code != LR_OK)
+        return code;
+    skip_blanks(p);
+    if (p->at == p->text.len || p->text.ptr[p->at] != ':')
+        return fail_at(p, p->at, "expected ':' after the key");
+    p->at++;
+    return LR_OK;
+}
+
+/* Reads one value: a scalar, or the opening of a container, which stays open. */
+static lr_code begin_value(struct parser *p, struct lr_str key, bool *opened)
+{
+    *opened = false;
+    skip_blanks(p);
+    if (p->at == p->text.len)
+        return fail_at(p, p->at, "expected a value, found the end");
+    lr_code code = push_pending(p, key);
+    if (code != LR_OK)
+        return code;
+    char c = p->text.ptr[p->at];
+    if (c != '{' && c != '[')
+        return read_scalar(p, &p->pending[p->pending_count - 1].value);
+    if (p->depth == p->max_depth)
+        return fail_at(p, p->at, "nested too deeply");
+    p->levels[p->depth++] = (struct level){.first = p->pending_count, .object = c == '{'};
+    p->at++;
+    *opened = true;
+    return LR_OK;
+}
+
+/* After a value: closes what closes here.  *next is set when another value of the
+ * innermost container follows. */
+static lr_code after_value(struct parser *p, bool *next)
+{
+    *next = false;
+    while (p->depth != 0) {
+        bool object = p->levels[p->depth - 1].object;
+        skip_blanks(p);
+        char c = p->at < p->text.len ? p->text.ptr[p->at] : '\0';
+        if (c == ',') {
+            p->at++;
+            *next = true;
+            return LR_OK;
+        }
+        if (c != (object ? '}' : ']'))
+            return fail_at(p, p->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
+        p->at++;
+        lr_code code = close_container(p);
+        if (code != LR_OK)
+            return code;
+    }
+    return LR_OK;
+}
+
+static lr_code parse_all(struct parser *p)
+{
+    struct lr_str key = {0};
+    for (;;) {
+        bool opened, next;
+        lr_code code = begin_value(p, key, &opened);
+        if (code != LR_OK)
+            return code;
+        if (opened) {
+            skip_blanks(p);
+            char closing = p->levels[p->depth - 1].object ? '}' : ']';
+            next = p->at == p->text.len || p->text.ptr[p->at] != closing;
+        }
+        if (!opened || !next) {
+            code = after_value(p, &next);
+            if (code != LR_OK)
+                return code;
+            if (!next)
+                return LR_OK;
+        }
+        key = lr_str(NULL, 0);
+        if (p->levels[p->depth - 1].object) {
+            code = read_key(p, &key);
+            if (code != LR_OK)
+                return code;
+        }
+    }
+}
+
+lr_code lr_json_parse(struct lr_arena *arena, struct lr_str text,
+                      const struct lr_json_limits *limits, const struct lr_json **out,
+                      struct lr_error *err)
+{
+    *out = NULL;
+    struct parser p = {.arena = arena, .text = text, .err = err, .max_depth = LR_JSON_DEPTH};
+    if (limits != NULL && limits->max_depth != 0)
+        p.max_depth = limits->max_depth;
+    if (limits != NULL && limits->max_bytes != 0 && text.len > limits->max_bytes)
+        return lr_fail(err, LR_TOO_LARGE, "JSON of %zu bytes, limit %zu", text.len,
+                       limits->max_bytes);
+
+    lr_code code = LR_OK;
+    struct lr_json *root = lr_arena_alloc(arena, sizeof(*root));
+    p.levels = malloc(sizeof(*p.levels) * p.max_depth);
+    if (root == NULL || p.levels == NULL)
+        code = fail_memory(&p);
+    if (code == LR_OK)
+        code = parse_all(&p);
+    if (code == LR_OK) {
+        skip_blanks(&p);
+        if (p.at != text.len)
+            code = fail_at(&p, p.at, "something follows the value");
+    }
+    if (code == LR_OK) {
+        *root = p.pending[0].value;
+        *out = root;
+    }
+    free(p.pending);
+    free(p.levels);
+    free(p.slots);
+    return code;
+}
+
+const struct lr_json *lr_json_get_str(const struct lr_json *obj, struct lr_str key)
+{
+    if (!lr_json_is(obj, LR_JSON_OBJECT))
+        return NULL;
+    for (uint32_t i = 0; i < obj->count; i++)
+        if (lr_str_eq(obj->members[i].key, key))
+            return &obj->members[i].value;
+    return NULL;
+}
+
+const struct lr_json *lr_json_get(const struct lr_json *obj, const char *key)
+{
+    return lr_json_get_str(obj, lr_str_z(key));
+}
+
+bool lr_json_bool(const struct lr_json *v, bool *out)
+{
+    if (!lr_json_is(v, LR_JSON_BOOL))
+        return false;
+    *out = v->boolean;
+    return true;
+}
+
+bool lr_json_double(const struct lr_json *v, double *out)
+{
+    char copy[512];
+    if (!lr_json_is(v, LR_JSON_NUMBER) || v->text.len >= sizeof(copy))
+        return false;
+    memcpy(copy, v->text.ptr, v->text.len);
+    copy[v->text.len] = '\0';
+    double value = strtod(copy, NULL);
+    if (!isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+/* "2.0" and "1e3" are whole numbers to JavaScript clients, so they are to us. */
+static bool whole(const struct lr_json *v, double *out)
+{
+    return lr_json_double(v, out) && *out == floor(*out) && fabs(*out) <= 9007199254740992.0;
+}
+
+bool lr_json_i64(const struct lr_json *v, int64_t *out)
+{
+    double value;
+    if (!lr_json_is(v, LR_JSON_NUMBER))
+        return false;
+    if (lr_str_i64(v->text, out))
+        return true;
+    if (!whole(v, &value))
+        return false;
+    *out = (int64_t)value;
+    return true;
+}
+
+bool lr_json_u64(const struct lr_json *v, uint64_t *out)
+{
+    double value;
+    if (!lr_json_is(v, LR_JSON_NUMBER))
+        return false;
+    if (lr_str_u64(v->text, out))
+        return true;
+    if (!whole(v, &value) || value < 0)
+        return false;
+    *out = (uint64_t)value;
+    return true;
+}
+
+bool lr_json_str(const struct lr_json *v, struct lr_str *out)
+{
+    if (!lr_json_is(v, LR_JSON_STRING))
+        return false;
+    *out = v->text;
+    return true;
+}
+
+const char *lr_json_type_name(enum lr_json_type type)
+{
+    static const char *const names[] = {"null",   "boolean", "number",
+                                        "string", "array",   "object"};
+    return names[type];
+}

@@ -1,0 +1,259 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+
+void lr_json_writer_init(struct lr_json_writer *w, struct lr_buf *buf)
+{
+    *w = (struct lr_json_writer){.buf = buf};
+}
+
+/* Before a value or a key: the comma that is due. */
+static void separate(struct lr_json_writer *w)
+{
+    uint64_t bit = (uint64_t)1 << w->depth % 64;
+    if (w->after_key) {
+        w->after_key = false;
+        return;
+    }
+    if ((w->has_items & bit) != 0)
+        lr_buf_add_char(w->buf, ',');
+    w->has_items |= bit;
+}
+
+static void begin(struct lr_json_writer *w, char bracket)
+{
+    separate(w);
+    lr_buf_add_char(w->buf, bracket);
+    if (++w->depth >= 64) {
+        w->buf->failed = true;
+        w->depth = 63;
+    }
+    w->has_items &= ~((uint64_t)1 << w->depth);
+}
+
+static void end(struct lr_json_writer *w, char bracket)
+{
+    if (w->depth == 0 || w->after_key) {
+        w->buf->failed = true;
+        return;
+    }
+    w->depth--;
+    lr_buf_add_char(w->buf, bracket);
+}
+
+void lr_json_begin_object(struct lr_json_writer *w)
+{
+    begin(w, '{');
+}
+
+void lr_json_end_object(struct lr_json_writer *w)
+{
+    end(w, '}');
+}
+
+void lr_json_begin_array(struct lr_json_writer *w)
+{
+    begin(w, '[');
+}
+
+void lr_json_end_array(struct lr_json_writer *w)
+{
+    end(w, ']');
+}
+
+/* Writes the escape of one byte below 0x20, of '"' or of '\\'. */
+static void add_escape(struct lr_buf *buf, unsigned char c)
+{
+    static const char short_form[] = "btn\0fr"; /* for 0x08..0x0d; 0x0b has none */
+    if (c == '"' || c == '\\') {
+        lr_buf_add_char(buf, '\\');
+        lr_buf_add_char(buf, (char)c);
+    } else if (c >= 8 && c <= 13 && c != 11) {
+        lr_buf_add_char(buf, '\\');
+        lr_buf_add_char(buf, short_form[c - 8]);
+    } else {
+        lr_buf_addf(buf, "\\u%04x", c);
+    }
+}
+
+static void add_escaped(struct lr_buf *buf, struct lr_str s)
+{
+    size_t plain = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        lr_buf_add(buf, s.ptr + plain, i - plain);
+        add_escape(buf, c);
+        plain = i + 1;
+    }
+    lr_buf_add(buf, s.ptr + plain, s.len - plain);
+}
+
+void lr_json_quote(struct lr_buf *buf, struct lr_str s)
+{
+    lr_buf_add_char(buf, '"');
+    while (s.len != 0) {
+        size_t good = lr_utf8_valid_prefix(s);
+        add_escaped(buf, lr_str(s.ptr, good));
+        s = lr_str_sub(s, good, s.len);
+        if (s.len != 0) {
+            lr_buf_add(buf, "\xEF\xBF\xBD", 3);
+            s = lr_str_sub(s, lr_utf8_invalid_len(s.ptr, s.len), s.len);
+        }
+    }
+    lr_buf_add_char(buf, '"');
+}
+
+void lr_json_key_str(struct lr_json_writer *w, struct lr_str key)
+{
+    if (w->after_key || w->depth == 0)
+        w->buf->failed = true;
+    separate(w);
+    lr_json_quote(w->buf, key);
+    lr_buf_add_char(w->buf, ':');
+    w->after_key = true;
+}
+
+void lr_json_key(struct lr_json_writer *w, const char *key)
+{
+    lr_json_key_str(w, lr_str_z(key));
+}
+
+void lr_json_put_str(struct lr_json_writer *w, struct lr_str s)
+{
+    separate(w);
+    lr_json_quote(w->buf, s);
+}
+
+void lr_json_put_z(struct lr_json_writer *w, const char *text)
+{
+    if (text == NULL)
+        lr_json_put_null(w);
+    else
+        lr_json_put_str(w, lr_str_z(text));
+}
+
+void lr_json_put_i64(struct lr_json_writer *w, int64_t value)
+{
+    separate(w);
+    lr_buf_addf(w->buf, "%" PRId64, value);
+}
+
+void lr_json_put_u64(struct lr_json_writer *w, uint64_t value)
+{
+    separate(w);
+    lr_buf_addf(w->buf, "%" PRIu64, value);
+}
+
+void lr_json_put_double(struct lr_json_writer *w, double value)
+{
+    if (!isfinite(value)) {
+        lr_json_put_null(w);
+        return;
+    }
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    separate(w);
+    lr_buf_add_z(w->buf, text);
+}
+
+void lr_json_put_bool(struct lr_json_writer *w, bool value)
+{
+    separate(w);
+    lr_buf_add_z(w->buf, value ? "true" : "false");
+}
+
+void lr_json_put_null(struct lr_json_writer *w)
+{
+    separate(w);
+    lr_buf_add_z(w->buf, "null");
+}
+
+void lr_json_put_raw(struct lr_json_writer *w, struct lr_str json)
+{
+    separate(w);
+    lr_buf_add_str(w->buf, json);
+}
+
+void lr_json_put_value(struct lr_json_writer *w, const struct lr_json *value)
+{
+    switch (value->type) {
+    case LR_JSON_NULL:
+        lr_json_put_null(w);
+        break;
+    case LR_JSON_BOOL:
+        lr_json_put_bool(w, value->boolean);
+        break;
+    case LR_JSON_NUMBER:
+        lr_json_put_raw(w, value->text);
+        break;
+    case LR_JSON_STRING:
+        lr_json_put_str(w, value->text);
+        break;
+    case LR_JSON_ARRAY:
+        lr_json_begin_array(w);
+        for (uint32_t i = 0; i < value->count && !w->buf->failed; i++)
+            lr_json_put_value(w, &value->items[i]);
+        lr_json_end_array(w);
+        break;
+    case LR_JSON_OBJECT:
+        lr_json_begin_object(w);
+        for (uint32_t i = 0; i < value->count && !w->buf->failed; i++) {
+            lr_json_key_str(w, value->members[i].key);
+            lr_json_put_value(w, &value->members[i].value);
+        }
+        lr_json_end_object(w);
+        break;
+    }
+}
+
+void lr_json_member_str(struct lr_json_writer *w, const char *key, struct lr_str s)
+{
+    lr_json_key(w, key);
+    lr_json_put_str(w, s);
+}
+
+void lr_json_member_z(struct lr_json_writer *w, const char *key, const char *text)
+{
+    lr_json_key(w, key);
+    lr_json_put_z(w, text);
+}
+
+void lr_json_member_i64(struct lr_json_writer *w, const char *key, int64_t value)
+{
+    lr_json_key(w, key);
+    lr_json_put_i64(w, value);
+}
+
+void lr_json_member_u64(struct lr_json_writer *w, const char *key, uint64_t value)
+{
+    lr_json_key(w, key);
+    lr_json_put_u64(w, value);
+}
+
+void lr_json_member_double(struct lr_json_writer *w, const char *key, double value)
+{
+    lr_json_key(w, key);
+    lr_json_put_double(w, value);
+}
+
+void lr_json_member_bool(struct lr_json_writer *w, const char *key, bool value)
+{
+    lr_json_key(w, key);
+    lr_json_put_bool(w, value);
+}
+
+void lr_json_member_null(struct lr_json_writer *w, const char *key)
+{
+    lr_json_key(w, key);
+    lr_json_put_null(w);
+}

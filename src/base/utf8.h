@@ -1,0 +1,39 @@
+/* base/utf8.h - decoding, checking and repairing UTF-8.
+ *
+ * Strict: no overlong forms, no surrogates, nothing above U+10FFFF.
+ */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+enum { LR_UTF8_REPLACEMENT = 0xFFFD };
+
+/* Decodes the sequence at text[0..len).  Returns its length, 0 when it is invalid,
+ * or -1 when it is a proper prefix of a valid one (more bytes are needed). */
+int lr_utf8_decode(const char *text, size_t len, uint32_t *code_point);
+
+/* How many bytes at text[0..len), which do not start a valid sequence, one U+FFFD
+ * stands for: the longest prefix that could have begun one (Unicode 3.9, as Python
+ * and the WHATWG decoders do), at least 1. */
+size_t lr_utf8_invalid_len(const char *text, size_t len);
+
+/* Writes 1..4 bytes and returns how many. */
+size_t lr_utf8_encode(uint32_t code_point, char out[4]);
+
+bool lr_utf8_valid(struct lr_str s);
+
+/* Length of the longest valid prefix. */
+size_t lr_utf8_valid_prefix(struct lr_str s);
+
+/* Appends s with every invalid part replaced by U+FFFD. */
+void lr_utf8_add_repaired(struct lr_buf *buf, struct lr_str s);
+
+size_t lr_utf8_count(struct lr_str s); /* code points of a valid string */
+
+#endif
