@@ -1,0 +1,47 @@
+# The front door.  `make run` starts a server, `make test` checks everything that
+# needs no GPU; the rest is for people who change things.  Work happens in tools/.
+PREFIX ?= /usr/local
+.PHONY: run build test test-long test-gpu bench fuzz format lint install clean help
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\): *.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+run: build       ## install what is missing, build, start router + node with the demo model
+	@tools/run
+
+build:           ## release build: build/release/bin/llm-router and build/release/engines/
+	@tools/setup
+	@tools/build release
+
+test:            ## everything that runs without a GPU, in under 15 minutes on 2 cores
+	@tools/setup test
+	@tools/test
+
+test-long:       ## the same promises at the sizes the documents state
+	@tools/setup test
+	@tools/test --long
+
+test-gpu:        ## what needs an NVIDIA GPU
+	@tools/test-gpu
+
+bench:           ## measure; results are printed, bench/results/ keeps the ones we quote
+	@tools/setup test
+	@tools/build release
+	@bench/run
+
+fuzz:            ## every fuzz target, FUZZ_SECONDS each (default 600)
+	@tools/setup test
+	@tools/fuzz
+
+format:          ## clang-format over every C file
+	@tools/format
+
+lint:            ## format, layers, headers, words
+	@tools/setup test
+	@tools/lint
+
+install: build   ## to $(PREFIX), DESTDIR honoured
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:           ## forget every build
+	@rm -rf build
