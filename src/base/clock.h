@@ -1,0 +1,44 @@
+/* base/clock.h - time, injectable.
+ *
+ * Whoever waits or measures takes a const struct lr_clock * (NULL means the system's),
+ * so that a test moves time instead of sleeping.  Monotonic time orders events within
+ * one process; wall time is for people and for other machines.  Thread: any.
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct lr_clock {
+    uint64_t (*monotonic_ns)(void *ctx);
+    int64_t (*wall_ms)(void *ctx); /* since 1970-01-01T00:00:00Z */
+    void *ctx;
+};
+
+extern const struct lr_clock lr_clock_system;
+
+uint64_t lr_clock_ns(const struct lr_clock *clock);     /* monotonic */
+uint64_t lr_clock_ms(const struct lr_clock *clock);     /* monotonic */
+int64_t lr_clock_wall_ms(const struct lr_clock *clock); /* UTC */
+
+/* A clock that moves only when told to.  Pass &fake->clock.  Thread: one at a time. */
+struct lr_fake_clock {
+    struct lr_clock clock;
+    uint64_t now_ns;
+    int64_t wall_ms;
+};
+
+void lr_fake_clock_init(struct lr_fake_clock *fake, uint64_t now_ms, int64_t wall_ms);
+void lr_fake_clock_advance_ms(struct lr_fake_clock *fake, uint64_t ms); /* both times */
+
+/* "2026-11-15T02:40:01.123Z", terminated; years 0000 to 9999, clamped. */
+enum { LR_TIME_TEXT_LEN = 24 };
+void lr_time_format(int64_t wall_ms, char out[LR_TIME_TEXT_LEN + 1]);
+
+/* ISO 8601 / RFC 3339: date, 'T' or ' ', time, optional fraction, 'Z' or an offset. */
+bool lr_time_parse(struct lr_str text, int64_t *wall_ms);
+
+#endif

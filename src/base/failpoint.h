@@ -1,0 +1,29 @@
+/* base/failpoint.h - places where a test can stop or kill this process.
+ *
+ *     lr_file_rename(...);
+ *     LR_FAILPOINT("download.after_rename");
+ *     if (LR_FAILPOINT("download.write"))
+ *         return lr_fail(err, LR_IO, "failpoint");
+ *
+ * Only builds with LR_FAILPOINTS know them; elsewhere the macro is false and costs
+ * nothing.  The environment chooses: LR_FAILPOINT="name=action[:n],name=action".
+ * Actions: kill (SIGKILL to ourselves), stop (SIGSTOP), error (the macro is true).
+ * With :n the first n-1 passes do nothing and the n-th acts, once.  Thread: any.
+ */
+#ifndef BASE_FAILPOINT_H
+#define BASE_FAILPOINT_H
+
+#include <stdbool.h>
+
+#if defined(LR_FAILPOINTS)
+bool lr_failpoint_hit(const char *name);
+#define LR_FAILPOINT(name) lr_failpoint_hit(name)
+#else
+static inline bool lr_failpoint_none(void)
+{
+    return false;
+}
+#define LR_FAILPOINT(name) lr_failpoint_none()
+#endif
+
+#endif

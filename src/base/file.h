@@ -1,0 +1,91 @@
+/* base/file.h - files, carefully.
+ *
+ * Names that come from outside (a manifest, a request) become paths only through
+ * lr_path_safe or lr_file_open_beneath.  What must survive a crash is written through
+ * lr_file_write_atomic.  Errors name the path and, where the operator can act, what to
+ * do.  Codes: NOT_FOUND, PERMISSION_DENIED, TOO_LARGE, CONFLICT, IO, INVALID_ARGUMENT.
+ * Thread: any.
+ */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/fail.h"
+#include "base/str.h"
+
+enum { LR_PATH_MAX = 4096 };
+
+/* A relative name that stays below its root: not empty, not absolute, no ".." or "."
+ * or empty component, no backslash, NUL, colon-drive or control character. */
+bool lr_path_safe(struct lr_str name);
+
+/* root + "/" + name into out, after lr_path_safe(name).  Symbolic links are not
+ * resolved: use lr_file_open_beneath to open what others could have linked away. */
+LR_MUST_USE lr_code lr_path_join(char out[LR_PATH_MAX], const char *root, struct lr_str name,
+                                 struct lr_error *err);
+
+/* Opens root/name for reading; refuses when any component below root leads outside
+ * root, even through a symbolic link.  *fd is the caller's to close. */
+LR_MUST_USE lr_code lr_file_open_beneath(const char *root, struct lr_str name, int *fd,
+                                         struct lr_error *err);
+
+/* The whole file, at most limit bytes (TOO_LARGE otherwise), into an arena or a buffer.
+ * out->ptr is terminated by a NUL that out->len does not count. */
+LR_MUST_USE lr_code lr_file_read(struct lr_arena *arena, const char *path, size_t limit,
+                                 struct lr_str *out, struct lr_error *err);
+LR_MUST_USE lr_code lr_file_read_buf(const char *path, struct lr_buf *out,
+                                     struct lr_error *err); /* limit: the buffer's */
+
+/* After OK the file holds exactly `bytes`, on disk, whatever crashes next; after a
+ * failure or a crash it holds what it held before.  mode as in open(2): 0600, 0644. */
+LR_MUST_USE lr_code lr_file_write_atomic(const char *path, struct lr_str bytes, unsigned mode,
+                                         struct lr_error *err);
+
+/* rename(2) and the folder entry on disk.  Replaces `to`. */
+LR_MUST_USE lr_code lr_file_rename(const char *from, const char *to, struct lr_error *err);
+LR_MUST_USE lr_code lr_file_sync_dir(const char *path, struct lr_error *err);
+
+/* Creates the folder and its parents (0700 for what it creates); fine if it is there. */
+LR_MUST_USE lr_code lr_dir_create(const char *path, struct lr_error *err);
+/* Removes a folder with all that is in it; never follows a link out of it. */
+LR_MUST_USE lr_code lr_dir_remove(const char *path, struct lr_error *err);
+
+bool lr_file_exists(const char *path);
+bool lr_dir_exists(const char *path);
+LR_MUST_USE lr_code lr_file_size(const char *path, uint64_t *out, struct lr_error *err);
+
+/* Bytes an unprivileged process may still write below path. */
+LR_MUST_USE lr_code lr_disk_free(const char *path, uint64_t *out, struct lr_error *err);
+
+/* One process owns a data folder.  CONFLICT names the process that holds it.  The lock
+ * is gone with the process, however it ends; children do not inherit it. */
+struct lr_file_lock {
+    int fd; /* -1: not held */
+};
+LR_MUST_USE lr_code lr_file_lock(const char *path, struct lr_file_lock *out,
+                                 struct lr_error *err);
+void lr_file_unlock(struct lr_file_lock *lock);
+
+/* A whole file, mapped read-only.  len 0 has data "" and maps nothing. */
+struct lr_file_map {
+    const unsigned char *data;
+    size_t len;
+};
+LR_MUST_USE lr_code lr_file_map(const char *path, struct lr_file_map *out,
+                                struct lr_error *err);
+LR_MUST_USE lr_code lr_file_map_fd(int fd, const char *name, struct lr_file_map *out,
+                                   struct lr_error *err); /* fd stays the caller's */
+void lr_file_unmap(struct lr_file_map *map);
+
+/* Last component of a path; "" when it ends in '/'. */
+const char *lr_path_base(const char *path);
+
+/* $HOME, else the password entry; NULL when there is neither. */
+const char *lr_home_dir(void);
+
+#endif
