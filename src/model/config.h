@@ -1,0 +1,105 @@
+/* model/config.h - config.json and generation_config.json of a Hugging Face snapshot.
+ *
+ * Two depths: model_identity says what any snapshot is (architecture, runtime), and
+ * model_config holds what the gpt-oss engine needs, every value range-checked.  Texts
+ * are copied, so the structs borrow nothing and may be copied freely.  No other file
+ * decides what a model is (there is no metadata.json).
+ */
+#ifndef MODEL_CONFIG_H
+#define MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "base/str.h"
+
+enum {
+    MODEL_CONFIG_BYTES_MAX = 1 << 20,
+    MODEL_LAYERS_MAX = 512,
+    MODEL_EOS_MAX = 16,
+    MODEL_NAME_MAX = 64,
+};
+
+/* What a snapshot is.  runtime is "gptoss" for gpt-oss, else a short name made from
+ * model_type or architecture ("nemotron", "llama"), so that "no engine for runtime X"
+ * can be said (R-07, R-23, R-63). */
+struct model_identity {
+    char architecture[MODEL_NAME_MAX]; /* "GptOssForCausalLM"; "" when only model_type is given
+                                        */
+    char model_type[MODEL_NAME_MAX];   /* "gpt_oss"; may be "" */
+    char runtime[MODEL_NAME_MAX];
+    uint64_t context_tokens; /* max_position_embeddings or its kin; 0: not given */
+};
+
+LR_MUST_USE lr_code model_identity_parse(struct lr_str text, struct model_identity *out,
+                                         struct lr_error *err);
+
+enum model_rope_kind { MODEL_ROPE_PLAIN, MODEL_ROPE_YARN };
+
+struct model_rope {
+    enum model_rope_kind kind;
+    double theta;
+    /* YaRN only */
+    double factor;
+    double beta_fast;
+    double beta_slow;
+    double attention_factor; /* sine and cosine are multiplied by it; never 0 */
+    uint32_t original_context;
+    bool truncate; /* floor and ceil the ramp's ends; false in gpt-oss */
+};
+
+struct model_token_ids {
+    uint32_t eos[MODEL_EOS_MAX];
+    uint32_t eos_count;
+    int64_t bos; /* -1: not given */
+    int64_t pad; /* -1: not given */
+};
+
+struct model_config {
+    struct model_identity identity;
+    uint32_t layers;
+    uint32_t hidden;       /* multiple of 32 */
+    uint32_t intermediate; /* per expert; multiple of 32 */
+    uint32_t heads;        /* multiple of kv_heads */
+    uint32_t kv_heads;
+    uint32_t head_dim; /* even */
+    uint32_t experts;
+    uint32_t experts_per_token; /* 1..experts */
+    uint32_t vocab;
+    uint32_t window;  /* keys a sliding layer sees, its own included */
+    uint32_t context; /* max_position_embeddings */
+    double rms_eps;
+    double swiglu_limit;
+    struct model_rope rope;
+    bool sliding[MODEL_LAYERS_MAX]; /* by layer; default: even layers slide */
+    struct model_token_ids tokens;
+};
+
+/* UNSUPPORTED for another architecture, an option the engine has no code for
+ * (tied embeddings, no attention bias, other quantisation); MODEL_CORRUPT for a missing
+ * or absurd value, naming the field, the value and the limits. */
+LR_MUST_USE lr_code model_config_parse(struct lr_str text, struct model_config *out,
+                                       struct lr_error *err);
+
+/* Reads dir/config.json.  Nothing else of the snapshot is needed. */
+LR_MUST_USE lr_code model_config_read(const char *dir, struct model_config *out,
+                                      struct lr_error *err);
+
+/* generation_config.json: who ends a text, and the publisher's sampling defaults. */
+struct model_generation {
+    struct model_token_ids tokens;
+    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
+    double temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+    bool do_sample; /* false when not given */
+};
+
+LR_MUST_USE lr_code model_generation_parse(struct lr_str text, struct model_generation *out,
+                                           struct lr_error *err);
+
+/* Reads dir/generation_config.json; when there is none, *out says "nothing given". */
+LR_MUST_USE lr_code model_generation_read(const char *dir, struct model_generation *out,
+                                          struct lr_error *err);
+
+#endif

@@ -1,0 +1,68 @@
+/* model/descriptor.h - a snapshot on disk, described for whoever is to run it (R-21, R-22).
+ *
+ * Built from the registered format and Hugging Face metadata alone.  Where both
+ * formats lie in one folder the registered one is described, never the other.  A
+ * description is given only of a complete snapshot; otherwise one message names every
+ * missing file.  The descriptor owns its strings.  Thread: any, once opened.
+ */
+#ifndef MODEL_DESCRIPTOR_H
+#define MODEL_DESCRIPTOR_H
+
+#include <stdbool.h>
+
+#include "base/fail.h"
+#include "model/config.h"
+
+enum model_format { MODEL_FORMAT_SAFETENSORS, MODEL_FORMAT_GGUF };
+
+const char *model_format_name(enum model_format format); /* "safetensors", "gguf" */
+bool model_format_find(struct lr_str name, enum model_format *out);
+
+struct model_file {
+    const char *name; /* relative to model_dir, '/' between folders */
+    uint64_t size;
+};
+
+enum model_artifact_kind { MODEL_ARTIFACT_METAL, MODEL_ARTIFACT_DIRECTML };
+
+struct model_artifact {
+    enum model_artifact_kind kind;
+    const char *backend; /* "metal", "directml" */
+    const char *path;    /* absolute or relative as model_dir is */
+    uint64_t size;
+};
+
+enum { MODEL_ARTIFACTS_MAX = 3 };
+
+struct model_descriptor {
+    enum model_format format;
+    const char *runtime;      /* "gptoss", "llama_cpp", or a name no engine has */
+    const char *architecture; /* "GptOssForCausalLM"; general.architecture of a GGUF */
+    const char *model_dir;
+    const char *primary; /* path of the index, the single weights file, or the GGUF */
+    const struct model_file *files; /* all that belong to the model, artifacts left out */
+    size_t file_count;
+    uint64_t weight_bytes;            /* sizes of the weight files */
+    uint64_t context_tokens;          /* 0: not given */
+    const char *chat_template;        /* text; NULL: none, use the default */
+    const char *chat_template_source; /* "chat_template.jinja", "tokenizer_config.json", ... */
+    const char *bos_token;            /* texts; NULL: not given */
+    const char *eos_token;
+    const char *pad_token;
+    const char *unk_token;
+    struct model_artifact artifacts[MODEL_ARTIFACTS_MAX];
+    size_t artifact_count;
+    void *storage; /* owned */
+};
+
+/* `filename` picks one GGUF of several (may be NULL); it must be a plain relative path.
+ *   MODEL_CORRUPT     something is missing or broken; every missing file is named
+ *   UNSUPPORTED       config.json names no architecture
+ *   INVALID_ARGUMENT  no such folder, several GGUF files and no filename
+ * An architecture without an engine is no error here: `runtime` says its name. */
+LR_MUST_USE lr_code model_descriptor_open(const char *dir, enum model_format format,
+                                          const char *filename, struct model_descriptor **out,
+                                          struct lr_error *err);
+void model_descriptor_close(struct model_descriptor *d); /* NULL is fine */
+
+#endif

@@ -1,0 +1,93 @@
+/* model/gguf.h - the header of a GGUF file (versions 2 and 3): metadata and tensor infos.
+ *
+ * For describing a model, not for running it: weights are never touched.  Counts,
+ * lengths and offsets are checked against the file before they are used, and every
+ * array's elements are walked once at open, so later lookups cannot run outside.
+ * Thread: any, once opened.
+ */
+#ifndef MODEL_GGUF_H
+#define MODEL_GGUF_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "base/str.h"
+
+enum {
+    MODEL_GGUF_KV_MAX = 65536,
+    MODEL_GGUF_TENSORS_MAX = 200000,
+    MODEL_GGUF_NEST_MAX = 4,
+    MODEL_GGUF_KEY_MAX = 65535,
+};
+
+enum model_gguf_type {
+    MODEL_GGUF_U8,
+    MODEL_GGUF_I8,
+    MODEL_GGUF_U16,
+    MODEL_GGUF_I16,
+    MODEL_GGUF_U32,
+    MODEL_GGUF_I32,
+    MODEL_GGUF_F32,
+    MODEL_GGUF_BOOL,
+    MODEL_GGUF_STRING,
+    MODEL_GGUF_ARRAY,
+    MODEL_GGUF_U64,
+    MODEL_GGUF_I64,
+    MODEL_GGUF_F64,
+    MODEL_GGUF_TYPE_COUNT,
+};
+
+struct model_gguf_value {
+    enum model_gguf_type type;
+    enum model_gguf_type item_type; /* of an array */
+    uint64_t count;                 /* of an array's items */
+    struct lr_str raw;              /* the bytes: of a string, of all items, or the number */
+};
+
+struct model_gguf_kv {
+    struct lr_str key;
+    struct model_gguf_value value;
+};
+
+struct model_gguf_tensor {
+    struct lr_str name;
+    uint32_t type; /* ggml's number */
+    uint32_t rank;
+    uint64_t shape[4]; /* innermost first, as GGUF writes it */
+    uint64_t offset;   /* from the start of the file */
+    uint64_t bytes;    /* 0: a type this program does not know the size of */
+};
+
+struct model_gguf {
+    uint32_t version;
+    uint32_t alignment;
+    struct model_gguf_kv *kv;
+    size_t kv_count;
+    struct model_gguf_tensor *tensors;
+    size_t tensor_count;
+    uint64_t data_start;
+    uint64_t weight_bytes; /* file_size - data_start */
+    void *storage;         /* owned by model_gguf_open; NULL after a parse */
+};
+
+/* Pure: everything borrows from bytes (of which `available` are at hand) or the arena.
+ * MODEL_CORRUPT names what is wrong with both numbers; UNSUPPORTED for another version
+ * or a big-endian file. */
+LR_MUST_USE lr_code model_gguf_parse(struct lr_arena *arena, const void *bytes,
+                                     size_t available, uint64_t file_size, const char *file,
+                                     struct model_gguf *out, struct lr_error *err);
+
+LR_MUST_USE lr_code model_gguf_open(const char *path, struct model_gguf **out,
+                                    struct lr_error *err);
+void model_gguf_close(struct model_gguf *g); /* NULL is fine */
+
+const struct model_gguf_value *model_gguf_get(const struct model_gguf *g, const char *key);
+/* False when absent, of another type, or (integers) negative or too large. */
+bool model_gguf_str(const struct model_gguf *g, const char *key, struct lr_str *out);
+bool model_gguf_u32(const struct model_gguf *g, const char *key, uint32_t *out);
+bool model_gguf_u64(const struct model_gguf *g, const char *key, uint64_t *out);
+bool model_gguf_f64(const struct model_gguf *g, const char *key, double *out);
+bool model_gguf_bool(const struct model_gguf *g, const char *key, bool *out);
+/* Item i of an array of strings; walks from the front. */
+bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct lr_str *out);
+
+#endif
