@@ -1,0 +1,125 @@
+/* net/client.h - HTTP/1.1 client: calls to other servers from a loop, on pooled
+ * connections.
+ *
+ * A client belongs to one loop and keeps idle connections per origin.  A call gives
+ * on_headers once, on_body any number of times, and on_done exactly once, last, unless
+ * it was cancelled: then nothing more comes.  After on_done returned the call is
+ * freed.  No callback runs inside net_call_start.
+ * Thread: the client's loop.
+ */
+#ifndef NET_CLIENT_H
+#define NET_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "base/str.h"
+#include "net/http.h"
+#include "net/loop.h"
+#include "net/tls.h"
+
+struct net_client;
+struct net_call;
+
+/* Zero in a number means its default, given in brackets. */
+struct net_client_config {
+    const struct net_tls *tls;    /* for https; NULL: the system's trust, made at first use */
+    uint32_t max_idle_per_origin; /* [32] */
+    uint32_t idle_timeout_ms;     /* [50 s] an unused connection is closed; less than the
+                                     server's, so that we close first */
+};
+
+LR_MUST_USE lr_code net_client_create(struct net_loop *loop,
+                                      const struct net_client_config *config,
+                                      struct net_client **out, struct lr_error *err);
+/* Cancels every call and closes every connection.  NULL is fine. */
+void net_client_destroy(struct net_client *client);
+
+struct net_call_callbacks {
+    void *arg;
+    /* The final answer's head (1xx are skipped).  Optional.  Headers live until on_done. */
+    void (*on_headers)(void *arg, int status, struct net_headers headers);
+    /* Body bytes, decoded of their framing, borrowed for the call.  Optional. */
+    void (*on_body)(void *arg, struct lr_str bytes);
+    /* A streamed request body's queue has become empty: room for more.  Optional. */
+    void (*on_drain)(void *arg);
+    /* err NULL: the answer is complete, whatever its status.  Otherwise
+     *   UPSTREAM   the transport failed: name, connection, TLS, a malformed or cut answer
+     *   TIMEOUT    one of the times below
+     *   TOO_LARGE  max_response_bytes, or a head over 32 KB
+     * and the text names the origin and what went wrong.  Required. */
+    void (*on_done)(void *arg, const struct lr_error *err);
+};
+
+/* Strings and headers are borrowed for net_call_start. */
+struct net_call_config {
+    const char *method;               /* NULL: GET, or POST with a body */
+    const char *url;                  /* http://host[:port]/path?query or https://... */
+    const struct net_header *headers; /* beside Host, Content-Length, Connection */
+    size_t header_count;
+    const char *content_type;     /* NULL: none */
+    struct lr_str body;           /* sent whole; copied */
+    bool stream_body;             /* chunked; net_call_write and net_call_end_body follow */
+    uint64_t max_response_bytes;  /* [unlimited] of body */
+    uint64_t max_send_bytes;      /* [1 MB] queued by net_call_write */
+    uint32_t connect_timeout_ms;  /* [10 s] name, TCP and TLS together */
+    uint32_t response_timeout_ms; /* [60 s] from the request's last byte to the answer's head */
+    uint32_t idle_timeout_ms;     /* [60 s] between two pieces of the answer's body */
+    struct net_call_callbacks callbacks;
+};
+
+/* INVALID_ARGUMENT for a URL, method or header that cannot be sent.  Everything else is
+ * told by on_done.  A pooled connection that turns out to have died before it
+ * answered anything is replaced once, silently, when the request's body is not
+ * streamed and the method is idempotent or nothing of it was sent. */
+LR_MUST_USE lr_code net_call_start(struct net_client *client,
+                                   const struct net_call_config *config, struct net_call **out,
+                                   struct lr_error *err);
+
+/* No callback after this; the connection is closed.  Also inside a callback (then the
+ * call is freed when it returns), but not after on_done. */
+void net_call_cancel(struct net_call *call);
+
+/* Back-pressure: the socket is not read while paused, and the idle time stands still. */
+void net_call_pause(struct net_call *call);
+void net_call_resume(struct net_call *call);
+
+/* For stream_body.  TOO_LARGE: the queue would pass max_send_bytes, nothing was taken,
+ * wait for on_drain.  CANCELLED: the call is over or its body was ended. */
+LR_MUST_USE lr_code net_call_write(struct net_call *call, struct lr_str bytes);
+void net_call_end_body(struct net_call *call);
+
+/* The local address of the connection ("192.0.2.7"), inside on_headers or later; ""
+ * before that. */
+const char *net_call_local_address(const struct net_call *call);
+
+/* ---- a whole answer at once ---- */
+
+struct net_reply {
+    int status;
+    struct net_headers headers;
+    struct lr_str body;
+};
+/* err as in on_done; reply is NULL then.  Both are borrowed for the call. */
+typedef void (*net_fetch_fn)(void *arg, const struct lr_error *err,
+                             const struct net_reply *reply);
+
+/* Like net_call_start, collecting at most config->max_response_bytes [16 MB];
+ * config->callbacks is not used.  *out, which may be cancelled until fn was called, may
+ * be NULL. */
+LR_MUST_USE lr_code net_fetch(struct net_client *client, const struct net_call_config *config,
+                              net_fetch_fn fn, void *arg, struct net_call **out,
+                              struct lr_error *err);
+
+/* ---- for tests and metrics ---- */
+struct net_client_stats {
+    uint64_t connections_opened; /* since the start */
+    uint64_t connections_reused;
+    uint64_t idle;  /* now */
+    uint64_t calls; /* now */
+};
+void net_client_get_stats(const struct net_client *client, struct net_client_stats *out);
+
+#endif

@@ -1,0 +1,28 @@
+/* net/tls.h - TLS contexts: certificates and trust, made once, used by any loop.
+ *
+ * A context is immutable and may be shared between threads; connections keep a
+ * reference, so it may be destroyed while some are open.  TLS 1.2 and later.
+ */
+#ifndef NET_TLS_H
+#define NET_TLS_H
+
+#include <stdbool.h>
+
+#include "base/fail.h"
+
+struct net_tls;
+
+/* A server's side.  Both files are PEM; the certificate file may hold its chain.
+ * INVALID_ARGUMENT names the file and what is wrong with it: missing, not PEM, the
+ * key is of another certificate, the certificate has expired. */
+LR_MUST_USE lr_code net_tls_server_create(const char *cert_file, const char *key_file,
+                                          struct net_tls **out, struct lr_error *err);
+
+/* A client's side.  It trusts the certificates of ca_file (PEM), or those of the
+ * system when that is NULL.  Names and dates are always checked. */
+LR_MUST_USE lr_code net_tls_client_create(const char *ca_file, struct net_tls **out,
+                                          struct lr_error *err);
+
+void net_tls_destroy(struct net_tls *tls); /* NULL is fine */
+
+#endif
