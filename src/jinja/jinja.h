@@ -1,0 +1,100 @@
+/* jinja/jinja.h - (template, JSON) to prompt segments.
+ *
+ * The Jinja dialect that Hugging Face chat templates are written in, with the
+ * semantics of Jinja2 3.1 in its immutable sandbox (trim_blocks, lstrip_blocks, loop
+ * controls, {% generation %}, raise_exception, strftime_now, tojson without HTML
+ * escaping).  No I/O, no reach into the host: a template sees the JSON it is given
+ * and nothing else.  Work is bounded in steps, depth, CPU time, memory and output.
+ *
+ * Every byte of text carries where it came from.  Trusted, so that control tokens may
+ * be recognised in it: the template's own text, the strings given as `trusted`,
+ * strftime_now, and the role of a message when it is one of the five known ones.
+ * Everything else from the JSON is not, whatever filters it went through (R-12).
+ *
+ * Thread: a template is immutable once compiled and may be rendered by any number of
+ * threads; an output belongs to one thread at a time.
+ */
+#ifndef JINJA_JINJA_H
+#define JINJA_JINJA_H
+
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+
+struct jinja_template; /* opaque, owns its source and tree */
+
+/* Zero means the default. */
+struct jinja_limits {
+    uint64_t max_steps;  /* nodes evaluated, plus a share for long strings */
+    uint32_t max_depth;  /* of calls and nested expressions while rendering */
+    uint32_t max_cpu_ms; /* of this thread's CPU time */
+    size_t max_memory;   /* bytes of values, output included */
+    size_t max_output;   /* bytes of rendered text */
+};
+
+enum {
+    JINJA_MAX_SOURCE = 256 * 1024,
+    JINJA_MAX_DEPTH = 1000,
+    JINJA_MAX_STEPS = 20 * 1000 * 1000,
+    JINJA_MAX_CPU_MS = 40,
+    JINJA_MAX_MEMORY = 60 * 1024 * 1024,
+    JINJA_MAX_OUTPUT = 32 * 1024 * 1024,
+};
+
+/* INVALID_ARGUMENT with the line for a template that Jinja2 would not compile,
+ * TOO_LARGE past JINJA_MAX_SOURCE.  The source is copied. */
+LR_MUST_USE lr_code jinja_compile(struct lr_str source, struct jinja_template **out,
+                                  struct lr_error *err);
+void jinja_template_destroy(struct jinja_template *tmpl); /* NULL is fine */
+
+/* A variable whose text may hold control tokens: bos_token and its like. */
+struct jinja_var {
+    struct lr_str name;
+    struct lr_str text;
+};
+
+struct jinja_input {
+    const struct lr_json *context;   /* an object; its members are the variables */
+    const struct jinja_var *trusted; /* override members of the same name */
+    size_t trusted_count;
+    const struct tm *now; /* for strftime_now; NULL: the local time */
+    struct jinja_limits limits;
+};
+
+/* A run of text of one kind.  Neighbours differ in `control`; none is empty. */
+struct jinja_segment {
+    struct lr_str text; /* borrowed from the output */
+    bool control;       /* control tokens may be recognised in it */
+};
+
+/* The whole text is `text`; segments divide it without gaps. */
+struct jinja_output {
+    struct lr_str text;
+    const struct jinja_segment *segments;
+    size_t count;
+    /* private */
+    struct lr_buf bytes;
+    size_t capacity;
+    struct jinja_segment *own; /* lengths while growing, slices once finished */
+};
+
+/* Initialises *out, whatever the result; free it in the end.  INVALID_ARGUMENT with
+ * the template's line when the template fails (raise_exception, a type error...),
+ * TOO_LARGE past max_steps, max_depth, max_memory or max_output, TIMEOUT past
+ * max_cpu_ms. */
+LR_MUST_USE lr_code jinja_render(const struct jinja_template *tmpl,
+                                 const struct jinja_input *input, struct jinja_output *out,
+                                 struct lr_error *err);
+
+/* An output can also be written by hand: init, add..., finish.  add drops text past the
+ * limit and finish then answers TOO_LARGE. */
+void jinja_output_init(struct jinja_output *out, size_t limit);
+void jinja_output_add(struct jinja_output *out, struct lr_str text, bool control);
+LR_MUST_USE lr_code jinja_output_finish(struct jinja_output *out, struct lr_error *err);
+void jinja_output_free(struct jinja_output *out);
+
+/* "2026-11-15T09:30:05" (or a date alone) to a broken-down time. */
+LR_MUST_USE lr_code jinja_parse_time(struct lr_str iso, struct tm *out, struct lr_error *err);
+
+#endif
