@@ -1,0 +1,140 @@
+/* gptoss/backend/backend.h - what a device must do to run gpt-oss.
+ *
+ * One call computes one step: every sequence of a batch, from embedding to sampled
+ * token.  How a device cuts that into operations (embed, norm + qkv + rope, attention
+ * with sink and window, route, experts, logits, sample) is its own business; the CPU
+ * backend has one file for each, and those are the oracle of all other devices.
+ *
+ * Who owns what: the scheduler hands out page numbers and decides which tokens go into
+ * a step; the backend owns the memory behind the pages, the weights on the device and
+ * the workspace.  Sampling is defined once, in sampler/sampler.h: a backend may draw
+ * on its device or call gptoss_sample() on a row of host logits, but for equal logits
+ * it must name the same token.
+ *
+ * Key/value cache: two kinds of pages, each of page_tokens consecutive positions of
+ * one sequence.  A full page holds K and V of all full-attention layers, a window page
+ * those of all sliding layers.  Position p lies in table entry p / page_tokens, slot
+ * p % page_tokens, for both kinds.  Entries of the window table that fell out of the
+ * window are GPTOSS_NO_PAGE: with a query at position p a sliding layer reads
+ * p - window + 1 .. p only.
+ *
+ * Thread: the engine's caller.  A backend may have threads or streams of its own, but
+ * nothing of the batch is read after forward() returned.
+ * Includable from C, C++ and CUDA.
+ */
+#ifndef GPTOSS_BACKEND_BACKEND_H
+#define GPTOSS_BACKEND_BACKEND_H
+
+#include <stdint.h>
+
+#include "engines/gptoss/sampler/sampler.h"
+#include "llm-router/status.h"
+#include "model/gptoss.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GPTOSS_NO_PAGE UINT32_MAX
+
+struct gptoss_backend; /* opaque, one per open model */
+
+/* What the operator asked for; a zero means "the backend chooses". */
+struct gptoss_backend_options {
+    const char *device;     /* "cpu", "cuda:0", "GPU-<uuid>" */
+    uint64_t memory_limit;  /* bytes on the device (of host memory for "cpu"); 0: none */
+    uint64_t kv_tokens;     /* positions of the full layers' cache, over all sequences */
+    uint32_t max_sequences; /* sequences with pages at one time */
+    uint32_t max_context;   /* tokens of one sequence */
+    uint32_t prefill_chunk; /* prompt tokens per step */
+    uint32_t threads;       /* host threads */
+    const char *extra_json; /* engine-specific options, NULL: none */
+};
+
+/* What a model takes on this device under those options.  Made by plan() from the
+ * config alone; open() allots exactly this. */
+struct gptoss_plan {
+    uint32_t on_device; /* 1: the bytes are device memory, 0: host memory */
+    uint32_t page_tokens;
+    uint32_t full_pages; /* page numbers 0 .. full_pages - 1 are valid */
+    uint32_t window_pages;
+    uint64_t full_page_bytes;
+    uint64_t window_page_bytes;
+    uint32_t max_sequences;
+    uint32_t max_context;
+    uint32_t prefill_chunk;
+    uint32_t step_tokens; /* most tokens of one batch, at least prefill_chunk + max_sequences */
+    uint32_t threads;     /* host threads; 1 where they are not used */
+    uint32_t reserved;
+    uint64_t weights;
+    uint64_t workspace;
+    uint64_t fixed; /* contexts, code */
+    uint64_t kv;    /* full_pages * full_page_bytes + window_pages * window_page_bytes */
+    uint64_t total;
+};
+
+/* The part of one sequence in a step. */
+struct gptoss_step {
+    uint32_t slot;          /* 0 .. max_sequences - 1, the same while the sequence lives */
+    uint32_t position;      /* of tokens[0]; everything before it is in the cache */
+    uint32_t count;         /* tokens, at least 1 */
+    uint32_t page_count;    /* entries of both tables; they cover position + count */
+    const uint32_t *tokens; /* ids below vocab_rows */
+    const uint32_t *full_pages;
+    const uint32_t *window_pages;
+    float *logits; /* NULL: not wanted; else host memory for count * vocab_rows floats */
+    const struct gptoss_sample *sample; /* NULL: draw nothing; else from the last token's row */
+    struct gptoss_sampled *sampled;     /* filled when sample is given */
+};
+
+struct gptoss_batch {
+    struct gptoss_step *steps;
+    uint32_t count;  /* sequences; each slot occurs once */
+    uint32_t tokens; /* sum over the steps, at most step_tokens */
+};
+
+/* Lent to open(). */
+struct gptoss_backend_host {
+    void *ctx;
+    /* A non-zero return asks to give up: open returns CANCELLED. */
+    int32_t (*progress)(void *ctx, const char *phase, uint64_t done, uint64_t total);
+    void (*log)(void *ctx, int32_t level, const char *event, const char *text);
+};
+
+/* Static and const in each backend. */
+struct gptoss_backend_api {
+    const char *name; /* "cpu", "cuda" */
+
+    /* UNSUPPORTED: no such device here, or a shape it has no code for.  OUT_OF_VRAM or
+     * OUT_OF_RAM: the limit does not hold the weights and one sequence; both numbers. */
+    lr_code (*plan)(const struct model_config *config,
+                    const struct gptoss_backend_options *options, struct gptoss_plan *out,
+                    struct lr_error *err);
+
+    /* The weights are borrowed until close, the rest for the call.  `usable` has one
+     * bit per id below vocab_rows: ids without it are never drawn (also borrowed until
+     * close).  *out is NULL on failure. */
+    lr_code (*open)(const struct gptoss_backend_host *host, const struct model_gptoss *weights,
+                    const uint32_t *usable, const struct gptoss_backend_options *options,
+                    const struct gptoss_plan *plan, struct gptoss_backend **out,
+                    struct lr_error *err);
+
+    void (*close)(struct gptoss_backend *backend); /* NULL is fine */
+
+    /* Computes every step of the batch: writes K and V of its tokens to its pages,
+     * fills logits and sampled where asked.  On return all results are in place.  Any
+     * failure is sticky: the model is dead. */
+    lr_code (*forward)(struct gptoss_backend *backend, const struct gptoss_batch *batch,
+                       struct lr_error *err);
+};
+
+const struct gptoss_backend_api *gptoss_backend_cpu(void);
+#ifdef GPTOSS_CUDA
+const struct gptoss_backend_api *gptoss_backend_cuda(void);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,81 @@
+/* gptoss/sampler/sampler.h - from a row of logits to the next token.
+ *
+ * A pure function of (seed, index, logits, history, mask): nothing is remembered
+ * between calls, so that a run continued elsewhere goes on as one run would have, and
+ * so that every device can implement the same thing.  The definition, in order:
+ *
+ *  1. raw[i] = logits[i]; ids whose `usable` bit is clear do not exist below.
+ *     Log probabilities reported to clients are log_softmax(raw): the model's own
+ *     distribution, before penalties, bias, mask, temperature and filters.
+ *  2. repetition_penalty r, for every id that occurs in the history (prompt and
+ *     generated): l = l > 0 ? l / r : l * r.  Then for ids generated c > 0 times:
+ *     l -= presence_penalty + c * frequency_penalty.  Then l += logit_bias.
+ *  3. ids whose mask bit is clear are removed.
+ *  4. temperature 0: the largest l; equal values: the lowest id.  Done.
+ *  5. x = l / temperature.  Ids are ranked by x descending, equal values by id
+ *     ascending, and kept by three filters, in this order:
+ *       top_k   the first top_k ranks;
+ *       top_p   of those, the shortest leading run whose exp(x) add up to at least
+ *               top_p of the sum over all of them (never fewer than one);
+ *       min_p   of those, x >= x_max + log(min_p).
+ *  6. The token is the kept id with the largest x + g(seed, index, id), equal values:
+ *     the lowest id, where g is Gumbel noise from a counter-based generator (below).
+ *     That draws from softmax(x) over the kept ids, needs no running sum, and does
+ *     not depend on the order in which a device visits the ids.
+ *
+ * Thread: any; the scratch belongs to one caller at a time.
+ */
+#ifndef GPTOSS_SAMPLER_SAMPLER_H
+#define GPTOSS_SAMPLER_SAMPLER_H
+
+#include <stdint.h>
+
+#include "llm-router/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { GPTOSS_TOP_LOGPROBS_MAX = 20 };
+
+struct gptoss_sample {
+    const struct lr_sampling *sampling; /* whole: later members are zero, not absent */
+    uint32_t index;                     /* of the token to draw: how many were generated */
+    uint32_t prompt_count;              /* leading ids of history that are prompt */
+    uint32_t history_count;             /* prompt and generated */
+    uint32_t reserved;
+    const uint32_t *history;
+    const uint32_t *mask; /* bit (i & 31) of mask[i >> 5]: legal next; NULL: all are */
+};
+
+struct gptoss_sampled {
+    uint32_t id;
+    float logprob; /* set when sampling->logprobs; else 0 */
+    uint32_t top_count;
+    struct lr_logprob top[GPTOSS_TOP_LOGPROBS_MAX]; /* most likely first, ties by id */
+};
+
+/* Working memory of gptoss_sample(), for one vocabulary size. */
+struct gptoss_sampler;
+struct gptoss_sampler *gptoss_sampler_create(uint32_t vocab); /* NULL: no memory */
+void gptoss_sampler_destroy(struct gptoss_sampler *sampler);
+
+/* logits and usable cover the vocabulary the sampler was made for.  When no id is
+ * left (an empty mask), the first stop of the model cannot be known here: the result
+ * is the most likely usable id. */
+void gptoss_sample(struct gptoss_sampler *sampler, const float *logits, const uint32_t *usable,
+                   const struct gptoss_sample *how, struct gptoss_sampled *out);
+
+/* ---- noise ----
+ *
+ * Philox4x32-10 with key = seed (low word first) and counter = (id / 4, index, 0, 0);
+ * output word id % 4 gives u = ((word >> 9) + 0.5) / 2^23, exact in float32, in (0, 1),
+ * and g = -log(-log(u)). */
+void gptoss_philox(uint64_t seed, uint32_t counter0, uint32_t counter1, uint32_t out[4]);
+float gptoss_gumbel(uint32_t word);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
