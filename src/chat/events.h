@@ -1,0 +1,58 @@
+/* chat/events.h - what comes back for one choice, before any API shapes it.
+ *
+ * An engine's tokens arrive as struct chat_token; a parser (chat/harmony.h,
+ * chat/plain.h) turns them into deltas; a codec (chat/openai_response.h) turns
+ * deltas into bytes for the client.  Everything here is borrowed for the call.
+ */
+#ifndef CHAT_EVENTS_H
+#define CHAT_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "llm-router/engine.h"
+
+/* An alternative to a token.  Engines report ids; the worker adds the bytes, since
+ * only it holds the vocabulary. */
+struct chat_logprob {
+    uint32_t id;
+    float logprob;
+    struct lr_str bytes;
+};
+
+struct chat_token {
+    uint32_t id;
+    bool special;                   /* a control token: bytes is its name, "<|end|>" */
+    bool has_logprob;               /* logprob and top are meaningful */
+    float logprob;                  /* natural logarithm */
+    struct lr_str bytes;            /* raw; may begin or end inside a UTF-8 sequence */
+    const struct chat_logprob *top; /* most likely first */
+    uint32_t top_count;
+};
+
+/* Counted by the engine. */
+struct chat_usage {
+    uint32_t prompt_tokens;
+    uint32_t completion_tokens;
+    uint32_t cached_tokens; /* of the prompt */
+};
+
+enum chat_delta_kind {
+    CHAT_DELTA_REASONING,
+    CHAT_DELTA_CONTENT,
+    CHAT_DELTA_TOOL_BEGIN,     /* text is the name; tool_index counts from 0 */
+    CHAT_DELTA_TOOL_ARGUMENTS, /* text is a piece of the arguments */
+    CHAT_DELTA_TOOL_END,       /* no text */
+};
+
+/* Text is whole UTF-8 characters, never a part of one, and never a control token. */
+struct chat_delta {
+    enum chat_delta_kind kind;
+    uint32_t tool_index;
+    struct lr_str text;
+};
+
+typedef void (*chat_delta_fn)(void *ctx, const struct chat_delta *delta);
+
+#endif

@@ -1,0 +1,87 @@
+/* chat/request.h - one generation request, whatever API it came through.
+ *
+ * A codec (chat/openai_request.h) fills it; the router and the node use nothing
+ * else.  Strings and JSON values are borrowed from the arena and the body the
+ * codec was given: both outlive the request.  What must live as long as the
+ * answer (id, stop strings, flags) is copied by chat_response_create, so the body
+ * of a long conversation can go once its prompt is rendered.
+ * Thread: one at a time.
+ */
+#ifndef CHAT_REQUEST_H
+#define CHAT_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "llm-router/engine.h"
+
+enum chat_api {
+    CHAT_API_CHAT,        /* /v1/chat/completions: messages, rendered by a template */
+    CHAT_API_COMPLETIONS, /* /v1/completions: raw prompts */
+};
+
+/* Where the reasoning of the model goes in the answer: a set of bits. */
+enum {
+    CHAT_REASONING_HIDDEN = 0,
+    CHAT_REASONING_CONTENT = 1, /* "reasoning_content" */
+    CHAT_REASONING_PLAIN = 2,   /* "reasoning" */
+};
+
+enum {
+    CHAT_STOP_MAX = 4,         /* stop strings of one request */
+    CHAT_STOP_BYTES_MAX = 512, /* of one stop string: what a stream may hold back */
+    CHAT_CHOICES_MAX = 128,    /* prompts x n */
+    CHAT_TOP_LOGPROBS_MAX = 20,
+};
+
+/* A prompt of the completions API: text, or ids when `ids` is not NULL. */
+struct chat_raw_prompt {
+    struct lr_str text;
+    const uint32_t *ids;
+    size_t id_count;
+};
+
+struct chat_request {
+    enum chat_api api;
+    struct lr_str model;
+
+    /* CHAT_API_CHAT */
+    const struct lr_json *messages;        /* a non-empty array, every message checked */
+    const struct lr_json *tools;           /* NULL: none, or tool_choice "none" */
+    const struct lr_json *template_kwargs; /* an object, or NULL */
+    struct lr_str reasoning_effort;        /* empty: the template's default */
+    bool may_call_tools;                   /* tools were given and tool_choice is "auto" */
+    bool parallel_tool_calls;
+    uint32_t reasoning; /* CHAT_REASONING_ bits */
+
+    /* CHAT_API_COMPLETIONS */
+    const struct chat_raw_prompt *prompts;
+    uint32_t prompt_count; /* 1 for CHAT_API_CHAT */
+
+    /* Generation.  Choice i answers prompt i / n; derive its seed from i. */
+    struct lr_sampling sampling; /* .seed is meaningful only where has_seed */
+    bool has_seed;
+    uint32_t n;
+    uint32_t max_tokens; /* 0: to the end of the context */
+    struct lr_str stop[CHAT_STOP_MAX];
+    uint32_t stop_count;
+
+    /* Answer */
+    bool stream;
+    bool include_usage;
+
+    struct lr_str user; /* for logs and limits only */
+};
+
+static inline uint32_t chat_request_choices(const struct chat_request *req)
+{
+    return req->prompt_count * req->n;
+}
+
+/* The seed of one choice: choice 0 takes the request's own, so that n = 1 is the
+ * plain case; the others are mixed from it. */
+uint64_t chat_request_seed(uint64_t seed, uint32_t choice);
+
+#endif
