@@ -1,0 +1,193 @@
+/* engines/testing/engine.c - the table, and a model's life: probe, open, close. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "engines/testing/testing.h"
+
+#ifndef LR_TESTING_ABI
+#define LR_TESTING_ABI LR_ENGINE_ABI
+#endif
+
+static const struct lr_engine_facts *describe(void)
+{
+    static const char *const runtimes[] = {LR_TESTING_ID, NULL};
+    static const char *const formats[] = {"safetensors", NULL};
+    static const char *const architectures[] = {"EchoForTesting", NULL};
+    static const char *const backends[] = {"cpu", NULL};
+    static const struct lr_engine_facts facts = {
+        .size = sizeof(facts),
+        .id = LR_TESTING_ID,
+        .version = LR_TESTING_VERSION,
+        .runtimes = runtimes,
+        .formats = formats,
+        .architectures = architectures,
+        .backends = backends,
+    };
+    return &facts;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+static void size_model(struct lr_engine_model *m, const struct lr_engine_options *options)
+{
+    m->max_sequences = or_default(options->max_sequences, 64);
+    m->max_context = or_default(options->max_context, 32768);
+    m->prefill_chunk = or_default(options->prefill_chunk, 512);
+    uint64_t tokens = options->max_tokens != 0 ? options->max_tokens
+                                               : (uint64_t)m->max_sequences * m->max_context;
+    m->pages_total = (tokens + TESTING_PAGE - 1) / TESTING_PAGE;
+}
+
+/* What open() reports as its allotment must be what probe() said: one function. */
+static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *need)
+{
+    struct lr_engine_need n = {
+        .size = sizeof(n),
+        .on_device = m->options.on_device,
+        .weights = m->options.weights_bytes,
+        .kv_per_token = TESTING_KV_BYTES,
+        .workspace = 4096,
+        .fixed = 4096,
+        .kv = 4096, /* pages are pretended: the engine holds no cache */
+        .max_context = m->max_context,
+        .max_sequences = m->max_sequences,
+        .vocab_size = TESTING_VOCAB,
+    };
+    n.total = n.weights + n.workspace + n.fixed + n.kv;
+    uint32_t size = need->size < sizeof(n) ? need->size : (uint32_t)sizeof(n);
+    n.size = need->size;
+    memcpy(need, &n, size);
+}
+
+static lr_code probe(const char *model_dir, const struct lr_engine_options *options,
+                     struct lr_engine_need *need, struct lr_error *err)
+{
+    struct lr_engine_model m = {0};
+    lr_code code = testing_options_read(&m.options, model_dir, options->extra_json, err);
+    if (code == LR_OK)
+        code = testing_fault(&m.options, TESTING_PROBE, err);
+    if (code != LR_OK)
+        return code;
+    size_model(&m, options);
+    fill_need(&m, need);
+    return LR_OK;
+}
+
+static lr_code check_limits(const struct lr_engine_model *m,
+                            const struct lr_engine_options *options, struct lr_error *err)
+{
+    struct lr_engine_need need = {.size = sizeof(need)};
+    fill_need(m, &need);
+    uint64_t limit = m->options.on_device ? options->vram_limit : options->ram_limit;
+    if (limit == 0 || need.total <= limit)
+        return LR_OK;
+    return lr_fail(err, m->options.on_device ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
+                   "the model needs %llu bytes, its allotment is %llu",
+                   (unsigned long long)need.total, (unsigned long long)limit);
+}
+
+static lr_code load(struct lr_engine_model *m, struct lr_error *err)
+{
+    enum { SLICE_MS = 10 };
+    const struct testing_options *o = &m->options;
+    uint64_t slices = o->load_ms / SLICE_MS;
+
+    lr_code code = testing_fault(o, TESTING_LOAD, err);
+    if (code != LR_OK)
+        return code;
+    for (uint64_t i = 0; i <= slices; i++) {
+        if (m->host->progress(m->host->ctx, "read", i + 1, slices + 1) != 0)
+            return lr_fail(err, LR_CANCELLED, "the load was given up");
+        if (i < slices)
+            testing_sleep_ms(SLICE_MS);
+    }
+    testing_sleep_ms(o->load_silent_ms);
+    if (o->use_bytes != 0) {
+        m->memory = malloc((size_t)o->use_bytes);
+        if (m->memory == NULL)
+            return lr_fail(err, LR_OUT_OF_RAM, "no memory for %llu bytes",
+                           (unsigned long long)o->use_bytes);
+        memset(m->memory, 0x5a, (size_t)o->use_bytes);
+    }
+    return LR_OK;
+}
+
+static void close_model(struct lr_engine_model *model)
+{
+    struct lr_error ignored;
+    if (model == NULL)
+        return;
+    (void)testing_fault(&model->options, TESTING_CLOSE, &ignored);
+    testing_sequences_free(model);
+    free(model->memory);
+    free(model);
+}
+
+static lr_code open_model(const struct lr_engine_host *host, const char *model_dir,
+                          const struct lr_engine_options *options,
+                          struct lr_engine_model **model, struct lr_error *err)
+{
+    *model = NULL;
+    struct lr_engine_model *m = calloc(1, sizeof(*m));
+    if (m == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
+    m->host = host;
+    m->last = &m->first;
+    size_model(m, options);
+    lr_code code = testing_options_read(&m->options, model_dir, options->extra_json, err);
+    if (code == LR_OK)
+        code = check_limits(m, options, err);
+    if (code == LR_OK)
+        code = load(m, err);
+    if (code != LR_OK) {
+        free(m->memory);
+        free(m);
+        return code;
+    }
+    host->log(host->ctx, 1, "testing.opened", LR_TESTING_ID " " LR_TESTING_VERSION);
+    *model = m;
+    return LR_OK;
+}
+
+static void stats(const struct lr_engine_model *model, struct lr_engine_stats *out)
+{
+    struct lr_engine_stats s = {
+        .size = out->size,
+        .sequences = model->live,
+        .weights_bytes = model->options.weights_bytes,
+        .kv_bytes = model->pages_total * TESTING_PAGE * TESTING_KV_BYTES,
+        .kv_bytes_in_use = model->pages_in_use * TESTING_PAGE * TESTING_KV_BYTES,
+        .workspace_bytes = 4096,
+        .fixed_bytes = 4096,
+        .pages_total = model->pages_total,
+        .pages_in_use = model->pages_in_use,
+        .steps = model->steps,
+        .prompt_tokens = model->prompt_tokens,
+        .generated_tokens = model->generated_tokens,
+    };
+    memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
+}
+
+const struct lr_engine_api *lr_engine_entry(void)
+{
+    static const struct lr_engine_api api = {
+        .size = sizeof(api),
+        .abi = LR_TESTING_ABI,
+        .describe = describe,
+        .probe = probe,
+        .open = open_model,
+        .close = close_model,
+        .submit = testing_submit,
+        .cancel = testing_cancel,
+        .step = testing_step,
+        .stats = stats,
+        .tokenize = testing_tokenize,
+        .vocab = testing_vocab,
+    };
+    return &api;
+}

@@ -1,0 +1,54 @@
+/* engines/testing/fault.c - how the `faulty` engine misbehaves. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "engines/testing/testing.h"
+
+void testing_sleep_ms(uint64_t ms)
+{
+    struct timespec t = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    while (ms != 0 && nanosleep(&t, &t) != 0)
+        continue;
+}
+
+/* "once" lets a test say: the first worker fails, the next one is well. */
+static bool is_due(const struct testing_options *options)
+{
+    if (options->once[0] == '\0')
+        return true;
+    int fd = open(options->once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd >= 0;
+}
+
+lr_code testing_fault(const struct testing_options *options, enum testing_stage stage,
+                      struct lr_error *err)
+{
+    if (options->hang != stage && options->crash != stage && options->fail != stage)
+        return LR_OK;
+    if (!is_due(options))
+        return LR_OK;
+    if (options->hang == stage)
+        for (;;)
+            (void)pause();
+    if (options->crash == stage) {
+        /* Not abort(): a sanitizer would print a report and exit by itself. */
+        (void)kill(getpid(), SIGKILL);
+        (void)pause();
+    }
+    return lr_fail(err, LR_INTERNAL, "the faulty engine was told to fail here");
+}
+
+bool testing_gate_open(const struct testing_options *options, uint32_t index)
+{
+    struct stat info;
+    if (options->gate[0] == '\0')
+        return true;
+    return stat(options->gate, &info) == 0 && info.st_size > (off_t)index;
+}

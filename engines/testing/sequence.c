@@ -1,0 +1,347 @@
+/* engines/testing/sequence.c - requests: submit, step, cancel, and their pages. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "engines/testing/testing.h"
+
+static uint64_t pages_for(const struct testing_sequence *s)
+{
+    uint64_t tokens = (uint64_t)s->prompt_tokens + s->max_tokens;
+    return (tokens + TESTING_PAGE - 1) / TESTING_PAGE;
+}
+
+static void sequence_free(struct testing_sequence *s)
+{
+    free(s->answer);
+    free(s->generated);
+    free(s->stop_ids);
+    free(s);
+}
+
+static void *copy(const void *bytes, size_t len)
+{
+    void *mine = malloc(len != 0 ? len : 1);
+    if (mine != NULL && len != 0)
+        memcpy(mine, bytes, len);
+    return mine;
+}
+
+/* The last piece of text that came from a user; everything where all is trusted. */
+static char *answer_of_segments(const struct lr_engine_request *request, size_t *len)
+{
+    for (size_t i = request->segment_count; i-- > 0;)
+        if (request->segments[i].control == 0) {
+            *len = request->segments[i].len;
+            return copy(request->segments[i].text, *len);
+        }
+    size_t total = 0;
+    for (size_t i = 0; i < request->segment_count; i++)
+        total += request->segments[i].len;
+    char *answer = malloc(total != 0 ? total : 1);
+    *len = 0;
+    for (size_t i = 0; answer != NULL && i < request->segment_count; i++) {
+        if (request->segments[i].len != 0)
+            memcpy(answer + *len, request->segments[i].text, request->segments[i].len);
+        *len += request->segments[i].len;
+    }
+    return answer;
+}
+
+static char *answer_of_ids(const struct lr_engine_request *request, size_t *len)
+{
+    char *answer = malloc(request->prompt_id_count != 0 ? request->prompt_id_count : 1);
+    *len = 0;
+    for (size_t i = 0; answer != NULL && i < request->prompt_id_count; i++)
+        if (request->prompt_ids[i] < TESTING_SPECIAL_BASE)
+            answer[(*len)++] = (char)(unsigned char)request->prompt_ids[i];
+    return answer;
+}
+
+static bool holds(const char *text, size_t len, const char *part)
+{
+    return part[0] != '\0' && memmem(text, len, part, strlen(part)) != NULL;
+}
+
+static lr_code count_prompt(const struct lr_engine_model *model,
+                            const struct lr_engine_request *request, uint32_t *out,
+                            struct lr_error *err)
+{
+    size_t count = request->prompt_id_count;
+    if (request->prompt_ids == NULL) {
+        lr_code code = testing_tokenize(model, request->segments, request->segment_count, NULL,
+                                        0, &count, err);
+        if (code != LR_OK)
+            return code;
+    }
+    uint64_t most = model->max_context;
+    if (count + request->generated_count + 1 > most)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "the prompt has %zu tokens and %zu were generated before: the context "
+                       "holds %u",
+                       count, request->generated_count, model->max_context);
+    *out = (uint32_t)count;
+    return LR_OK;
+}
+
+static uint32_t limit_tokens(const struct lr_engine_model *model, uint32_t prompt,
+                             uint32_t wanted)
+{
+    uint32_t room = model->max_context - prompt;
+    return wanted == 0 || wanted > room ? room : wanted;
+}
+
+static lr_code check_request(const struct lr_engine_model *model,
+                             const struct lr_engine_request *request, struct lr_error *err)
+{
+    if (request->size < offsetof(struct lr_engine_request, cache_scope))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the request struct has %u bytes",
+                       request->size);
+    if (request->kind != LR_REQUEST_GENERATE)
+        return lr_fail(err, LR_UNSUPPORTED, "request kind %u is not known", request->kind);
+    for (size_t i = 0; request->prompt_ids != NULL && i < request->prompt_id_count; i++)
+        if (request->prompt_ids[i] >= TESTING_VOCAB)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "token %u is beyond the vocabulary of %d",
+                           request->prompt_ids[i], TESTING_VOCAB);
+    for (const struct testing_sequence *s = model->first; s != NULL; s = s->next)
+        if (s->id == request->id)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "request %llu is already live",
+                           (unsigned long long)request->id);
+    return LR_OK;
+}
+
+/* Leaked on purpose; volatile, so that the compiler keeps the allocation. */
+static void leak(uint64_t bytes)
+{
+    static void *volatile last;
+    if (bytes == 0)
+        return;
+    last = malloc((size_t)bytes);
+    if (last != NULL)
+        memset(last, 0x5a, (size_t)bytes);
+}
+
+lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_request *request,
+                       struct lr_error *err)
+{
+    uint32_t prompt_tokens = 0;
+    lr_code code = check_request(model, request, err);
+    if (code == LR_OK)
+        code = count_prompt(model, request, &prompt_tokens, err);
+    if (code == LR_OK)
+        code = testing_fault(&model->options, TESTING_SUBMIT, err);
+    if (code != LR_OK)
+        return code;
+
+    struct testing_sequence *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    s->id = request->id;
+    s->prompt_tokens = prompt_tokens;
+    s->answer = request->prompt_ids != NULL ? answer_of_ids(request, &s->answer_len)
+                                            : answer_of_segments(request, &s->answer_len);
+    s->generated_count = s->emitted = (uint32_t)request->generated_count;
+    s->generated = copy(request->generated, request->generated_count * sizeof(uint32_t));
+    s->stop_id_count = request->stop_id_count;
+    s->stop_ids = copy(request->stop_ids, request->stop_id_count * sizeof(uint32_t));
+    s->max_tokens = limit_tokens(model, prompt_tokens, request->max_tokens);
+    s->ignore_stop = request->ignore_stop;
+    s->logprobs = request->sampling.logprobs;
+    if (s->answer == NULL || s->generated == NULL || s->stop_ids == NULL) {
+        sequence_free(s);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    }
+    s->poisoned = holds(s->answer, s->answer_len, model->options.poison);
+    if (model->options.say_version) {
+        free(s->answer);
+        s->answer = strdup(LR_TESTING_VERSION);
+        s->answer_len = s->answer != NULL ? strlen(s->answer) : 0;
+    }
+    leak(model->options.leak_bytes);
+    *model->last = s;
+    model->last = &s->next;
+    model->live++;
+    return LR_OK;
+}
+
+static void admit(struct lr_engine_model *model)
+{
+    for (struct testing_sequence *s = model->first; s != NULL; s = s->next) {
+        if (s->admitted)
+            continue;
+        uint64_t pages = pages_for(s);
+        /* A request that could never fit alone runs anyway: pages are pretended. */
+        if (model->admitted >= model->max_sequences ||
+            (model->pages_in_use + pages > model->pages_total && model->admitted != 0))
+            return;
+        s->admitted = true;
+        s->pages = pages;
+        model->pages_in_use += pages;
+        model->admitted++;
+    }
+}
+
+/* Unlinks *link, gives its pages back and reports its end. */
+static void finish(struct lr_engine_model *model, struct testing_sequence **link,
+                   enum lr_finish reason)
+{
+    struct testing_sequence *s = *link;
+    struct lr_usage usage = {.size = sizeof(usage),
+                             .prompt_tokens = s->prompt_tokens,
+                             .completion_tokens = s->emitted};
+    *link = s->next;
+    if (model->last == &s->next)
+        model->last = link;
+    model->live--;
+    model->pages_in_use -= s->pages;
+    if (s->admitted)
+        model->admitted--;
+    uint64_t id = s->id;
+    sequence_free(s);
+    model->host->on_done(model->host->ctx, id, reason, &usage, NULL);
+}
+
+void testing_cancel(struct lr_engine_model *model, uint64_t request_id)
+{
+    for (struct testing_sequence **link = &model->first; *link != NULL; link = &(*link)->next)
+        if ((*link)->id == request_id) {
+            finish(model, link, LR_FINISH_CANCELLED);
+            return;
+        }
+}
+
+static bool is_stop(const struct testing_sequence *s, uint32_t id)
+{
+    for (size_t i = 0; i < s->stop_id_count; i++)
+        if (s->stop_ids[i] == id)
+            return true;
+    return id == TESTING_SPECIAL_BASE + TESTING_SPECIAL_END && s->ignore_stop == 0;
+}
+
+static uint32_t next_token(const struct testing_sequence *s)
+{
+    size_t index = s->emitted;
+    if (s->ignore_stop != 0)
+        return s->answer_len != 0 ? (unsigned char)s->answer[index % s->answer_len] : '.';
+    if (index < s->answer_len)
+        return (unsigned char)s->answer[index];
+    return TESTING_SPECIAL_BASE + TESTING_SPECIAL_END;
+}
+
+static void emit(struct lr_engine_model *model, struct testing_sequence *s, uint32_t id)
+{
+    const char *bytes = "";
+    uint32_t len = 0;
+    uint32_t flags = 0;
+    struct lr_logprob top = {.token = id, .logprob = -0.25f};
+    char broken[2] = {(char)0xff, 0};
+
+    (void)testing_vocab(model, id, &bytes, &len, &flags);
+    if (model->options.invalid_utf8 && len == 1) {
+        broken[1] = bytes[0];
+        bytes = broken;
+        len = 2;
+    }
+    struct lr_token token = {.size = sizeof(token),
+                             .id = id,
+                             .bytes = bytes,
+                             .len = len,
+                             .special = (flags & LR_VOCAB_SPECIAL) != 0};
+    if (s->logprobs != 0) {
+        token.logprob = top.logprob;
+        token.top_count = 1;
+        token.top = &top;
+    }
+    s->emitted++;
+    model->generated_tokens++;
+    model->host->on_token(model->host->ctx, s->id, &token);
+}
+
+/* One chunk of prompt or one token.  True when *link was finished and unlinked. */
+static bool advance(struct lr_engine_model *model, struct testing_sequence **link)
+{
+    struct testing_sequence *s = *link;
+    if (s->prefilled < s->prompt_tokens) {
+        uint32_t chunk = s->prompt_tokens - s->prefilled;
+        if (chunk > model->prefill_chunk)
+            chunk = model->prefill_chunk;
+        testing_sleep_ms(model->options.prefill_ms);
+        s->prefilled += chunk;
+        model->prompt_tokens += chunk;
+        if (model->host->on_prefill != NULL)
+            model->host->on_prefill(model->host->ctx, s->id, s->prefilled, s->prompt_tokens);
+        if (s->prefilled < s->prompt_tokens)
+            return false;
+    }
+    if (s->emitted >= s->max_tokens) {
+        finish(model, link, LR_FINISH_LENGTH);
+        return true;
+    }
+    if (!testing_gate_open(&model->options, s->emitted)) {
+        testing_sleep_ms(1);
+        return false;
+    }
+    uint32_t id = next_token(s);
+    emit(model, s, id);
+    if (is_stop(s, id)) {
+        finish(model, link, LR_FINISH_STOP);
+        return true;
+    }
+    if (s->emitted >= s->max_tokens) {
+        finish(model, link, LR_FINISH_LENGTH);
+        return true;
+    }
+    return false;
+}
+
+static lr_code strike(struct lr_engine_model *model, struct lr_error *err)
+{
+    uint32_t most = 0;
+    for (const struct testing_sequence *s = model->first; s != NULL; s = s->next) {
+        if (s->admitted && s->poisoned && s->prefilled == s->prompt_tokens) {
+            struct testing_options deadly = {.crash = TESTING_STEP};
+            (void)testing_fault(&deadly, TESTING_STEP, err);
+        }
+        uint32_t made = s->emitted - s->generated_count;
+        most = s->admitted && made > most ? made : most;
+    }
+    if (model->live == 0 || most < model->options.after_tokens)
+        return LR_OK;
+    return testing_fault(&model->options, TESTING_STEP, err);
+}
+
+lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_error *err)
+{
+    admit(model);
+    *busy = 1;
+    lr_code code = strike(model, err);
+    if (code != LR_OK)
+        return code;
+    if (model->options.noise && model->live != 0) {
+        (void)printf("a plugin writes to stdout\n");
+        (void)fprintf(stderr, "a plugin writes to stderr\n");
+        (void)fflush(stdout);
+    }
+    if (model->live != 0)
+        testing_sleep_ms(model->options.step_ms);
+    for (struct testing_sequence **link = &model->first; *link != NULL;) {
+        if (!(*link)->admitted)
+            break; /* arrival order: nobody behind it is admitted either */
+        if (!advance(model, link))
+            link = &(*link)->next;
+    }
+    model->steps++;
+    *busy = model->live != 0;
+    return LR_OK;
+}
+
+void testing_sequences_free(struct lr_engine_model *model)
+{
+    while (model->first != NULL) {
+        struct testing_sequence *s = model->first;
+        model->first = s->next;
+        sequence_free(s);
+    }
+    model->last = &model->first;
+}

@@ -1,0 +1,125 @@
+/* engines/testing/testing.h - one small engine, built twice: `echo` and `faulty`.
+ *
+ * It says the prompt back, one byte a token, and keeps the whole contract of
+ * engine.h: segments, continuation, cancel, pages, statistics.  `faulty` is the
+ * same code with faults that its options switch on, so that a test breaks exactly
+ * one thing of an engine that is otherwise right.
+ *
+ * Vocabulary: ids 0..255 are bytes, TESTING_SPECIAL_BASE + n the control tokens of
+ * testing_specials[].  The answer is the last segment without control rights, or
+ * all text where every segment has them, and then the stop token <|end|>.
+ * Thread: the worker's loop.
+ */
+#ifndef ENGINES_TESTING_H
+#define ENGINES_TESTING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "llm-router/engine.h"
+
+enum {
+    TESTING_SPECIAL_BASE = 256,
+    TESTING_SPECIAL_END = 0, /* index of the stop token in testing_specials[] */
+    TESTING_SPECIAL_COUNT = 8,
+    TESTING_VOCAB = TESTING_SPECIAL_BASE + TESTING_SPECIAL_COUNT,
+    TESTING_PAGE = 16,     /* tokens of one KV page */
+    TESTING_KV_BYTES = 64, /* pretended bytes of one KV token */
+};
+
+extern const char *const testing_specials[TESTING_SPECIAL_COUNT];
+
+/* Where a fault strikes. */
+enum testing_stage {
+    TESTING_NOWHERE,
+    TESTING_LOAD,
+    TESTING_SUBMIT,
+    TESTING_STEP,
+    TESTING_CLOSE,
+    TESTING_PROBE,
+};
+
+/* From config.json ("testing") and then from extra_json, which wins. */
+struct testing_options {
+    uint64_t weights_bytes;  /* stated need */
+    uint64_t use_bytes;      /* really allocated and touched; the lie of a faulty engine */
+    uint64_t leak_bytes;     /* allocated and lost with every request */
+    uint64_t load_ms;        /* in steps of 10 ms, each reported as progress */
+    uint64_t load_silent_ms; /* in one piece, without a word */
+    uint64_t step_ms;
+    uint64_t prefill_ms;   /* per chunk, beside step_ms */
+    uint64_t after_tokens; /* a step fault strikes once a request has this many */
+    bool on_device;        /* the stated need is device memory */
+    bool invalid_utf8;     /* 0xFF before every byte */
+    bool say_version;      /* the answer is the library's version */
+    bool noise;            /* writes to stdout and stderr */
+    enum testing_stage hang;
+    enum testing_stage crash;
+    enum testing_stage fail;
+    char poison[64]; /* a prompt that holds this text crashes the step */
+    char gate[512];  /* token i leaves once this file holds more than i bytes */
+    char once[512];  /* the fault strikes only if this file could be created */
+};
+
+struct testing_sequence {
+    struct testing_sequence *next;
+    uint64_t id;
+    char *answer; /* owned */
+    size_t answer_len;
+    uint32_t *generated; /* owned; ids another node already gave to the client */
+    uint32_t generated_count;
+    uint32_t prompt_tokens;
+    uint32_t prefilled;
+    uint32_t emitted; /* generated[] included */
+    uint32_t max_tokens;
+    uint32_t ignore_stop;
+    uint32_t logprobs;
+    uint32_t *stop_ids; /* owned */
+    size_t stop_id_count;
+    uint64_t pages; /* held */
+    bool admitted;  /* has a slot and pages */
+    bool poisoned;
+};
+
+struct lr_engine_model {
+    const struct lr_engine_host *host; /* lent, outlives the model */
+    struct testing_options options;
+    struct testing_sequence *first, **last; /* in order of arrival */
+    char *memory;                           /* use_bytes, owned */
+    uint32_t max_sequences;
+    uint32_t max_context;
+    uint32_t prefill_chunk;
+    uint64_t pages_total;
+    uint64_t pages_in_use;
+    uint32_t live;
+    uint32_t admitted;
+    uint64_t steps;
+    uint64_t prompt_tokens;
+    uint64_t generated_tokens;
+};
+
+/* INVALID_ARGUMENT for an unknown option, UNSUPPORTED for a model of another
+ * architecture, MODEL_CORRUPT for a config.json that is not JSON. */
+lr_code testing_options_read(struct testing_options *out, const char *model_dir,
+                             const char *extra_json, struct lr_error *err);
+
+/* Hangs, crashes or fails, as the options say for this stage. */
+lr_code testing_fault(const struct testing_options *options, enum testing_stage stage,
+                      struct lr_error *err);
+bool testing_gate_open(const struct testing_options *options, uint32_t index);
+void testing_sleep_ms(uint64_t ms);
+
+lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_request *request,
+                       struct lr_error *err);
+void testing_cancel(struct lr_engine_model *model, uint64_t request_id);
+lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_error *err);
+void testing_sequences_free(struct lr_engine_model *model);
+
+lr_code testing_tokenize(const struct lr_engine_model *model, const struct lr_segment *segments,
+                         size_t segment_count, uint32_t *ids, size_t capacity, size_t *count,
+                         struct lr_error *err);
+lr_code testing_vocab(const struct lr_engine_model *model, uint32_t id, const char **bytes,
+                      uint32_t *len, uint32_t *flags);
+
+#endif

@@ -1,0 +1,60 @@
+/* plugin/manifest.h - what an engine says about itself before any of its code runs.
+ *
+ * engines/<id>/manifest.json is read, checked field by field and held in one arena.
+ * The node uses this half of the folder only: it never opens the library (R-32).
+ * Thread: any; a manifest is read-only once it is read.
+ */
+#ifndef PLUGIN_MANIFEST_H
+#define PLUGIN_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "llm-router/status.h"
+
+/* Limits on foreign bytes. */
+enum {
+    PLUGIN_MANIFEST_BYTES = 64 << 10,
+    PLUGIN_MANIFEST_ITEMS = 64, /* entries of one list */
+    PLUGIN_MANIFEST_TEXT = 256, /* bytes of one string */
+};
+
+struct plugin_manifest {
+    struct lr_arena arena; /* owns every string below */
+    const char *engine_id; /* [a-z0-9_-], at most 64 */
+    const char *engine_version;
+    uint32_t abi_version;
+    const char *const *runtimes; /* NULL-terminated, at least one entry, as all four lists */
+    const char *const *formats;
+    const char *const *architectures;
+    const char *const *backends;
+    const char *library; /* a file name, no folders */
+    const char *license;
+    const char *library_sha256; /* 64 lower-case hex digits, or NULL */
+    const char *folder;         /* absolute; NULL for a manifest that was only parsed */
+    const char *library_path;   /* absolute, links resolved; NULL likewise */
+};
+
+/* Parses and checks every field of R-30.  Pure.  INVALID_ARGUMENT names each
+ * missing or wrong field; *out is then empty. */
+LR_MUST_USE lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
+                                          struct lr_error *err);
+
+/* Reads folder/manifest.json and checks the library beside it: it exists, lies
+ * inside the folder once links are resolved, is a regular file that only its owner
+ * may write, and belongs to root or to us. */
+LR_MUST_USE lr_code plugin_manifest_read(struct plugin_manifest *out, const char *folder,
+                                         struct lr_error *err);
+
+/* ABI_MISMATCH with both numbers unless the versions are exactly equal. */
+LR_MUST_USE lr_code plugin_manifest_check_abi(const struct plugin_manifest *manifest,
+                                              struct lr_error *err);
+
+bool plugin_list_has(const char *const *list, const char *item);
+
+void plugin_manifest_free(struct plugin_manifest *manifest);
+
+#endif
