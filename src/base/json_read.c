@@ -5,6 +5,7 @@
  * closes and copies them, in order, into the arena.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -48,6 +49,14 @@ static lr_code fail_at(struct parser *p, size_t at, const char *what)
     }
     return lr_fail(p->err, LR_INVALID_ARGUMENT, "JSON line %zu column %zu: %s", line, column,
                    what);
+}
+
+static lr_code fail_twice(struct parser *p, struct lr_str key)
+{
+    char what[160];
+    (void)snprintf(what, sizeof(what), "an object has the same key twice: \"%.*s\"",
+                   key.len < 100 ? (int)key.len : 100, key.ptr != NULL ? key.ptr : "");
+    return fail_at(p, p->at, what);
 }
 
 static lr_code fail_memory(struct parser *p)
@@ -275,7 +284,7 @@ static lr_code check_duplicates(struct parser *p, const struct pending *members,
         for (size_t i = 1; i < count; i++)
             for (size_t j = 0; j < i; j++)
                 if (lr_str_eq(members[i].key, members[j].key))
-                    return fail_at(p, p->at, "an object has the same key twice");
+                    return fail_twice(p, members[i].key);
         return LR_OK;
     }
     size_t size = 32;
@@ -293,7 +302,7 @@ static lr_code check_duplicates(struct parser *p, const struct pending *members,
         size_t slot = hash_key(members[i].key) & (size - 1);
         for (int probes = 0; p->slots[slot] != UINT32_MAX; probes++) {
             if (lr_str_eq(members[p->slots[slot]].key, members[i].key))
-                return fail_at(p, p->at, "an object has the same key twice");
+                return fail_twice(p, members[i].key);
             if (probes == MOST_PROBES)
                 return fail_at(p, p->at, "an object's keys collide too often");
             slot = (slot + 1) & (size - 1);
