@@ -15,8 +15,9 @@
 
 #include <stdbool.h>
 
+bool lr_failpoint_hit(const char *name); /* use the macro */
+
 #if defined(LR_FAILPOINTS)
-bool lr_failpoint_hit(const char *name);
 #define LR_FAILPOINT(name) lr_failpoint_hit(name)
 #else
 static inline bool lr_failpoint_none(void)

@@ -1,0 +1,361 @@
+/* base/subprocess.c - fork and exec with nothing left to chance (POSIX, Linux).
+ *
+ * Everything that allocates happens before fork: between fork and exec only calls that
+ * are safe after a fork in a program with threads.  The child reports a failed step
+ * through a close-on-exec pipe, so that a successful exec reads as end of file.
+ */
+#include "base/subprocess.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+extern char **environ;
+
+enum { MOST_PASSED = 16, MOST_FDS = MOST_PASSED + 3 };
+
+/* All the child needs, made before fork. */
+struct plan {
+    const struct lr_spawn *spawn;
+    char path[LR_PATH_MAX];
+    const char **env; /* owned */
+    pid_t parent;
+    int from[MOST_FDS]; /* our descriptor ... */
+    int to[MOST_FDS];   /* ... becomes this one */
+    int count;
+    int report;  /* write end of the report pipe */
+    int highest; /* of to[] */
+    int pipes[3][2];
+};
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd);
+    *fd = -1;
+}
+
+/* argv[0] as execvp would find it, looked up before fork. */
+static lr_code find_program(const char *name, char out[LR_PATH_MAX], struct lr_error *err)
+{
+    if (strchr(name, '/') != NULL) {
+        if (strlen(name) >= LR_PATH_MAX)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "program path is too long");
+        memcpy(out, name, strlen(name) + 1);
+        return LR_OK;
+    }
+    const char *path = getenv("PATH");
+    struct lr_str rest = lr_str_z(path != NULL ? path : "/usr/bin:/bin"), folder;
+    while (lr_str_split(&rest, ':', &folder)) {
+        int len = snprintf(out, LR_PATH_MAX, LR_STR_FMT "/%s", LR_STR_ARG(folder), name);
+        if (folder.len != 0 && len > 0 && len < LR_PATH_MAX && access(out, X_OK) == 0)
+            return LR_OK;
+    }
+    return lr_fail(err, LR_NOT_FOUND, "program \"%.200s\" is not in PATH", name);
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    size_t len = strcspn(a, "=");
+    return strncmp(a, b, len) == 0 && b[len] == '=';
+}
+
+/* Ours, with added names replacing their old values. */
+static const char **merge_env(const char *const *added)
+{
+    size_t ours = 0, extra = 0;
+    while (environ != NULL && environ[ours] != NULL)
+        ours++;
+    while (added != NULL && added[extra] != NULL)
+        extra++;
+    const char **out = malloc((ours + extra + 1) * sizeof(*out));
+    if (out == NULL)
+        return NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < ours; i++) {
+        bool replaced = false;
+        for (size_t j = 0; j < extra && !replaced; j++)
+            replaced = same_name(added[j], environ[i]);
+        if (!replaced)
+            out[n++] = environ[i];
+    }
+    for (size_t j = 0; j < extra; j++)
+        out[n++] = added[j];
+    out[n] = NULL;
+    return out;
+}
+
+static void plan_fd(struct plan *plan, int from, int to)
+{
+    plan->from[plan->count] = from;
+    plan->to[plan->count++] = to;
+    if (to > plan->highest)
+        plan->highest = to;
+}
+
+/* stdio: pipes[i] is {ours, child's}. */
+static bool plan_stdio(struct plan *plan, int number, enum lr_stdio kind)
+{
+    int *ends = plan->pipes[number];
+    if (kind == LR_STDIO_NULL) {
+        ends[1] = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (ends[1] < 0)
+            return false;
+        plan_fd(plan, ends[1], number);
+    } else if (kind == LR_STDIO_PIPE) {
+        int both[2];
+        if (pipe2(both, O_CLOEXEC) != 0)
+            return false;
+        ends[0] = both[number == 0 ? 1 : 0];
+        ends[1] = both[number == 0 ? 0 : 1];
+        plan_fd(plan, ends[1], number);
+    }
+    return true;
+}
+
+static void report_and_exit(int report, int error)
+{
+    (void)!write(report, &error, sizeof(error));
+    _exit(127);
+}
+
+static void close_on_exec_above(int first)
+{
+#if defined(SYS_close_range)
+    if (syscall(SYS_close_range, (unsigned)first, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0)
+        return;
+#endif
+    struct rlimit limit;
+    rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+    for (int fd = first; fd < 65536 && (rlim_t)fd < most; fd++)
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* Two moves: first every source to a number above all targets, then each to its
+ * target, so that no target overwrites a source that is still needed. */
+static bool place_fds(struct plan *plan)
+{
+    plan->report = fcntl(plan->report, F_DUPFD_CLOEXEC, plan->highest + 1);
+    if (plan->report < 0)
+        return false;
+    for (int i = 0; i < plan->count; i++) {
+        plan->from[i] = fcntl(plan->from[i], F_DUPFD_CLOEXEC, plan->highest + 1);
+        if (plan->from[i] < 0)
+            return false;
+    }
+    close_on_exec_above(3);
+    for (int i = 0; i < plan->count; i++)
+        if (dup2(plan->from[i], plan->to[i]) < 0)
+            return false;
+    return true;
+}
+
+static void reset_signals(void)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++)
+        (void)sigaction(number, &action, NULL);
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* In the child; never returns. */
+static void run_child(struct plan *plan)
+{
+    (void)setpgid(0, 0);
+    if (plan->spawn->dies_with_parent) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+            report_and_exit(plan->report, errno);
+        /* A parent that died before the line above sends no signal any more. */
+        if (getppid() != plan->parent)
+            _exit(127);
+    }
+    int report = plan->report;
+    if (!place_fds(plan))
+        report_and_exit(plan->report >= 0 ? plan->report : report, errno);
+    if (plan->spawn->cwd != NULL && chdir(plan->spawn->cwd) != 0)
+        report_and_exit(plan->report, errno);
+    reset_signals();
+    /* exec does not write to these; its prototype is older than const. */
+    char *const *argv, *const *env;
+    memcpy(&argv, &plan->spawn->argv, sizeof(argv));
+    memcpy(&env, &plan->env, sizeof(env));
+    (void)execve(plan->path, argv, env);
+    report_and_exit(plan->report, errno);
+}
+
+static lr_code fork_and_report(struct plan *plan, pid_t *pid, struct lr_error *err)
+{
+    int report[2], child_error = 0;
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return lr_fail_errno(err, LR_IO, "cannot create a pipe");
+    plan->report = report[1];
+    plan->parent = getpid();
+    /* No handler of ours may run in the child before its handlers are reset. */
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    *pid = fork();
+    if (*pid == 0)
+        run_child(plan);
+    int saved = errno;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)close(report[1]);
+    errno = saved;
+    if (*pid < 0) {
+        lr_code code = lr_fail_errno(err, LR_OUT_OF_RAM, "cannot fork");
+        (void)close(report[0]);
+        return code;
+    }
+    ssize_t got;
+    do
+        got = read(report[0], &child_error, sizeof(child_error));
+    while (got < 0 && errno == EINTR);
+    (void)close(report[0]);
+    if (got != (ssize_t)sizeof(child_error))
+        return LR_OK;
+    while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    errno = child_error;
+    lr_code code = child_error == ENOENT                             ? LR_NOT_FOUND
+                   : child_error == EACCES || child_error == ENOEXEC ? LR_PERMISSION_DENIED
+                                                                     : LR_IO;
+    return lr_fail_errno(err, code, "cannot run %.300s", plan->path);
+}
+
+lr_code lr_subprocess_start(const struct lr_spawn *spawn, struct lr_subprocess *out,
+                            struct lr_error *err)
+{
+    struct plan plan = {.spawn = spawn, .highest = 2};
+    *out = (struct lr_subprocess){.in = -1, .out = -1, .err = -1};
+    if (spawn->pass_count > MOST_PASSED)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "at most %d descriptors can be passed",
+                       MOST_PASSED);
+    lr_code code = find_program(spawn->argv[0], plan.path, err);
+    if (code != LR_OK)
+        return code;
+    for (int i = 0; i < 3; i++)
+        plan.pipes[i][0] = plan.pipes[i][1] = -1;
+    plan.env = merge_env(spawn->env);
+    if (plan.env == NULL)
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for an environment");
+    else if (!plan_stdio(&plan, 0, spawn->in) || !plan_stdio(&plan, 1, spawn->out) ||
+             !plan_stdio(&plan, 2, spawn->err))
+        code = lr_fail_errno(err, LR_IO, "cannot open the child's stdio");
+    for (uint32_t i = 0; i < spawn->pass_count; i++)
+        plan_fd(&plan, spawn->pass[i].fd, spawn->pass[i].number);
+
+    pid_t pid = 0;
+    if (code == LR_OK)
+        code = fork_and_report(&plan, &pid, err);
+    for (int i = 0; i < 3; i++) {
+        close_fd(&plan.pipes[i][1]);
+        if (code != LR_OK)
+            close_fd(&plan.pipes[i][0]);
+    }
+    free(plan.env);
+    if (code != LR_OK)
+        return code;
+    *out = (struct lr_subprocess){
+        .pid = pid, .in = plan.pipes[0][0], .out = plan.pipes[1][0], .err = plan.pipes[2][0]};
+    return LR_OK;
+}
+
+bool lr_subprocess_poll(struct lr_subprocess *child)
+{
+    if (child->pid == 0 || child->exited)
+        return true;
+    pid_t got = waitpid(child->pid, &child->status, WNOHANG);
+    /* ECHILD: somebody else reaped it, or SIGCHLD is ignored; it is gone all the same. */
+    child->exited = got == child->pid || (got < 0 && errno == ECHILD);
+    return child->exited;
+}
+
+bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms)
+{
+    uint64_t start = lr_clock_ms(NULL);
+    int pidfd = -1;
+    while (!lr_subprocess_poll(child)) {
+        int left = -1;
+        if (timeout_ms >= 0) {
+            uint64_t passed = lr_clock_ms(NULL) - start;
+            if (passed >= (uint64_t)timeout_ms)
+                break;
+            left = timeout_ms - (int)passed;
+        }
+        if (pidfd < 0)
+            pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+        /* Kernels without pidfd (before 5.3) are asked every few milliseconds. */
+        struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+        (void)poll(&wait, pidfd >= 0, pidfd >= 0 ? left : left >= 0 && left < 5 ? left : 5);
+    }
+    if (pidfd >= 0)
+        (void)close(pidfd);
+    return child->pid == 0 || child->exited;
+}
+
+/* An unreaped child keeps its number, so a signal cannot reach a stranger. */
+void lr_subprocess_signal(struct lr_subprocess *child, int signal_number)
+{
+    if (child->pid > 0 && !child->exited)
+        (void)kill(child->pid, signal_number);
+}
+
+void lr_subprocess_signal_group(struct lr_subprocess *child, int signal_number)
+{
+    if (child->pid > 0 && !child->exited && kill(-child->pid, signal_number) != 0)
+        (void)kill(child->pid, signal_number); /* it has not made its group yet */
+}
+
+void lr_subprocess_close(struct lr_subprocess *child)
+{
+    if (child->pid > 0) {
+        lr_subprocess_signal_group(child, SIGKILL);
+        (void)lr_subprocess_wait(child, -1);
+        close_fd(&child->in);
+        close_fd(&child->out);
+        close_fd(&child->err);
+    }
+    child->pid = 0;
+}
+
+const char *lr_exit_text(int status, char out[LR_EXIT_TEXT_LEN])
+{
+    if (WIFSIGNALED(status)) {
+        const char *name = sigabbrev_np(WTERMSIG(status));
+        const char *core = WCOREDUMP(status) ? " (core dumped)" : "";
+        if (name != NULL)
+            (void)snprintf(out, LR_EXIT_TEXT_LEN, "killed by SIG%.16s%s", name, core);
+        else
+            (void)snprintf(out, LR_EXIT_TEXT_LEN, "killed by signal %d%s", WTERMSIG(status),
+                           core);
+    } else {
+        (void)snprintf(out, LR_EXIT_TEXT_LEN, "exited with %d", WEXITSTATUS(status));
+    }
+    return out;
+}
+
+lr_code lr_self_path(char *out, size_t len, struct lr_error *err)
+{
+    ssize_t got = readlink("/proc/self/exe", out, len);
+    if (got < 0)
+        return lr_fail_errno(err, LR_IO, "cannot read /proc/self/exe");
+    if ((size_t)got >= len)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the path of this program is too long");
+    out[got] = '\0';
+    return LR_OK;
+}
