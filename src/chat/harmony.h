@@ -24,6 +24,7 @@ enum {
     /* A header longer than this is no header: the longest legal one is a role, a
      * recipient of 64 letters, a channel and a type. */
     CHAT_HARMONY_HEADER_MAX = 384,
+    CHAT_HARMONY_NO_CONSTRAIN = CHAT_HARMONY_HEADER_MAX + 1,
 };
 
 enum chat_harmony_state {
@@ -52,17 +53,21 @@ struct chat_harmony {
     enum chat_harmony_state state;
     enum chat_harmony_class body_class;
     uint32_t tool_count;
-    bool has_channel;    /* <|channel|> was seen in this header */
-    bool body_started;   /* the message has given text */
-    bool after_call;     /* BETWEEN follows <|call|> */
-    bool in_arguments;   /* a tool body is past what stands before its JSON */
-    bool arguments_json; /* the header did not say "code" */
-    bool gave[3];        /* by class: something was emitted in this stream */
-    bool joint_due[2];   /* by class: a separator is due before the next text */
+    bool has_start;    /* this header began with <|start|>, so a role comes first */
+    bool has_channel;  /* <|channel|> was seen in this header */
+    bool after_call;   /* BETWEEN follows <|call|> */
+    bool body_started; /* this message has given text or arguments */
+    bool in_arguments; /* a tool body is past what stands before its JSON */
+    bool gave_any;     /* something was emitted in this stream */
+    bool joint_due[2]; /* reasoning, content: a separator before the next message */
     struct chat_utf8 utf8;
+    uint32_t channel_at;   /* where the text after the last <|channel|> begins */
+    uint32_t constrain_at; /* where the text after <|constrain|> begins */
+    uint32_t word_at;      /* where the last word of the header begins */
     uint32_t header_len;
-    uint32_t channel_at; /* where the text after the last <|channel|> begins */
-    uint32_t lost_len;   /* text dropped so far, given back if nothing else came */
+    uint32_t lost_len; /* dropped text, given back if nothing else came */
+    /* HEADER: its text.  BODY of a tool: what stands before its JSON.  BETWEEN: text
+     * that belongs to no message. */
     char header[CHAT_HARMONY_HEADER_MAX];
     char lost[CHAT_HARMONY_HEADER_MAX];
 };
@@ -76,8 +81,11 @@ void chat_harmony_token(struct chat_harmony *h, struct lr_str bytes, bool specia
 /* The stream is over: gives what was held back and closes an open tool call. */
 void chat_harmony_end(struct chat_harmony *h);
 
-/* The class the last text token belonged to, for counting; CHAT_CLASS_CONTENT in a
- * header. */
-enum chat_harmony_class chat_harmony_class(const struct chat_harmony *h);
+/* True when text that arrives now belongs to a message of that class: for counting
+ * tokens. */
+static inline bool chat_harmony_in(const struct chat_harmony *h, enum chat_harmony_class c)
+{
+    return h->state == CHAT_HARMONY_BODY && h->body_class == c;
+}
 
 #endif
