@@ -70,7 +70,7 @@ struct model_index_entry {
 struct model_index {
     struct model_index_entry *entries;
     size_t count;
-    struct lr_str *shards; /* plain file names, each once, in order of first use */
+    struct lr_str *shards; /* plain file names, each once, sorted */
     size_t shard_count;
 };
 

@@ -1,0 +1,110 @@
+/* model/identity.c - what a config.json says its model is: architecture and runtime.
+ *
+ * `architectures` decides, else `model_type` (R-07).  The table holds what an engine of
+ * ours runs; any other model keeps its own name as its runtime, so that the answer
+ * "no engine for runtime nemotron" can be given.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/fields.h"
+#include "model/map.h"
+
+enum { IDENTITY_ARENA_MAX = 16 << 20 };
+
+static const struct {
+    const char *architecture;
+    const char *model_type;
+    const char *runtime;
+} known[] = {
+    {"GptOssForCausalLM", "gpt_oss", "gptoss"},
+};
+
+static bool usable_name(struct lr_str name)
+{
+    if (name.len == 0 || name.len >= MODEL_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.ptr[i];
+        if (!isalnum(c) && c != '_' && c != '-' && c != '.')
+            return false;
+    }
+    return true;
+}
+
+static lr_code copy_name(struct model_fields *f, const char *key, const struct lr_json *value,
+                         char out[MODEL_NAME_MAX])
+{
+    struct lr_str name;
+    if (!lr_json_str(value, &name))
+        return lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"%s\" is %s, expected a string", f->file,
+                       key, lr_json_type_name(value->type));
+    if (!usable_name(name))
+        return lr_fail(f->err, LR_UNSUPPORTED,
+                       "%s: \"%s\" is \"%.*s\", which cannot be the name of an architecture",
+                       f->file, key, MODEL_QUOTE(name));
+    memcpy(out, name.ptr, name.len);
+    out[name.len] = '\0';
+    return LR_OK;
+}
+
+static const char *runtime_of(const struct model_identity *id)
+{
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (id->architecture[0] != '\0' ? strcmp(id->architecture, known[i].architecture) == 0
+                                        : strcmp(id->model_type, known[i].model_type) == 0)
+            return known[i].runtime;
+    }
+    return id->model_type[0] != '\0' ? id->model_type : id->architecture;
+}
+
+static uint64_t context_of(const struct model_fields *f)
+{
+    static const char *const keys[] = {"max_position_embeddings", "n_positions", "n_ctx",
+                                       "max_sequence_length", "seq_length"};
+    uint64_t tokens = 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (lr_json_u64(lr_json_get(f->object, keys[i]), &tokens))
+            return tokens;
+    }
+    return 0;
+}
+
+static lr_code read_identity(struct model_fields *f, struct model_identity *out)
+{
+    const struct lr_json *list = model_field(f, "architectures");
+    const struct lr_json *type = model_field(f, "model_type");
+    lr_code code = LR_OK;
+    if (lr_json_is(list, LR_JSON_ARRAY) && list->count != 0)
+        code = copy_name(f, "architectures", &list->items[0], out->architecture);
+    else if (list != NULL && list->type != LR_JSON_ARRAY)
+        code = lr_fail(f->err, LR_MODEL_CORRUPT, "%s: \"architectures\" is %s, expected a list",
+                       f->file, lr_json_type_name(list->type));
+    if (code == LR_OK && type != NULL)
+        code = copy_name(f, "model_type", type, out->model_type);
+    if (code != LR_OK)
+        return code;
+    if (out->architecture[0] == '\0' && out->model_type[0] == '\0')
+        return lr_fail(f->err, LR_UNSUPPORTED,
+                       "%s names neither \"architectures\" nor \"model_type\": the "
+                       "architecture of this model is unknown",
+                       f->file);
+    (void)snprintf(out->runtime, sizeof(out->runtime), "%s", runtime_of(out));
+    out->context_tokens = context_of(f);
+    return LR_OK;
+}
+
+lr_code model_identity_parse(struct lr_str text, struct model_identity *out,
+                             struct lr_error *err)
+{
+    memset(out, 0, sizeof(*out));
+    struct lr_arena arena;
+    struct model_fields fields;
+    lr_arena_init(&arena, IDENTITY_ARENA_MAX);
+    lr_code code = model_fields_parse(&arena, text, "config.json", &fields, err);
+    if (code == LR_OK)
+        code = read_identity(&fields, out);
+    lr_arena_free(&arena);
+    return code;
+}
