@@ -28,7 +28,7 @@ enum lr_setting_type {
     LR_SETTING_STRING,
     LR_SETTING_INT,
     LR_SETTING_FLOAT,
-    LR_SETTING_SIZE,     /* bytes: 4096, 64KiB, 4GiB, 1.5GB */
+    LR_SETTING_SIZE,     /* bytes: 4096, 64KiB, 4GiB, 1.5GB; 4G is 4GiB */
     LR_SETTING_DURATION, /* kept in ms: 250ms, 30s, 5m, 2h, 1d; a bare 0 is allowed */
     LR_SETTING_BOOL,     /* true/false, yes/no, on/off, 1/0; a bare --name is true */
     LR_SETTING_CHOICE,
@@ -41,7 +41,7 @@ struct lr_setting {
     enum lr_setting_type type;
     const char *fallback; /* default as one would write it; NULL: not set */
     const char *choices;  /* "a|b|c" for CHOICE */
-    int64_t min, max;     /* INT, SIZE (bytes), DURATION (ms); both 0: any >= 0 */
+    int64_t min, max;     /* INT, FLOAT, SIZE (bytes), DURATION (ms); max 0: no upper bound */
     const char *commands; /* "router up"; NULL: every command */
     const char *value;    /* word for --help: "ADDR"; NULL: by type */
     const char *help;     /* one sentence, no full stop needed */
@@ -65,7 +65,9 @@ LR_MUST_USE lr_code lr_settings_create(const struct lr_setting_table *tables,
                                        struct lr_settings **out, struct lr_error *err);
 void lr_settings_destroy(struct lr_settings *s);
 
-/* Each may be called in any order; precedence is by source, not by call. */
+/* Each may be called in any order; precedence is by source, not by call.  An empty
+ * environment variable counts as not set.  The file holds `name = value` lines and
+ * comments after '#'; a value may stand in double quotes, with \" and \\ inside. */
 LR_MUST_USE lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
                                          struct lr_error *err); /* `environ` in production */
 LR_MUST_USE lr_code lr_settings_read_text(struct lr_settings *s, struct lr_str text,
@@ -91,9 +93,9 @@ LR_MUST_USE lr_code lr_settings_set(struct lr_settings *s, const char *name, con
                                     struct lr_error *err);
 
 /* Values.  Strings are borrowed from s. */
-bool lr_settings_has(const struct lr_settings *s, const char *name);        /* has a value */
-const char *lr_settings_str(const struct lr_settings *s, const char *name); /* NULL: not set;
-                                                       STRING, PATH, CHOICE, or any as text */
+bool lr_settings_has(const struct lr_settings *s, const char *name); /* has a value */
+/* NULL: not set.  STRING, PATH and CHOICE; every other type as it was written. */
+const char *lr_settings_str(const struct lr_settings *s, const char *name);
 int64_t lr_settings_int(const struct lr_settings *s, const char *name);
 double lr_settings_float(const struct lr_settings *s, const char *name);
 uint64_t lr_settings_size(const struct lr_settings *s, const char *name);
