@@ -1,0 +1,293 @@
+#include "wire/event.h"
+
+#include "wire/bytes.h"
+
+enum { FLAG_SPECIAL = 1, FLAG_LOGPROB = 2 };
+
+void wire_token_encode(struct lr_buf *buf, const struct wire_token *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_TOKEN);
+    uint32_t top = m->top_count < WIRE_TOP_MAX ? m->top_count : WIRE_TOP_MAX;
+    wire_put_u64(buf, m->request);
+    wire_put_u32(buf, m->id);
+    wire_put_u8(
+        buf, (uint8_t)((m->special ? FLAG_SPECIAL : 0) | (m->has_logprob ? FLAG_LOGPROB : 0)));
+    wire_put_u8(buf, (uint8_t)top);
+    wire_put_u16(buf, 0);
+    wire_put_f32(buf, m->logprob);
+    wire_put_str(buf, m->bytes);
+    for (uint32_t i = 0; i < top; i++) {
+        wire_put_u32(buf, m->top[i].id);
+        wire_put_f32(buf, m->top[i].logprob);
+        wire_put_str(buf, m->top[i].bytes);
+    }
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_token_decode(struct lr_str body, struct wire_token *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->request = wire_get_u64(&c);
+    out->id = wire_get_u32(&c);
+    uint8_t flags = wire_get_u8(&c);
+    out->special = (flags & FLAG_SPECIAL) != 0;
+    out->has_logprob = (flags & FLAG_LOGPROB) != 0;
+    out->top_count = wire_get_u8(&c);
+    (void)wire_get_u16(&c);
+    out->logprob = wire_get_f32(&c);
+    out->bytes = wire_get_str(&c);
+    if (out->top_count > WIRE_TOP_MAX || out->bytes.len > WIRE_TOKEN_BYTES_MAX)
+        return wire_malformed(err, "token");
+    for (uint32_t i = 0; i < out->top_count; i++) {
+        out->top[i].id = wire_get_u32(&c);
+        out->top[i].logprob = wire_get_f32(&c);
+        out->top[i].bytes = wire_get_str(&c);
+    }
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "token");
+}
+
+static void put_error(struct lr_buf *buf, const struct lr_error *e)
+{
+    wire_put_u32(buf, (uint32_t)e->code);
+    wire_put_str(buf, e->code != LR_OK ? lr_str_z(e->text) : lr_str("", 0));
+}
+
+static void get_error(struct wire_cursor *c, struct lr_error *e)
+{
+    e->code = (lr_code)wire_get_u32(c);
+    struct lr_str text = wire_get_str(c);
+    size_t len = text.len < sizeof(e->text) - 1 ? text.len : sizeof(e->text) - 1;
+    memcpy(e->text, text.ptr, len);
+    e->text[len] = '\0';
+}
+
+void wire_done_encode(struct lr_buf *buf, const struct wire_done *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_DONE);
+    wire_put_u64(buf, m->request);
+    wire_put_u32(buf, (uint32_t)m->reason);
+    wire_put_u32(buf, m->prompt_tokens);
+    wire_put_u32(buf, m->completion_tokens);
+    wire_put_u32(buf, m->cached_tokens);
+    put_error(buf, &m->error);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_done_decode(struct lr_str body, struct wire_done *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->request = wire_get_u64(&c);
+    uint32_t reason = wire_get_u32(&c);
+    out->prompt_tokens = wire_get_u32(&c);
+    out->completion_tokens = wire_get_u32(&c);
+    out->cached_tokens = wire_get_u32(&c);
+    get_error(&c, &out->error);
+    if (!wire_cursor_done(&c) || reason > LR_FINISH_ERROR)
+        return wire_malformed(err, "done");
+    out->reason = (enum lr_finish)reason;
+    return LR_OK;
+}
+
+void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_PREFILL);
+    wire_put_u64(buf, m->request);
+    wire_put_u32(buf, m->done);
+    wire_put_u32(buf, m->total);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_prefill_decode(struct lr_str body, struct wire_prefill *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->request = wire_get_u64(&c);
+    out->done = wire_get_u32(&c);
+    out->total = wire_get_u32(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "prefill");
+}
+
+void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_LOADING);
+    wire_put_u64(buf, m->done);
+    wire_put_u64(buf, m->total);
+    wire_put_str(buf, m->phase);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_loading_decode(struct lr_str body, struct wire_loading *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->done = wire_get_u64(&c);
+    out->total = wire_get_u64(&c);
+    out->phase = wire_get_str(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "loading");
+}
+
+void wire_accepted_encode(struct lr_buf *buf, const struct wire_accepted *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_ACCEPTED);
+    wire_put_str(buf, m->request_id);
+    wire_put_str(buf, m->engine);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_accepted_decode(struct lr_str body, struct wire_accepted *out,
+                             struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->request_id = wire_get_str(&c);
+    out->engine = wire_get_str(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "accepted");
+}
+
+void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wire_error *m)
+{
+    size_t start = wire_frame_begin(buf, type);
+    wire_put_u8(buf, m->retryable);
+    put_error(buf, &m->error);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_error_decode(struct lr_str body, struct wire_error *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->retryable = wire_get_u8(&c) != 0;
+    get_error(&c, &out->error);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "error");
+}
+
+void wire_log_encode(struct lr_buf *buf, const struct wire_log *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_LOG);
+    wire_put_u32(buf, (uint32_t)m->level);
+    wire_put_str(buf, m->event);
+    wire_put_str(buf, m->text);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_log_decode(struct lr_str body, struct wire_log *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->level = (int32_t)wire_get_u32(&c);
+    out->event = wire_get_str(&c);
+    out->text = wire_get_str(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "log");
+}
+
+void wire_hello_encode(struct lr_buf *buf, const struct wire_hello *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_HELLO);
+    wire_put_u32(buf, m->pid);
+    wire_put_u32(buf, m->abi);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_hello_decode(struct lr_str body, struct wire_hello *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->pid = wire_get_u32(&c);
+    out->abi = wire_get_u32(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "hello");
+}
+
+void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m)
+{
+    size_t start = wire_frame_begin(buf, WIRE_TICK);
+    if (m != NULL) {
+        wire_put_u32(buf, m->sequences);
+        const uint64_t values[] = {m->weights_bytes,   m->kv_bytes,    m->kv_bytes_in_use,
+                                   m->workspace_bytes, m->fixed_bytes, m->pages_total,
+                                   m->pages_in_use,    m->steps,       m->prompt_tokens,
+                                   m->generated_tokens};
+        for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+            wire_put_u64(buf, values[i]);
+    }
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    *out = (struct lr_engine_stats){.size = sizeof(*out)};
+    if (body.len == 0)
+        return LR_OK;
+    out->sequences = wire_get_u32(&c);
+    uint64_t *const values[] = {&out->weights_bytes,   &out->kv_bytes,    &out->kv_bytes_in_use,
+                                &out->workspace_bytes, &out->fixed_bytes, &out->pages_total,
+                                &out->pages_in_use,    &out->steps,       &out->prompt_tokens,
+                                &out->generated_tokens};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        *values[i] = wire_get_u64(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "tick");
+}
+
+void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_engine_need *m)
+{
+    size_t start = wire_frame_begin(buf, type);
+    const uint64_t values[] = {m->weights,   m->kv_per_token, m->kv_per_sequence,
+                               m->workspace, m->fixed,        m->kv,
+                               m->total};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        wire_put_u64(buf, values[i]);
+    wire_put_u32(buf, m->on_device);
+    wire_put_u32(buf, m->max_context);
+    wire_put_u32(buf, m->max_sequences);
+    wire_put_u32(buf, m->vocab_size);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    *out = (struct lr_engine_need){.size = sizeof(*out)};
+    uint64_t *const values[] = {&out->weights,   &out->kv_per_token, &out->kv_per_sequence,
+                                &out->workspace, &out->fixed,        &out->kv,
+                                &out->total};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        *values[i] = wire_get_u64(&c);
+    out->on_device = wire_get_u32(&c);
+    out->max_context = wire_get_u32(&c);
+    out->max_sequences = wire_get_u32(&c);
+    out->vocab_size = wire_get_u32(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "need");
+}
+
+void wire_u64_encode(struct lr_buf *buf, enum wire_type type, uint64_t value)
+{
+    size_t start = wire_frame_begin(buf, type);
+    wire_put_u64(buf, value);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_u64_decode(struct lr_str body, uint64_t *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    *out = wire_get_u64(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "number");
+}
+
+void wire_u32_encode(struct lr_buf *buf, enum wire_type type, uint32_t value)
+{
+    size_t start = wire_frame_begin(buf, type);
+    wire_put_u32(buf, value);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_u32_decode(struct lr_str body, uint32_t *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    *out = wire_get_u32(&c);
+    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "number");
+}
+
+void wire_empty_encode(struct lr_buf *buf, enum wire_type type)
+{
+    wire_frame_end(buf, wire_frame_begin(buf, type));
+}
+
+uint64_t wire_event_request(struct lr_str body)
+{
+    struct wire_cursor c = wire_cursor(body);
+    return wire_get_u64(&c);
+}

@@ -1,0 +1,119 @@
+/* wire/event.h - what comes back: the events of a generation and of a worker's life.
+ *
+ * encode appends a whole frame; decode reads a frame's body and borrows its texts.
+ * Both are pure.  decode gives INVALID_ARGUMENT unless the body is exactly one message.
+ */
+#ifndef WIRE_EVENT_H
+#define WIRE_EVENT_H
+
+#include "llm-router/engine.h"
+#include "wire/frame.h"
+
+enum { WIRE_TOP_MAX = 20, WIRE_TOKEN_BYTES_MAX = 64 << 10 };
+
+/* The layout of chat_logprob and chat_token (src/chat): what the chat layer reads. */
+struct wire_alternative {
+    uint32_t id;
+    float logprob;
+    struct lr_str bytes;
+};
+
+struct wire_token {
+    uint64_t request;
+    uint32_t id;
+    bool special;
+    bool has_logprob;
+    float logprob;
+    struct lr_str bytes;
+    uint32_t top_count;
+    struct wire_alternative top[WIRE_TOP_MAX];
+};
+
+struct wire_done {
+    uint64_t request;
+    enum lr_finish reason;
+    uint32_t prompt_tokens;
+    uint32_t completion_tokens;
+    uint32_t cached_tokens;
+    struct lr_error error; /* code LR_OK unless reason is LR_FINISH_ERROR */
+};
+
+struct wire_prefill {
+    uint64_t request;
+    uint32_t done;
+    uint32_t total;
+};
+
+struct wire_loading {
+    uint64_t done;
+    uint64_t total;
+    struct lr_str phase;
+};
+
+struct wire_accepted {
+    struct lr_str request_id;
+    struct lr_str engine; /* "gptoss 0.1.0"; empty while none is loaded */
+};
+
+struct wire_error {
+    struct lr_error error;
+    bool retryable; /* another node may succeed */
+};
+
+struct wire_log {
+    int32_t level; /* as in lr_engine_host.log */
+    struct lr_str event;
+    struct lr_str text;
+};
+
+struct wire_hello {
+    uint32_t pid;
+    uint32_t abi;
+};
+
+void wire_token_encode(struct lr_buf *buf, const struct wire_token *m);
+void wire_done_encode(struct lr_buf *buf, const struct wire_done *m);
+void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m);
+void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m);
+void wire_accepted_encode(struct lr_buf *buf, const struct wire_accepted *m);
+void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wire_error *m);
+void wire_log_encode(struct lr_buf *buf, const struct wire_log *m);
+void wire_hello_encode(struct lr_buf *buf, const struct wire_hello *m);
+void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m); /* NULL: empty */
+void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_engine_need *m);
+void wire_u64_encode(struct lr_buf *buf, enum wire_type type, uint64_t value); /* CANCEL */
+void wire_u32_encode(struct lr_buf *buf, enum wire_type type, uint32_t value); /* QUEUED */
+void wire_empty_encode(struct lr_buf *buf, enum wire_type type);               /* CLOSE */
+
+LR_MUST_USE lr_code wire_token_decode(struct lr_str body, struct wire_token *out,
+                                      struct lr_error *err);
+LR_MUST_USE lr_code wire_done_decode(struct lr_str body, struct wire_done *out,
+                                     struct lr_error *err);
+LR_MUST_USE lr_code wire_prefill_decode(struct lr_str body, struct wire_prefill *out,
+                                        struct lr_error *err);
+LR_MUST_USE lr_code wire_loading_decode(struct lr_str body, struct wire_loading *out,
+                                        struct lr_error *err);
+LR_MUST_USE lr_code wire_accepted_decode(struct lr_str body, struct wire_accepted *out,
+                                         struct lr_error *err);
+LR_MUST_USE lr_code wire_error_decode(struct lr_str body, struct wire_error *out,
+                                      struct lr_error *err);
+LR_MUST_USE lr_code wire_log_decode(struct lr_str body, struct wire_log *out,
+                                    struct lr_error *err);
+LR_MUST_USE lr_code wire_hello_decode(struct lr_str body, struct wire_hello *out,
+                                      struct lr_error *err);
+LR_MUST_USE lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats *out,
+                                     struct lr_error *err);
+LR_MUST_USE lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *out,
+                                     struct lr_error *err);
+LR_MUST_USE lr_code wire_u64_decode(struct lr_str body, uint64_t *out, struct lr_error *err);
+LR_MUST_USE lr_code wire_u32_decode(struct lr_str body, uint32_t *out, struct lr_error *err);
+
+/* The request an event belongs to, without decoding the rest; TOKEN, DONE, PREFILL.
+ * 0 for a body that is too short. */
+uint64_t wire_event_request(struct lr_str body);
+
+/* The same event as one line of JSON ("{...}\n"), for curl and other people.  False for
+ * a frame that is no event or is malformed. */
+bool wire_event_json(struct lr_buf *out, const struct wire_frame *frame);
+
+#endif

@@ -1,0 +1,57 @@
+/* wire/generate.h - one generation as a router asks a node for it and a node a worker.
+ *
+ * Two forms of the same struct: JSON is the body of POST /v0/generate, binary is the
+ * body of a WIRE_SUBMIT frame.  Decoded arrays lie in the caller's arena, texts point
+ * into the bytes that were read; both outlive the struct.
+ */
+#ifndef WIRE_GENERATE_H
+#define WIRE_GENERATE_H
+
+#include "base/arena.h"
+#include "llm-router/engine.h"
+#include "wire/frame.h"
+
+enum {
+    WIRE_GENERATE_PROTOCOL = 1,
+    WIRE_SEGMENTS_MAX = 1 << 16,
+    WIRE_IDS_MAX = 8 << 20, /* tokens of a prompt or a continuation */
+    WIRE_STOP_IDS_MAX = 256,
+    WIRE_BIAS_MAX = 4096,
+};
+
+struct wire_generate {
+    uint64_t id;              /* chosen by the node; binary form only */
+    struct lr_str request_id; /* on every log line; JSON form only, as the next three */
+    struct lr_str model;
+    uint64_t deadline_ms;              /* from now; 0: none */
+    struct lr_str cache_scope;         /* both forms; empty: no sharing */
+    const struct lr_segment *segments; /* the prompt, or else prompt_ids */
+    size_t segment_count;
+    const uint32_t *prompt_ids;
+    size_t prompt_id_count;
+    const uint32_t *generated; /* tokens the client already has */
+    size_t generated_count;
+    struct lr_sampling sampling; /* seed always set */
+    uint32_t max_tokens;         /* generated[] included; 0: to the context's end */
+    const uint32_t *stop_ids;
+    size_t stop_id_count;
+    int32_t priority;
+    bool ignore_stop;
+};
+
+/* temperature 1, top_p 1, penalties off, everything else zero. */
+void wire_generate_defaults(struct wire_generate *g);
+
+/* JSON.  {"protocol":1,"request_id":"...","model":"...","segments":[{"text":"...",
+ * "control":true}],"seed":7,...}.  Unknown members are refused: a node that does not
+ * know one cannot honour it.  INVALID_ARGUMENT names the member. */
+void wire_generate_write_json(struct lr_buf *out, const struct wire_generate *g);
+LR_MUST_USE lr_code wire_generate_parse_json(struct lr_arena *arena, struct lr_str text,
+                                             struct wire_generate *out, struct lr_error *err);
+
+/* A whole WIRE_SUBMIT frame. */
+void wire_submit_encode(struct lr_buf *buf, const struct wire_generate *g);
+LR_MUST_USE lr_code wire_submit_decode(struct lr_arena *arena, struct lr_str body,
+                                       struct wire_generate *out, struct lr_error *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* wire/open.h - what a node tells a worker before anything is loaded: which library,
+ * which model, under which limits.  JSON in a WIRE_OPEN or WIRE_PROBE frame, since it
+ * is sent once and read by people in logs.
+ */
+#ifndef WIRE_OPEN_H
+#define WIRE_OPEN_H
+
+#include "base/arena.h"
+#include "llm-router/engine.h"
+#include "wire/frame.h"
+
+enum { WIRE_DEVICES_MAX = 64 };
+
+struct wire_open {
+    const char *library; /* absolute path */
+    const char *engine_id;
+    const char *engine_version;
+    uint32_t abi_version;
+    /* "" for an engine that needs no model; NULL in a probe that asks only whether the
+     * library is an engine */
+    const char *model_dir;
+    struct lr_engine_options options;
+};
+
+void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire_open *m);
+/* Everything lies in the arena. */
+LR_MUST_USE lr_code wire_open_decode(struct lr_arena *arena, struct lr_str body,
+                                     struct wire_open *out, struct lr_error *err);
+
+#endif

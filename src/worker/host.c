@@ -1,0 +1,142 @@
+#include "worker/host.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#include "wire/event.h"
+#include "worker/worker.h"
+
+enum { LOG_TEXT_MAX = 4096, FRAME_MAX = 4 << 20 };
+
+static void on_log(void *ctx, int32_t level, const char *event, const char *text)
+{
+    struct worker_host *host = ctx;
+    struct lr_buf out; /* not host->out: any thread may log */
+    lr_buf_init(&out, 4 * (size_t)LOG_TEXT_MAX);
+    struct wire_log m = {
+        .level = level,
+        .event = lr_str_sub(lr_str_z(event), 0, 256),
+        .text = lr_str_sub(lr_str_z(text), 0, LOG_TEXT_MAX),
+    };
+    wire_log_encode(&out, &m);
+    worker_link_send(host->link, &out);
+    lr_buf_free(&out);
+}
+
+static int32_t on_progress(void *ctx, const char *phase, uint64_t done, uint64_t total)
+{
+    struct worker_host *host = ctx;
+    struct wire_loading m = {.done = done, .total = total, .phase = lr_str_z(phase)};
+    wire_loading_encode(&host->out, &m);
+    worker_link_send(host->link, &host->out);
+    /* The node closes our input when it no longer wants the load. */
+    struct pollfd state = {.fd = WORKER_IN_FD, .events = 0};
+    return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+static void add_alternatives(const struct worker_host *host, const struct lr_token *token,
+                             struct wire_token *m)
+{
+    for (uint32_t i = 0; i < token->top_count && i < WIRE_TOP_MAX; i++) {
+        const char *bytes = "";
+        uint32_t len = 0;
+        uint32_t flags;
+        if (host->model != NULL && LR_ENGINE_HAS(host->api, vocab) &&
+            host->api->vocab(host->model, token->top[i].token, &bytes, &len, &flags) != LR_OK)
+            len = 0;
+        m->top[m->top_count++] = (struct wire_alternative){
+            .id = token->top[i].token,
+            .logprob = token->top[i].logprob,
+            .bytes = lr_str(bytes, len),
+        };
+    }
+}
+
+void worker_host_wants_logprobs(struct worker_host *host, uint64_t request_id)
+{
+    if (host->with_logprobs_count == host->with_logprobs_cap) {
+        size_t cap = host->with_logprobs_cap != 0 ? 2 * host->with_logprobs_cap : 16;
+        uint64_t *grown = realloc(host->with_logprobs, cap * sizeof(*grown));
+        if (grown == NULL)
+            return;
+        host->with_logprobs = grown;
+        host->with_logprobs_cap = cap;
+    }
+    host->with_logprobs[host->with_logprobs_count++] = request_id;
+}
+
+static size_t find_logprobs(const struct worker_host *host, uint64_t request_id)
+{
+    size_t i = 0;
+    while (i < host->with_logprobs_count && host->with_logprobs[i] != request_id)
+        i++;
+    return i;
+}
+
+static void on_token(void *ctx, uint64_t request_id, const struct lr_token *token)
+{
+    struct worker_host *host = ctx;
+    struct wire_token m;
+    /* Not an initializer: it would clear the twenty alternatives for every token. */
+    m.request = request_id;
+    m.id = token->id;
+    m.special = token->special != 0;
+    m.has_logprob = find_logprobs(host, request_id) < host->with_logprobs_count;
+    m.logprob = token->logprob;
+    m.bytes = lr_str(token->bytes, token->len);
+    m.top_count = 0;
+    add_alternatives(host, token, &m);
+    wire_token_encode(&host->out, &m);
+    /* One token, one write: a gated client may be waiting for exactly this. */
+    worker_link_send(host->link, &host->out);
+}
+
+static void on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
+                    const struct lr_usage *usage, const struct lr_error *error)
+{
+    struct worker_host *host = ctx;
+    struct wire_done m = {.request = request_id, .reason = reason};
+    if (usage != NULL) {
+        m.prompt_tokens = usage->prompt_tokens;
+        m.completion_tokens = usage->completion_tokens;
+        m.cached_tokens = usage->cached_tokens;
+    }
+    if (error != NULL && reason == LR_FINISH_ERROR)
+        m.error = *error;
+    size_t at = find_logprobs(host, request_id);
+    if (at < host->with_logprobs_count)
+        host->with_logprobs[at] = host->with_logprobs[--host->with_logprobs_count];
+    wire_done_encode(&host->out, &m);
+    worker_link_send(host->link, &host->out);
+}
+
+static void on_prefill(void *ctx, uint64_t request_id, uint32_t done, uint32_t total)
+{
+    struct worker_host *host = ctx;
+    struct wire_prefill m = {.request = request_id, .done = done, .total = total};
+    wire_prefill_encode(&host->out, &m);
+    worker_link_send(host->link, &host->out);
+}
+
+void worker_host_init(struct worker_host *host, struct worker_link *link,
+                      const struct lr_engine_api *api)
+{
+    *host = (struct worker_host){.link = link, .api = api};
+    host->table = (struct lr_engine_host){
+        .size = sizeof(host->table),
+        .ctx = host,
+        .log = on_log,
+        .progress = on_progress,
+        .on_token = on_token,
+        .on_done = on_done,
+        .on_prefill = on_prefill,
+    };
+    lr_buf_init(&host->out, FRAME_MAX);
+}
+
+void worker_host_free(struct worker_host *host)
+{
+    lr_buf_free(&host->out);
+    free(host->with_logprobs);
+    host->with_logprobs = NULL;
+}

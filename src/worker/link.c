@@ -1,0 +1,87 @@
+#include "worker/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "worker/worker.h"
+
+enum { READ_BYTES = 64 << 10 };
+
+void worker_link_init(struct worker_link *link)
+{
+    lr_buf_init(&link->in, WIRE_BODY_MAX + WIRE_HEADER_LEN + 2 * (size_t)READ_BYTES);
+    link->used = 0;
+    (void)pthread_mutex_init(&link->out_lock, NULL);
+}
+
+void worker_link_free(struct worker_link *link)
+{
+    lr_buf_free(&link->in);
+    (void)pthread_mutex_destroy(&link->out_lock);
+}
+
+bool worker_link_fill(struct worker_link *link, bool wait)
+{
+    struct pollfd ready = {.fd = WORKER_IN_FD, .events = POLLIN};
+
+    lr_buf_consume(&link->in, link->used);
+    link->used = 0;
+    for (;;) {
+        int n = poll(&ready, 1, wait ? -1 : 0);
+        if (n == 0)
+            return true;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        char *room = lr_buf_reserve(&link->in, READ_BYTES);
+        if (room == NULL)
+            return false;
+        ssize_t got = read(WORKER_IN_FD, room, READ_BYTES);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (got <= 0)
+            return false;
+        lr_buf_commit(&link->in, (size_t)got);
+        return true;
+    }
+}
+
+bool worker_link_next(struct worker_link *link, struct wire_frame *out)
+{
+    struct lr_str rest = lr_str_sub(lr_buf_str(&link->in), link->used, link->in.len);
+    struct lr_error err;
+    bool has;
+
+    if (wire_frame_next(&rest, out, &has, &err) != LR_OK) {
+        (void)fprintf(stderr, "worker: %s\n", err.text);
+        _exit(2);
+    }
+    if (has)
+        link->used += out->bytes.len;
+    return has;
+}
+
+void worker_link_send(struct worker_link *link, struct lr_buf *buf)
+{
+    if (buf->failed)
+        _exit(2); /* out of memory for a message of ours: better a clear death than a gap */
+    (void)pthread_mutex_lock(&link->out_lock);
+    for (size_t sent = 0; sent < buf->len;) {
+        ssize_t n = write(WORKER_OUT_FD, buf->data + sent, buf->len - sent);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = WORKER_OUT_FD, .events = POLLOUT};
+            (void)poll(&ready, 1, -1);
+            continue;
+        }
+        if (n < 0)
+            _exit(1);
+        sent += (size_t)n;
+    }
+    (void)pthread_mutex_unlock(&link->out_lock);
+    lr_buf_clear(buf);
+}

@@ -1,0 +1,36 @@
+/* worker/link.h - the worker's end of its two pipes: whole frames in, whole frames out.
+ *
+ * Writing blocks until the node has taken the bytes; the node always drains.  A node
+ * that has gone ends the process: there is nobody left to tell.
+ * Thread: reading main, writing any.
+ */
+#ifndef WORKER_LINK_H
+#define WORKER_LINK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "wire/frame.h"
+
+struct worker_link {
+    struct lr_buf in; /* bytes read and not yet consumed */
+    size_t used;      /* of in: frames already handed out */
+    pthread_mutex_t out_lock;
+};
+
+void worker_link_init(struct worker_link *link);
+void worker_link_free(struct worker_link *link);
+
+/* Takes in what the node has sent; with `wait` blocks until there is something.  False
+ * at the end of the stream. */
+bool worker_link_fill(struct worker_link *link, bool wait);
+
+/* The next whole frame, borrowed until the next call of fill.  A stream that is not
+ * frames is a defect of the node: the process ends. */
+bool worker_link_next(struct worker_link *link, struct wire_frame *out);
+
+/* Sends and clears buf. */
+void worker_link_send(struct worker_link *link, struct lr_buf *buf);
+
+#endif

@@ -1,0 +1,251 @@
+#include "worker/worker.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "plugin/library.h"
+#include "wire/event.h"
+#include "wire/generate.h"
+#include "wire/open.h"
+#include "worker/confine.h"
+#include "worker/host.h"
+#include "worker/link.h"
+
+/* Ticks carry progress to the watchdog, whose limits are seconds: more than fifty a
+ * second would only cost writes. */
+enum { TICK_NS = 20 * 1000 * 1000, REQUEST_BYTES = 256 << 20 };
+
+struct worker {
+    struct worker_link link;
+    struct worker_host host;
+    const struct lr_engine_api *api; /* NULL until a library is open */
+    struct lr_engine_model *model;   /* NULL until a model is open */
+    struct lr_buf out;
+    struct lr_arena scratch; /* of one frame */
+    uint64_t last_tick_ns;
+    bool is_probe;
+    bool busy;
+    bool leaving;
+    int status; /* exit status */
+};
+
+/* The model is dead or was never born; the node learns why, and we leave. */
+static void give_up(struct worker *w, const struct lr_error *err)
+{
+    struct wire_error m = {.error = *err};
+    wire_error_encode(&w->out, WIRE_FAILED, &m);
+    worker_link_send(&w->link, &w->out);
+    w->leaving = true;
+    w->status = 1;
+}
+
+static lr_code open_library(struct worker *w, const struct wire_open *m, struct lr_error *err)
+{
+    struct plugin_expectation expected = {
+        .abi_version = m->abi_version,
+        .engine_id = m->engine_id,
+        .engine_version = m->engine_version,
+    };
+    return plugin_library_open(m->library, &expected, &w->api, err);
+}
+
+static void handle_probe(struct worker *w, struct lr_str body)
+{
+    struct wire_open m;
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_error err = {0};
+
+    lr_code code = wire_open_decode(&w->scratch, body, &m, &err);
+    if (code == LR_OK)
+        code = open_library(w, &m, &err);
+    /* Without a folder the question is only whether the library is an engine. */
+    if (code == LR_OK && m.model_dir != NULL)
+        code = w->api->probe(m.model_dir, &m.options, &need, &err);
+    if (code != LR_OK) {
+        err.code = code;
+        give_up(w, &err);
+        return;
+    }
+    wire_need_encode(&w->out, WIRE_PROBED, &need);
+    worker_link_send(&w->link, &w->out);
+    w->leaving = true;
+}
+
+static void send_tick(struct worker *w, uint64_t now)
+{
+    struct lr_engine_stats stats = {.size = sizeof(stats)};
+    w->api->stats(w->model, &stats);
+    wire_tick_encode(&w->out, &stats);
+    worker_link_send(&w->link, &w->out);
+    w->last_tick_ns = now;
+}
+
+static void handle_open(struct worker *w, struct lr_str body)
+{
+    struct wire_open m;
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_error err = {0};
+
+    lr_code code = wire_open_decode(&w->scratch, body, &m, &err);
+    if (code == LR_OK && m.model_dir == NULL)
+        code = wire_malformed(&err, "open");
+    if (code == LR_OK && (w->model != NULL || w->is_probe))
+        code = lr_fail(&err, LR_INTERNAL, "a worker opens one model, a probe none");
+    if (code == LR_OK)
+        code = open_library(w, &m, &err);
+    if (code == LR_OK) {
+        worker_host_init(&w->host, &w->link, w->api);
+        code = w->api->open(&w->host.table, m.model_dir, &m.options, &w->model, &err);
+    }
+    /* What it really holds now: the same question as before the load. */
+    if (code == LR_OK)
+        code = w->api->probe(m.model_dir, &m.options, &need, &err);
+    if (code != LR_OK) {
+        err.code = code;
+        give_up(w, &err);
+        return;
+    }
+    w->host.model = w->model;
+    wire_need_encode(&w->out, WIRE_OPENED, &need);
+    worker_link_send(&w->link, &w->out);
+    send_tick(w, lr_clock_ns(NULL));
+}
+
+static void refuse(struct worker *w, uint64_t request, const struct lr_error *err)
+{
+    struct wire_done m = {.request = request, .reason = LR_FINISH_ERROR, .error = *err};
+    wire_done_encode(&w->out, &m);
+    worker_link_send(&w->link, &w->out);
+}
+
+static void handle_submit(struct worker *w, struct lr_str body)
+{
+    struct wire_generate g;
+    struct lr_error err = {0};
+
+    lr_code code = wire_submit_decode(&w->scratch, body, &g, &err);
+    if (code == LR_OK && w->model == NULL)
+        code = lr_fail(&err, LR_INTERNAL, "no model is open in this worker");
+    if (code == LR_OK) {
+        struct lr_engine_request request = {
+            .size = sizeof(request),
+            .kind = LR_REQUEST_GENERATE,
+            .id = g.id,
+            .segments = g.segments,
+            .segment_count = g.segment_count,
+            .prompt_ids = g.prompt_ids,
+            .prompt_id_count = g.prompt_id_count,
+            .generated = g.generated,
+            .generated_count = g.generated_count,
+            .sampling = g.sampling,
+            .max_tokens = g.max_tokens,
+            .ignore_stop = g.ignore_stop,
+            .stop_ids = g.stop_ids,
+            .stop_id_count = g.stop_id_count,
+            .cache_scope =
+                g.cache_scope.len != 0 ? lr_arena_copy(&w->scratch, g.cache_scope) : NULL,
+            .priority = g.priority,
+        };
+        code = w->api->submit(w->model, &request, &err);
+    }
+    if (code != LR_OK) {
+        err.code = code;
+        refuse(w, wire_event_request(body), &err);
+        return;
+    }
+    if (g.sampling.logprobs != 0)
+        worker_host_wants_logprobs(&w->host, g.id);
+    w->busy = true;
+}
+
+static void handle_cancel(struct worker *w, struct lr_str body)
+{
+    uint64_t request;
+    if (wire_u64_decode(body, &request, NULL) == LR_OK && w->model != NULL) {
+        w->api->cancel(w->model, request);
+        send_tick(w, lr_clock_ns(NULL)); /* the node sees the pages come back */
+    }
+}
+
+static void handle(struct worker *w, const struct wire_frame *frame)
+{
+    switch (frame->type) {
+    case WIRE_OPEN:
+        handle_open(w, frame->body);
+        break;
+    case WIRE_PROBE:
+        handle_probe(w, frame->body);
+        break;
+    case WIRE_SUBMIT:
+        handle_submit(w, frame->body);
+        break;
+    case WIRE_CANCEL:
+        handle_cancel(w, frame->body);
+        break;
+    case WIRE_CLOSE:
+        w->leaving = true;
+        break;
+    default:
+        (void)fprintf(stderr, "worker: a frame of unknown type %d was ignored\n",
+                      (int)frame->type);
+    }
+    lr_arena_free(&w->scratch);
+}
+
+static void step(struct worker *w)
+{
+    struct lr_error err = {0};
+    int32_t busy = 0;
+    lr_code code = w->api->step(w->model, &busy, &err);
+    if (code != LR_OK) {
+        err.code = code;
+        give_up(w, &err);
+        return;
+    }
+    w->busy = busy != 0;
+    uint64_t now = lr_clock_ns(NULL);
+    if (!w->busy || now - w->last_tick_ns >= TICK_NS)
+        send_tick(w, now);
+}
+
+static void loop(struct worker *w)
+{
+    struct wire_frame frame;
+    while (!w->leaving && worker_link_fill(&w->link, !w->busy)) {
+        while (!w->leaving && worker_link_next(&w->link, &frame))
+            handle(w, &frame);
+        if (!w->leaving && w->busy)
+            step(w);
+    }
+}
+
+int worker_run(const struct worker_config *config)
+{
+    struct worker w = {.is_probe = config->is_probe};
+    struct lr_error err;
+
+    if (worker_confine(config->parent, &err) != LR_OK) {
+        (void)fprintf(stderr, "worker: %s\n", err.text);
+        return 1;
+    }
+    worker_link_init(&w.link);
+    lr_buf_init(&w.out, 1 << 20);
+    lr_arena_init(&w.scratch, REQUEST_BYTES);
+
+    struct wire_hello hello = {.pid = (uint32_t)getpid(), .abi = LR_ENGINE_ABI};
+    wire_hello_encode(&w.out, &hello);
+    worker_link_send(&w.link, &w.out);
+    loop(&w);
+    /* close() may hang or crash in a bad plugin; the node waits a little and kills. */
+    if (w.model != NULL)
+        w.api->close(w.model);
+    if (w.host.link != NULL)
+        worker_host_free(&w.host);
+    worker_link_free(&w.link);
+    lr_buf_free(&w.out);
+    lr_arena_free(&w.scratch);
+    return w.status;
+}
