@@ -18,6 +18,17 @@ function(lr_library name)
     target_link_libraries(${name} PUBLIC ${A_DEPENDS} ${A_SIBLINGS} ${A_LINK} Threads::Threads)
 endfunction()
 
+# lr_version_header(<library>): it may include build_version.h, made at build time.
+function(lr_version_header name)
+    set(folder ${CMAKE_BINARY_DIR}/generated)
+    add_custom_target(version_header
+        COMMAND ${CMAKE_COMMAND} -DOUT=${folder}/build_version.h -DSOURCE=${PROJECT_SOURCE_DIR}
+                -DVERSION=${PROJECT_VERSION} -P ${PROJECT_SOURCE_DIR}/cmake/version.cmake
+        BYPRODUCTS ${folder}/build_version.h VERBATIM)
+    add_dependencies(${name} version_header)
+    target_include_directories(${name} PRIVATE ${folder})
+endfunction()
+
 # lr_executable(<program> <library with main>)
 function(lr_executable name library)
     if(NOT EXISTS ${PROJECT_SOURCE_DIR}/src/${library}/main.c)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/settings_internal.h"
 
 enum { MEMORY_LIMIT = 8 << 20, FILE_LIMIT = 1 << 20, MOST_ROWS = 512 };
@@ -138,17 +139,21 @@ static lr_code assign(struct lr_settings *s, struct entry *entry, struct lr_str 
     return code;
 }
 
-/* "unknown setting X; did you mean Y?"  with the prefix the place uses. */
+static const char *closest_name(const struct lr_settings *s, const char *word)
+{
+    const char *names[MOST_ROWS];
+    for (size_t i = 0; i < s->entry_count; i++)
+        names[i] = s->entries[i].row->name;
+    return lr_closest(word, names, s->entry_count);
+}
+
+/* "unknown setting X; did you mean Y?" with the prefix the place uses. */
 static lr_code fail_unknown(const struct lr_settings *s, struct lr_str name, const char *where,
                             const char *prefix, struct lr_error *err)
 {
-    const char *names[MOST_ROWS];
     char word[64];
-    size_t count = 0;
-    for (size_t i = 0; i < s->entry_count; i++)
-        names[count++] = s->entries[i].row->name;
     (void)snprintf(word, sizeof(word), LR_STR_FMT, LR_STR_ARG(lr_str_sub(name, 0, 63)));
-    const char *near = lr_closest(word, names, count);
+    const char *near = closest_name(s, word);
     const struct lr_setting *foreign = find_foreign(s, name);
     if (foreign != NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT,
@@ -261,6 +266,20 @@ static lr_code check_foreign(struct lr_settings *s, const struct lr_setting *row
     return lr_setting_parse(row, &s->arena, text, where, &ignored, err);
 }
 
+/* Not an error: Kubernetes gives every container LLM_ROUTER_PORT and the like when a
+ * service is called llm-router.  A near miss is worth a line. */
+static void warn_unknown_env(const struct lr_settings *s, struct lr_str variable,
+                             const char *name)
+{
+    const char *near = closest_name(s, name);
+    char meant[64];
+    if (near == NULL)
+        return;
+    lr_setting_env_name(near, meant);
+    lr_log_warn(NULL, "settings.unknown_env name=" LR_STR_FMT " did_you_mean=%s",
+                LR_STR_ARG(variable), meant);
+}
+
 lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
                              struct lr_error *err)
 {
@@ -275,16 +294,13 @@ lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
                        LR_STR_ARG(lr_str_sub(variable, 0, 79)));
         struct entry *entry = find(s, lr_str_z(name));
         const struct lr_setting *foreign = find_foreign(s, lr_str_z(name));
-        lr_code code;
+        lr_code code = LR_OK;
         if (entry != NULL && !entry->row->flag_only)
             code = assign(s, entry, value, LR_FROM_ENV, where, err);
         else if (foreign != NULL)
             code = check_foreign(s, foreign, value, where, err);
-        else {
-            (void)snprintf(where, sizeof(where), "environment variable " LR_STR_FMT ": ",
-                           LR_STR_ARG(lr_str_sub(variable, 0, 50)));
-            code = fail_unknown(s, lr_str_z(name), where, "", err);
-        }
+        else
+            warn_unknown_env(s, variable, name);
         if (code != LR_OK)
             return code;
     }

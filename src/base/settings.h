@@ -3,8 +3,8 @@
  * A row gives a setting its flag (--name value, --name=value, --no-name for a bool),
  * its environment variable (LLM_ROUTER_NAME), its key in the config file (name = value),
  * its --help line and its entry in docs/settings.md.  A flag wins over the environment,
- * which wins over the file, which wins over the default.  Anything unknown, malformed
- * or out of range is an error that names it and says what is allowed.
+ * which wins over the file, which wins over the default.  An unknown flag or key, and a
+ * value that is malformed or out of range, is an error that names it and says what is allowed.
  *
  * A row belongs to the commands it lists; two rows may share a name when their commands
  * differ (another default, say).  Keys of other commands in a shared config file are
@@ -66,7 +66,8 @@ LR_MUST_USE lr_code lr_settings_create(const struct lr_setting_table *tables,
 void lr_settings_destroy(struct lr_settings *s);
 
 /* Each may be called in any order; precedence is by source, not by call.  An empty
- * environment variable counts as not set.  The file holds `name = value` lines and
+ * environment variable counts as not set; an unknown LLM_ROUTER_ one is ignored, with a
+ * warning when it nearly names a setting.  The file holds `name = value` lines and
  * comments after '#'; a value may stand in double quotes, with \" and \\ inside. */
 LR_MUST_USE lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
                                          struct lr_error *err); /* `environ` in production */

@@ -1,0 +1,64 @@
+/* cli/command.h - what a subcommand is, and how one is added.
+ *
+ * A subcommand (or a tool of `llm-router debug`) is one const struct cli_command in its
+ * own file.  To add one: define it, declare it in cli/commands.h, add a line to the
+ * table in cli/table.c (or cli/debug.c).  Arguments are parsed, --help answered and the
+ * log set up before run() is called; usage, help, completion and docs/cli.md come from
+ * the struct.
+ *
+ * Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly.
+ */
+#ifndef CLI_COMMAND_H
+#define CLI_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/settings.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+struct cli_command;
+
+struct cli_table {
+    const struct cli_command *const *rows;
+    size_t count;
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;   /* one line, for the list */
+    const char *arguments; /* "MODEL [PROMPT...]"; NULL: none are taken */
+    const char *details;   /* paragraphs below the summary in --help, or NULL */
+
+    /* Flags of its own, or an empty table.  They come from the command line only, unless
+     * `shared` is set too. */
+    struct lr_setting_table flags;
+    /* Takes the rows of cli_settings that name it, from flags, environment and file. */
+    bool shared;
+    bool hidden; /* works, but is not listed: internal */
+
+    size_t least; /* positional arguments */
+    size_t most;
+
+    /* OK: exit 0.  Otherwise err->text is printed and the exit code is 1, or 2 when the
+     * code is INVALID_ARGUMENT.  An empty text prints nothing. */
+    lr_code (*run)(const struct lr_settings *settings, struct lr_error *err);
+
+    /* A command with tools of its own (`debug`) has a table instead of run(). */
+    struct cli_table (*tools)(void);
+};
+
+/* Runs argv[0] of the table.  parent is the text before it: "llm-router". */
+int cli_dispatch(const char *parent, struct cli_table table, int argc, const char *const *argv);
+
+void cli_help(const char *parent, const struct cli_command *command, struct lr_buf *out);
+void cli_list(const char *parent, struct cli_table table, struct lr_buf *out);
+
+/* NULL when there is none of that name. */
+const struct cli_command *cli_find(struct cli_table table, const char *name);
+
+/* Writes all of buf to stdout; IO when stdout cannot take it. */
+LR_MUST_USE lr_code cli_print(const struct lr_buf *buf, struct lr_error *err);
+
+#endif

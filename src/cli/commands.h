@@ -1,0 +1,21 @@
+/* cli/commands.h - every subcommand and debug tool, and the tables that list them. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "cli/command.h"
+
+/* All settings of router, node and the commands that talk to them (settings_table.c). */
+extern const struct lr_setting_table cli_settings;
+
+struct cli_table cli_commands(void);    /* table.c */
+struct cli_table cli_debug_tools(void); /* debug.c */
+
+extern const struct cli_command cli_command_completion;
+extern const struct cli_command cli_command_debug;
+extern const struct cli_command cli_command_help;
+extern const struct cli_command cli_command_version;
+
+extern const struct cli_command cli_debug_cli_reference;
+extern const struct cli_command cli_debug_settings_reference;
+
+#endif

@@ -1,0 +1,22 @@
+/* cli/debug.c - `llm-router debug TOOL`: looking inside, for people who build or fix it.
+ *
+ * Tools are listed in the order --help shows them.
+ */
+#include "cli/commands.h"
+
+static const struct cli_command *const rows[] = {
+    &cli_debug_settings_reference,
+    &cli_debug_cli_reference,
+};
+
+struct cli_table cli_debug_tools(void)
+{
+    return (struct cli_table){rows, sizeof(rows) / sizeof(rows[0])};
+}
+
+const struct cli_command cli_command_debug = {
+    .name = "debug",
+    .summary = "Tools for looking inside: tokens, prompts, logits, references",
+    .arguments = "TOOL ...",
+    .tools = cli_debug_tools,
+};

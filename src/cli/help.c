@@ -1,0 +1,50 @@
+/* cli/help.c - `llm-router help [COMMAND [TOOL]]`. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+
+static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out,
+                          struct lr_error *err)
+{
+    char parent[128] = "llm-router";
+    struct cli_table table = cli_commands();
+    const struct cli_command *command = NULL;
+    for (size_t i = 0; i < lr_settings_positional_count(settings); i++) {
+        const char *name = lr_settings_positional(settings, i);
+        if (command != NULL && command->tools == NULL)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "%s has no tools", parent);
+        if (command != NULL) {
+            (void)snprintf(parent, sizeof(parent), "llm-router %s", command->name);
+            table = command->tools();
+        }
+        command = cli_find(table, name);
+        if (command == NULL)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "there is no \"%s %.60s\"", parent, name);
+    }
+    if (command == NULL)
+        cli_list(parent, table, out);
+    else if (command->tools != NULL)
+        cli_list("llm-router debug", command->tools(), out);
+    else
+        cli_help(parent, command, out);
+    return LR_OK;
+}
+
+static lr_code run_help(const struct lr_settings *settings, struct lr_error *err)
+{
+    struct lr_buf text;
+    lr_buf_init(&text, 1 << 20);
+    lr_code code = write_help(settings, &text, err);
+    if (code == LR_OK)
+        code = cli_print(&text, err);
+    lr_buf_free(&text);
+    return code;
+}
+
+const struct cli_command cli_command_help = {
+    .name = "help",
+    .summary = "List the commands, or explain one",
+    .arguments = "[COMMAND [TOOL]]",
+    .most = 2,
+    .run = run_help,
+};

@@ -1,0 +1,28 @@
+/* cli/main.c - the program: finds the subcommand and runs it. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+
+int main(int argc, char **argv)
+{
+    /* A client that hangs up must not end a server: writes report EPIPE instead. */
+    (void)signal(SIGPIPE, SIG_IGN);
+
+    struct cli_table table = cli_commands();
+    if (argc < 2) {
+        struct lr_buf text;
+        lr_buf_init(&text, 1 << 20);
+        cli_list("llm-router", table, &text);
+        (void)fprintf(stderr, "%s", lr_buf_z(&text));
+        lr_buf_free(&text);
+        return CLI_USAGE;
+    }
+    const char *const *args = (const char *const *)argv + 1;
+    if (strcmp(args[0], "--version") == 0 || strcmp(args[0], "-V") == 0)
+        return cli_dispatch("llm-router", table, 1, (const char *const[]){"version", NULL});
+    if (strcmp(args[0], "--help") == 0 || strcmp(args[0], "-h") == 0)
+        return cli_dispatch("llm-router", table, 1, (const char *const[]){"help", NULL});
+    return cli_dispatch("llm-router", table, argc - 1, args);
+}

@@ -1,0 +1,14 @@
+/* cli/table.c - the subcommands, in the order `llm-router help` lists them. */
+#include "cli/commands.h"
+
+static const struct cli_command *const rows[] = {
+    &cli_command_debug,
+    &cli_command_completion,
+    &cli_command_help,
+    &cli_command_version,
+};
+
+struct cli_table cli_commands(void)
+{
+    return (struct cli_table){rows, sizeof(rows) / sizeof(rows[0])};
+}
