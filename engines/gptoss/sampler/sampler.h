@@ -12,12 +12,12 @@
  *     l -= presence_penalty + c * frequency_penalty.  Then l += logit_bias.
  *  3. ids whose mask bit is clear are removed.
  *  4. temperature 0: the largest l; equal values: the lowest id.  Done.
- *  5. x = l / temperature.  Ids are ranked by x descending, equal values by id
- *     ascending, and kept by three filters, in this order:
+ *  5. x = (l - l_max) / temperature.  Ids are ranked by x descending, equal values by
+ *     id ascending, and kept by three filters, in this order:
  *       top_k   the first top_k ranks;
  *       top_p   of those, the shortest leading run whose exp(x) add up to at least
  *               top_p of the sum over all of them (never fewer than one);
- *       min_p   of those, x >= x_max + log(min_p).
+ *       min_p   of those, x >= log(min_p) (the most likely id has x = 0).
  *  6. The token is the kept id with the largest x + g(seed, index, id), equal values:
  *     the lowest id, where g is Gumbel noise from a counter-based generator (below).
  *     That draws from softmax(x) over the kept ids, needs no running sum, and does
@@ -60,9 +60,8 @@ struct gptoss_sampler;
 struct gptoss_sampler *gptoss_sampler_create(uint32_t vocab); /* NULL: no memory */
 void gptoss_sampler_destroy(struct gptoss_sampler *sampler);
 
-/* logits and usable cover the vocabulary the sampler was made for.  When no id is
- * left (an empty mask), the first stop of the model cannot be known here: the result
- * is the most likely usable id. */
+/* logits and usable cover the vocabulary the sampler was made for.  A mask or bias that
+ * leaves no id is ignored: the result is then the most likely usable id. */
 void gptoss_sample(struct gptoss_sampler *sampler, const float *logits, const uint32_t *usable,
                    const struct gptoss_sample *how, struct gptoss_sampled *out);
 

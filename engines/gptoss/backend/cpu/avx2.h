@@ -1,0 +1,20 @@
+/* gptoss/backend/cpu/avx2.h - the AVX2 + FMA kernels; see kernels.h for what they compute.
+ *
+ * Only dispatch.c may call them, after asking the processor.
+ */
+#ifndef GPTOSS_BACKEND_CPU_AVX2_H
+#define GPTOSS_BACKEND_CPU_AVX2_H
+
+#include "engines/gptoss/backend/cpu/kernels.h"
+
+#if defined(__x86_64__)
+void cpu_avx2_pack_dense(const float *x, size_t columns, float *out);
+void cpu_avx2_dense(const struct cpu_dense *job);
+void cpu_avx2_pack_mx(const float *x, size_t columns, uint8_t *out);
+void cpu_avx2_mx(const struct cpu_mx *job);
+void cpu_avx2_attend(const struct cpu_attend *job);
+void cpu_avx2_norm(const float *x, const uint16_t *weight, size_t n, float eps, float *out);
+void cpu_avx2_swiglu(const float *u, size_t n, float limit, float *out);
+#endif
+
+#endif

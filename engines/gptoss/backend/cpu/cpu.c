@@ -1,0 +1,299 @@
+/* gptoss/backend/cpu/cpu.c - plan, open, close and forward of the CPU device; see cpu.h. */
+#include "engines/gptoss/backend/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/fail.h"
+#include "engines/gptoss/model/rope.h"
+
+/* Defaults where the operator says nothing.  KV tokens: a long conversation, in memory
+ * that is touched only when used.  Chunk: large enough that most experts serve several
+ * tokens, small enough that a step stays well below a second on two cores. */
+enum {
+    DEFAULT_KV_TOKENS = 32768,
+    DEFAULT_SEQUENCES = 16,
+    DEFAULT_CHUNK = 64,
+    MAX_SEQUENCES = 1024,
+    MAX_CHUNK = 4096,
+    MAX_THREADS = 256,
+    FIXED_BYTES = 4 << 20, /* threads, tables, code */
+};
+
+static struct cpu_sizes sizes_of(const struct model_config *c)
+{
+    struct cpu_sizes s = {
+        .q = (size_t)c->heads * c->head_dim,
+        .kv = (size_t)c->kv_heads * c->head_dim,
+        .mx_hidden = cpu_mx_packed_bytes(c->hidden),
+        .mx_inner = cpu_mx_packed_bytes(c->intermediate),
+        .group = c->heads / c->kv_heads,
+    };
+    s.qkv = s.q + 2 * s.kv;
+    s.packed = s.q > c->hidden ? s.q : c->hidden;
+    return s;
+}
+
+/* ---- workspace ---- */
+
+/* Lays the workspace out.  With base NULL only the size is computed: plan() and open()
+ * use this one list. */
+static size_t lay_out(struct gptoss_backend *b, const struct model_config *c, char *base)
+{
+    const struct cpu_sizes *z = &b->size;
+    size_t n = b->plan.step_tokens, threads = b->plan.threads, used = 0;
+    size_t pairs = n * c->experts_per_token;
+
+#define PLACE(member, count)                                                                   \
+    do {                                                                                       \
+        if (base != NULL)                                                                      \
+            b->member = (void *)(base + used);                                                 \
+        used += ((count) * sizeof(*b->member) + CPU_ALIGN - 1) / CPU_ALIGN * CPU_ALIGN;        \
+    } while (0)
+    PLACE(tokens, n);
+    PLACE(rope_frequency, (size_t)c->head_dim / 2);
+    PLACE(rope, n * c->head_dim);
+    PLACE(x, n * c->hidden);
+    PLACE(normed, threads * z->packed);
+    PLACE(packed, n * z->packed);
+    PLACE(qkv, n * z->qkv);
+    PLACE(mixed, n * z->q);
+    PLACE(router, n * c->experts);
+    PLACE(choice, pairs);
+    PLACE(chance, pairs);
+    PLACE(pair_of, pairs);
+    PLACE(experts, (size_t)c->experts);
+    PLACE(pairs, pairs);
+    PLACE(pair_input, pairs);
+    PLACE(pair_inner, pairs);
+    PLACE(mx_input, n * z->mx_hidden);
+    PLACE(mx_inner, pairs * z->mx_inner);
+    PLACE(thread_rows, threads * pairs * CPU_DOWN_ROWS);
+    PLACE(attend_scratch,
+          threads * (z->group + cpu_attend_scratch((uint32_t)z->group, c->head_dim)));
+    PLACE(logits, (size_t)b->plan.max_sequences * c->vocab);
+    PLACE(draw_steps, (size_t)b->plan.max_sequences);
+    PLACE(draw_rows, (size_t)b->plan.max_sequences);
+    PLACE(kind_index, (size_t)c->layers);
+#undef PLACE
+    return used;
+}
+
+/* ---- plan ---- */
+
+static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
+{
+    uint64_t v = asked != 0 ? asked : otherwise;
+
+    v = v < low ? low : v;
+    return (uint32_t)(v > high ? high : v);
+}
+
+static uint32_t pages_for(uint64_t tokens)
+{
+    return (uint32_t)((tokens + CPU_PAGE_TOKENS - 1) / CPU_PAGE_TOKENS);
+}
+
+static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
+{
+    /* A sequence's window pages: the window, a chunk beyond it, and both ends partly used. */
+    uint32_t window = pages_for((uint64_t)c->window + p->prefill_chunk) + 1;
+    uint32_t longest = pages_for(p->max_context);
+
+    p->full_pages = pages_for(kv_tokens);
+    p->window_pages = p->max_sequences * (window < longest ? window : longest);
+    p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
+    p->total = p->weights + p->workspace + p->fixed + p->kv;
+}
+
+static lr_code fit(const struct model_config *c, const struct gptoss_backend_options *o,
+                   struct gptoss_plan *p, uint64_t kv_tokens, struct lr_error *err)
+{
+    count_pages(c, p, kv_tokens);
+    if (o->memory_limit == 0 || p->total <= o->memory_limit)
+        return LR_OK;
+    /* Fewer KV tokens, where the operator left the number to us. */
+    uint64_t over = p->total - o->memory_limit;
+    uint64_t pages = over / p->full_page_bytes + 1;
+    if (o->kv_tokens == 0 && pages + pages_for(p->prefill_chunk) < p->full_pages) {
+        uint64_t left = (p->full_pages - pages) * CPU_PAGE_TOKENS;
+        if (o->max_context == 0 || left >= o->max_context) {
+            p->max_context = left < p->max_context ? (uint32_t)left : p->max_context;
+            count_pages(c, p, left);
+            return LR_OK;
+        }
+    }
+    return lr_fail(
+        err, LR_OUT_OF_RAM,
+        "the model needs %llu bytes of memory (weights %llu, KV cache %llu, workspace "
+        "%llu) and may use %llu: raise the limit, or lower the context length or the "
+        "number of sequences",
+        (unsigned long long)p->total, (unsigned long long)p->weights, (unsigned long long)p->kv,
+        (unsigned long long)p->workspace, (unsigned long long)o->memory_limit);
+}
+
+static lr_code cpu_plan(const struct model_config *c, const struct gptoss_backend_options *o,
+                        struct gptoss_plan *out, struct lr_error *err)
+{
+    struct gptoss_backend shape = {.size = sizes_of(c)};
+    struct gptoss_plan *p = &shape.plan;
+    uint32_t sliding = 0;
+
+    for (uint32_t i = 0; i < c->layers; i++)
+        sliding += c->sliding[i] ? 1 : 0;
+    uint64_t layer_page = 2ull * shape.size.kv * CPU_PAGE_TOKENS * sizeof(float);
+    p->page_tokens = CPU_PAGE_TOKENS;
+    /* A kind without layers still gets page numbers: one scheme for every config. */
+    p->full_page_bytes = layer_page * (c->layers - sliding);
+    p->window_page_bytes = layer_page * sliding;
+    uint64_t wanted =
+        o->kv_tokens != 0
+            ? o->kv_tokens
+            : (o->max_context > DEFAULT_KV_TOKENS ? o->max_context : DEFAULT_KV_TOKENS);
+    if (wanted > UINT32_MAX / 2)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "max_tokens is %llu; the limit is %u",
+                       (unsigned long long)wanted, UINT32_MAX / 2);
+    p->max_context = pick(o->max_context, c->context, 1, c->context);
+    if (p->max_context > wanted)
+        p->max_context = (uint32_t)wanted;
+    p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
+    p->prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, MAX_CHUNK);
+    p->step_tokens = p->prefill_chunk + p->max_sequences;
+    p->threads = pick(o->threads, cpu_pool_cores(), 1, MAX_THREADS);
+    p->weights = model_gptoss_weight_bytes(c);
+    p->workspace = lay_out(&shape, c, NULL);
+    p->fixed = FIXED_BYTES;
+    lr_code code = fit(c, o, p, wanted, err);
+    if (code == LR_OK)
+        *out = *p;
+    return code;
+}
+
+/* ---- open and close ---- */
+
+static void cpu_close(struct gptoss_backend *b)
+{
+    if (b == NULL)
+        return;
+    cpu_pool_destroy(b->pool);
+    for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
+        gptoss_sampler_destroy(b->samplers[i]);
+    free(b->samplers);
+    if (b->full_cache != NULL)
+        munmap(b->full_cache, b->cache_map_bytes[0]);
+    if (b->window_cache != NULL)
+        munmap(b->window_cache, b->cache_map_bytes[1]);
+    free(b->block);
+    free(b);
+}
+
+/* Zero pages that take memory when first written: an unused context costs nothing. */
+static float *map_cache(uint64_t bytes, size_t *mapped)
+{
+    *mapped = bytes > 0 ? (size_t)bytes : CPU_ALIGN;
+    void *p = mmap(NULL, *mapped, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
+{
+    const struct gptoss_plan *p = &b->plan;
+    bool ok = true;
+    size_t bytes = lay_out(b, b->config, NULL);
+
+    b->full_cache = map_cache(p->full_pages * p->full_page_bytes, &b->cache_map_bytes[0]);
+    b->window_cache = map_cache(p->window_pages * p->window_page_bytes, &b->cache_map_bytes[1]);
+    b->samplers = calloc(p->threads, sizeof(*b->samplers));
+    b->block = aligned_alloc(CPU_ALIGN, bytes);
+    for (uint32_t i = 0; b->samplers != NULL && i < p->threads; i++) {
+        b->samplers[i] = gptoss_sampler_create(b->weights->vocab_rows);
+        ok = ok && b->samplers[i] != NULL;
+    }
+    if (!ok || b->full_cache == NULL || b->window_cache == NULL || b->samplers == NULL ||
+        b->block == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM,
+                       "no memory for a KV cache of %llu and a workspace of %llu bytes",
+                       (unsigned long long)p->kv, (unsigned long long)p->workspace);
+    memset(b->block, 0, bytes);
+    lay_out(b, b->config, b->block);
+    b->pool = cpu_pool_create(p->threads);
+    if (b->pool == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "cannot start %u threads", p->threads);
+    return LR_OK;
+}
+
+/* Touches every page of the mapped weights, so that the first answer does not pay for
+ * the disk and the operator sees progress in bytes. */
+static lr_code read_weights(const struct gptoss_backend_host *host,
+                            const struct model_gptoss *weights, struct lr_error *err)
+{
+    model_gptoss_advise(weights, MODEL_ADVICE_WILLNEED);
+    if (host->progress != NULL &&
+        host->progress(host->ctx, "read", weights->weight_bytes, weights->weight_bytes) != 0)
+        return lr_fail(err, LR_CANCELLED, "loading was given up");
+    return LR_OK;
+}
+
+static lr_code cpu_open(const struct gptoss_backend_host *host,
+                        const struct model_gptoss *weights, const uint32_t *usable,
+                        const struct gptoss_backend_options *options,
+                        const struct gptoss_plan *plan, struct gptoss_backend **out,
+                        struct lr_error *err)
+{
+    struct gptoss_backend *b = calloc(1, sizeof(*b));
+    uint32_t count[2] = {0};
+
+    (void)options;
+    *out = NULL;
+    if (b == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the CPU device");
+    b->weights = weights;
+    b->config = &weights->config;
+    b->usable = usable;
+    b->kernels = cpu_kernels_best();
+    b->plan = *plan;
+    b->size = sizes_of(b->config);
+    lr_code code = allot(b, err);
+    if (code == LR_OK)
+        code = read_weights(host, weights, err);
+    if (code != LR_OK) {
+        cpu_close(b);
+        return code;
+    }
+    gptoss_rope_frequencies(b->config, b->rope_frequency);
+    for (uint32_t i = 0; i < b->config->layers; i++)
+        b->kind_index[i] = count[b->config->sliding[i] ? 1 : 0]++;
+    *out = b;
+    return LR_OK;
+}
+
+static lr_code cpu_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                           struct lr_error *err)
+{
+    struct cpu_step s = {.b = b, .batch = batch, .tokens = batch->tokens};
+
+    if (batch->tokens > b->plan.step_tokens || batch->count > b->plan.max_sequences)
+        return lr_fail(err, LR_INTERNAL, "a batch of %u tokens, %u sequences; planned %u, %u",
+                       batch->tokens, batch->count, b->plan.step_tokens, b->plan.max_sequences);
+    cpu_embed(&s);
+    for (s.layer = 0; s.layer < b->config->layers; s.layer++) {
+        cpu_attention(&s);
+        cpu_experts(&s);
+    }
+    cpu_logits(&s);
+    return LR_OK;
+}
+
+const struct gptoss_backend_api *gptoss_backend_cpu(void)
+{
+    static const struct gptoss_backend_api api = {
+        .name = "cpu",
+        .plan = cpu_plan,
+        .open = cpu_open,
+        .close = cpu_close,
+        .forward = cpu_forward,
+    };
+    return &api;
+}

@@ -1,0 +1,32 @@
+/* gptoss/backend/cpu/dispatch.c - which kernels this processor gets.
+ *
+ * Compiled without processor flags: it must run where avx2.c must not.
+ */
+#include "engines/gptoss/backend/cpu/avx2.h"
+#include "engines/gptoss/backend/cpu/kernels.h"
+
+const struct cpu_kernels *cpu_kernels_avx2(void)
+{
+#if defined(__x86_64__)
+    static const struct cpu_kernels table = {
+        .name = "avx2",
+        .pack_dense = cpu_avx2_pack_dense,
+        .dense = cpu_avx2_dense,
+        .pack_mx = cpu_avx2_pack_mx,
+        .mx = cpu_avx2_mx,
+        .attend = cpu_avx2_attend,
+        .norm = cpu_avx2_norm,
+        .swiglu = cpu_avx2_swiglu,
+    };
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &table;
+#endif
+    return NULL;
+}
+
+const struct cpu_kernels *cpu_kernels_best(void)
+{
+    const struct cpu_kernels *avx2 = cpu_kernels_avx2();
+    return avx2 != NULL ? avx2 : cpu_kernels_plain();
+}

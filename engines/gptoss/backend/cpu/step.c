@@ -1,0 +1,100 @@
+/* gptoss/backend/cpu/step.c - the beginning and the end of a step: embeddings, logits,
+ * sampling. */
+#include <string.h>
+
+#include "engines/gptoss/backend/cpu/cpu.h"
+#include "engines/gptoss/model/rope.h"
+
+void cpu_embed(struct cpu_step *s)
+{
+    struct gptoss_backend *b = s->b;
+    size_t hidden = b->config->hidden;
+    uint32_t half = b->config->head_dim / 2, t = 0;
+
+    for (uint32_t i = 0; i < s->batch->count; i++) {
+        const struct gptoss_step *step = &s->batch->steps[i];
+        for (uint32_t j = 0; j < step->count; j++, t++) {
+            const uint16_t *row = b->weights->embed + step->tokens[j] * hidden;
+            float *cosines = b->rope + (size_t)t * b->config->head_dim;
+            b->tokens[t] = (struct cpu_token){step, step->position + j, step->tokens[j]};
+            for (size_t d = 0; d < hidden; d++)
+                b->x[t * hidden + d] = cpu_bf16(row[d]);
+            gptoss_rope_row(b->config, b->rope_frequency, step->position + j, cosines,
+                            cosines + half);
+        }
+    }
+}
+
+static void pack_row(struct gptoss_backend *b, uint32_t token, float *packed)
+{
+    size_t hidden = b->config->hidden;
+
+    b->kernels->norm(b->x + token * hidden, b->weights->norm, hidden, (float)b->config->rms_eps,
+                     b->normed);
+    b->kernels->pack_dense(b->normed, hidden, packed);
+}
+
+static void unembed(struct gptoss_backend *b, uint32_t tokens, float *logits)
+{
+    const struct cpu_linear job = {
+        .weight = b->weights->unembed,
+        .columns = b->config->hidden,
+        .rows = b->weights->vocab_rows,
+        .y = logits,
+        .y_stride = b->weights->vocab_rows,
+    };
+    cpu_linear_run(b, &job, 1, b->packed, b->size.packed, tokens);
+}
+
+struct draw {
+    struct gptoss_backend *b;
+    const struct gptoss_batch *batch;
+    const uint32_t *steps; /* those that draw */
+    const float *const *rows;
+};
+
+static void draw_task(void *ctx, uint32_t i, uint32_t worker)
+{
+    const struct draw *d = ctx;
+    const struct gptoss_step *step = &d->batch->steps[d->steps[i]];
+
+    gptoss_sample(d->b->samplers[worker], d->rows[i], d->b->usable, step->sample,
+                  step->sampled);
+}
+
+void cpu_logits(struct cpu_step *s)
+{
+    struct gptoss_backend *b = s->b;
+    size_t vocab = b->weights->vocab_rows;
+    uint32_t *steps = b->draw_steps, drawn = 0, packed = 0, t = 0;
+    const float **rows = b->draw_rows;
+
+    /* Steps that want every row write straight to the caller's memory. */
+    for (uint32_t i = 0; i < s->batch->count; i++) {
+        const struct gptoss_step *step = &s->batch->steps[i];
+        if (step->logits != NULL) {
+            for (uint32_t j = 0; j < step->count; j++)
+                pack_row(b, t + j, b->packed + j * b->size.packed);
+            unembed(b, step->count, step->logits);
+        }
+        t += step->count;
+    }
+    t = 0;
+    for (uint32_t i = 0; i < s->batch->count; i++) {
+        const struct gptoss_step *step = &s->batch->steps[i];
+        t += step->count;
+        if (step->sample == NULL)
+            continue;
+        steps[drawn] = i;
+        if (step->logits != NULL) {
+            rows[drawn++] = step->logits + (step->count - 1) * vocab;
+            continue;
+        }
+        pack_row(b, t - 1, b->packed + packed * b->size.packed);
+        rows[drawn++] = b->logits + packed++ * vocab;
+    }
+    if (packed > 0)
+        unembed(b, packed, b->logits);
+    struct draw draw = {b, s->batch, steps, rows};
+    cpu_pool_run(b->pool, draw_task, &draw, drawn);
+}

@@ -1,0 +1,162 @@
+/* gptoss/backend/cuda/args.h - kernel arguments, shared by host C and device code.
+ *
+ * Plain data only.  Pointers are device addresses; on the host they are CUdeviceptr
+ * values cast to pointers, never followed.
+ *
+ * Weight layouts (made by the repack kernels at load).  Rows come in tiles of 16, columns
+ * in blocks of 32.  Within a block lane (g = lane / 4, t = lane % 4) of a warp owns
+ * columns 8t .. 8t + 7 of rows g and g + 8 of a tile: with the columns of both operands
+ * permuted alike, that is an A fragment of two mma.m16n8k16 steps, so weights go from
+ * memory to the tensor cores without passing shared memory.
+ *   bf16   [tile][block][half: rows g, rows g + 8][lane] 16 bytes
+ *   mxfp4  [tile][block pair][lane] 16 bytes: {row g, row g + 8} of the even block, then of
+ *          the odd one; 8 nibbles a word, spread as device.cuh says
+ *   scales [tile][four blocks][g] 8 bytes: four of row g, four of row g + 8; a byte is the
+ *          bf16 exponent field of 2^(scale - 127 + 126)
+ * Row order: q, k, v tiles pair dimension d with d + 32 (rows g and g + 8), so that RoPE
+ * needs no exchange; gate_up tiles pair gate i with up i.
+ */
+#ifndef GPTOSS_CUDA_ARGS_H
+#define GPTOSS_CUDA_ARGS_H
+
+#include <stdint.h>
+
+enum {
+    CUDA_PAGE_TOKENS = 64,
+    CUDA_HEAD_DIM = 64,
+    CUDA_GROUP_MAX = 16,    /* query heads that share a KV head */
+    CUDA_TOPK_MAX = 8,      /* experts per token */
+    CUDA_EXPERTS_MAX = 256,
+    CUDA_SKINNY_TOKENS = 32, /* tokens one pass of a skinny product serves */
+    CUDA_TILE_TOKENS = 128,
+    CUDA_TILE_ROWS = 128,
+    CUDA_SPLITS_MAX = 32,
+    CUDA_FUSED_NORM_TOKENS = 8, /* up to here a product normalizes its own input */
+    CUDA_SLOT_MODE_TOKENS = 4,  /* up to here experts are run per (token, choice) */
+};
+
+/* One sequence of the step. */
+struct cuda_seq {
+    uint32_t position; /* of its first token of this step */
+    uint32_t count;
+    uint32_t first_row;   /* its first token's row in the batch */
+    uint32_t table_start; /* into tables: full entries, then as many window entries */
+    uint32_t table_count;
+    uint32_t pad[3];
+};
+
+/* What changes from step to step; one per model, in device memory. */
+struct cuda_step {
+    const uint32_t *tokens;   /* [rows] ids; */
+    const uint32_t *row_seq;  /* [rows] sequence of each row; UINT32_MAX: padding row */
+    const uint32_t *row_pos;  /* [rows] */
+    const struct cuda_seq *seqs;
+    const uint32_t *tables;
+};
+
+struct cuda_kv {
+    uint8_t *pages; /* of this layer's kind */
+    uint64_t page_bytes;
+    uint64_t layer_offset; /* of this layer's K within a page; V follows K */
+    uint32_t kv_heads;
+    uint32_t window; /* 0: full attention */
+};
+
+struct cuda_matrix {
+    const void *weights;
+    const void *scales;    /* mxfp4 only */
+    const uint16_t *bias;  /* bf16, in tile row order; NULL: none */
+    uint64_t expert_weights; /* bytes from expert to expert */
+    uint64_t expert_scales;
+    uint64_t expert_bias; /* elements */
+    uint32_t rows;        /* real rows */
+    uint32_t tiles;       /* of 16 rows */
+    uint32_t blocks;      /* of 32 columns */
+    uint32_t pad;
+};
+
+struct cuda_gemm {
+    struct cuda_matrix m;
+    const uint16_t *x;     /* bf16 activations [..][x_stride] */
+    const float *residual; /* fused norm: normalize these rows instead of reading x */
+    const uint16_t *norm;  /* with residual */
+    uint32_t x_stride;
+    uint32_t hidden; /* columns of residual */
+    uint32_t tokens;
+    uint32_t tiles_per_group; /* skinny: tiles a group of warps works through */
+    float eps;
+    float limit; /* SwiGLU clamp */
+    /* epilogues */
+    float *out_f32; /* residual (added to) or logits (set) or expert outputs (set) */
+    uint16_t *out_bf16;
+    uint32_t out_stride;
+    uint32_t topk;
+    uint32_t experts;
+    uint32_t heads;
+    uint32_t pad;
+    const uint32_t *choice; /* [tokens * topk] expert of each assignment */
+    const float *weight;    /* [tokens * topk] */
+    /* prefill: assignments sorted by expert */
+    const uint32_t *sorted;      /* [tokens * topk] assignment indices */
+    const uint32_t *expert_tile; /* [tiles][4]: expert, start in sorted, count, unused */
+    const uint32_t *tile_count;
+    const struct cuda_step *step;
+    const float *rope; /* [position][32] cos, sin */
+    struct cuda_kv kv;
+};
+
+struct cuda_attention {
+    const struct cuda_step *step;
+    const uint16_t *q; /* [rows][heads * 64] */
+    uint16_t *out;     /* the same shape */
+    const uint16_t *sinks;
+    float *partial;     /* [item][kv_head][split][16][66] */
+    uint32_t *tickets;  /* [item][kv_head], zero between launches */
+    uint32_t heads;
+    uint32_t rows;      /* in the batch */
+    uint32_t splits;
+    uint32_t tokens_per_tile; /* prefill: query tokens in a 16-row tile */
+    const uint32_t *tile_seq;   /* prefill: sequence of each query tile */
+    const uint32_t *tile_first; /* prefill: first token of the tile within its sequence */
+    uint32_t tiles;
+    uint32_t pad;
+    struct cuda_kv kv;
+};
+
+struct cuda_norm {
+    const float *residual; /* [rows][hidden] */
+    const uint16_t *norm;
+    uint16_t *out;       /* bf16 [rows][hidden] */
+    const uint32_t *rows; /* gather: row i reads residual row rows[i]; NULL: row i */
+    uint32_t hidden;
+    uint32_t count;
+    float eps;
+    /* router, where weights != NULL */
+    uint32_t experts;
+    uint32_t topk;
+    uint32_t pad;
+    const uint16_t *router;      /* [experts][hidden] bf16, as stored */
+    const uint16_t *router_bias; /* bf16 */
+    uint32_t *choice;
+    float *weight;
+};
+
+struct cuda_sample_row {
+    uint64_t seed;
+    uint32_t index;
+    float temperature; /* 0: greedy */
+};
+
+struct cuda_sample {
+    const float *logits; /* [rows][vocab] */
+    const uint32_t *usable;
+    const struct cuda_sample_row *how;
+    float *best_value;    /* [rows][blocks] */
+    uint32_t *best_id;    /* [rows][blocks] */
+    uint32_t *tickets;    /* [rows], zero between launches */
+    uint32_t *out;        /* [rows] */
+    uint32_t vocab;
+    uint32_t stride; /* floats between rows */
+};
+
+#endif

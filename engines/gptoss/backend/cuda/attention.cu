@@ -1,0 +1,347 @@
+/* gptoss/backend/cuda/attention.cu - attention with sinks, grouped heads and both windows.
+ *
+ * A warp holds 16 query rows (a token's heads that share a KV head, or several tokens of a
+ * prompt) and walks over keys 16 at a time: scores by mma, softmax kept as running maximum
+ * and sum in float32, output by mma.  K and V go from their pages to registers without
+ * shared memory: with the head dimension permuted alike in Q and K a lane's 16 bytes of a
+ * K row are a fragment, and V's fragments are made by byte permutes.
+ *   rows     lane (g, t): rows g and g + 8;  keys 2t, 2t + 1 of each 8
+ *   output   lane (g, t): dimensions 16t .. 16t + 15 of rows g and g + 8
+ * Decode: 8 warps of a block share one token's keys, `splits` blocks share it further; the
+ * last block to finish merges (a ticket says which), so there is no second kernel.
+ * Prefill: every warp has rows of its own.
+ * A sink is one more score that has no value: it only enters the sum, once, at the end.
+ * Precision: bf16 Q, K, V and probabilities, float32 sums.  Bound: decode reads each K and
+ * V once.  Reference: the CPU backend's attention.
+ */
+#include "engines/gptoss/backend/cuda/device.cuh"
+
+enum { DECODE_WARPS = 8, PREFILL_WARPS = 4, PARTIAL = 66 /* maximum, sum, 64 values */ };
+
+struct rows16 {
+    uint4 q[2][2];  /* [32-dimension block][row half] */
+    float o[8][4];  /* [j]: rows g, g + 8; dimensions 16t + j and 16t + 8 + j */
+    float top[2];   /* maximum, log2 domain, of rows g and g + 8 */
+    float sum[2];
+    int32_t pos[2]; /* positions of the rows' tokens; -1: no such row */
+};
+
+__device__ __forceinline__ void clear(rows16 &r)
+{
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        r.o[j][0] = r.o[j][1] = r.o[j][2] = r.o[j][3] = 0;
+    r.top[0] = r.top[1] = -INFINITY;
+    r.sum[0] = r.sum[1] = 0;
+}
+
+struct keys16 {
+    uint4 k[2][2]; /* [8 keys][32-dimension block] */
+    uint4 v[4];    /* keys 2t, 2t + 1, 2t + 8, 2t + 9; dimensions 8g .. 8g + 7 */
+};
+
+/* `page` is the address of K's head within its page; V's lies kv_heads heads further. */
+__device__ __forceinline__ void load_keys(keys16 &s, const uint8_t *page, uint32_t kv_heads,
+                                          uint32_t slot, uint32_t g, uint32_t t)
+{
+    const uint4 *k = reinterpret_cast<const uint4 *>(page) + slot * 8;
+    const uint4 *v = k + (size_t)kv_heads * CUDA_PAGE_TOKENS * 8;
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+#pragma unroll
+        for (int b = 0; b < 2; b++)
+            s.k[n][b] = k[(n * 8 + g) * 8 + b * 4 + t];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        s.v[i] = v[(2 * t + (i & 1) + (i >> 1) * 8) * 8 + g];
+}
+
+__device__ __forceinline__ uint32_t word(const uint4 &v, int i)
+{
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/* Adds 16 keys, the first at position `first`, to the rows. */
+__device__ __forceinline__ void add_keys(rows16 &r, const keys16 &s, int32_t first,
+                                         uint32_t window, uint32_t t)
+{
+    const float scale = 0.125f * 1.44269504f; /* 1 / sqrt(64), and exp as a power of two */
+    float c[2][4];
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+#pragma unroll
+        for (int b = 0; b < 2; b++) {
+            const uint4 x = r.q[b][0], y = r.q[b][1], k = s.k[n][b];
+            mma(c[n], x.x, y.x, x.y, y.y, k.x, k.y);
+            mma(c[n], x.z, y.z, x.w, y.w, k.z, k.w);
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float best = r.top[h];
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                int32_t key = first + n * 8 + 2 * (int32_t)t + i;
+                bool seen = key <= r.pos[h] && (window == 0 || key + (int32_t)window > r.pos[h]);
+                float &v = c[n][h * 2 + i];
+                v = seen ? v * scale : -INFINITY;
+                best = fmaxf(best, v);
+            }
+        best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFFu, best, 1));
+        best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFFu, best, 2));
+        float base = best == -INFINITY ? 0.0f : best;
+        float keep = exp2f(r.top[h] - base);
+        r.top[h] = best;
+        r.sum[h] *= keep;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            r.o[j][h * 2] *= keep;
+            r.o[j][h * 2 + 1] *= keep;
+        }
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float &v = c[n][h * 2 + i];
+                v = exp2f(v - base);
+                r.sum[h] += v;
+            }
+    }
+    uint32_t p0 = pack_bf16(c[0][0], c[0][1]), p1 = pack_bf16(c[0][2], c[0][3]);
+    uint32_t p2 = pack_bf16(c[1][0], c[1][1]), p3 = pack_bf16(c[1][2], c[1][3]);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
+        uint32_t b0 = __byte_perm(word(s.v[0], j / 2), word(s.v[1], j / 2), pick);
+        uint32_t b1 = __byte_perm(word(s.v[2], j / 2), word(s.v[3], j / 2), pick);
+        mma(r.o[j], p0, p1, p2, p3, b0, b1);
+    }
+}
+
+/* The sums of a row lie spread over its four lanes. */
+__device__ __forceinline__ void gather_sums(rows16 &r)
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        r.sum[h] += __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 1);
+        r.sum[h] += __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 2);
+    }
+}
+
+/* Q of row `row` of the batch, query head `head`, into half h of the rows. */
+__device__ __forceinline__ void load_query(rows16 &r, const cuda_attention &a, int h, uint32_t row,
+                                           uint32_t head, int32_t pos, uint32_t t)
+{
+    const uint4 *q = reinterpret_cast<const uint4 *>(a.q + (size_t)row * a.heads * 64 + head * 64);
+    bool real = pos >= 0;
+    r.q[0][h] = real ? q[t] : make_uint4(0, 0, 0, 0);
+    r.q[1][h] = real ? q[4 + t] : make_uint4(0, 0, 0, 0);
+    r.pos[h] = pos;
+}
+
+__device__ __forceinline__ const uint8_t *key_page(const cuda_attention &a, const uint32_t *table,
+                                                   uint32_t chunk, uint32_t kv_head)
+{
+    uint32_t page = table[chunk * 16 / CUDA_PAGE_TOKENS];
+    return a.kv.pages + page * a.kv.page_bytes + a.kv.layer_offset +
+           (size_t)kv_head * CUDA_PAGE_TOKENS * 128;
+}
+
+/* Walks over chunks of 16 keys: begin, begin + step, ... below end. */
+__device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const uint32_t *table,
+                                     uint32_t kv_head, uint32_t begin, uint32_t end, uint32_t step,
+                                     uint32_t g, uint32_t t)
+{
+    keys16 one, two;
+    uint32_t chunk = begin;
+    auto load = [&](keys16 &s, uint32_t c) {
+        load_keys(s, key_page(a, table, c, kv_head), a.kv.kv_heads, c * 16 % CUDA_PAGE_TOKENS, g, t);
+    };
+    auto advance = [&](keys16 &now, keys16 &next) -> bool {
+        if (chunk + step < end)
+            load(next, chunk + step);
+        add_keys(r, now, (int32_t)(chunk * 16), a.kv.window, t);
+        chunk += step;
+        return chunk < end;
+    };
+    if (chunk < end) {
+        load(one, chunk);
+        while (advance(one, two) && advance(two, one)) {
+        }
+    }
+}
+
+/* Divides by the sum, sink included, and writes 16 dimensions of a row. */
+__device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, uint32_t head,
+                                        uint32_t first_dim, float top, float sum, const float *o)
+{
+    float sink = from_bf16(a.sinks[head]) * 1.44269504f;
+    float base = fmaxf(top, sink);
+    float keep = exp2f(top - base);
+    float factor = keep / (sum * keep + exp2f(sink - base));
+    uint32_t packed[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        packed[i] = pack_bf16(o[2 * i] * factor, o[2 * i + 1] * factor);
+    uint4 *out = reinterpret_cast<uint4 *>(a.out + (size_t)row * a.heads * 64 + head * 64 + first_dim);
+    out[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+    out[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
+}
+
+/* One token a block.  grid: (splits, kv heads, rows of the batch). */
+extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
+    attention_decode(const __grid_constant__ cuda_attention a)
+{
+    __shared__ float merged[DECODE_WARPS][CUDA_GROUP_MAX][PARTIAL];
+    __shared__ uint32_t is_last;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    const uint32_t kv_head = blockIdx.y, row = blockIdx.z, group = a.heads / a.kv.kv_heads;
+    let_next_kernel_start();
+    wait_for_previous_kernel();
+    const cuda_step step = *a.step;
+    const uint32_t seq = step.row_seq[row];
+    if (seq == UINT32_MAX)
+        return;
+    const cuda_seq s = step.seqs[seq];
+    const uint32_t *table = step.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
+    const int32_t pos = (int32_t)step.row_pos[row];
+
+    /* Chunks of keys that this token sees, and this block's share of them. */
+    uint32_t low = a.kv.window != 0 && pos >= (int32_t)a.kv.window ? (uint32_t)(pos + 1 - (int32_t)a.kv.window) / 16 : 0;
+    uint32_t high = (uint32_t)pos / 16 + 1, chunks = high - low;
+    uint32_t share = max((chunks + a.splits - 1) / a.splits, (uint32_t)DECODE_WARPS);
+    uint32_t active = (chunks + share - 1) / share;
+    if (blockIdx.x >= active)
+        return;
+    uint32_t begin = low + blockIdx.x * share, end = min(begin + share, high);
+
+    rows16 r;
+    clear(r);
+    load_query(r, a, 0, row, kv_head * group + g, g < group ? pos : -1, t);
+    load_query(r, a, 1, row, kv_head * group + g + 8, g + 8 < group ? pos : -1, t);
+    walk(r, a, table, kv_head, begin + warp, end, DECODE_WARPS, g, t);
+    gather_sums(r);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        if (g + h * 8 >= group)
+            continue;
+        float *out = merged[warp][g + h * 8];
+        if (t == 0) {
+            out[0] = r.top[h];
+            out[1] = r.sum[h];
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            out[2 + 16 * t + j] = r.o[j][h * 2];
+            out[2 + 16 * t + 8 + j] = r.o[j][h * 2 + 1];
+        }
+    }
+    __syncthreads();
+
+    /* 64 threads a row, one dimension each: the warps' parts, in order. */
+    float *partial = a.partial + ((size_t)row * a.kv.kv_heads + kv_head) * a.splits * CUDA_GROUP_MAX * PARTIAL;
+    for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
+        uint32_t head = i / 64, d = i % 64;
+        float top = -INFINITY, sum = 0, value = 0;
+        for (int w = 0; w < DECODE_WARPS; w++)
+            top = fmaxf(top, merged[w][head][0]);
+        for (int w = 0; w < DECODE_WARPS; w++) {
+            float keep = exp2f(merged[w][head][0] - top);
+            sum += merged[w][head][1] * keep;
+            value += merged[w][head][2 + d] * keep;
+        }
+        if (active == 1) {
+            float sink = from_bf16(a.sinks[kv_head * group + head]) * 1.44269504f;
+            float base = fmaxf(top, sink), keep = exp2f(top - base);
+            a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 + d] =
+                to_bf16(value * keep / (sum * keep + exp2f(sink - base)));
+        } else {
+            float *out = partial + (blockIdx.x * CUDA_GROUP_MAX + head) * PARTIAL;
+            out[2 + d] = value;
+            if (d == 0) {
+                out[0] = top;
+                out[1] = sum;
+            }
+        }
+    }
+    if (active == 1)
+        return;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint32_t *ticket = a.tickets + row * a.kv.kv_heads + kv_head;
+        is_last = atomicAdd(ticket, 1) == active - 1;
+        if (is_last)
+            *ticket = 0;
+    }
+    __syncthreads();
+    if (!is_last)
+        return;
+    __threadfence();
+    for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
+        uint32_t head = i / 64, d = i % 64;
+        float sink = from_bf16(a.sinks[kv_head * group + head]) * 1.44269504f;
+        float top = sink, sum = 0, value = 0;
+        for (uint32_t p = 0; p < active; p++)
+            top = fmaxf(top, __ldcg(partial + (p * CUDA_GROUP_MAX + head) * PARTIAL));
+        for (uint32_t p = 0; p < active; p++) {
+            const float *in = partial + (p * CUDA_GROUP_MAX + head) * PARTIAL;
+            float keep = exp2f(__ldcg(in) - top);
+            sum += __ldcg(in + 1) * keep;
+            value += __ldcg(in + 2 + d) * keep;
+        }
+        a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 + d] =
+            to_bf16(value / (sum + exp2f(sink - top)));
+    }
+}
+
+/* A prompt: a warp has 16 rows = tokens_per_tile tokens times the heads of a group.
+ * grid: (tiles / PREFILL_WARPS, kv heads). */
+extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
+    attention_prefill(const __grid_constant__ cuda_attention a)
+{
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    /* The last tiles see the most keys: start them first. */
+    const uint32_t index = blockIdx.x * PREFILL_WARPS + warp, kv_head = blockIdx.y;
+    const uint32_t group = a.heads / a.kv.kv_heads;
+    let_next_kernel_start();
+    wait_for_previous_kernel();
+    if (index >= a.tiles)
+        return;
+    const uint32_t tile = a.tiles - 1 - index;
+    const cuda_step step = *a.step;
+    const cuda_seq s = step.seqs[a.tile_seq[tile]];
+    const uint32_t first = a.tile_first[tile], count = min(a.tokens_per_tile, s.count - first);
+    const uint32_t *table = step.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
+
+    rows16 r;
+    clear(r);
+    uint32_t row[2], head[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t i = g + h * 8, token = first + i / group;
+        bool real = i / group < count && i < a.tokens_per_tile * group;
+        row[h] = s.first_row + (real ? token : first);
+        head[h] = kv_head * group + i % group;
+        load_query(r, a, h, row[h], head[h], real ? (int32_t)(s.position + token) : -1, t);
+    }
+    uint32_t lowest = s.position + first, highest = lowest + count - 1;
+    uint32_t begin = a.kv.window != 0 && lowest >= a.kv.window ? (lowest + 1 - a.kv.window) / 16 : 0;
+    walk(r, a, table, kv_head, begin, highest / 16 + 1, 1, g, t);
+    gather_sums(r);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        if (r.pos[h] < 0)
+            continue;
+        float o[16];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            o[j] = r.o[j][h * 2];
+            o[8 + j] = r.o[j][h * 2 + 1];
+        }
+        put_row(a, row[h], head[h], 16 * t, r.top[h], r.sum[h], o);
+    }
+}

@@ -1,0 +1,442 @@
+/* gptoss/backend/cuda/skinny.cu - products of a large matrix with few tokens.
+ *
+ * Bound by reading the weights, so everything serves that: weights go from memory to
+ * registers in 16-byte pieces that already are tensor-core fragments (args.h), one chunk
+ * is in flight while another is used, and the first chunk is requested before the kernel
+ * waits for its predecessor.  Up to 8 tokens cost what one costs (the 8 columns of an
+ * mma); NT column tiles serve up to 8 * NT.
+ *
+ * Thread map: a block has 8 warps; KSPLIT warps share a tile of 16 rows and split its
+ * columns, 8 / KSPLIT such groups work side by side.  Sums meet in shared memory in a fixed
+ * order: results do not depend on the number of tokens.  Precision: bf16 products,
+ * float32 sums.  Reference: the linear and expert operations of the CPU backend.
+ *
+ * Shared memory: activations [tokens][activation_stride] bf16, then the groups' sums.
+ */
+#include "engines/gptoss/backend/cuda/epilogue.cuh"
+
+enum { SKINNY_THREADS = 256, SKINNY_WARPS = 8 };
+
+/* A chunk of bf16 weights: 4 blocks of 32 columns. */
+struct chunk_bf16 {
+    enum { BLOCKS = 4 };
+    uint4 r[2 * BLOCKS];
+
+    __device__ __forceinline__ void load(const cuda_matrix &m, const uint8_t *weights,
+                                         const uint8_t *, uint32_t tile, uint32_t block,
+                                         uint32_t end, uint32_t lane)
+    {
+        const uint4 *p = reinterpret_cast<const uint4 *>(weights) +
+                         ((size_t)tile * m.blocks + block) * 64 + lane;
+#pragma unroll
+        for (int u = 0; u < BLOCKS; u++) {
+            bool real = block + u < end;
+            r[2 * u] = real ? load_stream(p + u * 64) : make_uint4(0, 0, 0, 0);
+            r[2 * u + 1] = real ? load_stream(p + u * 64 + 32) : make_uint4(0, 0, 0, 0);
+        }
+    }
+
+    template <int NT>
+    __device__ __forceinline__ void use(const uint8_t *x, uint32_t stride, uint32_t block,
+                                        uint32_t end, float acc[NT][4]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BLOCKS; u++) {
+            if (block + u >= end)
+                break;
+            const uint4 a = r[2 * u], b = r[2 * u + 1];
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                uint4 v = *reinterpret_cast<const uint4 *>(x + n * 8 * stride + (block + u) * 64);
+                mma(acc[n], a.x, b.x, a.y, b.y, v.x, v.y);
+                mma(acc[n], a.z, b.z, a.w, b.w, v.z, v.w);
+            }
+        }
+    }
+};
+
+/* A chunk of MXFP4 weights: 8 blocks of 32 columns; chunks start at multiples of 4. */
+struct chunk_mxfp4 {
+    enum { BLOCKS = 8 };
+    uint4 r[BLOCKS / 2];
+    uint2 s[BLOCKS / 4];
+
+    __device__ __forceinline__ void load(const cuda_matrix &m, const uint8_t *weights,
+                                         const uint8_t *scales, uint32_t tile, uint32_t block,
+                                         uint32_t end, uint32_t lane)
+    {
+        uint32_t pairs = (m.blocks + 1) / 2, fours = (m.blocks + 3) / 4;
+        const uint4 *p = reinterpret_cast<const uint4 *>(weights) +
+                         ((size_t)tile * pairs + block / 2) * 32 + lane;
+        const uint2 *q = reinterpret_cast<const uint2 *>(scales) +
+                         ((size_t)tile * fours + block / 4) * 8 + lane / 4;
+#pragma unroll
+        for (int u = 0; u < BLOCKS / 2; u++)
+            r[u] = block + 2 * u < end ? load_stream(p + u * 32) : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int u = 0; u < BLOCKS / 4; u++)
+            s[u] = block + 4 * u < end ? load_stream(q + u * 8) : make_uint2(0, 0);
+    }
+
+    template <int NT>
+    __device__ __forceinline__ void use(const uint8_t *x, uint32_t stride, uint32_t block,
+                                        uint32_t end, float acc[NT][4]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BLOCKS; u++) {
+            if (block + u >= end)
+                break;
+            uint32_t a[4], b[4];
+            const uint4 w = r[u / 2];
+            decode_mxfp4(u % 2 == 0 ? w.x : w.z, scale_pair(s[u / 4].x, u % 4), a);
+            decode_mxfp4(u % 2 == 0 ? w.y : w.w, scale_pair(s[u / 4].y, u % 4), b);
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                uint4 v = *reinterpret_cast<const uint4 *>(x + n * 8 * stride + (block + u) * 64);
+                mma(acc[n], a[0], b[0], a[1], b[1], v.x, v.y);
+                mma(acc[n], a[2], b[2], a[3], b[3], v.z, v.w);
+            }
+        }
+    }
+};
+
+/* Copies bf16 rows to shared memory; row i comes from x + source(i) * x_stride. */
+template <class Source>
+__device__ __forceinline__ void stage_rows(const cuda_gemm &a, uint8_t *x, uint32_t stride,
+                                           uint32_t count, uint32_t bytes, Source source)
+{
+    uint32_t pieces = bytes / 16;
+    for (uint32_t i = threadIdx.x; i < count * pieces; i += SKINNY_THREADS) {
+        uint32_t row = i / pieces, piece = i % pieces;
+        const uint4 *from = reinterpret_cast<const uint4 *>(a.x + (size_t)source(row) * a.x_stride);
+        *reinterpret_cast<uint4 *>(x + row * stride + piece * 16) = from[piece];
+    }
+}
+
+/* RMS norm of float32 rows into bf16 rows in shared memory: one warp a row, or the whole
+ * block when there is one row. */
+__device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, uint32_t stride)
+{
+    __shared__ float sums[SKINNY_WARPS];
+    uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, quads = a.hidden / 4;
+    bool whole_block = a.tokens == 1;
+    uint32_t first = whole_block ? threadIdx.x : lane, step = whole_block ? SKINNY_THREADS : WARP;
+    for (uint32_t row = whole_block ? 0 : warp; row < a.tokens; row += SKINNY_WARPS) {
+        const float4 *in = reinterpret_cast<const float4 *>(a.residual + (size_t)row * a.hidden);
+        float sum = 0;
+        for (uint32_t i = first; i < quads; i += step) {
+            float4 v = in[i];
+            sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        }
+        sum = warp_sum(sum);
+        if (whole_block) {
+            if (lane == 0)
+                sums[warp] = sum;
+            __syncthreads();
+            sum = 0;
+            for (int w = 0; w < SKINNY_WARPS; w++)
+                sum += sums[w];
+        }
+        float scale = rsqrtf(sum / (float)a.hidden + a.eps);
+        for (uint32_t i = first; i < quads; i += step) {
+            float4 v = in[i];
+            uint2 n = reinterpret_cast<const uint2 *>(a.norm)[i];
+            uint2 out;
+            out.x = pack_bf16(v.x * scale * from_bf16((uint16_t)n.x), v.y * scale * from_bf16((uint16_t)(n.x >> 16)));
+            out.y = pack_bf16(v.z * scale * from_bf16((uint16_t)n.y), v.w * scale * from_bf16((uint16_t)(n.y >> 16)));
+            *reinterpret_cast<uint2 *>(x + row * stride + i * 8) = out;
+        }
+    }
+}
+
+/* A finished tile: adds the parts of its group in a fixed order, hands the sums to the
+ * epilogue and clears them.  `flip` alternates two areas, so that one barrier a tile is
+ * enough. */
+template <int NT, int KSPLIT, class Epilogue, class Column>
+__device__ __forceinline__ void finish_tile(const cuda_gemm &a, float *sums, uint32_t tile,
+                                            uint32_t count, uint32_t expert, uint32_t flip,
+                                            float acc[NT][4], Column column)
+{
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint32_t group = warp / KSPLIT, part = warp % KSPLIT, g = lane / 4, t = lane % 4;
+    if (KSPLIT > 1) {
+        float *mine = sums + (flip * (SKINNY_WARPS / KSPLIT) + group) * KSPLIT * (NT * 128);
+#pragma unroll
+        for (int i = 0; i < NT * 4; i++)
+            mine[part * (NT * 128) + i * WARP + lane] = acc[i / 4][i % 4];
+        asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(KSPLIT * WARP) : "memory");
+        for (int n = part; n < NT; n += KSPLIT) {
+            float total[4] = {0, 0, 0, 0};
+            for (int p = 0; p < KSPLIT; p++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    total[i] += mine[p * (NT * 128) + (n * 4 + i) * WARP + lane];
+            for (int i = 0; i < 2; i++)
+                if (n * 8 + 2 * t + i < count)
+                    Epilogue::put(a, tile, g, column(n * 8 + 2 * t + i), expert, total[i], total[i + 2]);
+        }
+    } else {
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (n * 8 + 2 * t + i < count)
+                    Epilogue::put(a, tile, g, column(n * 8 + 2 * t + i), expert, acc[n][i], acc[n][i + 2]);
+    }
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+        acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
+}
+
+/* The loop over a group's tiles.  Column(n): what column n of the product is (a token or an
+ * assignment); columns >= count are not written. */
+template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column>
+__device__ __forceinline__ void run_tiles(const cuda_gemm &a, const uint8_t *weights,
+                                          const uint8_t *scales, uint8_t *x, float *sums,
+                                          uint32_t stride, uint32_t first_tile, uint32_t end_tile,
+                                          uint32_t count, uint32_t expert, Chunk &now, Column column)
+{
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint32_t part = warp % KSPLIT, g = lane / 4, t = lane % 4;
+    /* Parts start at multiples of 4 blocks, where scales can be read. */
+    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
+    const uint32_t begin = min(part * per, a.m.blocks), end = min(begin + per, a.m.blocks);
+    /* One token: every column of the product reads its row, and column 0 is kept. */
+    const uint32_t row_stride = count == 1 ? 0 : stride;
+    const uint8_t *mine = x + g * row_stride + t * 16;
+    float acc[NT][4];
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+        acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
+
+    uint32_t tile = first_tile, block = begin, flip = 0;
+    /* Requests `next`, uses `now`; two names that swap roles, because copying a chunk would
+     * wait for it.  False after the last chunk. */
+    auto advance = [&](Chunk &now_, Chunk &next_) -> bool {
+        bool last = block + Chunk::BLOCKS >= end;
+        uint32_t next_tile = last ? tile + 1 : tile;
+        uint32_t next_block = last ? begin : block + Chunk::BLOCKS;
+        if (next_tile < end_tile)
+            next_.load(a.m, weights, scales, next_tile, next_block, end, lane);
+        now_.template use<NT>(mine, row_stride, block, end, acc);
+        if (last) {
+            finish_tile<NT, KSPLIT, Epilogue>(a, sums, tile, count, expert, flip, acc, column);
+            flip ^= 1;
+        }
+        tile = next_tile;
+        block = next_block;
+        return tile < end_tile;
+    };
+    Chunk other;
+    if (tile < end_tile)
+        while (advance(now, other) && advance(other, now)) {
+        }
+}
+
+/* Dense matrices.  grid.x: groups of tiles; grid.y: passes of 8 * NT tokens. */
+template <int NT, int KSPLIT, class Epilogue>
+__device__ __forceinline__ void skinny_dense(const cuda_gemm &a)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint32_t stride = activation_stride(a.m.blocks);
+    const uint32_t first_token = blockIdx.y * NT * 8;
+    const uint32_t count = min(a.tokens - first_token, (uint32_t)(NT * 8));
+    const uint32_t first = min((blockIdx.x * GROUPS + warp / KSPLIT) * a.tiles_per_group, a.m.tiles);
+    const uint32_t end = min(first + a.tiles_per_group, a.m.tiles);
+    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
+    const uint32_t begin = min(warp % KSPLIT * per, a.m.blocks);
+    const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights);
+    float *sums = reinterpret_cast<float *>(shared + (a.tokens == 1 ? 1 : NT * 8) * stride);
+
+    let_next_kernel_start();
+    chunk_bf16 now;
+    if (first < end)
+        now.load(a.m, weights, nullptr, first, begin, min(begin + per, a.m.blocks), lane);
+    wait_for_previous_kernel();
+    if (a.residual != nullptr)
+        normalize_rows(a, shared, stride);
+    else
+        stage_rows(a, shared, stride, count, a.m.blocks * 64, [&](uint32_t i) { return first_token + i; });
+    __syncthreads();
+    run_tiles<NT, KSPLIT, chunk_bf16, Epilogue>(a, weights, nullptr, shared, sums, stride, first, end,
+                                                count, 0, now, [&](uint32_t n) { return first_token + n; });
+}
+
+/* Experts, few tokens: grid.y is an assignment (token, choice). */
+template <int KSPLIT, class Epilogue>
+__device__ __forceinline__ void skinny_slot(const cuda_gemm &a)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint32_t stride = activation_stride(a.m.blocks), assignment = blockIdx.y;
+    const uint32_t first = min((blockIdx.x * GROUPS + warp / KSPLIT) * a.tiles_per_group, a.m.tiles);
+    const uint32_t end = min(first + a.tiles_per_group, a.m.tiles);
+    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
+    const uint32_t begin = min(warp % KSPLIT * per, a.m.blocks);
+    float *sums = reinterpret_cast<float *>(shared + stride);
+
+    let_next_kernel_start();
+    wait_for_previous_kernel();
+    const uint32_t expert = a.choice[assignment];
+    const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights;
+    const uint8_t *scales = static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales;
+    chunk_mxfp4 now;
+    if (first < end)
+        now.load(a.m, weights, scales, first, begin, min(begin + per, a.m.blocks), lane);
+    stage_rows(a, shared, stride, 1, a.m.blocks * 64, [&](uint32_t) { return assignment / a.topk; });
+    __syncthreads();
+    run_tiles<1, KSPLIT, chunk_mxfp4, Epilogue>(a, weights, scales, shared, sums, stride, first, end, 1,
+                                                expert, now, [&](uint32_t) { return assignment; });
+}
+
+/* Down projection, few tokens: one block makes 16 rows of one token from all its experts
+ * (two warps an expert for four experts) and adds them to the residual: no second pass.
+ * grid.x: tiles; grid.y: tokens. */
+__device__ __forceinline__ void skinny_down(const cuda_gemm &a)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ float sums[SKINNY_WARPS][WARP][2];
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    const uint32_t stride = activation_stride(a.m.blocks), token = blockIdx.y, tile = blockIdx.x;
+    let_next_kernel_start();
+    wait_for_previous_kernel();
+    /* Units of 8 blocks, over all experts, dealt to the warps. */
+    const uint32_t units = (a.m.blocks + 7) / 8, all = units * a.topk;
+    float acc[1][4] = {{0, 0, 0, 0}};
+    chunk_mxfp4 now, next;
+    auto load = [&](chunk_mxfp4 &c, uint32_t unit) {
+        uint32_t expert = a.choice[token * a.topk + unit / units];
+        c.load(a.m, static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights,
+               static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales, tile,
+               unit % units * 8, a.m.blocks, lane);
+    };
+    if (warp < all)
+        load(now, warp);
+    stage_rows(a, shared, stride, a.topk, a.m.blocks * 64, [&](uint32_t i) { return token * a.topk + i; });
+    __syncthreads();
+    uint32_t unit = warp;
+    auto advance = [&](chunk_mxfp4 &now_, chunk_mxfp4 &next_) -> bool {
+        if (unit + SKINNY_WARPS < all)
+            load(next_, unit + SKINNY_WARPS);
+        /* Every column of the product reads the same row; column 0 is kept. */
+        now_.use<1>(shared + unit / units * stride + t * 16, 0, unit % units * 8, a.m.blocks, acc);
+        unit += SKINNY_WARPS;
+        return unit < all;
+    };
+    if (unit < all)
+        while (advance(now, next) && advance(next, now)) {
+        }
+    sums[warp][lane][0] = acc[0][0];
+    sums[warp][lane][1] = acc[0][2];
+    __syncthreads();
+    if (warp != 0 || t != 0)
+        return;
+    float low = 0, high = 0;
+    for (int w = 0; w < SKINNY_WARPS; w++) {
+        low += sums[w][lane][0];
+        high += sums[w][lane][1];
+    }
+    for (uint32_t i = 0; i < a.topk; i++) {
+        uint32_t expert = a.choice[token * a.topk + i];
+        float w = a.weight[token * a.topk + i];
+        const uint16_t *bias = a.m.bias + expert * a.m.expert_bias + tile * 16 + g;
+        low += w * from_bf16(bias[0]);
+        high += w * from_bf16(bias[8]);
+    }
+    float *out = a.out_f32 + (size_t)token * a.out_stride + tile * 16 + g;
+    if (tile * 16 + g < a.m.rows)
+        out[0] += low;
+    if (tile * 16 + g + 8 < a.m.rows)
+        out[8] += high;
+}
+
+/* Experts, more tokens: grid.y is an expert, which serves every token that chose it, 8 * NT
+ * at a time. */
+template <int NT, int KSPLIT, class Epilogue>
+__device__ __forceinline__ void skinny_expert(const cuda_gemm &a, bool by_assignment)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ uint32_t list[CUDA_TOPK_MAX * 64];
+    __shared__ uint32_t list_count;
+    constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, expert = blockIdx.y;
+    const uint32_t stride = activation_stride(a.m.blocks);
+    const uint32_t first = min((blockIdx.x * GROUPS + warp / KSPLIT) * a.tiles_per_group, a.m.tiles);
+    const uint32_t end = min(first + a.tiles_per_group, a.m.tiles);
+    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
+    const uint32_t begin = min(warp % KSPLIT * per, a.m.blocks);
+    const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights;
+    const uint8_t *scales = static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales;
+    float *sums = reinterpret_cast<float *>(shared + NT * 8 * stride);
+
+    let_next_kernel_start();
+    wait_for_previous_kernel();
+    if (warp == 0) {
+        uint32_t found = 0;
+        for (uint32_t i = 0; i < a.tokens * a.topk; i += WARP) {
+            bool hit = i + lane < a.tokens * a.topk && a.choice[i + lane] == expert;
+            uint32_t hits = __ballot_sync(0xFFFFFFFFu, hit);
+            if (hit)
+                list[found + __popc(hits & ((1u << lane) - 1))] = i + lane;
+            found += __popc(hits);
+        }
+        if (lane == 0)
+            list_count = found;
+    }
+    __syncthreads();
+    for (uint32_t pass = 0; pass < list_count; pass += NT * 8) {
+        uint32_t count = min(list_count - pass, (uint32_t)(NT * 8));
+        chunk_mxfp4 now;
+        if (first < end)
+            now.load(a.m, weights, scales, first, begin, min(begin + per, a.m.blocks), lane);
+        stage_rows(a, shared, stride, count, a.m.blocks * 64, [&](uint32_t i) {
+            uint32_t assignment = list[pass + i];
+            return by_assignment ? assignment : assignment / a.topk;
+        });
+        __syncthreads();
+        run_tiles<NT, KSPLIT, chunk_mxfp4, Epilogue>(a, weights, scales, shared, sums, stride, first, end,
+                                                     count, expert, now,
+                                                     [&](uint32_t n) { return list[pass + n]; });
+        __syncthreads();
+    }
+}
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(SKINNY_THREADS)
+#define DENSE(name, NT, KSPLIT, epilogue)                                                        \
+    KERNEL name(const __grid_constant__ cuda_gemm a)                                             \
+    {                                                                                            \
+        skinny_dense<NT, KSPLIT, epilogue>(a);                                                   \
+    }
+
+DENSE(skinny_qkv_1, 1, 8, qkv_epilogue)
+DENSE(skinny_qkv_2, 2, 8, qkv_epilogue)
+DENSE(skinny_qkv_4, 4, 8, qkv_epilogue)
+DENSE(skinny_out_1, 1, 8, residual_epilogue)
+DENSE(skinny_out_2, 2, 8, residual_epilogue)
+DENSE(skinny_out_4, 4, 8, residual_epilogue)
+DENSE(skinny_logits_1, 1, 1, logits_epilogue)
+DENSE(skinny_logits_2, 2, 1, logits_epilogue)
+DENSE(skinny_logits_4, 4, 1, logits_epilogue)
+
+KERNEL skinny_gate_up_slot(const __grid_constant__ cuda_gemm a)
+{
+    skinny_slot<2, swiglu_epilogue>(a);
+}
+
+KERNEL skinny_down_slot(const __grid_constant__ cuda_gemm a)
+{
+    skinny_down(a);
+}
+
+KERNEL skinny_gate_up_expert(const __grid_constant__ cuda_gemm a)
+{
+    skinny_expert<2, 2, swiglu_epilogue>(a, false);
+}
+
+KERNEL skinny_down_expert(const __grid_constant__ cuda_gemm a)
+{
+    skinny_expert<2, 2, expert_epilogue>(a, true);
+}
