@@ -177,6 +177,27 @@ static lr_code check_uuid(const unsigned char *at, const unsigned char want[16],
                    file, what, at[0], at[1], at[2], at[3], want[0], want[1], want[2], want[3]);
 }
 
+/* The token texts must fill their part exactly: the tables' sizes follow from their
+ * number, and the padding of the file would hide a small lie about it. */
+static lr_code check_tokens(const unsigned char *texts, uint64_t size, uint64_t count,
+                            const char *file, struct lr_error *err)
+{
+    uint64_t at = 0, seen = 0;
+    for (; seen < count && size - at >= 2; seen++) {
+        uint64_t len = (uint64_t)texts[at] | (uint64_t)texts[at + 1] << 8;
+        at += 2;
+        if (len > size - at)
+            break;
+        at += len;
+    }
+    if (seen != count || at != size)
+        return lr_fail(err, LR_MODEL_CORRUPT,
+                       "%s: %" PRIu64 " of %" PRIu64 " text tokens take %" PRIu64
+                       " bytes, the header gives them %" PRIu64,
+                       file, seen, count, at, size);
+    return LR_OK;
+}
+
 lr_code model_metalbin_parse(const void *bytes, size_t available, uint64_t file_size,
                              const char *file, const struct model_config *config,
                              struct model_metalbin_layout *out, struct lr_error *err)
@@ -209,6 +230,14 @@ lr_code model_metalbin_parse(const void *bytes, size_t available, uint64_t file_
                        " special tokens, config.json has a vocabulary of %u",
                        file, text, special, config->vocab);
     uint64_t header_end = METALBIN_HEADER + 16 * special + regex + tokens;
+    if (header_end > available)
+        return lr_fail(err, LR_MODEL_CORRUPT,
+                       "%s: %" PRIu64 " bytes, its header asks for %" PRIu64
+                       " before the weights",
+                       file, file_size, header_end);
+    code = check_tokens(p + header_end - tokens, tokens, text, file, err);
+    if (code != LR_OK)
+        return code;
     model_metalbin_compute(config, (uint32_t)(special + text), header_end, out);
     if (out->file_size != file_size)
         return lr_fail(err, LR_MODEL_CORRUPT,
