@@ -16,6 +16,8 @@ extern const struct cli_command cli_command_help;
 extern const struct cli_command cli_command_version;
 
 extern const struct cli_command cli_debug_cli_reference;
+extern const struct cli_command cli_debug_detokenize;
 extern const struct cli_command cli_debug_settings_reference;
+extern const struct cli_command cli_debug_tokenize;
 
 #endif

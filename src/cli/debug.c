@@ -5,6 +5,8 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const rows[] = {
+    &cli_debug_tokenize,
+    &cli_debug_detokenize,
     &cli_debug_settings_reference,
     &cli_debug_cli_reference,
 };

@@ -1,0 +1,56 @@
+/* tokenizer/bpe.h - merging the bytes of a piece into tokens; for this folder only.
+ *
+ * The rule: of all neighbouring pairs the one with the lowest rank merges, the
+ * leftmost of equals, until no pair has a rank.
+ *
+ * What makes long pieces cheap is a property of that rule: a row of tokens is the
+ * encoding of its bytes exactly when each two neighbours are the encoding of theirs.
+ * (Follow the merges of the whole text until the first one that crosses a border
+ * between two of the tokens.  Until then the bytes of these two saw the same merges,
+ * in the same order, as they would have seen alone; so it would have crossed there
+ * too.)  A long piece is therefore encoded window by window, and only the seam has to
+ * be checked.
+ */
+#ifndef TOKENIZER_BPE_H
+#define TOKENIZER_BPE_H
+
+#include "tokenizer/internal.h"
+
+/* Ids of byte strings met before in the same call.  Keys point into the text. */
+struct bpe_entry {
+    uint64_t hash;
+    const char *bytes; /* borrowed from the text of the call */
+    uint32_t len;      /* 0: free */
+    uint32_t count;    /* of ids */
+    size_t at;         /* in bpe.pool */
+};
+
+enum { BPE_ENTRIES = 8192, BPE_POOL = 1 << 16, BPE_CACHED_MAX = 1024 };
+
+/* Working memory of one call.  Thread: the caller's. */
+struct bpe {
+    const struct tokenizer *t;
+    struct tokenizer_ids *out;
+    struct bpe_entry *entries; /* owned; NULL: nothing is remembered */
+    uint32_t *pool;            /* owned */
+    size_t pool_used;
+    void *heap; /* owned: memory of the last resort, for pieces */
+    size_t heap_bytes;
+    bool out_of_memory; /* sticky */
+};
+
+void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out);
+void tokenizer_bpe_free(struct bpe *b);
+/* Worth it for texts longer than a few thousand bytes. */
+void tokenizer_bpe_remember(struct bpe *b);
+/* Forgets keys that point into text about to change. */
+void tokenizer_bpe_forget(struct bpe *b);
+
+/* Appends the ids of one piece (len >= 1), by ignore_merges or by merging. */
+void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len);
+
+/* Marks the tokens that merging makes of their own bytes (all of them under
+ * ignore_merges), so that a piece which is a token needs one lookup. */
+LR_MUST_USE lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err);
+
+#endif

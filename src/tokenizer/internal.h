@@ -1,0 +1,212 @@
+/* tokenizer/internal.h - the parts of an open tokenizer; for this folder only.
+ *
+ * load.c builds the parts in this order: vocabulary (vocab.c), added tokens (added.c),
+ * merges (merges.c), pre-tokenizer (split_load.c).
+ * Afterwards everything here is const.
+ */
+#ifndef TOKENIZER_INTERNAL_H
+#define TOKENIZER_INTERNAL_H
+
+#include "base/json.h"
+#include "tokenizer/tokenizer.h"
+
+#define TOKENIZER_NONE UINT32_MAX
+
+/* ---- vocabulary ---- */
+
+enum {
+    TOKEN_PRESENT = 1,
+    TOKEN_SPECIAL = 2, /* added with "special": true */
+    TOKEN_ADDED = 4,
+    TOKEN_BYTES = 8, /* in the model's vocabulary and spelled in the byte alphabet */
+};
+
+struct token {
+    uint32_t offset; /* of its bytes in vocab.bytes */
+    uint16_t len;
+    uint16_t flags;
+};
+
+/* Bytes of at most 16 are their own key: two overlapping words and the length say
+ * everything, so a lookup touches one cache line.  Longer ones keep two hashes and
+ * are compared in vocab.bytes. */
+struct vocab_slot {
+    uint64_t low;
+    uint64_t high;
+    uint32_t len; /* 0: free */
+    uint32_t id;  /* VOCAB_DIRECT: the id may be emitted for a whole piece at once */
+};
+
+enum { VOCAB_DIRECT = 1 << 30 };
+
+struct vocab {
+    struct token *tokens; /* owned, by id */
+    uint32_t size;        /* highest id + 1 */
+    uint32_t capacity;
+    struct lr_buf bytes;      /* owned */
+    struct vocab_slot *slots; /* owned, power of two, at most half full */
+    uint32_t slot_bits;
+    uint32_t byte_ids[256];
+};
+
+/* Adds a token at its id; MODEL_CORRUPT when the id is taken or out of range. */
+LR_MUST_USE lr_code tokenizer_vocab_add(struct vocab *v, uint64_t id, struct lr_str bytes,
+                                        uint16_t flags, struct lr_error *err);
+/* Reads model.vocab (JSON text of the object). */
+LR_MUST_USE lr_code tokenizer_vocab_read(struct vocab *v, struct lr_str whole,
+                                         struct lr_str object, struct lr_error *err);
+/* Fills slots. */
+LR_MUST_USE lr_code tokenizer_vocab_index(struct vocab *v, struct lr_error *err);
+/* Fills byte_ids; added tokens must be known by then. */
+LR_MUST_USE lr_code tokenizer_vocab_find_bytes(struct vocab *v, struct lr_error *err);
+const struct vocab_slot *tokenizer_vocab_find(const struct vocab *v, const char *bytes,
+                                              size_t len);
+void tokenizer_vocab_free(struct vocab *v);
+
+static inline const char *vocab_bytes(const struct vocab *v, uint32_t id)
+{
+    return v->bytes.data + v->tokens[id].offset;
+}
+
+/* ---- merges ---- */
+
+/* A slot holds left id (20 bits), right id (20), rank (24): the whole pair in one
+ * word, since these lookups are what merging consists of. */
+struct merges {
+    uint64_t *slots; /* owned */
+    uint32_t slot_bits;
+    uint32_t *results;    /* owned: rank -> id of the merged token */
+    uint32_t count;       /* ranks */
+    uint32_t *byte_pairs; /* owned, 256 x 256 ranks of the pairs of single bytes */
+};
+
+#define MERGES_FREE UINT64_MAX
+
+LR_MUST_USE lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v,
+                                          struct lr_str whole, struct lr_str array,
+                                          struct lr_error *err);
+void tokenizer_merges_free(struct merges *m);
+
+static inline uint32_t merges_hash(uint64_t pair, uint32_t bits)
+{
+    return (uint32_t)((pair * 0x9E3779B97F4A7C15u) >> (64 - bits));
+}
+
+/* The rank of a pair, or TOKENIZER_NONE. */
+static inline uint32_t merges_rank(const struct merges *m, uint32_t left, uint32_t right)
+{
+    uint64_t pair = (uint64_t)left << 20 | right;
+    uint32_t mask = (1u << m->slot_bits) - 1;
+    for (uint32_t i = merges_hash(pair, m->slot_bits);; i = (i + 1) & mask) {
+        uint64_t slot = m->slots[i];
+        if (slot >> 24 == pair)
+            return (uint32_t)(slot & 0xFFFFFF);
+        if (slot == MERGES_FREE)
+            return TOKENIZER_NONE;
+    }
+}
+
+/* ---- added tokens ---- */
+
+struct added_token {
+    struct lr_str text; /* borrowed from struct added */
+    uint32_t id;
+    bool special;
+    bool single_word;
+    bool lstrip;
+    bool rstrip;
+    bool normalized;
+};
+
+/* Tokens in byte order, found by narrowing a range byte by byte. */
+struct added_matcher {
+    struct added_token *tokens; /* owned */
+    uint32_t count;
+    bool first[256]; /* bytes a token can begin with */
+};
+
+struct added {
+    struct added_matcher matchers[2]; /* "normalized": false ones go first */
+    char *text;                       /* owned: the bytes of all of them */
+    void *word;                       /* owned pcre2_code of one word character */
+};
+
+/* Reads added_tokens (may be NULL) and enters them into the vocabulary. */
+LR_MUST_USE lr_code tokenizer_added_read(struct added *a, struct vocab *v,
+                                         const struct lr_json *list, struct lr_error *err);
+void tokenizer_added_free(struct added *a);
+
+/* Where control tokens may be: offsets in the text at which trust flips, starting
+ * untrusted. */
+struct trust {
+    const size_t *flips;
+    size_t count;
+};
+
+struct added_hit {
+    size_t start; /* of the text it replaces, blanks stripped with it included */
+    size_t end;
+    uint32_t id;
+};
+
+/* The first token at or after *from in text[0..len); `base` is where text lies in what
+ * `trust` describes.  *from moves past what was looked at. */
+bool tokenizer_added_next(const struct added *a, const struct added_matcher *m,
+                          struct lr_str text, size_t *from, size_t base,
+                          const struct trust *trust, struct added_hit *hit);
+
+/* ---- pre-tokenizer ---- */
+
+struct split_classes; /* scan.h */
+
+enum split_kind {
+    SPLIT_REGEX,  /* every match is a piece, and so is what lies between */
+    SPLIT_O200K,  /* the same for one pattern, by hand */
+    SPLIT_PREFIX, /* a blank before every piece that does not begin with one */
+};
+
+struct split_step {
+    enum split_kind kind;
+    void *code; /* pcre2_code, owned */
+};
+
+enum { SPLIT_MAX_STEPS = 8 };
+
+struct splitter {
+    struct split_step steps[SPLIT_MAX_STEPS];
+    uint32_t count;
+    struct split_classes *classes; /* owned; only with SPLIT_O200K */
+};
+
+/* Compiles a pattern written for Oniguruma; `what` names it in messages. */
+LR_MUST_USE lr_code tokenizer_split_compile(struct lr_str pattern, bool literal,
+                                            const char *what, void **code,
+                                            struct lr_error *err);
+void tokenizer_split_free_code(void *code);
+
+LR_MUST_USE lr_code tokenizer_split_read(struct splitter *s,
+                                         const struct lr_json *pre_tokenizer,
+                                         struct lr_error *err);
+void tokenizer_split_free(struct splitter *s);
+
+/* ---- the whole ---- */
+
+struct tokenizer {
+    struct vocab vocab;
+    struct merges merges;
+    struct added added;
+    struct splitter splitter;
+    bool ignore_merges;
+};
+
+/* Room for one more id. */
+bool tokenizer_ids_grow(struct tokenizer_ids *ids, size_t more);
+
+static inline void tokenizer_ids_add(struct tokenizer_ids *ids, uint32_t id)
+{
+    if (ids->count == ids->capacity && !tokenizer_ids_grow(ids, 1))
+        return;
+    ids->items[ids->count++] = id;
+}
+
+#endif

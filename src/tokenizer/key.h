@@ -1,0 +1,82 @@
+/* tokenizer/key.h - how a short string of bytes is looked up in the vocabulary. */
+#ifndef TOKENIZER_KEY_H
+#define TOKENIZER_KEY_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "tokenizer/internal.h"
+
+struct key {
+    uint64_t low;
+    uint64_t high;
+};
+
+static inline uint64_t key_load8(const char *p)
+{
+    uint64_t word;
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+static inline uint32_t key_load4(const char *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+static inline uint64_t key_mix(uint64_t a, uint64_t b)
+{
+    uint64_t x = (a ^ (b << 29 | b >> 35)) * 0x9E3779B97F4A7C15u;
+    return x ^ x >> 32;
+}
+
+/* Reads exactly bytes[0..len), len >= 1.  Up to 16 bytes the key together with len is
+ * the bytes themselves; beyond it is a hash that has to be confirmed. */
+static inline struct key key_of(const char *bytes, size_t len)
+{
+    if (len <= 3) {
+        uint64_t low = (unsigned char)bytes[0] | (uint64_t)(unsigned char)bytes[len >> 1] << 8 |
+                       (uint64_t)(unsigned char)bytes[len - 1] << 16;
+        return (struct key){low, 0};
+    }
+    if (len <= 8)
+        return (struct key){key_load4(bytes) | (uint64_t)key_load4(bytes + len - 4) << 32, 0};
+    if (len <= 16)
+        return (struct key){key_load8(bytes), key_load8(bytes + len - 8)};
+    uint64_t low = len, high = ~len;
+    for (size_t i = 0; i + 8 <= len; i += 8) {
+        uint64_t word = key_load8(bytes + i);
+        low = key_mix(word, low);
+        high = key_mix(high, word);
+    }
+    uint64_t last = key_load8(bytes + len - 8);
+    return (struct key){key_mix(last, low), key_mix(high, last)};
+}
+
+static inline uint64_t key_hash(struct key key, size_t len)
+{
+    uint64_t x = (key.low ^ (uint64_t)len << 56) * 0x9E3779B97F4A7C15u;
+    x ^= key.high * 0xC2B2AE3D27D4EB4Fu;
+    x ^= x >> 29;
+    return x * 0xBF58476D1CE4E5B9u;
+}
+
+/* tokenizer_vocab_find for whoever has the key and its hash already. */
+static inline const struct vocab_slot *key_find(const struct vocab *v, struct key key,
+                                                uint64_t hash, const char *bytes, size_t len)
+{
+    uint32_t mask = (1u << v->slot_bits) - 1;
+    for (uint32_t i = (uint32_t)(hash >> (64 - v->slot_bits));; i = (i + 1) & mask) {
+        const struct vocab_slot *slot = &v->slots[i];
+        if (slot->len == 0)
+            return NULL;
+        if (slot->low == key.low && slot->high == key.high && slot->len == len &&
+            (len <= 16 ||
+             memcmp(vocab_bytes(v, slot->id & ~(uint32_t)VOCAB_DIRECT), bytes, len) == 0))
+            return slot;
+    }
+}
+
+#endif

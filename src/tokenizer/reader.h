@@ -1,0 +1,56 @@
+/* tokenizer/reader.h - walks the two big members of a tokenizer.json in place.
+ *
+ * A vocabulary of 200000 entries and 446000 merges as a tree costs more than
+ * everything else in opening the file, so they are read as a stream: strings are
+ * turned into token bytes as they are met.  Everything small goes through base/json.h.
+ * As strict as that parser.  Thread: one at a time.
+ */
+#ifndef TOKENIZER_READER_H
+#define TOKENIZER_READER_H
+
+#include "base/buf.h"
+#include "base/fail.h"
+#include "base/str.h"
+
+struct reader {
+    const char *at;
+    const char *end;
+    struct lr_str whole; /* the file, to say where something is wrong */
+    struct lr_error *err;
+    struct lr_buf scratch; /* owned: bytes of the string just read */
+};
+
+void tokenizer_reader_init(struct reader *r, struct lr_str whole, struct lr_str part,
+                           struct lr_error *err);
+void tokenizer_reader_free(struct reader *r);
+
+/* MODEL_CORRUPT with line and column of r->at. */
+LR_MUST_USE lr_code tokenizer_reader_fail(const struct reader *r, const char *what);
+
+/* Skips blanks, then takes `c` if it is next. */
+bool tokenizer_reader_take(struct reader *r, char c);
+LR_MUST_USE lr_code tokenizer_reader_expect(struct reader *r, char c, const char *what);
+
+/* A string into *out, which points into r->scratch and lives until the next one. */
+LR_MUST_USE lr_code tokenizer_reader_string(struct reader *r, struct lr_str *out);
+
+/* A string in the alphabet of byte-level BPE into the bytes it stands for.  Where a
+ * character is outside that alphabet *is_bytes is false and *out the plain UTF-8. */
+LR_MUST_USE lr_code tokenizer_reader_token(struct reader *r, struct lr_str *out,
+                                           bool *is_bytes);
+
+/* A whole number without sign, at most 15 digits. */
+LR_MUST_USE lr_code tokenizer_reader_number(struct reader *r, uint64_t *out);
+
+/* The text of the next value, whatever it is; only its brackets and quotes are
+ * checked, the rest is left to whoever reads the part. */
+LR_MUST_USE lr_code tokenizer_reader_skip(struct reader *r, struct lr_str *out);
+
+/* Nothing but blanks is left. */
+LR_MUST_USE lr_code tokenizer_reader_done(struct reader *r);
+
+/* UTF-8 text of the byte alphabet -> bytes, appended; false when a character is not
+ * in it (what was appended stays). */
+bool tokenizer_alphabet_bytes(struct lr_str text, struct lr_buf *out);
+
+#endif

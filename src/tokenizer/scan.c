@@ -1,0 +1,157 @@
+/* tokenizer/scan.c - the o200k pattern by hand, alternative by alternative.
+ *
+ * The regex tries its alternatives in order and backtracks inside each.  What that
+ * comes to is spelled out at each function; no function looks at a character more
+ * than a constant number of times per piece, and no character is looked at again in
+ * more than two later pieces.
+ */
+#include "tokenizer/scan.h"
+
+const char tokenizer_scan_o200k_pattern[] =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    "|\\p{N}{1,3}"
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"
+    "|\\s*[\\r\\n]+"
+    "|\\s+(?!\\S)"
+    "|\\s+";
+
+#define BIT(name) (1u << SCAN_##name)
+enum {
+    UPPERS = BIT(UPPER) | BIT(CASELESS) | BIT(MARK),
+    LOWERS = BIT(LOWER) | BIT(CASELESS) | BIT(MARK),
+    BOTH = BIT(CASELESS) | BIT(MARK),
+    PREFIXES = BIT(OTHER) | BIT(SPACE) | BIT(MARK), /* [^\r\n\p{L}\p{N}] */
+    SYMBOLS = BIT(OTHER) | BIT(MARK),               /* [^\s\p{L}\p{N}] */
+    SPACES = BIT(SPACE) | BIT(NEWLINE),
+};
+
+/* Class bit of the character at `at`, and its length; 0 at the end. */
+static inline unsigned class_at(const struct split_classes *classes, const char *at,
+                                const char *end, unsigned *len)
+{
+    if (at == end)
+        return 0;
+    const unsigned char *p = (const unsigned char *)at;
+    uint32_t c = p[0];
+    if (c < 0x80) {
+        *len = 1;
+        return 1u << classes->of[c];
+    }
+    if (c < 0xE0) {
+        *len = 2;
+        c = (c & 0x1F) << 6 | (p[1] & 0x3Fu);
+        return 1u << classes->of[c];
+    }
+    if (c < 0xF0) {
+        *len = 3;
+        c = (c & 0x0F) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+        return 1u << classes->of[c];
+    }
+    *len = 4;
+    c = (c & 0x07) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
+    if (c < SCAN_PLANES)
+        return 1u << classes->of[c];
+    if (c >= SCAN_PLANE14 && c < SCAN_PLANE14 + SCAN_PLANE14_LEN)
+        return 1u << classes->of[c - SCAN_PLANE14 + SCAN_PLANES];
+    return BIT(OTHER);
+}
+
+static inline const char *run(const struct split_classes *classes, const char *at,
+                              const char *end, unsigned set)
+{
+    unsigned len = 0;
+    while ((class_at(classes, at, end, &len) & set) != 0)
+        at += len;
+    return at;
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)?  Without regard to case, s is also U+017F. */
+static const char *contraction(const char *at, const char *end)
+{
+    if (end - at < 2 || *at != '\'')
+        return at;
+    char c = (char)(at[1] | 0x20);
+    if (c == 's' || c == 't' || c == 'm' || c == 'd')
+        return at + 2;
+    if (end - at < 3)
+        return at;
+    if (at[1] == '\xC5' && at[2] == '\xBF')
+        return at + 3;
+    char next = (char)(at[2] | 0x20);
+    if (((c == 'r' || c == 'v') && next == 'e') || (c == 'l' && next == 'l'))
+        return at + 3;
+    return at;
+}
+
+/* The first two alternatives from `at`, where the optional prefix was taken or left
+ * out: U* L+ else U+ L*.  NULL when neither matches. */
+static const char *word(const struct split_classes *classes, const char *at, const char *end,
+                        bool first_only)
+{
+    const char *p = at, *last_both = NULL;
+    unsigned len = 0, set;
+    for (; ((set = class_at(classes, p, end, &len)) & UPPERS) != 0; p += len)
+        if ((set & BOTH) != 0)
+            last_both = p + len;
+    /* U* is greedy, so only a plain lower-case letter can follow it. */
+    if (set == BIT(LOWER))
+        return contraction(run(classes, p + len, end, LOWERS), end);
+    /* Else U* gives back up to the last character that L+ takes; what it gave back
+     * after that one is upper case, so L+ takes just that one. */
+    if (last_both != NULL)
+        return contraction(last_both, end);
+    if (p != at && !first_only)
+        return contraction(p, end);
+    return NULL;
+}
+
+/* \s*[\r\n]+ else \s+(?!\S) else \s+ */
+static const char *spaces(const struct split_classes *classes, const char *at, const char *end)
+{
+    const char *p = at, *last = at, *after_newline = NULL;
+    unsigned len = 0, set;
+    for (; ((set = class_at(classes, p, end, &len)) & SPACES) != 0; p += len) {
+        last = p;
+        if (set == BIT(NEWLINE))
+            after_newline = p + len;
+    }
+    if (after_newline != NULL)
+        return after_newline;
+    return p == end || last == at ? p : last;
+}
+
+const char *tokenizer_scan_o200k(const struct split_classes *classes, const char *at,
+                                 const char *end)
+{
+    unsigned len = 0, next_len = 0;
+    unsigned set = class_at(classes, at, end, &len);
+    const char *result;
+    if ((set & PREFIXES) != 0) {
+        /* A mark can be the prefix or part of the word.  The first alternative is
+         * tried both ways before the second one. */
+        if ((result = word(classes, at + len, end, set == BIT(MARK))) != NULL)
+            return result;
+        if (set == BIT(MARK))
+            return contraction(at + len, end);
+    } else if ((set & BIT(NUMBER)) == 0 && (set & SPACES) == 0) {
+        return word(classes, at, end, false); /* a letter always begins one */
+    }
+    if (set == BIT(NUMBER)) {
+        at += len;
+        for (int i = 1; i < 3 && class_at(classes, at, end, &len) == BIT(NUMBER); i++)
+            at += len;
+        return at;
+    }
+    const char *symbols = at;
+    if (*at == ' ' && (class_at(classes, at + 1, end, &next_len) & SYMBOLS) != 0)
+        symbols = at + 1;
+    const char *p = run(classes, symbols, end, SYMBOLS);
+    if (p == symbols)
+        return spaces(classes, at, end);
+    while (p < end && (*p == '\r' || *p == '\n' || *p == '/'))
+        p++;
+    return p;
+}
