@@ -17,15 +17,14 @@
 struct net_request;
 
 struct net_guard_input {
-    struct lr_str method;
     struct lr_str host; /* of the Host header, port included */
     struct net_headers headers;
     bool has_body;
 };
 
 /* MISDIRECTED (421): the Host is no loopback name.  PERMISSION_DENIED (403): a foreign
- * Origin, or Sec-Fetch-Site: cross-site.  UNSUPPORTED_MEDIA (415): a body, or a POST,
- * PUT or PATCH, that is not application/json.  The message says what to do. */
+ * Origin, or Sec-Fetch-Site: cross-site.  UNSUPPORTED_MEDIA (415): a body, or an
+ * announced content type, that is not application/json.  The message says what to do. */
 LR_MUST_USE lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err);
 
 /* The same over a request; usable in on_head. */

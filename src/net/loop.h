@@ -21,6 +21,7 @@ struct uv_loop_s;
 
 typedef void (*net_loop_fn)(void *arg);
 
+/* Makes the process ignore SIGPIPE. */
 LR_MUST_USE lr_code net_loop_create(struct net_loop **out, struct lr_error *err);
 
 /* Closes every timer and signal that is left, runs what was posted, and frees the

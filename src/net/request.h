@@ -28,7 +28,8 @@ struct net_request;
 /* ---- what was asked ----
  * Slices live as long as the request. */
 struct lr_str net_request_method(const struct net_request *req);
-struct lr_str net_request_target(const struct net_request *req); /* as sent */
+struct lr_str net_request_target(const struct net_request *req);   /* as sent */
+struct lr_str net_request_raw_path(const struct net_request *req); /* for net_path_split */
 /* The target's path with escapes decoded, except %2F, which stays as it is so that
  * it never becomes a separator; net_path_split (net/path.h) gives segments.  An
  * absolute target ("http://host/path") gives its path.  "*" for OPTIONS *. */
@@ -80,8 +81,8 @@ void net_request_limit_body(struct net_request *req, uint64_t max_bytes);
 /* ---- the answer ---- */
 
 /* Adds a header to the answer; before it begins.  Both strings are copied.  Content-Length,
- * Transfer-Encoding, Connection and Date are the server's business and are ignored
- * here; a control byte in a value becomes '?', so that no value can split the head. */
+ * Transfer-Encoding, Connection, Date and Content-Type have their own places and are
+ * ignored here; a control byte in a value becomes '?', so that no value can split the head. */
 void net_response_header(struct net_request *req, const char *name, struct lr_str value);
 
 /* The whole answer at once; ends the request.  content_type may be NULL.  The body is
@@ -100,7 +101,7 @@ void net_stream_begin(struct net_request *req, int status, const char *content_t
 void net_stream_flush(struct net_request *req);
 
 /* Sends bytes now; what the socket does not take is queued.  Empty writes send
- * nothing.
+ * nothing.  A single write larger than the limit is always refused.
  *   OK         sent or queued; net_stream_queued says how much waits
  *   TOO_LARGE  the queue would pass net_server_config.max_stream_bytes: nothing was
  *              taken, and the caller cancels its work and ends the request (with

@@ -26,9 +26,11 @@ struct net_server;
 
 struct net_server_handler {
     void *arg;
-    /* The head has arrived, the body has not.  Optional.  It may end the request (a
-     * refusal that need not read the body), ask for the body as a stream, set the
-     * body's limit, or do nothing: then the body is collected and on_request runs. */
+    /* The head has arrived, the body has not.  Optional.  Before it returns it may end the
+     * request (a refusal that need not read the body), ask for the body as a stream
+     * (the request is the handler's from then on), set the body's limit, or do nothing:
+     * then the body is collected and on_request runs.  Should that body never arrive,
+     * on_end is all that comes. */
     void (*on_head)(void *arg, struct net_request *req);
     /* The request is complete.  Required unless on_head takes everything. */
     void (*on_request)(void *arg, struct net_request *req);
@@ -73,7 +75,7 @@ uint16_t net_server_port(const struct net_server *server);
 void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
                      void *arg);
 
-/* After on_stopped (inside it, too), or after the loops have ended.  NULL is fine. */
+/* After on_stopped (inside it, too).  NULL is fine. */
 void net_server_destroy(struct net_server *server);
 
 struct net_server_stats {

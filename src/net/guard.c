@@ -1,0 +1,115 @@
+/* net/guard.c - Host, Origin and content type of a loopback server without keys. */
+#include "net/guard.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "net/request.h"
+
+static bool is_digits(struct lr_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return false;
+    }
+    return s.len != 0;
+}
+
+static bool is_loopback_name(struct lr_str name)
+{
+    struct lr_str localhost = LR_STR_LIT("localhost");
+    if (name.len != 0 && name.ptr[name.len - 1] == '.')
+        name.len--;
+    if (lr_str_eq_nocase(name, localhost))
+        return true;
+    struct lr_str suffix = LR_STR_LIT(".localhost");
+    if (name.len > suffix.len &&
+        lr_str_eq_nocase(lr_str_sub(name, name.len - suffix.len, name.len), suffix))
+        return true;
+    char text[64];
+    struct in_addr v4;
+    if (name.len >= sizeof(text))
+        return false;
+    (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(name));
+    /* inet_pton takes exactly four decimal numbers: no 127.1, no 0x7f000001. */
+    return inet_pton(AF_INET, text, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127;
+}
+
+bool net_is_loopback_host(struct lr_str host)
+{
+    struct lr_str port = lr_str("", 0);
+    bool has_port = false;
+    if (host.len != 0 && host.ptr[0] == '[') {
+        size_t close = lr_str_find_char(host, ']');
+        if (close == LR_STR_NONE || !lr_str_eq_z(lr_str_sub(host, 0, close + 1), "[::1]"))
+            return false;
+        struct lr_str rest = lr_str_sub(host, close + 1, host.len);
+        if (rest.len == 0)
+            return true;
+        return rest.ptr[0] == ':' && is_digits(lr_str_sub(rest, 1, rest.len));
+    }
+    size_t colon = lr_str_find_char(host, ':');
+    if (colon != LR_STR_NONE) {
+        has_port = true;
+        port = lr_str_sub(host, colon + 1, host.len);
+        host = lr_str_sub(host, 0, colon);
+    }
+    return (!has_port || is_digits(port)) && is_loopback_name(host);
+}
+
+bool net_is_loopback_bind(const char *host)
+{
+    return strcmp(host, "::1") == 0 || net_is_loopback_host(lr_str_z(host));
+}
+
+bool net_is_json_type(struct lr_str type)
+{
+    type = lr_str_trim(lr_str_sub(type, 0, lr_str_find_char(type, ';')));
+    return lr_str_eq_nocase(type, LR_STR_LIT("application/json"));
+}
+
+static bool is_loopback_origin(struct lr_str origin)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < 2; i++) {
+        if (lr_str_starts(origin, schemes[i]))
+            return net_is_loopback_host(lr_str_sub(origin, strlen(schemes[i]), origin.len));
+    }
+    return false; /* "null", file pages, extensions */
+}
+
+lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err)
+{
+    struct lr_str value;
+    if (!net_is_loopback_host(in->host))
+        return lr_fail(err, LR_MISDIRECTED,
+                       "this server answers to localhost only, not to \"" LR_STR_FMT
+                       "\"; give it a key and an address to serve others",
+                       LR_STR_ARG(lr_str_sub(in->host, 0, 128)));
+    if (net_headers_get(in->headers, "origin", &value) && !is_loopback_origin(value))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "requests from the web page \"" LR_STR_FMT
+                       "\" are refused while no key is set",
+                       LR_STR_ARG(lr_str_sub(value, 0, 128)));
+    if (net_headers_get(in->headers, "sec-fetch-site", &value) &&
+        lr_str_eq_nocase(value, LR_STR_LIT("cross-site")))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "requests from other web pages are refused while no key is set");
+    bool has_type = net_headers_get(in->headers, "content-type", &value);
+    /* Browsers send a form's type even with an empty form; curl -X POST sends none. */
+    if ((in->has_body || has_type) && !net_is_json_type(value))
+        return lr_fail(err, LR_UNSUPPORTED_MEDIA,
+                       "Content-Type must be application/json, not \"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(value, 0, 128)));
+    return LR_OK;
+}
+
+lr_code net_guard_request(const struct net_request *req, struct lr_error *err)
+{
+    struct net_guard_input in = {
+        .host = net_request_host(req),
+        .headers = net_request_headers(req),
+        .has_body = net_request_body_length(req) != 0,
+    };
+    return net_guard_loopback(&in, err);
+}

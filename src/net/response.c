@@ -1,0 +1,298 @@
+/* net/response.c - answers: at once, as a stream, as an error.
+ *
+ * Every head is put together here and nowhere else.  A stream's head waits for the
+ * first write, so that both leave in one segment; from then on each write leaves at
+ * once.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "net/server_internal.h"
+
+enum { LENGTH_NONE = -1, LENGTH_CHUNKED = -2 };
+
+static bool has_no_body(int status)
+{
+    return status < 200 || status == 204 || status == 304;
+}
+
+static void put_head(struct lr_buf *out, struct net_loop *loop, int status,
+                     const char *content_type, int64_t length, const char *connection,
+                     struct lr_str extra)
+{
+    char line[96];
+    int len = snprintf(line, sizeof(line), "HTTP/1.1 %d %s\r\nDate: ", status,
+                       net_status_text(status));
+    lr_buf_add(out, line, (size_t)len);
+    lr_buf_add_z(out, net_loop_date(loop));
+    if (content_type != NULL) {
+        lr_buf_add_z(out, "\r\nContent-Type: ");
+        lr_buf_add_z(out, content_type);
+    }
+    if (length >= 0) {
+        len = snprintf(line, sizeof(line), "\r\nContent-Length: %" PRId64, length);
+        lr_buf_add(out, line, (size_t)len);
+    } else if (length == LENGTH_CHUNKED) {
+        lr_buf_add_z(out, "\r\nTransfer-Encoding: chunked");
+    }
+    if (connection != NULL) {
+        lr_buf_add_z(out, "\r\nConnection: ");
+        lr_buf_add_z(out, connection);
+    }
+    lr_buf_add_z(out, "\r\n");
+    lr_buf_add_str(out, extra);
+    lr_buf_add_z(out, "\r\n");
+}
+
+/* Decides, when the head is made, whether the connection lives on: what the head says
+ * must then happen. */
+static const char *settle_connection(struct net_request *req)
+{
+    if (req->state == REQUEST_BODY || req->part->is_stopping ||
+        (req->state == REQUEST_HEAD && req->head.body != NET_BODY_NONE))
+        req->keeps_alive = false;
+    if (!req->keeps_alive)
+        return "close";
+    return req->head.minor == 0 ? "keep-alive" : NULL;
+}
+
+/* The handler has ended the request; the connection goes on or away. */
+static void finish(struct net_request *req, bool is_cut)
+{
+    struct server_conn *sc = req->conn;
+    bool keeps_alive = req->keeps_alive;
+    if (sc != NULL) {
+        server_conn_detach(sc);
+        if (is_cut)
+            server_conn_close(sc);
+        else
+            server_conn_answered(sc, keeps_alive);
+    }
+    server_request_end(req);
+}
+
+/* ---- headers of the answer ---- */
+
+static bool is_ours(struct lr_str name)
+{
+    static const char *const names[] = {"content-length", "transfer-encoding", "connection",
+                                        "date", "content-type"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (lr_str_eq_nocase(name, lr_str_z(names[i])))
+            return true;
+    }
+    return false;
+}
+
+void net_response_header(struct net_request *req, const char *name, struct lr_str value)
+{
+    struct lr_str field = lr_str_z(name);
+    if (req->response != RESPONSE_NONE || !net_header_name_ok(field) || is_ours(field))
+        return;
+    lr_buf_add_str(&req->extra, field);
+    lr_buf_add_z(&req->extra, ": ");
+    for (size_t i = 0; i < value.len; i++) {
+        unsigned char c = (unsigned char)value.ptr[i];
+        lr_buf_add_char(&req->extra, (c < 0x20 && c != '\t') || c == 0x7f ? '?' : (char)c);
+    }
+    lr_buf_add_z(&req->extra, "\r\n");
+}
+
+static bool has_extra(const struct net_request *req, const char *name)
+{
+    struct lr_str rest = lr_buf_str(&req->extra);
+    struct lr_str line;
+    while (lr_str_split(&rest, '\n', &line)) {
+        size_t colon = lr_str_find_char(line, ':');
+        if (colon != LR_STR_NONE &&
+            lr_str_eq_nocase(lr_str_sub(line, 0, colon), lr_str_z(name)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- at once ---- */
+
+static void respond(struct net_request *req, int status, const char *content_type,
+                    struct lr_str body)
+{
+    req->status = status;
+    if (req->conn != NULL) {
+        struct net_loop *loop = req->part->loop;
+        bool bare = has_no_body(status);
+        lr_buf_clear(&loop->scratch);
+        put_head(&loop->scratch, loop, status, content_type,
+                 bare ? LENGTH_NONE : (int64_t)body.len, settle_connection(req),
+                 lr_buf_str(&req->extra));
+        struct lr_str parts[2] = {lr_buf_str(&loop->scratch), body};
+        bool sends_body = body.len != 0 && !bare && !req->is_head_method;
+        net_conn_write(&req->conn->conn, parts, sends_body ? 2 : 1);
+        req->bytes_sent = sends_body ? body.len : 0;
+    }
+    finish(req, false);
+}
+
+void net_respond(struct net_request *req, int status, const char *content_type,
+                 struct lr_str body)
+{
+    if (req->response == RESPONSE_NONE)
+        respond(req, status, content_type, body);
+    else if (req->response == RESPONSE_BEGUN)
+        net_stream_abort(req); /* two answers to one request: the client must not believe it */
+}
+
+void server_error_body(struct lr_buf *out, const struct lr_error *err)
+{
+    char code[32] = "";
+    const char *name = lr_code_name(err->code);
+    for (size_t i = 0; name[i] != '\0' && i + 1 < sizeof(code); i++)
+        code[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+    struct lr_json_writer w;
+    lr_json_writer_init(&w, out);
+    lr_json_begin_object(&w);
+    lr_json_key(&w, "error");
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, "message", err->text);
+    lr_json_member_z(&w, "type", lr_code_type(err->code));
+    lr_json_member_null(&w, "param");
+    lr_json_member_z(&w, "code", code);
+    lr_json_end_object(&w);
+    lr_json_end_object(&w);
+}
+
+void net_respond_error(struct net_request *req, const struct lr_error *err)
+{
+    int status = lr_code_http(err->code);
+    if ((status == 429 || status == 503) && !has_extra(req, "retry-after"))
+        net_response_header(req, "Retry-After", LR_STR_LIT("1"));
+    struct lr_buf body;
+    lr_buf_init(&body, 8192);
+    server_error_body(&body, err);
+    net_respond(req, status, "application/json", lr_buf_str(&body));
+    lr_buf_free(&body);
+}
+
+void server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
+                         bool is_head_method)
+{
+    struct lr_buf body;
+    lr_buf_init(&body, 8192);
+    server_error_body(&body, err);
+    struct net_loop *loop = sc->part->loop;
+    lr_buf_clear(&loop->scratch);
+    put_head(&loop->scratch, loop, status, "application/json", (int64_t)body.len, "close",
+             lr_str("", 0));
+    struct lr_str parts[2] = {lr_buf_str(&loop->scratch), lr_buf_str(&body)};
+    net_conn_write(&sc->conn, parts, is_head_method ? 1 : 2);
+    lr_buf_free(&body);
+}
+
+/* ---- as a stream ---- */
+
+void net_stream_begin(struct net_request *req, int status, const char *content_type)
+{
+    if (req->response != RESPONSE_NONE)
+        return;
+    req->response = RESPONSE_BEGUN;
+    req->status = status;
+    if (req->conn == NULL)
+        return;
+    /* HTTP/1.0 knows no chunks: the end of the connection ends the answer. */
+    req->is_chunked = req->head.minor >= 1 && !has_no_body(status);
+    if (!req->is_chunked && !has_no_body(status))
+        req->keeps_alive = false;
+    struct net_loop *loop = req->part->loop;
+    lr_buf_clear(&loop->scratch);
+    put_head(&loop->scratch, loop, status, content_type,
+             req->is_chunked ? LENGTH_CHUNKED : LENGTH_NONE, settle_connection(req),
+             lr_buf_str(&req->extra));
+    const char *copy = lr_arena_copy(&req->arena, lr_buf_str(&loop->scratch));
+    if (copy != NULL)
+        req->pending_head = lr_str(copy, loop->scratch.len);
+    else
+        net_conn_write(&req->conn->conn,
+                       &(struct lr_str){loop->scratch.data, loop->scratch.len}, 1);
+}
+
+void net_stream_flush(struct net_request *req)
+{
+    if (req->conn == NULL || req->pending_head.len == 0)
+        return;
+    net_conn_write(&req->conn->conn, &req->pending_head, 1);
+    req->pending_head = lr_str("", 0);
+}
+
+lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
+{
+    if (req->conn == NULL || req->response != RESPONSE_BEGUN)
+        return LR_CANCELLED;
+    if (bytes.len == 0)
+        return LR_OK;
+    if (req->is_head_method || has_no_body(req->status)) {
+        net_stream_flush(req);
+        return LR_OK;
+    }
+    if (net_conn_queued(&req->conn->conn) + bytes.len >
+        req->part->server->config.max_stream_bytes)
+        return LR_TOO_LARGE;
+    struct lr_str parts[4];
+    unsigned count = 0;
+    if (req->pending_head.len != 0)
+        parts[count++] = req->pending_head;
+    char size[24];
+    if (req->is_chunked) {
+        int len = snprintf(size, sizeof(size), "%zx\r\n", bytes.len);
+        parts[count++] = lr_str(size, (size_t)len);
+    }
+    parts[count++] = bytes;
+    if (req->is_chunked)
+        parts[count++] = LR_STR_LIT("\r\n");
+    net_conn_write(&req->conn->conn, parts, count);
+    req->pending_head = lr_str("", 0);
+    req->bytes_sent += bytes.len;
+    return LR_OK;
+}
+
+size_t net_stream_queued(const struct net_request *req)
+{
+    return req->conn != NULL ? net_conn_queued(&req->conn->conn) : 0;
+}
+
+void net_stream_on_drain(struct net_request *req, void (*fn)(void *arg), void *arg)
+{
+    req->on_drain = fn;
+    req->on_drain_arg = arg;
+}
+
+void net_stream_end(struct net_request *req)
+{
+    if (req->response == RESPONSE_ENDED)
+        return;
+    if (req->response == RESPONSE_NONE) { /* nothing was begun: an empty answer */
+        respond(req, 204, NULL, lr_str("", 0));
+        return;
+    }
+    if (req->conn != NULL) {
+        struct lr_str parts[2];
+        unsigned count = 0;
+        if (req->pending_head.len != 0)
+            parts[count++] = req->pending_head;
+        if (req->is_chunked && !req->is_head_method)
+            parts[count++] = LR_STR_LIT("0\r\n\r\n");
+        if (count != 0)
+            net_conn_write(&req->conn->conn, parts, count);
+    }
+    finish(req, false);
+}
+
+void net_stream_abort(struct net_request *req)
+{
+    if (req->response != RESPONSE_ENDED)
+        finish(req, true);
+}
+
+bool net_response_begun(const struct net_request *req)
+{
+    return req->response != RESPONSE_NONE;
+}

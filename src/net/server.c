@@ -1,0 +1,349 @@
+/* net/server.c - binding, accepting on every loop, stopping.
+ *
+ * All loops poll one listening socket.  Whoever accepts a connection gives it to the
+ * loop with the fewest, so that a burst that one loop happens to accept does not stay
+ * on one core.  Stopping counts twice: the last part to stop polling closes the
+ * socket, the last part without connections and requests reports the end.
+ */
+#include "net/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "net/server_internal.h"
+#include "net/tls_internal.h"
+
+enum { ACCEPTS_PER_TURN = 16, PAUSE_MS = 100, BACKLOG = 4096 };
+
+/* ---- accepting ---- */
+
+struct arrival {
+    struct server_part *part;
+    int fd;
+    char remote[46];
+};
+
+static void settle(void *arg)
+{
+    struct arrival *arrival = arg;
+    if (arrival->part->is_stopping) {
+        (void)close(arrival->fd);
+        atomic_fetch_sub(&arrival->part->load, 1);
+        atomic_fetch_sub(&arrival->part->server->connections, 1);
+        server_part_check_stopped(arrival->part);
+    } else {
+        server_conn_create(arrival->part, arrival->fd, arrival->remote);
+    }
+    free(arrival);
+}
+
+static struct server_part *least_loaded(struct server_part *here)
+{
+    struct server_part *best = here;
+    for (unsigned i = 0; i < here->server->part_count; i++) {
+        struct server_part *part = &here->server->parts[i];
+        if (atomic_load(&part->load) < atomic_load(&best->load))
+            best = part;
+    }
+    return best;
+}
+
+static void remote_text(const struct sockaddr_storage *address, char out[46])
+{
+    const void *bytes = address->ss_family == AF_INET6
+                            ? (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr
+                            : (const void *)&((const struct sockaddr_in *)address)->sin_addr;
+    out[0] = '\0';
+    (void)inet_ntop(address->ss_family, bytes, out, 46);
+    /* A dual-stack socket writes 127.0.0.1 as ::ffff:127.0.0.1. */
+    if (strncmp(out, "::ffff:", 7) == 0 && strchr(out, '.') != NULL)
+        (void)memmove(out, out + 7, strlen(out + 7) + 1);
+}
+
+static void welcome(struct server_part *here, int fd, const struct sockaddr_storage *address)
+{
+    struct net_server *server = here->server;
+    if (atomic_fetch_add(&server->connections, 1) >= server->config.max_connections) {
+        atomic_fetch_sub(&server->connections, 1);
+        (void)close(fd);
+        lr_log_warn(NULL, "net.refuse reason=max_connections limit=%u",
+                    server->config.max_connections);
+        return;
+    }
+    atomic_fetch_add_explicit(&server->accepted, 1, memory_order_relaxed);
+    struct arrival *arrival = net_alloc(sizeof(*arrival));
+    arrival->part = least_loaded(here);
+    arrival->fd = fd;
+    remote_text(address, arrival->remote);
+    atomic_fetch_add(&arrival->part->load, 1);
+    if (arrival->part == here)
+        settle(arrival);
+    else
+        net_loop_post(arrival->part->loop, settle, arrival);
+}
+
+static void on_acceptable(uv_poll_t *poll, int status, int events);
+
+static void resume_accept(void *arg)
+{
+    struct server_part *part = arg;
+    net_timer_stop(part->pause);
+    part->pause = NULL;
+    (void)uv_poll_start(&part->poll, UV_READABLE, on_acceptable);
+}
+
+static void on_acceptable(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct server_part *part = poll->data;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        struct sockaddr_storage address = {0};
+        socklen_t len = sizeof(address);
+        int fd = accept4(part->server->listen_fd, (struct sockaddr *)&address, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            welcome(part, fd, &address);
+            continue;
+        }
+        if (errno == EINTR || errno == ECONNABORTED)
+            continue;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) {
+            /* Typically out of descriptors.  The waiting connection would wake us at once
+             * again; some pause lets others close first. */
+            lr_log_warn(NULL, "net.accept_failed error=%s pause_ms=%d", strerror(errno),
+                        PAUSE_MS);
+            (void)uv_poll_stop(&part->poll);
+            part->pause = net_timer_start(part->loop, PAUSE_MS, 0, resume_accept, part);
+        }
+        return;
+    }
+}
+
+static void part_start(void *arg)
+{
+    struct server_part *part = arg;
+    if (part->is_stopping)
+        return;
+    if (uv_poll_init(net_loop_uv(part->loop), &part->poll, part->server->listen_fd) != 0) {
+        lr_log_error(NULL, "net.accept_failed error=%s", "cannot poll the listening socket");
+        return;
+    }
+    part->poll.data = part;
+    part->is_polling = true;
+    (void)uv_poll_start(&part->poll, UV_READABLE, on_acceptable);
+}
+
+/* ---- starting ---- */
+
+static void fill_defaults(struct net_server_config *c)
+{
+#define DEFAULT(field, value)                                                                  \
+    if (c->field == 0)                                                                         \
+    c->field = (value)
+    DEFAULT(max_connections, 10000);
+    DEFAULT(max_header_bytes, 32 * 1024);
+    DEFAULT(max_body_bytes, 16 << 20);
+    DEFAULT(max_request_bytes, 64 << 20);
+    DEFAULT(max_stream_bytes, 1 << 20);
+    DEFAULT(header_timeout_ms, 10 * 1000);
+    DEFAULT(body_timeout_ms, 30 * 1000);
+    DEFAULT(idle_timeout_ms, 75 * 1000);
+    DEFAULT(write_timeout_ms, 60 * 1000);
+    DEFAULT(linger_ms, 2 * 1000);
+#undef DEFAULT
+    c->host = NULL;
+    c->tls = NULL;
+}
+
+static lr_code bind_one(const struct addrinfo *info, const char *host, uint16_t port, int *out,
+                        struct lr_error *err)
+{
+    int on = 1;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return lr_fail_errno(err, LR_IO, "cannot make a socket for %s", host);
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
+        lr_code code =
+            errno == EADDRINUSE
+                ? lr_fail(err, LR_IO,
+                          "cannot listen on %s:%u: the port is in use; stop the program that "
+                          "has it or choose another port",
+                          host, port)
+                : lr_fail_errno(err, LR_IO, "cannot listen on %s:%u", host, port);
+        (void)close(fd);
+        return code;
+    }
+    *out = fd;
+    return LR_OK;
+}
+
+static lr_code bind_socket(const char *host, uint16_t port, int *out, struct lr_error *err)
+{
+    char service[8];
+    (void)snprintf(service, sizeof(service), "%u", port);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    int rc = getaddrinfo(host, service, &hints, &list);
+    if (rc != 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "cannot listen on \"%s\": %s", host,
+                       gai_strerror(rc));
+    lr_code code = LR_IO;
+    for (const struct addrinfo *info = list; info != NULL && code != LR_OK;
+         info = info->ai_next)
+        code = bind_one(info, host, port, out, err);
+    freeaddrinfo(list);
+    return code;
+}
+
+static uint16_t bound_port(int fd)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t len = sizeof(address);
+    (void)getsockname(fd, (struct sockaddr *)&address, &len);
+    return ntohs(address.ss_family == AF_INET6
+                     ? ((const struct sockaddr_in6 *)&address)->sin6_port
+                     : ((const struct sockaddr_in *)&address)->sin_port);
+}
+
+lr_code net_server_start(struct net_loops *loops, const struct net_server_config *config,
+                         struct net_server **out, struct lr_error *err)
+{
+    *out = NULL;
+    int fd = -1;
+    lr_code code = bind_socket(config->host, config->port, &fd, err);
+    if (code != LR_OK)
+        return code;
+    struct net_server *server = net_alloc(sizeof(*server));
+    server->config = *config;
+    fill_defaults(&server->config);
+    server->tls = net_tls_ref(config->tls);
+    server->loops = loops;
+    server->listen_fd = fd;
+    server->port = bound_port(fd);
+    server->part_count = net_loops_count(loops);
+    server->parts = net_alloc(server->part_count * sizeof(*server->parts));
+    atomic_store(&server->parts_polling, server->part_count);
+    atomic_store(&server->parts_left, server->part_count);
+    for (unsigned i = 0; i < server->part_count; i++) {
+        server->parts[i].server = server;
+        server->parts[i].loop = net_loops_get(loops, i);
+    }
+    for (unsigned i = 0; i < server->part_count; i++)
+        net_loop_post(server->parts[i].loop, part_start, &server->parts[i]);
+    *out = server;
+    return LR_OK;
+}
+
+uint16_t net_server_port(const struct net_server *server)
+{
+    return server->port;
+}
+
+/* ---- stopping ---- */
+
+/* Runs on loop 0, where the caller of net_server_stop expects it. */
+static void report_stopped(void *arg)
+{
+    struct net_server *server = arg;
+    if (server->on_stopped != NULL)
+        server->on_stopped(server->on_stopped_arg);
+}
+
+void server_part_check_stopped(struct server_part *part)
+{
+    if (!part->is_stopping || part->is_stopped || part->is_polling || part->conns != NULL ||
+        part->active != 0 || atomic_load(&part->load) != 0)
+        return;
+    part->is_stopped = true;
+    net_timer_stop(part->cut);
+    part->cut = NULL;
+    if (atomic_fetch_sub(&part->server->parts_left, 1) == 1)
+        net_loop_post(net_loops_get(part->server->loops, 0), report_stopped, part->server);
+}
+
+static void stopped_polling(struct server_part *part)
+{
+    part->is_polling = false;
+    if (atomic_fetch_sub(&part->server->parts_polling, 1) == 1)
+        (void)close(part->server->listen_fd);
+    server_part_check_stopped(part);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    stopped_polling(handle->data);
+}
+
+/* The deadline of a stop has passed: what still runs is cut. */
+static void cut_all(void *arg)
+{
+    struct server_part *part = arg;
+    for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
+        struct net_request *req = sc->req;
+        server_conn_detach(sc);
+        server_conn_close(sc);
+        if (req == NULL)
+            continue;
+        if (req->is_owned)
+            server_request_set_gone(req);
+        else
+            server_request_end(req);
+    }
+}
+
+static void part_stop(void *arg)
+{
+    struct server_part *part = arg;
+    part->is_stopping = true;
+    net_timer_stop(part->pause);
+    part->pause = NULL;
+    part->cut = net_timer_start(part->loop, part->server->stop_deadline_ms, 0, cut_all, part);
+    for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
+        if (sc->req == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) == 0)
+            server_conn_close(sc);
+        else if (sc->req == NULL && !sc->is_lingering)
+            server_conn_answered(sc, false);
+    }
+    if (part->is_polling)
+        uv_close((uv_handle_t *)&part->poll, on_poll_closed);
+    else
+        stopped_polling(part);
+}
+
+void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
+                     void *arg)
+{
+    server->on_stopped = on_stopped;
+    server->on_stopped_arg = arg;
+    server->stop_deadline_ms = deadline_ms;
+    for (unsigned i = 0; i < server->part_count; i++)
+        net_loop_post(server->parts[i].loop, part_stop, &server->parts[i]);
+}
+
+void net_server_destroy(struct net_server *server)
+{
+    if (server == NULL)
+        return;
+    net_tls_destroy(server->tls);
+    free(server->parts);
+    free(server);
+}
+
+void net_server_get_stats(const struct net_server *server, struct net_server_stats *out)
+{
+    *out = (struct net_server_stats){
+        .accepted = atomic_load_explicit(&server->accepted, memory_order_relaxed),
+        .connections = atomic_load_explicit(&server->connections, memory_order_relaxed),
+        .requests = atomic_load_explicit(&server->requests, memory_order_relaxed),
+        .active = atomic_load_explicit(&server->active, memory_order_relaxed),
+        .refused = atomic_load_explicit(&server->refused, memory_order_relaxed),
+        .gone = atomic_load_explicit(&server->gone, memory_order_relaxed),
+    };
+}

@@ -1,0 +1,439 @@
+/* net/server_conn.c - one client's connection: heads, bodies, pipelining, refusals.
+ *
+ * The connection is always in one of these:
+ *   idle       req NULL, no byte of a head; the idle time runs
+ *   head       req NULL, head_begun; the header time runs, from the first byte
+ *   body       req in REQUEST_BODY; the body time runs between pieces
+ *   running    req in REQUEST_RUNNING; reading goes on, so that a leaving client shows,
+ *              and what comes is kept for later (pipelining) up to a limit
+ *   lingering  the last answer is out; input is thrown away until the client closes
+ * Thread: the part's loop.
+ */
+#include <arpa/inet.h>
+#include <inttypes.h>
+
+#include "net/path.h"
+#include "net/server_internal.h"
+
+enum {
+    /* Kept for later before reading stops, beside one read. */
+    MAX_PIPELINED = 32 * 1024,
+    /* Answers waiting for a client before its next pipelined request is begun. */
+    MAX_ANSWERS_QUEUED = 64 * 1024,
+};
+
+/* ---- refusals ---- */
+
+/* For what was wrong before a request existed. */
+static void refuse(struct server_conn *sc, int status, const struct lr_error *err)
+{
+    atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
+    server_send_refusal(sc, status, err, false);
+    server_conn_answered(sc, false);
+}
+
+/* For a request whose body is refused.  A handler that has it already is told that its
+ * client is gone; it cannot answer any more. */
+static void refuse_request(struct net_request *req, int status, const struct lr_error *err)
+{
+    struct server_conn *sc = req->conn;
+    atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
+    bool is_begun = req->response != RESPONSE_NONE;
+    if (!is_begun) {
+        server_send_refusal(sc, status, err, req->is_head_method);
+        req->status = status;
+    }
+    server_conn_detach(sc);
+    if (is_begun)
+        server_conn_close(sc);
+    else
+        server_conn_answered(sc, false);
+    if (req->is_owned)
+        server_request_set_gone(req);
+    else
+        server_request_end(req);
+}
+
+/* ---- bodies ---- */
+
+static void body_complete(struct net_request *req)
+{
+    req->state = REQUEST_RUNNING;
+    net_conn_set_deadline(&req->conn->conn, 0);
+    const struct net_server_handler *handler = &req->part->server->config.handler;
+    if (req->is_streamed) {
+        if (req->sink.on_end != NULL)
+            req->sink.on_end(req->sink.arg);
+    } else {
+        req->is_owned = true;
+        handler->on_request(handler->arg, req);
+    }
+}
+
+static lr_code too_large(uint64_t limit, struct lr_error *err)
+{
+    return lr_fail(err, LR_TOO_LARGE, "the body is larger than the limit of %" PRIu64 " bytes",
+                   limit);
+}
+
+/* Uses input for the body; false when nothing more can be done with what is there. */
+static bool consume_body(struct server_conn *sc, struct lr_str *input)
+{
+    struct net_request *req = sc->req;
+    struct lr_error err;
+    struct lr_str data;
+    switch (net_body_next(&req->body, input, &data, &err)) {
+    case NET_BODY_MORE:
+        return false;
+    case NET_BODY_BAD:
+        refuse_request(req, 400, &err);
+        return true;
+    case NET_BODY_END:
+        body_complete(req);
+        return true;
+    case NET_BODY_DATA:
+        break;
+    }
+    if (req->body.total > req->body_limit) {
+        (void)too_large(req->body_limit, &err);
+        refuse_request(req, 413, &err);
+        return true;
+    }
+    net_conn_set_deadline(&sc->conn, sc->part->server->config.body_timeout_ms);
+    if (req->is_streamed) {
+        req->sink.on_data(req->sink.arg, data);
+        return true;
+    }
+    lr_buf_add_str(&req->collected, data);
+    if (req->collected.failed) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the body");
+        refuse_request(req, 503, &err);
+    }
+    return true;
+}
+
+/* ---- heads ---- */
+
+static void begin_body(struct server_conn *sc, struct net_request *req)
+{
+    struct lr_error err;
+    if (req->head.body == NET_BODY_NONE) {
+        body_complete(req);
+        return;
+    }
+    if (req->head.body == NET_BODY_LENGTH && req->head.length > req->body_limit) {
+        (void)lr_fail(&err, LR_TOO_LARGE,
+                      "the body has %" PRIu64 " bytes; the limit is %" PRIu64, req->head.length,
+                      req->body_limit);
+        refuse_request(req, 413, &err);
+        return;
+    }
+    req->state = REQUEST_BODY;
+    if (!req->is_streamed)
+        lr_buf_init(&req->collected, (size_t)req->body_limit);
+    if (req->head.expects_continue && req->response == RESPONSE_NONE) {
+        struct lr_str go = LR_STR_LIT("HTTP/1.1 100 Continue\r\n\r\n");
+        net_conn_write(&sc->conn, &go, 1);
+    }
+    net_conn_set_deadline(&sc->conn, sc->part->server->config.body_timeout_ms);
+}
+
+static void begin_request(struct server_conn *sc, struct lr_str block)
+{
+    struct net_server *server = sc->part->server;
+    struct net_request *req = server_request_create(sc);
+    struct lr_error err;
+    int status = 400;
+    lr_code code = net_head_parse_request(&req->arena, block, sc->scan.line_count, &req->head,
+                                          &status, &err);
+    if (code == LR_OK)
+        code = net_path_decode(&req->arena, req->head.path, &req->path, &err);
+    if (code != LR_OK) {
+        lr_arena_free(&req->arena);
+        free(req);
+        refuse(sc, status, &err);
+        return;
+    }
+    atomic_fetch_add_explicit(&server->requests, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&server->active, 1, memory_order_relaxed);
+    sc->part->active++;
+    sc->req = req;
+    req->conn = sc;
+    req->is_head_method = lr_str_eq_z(req->head.method, "HEAD");
+    req->keeps_alive = req->head.keep_alive;
+    req->body_limit = server->config.max_body_bytes;
+    net_body_init(&req->body, req->head.body, req->head.length);
+    net_conn_set_deadline(&sc->conn, 0);
+    if (server->config.handler.on_head != NULL) {
+        server->config.handler.on_head(server->config.handler.arg, req);
+        if (sc->req != req) /* ended there */
+            return;
+    }
+    begin_body(sc, req);
+}
+
+static bool consume_head(struct server_conn *sc, struct lr_str *input)
+{
+    const struct net_server_config *config = &sc->part->server->config;
+    /* An empty line before a request is forgiven (RFC 9112 2.2). */
+    while (sc->scan.at == 0 && lr_str_starts(*input, "\r\n"))
+        *input = lr_str_sub(*input, 2, input->len);
+    if (input->len == 0)
+        return false;
+    struct lr_error err;
+    enum net_head_result result = net_head_scan(&sc->scan, *input, &err);
+    if (result != NET_HEAD_BAD && sc->scan.at > config->max_header_bytes) {
+        (void)lr_fail(&err, LR_HEADERS_TOO_LARGE,
+                      "the head is larger than the limit of %u bytes",
+                      config->max_header_bytes);
+        refuse(sc, 431, &err);
+        return true;
+    }
+    if (result == NET_HEAD_BAD) {
+        refuse(sc, 400, &err);
+        return true;
+    }
+    if (result == NET_HEAD_MORE) {
+        if (!sc->head_begun)
+            net_conn_set_deadline(&sc->conn, config->header_timeout_ms);
+        sc->head_begun = true;
+        return false;
+    }
+    struct lr_str block = lr_str_sub(*input, 0, sc->scan.at);
+    *input = lr_str_sub(*input, sc->scan.at, input->len);
+    sc->head_begun = false;
+    begin_request(sc, block);
+    sc->scan = (struct net_head_scan){0};
+    return true;
+}
+
+/* ---- input ---- */
+
+/* Uses as much of input as can be used now and returns the rest.  Handlers run inside;
+ * they may end the request, which lets the loop go on with the next one. */
+static struct lr_str process(struct server_conn *sc, struct lr_str input)
+{
+    sc->is_processing = true;
+    bool goes_on = true;
+    while (goes_on && !sc->is_lingering && !sc->conn.is_closing) {
+        if (sc->req == NULL)
+            goes_on =
+                net_conn_queued(&sc->conn) <= MAX_ANSWERS_QUEUED && consume_head(sc, &input);
+        else if (sc->req->state == REQUEST_BODY && !sc->req->is_paused)
+            goes_on = consume_body(sc, &input);
+        else
+            goes_on = false;
+    }
+    sc->is_processing = false;
+    return sc->is_lingering || sc->conn.is_closing ? lr_str("", 0) : input;
+}
+
+static void process_buffered(struct server_conn *sc)
+{
+    struct lr_str rest = process(sc, lr_buf_str(&sc->in));
+    lr_buf_consume(&sc->in, sc->in.len - rest.len);
+    if (sc->in.len == 0)
+        lr_buf_free(&sc->in); /* an idle connection holds no buffer */
+    server_conn_update_reading(sc);
+}
+
+void server_conn_update_reading(struct server_conn *sc)
+{
+    const struct net_request *req = sc->req;
+    bool is_held = req != NULL && req->is_paused && req->state != REQUEST_RUNNING;
+    bool is_full = sc->in.len >= MAX_PIPELINED && (req != NULL || sc->conn.is_writing);
+    net_conn_read(&sc->conn, sc->is_lingering || (!is_held && !is_full));
+}
+
+static void on_data(void *owner, struct lr_str bytes)
+{
+    struct server_conn *sc = owner;
+    if (sc->is_lingering)
+        return;
+    if (sc->in.len != 0) {
+        lr_buf_add_str(&sc->in, bytes);
+        process_buffered(sc);
+        return;
+    }
+    struct lr_str rest = process(sc, bytes);
+    if (rest.len != 0)
+        lr_buf_add_str(&sc->in, rest);
+    server_conn_update_reading(sc);
+}
+
+static void on_go_on(void *arg)
+{
+    struct server_conn *sc = arg;
+    process_buffered(sc);
+}
+
+/* ---- ends ---- */
+
+void server_conn_detach(struct server_conn *sc)
+{
+    if (sc->req == NULL)
+        return;
+    sc->req->conn = NULL;
+    sc->req = NULL;
+}
+
+void server_conn_close(struct server_conn *sc)
+{
+    net_task_cancel(sc->part->loop, &sc->go_on);
+    net_conn_close(&sc->conn);
+}
+
+/* Our side is closed, but the client may still be sending: closing now would reset the
+ * connection and could take our answer with it.  So input is read and thrown away. */
+static void linger(struct server_conn *sc)
+{
+    sc->is_lingering = true;
+    sc->head_begun = false;
+    net_task_cancel(sc->part->loop, &sc->go_on);
+    if (!sc->is_processing)
+        lr_buf_free(&sc->in);
+    net_conn_shutdown(&sc->conn);
+    net_conn_set_deadline(
+        &sc->conn, net_conn_queued(&sc->conn) == 0 ? sc->part->server->config.linger_ms : 0);
+    server_conn_update_reading(sc);
+}
+
+void server_conn_answered(struct server_conn *sc, bool keep_alive)
+{
+    if (sc->conn.is_closing)
+        return;
+    if (!keep_alive || sc->part->is_stopping || sc->conn.is_ended) {
+        linger(sc);
+        return;
+    }
+    net_conn_set_deadline(&sc->conn, sc->part->server->config.idle_timeout_ms);
+    if (!sc->is_processing) {
+        if (sc->in.len != 0)
+            net_task_queue(sc->part->loop, &sc->go_on);
+        server_conn_update_reading(sc);
+    }
+}
+
+static void on_end(void *owner, const struct lr_error *err)
+{
+    struct server_conn *sc = owner;
+    struct net_request *req = sc->req;
+    if (req == NULL) {
+        /* A client that half-closed after its request still gets what is queued. */
+        if (err == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) != 0)
+            sc->close_when_drained = true;
+        else
+            server_conn_close(sc);
+        return;
+    }
+    server_conn_detach(sc);
+    server_conn_close(sc);
+    if (req->is_owned)
+        server_request_set_gone(req);
+    else
+        server_request_end(req);
+}
+
+static void on_drain(void *owner)
+{
+    struct server_conn *sc = owner;
+    if (sc->close_when_drained) {
+        server_conn_close(sc);
+    } else if (sc->is_lingering) {
+        net_conn_set_deadline(&sc->conn, sc->part->server->config.linger_ms);
+    } else if (sc->req != NULL) {
+        if (sc->req->on_drain != NULL && sc->req->response == RESPONSE_BEGUN)
+            sc->req->on_drain(sc->req->on_drain_arg);
+    } else if (sc->in.len != 0) {
+        process_buffered(sc);
+    } else {
+        server_conn_update_reading(sc);
+    }
+}
+
+static void on_deadline(void *owner)
+{
+    struct server_conn *sc = owner;
+    struct lr_error err;
+    const struct net_server_config *config = &sc->part->server->config;
+    if (sc->req != NULL) {
+        if (sc->req->is_paused) { /* the handler is slow, not the client */
+            net_conn_set_deadline(&sc->conn, config->body_timeout_ms);
+            return;
+        }
+        (void)lr_fail(&err, LR_REQUEST_TIMEOUT,
+                      "no byte of the body came for %u ms; the connection is closed",
+                      config->body_timeout_ms);
+        refuse_request(sc->req, 408, &err);
+    } else if (sc->head_begun) {
+        (void)lr_fail(&err, LR_REQUEST_TIMEOUT, "the head was not complete within %u ms",
+                      config->header_timeout_ms);
+        refuse(sc, 408, &err);
+    } else {
+        server_conn_close(sc);
+    }
+}
+
+static void on_secure(void *owner)
+{
+    struct server_conn *sc = owner;
+    net_conn_set_deadline(&sc->conn, sc->part->server->config.idle_timeout_ms);
+}
+
+static void on_closed(void *owner)
+{
+    struct server_conn *sc = owner;
+    struct server_part *part = sc->part;
+    if (sc->next != NULL)
+        sc->next->prev = sc->prev;
+    if (sc->prev != NULL)
+        sc->prev->next = sc->next;
+    else
+        part->conns = sc->next;
+    atomic_fetch_sub(&part->load, 1);
+    atomic_fetch_sub(&part->server->connections, 1);
+    lr_buf_free(&sc->in);
+    free(sc);
+    server_part_check_stopped(part);
+}
+
+static const struct net_conn_events events = {
+    .on_data = on_data,
+    .on_end = on_end,
+    .on_drain = on_drain,
+    .on_secure = on_secure,
+    .on_deadline = on_deadline,
+    .on_closed = on_closed,
+};
+
+void server_conn_create(struct server_part *part, int fd, const char *remote)
+{
+    const struct net_server_config *config = &part->server->config;
+    struct server_conn *sc = net_alloc(sizeof(*sc));
+    sc->part = part;
+    (void)memcpy(sc->remote, remote, sizeof(sc->remote));
+    lr_buf_init(&sc->in, (size_t)config->max_header_bytes + MAX_PIPELINED + 4 * NET_READ_BYTES);
+    net_task_init(&sc->go_on, on_go_on, sc);
+    sc->next = part->conns;
+    if (sc->next != NULL)
+        sc->next->prev = sc;
+    part->conns = sc;
+    net_conn_init(&sc->conn, part->loop, &events, sc, config->write_timeout_ms);
+    if (net_conn_open(&sc->conn, fd) != 0) {
+        net_conn_close(&sc->conn);
+        return;
+    }
+    uint32_t first_ms = config->idle_timeout_ms;
+    if (part->server->tls != NULL) {
+        struct net_tls_session *session;
+        if (net_tls_session_create(part->server->tls, NULL, &session, NULL) != LR_OK) {
+            net_conn_close(&sc->conn);
+            return;
+        }
+        net_conn_secure(&sc->conn, session);
+        first_ms = config->header_timeout_ms;
+    }
+    net_conn_read(&sc->conn, true);
+    net_conn_established(&sc->conn);
+    net_conn_set_deadline(&sc->conn, first_ms);
+}

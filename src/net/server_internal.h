@@ -1,0 +1,140 @@
+/* net/server_internal.h - the server's parts: one per loop, its connections, its
+ * requests.
+ *
+ * Who frees what: a part owns its connections; a connection is freed when its handles
+ * are closed.  A request is freed when it has been ended, by its handler once it was
+ * handed over, by the connection before that.  Either may outlive the other: the
+ * pointers between them are cut on both sides at the same time (server_conn_detach).
+ */
+#ifndef NET_SERVER_INTERNAL_H
+#define NET_SERVER_INTERNAL_H
+
+#include "net/body.h"
+#include "net/conn.h"
+#include "net/head.h"
+#include "net/server.h"
+
+struct server_part;
+
+struct net_server {
+    struct net_server_config config; /* defaults filled in; host is not kept */
+    struct net_loops *loops;         /* borrowed until on_stopped */
+    struct net_tls *tls;             /* owned reference; NULL: plain */
+    struct server_part *parts;       /* owned, one per loop */
+    unsigned part_count;
+    int listen_fd; /* shared by the parts; the last one to stop polling closes it */
+    uint16_t port;
+    net_loop_fn on_stopped;
+    void *on_stopped_arg;
+    uint32_t stop_deadline_ms;
+    _Atomic unsigned parts_polling;
+    _Atomic unsigned parts_left;
+    _Atomic uint64_t accepted;
+    _Atomic uint64_t connections;
+    _Atomic uint64_t requests;
+    _Atomic uint64_t active;
+    _Atomic uint64_t refused;
+    _Atomic uint64_t gone;
+};
+
+struct server_part {
+    struct net_server *server; /* borrowed */
+    struct net_loop *loop;     /* borrowed */
+    uv_poll_t poll;            /* on the shared socket */
+    struct net_timer *pause;   /* owned: no descriptor was left, accept again later */
+    struct net_timer *cut;     /* owned: the deadline of a stop */
+    struct server_conn *conns; /* owned */
+    _Atomic uint32_t load;     /* connections here and on their way here */
+    uint64_t active;           /* requests not ended */
+    bool is_polling;
+    bool is_stopping;
+    bool is_stopped; /* reported */
+};
+
+struct server_conn {
+    struct net_conn conn; /* first: owned */
+    struct server_part *part;
+    struct server_conn *prev;
+    struct server_conn *next;
+    struct net_request *req;   /* the one being read or answered */
+    struct lr_buf in;          /* bytes not used yet: part of a head, pipelined requests */
+    struct net_head_scan scan; /* how far the guard has looked */
+    struct net_task go_on;     /* use what is in `in` */
+    bool is_processing;        /* server_conn_process is on the stack */
+    bool head_begun;           /* part of a head has come, its deadline runs */
+    bool is_lingering;         /* answered for the last time; input is thrown away */
+    bool close_when_drained;
+    char remote[46];
+};
+
+enum request_state {
+    REQUEST_HEAD,    /* on_head runs; nothing was read of the body */
+    REQUEST_BODY,    /* the body is being read */
+    REQUEST_RUNNING, /* everything was read */
+    REQUEST_ENDED,   /* dead, waits for the end of the turn */
+};
+
+enum response_state {
+    RESPONSE_NONE,
+    RESPONSE_BEGUN, /* a stream; its head may wait in pending_head */
+    RESPONSE_ENDED,
+};
+
+struct net_request {
+    struct server_conn *conn; /* NULL once the client has gone */
+    struct server_part *part;
+    struct lr_arena arena;
+    struct net_head head;
+    struct lr_str path; /* decoded */
+    struct net_body body;
+    uint64_t body_limit;
+    struct lr_buf collected;
+    struct net_body_sink sink;
+    void *user;
+    void (*on_gone)(void *arg);
+    void *on_gone_arg;
+    void (*on_drain)(void *arg);
+    void *on_drain_arg;
+    struct net_task gone_task;
+    struct lr_buf extra;        /* header lines of the answer */
+    struct lr_str pending_head; /* in the arena, not sent yet */
+    uint64_t started_ms;
+    uint64_t bytes_sent;
+    int status;
+    enum request_state state;
+    enum response_state response;
+    bool is_owned;    /* by the handler: it will end it */
+    bool is_streamed; /* the body goes to sink */
+    bool is_paused;
+    bool is_gone;
+    bool is_head_method;
+    bool is_chunked;  /* the answer */
+    bool keeps_alive; /* the connection, after the answer */
+    char remote[46];
+};
+
+/* ---- server_conn.c ---- */
+void server_conn_create(struct server_part *part, int fd, const char *remote);
+/* Ends the bond between a connection and its request. */
+void server_conn_detach(struct server_conn *sc);
+void server_conn_close(struct server_conn *sc);
+/* The answer is out: next request, or linger and close. */
+void server_conn_answered(struct server_conn *sc, bool keep_alive);
+void server_conn_update_reading(struct server_conn *sc);
+
+/* ---- server.c ---- */
+void server_part_check_stopped(struct server_part *part);
+
+/* ---- request.c ---- */
+struct net_request *server_request_create(struct server_conn *sc);
+void server_request_set_gone(struct net_request *req);
+/* Ends the request: on_end, counters, burial.  The connection is cut off before. */
+void server_request_end(struct net_request *req);
+
+/* ---- response.c ---- */
+/* An answer of the server itself, with an error body, on a connection without a request. */
+void server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
+                         bool is_head_method);
+void server_error_body(struct lr_buf *out, const struct lr_error *err);
+
+#endif

@@ -1,0 +1,156 @@
+/* net/tls.c - TLS contexts on OpenSSL: loading certificates, saying what is wrong. */
+#include "net/tls.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/internal.h"
+#include "net/tls_internal.h"
+
+/* The innermost reason OpenSSL queued, in words; empties the queue. */
+const char *net_tls_reason(void)
+{
+    unsigned long code = ERR_get_error();
+    const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
+    ERR_clear_error();
+    return reason != NULL ? reason : "no reason given";
+}
+
+static lr_code check_readable(const char *what, const char *file, struct lr_error *err)
+{
+    if (access(file, R_OK) != 0)
+        return lr_fail_errno(err, LR_INVALID_ARGUMENT, "cannot read the %s file %s", what,
+                             file);
+    return LR_OK;
+}
+
+static struct net_tls *wrap(SSL_CTX *ctx, bool is_server)
+{
+    struct net_tls *tls = net_alloc(sizeof(*tls));
+    tls->ctx = ctx;
+    tls->is_server = is_server;
+    (void)SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    /* Idle connections hold no record buffers; a write may be retried from a copy. */
+    (void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    return tls;
+}
+
+/* We speak HTTP/1.1 and nothing else; a client that offers no such thing gets it anyway. */
+static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                       const unsigned char *in, unsigned in_len, void *arg)
+{
+    (void)ssl;
+    (void)arg;
+    static const unsigned char ours[] = "\x08http/1.1";
+    unsigned char *chosen = NULL;
+    if (SSL_select_next_proto(&chosen, out_len, ours, sizeof(ours) - 1, in, in_len) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_NOACK;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static lr_code load_identity(SSL_CTX *ctx, const char *cert_file, const char *key_file,
+                             struct lr_error *err)
+{
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "%s is no PEM certificate (%s): it must begin with -----BEGIN "
+                       "CERTIFICATE-----",
+                       cert_file, net_tls_reason());
+    const X509 *cert = SSL_CTX_get0_certificate(ctx);
+    if (X509_cmp_current_time(X509_get0_notAfter(cert)) < 0) {
+        char date[32];
+        net_tls_date(X509_get0_notAfter(cert), date);
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "the certificate in %s expired on %s: renew it", cert_file, date);
+    }
+    if (SSL_CTX_use_PrivateKey_file(ctx, key_file, SSL_FILETYPE_PEM) != 1) {
+        unsigned long code = ERR_peek_error();
+        if (ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
+            ERR_GET_REASON(code) == X509_R_KEY_TYPE_MISMATCH) {
+            ERR_clear_error();
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "the key in %s belongs to another certificate than %s", key_file,
+                           cert_file);
+        }
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "%s is no PEM private key without a passphrase (%s)", key_file,
+                       net_tls_reason());
+    }
+    if (SSL_CTX_check_private_key(ctx) != 1)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "the key in %s belongs to another certificate than %s", key_file,
+                       cert_file);
+    return LR_OK;
+}
+
+lr_code net_tls_server_create(const char *cert_file, const char *key_file, struct net_tls **out,
+                              struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = check_readable("certificate", cert_file, err);
+    if (code == LR_OK)
+        code = check_readable("key", key_file, err);
+    if (code != LR_OK)
+        return code;
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    if (ctx == NULL)
+        return lr_fail(err, LR_INTERNAL, "OpenSSL: %s", net_tls_reason());
+    code = load_identity(ctx, cert_file, key_file, err);
+    if (code != LR_OK) {
+        SSL_CTX_free(ctx);
+        return code;
+    }
+    SSL_CTX_set_alpn_select_cb(ctx, select_alpn, NULL);
+    *out = wrap(ctx, true);
+    return LR_OK;
+}
+
+lr_code net_tls_client_create(const char *ca_file, struct net_tls **out, struct lr_error *err)
+{
+    *out = NULL;
+    if (ca_file != NULL) {
+        lr_code code = check_readable("CA", ca_file, err);
+        if (code != LR_OK)
+            return code;
+    }
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    if (ctx == NULL)
+        return lr_fail(err, LR_INTERNAL, "OpenSSL: %s", net_tls_reason());
+    if (ca_file != NULL ? SSL_CTX_load_verify_locations(ctx, ca_file, NULL) != 1
+                        : SSL_CTX_set_default_verify_paths(ctx) != 1) {
+        SSL_CTX_free(ctx);
+        return lr_fail(err, LR_INVALID_ARGUMENT, "%s holds no PEM certificates (%s)",
+                       ca_file != NULL ? ca_file : "the system's certificate store",
+                       net_tls_reason());
+    }
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, net_tls_on_verify);
+    (void)SSL_CTX_set_alpn_protos(ctx, (const unsigned char *)"\x08http/1.1", 9);
+    *out = wrap(ctx, false);
+    return LR_OK;
+}
+
+struct net_tls *net_tls_ref(const struct net_tls *tls)
+{
+    if (tls == NULL)
+        return NULL;
+    struct net_tls *copy = net_alloc(sizeof(*copy));
+    *copy = *tls;
+    (void)SSL_CTX_up_ref(copy->ctx);
+    return copy;
+}
+
+void net_tls_destroy(struct net_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    SSL_CTX_free(tls->ctx);
+    free(tls);
+}
