@@ -50,7 +50,7 @@ static bool add_block(struct lr_arena *arena, size_t len)
 
 void *lr_arena_alloc(struct lr_arena *arena, size_t len)
 {
-    if (len > SIZE_MAX - ALIGN)
+    if (len > SIZE_MAX / 2) /* room to round up and to add a block's head */
         return NULL;
     size_t rounded = (len + ALIGN - 1) / ALIGN * ALIGN;
     if (rounded == 0)
@@ -82,7 +82,7 @@ void *lr_arena_array(struct lr_arena *arena, size_t count, size_t size)
 
 char *lr_arena_copy(struct lr_arena *arena, struct lr_str s)
 {
-    char *out = lr_arena_alloc(arena, s.len + 1);
+    char *out = s.len < SIZE_MAX ? lr_arena_alloc(arena, s.len + 1) : NULL;
     if (out == NULL)
         return NULL;
     if (s.len != 0)
