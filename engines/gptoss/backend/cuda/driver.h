@@ -1,0 +1,66 @@
+/* gptoss/backend/cuda/driver.h - the CUDA driver, loaded at run time.
+ *
+ * Nothing here is linked against libcuda: the library is opened on first use, so the
+ * plugin starts on any machine and can say what is missing.  One device and one context
+ * per opened model.  Thread: the engine's caller.
+ */
+#ifndef GPTOSS_CUDA_DRIVER_H
+#define GPTOSS_CUDA_DRIVER_H
+
+#include <cuda.h>
+
+#include "base/fail.h"
+
+/* clang-format off */
+#define CUDA_FUNCTIONS(X)                                                                  \
+    X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)  \
+    X(cuDeviceGetAttribute) X(cuDeviceGetUuid) X(cuDeviceTotalMem)                         \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)            \
+    X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocHost) X(cuMemFreeHost)          \
+    X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async)                           \
+    X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)     \
+    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)                            \
+    X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)              \
+    X(cuLaunchKernelEx) X(cuStreamBeginCapture) X(cuStreamEndCapture)                      \
+    X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)\
+    X(cuGetErrorString)
+/* clang-format on */
+
+struct cuda_driver {
+#define X(name) __typeof__(&name) name;
+    CUDA_FUNCTIONS(X)
+#undef X
+};
+
+/* The loaded driver, initialised.  UNSUPPORTED with what to install where there is none,
+ * or where it is older than the code needs. */
+LR_MUST_USE lr_code cuda_driver_get(const struct cuda_driver **out, struct lr_error *err);
+
+/* What is known of a device before it is used. */
+struct cuda_device {
+    CUdevice handle;
+    char name[96];
+    int multiprocessors;
+    int major, minor;
+    int shared_per_block; /* bytes a block may opt in to */
+    uint64_t total_bytes;
+};
+
+/* "cuda" and "cuda:0": by number; "GPU-...": by UUID.  UNSUPPORTED names what is there, or
+ * that the GPU is too old (compute capability below 8.0). */
+LR_MUST_USE lr_code cuda_device_find(const struct cuda_driver *cu, const char *name,
+                                     struct cuda_device *out, struct lr_error *err);
+
+/* INTERNAL with the call and CUDA's words; OUT_OF_VRAM for a failed allocation. */
+lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *call,
+                  struct lr_error *err);
+
+/* Returns from the calling function unless the call succeeds. */
+#define CUDA_TRY(cu, call, err)                                                                \
+    do {                                                                                       \
+        CUresult result_ = (cu)->call;                                                         \
+        if (result_ != CUDA_SUCCESS)                                                           \
+            return cuda_fail((cu), result_, #call, (err));                                     \
+    } while (0)
+
+#endif

@@ -1,0 +1,86 @@
+/* gptoss/engine.c - the ABI's table and its small members.
+ *
+ * engine_open.c, engine_request.c and engine_step.c hold the rest.
+ */
+#include "engines/gptoss/engine.h"
+
+#include <string.h>
+
+#include "engines/gptoss/engine_model.h"
+
+static const struct lr_engine_facts *describe(void)
+{
+    static const char *const runtimes[] = {"gptoss", NULL};
+    static const char *const formats[] = {"safetensors", NULL};
+    static const char *const architectures[] = {"GptOssForCausalLM", NULL};
+    static const char *const backends[] = {"cpu",
+#ifdef GPTOSS_CUDA
+                                           "cuda",
+#endif
+                                           NULL};
+    static const struct lr_engine_facts facts = {
+        .size = sizeof(facts),
+        .id = "gptoss",
+        .version = GPTOSS_VERSION,
+        .runtimes = runtimes,
+        .formats = formats,
+        .architectures = architectures,
+        .backends = backends,
+    };
+    return &facts;
+}
+
+static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
+{
+    const struct gptoss_scheduler *s = &m->scheduler;
+    uint64_t full = s->full.total - s->full.free_count;
+    uint64_t window = s->windowed.total - s->windowed.free_count;
+    struct lr_engine_stats st = {
+        .size = out->size,
+        .sequences = s->live,
+        .weights_bytes = m->plan.weights,
+        .kv_bytes = m->plan.kv,
+        .kv_bytes_in_use = full * m->plan.full_page_bytes + window * m->plan.window_page_bytes,
+        .workspace_bytes = m->plan.workspace,
+        .fixed_bytes =
+            m->plan.fixed +
+            (m->vocabulary.tokenizer != NULL ? tokenizer_memory(m->vocabulary.tokenizer) : 0),
+        .pages_total = (uint64_t)s->full.total + s->windowed.total,
+        .pages_in_use = full + window,
+        .steps = m->step_count,
+        .prompt_tokens = m->prompt_tokens,
+        .generated_tokens = m->generated_tokens,
+    };
+    memcpy(out, &st, out->size < sizeof(st) ? out->size : sizeof(st));
+}
+
+static lr_code vocab(const struct lr_engine_model *m, uint32_t id, const char **bytes,
+                     uint32_t *len, uint32_t *flags)
+{
+    if (id >= m->vocabulary.rows)
+        return LR_INVALID_ARGUMENT;
+    struct lr_str text = gptoss_vocabulary_bytes(&m->vocabulary, id, flags);
+    *bytes = text.ptr;
+    *len = (uint32_t)text.len;
+    return LR_OK;
+}
+
+const struct lr_engine_api *gptoss_engine_api(void)
+{
+    static const struct lr_engine_api api = {
+        .size = sizeof(api),
+        .abi = LR_ENGINE_ABI,
+        .describe = describe,
+        .probe = gptoss_engine_probe,
+        .open = gptoss_engine_open,
+        .close = gptoss_engine_close,
+        .submit = gptoss_engine_submit,
+        .cancel = gptoss_engine_cancel,
+        .step = gptoss_engine_step,
+        .stats = stats,
+        .tokenize = gptoss_engine_tokenize,
+        .vocab = vocab,
+        .logits = gptoss_engine_logits,
+    };
+    return &api;
+}

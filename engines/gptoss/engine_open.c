@@ -1,0 +1,221 @@
+/* gptoss/engine_open.c - probe, open and close.
+ *
+ * The device is the one named in the options; a device that fails is an error, never a
+ * reason to try another (R-09).  An artifact that cannot be read is a reason to read
+ * the safetensors instead, with a warning (R-25).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fail.h"
+#include "engines/gptoss/engine_model.h"
+
+static lr_code pick_backend(const struct lr_engine_options *o,
+                            const struct gptoss_backend_api **api, const char **device,
+                            struct lr_error *err)
+{
+    *device = o->device_count > 0 ? o->devices[0] : "cpu";
+    if (o->device_count > 1)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "%u devices were given: this engine runs a model on one",
+                       o->device_count);
+    if (strcmp(*device, "cpu") == 0) {
+        *api = gptoss_backend_cpu();
+        return LR_OK;
+    }
+    if (strncmp(*device, "cuda", 4) == 0 || strncmp(*device, "GPU-", 4) == 0) {
+#ifdef GPTOSS_CUDA
+        *api = gptoss_backend_cuda();
+        return LR_OK;
+#else
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "device \"%s\": this engine was built without CUDA; build it where nvcc "
+                       "is installed, or use --device cpu",
+                       *device);
+#endif
+    }
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "device \"%s\": use \"cpu\", \"cuda:N\" or a GPU's UUID", *device);
+}
+
+/* Everything between the options and a plan; shared by probe and open. */
+struct setting {
+    struct lr_engine_options options;
+    const struct gptoss_backend_api *api;
+    struct gptoss_backend_options backend;
+};
+
+static lr_code settle(const struct lr_engine_options *given, struct setting *out,
+                      struct lr_error *err)
+{
+    struct lr_engine_options *o = &out->options;
+
+    if (given != NULL)
+        GPTOSS_COPY_SIZED(o, given);
+    else
+        memset(o, 0, sizeof(*o));
+    lr_code code = pick_backend(o, &out->api, &out->backend.device, err);
+    if (code != LR_OK)
+        return code;
+    bool on_host = strcmp(out->api->name, "cpu") == 0;
+    out->backend.memory_limit = on_host ? o->ram_limit : o->vram_limit;
+    out->backend.kv_tokens = o->max_tokens;
+    out->backend.max_sequences = o->max_sequences;
+    out->backend.max_context = o->max_context;
+    out->backend.prefill_chunk = o->prefill_chunk;
+    out->backend.threads = o->threads;
+    out->backend.extra_json = o->extra_json;
+    return LR_OK;
+}
+
+static void fill_need(const struct gptoss_plan *p, const struct model_config *c,
+                      uint64_t tokenizer, struct lr_engine_need *need)
+{
+    uint64_t per_sequence = p->window_pages / p->max_sequences * p->window_page_bytes;
+    struct lr_engine_need n = {
+        .size = need->size,
+        .on_device = p->on_device,
+        .weights = p->weights,
+        .kv_per_token = p->full_page_bytes / p->page_tokens,
+        .kv_per_sequence = per_sequence,
+        .workspace = p->workspace,
+        .fixed = p->fixed + (p->on_device ? 0 : tokenizer),
+        .kv = p->kv,
+        .total = p->total + (p->on_device ? 0 : tokenizer),
+        .max_context = p->max_context,
+        .max_sequences = p->max_sequences,
+        .vocab_size = c->vocab,
+    };
+    memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
+}
+
+/* What a tokenizer takes in memory, guessed from its file: about twice its size. */
+static uint64_t tokenizer_guess(const char *dir)
+{
+    char path[4096];
+    struct stat st;
+    int n = snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+
+    return n > 0 && (size_t)n < sizeof(path) && stat(path, &st) == 0 ? (uint64_t)st.st_size * 2
+                                                                     : 0;
+}
+
+static lr_code open_weights(const struct lr_engine_host *host, const char *dir,
+                            const char *artifact, struct model_gptoss **out,
+                            struct lr_error *err)
+{
+    lr_code code = model_gptoss_open(dir, artifact, out, err);
+
+    if (code != LR_OK && artifact != NULL) {
+        if (host != NULL && host->log != NULL)
+            host->log(host->ctx, 2, "model.artifact", err->text);
+        code = model_gptoss_open(dir, NULL, out, err);
+    }
+    /* The daemon's own codes do not cross the ABI. */
+    if (code >= 100)
+        code = err->code = LR_MODEL_CORRUPT;
+    return code;
+}
+
+lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *options,
+                            struct lr_engine_need *need, struct lr_error *err)
+{
+    struct setting s = {0};
+    struct gptoss_plan plan;
+    struct model_gptoss *weights = NULL;
+
+    lr_code code = settle(options, &s, err);
+    if (code == LR_OK)
+        code = open_weights(NULL, dir, s.options.artifact_path, &weights, err);
+    if (code == LR_OK)
+        code = s.api->plan(&weights->config, &s.backend, &plan, err);
+    if (code == LR_OK)
+        fill_need(&plan, &weights->config, tokenizer_guess(dir), need);
+    model_gptoss_close(weights);
+    return code;
+}
+
+static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct setting *s,
+                        struct lr_error *err)
+{
+    const struct gptoss_backend_host host = {m->host.ctx, m->host.progress, m->host.log};
+    lr_code code = open_weights(&m->host, dir, s->options.artifact_path, &m->weights, err);
+
+    if (code == LR_OK)
+        code = s->api->plan(&m->weights->config, &s->backend, &m->plan, err);
+    if (code == LR_OK)
+        code = gptoss_vocabulary_open(dir, &m->weights->config, m->weights->vocab_rows,
+                                      &m->vocabulary, err);
+    if (code == LR_OK)
+        code = gptoss_scheduler_init(&m->scheduler, &m->plan, m->weights->config.window, err);
+    if (code == LR_OK)
+        code = s->api->open(&host, m->weights, m->vocabulary.usable, &s->backend, &m->plan,
+                            &m->backend, err);
+    if (code != LR_OK)
+        return code;
+    m->steps = calloc(m->plan.max_sequences, sizeof(*m->steps));
+    m->batch = calloc(m->plan.max_sequences, sizeof(*m->batch));
+    if (m->steps == NULL || m->batch == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
+    return LR_OK;
+}
+
+static void tell(const struct lr_engine_model *m, const struct setting *s)
+{
+    char text[512];
+
+    if (m->host.log == NULL)
+        return;
+    snprintf(text, sizeof(text),
+             "device=%s weights=%s weight_bytes=%llu kv_bytes=%llu context=%u sequences=%u "
+             "chunk=%u threads=%u",
+             s->backend.device, m->weights->source, (unsigned long long)m->plan.weights,
+             (unsigned long long)m->plan.kv, m->plan.max_context, m->plan.max_sequences,
+             m->plan.prefill_chunk, m->plan.threads);
+    m->host.log(m->host.ctx, 1, "model.open", text);
+}
+
+lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
+                           const struct lr_engine_options *options,
+                           struct lr_engine_model **out, struct lr_error *err)
+{
+    struct setting s = {0};
+    struct lr_engine_model *m = calloc(1, sizeof(*m));
+
+    *out = NULL;
+    if (m == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
+    GPTOSS_COPY_SIZED(&m->host, host);
+    lr_code code = settle(options, &s, err);
+    m->backend_api = s.api;
+    if (code == LR_OK)
+        code = bring_up(m, dir, &s, err);
+    if (code != LR_OK) {
+        gptoss_engine_close(m);
+        return code;
+    }
+    tell(m, &s);
+    *out = m;
+    return LR_OK;
+}
+
+void gptoss_engine_close(struct lr_engine_model *m)
+{
+    if (m == NULL)
+        return;
+    if (m->backend != NULL)
+        m->backend_api->close(m->backend);
+    gptoss_scheduler_deinit(&m->scheduler);
+    while (m->ended != NULL) {
+        struct gptoss_sequence *next = m->ended->next;
+        gptoss_sequence_destroy(m->ended);
+        m->ended = next;
+    }
+    gptoss_vocabulary_close(&m->vocabulary);
+    model_gptoss_close(m->weights);
+    free(m->steps);
+    free(m->batch);
+    free(m);
+}
