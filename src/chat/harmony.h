@@ -81,6 +81,9 @@ void chat_harmony_token(struct chat_harmony *h, struct lr_str bytes, bool specia
 /* The stream is over: gives what was held back and closes an open tool call. */
 void chat_harmony_end(struct chat_harmony *h);
 
+/* python, browser.*, container.*: what the model was trained with. */
+bool chat_harmony_is_builtin(struct lr_str name);
+
 /* True when text that arrives now belongs to a message of that class: for counting
  * tokens. */
 static inline bool chat_harmony_in(const struct chat_harmony *h, enum chat_harmony_class c)

@@ -181,13 +181,18 @@ static void find_recipients(struct lr_str s, struct lr_str *best)
     }
 }
 
+bool chat_harmony_is_builtin(struct lr_str name)
+{
+    struct lr_str space = lr_str_sub(name, 0, lr_str_find_char(name, '.'));
+    return is_one_of(space, builtins, COUNT(builtins));
+}
+
 static bool is_builtin(const struct chat_harmony *h, struct lr_str name)
 {
     for (uint32_t i = 0; i < h->options.builtin_tool_count; i++)
         if (lr_str_eq(h->options.builtin_tools[i], name))
             return false;
-    struct lr_str space = lr_str_sub(name, 0, lr_str_find_char(name, '.'));
-    return is_one_of(space, builtins, COUNT(builtins));
+    return chat_harmony_is_builtin(name);
 }
 
 /* Sets class and tool when the recipient is a function or a built-in tool. */

@@ -6,8 +6,8 @@
  *  - streaming: whole SSE events ("data: {...}\n\n"), the last of them [DONE];
  *  - otherwise: nothing until the last choice is done, then one JSON body.
  * Router and node use the same object (R-26).  It copies what it needs from the
- * request.  A streaming response takes less than 2 KB plus 1 KB per choice; a
- * collecting one grows with the answer up to max_bytes.
+ * request.  A streaming response takes less than 2 KB plus 2 KB per choice (more
+ * with log probabilities); a collecting one grows with the answer up to max_bytes.
  * Thread: one at a time.
  */
 #ifndef CHAT_OPENAI_RESPONSE_H
@@ -48,8 +48,9 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
                            const struct chat_usage *usage, struct lr_buf *out);
 
-/* The whole request failed.  Streaming: an error event and [DONE].  Otherwise the error
- * body; the caller sends it with lr_code_http(error->code).  Later calls write nothing. */
+/* The whole request failed.  Streaming: an error event and [DONE]; a caller that has not
+ * sent its headers yet answers with chat_openai_error_write and a status instead.
+ * Otherwise the error body, for lr_code_http(error->code).  Later calls write nothing. */
 void chat_response_on_error(struct chat_response *r, const struct lr_error *error,
                             struct lr_buf *out);
 

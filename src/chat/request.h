@@ -36,6 +36,15 @@ enum {
     CHAT_TOP_LOGPROBS_MAX = 20,
 };
 
+/* Sampling values the client gave itself; a model's own defaults may replace others. */
+enum {
+    CHAT_GIVEN_TEMPERATURE = 1,
+    CHAT_GIVEN_TOP_P = 2,
+    CHAT_GIVEN_TOP_K = 4,
+    CHAT_GIVEN_MIN_P = 8,
+    CHAT_GIVEN_REPETITION_PENALTY = 16,
+};
+
 /* A prompt of the completions API: text, or ids when `ids` is not NULL. */
 struct chat_raw_prompt {
     struct lr_str text;
@@ -52,7 +61,7 @@ struct chat_request {
     const struct lr_json *tools;           /* NULL: none, or tool_choice "none" */
     const struct lr_json *template_kwargs; /* an object, or NULL */
     struct lr_str reasoning_effort;        /* empty: the template's default */
-    bool may_call_tools;                   /* tools were given and tool_choice is "auto" */
+    bool forbids_tool_calls;               /* tool_choice is "none" */
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 
@@ -62,7 +71,9 @@ struct chat_request {
 
     /* Generation.  Choice i answers prompt i / n; derive its seed from i. */
     struct lr_sampling sampling; /* .seed is meaningful only where has_seed */
+    uint32_t given;              /* CHAT_GIVEN_ bits */
     bool has_seed;
+    bool ignore_stop; /* go on past the model's stop tokens, up to max_tokens */
     uint32_t n;
     uint32_t max_tokens; /* 0: to the end of the context */
     struct lr_str stop[CHAT_STOP_MAX];

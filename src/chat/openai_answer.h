@@ -1,0 +1,96 @@
+/* chat/openai_answer.h - the parts of a chat_response (internal).
+ *
+ * openai_response.c runs the choices, openai_chunk.c writes SSE, openai_body.c writes
+ * whole answers, openai_logprobs.c keeps and writes log probabilities.
+ */
+#ifndef CHAT_OPENAI_ANSWER_H
+#define CHAT_OPENAI_ANSWER_H
+
+#include "chat/harmony.h"
+#include "chat/openai_response.h"
+#include "chat/plain.h"
+#include "chat/stop.h"
+
+struct chat_choice {
+    struct chat_response *response; /* borrowed: the owner */
+    uint32_t index;
+    bool began;     /* its role has been written */
+    bool cut;       /* a stop string matched, or a call too many began */
+    bool closed;    /* its finish_reason has been written or settled */
+    bool done;      /* on_done was called */
+    bool truncated; /* max_tokens or the context ended it */
+    uint32_t calls; /* tool calls begun */
+    uint32_t reasoning_tokens;
+    struct chat_usage usage;
+    uint64_t content_in;  /* bytes of content the model gave */
+    uint64_t content_out; /* bytes that passed the stop strings */
+    uint64_t chars_in;    /* the same in characters */
+    union {
+        struct chat_harmony harmony;
+        struct chat_plain plain;
+    };
+    struct chat_stop stop;
+    struct lr_buf logprobs; /* records of tokens whose text is not out yet */
+    /* collecting only */
+    struct lr_buf content;
+    struct lr_buf reasoning;
+    struct lr_buf calls_json; /* the members of "tool_calls", with commas */
+};
+
+struct chat_response {
+    enum chat_api api;
+    bool stream;
+    bool include_usage;
+    bool is_harmony;
+    bool logprobs;
+    bool parallel_calls;
+    bool complete;
+    uint32_t reasoning; /* CHAT_REASONING_ bits */
+    uint32_t n;
+    uint32_t choice_count;
+    uint32_t done_count;
+    lr_code status;
+    uint64_t id_hash;   /* ids of tool calls come from it */
+    struct lr_str head; /* the members every chunk and body begin with */
+    struct lr_str stop[CHAT_STOP_MAX];
+    uint32_t stop_count;
+    struct lr_str *builtin_tools;
+    uint32_t builtin_tool_count;
+    /* While a call runs: where its bytes go, and text of one kind not written yet. */
+    struct lr_buf *out;
+    struct lr_buf pending;
+    struct chat_choice *pending_choice; /* NULL: nothing pends */
+    enum chat_delta_kind pending_kind;
+    uint32_t pending_tool;
+    struct chat_choice *choices;
+};
+
+/* openai_chunk.c: SSE events, written to r->out. */
+void chat_chunk_role(struct chat_choice *c);
+void chat_chunk_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                     struct lr_str text);
+void chat_chunk_call(struct chat_choice *c, uint32_t tool, struct lr_str name);
+void chat_chunk_finish(struct chat_choice *c);
+void chat_chunk_usage(struct chat_response *r);
+void chat_chunk_error(struct chat_response *r, const struct lr_error *error);
+void chat_chunk_done(struct chat_response *r);
+
+/* openai_body.c */
+void chat_body_text(struct chat_choice *c, enum chat_delta_kind kind, struct lr_str text);
+void chat_body_call(struct chat_choice *c, uint32_t tool, struct lr_str name);
+void chat_body_write(struct chat_response *r);
+void chat_write_usage(const struct chat_response *r, struct lr_buf *out);
+
+/* "stop", "length" or "tool_calls". */
+const char *chat_finish_reason(const struct chat_choice *c);
+
+/* "call_" and 24 letters, the same for the same answer; not terminated. */
+enum { CHAT_CALL_ID_LEN = 29 };
+void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN]);
+
+/* openai_logprobs.c */
+void chat_logprobs_add(struct chat_choice *c, const struct chat_token *token);
+/* Writes those whose text is out, and forgets them; "null" where there are none. */
+void chat_logprobs_write(struct chat_choice *c, struct lr_buf *out);
+
+#endif

@@ -1,0 +1,67 @@
+/* chat/openai_parse.h - what the files of the request codec share (internal). */
+#ifndef CHAT_OPENAI_PARSE_H
+#define CHAT_OPENAI_PARSE_H
+
+#include "chat/openai_request.h"
+
+/* One body on its way to a request. */
+struct chat_parse {
+    struct lr_arena *arena;
+    struct chat_request *req;
+    struct chat_error *e;
+    /* what the checks between fields need */
+    bool has_messages;
+    bool has_prompt;
+    bool has_stream_options;
+    uint32_t max_tokens; /* the two spellings; 0: not given */
+    uint32_t max_completion_tokens;
+    uint32_t best_of;
+    bool tool_choice_none;
+    bool hide_reasoning;
+    uint64_t top_logprobs_given; /* 1 + value; 0: not given */
+    bool logprobs;
+};
+
+typedef lr_code (*chat_field_fn)(struct chat_parse *p, const char *name,
+                                 const struct lr_json *value);
+
+struct chat_field {
+    struct chat_field_row row;
+    chat_field_fn parse; /* NULL: any value (NO_EFFECT) or none (REFUSED) */
+};
+
+/* The row of that name, or NULL. */
+const struct chat_field *chat_field_find(enum chat_api api, struct lr_str name);
+
+/* Fails with a param.  `code` is OpenAI's word, static. */
+lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *code,
+                        lr_code status, const char *fmt, ...) LR_PRINTF(5, 6);
+
+/* "expected <wanted>, got <what it is>". */
+lr_code chat_parse_type(struct chat_parse *p, const char *param, const char *wanted,
+                        const struct lr_json *value);
+
+/* Typed values with ranges, both ends included. */
+lr_code chat_parse_bool(struct chat_parse *p, const char *param, const struct lr_json *value,
+                        bool *out);
+lr_code chat_parse_u32(struct chat_parse *p, const char *param, const struct lr_json *value,
+                       uint32_t min, uint32_t max, uint32_t *out);
+lr_code chat_parse_float(struct chat_parse *p, const char *param, const struct lr_json *value,
+                         double min, double max, float *out);
+
+/* chat/openai_messages.c */
+lr_code chat_parse_messages(struct chat_parse *p, const char *name,
+                            const struct lr_json *value);
+lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_tool_choice(struct chat_parse *p, const char *name,
+                               const struct lr_json *value);
+/* chat/openai_values.c */
+lr_code chat_parse_sampling(struct chat_parse *p, const char *name,
+                            const struct lr_json *value);
+lr_code chat_parse_logit_bias(struct chat_parse *p, const char *name,
+                              const struct lr_json *value);
+lr_code chat_parse_stop(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_prompt(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_seed(struct chat_parse *p, const char *name, const struct lr_json *value);
+
+#endif

@@ -1,0 +1,473 @@
+/* What the request codec promises: every field is honoured, accepted without effect or
+ * refused by name, and an error says which one (R-11). */
+#include "chat/openai_request.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct parsed {
+    struct lr_arena arena;
+    const struct chat_request *req;
+    struct chat_error e;
+    lr_code code;
+};
+
+static struct parsed parse(enum chat_api api, const char *body)
+{
+    struct parsed p;
+    lr_arena_init(&p.arena, 8 << 20);
+    p.code = chat_openai_parse(&p.arena, api, lr_str_z(body), &p.req, &p.e);
+    assert_int_equal(p.req != NULL, p.code == LR_OK);
+    return p;
+}
+
+#define MESSAGES "\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+
+/* A chat body with one more member; *out lives until free_parsed. */
+static struct parsed chat(const char *members)
+{
+    static char body[65536];
+    snprintf(body, sizeof(body), "{" MESSAGES "%s%s}", members[0] != '\0' ? "," : "", members);
+    return parse(CHAT_API_CHAT, body);
+}
+
+static void free_parsed(struct parsed *p)
+{
+    lr_arena_free(&p->arena);
+}
+
+static void accept_chat(const char *members)
+{
+    struct parsed p = chat(members);
+    if (p.code != LR_OK)
+        fail_msg("%s: %s", members, p.e.error.text);
+    free_parsed(&p);
+}
+
+static void refuse_body(enum chat_api api, const char *body, const char *param,
+                        const char *code)
+{
+    struct parsed p = parse(api, body);
+    if (p.code == LR_OK)
+        fail_msg("accepted: %s", body);
+    assert_int_equal(lr_code_http(p.code), 400);
+    assert_string_equal(p.e.param, param);
+    assert_string_equal(p.e.code, code);
+    assert_int_equal(p.e.error.code, p.code);
+    assert_true(p.e.error.text[0] != '\0');
+    free_parsed(&p);
+}
+
+static void refuse_chat(const char *members, const char *param, const char *code)
+{
+    static char body[65536];
+    snprintf(body, sizeof(body), "{" MESSAGES ",%s}", members);
+    refuse_body(CHAT_API_CHAT, body, param, code);
+}
+
+static void defaults_are_openais(void **state)
+{
+    (void)state;
+    struct parsed p = chat("");
+    const struct chat_request *r = p.req;
+    assert_int_equal(p.code, LR_OK);
+    assert_true(lr_str_eq_z(r->model, "m"));
+    assert_int_equal(r->messages->count, 1);
+    assert_int_equal(r->n, 1);
+    assert_int_equal(chat_request_choices(r), 1);
+    assert_int_equal(r->max_tokens, 0);
+    assert_true(r->sampling.temperature == 1 && r->sampling.top_p == 1);
+    assert_true(r->sampling.repetition_penalty == 1);
+    assert_false(r->has_seed || r->stream || r->include_usage || r->ignore_stop);
+    assert_true(r->parallel_tool_calls);
+    assert_int_equal(r->reasoning, CHAT_REASONING_CONTENT);
+    assert_int_equal(r->given, 0);
+    assert_null(r->tools);
+    free_parsed(&p);
+}
+
+static void honoured_fields_reach_the_request(void **state)
+{
+    (void)state;
+    struct parsed p = chat(
+        "\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"max_completion_tokens\":77,\"temperature\":0.5,\"top_p\":0.25,\"min_p\":0.125,"
+        "\"top_k\":40,\"repetition_penalty\":1.5,\"presence_penalty\":-2,"
+        "\"frequency_penalty\":2,\"seed\":-3,\"n\":4,\"stop\":[\"a\",\"b\"],\"logprobs\":true,"
+        "\"top_logprobs\":5,\"logit_bias\":{\"17\":-100},\"reasoning_effort\":\"high\","
+        "\"parallel_tool_calls\":false,\"chat_template_kwargs\":{\"x\":1},\"user\":\"u\","
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+        "\"tool_choice\":\"auto\",\"reasoning_format\":\"both\",\"ignore_eos\":true,"
+        "\"response_format\":{\"type\":\"text\"}");
+    if (p.code != LR_OK)
+        fail_msg("%s", p.e.error.text);
+    const struct chat_request *r = p.req;
+    const struct lr_sampling *s = &r->sampling;
+    assert_true(r->stream && r->include_usage && r->ignore_stop);
+    assert_int_equal(r->max_tokens, 77);
+    assert_true(s->temperature == 0.5F && s->top_p == 0.25F && s->min_p == 0.125F);
+    assert_int_equal(s->top_k, 40);
+    assert_true(s->repetition_penalty == 1.5F && s->presence_penalty == -2 &&
+                s->frequency_penalty == 2);
+    assert_true(r->has_seed && s->seed == (uint64_t)-3);
+    assert_int_equal(r->n, 4);
+    assert_int_equal(r->stop_count, 2);
+    assert_true(lr_str_eq_z(r->stop[1], "b"));
+    assert_int_equal(s->logprobs, 1);
+    assert_int_equal(s->top_logprobs, 5);
+    assert_int_equal(s->logit_bias_count, 1);
+    assert_int_equal(s->logit_bias[0].token, 17);
+    assert_true(s->logit_bias[0].bias == -100);
+    assert_true(lr_str_eq_z(r->reasoning_effort, "high"));
+    assert_false(r->parallel_tool_calls);
+    assert_int_equal(r->template_kwargs->count, 1);
+    assert_int_equal(r->tools->count, 1);
+    assert_int_equal(r->reasoning, CHAT_REASONING_CONTENT | CHAT_REASONING_PLAIN);
+    assert_true(lr_str_eq_z(r->user, "u"));
+    assert_int_equal(r->given, 31);
+    free_parsed(&p);
+}
+
+static void values_out_of_range_name_their_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members;
+        const char *param;
+        const char *code;
+    } cases[] = {
+        {"\"temperature\":2.5", "temperature", "invalid_value"},
+        {"\"temperature\":\"1\"", "temperature", "invalid_type"},
+        {"\"temperature\":1e400", "temperature", "invalid_value"},
+        {"\"top_p\":-0.1", "top_p", "invalid_value"},
+        {"\"min_p\":1.1", "min_p", "invalid_value"},
+        {"\"top_k\":-2", "top_k", "invalid_value"},
+        {"\"top_k\":1.5", "top_k", "invalid_value"},
+        {"\"repetition_penalty\":0", "repetition_penalty", "invalid_value"},
+        {"\"presence_penalty\":3", "presence_penalty", "invalid_value"},
+        {"\"frequency_penalty\":-3", "frequency_penalty", "invalid_value"},
+        {"\"max_tokens\":0", "max_tokens", "invalid_value"},
+        {"\"max_tokens\":-1", "max_tokens", "invalid_value"},
+        {"\"max_tokens\":99999999999999999999", "max_tokens", "invalid_value"},
+        {"\"max_completion_tokens\":1.5", "max_completion_tokens", "invalid_value"},
+        {"\"max_tokens\":1,\"max_completion_tokens\":2", "max_tokens", "invalid_value"},
+        {"\"n\":0", "n", "invalid_value"},
+        {"\"n\":129", "n", "invalid_value"},
+        {"\"seed\":1.5", "seed", "invalid_type"},
+        {"\"stop\":7", "stop", "invalid_type"},
+        {"\"stop\":\"\"", "stop", "invalid_value"},
+        {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "stop", "invalid_value"},
+        {"\"stop\":[\"a\",1]", "stop[1]", "invalid_type"},
+        {"\"logprobs\":1", "logprobs", "invalid_type"},
+        {"\"logprobs\":true,\"top_logprobs\":21", "top_logprobs", "invalid_value"},
+        {"\"top_logprobs\":2", "top_logprobs", "invalid_value"},
+        {"\"logit_bias\":[]", "logit_bias", "invalid_type"},
+        {"\"logit_bias\":{\"x\":1}", "logit_bias", "invalid_value"},
+        {"\"logit_bias\":{\"5\":101}", "logit_bias.5", "invalid_value"},
+        {"\"stream\":\"yes\"", "stream", "invalid_type"},
+        {"\"stream_options\":{\"include_usage\":true}", "stream_options", "invalid_value"},
+        {"\"stream\":true,\"stream_options\":{\"x\":1}", "stream_options", "unknown_parameter"},
+        {"\"reasoning_effort\":\"extreme\"", "reasoning_effort", "unsupported_value"},
+        {"\"reasoning_effort\":3", "reasoning_effort", "invalid_type"},
+        {"\"reasoning_format\":\"x\"", "reasoning_format", "invalid_value"},
+        {"\"chat_template_kwargs\":{\"messages\":[]}", "chat_template_kwargs", "invalid_value"},
+        {"\"chat_template_kwargs\":[]", "chat_template_kwargs", "invalid_type"},
+        {"\"response_format\":{\"type\":\"json_object\"}", "response_format.type",
+         "unsupported_value"},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}",
+         "response_format.type", "unsupported_value"},
+        {"\"response_format\":\"text\"", "response_format", "invalid_type"},
+        {"\"tools\":{}", "tools", "invalid_type"},
+        {"\"tools\":[1]", "tools[0]", "invalid_type"},
+        {"\"tools\":[{\"type\":\"web_search\"}]", "tools[0].type", "unsupported_value"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]",
+         "tools[0].function.name", "invalid_value"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\"}},"
+         "{\"type\":\"function\",\"function\":{\"name\":\"a\"}}]",
+         "tools[1].function.name", "invalid_value"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"parameters\":1}}]",
+         "tools[0].function.parameters", "invalid_type"},
+        {"\"tool_choice\":\"required\"", "tool_choice", "unsupported_value"},
+        {"\"tool_choice\":\"sometimes\"", "tool_choice", "invalid_value"},
+        {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", "tool_choice",
+         "unsupported_value"},
+        {"\"store\":true", "store", "unsupported_value"},
+        {"\"service_tier\":\"priority\"", "service_tier", "unsupported_value"},
+        {"\"modalities\":[\"audio\"]", "modalities", "unsupported_value"},
+        {"\"temprature\":1", "temprature", "unknown_parameter"},
+        {"\"suffix\":\"x\"", "suffix", "unknown_parameter"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        refuse_chat(cases[i].members, cases[i].param, cases[i].code);
+}
+
+static void null_means_not_set(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chat_openai_field_count(); i++) {
+        struct chat_field_row row = chat_openai_field(i);
+        char members[128];
+        if (!row.in_chat || strcmp(row.name, "model") == 0 || strcmp(row.name, "messages") == 0)
+            continue;
+        snprintf(members, sizeof(members), "\"%s\":null", row.name);
+        accept_chat(members);
+    }
+}
+
+static void every_refused_field_is_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chat_openai_field_count(); i++) {
+        struct chat_field_row row = chat_openai_field(i);
+        char members[128];
+        if (row.list != CHAT_FIELD_REFUSED || !row.in_chat)
+            continue;
+        snprintf(members, sizeof(members), "\"%s\":{}", row.name);
+        refuse_chat(members, row.name, "unsupported_parameter");
+    }
+}
+
+static void fields_without_effect_are_taken(void **state)
+{
+    (void)state;
+    accept_chat(
+        "\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":false,"
+        "\"service_tier\":\"auto\",\"prompt_cache_key\":\"k\","
+        "\"safety_identifier\":\"s\",\"modalities\":[\"text\"],\"verbosity\":\"medium\"");
+}
+
+static void required_fields_are_required(void **state)
+{
+    (void)state;
+    refuse_body(CHAT_API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+                "model", "missing_required_parameter");
+    refuse_body(CHAT_API_CHAT, "{\"model\":\"m\"}", "messages", "missing_required_parameter");
+    refuse_body(CHAT_API_CHAT, "{\"model\":\"m\",\"messages\":[]}", "messages",
+                "invalid_value");
+    refuse_body(CHAT_API_COMPLETIONS, "{\"model\":\"m\"}", "prompt",
+                "missing_required_parameter");
+    refuse_body(CHAT_API_CHAT, "[]", "", "invalid_type");
+    refuse_body(CHAT_API_CHAT, "{\"model\":", "", "invalid_json");
+    refuse_body(CHAT_API_CHAT, "", "", "invalid_json");
+    refuse_body(CHAT_API_CHAT, "{\"model\":\"a\",\"model\":\"b\"}", "", "invalid_json");
+}
+
+static void messages_are_checked_one_by_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *message;
+        const char *param; /* NULL: accepted */
+        const char *code;
+    } cases[] = {
+        {"{\"role\":\"system\",\"content\":\"x\"}", NULL, NULL},
+        {"{\"role\":\"developer\",\"content\":\"x\"}", NULL, NULL},
+        {"{\"role\":\"user\",\"content\":\"\",\"name\":\"bob\"}", NULL, NULL},
+        {"{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", NULL, NULL},
+        {"{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"r\",\"tool_calls\":"
+         "[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+         "\"{}\"}}]}",
+         NULL, NULL},
+        {"{\"role\":\"assistant\",\"refusal\":null,\"annotations\":[]}", NULL, NULL},
+        {"{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":\"c\"}", NULL, NULL},
+        {"1", "messages[1]", "invalid_type"},
+        {"{}", "messages[1].role", "missing_required_parameter"},
+        {"{\"role\":1}", "messages[1].role", "invalid_type"},
+        {"{\"role\":\"robot\",\"content\":\"x\"}", "messages[1].role", "invalid_value"},
+        {"{\"role\":\"function\",\"content\":\"x\"}", "messages[1].role", "invalid_value"},
+        {"{\"role\":\"user\"}", "messages[1].content", "missing_required_parameter"},
+        {"{\"role\":\"user\",\"content\":1}", "messages[1].content", "invalid_type"},
+        {"{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}",
+         "messages[1].content[0]", "unsupported_value"},
+        {"{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}", "messages[1].content[0]",
+         "missing_required_parameter"},
+        {"{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}",
+         "messages[1].content[0]", "invalid_type"},
+        {"{\"role\":\"user\",\"content\":\"x\",\"name\":1}", "messages[1].name",
+         "invalid_value"},
+        {"{\"role\":\"tool\",\"content\":\"x\"}", "messages[1].tool_call_id",
+         "missing_required_parameter"},
+        {"{\"role\":\"assistant\",\"tool_calls\":1}", "messages[1].tool_calls", "invalid_type"},
+        {"{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{}}]}",
+         "messages[1].tool_calls[0]", "missing_required_parameter"},
+        {"{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+         "\"arguments\":1}}]}",
+         "messages[1].tool_calls[0]", "invalid_type"},
+        {"{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\"}}",
+         "messages[1].function_call", "unsupported_parameter"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[1024];
+        snprintf(body, sizeof(body),
+                 "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"},%s]}",
+                 cases[i].message);
+        if (cases[i].param != NULL) {
+            refuse_body(CHAT_API_CHAT, body, cases[i].param, cases[i].code);
+            continue;
+        }
+        struct parsed p = parse(CHAT_API_CHAT, body);
+        if (p.code != LR_OK)
+            fail_msg("%s: %s", cases[i].message, p.e.error.text);
+        free_parsed(&p);
+    }
+}
+
+static void tool_choice_none_hides_the_tools(void **state)
+{
+    (void)state;
+    struct parsed p = chat("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+                           "\"tool_choice\":\"none\"");
+    assert_int_equal(p.code, LR_OK);
+    assert_null(p.req->tools);
+    assert_true(p.req->forbids_tool_calls);
+    free_parsed(&p);
+}
+
+static void prompts_come_as_text_or_ids_one_or_many(void **state)
+{
+    (void)state;
+    struct parsed p =
+        parse(CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"x\",\"best_of\":1}");
+    assert_int_equal(p.code, LR_OK);
+    assert_int_equal(p.req->prompt_count, 1);
+    assert_int_equal(p.req->max_tokens, 16);
+    assert_true(lr_str_eq_z(p.req->prompts[0].text, "x"));
+    free_parsed(&p);
+
+    p = parse(CHAT_API_COMPLETIONS,
+              "{\"model\":\"m\",\"prompt\":[\"x\",\"yz\"],\"n\":3,\"logprobs\":0}");
+    assert_int_equal(p.code, LR_OK);
+    assert_int_equal(chat_request_choices(p.req), 6);
+    assert_int_equal(p.req->sampling.logprobs, 1);
+    free_parsed(&p);
+
+    p = parse(CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[1,2,3]}");
+    assert_int_equal(p.code, LR_OK);
+    assert_int_equal(p.req->prompt_count, 1);
+    assert_int_equal(p.req->prompts[0].id_count, 3);
+    assert_int_equal(p.req->prompts[0].ids[2], 3);
+    free_parsed(&p);
+
+    p = parse(CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[[1],[2,3]]}");
+    assert_int_equal(p.code, LR_OK);
+    assert_int_equal(p.req->prompt_count, 2);
+    assert_int_equal(p.req->prompts[1].ids[1], 3);
+    free_parsed(&p);
+
+#define PROMPT(v) "{\"model\":\"m\",\"prompt\":" v "}"
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"\""), "prompt", "invalid_value");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[]"), "prompt", "invalid_value");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("7"), "prompt", "invalid_type");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[\"a\",7]"), "prompt[1]", "invalid_type");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[1,-2]"), "prompt", "invalid_value");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"echo\":true"), "echo",
+                "unsupported_value");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"best_of\":2"), "best_of",
+                "unsupported_value");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"suffix\":\"b\""), "suffix",
+                "unsupported_parameter");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[\"a\",\"b\"],\"n\":100"), "n", "invalid_value");
+    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"messages\":[]"), "messages",
+                "unknown_parameter");
+}
+
+static void an_error_body_has_openais_four_members(void **state)
+{
+    (void)state;
+    struct parsed p = chat("\"temprature\":1");
+    struct lr_buf out;
+    lr_buf_init(&out, 4096);
+    chat_error_write(&out, &p.e);
+    assert_string_equal(
+        lr_buf_z(&out),
+        "{\"error\":{\"message\":\"Unrecognized request argument supplied: temprature. "
+        "docs/api-fields.md lists what is understood.\",\"type\":\"invalid_request_error\","
+        "\"param\":\"temprature\",\"code\":\"unknown_parameter\"}}");
+    lr_buf_free(&out);
+    free_parsed(&p);
+}
+
+static void a_field_stands_in_one_list_only(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < chat_openai_field_count(); i++)
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(chat_openai_field(i).name, chat_openai_field(k).name);
+}
+
+/* LR_UPDATE=1 writes the page instead. */
+static void the_documented_lists_are_the_table(void **state)
+{
+    (void)state;
+    const char *path = LR_SOURCE_DIR "/docs/api-fields.md";
+    struct lr_buf wanted;
+    lr_buf_init(&wanted, 1 << 20);
+    chat_openai_fields_markdown(&wanted);
+    if (getenv("LR_UPDATE") != NULL) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fwrite(wanted.data, 1, wanted.len, f);
+        fclose(f);
+    }
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char *page = calloc(1, 1 << 20);
+    assert_non_null(page);
+    size_t n = fread(page, 1, (1 << 20) - 1, f);
+    fclose(f);
+    assert_int_equal(n, wanted.len);
+    assert_string_equal(page, lr_buf_z(&wanted));
+    free(page);
+    lr_buf_free(&wanted);
+}
+
+static void a_request_that_does_not_fit_the_arena_is_an_error(void **state)
+{
+    (void)state;
+    const char *body = "{" MESSAGES ",\"logit_bias\":{\"1\":1,\"2\":2},\"stop\":[\"a\"]}";
+    struct lr_arena arena;
+    const struct chat_request *req;
+    struct chat_error e;
+    for (size_t limit = 0; limit < 4096; limit += 64) {
+        lr_arena_init(&arena, limit);
+        lr_code code = chat_openai_parse(&arena, CHAT_API_CHAT, lr_str_z(body), &req, &e);
+        if (code != LR_OK)
+            assert_int_equal(code, LR_OUT_OF_RAM);
+        lr_arena_free(&arena);
+    }
+}
+
+static void the_choices_of_a_request_have_seeds_of_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(chat_request_seed(5, 0), 5);
+    assert_int_not_equal(chat_request_seed(5, 1), chat_request_seed(5, 2));
+    assert_int_equal(chat_request_seed(5, 1), chat_request_seed(5, 1));
+    assert_int_not_equal(chat_request_seed(6, 1), chat_request_seed(5, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_openais),
+        cmocka_unit_test(honoured_fields_reach_the_request),
+        cmocka_unit_test(values_out_of_range_name_their_field),
+        cmocka_unit_test(null_means_not_set),
+        cmocka_unit_test(every_refused_field_is_refused_by_name),
+        cmocka_unit_test(fields_without_effect_are_taken),
+        cmocka_unit_test(required_fields_are_required),
+        cmocka_unit_test(messages_are_checked_one_by_one),
+        cmocka_unit_test(tool_choice_none_hides_the_tools),
+        cmocka_unit_test(prompts_come_as_text_or_ids_one_or_many),
+        cmocka_unit_test(an_error_body_has_openais_four_members),
+        cmocka_unit_test(a_field_stands_in_one_list_only),
+        cmocka_unit_test(the_documented_lists_are_the_table),
+        cmocka_unit_test(a_request_that_does_not_fit_the_arena_is_an_error),
+        cmocka_unit_test(the_choices_of_a_request_have_seeds_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
