@@ -55,10 +55,13 @@ struct model_descriptor {
     void *storage; /* owned */
 };
 
-/* `filename` picks one GGUF of several (may be NULL); it must be a plain relative path.
+/* `filename` (may be NULL) picks one GGUF of several; it must be a plain relative path.
+ * For safetensors it must be the file that holds the weights or their index.  Headers of
+ * all weight files are checked, so a half-copied shard is found here.
  *   MODEL_CORRUPT     something is missing or broken; every missing file is named
  *   UNSUPPORTED       config.json names no architecture
- *   INVALID_ARGUMENT  no such folder, several GGUF files and no filename
+ *   INVALID_ARGUMENT  no such folder, several GGUF files and no filename, a filename
+ *                     that does not fit
  * An architecture without an engine is no error here: `runtime` says its name. */
 LR_MUST_USE lr_code model_descriptor_open(const char *dir, enum model_format format,
                                           const char *filename, struct model_descriptor **out,

@@ -142,10 +142,7 @@ lr_code model_folder_weights(const struct model_folder *folder, const char *dir,
         return LR_OK;
     }
     if (weight_count == 0)
-        return lr_fail(err, LR_MODEL_CORRUPT,
-                       "%s: no weights: neither model.safetensors.index.json nor a "
-                       ".safetensors file",
-                       dir);
+        return LR_OK;
     if (weight_count > 1)
         return fail_list(err,
                          "ambiguous: several .safetensors files and no "

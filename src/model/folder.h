@@ -20,9 +20,10 @@ LR_MUST_USE lr_code model_folder_list(struct lr_arena *arena, const char *dir,
 
 bool model_folder_has(const struct model_folder *folder, struct lr_str name);
 
-/* Where the weights are.  Exactly one of index and single is set after OK.
- *   MODEL_CORRUPT  no weights, two indexes, several .safetensors and no index
- *                  ("ambiguous", naming them), or one shard of several alone */
+/* Where the weights are.  After OK one of index and single is set, or neither when there
+ * are no weights at all.
+ *   MODEL_CORRUPT  two indexes, several .safetensors and no index ("ambiguous", naming
+ *                  them), or one shard of several alone */
 struct model_weight_files {
     struct lr_str index;
     struct lr_str single;

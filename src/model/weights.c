@@ -176,6 +176,11 @@ static lr_code open_all(struct model_weights *w, const char *dir, struct lr_erro
         return code;
     if (where.index.len != 0)
         return open_indexed(w, dir, &folder, where.index, err);
+    if (where.single.len == 0)
+        return lr_fail(err, LR_MODEL_CORRUPT,
+                       "%s: no weights: neither model.safetensors.index.json nor a "
+                       ".safetensors file",
+                       dir);
     w->files = lr_arena_array(&w->arena, 1, sizeof(*w->files));
     if (w->files == NULL)
         return out_of_ram(dir, err);

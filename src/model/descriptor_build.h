@@ -1,0 +1,43 @@
+/* model/descriptor_build.h - the parts of building a descriptor; private to src/model.
+ *
+ * A build has two arenas: one that the descriptor keeps, one for parse trees that dies
+ * with the build.
+ */
+#ifndef MODEL_DESCRIPTOR_BUILD_H
+#define MODEL_DESCRIPTOR_BUILD_H
+
+#include "base/arena.h"
+#include "model/descriptor.h"
+#include "model/folder.h"
+
+enum { MODEL_MISSING_MAX = 4096, MODEL_TEMPLATE_MAX = 1 << 20 };
+
+struct model_build {
+    struct model_descriptor *d;
+    struct lr_arena *keep;
+    struct lr_arena *scratch;
+    const char *dir;
+    const char *filename; /* may be NULL */
+    struct model_folder folder;
+    struct model_file *files; /* d->files, writable */
+    size_t file_cap;
+    struct lr_error *err;
+};
+
+/* Adds a file that lies in the folder; NOT a check whether it should. */
+LR_MUST_USE lr_code model_build_file(struct model_build *b, struct lr_str name, bool weights);
+
+/* A terminated copy that the descriptor keeps; OUT_OF_RAM. */
+LR_MUST_USE lr_code model_build_text(struct model_build *b, struct lr_str text,
+                                     const char **out);
+
+/* "DIR: the snapshot is incomplete, missing: a, b" */
+lr_code model_build_missing(struct model_build *b, const struct lr_str *names, size_t count);
+
+/* chat_template and special-token texts of a Hugging Face snapshot. */
+LR_MUST_USE lr_code model_build_prompt(struct model_build *b);
+
+LR_MUST_USE lr_code model_build_safetensors(struct model_build *b);
+LR_MUST_USE lr_code model_build_gguf(struct model_build *b);
+
+#endif

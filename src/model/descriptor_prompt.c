@@ -1,0 +1,119 @@
+/* model/descriptor_prompt.c - chat template and special-token texts of a snapshot.
+ *
+ * chat_template.jinja comes first, then tokenizer_config.json, then chat_template.json:
+ * the order in which the Hugging Face tools look.  A file that is there and broken is
+ * an error: a silently wrong template would answer wrongly for ever.
+ */
+#include "base/json.h"
+#include "model/descriptor_build.h"
+#include "model/map.h"
+
+enum { TOKENIZER_CONFIG_MAX = 16 << 20 };
+
+/* *out is NULL when the file is not there. */
+static lr_code read_json(struct model_build *b, const char *name, const struct lr_json **out)
+{
+    char path[LR_PATH_MAX];
+    struct lr_str text;
+    *out = NULL;
+    if (!model_folder_has(&b->folder, lr_str_z(name)))
+        return LR_OK;
+    lr_code code = model_path(path, b->dir, lr_str_z(name), b->err);
+    if (code == LR_OK)
+        code = model_read_text(b->scratch, path, TOKENIZER_CONFIG_MAX, &text, b->err);
+    if (code != LR_OK)
+        return code;
+    code = lr_json_parse(b->scratch, text, NULL, out, b->err);
+    if (code == LR_OK && (*out)->type == LR_JSON_OBJECT)
+        return LR_OK;
+    if (code == LR_OK)
+        return lr_fail(b->err, LR_MODEL_CORRUPT, "%s is no JSON object", path);
+    (void)lr_fail_prefix(b->err, "%s", path);
+    code = code == LR_OUT_OF_RAM ? LR_OUT_OF_RAM : LR_MODEL_CORRUPT;
+    if (b->err != NULL)
+        b->err->code = code;
+    return code;
+}
+
+static lr_code set_template(struct model_build *b, struct lr_str text, const char *source)
+{
+    if (text.len > MODEL_TEMPLATE_MAX)
+        return lr_fail(b->err, LR_MODEL_CORRUPT,
+                       "%s/%s: a chat template of %zu bytes, the limit is %d", b->dir, source,
+                       text.len, MODEL_TEMPLATE_MAX);
+    b->d->chat_template_source = source;
+    return model_build_text(b, text, &b->d->chat_template);
+}
+
+/* A string, or a list of {name, template} of which "default" counts. */
+static lr_code template_of(struct model_build *b, const struct lr_json *root,
+                           const char *source)
+{
+    const struct lr_json *value = lr_json_get(root, "chat_template");
+    struct lr_str text, name;
+    if (b->d->chat_template != NULL || value == NULL)
+        return LR_OK;
+    if (lr_json_str(value, &text))
+        return set_template(b, text, source);
+    for (uint32_t i = 0; value->type == LR_JSON_ARRAY && i < value->count; i++) {
+        const struct lr_json *item = &value->items[i];
+        if (lr_json_str(lr_json_get(item, "name"), &name) && lr_str_eq_z(name, "default") &&
+            lr_json_str(lr_json_get(item, "template"), &text))
+            return set_template(b, text, source);
+    }
+    return LR_OK;
+}
+
+/* A token is a string or an object with "content". */
+static lr_code token_of(struct model_build *b, const struct lr_json *root, const char *key,
+                        const char **out)
+{
+    const struct lr_json *value = lr_json_get(root, key);
+    struct lr_str text;
+    if (*out != NULL)
+        return LR_OK;
+    if (lr_json_str(value, &text) || lr_json_str(lr_json_get(value, "content"), &text))
+        return model_build_text(b, text, out);
+    return LR_OK;
+}
+
+static lr_code tokens_of(struct model_build *b, const struct lr_json *root)
+{
+    lr_code code = token_of(b, root, "bos_token", &b->d->bos_token);
+    if (code == LR_OK)
+        code = token_of(b, root, "eos_token", &b->d->eos_token);
+    if (code == LR_OK)
+        code = token_of(b, root, "pad_token", &b->d->pad_token);
+    if (code == LR_OK)
+        code = token_of(b, root, "unk_token", &b->d->unk_token);
+    return code;
+}
+
+static lr_code read_jinja(struct model_build *b)
+{
+    static const char name[] = "chat_template.jinja";
+    char path[LR_PATH_MAX];
+    struct lr_str text;
+    if (!model_folder_has(&b->folder, lr_str_z(name)))
+        return LR_OK;
+    lr_code code = model_path(path, b->dir, lr_str_z(name), b->err);
+    if (code == LR_OK)
+        code = model_read_text(b->scratch, path, MODEL_TEMPLATE_MAX, &text, b->err);
+    return code == LR_OK ? set_template(b, text, name) : code;
+}
+
+lr_code model_build_prompt(struct model_build *b)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                        "chat_template.json"};
+    lr_code code = read_jinja(b);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) && code == LR_OK; i++) {
+        const struct lr_json *root;
+        code = read_json(b, files[i], &root);
+        if (code == LR_OK && root != NULL)
+            code = template_of(b, root, files[i]);
+        if (code == LR_OK && root != NULL)
+            code = tokens_of(b, root);
+    }
+    return code;
+}

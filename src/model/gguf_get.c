@@ -1,0 +1,157 @@
+/* model/gguf_get.c - opening a GGUF file and looking its metadata up. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "model/gguf_format.h"
+#include "model/map.h"
+
+enum { GGUF_ARENA_MAX = 128 << 20 };
+
+struct storage {
+    struct lr_arena arena;
+    struct lr_file_map map;
+};
+
+lr_code model_gguf_open(const char *path, struct model_gguf **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct model_gguf *g = calloc(1, sizeof(*g));
+    struct storage *s = calloc(1, sizeof(*s));
+    if (g == NULL || s == NULL) {
+        free(g);
+        free(s);
+        return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", path);
+    }
+    lr_arena_init(&s->arena, GGUF_ARENA_MAX);
+    lr_code code = model_map(path, &s->map, err);
+    if (code == LR_OK)
+        code = model_gguf_parse(&s->arena, s->map.data, s->map.len, s->map.len, path, g, err);
+    g->storage = s;
+    if (code != LR_OK) {
+        model_gguf_close(g);
+        return code;
+    }
+    *out = g;
+    return LR_OK;
+}
+
+void model_gguf_close(struct model_gguf *g)
+{
+    if (g == NULL)
+        return;
+    struct storage *s = g->storage;
+    if (s != NULL) {
+        lr_file_unmap(&s->map);
+        lr_arena_free(&s->arena);
+        free(s);
+    }
+    free(g);
+}
+
+const struct model_gguf_value *model_gguf_get(const struct model_gguf *g, const char *key)
+{
+    for (size_t i = 0; i < g->kv_count; i++) {
+        if (lr_str_eq_z(g->kv[i].key, key))
+            return &g->kv[i].value;
+    }
+    return NULL;
+}
+
+static uint64_t little(const char *bytes, size_t len)
+{
+    uint64_t value = 0;
+    for (size_t i = len; i-- > 0;)
+        value = value << 8 | (unsigned char)bytes[i];
+    return value;
+}
+
+bool model_gguf_str(const struct model_gguf *g, const char *key, struct lr_str *out)
+{
+    const struct model_gguf_value *v = model_gguf_get(g, key);
+    if (v == NULL || v->type != MODEL_GGUF_STRING)
+        return false;
+    *out = v->raw;
+    return true;
+}
+
+bool model_gguf_u64(const struct model_gguf *g, const char *key, uint64_t *out)
+{
+    const struct model_gguf_value *v = model_gguf_get(g, key);
+    if (v == NULL)
+        return false;
+    switch (v->type) {
+    case MODEL_GGUF_I8:
+    case MODEL_GGUF_I16:
+    case MODEL_GGUF_I32:
+    case MODEL_GGUF_I64:
+        if ((unsigned char)v->raw.ptr[v->raw.len - 1] & 0x80)
+            return false;
+        break;
+    case MODEL_GGUF_U8:
+    case MODEL_GGUF_U16:
+    case MODEL_GGUF_U32:
+    case MODEL_GGUF_U64:
+        break;
+    default:
+        return false;
+    }
+    *out = little(v->raw.ptr, v->raw.len);
+    return true;
+}
+
+bool model_gguf_u32(const struct model_gguf *g, const char *key, uint32_t *out)
+{
+    uint64_t value;
+    if (!model_gguf_u64(g, key, &value) || value > UINT32_MAX)
+        return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+bool model_gguf_f64(const struct model_gguf *g, const char *key, double *out)
+{
+    const struct model_gguf_value *v = model_gguf_get(g, key);
+    if (v == NULL)
+        return false;
+    uint64_t bits = little(v->raw.ptr, v->raw.len < 8 ? v->raw.len : 8);
+    if (v->type == MODEL_GGUF_F64) {
+        memcpy(out, &bits, sizeof(*out));
+        return true;
+    }
+    if (v->type == MODEL_GGUF_F32) {
+        uint32_t narrow = (uint32_t)bits;
+        float value;
+        memcpy(&value, &narrow, sizeof(value));
+        *out = (double)value;
+        return true;
+    }
+    return false;
+}
+
+bool model_gguf_bool(const struct model_gguf *g, const char *key, bool *out)
+{
+    const struct model_gguf_value *v = model_gguf_get(g, key);
+    if (v == NULL || v->type != MODEL_GGUF_BOOL)
+        return false;
+    *out = v->raw.ptr[0] != 0;
+    return true;
+}
+
+bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct lr_str *out)
+{
+    if (array == NULL || array->type != MODEL_GGUF_ARRAY ||
+        array->item_type != MODEL_GGUF_STRING || i >= array->count)
+        return false;
+    /* The parser has walked these lengths once, so they stay inside raw. */
+    size_t at = 0;
+    for (uint64_t n = 0;; n++) {
+        size_t len = (size_t)little(array->raw.ptr + at, 8);
+        at += 8;
+        if (n == i) {
+            *out = lr_str(array->raw.ptr + at, len);
+            return true;
+        }
+        at += len;
+    }
+}
