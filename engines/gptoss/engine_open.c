@@ -70,8 +70,8 @@ static lr_code settle(const struct lr_engine_options *given, struct setting *out
     return LR_OK;
 }
 
-static void fill_need(const struct gptoss_plan *p, const struct model_config *c,
-                      uint64_t tokenizer, struct lr_engine_need *need)
+static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t tokenizer,
+                      struct lr_engine_need *need)
 {
     uint64_t per_sequence = p->window_pages / p->max_sequences * p->window_page_bytes;
     struct lr_engine_need n = {
@@ -86,7 +86,7 @@ static void fill_need(const struct gptoss_plan *p, const struct model_config *c,
         .total = p->total + (p->on_device ? 0 : tokenizer),
         .max_context = p->max_context,
         .max_sequences = p->max_sequences,
-        .vocab_size = c->vocab,
+        .vocab_size = vocab,
     };
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
 }
@@ -132,7 +132,7 @@ lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *opt
     if (code == LR_OK)
         code = s.api->plan(&weights->config, &s.backend, &plan, err);
     if (code == LR_OK)
-        fill_need(&plan, &weights->config, tokenizer_guess(dir), need);
+        fill_need(&plan, weights->vocab_rows, tokenizer_guess(dir), need);
     model_gptoss_close(weights);
     return code;
 }

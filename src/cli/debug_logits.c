@@ -1,0 +1,57 @@
+/* cli/debug_logits.c - `debug logits`: the model's raw answer at every position.
+ *
+ * For checking one engine against another or against a reference: nothing is sampled.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/commands.h"
+#include "cli/engine_tool.h"
+
+static lr_code print_logits(struct cli_engine *engine, const uint32_t *ids, size_t count,
+                            struct lr_error *err)
+{
+    size_t total = count * engine->need.vocab_size;
+
+    if (!LR_ENGINE_HAS(engine->api, logits))
+        return lr_fail(err, LR_UNSUPPORTED, "this engine does not offer logits");
+    float *logits = calloc(total, sizeof(*logits));
+    if (logits == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %zu logits", total);
+    lr_code code = engine->api->logits(engine->model, ids, count, logits, err);
+    if (code == LR_OK &&
+        (fwrite(logits, sizeof(*logits), total, stdout) != total || fflush(stdout) != 0))
+        code = lr_fail_errno(err, LR_IO, "cannot write to standard output");
+    free(logits);
+    return code;
+}
+
+static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+{
+    const struct lr_engine_host host = {.size = sizeof(host), .log = cli_engine_log};
+    struct cli_engine engine = {0};
+    uint32_t *ids;
+    size_t count;
+
+    lr_code code = cli_engine_read_ids(&ids, &count, err);
+    if (code == LR_OK)
+        code = cli_engine_open(settings, &host, 1, 0, &engine, err);
+    if (code == LR_OK)
+        code = print_logits(&engine, ids, count, err);
+    cli_engine_close(&engine);
+    free(ids);
+    return code;
+}
+
+static const struct lr_setting flags[] = {CLI_ENGINE_FLAGS};
+
+const struct cli_command cli_debug_logits = {
+    .name = "logits",
+    .summary = "Compute the logits of every position of a JSON array of ids on stdin",
+    .details = "Writes little-endian float32, positions times vocabulary, and nothing else.\n"
+               "--chunk N computes the prompt in pieces of N; on the CPU device the bytes are\n"
+               "the same for every N.\n"
+               "  echo '[1,2,3]' | llm-router debug logits --model DIR > logits.f32",
+    .flags = {flags, sizeof(flags) / sizeof(flags[0])},
+    .run = run,
+};

@@ -1,0 +1,172 @@
+/* cli/engine_tool.c - see engine_tool.h. */
+#include "cli/engine_tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/subprocess.h"
+#include "plugin/library.h"
+#include "plugin/manifest.h"
+
+enum { IDS_TEXT_MAX = 64 << 20 };
+
+/* <engines>/<id>: the folder named, or beside this program as built or as installed. */
+static lr_code engine_folder(const struct lr_settings *s, char out[LR_PATH_MAX],
+                             struct lr_error *err)
+{
+    const char *id = lr_settings_str(s, "engine"), *dir = lr_settings_str(s, "engines-dir");
+    static const char *const places[] = {"../engines", "../lib/llm-router/engines",
+                                         "../lib64/llm-router/engines"};
+    char self[LR_PATH_MAX];
+
+    if (!lr_path_safe(lr_str_z(id)))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "--engine %s is no plain name", id);
+    if (dir != NULL) {
+        int n = snprintf(out, LR_PATH_MAX, "%s/%s", dir, id);
+        return n > 0 && n < LR_PATH_MAX
+                   ? LR_OK
+                   : lr_fail(err, LR_INVALID_ARGUMENT, "the path is too long: %s", dir);
+    }
+    lr_code code = lr_self_path(self, sizeof(self), err);
+    if (code != LR_OK)
+        return code;
+    char *slash = strrchr(self, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        int n = snprintf(out, LR_PATH_MAX, "%s/%s/%s", self, places[i], id);
+        if (n > 0 && n < LR_PATH_MAX && lr_dir_exists(out))
+            return LR_OK;
+    }
+    return lr_fail(err, LR_NOT_FOUND,
+                   "no engine \"%s\" in %s/%s or %s/%s: name the folder with --engines-dir", id,
+                   self, places[0], self, places[1]);
+}
+
+static lr_code load_plugin(const struct lr_settings *s, const struct lr_engine_api **api,
+                           struct lr_error *err)
+{
+    struct plugin_manifest manifest;
+    char folder[LR_PATH_MAX];
+
+    lr_code code = engine_folder(s, folder, err);
+    if (code == LR_OK)
+        code = plugin_manifest_read(&manifest, folder, err);
+    if (code != LR_OK)
+        return code;
+    const struct plugin_expectation expected = {
+        .abi_version = manifest.abi_version,
+        .engine_id = manifest.engine_id,
+        .engine_version = manifest.engine_version,
+    };
+    code = plugin_library_open(manifest.library_path, &expected, api, err);
+    plugin_manifest_free(&manifest);
+    return code;
+}
+
+lr_code cli_engine_open(const struct lr_settings *s, const struct lr_engine_host *host,
+                        uint32_t max_sequences, uint64_t max_tokens, struct cli_engine *out,
+                        struct lr_error *err)
+{
+    const char *dir = lr_settings_str(s, "model"), *device = lr_settings_str(s, "device");
+
+    *out = (struct cli_engine){.need = {.size = sizeof(out->need)}};
+    if (dir == NULL)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "--model DIR is needed: a model's folder");
+    lr_code code = load_plugin(s, &out->api, err);
+    if (code != LR_OK)
+        return code;
+    const struct lr_engine_options options = {
+        .size = sizeof(options),
+        .device_count = 1,
+        .devices = &device,
+        .max_tokens = max_tokens,
+        .max_sequences = max_sequences,
+        .max_context = (uint32_t)lr_settings_int(s, "context"),
+        .prefill_chunk = (uint32_t)lr_settings_int(s, "chunk"),
+        .threads = (uint32_t)lr_settings_int(s, "threads"),
+        .artifact_path = lr_settings_str(s, "artifact"),
+    };
+    code = out->api->probe(dir, &options, &out->need, err);
+    if (code == LR_OK)
+        code = out->api->open(host, dir, &options, &out->model, err);
+    return code;
+}
+
+void cli_engine_close(struct cli_engine *engine)
+{
+    if (engine->model != NULL)
+        engine->api->close(engine->model);
+    engine->model = NULL;
+}
+
+static lr_code read_stdin(struct lr_buf *text, struct lr_error *err)
+{
+    for (;;) {
+        char *room = lr_buf_reserve(text, 1 << 16);
+        if (room == NULL)
+            return lr_fail(err, LR_TOO_LARGE, "stdin has more than %zu bytes", text->limit);
+        ssize_t got = read(STDIN_FILENO, room, 1 << 16);
+        if (got == 0)
+            return LR_OK;
+        if (got > 0)
+            lr_buf_commit(text, (size_t)got);
+        else if (errno != EINTR)
+            return lr_fail_errno(err, LR_IO, "reading stdin");
+    }
+}
+
+static lr_code parse_ids(struct lr_str text, struct lr_arena *arena, uint32_t **ids,
+                         size_t *count, struct lr_error *err)
+{
+    const struct lr_json *list;
+    lr_code code = lr_json_parse(arena, text, NULL, &list, err);
+
+    if (code != LR_OK)
+        return lr_fail_prefix(err, "stdin");
+    if (!lr_json_is(list, LR_JSON_ARRAY) || list->count == 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "stdin must be a JSON array of token ids");
+    *ids = calloc(list->count, sizeof(**ids));
+    if (*ids == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u ids", list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint64_t id;
+        if (!lr_json_u64(&list->items[i], &id) || id > UINT32_MAX) {
+            free(*ids);
+            *ids = NULL;
+            return lr_fail(err, LR_INVALID_ARGUMENT, "item %u of stdin is no token id", i);
+        }
+        (*ids)[i] = (uint32_t)id;
+    }
+    *count = list->count;
+    return LR_OK;
+}
+
+lr_code cli_engine_read_ids(uint32_t **ids, size_t *count, struct lr_error *err)
+{
+    struct lr_arena arena;
+    struct lr_buf text;
+
+    *ids = NULL;
+    *count = 0;
+    lr_buf_init(&text, IDS_TEXT_MAX);
+    lr_arena_init(&arena, (size_t)IDS_TEXT_MAX * 16);
+    lr_code code = read_stdin(&text, err);
+    if (code == LR_OK)
+        code = parse_ids(lr_buf_str(&text), &arena, ids, count, err);
+    lr_arena_free(&arena);
+    lr_buf_free(&text);
+    return code;
+}
+
+void cli_engine_log(void *ctx, int32_t level, const char *event, const char *text)
+{
+    (void)ctx;
+    if (level >= 2)
+        fprintf(stderr, "%s %s\n", event, text);
+}

@@ -1,0 +1,68 @@
+/* cli/engine_tool.h - an engine on the bench: load a plugin, open a model, run requests.
+ *
+ * What `debug logits`, `debug generate` and `bench engine` share.  The plugin is loaded
+ * as a worker loads it (manifest first, then the library), only in this process.
+ * Thread: one.
+ */
+#ifndef CLI_ENGINE_TOOL_H
+#define CLI_ENGINE_TOOL_H
+
+#include "base/settings.h"
+#include "llm-router/engine.h"
+
+/* Rows every such tool has. */
+#define CLI_ENGINE_FLAGS                                                                       \
+    {.name = "model", .type = LR_SETTING_PATH, .value = "DIR", .help = "folder of the model"}, \
+        {.name = "device",                                                                     \
+         .type = LR_SETTING_STRING,                                                            \
+         .fallback = "cpu",                                                                    \
+         .help = "cpu, cuda, cuda:N or a GPU's UUID"},                                         \
+        {.name = "engine",                                                                     \
+         .type = LR_SETTING_STRING,                                                            \
+         .fallback = "gptoss",                                                                 \
+         .value = "ID",                                                                        \
+         .help = "folder of the engine inside the engines folder"},                            \
+        {.name = "engines-dir",                                                                \
+         .type = LR_SETTING_PATH,                                                              \
+         .value = "DIR",                                                                       \
+         .help = "where engines lie; default: beside this program"},                           \
+        {.name = "artifact",                                                                   \
+         .type = LR_SETTING_PATH,                                                              \
+         .value = "FILE",                                                                      \
+         .help = "run these weights (a metal/model.bin) instead of the safetensors"},          \
+        {.name = "threads",                                                                    \
+         .type = LR_SETTING_INT,                                                               \
+         .fallback = "0",                                                                      \
+         .max = 1024,                                                                          \
+         .help = "host threads; 0: one per core"},                                             \
+        {.name = "chunk",                                                                      \
+         .type = LR_SETTING_INT,                                                               \
+         .fallback = "0",                                                                      \
+         .max = 65536,                                                                         \
+         .help = "prompt tokens per step; 0: the engine chooses"},                             \
+    {                                                                                          \
+        .name = "context", .type = LR_SETTING_INT, .fallback = "0", .max = 1 << 24,            \
+        .help = "tokens of one sequence; 0: the engine chooses"                                \
+    }
+
+struct cli_engine {
+    const struct lr_engine_api *api;
+    struct lr_engine_model *model;
+    struct lr_engine_need need;
+};
+
+/* Opens the model the settings name; max_sequences and max_tokens as in struct
+ * lr_engine_options.  host is borrowed until close. */
+LR_MUST_USE lr_code cli_engine_open(const struct lr_settings *settings,
+                                    const struct lr_engine_host *host, uint32_t max_sequences,
+                                    uint64_t max_tokens, struct cli_engine *out,
+                                    struct lr_error *err);
+void cli_engine_close(struct cli_engine *engine);
+
+/* A JSON array of token ids on stdin.  *ids is the caller's to free. */
+LR_MUST_USE lr_code cli_engine_read_ids(uint32_t **ids, size_t *count, struct lr_error *err);
+
+/* Writes warnings and errors of an engine to stderr: a `log` member for hosts. */
+void cli_engine_log(void *ctx, int32_t level, const char *event, const char *text);
+
+#endif
