@@ -6,6 +6,9 @@
 #include <string.h>
 
 static void put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
+    LR_PRINTF(3, 0);
+
+static void put_text(struct lr_error *err, lr_code code, const char *fmt, va_list args)
 {
     err->code = code;
     (void)vsnprintf(err->text, sizeof(err->text), fmt, args);
