@@ -89,6 +89,8 @@ static lr_code finish(struct added_matcher *m, struct lr_error *err)
             return lr_fail(err, LR_MODEL_CORRUPT, "added_tokens has \"%.*s\" twice",
                            (int)(text.len < 80 ? text.len : 80), text.ptr);
         m->first[(unsigned char)text.ptr[0]] = true;
+        m->only_first =
+            text.ptr[0] == m->tokens[0].text.ptr[0] ? (unsigned char)text.ptr[0] : -1;
     }
     return LR_OK;
 }
@@ -246,14 +248,27 @@ static bool stands_alone(const struct added *a, struct lr_str text, size_t start
            (end == text.len || !word_at(a, text, end));
 }
 
+/* The next place where a token could begin. */
+static size_t next_first(const struct added_matcher *m, struct lr_str text, size_t at)
+{
+    if (m->only_first >= 0) {
+        const char *found = memchr(text.ptr + at, m->only_first, text.len - at);
+        return found != NULL ? (size_t)(found - text.ptr) : text.len;
+    }
+    while (at < text.len && !m->first[(unsigned char)text.ptr[at]])
+        at++;
+    return at;
+}
+
 bool tokenizer_added_next(const struct added *a, const struct added_matcher *m,
                           struct lr_str text, size_t *from, size_t base,
                           const struct trust *trust, struct added_hit *hit)
 {
     size_t floor = *from;
     for (size_t at = *from; at < text.len; at++) {
-        if (!m->first[(unsigned char)text.ptr[at]])
-            continue;
+        at = next_first(m, text, at);
+        if (at == text.len)
+            break;
         struct lr_str rest = lr_str(text.ptr + at, text.len - at);
         const struct added_token *token = longest(m, rest, base + at, trust);
         if (token == NULL)

@@ -6,11 +6,12 @@
 #include "tokenizer/key.h"
 
 enum {
-    SMALL_MAX = 96,  /* bytes merged by scanning an array for the lowest rank */
-    LONG_MIN = 97,   /* bytes from which a piece is encoded window by window */
-    WINDOW_NEW = 64, /* bytes a window adds */
-    PULL_FIRST = 2,  /* tokens before the seam that a window encodes again */
-    PULL_MAX = 4096, /* bytes to pull back before the piece is merged as a whole */
+    SMALL_MAX = 64,   /* bytes merged by scanning an array for the lowest rank */
+    LONG_MIN = 65,    /* bytes from which a piece is encoded window by window */
+    WINDOW_NEW = 24,  /* bytes a window adds */
+    REMEMBER_MIN = 5, /* bytes below which merging is as fast as remembering */
+    PULL_FIRST = 2,   /* tokens before the seam that a window encodes again */
+    PULL_MAX = 4096,  /* bytes to pull back before the piece is merged as a whole */
 };
 
 void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out)
@@ -44,38 +45,60 @@ void tokenizer_bpe_forget(struct bpe *b)
 
 /* ---- merging ---- */
 
-/* len <= SMALL_MAX.  Returns the number of ids. */
+/* rank << 8 | position: the lowest of these is the next pair to merge. */
+static inline uint32_t pair_key(uint32_t rank, size_t position)
+{
+    return rank == TOKENIZER_NONE ? rank : rank << 8 | (uint32_t)position;
+}
+
+/* len <= SMALL_MAX.  Returns the number of ids.  No position moves: short as the row is,
+ * looking at the dead ones again costs less than closing the gaps. */
 static size_t merge_small(const struct tokenizer *t, const char *bytes, size_t len,
                           uint32_t ids[SMALL_MAX])
 {
     const struct merges *m = &t->merges;
-    uint32_t ranks[SMALL_MAX];
-    size_t n = len;
-    for (size_t i = 0; i < n; i++)
-        ids[i] = t->vocab.byte_ids[(unsigned char)bytes[i]];
-    for (size_t i = 0; i + 1 < n; i++)
-        ranks[i] = m->byte_pairs[(unsigned char)bytes[i] << 8 | (unsigned char)bytes[i + 1]];
-    while (n > 1) {
-        uint32_t lowest = ranks[0];
-        size_t at = 0;
+    const unsigned char *byte = (const unsigned char *)bytes;
+    uint32_t keys[SMALL_MAX];
+    uint8_t next[SMALL_MAX + 1], before[SMALL_MAX + 1];
+    size_t n = 0;
+    bool was_byte = false;
+    for (size_t i = 0, width; i < len; i += width, n++) {
+        uint32_t closed = closed_at(t, byte + i, len - i, &width);
+        if (closed == TOKENIZER_NONE)
+            width = 1;
+        ids[n] = closed == TOKENIZER_NONE ? t->vocab.byte_ids[byte[i]] : closed;
+        next[n] = (uint8_t)(n + 1);
+        before[n] = (uint8_t)(n - 1);
+        if (n != 0) {
+            uint32_t rank = was_byte && width == 1 ? m->byte_pairs[byte[i - 1] << 8 | byte[i]]
+                                                   : merges_rank(m, ids[n - 1], ids[n]);
+            keys[n - 1] = pair_key(rank, n - 1);
+        }
+        was_byte = width == 1;
+    }
+    keys[n - 1] = TOKENIZER_NONE;
+    for (;;) {
+        uint32_t lowest = keys[0];
         for (size_t i = 1; i + 1 < n; i++)
-            if (ranks[i] < lowest) {
-                lowest = ranks[i];
-                at = i;
-            }
+            lowest = keys[i] < lowest ? keys[i] : lowest;
         if (lowest == TOKENIZER_NONE)
             break;
-        ids[at] = m->results[lowest];
-        n--;
-        memmove(ids + at + 1, ids + at + 2, (n - at - 1) * sizeof(*ids));
-        if (at + 1 < n) {
-            memmove(ranks + at + 1, ranks + at + 2, (n - at - 2) * sizeof(*ranks));
-            ranks[at] = merges_rank(m, ids[at], ids[at + 1]);
+        size_t at = lowest & 0xFF, gone = next[at], after = next[gone];
+        ids[at] = m->results[lowest >> 8];
+        keys[gone] = keys[at] = TOKENIZER_NONE;
+        next[at] = (uint8_t)after;
+        before[after] = (uint8_t)at;
+        if (after < n)
+            keys[at] = pair_key(merges_rank(m, ids[at], ids[after]), at);
+        if (at != 0) {
+            size_t p = before[at];
+            keys[p] = pair_key(merges_rank(m, ids[p], ids[at]), p);
         }
-        if (at > 0)
-            ranks[at - 1] = merges_rank(m, ids[at - 1], ids[at]);
     }
-    return n;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i = next[i])
+        ids[count++] = ids[i];
+    return count;
 }
 
 /* A symbol of the linked list that merge_large works on. */
@@ -225,7 +248,7 @@ static void remember(struct bpe *b, struct bpe_entry *entry, uint64_t hash, cons
 /* Appends the ids that merging gives, from memory where it was done before. */
 static void merge_block(struct bpe *b, uint64_t hash, const char *bytes, size_t len)
 {
-    if (b->entries == NULL || len > BPE_CACHED_MAX) {
+    if (b->entries == NULL || len < REMEMBER_MIN || len > BPE_CACHED_MAX) {
         merge_any(b, bytes, len);
         return;
     }
@@ -300,10 +323,30 @@ static void merge_long(struct bpe *b, const char *bytes, size_t len)
     }
 }
 
-void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
+/* Pieces of one or two bytes are common in what is not prose and need no hashing. */
+static bool piece_of_two(struct bpe *b, const char *bytes, size_t len)
 {
-    struct key key = key_of(bytes, len);
-    uint64_t hash = key_hash(key, len);
+    const unsigned char *byte = (const unsigned char *)bytes;
+    const struct tokenizer *t = b->t;
+    if (len == 1) {
+        tokenizer_ids_add(b->out, t->vocab.byte_ids[byte[0]]);
+        return true;
+    }
+    uint32_t rank = t->merges.byte_pairs[byte[0] << 8 | byte[1]];
+    if (rank != TOKENIZER_NONE) {
+        tokenizer_ids_add(b->out, t->merges.results[rank]);
+        return true;
+    }
+    if (!t->pairs_merge)
+        return false;
+    tokenizer_ids_add(b->out, t->vocab.byte_ids[byte[0]]);
+    tokenizer_ids_add(b->out, t->vocab.byte_ids[byte[1]]);
+    return true;
+}
+
+static inline void piece(struct bpe *b, struct key key, uint64_t hash, const char *bytes,
+                         size_t len)
+{
     const struct vocab_slot *slot = key_find(&b->t->vocab, key, hash, bytes, len);
     if (slot != NULL && (slot->id & VOCAB_DIRECT) != 0)
         tokenizer_ids_add(b->out, slot->id & ~(uint32_t)VOCAB_DIRECT);
@@ -313,6 +356,36 @@ void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
         merge_block(b, hash, bytes, len);
 }
 
+void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
+{
+    if (len <= 2 && piece_of_two(b, bytes, len))
+        return;
+    struct key key = key_of(bytes, len);
+    piece(b, key, key_hash(key, len), bytes, len);
+}
+
+void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
+                          size_t count)
+{
+    const struct vocab *v = &b->t->vocab;
+    struct key keys[BPE_BATCH];
+    uint64_t hashes[BPE_BATCH];
+    const char *at = start;
+    for (size_t i = 0; i < count; at = ends[i++]) {
+        size_t len = (size_t)(ends[i] - at);
+        keys[i] = key_of(at, len);
+        hashes[i] = key_hash(keys[i], len);
+        __builtin_prefetch(&v->filter[key_filter_bit(v, hashes[i]) >> 6]);
+        __builtin_prefetch(&v->slots[hashes[i] >> (64 - v->slot_bits)]);
+    }
+    at = start;
+    for (size_t i = 0; i < count; at = ends[i++]) {
+        size_t len = (size_t)(ends[i] - at);
+        if (len > 2 || !piece_of_two(b, at, len))
+            piece(b, keys[i], hashes[i], at, len);
+    }
+}
+
 lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err)
 {
     struct tokenizer_ids ids;
@@ -320,6 +393,7 @@ lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err)
     tokenizer_ids_init(&ids, TOKENIZER_MAX_TOKEN);
     tokenizer_bpe_init(&b, t, &ids);
     struct vocab *v = &t->vocab;
+    t->pairs_merge = true;
     for (size_t i = 0; i < (size_t)1 << v->slot_bits; i++) {
         struct vocab_slot *slot = &v->slots[i];
         if (slot->len == 0 || (v->tokens[slot->id].flags & TOKEN_SPECIAL) != 0)
@@ -327,6 +401,11 @@ lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err)
         ids.count = 0;
         if (!t->ignore_merges)
             merge_any(&b, vocab_bytes(v, slot->id), slot->len);
+        if (slot->len == 2) {
+            const unsigned char *pair = (const unsigned char *)vocab_bytes(v, slot->id);
+            if (t->merges.byte_pairs[pair[0] << 8 | pair[1]] == TOKENIZER_NONE)
+                t->pairs_merge = false;
+        }
         if (t->ignore_merges || (ids.count == 1 && ids.items[0] == slot->id))
             slot->id |= VOCAB_DIRECT;
     }

@@ -49,8 +49,40 @@ void tokenizer_bpe_forget(struct bpe *b);
 /* Appends the ids of one piece (len >= 1), by ignore_merges or by merging. */
 void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len);
 
+/* The same for pieces that follow each other: piece i ends at ends[i] and the next one
+ * begins there.  Faster, because the lookups wait for memory together. */
+enum { BPE_BATCH = 16 };
+void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
+                          size_t count);
+
 /* Marks the tokens that merging makes of their own bytes (all of them under
  * ignore_merges), so that a piece which is a token needs one lookup. */
 LR_MUST_USE lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err);
+
+/* Finds the characters of two or three bytes whose bytes always merge into one token
+ * first, whatever stands beside them (closed.c). */
+LR_MUST_USE lr_code tokenizer_closed_find(struct tokenizer *t, struct lr_error *err);
+
+enum { CLOSED_CHARACTERS = 0x10000 };
+
+/* The token of the closed character that begins at bytes, and its length; or
+ * TOKENIZER_NONE. */
+static inline uint32_t closed_at(const struct tokenizer *t, const unsigned char *bytes,
+                                 size_t left, size_t *len)
+{
+    uint32_t c = bytes[0];
+    if (c < 0xC2 || left < 2 || (bytes[1] & 0xC0) != 0x80)
+        return TOKENIZER_NONE;
+    if (c < 0xE0) {
+        *len = 2;
+        return t->characters[(c & 0x1F) << 6 | (bytes[1] & 0x3Fu)];
+    }
+    if (c >= 0xF0 || left < 3 || (bytes[2] & 0xC0) != 0x80)
+        return TOKENIZER_NONE;
+    *len = 3;
+    c = (c & 0x0F) << 12 | (bytes[1] & 0x3Fu) << 6 | (bytes[2] & 0x3Fu);
+    /* An overlong form would read another character's entry. */
+    return c >= 0x800 ? t->characters[c] : TOKENIZER_NONE;
+}
 
 #endif

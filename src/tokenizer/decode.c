@@ -100,6 +100,7 @@ size_t tokenizer_memory(const struct tokenizer *t)
     return sizeof(*t) + t->vocab.capacity * sizeof(struct token) + t->vocab.bytes.capacity +
            ((size_t)1 << t->vocab.slot_bits) * sizeof(struct vocab_slot) +
            ((size_t)1 << t->merges.slot_bits) * sizeof(uint64_t) +
-           t->merges.count * sizeof(uint32_t) + 65536 * sizeof(uint32_t) +
+           t->merges.count * sizeof(uint32_t) + 2 * 65536 * sizeof(uint32_t) +
+           ((size_t)1 << t->vocab.slot_bits) / 2 +
            (t->splitter.classes != NULL ? sizeof(struct split_classes) : 0);
 }

@@ -88,19 +88,21 @@ static lr_code split_regex(struct encoding *e, uint32_t step, struct lr_str text
 static lr_code split_o200k(struct encoding *e, uint32_t step, struct lr_str text)
 {
     const struct split_classes *classes = e->t->splitter.classes;
-    const char *end = text.ptr + text.len;
+    const char *at = text.ptr, *end = text.ptr + text.len;
     bool last = step + 1 == e->t->splitter.count;
-    for (const char *at = text.ptr, *next; at < end; at = next) {
-        next = tokenizer_scan_o200k(classes, at, end);
-        if (last) {
-            tokenizer_bpe_piece(&e->bpe, at, (size_t)(next - at));
-            continue;
-        }
-        lr_code rc = split(e, step + 1, lr_str(at, (size_t)(next - at)));
-        if (rc != LR_OK)
-            return rc;
+    lr_code rc = LR_OK;
+    while (at < end && rc == LR_OK) {
+        const char *ends[BPE_BATCH], *next = at;
+        size_t count = 0;
+        while (count < BPE_BATCH && next < end)
+            ends[count++] = next = tokenizer_scan_o200k(classes, next, end);
+        if (last)
+            tokenizer_bpe_pieces(&e->bpe, at, ends, count);
+        for (size_t i = 0; !last && rc == LR_OK && i < count; at = ends[i++])
+            rc = split(e, step + 1, lr_str(at, (size_t)(ends[i] - at)));
+        at = next;
     }
-    return LR_OK;
+    return rc;
 }
 
 static lr_code split_prefix(struct encoding *e, uint32_t step, struct lr_str text)
@@ -191,27 +193,60 @@ static lr_code encode_text(const struct tokenizer *t, struct lr_str text,
 
 /* ---- segments ---- */
 
-/* Copies all segments with invalid bytes replaced.  A character may span segments, so
- * they are joined first; flips[] are moved along with the text. */
+/* Writes joined[*at..until) to out with invalid parts replaced, as far as there is room;
+ * returns the end of what was written.  The last character may reach past `until`. */
+static char *repair_some(struct lr_str joined, size_t *at, size_t until, char *out,
+                         const char *out_end)
+{
+    size_t i = *at;
+    while (i < until && out_end - out >= 4) {
+        unsigned char c = (unsigned char)joined.ptr[i];
+        uint32_t code_point;
+        if (c < 0x80) {
+            *out++ = (char)c;
+            i++;
+            continue;
+        }
+        /* 80..C1 and F5..FF begin nothing. */
+        int len = c >= 0xC2 && c <= 0xF4
+                      ? lr_utf8_decode(joined.ptr + i, joined.len - i, &code_point)
+                      : 0;
+        if (len > 0) {
+            memcpy(out, joined.ptr + i, (size_t)len);
+            out += len;
+            i += (size_t)len;
+        } else {
+            memcpy(out, "\xEF\xBF\xBD", 3);
+            out += 3;
+            i += c >= 0xC2 && c <= 0xF4 ? lr_utf8_invalid_len(joined.ptr + i, joined.len - i)
+                                        : 1;
+        }
+    }
+    *at = i;
+    return out;
+}
+
+/* Appends the joined segments with invalid parts replaced.  A character may span
+ * segments, so they are joined first; flips[] move along with the text. */
 static void repair(struct lr_str joined, size_t *flips, size_t flip_count, struct lr_buf *out)
 {
-    size_t at = 0, flip = 0;
-    while (at < joined.len) {
-        struct lr_str rest = lr_str(joined.ptr + at, joined.len - at);
-        size_t good = lr_utf8_valid_prefix(rest);
-        for (; flip < flip_count && flips[flip] <= at + good; flip++)
-            flips[flip] = out->len + (flips[flip] - at);
-        lr_buf_add(out, rest.ptr, good);
-        at += good;
-        if (at == joined.len)
-            break;
-        at += lr_utf8_invalid_len(joined.ptr + at, joined.len - at);
-        lr_buf_add(out, "\xEF\xBF\xBD", 3);
-        for (; flip < flip_count && flips[flip] < at; flip++)
-            flips[flip] = out->len;
-    }
-    for (; flip < flip_count; flip++)
+    enum { STEP = 64 << 10 };
+    size_t at = 0;
+    for (size_t flip = 0; !out->failed; flip++) {
+        size_t until = flip < flip_count ? flips[flip] : joined.len;
+        while (at < until) {
+            size_t room = (until - at) * 3 + 4;
+            char *start = lr_buf_reserve(out, room < STEP ? room : STEP);
+            if (start == NULL)
+                return;
+            char *end =
+                repair_some(joined, &at, until, start, start + (room < STEP ? room : STEP));
+            lr_buf_commit(out, (size_t)(end - start));
+        }
+        if (flip == flip_count)
+            return;
         flips[flip] = out->len;
+    }
 }
 
 static lr_code too_long(size_t len, struct lr_error *err)

@@ -45,6 +45,7 @@ struct vocab {
     uint32_t capacity;
     struct lr_buf bytes;      /* owned */
     struct vocab_slot *slots; /* owned, power of two, at most half full */
+    uint64_t *filter;         /* owned: bit (hash) for every token; small enough for L2 */
     uint32_t slot_bits;
     uint32_t byte_ids[256];
 };
@@ -123,6 +124,7 @@ struct added_matcher {
     struct added_token *tokens; /* owned */
     uint32_t count;
     bool first[256]; /* bytes a token can begin with */
+    int only_first;  /* the one such byte, or -1: memchr is faster than looking */
 };
 
 struct added {
@@ -196,7 +198,9 @@ struct tokenizer {
     struct merges merges;
     struct added added;
     struct splitter splitter;
+    uint32_t *characters; /* owned: see closed.c; TOKENIZER_NONE where there is none */
     bool ignore_merges;
+    bool pairs_merge; /* every token of two bytes comes from a merge */
 };
 
 /* Room for one more id. */

@@ -63,10 +63,19 @@ static inline uint64_t key_hash(struct key key, size_t len)
     return x * 0xBF58476D1CE4E5B9u;
 }
 
+/* Four bits to a slot: a string that is no token mostly ends here. */
+static inline uint64_t key_filter_bit(const struct vocab *v, uint64_t hash)
+{
+    return hash >> (62 - v->slot_bits);
+}
+
 /* tokenizer_vocab_find for whoever has the key and its hash already. */
 static inline const struct vocab_slot *key_find(const struct vocab *v, struct key key,
                                                 uint64_t hash, const char *bytes, size_t len)
 {
+    uint64_t bit = key_filter_bit(v, hash);
+    if ((v->filter[bit >> 6] >> (bit & 63) & 1) == 0)
+        return NULL;
     uint32_t mask = (1u << v->slot_bits) - 1;
     for (uint32_t i = (uint32_t)(hash >> (64 - v->slot_bits));; i = (i + 1) & mask) {
         const struct vocab_slot *slot = &v->slots[i];

@@ -170,6 +170,8 @@ static lr_code build(struct opening *o)
         rc = tokenizer_merges_read(&t->merges, &t->vocab, o->whole, o->model[MERGES].text,
                                    o->err);
     if (rc == LR_OK)
+        rc = tokenizer_closed_find(t, o->err);
+    if (rc == LR_OK)
         rc = tokenizer_split_read(&t->splitter, o->file[PRE_TOKENIZER].tree, o->err);
     return rc == LR_OK ? tokenizer_bpe_mark_direct(t, o->err) : rc;
 }
@@ -249,5 +251,6 @@ void tokenizer_free(struct tokenizer *t)
     tokenizer_merges_free(&t->merges);
     tokenizer_added_free(&t->added);
     tokenizer_split_free(&t->splitter);
+    free(t->characters);
     free(t);
 }

@@ -159,13 +159,13 @@ static bool classify(pcre2_code *code, uint32_t first, uint32_t last, char *room
     uint32_t c = first;
     while (pcre2_match(code, (PCRE2_SPTR)room, len, at, PCRE2_NO_UTF_CHECK, data, NULL) > 0) {
         const PCRE2_SIZE *found = pcre2_get_ovector_pointer(data);
-        unsigned char class = SCAN_UPPER;
-        while (found[2 * class] == PCRE2_UNSET)
-            class ++;
+        unsigned group = 1;
+        while (found[2 * group] == PCRE2_UNSET)
+            group++;
         while (starts[c - first] < found[0])
             c++;
         for (; c < last && starts[c - first] < found[1]; c++)
-            of[c - first] = class;
+            of[c - first] = (unsigned char)(SCAN_OTHER << group);
         at = found[1];
     }
     pcre2_match_data_free(data);
@@ -180,9 +180,11 @@ lr_code tokenizer_scan_classes(struct split_classes **out, struct lr_error *err)
         compile(lr_str_z(class_pattern), 0, "the pattern of character classes", &code, err);
     if (rc != LR_OK)
         return rc;
-    struct split_classes *classes = calloc(1, sizeof(*classes));
+    struct split_classes *classes = malloc(sizeof(*classes));
     char *room = malloc((size_t)SCAN_PLANES * 4);
     uint32_t *starts = malloc((size_t)SCAN_PLANES * sizeof(*starts));
+    if (classes != NULL)
+        memset(classes->of, SCAN_OTHER, sizeof(classes->of));
     bool good = classes != NULL && room != NULL && starts != NULL &&
                 classify(code, 0, SCAN_PLANES, room, starts, classes->of) &&
                 classify(code, SCAN_PLANE14, SCAN_PLANE14 + SCAN_PLANE14_LEN, room, starts,

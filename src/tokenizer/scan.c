@@ -18,14 +18,13 @@ const char tokenizer_scan_o200k_pattern[] =
     "|\\s+(?!\\S)"
     "|\\s+";
 
-#define BIT(name) (1u << SCAN_##name)
 enum {
-    UPPERS = BIT(UPPER) | BIT(CASELESS) | BIT(MARK),
-    LOWERS = BIT(LOWER) | BIT(CASELESS) | BIT(MARK),
-    BOTH = BIT(CASELESS) | BIT(MARK),
-    PREFIXES = BIT(OTHER) | BIT(SPACE) | BIT(MARK), /* [^\r\n\p{L}\p{N}] */
-    SYMBOLS = BIT(OTHER) | BIT(MARK),               /* [^\s\p{L}\p{N}] */
-    SPACES = BIT(SPACE) | BIT(NEWLINE),
+    UPPERS = SCAN_UPPER | SCAN_CASELESS | SCAN_MARK,
+    LOWERS = SCAN_LOWER | SCAN_CASELESS | SCAN_MARK,
+    BOTH = SCAN_CASELESS | SCAN_MARK,
+    PREFIXES = SCAN_OTHER | SCAN_SPACE | SCAN_MARK, /* [^\r\n\p{L}\p{N}] */
+    SYMBOLS = SCAN_OTHER | SCAN_MARK,               /* [^\s\p{L}\p{N}] */
+    SPACES = SCAN_SPACE | SCAN_NEWLINE,
 };
 
 /* Class bit of the character at `at`, and its length; 0 at the end. */
@@ -38,25 +37,25 @@ static inline unsigned class_at(const struct split_classes *classes, const char 
     uint32_t c = p[0];
     if (c < 0x80) {
         *len = 1;
-        return 1u << classes->of[c];
+        return classes->of[c];
     }
     if (c < 0xE0) {
         *len = 2;
         c = (c & 0x1F) << 6 | (p[1] & 0x3Fu);
-        return 1u << classes->of[c];
+        return classes->of[c];
     }
     if (c < 0xF0) {
         *len = 3;
         c = (c & 0x0F) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
-        return 1u << classes->of[c];
+        return classes->of[c];
     }
     *len = 4;
     c = (c & 0x07) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
     if (c < SCAN_PLANES)
-        return 1u << classes->of[c];
+        return classes->of[c];
     if (c >= SCAN_PLANE14 && c < SCAN_PLANE14 + SCAN_PLANE14_LEN)
-        return 1u << classes->of[c - SCAN_PLANE14 + SCAN_PLANES];
-    return BIT(OTHER);
+        return classes->of[c - SCAN_PLANE14 + SCAN_PLANES];
+    return SCAN_OTHER;
 }
 
 static inline const char *run(const struct split_classes *classes, const char *at,
@@ -97,7 +96,7 @@ static const char *word(const struct split_classes *classes, const char *at, con
         if ((set & BOTH) != 0)
             last_both = p + len;
     /* U* is greedy, so only a plain lower-case letter can follow it. */
-    if (set == BIT(LOWER))
+    if (set == SCAN_LOWER)
         return contraction(run(classes, p + len, end, LOWERS), end);
     /* Else U* gives back up to the last character that L+ takes; what it gave back
      * after that one is upper case, so L+ takes just that one. */
@@ -115,7 +114,7 @@ static const char *spaces(const struct split_classes *classes, const char *at, c
     unsigned len = 0, set;
     for (; ((set = class_at(classes, p, end, &len)) & SPACES) != 0; p += len) {
         last = p;
-        if (set == BIT(NEWLINE))
+        if (set == SCAN_NEWLINE)
             after_newline = p + len;
     }
     if (after_newline != NULL)
@@ -132,16 +131,16 @@ const char *tokenizer_scan_o200k(const struct split_classes *classes, const char
     if ((set & PREFIXES) != 0) {
         /* A mark can be the prefix or part of the word.  The first alternative is
          * tried both ways before the second one. */
-        if ((result = word(classes, at + len, end, set == BIT(MARK))) != NULL)
+        if ((result = word(classes, at + len, end, set == SCAN_MARK)) != NULL)
             return result;
-        if (set == BIT(MARK))
+        if (set == SCAN_MARK)
             return contraction(at + len, end);
-    } else if ((set & BIT(NUMBER)) == 0 && (set & SPACES) == 0) {
+    } else if ((set & SCAN_NUMBER) == 0 && (set & SPACES) == 0) {
         return word(classes, at, end, false); /* a letter always begins one */
     }
-    if (set == BIT(NUMBER)) {
+    if (set == SCAN_NUMBER) {
         at += len;
-        for (int i = 1; i < 3 && class_at(classes, at, end, &len) == BIT(NUMBER); i++)
+        for (int i = 1; i < 3 && class_at(classes, at, end, &len) == SCAN_NUMBER; i++)
             at += len;
         return at;
     }

@@ -13,15 +13,16 @@
 
 extern const char tokenizer_scan_o200k_pattern[];
 
+/* One bit each, so that a set of classes is a mask. */
 enum scan_class {
-    SCAN_OTHER,    /* none of the below */
-    SCAN_UPPER,    /* Lu Lt */
-    SCAN_LOWER,    /* Ll */
-    SCAN_CASELESS, /* Lm Lo: counts as upper and as lower */
-    SCAN_MARK,     /* M: the same, but is not a letter */
-    SCAN_NUMBER,   /* N */
-    SCAN_SPACE,    /* White_Space, but for the next */
-    SCAN_NEWLINE,  /* CR LF */
+    SCAN_OTHER = 1,     /* none of the below */
+    SCAN_UPPER = 2,     /* Lu Lt */
+    SCAN_LOWER = 4,     /* Ll */
+    SCAN_CASELESS = 8,  /* Lm Lo: counts as upper and as lower */
+    SCAN_MARK = 16,     /* M: the same, but is not a letter */
+    SCAN_NUMBER = 32,   /* N */
+    SCAN_SPACE = 64,    /* White_Space, but for the next */
+    SCAN_NEWLINE = 128, /* CR LF */
 };
 
 /* Planes 0 to 3 and the start of 14 hold every character whose class is not

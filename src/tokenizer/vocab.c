@@ -89,6 +89,8 @@ static lr_code insert(struct vocab *v, uint32_t id, struct lr_error *err)
     uint32_t i = (uint32_t)(hash >> (64 - v->slot_bits));
     while (v->slots[i].len != 0)
         i = (i + 1) & mask;
+    uint64_t bit = key_filter_bit(v, hash);
+    v->filter[bit >> 6] |= (uint64_t)1 << (bit & 63);
     v->slots[i] = (struct vocab_slot){key.low, key.high, (uint32_t)len, id};
     return LR_OK;
 }
@@ -120,7 +122,8 @@ lr_code tokenizer_vocab_index(struct vocab *v, struct lr_error *err)
     while ((1u << v->slot_bits) < 2 * v->size)
         v->slot_bits++;
     v->slots = calloc((size_t)1 << v->slot_bits, sizeof(*v->slots));
-    if (v->slots == NULL)
+    v->filter = calloc((size_t)1 << (v->slot_bits - 4), sizeof(*v->filter));
+    if (v->slots == NULL || v->filter == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory to index %u tokens", v->size);
     for (uint32_t id = 0; id < v->size; id++) {
         if ((v->tokens[id].flags & TOKEN_BYTES) == 0)
@@ -144,4 +147,5 @@ void tokenizer_vocab_free(struct vocab *v)
     free(v->tokens);
     lr_buf_free(&v->bytes);
     free(v->slots);
+    free(v->filter);
 }
