@@ -265,6 +265,7 @@ static void raw_write(struct net_conn *conn, const struct lr_str *parts, unsigne
             return;
         }
         sent = rc > 0 ? (size_t)rc : 0;
+        conn->sent_total += sent;
     }
     size_t before = conn->out.len;
     for (unsigned i = 0; i < count; i++) {

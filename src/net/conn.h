@@ -48,6 +48,7 @@ struct net_conn {
     uint64_t write_deadline;   /* loop time, 0: nothing waits */
     uint64_t timer_at;         /* when the timer will fire, 0: it is not running */
     uint64_t queued_total;     /* bytes ever queued */
+    uint64_t sent_total;       /* bytes the socket took at once, without queueing */
     uint64_t taken_mark;       /* bytes taken from the queue when write_deadline was set */
     uint32_t write_timeout_ms; /* without the peer taking a byte */
     unsigned handles_open;

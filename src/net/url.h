@@ -1,0 +1,26 @@
+/* net/url.h - the URLs a client calls: http and https, a host, a port, a target.
+ *
+ * Pure.  No user names, no fragments: a secret in a URL ends up in logs.
+ */
+#ifndef NET_URL_H
+#define NET_URL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "base/str.h"
+
+struct net_url {
+    bool is_https;
+    char host[254]; /* without brackets */
+    uint16_t port;
+    char origin[288];     /* "http://host:port", the key of a connection pool */
+    char authority[264];  /* for the Host header: the port only where it is not the default */
+    struct lr_str target; /* path and query, borrowed from the text; "/" when empty */
+};
+
+/* INVALID_ARGUMENT says what is wrong. */
+LR_MUST_USE lr_code net_url_parse(const char *text, struct net_url *out, struct lr_error *err);
+
+#endif
