@@ -178,6 +178,12 @@ static void begin_between(struct chat_harmony *h, bool after_call)
 static void drop(struct chat_harmony *h, struct lr_str text)
 {
     size_t room = sizeof(h->lost) - h->lost_len;
+    if (is_blank_text(text) || room < 2)
+        return;
+    if (h->lost_len > 0) {
+        h->lost[h->lost_len++] = ' ';
+        room--;
+    }
     size_t n = text.len < room ? text.len : room;
     memcpy(h->lost + h->lost_len, text.ptr, n);
     h->lost_len += (uint32_t)n;
@@ -209,17 +215,18 @@ static void end_header(struct chat_harmony *h)
     close_body(h, false);
 }
 
-/* A header is broken off by the beginning of another one.  A sentence was a message
- * without its marker; a word or two is noise. */
+/* A header is broken off by the beginning of another one.  A sentence, or arguments, was
+ * a message without its marker; a word or two is noise. */
 static void abandon_header(struct chat_harmony *h)
 {
     struct chat_harmony_header header = chat_harmony_header_read(h, false);
     struct lr_str text = lr_str_trim(header_text(h, &header));
     bool is_sentence = text.len > 24 || lr_str_find_char(text, ' ') != LR_STR_NONE;
-    if (is_sentence && !chat_harmony_header_words_only(text)) {
+    bool is_arguments = header.class == CHAT_CLASS_TOOL && lr_str_starts(text, "{");
+    if (is_arguments || (is_sentence && !chat_harmony_header_words_only(text))) {
         header_to_body(h, &header);
         close_body(h, false);
-    } else if (header.class != CHAT_CLASS_TOOL) {
+    } else {
         drop(h, text);
     }
 }
@@ -285,21 +292,26 @@ static void header_gap(struct chat_harmony *h)
     h->word_at = h->header_len;
 }
 
+/* <|message|>: every word before it is header, known or not. */
+static void message_begins(struct chat_harmony *h)
+{
+    struct chat_harmony_header words = chat_harmony_header_read(h, false);
+    struct chat_harmony_header header = chat_harmony_header_read(h, true);
+    drop(h, header_text(h, &words));
+    begin_body(h, &header);
+}
+
 static void control_in_header(struct chat_harmony *h, enum control control)
 {
     switch (control) {
-    case CONTROL_MESSAGE: {
-        struct chat_harmony_header header = chat_harmony_header_read(h, true);
-        begin_body(h, &header);
+    case CONTROL_MESSAGE:
+        message_begins(h);
         break;
-    }
     case CONTROL_CHANNEL:
-        if (h->has_channel) {
-            /* The last channel counts; recipients before it stay. */
-            abandon_header(h);
-            if (h->state != CHAT_HARMONY_HEADER)
-                begin_header(h, false);
-        }
+        /* The last channel counts; recipients before it stay. */
+        abandon_header(h);
+        if (h->state != CHAT_HARMONY_HEADER)
+            begin_header(h, false);
         header_gap(h);
         h->has_channel = true;
         h->channel_at = h->header_len;
@@ -356,22 +368,18 @@ static void control_between(struct chat_harmony *h, enum control control)
         begin_header(h, control == CONTROL_START);
         h->has_channel = control == CONTROL_CHANNEL;
         break;
-    case CONTROL_MESSAGE: {
-        /* A header that lost its <|start|>. */
-        uint32_t len = h->header_len;
+    case CONTROL_MESSAGE: /* a header that lost its <|start|> */
         begin_header(h, true);
-        h->header_len = len;
-        struct chat_harmony_header header = chat_harmony_header_read(h, true);
-        begin_body(h, &header);
+        h->header_len = (uint32_t)text.len;
+        message_begins(h);
         break;
-    }
     case CONTROL_CALL:
-        h->after_call = true;
-        break;
     case CONTROL_END:
     case CONTROL_STOP:
     case CONTROL_CONSTRAIN:
     case CONTROL_OTHER:
+        h->after_call |= control == CONTROL_CALL;
+        header_gap(h);
         break;
     }
 }

@@ -103,10 +103,12 @@ static bool is_channel(struct lr_str word)
 
 static bool is_header_word(struct lr_str word)
 {
+    size_t role = assistant_prefix(word);
+    if (role > 0) /* "assistantassistant", "assistantfinal" */
+        return role == word.len || is_channel(lr_str_sub(word, role, word.len));
     return is_channel(word) || is_one_of(word, type_words, COUNT(type_words)) ||
            is_one_of(word, foreign_roles, COUNT(foreign_roles)) ||
-           lr_str_starts(word, "functions.") || lr_str_starts(word, "assistant") ||
-           lr_str_starts(word, "to=");
+           lr_str_starts(word, "functions.") || lr_str_starts(word, "to=");
 }
 
 bool chat_harmony_header_words_only(struct lr_str text)
