@@ -124,6 +124,8 @@ lr_code net_call_write(struct net_call *call, struct lr_str bytes)
         return LR_OK;
     bool is_connected = call->state == CALL_HEAD || call->state == CALL_BODY;
     size_t queued = is_connected ? net_conn_queued(&call->conn->conn) : call->request.len;
+    if (is_connected && call->conn->conn.broken != 0)
+        return LR_CANCELLED;
     if (queued + bytes.len > call->max_send_bytes)
         return LR_TOO_LARGE;
     char size[24];

@@ -225,7 +225,9 @@ void net_stream_flush(struct net_request *req)
 
 lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
 {
-    if (req->conn == NULL || req->response != RESPONSE_BEGUN)
+    /* A write that failed is told by on_gone in the next turn; a handler that writes in a
+     * loop must hear of it at once. */
+    if (req->conn == NULL || req->response != RESPONSE_BEGUN || req->conn->conn.broken != 0)
         return LR_CANCELLED;
     if (bytes.len == 0)
         return LR_OK;

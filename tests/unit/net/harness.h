@@ -365,13 +365,13 @@ static inline void hear_until(int fd, char *out, size_t size, const char *wanted
         struct pollfd p = {.fd = fd, .events = POLLIN};
         uint64_t now = now_ms();
         assert_true(now < until);
+        assert_true(len < size - 1);
         if (poll(&p, 1, (int)(until - now)) <= 0)
             continue;
         ssize_t got = recv(fd, out + len, size - 1 - len, 0);
         if (got <= 0)
             fail_msg("closed before \"%s\"; so far: %s", wanted, out);
         len += (size_t)got;
-        assert_true(len < size - 1);
         out[len] = '\0';
     }
 }

@@ -1,0 +1,447 @@
+/* Clients that leave, stall, idle or come in numbers; servers that stop. */
+#include "tests/unit/net/harness.h"
+
+#include <sys/resource.h>
+
+#define HOST    "Host: a\r\n"
+#define GONE_MS 50 /* the promise */
+
+enum { STREAM_LIMIT = 256 * 1024 };
+
+static int start(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){.max_stream_bytes = STREAM_LIMIT,
+                                             .write_timeout_ms = 400,
+                                             .body_timeout_ms = 400,
+                                             .idle_timeout_ms = 60000,
+                                             .linger_ms = 200},
+                  2);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    harness_stop();
+    return 0;
+}
+
+static int begin(const char *path)
+{
+    char text[256];
+    char answer[1024];
+    int fd = dial();
+    (void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\n" HOST "\r\n", path);
+    say_z(fd, text);
+    hear_until(fd, answer, sizeof(answer), "\r\n\r\n");
+    return fd;
+}
+
+static void expect_gone_since(uint64_t left_at)
+{
+    await(&h.gone, 1);
+    pthread_mutex_lock(&h.mutex);
+    uint64_t took = h.gone_at_ms - left_at;
+    pthread_mutex_unlock(&h.mutex);
+    assert_in_range(took, 0, GONE_MS);
+    assert_int_equal(peek_counter(&h.gone), 1);
+}
+
+static void a_closing_client_of_a_silent_stream_is_noticed(void **state)
+{
+    (void)state;
+    int fd = begin("/idle");
+    uint64_t left = now_ms();
+    (void)close(fd);
+    expect_gone_since(left);
+    await(&h.ended, 1);
+}
+
+static void a_half_close_during_an_answer_counts_as_gone(void **state)
+{
+    (void)state;
+    int fd = begin("/idle");
+    uint64_t left = now_ms();
+    (void)shutdown(fd, SHUT_WR);
+    expect_gone_since(left);
+    assert_true(is_closed_within(fd, 1000));
+    (void)close(fd);
+}
+
+static void a_reset_of_a_silent_stream_is_noticed(void **state)
+{
+    (void)state;
+    int fd = begin("/idle");
+    uint64_t left = now_ms();
+    reset(fd);
+    expect_gone_since(left);
+}
+
+static void a_client_that_leaves_before_the_answer_is_noticed(void **state)
+{
+    (void)state;
+    int fd = dial();
+    say_z(fd, "GET /later?ms=10000 HTTP/1.1\r\n" HOST "\r\n");
+    await(&h.begun, 1);
+    uint64_t left = now_ms();
+    (void)close(fd);
+    expect_gone_since(left);
+}
+
+static void a_client_that_leaves_behind_unread_requests_is_noticed(void **state)
+{
+    (void)state;
+    /* So much is pipelined that the server stops reading: the end is behind it. */
+    static char many[4 << 20];
+    int fd = begin("/idle");
+    memset(many, 'x', sizeof(many));
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    size_t sent = 0;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    while (sent < sizeof(many) && poll(&p, 1, 200) > 0) {
+        ssize_t n = send(fd, many, sizeof(many) - sent, MSG_NOSIGNAL);
+        if (n > 0)
+            sent += (size_t)n;
+    }
+    /* With the window closed a FIN waits behind the data; a reset does not. */
+    uint64_t left = now_ms();
+    reset(fd);
+    expect_gone_since(left);
+}
+
+static void a_client_that_leaves_a_paused_upload_is_noticed(void **state)
+{
+    (void)state;
+    static char block[65536];
+    int fd = dial();
+    say_z(fd, "POST /slow HTTP/1.1\r\n" HOST "Content-Length: 10000000\r\n\r\n");
+    say(fd, block, sizeof(block));
+    uint64_t until = now_ms() + 3000;
+    size_t received = 0;
+    while (received == 0 && now_ms() < until) {
+        pthread_mutex_lock(&h.mutex);
+        received = h.received;
+        pthread_mutex_unlock(&h.mutex);
+    }
+    assert_true(received > 0);
+    uint64_t left = now_ms();
+    (void)close(fd);
+    expect_gone_since(left);
+}
+
+static void gone_is_not_told_after_the_answer(void **state)
+{
+    (void)state;
+    char answer[1024];
+    int fd = dial();
+    say_z(fd, "GET /later?ms=1 HTTP/1.1\r\n" HOST "\r\n");
+    hear_until(fd, answer, sizeof(answer), "later");
+    (void)close(fd);
+    await(&h.ended, 1);
+    /* A second connection's round trip gives a late callback its chance. */
+    (void)close(begin("/json"));
+    assert_int_equal(peek_counter(&h.gone), 0);
+}
+
+static void a_half_closed_client_still_gets_a_prompt_answer(void **state)
+{
+    (void)state;
+    char answer[1024];
+    int fd = dial();
+    say_z(fd, "GET /json HTTP/1.1\r\n" HOST "\r\n");
+    (void)shutdown(fd, SHUT_WR);
+    (void)hear_all(fd, answer, sizeof(answer));
+    assert_int_equal(status_of(answer), 200);
+    assert_non_null(strstr(answer, "{\"ok\":true}"));
+    (void)close(fd);
+}
+
+static void resets_at_every_stage_leave_nothing_behind(void **state)
+{
+    (void)state;
+    static const char *const stages[] = {
+        "",
+        "GET /js",
+        "GET /json HTTP/1.1\r\nHost",
+        "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\n",
+        "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nhalf",
+        "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhe",
+        "POST /count HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nhalf",
+        "GET /json HTTP/1.1\r\n" HOST "\r\n",
+        "GET /later?ms=20 HTTP/1.1\r\n" HOST "\r\n",
+        "GET /flood HTTP/1.1\r\n" HOST "\r\n",
+        "GET /thread HTTP/1.1\r\n" HOST "\r\n",
+        "GET /json\n",
+    };
+    for (int round = 0; round < 5; round++) {
+        for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
+            int fd = dial();
+            say_z(fd, stages[i]);
+            reset(fd);
+        }
+    }
+    /* The server still answers, and only this connection is left in the end. */
+    struct net_server_stats stats;
+    uint64_t until = now_ms() + 5000;
+    int fd = begin("/json");
+    do {
+        net_server_get_stats(h.server, &stats);
+        assert_true(now_ms() < until);
+    } while (stats.connections != 1 || stats.active != 0);
+    (void)close(fd);
+}
+
+static void a_slow_reader_is_buffered_up_to_the_limit(void **state)
+{
+    (void)state;
+    int fd = begin("/flood");
+    await(&h.refused, 1);
+    pthread_mutex_lock(&h.mutex);
+    size_t queued = h.queued_max;
+    pthread_mutex_unlock(&h.mutex);
+    assert_in_range(queued, STREAM_LIMIT / 2, STREAM_LIMIT);
+    (void)close(fd);
+    await(&h.gone, 1);
+}
+
+static void a_reader_that_takes_nothing_is_given_up(void **state)
+{
+    (void)state;
+    int fd = begin("/flood");
+    uint64_t begun = now_ms();
+    await(&h.gone, 1);
+    assert_in_range(now_ms() - begun, 350, 2500);
+    (void)close(fd);
+}
+
+static void an_upload_is_held_back_while_the_handler_pauses(void **state)
+{
+    (void)state;
+    static char block[65536];
+    const size_t total = 64u << 20;
+    int fd = dial();
+    char text[256];
+    char answer[1024];
+    (void)snprintf(text, sizeof(text),
+                   "POST /slow HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n", total);
+    say_z(fd, text);
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    size_t sent = 0;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    while (sent < total && poll(&p, 1, 300) > 0) {
+        ssize_t n = send(fd, block, sizeof(block), MSG_NOSIGNAL);
+        if (n > 0)
+            sent += (size_t)n;
+    }
+    assert_true(sent < total); /* the kernel's buffers are full, ours are not */
+    pthread_mutex_lock(&h.mutex);
+    struct net_request *req = h.held;
+    assert_true(h.received <= 128 * 1024);
+    h.held = NULL;
+    pthread_mutex_unlock(&h.mutex);
+    net_loop_post(net_request_loop(req), (net_loop_fn)net_request_resume, req);
+    (void)fcntl(fd, F_SETFL, 0);
+    while (sent < total) {
+        size_t len = total - sent < sizeof(block) ? total - sent : sizeof(block);
+        say(fd, block, len);
+        sent += len;
+    }
+    hear_until(fd, answer, sizeof(answer), "\r\n\r\nread");
+    assert_int_equal(h.received, total);
+    (void)close(fd);
+}
+
+static void pipelined_answers_nobody_reads_do_not_pile_up(void **state)
+{
+    (void)state;
+    /* 3,000 answers of 16 KB would be 48 MB; the client reads none of them. */
+    static char request[20000];
+    int len =
+        snprintf(request, sizeof(request),
+                 "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 16384\r\n\r\n%016384d", 1);
+    int fd = dial();
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    size_t sent = 0;
+    size_t at = 0;
+    while (sent < 3000 * (size_t)len && poll(&p, 1, 100) > 0) {
+        ssize_t n = send(fd, request + at, (size_t)len - at, MSG_NOSIGNAL);
+        if (n <= 0)
+            break;
+        sent += (size_t)n;
+        at = (at + (size_t)n) % (size_t)len;
+    }
+    assert_true(sent < 3000 * (size_t)len);
+    (void)close(fd);
+}
+
+static void a_thousand_idle_connections_are_held_and_answered(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000 };
+    struct rlimit files = {4096, 4096};
+    struct rlimit old;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    if (old.rlim_cur < 4096 && old.rlim_max >= 4096) {
+        files.rlim_max = old.rlim_max;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    }
+    static int fds[COUNT];
+    char answer[1024];
+    for (int i = 0; i < COUNT; i++)
+        fds[i] = dial();
+    for (int i = 0; i < COUNT; i++) {
+        say_z(fds[i], "GET /json HTTP/1.1\r\n" HOST "\r\n");
+        hear_until(fds[i], answer, sizeof(answer), "{\"ok\":true}");
+    }
+    struct net_server_stats stats;
+    net_server_get_stats(h.server, &stats);
+    assert_int_equal(stats.connections, COUNT);
+    for (int i = COUNT; i-- > 0;) {
+        say_z(fds[i], "GET /json HTTP/1.1\r\n" HOST "\r\n");
+        hear_until(fds[i], answer, sizeof(answer), "{\"ok\":true}");
+    }
+    for (int i = 0; i < COUNT; i++)
+        (void)close(fds[i]);
+}
+
+/* ---- stopping ---- */
+
+static void a_stop_lets_running_requests_finish(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){0}, 2);
+    char answer[1024];
+    int idle = begin("/json");
+    int running = dial();
+    say_z(running, "GET /later?ms=150 HTTP/1.1\r\n" HOST "\r\n");
+    await(&h.begun, 2);
+    uint64_t begun = now_ms();
+    net_server_stop(h.server, 5000, harness_stopped, NULL);
+    assert_true(is_closed_within(idle, 100)); /* at once */
+    assert_int_equal(peek_counter(&h.stopped), 0);
+    hear_until(running, answer, sizeof(answer), "\r\n\r\nlater");
+    assert_non_null(strstr(answer, "Connection: close\r\n"));
+    assert_true(is_closed_within(running, 1000));
+    (void)close(idle);
+    (void)close(running);
+    harness_destroy();
+    assert_true(now_ms() - begun < 2000);
+    assert_int_equal(h.gone, 0);
+}
+
+static void a_stop_refuses_new_connections(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){0}, 2);
+    int running = dial();
+    say_z(running, "GET /later?ms=300 HTTP/1.1\r\n" HOST "\r\n");
+    await(&h.begun, 1);
+    net_server_stop(h.server, 5000, harness_stopped, NULL);
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(net_server_port(h.server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint64_t until = now_ms() + 200;
+    int rc = 0;
+    while (rc == 0 && now_ms() < until) { /* what the kernel took before is cut */
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        rc = connect(fd, (struct sockaddr *)&address, sizeof(address));
+        (void)close(fd);
+    }
+    assert_int_equal(rc, -1);
+    (void)close(running);
+    harness_destroy();
+}
+
+static void a_stop_cuts_what_passes_its_deadline(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){0}, 2);
+    int fd = begin("/idle");
+    uint64_t begun = now_ms();
+    net_server_stop(h.server, 150, harness_stopped, NULL);
+    await(&h.gone, 1);
+    assert_in_range(now_ms() - begun, 100, 1000);
+    assert_true(is_closed_within(fd, 1000));
+    (void)close(fd);
+    harness_destroy();
+}
+
+static void connections_over_the_limit_are_closed(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){.max_connections = 2}, 2);
+    int first = begin("/json");
+    int second = begin("/json");
+    int third = dial();
+    assert_true(is_closed_within(third, 1000));
+    (void)close(third);
+    (void)close(first);
+    (void)close(second);
+    harness_stop();
+}
+
+static void a_silent_connection_is_closed_after_the_idle_time(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){.idle_timeout_ms = 150}, 1);
+    int fd = begin("/json");
+    uint64_t begun = now_ms();
+    char byte;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    (void)recv(fd, &byte, 0, 0);
+    char rest[64];
+    ssize_t got;
+    do { /* the rest of the answer, then the end */
+        assert_true(poll(&p, 1, 2000) > 0);
+        got = recv(fd, rest, sizeof(rest), 0);
+    } while (got > 0);
+    assert_in_range(now_ms() - begun, 100, 1000);
+    (void)close(fd);
+    harness_stop();
+}
+
+static void a_port_in_use_is_named(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){0}, 1);
+    struct lr_error err;
+    struct net_server *second;
+    struct net_server_config config = {.host = "127.0.0.1", .port = net_server_port(h.server)};
+    assert_int_equal(net_server_start(h.loops, &config, &second, &err), LR_IO);
+    assert_non_null(strstr(err.text, "127.0.0.1:"));
+    assert_non_null(strstr(err.text, "in use"));
+    config.host = "not a host";
+    assert_int_equal(net_server_start(h.loops, &config, &second, &err), LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "not a host"));
+    harness_stop();
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+    const struct CMUnitTest tests[] = {
+        CASE(a_closing_client_of_a_silent_stream_is_noticed),
+        CASE(a_half_close_during_an_answer_counts_as_gone),
+        CASE(a_reset_of_a_silent_stream_is_noticed),
+        CASE(a_client_that_leaves_before_the_answer_is_noticed),
+        CASE(a_client_that_leaves_behind_unread_requests_is_noticed),
+        CASE(a_client_that_leaves_a_paused_upload_is_noticed),
+        CASE(gone_is_not_told_after_the_answer),
+        CASE(a_half_closed_client_still_gets_a_prompt_answer),
+        CASE(resets_at_every_stage_leave_nothing_behind),
+        CASE(a_slow_reader_is_buffered_up_to_the_limit),
+        CASE(a_reader_that_takes_nothing_is_given_up),
+        CASE(an_upload_is_held_back_while_the_handler_pauses),
+        CASE(pipelined_answers_nobody_reads_do_not_pile_up),
+        CASE(a_thousand_idle_connections_are_held_and_answered),
+        cmocka_unit_test(a_stop_lets_running_requests_finish),
+        cmocka_unit_test(a_stop_refuses_new_connections),
+        cmocka_unit_test(a_stop_cuts_what_passes_its_deadline),
+        cmocka_unit_test(connections_over_the_limit_are_closed),
+        cmocka_unit_test(a_silent_connection_is_closed_after_the_idle_time),
+        cmocka_unit_test(a_port_in_use_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
