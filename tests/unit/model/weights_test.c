@@ -219,6 +219,29 @@ static void an_index_of_a_million_tensors_is_refused_with_the_limit(void **state
     refuses(LR_MODEL_CORRUPT, "1000000 tensors", "200000");
 }
 
+static void a_shard_above_four_gib_is_read_right(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,5368709120]}"
+        ","
+        "\"last\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[5368709120,5368709123]}}";
+    struct model_weights *w;
+    write_safetensors("weights.safetensors", header, 0);
+    FILE *file = fopen(in_folder("weights.safetensors"), "r+b"); /* sparse: takes no room */
+    assert_non_null(file);
+    off_t data = (off_t)(8 + strlen(header));
+    assert_int_equal(fseeko(file, data + 5368709120, SEEK_SET), 0);
+    assert_int_equal(fwrite("end", 1, 3, file), 3);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(model_weights_open(folder, &w, &err), LR_OK);
+    assert_memory_equal(model_weights_find(w, "last")->data, "end", 3);
+    assert_int_equal(model_weights_find(w, "large")->bytes, 5368709120);
+    model_weights_close(w);
+    assert_int_equal(truncate(in_folder("weights.safetensors"), data + 5368709122), 0);
+    refuses(LR_MODEL_CORRUPT, "\"last\"", "holds 5368709122");
+}
+
 static void the_demo_model_opens_whole(void **state)
 {
     (void)state;
@@ -248,6 +271,7 @@ int main(void)
         IN_FOLDER(no_weights_and_no_folder_are_told_apart),
         IN_FOLDER(broken_indexes_are_refused),
         IN_FOLDER(an_index_of_a_million_tensors_is_refused_with_the_limit),
+        IN_FOLDER(a_shard_above_four_gib_is_read_right),
         cmocka_unit_test(the_demo_model_opens_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
