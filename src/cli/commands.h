@@ -10,14 +10,21 @@ extern const struct lr_setting_table cli_settings;
 struct cli_table cli_commands(void);    /* table.c */
 struct cli_table cli_debug_tools(void); /* debug.c */
 
+extern const struct cli_command cli_command_bench;
 extern const struct cli_command cli_command_completion;
 extern const struct cli_command cli_command_debug;
 extern const struct cli_command cli_command_help;
+extern const struct cli_command cli_command_node;
 extern const struct cli_command cli_command_version;
+extern const struct cli_command cli_command_worker;
 
 extern const struct cli_command cli_debug_cli_reference;
 extern const struct cli_command cli_debug_detokenize;
+extern const struct cli_command cli_debug_generate;
+extern const struct cli_command cli_debug_logits;
+extern const struct cli_command cli_debug_harmony;
 extern const struct cli_command cli_debug_settings_reference;
 extern const struct cli_command cli_debug_tokenize;
+extern const struct cli_command cli_debug_write_metal;
 
 #endif

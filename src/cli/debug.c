@@ -7,6 +7,10 @@
 static const struct cli_command *const rows[] = {
     &cli_debug_tokenize,
     &cli_debug_detokenize,
+    &cli_debug_harmony,
+    &cli_debug_logits,
+    &cli_debug_generate,
+    &cli_debug_write_metal,
     &cli_debug_settings_reference,
     &cli_debug_cli_reference,
 };
