@@ -1,0 +1,36 @@
+/* cli/worker.c - llm-router worker: one model in one engine.  Started by a node. */
+#include "worker/worker.h"
+#include "cli/commands.h"
+
+static const struct lr_setting flags[] = {
+    {.name = "parent",
+     .type = LR_SETTING_INT,
+     .fallback = "0",
+     .max = INT32_MAX,
+     .help = "process id of the node; the worker ends with it"},
+    {.name = "label", .type = LR_SETTING_STRING, .help = "the model's name, for ps"},
+    {.name = "probe",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "answer one question about a model and leave"},
+};
+
+static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+{
+    struct worker_config config = {
+        .parent = (pid_t)lr_settings_int(settings, "parent"),
+        .is_probe = lr_settings_bool(settings, "probe"),
+    };
+    /* The worker has said why on its own pipe; here only the exit code is left. */
+    err->text[0] = '\0';
+    return worker_run(&config) == 0 ? LR_OK : LR_INTERNAL;
+}
+
+const struct cli_command cli_command_worker = {
+    .name = "worker",
+    .summary = "Hold one model in one engine (started by a node, not by hand)",
+    .details = "Speaks frames on descriptors 0 and 3; see src/wire/frame.h.",
+    .flags = {flags, sizeof(flags) / sizeof(flags[0])},
+    .hidden = true,
+    .run = run,
+};

@@ -1,0 +1,154 @@
+#include "node/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "node/state.h"
+
+/* Bit i of moves[s]: state i may follow s. */
+#define M(name) (1u << NODE_MODEL_##name)
+static const uint32_t moves[] = {
+    [NODE_MODEL_ABSENT] = M(FETCHING) | M(VERIFYING) | M(PRESENT) | M(FAILED),
+    [NODE_MODEL_FETCHING] = M(ABSENT) | M(VERIFYING) | M(FAILED),
+    [NODE_MODEL_VERIFYING] = M(ABSENT) | M(PRESENT) | M(FAILED),
+    [NODE_MODEL_PRESENT] = M(ABSENT) | M(STARTING) | M(FAILED),
+    [NODE_MODEL_STARTING] = M(LOADING) | M(PRESENT) | M(FAILED),
+    [NODE_MODEL_LOADING] = M(READY) | M(STARTING) | M(PRESENT) | M(DRAINING) | M(FAILED),
+    [NODE_MODEL_READY] = M(DRAINING) | M(STARTING) | M(PRESENT) | M(FAILED),
+    [NODE_MODEL_DRAINING] = M(PRESENT) | M(STARTING) | M(FAILED),
+    [NODE_MODEL_FAILED] = M(ABSENT) | M(PRESENT),
+};
+
+const char *node_model_state_name(enum node_model_state state)
+{
+    static const char *const names[] = {
+#define X(name, text) [NODE_MODEL_##name] = text,
+        NODE_MODEL_STATES(X)
+#undef X
+    };
+    return names[state];
+}
+
+void node_model_move(struct node_model *model, enum node_model_state state,
+                     const struct lr_error *reason)
+{
+    struct node *node = model->node;
+    if ((moves[model->state] & 1u << state) == 0 && model->state != state)
+        lr_log_error(NULL, "model.bad_move model=%s from=%s to=%s", model->id,
+                     node_model_state_name(model->state), node_model_state_name(state));
+    lr_log_info(NULL, "model.state model=%s from=%s to=%s reason=%s", model->id,
+                node_model_state_name(model->state), node_model_state_name(state),
+                reason != NULL ? reason->text : "");
+    struct lr_json_writer *w = node_event_begin(&node->events, "model");
+    lr_json_member_z(w, "model", model->id);
+    lr_json_member_z(w, "from", node_model_state_name(model->state));
+    lr_json_member_z(w, "state", node_model_state_name(state));
+    if (reason != NULL)
+        lr_json_member_z(w, "reason", reason->text);
+    node_event_send(&node->events);
+    model->state = state;
+    model->reason_code = reason != NULL ? reason->code : LR_OK;
+    (void)snprintf(model->reason, sizeof(model->reason), "%s",
+                   reason != NULL ? reason->text : "");
+}
+
+uint32_t node_model_leases(const struct node_model *model)
+{
+    uint32_t count = model->queue_count;
+    for (const struct node_request *r = model->suspects; r != NULL; r = r->next)
+        count++;
+    return count + (model->worker != NULL ? model->worker->live_count : 0);
+}
+
+bool node_model_is_resident(const struct node_model *model)
+{
+    return model->worker != NULL;
+}
+
+/* A model that must make room serves what came before the request that needs it, and
+ * what already waited when it was loaded; the rest waits for its next turn. */
+static bool may_serve(const struct node_model *model, const struct node_request *request)
+{
+    if (!model->is_yielding)
+        return true;
+    uint64_t until = model->serve_until_seq;
+    for (const struct node_model *m = model->node->models; m != NULL; m = m->next)
+        if (m->wants_room && m->wants_room_seq > until)
+            until = m->wants_room_seq;
+    return request->seq <= until;
+}
+
+static void dispatch(struct node_model *model)
+{
+    struct node_worker *w = model->worker;
+    /* One that was in a worker when it died runs alone, so that a second death tells
+     * who is to blame (R-53). */
+    if (w->live_count != 0 && w->live->kills != 0)
+        return;
+    if (model->suspects != NULL) {
+        if (w->live_count == 0)
+            node_request_submit(model->suspects, w);
+        return;
+    }
+    uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
+    while (model->queue != NULL && w->live_count < most && may_serve(model, model->queue))
+        node_request_submit(model->queue, w);
+}
+
+static bool has_nothing_to_serve(const struct node_model *model)
+{
+    return model->worker->live_count == 0 && model->suspects == NULL &&
+           (model->queue == NULL || !may_serve(model, model->queue));
+}
+
+void node_model_pump(struct node_model *model)
+{
+    switch (model->state) {
+    case NODE_MODEL_PRESENT:
+        if ((model->queue != NULL || model->suspects != NULL) && !model->node->is_draining)
+            node_admit(model);
+        break;
+    case NODE_MODEL_READY:
+        dispatch(model);
+        if (model->is_yielding && has_nothing_to_serve(model))
+            node_model_unload(model, "room is needed for another model");
+        break;
+    default:
+        break; /* the move that is under way pumps when it has ended */
+    }
+}
+
+void node_model_load(struct node_model *model)
+{
+    if (model->state == NODE_MODEL_FAILED && model->engine != NULL) {
+        model->crashes = model->watchdog_kills = 0;
+        node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    }
+    if (model->state == NODE_MODEL_PRESENT)
+        node_admit(model);
+}
+
+void node_model_unload(struct node_model *model, const char *because)
+{
+    if (model->state != NODE_MODEL_READY && model->state != NODE_MODEL_LOADING)
+        return;
+    struct lr_error why = {.code = LR_OK};
+    (void)snprintf(why.text, sizeof(why.text), "%s", because);
+    model->is_yielding = false;
+    node_model_move(model, NODE_MODEL_DRAINING, &why);
+    if (model->candidate != NULL) {
+        model->candidate->is_closing = true;
+        node_proc_kill(model->candidate->proc);
+    }
+    node_worker_retire(model->worker);
+}
+
+void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,
+                             bool retryable)
+{
+    struct lr_error copy = *err; /* err may be the model's own */
+    while (model->suspects != NULL)
+        node_request_fail(model->suspects, &copy, retryable);
+    while (model->queue != NULL)
+        node_request_fail(model->queue, &copy, retryable);
+}

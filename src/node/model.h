@@ -1,0 +1,157 @@
+/* node/model.h - a model on this node: one state machine, one function that moves it.
+ *
+ *   absent --> present <--> starting --> loading --> ready --> draining --> present
+ *                 \___________\____________\___________\----> failed
+ *
+ * (fetching and verifying lie between absent and present and belong to downloads.)
+ * Thread: the node's loop.
+ */
+#ifndef NODE_MODEL_H
+#define NODE_MODEL_H
+
+#include "chat/prompt.h"
+#include "jinja/jinja.h"
+#include "model/descriptor.h"
+#include "node/engines.h"
+#include "node/ledger.h"
+#include "node/proc.h"
+#include "node/request.h"
+
+/* clang-format off */
+#define NODE_MODEL_STATES(X)                                                          \
+    X(ABSENT,    "absent")    /* known by name, no usable files; reason says why */   \
+    X(FETCHING,  "fetching")  /* files are being downloaded */                        \
+    X(VERIFYING, "verifying") /* files are being checked */                           \
+    X(PRESENT,   "present")   /* files are complete, no worker */                     \
+    X(STARTING,  "starting")  /* being probed, or waiting for room or for a restart */\
+    X(LOADING,   "loading")   /* a worker opens it */                                 \
+    X(READY,     "ready")     /* a worker serves it */                                \
+    X(DRAINING,  "draining")  /* its worker is leaving; queued requests wait */       \
+    X(FAILED,    "failed")    /* not tried again before somebody acts; reason */
+/* clang-format on */
+
+enum node_model_state {
+#define X(name, text) NODE_MODEL_##name,
+    NODE_MODEL_STATES(X)
+#undef X
+};
+
+/* A worker that holds (or will hold) a model. */
+struct node_worker {
+    struct node_worker *next; /* in model->leaving */
+    struct node *node;
+    struct node_model *model;
+    struct node_library *library; /* reference */
+    struct node_proc *proc;       /* NULL once it has ended */
+    bool is_ready;                /* OPENED has arrived */
+    bool is_candidate;            /* of a reload: proves itself first */
+    bool is_closing;              /* CLOSE was sent or it was killed on purpose */
+    struct node_request *live;    /* list */
+    uint32_t live_count;
+    struct lr_engine_need need; /* from OPENED; total 0 before */
+    struct lr_engine_stats stats;
+    uint32_t pool;     /* whose memory it uses */
+    uint64_t reserved; /* bytes in the ledger */
+    uint64_t measured; /* bytes the system says it uses */
+    uint64_t started_ms;
+    uint64_t progress_ms; /* the last sign of progress */
+    uint64_t close_by_ms; /* killed if it has not left by then; 0: no limit */
+    uint64_t load_done, load_total;
+    char load_phase[32];
+    struct lr_error failure; /* what FAILED said, or why the node killed it */
+};
+
+struct node_model {
+    struct node_model *next;
+    struct node *node;
+    char *id; /* owned */
+    enum node_model_state state;
+    char reason[NODE_REASON_MAX];
+    lr_code reason_code;                  /* of the reason */
+    struct model_descriptor *descriptor;  /* owned; NULL for an engine without a model */
+    struct node_engine *engine;           /* borrowed from the registry; NULL: none fits */
+    struct jinja_template *chat_template; /* owned; NULL: the default */
+    struct chat_model chat;
+    int64_t created; /* seconds since 1970 */
+
+    struct node_worker *worker;    /* serves or loads; NULL: none */
+    struct node_worker *candidate; /* of a reload */
+    struct node_worker *leaving;   /* finish what they have, then go */
+    struct node_request *queue, *suspects;
+    uint32_t queue_count;
+    uint64_t serve_until_seq; /* a fresh model serves these before it may be evicted */
+
+    struct node_proc *probe; /* asks what it needs */
+    bool has_need;
+    struct lr_engine_need need;        /* for need_library */
+    struct node_library *need_library; /* reference */
+
+    bool is_pinned;
+    bool is_swapping;        /* a reload that had to drain the old worker first */
+    bool wants_room;         /* waits for others to be evicted */
+    bool is_yielding;        /* chosen to make room: takes no new work */
+    uint64_t wants_room_seq; /* arrival of the request that needs it */
+    uint64_t last_used_ms, ready_since_ms, idle_since_ms;
+    uint32_t crashes;        /* in a row, without a finished request between */
+    uint32_t watchdog_kills; /* in a row */
+    struct net_timer *restart;
+    uint64_t tokens_out, requests_done, requests_failed; /* for metrics */
+};
+
+const char *node_model_state_name(enum node_model_state state);
+
+/* The only place that changes a state: checks the move, keeps the reason, logs it and
+ * tells subscribers.  reason may be NULL. */
+void node_model_move(struct node_model *model, enum node_model_state state,
+                     const struct lr_error *reason);
+
+/* Does whatever the state allows: submits queued requests, begins to load, lets go. */
+void node_model_pump(struct node_model *model);
+
+/* Leases: requests that wait for it or run on it. */
+uint32_t node_model_leases(const struct node_model *model);
+bool node_model_is_resident(const struct node_model *model);
+
+/* Loads it without a request.  `because` names the cause for the log. */
+void node_model_load(struct node_model *model);
+/* Lets its worker finish and go; queued requests wait for the next one. */
+void node_model_unload(struct node_model *model, const char *because);
+
+/* Fails everything that waits. */
+void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,
+                             bool retryable);
+
+/* ---- workers (supervisor.c) ---- */
+/* Takes a reference to the library; reserves `need` in `pool`. */
+LR_MUST_USE lr_code node_worker_start(struct node_model *model, struct node_library *library,
+                                      const struct lr_engine_need *need, uint32_t pool,
+                                      struct node_worker **out, struct lr_error *err);
+void node_worker_kill(struct node_worker *worker, const struct lr_error *why);
+/* CLOSE once nothing is live; killed if it does not leave. */
+void node_worker_retire(struct node_worker *worker);
+/* Its candidate has answered: it takes over, the old one finishes and goes. */
+void node_worker_promote(struct node_worker *candidate);
+
+/* ---- admission (admission.c) ---- */
+
+/* Begins to load: probes, makes room, starts a worker.  State PRESENT or STARTING. */
+void node_admit(struct node_model *model);
+/* Memory has come back: whoever waits for room is tried again, in order of arrival. */
+void node_admit_waiting(struct node *node);
+/* Fills what an engine is to be told about a model; strings are borrowed. */
+struct wire_open;
+void node_describe_open(const struct node_model *model, const struct node_library *library,
+                        uint32_t pool, uint64_t limit, struct wire_open *out);
+/* The pool a model's memory comes from. */
+uint32_t node_pool_for(const struct node *node, bool on_device);
+/* The claims on a pool, at most `capacity`; owners[i] holds claims[i]. */
+size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_claim *claims,
+                           struct node_worker **owners, size_t capacity);
+
+/* ---- time (watchdog.c) ---- */
+void node_workers_watch(struct node *node, uint64_t now_ms);
+void node_measure(struct node *node); /* pools and workers */
+void node_memory_watch(struct node *node, uint64_t now_ms);
+void node_idle_watch(struct node *node, uint64_t now_ms);
+
+#endif

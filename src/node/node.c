@@ -1,0 +1,316 @@
+#include "node/node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/subprocess.h"
+#include "net/guard.h"
+#include "net/server.h"
+#include "node/api.h"
+#include "node/reload.h"
+#include "node/state.h"
+#include "node/storage.h"
+
+enum { SECOND_MS = 1000 };
+
+/* ---- settings ---- */
+
+static void read_limits(struct node *node)
+{
+    const struct lr_settings *s = node->settings;
+    node->limits = (struct node_limits){
+        .step_ms = lr_settings_ms(s, "step-timeout"),
+        .load_ms = lr_settings_ms(s, "load-timeout"),
+        .idle_unload_ms = lr_settings_ms(s, "idle-unload"),
+        .drain_ms = lr_settings_ms(s, "drain-timeout"),
+        .close_ms = 10000,
+        .min_resident_ms = lr_settings_ms(s, "min-resident"),
+        .queue = (uint32_t)lr_settings_int(s, "node-queue"),
+        .alert_percent = (uint32_t)lr_settings_int(s, "memory-threshold"),
+        .overuse_percent = (uint32_t)lr_settings_int(s, "overuse-percent"),
+        .kills = (uint32_t)lr_settings_int(s, "watchdog-kills"),
+    };
+    node->options = (struct lr_engine_options){
+        .size = sizeof(node->options),
+        .max_sequences = (uint32_t)lr_settings_int(s, "max-sequences"),
+        .max_context = (uint32_t)lr_settings_int(s, "max-context"),
+        .max_tokens = (uint64_t)lr_settings_int(s, "max-tokens"),
+        .prefill_chunk = (uint32_t)lr_settings_int(s, "prefill-chunk"),
+        .threads = (uint32_t)lr_settings_int(s, "engine-threads"),
+        .extra_json = lr_settings_str(s, "engine-options"),
+    };
+}
+
+/* Installed: bin/llm-router and lib/llm-router/engines; built: bin/ and engines/. */
+static void find_engines_dir(struct node *node)
+{
+    const char *set = lr_settings_str(node->settings, "engines-dir");
+    if (set != NULL) {
+        (void)snprintf(node->engines_dir, sizeof(node->engines_dir), "%s", set);
+        return;
+    }
+    char base[LR_PATH_MAX];
+    (void)snprintf(base, sizeof(base), "%s", node->executable);
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(base, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    (void)snprintf(node->engines_dir, sizeof(node->engines_dir), "%.4000s/engines", base);
+    if (!lr_dir_exists(node->engines_dir))
+        (void)snprintf(node->engines_dir, sizeof(node->engines_dir),
+                       "%.4000s/lib/llm-router/engines", base);
+}
+
+/* the CPU is never chosen by itself. */
+static lr_code choose_device(struct node *node, struct lr_error *err)
+{
+    const char *wanted = lr_settings_str(node->settings, "device");
+    bool has_gpu = node->pools.count > 1;
+    if (strcmp(wanted, "auto") != 0 && (has_gpu || strcmp(wanted, "cuda") != 0)) {
+        (void)snprintf(node->device, sizeof(node->device), "%s", wanted);
+        return LR_OK;
+    }
+    if (!has_gpu)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "no NVIDIA GPU was found (libnvidia-ml.so.1 is missing or lists none): "
+                       "start on a machine with one, or pass --device cpu for development");
+    (void)snprintf(node->device, sizeof(node->device), "cuda");
+    return LR_OK;
+}
+
+static lr_code own_data_dir(struct node *node, struct lr_error *err)
+{
+    char lock[LR_PATH_MAX + 16];
+    (void)snprintf(node->data_dir, sizeof(node->data_dir), "%s",
+                   lr_settings_str(node->settings, "data-dir"));
+    lr_code code = lr_dir_create(node->data_dir, err);
+    (void)snprintf(lock, sizeof(lock), "%s/node.lock", node->data_dir);
+    if (code == LR_OK)
+        code = lr_file_lock(lock, &node->lock, err);
+    (void)snprintf(node->engines.cache_dir, sizeof(node->engines.cache_dir),
+                   "%.4000s/engine-cache", node->data_dir);
+    return code;
+}
+
+lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
+                    struct node **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct node *node = calloc(1, sizeof(*node));
+    if (node == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
+    node->loop = loop;
+    node->settings = settings;
+    node->lock.fd = -1;
+    node->started_ms = node_now(node);
+    lr_buf_init(&node->scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
+    lr_buf_init(&node->line, 4 << 20);
+    node_events_init(&node->events);
+    read_limits(node);
+    const char *nvml = lr_settings_str(settings, "nvml-library");
+    uint64_t cap =
+        lr_settings_has(settings, "ram-limit") ? lr_settings_size(settings, "ram-limit") : 0;
+    node_pools_init(&node->pools, nvml, cap, node->limits.alert_percent,
+                    lr_settings_str(settings, "proc-root"));
+    lr_code code = lr_self_path(node->executable, sizeof(node->executable), err);
+    if (code == LR_OK)
+        code = choose_device(node, err);
+    if (code == LR_OK)
+        code = own_data_dir(node, err);
+    if (code != LR_OK) {
+        node_destroy(node);
+        return code;
+    }
+    find_engines_dir(node);
+    node_engines_scan(&node->engines, node->engines_dir);
+    node_storage_scan(node);
+    *out = node;
+    return LR_OK;
+}
+
+/* ---- life ---- */
+
+static void finish_drain(struct node *node)
+{
+    net_loop_fn fn = node->drained;
+    node->drained = NULL;
+    if (fn != NULL)
+        fn(node->drained_arg);
+}
+
+static bool has_workers(const struct node *node)
+{
+    for (const struct node_model *m = node->models; m != NULL; m = m->next)
+        if (m->worker != NULL || m->candidate != NULL || m->leaving != NULL || m->probe != NULL)
+            return true;
+    return false;
+}
+
+static void drain_step(struct node *node)
+{
+    if (!node->is_draining || node->request_count != 0)
+        return;
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        node_model_unload(m, "the node is shutting down");
+    if (!has_workers(node) && node->drained != NULL)
+        finish_drain(node);
+}
+
+static void every_second(void *arg)
+{
+    struct node *node = arg;
+    uint64_t now = node_now(node);
+    node_requests_tick(node, now);
+    node_idle_watch(node, now);
+    node_events_keep_alive(&node->events);
+    node_reload_watch(node);
+}
+
+static void on_memory(void *arg)
+{
+    struct node *node = arg;
+    node_memory_watch(node, node_now(node));
+    node_admit_waiting(node);
+}
+
+static void on_watch(void *arg)
+{
+    struct node *node = arg;
+    node_workers_watch(node, node_now(node));
+    drain_step(node);
+}
+
+static lr_code parse_listen(const char *text, char *host, size_t size, uint16_t *port,
+                            struct lr_error *err)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t number;
+    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
+    if (colon == NULL || len == 0 || len >= size || !lr_str_u64(lr_str_z(colon + 1), &number) ||
+        number > 65535)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" is not ADDRESS:PORT", text);
+    memcpy(host, text, len);
+    host[len] = '\0';
+    if (host[0] == '[' && host[len - 1] == ']') {
+        memmove(host, host + 1, len - 2);
+        host[len - 2] = '\0';
+    }
+    *port = (uint16_t)number;
+    return LR_OK;
+}
+
+static void preload(struct node *node)
+{
+    const char *engine = lr_settings_str(node->settings, "engine");
+    bool named = lr_settings_list_count(node->settings, "model") != 0 || engine != NULL;
+    if (named && lr_settings_bool(node->settings, "preload") && node->models != NULL)
+        node_model_load(node->models);
+}
+
+lr_code node_start(struct node *node, struct net_loops *loops, const char *listen,
+                   uint16_t *port, struct lr_error *err)
+{
+    char host[256];
+    uint16_t number;
+    lr_code code = parse_listen(listen, host, sizeof(host), &number, err);
+    if (code != LR_OK)
+        return code;
+    node->is_loopback = net_is_loopback_bind(host);
+    if (!node->is_loopback && lr_settings_str(node->settings, "node-secret") == NULL)
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "listening on %s, beyond this machine, needs a node-secret", host);
+    struct net_server_config config = {
+        .host = host,
+        .port = number,
+        .handler = {.arg = node, .on_request = node_api_request},
+        .max_body_bytes = lr_settings_size(node->settings, "max-body-bytes"),
+        .header_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "header-timeout"),
+        .body_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "body-timeout"),
+        .idle_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "idle-timeout"),
+    };
+    code = net_server_start(loops, &config, &node->server, err);
+    if (code != LR_OK)
+        return code;
+    *port = net_server_port(node->server);
+    uint64_t shortest = node->limits.step_ms < node->limits.load_ms ? node->limits.step_ms
+                                                                    : node->limits.load_ms;
+    uint64_t look = shortest / 10 < 10 ? 10 : shortest / 10 > 250 ? 250 : shortest / 10;
+    uint64_t memory = lr_settings_ms(node->settings, "memory-interval");
+    node->second = net_timer_start(node->loop, SECOND_MS, SECOND_MS, every_second, node);
+    node->watch = net_timer_start(node->loop, look, look, on_watch, node);
+    node->memory = net_timer_start(node->loop, memory, memory, on_memory, node);
+    lr_log_info(NULL, "node.listening addr=%s port=%u device=%s", host, *port, node->device);
+    preload(node);
+    return LR_OK;
+}
+
+static void end_now(struct node *node)
+{
+    struct lr_error err;
+    (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
+    for (uint32_t i = 0; i < node->slot_count; i++)
+        if (node->slots[i].request != NULL && !node->slots[i].request->is_proof)
+            node_request_fail(node->slots[i].request, &err, true);
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
+        for (size_t i = 0; i < 3; i++)
+            for (struct node_worker *w = all[i]; w != NULL; w = i == 2 ? w->next : NULL) {
+                w->is_closing = true;
+                if (w->proc != NULL)
+                    node_proc_kill(w->proc);
+            }
+    }
+}
+
+static void on_drain_late(void *arg)
+{
+    struct node *node = arg;
+    lr_log_warn(NULL, "node.drain_late requests=%u", node->request_count);
+    end_now(node);
+}
+
+void node_drain(struct node *node, net_loop_fn done, void *arg)
+{
+    if (node->is_draining) {
+        end_now(node);
+        return;
+    }
+    node->is_draining = true;
+    node->drained = done;
+    node->drained_arg = arg;
+    lr_log_info(NULL, "node.drain requests=%u", node->request_count);
+    if (node->limits.drain_ms != 0)
+        node->late = net_timer_start(node->loop, node->limits.drain_ms, 0, on_drain_late, node);
+    /* Requests for models that are not loaded yet are served, too: they were taken. */
+}
+
+void node_reload_all(struct node *node)
+{
+    struct lr_error err;
+    node_storage_scan(node);
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
+        if (node_reload(node, e, false, NULL, NULL, &err) != LR_OK)
+            lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+}
+
+void node_destroy(struct node *node)
+{
+    if (node == NULL)
+        return;
+    net_timer_stop(node->second);
+    net_timer_stop(node->watch);
+    net_timer_stop(node->memory);
+    net_timer_stop(node->late);
+    node_events_free(&node->events);
+    net_server_destroy(node->server);
+    node_storage_free(node);
+    node_engines_free(&node->engines);
+    node_pools_free(&node->pools);
+    if (node->lock.fd >= 0)
+        lr_file_unlock(&node->lock);
+    lr_buf_free(&node->scratch);
+    lr_buf_free(&node->line);
+    free(node->slots);
+    free(node);
+}

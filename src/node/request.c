@@ -1,0 +1,370 @@
+#include "node/request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/state.h"
+
+enum { NO_SLOT = 0, TICK_MS = 900, SLOTS_BEYOND = 2 };
+
+void node_request_push(struct node_request **list, struct node_request *request)
+{
+    while (*list != NULL)
+        list = &(*list)->next;
+    request->next = NULL;
+    request->link = list;
+    *list = request;
+}
+
+/* For lists without an order: one end, whatever their length. */
+static void push_front(struct node_request **list, struct node_request *request)
+{
+    request->next = *list;
+    request->link = list;
+    if (*list != NULL)
+        (*list)->link = &request->next;
+    *list = request;
+}
+
+void node_request_unlink(struct node_request *request)
+{
+    if (request->link == NULL)
+        return;
+    *request->link = request->next;
+    if (request->next != NULL)
+        request->next->link = request->link;
+    request->next = NULL;
+    request->link = NULL;
+}
+
+/* ---- ids: a slot's index and how often it was used, so that a late frame of an
+ * ended request finds nobody ---- */
+
+static bool take_slot(struct node *node, struct node_request *request)
+{
+    if (node->free_slot == NO_SLOT) {
+        uint32_t count = node->slot_count != 0 ? 2 * node->slot_count : 64;
+        struct node_slot *grown = realloc(node->slots, count * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        for (uint32_t i = node->slot_count; i < count; i++)
+            grown[i] = (struct node_slot){.next_free = i + 1 < count ? i + 2 : NO_SLOT};
+        node->free_slot = node->slot_count + 1;
+        node->slots = grown;
+        node->slot_count = count;
+    }
+    uint32_t index = node->free_slot - 1;
+    struct node_slot *slot = &node->slots[index];
+    node->free_slot = slot->next_free;
+    slot->request = request;
+    slot->generation++;
+    request->id = (uint64_t)slot->generation << 32 | index;
+    node->request_count++;
+    return true;
+}
+
+static void give_slot(struct node *node, uint64_t id)
+{
+    uint32_t index = (uint32_t)id;
+    node->slots[index].request = NULL;
+    node->slots[index].next_free = node->free_slot;
+    node->free_slot = index + 1;
+    node->request_count--;
+}
+
+struct node_request *node_request_find(struct node *node, uint64_t id)
+{
+    uint32_t index = (uint32_t)id;
+    if (index >= node->slot_count || node->slots[index].generation != (uint32_t)(id >> 32))
+        return NULL;
+    return node->slots[index].request;
+}
+
+/* ---- events ---- */
+
+static void tell(struct node_request *request, struct lr_buf *buf)
+{
+    struct lr_str bytes = lr_buf_str(buf);
+    struct wire_frame frame;
+    bool has;
+    if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
+        node_request_event(request, &frame);
+}
+
+void node_request_event(struct node_request *request, const struct wire_frame *frame)
+{
+    request->last_event_ms = node_now(request->model->node);
+    if (request->sink.on_event != NULL)
+        request->sink.on_event(request->sink.ctx, frame);
+}
+
+static void tell_accepted(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    struct lr_buf *buf = &model->node->scratch;
+    char engine[384] = "";
+    if (model->worker != NULL && model->worker->is_ready)
+        (void)snprintf(engine, sizeof(engine), "%s %s", model->worker->library->engine_id,
+                       model->worker->library->version);
+    struct wire_accepted m = {.request_id = request->ask.request_id,
+                              .engine = lr_str_z(engine)};
+    lr_buf_clear(buf);
+    wire_accepted_encode(buf, &m);
+    tell(request, buf);
+}
+
+/* ---- life ---- */
+
+static lr_code check_admission(struct node *node, const struct node_model *model,
+                               bool from_router, struct lr_error *err)
+{
+    if (node->is_draining)
+        return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+    if (model->state == NODE_MODEL_FAILED || model->state == NODE_MODEL_ABSENT ||
+        model->engine == NULL)
+        return lr_fail(err, model->reason_code != LR_OK ? model->reason_code : LR_UNAVAILABLE,
+                       "model \"%s\" cannot be run: %s", model->id, model->reason);
+    if (model->queue_count >= node->limits.queue)
+        return lr_fail(err, LR_RATE_LIMITED,
+                       "%u requests wait for model \"%s\" already (setting node-queue)",
+                       model->queue_count, model->id);
+    if (from_router && model->state == NODE_MODEL_READY && model->worker != NULL &&
+        model->worker->live_count + model->queue_count >=
+            model->worker->need.max_sequences + SLOTS_BEYOND)
+        return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
+                       model->worker->need.max_sequences, model->id);
+    return LR_OK;
+}
+
+lr_code node_request_start(struct node *node, struct node_model *model,
+                           const struct wire_generate *ask, struct node_sink sink,
+                           bool from_router, struct node_request **out, struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = check_admission(node, model, from_router, err);
+    if (code != LR_OK)
+        return code;
+    struct node_request *r = calloc(1, sizeof(*r));
+    if (r == NULL || !take_slot(node, r)) {
+        free(r);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    }
+    r->model = model;
+    r->ask = *ask;
+    r->sink = sink;
+    r->seq = node->next_seq++;
+    r->arrived_ms = r->last_event_ms = node_now(node);
+    r->deadline_at_ms = ask->deadline_ms != 0 ? r->arrived_ms + ask->deadline_ms : 0;
+    node->count.requests++;
+    model->last_used_ms = r->arrived_ms;
+    r->place = NODE_REQUEST_QUEUED;
+    node_request_push(&model->queue, r);
+    model->queue_count++;
+    *out = r;
+    tell_accepted(r);
+    node_model_pump(model);
+    return LR_OK;
+}
+
+static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t count)
+{
+    if (r->generated_count + count > r->generated_cap) {
+        size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
+        while (cap < r->generated_count + count)
+            cap *= 2;
+        uint32_t *grown = realloc(r->generated, cap * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        r->generated = grown;
+        r->generated_cap = cap;
+    }
+    if (count != 0)
+        memcpy(r->generated + r->generated_count, ids, count * sizeof(*ids));
+    r->generated_count += count;
+    return true;
+}
+
+static void leave_queue(struct node_request *request)
+{
+    node_request_unlink(request);
+    if (request->place == NODE_REQUEST_QUEUED)
+        request->model->queue_count--;
+    if (request->place == NODE_REQUEST_LIVE)
+        request->worker->live_count--;
+}
+
+void node_request_submit(struct node_request *request, struct node_worker *worker)
+{
+    struct node *node = worker->node;
+    struct wire_generate ask = request->ask;
+    leave_queue(request);
+    ask.id = request->id;
+    if (request->generated_count != 0) {
+        ask.generated = request->generated; /* begins with what the router gave us */
+        ask.generated_count = request->generated_count;
+    } else if (!keep_tokens(request, ask.generated, ask.generated_count)) {
+        struct lr_error err;
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
+        request->place = NODE_REQUEST_QUEUED;
+        request->model->queue_count++;
+        node_request_fail(request, &err, true);
+        return;
+    }
+    request->place = NODE_REQUEST_LIVE;
+    request->worker = worker;
+    request->submitted_ms = node_now(node);
+    push_front(&worker->live, request);
+    if (worker->live_count++ == 0)
+        worker->progress_ms = node_now(node);
+    lr_buf_clear(&node->scratch);
+    wire_submit_encode(&node->scratch, &ask);
+    /* A broken pipe is the worker's death, and orphans are looked after there. */
+    (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+}
+
+lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
+                           struct lr_error *err)
+{
+    static const struct lr_segment hello = {.text = "Hello", .len = 5};
+    struct node *node = worker->node;
+    struct node_request *r = calloc(1, sizeof(*r));
+    if (r == NULL || !take_slot(node, r)) {
+        free(r);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    }
+    r->model = worker->model;
+    r->sink = sink;
+    r->is_proof = true;
+    r->seq = node->next_seq++;
+    r->arrived_ms = r->last_event_ms = node_now(node);
+    wire_generate_defaults(&r->ask);
+    r->ask.request_id = lr_str_z("reload");
+    r->ask.segments = &hello;
+    r->ask.segment_count = 1;
+    r->ask.max_tokens = 1;
+    r->ask.ignore_stop = true;
+    r->place = NODE_REQUEST_SUSPECT; /* on no list */
+    node_request_submit(r, worker);
+    return LR_OK;
+}
+
+static void free_request(struct node_request *request)
+{
+    struct node *node = request->model->node;
+    leave_queue(request);
+    give_slot(node, request->id);
+    free(request->generated);
+    free(request);
+}
+
+void node_request_fail(struct node_request *request, const struct lr_error *err, bool retryable)
+{
+    struct node *node = request->model->node;
+    struct wire_error m = {.error = *err, .retryable = retryable};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 4096); /* not scratch: the caller's error may live in there */
+    wire_error_encode(&buf, WIRE_ERROR, &m);
+    node->count.errors++;
+    request->model->requests_failed++;
+    tell(request, &buf);
+    lr_buf_free(&buf);
+    free_request(request);
+}
+
+void node_request_end(struct node_request *request)
+{
+    request->model->requests_done++;
+    request->model->last_used_ms = node_now(request->model->node);
+    free_request(request);
+}
+
+static void send_cancel(struct node_request *request)
+{
+    struct node *node = request->model->node;
+    lr_buf_clear(&node->scratch);
+    wire_u64_encode(&node->scratch, WIRE_CANCEL, request->id);
+    if (request->worker->proc != NULL)
+        (void)node_proc_send(request->worker->proc, lr_buf_str(&node->scratch));
+}
+
+void node_request_stop(struct node_request *request)
+{
+    if (request->place == NODE_REQUEST_LIVE)
+        send_cancel(request);
+}
+
+void node_request_cancel(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    struct node *node = model->node;
+    request->sink = (struct node_sink){0};
+    node->count.cancelled++;
+    if (request->place != NODE_REQUEST_LIVE) {
+        free_request(request);
+        node_model_pump(model); /* it may have been the only reason to stay */
+        return;
+    }
+    /* It stays until the worker confirms: its pages are free then, not before. */
+    send_cancel(request);
+}
+
+void node_request_orphaned(struct node_request *request, const char *how)
+{
+    struct node_model *model = request->model;
+    leave_queue(request);
+    request->worker = NULL;
+    request->kills++;
+    request->place = NODE_REQUEST_SUSPECT;
+    if (request->sink.on_event == NULL || request->is_proof) {
+        free_request(request);
+        return;
+    }
+    if (request->kills >= 2) {
+        struct lr_error err;
+        (void)lr_fail(&err, LR_INTERNAL,
+                      "the engine died twice while it worked on this request, the second "
+                      "time with nothing else to do (%s): it is not tried again",
+                      how);
+        lr_log_error(NULL, "request.poison request=" LR_STR_FMT " model=%s how=%s",
+                     LR_STR_ARG(request->ask.request_id), model->id, how);
+        node_request_fail(request, &err, false);
+        return;
+    }
+    node_request_push(&model->suspects, request);
+}
+
+static void tick(struct node *node, struct node_request *request, uint64_t now)
+{
+    if (request->deadline_at_ms != 0 && now >= request->deadline_at_ms &&
+        request->sink.on_event != NULL) {
+        struct lr_error err;
+        struct node_sink sink = request->sink;
+        (void)lr_fail(&err, LR_TIMEOUT, "the request's deadline of %" PRIu64 " ms has passed",
+                      request->ask.deadline_ms);
+        struct wire_error m = {.error = err};
+        struct lr_buf buf;
+        lr_buf_init(&buf, 4096);
+        wire_error_encode(&buf, WIRE_ERROR, &m);
+        struct lr_str bytes = lr_buf_str(&buf);
+        struct wire_frame frame;
+        bool has;
+        node_request_cancel(request);
+        if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
+            sink.on_event(sink.ctx, &frame);
+        lr_buf_free(&buf);
+        return;
+    }
+    if (now - request->last_event_ms < TICK_MS)
+        return;
+    lr_buf_clear(&node->scratch);
+    wire_tick_encode(&node->scratch, NULL);
+    tell(request, &node->scratch);
+}
+
+void node_requests_tick(struct node *node, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < node->slot_count; i++)
+        if (node->slots[i].request != NULL)
+            tick(node, node->slots[i].request, now_ms);
+}

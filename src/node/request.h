@@ -1,0 +1,92 @@
+/* node/request.h - one generation on this node, from admission to its last event.
+ *
+ * A request holds a lease on its model for as long as it exists: nothing evicts or
+ * replaces what it runs on before it has ended.  Its owner (an HTTP handler) hears
+ * events through a sink; the last one is WIRE_DONE or WIRE_ERROR, after which the
+ * request is gone.  A request survives the death of its worker once: what the client
+ * has is sent along as generated[] and the answer goes on where it stopped (R-53).
+ * Thread: the node's loop.
+ */
+#ifndef NODE_REQUEST_H
+#define NODE_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/event.h"
+#include "wire/generate.h"
+
+struct node;
+struct node_model;
+struct node_worker;
+
+struct node_sink {
+    void *ctx;
+    /* Borrowed for the call.  May call node_request_cancel. */
+    void (*on_event)(void *ctx, const struct wire_frame *frame);
+};
+
+enum node_request_place {
+    NODE_REQUEST_QUEUED,  /* in its model's queue */
+    NODE_REQUEST_SUSPECT, /* was in a worker that died; will run alone */
+    NODE_REQUEST_LIVE,    /* in a worker */
+};
+
+struct node_request {
+    struct node_request *next, **link; /* in the list of its place */
+    uint64_t id;                       /* slot and generation: see node_request_find */
+    uint64_t seq;                      /* order of arrival on this node */
+    enum node_request_place place;
+    struct node_model *model;
+    struct node_worker *worker; /* LIVE only */
+    struct wire_generate ask;   /* borrowed from the owner until the last event or cancel */
+    struct node_sink sink;      /* on_event NULL: the owner has left */
+    uint32_t *generated;        /* owned: every token the client has */
+    size_t generated_count, generated_cap;
+    uint64_t arrived_ms, submitted_ms, first_token_ms, last_event_ms;
+    uint64_t deadline_at_ms; /* 0: none */
+    uint32_t kills;          /* workers that died with it */
+    bool is_proof;           /* the node's own question to a new worker; on no list but LIVE */
+};
+
+/* Takes a generation in.  The sink may be called before this returns (ACCEPTED).
+ *   RATE_LIMITED  no room in the queue
+ *   UNAVAILABLE   the node is draining
+ *   another code  the model cannot be loaded: why
+ * `from_router`: the router queues, so a request beyond the free slots of a loaded
+ * model is refused (design.md 4). */
+LR_MUST_USE lr_code node_request_start(struct node *node, struct node_model *model,
+                                       const struct wire_generate *ask, struct node_sink sink,
+                                       bool from_router, struct node_request **out,
+                                       struct lr_error *err);
+
+/* The owner leaves: no event after this.  The worker is told at once. */
+void node_request_cancel(struct node_request *request);
+
+/* The owner has all it wants (a stop string matched): the worker is told, and the
+ * last event, with the usage, still comes. */
+void node_request_stop(struct node_request *request);
+
+/* NULL when it has ended. */
+struct node_request *node_request_find(struct node *node, uint64_t id);
+
+/* ---- for the supervisor ---- */
+void node_request_submit(struct node_request *request, struct node_worker *worker);
+void node_request_event(struct node_request *request, const struct wire_frame *frame);
+/* Ends it with WIRE_ERROR and frees it. */
+void node_request_fail(struct node_request *request, const struct lr_error *err,
+                       bool retryable);
+/* Asks a worker for one token, to see that it can. */
+LR_MUST_USE lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
+                                       struct lr_error *err);
+/* Frees it after its WIRE_DONE. */
+void node_request_end(struct node_request *request);
+/* The worker it was in has died: to the suspects, or failed for good. */
+void node_request_orphaned(struct node_request *request, const char *how);
+/* Once a second: ticks for silent requests, deadlines. */
+void node_requests_tick(struct node *node, uint64_t now_ms);
+
+void node_request_push(struct node_request **list, struct node_request *request);
+void node_request_unlink(struct node_request *request);
+
+#endif

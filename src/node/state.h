@@ -1,0 +1,77 @@
+/* node/state.h - struct node: what the files of this folder share.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_STATE_H
+#define NODE_STATE_H
+
+#include "base/log.h"
+#include "node/events.h"
+#include "node/ledger.h"
+#include "node/memory.h"
+#include "node/model.h"
+#include "node/node.h"
+
+struct net_server;
+
+struct node_limits {
+    uint64_t step_ms;         /* watchdog: without progress while there is work */
+    uint64_t load_ms;         /* watchdog: without progress while loading */
+    uint64_t idle_unload_ms;  /* 0: never */
+    uint64_t drain_ms;        /* 0: for ever */
+    uint64_t close_ms;        /* for a worker that was told to leave */
+    uint64_t min_resident_ms; /* before pressure may evict it */
+    uint32_t queue;           /* requests that wait, per model */
+    uint32_t alert_percent;
+    uint32_t overuse_percent; /* over its allotment: restarted */
+    uint32_t kills;           /* watchdog kills in a row before `failed` */
+};
+
+struct node_slot {
+    struct node_request *request;
+    uint32_t generation;
+    uint32_t next_free;
+};
+
+struct node {
+    struct net_loop *loop; /* borrowed */
+    const struct lr_settings *settings;
+    struct net_server *server;
+    struct node_limits limits;
+    struct node_engines engines;
+    struct node_model *models;
+    struct node_pools pools;
+    struct node_events events;
+    char executable[LR_PATH_MAX];
+    char data_dir[LR_PATH_MAX];
+    char engines_dir[LR_PATH_MAX];
+    char device[16]; /* "cpu", "cuda", "metal" */
+    struct lr_file_lock lock;
+    struct lr_engine_options options; /* template for every model */
+
+    struct node_slot *slots;        /* requests by id */
+    uint32_t slot_count, free_slot; /* free_slot: index + 1, 0 is none */
+    uint32_t request_count;
+    uint64_t next_seq;
+
+    struct net_timer *second, *watch, *memory, *late;
+    bool is_draining;
+    bool is_loopback; /* guard against web pages */
+    net_loop_fn drained;
+    void *drained_arg;
+    struct lr_buf scratch; /* one frame being encoded */
+    struct lr_buf line;    /* one JSON event being written */
+
+    struct {
+        uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,
+            watchdog_kills, evictions, reloads, alerts;
+    } count; /* since the start */
+    uint64_t started_ms;
+};
+
+struct node_model *node_find_model(const struct node *node, struct lr_str id);
+static inline uint64_t node_now(const struct node *node)
+{
+    return net_loop_now_ms(node->loop);
+}
+
+#endif

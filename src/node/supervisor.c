@@ -1,0 +1,393 @@
+/* node/supervisor.c - a worker's life as its node sees it: start, frames, death.
+ *
+ * Every path out of a worker leads through on_exit, once; what it held is decided
+ * there and nowhere else.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/reload.h"
+#include "node/state.h"
+#include "wire/bytes.h"
+#include "wire/open.h"
+
+enum { LOAD_CRASHES_MAX = 3, BACKOFF_MS = 200, BACKOFF_MAX_MS = 30000 };
+
+static void on_exit_of(void *arg, const char *how);
+
+/* ---- frames ---- */
+
+static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_model *model = w->model;
+    struct wire_loading m;
+    if (wire_loading_decode(frame->body, &m, NULL) != LR_OK)
+        return;
+    w->load_done = m.done;
+    w->load_total = m.total;
+    (void)snprintf(w->load_phase, sizeof(w->load_phase), LR_STR_FMT, LR_STR_ARG(m.phase));
+    if (w != model->worker)
+        return;
+    uint64_t now = node_now(w->node);
+    for (struct node_request *r = model->queue, *next; r != NULL; r = next) {
+        next = r->next;
+        if (now - r->last_event_ms >= 100)
+            node_request_event(r, frame);
+    }
+}
+
+static void opened(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_model *model = w->model;
+    if (wire_need_decode(frame->body, &w->need, NULL) != LR_OK)
+        return;
+    w->is_ready = true;
+    lr_log_info(NULL,
+                "worker.ready model=%s pid=%d engine=%s version=%s ms=%" PRIu64
+                " bytes=%" PRIu64 " slots=%u",
+                model->id, (int)node_proc_pid(w->proc), w->library->engine_id,
+                w->library->version, node_now(w->node) - w->started_ms, w->need.total,
+                w->need.max_sequences);
+    if (w->is_candidate) {
+        node_reload_prove(w);
+        return;
+    }
+    if (model->state != NODE_MODEL_LOADING)
+        return; /* it is draining already: nobody wants it any more */
+    model->ready_since_ms = model->idle_since_ms = node_now(w->node);
+    model->serve_until_seq = w->node->next_seq;
+    model->is_swapping = false;
+    node_model_move(model, NODE_MODEL_READY, NULL);
+    node_model_pump(model);
+}
+
+static void token(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    if (r == NULL || r->worker != w || frame->body.len < 12)
+        return;
+    struct wire_cursor c = wire_cursor(lr_str_sub(frame->body, 8, 12));
+    uint32_t id = wire_get_u32(&c);
+    if (r->generated_count == r->generated_cap) {
+        size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
+        uint32_t *grown = realloc(r->generated, cap * sizeof(*grown));
+        if (grown != NULL) {
+            r->generated = grown;
+            r->generated_cap = cap;
+        }
+    }
+    /* Without memory the request only loses its second chance: kills says so. */
+    if (r->generated_count < r->generated_cap)
+        r->generated[r->generated_count++] = id;
+    else
+        r->kills = 1;
+    if (r->first_token_ms == 0)
+        r->first_token_ms = node_now(w->node);
+    w->node->count.tokens++;
+    w->model->tokens_out++;
+    node_request_event(r, frame);
+}
+
+static void done(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    struct node_model *model = w->model;
+    struct wire_done m;
+    if (r == NULL || r->worker != w || wire_done_decode(frame->body, &m, NULL) != LR_OK)
+        return;
+    model->crashes = 0;
+    model->watchdog_kills = 0;
+    if (m.reason == LR_FINISH_ERROR) {
+        if (m.error.code == LR_OK)
+            (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");
+        bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
+        node_request_fail(r, &m.error, retryable);
+    } else {
+        node_request_event(r, frame);
+        node_request_end(r);
+    }
+    if (w->live_count == 0)
+        model->idle_since_ms = node_now(w->node);
+    if (w == model->worker)
+        node_model_pump(model);
+    else if (w->live_count == 0 && w != model->candidate)
+        node_worker_retire(w);
+}
+
+static void prefill(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    if (r != NULL && r->worker == w)
+        node_request_event(r, frame);
+}
+
+static void engine_log(struct node_worker *w, const struct wire_frame *frame)
+{
+    static const enum lr_log_level levels[] = {LR_LOG_DEBUG, LR_LOG_INFO, LR_LOG_WARN,
+                                               LR_LOG_ERROR};
+    struct wire_log m;
+    if (wire_log_decode(frame->body, &m, NULL) != LR_OK)
+        return;
+    enum lr_log_level level = levels[m.level >= 0 && m.level <= 3 ? m.level : 1];
+    lr_log(level, NULL, "engine.log engine=%s model=%s event=" LR_STR_FMT " text=" LR_STR_FMT,
+           w->library->engine_id, w->model->id, LR_STR_ARG(m.event), LR_STR_ARG(m.text));
+}
+
+static void on_frame(void *arg, const struct wire_frame *frame)
+{
+    struct node_worker *w = arg;
+    struct wire_error failed;
+    if (frame->type != WIRE_LOG)
+        w->progress_ms = node_now(w->node);
+    switch (frame->type) {
+    case WIRE_TOKEN:
+        token(w, frame);
+        break;
+    case WIRE_DONE:
+        done(w, frame);
+        break;
+    case WIRE_PREFILL:
+        prefill(w, frame);
+        break;
+    case WIRE_TICK:
+        (void)!wire_tick_decode(frame->body, &w->stats, NULL);
+        break;
+    case WIRE_LOADING:
+        relay_loading(w, frame);
+        break;
+    case WIRE_OPENED:
+        opened(w, frame);
+        break;
+    case WIRE_FAILED:
+        if (wire_error_decode(frame->body, &failed, NULL) == LR_OK)
+            w->failure = failed.error;
+        break;
+    case WIRE_LOG:
+        engine_log(w, frame);
+        break;
+    default:
+        break; /* HELLO, and what a later version may say */
+    }
+}
+
+static void on_line(void *arg, struct lr_str line)
+{
+    struct node_worker *w = arg;
+    lr_log_warn(NULL, "engine.output engine=%s model=%s pid=%d text=" LR_STR_FMT,
+                w->library->engine_id, w->model->id, (int)node_proc_pid(w->proc),
+                LR_STR_ARG(line));
+}
+
+/* ---- start and end ---- */
+
+lr_code node_worker_start(struct node_model *model, struct node_library *library,
+                          const struct lr_engine_need *need, uint32_t pool,
+                          struct node_worker **out, struct lr_error *err)
+{
+    struct node *node = model->node;
+    struct wire_open open;
+    *out = NULL;
+    struct node_worker *w = calloc(1, sizeof(*w));
+    if (w == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
+    w->node = node;
+    w->model = model;
+    w->library = node_library_ref(library);
+    w->pool = pool;
+    w->reserved = need->total;
+    w->started_ms = w->progress_ms = node_now(node);
+    struct node_proc_config config = {
+        .executable = node->executable,
+        .label = model->id,
+        .callbacks = {.arg = w,
+                      .on_frame = on_frame,
+                      .on_line = on_line,
+                      .on_exit = on_exit_of},
+    };
+    lr_code code = node_proc_start(node->loop, &config, &w->proc, err);
+    if (code != LR_OK) {
+        node_library_unref(w->library);
+        free(w);
+        return code;
+    }
+    node->count.worker_starts++;
+    node_describe_open(model, library, pool, need->total, &open);
+    lr_buf_clear(&node->scratch);
+    wire_open_encode(&node->scratch, WIRE_OPEN, &open);
+    (void)node_proc_send(w->proc, lr_buf_str(&node->scratch));
+    lr_log_info(NULL, "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64,
+                model->id, (int)node_proc_pid(w->proc), library->engine_id, library->version,
+                need->total);
+    *out = w;
+    return LR_OK;
+}
+
+void node_worker_kill(struct node_worker *worker, const struct lr_error *why)
+{
+    if (worker->proc == NULL)
+        return;
+    if (why != NULL)
+        worker->failure = *why;
+    node_proc_kill(worker->proc);
+}
+
+void node_worker_retire(struct node_worker *worker)
+{
+    struct node *node = worker->node;
+    if (worker->proc == NULL || worker->live_count != 0 || worker->is_closing)
+        return;
+    worker->is_closing = true;
+    worker->close_by_ms = node_now(node) + node->limits.close_ms;
+    if (!worker->is_ready) { /* in the middle of a load nobody listens */
+        node_proc_kill(worker->proc);
+        return;
+    }
+    lr_buf_clear(&node->scratch);
+    wire_empty_encode(&node->scratch, WIRE_CLOSE);
+    (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+}
+
+void node_worker_promote(struct node_worker *candidate)
+{
+    struct node_model *model = candidate->model;
+    struct node_worker *old = model->worker;
+    model->candidate = NULL;
+    candidate->is_candidate = false;
+    model->worker = candidate;
+    if (old != NULL) {
+        old->next = model->leaving;
+        model->leaving = old;
+        node_worker_retire(old);
+    }
+    if (model->state == NODE_MODEL_READY)
+        node_model_pump(model);
+}
+
+/* ---- death ---- */
+
+static void detach(struct node_worker *w)
+{
+    struct node_model *model = w->model;
+    if (model->worker == w)
+        model->worker = NULL;
+    if (model->candidate == w)
+        model->candidate = NULL;
+    for (struct node_worker **link = &model->leaving; *link != NULL; link = &(*link)->next)
+        if (*link == w) {
+            *link = w->next;
+            break;
+        }
+}
+
+static void on_restart(void *arg)
+{
+    struct node_model *model = arg;
+    net_timer_stop(model->restart);
+    model->restart = NULL;
+    if (model->state == NODE_MODEL_STARTING)
+        node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    node_model_pump(model);
+}
+
+static void restart_later(struct node_model *model, const struct lr_error *why)
+{
+    uint32_t n = model->crashes > 1 ? model->crashes - 2 : 0;
+    uint64_t delay = model->crashes > 1 ? (uint64_t)BACKOFF_MS << (n < 8 ? n : 8) : 0;
+    delay = delay < BACKOFF_MAX_MS ? delay : BACKOFF_MAX_MS;
+    node_model_move(model, NODE_MODEL_STARTING, why);
+    net_timer_stop(model->restart);
+    model->restart = net_timer_start(model->node->loop, delay, 0, on_restart, model);
+}
+
+/* An open that failed with a reason is not tried again by itself, except where memory
+ * was the reason: that may change. */
+static void load_failed(struct node_model *model, const struct node_worker *w, const char *how)
+{
+    struct lr_error err = w->failure;
+    bool told = err.code != LR_OK;
+    if (!told)
+        (void)lr_fail(&err, LR_INTERNAL, "the engine %s while it loaded the model", how);
+    model->crashes++;
+    if (model->is_swapping && node_reload_revert(model, &err)) {
+        restart_later(model, &err);
+        return;
+    }
+    if (!told && model->crashes < LOAD_CRASHES_MAX) {
+        restart_later(model, &err);
+        return;
+    }
+    bool may_pass =
+        err.code == LR_OUT_OF_VRAM || err.code == LR_OUT_OF_RAM || err.code == LR_CANCELLED ||
+        (err.code == LR_TIMEOUT && ++model->watchdog_kills < model->node->limits.kills);
+    node_model_move(model, may_pass ? NODE_MODEL_PRESENT : NODE_MODEL_FAILED, &err);
+    node_model_fail_waiting(model, &err, err.code != LR_MODEL_CORRUPT);
+}
+
+static void orphan_all(struct node_worker *w, const char *how)
+{
+    while (w->live != NULL) {
+        if (w->failure.code == LR_TIMEOUT)
+            node_request_fail(w->live, &w->failure, false);
+        else
+            node_request_orphaned(w->live, how);
+    }
+}
+
+static void serving_died(struct node_model *model, struct node_worker *w, const char *how)
+{
+    struct lr_error err = w->failure;
+    if (err.code == LR_OK)
+        (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
+    model->crashes++;
+    if (err.code == LR_TIMEOUT && ++model->watchdog_kills >= model->node->limits.kills) {
+        node_model_move(model, NODE_MODEL_FAILED, &err);
+        node_model_fail_waiting(model, &err, true);
+        return;
+    }
+    restart_later(model, &err);
+}
+
+static void drained(struct node_model *model)
+{
+    node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    if (model->is_swapping)
+        node_model_load(model);
+}
+
+static void on_exit_of(void *arg, const char *how)
+{
+    struct node_worker *w = arg;
+    struct node_model *model = w->model;
+    struct node *node = w->node;
+    bool was_serving = model->worker == w;
+    bool was_candidate = model->candidate == w;
+    bool expected = w->is_closing;
+
+    w->proc = NULL;
+    detach(w);
+    if (!expected) {
+        node->count.worker_deaths++;
+        lr_log_error(NULL, "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
+                     w->library->engine_id, how, w->failure.text, w->live_count);
+        struct lr_json_writer *j = node_event_begin(&node->events, "worker_died");
+        lr_json_member_z(j, "model", model->id);
+        lr_json_member_z(j, "how", how);
+        node_event_send(&node->events);
+    } else {
+        lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
+    }
+    orphan_all(w, how);
+    if (was_candidate)
+        node_reload_failed(model, w, how);
+    else if (was_serving && model->state == NODE_MODEL_DRAINING)
+        drained(model);
+    else if (was_serving && model->state == NODE_MODEL_LOADING)
+        load_failed(model, w, how);
+    else if (was_serving)
+        serving_died(model, w, how);
+    node_library_unref(w->library);
+    free(w);
+    node_model_pump(model);
+    node_admit_waiting(node);
+}
