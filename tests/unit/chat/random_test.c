@@ -335,8 +335,8 @@ static void expect_no_control_text(const struct stream *s, const struct said *sa
     }
 }
 
-/* A marker that stands alone is no part of a name or of a content type: the answer says
- * something. */
+/* A marker that stands alone, in a stream where it cannot be a recipient or a content
+ * type: the answer says something. */
 static void expect_not_empty(const struct stream *s, const struct said *said)
 {
     bool has_text = false;
@@ -344,10 +344,9 @@ static void expect_not_empty(const struct stream *s, const struct said *said)
         const struct token *t = &s->tokens[i];
         bool is_alone = (i == 0 || s->tokens[i - 1].special) &&
                         (i + 1 == s->count || s->tokens[i + 1].special);
-        bool is_type = false;
-        for (size_t k = i; k > 0 && s->tokens[k - 1].special; k--)
-            is_type = is_type || strcmp(s->tokens[k - 1].text, "<|constrain|>") == 0;
-        has_text = has_text || (is_alone && !is_type && !t->special && t->text[0] == 'w');
+        has_text = has_text || (is_alone && !t->special && t->text[0] == 'w');
+        if (strcmp(t->text, "<|constrain|>") == 0 || strcmp(t->text, "to=") == 0)
+            return;
     }
     if (has_text && said->reasoning.len + said->content.len + said->calls.len == 0) {
         show(s);
