@@ -2,10 +2,13 @@
 #include "cli/commands.h"
 
 static const struct cli_command *const rows[] = {
+    &cli_command_node,
+    &cli_command_bench,
     &cli_command_debug,
     &cli_command_completion,
     &cli_command_help,
     &cli_command_version,
+    &cli_command_worker,
 };
 
 struct cli_table cli_commands(void)
