@@ -215,6 +215,11 @@ static void a_reader_that_takes_nothing_is_given_up(void **state)
     (void)close(fd);
 }
 
+static void resume(void *arg)
+{
+    net_request_resume(arg);
+}
+
 static void an_upload_is_held_back_while_the_handler_pauses(void **state)
 {
     (void)state;
@@ -240,7 +245,7 @@ static void an_upload_is_held_back_while_the_handler_pauses(void **state)
     assert_true(h.received <= 128 * 1024);
     h.held = NULL;
     pthread_mutex_unlock(&h.mutex);
-    net_loop_post(net_request_loop(req), (net_loop_fn)net_request_resume, req);
+    net_loop_post(net_request_loop(req), resume, req);
     (void)fcntl(fd, F_SETFL, 0);
     while (sent < total) {
         size_t len = total - sent < sizeof(block) ? total - sent : sizeof(block);
