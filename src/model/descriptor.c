@@ -9,7 +9,7 @@
 #include "model/descriptor_build.h"
 #include "model/map.h"
 
-enum { KEEP_MAX = 64 << 20, SCRATCH_MAX = 768 << 20 };
+enum { KEEP_MAX = 64 << 20, SCRATCH_MAX = 256 << 20 };
 
 static const char *const format_names[] = {
     [MODEL_FORMAT_SAFETENSORS] = "safetensors",

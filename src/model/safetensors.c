@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "model/map.h"
 
-/* The tree of a header takes about eight times its text. */
-enum { HEADER_ARENA_MAX = 768 << 20, HEADER_DEPTH = 8 };
+/* The tree of 200,000 tensors takes 120 MB; a header that needs more is no model. */
+enum { HEADER_ARENA_MAX = 256 << 20, HEADER_DEPTH = 8 };
 
 struct parse {
     struct lr_arena *arena;

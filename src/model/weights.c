@@ -19,7 +19,7 @@
 #include "model/safetensors.h"
 
 /* Index text and tree, file names, and one pointer per tensor. */
-enum { WEIGHTS_ARENA_MAX = 768 << 20 };
+enum { WEIGHTS_ARENA_MAX = 256 << 20 };
 
 struct model_weights {
     struct lr_arena arena;

@@ -148,6 +148,10 @@ static void hostile_tensors_are_refused_by_name(void **state)
     gguf_pad(&g, 32, 32);
     refuses("\"w\"", "36 bytes");
     gguf_begin(&g, 3, 1, 0);
+    gguf_tensor(&g, "w", 8, 32);
+    gguf_pad(&g, 32, 48);
+    refuses("\"w\"", "32 bytes at 32 of 48");
+    gguf_begin(&g, 3, 1, 0);
     gguf_tensor(&g, "w", UINT64_MAX, 0);
     gguf_pad(&g, 32, 32);
     refuses("\"w\"", "shape");
