@@ -73,18 +73,19 @@ bool lr_json_u64(const struct lr_json *v, uint64_t *out);
 bool lr_json_double(const struct lr_json *v, double *out); /* finite only */
 bool lr_json_str(const struct lr_json *v, struct lr_str *out);
 
-const char *
-lr_json_type_name(enum lr_json_type type); /* "object", "a string"... as JSON calls it */
+const char *lr_json_type_name(enum lr_json_type type); /* "object", "string"... */
 
 /* ---- writer ---- */
 
-/* Writes compact JSON to a buffer; commas and colons are its business.  Nesting
- * deeper than LR_JSON_DEPTH or unbalanced calls set buf->failed. */
+/* Writes one compact JSON value to a buffer; commas and colons are its business.
+ * Nesting deeper than LR_JSON_DEPTH, a second value or unbalanced calls set
+ * buf->failed. */
 struct lr_json_writer {
     struct lr_buf *buf; /* borrowed */
     uint64_t has_items; /* bit per open level: a comma is due */
     uint32_t depth;
     bool after_key;
+    bool has_value; /* something has been written */
 };
 
 void lr_json_writer_init(struct lr_json_writer *w, struct lr_buf *buf);
@@ -101,8 +102,9 @@ void lr_json_put_str(struct lr_json_writer *w, struct lr_str s);
 void lr_json_put_z(struct lr_json_writer *w, const char *text); /* NULL writes null */
 void lr_json_put_i64(struct lr_json_writer *w, int64_t value);
 void lr_json_put_u64(struct lr_json_writer *w, uint64_t value);
-void lr_json_put_double(struct lr_json_writer *w,
-                        double value); /* shortest exact; NaN, inf: null */
+/* Reads back as the same number, in as few of 15 to 17 digits as that takes; NaN and
+ * infinities, which JSON lacks, are written as null. */
+void lr_json_put_double(struct lr_json_writer *w, double value);
 void lr_json_put_bool(struct lr_json_writer *w, bool value);
 void lr_json_put_null(struct lr_json_writer *w);
 void lr_json_put_raw(struct lr_json_writer *w, struct lr_str json); /* already JSON */

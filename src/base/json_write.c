@@ -1,9 +1,11 @@
+/* base/json_write.c - the JSON writer. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/utf8.h"
 
 void lr_json_writer_init(struct lr_json_writer *w, struct lr_buf *buf)
@@ -11,28 +13,37 @@ void lr_json_writer_init(struct lr_json_writer *w, struct lr_buf *buf)
     *w = (struct lr_json_writer){.buf = buf};
 }
 
+/* Bit of the innermost open level; there is none outside all of them. */
+static uint64_t level_bit(const struct lr_json_writer *w)
+{
+    return w->depth != 0 ? (uint64_t)1 << (w->depth - 1) : 0;
+}
+
 /* Before a value or a key: the comma that is due. */
 static void separate(struct lr_json_writer *w)
 {
-    uint64_t bit = (uint64_t)1 << w->depth % 64;
     if (w->after_key) {
         w->after_key = false;
         return;
     }
-    if ((w->has_items & bit) != 0)
+    if (w->depth == 0 && w->has_value)
+        w->buf->failed = true; /* two values are no JSON text */
+    w->has_value = true;
+    if ((w->has_items & level_bit(w)) != 0)
         lr_buf_add_char(w->buf, ',');
-    w->has_items |= bit;
+    w->has_items |= level_bit(w);
 }
 
 static void begin(struct lr_json_writer *w, char bracket)
 {
     separate(w);
-    lr_buf_add_char(w->buf, bracket);
-    if (++w->depth >= 64) {
+    if (w->depth == LR_JSON_DEPTH) {
         w->buf->failed = true;
-        w->depth = 63;
+        return;
     }
-    w->has_items &= ~((uint64_t)1 << w->depth);
+    lr_buf_add_char(w->buf, bracket);
+    w->depth++;
+    w->has_items &= ~level_bit(w);
 }
 
 static void end(struct lr_json_writer *w, char bracket)
@@ -80,32 +91,33 @@ static void add_escape(struct lr_buf *buf, unsigned char c)
     }
 }
 
-static void add_escaped(struct lr_buf *buf, struct lr_str s)
-{
-    size_t plain = 0;
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
-            continue;
-        lr_buf_add(buf, s.ptr + plain, i - plain);
-        add_escape(buf, c);
-        plain = i + 1;
-    }
-    lr_buf_add(buf, s.ptr + plain, s.len - plain);
-}
-
+/* Plain runs are copied whole; quotes, controls and broken UTF-8 are dealt with singly. */
 void lr_json_quote(struct lr_buf *buf, struct lr_str s)
 {
+    size_t at = 0, plain = 0;
     lr_buf_add_char(buf, '"');
-    while (s.len != 0) {
-        size_t good = lr_utf8_valid_prefix(s);
-        add_escaped(buf, lr_str(s.ptr, good));
-        s = lr_str_sub(s, good, s.len);
-        if (s.len != 0) {
-            lr_buf_add(buf, "\xEF\xBF\xBD", 3);
-            s = lr_str_sub(s, lr_utf8_invalid_len(s.ptr, s.len), s.len);
+    while (at < s.len) {
+        at += lr_json_plain_len(s.ptr + at, s.len - at);
+        if (at == s.len)
+            break;
+        unsigned char c = (unsigned char)s.ptr[at];
+        size_t step = c >= 0x80 ? lr_utf8_step(s.ptr + at, s.len - at) : 0;
+        if (step != 0) {
+            at += step;
+            continue;
         }
+        lr_buf_add(buf, s.ptr + plain, at - plain);
+        if (c < 0x80) {
+            add_escape(buf, c);
+            at++;
+        } else {
+            lr_buf_add(buf, "\xEF\xBF\xBD", 3);
+            at += lr_utf8_invalid_len(s.ptr + at, s.len - at);
+        }
+        plain = at;
     }
+    if (at != plain)
+        lr_buf_add(buf, s.ptr + plain, at - plain);
     lr_buf_add_char(buf, '"');
 }
 
@@ -156,12 +168,15 @@ void lr_json_put_double(struct lr_json_writer *w, double value)
         lr_json_put_null(w);
         return;
     }
+    /* 15 digits always survive text -> double -> text, 17 always survive the way back:
+     * the first of the three that reads back as the same number is the shortest, since
+     * %g drops trailing zeros. */
     char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
+    (void)snprintf(text, sizeof(text), "%.15g", value);
+    if (strtod(text, NULL) != value)
+        (void)snprintf(text, sizeof(text), "%.16g", value);
+    if (strtod(text, NULL) != value)
+        (void)snprintf(text, sizeof(text), "%.17g", value);
     separate(w);
     lr_buf_add_z(w->buf, text);
 }

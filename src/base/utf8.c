@@ -111,11 +111,11 @@ size_t lr_utf8_valid_prefix(struct lr_str s)
                 continue;
             }
         }
-        size_t matched;
-        int need = match(s.ptr + at, s.len - at, &matched);
-        if (need <= 0)
+        size_t step =
+            (unsigned char)s.ptr[at] < 0x80 ? 1 : lr_utf8_step(s.ptr + at, s.len - at);
+        if (step == 0)
             break;
-        at += (size_t)need;
+        at += step;
     }
     return at;
 }

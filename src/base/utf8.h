@@ -18,6 +18,30 @@ enum { LR_UTF8_REPLACEMENT = 0xFFFD };
  * or -1 when it is a proper prefix of a valid one (more bytes are needed). */
 int lr_utf8_decode(const char *text, size_t len, uint32_t *code_point);
 
+/* Length of the valid sequence of two or more bytes at text[0..len); 0 when there is
+ * none.  Inline, for loops that have dealt with ASCII already. */
+static inline size_t lr_utf8_step(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (len >= 3 && (p[0] & 0xF0) == 0xE0) {
+        unsigned high = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6; /* the rest is free */
+        return (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80 && high >= 0x800 &&
+                       (high < 0xD800 || high >= 0xE000)
+                   ? 3
+                   : 0;
+    }
+    if (len >= 2 && p[0] >= 0xC2 && p[0] <= 0xDF)
+        return (p[1] & 0xC0) == 0x80 ? 2 : 0;
+    if (len >= 4 && (p[0] & 0xF8) == 0xF0) {
+        unsigned high = (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12;
+        return (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80 && (p[3] & 0xC0) == 0x80 &&
+                       high >= 0x10000 && high < 0x110000
+                   ? 4
+                   : 0;
+    }
+    return 0;
+}
+
 /* How many bytes at text[0..len), which do not start a valid sequence, one U+FFFD
  * stands for: the longest prefix that could have begun one (Unicode 3.9, as Python
  * and the WHATWG decoders do), at least 1. */
