@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "model/descriptor_build.h"
@@ -42,11 +41,7 @@ lr_code model_build_text(struct model_build *b, struct lr_str text, const char *
 
 static bool file_size(const char *path, uint64_t *out)
 {
-    struct stat info;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        return false;
-    *out = (uint64_t)info.st_size;
-    return true;
+    return lr_file_exists(path) && lr_file_size(path, out, NULL) == LR_OK;
 }
 
 lr_code model_build_file(struct model_build *b, struct lr_str name, bool weights)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "model/map.h"
@@ -19,9 +18,7 @@ static int by_name(const void *left, const void *right)
 static bool is_file(const char *dir, const char *name)
 {
     char path[LR_PATH_MAX];
-    struct stat info;
-    return model_path(path, dir, lr_str_z(name), NULL) == LR_OK && stat(path, &info) == 0 &&
-           S_ISREG(info.st_mode);
+    return model_path(path, dir, lr_str_z(name), NULL) == LR_OK && lr_file_exists(path);
 }
 
 /* The list grows by doubling inside the arena; what is left behind is small and dies
