@@ -1,0 +1,153 @@
+/* chat/prompt.c - see chat/prompt.h. */
+#include "chat/prompt.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* Room for the list of variables, which points to values the request owns. */
+enum { CONTEXT_MAX = 1 << 20 };
+
+static void put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
+                struct lr_json value)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (lr_str_eq(members[i].key, key)) {
+            members[i].value = value;
+            return;
+        }
+    }
+    members[(*count)++] = (struct lr_json_member){key, value};
+}
+
+/* The variables of a template, as the Hugging Face tools name them.  The client's own
+ * come last and may replace all but messages, tools and add_generation_prompt, which
+ * the codec refuses. */
+static lr_code make_context(const struct chat_request *req, struct lr_arena *arena,
+                            struct lr_json *out, struct lr_error *err)
+{
+    const struct lr_json *kwargs = req->template_kwargs;
+    uint32_t room = 8 + (kwargs != NULL ? kwargs->count : 0);
+    struct lr_json_member *members = lr_arena_array(arena, room, sizeof(*members));
+    struct lr_json none = {.type = LR_JSON_NULL};
+    uint32_t count = 0;
+
+    if (members == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u template variables", room);
+    put(members, &count, LR_STR_LIT("messages"), *req->messages);
+    put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
+    put(members, &count, LR_STR_LIT("documents"), none);
+    put(members, &count, LR_STR_LIT("add_generation_prompt"),
+        (struct lr_json){.type = LR_JSON_BOOL, .boolean = true});
+    if (req->reasoning_effort.len > 0)
+        put(members, &count, LR_STR_LIT("reasoning_effort"),
+            (struct lr_json){.type = LR_JSON_STRING, .text = req->reasoning_effort});
+    for (uint32_t i = 0; kwargs != NULL && i < kwargs->count; i++)
+        put(members, &count, kwargs->members[i].key, kwargs->members[i].value);
+    *out = (struct lr_json){.type = LR_JSON_OBJECT, .count = count, .members = members};
+    return LR_OK;
+}
+
+static size_t special_tokens(const struct chat_model *model, struct jinja_var vars[4])
+{
+    const struct jinja_var all[] = {
+        {LR_STR_LIT("bos_token"), model->bos_token},
+        {LR_STR_LIT("eos_token"), model->eos_token},
+        {LR_STR_LIT("unk_token"), model->unk_token},
+        {LR_STR_LIT("pad_token"), model->pad_token},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < 4; i++)
+        if (all[i].text.len > 0)
+            vars[count++] = all[i];
+    return count;
+}
+
+static lr_code render(const struct chat_request *req, const struct chat_model *model,
+                      int64_t now, struct lr_arena *arena, struct jinja_output *out,
+                      struct lr_error *err)
+{
+    struct lr_json context;
+    struct jinja_var trusted[4];
+    struct tm tm;
+    time_t seconds = (time_t)now;
+    lr_code code = make_context(req, arena, &context, err);
+    if (code != LR_OK)
+        return code;
+    localtime_r(&seconds, &tm);
+    struct jinja_input input = {.context = &context,
+                                .trusted = trusted,
+                                .trusted_count = special_tokens(model, trusted),
+                                .now = &tm};
+    if (model->chat_template == NULL)
+        return lr_fail(err, LR_UNSUPPORTED, "this model has no chat template");
+    code = jinja_render(model->chat_template, &input, out, err);
+    return code == LR_OK ? LR_OK : lr_fail_prefix(err, "the model's chat template");
+}
+
+static lr_code take_segments(struct chat_prompt *prompt, struct lr_error *err)
+{
+    const struct jinja_output *from = &prompt->rendered;
+    struct lr_segment *list = calloc(from->count > 0 ? from->count : 1, sizeof(*list));
+    if (list == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %zu prompt segments", from->count);
+    for (size_t i = 0; i < from->count; i++)
+        list[i] = (struct lr_segment){.text = from->segments[i].text.ptr,
+                                      .len = from->segments[i].text.len,
+                                      .control = from->segments[i].control};
+    prompt->owned = list;
+    prompt->segments = list;
+    prompt->segment_count = from->count;
+    prompt->bytes = from->text.len;
+    return LR_OK;
+}
+
+/* A raw prompt: its ids, or one segment and its text, in one block. */
+static lr_code take_raw(const struct chat_raw_prompt *raw, struct chat_prompt *prompt,
+                        struct lr_error *err)
+{
+    bool is_ids = raw->ids != NULL;
+    size_t size =
+        is_ids ? raw->id_count * sizeof(uint32_t) : sizeof(struct lr_segment) + raw->text.len;
+    char *block = malloc(size);
+    if (block == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a prompt of %zu bytes", size);
+    prompt->owned = block;
+    if (is_ids) {
+        memcpy(block, raw->ids, size);
+        prompt->ids = prompt->owned;
+        prompt->id_count = raw->id_count;
+        return LR_OK;
+    }
+    struct lr_segment *segment = prompt->owned;
+    char *text = block + sizeof(*segment);
+    memcpy(text, raw->text.ptr, raw->text.len);
+    *segment = (struct lr_segment){.text = text, .len = raw->text.len, .control = 1};
+    prompt->segments = segment;
+    prompt->segment_count = 1;
+    prompt->bytes = raw->text.len;
+    return LR_OK;
+}
+
+lr_code chat_prompt_render(const struct chat_request *req, const struct chat_model *model,
+                           uint32_t index, int64_t now, struct chat_prompt *out,
+                           struct lr_error *err)
+{
+    struct lr_arena arena;
+
+    *out = (struct chat_prompt){0};
+    jinja_output_init(&out->rendered, JINJA_MAX_OUTPUT);
+    if (req->api == CHAT_API_COMPLETIONS)
+        return take_raw(&req->prompts[index], out, err);
+
+    lr_arena_init(&arena, CONTEXT_MAX);
+    lr_code code = render(req, model, now, &arena, &out->rendered, err);
+    lr_arena_free(&arena);
+    return code == LR_OK ? take_segments(out, err) : code;
+}
+
+void chat_prompt_free(struct chat_prompt *prompt)
+{
+    jinja_output_free(&prompt->rendered);
+    free(prompt->owned);
+    *prompt = (struct chat_prompt){0};
+}
