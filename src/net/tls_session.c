@@ -188,7 +188,7 @@ static bool expect_name(struct net_tls_session *s, const char *name)
     unsigned char address[16];
     if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1)
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(s->ssl), name) == 1;
-    return SSL_set1_host(s->ssl, name) == 1 && SSL_set_tlsext_host_name(s->ssl, name) == 1;
+    return SSL_set1_host(s->ssl, name) == 1 && SSL_set_tlsext_host_name(s->ssl, s->name) == 1;
 }
 
 lr_code net_tls_session_create(const struct net_tls *tls, const char *name,
