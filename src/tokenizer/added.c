@@ -79,6 +79,28 @@ static int by_text(const void *a, const void *b)
                       ((const struct added_token *)b)->text);
 }
 
+static lr_code fail_twice(struct lr_str text, struct lr_error *err)
+{
+    return lr_fail(err, LR_MODEL_CORRUPT, "added_tokens has \"%.*s\" twice",
+                   (int)(text.len < 80 ? text.len : 80), text.ptr);
+}
+
+/* A text that is special in one entry and plain in another would be open to all. */
+static lr_code check_apart(const struct added *a, struct lr_error *err)
+{
+    const struct added_matcher *m = &a->matchers[0], *n = &a->matchers[1];
+    for (uint32_t i = 0, j = 0; i < m->count && j < n->count;) {
+        int order = lr_str_cmp(m->tokens[i].text, n->tokens[j].text);
+        if (order == 0)
+            return fail_twice(m->tokens[i].text, err);
+        if (order < 0)
+            i++;
+        else
+            j++;
+    }
+    return LR_OK;
+}
+
 static lr_code finish(struct added_matcher *m, struct lr_error *err)
 {
     if (m->count != 0)
@@ -86,8 +108,7 @@ static lr_code finish(struct added_matcher *m, struct lr_error *err)
     for (uint32_t i = 0; i < m->count; i++) {
         struct lr_str text = m->tokens[i].text;
         if (i != 0 && lr_str_eq(text, m->tokens[i - 1].text))
-            return lr_fail(err, LR_MODEL_CORRUPT, "added_tokens has \"%.*s\" twice",
-                           (int)(text.len < 80 ? text.len : 80), text.ptr);
+            return fail_twice(text, err);
         m->first[(unsigned char)text.ptr[0]] = true;
         m->only_first =
             text.ptr[0] == m->tokens[0].text.ptr[0] ? (unsigned char)text.ptr[0] : -1;
@@ -120,7 +141,9 @@ static lr_code read_all(struct added *a, struct vocab *v, const struct lr_json *
         }
     }
     lr_code rc = finish(&a->matchers[0], err);
-    return rc == LR_OK ? finish(&a->matchers[1], err) : rc;
+    if (rc == LR_OK)
+        rc = finish(&a->matchers[1], err);
+    return rc == LR_OK ? check_apart(a, err) : rc;
 }
 
 lr_code tokenizer_added_read(struct added *a, struct vocab *v, const struct lr_json *list,

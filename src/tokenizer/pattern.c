@@ -91,8 +91,8 @@ static lr_code compile(struct lr_str pattern, uint32_t options, const char *what
 {
     int number;
     PCRE2_SIZE offset;
-    pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len,
-                                     PCRE2_UTF | PCRE2_UCP | options, &number, &offset, NULL);
+    pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len, PCRE2_UTF | options,
+                                     &number, &offset, NULL);
     if (made == NULL) {
         PCRE2_UCHAR text[160];
         (void)pcre2_get_error_message(number, text, sizeof(text));
@@ -125,7 +125,7 @@ lr_code tokenizer_split_compile(struct lr_str pattern, bool literal, const char 
     else if (w.to.failed)
         rc = lr_fail(err, LR_OUT_OF_RAM, "no memory for %s", what);
     else
-        rc = compile(lr_buf_str(&w.to), 0, what, code, err);
+        rc = compile(lr_buf_str(&w.to), PCRE2_UCP, what, code, err);
     lr_buf_free(&w.to);
     return rc;
 }
