@@ -1,0 +1,395 @@
+/* gptoss/backend/cuda/cuda.c - open, close and forward of the CUDA device. */
+#include "engines/gptoss/backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The fatbins, embedded by embed.S. */
+#define X(name) extern const char gptoss_cuda_##name[];
+CUDA_MODULES(X)
+#undef X
+
+/* ---- open and close ---- */
+
+static void cuda_close(struct gptoss_backend *b)
+{
+    if (b == NULL)
+        return;
+    const struct cuda_driver *cu = b->cu;
+    if (b->context != NULL) {
+        (void)cu->cuCtxSetCurrent(b->context);
+        if (b->stream != NULL)
+            (void)cu->cuStreamSynchronize(b->stream);
+        for (int i = 0; i <= CUDA_GRAPH_ROWS; i++)
+            if (b->graphs[i] != NULL)
+                (void)cu->cuGraphExecDestroy(b->graphs[i]);
+        const CUdeviceptr memory[] = {b->weight_memory, b->full_memory, b->window_memory, b->workspace_memory};
+        for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
+            if (memory[i] != 0)
+                (void)cu->cuMemFree(memory[i]);
+        if (b->host_inputs != NULL)
+            (void)cu->cuMemFreeHost(b->host_inputs);
+        if (b->host_sampled != NULL)
+            (void)cu->cuMemFreeHost(b->host_sampled);
+        if (b->host_logits != NULL)
+            (void)cu->cuMemFreeHost(b->host_logits);
+        for (int i = 0; i < CUDA_MODULE_COUNT; i++)
+            if (b->modules[i] != NULL)
+                (void)cu->cuModuleUnload(b->modules[i]);
+        if (b->stream != NULL)
+            (void)cu->cuStreamDestroy(b->stream);
+        (void)cu->cuDevicePrimaryCtxRelease(b->device.handle);
+    }
+    gptoss_sampler_destroy(b->sampler);
+    free(b->layers);
+    free(b);
+}
+
+static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
+{
+    static const char *const images[] = {
+#define X(name) gptoss_cuda_##name,
+        CUDA_MODULES(X)
+#undef X
+    };
+    static const struct {
+        enum cuda_module module;
+        const char *name;
+    } kernels[] = {
+#define X(module, name) {CUDA_MODULE_##module, #name},
+        CUDA_KERNELS(X)
+#undef X
+    };
+    for (int i = 0; i < CUDA_MODULE_COUNT; i++) {
+        CUresult result = b->cu->cuModuleLoadData(&b->modules[i], images[i]);
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+            return lr_fail(err, LR_UNSUPPORTED, "this build has no code for %s (compute capability %d.%d): build with "
+                           "LR_CUDA_ARCHS naming it", b->device.name, b->device.major, b->device.minor);
+        if (result != CUDA_SUCCESS)
+            return cuda_fail(b->cu, result, "cuModuleLoadData", err);
+    }
+    for (int i = 0; i < CUDA_KERNEL_COUNT; i++)
+        CUDA_TRY(b->cu, cuModuleGetFunction(&b->kernels[i], b->modules[kernels[i].module], kernels[i].name), err);
+    return cuda_prepare_kernels(b, err);
+}
+
+static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    const struct gptoss_plan *p = &b->plan;
+    size_t available = 0, total = 0;
+    CUDA_TRY(cu, cuMemGetInfo(&available, &total), err);
+    uint64_t needed = p->weights + p->workspace + p->kv;
+    if (needed > available)
+        return lr_fail(err, LR_OUT_OF_VRAM, "the model needs %llu bytes of GPU memory and %llu are free on %s",
+                       (unsigned long long)needed, (unsigned long long)available, b->device.name);
+    uint64_t full = p->full_pages * p->full_page_bytes, window = p->window_pages * p->window_page_bytes;
+    CUDA_TRY(cu, cuMemAlloc(&b->weight_memory, p->weights), err);
+    CUDA_TRY(cu, cuMemAlloc(&b->full_memory, full != 0 ? full : 256), err);
+    CUDA_TRY(cu, cuMemAlloc(&b->window_memory, window != 0 ? window : 256), err);
+    CUDA_TRY(cu, cuMemAlloc(&b->workspace_memory, p->workspace), err);
+    (void)cuda_place_weights(b, b->config, b->weight_memory);
+    (void)cuda_place_workspace(b, b->config, p, b->workspace_memory);
+    /* Masked keys are multiplied by zero, so a page must never hold a NaN; tickets start
+     * at zero; so does the padding of the vocabulary. */
+    CUDA_TRY(cu, cuMemsetD8Async(b->full_memory, 0, full != 0 ? full : 256, b->stream), err);
+    CUDA_TRY(cu, cuMemsetD8Async(b->window_memory, 0, window != 0 ? window : 256, b->stream), err);
+    CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
+    CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
+    CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_sampled, CUDA_LOGIT_ROWS * 4), err);
+    CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_logits, (size_t)b->logit_stride * 4), err);
+    CUDA_TRY(cu, cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
+                                   (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream), err);
+    CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+    b->sampler = gptoss_sampler_create(b->vocab_rows);
+    if (b->sampler == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the sampler");
+    return LR_OK;
+}
+
+static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                     const struct gptoss_backend_options *o, struct lr_error *err)
+{
+    lr_code code = cuda_driver_get(&b->cu, err);
+    if (code == LR_OK)
+        code = cuda_device_find(b->cu, o->device != NULL ? o->device : "cuda:0", &b->device, err);
+    if (code != LR_OK)
+        return code;
+    CUDA_TRY(b->cu, cuDevicePrimaryCtxRetain(&b->context, b->device.handle), err);
+    CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
+    CUDA_TRY(b->cu, cuStreamCreate(&b->stream, CU_STREAM_NON_BLOCKING), err);
+    if (host->progress != NULL && host->progress(host->ctx, "compile", 0, 1) != 0)
+        return lr_fail(err, LR_CANCELLED, "loading was given up");
+    code = load_modules(b, err);
+    if (code == LR_OK)
+        code = allot(b, err);
+    if (code == LR_OK)
+        code = cuda_load_weights(b, host, err);
+    if (code == LR_OK && host->log != NULL) {
+        char text[160];
+        (void)snprintf(text, sizeof(text), "device=\"%s\" weights=%llu kv=%llu workspace=%llu", b->device.name,
+                       (unsigned long long)b->plan.weights, (unsigned long long)b->plan.kv,
+                       (unsigned long long)b->plan.workspace);
+        host->log(host->ctx, 1, "cuda.open", text);
+    }
+    return code;
+}
+
+static lr_code cuda_open(const struct gptoss_backend_host *host, const struct model_gptoss *weights,
+                         const uint32_t *usable, const struct gptoss_backend_options *options,
+                         const struct gptoss_plan *plan, struct gptoss_backend **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct gptoss_backend *b = calloc(1, sizeof(*b));
+    if (b == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the CUDA backend");
+    b->weights = weights;
+    b->usable = usable;
+    b->config = &weights->config;
+    b->plan = *plan;
+    b->q_width = b->config->heads * 64;
+    b->vocab_rows = weights->vocab_rows;
+    b->layers = calloc(b->config->layers, sizeof(*b->layers));
+    lr_code code = b->layers != NULL ? start(b, host, options, err)
+                                     : lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers", b->config->layers);
+    if (code != LR_OK) {
+        cuda_close(b);
+        return code;
+    }
+    *out = b;
+    return LR_OK;
+}
+
+/* ---- forward ---- */
+
+/* True for the draws that sample.cu makes. */
+static bool drawn_on_device(const struct gptoss_sample *s)
+{
+    const struct lr_sampling *p = s->sampling;
+    return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 && p->logit_bias_count == 0 &&
+           p->presence_penalty == 0 && p->frequency_penalty == 0 &&
+           (p->repetition_penalty == 1 || p->repetition_penalty == 0) &&
+           (p->temperature == 0 || (p->top_k == 0 && (p->top_p >= 1 || p->top_p == 0) && p->min_p == 0));
+}
+
+#define INPUT(b, type, member) ((type *)(void *)((b)->host_inputs + (b)->at.member))
+
+struct forward {
+    struct cuda_shape shape;
+    uint32_t seqs;
+    uint32_t table_used;
+    uint32_t draws;
+    struct gptoss_step *drawn[CUDA_LOGIT_ROWS]; /* step behind each drawn row of this round */
+};
+
+static void add_step(struct gptoss_backend *b, struct forward *f, const struct gptoss_step *s)
+{
+    uint32_t seq = f->seqs++, row = f->shape.rows;
+    uint32_t per_tile = 16 / (b->config->heads / b->config->kv_heads);
+    uint32_t *tables = INPUT(b, uint32_t, tables) + f->table_used;
+    INPUT(b, struct cuda_seq, seqs)[seq] = (struct cuda_seq){.position = s->position,
+                                                             .count = s->count,
+                                                             .first_row = row,
+                                                             .table_start = f->table_used,
+                                                             .table_count = s->page_count};
+    memcpy(tables, s->full_pages, s->page_count * sizeof(*tables));
+    memcpy(tables + s->page_count, s->window_pages, s->page_count * sizeof(*tables));
+    f->table_used += 2 * s->page_count;
+    for (uint32_t i = 0; i < s->count; i++) {
+        INPUT(b, uint32_t, tokens)[row + i] = s->tokens[i];
+        INPUT(b, uint32_t, row_seq)[row + i] = seq;
+        INPUT(b, uint32_t, row_pos)[row + i] = s->position + i;
+    }
+    if (s->count == 1) {
+        f->shape.decode_rows++;
+    } else {
+        for (uint32_t i = 0; i < s->count; i += per_tile) {
+            INPUT(b, uint32_t, tile_seq)[f->shape.query_tiles] = seq;
+            INPUT(b, uint32_t, tile_first)[f->shape.query_tiles++] = i;
+        }
+    }
+    f->shape.rows += s->count;
+}
+
+/* Rows on the device: single tokens first, prompts after them. */
+static void lay_out(struct gptoss_backend *b, struct forward *f, const struct gptoss_batch *batch)
+{
+    *f = (struct forward){0};
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->steps[i].count == 1)
+            add_step(b, f, &batch->steps[i]);
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->steps[i].count != 1)
+            add_step(b, f, &batch->steps[i]);
+    CUdeviceptr base = (CUdeviceptr)(uintptr_t)b->ws.inputs;
+#define DEVICE(type, member) (const type *)(uintptr_t)(base + b->at.member)
+    *(struct cuda_step *)(void *)b->host_inputs = (struct cuda_step){.tokens = DEVICE(uint32_t, tokens),
+                                                                    .row_seq = DEVICE(uint32_t, row_seq),
+                                                                    .row_pos = DEVICE(uint32_t, row_pos),
+                                                                    .seqs = DEVICE(struct cuda_seq, seqs),
+                                                                    .tables = DEVICE(uint32_t, tables)};
+#undef DEVICE
+}
+
+/* Row of a step's first token, in the order of lay_out(). */
+static uint32_t first_row(const struct gptoss_batch *batch, uint32_t index)
+{
+    bool single = batch->steps[index].count == 1;
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < batch->count; i++)
+        if ((batch->steps[i].count == 1) == single ? i < index : !single)
+            row += batch->steps[i].count;
+    return row;
+}
+
+static void describe_draw(struct gptoss_backend *b, struct forward *f, struct gptoss_step *s)
+{
+    const struct lr_sampling *p = s->sample->sampling;
+    INPUT(b, struct cuda_sample_row, how)[f->draws] =
+        (struct cuda_sample_row){.seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
+    f->drawn[f->draws++] = s;
+}
+
+static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f, struct lr_error *err)
+{
+    uint64_t used = b->at.tables + (uint64_t)f->table_used * 4;
+    CUDA_TRY(b->cu, cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.inputs, b->host_inputs, used, b->stream), err);
+    return LR_OK;
+}
+
+/* Waits for the drawn ids; draws on the host what the device has no code for. */
+static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    CUDA_TRY(cu, cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled, (size_t)f->draws * 4, b->stream), err);
+    CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+    for (uint32_t i = 0; i < f->draws; i++) {
+        struct gptoss_step *s = f->drawn[i];
+        *s->sampled = (struct gptoss_sampled){.id = b->host_sampled[i]};
+        if (drawn_on_device(s->sample) && s->sampled->id < b->vocab_rows)
+            continue;
+        CUDA_TRY(cu, cuMemcpyDtoHAsync(b->host_logits,
+                                       (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
+                                       (size_t)b->vocab_rows * 4, b->stream), err);
+        CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+        gptoss_sample(b->sampler, b->host_logits, b->usable, s->sample, s->sampled);
+    }
+    return LR_OK;
+}
+
+/* A decode step as a graph: captured at the first step of this many sequences. */
+static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape, struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    CUgraphExec *graph = &b->graphs[shape->rows];
+    if (*graph == NULL) {
+        CUgraph captured = NULL;
+        CUDA_TRY(cu, cuStreamBeginCapture(b->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), err);
+        lr_code code = cuda_launch_layers(b, shape, err);
+        if (code == LR_OK)
+            code = cuda_launch_logits(b, shape, 0, shape->rows, err);
+        CUresult ended = cu->cuStreamEndCapture(b->stream, &captured);
+        if (code != LR_OK)
+            return code;
+        if (ended != CUDA_SUCCESS)
+            return cuda_fail(cu, ended, "cuStreamEndCapture", err);
+        CUresult made = cu->cuGraphInstantiateWithFlags(graph, captured, 0);
+        (void)cu->cuGraphDestroy(captured);
+        if (made != CUDA_SUCCESS)
+            return cuda_fail(cu, made, "cuGraphInstantiate", err);
+    }
+    CUDA_TRY(cu, cuGraphLaunch(*graph, b->stream), err);
+    return LR_OK;
+}
+
+/* Every position's logits of one step, a group of rows at a time. */
+static lr_code bring_logits(struct gptoss_backend *b, struct forward *f, const struct gptoss_batch *batch, uint32_t index,
+                            struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    struct gptoss_step *s = &batch->steps[index];
+    uint32_t row = first_row(batch, index);
+    for (uint32_t i = 0; i < s->count; i++)
+        INPUT(b, uint32_t, out_rows)[i] = row + i;
+    lr_code code = copy_inputs(b, f, err);
+    struct cuda_shape shape = f->shape;
+    shape.gather = true;
+    shape.sample = false;
+    for (uint32_t at = 0; at < s->count && code == LR_OK; at += CUDA_LOGIT_ROWS) {
+        uint32_t count = s->count - at < CUDA_LOGIT_ROWS ? s->count - at : CUDA_LOGIT_ROWS;
+        code = cuda_launch_logits(b, &shape, at, count, err);
+        for (uint32_t i = 0; i < count && code == LR_OK; i++)
+            CUDA_TRY(cu, cuMemcpyDtoHAsync(s->logits + (size_t)(at + i) * b->vocab_rows,
+                                           (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
+                                           (size_t)b->vocab_rows * 4, b->stream), err);
+        CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+    }
+    return code;
+}
+
+static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f, const struct gptoss_batch *batch,
+                                struct lr_error *err)
+{
+    uint32_t i = 0;
+    lr_code code = LR_OK;
+    while (i < batch->count && code == LR_OK) {
+        f->draws = 0;
+        for (; i < batch->count && f->draws < CUDA_LOGIT_ROWS; i++) {
+            if (batch->steps[i].sample == NULL)
+                continue;
+            INPUT(b, uint32_t, out_rows)[f->draws] = first_row(batch, i) + batch->steps[i].count - 1;
+            describe_draw(b, f, &batch->steps[i]);
+        }
+        if (f->draws == 0)
+            break;
+        code = copy_inputs(b, f, err);
+        struct cuda_shape shape = f->shape;
+        shape.gather = true;
+        shape.sample = true;
+        if (code == LR_OK)
+            code = cuda_launch_logits(b, &shape, 0, f->draws, err);
+        if (code == LR_OK)
+            code = collect(b, f, err);
+    }
+    return code;
+}
+
+static lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch, struct lr_error *err)
+{
+    struct forward f;
+    CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
+    lay_out(b, &f, batch);
+
+    /* The common step: every sequence is one token and is drawn from. */
+    bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS;
+    for (uint32_t i = 0; i < batch->count && plain; i++)
+        plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
+    if (plain) {
+        for (uint32_t i = 0; i < batch->count; i++)
+            describe_draw(b, &f, &batch->steps[i]);
+        f.shape.sample = true;
+        lr_code code = copy_inputs(b, &f, err);
+        if (code == LR_OK)
+            code = replay(b, &f.shape, err);
+        return code == LR_OK ? collect(b, &f, err) : code;
+    }
+
+    lr_code code = copy_inputs(b, &f, err);
+    if (code == LR_OK)
+        code = cuda_launch_layers(b, &f.shape, err);
+    /* The inputs are written again below; the copy must be over before that. */
+    if (code == LR_OK)
+        CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
+    for (uint32_t i = 0; i < batch->count && code == LR_OK; i++)
+        if (batch->steps[i].logits != NULL)
+            code = bring_logits(b, &f, batch, i, err);
+    return code == LR_OK ? draw_and_collect(b, &f, batch, err) : code;
+}
+
+const struct gptoss_backend_api *gptoss_backend_cuda(void)
+{
+    static const struct gptoss_backend_api api = {
+        .name = "cuda", .plan = cuda_plan, .open = cuda_open, .close = cuda_close, .forward = cuda_forward};
+    return &api;
+}

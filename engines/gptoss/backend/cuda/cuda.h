@@ -1,0 +1,171 @@
+/* gptoss/backend/cuda/cuda.h - the CUDA device: its state and how its parts share it.
+ *
+ *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
+ *   load.c    weights to the device  launch.c  the kernels of one step
+ *   cuda.c    open, close, forward: what the batch needs on the device and back
+ *
+ * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
+ * to one stream.  A decode step (one token a sequence) of n sequences is captured once as
+ * a graph and replayed; what changes between steps lies in device memory, not in
+ * kernel arguments.  Thread: the engine's caller.
+ */
+#ifndef GPTOSS_CUDA_CUDA_H
+#define GPTOSS_CUDA_CUDA_H
+
+#include <stdbool.h>
+
+#include "engines/gptoss/backend/backend.h"
+#include "engines/gptoss/backend/cuda/args.h"
+#include "engines/gptoss/backend/cuda/driver.h"
+
+enum {
+    CUDA_GRAPH_ROWS = 64,     /* decode steps of up to so many sequences are graphs */
+    CUDA_SKINNY_ROWS = 64,    /* tokens up to which weights are streamed, not tiled */
+    CUDA_LOGIT_ROWS = 64,     /* rows of logits made at a time */
+    CUDA_SAMPLE_PARTS = 64,   /* blocks that share a row of logits */
+    CUDA_STAGING_SLOTS = 4,
+    CUDA_STAGING_BYTES = 32 << 20,
+};
+
+/* clang-format off */
+#define CUDA_KERNELS(X)                                                                        \
+    X(skinny, skinny_qkv_1) X(skinny, skinny_qkv_2) X(skinny, skinny_qkv_4)                    \
+    X(skinny, skinny_out_1) X(skinny, skinny_out_2) X(skinny, skinny_out_4)                    \
+    X(skinny, skinny_logits_1) X(skinny, skinny_logits_2) X(skinny, skinny_logits_4)           \
+    X(skinny, skinny_gate_up_slot) X(skinny, skinny_down_slot)                                 \
+    X(skinny, skinny_gate_up_expert) X(skinny, skinny_down_expert)                             \
+    X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
+    X(tile, tile_gate_up) X(tile, tile_down)                                                   \
+    X(attention, attention_decode) X(attention, attention_prefill)                             \
+    X(elementwise, embed) X(elementwise, norm_route) X(elementwise, add_experts)               \
+    X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
+    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4) X(repack, repack_scales)
+#define CUDA_MODULES(X) X(skinny) X(tile) X(attention) X(elementwise) X(sample) X(repack)
+/* clang-format on */
+
+enum cuda_kernel {
+#define X(module, name) CUDA_##name,
+    CUDA_KERNELS(X)
+#undef X
+        CUDA_KERNEL_COUNT
+};
+
+enum cuda_module {
+#define X(name) CUDA_MODULE_##name,
+    CUDA_MODULES(X)
+#undef X
+        CUDA_MODULE_COUNT
+};
+
+/* Device addresses of one layer's weights. */
+struct cuda_layer {
+    struct cuda_matrix qkv, out, gate_up, down;
+    const uint16_t *attn_norm, *mlp_norm, *sinks, *router, *router_bias;
+    uint32_t kind_index; /* among the layers of its kind */
+    bool sliding;
+};
+
+/* Device addresses of the workspace, and where the step's inputs lie in it. */
+struct cuda_workspace {
+    struct cuda_step *step; /* points into the inputs below */
+    uint8_t *inputs;        /* one copy a step: rows, sequences, tables */
+    float *residual;
+    uint16_t *normed;
+    uint16_t *q;
+    uint16_t *mixed; /* attention's output */
+    uint32_t *choice;
+    float *weight;
+    uint16_t *inner; /* [assignment][intermediate] */
+    float *expert_out;
+    uint32_t *sorted;
+    uint32_t *expert_tile;
+    uint32_t *tile_count;
+    uint16_t *final;
+    float *logits;
+    float *partial;
+    uint32_t *attention_tickets;
+    float *best_value;
+    uint32_t *best_id;
+    uint32_t *sample_tickets;
+    uint32_t *sampled;
+    uint32_t *usable;
+};
+
+/* Offsets into `inputs`, the same on host and device. */
+struct cuda_inputs {
+    uint64_t tokens, row_seq, row_pos, out_rows, how, tile_seq, tile_first, seqs, tables, end;
+};
+
+struct gptoss_backend {
+    const struct cuda_driver *cu;
+    struct cuda_device device;
+    CUcontext context;
+    CUstream stream;
+    CUmodule modules[CUDA_MODULE_COUNT];
+    CUfunction kernels[CUDA_KERNEL_COUNT];
+    CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
+    bool capturing;
+
+    const struct model_gptoss *weights; /* borrowed */
+    const uint32_t *usable;             /* borrowed */
+    const struct model_config *config;  /* in weights */
+    struct gptoss_plan plan;
+    uint32_t q_width; /* heads * 64 */
+    uint32_t vocab_rows;
+    uint32_t logit_stride;
+
+    CUdeviceptr weight_memory, full_memory, window_memory, workspace_memory;
+    struct cuda_layer *layers; /* owned */
+    const uint16_t *embed, *norm;
+    struct cuda_matrix unembed;
+    const float *rope;
+    struct cuda_workspace ws;
+    struct cuda_inputs at;
+
+    uint8_t *host_inputs;   /* pinned */
+    uint32_t *host_sampled; /* pinned */
+    float *host_logits;     /* pinned: one row, for draws made on the host */
+    struct gptoss_sampler *sampler;
+};
+
+/* ---- plan.c ---- */
+
+lr_code cuda_plan(const struct model_config *config, const struct gptoss_backend_options *options,
+                  struct gptoss_plan *out, struct lr_error *err);
+
+/* Places weights (base 0: only counts) and returns their bytes. */
+uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c, uint64_t base);
+uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_config *c,
+                              const struct gptoss_plan *p, uint64_t base);
+
+/* ---- load.c ---- */
+
+/* Uploads and repacks everything; reports bytes of the files. */
+lr_code cuda_load_weights(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                          struct lr_error *err);
+
+/* ---- launch.c ---- */
+
+/* What one step launches. */
+struct cuda_shape {
+    uint32_t rows;        /* tokens */
+    uint32_t decode_rows; /* of them, the leading ones that are single tokens */
+    uint32_t query_tiles; /* of the others */
+    uint32_t out_rows;    /* rows whose logits are wanted now */
+    bool gather;          /* out_rows are listed; else they are rows 0 .. out_rows - 1 */
+    bool sample;
+};
+
+lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s, struct lr_error *err);
+/* Final norm and logits of rows listed from `first` on, then the plain draws. */
+lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
+                           uint32_t count, struct lr_error *err);
+
+/* Raises the shared-memory limits the launches need; once, after the modules are loaded. */
+lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);
+
+lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
+                    uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
+                    struct lr_error *err);
+
+#endif

@@ -1,0 +1,16 @@
+/* gptoss/backend/cuda/embed.S - the compiled kernels, one fatbin a module. */
+#define MODULE(symbol, file) \
+    .globl symbol;           \
+    .hidden symbol;          \
+    .balign 16;              \
+    symbol:                  \
+    .incbin file
+
+    .section .rodata
+    MODULE(gptoss_cuda_skinny, "skinny.fatbin")
+    MODULE(gptoss_cuda_tile, "tile.fatbin")
+    MODULE(gptoss_cuda_attention, "attention.fatbin")
+    MODULE(gptoss_cuda_elementwise, "elementwise.fatbin")
+    MODULE(gptoss_cuda_sample, "sample.fatbin")
+    MODULE(gptoss_cuda_repack, "repack.fatbin")
+    .section .note.GNU-stack, "", @progbits
