@@ -13,7 +13,7 @@
 #include "chat/request.h"
 
 /* Parses and validates.  *out lies in `arena` and borrows from `body`, so both
- * outlive it; NULL on failure.  An arena limit of eight times the body plus 64 KB
+ * outlive it; NULL on failure.  An arena limit of sixteen times the body plus 64 KB
  * is always enough.
  *
  *   INVALID_ARGUMENT, UNSUPPORTED   a 400: e->param names the field

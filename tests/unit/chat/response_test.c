@@ -386,6 +386,22 @@ static void logprobs_travel_with_their_text(void **state)
     close_session(&s);
 }
 
+static void logprobs_of_text_that_was_cut_are_cut_too(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"Hi", "Z", "!"};
+    struct session s;
+    open_session(&s, CHAT_API_CHAT, CHAT ",\"logprobs\":true,\"stop\":\"Z!\"}", false);
+    for (size_t i = 0; i < 3; i++) {
+        struct chat_token t = {.bytes = lr_str_z(words[i]), .has_logprob = true};
+        assert_int_equal(chat_response_on_token(s.r, 0, &t, &s.out), i < 2);
+    }
+    done(&s, 0, LR_FINISH_CANCELLED);
+    assert_non_null(strstr(lr_buf_z(&s.out), "\"token\":\"Hi\""));
+    assert_null(strstr(lr_buf_z(&s.out), "\"token\":\"Z\""));
+    close_session(&s);
+}
+
 static void completions_have_their_own_shape(void **state)
 {
     (void)state;
@@ -490,6 +506,7 @@ int main(void)
         cmocka_unit_test(an_error_inside_a_stream_is_an_event_and_ends_it),
         cmocka_unit_test(a_character_cut_by_a_token_border_arrives_whole),
         cmocka_unit_test(logprobs_travel_with_their_text),
+        cmocka_unit_test(logprobs_of_text_that_was_cut_are_cut_too),
         cmocka_unit_test(completions_have_their_own_shape),
         cmocka_unit_test(reasoning_goes_where_the_client_reads_it),
         cmocka_unit_test(an_answer_past_its_limit_is_an_error_not_a_crash),
