@@ -1,0 +1,91 @@
+/* LINK: wire base */
+/* Frames from a hostile process: every decoder, and what was decoded encodes again.
+ * The first byte picks the decoder; a whole stream of frames is tried, too. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "wire/event.h"
+#include "wire/generate.h"
+#include "wire/open.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void decode_any(struct lr_str body, uint8_t which)
+{
+    struct lr_arena arena;
+    struct lr_buf out;
+    struct wire_generate g;
+    struct wire_open open;
+    struct wire_token token;
+    struct wire_done done;
+    struct wire_error error;
+    struct wire_log log;
+    struct lr_engine_stats stats;
+    struct lr_engine_need need;
+    lr_arena_init(&arena, 16 << 20);
+    lr_buf_init(&out, 16 << 20);
+    switch (which % 9) {
+    case 0:
+        if (wire_submit_decode(&arena, body, &g, NULL) == LR_OK)
+            wire_submit_encode(&out, &g);
+        break;
+    case 1:
+        if (wire_generate_parse_json(&arena, body, &g, NULL) == LR_OK)
+            wire_generate_write_json(&out, &g);
+        break;
+    case 2:
+        if (wire_open_decode(&arena, body, &open, NULL) == LR_OK)
+            wire_open_encode(&out, WIRE_OPEN, &open);
+        break;
+    case 3:
+        if (wire_token_decode(body, &token, NULL) == LR_OK)
+            wire_token_encode(&out, &token);
+        break;
+    case 4:
+        if (wire_done_decode(body, &done, NULL) == LR_OK)
+            wire_done_encode(&out, &done);
+        break;
+    case 5:
+        if (wire_error_decode(body, &error, NULL) == LR_OK)
+            wire_error_encode(&out, WIRE_ERROR, &error);
+        break;
+    case 6:
+        if (wire_log_decode(body, &log, NULL) == LR_OK)
+            wire_log_encode(&out, &log);
+        break;
+    case 7:
+        if (wire_tick_decode(body, &stats, NULL) == LR_OK)
+            wire_tick_encode(&out, &stats);
+        break;
+    default:
+        if (wire_need_decode(body, &need, NULL) == LR_OK)
+            wire_need_encode(&out, WIRE_OPENED, &need);
+        break;
+    }
+    if (out.failed && body.len < (1 << 20))
+        abort();
+    lr_buf_free(&out);
+    lr_arena_free(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    struct lr_str rest = lr_str((const char *)data + 1, size - 1);
+    decode_any(rest, data[0]);
+
+    struct lr_buf line;
+    struct wire_frame frame;
+    bool has = true;
+    lr_buf_init(&line, 16 << 20);
+    while (has && wire_frame_next(&rest, &frame, &has, NULL) == LR_OK) {
+        lr_buf_clear(&line);
+        if (has)
+            (void)wire_event_json(&line, &frame);
+        else
+            break;
+    }
+    lr_buf_free(&line);
+    return 0;
+}

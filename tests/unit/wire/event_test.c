@@ -1,0 +1,184 @@
+/* What travels between our processes arrives as it was sent, or not at all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "wire/event.h"
+
+static struct wire_frame only_frame(const struct lr_buf *buf)
+{
+    struct lr_str bytes = lr_buf_str(buf);
+    struct wire_frame frame = {0};
+    bool has = false;
+    assert_int_equal(wire_frame_next(&bytes, &frame, &has, NULL), LR_OK);
+    assert_true(has);
+    assert_int_equal(bytes.len, 0);
+    return frame;
+}
+
+static void a_token_arrives_with_its_alternatives(void **state)
+{
+    struct lr_buf buf;
+    struct wire_token sent = {
+        .request = 0x1122334455667788u,
+        .id = 200012,
+        .special = true,
+        .has_logprob = true,
+        .logprob = -0.5f,
+        .bytes = LR_STR_LIT("<|end|>"),
+        .top_count = 2,
+        .top = {{7, -0.5f, LR_STR_LIT("a")}, {8, -1.5f, {"\xff\x00", 2}}}};
+    struct wire_token got;
+    (void)state;
+    lr_buf_init(&buf, 4096);
+    wire_token_encode(&buf, &sent);
+    struct wire_frame frame = only_frame(&buf);
+    assert_int_equal(frame.type, WIRE_TOKEN);
+    assert_int_equal(wire_event_request(frame.body), sent.request);
+    assert_int_equal(wire_token_decode(frame.body, &got, NULL), LR_OK);
+    assert_int_equal(got.id, 200012);
+    assert_true(got.special && got.has_logprob);
+    assert_true(lr_str_eq(got.bytes, sent.bytes));
+    assert_int_equal(got.top_count, 2);
+    assert_true(lr_str_eq(got.top[1].bytes, sent.top[1].bytes));
+    assert_true(got.top[1].logprob < -1.4f && got.top[1].logprob > -1.6f);
+    lr_buf_free(&buf);
+}
+
+static void a_body_cut_anywhere_is_refused(void **state)
+{
+    struct lr_buf buf;
+    struct wire_done sent = {.request = 9,
+                             .reason = LR_FINISH_ERROR,
+                             .prompt_tokens = 3,
+                             .completion_tokens = 4,
+                             .error = {.code = LR_OUT_OF_VRAM, .text = "too little"}};
+    struct wire_done got;
+    (void)state;
+    lr_buf_init(&buf, 4096);
+    wire_done_encode(&buf, &sent);
+    struct wire_frame frame = only_frame(&buf);
+    assert_int_equal(wire_done_decode(frame.body, &got, NULL), LR_OK);
+    assert_int_equal(got.error.code, LR_OUT_OF_VRAM);
+    assert_string_equal(got.error.text, "too little");
+    for (size_t cut = 0; cut < frame.body.len; cut++) {
+        /* An exact copy, so that a sanitizer sees a read past the end. */
+        char *exact = malloc(cut + 1);
+        memcpy(exact, frame.body.ptr, cut);
+        assert_int_equal(wire_done_decode(lr_str(exact, cut), &got, NULL), LR_INVALID_ARGUMENT);
+        free(exact);
+    }
+    lr_buf_free(&buf);
+}
+
+static void a_frame_waits_for_its_last_byte(void **state)
+{
+    struct lr_buf buf;
+    (void)state;
+    lr_buf_init(&buf, 4096);
+    wire_u64_encode(&buf, WIRE_CANCEL, 42);
+    wire_empty_encode(&buf, WIRE_CLOSE);
+    for (size_t n = 0; n < 16; n++) {
+        struct lr_str bytes = lr_str(buf.data, n);
+        struct wire_frame frame;
+        bool has = true;
+        assert_int_equal(wire_frame_next(&bytes, &frame, &has, NULL), LR_OK);
+        assert_false(has);
+    }
+    struct lr_str bytes = lr_buf_str(&buf);
+    struct wire_frame frame;
+    bool has;
+    uint64_t id;
+    assert_int_equal(wire_frame_next(&bytes, &frame, &has, NULL), LR_OK);
+    assert_int_equal(wire_u64_decode(frame.body, &id, NULL), LR_OK);
+    assert_int_equal(id, 42);
+    assert_int_equal(wire_frame_next(&bytes, &frame, &has, NULL), LR_OK);
+    assert_true(has && frame.type == WIRE_CLOSE && frame.body.len == 0);
+    lr_buf_free(&buf);
+}
+
+static void another_version_and_a_giant_frame_end_the_stream(void **state)
+{
+    struct lr_error err;
+    struct wire_frame frame;
+    bool has;
+    (void)state;
+    struct lr_str later = lr_str("\0\0\0\0\x02\x42\0\0", 8);
+    assert_int_equal(wire_frame_next(&later, &frame, &has, &err), LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "version 2"));
+    struct lr_str giant = lr_str("\xff\xff\xff\xff\x01\x42\0\0", 8);
+    assert_int_equal(wire_frame_next(&giant, &frame, &has, &err), LR_INVALID_ARGUMENT);
+}
+
+static void an_event_reads_as_a_line_of_json(void **state)
+{
+    struct lr_buf buf, line;
+    (void)state;
+    lr_buf_init(&buf, 4096);
+    lr_buf_init(&line, 4096);
+    wire_token_encode(&buf, &(struct wire_token){.id = 5, .bytes = LR_STR_LIT("\xe3\x81")});
+    struct wire_frame frame = only_frame(&buf);
+    assert_true(wire_event_json(&line, &frame));
+    assert_string_equal(lr_buf_z(&line),
+                        "{\"event\":\"token\",\"id\":5,\"text\":\"\xef\xbf\xbd\","
+                        "\"bytes\":[227,129]}\n");
+    lr_buf_free(&buf);
+    lr_buf_free(&line);
+}
+
+static void needs_and_ticks_keep_every_number(void **state)
+{
+    struct lr_buf buf;
+    struct lr_engine_need need = {.size = sizeof(need),
+                                  .on_device = 1,
+                                  .weights = 1,
+                                  .kv = 6,
+                                  .kv_per_token = 2,
+                                  .kv_per_sequence = 3,
+                                  .workspace = 4,
+                                  .fixed = 5,
+                                  .total = UINT64_MAX,
+                                  .max_context = 7,
+                                  .max_sequences = 8,
+                                  .vocab_size = 9};
+    struct lr_engine_stats stats = {.size = sizeof(stats),
+                                    .sequences = 1,
+                                    .weights_bytes = 2,
+                                    .kv_bytes = 3,
+                                    .kv_bytes_in_use = 4,
+                                    .workspace_bytes = 5,
+                                    .fixed_bytes = 6,
+                                    .pages_total = 7,
+                                    .pages_in_use = 8,
+                                    .steps = 9,
+                                    .prompt_tokens = 10,
+                                    .generated_tokens = 11};
+    struct lr_engine_need need2;
+    struct lr_engine_stats stats2;
+    (void)state;
+    lr_buf_init(&buf, 4096);
+    wire_need_encode(&buf, WIRE_OPENED, &need);
+    assert_int_equal(wire_need_decode(only_frame(&buf).body, &need2, NULL), LR_OK);
+    assert_memory_equal(&need, &need2, sizeof(need));
+    lr_buf_clear(&buf);
+    wire_tick_encode(&buf, &stats);
+    assert_int_equal(wire_tick_decode(only_frame(&buf).body, &stats2, NULL), LR_OK);
+    assert_memory_equal(&stats, &stats2, sizeof(stats));
+    lr_buf_free(&buf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_arrives_with_its_alternatives),
+        cmocka_unit_test(a_body_cut_anywhere_is_refused),
+        cmocka_unit_test(a_frame_waits_for_its_last_byte),
+        cmocka_unit_test(another_version_and_a_giant_frame_end_the_stream),
+        cmocka_unit_test(an_event_reads_as_a_line_of_json),
+        cmocka_unit_test(needs_and_ticks_keep_every_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

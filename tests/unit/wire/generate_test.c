@@ -1,0 +1,211 @@
+/* A generation means the same to the router, the node and the worker. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "wire/generate.h"
+#include "wire/open.h"
+
+static const struct lr_segment segments[] = {
+    {.text = "<|start|>", .len = 9, .control = 1},
+    {.text = "caf\xc3\xa9 \"quoted\"\n", .len = 15, .control = 0},
+};
+static const uint32_t generated[] = {1, 2, 200002};
+static const uint32_t stops[] = {200012};
+static const struct lr_logit_bias bias[] = {{.token = 5, .bias = -1.5f}};
+
+static struct wire_generate sample(void)
+{
+    struct wire_generate g;
+    wire_generate_defaults(&g);
+    g.id = 77;
+    g.request_id = lr_str_z("req-1");
+    g.model = lr_str_z("openai/gpt-oss-20b");
+    g.deadline_ms = 30000;
+    g.cache_scope = lr_str_z("key-1");
+    g.segments = segments;
+    g.segment_count = 2;
+    g.generated = generated;
+    g.generated_count = 3;
+    g.stop_ids = stops;
+    g.stop_id_count = 1;
+    g.max_tokens = 100;
+    g.priority = -2;
+    g.ignore_stop = true;
+    g.sampling.temperature = 0.7f;
+    g.sampling.top_p = 0.95f;
+    g.sampling.top_k = 40;
+    g.sampling.seed = UINT64_MAX;
+    g.sampling.logprobs = 1;
+    g.sampling.top_logprobs = 5;
+    g.sampling.logit_bias = bias;
+    g.sampling.logit_bias_count = 1;
+    return g;
+}
+
+static void check_equal(const struct wire_generate *a, const struct wire_generate *b)
+{
+    assert_int_equal(a->segment_count, b->segment_count);
+    for (size_t i = 0; i < a->segment_count; i++) {
+        assert_true(lr_str_eq(lr_str(a->segments[i].text, a->segments[i].len),
+                              lr_str(b->segments[i].text, b->segments[i].len)));
+        assert_int_equal(a->segments[i].control, b->segments[i].control);
+    }
+    assert_int_equal(a->generated_count, b->generated_count);
+    assert_memory_equal(a->generated, b->generated, a->generated_count * sizeof(uint32_t));
+    assert_int_equal(a->stop_id_count, b->stop_id_count);
+    assert_int_equal(a->stop_ids[0], b->stop_ids[0]);
+    assert_true(lr_str_eq(a->cache_scope, b->cache_scope));
+    assert_int_equal(a->max_tokens, b->max_tokens);
+    assert_int_equal(a->priority, b->priority);
+    assert_int_equal(a->ignore_stop, b->ignore_stop);
+    assert_memory_equal(&a->sampling.temperature, &b->sampling.temperature, sizeof(float));
+    assert_memory_equal(&a->sampling.top_p, &b->sampling.top_p, sizeof(float));
+    assert_int_equal(a->sampling.top_k, b->sampling.top_k);
+    assert_true(a->sampling.seed == b->sampling.seed);
+    assert_int_equal(a->sampling.logprobs, b->sampling.logprobs);
+    assert_int_equal(a->sampling.top_logprobs, b->sampling.top_logprobs);
+    assert_int_equal(a->sampling.logit_bias_count, b->sampling.logit_bias_count);
+    assert_memory_equal(a->sampling.logit_bias, b->sampling.logit_bias, sizeof(bias));
+}
+
+static void json_says_what_the_struct_says(void **state)
+{
+    struct wire_generate sent = sample(), got;
+    struct lr_buf buf;
+    struct lr_arena arena;
+    (void)state;
+    lr_buf_init(&buf, 1 << 16);
+    lr_arena_init(&arena, 1 << 20);
+    wire_generate_write_json(&buf, &sent);
+    assert_int_equal(wire_generate_parse_json(&arena, lr_buf_str(&buf), &got, NULL), LR_OK);
+    check_equal(&sent, &got);
+    assert_true(lr_str_eq(sent.model, got.model));
+    assert_true(lr_str_eq(sent.request_id, got.request_id));
+    assert_int_equal(got.deadline_ms, 30000);
+    lr_arena_free(&arena);
+    lr_buf_free(&buf);
+}
+
+static void the_frame_says_what_the_struct_says(void **state)
+{
+    struct wire_generate sent = sample(), got;
+    struct lr_buf buf;
+    struct lr_arena arena;
+    (void)state;
+    lr_buf_init(&buf, 1 << 16);
+    lr_arena_init(&arena, 1 << 20);
+    wire_submit_encode(&buf, &sent);
+    struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
+    assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_OK);
+    check_equal(&sent, &got);
+    assert_int_equal(got.id, 77);
+    assert_null(got.prompt_ids);
+    for (size_t cut = 0; cut < body.len; cut++) {
+        char *exact = malloc(cut + 1);
+        memcpy(exact, body.ptr, cut);
+        assert_int_equal(wire_submit_decode(&arena, lr_str(exact, cut), &got, NULL),
+                         LR_INVALID_ARGUMENT);
+        free(exact);
+    }
+    lr_arena_free(&arena);
+    lr_buf_free(&buf);
+}
+
+static void a_count_beyond_the_body_allocates_nothing(void **state)
+{
+    struct wire_generate sent, got;
+    struct lr_buf buf;
+    struct lr_arena arena;
+    (void)state;
+    wire_generate_defaults(&sent);
+    lr_buf_init(&buf, 1 << 16);
+    lr_arena_init(&arena, 4096);
+    wire_submit_encode(&buf, &sent);
+    /* The last four bytes are the count of stop ids. */
+    memset(buf.data + buf.len - 4, 0xff, 4);
+    struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
+    assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_INVALID_ARGUMENT);
+    assert_true(arena.used < 1024);
+    lr_arena_free(&arena);
+    lr_buf_free(&buf);
+}
+
+static void a_bad_member_is_named(void **state)
+{
+    static const struct {
+        const char *json;
+        const char *named;
+    } cases[] = {
+        {"[]", "object"},
+        {"{\"protocol\":2,\"segments\":[],\"seed\":1}", "protocol"},
+        {"{\"segments\":[],\"seed\":1}", "protocol"},
+        {"{\"protocol\":1,\"seed\":1}", "segments"},
+        {"{\"protocol\":1,\"segments\":[]}", "seed"},
+        {"{\"protocol\":1,\"segments\":[],\"seed\":-1}", "seed"},
+        {"{\"protocol\":1,\"segments\":[],\"seed\":1,\"wishes\":3}", "wishes"},
+        {"{\"protocol\":1,\"segments\":[{\"text\":1}],\"seed\":1}", "segments"},
+        {"{\"protocol\":1,\"segments\":[],\"seed\":1,\"temperature\":\"hot\"}", "temperature"},
+        {"{\"protocol\":1,\"segments\":[],\"seed\":1,\"top_logprobs\":21}", "top_logprobs"},
+        {"{\"protocol\":1,\"prompt_ids\":[-1],\"seed\":1}", "prompt_ids"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct lr_arena arena;
+        struct wire_generate got;
+        struct lr_error err;
+        lr_arena_init(&arena, 1 << 20);
+        assert_int_equal(wire_generate_parse_json(&arena, lr_str_z(cases[i].json), &got, &err),
+                         LR_INVALID_ARGUMENT);
+        if (strstr(err.text, cases[i].named) == NULL)
+            fail_msg("%s: %s", cases[i].json, err.text);
+        lr_arena_free(&arena);
+    }
+}
+
+static void open_carries_limits_and_devices(void **state)
+{
+    const char *devices[] = {"GPU-1", "GPU-2"};
+    struct wire_open sent = {.library = "/x/y.so",
+                             .engine_id = "echo",
+                             .engine_version = "1",
+                             .abi_version = 1,
+                             .model_dir = "/m",
+                             .options = {.devices = devices,
+                                         .device_count = 2,
+                                         .vram_limit = UINT64_MAX,
+                                         .max_context = 9,
+                                         .extra_json = "{\"a\":1}"}};
+    struct wire_open got;
+    struct lr_buf buf;
+    struct lr_arena arena;
+    (void)state;
+    lr_buf_init(&buf, 1 << 16);
+    lr_arena_init(&arena, 1 << 20);
+    wire_open_encode(&buf, WIRE_OPEN, &sent);
+    struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
+    assert_int_equal(wire_open_decode(&arena, body, &got, NULL), LR_OK);
+    assert_string_equal(got.library, "/x/y.so");
+    assert_string_equal(got.options.devices[1], "GPU-2");
+    assert_true(got.options.vram_limit == UINT64_MAX);
+    assert_int_equal(got.options.max_context, 9);
+    assert_string_equal(got.options.extra_json, "{\"a\":1}");
+    assert_null(got.options.artifact_path);
+    lr_arena_free(&arena);
+    lr_buf_free(&buf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_says_what_the_struct_says),
+        cmocka_unit_test(the_frame_says_what_the_struct_says),
+        cmocka_unit_test(a_count_beyond_the_body_allocates_nothing),
+        cmocka_unit_test(a_bad_member_is_named),
+        cmocka_unit_test(open_carries_limits_and_devices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
