@@ -1,0 +1,113 @@
+/* jinja/builtins.h - the tables of filters, tests, methods and global functions.
+ *
+ * Arguments arrive bound to the parameter names of the row, K_MISSING where not given.
+ */
+#ifndef JINJA_BUILTINS_H
+#define JINJA_BUILTINS_H
+
+#include "jinja/run.h"
+
+enum { JINJA_MAX_PARAMS = 6 };
+
+/* The arguments of one call, evaluated. */
+struct call {
+    const struct value *positional;
+    size_t positional_count;
+    struct text *const *keyword_names;
+    const struct value *keyword;
+    size_t keyword_count;
+};
+
+/* `subject` is the filtered value, the tested value, or the object of a method. */
+typedef struct value (*builtin_fn)(struct run *run, struct value subject,
+                                   const struct value *args);
+/* For those that take any arguments at all. */
+typedef struct value (*variadic_fn)(struct run *run, struct value subject,
+                                    const struct call *call);
+
+struct signature {
+    builtin_fn fn;
+    variadic_fn variadic; /* instead of fn */
+    uint8_t required;
+    bool positional_only;
+    const char *params[JINJA_MAX_PARAMS];
+};
+
+struct filter_row {
+    const char *name;
+    struct signature sig;
+};
+
+struct test_row {
+    const char *name;
+    struct signature sig;
+};
+
+struct method_row {
+    const char *name;
+    struct signature sig;
+};
+
+struct function {
+    const char *name;
+    struct signature sig;
+};
+
+const struct filter_row *jinja_find_filter(struct lr_str name);
+const struct test_row *jinja_find_test(struct lr_str name);
+const struct function *jinja_find_function(struct lr_str name);
+const struct method_row *jinja_find_method(struct value object, struct lr_str name);
+
+/* Each file of filters ends its table with a row without a name. */
+extern const struct filter_row jinja_filters_text[], jinja_filters_list[],
+    jinja_filters_number[], jinja_filters_lazy[], jinja_filters_order[];
+extern const struct method_row jinja_methods_text[], jinja_methods_text_test[],
+    jinja_methods_text_split[], jinja_methods_list[], jinja_methods_dict[];
+
+/* Binds and calls. */
+struct value jinja_invoke(struct run *run, const char *name, const struct signature *sig,
+                          struct value subject, const struct call *call);
+/* By name, as map('upper') and select('odd') do. */
+struct value jinja_call_filter(struct run *run, struct value name, struct value subject,
+                               const struct call *call);
+struct value jinja_call_test(struct run *run, struct value name, struct value subject,
+                             const struct call *call);
+
+/* ---- helpers for argument checking ---- */
+bool jinja_arg_text(struct run *run, struct value v, const char *what, struct text **out);
+bool jinja_arg_int(struct run *run, struct value v, int64_t fallback, int64_t *out);
+static inline bool jinja_arg_bool(struct value v, bool fallback)
+{
+    return is_given(v) ? jinja_truth(v) : fallback;
+}
+
+/* ---- access.c ---- */
+struct value jinja_getattr(struct run *run, struct value object, struct text *name);
+struct value jinja_getitem(struct run *run, struct value object, struct value key);
+struct value jinja_slice(struct run *run, struct value object, struct value start,
+                         struct value stop, struct value step);
+struct value jinja_undefined_attr(struct run *run, struct value object, struct value name);
+struct value jinja_undefined_hint(struct run *run, const char *hint);
+/* "a.b.0" as make_attrgetter reads it; attribute may be none: the item itself. */
+struct value jinja_get_path(struct run *run, struct value item, struct value attribute,
+                            struct value fallback);
+
+/* ---- ops.c ---- */
+struct value jinja_binary(struct run *run, uint8_t node_kind, struct value a, struct value b);
+struct value jinja_negate(struct run *run, struct value v, bool minus);
+bool jinja_compare(struct run *run, uint8_t op, struct value a, struct value b, bool *out);
+
+/* ---- format.c, tojson.c, strftime.c ---- */
+struct value jinja_percent_format(struct run *run, struct text *format, struct value args);
+struct value jinja_brace_format(struct run *run, struct text *format, const struct call *call);
+struct value jinja_tojson(struct run *run, struct value v, const struct value *args);
+struct value jinja_strftime(struct run *run, struct text *format);
+
+/* ---- text_case.c ---- */
+struct value jinja_change_case(struct run *run, struct text *t, uint8_t kind);
+struct value jinja_fold_value(struct run *run, struct value v); /* lower case when a text */
+
+/* ---- call.c ---- */
+struct value jinja_call_value(struct run *run, struct value callee, const struct call *call);
+
+#endif

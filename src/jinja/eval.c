@@ -1,0 +1,331 @@
+/* jinja/eval.c - expressions. */
+#include "jinja/exec.h"
+#include "jinja/iter.h"
+
+static struct value undefined_name(struct run *run, struct text *name)
+{
+    struct undefined *u = jinja_alloc(run, sizeof(*u));
+    if (u == NULL)
+        return V_FAIL;
+    *u = (struct undefined){.name = value_text(name)};
+    return (struct value){.kind = K_UNDEFINED, .undefined = u};
+}
+
+static struct value *slot_of(struct activation *act, struct ref ref)
+{
+    for (uint32_t up = ref.up; up > 0; up--)
+        act = act->parent;
+    return &act->slots[ref.slot];
+}
+
+static struct value eval_sequence(struct run *run, struct activation *act, const struct node *n)
+{
+    struct list *list = jinja_alloc(run, sizeof(*list));
+    struct value *items = list != NULL ? jinja_array(run, n->count, sizeof(*items)) : NULL;
+    if (items == NULL)
+        return V_FAIL;
+    for (size_t i = 0; i < n->count; i++) {
+        items[i] = jinja_eval(run, act, n->list[i]);
+        if (is_fail(items[i]))
+            return V_FAIL;
+    }
+    *list = (struct list){.items = items, .count = n->count};
+    return value_list(n->kind == N_TUPLE ? K_TUPLE : K_LIST, list);
+}
+
+static struct value eval_dict(struct run *run, struct activation *act, const struct node *n)
+{
+    struct dict *dict = jinja_dict_new(run, n->count / 2);
+    for (size_t i = 0; dict != NULL && i + 1 < n->count; i += 2) {
+        struct value key = jinja_eval(run, act, n->list[i]);
+        struct value value = is_fail(key) ? key : jinja_eval(run, act, n->list[i + 1]);
+        if (!jinja_dict_set(run, dict, key, value))
+            return V_FAIL;
+    }
+    return value_dict(dict);
+}
+
+static struct value eval_compare(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value left = jinja_eval(run, act, n->a);
+    bool result = true;
+    for (size_t i = 0; result && i < n->count; i++) {
+        if (is_fail(left))
+            return V_FAIL;
+        struct value right = jinja_eval(run, act, n->list[i]);
+        if (is_fail(right))
+            return V_FAIL;
+        run->line = n->line;
+        if (!jinja_compare(run, n->ops[i], left, right, &result))
+            return V_FAIL;
+        left = right;
+    }
+    return is_fail(left) ? left : value_bool(result);
+}
+
+static struct value eval_concat(struct run *run, struct activation *act, const struct node *n)
+{
+    struct mark mark = jinja_mark(run);
+    for (size_t i = 0; i < n->count; i++)
+        if (!jinja_emit(run, act, n->list[i]))
+            return V_FAIL;
+    return value_text(jinja_take(run, mark));
+}
+
+static struct value eval_item(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value object = jinja_eval(run, act, n->a);
+    if (is_fail(object))
+        return object;
+    if (n->b->kind != N_SLICE) {
+        struct value key = jinja_eval(run, act, n->b);
+        run->line = n->line;
+        return is_fail(key) ? key : jinja_getitem(run, object, key);
+    }
+    const struct node *parts[3] = {n->b->a, n->b->b, n->b->c};
+    struct value at[3];
+    for (size_t i = 0; i < 3; i++) {
+        at[i] = parts[i] != NULL ? jinja_eval(run, act, parts[i]) : V_NONE;
+        if (is_fail(at[i]))
+            return V_FAIL;
+    }
+    run->line = n->line;
+    return jinja_slice(run, object, at[0], at[1], at[2]);
+}
+
+static struct value eval_call(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value callee = jinja_eval(run, act, n->a);
+    struct call_room room;
+    struct call call;
+    if (is_fail(callee) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
+        return V_FAIL;
+    run->line = n->line;
+    return jinja_call_value(run, callee, &call);
+}
+
+static struct value unknown(struct run *run, const struct node *n, const char *what)
+{
+    run->line = n->line;
+    return jinja_error(run, "no %s named '" LR_STR_FMT "'", what,
+                       LR_STR_ARG(text_str(n->name)));
+}
+
+static struct value eval_filter(struct run *run, struct activation *act, const struct node *n)
+{
+    if (n->filter == NULL)
+        return unknown(run, n, "filter");
+    struct value subject = jinja_eval(run, act, n->a);
+    struct call_room room;
+    struct call call;
+    if (is_fail(subject) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
+        return V_FAIL;
+    run->line = n->line;
+    return jinja_invoke(run, n->filter->name, &n->filter->sig, subject, &call);
+}
+
+static struct value eval_test(struct run *run, struct activation *act, const struct node *n)
+{
+    if (n->test == NULL)
+        return unknown(run, n, "test");
+    struct value subject = jinja_eval(run, act, n->a);
+    struct call_room room;
+    struct call call;
+    if (is_fail(subject) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
+        return V_FAIL;
+    run->line = n->line;
+    return jinja_invoke(run, n->test->name, &n->test->sig, subject, &call);
+}
+
+static struct value eval_cond(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value test = jinja_eval(run, act, n->a);
+    if (is_fail(test))
+        return test;
+    if (jinja_truth(test))
+        return jinja_eval(run, act, n->b);
+    if (n->c != NULL)
+        return jinja_eval(run, act, n->c);
+    return jinja_undefined_hint(
+        run, "the inline if-expression evaluated to false and no else section was defined");
+}
+
+static struct value eval_binary(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value a = jinja_eval(run, act, n->a);
+    struct value b = is_fail(a) ? a : jinja_eval(run, act, n->b);
+    run->line = n->line;
+    return is_fail(b) ? b : jinja_binary(run, n->kind, a, b);
+}
+
+static struct value eval_node(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value v;
+    switch ((enum node_kind)n->kind) {
+    case N_TUPLE:
+    case N_LIST:
+        return eval_sequence(run, act, n);
+    case N_DICT:
+        return eval_dict(run, act, n);
+    case N_NOT:
+        v = jinja_eval(run, act, n->a);
+        return is_fail(v) ? v : value_bool(!jinja_truth(v));
+    case N_NEG:
+    case N_POS:
+        v = jinja_eval(run, act, n->a);
+        run->line = n->line;
+        return is_fail(v) ? v : jinja_negate(run, v, n->kind == N_NEG);
+    case N_AND:
+    case N_OR:
+        v = jinja_eval(run, act, n->a);
+        if (is_fail(v) || jinja_truth(v) != (n->kind == N_AND))
+            return v;
+        return jinja_eval(run, act, n->b);
+    case N_CONCAT:
+        return eval_concat(run, act, n);
+    case N_COMPARE:
+        return eval_compare(run, act, n);
+    case N_COND:
+        return eval_cond(run, act, n);
+    case N_ATTR:
+        v = jinja_eval(run, act, n->a);
+        run->line = n->line;
+        return is_fail(v) ? v : jinja_getattr(run, v, n->name);
+    case N_ITEM:
+        return eval_item(run, act, n);
+    case N_CALL:
+        return eval_call(run, act, n);
+    case N_FILTER:
+        return eval_filter(run, act, n);
+    case N_TEST:
+        return eval_test(run, act, n);
+    case N_SLICE:
+        return jinja_error(run, "a slice is only possible as the whole subscript");
+    default:
+        return eval_binary(run, act, n);
+    }
+}
+
+struct value jinja_eval(struct run *run, struct activation *act, const struct node *n)
+{
+    if (n->kind == N_CONST)
+        return n->value;
+    if (n->kind == N_NAME) {
+        struct value v = *slot_of(act, n->ref);
+        return v.kind != K_MISSING ? v : undefined_name(run, n->name);
+    }
+    if (!jinja_enter(run))
+        return V_FAIL;
+    struct value v = eval_node(run, act, n);
+    jinja_leave(run);
+    return v;
+}
+
+/* ---- writing ---- */
+
+/* a + b where both are texts: two writes instead of a sum. */
+static bool emit_sum(struct run *run, struct activation *act, const struct node *n)
+{
+    struct mark mark = jinja_mark(run);
+    struct value a = jinja_eval(run, act, n->a);
+    if (is_fail(a))
+        return false;
+    if (a.kind != K_TEXT) {
+        struct value b = jinja_eval(run, act, n->b);
+        run->line = n->line;
+        struct value sum = is_fail(b) ? b : jinja_binary(run, N_ADD, a, b);
+        return !is_fail(sum) && jinja_write_value(run, sum);
+    }
+    struct value b = jinja_eval(run, act, n->b);
+    if (is_fail(b))
+        return false;
+    run->line = n->line;
+    if (b.kind != K_TEXT) {
+        jinja_drop(run, mark);
+        return !is_fail(jinja_binary(run, N_ADD, a, b)); /* its message */
+    }
+    jinja_write_text(run, a.text);
+    jinja_write_text(run, b.text);
+    return !run->failed;
+}
+
+static bool emit_call(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value callee = jinja_eval(run, act, n->a);
+    struct call_room room;
+    struct call call;
+    if (is_fail(callee) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
+        return false;
+    run->line = n->line;
+    if (callee.kind == K_MACRO)
+        return jinja_run_macro(run, callee.macro, &call);
+    struct value v = jinja_call_value(run, callee, &call);
+    return !is_fail(v) && jinja_write_value(run, v);
+}
+
+static bool emit_node(struct run *run, struct activation *act, const struct node *n)
+{
+    if (n->kind == N_ADD)
+        return emit_sum(run, act, n);
+    if (n->kind == N_CALL)
+        return emit_call(run, act, n);
+    for (size_t i = 0; i < n->count; i++)
+        if (!jinja_emit(run, act, n->list[i]))
+            return false;
+    return true;
+}
+
+bool jinja_emit(struct run *run, struct activation *act, const struct node *n)
+{
+    if (n->kind != N_ADD && n->kind != N_CALL && n->kind != N_CONCAT) {
+        struct value v = jinja_eval(run, act, n);
+        return !is_fail(v) && jinja_write_value(run, v);
+    }
+    if (!jinja_enter(run))
+        return false;
+    bool ok = emit_node(run, act, n);
+    jinja_leave(run);
+    return ok;
+}
+
+/* ---- assignment ---- */
+
+static bool assign_tuple(struct run *run, struct activation *act, const struct node *target,
+                         struct value v)
+{
+    struct iterator it;
+    if (!jinja_can_iterate(v))
+        return !is_fail(
+            jinja_error(run, "cannot unpack non-iterable %s object", jinja_type_name(v)));
+    if (!jinja_iterate(run, v, &it))
+        return false;
+    for (size_t i = 0; i < target->count; i++) {
+        struct value item = jinja_next(run, &it);
+        if (is_fail(item))
+            return false;
+        if (!is_given(item))
+            return !is_fail(jinja_error(
+                run, "not enough values to unpack (expected %u, got %zu)", target->count, i));
+        if (!jinja_assign(run, act, target->list[i], item))
+            return false;
+    }
+    struct value more = jinja_next(run, &it);
+    if (is_given(more) && !is_fail(more))
+        (void)jinja_error(run, "too many values to unpack (expected %u)", target->count);
+    return !is_given(more);
+}
+
+bool jinja_assign(struct run *run, struct activation *act, const struct node *target,
+                  struct value v)
+{
+    if (target->kind == N_NAME) {
+        *slot_of(act, target->ref) = v;
+        return true;
+    }
+    if (target->kind == N_TUPLE)
+        return assign_tuple(run, act, target, v);
+    struct value ns = *slot_of(act, target->ref);
+    if (ns.kind != K_NAMESPACE)
+        return !is_fail(jinja_error(run, "cannot assign attribute on non-namespace object"));
+    return jinja_dict_set(run, ns.dict, target->value, v);
+}

@@ -1,0 +1,441 @@
+/* jinja/filters_text.c - filters that make text of text. */
+#include "base/utf8.h"
+#include "jinja/builtins.h"
+#include "jinja/text_case.h"
+#include "jinja/text_ops.h"
+#include "jinja/unicode.h"
+
+#define FILTER(name)                                                                           \
+    static struct value name(struct run *run, struct value v, const struct value *args)
+
+static struct value change(struct run *run, struct value v, uint8_t kind)
+{
+    struct text *t = jinja_str(run, v);
+    return t != NULL ? jinja_change_case(run, t, kind) : V_FAIL;
+}
+
+FILTER(filter_upper)
+{
+    (void)args;
+    return change(run, v, CHANGE_UPPER);
+}
+
+FILTER(filter_lower)
+{
+    (void)args;
+    return change(run, v, CHANGE_LOWER);
+}
+
+FILTER(filter_capitalize)
+{
+    (void)args;
+    return change(run, v, CHANGE_CAPITALIZE);
+}
+
+static bool separates_words(const struct text *t, size_t at, size_t *len)
+{
+    char c = t->ptr[at];
+    *len = 1;
+    if (c == '-' || c == '(' || c == '{' || c == '[' || c == '<')
+        return true;
+    *len = jinja_space_len(t->ptr + at, t->len - at);
+    return *len > 0;
+}
+
+/* Words begin after spaces and after - ( { [ <, not after every non-letter. */
+FILTER(filter_title)
+{
+    (void)args;
+    struct text *t = jinja_str(run, v);
+    if (t == NULL || !jinja_charge_bytes(run, t->len * 8))
+        return V_FAIL;
+    struct mark mark = jinja_mark(run);
+    for (size_t at = 0, len; at < t->len && !run->failed;) {
+        size_t word = at;
+        while (word < t->len && separates_words(t, word, &len))
+            word += len;
+        jinja_write(run, lr_str(t->ptr + at, word - at), t->trust == TRUSTED);
+        size_t end = word;
+        while (end < t->len && !separates_words(t, end, &len))
+            end++;
+        size_t first = word + (word < end);
+        while (first < end && ((unsigned char)t->ptr[first] & 0xC0) == 0x80)
+            first++;
+        jinja_write_case(run, t, word, first, CHANGE_UPPER);
+        jinja_write_case(run, t, first, end, CHANGE_LOWER);
+        at = end;
+    }
+    return value_text(jinja_take(run, mark));
+}
+
+FILTER(filter_trim)
+{
+    struct text *t = jinja_str(run, v), *chars = NULL;
+    if (t == NULL)
+        return V_FAIL;
+    if (is_given(args[0]) && args[0].kind != K_NONE &&
+        !jinja_arg_text(run, args[0], "strip arg", &chars))
+        return V_FAIL;
+    return value_text(jinja_strip(run, t, chars, STRIP_LEFT | STRIP_RIGHT));
+}
+
+FILTER(filter_replace)
+{
+    struct text *t = jinja_str(run, v);
+    struct text *from = t != NULL ? jinja_str(run, args[0]) : NULL;
+    struct text *to = from != NULL ? jinja_str(run, args[1]) : NULL;
+    int64_t count = -1;
+    if (to == NULL || (args[2].kind != K_NONE && !jinja_arg_int(run, args[2], -1, &count)))
+        return V_FAIL;
+    return value_text(jinja_replace(run, t, from, to, count));
+}
+
+FILTER(filter_string)
+{
+    (void)args;
+    return value_text(jinja_str(run, v));
+}
+
+/* ---- lines ---- */
+
+static struct text *indentation(struct run *run, struct value width)
+{
+    int64_t n = 4;
+    if (width.kind == K_TEXT)
+        return width.text;
+    if (!jinja_arg_int(run, width, 4, &n))
+        return NULL;
+    struct text *empty = jinja_text_z(run, "");
+    return empty != NULL ? jinja_pad(run, empty, n, PAD_LEFT_SIDE, LR_STR_LIT(" ")) : NULL;
+}
+
+FILTER(filter_indent)
+{
+    struct text *t, *indent = indentation(run, args[0]);
+    bool first = jinja_arg_bool(args[1], false), blank = jinja_arg_bool(args[2], false);
+    if (indent == NULL)
+        return V_FAIL;
+    if (v.kind == K_UNDEFINED)
+        return jinja_error_undefined(run, v);
+    if (!jinja_arg_text(run, v, "indent() subject", &t))
+        return V_FAIL;
+    struct mark mark = jinja_mark(run);
+    struct line line = {0};
+    bool any = false;
+    if (first)
+        jinja_write_text(run, indent);
+    while (jinja_next_line(t, &line) && !run->failed) {
+        if (any) {
+            jinja_write_z(run, "\n", true);
+            if (blank || line.end > line.start)
+                jinja_write_text(run, indent);
+        }
+        jinja_write_part(run, t, line.start, line.end);
+        any = true;
+        if (!jinja_charge(run, 1))
+            return V_FAIL;
+    }
+    /* Python adds a newline before it splits, so a last line break opens a last line. */
+    if (any && line.next > line.end) {
+        jinja_write_z(run, "\n", true);
+        if (blank)
+            jinja_write_text(run, indent);
+    }
+    return value_text(jinja_take(run, mark));
+}
+
+FILTER(filter_truncate)
+{
+    struct text *t, *end = NULL;
+    int64_t length, leeway;
+    if (v.kind == K_UNDEFINED)
+        return value_text(jinja_text_z(run, ""));
+    if (!jinja_arg_text(run, v, "truncate() subject", &t) ||
+        !jinja_arg_int(run, args[0], 255, &length) ||
+        !jinja_arg_int(run, args[3].kind == K_NONE ? V_MISSING : args[3], 5, &leeway))
+        return V_FAIL;
+    if (!is_given(args[2]))
+        end = jinja_text_z(run, "...");
+    else if (!jinja_arg_text(run, args[2], "truncate() end", &end))
+        return V_FAIL;
+    if (end == NULL)
+        return V_FAIL;
+    int64_t end_chars = (int64_t)jinja_text_chars(end);
+    if (length < end_chars || leeway < 0)
+        return jinja_error(run, "truncate: expected length >= %lld and leeway >= 0",
+                           (long long)end_chars);
+    if ((int64_t)jinja_text_chars(t) <= length + leeway)
+        return v;
+    size_t cut = jinja_text_offset(t, (size_t)(length - end_chars));
+    if (!jinja_arg_bool(args[1], false))
+        for (size_t i = cut; i-- > 0;)
+            if (t->ptr[i] == ' ') {
+                cut = i;
+                break;
+            }
+    struct mark mark = jinja_mark(run);
+    jinja_write_part(run, t, 0, cut);
+    jinja_write_text(run, end);
+    return value_text(jinja_take(run, mark));
+}
+
+FILTER(filter_center)
+{
+    struct text *t = jinja_str(run, v);
+    int64_t width;
+    if (t == NULL || !jinja_arg_int(run, args[0], 80, &width))
+        return V_FAIL;
+    return value_text(jinja_pad(run, t, width, PAD_BOTH, LR_STR_LIT(" ")));
+}
+
+/* ---- HTML and URLs ---- */
+
+static void escape_part(void *ctx, struct lr_str part, bool trusted)
+{
+    struct run *run = ctx;
+    size_t plain = 0;
+    for (size_t i = 0; i < part.len && !run->failed; i++) {
+        const char *entity = NULL;
+        switch (part.ptr[i]) {
+        case '&':
+            entity = "&amp;";
+            break;
+        case '<':
+            entity = "&lt;";
+            break;
+        case '>':
+            entity = "&gt;";
+            break;
+        case '\'':
+            entity = "&#39;";
+            break;
+        case '"':
+            entity = "&#34;";
+            break;
+        default:
+            continue;
+        }
+        jinja_write(run, lr_str(part.ptr + plain, i - plain), trusted);
+        jinja_write_z(run, entity, trusted);
+        plain = i + 1;
+    }
+    jinja_write(run, lr_str(part.ptr + plain, part.len - plain), trusted);
+}
+
+FILTER(filter_escape)
+{
+    (void)args;
+    struct text *t = jinja_str(run, v);
+    if (t == NULL || !jinja_charge_bytes(run, t->len * 4))
+        return V_FAIL;
+    struct mark mark = jinja_mark(run);
+    jinja_text_runs(t, 0, t->len, escape_part, run);
+    return value_text(jinja_take(run, mark));
+}
+
+static void quote_url(struct run *run, const struct text *t, bool query)
+{
+    bool trusted = t->trust == TRUSTED;
+    for (size_t i = 0; i < t->len && !run->failed; i++) {
+        unsigned char c = (unsigned char)t->ptr[i];
+        char out[4];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                     (c >= '0' && c <= '9') || strchr("_.-~", c) != NULL ||
+                     (c == '/' && !query);
+        if (c != 0 && plain)
+            jinja_write(run, lr_str(t->ptr + i, 1), trusted);
+        else if (c == ' ' && query)
+            jinja_write_z(run, "+", trusted);
+        else {
+            static const char hex[] = "0123456789ABCDEF";
+            out[0] = '%';
+            out[1] = hex[c >> 4];
+            out[2] = hex[c & 15];
+            jinja_write(run, lr_str(out, 3), trusted);
+        }
+    }
+}
+
+FILTER(filter_urlencode)
+{
+    (void)args;
+    struct mark mark = jinja_mark(run);
+    if (v.kind != K_DICT) {
+        struct text *t = jinja_str(run, v);
+        if (t == NULL || !jinja_charge_bytes(run, t->len * 8))
+            return V_FAIL;
+        if (v.kind == K_LIST || v.kind == K_TUPLE)
+            return jinja_error(run, "urlencode takes a string or a mapping");
+        quote_url(run, t, false);
+        return value_text(jinja_take(run, mark));
+    }
+    for (size_t i = 0; i < v.dict->count; i++) {
+        struct text *key = jinja_str(run, v.dict->entries[i].key);
+        struct text *value = key != NULL ? jinja_str(run, v.dict->entries[i].value) : NULL;
+        if (value == NULL || !jinja_charge_bytes(run, (key->len + value->len) * 8))
+            return V_FAIL;
+        if (i > 0)
+            jinja_write_z(run, "&", true);
+        quote_url(run, key, true);
+        jinja_write_z(run, "=", true);
+        quote_url(run, value, true);
+    }
+    return value_text(jinja_take(run, mark));
+}
+
+FILTER(filter_xmlattr)
+{
+    if (v.kind != K_DICT)
+        return jinja_error(run, "xmlattr takes a mapping, not %s", jinja_type_name(v));
+    struct mark mark = jinja_mark(run);
+    bool any = !jinja_arg_bool(args[0], true);
+    for (size_t i = 0; i < v.dict->count && !run->failed; i++) {
+        const struct dict_entry *e = &v.dict->entries[i];
+        struct text *key;
+        if (e->value.kind == K_NONE || e->value.kind == K_UNDEFINED)
+            continue;
+        if (!jinja_arg_text(run, e->key, "an attribute name", &key))
+            return V_FAIL;
+        for (size_t j = 0; j < key->len; j++)
+            if (memchr(" \t\n\r\f\v/>=", key->ptr[j], 9) != NULL)
+                return jinja_error(run, "invalid character in attribute name");
+        struct text *value = jinja_str(run, e->value);
+        if (value == NULL)
+            return V_FAIL;
+        if (any && i > 0)
+            jinja_write_z(run, " ", true);
+        else if (!any)
+            jinja_write_z(run, " ", true);
+        any = true;
+        jinja_text_runs(key, 0, key->len, escape_part, run);
+        jinja_write_z(run, "=\"", true);
+        jinja_text_runs(value, 0, value->len, escape_part, run);
+        jinja_write_z(run, "\"", true);
+    }
+    return value_text(jinja_take(run, mark));
+}
+
+/* Tags and comments go, runs of white space become one blank. */
+FILTER(filter_striptags)
+{
+    (void)args;
+    struct text *t = jinja_str(run, v);
+    if (t == NULL || !jinja_charge_bytes(run, t->len * 4))
+        return V_FAIL;
+    struct mark mark = jinja_mark(run);
+    bool blank = false, any = false;
+    for (size_t at = 0; at < t->len && !run->failed;) {
+        struct lr_str rest = lr_str(t->ptr + at, t->len - at);
+        struct lr_str close = lr_str_starts(rest, "<!--") ? LR_STR_LIT("-->") : LR_STR_LIT(">");
+        size_t end = rest.ptr[0] == '<' ? lr_str_find(rest, close) : LR_STR_NONE;
+        size_t space = jinja_space_len(rest.ptr, rest.len);
+        if (end != LR_STR_NONE) {
+            at += end + close.len;
+        } else if (space > 0) {
+            blank = any;
+            at += space;
+        } else {
+            if (blank)
+                jinja_write_z(run, " ", t->trust == TRUSTED);
+            blank = false;
+            any = true;
+            jinja_write_part(run, t, at, at + 1);
+            at++;
+        }
+    }
+    return value_text(jinja_take(run, mark));
+}
+
+/* ---- others ---- */
+
+FILTER(filter_tojson)
+{
+    return jinja_tojson(run, v, args);
+}
+
+static struct value filter_format(struct run *run, struct value v, const struct call *call)
+{
+    struct text *t = jinja_str(run, v);
+    if (t == NULL)
+        return V_FAIL;
+    if (call->positional_count > 0 && call->keyword_count > 0)
+        return jinja_error(run,
+                           "cannot handle positional and keyword arguments at the same time");
+    if (call->keyword_count > 0) {
+        struct dict *dict = jinja_dict_new(run, call->keyword_count);
+        for (size_t i = 0; dict != NULL && i < call->keyword_count; i++)
+            if (!jinja_dict_set(run, dict, value_text(call->keyword_names[i]),
+                                call->keyword[i]))
+                return V_FAIL;
+        return dict != NULL ? jinja_percent_format(run, t, value_dict(dict)) : V_FAIL;
+    }
+    struct list *list = jinja_list_new(run, call->positional_count);
+    for (size_t i = 0; list != NULL && i < call->positional_count; i++)
+        if (!jinja_list_push(run, list, call->positional[i]))
+            return V_FAIL;
+    return list != NULL ? jinja_percent_format(run, t, value_list(K_TUPLE, list)) : V_FAIL;
+}
+
+static bool is_word(uint32_t c)
+{
+    return c == '_' || jinja_is_alpha(c) || jinja_is_numeric(c);
+}
+
+FILTER(filter_wordcount)
+{
+    (void)args;
+    struct text *t = jinja_str(run, v);
+    if (t == NULL || !jinja_charge_bytes(run, t->len * 4))
+        return V_FAIL;
+    int64_t words = 0;
+    bool inside = false;
+    for (size_t at = 0; at < t->len;) {
+        uint32_t c;
+        int len = lr_utf8_decode(t->ptr + at, t->len - at, &c);
+        bool word = len > 0 && is_word(c);
+        words += word && !inside;
+        inside = word;
+        at += len > 0 ? (size_t)len : 1;
+    }
+    return tainted(value_int(words), v.untrusted);
+}
+
+FILTER(filter_pprint)
+{
+    (void)args;
+    return value_text(jinja_repr(run, v));
+}
+
+FILTER(filter_urlize)
+{
+    (void)v;
+    (void)args;
+    return jinja_error(run, "urlize makes web pages and is not available in chat templates");
+}
+
+const struct filter_row jinja_filters_text[] = {
+    {"upper", {.fn = filter_upper}},
+    {"lower", {.fn = filter_lower}},
+    {"capitalize", {.fn = filter_capitalize}},
+    {"title", {.fn = filter_title}},
+    {"trim", {.fn = filter_trim, .params = {"chars"}}},
+    {"replace", {.fn = filter_replace, .required = 2, .params = {"old", "new", "count"}}},
+    {"string", {.fn = filter_string}},
+    {"safe", {.fn = filter_string}},
+    {"indent", {.fn = filter_indent, .params = {"width", "first", "blank"}}},
+    {"truncate", {.fn = filter_truncate, .params = {"length", "killwords", "end", "leeway"}}},
+    {"center", {.fn = filter_center, .params = {"width"}}},
+    {"e", {.fn = filter_escape}},
+    {"escape", {.fn = filter_escape}},
+    {"forceescape", {.fn = filter_escape}},
+    {"urlencode", {.fn = filter_urlencode}},
+    {"urlize", {.fn = filter_urlize}},
+    {"xmlattr", {.fn = filter_xmlattr, .params = {"autospace"}}},
+    {"striptags", {.fn = filter_striptags}},
+    {"tojson",
+     {.fn = filter_tojson, .params = {"ensure_ascii", "indent", "separators", "sort_keys"}}},
+    {"format", {.variadic = filter_format}},
+    {"wordcount", {.fn = filter_wordcount}},
+    {"pprint", {.fn = filter_pprint}},
+    {NULL, {0}},
+};

@@ -1,0 +1,61 @@
+/* jinja/text.h - texts: making them, cutting them, and building them piece by piece.
+ *
+ * Everything that is written goes through one stack of bytes in the run, the sink: the
+ * output of the template is its bottom, and whoever builds a text (a macro call, join,
+ * tojson) marks the top, writes, and takes what lies above the mark.  Marks nest.
+ */
+#ifndef JINJA_TEXT_H
+#define JINJA_TEXT_H
+
+#include "base/buf.h"
+#include "jinja/value.h"
+
+struct sink {
+    struct lr_buf bytes;
+    struct span *spans; /* owned; starts are offsets into bytes */
+    size_t span_count, span_capacity;
+};
+
+struct mark {
+    size_t bytes, spans;
+};
+
+/* NULL means the run failed. */
+struct text *jinja_text_slice(struct run *run, struct lr_str s, bool trusted); /* borrows s */
+struct text *jinja_text_copy(struct run *run, struct lr_str s, bool trusted);
+struct text *jinja_text_z(struct run *run, const char *literal); /* trusted */
+/* A part of t, bytes [from, to); the trust of each byte is kept. */
+struct text *jinja_text_sub(struct run *run, const struct text *t, size_t from, size_t to);
+struct text *jinja_text_concat(struct run *run, struct text *a, const struct text *b);
+size_t jinja_text_chars(struct text *t);
+uint32_t jinja_text_hash(struct text *t);
+bool jinja_text_is_ascii(struct text *t);
+bool jinja_text_eq(const struct text *a, const struct text *b);
+/* Byte offset of code point `index` (0..chars). */
+size_t jinja_text_offset(struct text *t, size_t index);
+
+/* Calls visit for each run of one trust in bytes [from, to) of t, in order. */
+void jinja_text_runs(const struct text *t, size_t from, size_t to,
+                     void (*visit)(void *ctx, struct lr_str part, bool trusted), void *ctx);
+
+/* ---- writing to the sink ---- */
+struct mark jinja_mark(const struct run *run);
+struct text *jinja_take(struct run *run, struct mark mark);
+/* The same, as one text that is trusted only if all of it is. */
+struct text *jinja_take_whole(struct run *run, struct mark mark);
+void jinja_drop(struct run *run, struct mark mark);
+void jinja_write(struct run *run, struct lr_str s, bool trusted);
+void jinja_write_z(struct run *run, const char *literal, bool trusted);
+void jinja_write_text(struct run *run, const struct text *t);
+void jinja_write_part(struct run *run, const struct text *t, size_t from, size_t to);
+/* str(v), written.  False when the run failed. */
+bool jinja_write_value(struct run *run, struct value v);
+bool jinja_write_repr(struct run *run, struct value v);
+
+/* ---- print.c ---- */
+struct text *jinja_str(struct run *run, struct value v);  /* str(v) */
+struct text *jinja_repr(struct run *run, struct value v); /* repr(v) */
+enum { JINJA_FLOAT_CHARS = 40 };
+size_t jinja_float_repr(double d, char out[JINJA_FLOAT_CHARS]);
+
+#endif

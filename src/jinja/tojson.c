@@ -1,0 +1,268 @@
+/* jinja/tojson.c - json.dumps with the defaults Hugging Face gives it: text as it is,
+ * ", " and ": " between, keys in their order. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+#include "jinja/builtins.h"
+
+struct json_style {
+    struct run *run;
+    bool ascii, sort;
+    struct text *indent; /* NULL: one line */
+    struct lr_str comma, colon;
+};
+
+static void put(struct json_style *s, struct lr_str text)
+{
+    jinja_write(s->run, text, true);
+}
+
+static void put_escape(struct json_style *s, uint32_t c)
+{
+    char out[16];
+    const char *at = c < 0x80 ? strchr("\"\\\n\r\t\f\b", (int)c) : NULL;
+    if (c != 0 && at != NULL) {
+        static const char letters[] = "\"\\nrtfb";
+        out[0] = '\\';
+        out[1] = letters[at - "\"\\\n\r\t\f\b"];
+        out[2] = '\0';
+    } else if (c >= 0x10000) {
+        (void)snprintf(out, sizeof(out), "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+                       0xDC00 + ((c - 0x10000) & 0x3FF));
+    } else {
+        (void)snprintf(out, sizeof(out), "\\u%04x", c);
+    }
+    put(s, lr_str_z(out));
+}
+
+static void put_string(struct json_style *s, struct lr_str text)
+{
+    size_t plain = 0, at = 0;
+    put(s, LR_STR_LIT("\""));
+    while (at < text.len && !s->run->failed) {
+        unsigned char c = (unsigned char)text.ptr[at];
+        size_t len = 1;
+        uint32_t code = c;
+        if (c >= 0x20 && c != '"' && c != '\\' && !(s->ascii && c >= 0x7F)) {
+            at++;
+            continue;
+        }
+        if (c >= 0x80) {
+            int n = lr_utf8_decode(text.ptr + at, text.len - at, &code);
+            len = n > 0 ? (size_t)n : 1;
+        }
+        put(s, lr_str(text.ptr + plain, at - plain));
+        put_escape(s, code);
+        at += len;
+        plain = at;
+    }
+    put(s, lr_str(text.ptr + plain, text.len - plain));
+    put(s, LR_STR_LIT("\""));
+}
+
+static void put_newline(struct json_style *s, size_t level)
+{
+    if (s->indent == NULL)
+        return;
+    put(s, LR_STR_LIT("\n"));
+    for (size_t i = 0; i < level && !s->run->failed; i++)
+        put(s, text_str(s->indent));
+}
+
+static void put_number(struct json_style *s, struct value v)
+{
+    char out[JINJA_FLOAT_CHARS];
+    if (v.kind == K_BIG) {
+        put(s, text_str(v.text));
+    } else if (v.kind == K_INT) {
+        (void)snprintf(out, sizeof(out), "%lld", (long long)v.integer);
+        put(s, lr_str_z(out));
+    } else if (isnan(v.real) || isinf(v.real)) {
+        put(s, lr_str_z(isnan(v.real) ? "NaN" : v.real < 0 ? "-Infinity" : "Infinity"));
+    } else {
+        put(s, lr_str(out, jinja_float_repr(v.real, out)));
+    }
+}
+
+static bool put_value(struct json_style *s, struct value v, size_t level, bool *untrusted);
+
+static bool put_list(struct json_style *s, const struct list *list, size_t level,
+                     bool *untrusted)
+{
+    put(s, LR_STR_LIT("["));
+    for (size_t i = 0; i < list->count; i++) {
+        if (i > 0)
+            put(s, s->comma);
+        put_newline(s, level + 1);
+        if (!put_value(s, list->items[i], level + 1, untrusted))
+            return false;
+    }
+    if (list->count > 0)
+        put_newline(s, level);
+    put(s, LR_STR_LIT("]"));
+    return !s->run->failed;
+}
+
+static bool put_key(struct json_style *s, struct value key, bool *untrusted)
+{
+    *untrusted = *untrusted || key.untrusted;
+    switch ((enum kind)key.kind) {
+    case K_TEXT:
+        put_string(s, text_str(key.text));
+        return !s->run->failed;
+    case K_NONE:
+        put(s, LR_STR_LIT("\"null\""));
+        return true;
+    case K_BOOL:
+        put(s, lr_str_z(key.boolean ? "\"true\"" : "\"false\""));
+        return true;
+    case K_INT:
+    case K_BIG:
+    case K_FLOAT:
+        put(s, LR_STR_LIT("\""));
+        put_number(s, key);
+        put(s, LR_STR_LIT("\""));
+        return true;
+    default:
+        return !is_fail(jinja_error(s->run,
+                                    "keys must be str, int, float, bool or None, not %s",
+                                    jinja_type_name(key)));
+    }
+}
+
+/* Order of the entries when keys are sorted: an insertion sort, since schemas are small
+ * and the work is charged. */
+static uint32_t *sorted_keys(struct json_style *s, const struct dict *dict)
+{
+    uint32_t *order = jinja_array(s->run, dict->count + 1, sizeof(*order));
+    for (size_t i = 0; order != NULL && i < dict->count; i++) {
+        size_t at = i;
+        for (; at > 0; at--) {
+            int c = 0;
+            if (!jinja_charge(s->run, 1) || !jinja_order(s->run, "<", dict->entries[i].key,
+                                                         dict->entries[order[at - 1]].key, &c))
+                return NULL;
+            if (c >= 0)
+                break;
+            order[at] = order[at - 1];
+        }
+        order[at] = (uint32_t)i;
+    }
+    return order;
+}
+
+static bool put_dict(struct json_style *s, const struct dict *dict, size_t level,
+                     bool *untrusted)
+{
+    const uint32_t *order = s->sort ? sorted_keys(s, dict) : NULL;
+    if (s->sort && order == NULL)
+        return false;
+    put(s, LR_STR_LIT("{"));
+    for (size_t i = 0; i < dict->count; i++) {
+        const struct dict_entry *e = &dict->entries[order != NULL ? order[i] : i];
+        if (i > 0)
+            put(s, s->comma);
+        put_newline(s, level + 1);
+        if (!put_key(s, e->key, untrusted))
+            return false;
+        put(s, s->colon);
+        if (!put_value(s, e->value, level + 1, untrusted))
+            return false;
+    }
+    if (dict->count > 0)
+        put_newline(s, level);
+    put(s, LR_STR_LIT("}"));
+    return !s->run->failed;
+}
+
+static bool put_value(struct json_style *s, struct value v, size_t level, bool *untrusted)
+{
+    *untrusted = *untrusted || v.untrusted;
+    switch ((enum kind)v.kind) {
+    case K_NONE:
+        put(s, LR_STR_LIT("null"));
+        return true;
+    case K_BOOL:
+        put(s, lr_str_z(v.boolean ? "true" : "false"));
+        return true;
+    case K_INT:
+    case K_BIG:
+    case K_FLOAT:
+        put_number(s, v);
+        return true;
+    case K_TEXT:
+        put_string(s, text_str(v.text));
+        return !s->run->failed;
+    case K_LIST:
+    case K_TUPLE:
+    case K_DICT: {
+        if (!jinja_enter(s->run))
+            return false;
+        bool ok = v.kind == K_DICT ? put_dict(s, v.dict, level, untrusted)
+                                   : put_list(s, v.list, level, untrusted);
+        jinja_leave(s->run);
+        return ok;
+    }
+    case K_UNDEFINED:
+        return !is_fail(
+            jinja_error(s->run, "Object of type Undefined is not JSON serializable"));
+    default:
+        return !is_fail(jinja_error(s->run, "Object of type %s is not JSON serializable",
+                                    jinja_type_name(v)));
+    }
+}
+
+static bool set_indent(struct json_style *s, struct value indent)
+{
+    if (!is_given(indent) || indent.kind == K_NONE)
+        return true;
+    if (indent.kind == K_TEXT) {
+        s->indent = indent.text;
+        return true;
+    }
+    int64_t width;
+    if (!jinja_arg_int(s->run, indent, 0, &width))
+        return false;
+    if (width > 1000)
+        return !is_fail(
+            jinja_error(s->run, "tojson: an indent of %lld is too wide", (long long)width));
+    struct mark mark = jinja_mark(s->run);
+    for (int64_t i = 0; i < width; i++)
+        jinja_write_z(s->run, " ", true);
+    s->indent = jinja_take(s->run, mark);
+    return s->indent != NULL;
+}
+
+static bool set_separators(struct json_style *s, struct value v)
+{
+    s->comma = s->indent != NULL ? LR_STR_LIT(",") : LR_STR_LIT(", ");
+    s->colon = LR_STR_LIT(": ");
+    if (!is_given(v) || v.kind == K_NONE)
+        return true;
+    if ((v.kind != K_LIST && v.kind != K_TUPLE) || v.list->count != 2 ||
+        v.list->items[0].kind != K_TEXT || v.list->items[1].kind != K_TEXT)
+        return !is_fail(jinja_error(s->run, "tojson: separators must be two strings"));
+    s->comma = text_str(v.list->items[0].text);
+    s->colon = text_str(v.list->items[1].text);
+    return true;
+}
+
+/* args: ensure_ascii, indent, separators, sort_keys */
+struct value jinja_tojson(struct run *run, struct value v, const struct value *args)
+{
+    struct json_style s = {.run = run,
+                           .ascii = jinja_arg_bool(args[0], false),
+                           .sort = jinja_arg_bool(args[3], false)};
+    if (!set_indent(&s, args[1]) || !set_separators(&s, args[2]))
+        return V_FAIL;
+    bool untrusted = args[1].untrusted || args[2].untrusted;
+    struct mark mark = jinja_mark(run);
+    if (!put_value(&s, v, 0, &untrusted))
+        return V_FAIL;
+    struct text *t = jinja_take(run, mark);
+    if (t != NULL && untrusted)
+        t->trust = UNTRUSTED;
+    return value_text(t);
+}
