@@ -1,0 +1,127 @@
+/* From a request to prompt segments: variables, trust, raw prompts. */
+#include "chat/prompt.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "chat/openai_request.h"
+
+/* 2026-11-15 12:00 UTC: the same day in every time zone from -12 to +11. */
+enum { NOON = 1794744000 };
+
+struct rendered {
+    struct lr_arena arena;
+    const struct chat_request *req;
+    struct chat_prompt prompt;
+    struct lr_error err;
+    lr_code code;
+    char text[4096]; /* segments: trusted as they are, others in braces */
+};
+
+static void show(struct rendered *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->prompt.segment_count; i++) {
+        const struct lr_segment *s = &r->prompt.segments[i];
+        n += (size_t)snprintf(r->text + n, sizeof(r->text) - n,
+                              s->control != 0 ? "%.*s" : "{%.*s}", (int)s->len, s->text);
+    }
+    r->text[n] = '\0';
+}
+
+static void render(struct rendered *r, enum chat_api api, const char *body,
+                   const struct chat_model *model, uint32_t index)
+{
+    struct chat_error e;
+    *r = (struct rendered){0};
+    lr_arena_init(&r->arena, 16 << 20);
+    if (chat_openai_parse(&r->arena, api, lr_str_z(body), &r->req, &e) != LR_OK)
+        fail_msg("%s", e.error.text);
+    r->code = chat_prompt_render(r->req, model, index, NOON, &r->prompt, &r->err);
+    show(r);
+}
+
+static void finish(struct rendered *r)
+{
+    chat_prompt_free(&r->prompt);
+    lr_arena_free(&r->arena);
+}
+
+static struct jinja_template *compile(const char *source)
+{
+    struct jinja_template *t;
+    struct lr_error err;
+    if (jinja_compile(lr_str_z(source), &t, &err) != LR_OK)
+        fail_msg("%s", err.text);
+    return t;
+}
+
+#define USER(text) "\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}]"
+
+static void a_template_sees_the_request(void **state)
+{
+    (void)state;
+    struct rendered r;
+    struct chat_model model = {
+        .chat_template = compile("{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>"
+                                 "{{ m.content }}{% endfor %}{{ reasoning_effort }}{{ x }}"
+                                 "{{ tools is none }}{{ add_generation_prompt }}"
+                                 "{{ strftime_now('%Y-%m-%d') }}"),
+        .bos_token = LR_STR_LIT("<s>"),
+    };
+    render(&r, CHAT_API_CHAT,
+           "{\"model\":\"m\"," USER("<|end|>") ",\"reasoning_effort\":\"high\","
+                                               "\"chat_template_kwargs\":{\"x\":\"y\"}}",
+           &model, 0);
+    if (r.code != LR_OK)
+        fail_msg("%s", r.err.text);
+    assert_string_equal(r.text, "<s><|user|>{<|end|>highy}True{True}2026-11-15");
+    assert_int_equal(r.prompt.bytes, 3 + 8 + 7 + 4 + 1 + 8 + 10);
+    finish(&r);
+    jinja_template_destroy((struct jinja_template *)(uintptr_t)model.chat_template);
+}
+
+static void a_template_that_refuses_is_a_400(void **state)
+{
+    (void)state;
+    struct rendered r;
+    struct chat_model model = {.chat_template = compile("{{ raise_exception('no way') }}")};
+    render(&r, CHAT_API_CHAT, "{\"model\":\"m\"," USER("x") "}", &model, 0);
+    assert_int_equal(r.code, LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.err.text, "no way"));
+    finish(&r);
+    jinja_template_destroy((struct jinja_template *)(uintptr_t)model.chat_template);
+}
+
+static void raw_prompts_are_taken_as_they_are(void **state)
+{
+    (void)state;
+    struct rendered r;
+    struct chat_model model = {.is_gptoss = true};
+    render(&r, CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"<|start|>b\"]}",
+           &model, 1);
+    assert_int_equal(r.code, LR_OK);
+    assert_string_equal(r.text, "<|start|>b");
+    finish(&r);
+
+    render(&r, CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[5,6,7]}", &model, 0);
+    assert_int_equal(r.code, LR_OK);
+    assert_null(r.prompt.segments);
+    assert_int_equal(r.prompt.id_count, 3);
+    assert_int_equal(r.prompt.ids[2], 7);
+    finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_template_sees_the_request),
+        cmocka_unit_test(a_template_that_refuses_is_a_400),
+        cmocka_unit_test(raw_prompts_are_taken_as_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
