@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { KEEPALIVE_S = 60 };
+
 static void pump_tls(struct net_conn *conn);
 
 /* ---- time ---- */
@@ -419,6 +421,8 @@ void net_conn_established(struct net_conn *conn)
 {
     conn->is_open = true;
     (void)uv_tcp_nodelay(&conn->tcp, 1);
+    /* A peer that loses its network sends neither FIN nor reset. */
+    (void)uv_tcp_keepalive(&conn->tcp, 1, KEEPALIVE_S);
     if (conn->tls != NULL)
         net_task_queue(conn->loop, &conn->later); /* a client speaks first */
     update_reading(conn);

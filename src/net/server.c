@@ -18,7 +18,7 @@
 #include "net/server_internal.h"
 #include "net/tls_internal.h"
 
-enum { ACCEPTS_PER_TURN = 16, PAUSE_MS = 100, BACKLOG = 4096 };
+enum { ACCEPTS_PER_TURN = 16, PAUSE_MS = 100, BACKLOG = 4096, WARN_EVERY_MS = 1000 };
 
 /* ---- accepting ---- */
 
@@ -71,8 +71,11 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
     if (atomic_fetch_add(&server->connections, 1) >= server->config.max_connections) {
         atomic_fetch_sub(&server->connections, 1);
         (void)close(fd);
-        lr_log_warn(NULL, "net.refuse reason=max_connections limit=%u",
-                    server->config.max_connections);
+        uint64_t now = net_loop_now_ms(here->loop);
+        if (now - here->warned_ms >= WARN_EVERY_MS) /* a flood must not fill the log, too */
+            lr_log_warn(NULL, "net.refuse reason=max_connections limit=%u",
+                        server->config.max_connections);
+        here->warned_ms = now;
         return;
     }
     atomic_fetch_add_explicit(&server->accepted, 1, memory_order_relaxed);

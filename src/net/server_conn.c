@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 
+#include "base/log.h"
 #include "net/path.h"
 #include "net/server_internal.h"
 
@@ -318,6 +319,8 @@ static void on_end(void *owner, const struct lr_error *err)
 {
     struct server_conn *sc = owner;
     struct net_request *req = sc->req;
+    if (err != NULL)
+        lr_log_debug(NULL, "net.broken remote=%s error=%s", sc->remote, err->text);
     if (req == NULL) {
         /* A client that half-closed after its request still gets what is queued. */
         if (err == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) != 0)

@@ -46,6 +46,7 @@ struct server_part {
     struct server_conn *conns; /* owned */
     _Atomic uint32_t load;     /* connections here and on their way here */
     uint64_t active;           /* requests not ended */
+    uint64_t warned_ms;        /* when a connection was last refused */
     bool is_polling;
     bool is_stopping;
     bool is_stopped; /* reported */

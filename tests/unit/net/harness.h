@@ -4,7 +4,7 @@
  * Routes: /json, /echo, /later?ms=, /idle (a stream that never writes), /flood (writes as
  * fast as it may), /thread (answered from another thread), /head (refused in on_head),
  * /count (a streamed body), /slow (a streamed body, paused until the test says so),
- * /inject (a header value with CR LF), /empty (204), /sse.
+ * /loop (which loop it is on), /inject (a header value with CR LF), /empty (204), /sse.
  */
 #ifndef TEST_NET_HARNESS_H
 #define TEST_NET_HARNESS_H
@@ -226,6 +226,10 @@ static inline void on_request(void *arg, struct net_request *req)
             flood(req);
     } else if (lr_str_eq_z(path, "/thread")) {
         from_thread(req);
+    } else if (lr_str_eq_z(path, "/loop")) {
+        bool is_first = net_request_loop(req) == net_loops_get(h.loops, 0);
+        net_respond(req, 200, "text/plain",
+                    is_first ? LR_STR_LIT("loop 0!") : LR_STR_LIT("loop 1!"));
     } else if (lr_str_eq_z(path, "/inject")) {
         net_response_header(req, "X-Value", LR_STR_LIT("a\r\nX-Evil: 1"));
         net_response_header(req, "Content-Length", LR_STR_LIT("999"));

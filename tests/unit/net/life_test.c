@@ -38,83 +38,92 @@ static int begin(const char *path)
     return fd;
 }
 
-static void expect_gone_since(uint64_t left_at)
+/* ---- leaving ---- */
+
+enum { TRIALS = 5 };
+
+static int by_size(const void *a, const void *b)
 {
-    await(&h.gone, 1);
-    pthread_mutex_lock(&h.mutex);
-    uint64_t took = h.gone_at_ms - left_at;
-    pthread_mutex_unlock(&h.mutex);
-    assert_in_range(took, 0, GONE_MS);
-    assert_int_equal(peek_counter(&h.gone), 1);
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
 }
 
-static void a_closing_client_of_a_silent_stream_is_noticed(void **state)
+/* Connects and leaves five times; the handler must hear of each, and in the median
+ * within the promised time (one slow trial may be the machine's). */
+static void expect_gone(int (*arrive)(void), void (*leave)(int fd))
 {
-    (void)state;
-    int fd = begin("/idle");
-    uint64_t left = now_ms();
+    uint64_t took[TRIALS];
+    for (unsigned i = 0; i < TRIALS; i++) {
+        int fd = arrive();
+        uint64_t left = now_ms();
+        leave(fd);
+        await(&h.gone, i + 1);
+        pthread_mutex_lock(&h.mutex);
+        took[i] = h.gone_at_ms - left;
+        pthread_mutex_unlock(&h.mutex);
+    }
+    qsort(took, TRIALS, sizeof(took[0]), by_size);
+    assert_in_range(took[TRIALS / 2], 0, GONE_MS);
+    await(&h.ended, TRIALS);
+    assert_int_equal(peek_counter(&h.gone), TRIALS); /* once each */
+}
+
+static void leave_by_close(int fd)
+{
     (void)close(fd);
-    expect_gone_since(left);
-    await(&h.ended, 1);
 }
 
-static void a_half_close_during_an_answer_counts_as_gone(void **state)
+static int half_closed = -1;
+
+static void leave_by_half_close(int fd)
 {
-    (void)state;
-    int fd = begin("/idle");
-    uint64_t left = now_ms();
+    if (half_closed >= 0)
+        (void)close(half_closed);
+    half_closed = fd;
     (void)shutdown(fd, SHUT_WR);
-    expect_gone_since(left);
-    assert_true(is_closed_within(fd, 1000));
-    (void)close(fd);
 }
 
-static void a_reset_of_a_silent_stream_is_noticed(void **state)
+static int arrive_idle(void)
 {
-    (void)state;
-    int fd = begin("/idle");
-    uint64_t left = now_ms();
-    reset(fd);
-    expect_gone_since(left);
+    return begin("/idle");
 }
 
-static void a_client_that_leaves_before_the_answer_is_noticed(void **state)
+static int arrive_later(void)
 {
-    (void)state;
+    unsigned before = peek_counter(&h.begun);
     int fd = dial();
     say_z(fd, "GET /later?ms=10000 HTTP/1.1\r\n" HOST "\r\n");
-    await(&h.begun, 1);
-    uint64_t left = now_ms();
-    (void)close(fd);
-    expect_gone_since(left);
+    await(&h.begun, before + 1);
+    return fd;
 }
 
-static void a_client_that_leaves_behind_unread_requests_is_noticed(void **state)
+/* So much is pipelined that the server stops reading.  With the window closed a FIN would
+ * wait behind the data; a reset does not. */
+static int arrive_overfull(void)
 {
-    (void)state;
-    /* So much is pipelined that the server stops reading: the end is behind it. */
-    static char many[4 << 20];
+    static char many[1 << 20];
     int fd = begin("/idle");
     memset(many, 'x', sizeof(many));
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     size_t sent = 0;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
-    while (sent < sizeof(many) && poll(&p, 1, 200) > 0) {
-        ssize_t n = send(fd, many, sizeof(many) - sent, MSG_NOSIGNAL);
+    while (sent < 8 * sizeof(many) && poll(&p, 1, 50) > 0) {
+        ssize_t n = send(fd, many, sizeof(many), MSG_NOSIGNAL);
         if (n > 0)
             sent += (size_t)n;
     }
-    /* With the window closed a FIN waits behind the data; a reset does not. */
-    uint64_t left = now_ms();
-    reset(fd);
-    expect_gone_since(left);
+    assert_true(sent < 8 * sizeof(many));
+    return fd;
 }
 
-static void a_client_that_leaves_a_paused_upload_is_noticed(void **state)
+static int arrive_paused_upload(void)
 {
-    (void)state;
     static char block[65536];
     int fd = dial();
+    pthread_mutex_lock(&h.mutex);
+    h.received = 0;
+    pthread_mutex_unlock(&h.mutex);
     say_z(fd, "POST /slow HTTP/1.1\r\n" HOST "Content-Length: 10000000\r\n\r\n");
     say(fd, block, sizeof(block));
     uint64_t until = now_ms() + 3000;
@@ -125,9 +134,45 @@ static void a_client_that_leaves_a_paused_upload_is_noticed(void **state)
         pthread_mutex_unlock(&h.mutex);
     }
     assert_true(received > 0);
-    uint64_t left = now_ms();
-    (void)close(fd);
-    expect_gone_since(left);
+    return fd;
+}
+
+static void a_closing_client_of_a_silent_stream_is_noticed(void **state)
+{
+    (void)state;
+    expect_gone(arrive_idle, leave_by_close);
+}
+
+static void a_half_close_during_an_answer_counts_as_gone(void **state)
+{
+    (void)state;
+    expect_gone(arrive_idle, leave_by_half_close);
+    assert_true(is_closed_within(half_closed, 1000));
+    (void)close(half_closed);
+}
+
+static void a_reset_of_a_silent_stream_is_noticed(void **state)
+{
+    (void)state;
+    expect_gone(arrive_idle, reset);
+}
+
+static void a_client_that_leaves_before_the_answer_is_noticed(void **state)
+{
+    (void)state;
+    expect_gone(arrive_later, leave_by_close);
+}
+
+static void a_client_that_leaves_behind_unread_requests_is_noticed(void **state)
+{
+    (void)state;
+    expect_gone(arrive_overfull, reset);
+}
+
+static void a_client_that_leaves_a_paused_upload_is_noticed(void **state)
+{
+    (void)state;
+    expect_gone(arrive_paused_upload, leave_by_close);
 }
 
 static void gone_is_not_told_after_the_answer(void **state)
@@ -311,6 +356,25 @@ static void a_thousand_idle_connections_are_held_and_answered(void **state)
         (void)close(fds[i]);
 }
 
+static void connections_are_spread_evenly_over_the_loops(void **state)
+{
+    (void)state;
+    enum { COUNT = 40 };
+    int fds[COUNT];
+    char answer[1024];
+    int on_first = 0;
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = dial();
+        say_z(fds[i], "GET /loop HTTP/1.1\r\n" HOST "\r\n");
+    }
+    for (int i = 0; i < COUNT; i++) {
+        hear_until(fds[i], answer, sizeof(answer), "!");
+        on_first += strstr(answer, "loop 0!") != NULL;
+        (void)close(fds[i]);
+    }
+    assert_in_range(on_first, COUNT / 2 - 2, COUNT / 2 + 2);
+}
+
 /* ---- stopping ---- */
 
 static void a_stop_lets_running_requests_finish(void **state)
@@ -440,6 +504,7 @@ int main(void)
         CASE(a_reader_that_takes_nothing_is_given_up),
         CASE(an_upload_is_held_back_while_the_handler_pauses),
         CASE(pipelined_answers_nobody_reads_do_not_pile_up),
+        CASE(connections_are_spread_evenly_over_the_loops),
         CASE(a_thousand_idle_connections_are_held_and_answered),
         cmocka_unit_test(a_stop_lets_running_requests_finish),
         cmocka_unit_test(a_stop_refuses_new_connections),
