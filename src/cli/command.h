@@ -52,8 +52,13 @@ struct cli_command {
 /* Runs argv[0] of the table.  parent is the text before it: "llm-router". */
 int cli_dispatch(const char *parent, struct cli_table table, int argc, const char *const *argv);
 
+/* --help of one command: usage, details, flags; or its tools. */
 void cli_help(const char *parent, const struct cli_command *command, struct lr_buf *out);
 void cli_list(const char *parent, struct cli_table table, struct lr_buf *out);
+
+/* "llm-router debug": the parent of a command's tools. */
+enum { CLI_PATH_LEN = 128 };
+void cli_path(const char *parent, const struct cli_command *command, char out[CLI_PATH_LEN]);
 
 /* NULL when there is none of that name. */
 const struct cli_command *cli_find(struct cli_table table, const char *name);

@@ -1,4 +1,5 @@
 /* cli/completion.c - `llm-router completion bash`: a script made from the tables. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -43,38 +44,67 @@ static void add_names(struct lr_buf *out, struct cli_table table)
             lr_buf_addf(out, " %s", table.rows[i]->name);
 }
 
-/* What may follow a flag: choices, or files for a path. */
-static void add_values(struct lr_buf *out, struct lr_setting_table table)
-{
-    for (size_t i = 0; i < table.count; i++) {
-        const struct lr_setting *row = &table.rows[i];
-        if (row->type == LR_SETTING_CHOICE) {
-            lr_buf_addf(out, "    --%s) COMPREPLY=($(compgen -W \"", row->name);
-            add_choices(out, row->choices);
-            lr_buf_add_z(out, "\" -- \"$word\")); return ;;\n");
-        } else if (row->type == LR_SETTING_PATH) {
-            lr_buf_addf(out, "    --%s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
-                        row->name);
-        }
-    }
-}
-
-static void add_cases(struct lr_buf *out, const char *prefix, struct cli_table table)
+/* The words that may follow each command: flags, or the names of its tools. */
+static void add_words(struct lr_buf *out, const char *prefix, struct cli_table table)
 {
     for (size_t i = 0; i < table.count; i++) {
         const struct cli_command *command = table.rows[i];
-        if (command->hidden || command->tools != NULL)
+        if (command->hidden)
             continue;
         lr_buf_addf(out, "    \"%s%s\") words=\"--help", prefix, command->name);
         add_flags(out, command);
         if (strcmp(command->name, "help") == 0)
             add_names(out, cli_commands());
+        if (command->tools != NULL)
+            add_names(out, command->tools());
         lr_buf_add_z(out, "\" ;;\n");
+        if (command->tools != NULL) {
+            char path[CLI_PATH_LEN];
+            (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
+            add_words(out, path, command->tools());
+        }
+    }
+}
+
+static void add_value(struct lr_buf *out, const char *path, const struct lr_setting *row)
+{
+    lr_buf_addf(out, "    \"%s --%s\") COMPREPLY=($(compgen ", path, row->name);
+    if (row->type == LR_SETTING_CHOICE) {
+        lr_buf_add_z(out, "-W \"");
+        add_choices(out, row->choices);
+        lr_buf_add_z(out, "\"");
+    } else {
+        lr_buf_add_z(out, "-f");
+    }
+    lr_buf_add_z(out, " -- \"$word\")); return ;;\n");
+}
+
+/* What may follow a flag: its choices, or files for a path. */
+static void add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
+{
+    for (size_t i = 0; i < table.count; i++) {
+        const struct cli_command *command = table.rows[i];
+        const struct lr_setting_table tables[] = {command->flags, cli_settings};
+        char path[CLI_PATH_LEN];
+        (void)snprintf(path, sizeof(path), "%s%s", prefix, command->name);
+        for (int t = 0; t < (command->shared ? 2 : 1); t++) {
+            for (size_t k = 0; k < tables[t].count; k++) {
+                const struct lr_setting *row = &tables[t].rows[k];
+                bool known = row->type == LR_SETTING_CHOICE || row->type == LR_SETTING_PATH;
+                if (known && !command->hidden && applies(row, command))
+                    add_value(out, path, row);
+            }
+        }
+        if (command->tools != NULL) {
+            (void)snprintf(path, sizeof(path), "%s%s ", prefix, command->name);
+            add_values(out, path, command->tools());
+        }
     }
 }
 
 static void write_bash(struct lr_buf *out)
 {
+    struct cli_table table = cli_commands();
     lr_buf_add_z(out,
                  "# bash completion of llm-router: source <(llm-router completion bash)\n"
                  "_llm_router() {\n"
@@ -83,31 +113,27 @@ static void write_bash(struct lr_buf *out)
                  "    COMPREPLY=()\n"
                  "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
                  "        COMPREPLY=($(compgen -W \"--help --version");
-    add_names(out, cli_commands());
+    add_names(out, table);
     lr_buf_add_z(out, "\" -- \"$word\")); return\n"
                       "    fi\n"
-                      "    if [ \"$path\" = debug ]; then\n"
-                      "        if [ \"$COMP_CWORD\" = 2 ]; then\n"
-                      "            COMPREPLY=($(compgen -W \"--help");
-    add_names(out, cli_debug_tools());
-    lr_buf_add_z(out, "\" -- \"$word\")); return\n"
-                      "        fi\n"
-                      "        path=\"debug ${COMP_WORDS[2]}\"\n"
-                      "    fi\n"
-                      "    case $last in\n");
-    add_values(out, cli_settings);
+                      "    case $path in\n");
+    for (size_t i = 0; i < table.count; i++)
+        if (table.rows[i]->tools != NULL)
+            lr_buf_addf(out,
+                        "    %s) [ \"$COMP_CWORD\" = 2 ] || path=\"%s ${COMP_WORDS[2]}\" ;;\n",
+                        table.rows[i]->name, table.rows[i]->name);
+    lr_buf_add_z(out, "    esac\n"
+                      "    case \"$path $last\" in\n");
+    add_values(out, "", table);
     lr_buf_add_z(out, "    esac\n"
                       "    case $path in\n");
-    add_cases(out, "", cli_commands());
-    add_cases(out, "debug ", cli_debug_tools());
-    lr_buf_add_z(out, "    esac\n"
-                      "    case $word in\n"
-                      "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-                      "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\") "
-                      "$(compgen -f -- \"$word\")) ;;\n"
-                      "    esac\n"
-                      "}\n"
-                      "complete -F _llm_router llm-router\n");
+    add_words(out, "", table);
+    lr_buf_add_z(out,
+                 "    esac\n"
+                 "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+                 "    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- \"$word\"))\n"
+                 "}\n"
+                 "complete -F _llm_router llm-router\n");
 }
 
 static lr_code run_completion(const struct lr_settings *settings, struct lr_error *err)

@@ -10,6 +10,11 @@ extern char **environ;
 
 enum { HELP_LIMIT = 1 << 20, MOST_COMMANDS = 64 };
 
+void cli_path(const char *parent, const struct cli_command *command, char out[CLI_PATH_LEN])
+{
+    (void)snprintf(out, CLI_PATH_LEN, "%s %s", parent, command->name);
+}
+
 const struct cli_command *cli_find(struct cli_table table, const char *name)
 {
     for (size_t i = 0; i < table.count; i++)
@@ -43,6 +48,12 @@ void cli_list(const char *parent, struct cli_table table, struct lr_buf *out)
 
 void cli_help(const char *parent, const struct cli_command *command, struct lr_buf *out)
 {
+    if (command->tools != NULL) {
+        char path[CLI_PATH_LEN];
+        cli_path(parent, command, path);
+        cli_list(path, command->tools(), out);
+        return;
+    }
     bool has_flags = command->flags.count != 0 || command->shared;
     lr_buf_addf(out, "%s\n\nUsage: %s %s%s%s%s\n", command->summary, parent, command->name,
                 has_flags ? " [--flag value]..." : "", command->arguments != NULL ? " " : "",
@@ -158,8 +169,8 @@ int cli_dispatch(const char *parent, struct cli_table table, int argc, const cha
     if (command->tools == NULL)
         return run_command(parent, command, argc - 1, argv + 1);
 
-    char path[128];
-    (void)snprintf(path, sizeof(path), "%s %s", parent, command->name);
+    char path[CLI_PATH_LEN];
+    cli_path(parent, command, path);
     bool help = argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     if (argc >= 2 && !help)
         return cli_dispatch(path, command->tools(), argc - 1, argv + 1);

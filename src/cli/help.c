@@ -1,12 +1,10 @@
 /* cli/help.c - `llm-router help [COMMAND [TOOL]]`. */
-#include <stdio.h>
-
 #include "cli/commands.h"
 
 static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out,
                           struct lr_error *err)
 {
-    char parent[128] = "llm-router";
+    char parent[CLI_PATH_LEN] = "llm-router";
     struct cli_table table = cli_commands();
     const struct cli_command *command = NULL;
     for (size_t i = 0; i < lr_settings_positional_count(settings); i++) {
@@ -14,7 +12,7 @@ static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out
         if (command != NULL && command->tools == NULL)
             return lr_fail(err, LR_INVALID_ARGUMENT, "%s has no tools", parent);
         if (command != NULL) {
-            (void)snprintf(parent, sizeof(parent), "llm-router %s", command->name);
+            cli_path("llm-router", command, parent);
             table = command->tools();
         }
         command = cli_find(table, name);
@@ -23,8 +21,6 @@ static lr_code write_help(const struct lr_settings *settings, struct lr_buf *out
     }
     if (command == NULL)
         cli_list(parent, table, out);
-    else if (command->tools != NULL)
-        cli_list("llm-router debug", command->tools(), out);
     else
         cli_help(parent, command, out);
     return LR_OK;

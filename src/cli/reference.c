@@ -53,13 +53,13 @@ static void add_commands(const char *parent, struct cli_table table, struct lr_b
         if (command->hidden)
             continue;
         lr_buf_addf(page, "\n## %s %s\n\n```\n", parent, command->name);
-        if (command->tools != NULL)
-            cli_list("llm-router debug", command->tools(), page);
-        else
-            cli_help(parent, command, page);
+        cli_help(parent, command, page);
         lr_buf_add_z(page, "```\n");
-        if (command->tools != NULL)
-            add_commands("llm-router debug", command->tools(), page);
+        if (command->tools != NULL) {
+            char path[CLI_PATH_LEN];
+            cli_path(parent, command, path);
+            add_commands(path, command->tools(), page);
+        }
     }
 }
 
