@@ -6,12 +6,11 @@
 #include "tokenizer/key.h"
 
 enum {
-    SMALL_MAX = 64,   /* bytes merged by scanning an array for the lowest rank */
-    LONG_MIN = 65,    /* bytes from which a piece is encoded window by window */
-    WINDOW_NEW = 24,  /* bytes a window adds */
-    REMEMBER_MIN = 5, /* bytes below which merging is as fast as remembering */
-    PULL_FIRST = 2,   /* tokens before the seam that a window encodes again */
-    PULL_MAX = 4096,  /* bytes to pull back before the piece is merged as a whole */
+    LONG_MIN = BPE_SMALL_MAX + 1, /* bytes from which a piece is encoded window by window */
+    WINDOW_NEW = 24,              /* bytes a window adds */
+    REMEMBER_MIN = 5,             /* bytes below which merging is as fast as remembering */
+    PULL_FIRST = 2,               /* tokens before the seam that a window encodes again */
+    PULL_MAX = 4096,              /* bytes to pull back before the piece is merged as a whole */
 };
 
 void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out)
@@ -51,15 +50,15 @@ static inline uint32_t pair_key(uint32_t rank, size_t position)
     return rank == TOKENIZER_NONE ? rank : rank << 8 | (uint32_t)position;
 }
 
-/* len <= SMALL_MAX.  Returns the number of ids.  No position moves: short as the row is,
+/* len <= BPE_SMALL_MAX.  Returns the number of ids.  No position moves: short as the row is,
  * looking at the dead ones again costs less than closing the gaps. */
 static size_t merge_small(const struct tokenizer *t, const char *bytes, size_t len,
-                          uint32_t ids[SMALL_MAX])
+                          uint32_t ids[BPE_SMALL_MAX], uint32_t *last_rank)
 {
     const struct merges *m = &t->merges;
     const unsigned char *byte = (const unsigned char *)bytes;
-    uint32_t keys[SMALL_MAX];
-    uint8_t next[SMALL_MAX + 1], before[SMALL_MAX + 1];
+    uint32_t keys[BPE_SMALL_MAX];
+    uint8_t next[BPE_SMALL_MAX + 1], before[BPE_SMALL_MAX + 1];
     size_t n = 0;
     bool was_byte = false;
     for (size_t i = 0, width; i < len; i += width, n++) {
@@ -84,10 +83,13 @@ static size_t merge_small(const struct tokenizer *t, const char *bytes, size_t l
         if (lowest == TOKENIZER_NONE)
             break;
         size_t at = lowest & 0xFF, gone = next[at], after = next[gone];
+        *last_rank = lowest >> 8;
         ids[at] = m->results[lowest >> 8];
         keys[gone] = keys[at] = TOKENIZER_NONE;
         next[at] = (uint8_t)after;
         before[after] = (uint8_t)at;
+        if (at != 0) /* both lookups wait for memory together */
+            merges_prefetch(m, ids[before[at]], ids[at]);
         if (after < n)
             keys[at] = pair_key(merges_rank(m, ids[at], ids[after]), at);
         if (at != 0) {
@@ -225,11 +227,11 @@ static void append(struct tokenizer_ids *out, const uint32_t *ids, size_t count)
 
 static void merge_any(struct bpe *b, const char *bytes, size_t len)
 {
-    uint32_t ids[SMALL_MAX];
-    if (len > SMALL_MAX)
+    uint32_t ids[BPE_SMALL_MAX], rank;
+    if (len > BPE_SMALL_MAX)
         merge_large(b, bytes, len);
     else
-        append(b->out, ids, merge_small(b->t, bytes, len, ids));
+        append(b->out, ids, merge_small(b->t, bytes, len, ids, &rank));
 }
 
 static void remember(struct bpe *b, struct bpe_entry *entry, uint64_t hash, const char *bytes,
@@ -384,6 +386,14 @@ void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *e
         if (len > 2 || !piece_of_two(b, at, len))
             piece(b, keys[i], hashes[i], at, len);
     }
+}
+
+uint32_t tokenizer_bpe_last_rank(const struct tokenizer *t, uint32_t id)
+{
+    uint32_t ids[BPE_SMALL_MAX], rank = TOKENIZER_NONE;
+    size_t count =
+        merge_small(t, vocab_bytes(&t->vocab, id), t->vocab.tokens[id].len, ids, &rank);
+    return count == 1 && ids[0] == id ? rank : TOKENIZER_NONE;
 }
 
 lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err)

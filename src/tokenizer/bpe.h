@@ -59,6 +59,16 @@ void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *e
  * ignore_merges), so that a piece which is a token needs one lookup. */
 LR_MUST_USE lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err);
 
+/* Bytes that are merged by scanning an array for the lowest rank. */
+enum { BPE_SMALL_MAX = 64 };
+
+/* The last rank applied when a token's own bytes are merged into it, or TOKENIZER_NONE
+ * when they do not become it.  The token has at most BPE_SMALL_MAX bytes. */
+uint32_t tokenizer_bpe_last_rank(const struct tokenizer *t, uint32_t id);
+
+/* Drops merges that can never happen (prune.c); ids stay the same, ranks do not. */
+LR_MUST_USE lr_code tokenizer_prune(struct tokenizer *t, struct lr_error *err);
+
 /* Finds the characters of two or three bytes whose bytes always merge into one token
  * first, whatever stands beside them (closed.c). */
 LR_MUST_USE lr_code tokenizer_closed_find(struct tokenizer *t, struct lr_error *err);
@@ -71,7 +81,7 @@ static inline uint32_t closed_at(const struct tokenizer *t, const unsigned char 
                                  size_t left, size_t *len)
 {
     uint32_t c = bytes[0];
-    if (c < 0xC2 || left < 2 || (bytes[1] & 0xC0) != 0x80)
+    if (c < 0xC2 || t->characters == NULL || left < 2 || (bytes[1] & 0xC0) != 0x80)
         return TOKENIZER_NONE;
     if (c < 0xE0) {
         *len = 2;

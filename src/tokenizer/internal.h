@@ -86,11 +86,18 @@ struct merges {
 LR_MUST_USE lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v,
                                           struct lr_str whole, struct lr_str array,
                                           struct lr_error *err);
+/* Fills byte_pairs. */
+void tokenizer_merges_index_bytes(struct merges *m, const struct vocab *v);
 void tokenizer_merges_free(struct merges *m);
 
 static inline uint32_t merges_hash(uint64_t pair, uint32_t bits)
 {
     return (uint32_t)((pair * 0x9E3779B97F4A7C15u) >> (64 - bits));
+}
+
+static inline void merges_prefetch(const struct merges *m, uint32_t left, uint32_t right)
+{
+    __builtin_prefetch(&m->slots[merges_hash((uint64_t)left << 20 | right, m->slot_bits)]);
 }
 
 /* The rank of a pair, or TOKENIZER_NONE. */

@@ -170,6 +170,8 @@ static lr_code build(struct opening *o)
         rc = tokenizer_merges_read(&t->merges, &t->vocab, o->whole, o->model[MERGES].text,
                                    o->err);
     if (rc == LR_OK)
+        rc = tokenizer_prune(t, o->err);
+    if (rc == LR_OK)
         rc = tokenizer_closed_find(t, o->err);
     if (rc == LR_OK)
         rc = tokenizer_split_read(&t->splitter, o->file[PRE_TOKENIZER].tree, o->err);

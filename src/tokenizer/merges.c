@@ -158,10 +158,15 @@ static lr_code build_table(struct loading *l)
             i = (i + 1) & (slot_count - 1);
         m->slots[i] = pair << 24 | rank;
     }
+    tokenizer_merges_index_bytes(m, l->v);
+    return LR_OK;
+}
+
+void tokenizer_merges_index_bytes(struct merges *m, const struct vocab *v)
+{
     for (uint32_t a = 0; a < 256; a++)
         for (uint32_t b = 0; b < 256; b++)
-            m->byte_pairs[a << 8 | b] = merges_rank(m, l->v->byte_ids[a], l->v->byte_ids[b]);
-    return LR_OK;
+            m->byte_pairs[a << 8 | b] = merges_rank(m, v->byte_ids[a], v->byte_ids[b]);
 }
 
 lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v, struct lr_str whole,
