@@ -10,7 +10,7 @@
 #if defined(__x86_64__)
 void cpu_avx2_pack_dense(const float *x, size_t columns, float *out);
 void cpu_avx2_dense(const struct cpu_dense *job);
-void cpu_avx2_pack_mx(const float *x, size_t columns, uint8_t *out);
+void cpu_avx2_pack_mx(const float *x, size_t first, size_t count, uint8_t *vector);
 void cpu_avx2_mx(const struct cpu_mx *job);
 void cpu_avx2_attend(const struct cpu_attend *job);
 void cpu_avx2_norm(const float *x, const uint16_t *weight, size_t n, float eps, float *out);

@@ -4,7 +4,7 @@
  * whatever the number of tokens it serves.  Two passes over the pool:
  *   up    a task is CPU_UP_ROWS rows of one expert: gate and up rows for all its
  *         tokens, SwiGLU, and the result packed as input of the second matrix
- *         (128 rows give 64 values: exactly one packed pair);
+ *         (128 rows give 64 values, two whole blocks);
  *   down  a task is CPU_DOWN_ROWS rows of the output, over all experts, then the
  *         weighted sum of each token's experts in the order of their rank.
  * Neither the grouping nor the tasks enter a result: see kernels.h.
@@ -25,7 +25,7 @@ static void input_task(void *ctx, uint32_t t, uint32_t worker)
     b->kernels->norm(b->x + t * hidden, b->weights->layers[s->layer].mlp_norm, hidden,
                      (float)b->config->rms_eps, normed);
     b->kernels->pack_dense(normed, hidden, b->packed + t * b->size.packed);
-    b->kernels->pack_mx(normed, hidden, b->mx_input + t * b->size.mx_hidden);
+    b->kernels->pack_mx(normed, 0, hidden / CPU_MX_BLOCK, b->mx_input + t * b->size.mx_hidden);
 }
 
 /* The `chosen` largest logits, largest first, equal ones by number; softmax over them. */
@@ -143,12 +143,11 @@ static void up_task(void *ctx, uint32_t task, uint32_t worker)
         b->kernels->mx(&job);
         for (uint32_t j = 0; j < job.tokens; j++) {
             float *uj = u + (size_t)j * CPU_UP_ROWS;
-            uint8_t *inner = b->mx_inner + (e->first + i + j) * b->size.mx_inner +
-                             (size_t)row / CPU_UP_ROWS * CPU_MX_PAIR_BYTES;
+            uint8_t *inner = b->mx_inner + (e->first + i + j) * b->size.mx_inner;
             for (uint32_t r = 0; r < rows; r++)
                 uj[r] += cpu_bf16(bias[r]);
             b->kernels->swiglu(uj, rows / 2, (float)b->config->swiglu_limit, h);
-            b->kernels->pack_mx(h, rows / 2, inner);
+            b->kernels->pack_mx(h, row / 2 / CPU_MX_BLOCK, rows / 2 / CPU_MX_BLOCK, inner);
         }
     }
 }

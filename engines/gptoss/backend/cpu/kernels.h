@@ -19,15 +19,15 @@
 #include <stdint.h>
 
 enum {
-    CPU_MX_BLOCK = 32,       /* elements that share a scale */
-    CPU_MX_PAIR_BYTES = 256, /* packed activations of two blocks */
-    CPU_PAGE_TOKENS = 32,    /* positions of one KV page; a multiple of 8 */
-    CPU_ALIGN = 64,          /* of every buffer handed to a kernel */
+    CPU_MX_BLOCK = 32,         /* elements that share a scale */
+    CPU_MX_OCTET_BYTES = 1024, /* packed activations of eight blocks */
+    CPU_PAGE_TOKENS = 32,      /* positions of one KV page; a multiple of 8 */
+    CPU_ALIGN = 64,            /* of every buffer handed to a kernel */
 };
 
 static inline size_t cpu_mx_packed_bytes(size_t columns)
 {
-    return (columns / CPU_MX_BLOCK + 1) / 2 * CPU_MX_PAIR_BYTES;
+    return (columns / CPU_MX_BLOCK + 7) / 8 * CPU_MX_OCTET_BYTES;
 }
 
 static inline float cpu_bf16(uint16_t bits)
@@ -91,7 +91,9 @@ struct cpu_kernels {
     const char *name;
     void (*pack_dense)(const float *x, size_t columns, float *out);
     void (*dense)(const struct cpu_dense *job);
-    void (*pack_mx)(const float *x, size_t columns, uint8_t *out);
+    /* `count` blocks of x become blocks first.. of the packed vector.  `first` is even, and
+     * `count` too unless they are the last. */
+    void (*pack_mx)(const float *x, size_t first, size_t count, uint8_t *vector);
     void (*mx)(const struct cpu_mx *job);
     void (*attend)(const struct cpu_attend *job);
     /* out = weight * x / sqrt(mean(x^2) + eps) */

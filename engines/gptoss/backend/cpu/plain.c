@@ -40,9 +40,12 @@ static void dense(const struct cpu_dense *job)
 static const float fp4[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                               -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
-static void pack_mx(const float *x, size_t columns, uint8_t *out)
+/* 32 floats for a block: exactly what the packed vector has room for. */
+static void pack_mx(const float *x, size_t first, size_t count, uint8_t *vector)
 {
-    memcpy(out, x, columns * sizeof(*x));
+    size_t bytes = CPU_MX_BLOCK * sizeof(*x);
+
+    memcpy(vector + first * bytes, x, count * bytes);
 }
 
 static float mx_dot(const uint8_t *blocks, const uint8_t *scales, uint32_t excess,
