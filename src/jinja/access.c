@@ -124,6 +124,11 @@ static struct value attribute(struct run *run, struct value object, struct lr_st
         break;
     case K_MACRO:
         return macro_attr(run, object.macro, name);
+    case K_BLOCKS:
+        for (size_t i = 0; object.integer == 0 && i < run->tmpl->block_count; i++)
+            if (lr_str_eq(text_str(run->tmpl->blocks[i].name), name))
+                return (struct value){.kind = K_BLOCKS, .integer = (int64_t)i + 1};
+        break;
     case K_TUPLE:
         if (object.named && lr_str_eq_z(name, "grouper"))
             return object.list->items[0];

@@ -315,6 +315,14 @@ struct value jinja_call_value(struct run *run, struct value callee, const struct
     case K_JOINER:
         return callee.cycler->at++ == 0 ? value_text(jinja_text_z(run, ""))
                                         : callee.cycler->items.items[0];
+    case K_BLOCKS: {
+        struct mark mark = jinja_mark(run);
+        if (callee.integer == 0)
+            return jinja_error(run, "'TemplateReference' object is not callable");
+        if (!jinja_run_block(run, &run->tmpl->blocks[callee.integer - 1]))
+            return V_FAIL;
+        return value_text(jinja_take(run, mark));
+    }
     case K_UNDEFINED:
         return jinja_error_undefined(run, callee);
     default:

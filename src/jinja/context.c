@@ -140,6 +140,8 @@ struct value jinja_resolve(struct run *run, const struct text *name)
 {
     struct lr_str key = text_str(name);
     const struct jinja_template *tmpl = run->tmpl;
+    if (lr_str_eq_z(key, "self"))
+        return (struct value){.kind = K_BLOCKS};
     for (size_t i = 0; i < tmpl->export_count; i++) {
         struct value v = run->root->slots[tmpl->exports[i].slot];
         if (is_given(v) && jinja_text_eq(tmpl->exports[i].name, name))

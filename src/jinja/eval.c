@@ -226,23 +226,14 @@ struct value jinja_eval(struct run *run, struct activation *act, const struct no
 /* a + b where both are texts: two writes instead of a sum. */
 static bool emit_sum(struct run *run, struct activation *act, const struct node *n)
 {
-    struct mark mark = jinja_mark(run);
     struct value a = jinja_eval(run, act, n->a);
-    if (is_fail(a))
-        return false;
-    if (a.kind != K_TEXT) {
-        struct value b = jinja_eval(run, act, n->b);
-        run->line = n->line;
-        struct value sum = is_fail(b) ? b : jinja_binary(run, N_ADD, a, b);
-        return !is_fail(sum) && jinja_write_value(run, sum);
-    }
-    struct value b = jinja_eval(run, act, n->b);
+    struct value b = is_fail(a) ? a : jinja_eval(run, act, n->b);
     if (is_fail(b))
         return false;
     run->line = n->line;
-    if (b.kind != K_TEXT) {
-        jinja_drop(run, mark);
-        return !is_fail(jinja_binary(run, N_ADD, a, b)); /* its message */
+    if (a.kind != K_TEXT || b.kind != K_TEXT || a.text->markup || b.text->markup) {
+        struct value sum = jinja_binary(run, N_ADD, a, b);
+        return !is_fail(sum) && jinja_write_value(run, sum);
     }
     jinja_write_text(run, a.text);
     jinja_write_text(run, b.text);

@@ -51,7 +51,6 @@ bool jinja_eval_args(struct run *run, struct activation *act, const struct args 
 bool jinja_run_macro(struct run *run, const struct macro *macro, const struct call *call);
 struct value jinja_call_macro(struct run *run, const struct macro *macro,
                               const struct call *call);
-struct value jinja_call_block(struct run *run, const struct text *name);
 bool jinja_run_block(struct run *run, const struct block_info *block);
 
 /* ---- context.c ---- */

@@ -97,7 +97,8 @@ static bool float_of(struct value v, double *out)
     return true;
 }
 
-static bool int_of(struct value v, int64_t base, struct value *out)
+/* Past 64 bits the digits are kept: they can be printed, and that is all. */
+static bool int_of(struct run *run, struct value v, int64_t base, struct value *out)
 {
     int64_t i;
     double d;
@@ -109,9 +110,16 @@ static bool int_of(struct value v, int64_t base, struct value *out)
         *out = v.kind == K_BIG ? v : value_int(integer_of(v));
         return true;
     }
-    if (!float_of(v, &d) || isnan(d) || isinf(d) || fabs(d) >= 9.2e18)
+    if (!float_of(v, &d) || isnan(d) || isinf(d))
         return false;
-    *out = value_int((int64_t)d);
+    if (fabs(d) < 9.2e18) {
+        *out = value_int((int64_t)d);
+        return true;
+    }
+    char digits[320];
+    int len = snprintf(digits, sizeof(digits), "%.0f", d);
+    *out = value_text(jinja_text_copy(run, lr_str(digits, (size_t)len), !v.untrusted));
+    out->kind = is_fail(*out) ? K_FAIL : K_BIG;
     return true;
 }
 
@@ -125,8 +133,8 @@ FILTER(filter_int)
         return jinja_error_undefined(run, v);
     if (v.kind == K_TEXT && base != 0 && (base < 2 || base > 36))
         base = 10;
-    if (int_of(v, base, &out))
-        return tainted(out, v.untrusted);
+    if (int_of(run, v, base, &out))
+        return is_fail(out) ? out : tainted(out, v.untrusted);
     return is_given(args[0]) ? args[0] : value_int(0);
 }
 

@@ -10,7 +10,7 @@
 
 static struct value change(struct run *run, struct value v, uint8_t kind)
 {
-    struct text *t = jinja_str(run, v);
+    struct text *t = jinja_soft_str(run, v);
     return t != NULL ? jinja_change_case(run, t, kind) : V_FAIL;
 }
 
@@ -70,7 +70,7 @@ FILTER(filter_title)
 
 FILTER(filter_trim)
 {
-    struct text *t = jinja_str(run, v), *chars = NULL;
+    struct text *t = jinja_soft_str(run, v), *chars = NULL;
     if (t == NULL)
         return V_FAIL;
     if (is_given(args[0]) && args[0].kind != K_NONE &&
@@ -93,7 +93,7 @@ FILTER(filter_replace)
 FILTER(filter_string)
 {
     (void)args;
-    return value_text(jinja_str(run, v));
+    return value_text(jinja_soft_str(run, v));
 }
 
 /* ---- lines ---- */
@@ -141,7 +141,7 @@ FILTER(filter_indent)
         if (blank)
             jinja_write_text(run, indent);
     }
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
 FILTER(filter_truncate)
@@ -176,12 +176,12 @@ FILTER(filter_truncate)
     struct mark mark = jinja_mark(run);
     jinja_write_part(run, t, 0, cut);
     jinja_write_text(run, end);
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
 FILTER(filter_center)
 {
-    struct text *t = jinja_str(run, v);
+    struct text *t = jinja_soft_str(run, v);
     int64_t width;
     if (t == NULL || !jinja_arg_int(run, args[0], 80, &width))
         return V_FAIL;
@@ -190,47 +190,23 @@ FILTER(filter_center)
 
 /* ---- HTML and URLs ---- */
 
-static void escape_part(void *ctx, struct lr_str part, bool trusted)
-{
-    struct run *run = ctx;
-    size_t plain = 0;
-    for (size_t i = 0; i < part.len && !run->failed; i++) {
-        const char *entity = NULL;
-        switch (part.ptr[i]) {
-        case '&':
-            entity = "&amp;";
-            break;
-        case '<':
-            entity = "&lt;";
-            break;
-        case '>':
-            entity = "&gt;";
-            break;
-        case '\'':
-            entity = "&#39;";
-            break;
-        case '"':
-            entity = "&#34;";
-            break;
-        default:
-            continue;
-        }
-        jinja_write(run, lr_str(part.ptr + plain, i - plain), trusted);
-        jinja_write_z(run, entity, trusted);
-        plain = i + 1;
-    }
-    jinja_write(run, lr_str(part.ptr + plain, part.len - plain), trusted);
-}
-
 FILTER(filter_escape)
 {
     (void)args;
+    return value_text(jinja_escape(run, v));
+}
+
+FILTER(filter_forceescape)
+{
+    (void)args;
     struct text *t = jinja_str(run, v);
-    if (t == NULL || !jinja_charge_bytes(run, t->len * 4))
-        return V_FAIL;
-    struct mark mark = jinja_mark(run);
-    jinja_text_runs(t, 0, t->len, escape_part, run);
-    return value_text(jinja_take(run, mark));
+    return t != NULL ? value_text(jinja_escape(run, value_text(t))) : V_FAIL;
+}
+
+FILTER(filter_safe)
+{
+    (void)args;
+    return value_text(jinja_with_markup(run, jinja_soft_str(run, v), true));
 }
 
 static void quote_url(struct run *run, const struct text *t, bool query)
@@ -288,7 +264,7 @@ FILTER(filter_xmlattr)
     if (v.kind != K_DICT)
         return jinja_error(run, "xmlattr takes a mapping, not %s", jinja_type_name(v));
     struct mark mark = jinja_mark(run);
-    bool any = !jinja_arg_bool(args[0], true);
+    bool any = false, autospace = jinja_arg_bool(args[0], true);
     for (size_t i = 0; i < v.dict->count && !run->failed; i++) {
         const struct dict_entry *e = &v.dict->entries[i];
         struct text *key;
@@ -299,17 +275,16 @@ FILTER(filter_xmlattr)
         for (size_t j = 0; j < key->len; j++)
             if (memchr(" \t\n\r\f\v/>=", key->ptr[j], 9) != NULL)
                 return jinja_error(run, "invalid character in attribute name");
-        struct text *value = jinja_str(run, e->value);
-        if (value == NULL)
-            return V_FAIL;
-        if (any && i > 0)
-            jinja_write_z(run, " ", true);
-        else if (!any)
+        if (any || autospace)
             jinja_write_z(run, " ", true);
         any = true;
-        jinja_text_runs(key, 0, key->len, escape_part, run);
+        struct text *safe_key = jinja_escape(run, e->key);
+        struct text *safe = safe_key != NULL ? jinja_escape(run, e->value) : NULL;
+        if (safe == NULL)
+            return V_FAIL;
+        jinja_write_text(run, safe_key);
         jinja_write_z(run, "=\"", true);
-        jinja_text_runs(value, 0, value->len, escape_part, run);
+        jinja_write_text(run, safe);
         jinja_write_z(run, "\"", true);
     }
     return value_text(jinja_take(run, mark));
@@ -355,7 +330,7 @@ FILTER(filter_tojson)
 
 static struct value filter_format(struct run *run, struct value v, const struct call *call)
 {
-    struct text *t = jinja_str(run, v);
+    struct text *t = jinja_soft_str(run, v);
     if (t == NULL)
         return V_FAIL;
     if (call->positional_count > 0 && call->keyword_count > 0)
@@ -421,13 +396,13 @@ const struct filter_row jinja_filters_text[] = {
     {"trim", {.fn = filter_trim, .params = {"chars"}}},
     {"replace", {.fn = filter_replace, .required = 2, .params = {"old", "new", "count"}}},
     {"string", {.fn = filter_string}},
-    {"safe", {.fn = filter_string}},
+    {"safe", {.fn = filter_safe}},
     {"indent", {.fn = filter_indent, .params = {"width", "first", "blank"}}},
     {"truncate", {.fn = filter_truncate, .params = {"length", "killwords", "end", "leeway"}}},
     {"center", {.fn = filter_center, .params = {"width"}}},
     {"e", {.fn = filter_escape}},
     {"escape", {.fn = filter_escape}},
-    {"forceescape", {.fn = filter_escape}},
+    {"forceescape", {.fn = filter_forceescape}},
     {"urlencode", {.fn = filter_urlencode}},
     {"urlize", {.fn = filter_urlize}},
     {"xmlattr", {.fn = filter_xmlattr, .params = {"autospace"}}},

@@ -1,6 +1,7 @@
 /* jinja/format_brace.c - str.format, with the sandbox's access to attributes. */
 #include "jinja/builtins.h"
 #include "jinja/format.h"
+#include "jinja/text_ops.h"
 
 struct brace {
     struct run *run;
@@ -154,6 +155,11 @@ static bool parse_spec(struct brace *b, struct lr_str s, struct format_spec *out
 static bool put_value(struct brace *b, struct value v, struct lr_str spec_text)
 {
     struct format_spec spec;
+    if (b->format->markup) {
+        v = value_text(jinja_escape(b->run, v));
+        if (is_fail(v))
+            return false;
+    }
     if (spec_text.len == 0)
         return jinja_write_value(b->run, v);
     if (!parse_spec(b, spec_text, &spec))
@@ -167,11 +173,9 @@ static bool put_value(struct brace *b, struct value v, struct lr_str spec_text)
             spec.align = '<';
         return jinja_format_text(b->run, &spec, v.text);
     }
-    bool bool_as_text = v.kind == K_BOOL && spec.type == 0;
     if (is_integral(v) && (spec.type == 0 || strchr("dxXobn", spec.type) != NULL)) {
         if (spec.precision >= 0)
             return bad(b, "precision not allowed in integer format specifier");
-        (void)bool_as_text;
         return jinja_format_int(b->run, &spec, integer_of(v), !v.untrusted);
     }
     if (is_number(v) && (spec.type == 0 || strchr("eEfFgGn%", spec.type) != NULL))
@@ -189,8 +193,10 @@ static struct text *expand_spec(struct brace *b, struct text *format, size_t fro
     struct text *spec = jinja_text_sub(b->run, format, from, to);
     if (spec == NULL || memchr(spec->ptr, '{', spec->len) == NULL)
         return spec;
-    if (level > 0)
-        return bad(b, "max string recursion exceeded") ? NULL : NULL;
+    if (level > 0) {
+        (void)bad(b, "max string recursion exceeded");
+        return NULL;
+    }
     struct mark mark = jinja_mark(b->run);
     return expand(b, spec, level + 1) ? jinja_take(b->run, mark) : NULL;
 }
@@ -264,5 +270,5 @@ struct value jinja_brace_format(struct run *run, struct text *format, const stru
     struct mark mark = jinja_mark(run);
     if (!expand(&b, format, 0))
         return V_FAIL;
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), format->markup));
 }

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "jinja/builtins.h"
 #include "jinja/format.h"
+#include "jinja/text_ops.h"
 
 struct percent {
     struct run *run;
@@ -176,7 +177,11 @@ static bool put_conversion(struct percent *p)
     case 's':
     case 'r':
     case 'a': {
-        struct text *t = type == 's' ? jinja_str(p->run, v) : jinja_repr(p->run, v);
+        struct text *t = type != 's'         ? jinja_repr(p->run, v)
+                         : p->format->markup ? jinja_escape(p->run, v)
+                                             : jinja_str(p->run, v);
+        if (t != NULL && type != 's' && p->format->markup)
+            t = jinja_escape(p->run, value_text(t));
         return t != NULL && jinja_format_text(p->run, &spec, t);
     }
     case 'c':
@@ -221,5 +226,5 @@ struct value jinja_percent_format(struct run *run, struct text *format, struct v
     size_t count = args.kind == K_TUPLE ? args.list->count : 1;
     if (p.next < count && !p.mapping)
         return jinja_error(run, "not all arguments converted during string formatting");
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), format->markup));
 }

@@ -67,7 +67,7 @@ static struct value next_char(struct run *run, struct iterator *it)
         end++;
     struct text *c = jinja_text_sub(run, t, it->at, end);
     it->at = end;
-    return value_text(c);
+    return value_text(jinja_with_markup(run, c, false));
 }
 
 static struct value next_entry(struct run *run, struct iterator *it)

@@ -169,7 +169,10 @@ static struct token next_raw(struct lexer *lx)
         lx->state = LEX_ROOT;
         return t;
     }
-    return fail(lx, "missing end of raw directive");
+    if (lx->at < lx->source.len)
+        return fail(lx, "missing end of raw directive");
+    lx->state = LEX_ROOT; /* opened at the very end: Jinja2 lets it be */
+    return data_token(lx, lr_str("", 0));
 }
 
 /* Text up to the next tag.  May return empty data; the caller skips it. */
@@ -203,7 +206,7 @@ static struct token next_root(struct lexer *lx)
         lx->state = LEX_RAW;
     } else if (c == '#') {
         advance_to(lx, tag_end);
-        if (!skip_comment(lx, tag_end))
+        if (!skip_comment(lx, tag_end) && lx->at < lx->source.len)
             return fail(lx, "missing end of comment tag");
     } else {
         advance_to(lx, tag_end);

@@ -18,7 +18,7 @@ static bool split_blanks(struct run *run, const struct text *t, int64_t most, st
     size_t at = jinja_lstrip_len(text_str(t));
     while (at < t->len) {
         if (most == 0)
-            return push_part(run, out, t, at, jinja_rstrip_len(text_str(t)));
+            return push_part(run, out, t, at, t->len);
         size_t end = at;
         while (end < t->len && jinja_space_len(t->ptr + end, t->len - end) == 0)
             end++;
@@ -70,10 +70,8 @@ static bool rsplit_blanks(struct run *run, const struct text *t, int64_t most, s
     size_t end = jinja_rstrip_len(text_str(t));
     while (end > 0) {
         size_t start = end;
-        if (most == 0) {
-            start = jinja_lstrip_len(lr_str(t->ptr, end));
-            return start >= end || push_part(run, out, t, start, end);
-        }
+        if (most == 0)
+            return push_part(run, out, t, 0, end);
         while (start > 0) {
             size_t stripped = jinja_rstrip_len(lr_str(t->ptr, start));
             if (stripped < start)

@@ -265,7 +265,9 @@ METHOD(method_replace)
         !jinja_arg_text(run, args[1], "replace() argument 2", &to) ||
         !jinja_arg_int(run, args[2], -1, &count))
         return V_FAIL;
-    return value_text(jinja_replace(run, self.text, from, to, count));
+    if (self.text->markup)
+        to = jinja_escape(run, args[1]);
+    return to != NULL ? value_text(jinja_replace(run, self.text, from, to, count)) : V_FAIL;
 }
 
 METHOD(method_join)
@@ -280,6 +282,10 @@ METHOD(method_join)
             break;
         if (is_fail(item) || !jinja_charge(run, 1))
             return V_FAIL;
+        if (self.text->markup && item.kind != K_FAIL)
+            item = value_text(jinja_escape(run, item));
+        if (is_fail(item))
+            return item;
         if (item.kind != K_TEXT)
             return jinja_error(run, "sequence item %zu: expected str instance, %s found", i,
                                jinja_type_name(item));
@@ -289,7 +295,7 @@ METHOD(method_join)
         if (run->failed)
             return V_FAIL;
     }
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), self.text->markup));
 }
 
 static struct value pad(struct run *run, struct value self, const struct value *args,
@@ -365,7 +371,7 @@ METHOD(method_expandtabs)
         column = c == '\n' || c == '\r' ? 0 : column + (((unsigned char)c & 0xC0) != 0x80);
         jinja_write_part(run, t, i, i + 1);
     }
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
 static struct value method_format(struct run *run, struct value self, const struct call *call)

@@ -6,6 +6,7 @@
 
 #include "jinja/ast.h"
 #include "jinja/builtins.h"
+#include "jinja/text_ops.h"
 
 static struct value too_big(struct run *run)
 {
@@ -126,7 +127,7 @@ static struct value repeat(struct run *run, struct value v, int64_t times)
             if (!jinja_charge(run, 1))
                 return V_FAIL;
         }
-        return value_text(jinja_take(run, mark));
+        return value_text(jinja_with_markup(run, jinja_take(run, mark), v.text->markup));
     }
     size_t count = v.list->count;
     if (count != 0 && n > run->max_memory / sizeof(struct value) / count)
@@ -141,6 +142,15 @@ static struct value repeat(struct run *run, struct value v, int64_t times)
     }
     list->count = list->store->used = count * n;
     return value_list((enum kind)v.kind, list);
+}
+
+/* What is added to markup is escaped first, on either side. */
+static struct value add_markup(struct run *run, struct value a, struct value b)
+{
+    struct text *left = jinja_escape(run, a);
+    struct text *right = left != NULL ? jinja_escape(run, b) : NULL;
+    struct text *sum = right != NULL ? jinja_text_concat(run, left, right) : NULL;
+    return value_text(jinja_with_markup(run, sum, true));
 }
 
 static bool is_repeatable(struct value v)
@@ -161,6 +171,8 @@ struct value jinja_binary(struct run *run, uint8_t kind, struct value a, struct 
     if (a.kind == K_UNDEFINED || b.kind == K_UNDEFINED)
         return jinja_error_undefined(run, a.kind == K_UNDEFINED ? a : b);
     if (kind == N_ADD && a.kind == b.kind) {
+        if (a.kind == K_TEXT && (a.text->markup || b.text->markup))
+            return add_markup(run, a, b);
         if (a.kind == K_TEXT)
             return value_text(jinja_text_concat(run, a.text, b.text));
         if (a.kind == K_LIST || a.kind == K_TUPLE)

@@ -1,4 +1,5 @@
 /* jinja/print.c - str() and repr() as Python writes them. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ size_t jinja_float_repr(double d, char out[JINJA_FLOAT_CHARS])
         return len;
     }
     char digits[JINJA_FLOAT_CHARS];
-    for (int precision = 15; precision <= 17; precision++) {
+    /* Fifteen digits always survive, except where the number itself has fewer. */
+    for (int precision = fabs(d) < DBL_MIN ? 1 : 15; precision <= 17; precision++) {
         (void)snprintf(digits, sizeof(digits), "%.*e", precision - 1, d);
         if (strtod(digits, NULL) == d)
             break;
@@ -186,6 +188,8 @@ static void repr_object(struct run *run, struct value v)
         char text[64];
         (void)snprintf(text, sizeof(text), " %lld/%zu", (long long)v.loop->index0 + 1, length);
         jinja_write_z(run, text, true);
+    } else if (v.kind == K_BLOCKS) {
+        jinja_write_z(run, " None", true);
     } else if (v.kind == K_NAMESPACE) {
         jinja_write_z(run, " ", true);
         repr_dict(run, v.dict);
@@ -250,7 +254,11 @@ bool jinja_write_repr(struct run *run, struct value v)
         jinja_write(run, lr_str(number, jinja_float_repr(v.real, number)), trusted);
         break;
     case K_TEXT:
+        if (v.text->markup)
+            jinja_write_z(run, "Markup(", trusted);
         repr_text(run, v.text);
+        if (v.text->markup)
+            jinja_write_z(run, ")", trusted);
         break;
     default:
         if (!jinja_enter(run))
@@ -300,10 +308,15 @@ struct text *jinja_repr(struct run *run, struct value v)
     return jinja_take_whole(run, mark);
 }
 
+struct text *jinja_soft_str(struct run *run, struct value v)
+{
+    return v.kind == K_TEXT ? v.text : jinja_str(run, v);
+}
+
 struct text *jinja_str(struct run *run, struct value v)
 {
     if (v.kind == K_TEXT)
-        return v.text;
+        return jinja_with_markup(run, v.text, false);
     struct mark mark = jinja_mark(run);
     if (!jinja_write_value(run, v))
         return NULL;

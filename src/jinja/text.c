@@ -140,7 +140,22 @@ struct text *jinja_text_sub(struct run *run, const struct text *t, size_t from, 
     }
     /* A slice of one trust forgets the store: it must not grow into its neighbour. */
     struct text_store *store = trust == MIXED ? t->store : NULL;
-    return new_text(run, t->ptr + from, to - from, trust, store);
+    struct text *part = new_text(run, t->ptr + from, to - from, trust, store);
+    if (part != NULL)
+        part->markup = t->markup;
+    return part;
+}
+
+struct text *jinja_with_markup(struct run *run, struct text *t, bool markup)
+{
+    if (t == NULL || t->markup == markup)
+        return t;
+    struct text *copy = jinja_alloc(run, sizeof(*copy));
+    if (copy == NULL)
+        return NULL;
+    *copy = *t;
+    copy->markup = markup;
+    return copy;
 }
 
 static bool store_span(struct run *run, struct text_store *store, size_t start, bool trusted)
@@ -227,7 +242,10 @@ struct text *jinja_text_concat(struct run *run, struct text *a, const struct tex
     const char *start = fresh ? store->data : a->ptr;
     memcpy(store->data + store->used, b->ptr, b->len);
     store->used += b->len;
-    return new_text(run, start, a->len + b->len, trust, store);
+    struct text *sum = new_text(run, start, a->len + b->len, trust, store);
+    if (sum != NULL)
+        sum->markup = a->markup;
+    return sum;
 }
 
 /* ---- the sink ---- */

@@ -27,6 +27,8 @@ struct text *jinja_text_z(struct run *run, const char *literal); /* trusted */
 /* A part of t, bytes [from, to); the trust of each byte is kept. */
 struct text *jinja_text_sub(struct run *run, const struct text *t, size_t from, size_t to);
 struct text *jinja_text_concat(struct run *run, struct text *a, const struct text *b);
+/* A text with the mark of `safe`, or without; t itself where it is so already. */
+struct text *jinja_with_markup(struct run *run, struct text *t, bool markup);
 size_t jinja_text_chars(struct text *t);
 uint32_t jinja_text_hash(struct text *t);
 bool jinja_text_is_ascii(struct text *t);
@@ -53,7 +55,9 @@ bool jinja_write_value(struct run *run, struct value v);
 bool jinja_write_repr(struct run *run, struct value v);
 
 /* ---- print.c ---- */
-struct text *jinja_str(struct run *run, struct value v);  /* str(v) */
+struct text *jinja_str(struct run *run, struct value v); /* str(v): never markup */
+/* The same, but a text stays as it is, markup or not. */
+struct text *jinja_soft_str(struct run *run, struct value v);
 struct text *jinja_repr(struct run *run, struct value v); /* repr(v) */
 enum { JINJA_FLOAT_CHARS = 40 };
 size_t jinja_float_repr(double d, char out[JINJA_FLOAT_CHARS]);

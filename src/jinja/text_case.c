@@ -113,7 +113,7 @@ struct value jinja_change_case(struct run *run, struct text *t, uint8_t kind)
     if (!jinja_charge_bytes(run, t->len * 8))
         return V_FAIL;
     jinja_write_case(run, t, 0, t->len, kind);
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
 struct value jinja_fold_value(struct run *run, struct value v)

@@ -66,7 +66,7 @@ static struct text *replace_empty(struct run *run, struct text *t, struct text *
         jinja_write_text(run, to);
         count--;
         if (at >= s.len)
-            return jinja_take(run, mark);
+            break;
         size_t len = char_len(s, at);
         jinja_write_part(run, t, at, at + len);
         at += len;
@@ -74,7 +74,7 @@ static struct text *replace_empty(struct run *run, struct text *t, struct text *
             return NULL;
     }
     jinja_write_part(run, t, at, s.len);
-    return jinja_take(run, mark);
+    return jinja_with_markup(run, jinja_take(run, mark), t->markup);
 }
 
 struct text *jinja_replace(struct run *run, struct text *t, struct text *from, struct text *to,
@@ -100,7 +100,51 @@ struct text *jinja_replace(struct run *run, struct text *t, struct text *from, s
             return NULL;
     }
     jinja_write_part(run, t, at, s.len);
-    return jinja_take(run, mark);
+    return jinja_with_markup(run, jinja_take(run, mark), t->markup);
+}
+
+static void escape_part(void *ctx, struct lr_str part, bool trusted)
+{
+    struct run *run = ctx;
+    size_t plain = 0;
+    for (size_t i = 0; i < part.len && !run->failed; i++) {
+        const char *entity = NULL;
+        switch (part.ptr[i]) {
+        case '&':
+            entity = "&amp;";
+            break;
+        case '<':
+            entity = "&lt;";
+            break;
+        case '>':
+            entity = "&gt;";
+            break;
+        case '\'':
+            entity = "&#39;";
+            break;
+        case '"':
+            entity = "&#34;";
+            break;
+        default:
+            continue;
+        }
+        jinja_write(run, lr_str(part.ptr + plain, i - plain), trusted);
+        jinja_write_z(run, entity, trusted);
+        plain = i + 1;
+    }
+    jinja_write(run, lr_str(part.ptr + plain, part.len - plain), trusted);
+}
+
+struct text *jinja_escape(struct run *run, struct value v)
+{
+    struct text *t = jinja_soft_str(run, v);
+    if (t == NULL || t->markup)
+        return t;
+    if (!jinja_charge_bytes(run, t->len * 4))
+        return NULL;
+    struct mark mark = jinja_mark(run);
+    jinja_text_runs(t, 0, t->len, escape_part, run);
+    return jinja_with_markup(run, jinja_take(run, mark), true);
 }
 
 static void write_fill(struct run *run, struct lr_str fill, int64_t times)
@@ -127,7 +171,7 @@ struct text *jinja_pad(struct run *run, struct text *t, int64_t width, enum pad 
     write_fill(run, fill, left);
     jinja_write_text(run, t);
     write_fill(run, fill, missing - left);
-    return jinja_take(run, mark);
+    return jinja_with_markup(run, jinja_take(run, mark), t->markup);
 }
 
 /* Length of the line break at `at`, 0 when there is none. */

@@ -15,6 +15,9 @@ struct text *jinja_strip(struct run *run, struct text *t, const struct text *cha
 /* At most `count` replacements; negative: all. */
 struct text *jinja_replace(struct run *run, struct text *t, struct text *from, struct text *to,
                            int64_t count);
+/* HTML-escaped, as markup; markup is not escaped again. */
+struct text *jinja_escape(struct run *run, struct value v);
+
 enum pad {
     PAD_LEFT_SIDE,
     PAD_RIGHT_SIDE,

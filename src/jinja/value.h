@@ -45,7 +45,7 @@ enum kind {
     K_METHOD,   /* bound to its object */
     K_CYCLER,
     K_JOINER,
-    K_BLOCKS, /* `self` */
+    K_BLOCKS, /* `self`: integer 0; one of its blocks: its number + 1 */
 };
 
 enum trust {
@@ -72,6 +72,7 @@ struct text {
     size_t len;
     size_t chars; /* code points; SIZE_MAX until counted */
     enum trust trust;
+    bool markup;              /* marked `safe`: what is added to it gets HTML-escaped */
     uint32_t hash;            /* 0 until computed */
     struct text_store *store; /* NULL for a plain slice of one trust */
 };
