@@ -1,0 +1,166 @@
+// What the node's tests share: a real node process with engines and models of its own,
+// in a folder of its own, and a client that reads its event stream.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
+export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(root, 'build/release/bin/llm-router');
+export const BUILD = path.resolve(path.dirname(BIN), '..');
+export const ENGINES = process.env.LLM_ROUTER_ENGINES ?? path.join(BUILD, 'engines');
+export const TESTING = path.join(BUILD, 'testing'); // echo_next.so, echo_alien.so, fake_nvml.so
+export const LONG = process.env.LR_LONG === '1';
+
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+export async function until(what, check, ms = 10000) {
+  const end = Date.now() + ms;
+  for (;;) {
+    const value = await check();
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`waited ${ms} ms in vain: ${what}`);
+    await sleep(10);
+  }
+}
+
+export function tempDir(name = 'node') {
+  return fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`));
+}
+
+// engines/<id> as the build made it, copied so that a test may change it.
+export function copyEngine(to, id) {
+  const folder = path.join(to, id);
+  fs.mkdirSync(folder, { recursive: true });
+  for (const file of fs.readdirSync(path.join(ENGINES, id)))
+    fs.copyFileSync(path.join(ENGINES, id, file), path.join(folder, file));
+  return folder;
+}
+
+// A snapshot that only the testing engines run; `testing` are its options.
+export function makeModel(models, id, runtime = 'echo', testing = {}) {
+  const dir = path.join(models, id);
+  fs.mkdirSync(dir, { recursive: true });
+  fs.writeFileSync(path.join(dir, 'config.json'),
+    JSON.stringify({ architectures: ['EchoForTesting'], model_type: runtime, testing }));
+  fs.writeFileSync(path.join(dir, 'tokenizer.json'), '{"version":"1.0"}');
+  const header = JSON.stringify({ w: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } });
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(header.length));
+  fs.writeFileSync(path.join(dir, 'model.safetensors'),
+    Buffer.concat([size, Buffer.from(header), Buffer.alloc(4)]));
+  return dir;
+}
+
+// Resolves once the node listens; rejects with its log when it ends instead.
+export async function startNode({ args = [], env = {}, engines, models, dir = tempDir() } = {}) {
+  const all = ['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache',
+    '--data-dir', path.join(dir, 'data'), '--engines-dir', engines ?? ENGINES];
+  if (models) all.push('--models-dir', models);
+  const child = spawn(BIN, [...all, ...args],
+    { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  const node = { child, pid: child.pid, dir, log: '', exit: undefined };
+  child.stderr.on('data', (bytes) => { node.log += bytes; });
+  let out = '';
+  const ended = new Promise((done) => child.on('close', (code, signal) => {
+    node.exit = { code, signal };
+    done(node.exit);
+  }));
+  await new Promise((done, fail) => {
+    child.stdout.on('data', (bytes) => {
+      out += bytes;
+      const match = out.match(/listening on port (\d+)/);
+      if (match) { node.port = Number(match[1]); done(); }
+    });
+    ended.then(() => fail(Object.assign(new Error(`the node ended: ${node.log}`), { node })));
+  });
+  node.url = `http://127.0.0.1:${node.port}`;
+  node.ended = ended;
+  node.get = async (where) => (await fetch(node.url + where)).json();
+  node.post = (where, body = {}, extra = {}) => fetch(node.url + where, {
+    method: 'POST', headers: { 'content-type': 'application/json', ...extra.headers },
+    body: JSON.stringify(body), signal: extra.signal });
+  node.model = async (id) => node.get(`/v0/models/${encodeURIComponent(id)}`);
+  node.worker = async (id) => (await node.model(id)).workers.find((w) => w.role === 'serving');
+  node.stop = async () => {
+    if (node.exit === undefined) child.kill('SIGTERM');
+    const timer = setTimeout(() => child.kill('SIGKILL'), 20000);
+    await ended;
+    clearTimeout(timer);
+    fs.rmSync(dir, { recursive: true, force: true });
+    if (/ERROR: AddressSanitizer|LeakSanitizer|runtime error:/.test(node.log))
+      throw new Error(node.log.slice(node.log.search(/ERROR: |LeakSan|runtime error:/)));
+    return node.exit;
+  };
+  return node;
+}
+
+let counter = 0;
+export function ask(model, text, extra = {}) {
+  return { protocol: 1, request_id: `t${counter++}`, model, seed: 1,
+    segments: [{ text, control: false }], ...extra };
+}
+
+// The events of one generation, as they come.
+export async function* events(node, body, extra = {}) {
+  const response = await node.post('/v0/generate', body, extra);
+  if (response.status !== 200)
+    throw Object.assign(new Error(`${response.status}: ${await response.text()}`),
+      { status: response.status, headers: response.headers });
+  let rest = '';
+  const decoder = new TextDecoder();
+  for await (const bytes of response.body) {
+    rest += decoder.decode(bytes, { stream: true });
+    let at;
+    while ((at = rest.indexOf('\n')) >= 0) {
+      yield JSON.parse(rest.slice(0, at));
+      rest = rest.slice(at + 1);
+    }
+  }
+}
+
+// The whole answer: its text, how it ended, and every event.
+export async function generate(node, body, extra = {}) {
+  const result = { text: '', ids: [], events: [], done: null, error: null };
+  for await (const event of events(node, body, extra)) {
+    result.events.push(event.event);
+    if (event.event === 'token') {
+      result.ids.push(event.id);
+      if (!event.special) result.text += event.text;
+    }
+    if (event.event === 'done') result.done = event;
+    if (event.event === 'error') result.error = event;
+  }
+  return result;
+}
+
+export const isAlive = (pid) => {
+  try {
+    process.kill(pid, 0);
+    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch { return false; }
+};
+
+// Children of a process, zombies included.
+export function children(pid) {
+  return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).filter((name) => {
+    try {
+      const stat = fs.readFileSync(`/proc/${name}/stat`, 'utf8');
+      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === pid;
+    } catch { return false; }
+  }).map(Number);
+}
+
+export const countFds = (pid) => fs.readdirSync(`/proc/${pid}/fd`).length;
+
+// A raw connection, for clients that misbehave.
+export function rawPost(port, where, body) {
+  const text = JSON.stringify(body);
+  const socket = net.connect(port, '127.0.0.1');
+  socket.write(`POST ${where} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n` +
+    `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
+  socket.on('error', () => {});
+  return socket;
+}
