@@ -29,10 +29,10 @@ static void leave(struct net_call *call, bool keep_connection)
 {
     struct net_client *client = call->client;
     call->state = CALL_OVER;
-    client_dial_cancel(call);
+    net_client_dial_cancel(call);
     net_task_cancel(client->loop, &call->go_on);
     if (call->conn != NULL)
-        client_conn_release(call->conn, keep_connection);
+        net_client_conn_release(call->conn, keep_connection);
     if (call->next != NULL)
         call->next->prev = call->prev;
     if (call->prev != NULL)
@@ -49,7 +49,7 @@ void net_call_cancel(struct net_call *call)
         leave(call, false);
 }
 
-void call_fail(struct net_call *call, lr_code code, const char *why)
+void net_call_fail(struct net_call *call, lr_code code, const char *why)
 {
     if (call->state == CALL_OVER)
         return;
@@ -76,10 +76,10 @@ static void wait_for_answer(struct net_call *call)
         net_conn_set_deadline(&call->conn->conn, call->response_timeout_ms);
 }
 
-void call_connected(struct net_call *call)
+void net_call_connected(struct net_call *call)
 {
     struct net_conn *conn = &call->conn->conn;
-    client_dial_cancel(call);
+    net_client_dial_cancel(call);
     call->state = CALL_HEAD;
     call->sent_mark = conn->sent_total + conn->queued_total;
     struct lr_str request = lr_buf_str(&call->request);
@@ -111,8 +111,8 @@ static bool retry(struct net_call *call)
     if (was_sent && !is_idempotent(call->method))
         return false;
     call->was_retried = true;
-    client_conn_release(cc, false);
-    client_dial(call);
+    net_client_conn_release(cc, false);
+    net_client_dial(call);
     return true;
 }
 
@@ -154,7 +154,7 @@ void net_call_end_body(struct net_call *call)
     wait_for_answer(call);
 }
 
-void call_on_drain(struct net_call *call)
+void net_call_on_drain(struct net_call *call)
 {
     wait_for_answer(call);
     if (call->state != CALL_CONNECTING && !call->body_ended && call->callbacks.on_drain != NULL)
@@ -175,11 +175,11 @@ static void begin_answer(struct net_call *call, struct lr_str block)
                                            call->method, &call->head, &err);
     call->scan = (struct net_head_scan){0};
     if (code != LR_OK) {
-        call_fail(call, code, err.text);
+        net_call_fail(call, code, err.text);
         return;
     }
     if (call->head.status == 101) {
-        call_fail(call, LR_UPSTREAM, "the server changed to another protocol unasked");
+        net_call_fail(call, LR_UPSTREAM, "the server changed to another protocol unasked");
         return;
     }
     if (call->head.status < 200) { /* 100 Continue and hints: the answer is yet to come */
@@ -191,7 +191,7 @@ static void begin_answer(struct net_call *call, struct lr_str block)
         (void)snprintf(why, sizeof(why),
                        "the answer has %" PRIu64 " bytes; the limit is %" PRIu64,
                        call->head.length, call->max_response_bytes);
-        call_fail(call, LR_TOO_LARGE, why);
+        net_call_fail(call, LR_TOO_LARGE, why);
         return;
     }
     call->state = CALL_BODY;
@@ -207,11 +207,11 @@ static bool consume_head(struct net_call *call, struct lr_str *input)
     struct lr_error err;
     enum net_head_result result = net_head_scan(&call->scan, *input, &err);
     if (result == NET_HEAD_BAD) {
-        call_fail(call, LR_UPSTREAM, err.text);
+        net_call_fail(call, LR_UPSTREAM, err.text);
         return false;
     }
     if (call->scan.at > MAX_HEAD) {
-        call_fail(call, LR_TOO_LARGE, "the answer's head is larger than 32 KB");
+        net_call_fail(call, LR_TOO_LARGE, "the answer's head is larger than 32 KB");
         return false;
     }
     if (result == NET_HEAD_MORE)
@@ -230,7 +230,7 @@ static bool consume_body(struct net_call *call, struct lr_str *input)
     case NET_BODY_MORE:
         return false;
     case NET_BODY_BAD:
-        call_fail(call, LR_UPSTREAM, err.text);
+        net_call_fail(call, LR_UPSTREAM, err.text);
         return false;
     case NET_BODY_END:
         if (input->len != 0) /* the server said more than it announced */
@@ -245,7 +245,7 @@ static bool consume_body(struct net_call *call, struct lr_str *input)
         (void)snprintf(why, sizeof(why),
                        "the answer is larger than the limit of %" PRIu64 " bytes",
                        call->max_response_bytes);
-        call_fail(call, LR_TOO_LARGE, why);
+        net_call_fail(call, LR_TOO_LARGE, why);
         return false;
     }
     watch_idle(call);
@@ -286,13 +286,13 @@ static void use(struct net_call *call, struct lr_str bytes)
     lr_buf_free(&kept);
 }
 
-void call_on_data(struct net_call *call, struct lr_str bytes)
+void net_call_on_data(struct net_call *call, struct lr_str bytes)
 {
     call->got_bytes = true;
     use(call, bytes);
 }
 
-void call_on_end(struct net_call *call, const struct lr_error *err)
+void net_call_on_end(struct net_call *call, const struct lr_error *err)
 {
     if (retry(call))
         return;
@@ -302,14 +302,14 @@ void call_on_end(struct net_call *call, const struct lr_error *err)
         return;
     }
     if (err != NULL)
-        call_fail(call, err->code, err->text);
+        net_call_fail(call, err->code, err->text);
     else if (call->state == CALL_BODY)
-        call_fail(call, LR_UPSTREAM, "the connection ended in the middle of the answer");
+        net_call_fail(call, LR_UPSTREAM, "the connection ended in the middle of the answer");
     else
-        call_fail(call, LR_UPSTREAM, "the connection was closed before an answer came");
+        net_call_fail(call, LR_UPSTREAM, "the connection was closed before an answer came");
 }
 
-void call_on_deadline(struct net_call *call)
+void net_call_on_deadline(struct net_call *call)
 {
     char why[128];
     if (call->state == CALL_HEAD)
@@ -317,7 +317,7 @@ void call_on_deadline(struct net_call *call)
     else
         (void)snprintf(why, sizeof(why), "no byte of the answer for %u ms",
                        call->idle_timeout_ms);
-    call_fail(call, LR_TIMEOUT, why);
+    net_call_fail(call, LR_TIMEOUT, why);
 }
 
 /* ---- back-pressure ---- */
@@ -355,14 +355,14 @@ static void on_go_on(void *arg)
 {
     struct net_call *call = arg;
     if (call->state == CALL_STARTING) {
-        struct client_conn *cc = client_take_idle(call->client, call->url.origin);
+        struct client_conn *cc = net_client_take_idle(call->client, call->url.origin);
         if (cc == NULL) {
-            client_dial(call);
+            net_client_dial(call);
             return;
         }
         cc->call = call;
         call->conn = cc;
-        call_connected(call);
+        net_call_connected(call);
     } else if (call->state == CALL_BODY && !call->is_paused) {
         use(call, lr_str("", 0));
     }

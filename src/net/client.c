@@ -42,7 +42,7 @@ void net_client_destroy(struct net_client *client)
     while (client->calls != NULL)
         net_call_cancel(client->calls);
     while (client->idle != NULL)
-        client_conn_release(client->idle, false);
+        net_client_conn_release(client->idle, false);
     net_tls_destroy(client->tls);
     client->tls = NULL;
     /* A callback of one of its calls may be on the stack. */
@@ -54,7 +54,7 @@ void net_client_get_stats(const struct net_client *client, struct net_client_sta
     *out = client->stats;
 }
 
-lr_code client_need_tls(struct net_client *client, struct lr_error *err)
+lr_code net_client_need_tls(struct net_client *client, struct lr_error *err)
 {
     return client->tls != NULL ? LR_OK : net_tls_client_create(NULL, &client->tls, err);
 }
@@ -75,7 +75,7 @@ static void unlink_idle(struct client_conn *cc)
     client->stats.idle--;
 }
 
-struct client_conn *client_take_idle(struct net_client *client, const char *origin)
+struct client_conn *net_client_take_idle(struct net_client *client, const char *origin)
 {
     for (struct client_conn *cc = client->idle; cc != NULL; cc = cc->next) {
         if (strcmp(cc->origin, origin) != 0 || cc->conn.is_ended || cc->conn.broken != 0)
@@ -97,7 +97,7 @@ static uint32_t count_idle(const struct net_client *client, const char *origin)
     return count;
 }
 
-void client_conn_release(struct client_conn *cc, bool keep)
+void net_client_conn_release(struct client_conn *cc, bool keep)
 {
     struct net_client *client = cc->client;
     if (cc->is_idle)
@@ -127,41 +127,41 @@ static void on_data(void *owner, struct lr_str bytes)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
-        call_on_data(cc->call, bytes);
+        net_call_on_data(cc->call, bytes);
     else /* nobody asked */
-        client_conn_release(cc, false);
+        net_client_conn_release(cc, false);
 }
 
 static void on_end(void *owner, const struct lr_error *err)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
-        call_on_end(cc->call, err);
+        net_call_on_end(cc->call, err);
     else
-        client_conn_release(cc, false);
+        net_client_conn_release(cc, false);
 }
 
 static void on_drain(void *owner)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
-        call_on_drain(cc->call);
+        net_call_on_drain(cc->call);
 }
 
 static void on_secure(void *owner)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
-        call_connected(cc->call);
+        net_call_connected(cc->call);
 }
 
 static void on_deadline(void *owner)
 {
     struct client_conn *cc = owner;
     if (cc->call != NULL)
-        call_on_deadline(cc->call);
+        net_call_on_deadline(cc->call);
     else
-        client_conn_release(cc, false);
+        net_client_conn_release(cc, false);
 }
 
 static void on_closed(void *owner)
@@ -178,7 +178,7 @@ static const struct net_conn_events events = {
     .on_closed = on_closed,
 };
 
-struct client_conn *client_conn_create(struct net_call *call)
+struct client_conn *net_client_conn_create(struct net_call *call)
 {
     struct client_conn *cc = net_alloc(sizeof(*cc));
     cc->client = call->client;

@@ -29,7 +29,7 @@ static void on_connect(uv_connect_t *connect, int status)
         return;
     if (status != 0) {
         note(call, "cannot connect", status);
-        client_conn_release(cc, false);
+        net_client_conn_release(cc, false);
         try_next(call);
         return;
     }
@@ -44,7 +44,7 @@ static void on_connect(uv_connect_t *connect, int status)
         lr_code code =
             net_tls_session_create(call->client->tls, call->url.host, &session, &err);
         if (code != LR_OK) {
-            call_fail(call, code, err.text);
+            net_call_fail(call, code, err.text);
             return;
         }
         net_conn_secure(&cc->conn, session);
@@ -52,16 +52,16 @@ static void on_connect(uv_connect_t *connect, int status)
     net_conn_read(&cc->conn, true);
     net_conn_established(&cc->conn);
     if (!call->url.is_https)
-        call_connected(call);
+        net_call_connected(call);
 }
 
 static void connect_to(struct net_call *call, const struct sockaddr *address)
 {
-    struct client_conn *cc = client_conn_create(call);
+    struct client_conn *cc = net_client_conn_create(call);
     int rc = uv_tcp_connect(&cc->connect, &cc->conn.tcp, address, on_connect);
     if (rc != 0) {
         note(call, "cannot connect", rc);
-        client_conn_release(cc, false);
+        net_client_conn_release(cc, false);
         try_next(call);
     }
 }
@@ -70,7 +70,7 @@ static void try_next(struct net_call *call)
 {
     const struct addrinfo *info = call->next_address;
     if (info == NULL) {
-        call_fail(call, LR_UPSTREAM, call->last_error.text);
+        net_call_fail(call, LR_UPSTREAM, call->last_error.text);
         return;
     }
     call->next_address = info->ai_next;
@@ -91,7 +91,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
         char why[400];
         (void)snprintf(why, sizeof(why), "cannot resolve \"%s\": %s", call->url.host,
                        uv_strerror(status));
-        call_fail(call, LR_UPSTREAM, why);
+        net_call_fail(call, LR_UPSTREAM, why);
         return;
     }
     call->addresses = list;
@@ -104,15 +104,15 @@ static void on_timeout(void *arg)
     struct net_call *call = arg;
     char why[128];
     (void)snprintf(why, sizeof(why), "no connection within %u ms", call->connect_timeout_ms);
-    call_fail(call, LR_TIMEOUT, why);
+    net_call_fail(call, LR_TIMEOUT, why);
 }
 
-void client_dial(struct net_call *call)
+void net_client_dial(struct net_call *call)
 {
     struct lr_error err;
     call->state = CALL_CONNECTING;
-    if (call->url.is_https && client_need_tls(call->client, &err) != LR_OK) {
-        call_fail(call, err.code, err.text);
+    if (call->url.is_https && net_client_need_tls(call->client, &err) != LR_OK) {
+        net_call_fail(call, err.code, err.text);
         return;
     }
     net_timer_stop(call->timer);
@@ -135,13 +135,13 @@ void client_dial(struct net_call *call)
                             call->url.host, port, &hints);
     if (rc != 0) {
         free(resolve);
-        call_fail(call, LR_UPSTREAM, uv_strerror(rc));
+        net_call_fail(call, LR_UPSTREAM, uv_strerror(rc));
         return;
     }
     call->resolve = resolve;
 }
 
-void client_dial_cancel(struct net_call *call)
+void net_client_dial_cancel(struct net_call *call)
 {
     net_timer_stop(call->timer);
     call->timer = NULL;

@@ -83,23 +83,23 @@ struct net_call {
 };
 
 /* ---- client_dial.c ---- */
-/* Gives the call a new connection; ends in call_connected or call_fail. */
-void client_dial(struct net_call *call);
-void client_dial_cancel(struct net_call *call);
+/* Gives the call a new connection; ends in net_call_connected or net_call_fail. */
+void net_client_dial(struct net_call *call);
+void net_client_dial_cancel(struct net_call *call);
 
 /* ---- client.c (the pool) ---- */
-struct client_conn *client_conn_create(struct net_call *call);
-struct client_conn *client_take_idle(struct net_client *client, const char *origin);
+struct client_conn *net_client_conn_create(struct net_call *call);
+struct client_conn *net_client_take_idle(struct net_client *client, const char *origin);
 /* Parts the connection from its call: into the pool, or closed. */
-void client_conn_release(struct client_conn *cc, bool keep);
-lr_code client_need_tls(struct net_client *client, struct lr_error *err);
+void net_client_conn_release(struct client_conn *cc, bool keep);
+lr_code net_client_need_tls(struct net_client *client, struct lr_error *err);
 
 /* ---- call.c ---- */
-void call_connected(struct net_call *call);
-void call_fail(struct net_call *call, lr_code code, const char *why);
-void call_on_data(struct net_call *call, struct lr_str bytes);
-void call_on_end(struct net_call *call, const struct lr_error *err);
-void call_on_drain(struct net_call *call);
-void call_on_deadline(struct net_call *call);
+void net_call_connected(struct net_call *call);
+void net_call_fail(struct net_call *call, lr_code code, const char *why);
+void net_call_on_data(struct net_call *call, struct lr_str bytes);
+void net_call_on_end(struct net_call *call, const struct lr_error *err);
+void net_call_on_drain(struct net_call *call);
+void net_call_on_deadline(struct net_call *call);
 
 #endif

@@ -12,7 +12,7 @@ static void tell_gone(void *arg)
     }
 }
 
-struct net_request *server_request_create(struct server_conn *sc)
+struct net_request *net_server_request_create(struct server_conn *sc)
 {
     struct net_request *req = net_alloc(sizeof(*req));
     struct server_part *part = sc->part;
@@ -26,7 +26,7 @@ struct net_request *server_request_create(struct server_conn *sc)
     return req;
 }
 
-void server_request_set_gone(struct net_request *req)
+void net_server_request_set_gone(struct net_request *req)
 {
     if (req->is_gone)
         return;
@@ -45,7 +45,7 @@ static void bury(void *arg)
     free(req);
 }
 
-void server_request_end(struct net_request *req)
+void net_server_request_end(struct net_request *req)
 {
     struct server_part *part = req->part;
     const struct net_server_handler *handler = &part->server->config.handler;
@@ -57,7 +57,7 @@ void server_request_end(struct net_request *req)
     atomic_fetch_sub_explicit(&part->server->active, 1, memory_order_relaxed);
     part->active--;
     net_loop_bury(part->loop, bury, req);
-    server_part_check_stopped(part);
+    net_server_part_check_stopped(part);
 }
 
 /* ---- facts ---- */
@@ -190,7 +190,7 @@ void net_request_pause(struct net_request *req)
 {
     req->is_paused = true;
     if (req->conn != NULL && !req->conn->is_processing)
-        server_conn_update_reading(req->conn);
+        net_server_conn_update_reading(req->conn);
 }
 
 void net_request_resume(struct net_request *req)
@@ -202,7 +202,7 @@ void net_request_resume(struct net_request *req)
         return;
     net_task_queue(req->part->loop, &req->conn->go_on);
     if (!req->conn->is_processing)
-        server_conn_update_reading(req->conn);
+        net_server_conn_update_reading(req->conn);
 }
 
 void net_request_limit_body(struct net_request *req, uint64_t max_bytes)

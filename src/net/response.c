@@ -63,13 +63,13 @@ static void finish(struct net_request *req, bool is_cut)
     struct server_conn *sc = req->conn;
     bool keeps_alive = req->keeps_alive;
     if (sc != NULL) {
-        server_conn_detach(sc);
+        net_server_conn_detach(sc);
         if (is_cut)
-            server_conn_close(sc);
+            net_server_conn_close(sc);
         else
-            server_conn_answered(sc, keeps_alive);
+            net_server_conn_answered(sc, keeps_alive);
     }
-    server_request_end(req);
+    net_server_request_end(req);
 }
 
 /* ---- headers of the answer ---- */
@@ -142,7 +142,7 @@ void net_respond(struct net_request *req, int status, const char *content_type,
         net_stream_abort(req); /* two answers to one request: the client must not believe it */
 }
 
-void server_error_body(struct lr_buf *out, const struct lr_error *err)
+void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
 {
     char code[32] = "";
     const char *name = lr_code_name(err->code);
@@ -168,17 +168,17 @@ void net_respond_error(struct net_request *req, const struct lr_error *err)
         net_response_header(req, "Retry-After", LR_STR_LIT("1"));
     struct lr_buf body;
     lr_buf_init(&body, 8192);
-    server_error_body(&body, err);
+    net_server_error_body(&body, err);
     net_respond(req, status, "application/json", lr_buf_str(&body));
     lr_buf_free(&body);
 }
 
-void server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
-                         bool is_head_method)
+void net_server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
+                             bool is_head_method)
 {
     struct lr_buf body;
     lr_buf_init(&body, 8192);
-    server_error_body(&body, err);
+    net_server_error_body(&body, err);
     struct net_loop *loop = sc->part->loop;
     lr_buf_clear(&loop->scratch);
     put_head(&loop->scratch, loop, status, "application/json", (int64_t)body.len, "close",

@@ -35,9 +35,9 @@ static void settle(void *arg)
         (void)close(arrival->fd);
         atomic_fetch_sub(&arrival->part->load, 1);
         atomic_fetch_sub(&arrival->part->server->connections, 1);
-        server_part_check_stopped(arrival->part);
+        net_server_part_check_stopped(arrival->part);
     } else {
-        server_conn_create(arrival->part, arrival->fd, arrival->remote);
+        net_server_conn_create(arrival->part, arrival->fd, arrival->remote);
     }
     free(arrival);
 }
@@ -259,7 +259,7 @@ static void report_stopped(void *arg)
         server->on_stopped(server->on_stopped_arg);
 }
 
-void server_part_check_stopped(struct server_part *part)
+void net_server_part_check_stopped(struct server_part *part)
 {
     if (!part->is_stopping || part->is_stopped || part->is_polling || part->conns != NULL ||
         part->active != 0 || atomic_load(&part->load) != 0)
@@ -276,7 +276,7 @@ static void stopped_polling(struct server_part *part)
     part->is_polling = false;
     if (atomic_fetch_sub(&part->server->parts_polling, 1) == 1)
         (void)close(part->server->listen_fd);
-    server_part_check_stopped(part);
+    net_server_part_check_stopped(part);
 }
 
 static void on_poll_closed(uv_handle_t *handle)
@@ -290,14 +290,14 @@ static void cut_all(void *arg)
     struct server_part *part = arg;
     for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
         struct net_request *req = sc->req;
-        server_conn_detach(sc);
-        server_conn_close(sc);
+        net_server_conn_detach(sc);
+        net_server_conn_close(sc);
         if (req == NULL)
             continue;
         if (req->is_owned)
-            server_request_set_gone(req);
+            net_server_request_set_gone(req);
         else
-            server_request_end(req);
+            net_server_request_end(req);
     }
 }
 
@@ -310,9 +310,9 @@ static void part_stop(void *arg)
     part->cut = net_timer_start(part->loop, part->server->stop_deadline_ms, 0, cut_all, part);
     for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
         if (sc->req == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) == 0)
-            server_conn_close(sc);
+            net_server_conn_close(sc);
         else if (sc->req == NULL && !sc->is_lingering)
-            server_conn_answered(sc, false);
+            net_server_conn_answered(sc, false);
     }
     if (part->is_polling)
         uv_close((uv_handle_t *)&part->poll, on_poll_closed);

@@ -29,8 +29,8 @@ enum {
 static void refuse(struct server_conn *sc, int status, const struct lr_error *err)
 {
     atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
-    server_send_refusal(sc, status, err, false);
-    server_conn_answered(sc, false);
+    net_server_send_refusal(sc, status, err, false);
+    net_server_conn_answered(sc, false);
 }
 
 /* For a request whose body is refused.  A handler that has it already is told that its
@@ -41,18 +41,18 @@ static void refuse_request(struct net_request *req, int status, const struct lr_
     atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
     bool is_begun = req->response != RESPONSE_NONE;
     if (!is_begun) {
-        server_send_refusal(sc, status, err, req->is_head_method);
+        net_server_send_refusal(sc, status, err, req->is_head_method);
         req->status = status;
     }
-    server_conn_detach(sc);
+    net_server_conn_detach(sc);
     if (is_begun)
-        server_conn_close(sc);
+        net_server_conn_close(sc);
     else
-        server_conn_answered(sc, false);
+        net_server_conn_answered(sc, false);
     if (req->is_owned)
-        server_request_set_gone(req);
+        net_server_request_set_gone(req);
     else
-        server_request_end(req);
+        net_server_request_end(req);
 }
 
 /* ---- bodies ---- */
@@ -142,7 +142,7 @@ static void begin_body(struct server_conn *sc, struct net_request *req)
 static void begin_request(struct server_conn *sc, struct lr_str block)
 {
     struct net_server *server = sc->part->server;
-    struct net_request *req = server_request_create(sc);
+    struct net_request *req = net_server_request_create(sc);
     struct lr_error err;
     int status = 400;
     lr_code code = net_head_parse_request(&req->arena, block, sc->scan.line_count, &req->head,
@@ -235,10 +235,10 @@ static void process_buffered(struct server_conn *sc)
     lr_buf_consume(&sc->in, sc->in.len - rest.len);
     if (sc->in.len == 0)
         lr_buf_free(&sc->in); /* an idle connection holds no buffer */
-    server_conn_update_reading(sc);
+    net_server_conn_update_reading(sc);
 }
 
-void server_conn_update_reading(struct server_conn *sc)
+void net_server_conn_update_reading(struct server_conn *sc)
 {
     const struct net_request *req = sc->req;
     bool is_held = req != NULL && req->is_paused && req->state != REQUEST_RUNNING;
@@ -259,7 +259,7 @@ static void on_data(void *owner, struct lr_str bytes)
     struct lr_str rest = process(sc, bytes);
     if (rest.len != 0)
         lr_buf_add_str(&sc->in, rest);
-    server_conn_update_reading(sc);
+    net_server_conn_update_reading(sc);
 }
 
 static void on_go_on(void *arg)
@@ -270,7 +270,7 @@ static void on_go_on(void *arg)
 
 /* ---- ends ---- */
 
-void server_conn_detach(struct server_conn *sc)
+void net_server_conn_detach(struct server_conn *sc)
 {
     if (sc->req == NULL)
         return;
@@ -278,7 +278,7 @@ void server_conn_detach(struct server_conn *sc)
     sc->req = NULL;
 }
 
-void server_conn_close(struct server_conn *sc)
+void net_server_conn_close(struct server_conn *sc)
 {
     net_task_cancel(sc->part->loop, &sc->go_on);
     net_conn_close(&sc->conn);
@@ -296,10 +296,10 @@ static void linger(struct server_conn *sc)
     net_conn_shutdown(&sc->conn);
     net_conn_set_deadline(
         &sc->conn, net_conn_queued(&sc->conn) == 0 ? sc->part->server->config.linger_ms : 0);
-    server_conn_update_reading(sc);
+    net_server_conn_update_reading(sc);
 }
 
-void server_conn_answered(struct server_conn *sc, bool keep_alive)
+void net_server_conn_answered(struct server_conn *sc, bool keep_alive)
 {
     if (sc->conn.is_closing)
         return;
@@ -311,7 +311,7 @@ void server_conn_answered(struct server_conn *sc, bool keep_alive)
     if (!sc->is_processing) {
         if (sc->in.len != 0)
             net_task_queue(sc->part->loop, &sc->go_on);
-        server_conn_update_reading(sc);
+        net_server_conn_update_reading(sc);
     }
 }
 
@@ -326,22 +326,22 @@ static void on_end(void *owner, const struct lr_error *err)
         if (err == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) != 0)
             sc->close_when_drained = true;
         else
-            server_conn_close(sc);
+            net_server_conn_close(sc);
         return;
     }
-    server_conn_detach(sc);
-    server_conn_close(sc);
+    net_server_conn_detach(sc);
+    net_server_conn_close(sc);
     if (req->is_owned)
-        server_request_set_gone(req);
+        net_server_request_set_gone(req);
     else
-        server_request_end(req);
+        net_server_request_end(req);
 }
 
 static void on_drain(void *owner)
 {
     struct server_conn *sc = owner;
     if (sc->close_when_drained) {
-        server_conn_close(sc);
+        net_server_conn_close(sc);
     } else if (sc->is_lingering) {
         net_conn_set_deadline(&sc->conn, sc->part->server->config.linger_ms);
     } else if (sc->req != NULL) {
@@ -350,7 +350,7 @@ static void on_drain(void *owner)
     } else if (sc->in.len != 0) {
         process_buffered(sc);
     } else {
-        server_conn_update_reading(sc);
+        net_server_conn_update_reading(sc);
     }
 }
 
@@ -373,7 +373,7 @@ static void on_deadline(void *owner)
                       config->header_timeout_ms);
         refuse(sc, 408, &err);
     } else {
-        server_conn_close(sc);
+        net_server_conn_close(sc);
     }
 }
 
@@ -397,7 +397,7 @@ static void on_closed(void *owner)
     atomic_fetch_sub(&part->server->connections, 1);
     lr_buf_free(&sc->in);
     free(sc);
-    server_part_check_stopped(part);
+    net_server_part_check_stopped(part);
 }
 
 static const struct net_conn_events events = {
@@ -409,7 +409,7 @@ static const struct net_conn_events events = {
     .on_closed = on_closed,
 };
 
-void server_conn_create(struct server_part *part, int fd, const char *remote)
+void net_server_conn_create(struct server_part *part, int fd, const char *remote)
 {
     const struct net_server_config *config = &part->server->config;
     struct server_conn *sc = net_alloc(sizeof(*sc));

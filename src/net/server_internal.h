@@ -4,7 +4,7 @@
  * Who frees what: a part owns its connections; a connection is freed when its handles
  * are closed.  A request is freed when it has been ended, by its handler once it was
  * handed over, by the connection before that.  Either may outlive the other: the
- * pointers between them are cut on both sides at the same time (server_conn_detach).
+ * pointers between them are cut on both sides at the same time (net_server_conn_detach).
  */
 #ifndef NET_SERVER_INTERNAL_H
 #define NET_SERVER_INTERNAL_H
@@ -115,27 +115,27 @@ struct net_request {
 };
 
 /* ---- server_conn.c ---- */
-void server_conn_create(struct server_part *part, int fd, const char *remote);
+void net_server_conn_create(struct server_part *part, int fd, const char *remote);
 /* Ends the bond between a connection and its request. */
-void server_conn_detach(struct server_conn *sc);
-void server_conn_close(struct server_conn *sc);
+void net_server_conn_detach(struct server_conn *sc);
+void net_server_conn_close(struct server_conn *sc);
 /* The answer is out: next request, or linger and close. */
-void server_conn_answered(struct server_conn *sc, bool keep_alive);
-void server_conn_update_reading(struct server_conn *sc);
+void net_server_conn_answered(struct server_conn *sc, bool keep_alive);
+void net_server_conn_update_reading(struct server_conn *sc);
 
 /* ---- server.c ---- */
-void server_part_check_stopped(struct server_part *part);
+void net_server_part_check_stopped(struct server_part *part);
 
 /* ---- request.c ---- */
-struct net_request *server_request_create(struct server_conn *sc);
-void server_request_set_gone(struct net_request *req);
+struct net_request *net_server_request_create(struct server_conn *sc);
+void net_server_request_set_gone(struct net_request *req);
 /* Ends the request: on_end, counters, burial.  The connection is cut off before. */
-void server_request_end(struct net_request *req);
+void net_server_request_end(struct net_request *req);
 
 /* ---- response.c ---- */
 /* An answer of the server itself, with an error body, on a connection without a request. */
-void server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
-                         bool is_head_method);
-void server_error_body(struct lr_buf *out, const struct lr_error *err);
+void net_server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
+                             bool is_head_method);
+void net_server_error_body(struct lr_buf *out, const struct lr_error *err);
 
 #endif
