@@ -94,6 +94,10 @@ void jinja_output_add(struct jinja_output *out, struct lr_str text, bool control
 LR_MUST_USE lr_code jinja_output_finish(struct jinja_output *out, struct lr_error *err);
 void jinja_output_free(struct jinja_output *out);
 
+/* json.dumps(value, ensure_ascii=False): ", " and ": " between, text as it is, floats as
+ * Python prints them. */
+void jinja_dumps(struct lr_buf *out, const struct lr_json *value);
+
 /* "2026-11-15T09:30:05" (or a date alone) to a broken-down time. */
 LR_MUST_USE lr_code jinja_parse_time(struct lr_str iso, struct tm *out, struct lr_error *err);
 
