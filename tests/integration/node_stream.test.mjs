@@ -1,0 +1,141 @@
+// Tokens leave when they are made (R-50), and a client that leaves or stalls is noticed.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { ask, events, generate, LONG, makeModel, rawPost, startNode, tempDir, until }
+  from './node_harness.mjs';
+
+describe('every token leaves when it is made', () => {
+  let node;
+  const models = tempDir('models');
+  const gate = path.join(models, 'gate');
+  before(async () => {
+    makeModel(models, 'gated', 'echo', { gate });
+    fs.writeFileSync(gate, '');
+    node = await startNode({ models });
+  });
+  after(() => node.stop());
+
+  it('over /v0/generate: token i + 1 is made only after the client has token i', async () => {
+    fs.writeFileSync(gate, '');
+    let made = 0;
+    fs.appendFileSync(gate, '.');
+    for await (const event of events(node, ask('gated', 'one by one'))) {
+      if (event.event !== 'token') continue;
+      made++;
+      fs.appendFileSync(gate, '.'); // the client has confirmed
+    }
+    assert.equal(made, 'one by one'.length + 1);
+  });
+
+  it('over /v1/completions as server-sent events', async () => {
+    fs.writeFileSync(gate, '.');
+    const response = await node.post('/v1/completions',
+      { model: 'gated', prompt: 'drip drop', stream: true });
+    let text = '';
+    let rest = '';
+    for await (const bytes of response.body) {
+      rest += new TextDecoder().decode(bytes);
+      for (let at; (at = rest.indexOf('\n\n')) >= 0; rest = rest.slice(at + 2)) {
+        const data = rest.slice(6, at);
+        if (data === '[DONE]') continue;
+        text += JSON.parse(data).choices[0]?.text ?? '';
+        fs.appendFileSync(gate, '.');
+      }
+    }
+    assert.equal(text, 'drip drop');
+  });
+});
+
+describe('a client that leaves', () => {
+  let node;
+  const models = tempDir('models');
+  before(async () => {
+    makeModel(models, 'slow', 'echo', { step_ms: 5 });
+    makeModel(models, 'prefill', 'echo', { prefill_ms: 20 });
+    makeModel(models, 'loading', 'echo', { load_ms: 800 });
+    node = await startNode({ models, args: ['--max-sequences', '4', '--prefill-chunk', '8'] });
+  });
+  after(() => node.stop());
+
+  const freed = (id) => until('the pages are free', async () => {
+    const worker = await node.worker(id);
+    return worker.live === 0 && worker.stats.pages_in_use === 0 && worker.stats.sequences === 0;
+  }, 5000);
+
+  it('while decoding: its pages are free within 50 ms (p99)', async () => {
+    await generate(node, ask('slow', 'x'));
+    const times = [];
+    for (let i = 0; i < (LONG ? 200 : 25); i++) {
+      const stop = new AbortController();
+      const stream = events(node, ask('slow', 'y'.repeat(5000)), { signal: stop.signal });
+      for (let n = 0; n < 4; n++) await stream.next();
+      const start = performance.now();
+      stop.abort();
+      await stream.return().catch(() => {});
+      await freed('slow');
+      times.push(performance.now() - start);
+    }
+    times.sort((a, b) => a - b);
+    // Each measurement asks over HTTP every 10 ms; that is part of the figure.
+    assert.ok(times[Math.floor(times.length * 0.99)] < 50 + 30, `p99 ${times.at(-1)} ms`);
+  });
+
+  it('while prefilling: within a chunk', async () => {
+    await generate(node, ask('prefill', 'x'));
+    const socket = rawPost(node.port, '/v0/generate', ask('prefill', 'z'.repeat(8 * 200)));
+    await until('prefilling', async () => (await node.worker('prefill')).stats.pages_in_use > 0);
+    const start = Date.now();
+    socket.destroy();
+    await freed('prefill');
+    assert.ok(Date.now() - start < 500); // the whole prompt would take four seconds
+  });
+
+  it('while queued behind others: they are not disturbed', async () => {
+    const running = Array.from({ length: 4 }, () => generate(node, ask('slow', 'w'.repeat(60))));
+    await until('running', async () => (await node.worker('slow')).live === 4);
+    const sockets = Array.from({ length: 2 },
+      () => rawPost(node.port, '/v0/generate', ask('slow', 'never')));
+    await until('queued', async () => {
+      const model = await node.model('slow');
+      return model.leases === 6;
+    });
+    sockets.forEach((s) => s.destroy());
+    await until('dropped', async () => (await node.model('slow')).leases <= 4);
+    for (const answer of await Promise.all(running)) assert.equal(answer.text, 'w'.repeat(60));
+    await freed('slow');
+  });
+
+  it('while loading: the load goes on and is kept', async () => {
+    const socket = rawPost(node.port, '/v0/generate', ask('loading', 'x'));
+    await until('loading', async () => (await node.model('loading')).state === 'loading');
+    socket.destroy();
+    await until('no lease', async () => (await node.model('loading')).leases === 0);
+    await until('ready', async () => (await node.model('loading')).state === 'ready');
+  });
+
+  it('a client that does not read is dropped, and nobody else waits', async () => {
+    const flood = rawPost(node.port, '/v0/generate',
+      ask('slow', 'q', { ignore_stop: true, max_tokens: 30000 }));
+    flood.pause();
+    await until('it runs', async () => (await node.worker('slow')).live === 1);
+    const answer = await generate(node, ask('slow', 'quick'));
+    assert.equal(answer.text, 'quick');
+    flood.destroy();
+    await freed('slow');
+  });
+
+  it('reports loading and then serves who waited, in order', async () => {
+    await node.post('/v0/models/loading/unload');
+    await until('unloaded', async () => (await node.model('loading')).state === 'present');
+    const order = [];
+    const answers = await Promise.all([...'abcdef'].map(async (name) => {
+      const answer = await generate(node, ask('loading', name));
+      order.push(name);
+      return answer;
+    }));
+    for (const answer of answers) assert.ok(answer.events.includes('loading'));
+    assert.equal(order.length, 6);
+  });
+});

@@ -1,0 +1,218 @@
+// T116 and R-53: hanging and dying engines cost a worker, never the node.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { ask, children, countFds, events, generate, isAlive, LONG, makeModel, sleep, startNode,
+  tempDir, until } from './node_harness.mjs';
+
+describe('the watchdog', () => {
+  let node;
+  const models = tempDir('models');
+  const once = (name) => path.join(models, name);
+  before(async () => {
+    makeModel(models, 'hangs', 'faulty', { hang: 'step', after_tokens: 3, once: once('h1') });
+    makeModel(models, 'hangs-always', 'faulty', { hang: 'step' });
+    makeModel(models, 'hangs-loading', 'faulty', { hang: 'load', once: once('h2') });
+    makeModel(models, 'loads-long', 'faulty', { load_ms: 2500 });
+    makeModel(models, 'prefills-long', 'faulty', { prefill_ms: 100 });
+    makeModel(models, 'steady', 'echo', { step_ms: 10 });
+    node = await startNode({ models, args: ['--step-timeout', '500ms', '--load-timeout', '800ms',
+      '--prefill-chunk', '8'] });
+  });
+  after(() => node.stop());
+
+  it('kills a hanging step, answers TIMEOUT, and the next request works', async () => {
+    // Another model streams all the while and must never pause.
+    let last = Date.now();
+    let gap = 0;
+    const steady = (async () => {
+      for await (const event of events(node, ask('steady', 's'.repeat(120)))) {
+        if (event.event === 'token') { gap = Math.max(gap, Date.now() - last); last = Date.now(); }
+        if (event.event === 'accepted' || event.event === 'prefill') last = Date.now();
+      }
+    })();
+    await until('steady runs', async () => (await node.worker('steady'))?.live === 1);
+    await until('hangs is ready', async () => {
+      node.post('/v0/models/hangs/load');
+      return (await node.model('hangs')).state === 'ready';
+    });
+    const { pid } = await node.worker('hangs');
+    const start = Date.now();
+    const answer = await generate(node, ask('hangs', 'a story'));
+    const took = Date.now() - start;
+    assert.equal(answer.error.code, 'TIMEOUT');
+    assert.match(answer.error.message, /no progress for \d+ ms.*step-timeout/);
+    assert.equal(answer.text, 'a s');
+    assert.ok(took >= 500 && took < 1500, `${took} ms`);
+    await until('the worker is gone', () => !isAlive(pid), 1000);
+    assert.equal((await generate(node, ask('hangs', 'again'))).text, 'again');
+    await steady;
+    assert.ok(gap < 400, `the other model paused for ${gap} ms`);
+  });
+
+  it('gives up after three kills in a row and says why', async () => {
+    for (let i = 0; i < 3; i++)
+      assert.equal((await generate(node, ask('hangs-always', 'x'))).error.code, 'TIMEOUT');
+    const model = await until('failed', async () => {
+      const m = await node.model('hangs-always');
+      return m.state === 'failed' && m;
+    });
+    assert.match(model.reason, /no progress/);
+    const refused = await node.post('/v0/generate', ask('hangs-always', 'x'));
+    assert.equal(refused.status, 504);
+    assert.equal((await node.model('hangs-always')).workers.length, 0);
+  });
+
+  it('kills a hanging load', async () => {
+    const answer = await generate(node, ask('hangs-loading', 'x'));
+    assert.equal(answer.error.code, 'TIMEOUT');
+    assert.equal((await generate(node, ask('hangs-loading', 'well'))).text, 'well');
+  });
+
+  it('leaves a long load alone that makes progress', async () => {
+    const answer = await generate(node, ask('loads-long', 'patience'));
+    assert.equal(answer.text, 'patience');
+  });
+
+  it('leaves a long prefill alone that makes progress', async () => {
+    const start = Date.now();
+    const answer = await generate(node, ask('prefills-long', 'p'.repeat(8 * 12)));
+    assert.equal(answer.done.reason, 'stop');
+    assert.ok(Date.now() - start > 1000);
+  });
+
+  it('counts its kills', async () => {
+    const metrics = await (await fetch(`${node.url}/metrics`)).text();
+    assert.match(metrics, /^llm_router_node_watchdog_kills_total 5$/m);
+  });
+});
+
+describe('a crash', () => {
+  let node;
+  const models = tempDir('models');
+  before(async () => {
+    makeModel(models, 'poison', 'faulty', { poison: 'cyanide' });
+    makeModel(models, 'crashes-once', 'faulty',
+      { crash: 'step', after_tokens: 4, once: path.join(models, 'c1') });
+    makeModel(models, 'crashes-loading', 'faulty', { crash: 'load' });
+    makeModel(models, 'crashes-loading-once', 'faulty',
+      { crash: 'load', once: path.join(models, 'c2') });
+    makeModel(models, 'crashes-closing', 'faulty', { crash: 'close' });
+    makeModel(models, 'hangs-closing', 'faulty', { hang: 'close' });
+    makeModel(models, 'fails', 'faulty', { fail: 'step', once: path.join(models, 'c3') });
+    makeModel(models, 'fails-loading', 'faulty', { fail: 'load' });
+    makeModel(models, 'garbage', 'faulty', { invalid_utf8: true });
+    makeModel(models, 'noisy', 'faulty', { noise: true });
+    makeModel(models, 'liar', 'faulty', { weights_bytes: 1000000, use_bytes: 500000000 });
+    makeModel(models, 'well', 'echo', { step_ms: 2 });
+    node = await startNode({ models });
+  });
+  after(() => node.stop());
+
+  it('is not felt by the client: the answer goes on where it stopped', async () => {
+    const answer = await generate(node, ask('crashes-once', 'uninterrupted'));
+    assert.equal(answer.text, 'uninterrupted');
+    assert.equal(answer.done.usage.completion_tokens, 14);
+  });
+
+  it('caused twice by one request ends that request, and no other', async () => {
+    await generate(node, ask('poison', 'warm up'));
+    const good = Array.from({ length: 8 }, (_, i) =>
+      generate(node, ask('poison', `innocent ${i} ${'.'.repeat(200)}`)));
+    const bad = await generate(node, ask('poison', 'some cyanide here'));
+    assert.equal(bad.error.code, 'INTERNAL');
+    assert.equal(bad.error.retryable, false);
+    assert.match(bad.error.message, /died twice.*not tried again/);
+    for (const [i, answer] of (await Promise.all(good)).entries())
+      assert.equal(answer.text, `innocent ${i} ${'.'.repeat(200)}`);
+    assert.equal((await generate(node, ask('poison', 'after'))).text, 'after');
+  });
+
+  it('while loading is tried three times, then the model is failed', async () => {
+    const answer = await generate(node, ask('crashes-loading', 'x'));
+    assert.equal(answer.error.code, 'INTERNAL');
+    assert.match((await node.model('crashes-loading')).reason, /SIGKILL while it loaded/);
+    assert.equal((await node.model('crashes-loading')).state, 'failed');
+    assert.equal((await generate(node, ask('crashes-loading-once', 'ok'))).text, 'ok');
+  });
+
+  it('while closing, or a close that hangs, does not keep the model from being unloaded',
+    async () => {
+      await generate(node, ask('crashes-closing', 'x'));
+      await node.post('/v0/models/crashes-closing/unload');
+      await until('unloaded', async () => (await node.model('crashes-closing')).state === 'present');
+      assert.equal((await generate(node, ask('crashes-closing', 'back'))).text, 'back');
+    });
+
+  it('of the sticky kind (a device error) restarts the worker', async () => {
+    assert.equal((await generate(node, ask('fails', 'device'))).text, 'device');
+    const answer = await generate(node, ask('fails-loading', 'x'));
+    assert.match(answer.error.message, /told to fail/);
+    assert.equal((await node.model('fails-loading')).state, 'failed');
+  });
+
+  it('is not caused by an engine that emits invalid UTF-8', async () => {
+    const response = await node.post('/v1/completions', { model: 'garbage', prompt: 'ab' });
+    assert.equal((await response.json()).choices[0].text, '\ufffda\ufffdb');
+  });
+
+  it('is not caused by an engine that prints: its lines go to the log, with its name',
+    async () => {
+      assert.equal((await generate(node, ask('noisy', 'ok'))).text, 'ok');
+      await until('logged', () => /engine=faulty model=noisy .*"a plugin writes to stdout"/
+        .test(node.log) && /writes to stderr/.test(node.log));
+    });
+
+  it('an engine that takes more than it said is found out and restarted', async () => {
+    const answer = await generate(node, ask('liar', 'x'));
+    assert.equal(answer.text, 'x');
+    await until('found out', () => /memory\.overuse model=liar/.test(node.log), 5000);
+    assert.match((await node.get('/v0/models')).models.find((m) => m.id === 'liar').reason ?? '',
+      /allotment|^$/);
+  });
+
+  it('by kill -9, again and again under load: the node lives, nothing is lost in silence',
+    async () => {
+      const rounds = LONG ? 100 : 10;
+      await generate(node, ask('well', 'x'));
+      const fds = countFds(node.pid);
+      let stop = false;
+      let answered = 0;
+      let failed = 0;
+      const clients = Array.from({ length: 8 }, async () => {
+        while (!stop) {
+          const text = 'z'.repeat(20 + Math.floor(Math.random() * 60));
+          const answer = await generate(node, ask('well', text));
+          if (answer.done) {
+            assert.equal(answer.text, text);
+            answered++;
+          } else {
+            assert.match(answer.error.message, /died twice/);
+            failed++;
+          }
+        }
+      });
+      for (let i = 0; i < rounds; i++) {
+        const worker = await until('a worker', async () => {
+          const w = await node.worker('well');
+          return w?.ready && w.live > 0 && w;
+        }, 40000);
+        await sleep(Math.random() * 60);
+        try { process.kill(worker.pid, 'SIGKILL'); } catch { /* it had left */ }
+        await until('another worker', async () => (await node.worker('well'))?.pid !== worker.pid,
+          40000);
+      }
+      stop = true;
+      await Promise.all(clients);
+      assert.ok(answered > 0);
+      assert.equal((await generate(node, ask('well', 'fine'))).text, 'fine');
+      await until('nothing is left', async () => {
+        const w = await node.worker('well');
+        return w.live === 0 && w.stats.pages_in_use === 0;
+      });
+      assert.ok(countFds(node.pid) <= fds + 8, `${fds} descriptors became ${countFds(node.pid)}`);
+      for (const pid of children(node.pid))
+        assert.ok(isAlive(pid), `process ${pid} is a zombie`);
+    });
+});
