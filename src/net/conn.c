@@ -371,7 +371,7 @@ static void pump_tls(struct net_conn *conn)
         else
             conn_end(conn, result == NET_TLS_CLOSED ? NULL : &err);
     }
-    if (!conn->is_closing && !conn->is_ended)
+    if (!conn->is_closing && !conn->is_ended && !conn->is_shutdown)
         flush_tls(conn);
 }
 

@@ -3,7 +3,8 @@
  * All loops poll one listening socket.  Whoever accepts a connection gives it to the
  * loop with the fewest, so that a burst that one loop happens to accept does not stay
  * on one core.  Stopping counts twice: the last part to stop polling closes the
- * socket, the last part without connections and requests reports the end.
+ * socket, and the last hold on the server (each part that has connections or requests,
+ * each connection on its way to another loop) reports the end.
  */
 #include "net/server.h"
 
@@ -28,6 +29,8 @@ struct arrival {
     char remote[46];
 };
 
+static void release(struct net_server *server);
+
 static void settle(void *arg)
 {
     struct arrival *arrival = arg;
@@ -40,6 +43,13 @@ static void settle(void *arg)
         net_server_conn_create(arrival->part, arrival->fd, arrival->remote);
     }
     free(arrival);
+}
+
+static void settle_elsewhere(void *arg)
+{
+    struct net_server *server = ((struct arrival *)arg)->part->server;
+    settle(arg);
+    release(server);
 }
 
 static struct server_part *least_loaded(struct server_part *here)
@@ -84,10 +94,14 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
     arrival->fd = fd;
     remote_text(address, arrival->remote);
     atomic_fetch_add(&arrival->part->load, 1);
-    if (arrival->part == here)
+    if (arrival->part == here) {
         settle(arrival);
-    else
-        net_loop_post(arrival->part->loop, settle, arrival);
+        return;
+    }
+    /* The other part may stop before the connection reaches it: the server must live
+     * until then. */
+    atomic_fetch_add(&server->holds, 1);
+    net_loop_post(arrival->part->loop, settle_elsewhere, arrival);
 }
 
 static void on_acceptable(uv_poll_t *poll, int status, int events);
@@ -233,7 +247,7 @@ lr_code net_server_start(struct net_loops *loops, const struct net_server_config
     server->part_count = net_loops_count(loops);
     server->parts = net_alloc(server->part_count * sizeof(*server->parts));
     atomic_store(&server->parts_polling, server->part_count);
-    atomic_store(&server->parts_left, server->part_count);
+    atomic_store(&server->holds, server->part_count);
     for (unsigned i = 0; i < server->part_count; i++) {
         server->parts[i].server = server;
         server->parts[i].loop = net_loops_get(loops, i);
@@ -259,6 +273,14 @@ static void report_stopped(void *arg)
         server->on_stopped(server->on_stopped_arg);
 }
 
+/* The last one to let go reports; nothing of the server is touched after it. */
+static void release(struct net_server *server)
+{
+    struct net_loop *first = net_loops_get(server->loops, 0);
+    if (atomic_fetch_sub(&server->holds, 1) == 1)
+        net_loop_post(first, report_stopped, server);
+}
+
 void net_server_part_check_stopped(struct server_part *part)
 {
     if (!part->is_stopping || part->is_stopped || part->is_polling || part->conns != NULL ||
@@ -267,8 +289,7 @@ void net_server_part_check_stopped(struct server_part *part)
     part->is_stopped = true;
     net_timer_stop(part->cut);
     part->cut = NULL;
-    if (atomic_fetch_sub(&part->server->parts_left, 1) == 1)
-        net_loop_post(net_loops_get(part->server->loops, 0), report_stopped, part->server);
+    release(part->server);
 }
 
 static void stopped_polling(struct server_part *part)

@@ -28,7 +28,7 @@ struct net_server {
     void *on_stopped_arg;
     uint32_t stop_deadline_ms;
     _Atomic unsigned parts_polling;
-    _Atomic unsigned parts_left;
+    _Atomic unsigned holds; /* parts not stopped, connections between two loops */
     _Atomic uint64_t accepted;
     _Atomic uint64_t connections;
     _Atomic uint64_t requests;

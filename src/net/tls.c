@@ -37,6 +37,8 @@ static struct net_tls *wrap(SSL_CTX *ctx, bool is_server)
     /* Idle connections hold no record buffers; a write may be retried from a copy. */
     (void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    /* Clients resume with tickets; a cache would keep kilobytes for each that ever came. */
+    (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     return tls;
 }

@@ -423,6 +423,44 @@ static void a_stop_refuses_new_connections(void **state)
     harness_destroy();
 }
 
+static _Atomic bool storm_is_over;
+
+static void *storm(void *arg)
+{
+    (void)arg;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(net_server_port(h.server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    static const char text[] = "GET /json HTTP/1.1\r\n" HOST "\r\n";
+    while (!atomic_load(&storm_is_over)) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+            (void)send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL);
+        (void)close(fd);
+    }
+    return NULL;
+}
+
+static void a_stop_in_a_storm_of_connections_is_clean(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        harness_start((struct net_server_config){0}, 3);
+        pthread_t threads[2];
+        atomic_store(&storm_is_over, false);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, storm, NULL), 0);
+        await(&h.begun, 20);
+        net_server_stop(h.server, 1000, harness_stopped, NULL);
+        await(&h.stopped, 1);
+        atomic_store(&storm_is_over, true);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+        harness_destroy();
+        assert_int_equal(h.stopped, 1); /* its threads have ended */
+    }
+}
+
 static void a_stop_cuts_what_passes_its_deadline(void **state)
 {
     (void)state;
@@ -508,6 +546,7 @@ int main(void)
         CASE(a_thousand_idle_connections_are_held_and_answered),
         cmocka_unit_test(a_stop_lets_running_requests_finish),
         cmocka_unit_test(a_stop_refuses_new_connections),
+        cmocka_unit_test(a_stop_in_a_storm_of_connections_is_clean),
         cmocka_unit_test(a_stop_cuts_what_passes_its_deadline),
         cmocka_unit_test(connections_over_the_limit_are_closed),
         cmocka_unit_test(a_silent_connection_is_closed_after_the_idle_time),
