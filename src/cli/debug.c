@@ -4,6 +4,8 @@
  */
 #include "cli/commands.h"
 
+/* One row per line. */
+/* clang-format off */
 static const struct cli_command *const rows[] = {
     &cli_debug_tokenize,
     &cli_debug_detokenize,
@@ -14,6 +16,7 @@ static const struct cli_command *const rows[] = {
     &cli_debug_settings_reference,
     &cli_debug_cli_reference,
 };
+/* clang-format on */
 
 struct cli_table cli_debug_tools(void)
 {

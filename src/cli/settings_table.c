@@ -1,7 +1,6 @@
 /* cli/settings_table.c - every setting of llm-router.
  *
- * After a change run `make build && build/release/bin/llm-router debug
- * settings-reference > docs/settings.md`; lint fails while the page is stale.
+ * After a change run tools/docs; lint fails while docs/settings.md is stale.
  */
 #include "cli/commands.h"
 

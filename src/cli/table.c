@@ -1,6 +1,8 @@
 /* cli/table.c - the subcommands, in the order `llm-router help` lists them. */
 #include "cli/commands.h"
 
+/* One row per line. */
+/* clang-format off */
 static const struct cli_command *const rows[] = {
     &cli_command_node,
     &cli_command_bench,
@@ -10,6 +12,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_version,
     &cli_command_worker,
 };
+/* clang-format on */
 
 struct cli_table cli_commands(void)
 {
