@@ -9,6 +9,7 @@
 static const struct cli_command *const rows[] = {
     &cli_debug_tokenize,
     &cli_debug_detokenize,
+    &cli_debug_render,
     &cli_debug_harmony,
     &cli_debug_logits,
     &cli_debug_generate,
