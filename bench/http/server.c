@@ -1,7 +1,7 @@
 /* bench/http/server.c - a small program on net/: what the benchmark measures and what
  * black-box tests talk to.
  *
- *   net_server [--port N] [--loops N] [--cert FILE --key FILE] [--KEY N ...]
+ *   net_server [--host A] [--port N] [--loops N] [--cert FILE --key FILE] [--KEY N ...]
  *
  * KEY is a number of struct net_server_config (max-body-bytes, header-timeout-ms, ...).
  * It prints "listening PORT" and serves until SIGTERM, then drains.
@@ -297,7 +297,9 @@ int main(int argc, char **argv)
     unsigned loop_count = 1;
     for (int i = 1; i + 1 < argc; i += 2) {
         uint64_t value = strtoull(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--port") == 0)
+        if (strcmp(argv[i], "--host") == 0)
+            config.host = argv[i + 1];
+        else if (strcmp(argv[i], "--port") == 0)
             config.port = (uint16_t)value;
         else if (strcmp(argv[i], "--loops") == 0)
             loop_count = (unsigned)value;

@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -20,6 +21,40 @@
 #include "net/tls_internal.h"
 
 enum { ACCEPTS_PER_TURN = 16, PAUSE_MS = 100, BACKLOG = 4096, WARN_EVERY_MS = 1000 };
+
+/* ---- sockets ---- */
+
+#ifdef __linux__
+static int open_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+static int accept_socket(int listener, struct sockaddr_storage *address)
+{
+    socklen_t len = sizeof(*address);
+    return accept4(listener, (struct sockaddr *)address, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+#else
+/* Where the flags cannot be given at once, a child forked in between inherits the socket. */
+static int set_flags(int fd)
+{
+    if (fd >= 0)
+        (void)(fcntl(fd, F_SETFD, FD_CLOEXEC) + fcntl(fd, F_SETFL, O_NONBLOCK));
+    return fd;
+}
+
+static int open_socket(int family)
+{
+    return set_flags(socket(family, SOCK_STREAM, 0));
+}
+
+static int accept_socket(int listener, struct sockaddr_storage *address)
+{
+    socklen_t len = sizeof(*address);
+    return set_flags(accept(listener, (struct sockaddr *)address, &len));
+}
+#endif
 
 /* ---- accepting ---- */
 
@@ -121,9 +156,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
     struct server_part *part = poll->data;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_storage address = {0};
-        socklen_t len = sizeof(address);
-        int fd = accept4(part->server->listen_fd, (struct sockaddr *)&address, &len,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept_socket(part->server->listen_fd, &address);
         if (fd >= 0) {
             welcome(part, fd, &address);
             continue;
@@ -182,7 +215,7 @@ static lr_code bind_one(const struct addrinfo *info, const char *host, uint16_t 
                         struct lr_error *err)
 {
     int on = 1;
-    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = open_socket(info->ai_family);
     if (fd < 0)
         return lr_fail_errno(err, LR_IO, "cannot make a socket for %s", host);
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
