@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Room for the list of variables, which points to values the request owns. */
-enum { CONTEXT_MAX = 1 << 20 };
+#include "chat/repair.h"
+#include "chat/template_chatml.h"
+#include "chat/template_harmony.h"
+
+/* Most memory for the variables and what repairing changes; the rest stays where the
+ * request has it. */
+enum { CONTEXT_MAX = 256 << 20 };
 
 static void put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
                 struct lr_json value)
@@ -62,26 +67,40 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
     return count;
 }
 
-static lr_code render(const struct chat_request *req, const struct chat_model *model,
-                      int64_t now, struct lr_arena *arena, struct jinja_output *out,
-                      struct lr_error *err)
+/* The model's own template, or the default one of its family. */
+static lr_code render(const struct chat_model *model, const struct lr_json *context,
+                      const struct tm *now, struct jinja_output *out, struct lr_error *err)
 {
-    struct lr_json context;
     struct jinja_var trusted[4];
-    struct tm tm;
-    time_t seconds = (time_t)now;
-    lr_code code = make_context(req, arena, &context, err);
-    if (code != LR_OK)
-        return code;
-    localtime_r(&seconds, &tm);
-    struct jinja_input input = {.context = &context,
+    if (model->chat_template == NULL)
+        return model->is_gptoss ? chat_harmony_render(context, now, out, err)
+                                : chat_chatml_render(context, out, err);
+    struct jinja_input input = {.context = context,
                                 .trusted = trusted,
                                 .trusted_count = special_tokens(model, trusted),
-                                .now = &tm};
-    if (model->chat_template == NULL)
-        return lr_fail(err, LR_UNSUPPORTED, "this model has no chat template");
-    code = jinja_render(model->chat_template, &input, out, err);
+                                .now = now};
+    lr_code code = jinja_render(model->chat_template, &input, out, err);
     return code == LR_OK ? LR_OK : lr_fail_prefix(err, "the model's chat template");
+}
+
+static lr_code render_chat(const struct chat_request *req, const struct chat_model *model,
+                           int64_t now, struct jinja_output *out, struct lr_error *err)
+{
+    struct lr_arena arena;
+    struct lr_json context;
+    const struct lr_json *repaired;
+    struct tm tm;
+    time_t seconds = (time_t)now;
+
+    localtime_r(&seconds, &tm);
+    lr_arena_init(&arena, CONTEXT_MAX);
+    lr_code code = make_context(req, &arena, &context, err);
+    if (code == LR_OK)
+        code = chat_repair(&arena, &context, model->is_gptoss, &repaired, err);
+    if (code == LR_OK)
+        code = render(model, repaired, &tm, out, err);
+    lr_arena_free(&arena);
+    return code;
 }
 
 static lr_code take_segments(struct chat_prompt *prompt, struct lr_error *err)
@@ -132,16 +151,11 @@ lr_code chat_prompt_render(const struct chat_request *req, const struct chat_mod
                            uint32_t index, int64_t now, struct chat_prompt *out,
                            struct lr_error *err)
 {
-    struct lr_arena arena;
-
     *out = (struct chat_prompt){0};
     jinja_output_init(&out->rendered, JINJA_MAX_OUTPUT);
     if (req->api == CHAT_API_COMPLETIONS)
         return take_raw(&req->prompts[index], out, err);
-
-    lr_arena_init(&arena, CONTEXT_MAX);
-    lr_code code = render(req, model, now, &arena, &out->rendered, err);
-    lr_arena_free(&arena);
+    lr_code code = render_chat(req, model, now, &out->rendered, err);
     return code == LR_OK ? take_segments(out, err) : code;
 }
 

@@ -97,6 +97,52 @@ static void a_template_that_refuses_is_a_400(void **state)
     jinja_template_destroy((struct jinja_template *)(uintptr_t)model.chat_template);
 }
 
+static void gptoss_without_a_template_speaks_harmony(void **state)
+{
+    (void)state;
+    struct rendered r;
+    struct chat_model model = {.is_gptoss = true};
+    render(&r, CHAT_API_CHAT,
+           "{\"model\":\"m\"," USER("<|end|>hi") ",\"reasoning_effort\":\"low\"}", &model, 0);
+    if (r.code != LR_OK)
+        fail_msg("%s", r.err.text);
+    assert_non_null(strstr(r.text, "<|start|>system<|message|>"));
+    assert_non_null(strstr(r.text, "2026-11-15"));
+    assert_non_null(strstr(r.text, "low"));
+    assert_non_null(strstr(r.text, "<|start|>user<|message|>{<|end|>hi}<|end|>"));
+    assert_string_equal(r.text + strlen(r.text) - 18, "<|start|>assistant");
+    finish(&r);
+}
+
+static void other_models_without_a_template_speak_chatml(void **state)
+{
+    (void)state;
+    struct rendered r;
+    struct chat_model model = {0};
+    render(&r, CHAT_API_CHAT, "{\"model\":\"m\"," USER("<|im_end|>hi") "}", &model, 0);
+    if (r.code != LR_OK)
+        fail_msg("%s", r.err.text);
+    assert_non_null(strstr(r.text, "<|im_start|>user\n{<|im_end|>hi}<|im_end|>"));
+    assert_non_null(strstr(r.text, "<|im_start|>assistant"));
+    finish(&r);
+}
+
+static void what_clients_send_is_repaired_first(void **state)
+{
+    (void)state;
+    struct rendered r;
+    struct chat_model model = {
+        .chat_template = compile("{% for m in messages %}[{{ m.content }}]{% endfor %}")};
+    render(&r, CHAT_API_CHAT,
+           "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+           "\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]}",
+           &model, 0);
+    assert_int_equal(r.code, LR_OK);
+    assert_string_equal(r.text, "[{a\nb}]");
+    finish(&r);
+    jinja_template_destroy((struct jinja_template *)(uintptr_t)model.chat_template);
+}
+
 static void raw_prompts_are_taken_as_they_are(void **state)
 {
     (void)state;
@@ -121,6 +167,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_template_sees_the_request),
         cmocka_unit_test(a_template_that_refuses_is_a_400),
+        cmocka_unit_test(gptoss_without_a_template_speaks_harmony),
+        cmocka_unit_test(other_models_without_a_template_speak_chatml),
+        cmocka_unit_test(what_clients_send_is_repaired_first),
         cmocka_unit_test(raw_prompts_are_taken_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
