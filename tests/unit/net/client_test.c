@@ -595,6 +595,123 @@ static void a_pooled_connection_that_dies_is_replaced_for_a_get(void **state)
     lr_buf_free(&o.body);
 }
 
+/* ---- many at once ---- */
+
+enum { CROWD = 100, CROWD_TOTAL = 3000 };
+
+struct walker {
+    struct outcome outcome; /* first: the callbacks' argument */
+    struct net_timer *timer;
+};
+
+static struct walker crowd[CROWD];
+static unsigned crowd_started;
+static unsigned crowd_over;
+static uint32_t crowd_seed;
+
+static uint32_t crowd_random(uint32_t below)
+{
+    crowd_seed = crowd_seed * 1664525u + 1013904223u;
+    return (crowd_seed >> 8) % below;
+}
+
+static void crowd_next(void *arg);
+
+static void crowd_end(struct walker *w)
+{
+    net_timer_stop(w->timer);
+    w->timer = NULL;
+    if (++crowd_over == CROWD_TOTAL) {
+        net_loop_stop(loop);
+    } else if (crowd_started < CROWD_TOTAL) {
+        crowd_started++;
+        net_loop_post(loop, crowd_next, w);
+    }
+}
+
+static void crowd_done(void *arg, const struct lr_error *err)
+{
+    struct walker *w = arg;
+    if (err != NULL)
+        assert_int_not_equal(err->code, LR_INTERNAL);
+    else
+        assert_int_equal(w->outcome.status, 200);
+    crowd_end(w);
+}
+
+static void crowd_body(void *arg, struct lr_str bytes)
+{
+    struct walker *w = arg;
+    (void)bytes;
+    if (crowd_random(4) == 0)
+        net_call_pause(w->outcome.call);
+    if (crowd_random(10) == 0) {
+        net_call_cancel(w->outcome.call);
+        crowd_end(w);
+    }
+}
+
+/* Wakes paused calls and gives up those that would never end. */
+static void crowd_tick(void *arg)
+{
+    struct walker *w = arg;
+    net_call_resume(w->outcome.call);
+    if (crowd_random(8) == 0) {
+        net_call_cancel(w->outcome.call);
+        crowd_end(w);
+    }
+}
+
+static void crowd_next(void *arg)
+{
+    static const char *const targets[] = {"/json", "/sse",   "/thread", "/later?ms=3",
+                                          "/idle", "/flood", "/echo",   "/json"};
+    struct walker *w = arg;
+    struct lr_error err;
+    struct net_call_config config = {
+        .url = url(targets[crowd_random(8)]),
+        .callbacks = {.arg = w,
+                      .on_headers = on_headers,
+                      .on_body = crowd_body,
+                      .on_done = crowd_done},
+        .stream_body = crowd_random(5) == 0,
+        .max_response_bytes = crowd_random(6) == 0 ? 5 : 0,
+    };
+    assert_int_equal(net_call_start(client, &config, &w->outcome.call, &err), LR_OK);
+    if (config.stream_body && crowd_random(2) == 0) {
+        assert_int_equal(net_call_write(w->outcome.call, LR_STR_LIT("body")), LR_OK);
+        net_call_end_body(w->outcome.call);
+    }
+    w->timer = net_timer_start(loop, 1 + crowd_random(10), 5, crowd_tick, w);
+}
+
+static void a_crowd_that_pauses_and_cancels_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    crowd_started = CROWD;
+    crowd_over = 0;
+    crowd_seed = 7;
+    memset(crowd, 0, sizeof(crowd));
+    for (int i = 0; i < CROWD; i++)
+        crowd_next(&crowd[i]);
+    net_loop_run(loop);
+    assert_int_equal(crowd_over, CROWD_TOTAL);
+    struct net_client_stats stats;
+    net_client_get_stats(client, &stats);
+    assert_int_equal(stats.calls, 0);
+    /* The server, too, has ended every request once its clients have gone. */
+    net_client_destroy(client);
+    client = NULL;
+    net_loop_post(loop, stop_loop, loop);
+    net_loop_run(loop);
+    struct net_server_stats server;
+    uint64_t until = now_ms() + 5000;
+    do {
+        net_server_get_stats(h.server, &server);
+        assert_true(now_ms() < until);
+    } while (server.active != 0 || server.connections != 0);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -616,6 +733,7 @@ int main(void)
         CASE(a_connection_that_is_never_accepted_times_out),
         CASE(answers_over_the_limit_are_refused),
         CASE(a_pooled_connection_that_dies_is_replaced_for_a_get),
+        CASE(a_crowd_that_pauses_and_cancels_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
