@@ -78,8 +78,10 @@ static size_t merge_small(const struct tokenizer *t, const char *bytes, size_t l
     keys[n - 1] = TOKENIZER_NONE;
     for (;;) {
         uint32_t lowest = keys[0];
-        for (size_t i = 1; i + 1 < n; i++)
+        for (size_t i = 1; i + 1 < n; i++) {
             lowest = keys[i] < lowest ? keys[i] : lowest;
+            __asm__("" : "+r"(lowest)); /* a vector load would wait for the stores above */
+        }
         if (lowest == TOKENIZER_NONE)
             break;
         size_t at = lowest & 0xFF, gone = next[at], after = next[gone];
@@ -88,8 +90,6 @@ static size_t merge_small(const struct tokenizer *t, const char *bytes, size_t l
         keys[gone] = keys[at] = TOKENIZER_NONE;
         next[at] = (uint8_t)after;
         before[after] = (uint8_t)at;
-        if (at != 0) /* both lookups wait for memory together */
-            merges_prefetch(m, ids[before[at]], ids[at]);
         if (after < n)
             keys[at] = pair_key(merges_rank(m, ids[at], ids[after]), at);
         if (at != 0) {
@@ -254,7 +254,7 @@ static void merge_block(struct bpe *b, uint64_t hash, const char *bytes, size_t 
         merge_any(b, bytes, len);
         return;
     }
-    struct bpe_entry *entry = &b->entries[hash >> 51];
+    struct bpe_entry *entry = &b->entries[hash >> 53];
     if (entry->hash == hash && entry->len == len && memcmp(entry->bytes, bytes, len) == 0) {
         append(b->out, b->pool + entry->at, entry->count);
         return;
@@ -346,10 +346,9 @@ static bool piece_of_two(struct bpe *b, const char *bytes, size_t len)
     return true;
 }
 
-static inline void piece(struct bpe *b, struct key key, uint64_t hash, const char *bytes,
-                         size_t len)
+static void piece(struct bpe *b, const struct vocab_slot *slot, uint64_t hash,
+                  const char *bytes, size_t len)
 {
-    const struct vocab_slot *slot = key_find(&b->t->vocab, key, hash, bytes, len);
     if (slot != NULL && (slot->id & VOCAB_DIRECT) != 0)
         tokenizer_ids_add(b->out, slot->id & ~(uint32_t)VOCAB_DIRECT);
     else if (len >= LONG_MIN)
@@ -363,28 +362,38 @@ void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
     if (len <= 2 && piece_of_two(b, bytes, len))
         return;
     struct key key = key_of(bytes, len);
-    piece(b, key, key_hash(key, len), bytes, len);
+    uint64_t hash = key_hash(key, len);
+    piece(b, key_find(&b->t->vocab, key, hash, bytes, len), hash, bytes, len);
 }
 
+/* Three passes: the filter's lines are asked for in the first, those of the slots that
+ * can matter in the second, and the third finds them near. */
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
                           size_t count)
 {
     const struct vocab *v = &b->t->vocab;
     struct key keys[BPE_BATCH];
     uint64_t hashes[BPE_BATCH];
+    bool known[BPE_BATCH];
     const char *at = start;
     for (size_t i = 0; i < count; at = ends[i++]) {
         size_t len = (size_t)(ends[i] - at);
         keys[i] = key_of(at, len);
         hashes[i] = key_hash(keys[i], len);
         __builtin_prefetch(&v->filter[key_filter_bit(v, hashes[i]) >> 6]);
-        __builtin_prefetch(&v->slots[hashes[i] >> (64 - v->slot_bits)]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        known[i] = key_passes(v, hashes[i]);
+        if (known[i])
+            __builtin_prefetch(&v->slots[hashes[i] >> (64 - v->slot_bits)]);
     }
     at = start;
     for (size_t i = 0; i < count; at = ends[i++]) {
         size_t len = (size_t)(ends[i] - at);
-        if (len > 2 || !piece_of_two(b, at, len))
-            piece(b, keys[i], hashes[i], at, len);
+        if (len <= 2 && piece_of_two(b, at, len))
+            continue;
+        piece(b, known[i] ? key_find_slot(v, keys[i], hashes[i], at, len) : NULL, hashes[i], at,
+              len);
     }
 }
 

@@ -25,7 +25,7 @@ struct bpe_entry {
     size_t at;         /* in bpe.pool */
 };
 
-enum { BPE_ENTRIES = 8192, BPE_POOL = 1 << 16, BPE_CACHED_MAX = 1024 };
+enum { BPE_ENTRIES = 2048, BPE_POOL = 1 << 16, BPE_CACHED_MAX = 1024 };
 
 /* Working memory of one call.  Thread: the caller's. */
 struct bpe {

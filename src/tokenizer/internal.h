@@ -74,7 +74,9 @@ static inline const char *vocab_bytes(const struct vocab *v, uint32_t id)
 /* A slot holds left id (20 bits), right id (20), rank (24): the whole pair in one
  * word, since these lookups are what merging consists of. */
 struct merges {
-    uint64_t *slots; /* owned */
+    uint64_t *slots;  /* owned */
+    uint64_t *filter; /* owned: a bit for every pair, two to a slot.  Most pairs have no rank,
+                       * and this is small enough to stay near; NULL until prune.c */
     uint32_t slot_bits;
     uint32_t *results;    /* owned: rank -> id of the merged token */
     uint32_t count;       /* ranks */
@@ -82,6 +84,10 @@ struct merges {
 };
 
 #define MERGES_FREE UINT64_MAX
+
+/* Zeroed memory for a table that is read at random, on huge pages where the system has
+ * them: with small ones half of every miss is spent on finding the page.  free() it. */
+void *tokenizer_table_alloc(size_t bytes);
 
 LR_MUST_USE lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v,
                                           struct lr_str whole, struct lr_str array,
@@ -95,15 +101,18 @@ static inline uint32_t merges_hash(uint64_t pair, uint32_t bits)
     return (uint32_t)((pair * 0x9E3779B97F4A7C15u) >> (64 - bits));
 }
 
-static inline void merges_prefetch(const struct merges *m, uint32_t left, uint32_t right)
+static inline bool merges_passes(const struct merges *m, uint64_t pair)
 {
-    __builtin_prefetch(&m->slots[merges_hash((uint64_t)left << 20 | right, m->slot_bits)]);
+    uint32_t bit = merges_hash(pair, m->slot_bits + 1);
+    return m->filter == NULL || (m->filter[bit >> 6] >> (bit & 63) & 1) != 0;
 }
 
 /* The rank of a pair, or TOKENIZER_NONE. */
 static inline uint32_t merges_rank(const struct merges *m, uint32_t left, uint32_t right)
 {
     uint64_t pair = (uint64_t)left << 20 | right;
+    if (!merges_passes(m, pair))
+        return TOKENIZER_NONE;
     uint32_t mask = (1u << m->slot_bits) - 1;
     for (uint32_t i = merges_hash(pair, m->slot_bits);; i = (i + 1) & mask) {
         uint64_t slot = m->slots[i];

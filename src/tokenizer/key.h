@@ -69,13 +69,16 @@ static inline uint64_t key_filter_bit(const struct vocab *v, uint64_t hash)
     return hash >> (62 - v->slot_bits);
 }
 
-/* tokenizer_vocab_find for whoever has the key and its hash already. */
-static inline const struct vocab_slot *key_find(const struct vocab *v, struct key key,
-                                                uint64_t hash, const char *bytes, size_t len)
+static inline bool key_passes(const struct vocab *v, uint64_t hash)
 {
     uint64_t bit = key_filter_bit(v, hash);
-    if ((v->filter[bit >> 6] >> (bit & 63) & 1) == 0)
-        return NULL;
+    return (v->filter[bit >> 6] >> (bit & 63) & 1) != 0;
+}
+
+static inline const struct vocab_slot *key_find_slot(const struct vocab *v, struct key key,
+                                                     uint64_t hash, const char *bytes,
+                                                     size_t len)
+{
     uint32_t mask = (1u << v->slot_bits) - 1;
     for (uint32_t i = (uint32_t)(hash >> (64 - v->slot_bits));; i = (i + 1) & mask) {
         const struct vocab_slot *slot = &v->slots[i];
@@ -86,6 +89,13 @@ static inline const struct vocab_slot *key_find(const struct vocab *v, struct ke
              memcmp(vocab_bytes(v, slot->id & ~(uint32_t)VOCAB_DIRECT), bytes, len) == 0))
             return slot;
     }
+}
+
+/* tokenizer_vocab_find for whoever has the key and its hash already. */
+static inline const struct vocab_slot *key_find(const struct vocab *v, struct key key,
+                                                uint64_t hash, const char *bytes, size_t len)
+{
+    return key_passes(v, hash) ? key_find_slot(v, key, hash, bytes, len) : NULL;
 }
 
 #endif

@@ -187,6 +187,7 @@ lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v, struct lr
 void tokenizer_merges_free(struct merges *m)
 {
     free(m->slots);
+    free(m->filter);
     free(m->results);
     free(m->byte_pairs);
 }

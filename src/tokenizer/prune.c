@@ -45,10 +45,12 @@ static bool rebuild(struct merges *m, const uint64_t *pairs, const uint8_t *verd
     uint32_t bits = 10;
     while ((1u << bits) < 2 * kept)
         bits++;
-    uint64_t *slots = malloc(sizeof(*slots) << bits);
+    uint64_t *slots = tokenizer_table_alloc(sizeof(*slots) << bits);
+    uint64_t *filter = calloc((size_t)1 << (bits - 5), sizeof(*filter));
     uint32_t *results = malloc((kept + 1) * sizeof(*results));
-    if (slots == NULL || results == NULL) {
+    if (slots == NULL || filter == NULL || results == NULL) {
         free(slots);
+        free(filter);
         free(results);
         return false;
     }
@@ -61,11 +63,14 @@ static bool rebuild(struct merges *m, const uint64_t *pairs, const uint8_t *verd
         while (slots[i] != MERGES_FREE)
             i = (i + 1) & ((1u << bits) - 1);
         slots[i] = pairs[rank] << 24 | kept;
+        uint32_t bit = merges_hash(pairs[rank], bits + 1);
+        filter[bit >> 6] |= (uint64_t)1 << (bit & 63);
         results[kept++] = m->results[rank];
     }
     free(m->slots);
     free(m->results);
     m->slots = slots;
+    m->filter = filter;
     m->slot_bits = bits;
     m->results = results;
     m->count = kept;

@@ -1,9 +1,29 @@
 /* tokenizer/vocab.c - tokens by id and by bytes. */
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "tokenizer/internal.h"
 #include "tokenizer/key.h"
 #include "tokenizer/reader.h"
+
+void *tokenizer_table_alloc(size_t bytes)
+{
+#ifdef __linux__
+    enum { HUGE_PAGE = 2 << 20 };
+    if (bytes >= HUGE_PAGE / 2) {
+        size_t rounded = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        void *table = aligned_alloc(HUGE_PAGE, rounded);
+        if (table == NULL)
+            return NULL;
+        (void)madvise(table, rounded, MADV_HUGEPAGE);
+        memset(table, 0, bytes);
+        return table;
+    }
+#endif
+    return calloc(1, bytes);
+}
 
 /* Ids need not come in order; the table grows by doubling up to the limit. */
 static lr_code make_room(struct vocab *v, uint32_t id, struct lr_error *err)
@@ -121,7 +141,7 @@ lr_code tokenizer_vocab_index(struct vocab *v, struct lr_error *err)
     v->slot_bits = 10;
     while ((1u << v->slot_bits) < 2 * v->size)
         v->slot_bits++;
-    v->slots = calloc((size_t)1 << v->slot_bits, sizeof(*v->slots));
+    v->slots = tokenizer_table_alloc(sizeof(*v->slots) << v->slot_bits);
     v->filter = calloc((size_t)1 << (v->slot_bits - 4), sizeof(*v->filter));
     if (v->slots == NULL || v->filter == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory to index %u tokens", v->size);
