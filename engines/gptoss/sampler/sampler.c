@@ -187,14 +187,14 @@ static void sift(struct candidate *heap, uint32_t n, uint32_t at)
     heap[at] = moving;
 }
 
-/* Moves the candidates to the end of the heap array in rank order, the first at
- * heap[n - 1], and stops after `most` of them or once their weight reaches `enough`. */
+/* Moves candidates to the end of the heap array in rank order, the first at heap[n - 1],
+ * and stops after `most` of them or once their weight reaches `enough`; at least one. */
 static uint32_t take_ranks(struct candidate *heap, uint32_t n, uint32_t most, double enough)
 {
     uint32_t taken = 0;
     double sum = 0;
 
-    while (taken < n && taken < most && sum < enough) {
+    while (taken < n && (taken == 0 || (taken < most && sum < enough))) {
         uint32_t last = n - 1 - taken;
         struct candidate first = heap[0];
         heap[0] = heap[last];
@@ -216,6 +216,8 @@ static void keep_likely(struct gptoss_sampler *s, const struct lr_sampling *p)
     for (uint32_t i = 0; i < s->vocab; i++)
         if (s->values[i] > -INFINITY)
             heap[n++] = (struct candidate){s->values[i], i};
+    if (n == 0)
+        return; /* not numbers: draw() falls back on its own */
     for (uint32_t i = n / 2; i-- > 0;)
         sift(heap, n, i);
     taken = n;
@@ -234,18 +236,15 @@ static void keep_likely(struct gptoss_sampler *s, const struct lr_sampling *p)
         } else {
             double sum = 0;
             uint32_t kept = 0;
-            while (kept < taken && sum < enough)
+            while (kept < taken && (kept == 0 || sum < enough))
                 sum += exp((double)heap[n - 1 - kept++].x);
             taken = kept;
         }
-        taken = taken > 0 ? taken : 1;
     } else if (taken == n) {
         return;
     }
-    uint32_t best = largest(s->values, s->vocab);
     for (uint32_t i = 0; i < s->vocab; i++)
         s->values[i] = -INFINITY;
-    s->values[best] = 0.0f;
     for (uint32_t i = 0; i < taken; i++)
         s->values[heap[n - 1 - i].id] = heap[n - 1 - i].x;
 }
