@@ -10,6 +10,7 @@
 #include "chat/harmony.h"
 #include "chat/openai_request.h"
 #include "chat/openai_response.h"
+#include "chat/prompt.h"
 
 enum { ROUNDS = 31, ANSWERS = 400 };
 
@@ -63,6 +64,34 @@ static void make_body(struct lr_buf *body)
     lr_buf_add_z(body, "]}");
 }
 
+/* The same conversation to prompt segments, by the default template. */
+static void bench_prompt(struct lr_str body)
+{
+    double ms[ROUNDS];
+    struct lr_arena arena;
+    const struct chat_request *req;
+    struct chat_error e;
+    struct lr_error err;
+    struct chat_model model = {.is_gptoss = true};
+
+    lr_arena_init(&arena, 64 << 20);
+    if (chat_openai_parse(&arena, CHAT_API_CHAT, body, &req, &e) != LR_OK)
+        exit(1);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct chat_prompt prompt;
+        double start = now_s();
+        lr_code code = chat_prompt_render(req, &model, 0, 1794744000, &prompt, &err);
+        ms[i] = (now_s() - start) * 1e3;
+        chat_prompt_free(&prompt);
+        if (code != LR_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            exit(1);
+        }
+    }
+    report("repair and default Harmony prompt", ms, "ms", 2);
+    lr_arena_free(&arena);
+}
+
 static void bench_request(void)
 {
     struct lr_buf body;
@@ -85,6 +114,7 @@ static void bench_request(void)
     }
     printf("request of %zu bytes\n", body.len);
     report("parse and validate", ms, "ms", 2);
+    bench_prompt(lr_buf_str(&body));
     lr_buf_free(&body);
 }
 
