@@ -1,0 +1,430 @@
+/* What the engine promises through its ABI: stops, limits, cancels, continuations, masks,
+ * messages with both numbers. */
+#include "tests/unit/gptoss/support.h"
+
+#include <math.h>
+
+#define API gptoss_engine_api()
+
+static const char prompt_text[] = "<|start|>user<|message|>hello<|end|><|start|>assistant";
+
+static struct lr_engine_request text_request(uint64_t id, const struct lr_segment *segment,
+                                             uint32_t max_tokens)
+{
+    struct lr_engine_request r = plain_request(id, NULL, 0, max_tokens);
+
+    r.segments = segment;
+    r.segment_count = 1;
+    return r;
+}
+
+static const struct lr_segment hello = {prompt_text, sizeof(prompt_text) - 1, 1, 0};
+
+static void the_demo_model_answers_in_words_and_stops_by_itself(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = text_request(1, &hello, 0);
+
+    (void)state;
+    must_submit(r, &request);
+    recorder_run(r);
+    struct record *q = record_of(r, 1);
+    assert_int_equal(q->done_calls, 1);
+    assert_int_equal(q->reason, LR_FINISH_STOP);
+    assert_non_null(strstr(q->text, "<|channel|>final<|message|>"));
+    assert_non_null(strstr(q->text, "<|return|>")); /* the stop is emitted, by name */
+    assert_int_equal(q->usage.completion_tokens, q->count);
+    assert_true(q->usage.prompt_tokens > 5);
+    assert_int_equal(recorder_stats(r).kv_bytes_in_use, 0);
+    recorder_close(r);
+}
+
+static void max_tokens_and_stop_ids_end_an_answer(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = text_request(1, &hello, 3);
+
+    (void)state;
+    must_submit(r, &request);
+    recorder_run(r);
+    assert_int_equal(record_of(r, 1)->count, 3);
+    assert_int_equal(record_of(r, 1)->reason, LR_FINISH_LENGTH);
+    uint32_t stop = record_of(r, 1)->tokens[1];
+    request = text_request(2, &hello, 50);
+    request.stop_ids = &stop;
+    request.stop_id_count = 1;
+    must_submit(r, &request);
+    recorder_run(r);
+    assert_int_equal(record_of(r, 2)->count, 2);
+    assert_int_equal(record_of(r, 2)->reason, LR_FINISH_STOP);
+    recorder_close(r);
+}
+
+static void a_sampled_run_continued_elsewhere_equals_one_run(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = text_request(1, &hello, 40);
+
+    (void)state;
+    request.sampling.temperature = 1.5f;
+    request.sampling.seed = 12345;
+    request.sampling.frequency_penalty = 0.2f;
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    recorder_run(r);
+    const struct record *whole = record_of(r, 1);
+    assert_int_equal(whole->count, 40);
+    for (uint32_t cut = 1; cut < 40; cut += 13) {
+        request.id = 100 + cut;
+        request.generated = whole->tokens;
+        request.generated_count = cut;
+        must_submit(r, &request);
+        recorder_run(r);
+        const struct record *rest = record_of(r, request.id);
+        assert_int_equal(rest->count, 40 - cut);
+        assert_memory_equal(rest->tokens, whole->tokens + cut, (40 - cut) * sizeof(uint32_t));
+        assert_int_equal(rest->usage.completion_tokens, 40);
+    }
+    recorder_close(r);
+}
+
+static void a_continuation_that_is_complete_only_ends(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = text_request(1, &hello, 0);
+
+    (void)state;
+    must_submit(r, &request);
+    recorder_run(r);
+    const struct record *whole = record_of(r, 1);
+    request.id = 2;
+    request.generated = whole->tokens;
+    request.generated_count = whole->count; /* ends with the stop token */
+    must_submit(r, &request);
+    request.id = 3;
+    request.generated_count = 2;
+    request.max_tokens = 2;
+    must_submit(r, &request);
+    recorder_run(r);
+    assert_int_equal(record_of(r, 2)->count, 0);
+    assert_int_equal(record_of(r, 2)->reason, LR_FINISH_STOP);
+    assert_int_equal(record_of(r, 3)->count, 0);
+    assert_int_equal(record_of(r, 3)->reason, LR_FINISH_LENGTH);
+    assert_int_equal(record_of(r, 3)->usage.completion_tokens, 2);
+    recorder_close(r);
+}
+
+static void cancel_frees_the_pages_and_says_so_once_at_every_stage(void **state)
+{
+    const struct lr_engine_options options = {
+        .size = sizeof(options), .prefill_chunk = 4, .max_sequences = 1};
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    struct lr_error err;
+    int32_t busy;
+
+    (void)state;
+    for (uint64_t stage = 0; stage < 8; stage++) { /* queued, in the prompt, decoding */
+        struct lr_engine_request request = text_request(stage, &hello, 50);
+        must_submit(r, &request);
+        for (uint64_t i = 0; i < stage; i++)
+            assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+        API->cancel(r->model, stage);
+        assert_int_equal(record_of(r, stage)->done_calls, 1);
+        assert_int_equal(record_of(r, stage)->reason, LR_FINISH_CANCELLED);
+        assert_int_equal(recorder_stats(r).pages_in_use, 0);
+        assert_int_equal(recorder_stats(r).sequences, 0);
+        API->cancel(r->model, stage); /* unknown by now: ignored */
+        assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+        assert_int_equal(busy, 0);
+        assert_int_equal(record_of(r, stage)->done_calls, 1);
+    }
+    recorder_close(r);
+}
+
+static void a_host_may_cancel_from_inside_on_token(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+
+    (void)state;
+    r->cancel_at_token = 3;
+    for (uint64_t id = 1; id <= 4; id++) {
+        struct lr_engine_request request = text_request(id, &hello, 50);
+        must_submit(r, &request);
+    }
+    recorder_run(r);
+    for (uint64_t id = 1; id <= 4; id++) {
+        assert_int_equal(record_of(r, id)->count, 3);
+        assert_int_equal(record_of(r, id)->done_calls, 1);
+        assert_int_equal(record_of(r, id)->reason, LR_FINISH_CANCELLED);
+    }
+    assert_int_equal(recorder_stats(r).pages_in_use, 0);
+    recorder_close(r);
+}
+
+static void close_with_live_requests_leaks_nothing(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_error err;
+    int32_t busy;
+
+    (void)state;
+    for (uint64_t id = 1; id <= 20; id++) {
+        struct lr_engine_request request = text_request(id, &hello, 50);
+        must_submit(r, &request);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+    recorder_close(r);
+    API->close(NULL);
+}
+
+static void an_overlong_prompt_is_refused_with_both_numbers(void **state)
+{
+    const struct lr_engine_options options = {.size = sizeof(options), .max_context = 50};
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    uint32_t ids[60] = {0};
+    struct lr_error err;
+
+    (void)state;
+    struct lr_engine_request request = plain_request(1, ids, 50, 10);
+    assert_int_equal(API->submit(r->model, &request, &err), LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "50 tokens; the context holds 50"));
+    request = plain_request(2, ids, 45, 10); /* fits, and ends where the context ends */
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    recorder_run(r);
+    assert_int_equal(record_of(r, 2)->count, 5);
+    assert_int_equal(record_of(r, 2)->reason, LR_FINISH_LENGTH);
+    recorder_close(r);
+}
+
+static void malformed_requests_are_refused_by_name(void **state)
+{
+    struct recorder *r = recorder_open(ODD_MODEL, NULL);
+    uint32_t ids[3] = {1, 517, 2};
+    struct lr_error err;
+
+    (void)state;
+    struct lr_engine_request request = plain_request(1, ids, 3, 1);
+    assert_int_equal(API->submit(r->model, &request, &err), LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "517"));
+    request = plain_request(1, ids, 0, 1);
+    assert_int_equal(API->submit(r->model, &request, &err), LR_INVALID_ARGUMENT);
+    request = plain_request(1, ids, 1, 1);
+    request.sampling.top_p = NAN;
+    assert_int_equal(API->submit(r->model, &request, &err), LR_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "top_p"));
+    request = plain_request(1, ids, 1, 1);
+    request.kind = 7;
+    assert_int_equal(API->submit(r->model, &request, &err), LR_UNSUPPORTED);
+    request = text_request(1, &hello, 1);
+    assert_int_equal(API->submit(r->model, &request, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "tokenizer.json"));
+    request = plain_request(1, ids, 1, 1);
+    must_submit(r, &request);
+    assert_int_equal(API->submit(r->model, &request, &err), LR_INVALID_ARGUMENT); /* same id */
+    recorder_close(r);
+}
+
+static void a_constrained_request_draws_only_what_the_host_allows(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = text_request(1, &hello, 5);
+
+    (void)state;
+    r->mask_ids[0] = 65;
+    r->mask_ids[1] = 66;
+    r->mask_count = 2;
+    request.constrained = 1;
+    request.sampling.temperature = 1;
+    must_submit(r, &request);
+    recorder_run(r);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_in_range(record_of(r, 1)->tokens[i], 65, 66);
+    r->mask_code = LR_TIMEOUT;
+    request.id = 2;
+    must_submit(r, &request);
+    recorder_run(r);
+    assert_int_equal(record_of(r, 2)->reason, LR_FINISH_ERROR);
+    assert_int_equal(record_of(r, 2)->error.code, LR_TIMEOUT);
+    recorder_close(r);
+}
+
+static void log_probabilities_come_with_the_token(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = text_request(1, &hello, 4);
+
+    (void)state;
+    request.sampling.logprobs = 1;
+    request.sampling.top_logprobs = 3;
+    must_submit(r, &request);
+    recorder_run(r);
+    const struct record *q = record_of(r, 1);
+    assert_int_equal(q->top_count, 3);
+    assert_int_equal(q->top[0].token, q->tokens[3]); /* greedy takes the most likely */
+    assert_true(q->logprobs[3] == q->top[0].logprob);
+    assert_true(q->top[0].logprob <= 0 && q->top[1].logprob <= q->top[0].logprob);
+    recorder_close(r);
+}
+
+static void few_pages_make_requests_wait_and_change_no_token(void **state)
+{
+    struct recorder *roomy = recorder_open(DEMO_MODEL, NULL);
+    const struct lr_engine_options options = {.size = sizeof(options),
+                                              .max_tokens = 160,
+                                              .max_context = 160,
+                                              .prefill_chunk = 16,
+                                              .max_sequences = 6};
+    struct recorder *tight = recorder_open(DEMO_MODEL, &options);
+
+    (void)state;
+    for (uint64_t id = 0; id < 6; id++) {
+        struct lr_engine_request request = text_request(id, &hello, 80);
+        request.sampling.temperature = 1;
+        request.sampling.seed = id;
+        request.ignore_stop = 1;
+        must_submit(roomy, &request);
+        must_submit(tight, &request);
+    }
+    recorder_run(roomy);
+    recorder_run(tight);
+    for (uint64_t id = 0; id < 6; id++) {
+        assert_int_equal(record_of(tight, id)->count, 80);
+        assert_memory_equal(record_of(tight, id)->tokens, record_of(roomy, id)->tokens,
+                            80 * sizeof(uint32_t));
+    }
+    assert_int_equal(recorder_stats(tight).pages_in_use, 0);
+    recorder_close(roomy);
+    recorder_close(tight);
+}
+
+static void logits_are_computed_beside_live_requests_without_touching_them(void **state)
+{
+    const struct lr_engine_options options = {.size = sizeof(options), .max_sequences = 2};
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    struct lr_error err;
+    uint32_t ids[40];
+    float *before = malloc(40 * 2048 * sizeof(float)),
+          *after = malloc(40 * 2048 * sizeof(float));
+    int32_t busy;
+
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++)
+        ids[i] = i * 31 % 2000;
+    assert_int_equal(API->logits(r->model, ids, 40, before, &err), LR_OK);
+    struct lr_engine_request request = text_request(9, &hello, 30);
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    recorder_run(r);
+    for (uint64_t id = 1; id <= 2; id++) {
+        request.id = id;
+        must_submit(r, &request);
+    }
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
+    assert_int_equal(API->logits(r->model, ids, 40, after, &err), LR_OK);
+    assert_memory_equal(before, after, 40 * 2048 * sizeof(float));
+    recorder_run(r);
+    for (uint64_t id = 1; id <= 2; id++)
+        assert_memory_equal(record_of(r, id)->tokens, record_of(r, 9)->tokens,
+                            30 * sizeof(uint32_t));
+    free(before);
+    free(after);
+    recorder_close(r);
+}
+
+static void probe_states_what_open_takes_and_limits_are_kept(void **state)
+{
+    struct lr_engine_need need = {.size = sizeof(need)}, tight = {.size = sizeof(tight)};
+    struct lr_engine_options options = {.size = sizeof(options)};
+    struct lr_error err;
+
+    (void)state;
+    assert_int_equal(API->probe(DEMO_MODEL, &options, &need, &err), LR_OK);
+    assert_int_equal(need.total, need.weights + need.kv + need.workspace + need.fixed);
+    assert_true(need.weights > 7000000 && need.weights < 9000000);
+    assert_int_equal(need.vocab_size, 2048);
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    assert_int_equal(recorder_stats(r).kv_bytes, need.kv);
+    recorder_close(r);
+
+    options.ram_limit = need.total - need.kv / 2; /* half the cache fits: it shrinks */
+    assert_int_equal(API->probe(DEMO_MODEL, &options, &tight, &err), LR_OK);
+    assert_true(tight.kv < need.kv);
+    options.ram_limit = 1000000;
+    assert_int_equal(API->probe(DEMO_MODEL, &options, &tight, &err), LR_OUT_OF_RAM);
+    assert_non_null(strstr(err.text, "1000000"));
+    struct lr_engine_model *m;
+    assert_int_equal(API->open(&(struct lr_engine_host){.size = sizeof(struct lr_engine_host)},
+                               DEMO_MODEL, &options, &m, &err),
+                     LR_OUT_OF_RAM);
+    assert_null(m);
+}
+
+static void other_devices_and_missing_models_are_named(void **state)
+{
+    const char *two[] = {"cpu", "cpu"}, *odd[] = {"tpu"};
+    struct lr_engine_options options = {
+        .size = sizeof(options), .device_count = 2, .devices = two};
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_error err;
+
+    (void)state;
+    assert_int_equal(API->probe(DEMO_MODEL, &options, &need, &err), LR_UNSUPPORTED);
+    options.device_count = 1;
+    options.devices = odd;
+    assert_int_equal(API->probe(DEMO_MODEL, &options, &need, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "tpu"));
+    options.device_count = 0;
+    lr_code code = API->probe("/nonexistent", &options, &need, &err);
+    assert_true(code != LR_OK && code < 100);
+    assert_non_null(strstr(err.text, "/nonexistent"));
+}
+
+static void vocab_and_tokenize_know_the_models_tokens(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_error err;
+    const char *bytes;
+    uint32_t ids[64], len, flags, stops = 0;
+    size_t count;
+
+    (void)state;
+    assert_int_equal(API->tokenize(r->model, &hello, 1, ids, 2, &count, &err), LR_OK);
+    assert_true(count > 2 && count < 64); /* the whole number, though two were written */
+    assert_int_equal(API->tokenize(r->model, &hello, 1, ids, 64, &count, &err), LR_OK);
+    assert_int_equal(API->vocab(r->model, ids[0], &bytes, &len, &flags), LR_OK);
+    assert_int_equal(flags, LR_VOCAB_SPECIAL);
+    assert_memory_equal(bytes, "<|start|>", len);
+    for (uint32_t id = 0; id < 2048; id++) {
+        assert_int_equal(API->vocab(r->model, id, &bytes, &len, &flags), LR_OK);
+        stops += (flags & LR_VOCAB_STOP) != 0;
+    }
+    assert_true(stops >= 3);
+    assert_int_equal(API->vocab(r->model, 2048, &bytes, &len, &flags), LR_INVALID_ARGUMENT);
+    recorder_close(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_demo_model_answers_in_words_and_stops_by_itself),
+        cmocka_unit_test(max_tokens_and_stop_ids_end_an_answer),
+        cmocka_unit_test(a_sampled_run_continued_elsewhere_equals_one_run),
+        cmocka_unit_test(a_continuation_that_is_complete_only_ends),
+        cmocka_unit_test(cancel_frees_the_pages_and_says_so_once_at_every_stage),
+        cmocka_unit_test(a_host_may_cancel_from_inside_on_token),
+        cmocka_unit_test(close_with_live_requests_leaks_nothing),
+        cmocka_unit_test(an_overlong_prompt_is_refused_with_both_numbers),
+        cmocka_unit_test(malformed_requests_are_refused_by_name),
+        cmocka_unit_test(a_constrained_request_draws_only_what_the_host_allows),
+        cmocka_unit_test(log_probabilities_come_with_the_token),
+        cmocka_unit_test(few_pages_make_requests_wait_and_change_no_token),
+        cmocka_unit_test(logits_are_computed_beside_live_requests_without_touching_them),
+        cmocka_unit_test(probe_states_what_open_takes_and_limits_are_kept),
+        cmocka_unit_test(other_devices_and_missing_models_are_named),
+        cmocka_unit_test(vocab_and_tokenize_know_the_models_tokens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
