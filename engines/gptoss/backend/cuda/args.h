@@ -24,8 +24,8 @@
 enum {
     CUDA_PAGE_TOKENS = 64,
     CUDA_HEAD_DIM = 64,
-    CUDA_GROUP_MAX = 16,    /* query heads that share a KV head */
-    CUDA_TOPK_MAX = 8,      /* experts per token */
+    CUDA_GROUP_MAX = 16, /* query heads that share a KV head */
+    CUDA_TOPK_MAX = 8,   /* experts per token */
     CUDA_EXPERTS_MAX = 256,
     CUDA_SKINNY_TOKENS = 32, /* tokens one pass of a skinny product serves */
     CUDA_TILE_TOKENS = 128,
@@ -35,7 +35,8 @@ enum {
     CUDA_SLOT_MODE_TOKENS = 4,  /* up to here experts are run per (token, choice) */
 };
 
-/* One sequence of the step. */
+/* One sequence of the step.  Sequences of one token come first, in the order of their rows:
+ * row i < decode rows belongs to sequence i. */
 struct cuda_seq {
     uint32_t position; /* of its first token of this step */
     uint32_t count;
@@ -43,15 +44,6 @@ struct cuda_seq {
     uint32_t table_start; /* into tables: full entries, then as many window entries */
     uint32_t table_count;
     uint32_t pad[3];
-};
-
-/* What changes from step to step; one per model, in device memory. */
-struct cuda_step {
-    const uint32_t *tokens;   /* [rows] ids; */
-    const uint32_t *row_seq;  /* [rows] sequence of each row; UINT32_MAX: padding row */
-    const uint32_t *row_pos;  /* [rows] */
-    const struct cuda_seq *seqs;
-    const uint32_t *tables;
 };
 
 struct cuda_kv {
@@ -64,8 +56,8 @@ struct cuda_kv {
 
 struct cuda_matrix {
     const void *weights;
-    const void *scales;    /* mxfp4 only */
-    const uint16_t *bias;  /* bf16, in tile row order; NULL: none */
+    const void *scales;      /* mxfp4 only */
+    const uint16_t *bias;    /* bf16, in tile row order; NULL: none */
     uint64_t expert_weights; /* bytes from expert to expert */
     uint64_t expert_scales;
     uint64_t expert_bias; /* elements */
@@ -100,22 +92,25 @@ struct cuda_gemm {
     const uint32_t *sorted;      /* [tokens * topk] assignment indices */
     const uint32_t *expert_tile; /* [tiles][4]: expert, start in sorted, count, unused */
     const uint32_t *tile_count;
-    const struct cuda_step *step;
+    const uint32_t *row_pos; /* [tokens] position of each token */
+    const uint32_t
+        *row_slot;     /* [tokens] page * CUDA_PAGE_TOKENS + slot, in this layer's kind */
     const float *rope; /* [position][32] cos, sin */
     struct cuda_kv kv;
 };
 
 struct cuda_attention {
-    const struct cuda_step *step;
+    const struct cuda_seq *seqs;
+    const uint32_t *tables;
     const uint16_t *q; /* [rows][heads * 64] */
     uint16_t *out;     /* the same shape */
     const uint16_t *sinks;
-    float *partial;     /* [item][kv_head][split][16][66] */
-    uint32_t *tickets;  /* [item][kv_head], zero between launches */
+    float *partial;    /* [item][kv_head][split][16][66] */
+    uint32_t *tickets; /* [item][kv_head], zero between launches */
     uint32_t heads;
-    uint32_t rows;      /* in the batch */
+    uint32_t rows; /* in the batch */
     uint32_t splits;
-    uint32_t tokens_per_tile; /* prefill: query tokens in a 16-row tile */
+    uint32_t tokens_per_tile;   /* prefill: query tokens in a 16-row tile */
     const uint32_t *tile_seq;   /* prefill: sequence of each query tile */
     const uint32_t *tile_first; /* prefill: first token of the tile within its sequence */
     uint32_t tiles;
@@ -126,7 +121,7 @@ struct cuda_attention {
 struct cuda_norm {
     const float *residual; /* [rows][hidden] */
     const uint16_t *norm;
-    uint16_t *out;       /* bf16 [rows][hidden] */
+    uint16_t *out;        /* bf16 [rows][hidden] */
     const uint32_t *rows; /* gather: row i reads residual row rows[i]; NULL: row i */
     uint32_t hidden;
     uint32_t count;
@@ -151,10 +146,10 @@ struct cuda_sample {
     const float *logits; /* [rows][vocab] */
     const uint32_t *usable;
     const struct cuda_sample_row *how;
-    float *best_value;    /* [rows][blocks] */
-    uint32_t *best_id;    /* [rows][blocks] */
-    uint32_t *tickets;    /* [rows], zero between launches */
-    uint32_t *out;        /* [rows] */
+    float *best_value; /* [rows][blocks] */
+    uint32_t *best_id; /* [rows][blocks] */
+    uint32_t *tickets; /* [rows], zero between launches */
+    uint32_t *out;     /* [rows] */
     uint32_t vocab;
     uint32_t stride; /* floats between rows */
 };

@@ -19,9 +19,9 @@
 enum { DECODE_WARPS = 8, PREFILL_WARPS = 4, PARTIAL = 66 /* maximum, sum, 64 values */ };
 
 struct rows16 {
-    uint4 q[2][2];  /* [32-dimension block][row half] */
-    float o[8][4];  /* [j]: rows g, g + 8; dimensions 16t + j and 16t + 8 + j */
-    float top[2];   /* maximum, log2 domain, of rows g and g + 8 */
+    uint4 q[2][2]; /* [32-dimension block][row half] */
+    float o[8][4]; /* [j]: rows g, g + 8; dimensions 16t + j and 16t + 8 + j */
+    float top[2];  /* maximum, log2 domain, of rows g and g + 8 */
     float sum[2];
     int32_t pos[2]; /* positions of the rows' tokens; -1: no such row */
 };
@@ -85,7 +85,8 @@ __device__ __forceinline__ void add_keys(rows16 &r, const keys16 &s, int32_t fir
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 int32_t key = first + n * 8 + 2 * (int32_t)t + i;
-                bool seen = key <= r.pos[h] && (window == 0 || key + (int32_t)window > r.pos[h]);
+                bool seen =
+                    key <= r.pos[h] && (window == 0 || key + (int32_t)window > r.pos[h]);
                 float &v = c[n][h * 2 + i];
                 v = seen ? v * scale : -INFINITY;
                 best = fmaxf(best, v);
@@ -132,18 +133,19 @@ __device__ __forceinline__ void gather_sums(rows16 &r)
 }
 
 /* Q of row `row` of the batch, query head `head`, into half h of the rows. */
-__device__ __forceinline__ void load_query(rows16 &r, const cuda_attention &a, int h, uint32_t row,
-                                           uint32_t head, int32_t pos, uint32_t t)
+__device__ __forceinline__ void load_query(rows16 &r, const cuda_attention &a, int h,
+                                           uint32_t row, uint32_t head, int32_t pos, uint32_t t)
 {
-    const uint4 *q = reinterpret_cast<const uint4 *>(a.q + (size_t)row * a.heads * 64 + head * 64);
+    const uint4 *q =
+        reinterpret_cast<const uint4 *>(a.q + (size_t)row * a.heads * 64 + head * 64);
     bool real = pos >= 0;
     r.q[0][h] = real ? q[t] : make_uint4(0, 0, 0, 0);
     r.q[1][h] = real ? q[4 + t] : make_uint4(0, 0, 0, 0);
     r.pos[h] = pos;
 }
 
-__device__ __forceinline__ const uint8_t *key_page(const cuda_attention &a, const uint32_t *table,
-                                                   uint32_t chunk, uint32_t kv_head)
+__device__ __forceinline__ const uint8_t *
+key_page(const cuda_attention &a, const uint32_t *table, uint32_t chunk, uint32_t kv_head)
 {
     uint32_t page = table[chunk * 16 / CUDA_PAGE_TOKENS];
     return a.kv.pages + page * a.kv.page_bytes + a.kv.layer_offset +
@@ -152,13 +154,14 @@ __device__ __forceinline__ const uint8_t *key_page(const cuda_attention &a, cons
 
 /* Walks over chunks of 16 keys: begin, begin + step, ... below end. */
 __device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const uint32_t *table,
-                                     uint32_t kv_head, uint32_t begin, uint32_t end, uint32_t step,
-                                     uint32_t g, uint32_t t)
+                                     uint32_t kv_head, uint32_t begin, uint32_t end,
+                                     uint32_t step, uint32_t g, uint32_t t)
 {
     keys16 one, two;
     uint32_t chunk = begin;
     auto load = [&](keys16 &s, uint32_t c) {
-        load_keys(s, key_page(a, table, c, kv_head), a.kv.kv_heads, c * 16 % CUDA_PAGE_TOKENS, g, t);
+        load_keys(s, key_page(a, table, c, kv_head), a.kv.kv_heads, c * 16 % CUDA_PAGE_TOKENS,
+                  g, t);
     };
     auto advance = [&](keys16 &now, keys16 &next) -> bool {
         if (chunk + step < end)
@@ -176,7 +179,8 @@ __device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const u
 
 /* Divides by the sum, sink included, and writes 16 dimensions of a row. */
 __device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, uint32_t head,
-                                        uint32_t first_dim, float top, float sum, const float *o)
+                                        uint32_t first_dim, float top, float sum,
+                                        const float *o)
 {
     float sink = from_bf16(a.sinks[head]) * 1.44269504f;
     float base = fmaxf(top, sink);
@@ -186,7 +190,8 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, u
 #pragma unroll
     for (int i = 0; i < 8; i++)
         packed[i] = pack_bf16(o[2 * i] * factor, o[2 * i + 1] * factor);
-    uint4 *out = reinterpret_cast<uint4 *>(a.out + (size_t)row * a.heads * 64 + head * 64 + first_dim);
+    uint4 *out =
+        reinterpret_cast<uint4 *>(a.out + (size_t)row * a.heads * 64 + head * 64 + first_dim);
     out[0] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
     out[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
 }
@@ -197,20 +202,19 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
 {
     __shared__ float merged[DECODE_WARPS][CUDA_GROUP_MAX][PARTIAL];
     __shared__ uint32_t is_last;
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
+                   t = lane % 4;
     const uint32_t kv_head = blockIdx.y, row = blockIdx.z, group = a.heads / a.kv.kv_heads;
     let_next_kernel_start();
     wait_for_previous_kernel();
-    const cuda_step step = *a.step;
-    const uint32_t seq = step.row_seq[row];
-    if (seq == UINT32_MAX)
-        return;
-    const cuda_seq s = step.seqs[seq];
-    const uint32_t *table = step.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
-    const int32_t pos = (int32_t)step.row_pos[row];
+    const cuda_seq s = a.seqs[row];
+    const uint32_t *table = a.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
+    const int32_t pos = (int32_t)s.position;
 
     /* Chunks of keys that this token sees, and this block's share of them. */
-    uint32_t low = a.kv.window != 0 && pos >= (int32_t)a.kv.window ? (uint32_t)(pos + 1 - (int32_t)a.kv.window) / 16 : 0;
+    uint32_t low = a.kv.window != 0 && pos >= (int32_t)a.kv.window
+                       ? (uint32_t)(pos + 1 - (int32_t)a.kv.window) / 16
+                       : 0;
     uint32_t high = (uint32_t)pos / 16 + 1, chunks = high - low;
     uint32_t share = max((chunks + a.splits - 1) / a.splits, (uint32_t)DECODE_WARPS);
     uint32_t active = (chunks + share - 1) / share;
@@ -242,7 +246,8 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
     __syncthreads();
 
     /* 64 threads a row, one dimension each: the warps' parts, in order. */
-    float *partial = a.partial + ((size_t)row * a.kv.kv_heads + kv_head) * a.splits * CUDA_GROUP_MAX * PARTIAL;
+    float *partial = a.partial + ((size_t)row * a.kv.kv_heads + kv_head) * a.splits *
+                                     CUDA_GROUP_MAX * PARTIAL;
     for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
         uint32_t head = i / 64, d = i % 64;
         float top = -INFINITY, sum = 0, value = 0;
@@ -303,7 +308,8 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
 extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
     attention_prefill(const __grid_constant__ cuda_attention a)
 {
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
+                   t = lane % 4;
     /* The last tiles see the most keys: start them first. */
     const uint32_t index = blockIdx.x * PREFILL_WARPS + warp, kv_head = blockIdx.y;
     const uint32_t group = a.heads / a.kv.kv_heads;
@@ -312,10 +318,9 @@ extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
     if (index >= a.tiles)
         return;
     const uint32_t tile = a.tiles - 1 - index;
-    const cuda_step step = *a.step;
-    const cuda_seq s = step.seqs[a.tile_seq[tile]];
+    const cuda_seq s = a.seqs[a.tile_seq[tile]];
     const uint32_t first = a.tile_first[tile], count = min(a.tokens_per_tile, s.count - first);
-    const uint32_t *table = step.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
+    const uint32_t *table = a.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
 
     rows16 r;
     clear(r);
@@ -329,7 +334,8 @@ extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
         load_query(r, a, h, row[h], head[h], real ? (int32_t)(s.position + token) : -1, t);
     }
     uint32_t lowest = s.position + first, highest = lowest + count - 1;
-    uint32_t begin = a.kv.window != 0 && lowest >= a.kv.window ? (lowest + 1 - a.kv.window) / 16 : 0;
+    uint32_t begin =
+        a.kv.window != 0 && lowest >= a.kv.window ? (lowest + 1 - a.kv.window) / 16 : 0;
     walk(r, a, table, kv_head, begin, highest / 16 + 1, 1, g, t);
     gather_sums(r);
 #pragma unroll

@@ -24,7 +24,8 @@ static void cuda_close(struct gptoss_backend *b)
         for (int i = 0; i <= CUDA_GRAPH_ROWS; i++)
             if (b->graphs[i] != NULL)
                 (void)cu->cuGraphExecDestroy(b->graphs[i]);
-        const CUdeviceptr memory[] = {b->weight_memory, b->full_memory, b->window_memory, b->workspace_memory};
+        const CUdeviceptr memory[] = {b->weight_memory, b->full_memory, b->window_memory,
+                                      b->workspace_memory};
         for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
             if (memory[i] != 0)
                 (void)cu->cuMemFree(memory[i]);
@@ -64,13 +65,19 @@ static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
     for (int i = 0; i < CUDA_MODULE_COUNT; i++) {
         CUresult result = b->cu->cuModuleLoadData(&b->modules[i], images[i]);
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
-            return lr_fail(err, LR_UNSUPPORTED, "this build has no code for %s (compute capability %d.%d): build with "
-                           "LR_CUDA_ARCHS naming it", b->device.name, b->device.major, b->device.minor);
+            return lr_fail(
+                err, LR_UNSUPPORTED,
+                "this build has no code for %s (compute capability %d.%d): build with "
+                "LR_CUDA_ARCHS naming it",
+                b->device.name, b->device.major, b->device.minor);
         if (result != CUDA_SUCCESS)
             return cuda_fail(b->cu, result, "cuModuleLoadData", err);
     }
     for (int i = 0; i < CUDA_KERNEL_COUNT; i++)
-        CUDA_TRY(b->cu, cuModuleGetFunction(&b->kernels[i], b->modules[kernels[i].module], kernels[i].name), err);
+        CUDA_TRY(
+            b->cu,
+            cuModuleGetFunction(&b->kernels[i], b->modules[kernels[i].module], kernels[i].name),
+            err);
     return cuda_prepare_kernels(b, err);
 }
 
@@ -82,9 +89,12 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     CUDA_TRY(cu, cuMemGetInfo(&available, &total), err);
     uint64_t needed = p->weights + p->workspace + p->kv;
     if (needed > available)
-        return lr_fail(err, LR_OUT_OF_VRAM, "the model needs %llu bytes of GPU memory and %llu are free on %s",
-                       (unsigned long long)needed, (unsigned long long)available, b->device.name);
-    uint64_t full = p->full_pages * p->full_page_bytes, window = p->window_pages * p->window_page_bytes;
+        return lr_fail(err, LR_OUT_OF_VRAM,
+                       "the model needs %llu bytes of GPU memory and %llu are free on %s",
+                       (unsigned long long)needed, (unsigned long long)available,
+                       b->device.name);
+    uint64_t full = p->full_pages * p->full_page_bytes,
+             window = p->window_pages * p->window_page_bytes;
     CUDA_TRY(cu, cuMemAlloc(&b->weight_memory, p->weights), err);
     CUDA_TRY(cu, cuMemAlloc(&b->full_memory, full != 0 ? full : 256), err);
     CUDA_TRY(cu, cuMemAlloc(&b->window_memory, window != 0 ? window : 256), err);
@@ -94,13 +104,16 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     /* Masked keys are multiplied by zero, so a page must never hold a NaN; tickets start
      * at zero; so does the padding of the vocabulary. */
     CUDA_TRY(cu, cuMemsetD8Async(b->full_memory, 0, full != 0 ? full : 256, b->stream), err);
-    CUDA_TRY(cu, cuMemsetD8Async(b->window_memory, 0, window != 0 ? window : 256, b->stream), err);
+    CUDA_TRY(cu, cuMemsetD8Async(b->window_memory, 0, window != 0 ? window : 256, b->stream),
+             err);
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_sampled, CUDA_LOGIT_ROWS * 4), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_logits, (size_t)b->logit_stride * 4), err);
-    CUDA_TRY(cu, cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
-                                   (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream), err);
+    CUDA_TRY(cu,
+             cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
+                               (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream),
+             err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     b->sampler = gptoss_sampler_create(b->vocab_rows);
     if (b->sampler == NULL)
@@ -113,7 +126,8 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
 {
     lr_code code = cuda_driver_get(&b->cu, err);
     if (code == LR_OK)
-        code = cuda_device_find(b->cu, o->device != NULL ? o->device : "cuda:0", &b->device, err);
+        code =
+            cuda_device_find(b->cu, o->device != NULL ? o->device : "cuda:0", &b->device, err);
     if (code != LR_OK)
         return code;
     CUDA_TRY(b->cu, cuDevicePrimaryCtxRetain(&b->context, b->device.handle), err);
@@ -128,17 +142,19 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
         code = cuda_load_weights(b, host, err);
     if (code == LR_OK && host->log != NULL) {
         char text[160];
-        (void)snprintf(text, sizeof(text), "device=\"%s\" weights=%llu kv=%llu workspace=%llu", b->device.name,
-                       (unsigned long long)b->plan.weights, (unsigned long long)b->plan.kv,
-                       (unsigned long long)b->plan.workspace);
+        (void)snprintf(text, sizeof(text), "device=\"%s\" weights=%llu kv=%llu workspace=%llu",
+                       b->device.name, (unsigned long long)b->plan.weights,
+                       (unsigned long long)b->plan.kv, (unsigned long long)b->plan.workspace);
         host->log(host->ctx, 1, "cuda.open", text);
     }
     return code;
 }
 
-static lr_code cuda_open(const struct gptoss_backend_host *host, const struct model_gptoss *weights,
-                         const uint32_t *usable, const struct gptoss_backend_options *options,
-                         const struct gptoss_plan *plan, struct gptoss_backend **out, struct lr_error *err)
+static lr_code cuda_open(const struct gptoss_backend_host *host,
+                         const struct model_gptoss *weights, const uint32_t *usable,
+                         const struct gptoss_backend_options *options,
+                         const struct gptoss_plan *plan, struct gptoss_backend **out,
+                         struct lr_error *err)
 {
     *out = NULL;
     struct gptoss_backend *b = calloc(1, sizeof(*b));
@@ -152,7 +168,8 @@ static lr_code cuda_open(const struct gptoss_backend_host *host, const struct mo
     b->vocab_rows = weights->vocab_rows;
     b->layers = calloc(b->config->layers, sizeof(*b->layers));
     lr_code code = b->layers != NULL ? start(b, host, options, err)
-                                     : lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers", b->config->layers);
+                                     : lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers",
+                                               b->config->layers);
     if (code != LR_OK) {
         cuda_close(b);
         return code;
@@ -167,10 +184,11 @@ static lr_code cuda_open(const struct gptoss_backend_host *host, const struct mo
 static bool drawn_on_device(const struct gptoss_sample *s)
 {
     const struct lr_sampling *p = s->sampling;
-    return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 && p->logit_bias_count == 0 &&
-           p->presence_penalty == 0 && p->frequency_penalty == 0 &&
+    return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 &&
+           p->logit_bias_count == 0 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
            (p->repetition_penalty == 1 || p->repetition_penalty == 0) &&
-           (p->temperature == 0 || (p->top_k == 0 && (p->top_p >= 1 || p->top_p == 0) && p->min_p == 0));
+           (p->temperature == 0 ||
+            (p->top_k == 0 && (p->top_p >= 1 || p->top_p == 0) && p->min_p == 0));
 }
 
 #define INPUT(b, type, member) ((type *)(void *)((b)->host_inputs + (b)->at.member))
@@ -188,18 +206,23 @@ static void add_step(struct gptoss_backend *b, struct forward *f, const struct g
     uint32_t seq = f->seqs++, row = f->shape.rows;
     uint32_t per_tile = 16 / (b->config->heads / b->config->kv_heads);
     uint32_t *tables = INPUT(b, uint32_t, tables) + f->table_used;
-    INPUT(b, struct cuda_seq, seqs)[seq] = (struct cuda_seq){.position = s->position,
-                                                             .count = s->count,
-                                                             .first_row = row,
-                                                             .table_start = f->table_used,
-                                                             .table_count = s->page_count};
+    INPUT(b, struct cuda_seq, seqs)
+    [seq] = (struct cuda_seq){.position = s->position,
+                              .count = s->count,
+                              .first_row = row,
+                              .table_start = f->table_used,
+                              .table_count = s->page_count};
     memcpy(tables, s->full_pages, s->page_count * sizeof(*tables));
     memcpy(tables + s->page_count, s->window_pages, s->page_count * sizeof(*tables));
     f->table_used += 2 * s->page_count;
     for (uint32_t i = 0; i < s->count; i++) {
+        uint32_t position = s->position + i, entry = position / CUDA_PAGE_TOKENS,
+                 slot = position % CUDA_PAGE_TOKENS;
         INPUT(b, uint32_t, tokens)[row + i] = s->tokens[i];
-        INPUT(b, uint32_t, row_seq)[row + i] = seq;
-        INPUT(b, uint32_t, row_pos)[row + i] = s->position + i;
+        INPUT(b, uint32_t, row_pos)[row + i] = position;
+        INPUT(b, uint32_t, row_full)[row + i] = s->full_pages[entry] * CUDA_PAGE_TOKENS + slot;
+        INPUT(b, uint32_t, row_window)
+        [row + i] = s->window_pages[entry] * CUDA_PAGE_TOKENS + slot;
     }
     if (s->count == 1) {
         f->shape.decode_rows++;
@@ -213,7 +236,8 @@ static void add_step(struct gptoss_backend *b, struct forward *f, const struct g
 }
 
 /* Rows on the device: single tokens first, prompts after them. */
-static void lay_out(struct gptoss_backend *b, struct forward *f, const struct gptoss_batch *batch)
+static void lay_out(struct gptoss_backend *b, struct forward *f,
+                    const struct gptoss_batch *batch)
 {
     *f = (struct forward){0};
     for (uint32_t i = 0; i < batch->count; i++)
@@ -222,14 +246,6 @@ static void lay_out(struct gptoss_backend *b, struct forward *f, const struct gp
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->steps[i].count != 1)
             add_step(b, f, &batch->steps[i]);
-    CUdeviceptr base = (CUdeviceptr)(uintptr_t)b->ws.inputs;
-#define DEVICE(type, member) (const type *)(uintptr_t)(base + b->at.member)
-    *(struct cuda_step *)(void *)b->host_inputs = (struct cuda_step){.tokens = DEVICE(uint32_t, tokens),
-                                                                    .row_seq = DEVICE(uint32_t, row_seq),
-                                                                    .row_pos = DEVICE(uint32_t, row_pos),
-                                                                    .seqs = DEVICE(struct cuda_seq, seqs),
-                                                                    .tables = DEVICE(uint32_t, tables)};
-#undef DEVICE
 }
 
 /* Row of a step's first token, in the order of lay_out(). */
@@ -246,15 +262,20 @@ static uint32_t first_row(const struct gptoss_batch *batch, uint32_t index)
 static void describe_draw(struct gptoss_backend *b, struct forward *f, struct gptoss_step *s)
 {
     const struct lr_sampling *p = s->sample->sampling;
-    INPUT(b, struct cuda_sample_row, how)[f->draws] =
-        (struct cuda_sample_row){.seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
+    INPUT(b, struct cuda_sample_row, how)
+    [f->draws] = (struct cuda_sample_row){
+        .seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
     f->drawn[f->draws++] = s;
 }
 
-static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f, struct lr_error *err)
+static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
+                           struct lr_error *err)
 {
     uint64_t used = b->at.tables + (uint64_t)f->table_used * 4;
-    CUDA_TRY(b->cu, cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.inputs, b->host_inputs, used, b->stream), err);
+    CUDA_TRY(b->cu,
+             cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.inputs, b->host_inputs, used,
+                               b->stream),
+             err);
     return LR_OK;
 }
 
@@ -262,16 +283,22 @@ static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f, st
 static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
-    CUDA_TRY(cu, cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled, (size_t)f->draws * 4, b->stream), err);
+    CUDA_TRY(cu,
+             cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled,
+                               (size_t)f->draws * 4, b->stream),
+             err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     for (uint32_t i = 0; i < f->draws; i++) {
         struct gptoss_step *s = f->drawn[i];
         *s->sampled = (struct gptoss_sampled){.id = b->host_sampled[i]};
         if (drawn_on_device(s->sample) && s->sampled->id < b->vocab_rows)
             continue;
-        CUDA_TRY(cu, cuMemcpyDtoHAsync(b->host_logits,
-                                       (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
-                                       (size_t)b->vocab_rows * 4, b->stream), err);
+        CUDA_TRY(cu,
+                 cuMemcpyDtoHAsync(
+                     b->host_logits,
+                     (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
+                     (size_t)b->vocab_rows * 4, b->stream),
+                 err);
         CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
         gptoss_sample(b->sampler, b->host_logits, b->usable, s->sample, s->sampled);
     }
@@ -279,7 +306,8 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
 }
 
 /* A decode step as a graph: captured at the first step of this many sequences. */
-static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape, struct lr_error *err)
+static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
+                      struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
     CUgraphExec *graph = &b->graphs[shape->rows];
@@ -304,7 +332,8 @@ static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape, 
 }
 
 /* Every position's logits of one step, a group of rows at a time. */
-static lr_code bring_logits(struct gptoss_backend *b, struct forward *f, const struct gptoss_batch *batch, uint32_t index,
+static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
+                            const struct gptoss_batch *batch, uint32_t index,
                             struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
@@ -320,16 +349,19 @@ static lr_code bring_logits(struct gptoss_backend *b, struct forward *f, const s
         uint32_t count = s->count - at < CUDA_LOGIT_ROWS ? s->count - at : CUDA_LOGIT_ROWS;
         code = cuda_launch_logits(b, &shape, at, count, err);
         for (uint32_t i = 0; i < count && code == LR_OK; i++)
-            CUDA_TRY(cu, cuMemcpyDtoHAsync(s->logits + (size_t)(at + i) * b->vocab_rows,
-                                           (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
-                                           (size_t)b->vocab_rows * 4, b->stream), err);
+            CUDA_TRY(cu,
+                     cuMemcpyDtoHAsync(
+                         s->logits + (size_t)(at + i) * b->vocab_rows,
+                         (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
+                         (size_t)b->vocab_rows * 4, b->stream),
+                     err);
         CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     }
     return code;
 }
 
-static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f, const struct gptoss_batch *batch,
-                                struct lr_error *err)
+static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f,
+                                const struct gptoss_batch *batch, struct lr_error *err)
 {
     uint32_t i = 0;
     lr_code code = LR_OK;
@@ -338,7 +370,8 @@ static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f, con
         for (; i < batch->count && f->draws < CUDA_LOGIT_ROWS; i++) {
             if (batch->steps[i].sample == NULL)
                 continue;
-            INPUT(b, uint32_t, out_rows)[f->draws] = first_row(batch, i) + batch->steps[i].count - 1;
+            INPUT(b, uint32_t, out_rows)
+            [f->draws] = first_row(batch, i) + batch->steps[i].count - 1;
             describe_draw(b, f, &batch->steps[i]);
         }
         if (f->draws == 0)
@@ -355,7 +388,8 @@ static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f, con
     return code;
 }
 
-static lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch, struct lr_error *err)
+static lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                            struct lr_error *err)
 {
     struct forward f;
     CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
@@ -389,7 +423,10 @@ static lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch 
 
 const struct gptoss_backend_api *gptoss_backend_cuda(void)
 {
-    static const struct gptoss_backend_api api = {
-        .name = "cuda", .plan = cuda_plan, .open = cuda_open, .close = cuda_close, .forward = cuda_forward};
+    static const struct gptoss_backend_api api = {.name = "cuda",
+                                                  .plan = cuda_plan,
+                                                  .open = cuda_open,
+                                                  .close = cuda_close,
+                                                  .forward = cuda_forward};
     return &api;
 }

@@ -19,10 +19,10 @@
 #include "engines/gptoss/backend/cuda/driver.h"
 
 enum {
-    CUDA_GRAPH_ROWS = 64,     /* decode steps of up to so many sequences are graphs */
-    CUDA_SKINNY_ROWS = 64,    /* tokens up to which weights are streamed, not tiled */
-    CUDA_LOGIT_ROWS = 64,     /* rows of logits made at a time */
-    CUDA_SAMPLE_PARTS = 64,   /* blocks that share a row of logits */
+    CUDA_GRAPH_ROWS = 64,   /* decode steps of up to so many sequences are graphs */
+    CUDA_SKINNY_ROWS = 64,  /* tokens up to which weights are streamed, not tiled */
+    CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
+    CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_STAGING_SLOTS = 4,
     CUDA_STAGING_BYTES = 32 << 20,
 };
@@ -37,7 +37,8 @@ enum {
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
     X(attention, attention_decode) X(attention, attention_prefill)                             \
-    X(elementwise, embed) X(elementwise, norm_route) X(elementwise, add_experts)               \
+    X(elementwise, embed) X(elementwise, norm_route) X(elementwise, norm_only)                 \
+    X(elementwise, add_experts)                                                                \
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
     X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4) X(repack, repack_scales)
 #define CUDA_MODULES(X) X(skinny) X(tile) X(attention) X(elementwise) X(sample) X(repack)
@@ -67,8 +68,7 @@ struct cuda_layer {
 
 /* Device addresses of the workspace, and where the step's inputs lie in it. */
 struct cuda_workspace {
-    struct cuda_step *step; /* points into the inputs below */
-    uint8_t *inputs;        /* one copy a step: rows, sequences, tables */
+    uint8_t *inputs; /* one copy a step: rows, sequences, tables */
     float *residual;
     uint16_t *normed;
     uint16_t *q;
@@ -93,7 +93,8 @@ struct cuda_workspace {
 
 /* Offsets into `inputs`, the same on host and device. */
 struct cuda_inputs {
-    uint64_t tokens, row_seq, row_pos, out_rows, how, tile_seq, tile_first, seqs, tables, end;
+    uint64_t tokens, row_pos, row_full, row_window, out_rows, how, tile_seq, tile_first, seqs,
+        tables, end;
 };
 
 struct gptoss_backend {
@@ -130,11 +131,13 @@ struct gptoss_backend {
 
 /* ---- plan.c ---- */
 
-lr_code cuda_plan(const struct model_config *config, const struct gptoss_backend_options *options,
-                  struct gptoss_plan *out, struct lr_error *err);
+lr_code cuda_plan(const struct model_config *config,
+                  const struct gptoss_backend_options *options, struct gptoss_plan *out,
+                  struct lr_error *err);
 
 /* Places weights (base 0: only counts) and returns their bytes. */
-uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c, uint64_t base);
+uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c,
+                            uint64_t base);
 uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_config *c,
                               const struct gptoss_plan *p, uint64_t base);
 
@@ -156,7 +159,8 @@ struct cuda_shape {
     bool sample;
 };
 
-lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s, struct lr_error *err);
+lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
+                           struct lr_error *err);
 /* Final norm and logits of rows listed from `first` on, then the plain draws. */
 lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
                            uint32_t count, struct lr_error *err);

@@ -1,10 +1,10 @@
 #include "engines/gptoss/backend/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdbool.h>
 
 /* Programmatic launches inside captured graphs need a driver of this CUDA version. */
 enum { OLDEST_DRIVER = 12030 };
@@ -17,15 +17,17 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return lr_fail(err, LR_UNSUPPORTED,
-                       "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s); install the NVIDIA driver, or "
+                       "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s); install the "
+                       "NVIDIA driver, or "
                        "use --device cpu",
                        dlerror());
-    /* NAME_OF expands cuMemAlloc to cuMemAlloc_v2 first, as cuda.h defines it. */
+        /* NAME_OF expands cuMemAlloc to cuMemAlloc_v2 first, as cuda.h defines it. */
 #define X(name)                                                                                \
     *(void **)&cu->name = dlsym(library, NAME_OF(name));                                       \
     if (cu->name == NULL)                                                                      \
         return lr_fail(err, LR_UNSUPPORTED,                                                    \
-                       "the NVIDIA driver is too old: it lacks %s; update it to one for CUDA 12.3 or later",   \
+                       "the NVIDIA driver is too old: it lacks %s; update it to one for CUDA " \
+                       "12.3 or later",                                                        \
                        NAME_OF(name));
     CUDA_FUNCTIONS(X)
 #undef X
@@ -33,13 +35,16 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
     if (result == CUDA_ERROR_NO_DEVICE)
         return lr_fail(err, LR_UNSUPPORTED, "the NVIDIA driver finds no GPU on this machine");
     if (result != CUDA_SUCCESS)
-        return lr_fail(err, LR_UNSUPPORTED, "the NVIDIA driver does not start (cuInit: %d)", (int)result);
+        return lr_fail(err, LR_UNSUPPORTED, "the NVIDIA driver does not start (cuInit: %d)",
+                       (int)result);
     int version = 0;
     CUDA_TRY(cu, cuDriverGetVersion(&version), err);
     if (version < OLDEST_DRIVER)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "the NVIDIA driver is for CUDA %d.%d, needed is %d.%d or later: update it",
-                       version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "the NVIDIA driver is for CUDA %d.%d, needed is %d.%d or later: update it",
+            version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000,
+            OLDEST_DRIVER % 1000 / 10);
     return LR_OK;
 }
 
@@ -60,7 +65,8 @@ lr_code cuda_driver_get(const struct cuda_driver **out, struct lr_error *err)
     return LR_OK;
 }
 
-lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *call, struct lr_error *err)
+lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *call,
+                  struct lr_error *err)
 {
     const char *text = NULL;
     int name = (int)strcspn(call, "(");
@@ -73,35 +79,53 @@ lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *cal
 static void uuid_text(const CUuuid *uuid, char out[41])
 {
     const unsigned char *b = (const unsigned char *)uuid->bytes;
-    (void)snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-                   b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    (void)snprintf(out, 41,
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                   b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
+                   b[12], b[13], b[14], b[15]);
 }
 
-static lr_code describe(const struct cuda_driver *cu, CUdevice device, struct cuda_device *out, struct lr_error *err)
+static lr_code describe(const struct cuda_driver *cu, CUdevice device, struct cuda_device *out,
+                        struct lr_error *err)
 {
     size_t total = 0;
     *out = (struct cuda_device){.handle = device};
     CUDA_TRY(cu, cuDeviceGetName(out->name, (int)sizeof(out->name), device), err);
     CUDA_TRY(cu, cuDeviceTotalMem(&total, device), err);
     out->total_bytes = total;
-    CUDA_TRY(cu, cuDeviceGetAttribute(&out->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), err);
-    CUDA_TRY(cu, cuDeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), err);
-    CUDA_TRY(cu, cuDeviceGetAttribute(&out->multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), err);
-    CUDA_TRY(cu, cuDeviceGetAttribute(&out->shared_per_block,
-                                      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device), err);
+    CUDA_TRY(
+        cu,
+        cuDeviceGetAttribute(&out->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+        err);
+    CUDA_TRY(
+        cu,
+        cuDeviceGetAttribute(&out->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+        err);
+    CUDA_TRY(cu,
+             cuDeviceGetAttribute(&out->multiprocessors,
+                                  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
+             err);
+    CUDA_TRY(cu,
+             cuDeviceGetAttribute(&out->shared_per_block,
+                                  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                  device),
+             err);
     if (out->major < 8)
-        return lr_fail(err, LR_UNSUPPORTED, "%s has compute capability %d.%d, needed is 8.0 or later", out->name,
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "%s has compute capability %d.%d, needed is 8.0 or later", out->name,
                        out->major, out->minor);
     return LR_OK;
 }
 
-lr_code cuda_device_find(const struct cuda_driver *cu, const char *name, struct cuda_device *out, struct lr_error *err)
+lr_code cuda_device_find(const struct cuda_driver *cu, const char *name,
+                         struct cuda_device *out, struct lr_error *err)
 {
     int count = 0;
     CUDA_TRY(cu, cuDeviceGetCount(&count), err);
     char *end = NULL;
     long number = strncmp(name, "cuda:", 5) == 0 ? strtol(name + 5, &end, 10) : 0;
-    bool by_number = strcmp(name, "cuda") == 0 || (end != NULL && end != name + 5 && *end == '\0');
+    bool by_number =
+        strcmp(name, "cuda") == 0 || (end != NULL && end != name + 5 && *end == '\0');
     for (int i = 0; i < count; i++) {
         CUdevice device;
         CUuuid uuid;
@@ -112,6 +136,7 @@ lr_code cuda_device_find(const struct cuda_driver *cu, const char *name, struct 
         if (by_number ? number == i : strcmp(text, name) == 0)
             return describe(cu, device, out, err);
     }
-    return lr_fail(err, LR_UNSUPPORTED, "device \"%s\" does not exist; this machine has %d NVIDIA GPU(s): cuda:0%s",
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "device \"%s\" does not exist; this machine has %d NVIDIA GPU(s): cuda:0%s",
                    name, count, count > 1 ? " and on" : "");
 }

@@ -3,32 +3,32 @@
  */
 #include "engines/gptoss/backend/cuda/device.cuh"
 
-/* grid: rows.  Padding rows become zeros, so that nothing downstream sees old bytes. */
+/* grid: rows. */
 extern "C" __global__ void __launch_bounds__(256)
-    embed(const cuda_step *step_in, const uint16_t *table, float *residual, uint32_t hidden)
+    embed(const uint32_t *tokens, const uint16_t *table, float *residual, uint32_t hidden)
 {
     let_next_kernel_start();
     wait_for_previous_kernel();
-    const cuda_step step = *step_in;
     const uint32_t row = blockIdx.x;
-    const bool real = step.row_seq[row] != UINT32_MAX;
-    const uint16_t *from = table + (size_t)(real ? step.tokens[row] : 0) * hidden;
-    for (uint32_t i = threadIdx.x; i < hidden; i += blockDim.x)
-        residual[(size_t)row * hidden + i] = real ? from_bf16(from[i]) : 0.0f;
+    const uint32_t *from =
+        reinterpret_cast<const uint32_t *>(table + (size_t)tokens[row] * hidden);
+    float2 *to = reinterpret_cast<float2 *>(residual + (size_t)row * hidden);
+    for (uint32_t i = threadIdx.x; i < hidden / 2; i += blockDim.x) {
+        uint32_t v = from[i];
+        to[i] = make_float2(from_bf16((uint16_t)v), from_bf16((uint16_t)(v >> 16)));
+    }
 }
 
 /* Keeps the topk largest logits, equal ones by lowest index, and softmaxes over them only.
- * One warp; lane i holds experts i, i + 32, ... */
-__device__ __forceinline__ void choose_experts(const cuda_norm &a, const float *logits, uint32_t row)
+ * One warp; lane i looks at experts i, i + 32, ... and keeps the i-th choice. */
+__device__ __forceinline__ void choose_experts(const cuda_norm &a, const float *logits,
+                                               uint32_t row)
 {
     const uint32_t lane = threadIdx.x % WARP;
     uint32_t taken = 0; /* bit j: expert lane + 32 j was taken */
-    float chosen[CUDA_TOPK_MAX];
-    uint32_t index[CUDA_TOPK_MAX];
-#pragma unroll
-    for (uint32_t k = 0; k < CUDA_TOPK_MAX; k++) {
-        if (k >= a.topk)
-            break;
+    float mine = -INFINITY;
+    uint32_t mine_at = 0;
+    for (uint32_t k = 0; k < a.topk; k++) {
         float best = -INFINITY;
         uint32_t at = UINT32_MAX;
         for (uint32_t e = lane, j = 0; e < a.experts; e += WARP, j++)
@@ -36,86 +36,166 @@ __device__ __forceinline__ void choose_experts(const cuda_norm &a, const float *
                 best = logits[e];
                 at = e;
             }
+#pragma unroll
         for (int d = 16; d != 0; d >>= 1) {
             float other = __shfl_xor_sync(0xFFFFFFFFu, best, d);
             uint32_t other_at = __shfl_xor_sync(0xFFFFFFFFu, at, d);
-            bool better = other_at != UINT32_MAX &&
-                          (at == UINT32_MAX || other > best || (other == best && other_at < at));
+            bool better = other_at != UINT32_MAX && (at == UINT32_MAX || other > best ||
+                                                     (other == best && other_at < at));
             best = better ? other : best;
             at = better ? other_at : at;
         }
         if (at % WARP == lane)
             taken |= 1u << at / WARP;
-        chosen[k] = best;
-        index[k] = at;
+        if (lane == k) {
+            mine = best;
+            mine_at = at;
+        }
     }
-    float sum = 0;
-    const float largest = chosen[0];
-#pragma unroll
-    for (uint32_t k = 0; k < CUDA_TOPK_MAX; k++)
-        if (k < a.topk) {
-            chosen[k] = expf(chosen[k] - largest);
-            sum += chosen[k];
-        }
-    if (lane == 0)
-        for (uint32_t k = 0; k < a.topk; k++) {
-            a.choice[row * a.topk + k] = index[k];
-            a.weight[row * a.topk + k] = chosen[k] / sum;
-        }
+    float largest = __shfl_sync(0xFFFFFFFFu, mine, 0);
+    float chance = lane < a.topk ? expf(mine - largest) : 0.0f;
+    float sum = warp_sum(chance);
+    if (lane < a.topk) {
+        a.choice[row * a.topk + lane] = mine_at;
+        a.weight[row * a.topk + lane] = chance / sum;
+    }
 }
 
-/* RMS norm to bf16; with a router also the expert choice of each row.  grid: rows, 1024
- * threads: a warp makes the logits of experts warp, warp + 32, ...  The router reads the
- * normalized row in float32, before rounding: a near tie should not depend on bf16. */
-extern "C" __global__ void __launch_bounds__(1024) norm_route(const __grid_constant__ cuda_norm a)
+/* Eight products with bf16 weights. */
+__device__ __forceinline__ float dot8(uint4 w, const float *x)
+{
+    float4 a = reinterpret_cast<const float4 *>(x)[0],
+           b = reinterpret_cast<const float4 *>(x)[1];
+    return from_bf16((uint16_t)w.x) * a.x + from_bf16((uint16_t)(w.x >> 16)) * a.y +
+           from_bf16((uint16_t)w.y) * a.z + from_bf16((uint16_t)(w.y >> 16)) * a.w +
+           from_bf16((uint16_t)w.z) * b.x + from_bf16((uint16_t)(w.z >> 16)) * b.y +
+           from_bf16((uint16_t)w.w) * b.z + from_bf16((uint16_t)(w.w >> 16)) * b.w;
+}
+
+/* RMS norm to bf16; with a router also the expert choice of each row.  A block takes rows
+ * blockIdx.x, + gridDim.x, ...  One row is nothing but latency, so whatever does not depend
+ * on the previous kernel (norm, router weights and biases) is in registers before the wait, up
+ * to HELD_COLUMNS columns and one pair of experts a warp; wider models load the rest late.
+ * The router reads the normalized row in float32, before rounding: a near tie should not
+ * depend on bf16. */
+enum {
+    ROUTE_THREADS = 512,
+    ROUTE_WARPS = 16,
+    HELD_COLUMNS = 3072,
+    ROUTER_PIECES = HELD_COLUMNS / 256
+};
+
+template <int THREADS, bool ROUTE> __device__ __forceinline__ void norm_rows(const cuda_norm &a)
 {
     extern __shared__ float normalized[]; /* [hidden] */
-    __shared__ float sums[WARP];
+    __shared__ float sums[THREADS / WARP];
     __shared__ float logits[CUDA_EXPERTS_MAX];
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+    constexpr int WARPS = THREADS / WARP, HELD = HELD_COLUMNS / THREADS;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    uint4 router[ROUTE ? 2 : 1][ROUTER_PIECES];
+    float norm[HELD], router_bias[2] = {0, 0};
     let_next_kernel_start();
-    wait_for_previous_kernel();
-    const uint32_t row = blockIdx.x;
-    const float *in = a.residual + (size_t)(a.rows != nullptr ? a.rows[row] : row) * a.hidden;
-    float sum = 0;
-    for (uint32_t i = threadIdx.x; i < a.hidden; i += blockDim.x) {
-        float v = in[i];
-        normalized[i] = v;
-        sum += v * v;
-    }
-    sum = warp_sum(sum);
-    if (lane == 0)
-        sums[warp] = sum;
-    __syncthreads();
-    sum = warp_sum(lane < warps ? sums[lane] : 0.0f);
-    float scale = rsqrtf(sum / (float)a.hidden + a.eps);
-    for (uint32_t i = threadIdx.x; i < a.hidden; i += blockDim.x) {
-        float v = normalized[i] * scale * from_bf16(a.norm[i]);
-        normalized[i] = v;
-        a.out[(size_t)row * a.hidden + i] = to_bf16(v);
-    }
-    if (a.router == nullptr)
-        return;
-    __syncthreads();
-    for (uint32_t e = warp; e < a.experts; e += warps) {
-        const uint4 *w = reinterpret_cast<const uint4 *>(a.router + (size_t)e * a.hidden);
-        float dot = 0;
-        for (uint32_t i = lane; i < a.hidden / 8; i += WARP) {
-            uint4 v = w[i];
-            const float4 *x = reinterpret_cast<const float4 *>(normalized + i * 8);
-            float4 x0 = x[0], x1 = x[1];
-            dot += from_bf16((uint16_t)v.x) * x0.x + from_bf16((uint16_t)(v.x >> 16)) * x0.y +
-                   from_bf16((uint16_t)v.y) * x0.z + from_bf16((uint16_t)(v.y >> 16)) * x0.w +
-                   from_bf16((uint16_t)v.z) * x1.x + from_bf16((uint16_t)(v.z >> 16)) * x1.y +
-                   from_bf16((uint16_t)v.w) * x1.z + from_bf16((uint16_t)(v.w >> 16)) * x1.w;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        norm[i] = threadIdx.x + i * THREADS < a.hidden
+                      ? from_bf16(a.norm[threadIdx.x + i * THREADS])
+                      : 0.0f;
+    if (ROUTE)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t expert = min(warp + h * WARPS, a.experts - 1);
+            const uint4 *w =
+                reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
+            router_bias[h] = from_bf16(a.router_bias[expert]);
+#pragma unroll
+            for (int i = 0; i < ROUTER_PIECES; i++)
+                router[h][i] = lane + i * WARP < a.hidden / 8 ? __ldg(w + lane + i * WARP)
+                                                              : make_uint4(0, 0, 0, 0);
         }
-        dot = warp_sum(dot);
+    wait_for_previous_kernel();
+    for (uint32_t row = blockIdx.x; row < a.count; row += gridDim.x) {
+        const float *in =
+            a.residual + (size_t)(a.rows != nullptr ? a.rows[row] : row) * a.hidden;
+        float x[HELD], sum = 0;
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            x[i] = threadIdx.x + i * THREADS < a.hidden ? in[threadIdx.x + i * THREADS] : 0.0f;
+            sum += x[i] * x[i];
+        }
+        for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += THREADS)
+            sum += in[i] * in[i];
+        sum = warp_sum(sum);
         if (lane == 0)
-            logits[e] = dot + from_bf16(a.router_bias[e]);
+            sums[warp] = sum;
+        __syncthreads();
+        sum = warp_sum(lane < WARPS ? sums[lane] : 0.0f);
+        float scale = rsqrtf(sum / (float)a.hidden + a.eps);
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            uint32_t at = threadIdx.x + i * THREADS;
+            if (at >= a.hidden)
+                continue;
+            float v = x[i] * scale * norm[i];
+            normalized[at] = v;
+            a.out[(size_t)row * a.hidden + at] = to_bf16(v);
+        }
+        for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += THREADS) {
+            float v = in[i] * scale * from_bf16(a.norm[i]);
+            normalized[i] = v;
+            a.out[(size_t)row * a.hidden + i] = to_bf16(v);
+        }
+        __syncthreads();
+        if (!ROUTE)
+            continue;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t expert = warp + h * WARPS;
+            if (expert >= a.experts)
+                continue;
+            const uint4 *w =
+                reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
+            float dot = 0;
+#pragma unroll
+            for (int i = 0; i < ROUTER_PIECES; i++) {
+                /* Keeps the compiler from widening all held weights once, ahead of the rows:
+                 * twice the registers would not be there. */
+                uint4 &held = router[h][i];
+                asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
+                if (lane + i * WARP < a.hidden / 8)
+                    dot += dot8(held, normalized + (lane + i * WARP) * 8);
+            }
+            for (uint32_t i = ROUTER_PIECES * WARP + lane; i < a.hidden / 8; i += WARP)
+                dot += dot8(__ldg(w + i), normalized + i * 8);
+            dot = warp_sum(dot);
+            if (lane == 0)
+                logits[expert] = dot + router_bias[h];
+        }
+        for (uint32_t expert = warp + 2 * WARPS; expert < a.experts; expert += WARPS) {
+            const uint4 *w =
+                reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
+            float dot = 0;
+            for (uint32_t i = lane; i < a.hidden / 8; i += WARP)
+                dot += dot8(__ldg(w + i), normalized + i * 8);
+            dot = warp_sum(dot);
+            if (lane == 0)
+                logits[expert] = dot + from_bf16(a.router_bias[expert]);
+        }
+        __syncthreads();
+        if (warp == 0)
+            choose_experts(a, logits, row);
+        /* The next row's first barrier comes before logits are written again. */
     }
-    __syncthreads();
-    if (warp == 0)
-        choose_experts(a, logits, row);
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
+    norm_route(const __grid_constant__ cuda_norm a)
+{
+    norm_rows<ROUTE_THREADS, true>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constant__ cuda_norm a)
+{
+    norm_rows<256, false>(a);
 }
 
 /* residual += the weighted outputs of a row's experts.  grid: rows. */
@@ -129,7 +209,8 @@ extern "C" __global__ void __launch_bounds__(256)
     for (uint32_t i = threadIdx.x; i < quads; i += blockDim.x) {
         float4 sum = out[i];
         for (uint32_t k = 0; k < topk; k++) {
-            float4 v = reinterpret_cast<const float4 *>(outputs + ((size_t)row * topk + k) * hidden)[i];
+            float4 v = reinterpret_cast<const float4 *>(outputs +
+                                                        ((size_t)row * topk + k) * hidden)[i];
             sum.x += v.x;
             sum.y += v.y;
             sum.z += v.z;

@@ -7,10 +7,18 @@
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 
-enum { SKINNY_THREADS = 256, TILE_THREADS = 256, TILE_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64, EXPERT_TILES = 3 };
+enum {
+    SKINNY_THREADS = 256,
+    DOWN_THREADS = 512,
+    ROUTE_THREADS = 512,
+    TILE_THREADS = 256,
+    TILE_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
+    EXPERT_TILES = 3
+};
 
-lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y, uint32_t z,
-                    uint32_t threads, uint32_t shared, void **arguments, struct lr_error *err)
+lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
+                    uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
+                    struct lr_error *err)
 {
     CUlaunchAttribute overlap = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                  .value.programmaticStreamSerializationAllowed = 1};
@@ -34,8 +42,11 @@ lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
 {
     for (int k = 0; k < CUDA_repack_bf16; k++)
         if (k != CUDA_attention_decode) /* its shared memory is static */
-            CUDA_TRY(b->cu, cuFuncSetAttribute(b->kernels[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                               b->device.shared_per_block - 4096), err);
+            CUDA_TRY(b->cu,
+                     cuFuncSetAttribute(b->kernels[k],
+                                        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                        b->device.shared_per_block - 4096),
+                     err);
     return LR_OK;
 }
 
@@ -51,7 +62,8 @@ struct skinny_cut {
     uint32_t shared;
 };
 
-static struct skinny_cut cut_skinny(const struct gptoss_backend *b, const struct cuda_matrix *m, uint32_t tokens, bool split)
+static struct skinny_cut cut_skinny(const struct gptoss_backend *b, const struct cuda_matrix *m,
+                                    uint32_t tokens, bool split)
 {
     uint32_t room = (uint32_t)b->device.shared_per_block - 4096;
     struct skinny_cut cut = {.columns = tokens <= 8 ? 1 : tokens <= 16 ? 2 : 4};
@@ -65,28 +77,33 @@ static struct skinny_cut cut_skinny(const struct gptoss_backend *b, const struct
     return cut;
 }
 
-static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_kernel skinny, enum cuda_kernel tile,
-                     bool split, struct lr_error *err)
+static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_kernel skinny,
+                     enum cuda_kernel tile, bool split, struct lr_error *err)
 {
     void *arguments[] = {a};
-    if (a->tokens > CUDA_SKINNY_ROWS)
+    /* A wide product (the vocabulary) fills the machine with tiles; two passes over its
+     * weights would not. */
+    if (a->tokens > CUDA_SKINNY_ROWS || (!split && a->tokens > CUDA_SKINNY_TOKENS))
         return cuda_launch(b, tile, (a->tokens + CUDA_TILE_TOKENS - 1) / CUDA_TILE_TOKENS,
-                           (a->m.tiles + CUDA_TILE_ROWS / 16 - 1) / (CUDA_TILE_ROWS / 16), 1, TILE_THREADS, TILE_SHARED,
-                           arguments, err);
+                           (a->m.tiles + CUDA_TILE_ROWS / 16 - 1) / (CUDA_TILE_ROWS / 16), 1,
+                           TILE_THREADS, TILE_SHARED, arguments, err);
     struct skinny_cut cut = cut_skinny(b, &a->m, a->tokens, split);
     uint32_t sms = (uint32_t)b->device.multiprocessors, groups = split ? 1 : 8;
     /* Staging many tokens costs more than one tile of weights: then a block keeps them for
      * several tiles.  Unsplit products always loop, two blocks a multiprocessor. */
-    uint32_t blocks = !split ? sms * 2 : cut.columns == 1 ? a->m.tiles : sms * (cut.shared < 100000 ? 2 : 1);
+    uint32_t blocks = !split             ? sms * 2
+                      : cut.columns == 1 ? a->m.tiles
+                                         : sms * (cut.shared < 100000 ? 2 : 1);
     a->tiles_per_group = (a->m.tiles + blocks * groups - 1) / (blocks * groups);
     uint32_t per_block = a->tiles_per_group * groups;
     enum cuda_kernel kernel = skinny + (cut.columns == 4 ? 2 : cut.columns == 2 ? 1 : 0);
-    return cuda_launch(b, kernel, (a->m.tiles + per_block - 1) / per_block, cut.passes, 1, SKINNY_THREADS, cut.shared,
-                       arguments, err);
+    return cuda_launch(b, kernel, (a->m.tiles + per_block - 1) / per_block, cut.passes, 1,
+                       SKINNY_THREADS, cut.shared, arguments, err);
 }
 
-static lr_code norm(struct gptoss_backend *b, const uint16_t *weights, const struct cuda_layer *router, uint16_t *out,
-                    const uint32_t *rows, uint32_t count, struct lr_error *err)
+static lr_code norm(struct gptoss_backend *b, const uint16_t *weights,
+                    const struct cuda_layer *router, uint16_t *out, const uint32_t *rows,
+                    uint32_t count, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     struct cuda_norm a = {.residual = b->ws.residual,
@@ -103,7 +120,11 @@ static lr_code norm(struct gptoss_backend *b, const uint16_t *weights, const str
                           .choice = b->ws.choice,
                           .weight = b->ws.weight};
     void *arguments[] = {&a};
-    return cuda_launch(b, CUDA_norm_route, count, 1, 1, router != NULL ? 1024 : 256, c->hidden * 4, arguments, err);
+    if (router == NULL)
+        return cuda_launch(b, CUDA_norm_only, count, 1, 1, 256, c->hidden * 4, arguments, err);
+    uint32_t sms = (uint32_t)b->device.multiprocessors;
+    return cuda_launch(b, CUDA_norm_route, count < sms ? count : sms, 1, 1, ROUTE_THREADS,
+                       c->hidden * 4, arguments, err);
 }
 
 static struct cuda_kv kv_of(const struct gptoss_backend *b, const struct cuda_layer *l)
@@ -118,12 +139,14 @@ static struct cuda_kv kv_of(const struct gptoss_backend *b, const struct cuda_la
     };
 }
 
-static lr_code attention(struct gptoss_backend *b, const struct cuda_layer *l, const struct cuda_shape *s, struct lr_error *err)
+static lr_code attention(struct gptoss_backend *b, const struct cuda_layer *l,
+                         const struct cuda_shape *s, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     uint32_t splits = s->decode_rows == 0 ? 1 : CUDA_GRAPH_ROWS / s->decode_rows;
     uint8_t *in = b->ws.inputs;
-    struct cuda_attention a = {.step = b->ws.step,
+    struct cuda_attention a = {.seqs = (struct cuda_seq *)(void *)(in + b->at.seqs),
+                               .tables = (uint32_t *)(void *)(in + b->at.tables),
                                .q = b->ws.q,
                                .out = b->ws.mixed,
                                .sinks = l->sinks,
@@ -131,7 +154,9 @@ static lr_code attention(struct gptoss_backend *b, const struct cuda_layer *l, c
                                .tickets = b->ws.attention_tickets,
                                .heads = c->heads,
                                .rows = s->rows,
-                               .splits = splits < 1 ? 1 : splits > 16 ? 16 : splits,
+                               .splits = splits < 1    ? 1
+                                         : splits > 16 ? 16
+                                                       : splits,
                                .tokens_per_tile = 16 / (c->heads / c->kv_heads),
                                .tile_seq = (uint32_t *)(void *)(in + b->at.tile_seq),
                                .tile_first = (uint32_t *)(void *)(in + b->at.tile_first),
@@ -143,13 +168,16 @@ static lr_code attention(struct gptoss_backend *b, const struct cuda_layer *l, c
     void *arguments[] = {&a};
     lr_code code = LR_OK;
     if (s->decode_rows != 0)
-        code = cuda_launch(b, CUDA_attention_decode, a.splits, c->kv_heads, s->decode_rows, 256, 0, arguments, err);
+        code = cuda_launch(b, CUDA_attention_decode, a.splits, c->kv_heads, s->decode_rows, 256,
+                           0, arguments, err);
     if (code == LR_OK && s->query_tiles != 0)
-        code = cuda_launch(b, CUDA_attention_prefill, (s->query_tiles + 3) / 4, c->kv_heads, 1, 128, 0, arguments, err);
+        code = cuda_launch(b, CUDA_attention_prefill, (s->query_tiles + 3) / 4, c->kv_heads, 1,
+                           128, 0, arguments, err);
     return code;
 }
 
-static lr_code experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows, struct lr_error *err)
+static lr_code experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                       struct lr_error *err)
 {
     const struct model_config *c = b->config;
     struct cuda_gemm up = {.m = l->gate_up,
@@ -179,30 +207,34 @@ static lr_code experts(struct gptoss_backend *b, const struct cuda_layer *l, uin
     lr_code code;
     if (rows <= CUDA_SLOT_MODE_TOKENS) {
         up.tiles_per_group = 1;
-        code = cuda_launch(b, CUDA_skinny_gate_up_slot, (up.m.tiles + 3) / 4, pairs, 1, SKINNY_THREADS, up_stride + 8192,
-                           up_arguments, err);
+        code = cuda_launch(b, CUDA_skinny_gate_up_slot, (up.m.tiles + 3) / 4, pairs, 1,
+                           SKINNY_THREADS, up_stride + 8192, up_arguments, err);
         if (code == LR_OK)
-            code = cuda_launch(b, CUDA_skinny_down_slot, down.m.tiles, rows, 1, SKINNY_THREADS,
+            code = cuda_launch(b, CUDA_skinny_down_slot, down.m.tiles, rows, 1, DOWN_THREADS,
                                c->experts_per_token * down_stride, down_arguments, err);
         return code;
     }
     if (rows <= CUDA_SKINNY_ROWS) {
         up.tiles_per_group = down.tiles_per_group = EXPERT_TILES;
-        code = cuda_launch(b, CUDA_skinny_gate_up_expert, (up.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES), c->experts,
+        code = cuda_launch(b, CUDA_skinny_gate_up_expert,
+                           (up.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES), c->experts,
                            1, SKINNY_THREADS, 16 * up_stride + 16384, up_arguments, err);
         if (code == LR_OK)
-            code = cuda_launch(b, CUDA_skinny_down_expert, (down.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES),
-                               c->experts, 1, SKINNY_THREADS, 16 * down_stride + 16384, down_arguments, err);
+            code = cuda_launch(b, CUDA_skinny_down_expert,
+                               (down.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES),
+                               c->experts, 1, SKINNY_THREADS, 16 * down_stride + 16384,
+                               down_arguments, err);
     } else {
         uint32_t experts_count = c->experts, most_tiles = pairs / CUDA_TILE_TOKENS + c->experts;
-        void *sort[] = {&b->ws.choice, &pairs, &experts_count, &b->ws.sorted, &b->ws.expert_tile, &b->ws.tile_count};
+        void *sort[] = {&b->ws.choice,      &pairs,           &experts_count, &b->ws.sorted,
+                        &b->ws.expert_tile, &b->ws.tile_count};
         code = cuda_launch(b, CUDA_sort_assignments, 1, 1, 1, 1024, 0, sort, err);
         if (code == LR_OK)
-            code = cuda_launch(b, CUDA_tile_gate_up, (up.m.tiles + 7) / 8, most_tiles, 1, TILE_THREADS, TILE_SHARED,
-                               up_arguments, err);
+            code = cuda_launch(b, CUDA_tile_gate_up, (up.m.tiles + 7) / 8, most_tiles, 1,
+                               TILE_THREADS, TILE_SHARED, up_arguments, err);
         if (code == LR_OK)
-            code = cuda_launch(b, CUDA_tile_down, (down.m.tiles + 7) / 8, most_tiles, 1, TILE_THREADS, TILE_SHARED,
-                               down_arguments, err);
+            code = cuda_launch(b, CUDA_tile_down, (down.m.tiles + 7) / 8, most_tiles, 1,
+                               TILE_THREADS, TILE_SHARED, down_arguments, err);
     }
     if (code != LR_OK)
         return code;
@@ -211,31 +243,36 @@ static lr_code experts(struct gptoss_backend *b, const struct cuda_layer *l, uin
     return cuda_launch(b, CUDA_add_experts, rows, 1, 1, 256, 0, add, err);
 }
 
-static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l, const struct cuda_shape *s, struct lr_error *err)
+static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
+                     const struct cuda_shape *s, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     bool fused = s->rows <= CUDA_FUSED_NORM_TOKENS;
-    struct cuda_gemm qkv = {.m = l->qkv,
-                            .x = b->ws.normed,
-                            .residual = fused ? b->ws.residual : NULL,
-                            .norm = l->attn_norm,
-                            .x_stride = c->hidden,
-                            .hidden = c->hidden,
-                            .tokens = s->rows,
-                            .eps = (float)c->rms_eps,
-                            .out_bf16 = b->ws.q,
-                            .out_stride = b->q_width,
-                            .heads = c->heads,
-                            .step = b->ws.step,
-                            .rope = b->rope,
-                            .kv = kv_of(b, l)};
+    struct cuda_gemm qkv = {
+        .m = l->qkv,
+        .x = b->ws.normed,
+        .residual = fused ? b->ws.residual : NULL,
+        .norm = l->attn_norm,
+        .x_stride = c->hidden,
+        .hidden = c->hidden,
+        .tokens = s->rows,
+        .eps = (float)c->rms_eps,
+        .out_bf16 = b->ws.q,
+        .out_stride = b->q_width,
+        .heads = c->heads,
+        .row_pos = (uint32_t *)(void *)(b->ws.inputs + b->at.row_pos),
+        .row_slot = (uint32_t *)(void *)(b->ws.inputs +
+                                         (l->sliding ? b->at.row_window : b->at.row_full)),
+        .rope = b->rope,
+        .kv = kv_of(b, l)};
     struct cuda_gemm out = {.m = l->out,
                             .x = b->ws.mixed,
                             .x_stride = b->q_width,
                             .tokens = s->rows,
                             .out_f32 = b->ws.residual,
                             .out_stride = c->hidden};
-    lr_code code = fused ? LR_OK : norm(b, l->attn_norm, NULL, b->ws.normed, NULL, s->rows, err);
+    lr_code code =
+        fused ? LR_OK : norm(b, l->attn_norm, NULL, b->ws.normed, NULL, s->rows, err);
     if (code == LR_OK)
         code = dense(b, &qkv, CUDA_skinny_qkv_1, CUDA_tile_qkv, true, err);
     if (code == LR_OK)
@@ -249,18 +286,20 @@ static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l, const
     return code;
 }
 
-lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s, struct lr_error *err)
+lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
+                           struct lr_error *err)
 {
     uint32_t hidden = b->config->hidden;
-    void *arguments[] = {&b->ws.step, &b->embed, &b->ws.residual, &hidden};
+    uint32_t *tokens = (uint32_t *)(void *)(b->ws.inputs + b->at.tokens);
+    void *arguments[] = {&tokens, &b->embed, &b->ws.residual, &hidden};
     lr_code code = cuda_launch(b, CUDA_embed, s->rows, 1, 1, 256, 0, arguments, err);
     for (uint32_t i = 0; i < b->config->layers && code == LR_OK; i++)
         code = layer(b, &b->layers[i], s, err);
     return code;
 }
 
-lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first, uint32_t count,
-                           struct lr_error *err)
+lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
+                           uint32_t count, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     uint32_t *rows = (uint32_t *)(void *)(b->ws.inputs + b->at.out_rows) + first;
@@ -277,7 +316,8 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
         return code;
     struct cuda_sample draw = {.logits = b->ws.logits,
                                .usable = b->ws.usable,
-                               .how = (struct cuda_sample_row *)(void *)(b->ws.inputs + b->at.how),
+                               .how =
+                                   (struct cuda_sample_row *)(void *)(b->ws.inputs + b->at.how),
                                .best_value = b->ws.best_value,
                                .best_id = b->ws.best_id,
                                .tickets = b->ws.sample_tickets,
@@ -285,5 +325,6 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
                                .vocab = b->vocab_rows,
                                .stride = b->logit_stride};
     void *arguments[] = {&draw};
-    return cuda_launch(b, CUDA_sample_plain, CUDA_SAMPLE_PARTS, count, 1, 256, 0, arguments, err);
+    return cuda_launch(b, CUDA_sample_plain, CUDA_SAMPLE_PARTS, count, 1, 256, 0, arguments,
+                       err);
 }

@@ -72,7 +72,8 @@ static lr_code stage(struct loader *l, const void *from, size_t bytes)
     const struct cuda_driver *cu = l->b->cu;
     CUDA_TRY(cu, cuEventSynchronize(l->done[l->slot]), l->err);
     copy_in_parallel(l->pinned[l->slot], from, bytes);
-    CUDA_TRY(cu, cuMemcpyHtoDAsync(l->staged[l->slot], l->pinned[l->slot], bytes, l->b->stream), l->err);
+    CUDA_TRY(cu, cuMemcpyHtoDAsync(l->staged[l->slot], l->pinned[l->slot], bytes, l->b->stream),
+             l->err);
     l->loaded += bytes;
     return LR_OK;
 }
@@ -82,7 +83,8 @@ static lr_code finish_slot(struct loader *l)
     const struct cuda_driver *cu = l->b->cu;
     CUDA_TRY(cu, cuEventRecord(l->done[l->slot], l->b->stream), l->err);
     l->slot = (l->slot + 1) % CUDA_STAGING_SLOTS;
-    if (l->host->progress != NULL && l->host->progress(l->host->ctx, "read", l->loaded, l->total) != 0)
+    if (l->host->progress != NULL &&
+        l->host->progress(l->host->ctx, "read", l->loaded, l->total) != 0)
         return lr_fail(l->err, LR_CANCELLED, "loading was given up");
     return LR_OK;
 }
@@ -94,7 +96,10 @@ static lr_code put_plain(struct loader *l, const void *to, const void *from, siz
         size_t len = bytes - at < CUDA_STAGING_BYTES ? bytes - at : CUDA_STAGING_BYTES;
         CUDA_TRY(cu, cuEventSynchronize(l->done[l->slot]), l->err);
         copy_in_parallel(l->pinned[l->slot], (const char *)from + at, len);
-        CUDA_TRY(cu, cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to + at, l->pinned[l->slot], len, l->b->stream), l->err);
+        CUDA_TRY(cu,
+                 cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to + at, l->pinned[l->slot], len,
+                                   l->b->stream),
+                 l->err);
         l->loaded += len;
         lr_code code = finish_slot(l);
         if (code != LR_OK)
@@ -110,23 +115,26 @@ static uint32_t grid_for(uint64_t items)
 
 /* `rows` rows of the file become tiles first_tile .. of m.  Pieces end at tile borders, and
  * at head borders where rows are paired across a head. */
-static lr_code put_bf16(struct loader *l, const struct cuda_matrix *m, uint32_t first_tile, const uint16_t *from,
-                        uint32_t rows, uint32_t order)
+static lr_code put_bf16(struct loader *l, const struct cuda_matrix *m, uint32_t first_tile,
+                        const uint16_t *from, uint32_t rows, uint32_t order)
 {
     uint64_t row_bytes = (uint64_t)m->blocks * 64;
     uint32_t piece = (uint32_t)(CUDA_STAGING_BYTES / row_bytes) / 64 * 64;
     if (piece == 0)
-        return lr_fail(l->err, LR_UNSUPPORTED, "a row of %llu bytes is larger than the staging buffers",
+        return lr_fail(l->err, LR_UNSUPPORTED,
+                       "a row of %llu bytes is larger than the staging buffers",
                        (unsigned long long)row_bytes);
     for (uint32_t row = 0; row < rows; row += piece) {
         uint32_t count = rows - row < piece ? rows - row : piece, tiles = (count + 15) / 16;
         lr_code code = stage(l, (const char *)from + row * row_bytes, count * row_bytes);
         if (code != LR_OK)
             return code;
-        CUdeviceptr to = (CUdeviceptr)(uintptr_t)m->weights + (uint64_t)(first_tile + row / 16) * m->blocks * 1024;
+        CUdeviceptr to = (CUdeviceptr)(uintptr_t)m->weights +
+                         (uint64_t)(first_tile + row / 16) * m->blocks * 1024;
         uint32_t blocks = m->blocks;
         void *arguments[] = {&l->staged[l->slot], &to, &count, &blocks, &tiles, &order};
-        code = cuda_launch(l->b, CUDA_repack_bf16, grid_for((uint64_t)tiles * blocks * 64), 1, 1, 256, 0, arguments, l->err);
+        code = cuda_launch(l->b, CUDA_repack_bf16, grid_for((uint64_t)tiles * blocks * 64), 1,
+                           1, 256, 0, arguments, l->err);
         if (code == LR_OK)
             code = finish_slot(l);
         if (code != LR_OK)
@@ -135,8 +143,8 @@ static lr_code put_bf16(struct loader *l, const struct cuda_matrix *m, uint32_t 
     return LR_OK;
 }
 
-static lr_code put_bias(struct loader *l, const uint16_t *to_base, uint64_t first, const uint16_t *from, uint32_t rows,
-                        uint32_t order)
+static lr_code put_bias(struct loader *l, const uint16_t *to_base, uint64_t first,
+                        const uint16_t *from, uint32_t rows, uint32_t order)
 {
     lr_code code = stage(l, from, (size_t)rows * 2);
     if (code != LR_OK)
@@ -144,25 +152,30 @@ static lr_code put_bias(struct loader *l, const uint16_t *to_base, uint64_t firs
     uint32_t tiles = (rows + 15) / 16;
     CUdeviceptr to = (CUdeviceptr)(uintptr_t)(to_base + first);
     void *arguments[] = {&l->staged[l->slot], &to, &rows, &tiles, &order};
-    code = cuda_launch(l->b, CUDA_repack_bias, grid_for((uint64_t)tiles * 16), 1, 1, 256, 0, arguments, l->err);
+    code = cuda_launch(l->b, CUDA_repack_bias, grid_for((uint64_t)tiles * 16), 1, 1, 256, 0,
+                       arguments, l->err);
     return code == LR_OK ? finish_slot(l) : code;
 }
 
-static lr_code put_expert(struct loader *l, const struct cuda_matrix *m, const struct model_experts *e, uint32_t expert,
-                          uint32_t order)
+static lr_code put_expert(struct loader *l, const struct cuda_matrix *m,
+                          const struct model_experts *e, uint32_t expert, uint32_t order)
 {
     struct gptoss_backend *b = l->b;
-    uint32_t rows = e->rows, blocks = m->blocks, tiles = m->tiles, excess = b->weights->scale_excess;
+    uint32_t rows = e->rows, blocks = m->blocks, tiles = m->tiles,
+             excess = b->weights->scale_excess;
     uint64_t bytes = (uint64_t)rows * blocks * 16;
     if (bytes > CUDA_STAGING_BYTES)
-        return lr_fail(l->err, LR_UNSUPPORTED, "an expert matrix of %llu bytes is larger than the staging buffers (%d)",
+        return lr_fail(l->err, LR_UNSUPPORTED,
+                       "an expert matrix of %llu bytes is larger than the staging buffers (%d)",
                        (unsigned long long)bytes, CUDA_STAGING_BYTES);
     lr_code code = stage(l, e->blocks + expert * e->blocks_stride, bytes);
     if (code != LR_OK)
         return code;
     CUdeviceptr to = (CUdeviceptr)(uintptr_t)m->weights + expert * m->expert_weights;
     void *codes[] = {&l->staged[l->slot], &to, &rows, &blocks, &tiles, &order};
-    code = cuda_launch(b, CUDA_repack_mxfp4, grid_for((uint64_t)tiles * ((blocks + 1) / 2) * 32), 1, 1, 256, 0, codes, l->err);
+    code =
+        cuda_launch(b, CUDA_repack_mxfp4, grid_for((uint64_t)tiles * ((blocks + 1) / 2) * 32),
+                    1, 1, 256, 0, codes, l->err);
     if (code == LR_OK)
         code = finish_slot(l);
     if (code == LR_OK)
@@ -170,17 +183,22 @@ static lr_code put_expert(struct loader *l, const struct cuda_matrix *m, const s
     if (code != LR_OK)
         return code;
     to = (CUdeviceptr)(uintptr_t)m->scales + expert * m->expert_scales;
-    void *scales[] = {&l->staged[l->slot], &to, &rows, &blocks, &tiles, &order, &excess, &l->too_large};
-    code = cuda_launch(b, CUDA_repack_scales, grid_for((uint64_t)tiles * ((blocks + 3) / 4) * 8), 1, 1, 256, 0, scales, l->err);
+    void *scales[] = {&l->staged[l->slot], &to, &rows, &blocks, &tiles, &order, &excess,
+                      &l->too_large};
+    code =
+        cuda_launch(b, CUDA_repack_scales, grid_for((uint64_t)tiles * ((blocks + 3) / 4) * 8),
+                    1, 1, 256, 0, scales, l->err);
     if (code == LR_OK)
         code = finish_slot(l);
     if (code != LR_OK)
         return code;
-    const uint16_t *bias = (const uint16_t *)(const void *)((const char *)e->bias + expert * e->bias_stride);
+    const uint16_t *bias =
+        (const uint16_t *)(const void *)((const char *)e->bias + expert * e->bias_stride);
     return put_bias(l, m->bias, expert * m->expert_bias, bias, rows, order);
 }
 
-static lr_code put_attention(struct loader *l, const struct cuda_layer *to, const struct model_gptoss_layer *from)
+static lr_code put_attention(struct loader *l, const struct cuda_layer *to,
+                             const struct model_gptoss_layer *from)
 {
     const struct model_config *c = l->b->config;
     uint32_t q = c->heads * 64, kv = c->kv_heads * 64;
@@ -191,9 +209,11 @@ static lr_code put_attention(struct loader *l, const struct cuda_layer *to, cons
                  {from->k_weight, from->k_bias, q, kv},
                  {from->v_weight, from->v_bias, q + kv, kv}};
     for (size_t i = 0; i < 3; i++) {
-        lr_code code = put_bf16(l, &to->qkv, parts[i].first / 16, parts[i].weight, parts[i].rows, ORDER_ROPE);
+        lr_code code = put_bf16(l, &to->qkv, parts[i].first / 16, parts[i].weight,
+                                parts[i].rows, ORDER_ROPE);
         if (code == LR_OK)
-            code = put_bias(l, to->qkv.bias, parts[i].first, parts[i].bias, parts[i].rows, ORDER_ROPE);
+            code = put_bias(l, to->qkv.bias, parts[i].first, parts[i].bias, parts[i].rows,
+                            ORDER_ROPE);
         if (code != LR_OK)
             return code;
     }
@@ -207,14 +227,16 @@ static lr_code put_attention(struct loader *l, const struct cuda_layer *to, cons
     return code;
 }
 
-static lr_code put_layer(struct loader *l, const struct cuda_layer *to, const struct model_gptoss_layer *from)
+static lr_code put_layer(struct loader *l, const struct cuda_layer *to,
+                         const struct model_gptoss_layer *from)
 {
     const struct model_config *c = l->b->config;
     lr_code code = put_attention(l, to, from);
     if (code == LR_OK)
         code = put_plain(l, to->mlp_norm, from->mlp_norm, (size_t)c->hidden * 2);
     if (code == LR_OK)
-        code = put_plain(l, to->router, from->router_weight, (size_t)c->experts * c->hidden * 2);
+        code =
+            put_plain(l, to->router, from->router_weight, (size_t)c->experts * c->hidden * 2);
     if (code == LR_OK)
         code = put_plain(l, to->router_bias, from->router_bias, (size_t)c->experts * 2);
     for (uint32_t e = 0; e < c->experts && code == LR_OK; e++) {
@@ -232,7 +254,8 @@ static lr_code put_rope(struct loader *l)
     uint32_t positions = b->plan.max_context;
     float *table = malloc((size_t)positions * 64 * sizeof(float));
     if (table == NULL)
-        return lr_fail(l->err, LR_OUT_OF_RAM, "no memory for a rotation table of %u positions", positions);
+        return lr_fail(l->err, LR_OUT_OF_RAM, "no memory for a rotation table of %u positions",
+                       positions);
     double frequencies[32];
     gptoss_rope_frequencies(b->config, frequencies);
     for (uint32_t p = 0; p < positions; p++) {
@@ -272,8 +295,10 @@ static lr_code put_all(struct loader *l)
     CUDA_TRY(cu, cuMemcpyDtoHAsync(&too_large, l->too_large, 4, b->stream), l->err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), l->err);
     if (too_large != 0)
-        return lr_fail(l->err, LR_UNSUPPORTED, "%u expert scales are above 2; the CUDA backend has code for scales up to 2",
-                       too_large);
+        return lr_fail(
+            l->err, LR_UNSUPPORTED,
+            "%u expert scales are above 2; the CUDA backend has code for scales up to 2",
+            too_large);
     return LR_OK;
 }
 
@@ -290,7 +315,8 @@ static lr_code prepare(struct loader *l)
     return LR_OK;
 }
 
-lr_code cuda_load_weights(struct gptoss_backend *b, const struct gptoss_backend_host *host, struct lr_error *err)
+lr_code cuda_load_weights(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                          struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
     struct loader l = {.b = b, .host = host, .err = err, .total = b->weights->weight_bytes};

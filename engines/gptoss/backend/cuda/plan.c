@@ -35,7 +35,8 @@ static uint32_t tiles_of(uint32_t rows)
     return (rows + 15) / 16;
 }
 
-static void place_bf16(struct placer *p, struct cuda_matrix *m, uint32_t rows, uint32_t columns, bool bias)
+static void place_bf16(struct placer *p, struct cuda_matrix *m, uint32_t rows, uint32_t columns,
+                       bool bias)
 {
     *m = (struct cuda_matrix){.rows = rows, .tiles = tiles_of(rows), .blocks = columns / 32};
     m->weights = place(p, (uint64_t)m->tiles * m->blocks * 1024);
@@ -43,7 +44,8 @@ static void place_bf16(struct placer *p, struct cuda_matrix *m, uint32_t rows, u
         m->bias = place(p, (uint64_t)m->tiles * 32);
 }
 
-static void place_mxfp4(struct placer *p, struct cuda_matrix *m, uint32_t rows, uint32_t columns, uint32_t experts)
+static void place_mxfp4(struct placer *p, struct cuda_matrix *m, uint32_t rows,
+                        uint32_t columns, uint32_t experts)
 {
     *m = (struct cuda_matrix){.rows = rows, .tiles = tiles_of(rows), .blocks = columns / 32};
     m->expert_weights = (uint64_t)m->tiles * ((m->blocks + 1) / 2) * 512;
@@ -54,7 +56,8 @@ static void place_mxfp4(struct placer *p, struct cuda_matrix *m, uint32_t rows, 
     m->bias = place(p, m->expert_bias * 2 * experts);
 }
 
-uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c, uint64_t base)
+uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c,
+                            uint64_t base)
 {
     struct placer p = {.base = base};
     uint32_t kinds[2] = {0, 0};
@@ -90,10 +93,10 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
     struct placer in = {0};
     uint64_t rows = p->step_tokens;
 #define AT(bytes) (uint64_t)(uintptr_t) place(&in, (bytes))
-    (void)place(&in, sizeof(struct cuda_step));
     at->tokens = AT(rows * 4);
-    at->row_seq = AT(rows * 4);
     at->row_pos = AT(rows * 4);
+    at->row_full = AT(rows * 4);
+    at->row_window = AT(rows * 4);
     at->out_rows = AT(rows * 4);
     at->how = AT((uint64_t)CUDA_LOGIT_ROWS * sizeof(struct cuda_sample_row));
     at->tile_seq = AT(rows * 4);
@@ -104,8 +107,8 @@ static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
 #undef AT
 }
 
-uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_config *c, const struct gptoss_plan *p,
-                              uint64_t base)
+uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_config *c,
+                              const struct gptoss_plan *p, uint64_t base)
 {
     struct placer at = {.base = base};
     struct cuda_workspace *w = &b->ws;
@@ -113,7 +116,6 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     uint64_t vocab = (uint64_t)tiles_of(c->vocab) * 16;
     place_inputs(&b->at, p);
     w->inputs = place(&at, b->at.end);
-    w->step = (struct cuda_step *)(void *)w->inputs;
     w->residual = place(&at, rows * c->hidden * 4);
     w->normed = place(&at, rows * c->hidden * 2);
     w->q = place(&at, rows * c->heads * 64 * 2);
@@ -149,34 +151,41 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
 static lr_code check_shape(const struct model_config *c, struct lr_error *err)
 {
     if (c->head_dim != CUDA_HEAD_DIM)
-        return lr_fail(err, LR_UNSUPPORTED, "head_dim is %u; the CUDA backend has code for %d", c->head_dim, CUDA_HEAD_DIM);
+        return lr_fail(err, LR_UNSUPPORTED, "head_dim is %u; the CUDA backend has code for %d",
+                       c->head_dim, CUDA_HEAD_DIM);
     if (c->heads / c->kv_heads > CUDA_GROUP_MAX)
-        return lr_fail(err, LR_UNSUPPORTED, "%u query heads share a KV head; the CUDA backend has code for up to %d",
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "%u query heads share a KV head; the CUDA backend has code for up to %d",
                        c->heads / c->kv_heads, CUDA_GROUP_MAX);
     if (c->experts_per_token > CUDA_TOPK_MAX || c->experts > CUDA_EXPERTS_MAX)
-        return lr_fail(err, LR_UNSUPPORTED, "%u of %u experts run per token; the CUDA backend has code for up to %d of %d",
-                       c->experts_per_token, c->experts, CUDA_TOPK_MAX, CUDA_EXPERTS_MAX);
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "%u of %u experts run per token; the CUDA backend has code for up to %d of %d",
+            c->experts_per_token, c->experts, CUDA_TOPK_MAX, CUDA_EXPERTS_MAX);
     return LR_OK;
 }
 
 static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
 {
     /* A sequence's window pages: the window, a chunk beyond it, and both ends partly used. */
-    uint32_t window = pages_for((uint64_t)c->window + p->prefill_chunk) + 1, longest = pages_for(p->max_context);
+    uint32_t window = pages_for((uint64_t)c->window + p->prefill_chunk) + 1,
+             longest = pages_for(p->max_context);
     p->full_pages = pages_for(kv_tokens);
     p->window_pages = p->max_sequences * (window < longest ? window : longest);
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
     p->total = p->weights + p->workspace + p->fixed + p->kv;
 }
 
-static lr_code fit(const struct model_config *c, const struct gptoss_backend_options *o, struct gptoss_plan *p,
-                   uint64_t kv_tokens, uint64_t limit, struct lr_error *err)
+static lr_code fit(const struct model_config *c, const struct gptoss_backend_options *o,
+                   struct gptoss_plan *p, uint64_t kv_tokens, uint64_t limit,
+                   struct lr_error *err)
 {
     count_pages(c, p, kv_tokens);
     if (p->total <= limit)
         return LR_OK;
     /* Fewer KV tokens, where the operator left the number to us. */
-    uint64_t pages = (p->total - limit) / (p->full_page_bytes != 0 ? p->full_page_bytes : 1) + 1;
+    uint64_t pages =
+        (p->total - limit) / (p->full_page_bytes != 0 ? p->full_page_bytes : 1) + 1;
     if (o->kv_tokens == 0 && pages + pages_for(p->prefill_chunk) < p->full_pages) {
         uint64_t left = (p->full_pages - pages) * CUDA_PAGE_TOKENS;
         if (o->max_context == 0 || left >= o->max_context) {
@@ -186,14 +195,17 @@ static lr_code fit(const struct model_config *c, const struct gptoss_backend_opt
         }
     }
     return lr_fail(err, LR_OUT_OF_VRAM,
-                   "the model needs %llu bytes of GPU memory (weights %llu, KV cache %llu, workspace %llu, fixed %llu) "
-                   "and may use %llu: raise the limit, or lower the context length or the number of sequences",
-                   (unsigned long long)p->total, (unsigned long long)p->weights, (unsigned long long)p->kv,
-                   (unsigned long long)p->workspace, (unsigned long long)p->fixed, (unsigned long long)limit);
+                   "the model needs %llu bytes of GPU memory (weights %llu, KV cache %llu, "
+                   "workspace %llu, fixed %llu) "
+                   "and may use %llu: raise the limit, or lower the context length or the "
+                   "number of sequences",
+                   (unsigned long long)p->total, (unsigned long long)p->weights,
+                   (unsigned long long)p->kv, (unsigned long long)p->workspace,
+                   (unsigned long long)p->fixed, (unsigned long long)limit);
 }
 
-lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_options *o, struct gptoss_plan *out,
-                  struct lr_error *err)
+lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_options *o,
+                  struct gptoss_plan *out, struct lr_error *err)
 {
     const struct cuda_driver *cu;
     struct cuda_device device;
@@ -223,7 +235,7 @@ lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_opti
     p->page_tokens = CUDA_PAGE_TOKENS;
     p->full_page_bytes = layer_page * (c->layers - sliding);
     p->window_page_bytes = layer_page * sliding;
-    uint64_t wanted = o->kv_tokens != 0 ? o->kv_tokens
+    uint64_t wanted = o->kv_tokens != 0                    ? o->kv_tokens
                       : o->max_context > DEFAULT_KV_TOKENS ? o->max_context
                                                            : DEFAULT_KV_TOKENS;
     p->max_context = pick(o->max_context, c->context, 1, c->context);
@@ -235,7 +247,8 @@ lr_code cuda_plan(const struct model_config *c, const struct gptoss_backend_opti
     p->weights = cuda_place_weights(shape, c, 0);
     p->workspace = cuda_place_workspace(shape, c, p, 0);
     p->fixed = FIXED_BYTES;
-    code = fit(c, o, p, wanted, o->memory_limit != 0 ? o->memory_limit : device.total_bytes, err);
+    code =
+        fit(c, o, p, wanted, o->memory_limit != 0 ? o->memory_limit : device.total_bytes, err);
     if (code == LR_OK)
         *out = *p;
     free(layers);

@@ -17,8 +17,8 @@ __device__ __forceinline__ uint32_t file_row(uint32_t order, uint32_t tile, uint
     return tile * 16 + r;
 }
 
-extern "C" __global__ void repack_bf16(const uint16_t *in, uint4 *out, uint32_t rows, uint32_t blocks,
-                                       uint32_t tiles, uint32_t order)
+extern "C" __global__ void repack_bf16(const uint16_t *in, uint4 *out, uint32_t rows,
+                                       uint32_t blocks, uint32_t tiles, uint32_t order)
 {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (size_t)tiles * blocks * 64)
@@ -29,11 +29,12 @@ extern "C" __global__ void repack_bf16(const uint16_t *in, uint4 *out, uint32_t 
     uint16_t v[8];
     for (int k = 0; k < 8; k++)
         v[k] = row < rows ? in[(size_t)row * blocks * 32 + block * 32 + lane % 4 * 8 + k] : 0;
-    out[i] = make_uint4(v[0] | v[1] << 16, v[2] | v[3] << 16, v[4] | v[5] << 16, v[6] | v[7] << 16);
+    out[i] =
+        make_uint4(v[0] | v[1] << 16, v[2] | v[3] << 16, v[4] | v[5] << 16, v[6] | v[7] << 16);
 }
 
-extern "C" __global__ void repack_bias(const uint16_t *in, uint16_t *out, uint32_t rows, uint32_t tiles,
-                                       uint32_t order)
+extern "C" __global__ void repack_bias(const uint16_t *in, uint16_t *out, uint32_t rows,
+                                       uint32_t tiles, uint32_t order)
 {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= tiles * 16)
@@ -50,27 +51,31 @@ __device__ __forceinline__ uint32_t spread(uint32_t codes)
     uint32_t out = 0;
     for (int e = 0; e < 8; e++) {
         uint32_t code = codes >> 4 * e & 15, pair = e / 2, half = e % 2 * 16;
-        out |= (code & 7) << (magnitude_at[pair] + half) | (code >> 3) << (sign_at[pair] + half);
+        out |= (code & 7) << (magnitude_at[pair] + half) | (code >> 3)
+                                                               << (sign_at[pair] + half);
     }
     return out;
 }
 
 /* One expert. */
-extern "C" __global__ void repack_mxfp4(const uint8_t *in, uint4 *out, uint32_t rows, uint32_t blocks,
-                                        uint32_t tiles, uint32_t order)
+extern "C" __global__ void repack_mxfp4(const uint8_t *in, uint4 *out, uint32_t rows,
+                                        uint32_t blocks, uint32_t tiles, uint32_t order)
 {
     uint32_t pairs = (blocks + 1) / 2;
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (size_t)tiles * pairs * 32)
         return;
-    uint32_t lane = i % 32, pair = (uint32_t)(i / 32 % pairs), tile = (uint32_t)(i / 32 / pairs);
+    uint32_t lane = i % 32, pair = (uint32_t)(i / 32 % pairs),
+             tile = (uint32_t)(i / 32 / pairs);
     uint32_t w[4];
     for (int part = 0; part < 4; part++) {
-        uint32_t block = pair * 2 + part / 2, row = file_row(order, tile, lane / 4 + part % 2 * 8);
+        uint32_t block = pair * 2 + part / 2,
+                 row = file_row(order, tile, lane / 4 + part % 2 * 8);
         uint32_t codes = 0;
         if (row < rows && block < blocks)
             for (int b = 0; b < 4; b++)
-                codes |= (uint32_t)in[((size_t)row * blocks + block) * 16 + lane % 4 * 4 + b] << 8 * b;
+                codes |= (uint32_t)in[((size_t)row * blocks + block) * 16 + lane % 4 * 4 + b]
+                         << 8 * b;
         w[part] = spread(codes);
     }
     out[i] = make_uint4(w[0], w[1], w[2], w[3]);
@@ -78,8 +83,9 @@ extern "C" __global__ void repack_mxfp4(const uint8_t *in, uint4 *out, uint32_t 
 
 /* Scale s of the file means 2^(s - excess - 127); the kernels want the exponent field of
  * 2^(s - excess - 1).  A scale above 2 does not fit: *too_large counts those. */
-extern "C" __global__ void repack_scales(const uint8_t *in, uint2 *out, uint32_t rows, uint32_t blocks,
-                                         uint32_t tiles, uint32_t order, uint32_t excess, uint32_t *too_large)
+extern "C" __global__ void repack_scales(const uint8_t *in, uint2 *out, uint32_t rows,
+                                         uint32_t blocks, uint32_t tiles, uint32_t order,
+                                         uint32_t excess, uint32_t *too_large)
 {
     uint32_t fours = (blocks + 3) / 4;
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -101,9 +107,11 @@ extern "C" __global__ void repack_scales(const uint8_t *in, uint2 *out, uint32_t
 }
 
 /* Benchmarks without a file: bytes of a counter hash, laid out as if repacked. */
-extern "C" __global__ void fill_random(uint32_t *out, size_t words, uint32_t seed, uint32_t kind)
+extern "C" __global__ void fill_random(uint32_t *out, size_t words, uint32_t seed,
+                                       uint32_t kind)
 {
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += (size_t)gridDim.x * blockDim.x) {
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < words;
+         i += (size_t)gridDim.x * blockDim.x) {
         uint32_t h = ((uint32_t)i ^ (uint32_t)(i >> 32) * 0x9E3779B9u ^ seed) * 0x85EBCA6Bu;
         h = (h ^ h >> 13) * 0xC2B2AE35u;
         h ^= h >> 16;

@@ -28,7 +28,8 @@ __device__ __forceinline__ void philox(uint64_t seed, uint32_t c0, uint32_t c1, 
 
 __device__ __forceinline__ void take(float &value, uint32_t &id, float other, uint32_t other_id)
 {
-    if (other_id != UINT32_MAX && (id == UINT32_MAX || other > value || (other == value && other_id < id))) {
+    if (other_id != UINT32_MAX &&
+        (id == UINT32_MAX || other > value || (other == value && other_id < id))) {
         value = other;
         id = other_id;
     }
@@ -40,7 +41,8 @@ __device__ __forceinline__ void block_argmax(float &value, uint32_t &id)
     __shared__ uint32_t ids[WARP];
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     for (int d = 16; d != 0; d >>= 1)
-        take(value, id, __shfl_xor_sync(0xFFFFFFFFu, value, d), __shfl_xor_sync(0xFFFFFFFFu, id, d));
+        take(value, id, __shfl_xor_sync(0xFFFFFFFFu, value, d),
+             __shfl_xor_sync(0xFFFFFFFFu, id, d));
     __syncthreads();
     if (lane == 0) {
         values[warp] = value;
@@ -54,7 +56,8 @@ __device__ __forceinline__ void block_argmax(float &value, uint32_t &id)
 }
 
 /* grid: (parts, rows); the last part of a row to finish compares the parts. */
-extern "C" __global__ void __launch_bounds__(256) sample_plain(const __grid_constant__ cuda_sample a)
+extern "C" __global__ void __launch_bounds__(256)
+    sample_plain(const __grid_constant__ cuda_sample a)
 {
     __shared__ uint32_t is_last;
     let_next_kernel_start();
@@ -64,7 +67,8 @@ extern "C" __global__ void __launch_bounds__(256) sample_plain(const __grid_cons
     const float4 *logits = reinterpret_cast<const float4 *>(a.logits + (size_t)row * a.stride);
     float best = -INFINITY;
     uint32_t id = UINT32_MAX;
-    for (uint32_t q = blockIdx.x * blockDim.x + threadIdx.x; q < (a.vocab + 3) / 4; q += parts * blockDim.x) {
+    for (uint32_t q = blockIdx.x * blockDim.x + threadIdx.x; q < (a.vocab + 3) / 4;
+         q += parts * blockDim.x) {
         float4 v = logits[q];
         float x[4] = {v.x, v.y, v.z, v.w};
         uint32_t usable = a.usable[q / 8] >> q % 8 * 4 & 15;
@@ -99,7 +103,8 @@ extern "C" __global__ void __launch_bounds__(256) sample_plain(const __grid_cons
     best = -INFINITY;
     id = UINT32_MAX;
     for (uint32_t i = threadIdx.x; i < parts; i += blockDim.x)
-        take(best, id, __ldcg(&a.best_value[row * parts + i]), __ldcg(&a.best_id[row * parts + i]));
+        take(best, id, __ldcg(&a.best_value[row * parts + i]),
+             __ldcg(&a.best_id[row * parts + i]));
     block_argmax(best, id);
     if (threadIdx.x == 0)
         a.out[row] = id;

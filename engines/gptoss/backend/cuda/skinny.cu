@@ -15,11 +15,12 @@
  */
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
 
-enum { SKINNY_THREADS = 256, SKINNY_WARPS = 8 };
+enum { SKINNY_THREADS = 256, SKINNY_WARPS = 8, DOWN_WARPS = 16 };
 
-/* A chunk of bf16 weights: 4 blocks of 32 columns. */
-struct chunk_bf16 {
-    enum { BLOCKS = 4 };
+/* A chunk of bf16 weights: 3 or 4 blocks of 32 columns; more are in flight with 4, more
+ * blocks fit a multiprocessor with 3. */
+template <int COUNT> struct chunk_bf16 {
+    enum { BLOCKS = COUNT };
     uint4 r[2 * BLOCKS];
 
     __device__ __forceinline__ void load(const cuda_matrix &m, const uint8_t *weights,
@@ -47,7 +48,8 @@ struct chunk_bf16 {
             const uint4 a = r[2 * u], b = r[2 * u + 1];
 #pragma unroll
             for (int n = 0; n < NT; n++) {
-                uint4 v = *reinterpret_cast<const uint4 *>(x + n * 8 * stride + (block + u) * 64);
+                uint4 v =
+                    *reinterpret_cast<const uint4 *>(x + n * 8 * stride + (block + u) * 64);
                 mma(acc[n], a.x, b.x, a.y, b.y, v.x, v.y);
                 mma(acc[n], a.z, b.z, a.w, b.w, v.z, v.w);
             }
@@ -92,7 +94,8 @@ struct chunk_mxfp4 {
             decode_mxfp4(u % 2 == 0 ? w.y : w.w, scale_pair(s[u / 4].y, u % 4), b);
 #pragma unroll
             for (int n = 0; n < NT; n++) {
-                uint4 v = *reinterpret_cast<const uint4 *>(x + n * 8 * stride + (block + u) * 64);
+                uint4 v =
+                    *reinterpret_cast<const uint4 *>(x + n * 8 * stride + (block + u) * 64);
                 mma(acc[n], a[0], b[0], a[1], b[1], v.x, v.y);
                 mma(acc[n], a[2], b[2], a[3], b[3], v.z, v.w);
             }
@@ -106,9 +109,10 @@ __device__ __forceinline__ void stage_rows(const cuda_gemm &a, uint8_t *x, uint3
                                            uint32_t count, uint32_t bytes, Source source)
 {
     uint32_t pieces = bytes / 16;
-    for (uint32_t i = threadIdx.x; i < count * pieces; i += SKINNY_THREADS) {
+    for (uint32_t i = threadIdx.x; i < count * pieces; i += blockDim.x) {
         uint32_t row = i / pieces, piece = i % pieces;
-        const uint4 *from = reinterpret_cast<const uint4 *>(a.x + (size_t)source(row) * a.x_stride);
+        const uint4 *from =
+            reinterpret_cast<const uint4 *>(a.x + (size_t)source(row) * a.x_stride);
         *reinterpret_cast<uint4 *>(x + row * stride + piece * 16) = from[piece];
     }
 }
@@ -120,9 +124,11 @@ __device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, u
     __shared__ float sums[SKINNY_WARPS];
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, quads = a.hidden / 4;
     bool whole_block = a.tokens == 1;
-    uint32_t first = whole_block ? threadIdx.x : lane, step = whole_block ? SKINNY_THREADS : WARP;
+    uint32_t first = whole_block ? threadIdx.x : lane,
+             step = whole_block ? SKINNY_THREADS : WARP;
     for (uint32_t row = whole_block ? 0 : warp; row < a.tokens; row += SKINNY_WARPS) {
-        const float4 *in = reinterpret_cast<const float4 *>(a.residual + (size_t)row * a.hidden);
+        const float4 *in =
+            reinterpret_cast<const float4 *>(a.residual + (size_t)row * a.hidden);
         float sum = 0;
         for (uint32_t i = first; i < quads; i += step) {
             float4 v = in[i];
@@ -142,8 +148,10 @@ __device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, u
             float4 v = in[i];
             uint2 n = reinterpret_cast<const uint2 *>(a.norm)[i];
             uint2 out;
-            out.x = pack_bf16(v.x * scale * from_bf16((uint16_t)n.x), v.y * scale * from_bf16((uint16_t)(n.x >> 16)));
-            out.y = pack_bf16(v.z * scale * from_bf16((uint16_t)n.y), v.w * scale * from_bf16((uint16_t)(n.y >> 16)));
+            out.x = pack_bf16(v.x * scale * from_bf16((uint16_t)n.x),
+                              v.y * scale * from_bf16((uint16_t)(n.x >> 16)));
+            out.y = pack_bf16(v.z * scale * from_bf16((uint16_t)n.y),
+                              v.w * scale * from_bf16((uint16_t)(n.y >> 16)));
             *reinterpret_cast<uint2 *>(x + row * stride + i * 8) = out;
         }
     }
@@ -153,9 +161,10 @@ __device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, u
  * epilogue and clears them.  `flip` alternates two areas, so that one barrier a tile is
  * enough. */
 template <int NT, int KSPLIT, class Epilogue, class Column>
-__device__ __forceinline__ void finish_tile(const cuda_gemm &a, float *sums, uint32_t tile,
-                                            uint32_t count, uint32_t expert, uint32_t flip,
-                                            float acc[NT][4], Column column)
+__device__ __forceinline__ void
+finish_tile(const cuda_gemm &a, const typename Epilogue::shared &extra, early_bias bias,
+            float *sums, uint32_t tile, uint32_t count, uint32_t flip, float acc[NT][4],
+            Column column)
 {
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint32_t group = warp / KSPLIT, part = warp % KSPLIT, g = lane / 4, t = lane % 4;
@@ -173,7 +182,8 @@ __device__ __forceinline__ void finish_tile(const cuda_gemm &a, float *sums, uin
                     total[i] += mine[p * (NT * 128) + (n * 4 + i) * WARP + lane];
             for (int i = 0; i < 2; i++)
                 if (n * 8 + 2 * t + i < count)
-                    Epilogue::put(a, tile, g, column(n * 8 + 2 * t + i), expert, total[i], total[i + 2]);
+                    Epilogue::put(a, extra, bias, count, tile, g, n * 8 + 2 * t + i,
+                                  column(n * 8 + 2 * t + i), total[i], total[i + 2]);
         }
     } else {
 #pragma unroll
@@ -181,7 +191,8 @@ __device__ __forceinline__ void finish_tile(const cuda_gemm &a, float *sums, uin
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 if (n * 8 + 2 * t + i < count)
-                    Epilogue::put(a, tile, g, column(n * 8 + 2 * t + i), expert, acc[n][i], acc[n][i + 2]);
+                    Epilogue::put(a, extra, bias, count, tile, g, n * 8 + 2 * t + i,
+                                  column(n * 8 + 2 * t + i), acc[n][i], acc[n][i + 2]);
     }
 #pragma unroll
     for (int n = 0; n < NT; n++)
@@ -190,78 +201,106 @@ __device__ __forceinline__ void finish_tile(const cuda_gemm &a, float *sums, uin
 
 /* The loop over a group's tiles.  Column(n): what column n of the product is (a token or an
  * assignment); columns >= count are not written. */
-template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column>
-__device__ __forceinline__ void run_tiles(const cuda_gemm &a, const uint8_t *weights,
-                                          const uint8_t *scales, uint8_t *x, float *sums,
-                                          uint32_t stride, uint32_t first_tile, uint32_t end_tile,
-                                          uint32_t count, uint32_t expert, Chunk &now, Column column)
-{
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const uint32_t part = warp % KSPLIT, g = lane / 4, t = lane % 4;
-    /* Parts start at multiples of 4 blocks, where scales can be read. */
-    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
-    const uint32_t begin = min(part * per, a.m.blocks), end = min(begin + per, a.m.blocks);
-    /* One token: every column of the product reads its row, and column 0 is kept. */
-    const uint32_t row_stride = count == 1 ? 0 : stride;
-    const uint8_t *mine = x + g * row_stride + t * 16;
-    float acc[NT][4];
-#pragma unroll
-    for (int n = 0; n < NT; n++)
-        acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
+template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct tile_loop {
+    const cuda_gemm &a;
+    const uint8_t *weights, *scales;
+    uint32_t first, last, begin, end; /* tiles; blocks of this warp's part */
+    uint32_t load_tile, load_block;   /* what is requested next */
+    Chunk one, two;
 
-    uint32_t tile = first_tile, block = begin, flip = 0;
-    /* Requests `next`, uses `now`; two names that swap roles, because copying a chunk would
-     * wait for it.  False after the last chunk. */
-    auto advance = [&](Chunk &now_, Chunk &next_) -> bool {
-        bool last = block + Chunk::BLOCKS >= end;
-        uint32_t next_tile = last ? tile + 1 : tile;
-        uint32_t next_block = last ? begin : block + Chunk::BLOCKS;
-        if (next_tile < end_tile)
-            next_.load(a.m, weights, scales, next_tile, next_block, end, lane);
-        now_.template use<NT>(mine, row_stride, block, end, acc);
-        if (last) {
-            finish_tile<NT, KSPLIT, Epilogue>(a, sums, tile, count, expert, flip, acc, column);
-            flip ^= 1;
+    __device__ __forceinline__ tile_loop(const cuda_gemm &args, const uint8_t *w,
+                                         const uint8_t *s, uint32_t group_index)
+        : a(args), weights(w), scales(s)
+    {
+        /* Parts start at multiples of 4 blocks, where scales can be read. */
+        const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
+        const uint32_t part = threadIdx.x / WARP % KSPLIT;
+        first = min(group_index * a.tiles_per_group, a.m.tiles);
+        last = min(first + a.tiles_per_group, a.m.tiles);
+        begin = min(part * per, a.m.blocks);
+        end = min(begin + per, a.m.blocks);
+        load_tile = first;
+        load_block = begin;
+    }
+    __device__ __forceinline__ void request(Chunk &c)
+    {
+        if (load_tile >= last)
+            return;
+        c.load(a.m, weights, scales, load_tile, load_block, end, threadIdx.x % WARP);
+        load_block += Chunk::BLOCKS;
+        if (load_block >= end) {
+            load_block = begin;
+            load_tile++;
         }
-        tile = next_tile;
-        block = next_block;
-        return tile < end_tile;
-    };
-    Chunk other;
-    if (tile < end_tile)
-        while (advance(now, other) && advance(other, now)) {
-        }
-}
+    }
+    /* Two chunks are under way before anything is waited for. */
+    __device__ __forceinline__ void start()
+    {
+        request(one);
+        request(two);
+    }
+    __device__ __forceinline__ void run(const typename Epilogue::shared &extra, uint8_t *x,
+                                        float *sums, uint32_t stride, uint32_t count,
+                                        uint32_t expert, Column column)
+    {
+        const uint32_t lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+        /* One token: every column of the product reads its row, and column 0 is kept. */
+        const uint32_t row_stride = count == 1 ? 0 : stride;
+        const uint8_t *mine = x + g * row_stride + t * 16;
+        float acc[NT][4];
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+            acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
+        uint32_t tile = first, block = begin, flip = 0;
+        early_bias bias = tile < last ? Epilogue::early(a, tile, g, expert) : early_bias{0, 0};
+        /* Uses a chunk and asks for the one after the next in its place; two chunks take
+         * turns because copying one would wait for it. */
+        auto advance = [&](Chunk &now) -> bool {
+            now.template use<NT>(mine, row_stride, block, end, acc);
+            request(now);
+            block += Chunk::BLOCKS;
+            if (block >= end) {
+                finish_tile<NT, KSPLIT, Epilogue>(a, extra, bias, sums, tile, count, flip, acc,
+                                                  column);
+                flip ^= 1;
+                block = begin;
+                if (++tile < last)
+                    bias = Epilogue::early(a, tile, g, expert);
+            }
+            return tile < last;
+        };
+        if (tile < last)
+            while (advance(one) && advance(two)) {
+            }
+    }
+};
 
 /* Dense matrices.  grid.x: groups of tiles; grid.y: passes of 8 * NT tokens. */
-template <int NT, int KSPLIT, class Epilogue>
+template <int NT, int KSPLIT, int CHUNK, class Epilogue>
 __device__ __forceinline__ void skinny_dense(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ typename Epilogue::shared extra;
     constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint32_t stride = activation_stride(a.m.blocks);
     const uint32_t first_token = blockIdx.y * NT * 8;
     const uint32_t count = min(a.tokens - first_token, (uint32_t)(NT * 8));
-    const uint32_t first = min((blockIdx.x * GROUPS + warp / KSPLIT) * a.tiles_per_group, a.m.tiles);
-    const uint32_t end = min(first + a.tiles_per_group, a.m.tiles);
-    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
-    const uint32_t begin = min(warp % KSPLIT * per, a.m.blocks);
-    const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights);
     float *sums = reinterpret_cast<float *>(shared + (a.tokens == 1 ? 1 : NT * 8) * stride);
+    auto column = [&](uint32_t n) { return first_token + n; };
+    tile_loop<NT, KSPLIT, chunk_bf16<CHUNK>, Epilogue, decltype(column)> loop(
+        a, static_cast<const uint8_t *>(a.m.weights), nullptr,
+        blockIdx.x * GROUPS + threadIdx.x / WARP / KSPLIT);
 
     let_next_kernel_start();
-    chunk_bf16 now;
-    if (first < end)
-        now.load(a.m, weights, nullptr, first, begin, min(begin + per, a.m.blocks), lane);
+    loop.start();
     wait_for_previous_kernel();
+    Epilogue::stage(a, extra, first_token, count);
     if (a.residual != nullptr)
         normalize_rows(a, shared, stride);
     else
-        stage_rows(a, shared, stride, count, a.m.blocks * 64, [&](uint32_t i) { return first_token + i; });
+        stage_rows(a, shared, stride, count, a.m.blocks * 64, column);
     __syncthreads();
-    run_tiles<NT, KSPLIT, chunk_bf16, Epilogue>(a, weights, nullptr, shared, sums, stride, first, end,
-                                                count, 0, now, [&](uint32_t n) { return first_token + n; });
+    loop.run(extra, shared, sums, stride, count, 0, column);
 }
 
 /* Experts, few tokens: grid.y is an assignment (token, choice). */
@@ -269,88 +308,93 @@ template <int KSPLIT, class Epilogue>
 __device__ __forceinline__ void skinny_slot(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ typename Epilogue::shared extra;
     constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint32_t stride = activation_stride(a.m.blocks), assignment = blockIdx.y;
-    const uint32_t first = min((blockIdx.x * GROUPS + warp / KSPLIT) * a.tiles_per_group, a.m.tiles);
-    const uint32_t end = min(first + a.tiles_per_group, a.m.tiles);
-    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
-    const uint32_t begin = min(warp % KSPLIT * per, a.m.blocks);
     float *sums = reinterpret_cast<float *>(shared + stride);
+    auto column = [&](uint32_t) { return assignment; };
 
     let_next_kernel_start();
     wait_for_previous_kernel();
     const uint32_t expert = a.choice[assignment];
-    const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights;
-    const uint8_t *scales = static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales;
-    chunk_mxfp4 now;
-    if (first < end)
-        now.load(a.m, weights, scales, first, begin, min(begin + per, a.m.blocks), lane);
-    stage_rows(a, shared, stride, 1, a.m.blocks * 64, [&](uint32_t) { return assignment / a.topk; });
+    tile_loop<1, KSPLIT, chunk_mxfp4, Epilogue, decltype(column)> loop(
+        a, static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights,
+        static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales,
+        blockIdx.x * GROUPS + threadIdx.x / WARP / KSPLIT);
+    loop.start();
+    stage_rows(a, shared, stride, 1, a.m.blocks * 64,
+               [&](uint32_t) { return assignment / a.topk; });
     __syncthreads();
-    run_tiles<1, KSPLIT, chunk_mxfp4, Epilogue>(a, weights, scales, shared, sums, stride, first, end, 1,
-                                                expert, now, [&](uint32_t) { return assignment; });
+    loop.run(extra, shared, sums, stride, 1, expert, column);
 }
 
-/* Down projection, few tokens: one block makes 16 rows of one token from all its experts
- * (two warps an expert for four experts) and adds them to the residual: no second pass.
- * grid.x: tiles; grid.y: tokens. */
+/* Down projection, few tokens: one block makes 16 rows of one token from all its experts and
+ * adds them to the residual: no second pass.  Units of 8 blocks, over all experts, are dealt
+ * to 16 warps; two units a warp are under way at once.  grid.x: tiles; grid.y: tokens. */
 __device__ __forceinline__ void skinny_down(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    __shared__ float sums[SKINNY_WARPS][WARP][2];
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    const uint32_t stride = activation_stride(a.m.blocks), token = blockIdx.y, tile = blockIdx.x;
+    __shared__ float sums[DOWN_WARPS][WARP][2];
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
+                   t = lane % 4;
+    const uint32_t stride = activation_stride(a.m.blocks), token = blockIdx.y,
+                   tile = blockIdx.x;
     let_next_kernel_start();
     wait_for_previous_kernel();
-    /* Units of 8 blocks, over all experts, dealt to the warps. */
     const uint32_t units = (a.m.blocks + 7) / 8, all = units * a.topk;
     float acc[1][4] = {{0, 0, 0, 0}};
-    chunk_mxfp4 now, next;
     auto load = [&](chunk_mxfp4 &c, uint32_t unit) {
+        if (unit >= all)
+            return;
         uint32_t expert = a.choice[token * a.topk + unit / units];
         c.load(a.m, static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights,
                static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales, tile,
                unit % units * 8, a.m.blocks, lane);
     };
-    if (warp < all)
-        load(now, warp);
-    stage_rows(a, shared, stride, a.topk, a.m.blocks * 64, [&](uint32_t i) { return token * a.topk + i; });
+    chunk_mxfp4 ring[2];
+    load(ring[0], warp);
+    load(ring[1], warp + DOWN_WARPS);
+    /* What the end needs is asked for now. */
+    float *out = a.out_f32 + (size_t)token * a.out_stride + tile * 16 + g;
+    float low = 0, high = 0;
+    if (warp == 0 && t == 0) {
+        low = tile * 16 + g < a.m.rows ? out[0] : 0.0f;
+        high = tile * 16 + g + 8 < a.m.rows ? out[8] : 0.0f;
+        for (uint32_t i = 0; i < a.topk; i++) {
+            uint32_t expert = a.choice[token * a.topk + i];
+            float w = a.weight[token * a.topk + i];
+            const uint16_t *bias = a.m.bias + expert * a.m.expert_bias + tile * 16 + g;
+            low += w * from_bf16(bias[0]);
+            high += w * from_bf16(bias[8]);
+        }
+    }
+    stage_rows(a, shared, stride, a.topk, a.m.blocks * 64,
+               [&](uint32_t i) { return token * a.topk + i; });
     __syncthreads();
-    uint32_t unit = warp;
-    auto advance = [&](chunk_mxfp4 &now_, chunk_mxfp4 &next_) -> bool {
-        if (unit + SKINNY_WARPS < all)
-            load(next_, unit + SKINNY_WARPS);
-        /* Every column of the product reads the same row; column 0 is kept. */
-        now_.use<1>(shared + unit / units * stride + t * 16, 0, unit % units * 8, a.m.blocks, acc);
-        unit += SKINNY_WARPS;
-        return unit < all;
-    };
-    if (unit < all)
-        while (advance(now, next) && advance(next, now)) {
+    for (uint32_t unit = warp; unit < all; unit += 2 * DOWN_WARPS)
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t mine = unit + i * DOWN_WARPS;
+            if (mine >= all)
+                break;
+            /* Every column of the product reads the same row; column 0 is kept. */
+            ring[i].use<1>(shared + mine / units * stride + t * 16, 0, mine % units * 8,
+                           a.m.blocks, acc);
+            load(ring[i], mine + 2 * DOWN_WARPS);
         }
     sums[warp][lane][0] = acc[0][0];
     sums[warp][lane][1] = acc[0][2];
     __syncthreads();
     if (warp != 0 || t != 0)
         return;
-    float low = 0, high = 0;
-    for (int w = 0; w < SKINNY_WARPS; w++) {
+    for (int w = 0; w < DOWN_WARPS; w++) {
         low += sums[w][lane][0];
         high += sums[w][lane][1];
     }
-    for (uint32_t i = 0; i < a.topk; i++) {
-        uint32_t expert = a.choice[token * a.topk + i];
-        float w = a.weight[token * a.topk + i];
-        const uint16_t *bias = a.m.bias + expert * a.m.expert_bias + tile * 16 + g;
-        low += w * from_bf16(bias[0]);
-        high += w * from_bf16(bias[8]);
-    }
-    float *out = a.out_f32 + (size_t)token * a.out_stride + tile * 16 + g;
     if (tile * 16 + g < a.m.rows)
-        out[0] += low;
+        out[0] = low;
     if (tile * 16 + g + 8 < a.m.rows)
-        out[8] += high;
+        out[8] = high;
 }
 
 /* Experts, more tokens: grid.y is an expert, which serves every token that chose it, 8 * NT
@@ -359,17 +403,12 @@ template <int NT, int KSPLIT, class Epilogue>
 __device__ __forceinline__ void skinny_expert(const cuda_gemm &a, bool by_assignment)
 {
     extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ typename Epilogue::shared extra;
     __shared__ uint32_t list[CUDA_TOPK_MAX * 64];
     __shared__ uint32_t list_count;
     constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, expert = blockIdx.y;
     const uint32_t stride = activation_stride(a.m.blocks);
-    const uint32_t first = min((blockIdx.x * GROUPS + warp / KSPLIT) * a.tiles_per_group, a.m.tiles);
-    const uint32_t end = min(first + a.tiles_per_group, a.m.tiles);
-    const uint32_t per = ((a.m.blocks + KSPLIT - 1) / KSPLIT + 3) / 4 * 4;
-    const uint32_t begin = min(warp % KSPLIT * per, a.m.blocks);
-    const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights;
-    const uint8_t *scales = static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales;
     float *sums = reinterpret_cast<float *>(shared + NT * 8 * stride);
 
     let_next_kernel_start();
@@ -389,54 +428,56 @@ __device__ __forceinline__ void skinny_expert(const cuda_gemm &a, bool by_assign
     __syncthreads();
     for (uint32_t pass = 0; pass < list_count; pass += NT * 8) {
         uint32_t count = min(list_count - pass, (uint32_t)(NT * 8));
-        chunk_mxfp4 now;
-        if (first < end)
-            now.load(a.m, weights, scales, first, begin, min(begin + per, a.m.blocks), lane);
+        auto column = [&](uint32_t n) { return list[pass + n]; };
+        tile_loop<NT, KSPLIT, chunk_mxfp4, Epilogue, decltype(column)> loop(
+            a, static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights,
+            static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales,
+            blockIdx.x * GROUPS + warp / KSPLIT);
+        loop.start();
         stage_rows(a, shared, stride, count, a.m.blocks * 64, [&](uint32_t i) {
-            uint32_t assignment = list[pass + i];
-            return by_assignment ? assignment : assignment / a.topk;
+            return by_assignment ? list[pass + i] : list[pass + i] / a.topk;
         });
         __syncthreads();
-        run_tiles<NT, KSPLIT, chunk_mxfp4, Epilogue>(a, weights, scales, shared, sums, stride, first, end,
-                                                     count, expert, now,
-                                                     [&](uint32_t n) { return list[pass + n]; });
+        loop.run(extra, shared, sums, stride, count, expert, column);
         __syncthreads();
     }
 }
 
-#define KERNEL extern "C" __global__ void __launch_bounds__(SKINNY_THREADS)
-#define DENSE(name, NT, KSPLIT, epilogue)                                                        \
-    KERNEL name(const __grid_constant__ cuda_gemm a)                                             \
-    {                                                                                            \
-        skinny_dense<NT, KSPLIT, epilogue>(a);                                                   \
+/* MIN_BLOCKS a multiprocessor: the whole grid of a batch-1 product should be resident. */
+#define KERNEL(threads, min_blocks)                                                            \
+    extern "C" __global__ void __launch_bounds__(threads, min_blocks)
+#define DENSE(name, NT, KSPLIT, CHUNK, min_blocks, epilogue)                                   \
+    KERNEL(SKINNY_THREADS, min_blocks) name(const __grid_constant__ cuda_gemm a)               \
+    {                                                                                          \
+        skinny_dense<NT, KSPLIT, CHUNK, epilogue>(a);                                          \
     }
 
-DENSE(skinny_qkv_1, 1, 8, qkv_epilogue)
-DENSE(skinny_qkv_2, 2, 8, qkv_epilogue)
-DENSE(skinny_qkv_4, 4, 8, qkv_epilogue)
-DENSE(skinny_out_1, 1, 8, residual_epilogue)
-DENSE(skinny_out_2, 2, 8, residual_epilogue)
-DENSE(skinny_out_4, 4, 8, residual_epilogue)
-DENSE(skinny_logits_1, 1, 1, logits_epilogue)
-DENSE(skinny_logits_2, 2, 1, logits_epilogue)
-DENSE(skinny_logits_4, 4, 1, logits_epilogue)
+DENSE(skinny_qkv_1, 1, 8, 3, 3, qkv_epilogue)
+DENSE(skinny_qkv_2, 2, 8, 4, 2, qkv_epilogue)
+DENSE(skinny_qkv_4, 4, 8, 4, 1, qkv_epilogue)
+DENSE(skinny_out_1, 1, 8, 4, 2, residual_epilogue)
+DENSE(skinny_out_2, 2, 8, 4, 1, residual_epilogue)
+DENSE(skinny_out_4, 4, 8, 4, 1, residual_epilogue)
+DENSE(skinny_logits_1, 1, 1, 4, 2, logits_epilogue)
+DENSE(skinny_logits_2, 2, 1, 4, 2, logits_epilogue)
+DENSE(skinny_logits_4, 4, 1, 4, 1, logits_epilogue)
 
-KERNEL skinny_gate_up_slot(const __grid_constant__ cuda_gemm a)
+KERNEL(SKINNY_THREADS, 3) skinny_gate_up_slot(const __grid_constant__ cuda_gemm a)
 {
     skinny_slot<2, swiglu_epilogue>(a);
 }
 
-KERNEL skinny_down_slot(const __grid_constant__ cuda_gemm a)
+KERNEL(DOWN_WARPS *WARP, 2) skinny_down_slot(const __grid_constant__ cuda_gemm a)
 {
     skinny_down(a);
 }
 
-KERNEL skinny_gate_up_expert(const __grid_constant__ cuda_gemm a)
+KERNEL(SKINNY_THREADS, 2) skinny_gate_up_expert(const __grid_constant__ cuda_gemm a)
 {
     skinny_expert<2, 2, swiglu_epilogue>(a, false);
 }
 
-KERNEL skinny_down_expert(const __grid_constant__ cuda_gemm a)
+KERNEL(SKINNY_THREADS, 2) skinny_down_expert(const __grid_constant__ cuda_gemm a)
 {
     skinny_expert<2, 2, expert_epilogue>(a, true);
 }
