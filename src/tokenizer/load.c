@@ -50,52 +50,71 @@ static struct member *find_member(struct member *members, size_t count, struct l
     return NULL;
 }
 
-/* Notes one "name": value.  Unknown members are parsed too: what is not JSON is a
- * damaged file, wherever the damage is. */
-static lr_code read_member(struct opening *o, struct reader *r, struct member *members,
-                           size_t count)
+static lr_code read_members(struct opening *o, struct reader *r, struct member *members,
+                            size_t count);
+
+/* Parses a small value.  Unknown ones too: what is not JSON is a damaged file, wherever
+ * the damage is. */
+static lr_code read_tree(struct opening *o, struct lr_str text, const struct lr_json **tree)
 {
-    struct lr_str name, text;
-    const struct lr_json *tree = NULL;
-    lr_code rc = tokenizer_reader_string(r, &name);
-    if (rc != LR_OK)
-        return rc;
-    struct member *member = find_member(members, count, name);
-    if (member != NULL && member->text.len != 0)
-        return tokenizer_reader_fail(r, "this member is there twice");
-    rc = tokenizer_reader_expect(r, ':', "':' is expected");
+    lr_code rc = lr_json_parse(&o->arena, text, NULL, tree, o->err);
     if (rc == LR_OK)
-        rc = tokenizer_reader_skip(r, &text);
-    if (rc == LR_OK && (member == NULL || !member->is_big)) {
-        rc = lr_json_parse(&o->arena, text, NULL, &tree, o->err);
-        if (rc != LR_OK) {
-            if (rc == LR_INVALID_ARGUMENT && o->err != NULL)
-                o->err->code = LR_MODEL_CORRUPT;
-            (void)lr_fail_prefix(o->err, "in the value that starts at byte %zu",
-                                 (size_t)(text.ptr - o->whole.ptr));
-            return rc == LR_INVALID_ARGUMENT ? LR_MODEL_CORRUPT : LR_OUT_OF_RAM;
-        }
-    }
-    if (rc == LR_OK && member != NULL) {
-        member->text = text;
-        member->tree = tree;
+        return rc;
+    rc = rc == LR_INVALID_ARGUMENT ? LR_MODEL_CORRUPT : LR_OUT_OF_RAM;
+    if (o->err != NULL) {
+        o->err->code = rc;
+        (void)lr_fail_prefix(o->err, "in the value that starts at byte %zu",
+                             (size_t)(text.ptr - o->whole.ptr));
     }
     return rc;
 }
 
-static lr_code read_object(struct opening *o, struct lr_str part, struct member *members,
+/* Notes one "name": value. */
+static lr_code read_member(struct opening *o, struct reader *r, struct member *members,
                            size_t count)
 {
-    struct reader r;
-    tokenizer_reader_init(&r, o->whole, part, o->err);
-    lr_code rc = tokenizer_reader_expect(&r, '{', "an object is expected");
-    bool more = rc == LR_OK && !tokenizer_reader_take(&r, '}');
-    while (rc == LR_OK && more) {
-        rc = read_member(o, &r, members, count);
-        more = tokenizer_reader_take(&r, ',');
-        if (rc == LR_OK && !more)
-            rc = tokenizer_reader_expect(&r, '}', "',' or '}' is expected");
+    struct lr_str name;
+    lr_code rc = tokenizer_reader_string(r, &name);
+    if (rc != LR_OK)
+        return rc;
+    struct member other = {0}, *member = find_member(members, count, name);
+    if (member != NULL && member->text.len != 0)
+        return tokenizer_reader_fail(r, "this member is there twice");
+    if (member == NULL)
+        member = &other;
+    rc = tokenizer_reader_expect(r, ':', "':' is expected");
+    if (rc == LR_OK && member == &o->file[MODEL]) {
+        member->text = o->whole; /* it is there; its members are noted, not its text */
+        return read_members(o, r, o->model, MODEL_MEMBERS);
     }
+    if (rc == LR_OK)
+        rc = tokenizer_reader_skip(r, &member->text);
+    if (rc == LR_OK && !member->is_big)
+        rc = read_tree(o, member->text, &member->tree);
+    return rc;
+}
+
+static lr_code read_members(struct opening *o, struct reader *r, struct member *members,
+                            size_t count)
+{
+    lr_code rc = tokenizer_reader_expect(r, '{', "an object is expected");
+    bool more = rc == LR_OK && !tokenizer_reader_take(r, '}');
+    while (rc == LR_OK && more) {
+        rc = read_member(o, r, members, count);
+        if (rc != LR_OK)
+            break;
+        more = tokenizer_reader_take(r, ',');
+        if (!more)
+            rc = tokenizer_reader_expect(r, '}', "',' or '}' is expected");
+    }
+    return rc;
+}
+
+static lr_code read_file(struct opening *o)
+{
+    struct reader r;
+    tokenizer_reader_init(&r, o->whole, o->whole, o->err);
+    lr_code rc = read_members(o, &r, o->file, FILE_MEMBERS);
     if (rc == LR_OK)
         rc = tokenizer_reader_done(&r);
     tokenizer_reader_free(&r);
@@ -191,7 +210,7 @@ lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out, struct l
                  [NORMALIZER] = {.name = "normalizer"},
                  [PRE_TOKENIZER] = {.name = "pre_tokenizer"},
                  [DECODER] = {.name = "decoder"},
-                 [MODEL] = {.name = "model", .is_big = true}},
+                 [MODEL] = {.name = "model"}},
         .model = {[TYPE] = {.name = "type"},
                   [DROPOUT] = {.name = "dropout"},
                   [UNK_TOKEN] = {.name = "unk_token"},
@@ -206,11 +225,9 @@ lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out, struct l
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a tokenizer");
     lr_buf_init(&o.t->vocab.bytes, json.len + 16);
     lr_arena_init(&o.arena, TREE_BYTES);
-    lr_code rc = read_object(&o, json, o.file, FILE_MEMBERS);
+    lr_code rc = read_file(&o);
     if (rc == LR_OK)
         rc = check_file(&o);
-    if (rc == LR_OK)
-        rc = read_object(&o, o.file[MODEL].text, o.model, MODEL_MEMBERS);
     if (rc == LR_OK)
         rc = check_model(&o);
     if (rc == LR_OK)

@@ -13,9 +13,10 @@ struct loading {
     struct merges *m;
     const struct vocab *v;
     struct reader r;
-    struct lr_buf bytes; /* left, then right, of the merge being read */
-    uint32_t capacity;   /* of m->results */
-    uint64_t *pairs;     /* owned: by rank, left << 20 | right */
+    struct lr_buf bytes;           /* left, then right, of the merge being read */
+    uint32_t capacity;             /* of m->results */
+    uint64_t *pairs;               /* owned: by rank, left << 20 | right */
+    const struct vocab_slot *both; /* result of the merge before */
 };
 
 static lr_code bad_merge(struct loading *l, const char *what)
@@ -108,7 +109,11 @@ static lr_code add_merge(struct loading *l, size_t left_len)
     const struct vocab_slot *left = tokenizer_vocab_find(l->v, bytes, left_len);
     const struct vocab_slot *right =
         tokenizer_vocab_find(l->v, bytes + left_len, len - left_len);
-    const struct vocab_slot *both = tokenizer_vocab_find(l->v, bytes, len);
+    /* Ways to cut one token often follow each other. */
+    const struct vocab_slot *both = l->both;
+    if (both == NULL || both->len != len ||
+        memcmp(vocab_bytes(l->v, both->id), bytes, len) != 0)
+        both = l->both = tokenizer_vocab_find(l->v, bytes, len);
     if (left == NULL || right == NULL)
         return bad_merge(l, left == NULL ? "the left token is not in model.vocab"
                                          : "the right token is not in model.vocab");

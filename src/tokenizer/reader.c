@@ -42,7 +42,7 @@ void tokenizer_reader_init(struct reader *r, struct lr_str whole, struct lr_str 
 {
     *r =
         (struct reader){.at = part.ptr, .end = part.ptr + part.len, .whole = whole, .err = err};
-    lr_buf_init(&r->scratch, whole.len + 16);
+    lr_buf_init(&r->scratch, whole.len + 1024);
 }
 
 void tokenizer_reader_free(struct reader *r)
@@ -190,6 +190,8 @@ lr_code tokenizer_reader_token(struct reader *r, struct lr_str *out, bool *is_by
     if (rc != LR_OK)
         return rc;
     const char *start = r->at - 1;
+    char *out_bytes = NULL;
+    size_t len = 0, room = 0;
     lr_buf_clear(&r->scratch);
     while (r->at < r->end && *r->at != '"') {
         unsigned char c = (unsigned char)*r->at;
@@ -204,14 +206,21 @@ lr_code tokenizer_reader_token(struct reader *r, struct lr_str *out, bool *is_by
             *is_bytes = false;
             return tokenizer_reader_string(r, out);
         }
-        lr_buf_add_char(&r->scratch, (char)byte);
+        if (len == room) {
+            lr_buf_commit(&r->scratch, len - r->scratch.len);
+            room = len + 256;
+            if (lr_buf_reserve(&r->scratch, 256) == NULL)
+                return fail_memory(r);
+            out_bytes = r->scratch.data;
+        }
+        out_bytes[len++] = (char)byte;
     }
     if (r->at == r->end)
         return tokenizer_reader_fail(r, "the string does not end");
     r->at++;
     *is_bytes = true;
-    *out = lr_buf_str(&r->scratch);
-    return r->scratch.failed ? fail_memory(r) : LR_OK;
+    *out = lr_str(out_bytes, len);
+    return LR_OK;
 }
 
 lr_code tokenizer_reader_number(struct reader *r, uint64_t *out)
@@ -233,13 +242,11 @@ lr_code tokenizer_reader_number(struct reader *r, uint64_t *out)
 /* Past the closing quote; r->at is on the opening one. */
 static bool skip_string(struct reader *r)
 {
-    for (r->at++; r->at < r->end && *r->at != '"'; r->at++)
-        if (*r->at == '\\' && ++r->at == r->end)
-            return false;
-    if (r->at == r->end)
-        return false;
-    r->at++;
-    return true;
+    const char *at = r->at + 1, *end = r->end;
+    while (at < end && *at != '"')
+        at += *at == '\\' ? 2 : 1;
+    r->at = at < end ? at + 1 : end;
+    return at < end;
 }
 
 lr_code tokenizer_reader_skip(struct reader *r, struct lr_str *out)
