@@ -1,0 +1,110 @@
+/* hub/manifest.h - the list of files a node fetches for a model (design.md 8; R-01 to R-07).
+ *
+ * A manifest is settled once, at registration, from a listing and the small files that
+ * came with it; it pins commits, sizes and hashes, so a hub outage later changes nothing.
+ * It travels as JSON and is checked again by whoever reads it: names are safe, no name
+ * stands there twice, sizes are whole, hashes are hashes.  The manifest owns its strings.
+ * Pure.  Thread: any.
+ */
+#ifndef HUB_MANIFEST_H
+#define HUB_MANIFEST_H
+
+#include "base/buf.h"
+#include "hub/listing.h"
+#include "hub/supported.h"
+
+enum {
+    HUB_MANIFEST_VERSION = 1,
+    HUB_MANIFEST_BYTES_MAX = 16 << 20,
+    HUB_MANIFEST_FILES_MAX = 4096,
+    HUB_LIST_MAX = 8, /* runtimes or backends of one entry */
+    HUB_NAME_MAX = 64,
+};
+
+enum hub_format { HUB_FORMAT_NONE, HUB_FORMAT_SAFETENSORS, HUB_FORMAT_GGUF };
+const char *hub_format_name(enum hub_format format);            /* "" for NONE */
+bool hub_format_find(struct lr_str name, enum hub_format *out); /* not for NONE */
+
+struct hub_manifest_file {
+    const char *name; /* where it lies below the model's folder */
+    const char *url;
+    uint64_t size;
+    const char *sha256;          /* NULL where the hub gave none */
+    int32_t priority;            /* higher is fetched earlier */
+    bool optional;               /* its failure does not fail the model */
+    bool is_artifact;            /* "kind": "artifact" */
+    const char *const *backends; /* NULL-terminated; empty: every backend */
+    const char *const *runtimes; /* NULL-terminated; empty: the manifest's */
+    const char *repo;            /* of an artifact; NULL: the model's own */
+    const char *revision;        /* commit of another repository; NULL: the manifest's */
+};
+
+struct hub_manifest {
+    struct lr_arena arena;
+    const char *id;
+    const char *repo;
+    enum hub_format format;
+    const char *revision;            /* commit */
+    const char *const *runtimes;     /* NULL-terminated */
+    const char *chat_template;       /* file of the manifest that holds it, or NULL */
+    struct hub_manifest_file *files; /* highest priority first, then by name */
+    size_t file_count;
+};
+
+/* What a registration asks for.  Empty strings: not given. */
+struct hub_request {
+    enum hub_format format;
+    struct lr_str filename;
+    struct lr_str name; /* the id; else the repository's */
+};
+
+/* config.json -> the engine's name.  UNSUPPORTED, MODEL_CORRUPT as the function wants. */
+typedef lr_code (*hub_runtime_fn)(struct lr_str config_json, char out[HUB_NAME_MAX],
+                                  struct lr_error *err);
+/* `architectures`, else `model_type`.  An unknown one keeps its own name. */
+LR_MUST_USE lr_code hub_runtime_of(struct lr_str config_json, char out[HUB_NAME_MAX],
+                                   struct lr_error *err);
+
+struct hub_build_input {
+    const struct hub_policy *policy; /* for the URLs */
+    const struct hub_listing *listing;
+    const struct hub_listing *const *artifact_listings; /* other repositories, or NULL */
+    size_t artifact_listing_count;
+    const struct hub_supported *supported; /* may be NULL */
+    const char *const *publishers;         /* allowlist; NULL: hub_default_publishers */
+    hub_runtime_fn runtime_of;             /* NULL: hub_runtime_of */
+};
+
+/* All of openai and of nvidia, NULL-terminated. */
+extern const char *const hub_default_publishers[];
+
+/* INVALID_ARGUMENT names the missing files, the candidates, the ambiguous shards;
+ * UNSUPPORTED: config.json names no architecture. */
+LR_MUST_USE lr_code hub_manifest_build(const struct hub_build_input *in,
+                                       const struct hub_request *request,
+                                       struct hub_manifest **out, struct lr_error *err);
+void hub_manifest_destroy(struct hub_manifest *manifest); /* NULL is fine */
+
+void hub_manifest_encode(const struct hub_manifest *manifest, struct lr_buf *out);
+/* INVALID_ARGUMENT names the member that is wrong. */
+LR_MUST_USE lr_code hub_manifest_decode(struct lr_str json, struct hub_manifest **out,
+                                        struct lr_error *err);
+
+/* What a node takes of it.  NULL lists: everything. */
+struct hub_filter {
+    const char *const *runtimes; /* engines this node has; NULL-terminated */
+    const char *const *backends; /* "cuda", "metal", "cpu" */
+    bool no_artifacts;
+};
+/* UNSUPPORTED names the runtimes when the node has none of them. */
+LR_MUST_USE lr_code hub_manifest_wanted(const struct hub_manifest *manifest,
+                                        const struct hub_filter *filter, struct lr_error *err);
+bool hub_manifest_file_wanted(const struct hub_manifest *manifest,
+                              const struct hub_manifest_file *file,
+                              const struct hub_filter *filter);
+
+/* Sum of the sizes a node with this filter stores. */
+uint64_t hub_manifest_bytes(const struct hub_manifest *manifest,
+                            const struct hub_filter *filter);
+
+#endif

@@ -1,0 +1,102 @@
+/* hub/url.h - what a repository is called, and which hosts we talk to.
+ *
+ * A hub's answers are foreign: a redirect may point anywhere, and a name may resolve to
+ * the machine's own services.  So a URL is followed only when its host is the endpoint's,
+ * *.huggingface.co, *.hf.co or one that the operator named (design.md 7), and a socket is
+ * opened only to a public address, unless the operator named the host.  Ports count: a
+ * named host is trusted on the port that was named (without one: on its scheme's own).
+ * Pure.  Thread: any.
+ */
+#ifndef HUB_URL_H
+#define HUB_URL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/fail.h"
+#include "base/str.h"
+
+enum {
+    HUB_HOST_MAX = 256,
+    HUB_HOSTS_MAX = 16,
+    HUB_REPO_MAX = 200, /* "org/name": 96 + 1 + 96 on the hub */
+    HUB_REVISION_MAX = 256,
+    HUB_URL_MAX = 8192, /* signed addresses are long */
+};
+
+/* A model as a person names it. */
+struct hub_reference {
+    char repo[HUB_REPO_MAX];         /* "org/name", its case kept */
+    char revision[HUB_REVISION_MAX]; /* branch, tag or commit; "" when none was given */
+    char filename[512];              /* of a /blob/, /resolve/ or /raw/ address; "" else */
+};
+
+struct hub_host {
+    char name[HUB_HOST_MAX]; /* lower case, no brackets, no dot at the end */
+    uint16_t port;           /* 0: the scheme's own */
+};
+
+struct hub_policy {
+    char endpoint[512]; /* "https://huggingface.co": no '/' at the end, path allowed */
+    struct hub_host named[HUB_HOSTS_MAX]; /* by HF_ENDPOINT or --hub-host */
+    size_t named_count;
+    struct hub_host endpoint_host;
+    bool endpoint_is_https;
+};
+
+/* An http or https URL, taken apart and normalised. */
+struct hub_url {
+    bool is_https;
+    struct hub_host host; /* port is always set */
+};
+
+/* endpoint: NULL is https://huggingface.co; a given one counts as named by the operator.
+ * hosts: "name", "name:port", "10.0.0.7:8080", "[fd00::1]:443".  INVALID_ARGUMENT names
+ * the bad one. */
+LR_MUST_USE lr_code hub_policy_init(struct hub_policy *policy, const char *endpoint,
+                                    const char *const *hosts, size_t host_count,
+                                    struct lr_error *err);
+
+/* "org/name", or an address at the endpoint, huggingface.co or hf.co:
+ * https://huggingface.co/org/name[/(tree|blob|resolve|raw)/REVISION[/FILE]].
+ * INVALID_ARGUMENT says what was expected. */
+LR_MUST_USE lr_code hub_reference_parse(const struct hub_policy *policy, struct lr_str text,
+                                        struct hub_reference *out, struct lr_error *err);
+
+/* "org/name" of letters, digits, '-', '_', '.', at most 96 bytes each, no "..". */
+bool hub_repo_valid(struct lr_str repo);
+/* The part before '/'. */
+struct lr_str hub_repo_owner(struct lr_str repo);
+
+/* No user name, no fragment, no control character, a valid port. */
+LR_MUST_USE lr_code hub_url_parse(struct lr_str text, struct hub_url *out,
+                                  struct lr_error *err);
+
+/* May this address be asked at all?  PERMISSION_DENIED names the host and says that
+ * --hub-host would allow it.  *is_named: its private addresses are fine. */
+LR_MUST_USE lr_code hub_policy_check(const struct hub_policy *policy, struct lr_str url,
+                                     bool *is_named, struct lr_error *err);
+
+/* Same scheme, host and port as the endpoint: only then the token goes along. */
+bool hub_policy_is_endpoint(const struct hub_policy *policy, struct lr_str url);
+
+/* An address of the public Internet: not private, loopback, link-local (where the clouds
+ * keep their metadata), shared, multicast, reserved, nor one of these inside an IPv6
+ * form (mapped, compatible, 6to4, Teredo, NAT64). */
+bool hub_address_is_public(const struct sockaddr *address);
+
+/* Whether a host of a URL is an IPv4 address in any spelling that resolvers take:
+ * 127.1, 0x7f.0.0.1, 017700000001, 2130706433. */
+bool hub_host_ipv4(struct lr_str host, uint32_t *address);
+
+/* Appends text with everything but letters, digits and "-_.~" (and '/', where keep_slash)
+ * as %XX. */
+void hub_url_escape(struct lr_buf *out, struct lr_str text, bool keep_slash);
+
+/* {endpoint}/{repo}/resolve/{commit}/{name} */
+void hub_url_resolve(struct lr_buf *out, const struct hub_policy *policy, struct lr_str repo,
+                     struct lr_str commit, struct lr_str name);
+
+#endif
