@@ -382,6 +382,29 @@ static void other_devices_and_missing_models_are_named(void **state)
     assert_non_null(strstr(err.text, "/nonexistent"));
 }
 
+static uint32_t warnings;
+
+static void count_warnings(void *ctx, int32_t level, const char *event, const char *text)
+{
+    (void)ctx;
+    (void)text;
+    warnings += level == 2 && strcmp(event, "model.artifact") == 0;
+}
+
+static void a_broken_artifact_falls_back_to_safetensors_with_a_warning(void **state)
+{
+    const struct lr_engine_options options = {.size = sizeof(options),
+                                              .artifact_path = DEMO_MODEL "/config.json"};
+    const struct lr_engine_host host = {.size = sizeof(host), .log = count_warnings};
+    struct lr_engine_model *m;
+    struct lr_error err;
+
+    (void)state;
+    assert_int_equal(API->open(&host, DEMO_MODEL, &options, &m, &err), LR_OK);
+    assert_int_equal(warnings, 1);
+    API->close(m);
+}
+
 static void vocab_and_tokenize_know_the_models_tokens(void **state)
 {
     struct recorder *r = recorder_open(DEMO_MODEL, NULL);
@@ -424,6 +447,7 @@ int main(void)
         cmocka_unit_test(logits_are_computed_beside_live_requests_without_touching_them),
         cmocka_unit_test(probe_states_what_open_takes_and_limits_are_kept),
         cmocka_unit_test(other_devices_and_missing_models_are_named),
+        cmocka_unit_test(a_broken_artifact_falls_back_to_safetensors_with_a_warning),
         cmocka_unit_test(vocab_and_tokenize_know_the_models_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/fail.h"
 #include "engines/gptoss/model/rope.h"
@@ -180,21 +179,20 @@ static void cpu_close(struct gptoss_backend *b)
     for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
         gptoss_sampler_destroy(b->samplers[i]);
     free(b->samplers);
-    if (b->full_cache != NULL)
-        munmap(b->full_cache, b->cache_map_bytes[0]);
-    if (b->window_cache != NULL)
-        munmap(b->window_cache, b->cache_map_bytes[1]);
+    free(b->cache_blocks[0]);
+    free(b->cache_blocks[1]);
     free(b->block);
     free(b);
 }
 
-/* Zero pages that take memory when first written: an unused context costs nothing. */
-static float *map_cache(uint64_t bytes, size_t *mapped)
+/* calloc of this size is fresh pages that take memory when first written: an unused
+ * context costs nothing.  *block is what free() takes. */
+static float *take_cache(uint64_t bytes, void **block)
 {
-    *mapped = bytes > 0 ? (size_t)bytes : CPU_ALIGN;
-    void *p = mmap(NULL, *mapped, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    *block = calloc(1, (size_t)bytes + CPU_ALIGN);
+    return *block != NULL
+               ? (float *)(((uintptr_t)*block + CPU_ALIGN - 1) & ~(uintptr_t)(CPU_ALIGN - 1))
+               : NULL;
 }
 
 static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
@@ -203,8 +201,8 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     bool ok = true;
     size_t bytes = lay_out(b, b->config, NULL);
 
-    b->full_cache = map_cache(p->full_pages * p->full_page_bytes, &b->cache_map_bytes[0]);
-    b->window_cache = map_cache(p->window_pages * p->window_page_bytes, &b->cache_map_bytes[1]);
+    b->full_cache = take_cache(p->full_pages * p->full_page_bytes, &b->cache_blocks[0]);
+    b->window_cache = take_cache(p->window_pages * p->window_page_bytes, &b->cache_blocks[1]);
     b->samplers = calloc(p->threads, sizeof(*b->samplers));
     b->block = aligned_alloc(CPU_ALIGN, bytes);
     for (uint32_t i = 0; b->samplers != NULL && i < p->threads; i++) {
@@ -221,18 +219,6 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     b->pool = cpu_pool_create(p->threads);
     if (b->pool == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "cannot start %u threads", p->threads);
-    return LR_OK;
-}
-
-/* Touches every page of the mapped weights, so that the first answer does not pay for
- * the disk and the operator sees progress in bytes. */
-static lr_code read_weights(const struct gptoss_backend_host *host,
-                            const struct model_gptoss *weights, struct lr_error *err)
-{
-    model_gptoss_advise(weights, MODEL_ADVICE_WILLNEED);
-    if (host->progress != NULL &&
-        host->progress(host->ctx, "read", weights->weight_bytes, weights->weight_bytes) != 0)
-        return lr_fail(err, LR_CANCELLED, "loading was given up");
     return LR_OK;
 }
 
@@ -257,7 +243,7 @@ static lr_code cpu_open(const struct gptoss_backend_host *host,
     b->size = sizes_of(b->config);
     lr_code code = allot(b, err);
     if (code == LR_OK)
-        code = read_weights(host, weights, err);
+        code = cpu_read_weights(host, weights, err);
     if (code != LR_OK) {
         cpu_close(b);
         return code;

@@ -53,8 +53,8 @@ struct gptoss_backend {
     /* Key/value cache: [page][layer of the kind][K then V][kv head][head_dim * page] */
     float *full_cache;
     float *window_cache;
-    size_t cache_map_bytes[2];
-    uint32_t *kind_index; /* by layer: its number among the layers of its kind */
+    void *cache_blocks[2]; /* owned: what the two lie in */
+    uint32_t *kind_index;  /* by layer: its number among the layers of its kind */
 
     /* Workspace, for step_tokens tokens. */
     void *block;
@@ -109,6 +109,11 @@ struct cpu_linear {
 };
 void cpu_linear_run(struct gptoss_backend *b, const struct cpu_linear *parts, uint32_t count,
                     const float *x, size_t x_stride, uint32_t tokens);
+
+/* Brings the mapped weights into memory, with progress in bytes (read.c).  CANCELLED when
+ * the host gives up. */
+LR_MUST_USE lr_code cpu_read_weights(const struct gptoss_backend_host *host,
+                                     const struct model_gptoss *weights, struct lr_error *err);
 
 /* Exposed for tests. */
 void cpu_route(const float *logits, uint32_t experts, uint32_t chosen, uint32_t *choice,
