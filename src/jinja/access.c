@@ -161,6 +161,13 @@ static bool is_dunder(struct lr_str name)
     return name.len > 4 && lr_str_starts(name, "__") && lr_str_ends(name, "__");
 }
 
+bool jinja_is_plain_key(struct lr_str name)
+{
+    struct value dict = value_of_kind(K_DICT);
+    return !is_dunder(name) && !changes_its_object(dict, name) &&
+           jinja_find_method(dict, name) == NULL;
+}
+
 struct value jinja_getattr(struct run *run, struct value object, struct text *name)
 {
     struct lr_str key = text_str(name);

@@ -131,8 +131,8 @@ struct macro_info {
 
 struct node {
     uint8_t kind;
-    uint8_t op;   /* N_COMPARE with one operand: the operator */
-    bool negated; /* unused by most */
+    uint8_t op; /* N_COMPARE: its only operator, if count is 1 */
+    bool plain; /* N_ATTR: no method or guarded name, so of a dict it is the key */
     uint32_t line;
     struct ref ref;
     struct node *a, *b, *c;

@@ -84,6 +84,8 @@ static inline bool jinja_arg_bool(struct value v, bool fallback)
 /* ---- access.c ---- */
 struct value jinja_getattr(struct run *run, struct value object, struct text *name);
 struct value jinja_getitem(struct run *run, struct value object, struct value key);
+/* Is `d.name` of a dict always d['name']? */
+bool jinja_is_plain_key(struct lr_str name);
 struct value jinja_slice(struct run *run, struct value object, struct value start,
                          struct value stop, struct value step);
 struct value jinja_undefined_attr(struct run *run, struct value object, struct value name);

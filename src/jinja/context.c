@@ -26,7 +26,31 @@ static bool is_known_role(struct lr_str s)
     return false;
 }
 
-static struct value convert(struct run *run, const struct lr_json *json, enum place place);
+/* Keys, roles and types repeat in every message.  One text for all of them keeps a long
+ * conversation in the cache while a template walks over it. */
+enum { SHARED_TEXTS = 256, LONGEST_SHARED = 24 };
+
+struct loader {
+    struct run *run;
+    struct text *shared[SHARED_TEXTS]; /* the last one seen of each hash */
+};
+
+static struct text *load_text(struct loader *l, struct lr_str s, bool trusted)
+{
+    if (s.len == 0 || s.len > LONGEST_SHARED)
+        return jinja_text_slice(l->run, s, trusted);
+    uint32_t hash = (uint32_t)s.len * 31 + (unsigned char)s.ptr[0];
+    hash = hash * 31 + (unsigned char)s.ptr[s.len / 2];
+    hash = (hash * 31 + (unsigned char)s.ptr[s.len - 1]) * 2 + trusted;
+    struct text **slot = &l->shared[hash % SHARED_TEXTS];
+    bool known = *slot != NULL && ((*slot)->trust == TRUSTED) == trusted &&
+                 lr_str_eq(text_str(*slot), s);
+    if (!known)
+        *slot = jinja_text_slice(l->run, s, trusted);
+    return *slot;
+}
+
+static struct value convert(struct loader *l, const struct lr_json *json, enum place place);
 
 static struct value convert_number(struct run *run, struct lr_str text)
 {
@@ -61,33 +85,37 @@ static enum place place_of(enum place outer, struct lr_str key)
     return AT_ANY;
 }
 
-static struct value convert_array(struct run *run, const struct lr_json *json, enum place place)
+static struct value convert_array(struct loader *l, const struct lr_json *json,
+                                  enum place place)
 {
+    struct run *run = l->run;
     struct list *list = jinja_list_new(run, json->count);
     enum place inner = place == AT_MESSAGES ? AT_MESSAGE : AT_ANY;
     for (uint32_t i = 0; list != NULL && i < json->count; i++)
-        if (!jinja_list_push(run, list, convert(run, &json->items[i], inner)))
+        if (!jinja_list_push(run, list, convert(l, &json->items[i], inner)))
             return V_FAIL;
     return value_list(K_LIST, list);
 }
 
-static struct value convert_object(struct run *run, const struct lr_json *json,
+static struct value convert_object(struct loader *l, const struct lr_json *json,
                                    enum place place)
 {
+    struct run *run = l->run;
     struct dict *dict = jinja_dict_new(run, json->count);
     for (uint32_t i = 0; dict != NULL && i < json->count; i++) {
         const struct lr_json_member *m = &json->members[i];
-        struct value key = value_text(jinja_text_slice(run, m->key, false));
+        struct value key = value_text(load_text(l, m->key, false));
         struct value value =
-            is_fail(key) ? key : convert(run, &m->value, place_of(place, m->key));
+            is_fail(key) ? key : convert(l, &m->value, place_of(place, m->key));
         if (!jinja_dict_set(run, dict, key, value))
             return V_FAIL;
     }
     return value_dict(dict);
 }
 
-static struct value convert(struct run *run, const struct lr_json *json, enum place place)
+static struct value convert(struct loader *l, const struct lr_json *json, enum place place)
 {
+    struct run *run = l->run;
     struct value v = V_NONE;
     if (!jinja_enter(run))
         return V_FAIL;
@@ -102,14 +130,15 @@ static struct value convert(struct run *run, const struct lr_json *json, enum pl
         break;
     case LR_JSON_STRING: {
         bool trusted = place == AT_ROLE && is_known_role(json->text);
+        run->text_bytes += json->text.len;
         jinja_leave(run);
-        return value_text(jinja_text_slice(run, json->text, trusted));
+        return value_text(load_text(l, json->text, trusted));
     }
     case LR_JSON_ARRAY:
-        v = convert_array(run, json, place);
+        v = convert_array(l, json, place);
         break;
     case LR_JSON_OBJECT:
-        v = convert_object(run, json, place);
+        v = convert_object(l, json, place);
         break;
     }
     jinja_leave(run);
@@ -121,7 +150,8 @@ bool jinja_load_context(struct run *run)
     const struct lr_json *json = run->input->context;
     if (json == NULL || json->type != LR_JSON_OBJECT)
         return !is_fail(jinja_error(run, "the input of a template must be a JSON object"));
-    struct value context = convert(run, json, AT_TOP);
+    struct loader loader = {.run = run};
+    struct value context = convert(&loader, json, AT_TOP);
     if (is_fail(context))
         return false;
     run->context = context.dict;

@@ -154,6 +154,10 @@ bool jinja_dict_get(struct run *run, const struct dict *dict, struct value key,
     uint32_t hash;
     size_t i;
     *out = NULL;
+    if (key.kind == K_TEXT) {
+        *out = jinja_dict_find_text(dict, key);
+        return true;
+    }
     if (!hash_value(run, key, &hash) || !find_entry(run, dict, key, hash, &i))
         return false;
     if (i != SIZE_MAX)
@@ -161,24 +165,32 @@ bool jinja_dict_get(struct run *run, const struct dict *dict, struct value key,
     return true;
 }
 
-const struct value *jinja_dict_find(const struct dict *dict, struct lr_str key)
+/* The tag decides most misses without a look at the text. */
+static inline bool same_key(const struct value *k, struct value key)
+{
+    return k->kind == K_TEXT && k->tag == key.tag && jinja_text_eq(k->text, key.text);
+}
+
+const struct value *jinja_dict_find_text(const struct dict *dict, struct value key)
 {
     if (dict->index == NULL) {
-        for (size_t i = 0; i < dict->count; i++) {
-            const struct value *k = &dict->entries[i].key;
-            if (k->kind == K_TEXT && k->text->len == key.len &&
-                memcmp(k->text->ptr, key.ptr, key.len) == 0)
+        for (size_t i = 0; i < dict->count; i++)
+            if (same_key(&dict->entries[i].key, key))
                 return &dict->entries[i].value;
-        }
         return NULL;
     }
-    struct text text = {.ptr = key.ptr, .len = key.len};
     size_t mask = dict->index_size - 1;
-    for (size_t at = jinja_text_hash(&text) & mask; dict->index[at] != 0;
+    for (size_t at = jinja_text_hash(key.text) & mask; dict->index[at] != 0;
          at = (at + 1) & mask) {
         const struct dict_entry *e = &dict->entries[dict->index[at] - 1];
-        if (e->key.kind == K_TEXT && jinja_text_eq(e->key.text, &text))
+        if (same_key(&e->key, key))
             return &e->value;
     }
     return NULL;
+}
+
+const struct value *jinja_dict_find(const struct dict *dict, struct lr_str key)
+{
+    struct text text = {.ptr = key.ptr != NULL ? key.ptr : "", .len = key.len};
+    return jinja_dict_find_text(dict, value_text(&text));
 }

@@ -2,7 +2,10 @@
 #include "jinja/exec.h"
 #include "jinja/iter.h"
 
-static struct value undefined_name(struct run *run, struct text *name)
+/* Their locals must not become part of the frame of every evaluation. */
+#define COLD_FRAME __attribute__((noinline))
+
+static COLD_FRAME struct value undefined_name(struct run *run, struct text *name)
 {
     struct undefined *u = jinja_alloc(run, sizeof(*u));
     if (u == NULL)
@@ -11,14 +14,70 @@ static struct value undefined_name(struct run *run, struct text *name)
     return (struct value){.kind = K_UNDEFINED, .undefined = u};
 }
 
-static struct value *slot_of(struct activation *act, struct ref ref)
+static inline struct value *slot_of(struct activation *act, struct ref ref)
 {
     for (uint32_t up = ref.up; up > 0; up--)
         act = act->parent;
     return &act->slots[ref.slot];
 }
 
-static struct value eval_sequence(struct run *run, struct activation *act, const struct node *n)
+/* Constants, set variables and keys of a dict in a variable make up most operands; they
+ * need no recursion. */
+static inline bool is_quick(struct activation *act, const struct node *n, struct value *out)
+{
+    if (n->kind == N_CONST) {
+        *out = n->value;
+        return true;
+    }
+    if (n->kind == N_NAME) {
+        *out = *slot_of(act, n->ref);
+        return out->kind != K_MISSING;
+    }
+    if (n->kind != N_ATTR || !n->plain || n->a->kind != N_NAME)
+        return false;
+    struct value object = *slot_of(act, n->a->ref);
+    if (object.kind != K_DICT)
+        return false;
+    const struct value *found = jinja_dict_find_text(object.dict, n->value);
+    if (found == NULL)
+        return false;
+    *out = *found;
+    return true;
+}
+
+/* ==, != of two texts and `in` a dict, when both sides are at hand. */
+static inline bool is_quick_compare(struct activation *act, const struct node *n,
+                                    struct value *out)
+{
+    struct value a, b;
+    if (n->kind != N_COMPARE || n->count != 1 || !is_quick(act, n->a, &a) ||
+        !is_quick(act, n->b, &b) || a.kind != K_TEXT)
+        return false;
+    bool result, negated = n->op == CMP_NE || n->op == CMP_NOT_IN;
+    if (n->op <= CMP_NE && b.kind == K_TEXT)
+        result = a.tag == b.tag && jinja_text_eq(a.text, b.text);
+    else if (n->op >= CMP_IN && b.kind == K_DICT)
+        result = jinja_dict_find_text(b.dict, a) != NULL;
+    else
+        return false;
+    *out = value_bool(result != negated);
+    return true;
+}
+
+static inline struct value operand(struct run *run, struct activation *act,
+                                   const struct node *n)
+{
+    struct value v;
+    return is_quick(act, n, &v) || is_quick_compare(act, n, &v) ? v : jinja_eval(run, act, n);
+}
+
+struct value jinja_eval_test(struct run *run, struct activation *act, const struct node *n)
+{
+    return operand(run, act, n);
+}
+
+static COLD_FRAME struct value eval_sequence(struct run *run, struct activation *act,
+                                             const struct node *n)
 {
     struct list *list = jinja_alloc(run, sizeof(*list));
     struct value *items = list != NULL ? jinja_array(run, n->count, sizeof(*items)) : NULL;
@@ -33,7 +92,8 @@ static struct value eval_sequence(struct run *run, struct activation *act, const
     return value_list(n->kind == N_TUPLE ? K_TUPLE : K_LIST, list);
 }
 
-static struct value eval_dict(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_dict(struct run *run, struct activation *act,
+                                         const struct node *n)
 {
     struct dict *dict = jinja_dict_new(run, n->count / 2);
     for (size_t i = 0; dict != NULL && i + 1 < n->count; i += 2) {
@@ -45,7 +105,8 @@ static struct value eval_dict(struct run *run, struct activation *act, const str
     return value_dict(dict);
 }
 
-static struct value eval_compare(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_compare(struct run *run, struct activation *act,
+                                            const struct node *n)
 {
     struct value left = jinja_eval(run, act, n->a);
     bool result = true;
@@ -63,7 +124,38 @@ static struct value eval_compare(struct run *run, struct activation *act, const 
     return is_fail(left) ? left : value_bool(result);
 }
 
-static struct value eval_concat(struct run *run, struct activation *act, const struct node *n)
+/* Nearly all comparisons are of one pair, and most of those are == of two texts. */
+static struct value eval_compare_one(struct run *run, struct activation *act,
+                                     const struct node *n)
+{
+    struct value a = operand(run, act, n->a);
+    struct value b = is_fail(a) ? a : operand(run, act, n->b);
+    bool result = false;
+    if (is_fail(b))
+        return V_FAIL;
+    if (n->op <= CMP_NE && a.kind == K_TEXT && b.kind == K_TEXT)
+        return value_bool((a.tag == b.tag && jinja_text_eq(a.text, b.text)) ==
+                          (n->op == CMP_EQ));
+    run->line = n->line;
+    return jinja_compare(run, n->op, a, b, &result) ? value_bool(result) : V_FAIL;
+}
+
+static struct value eval_attr(struct run *run, struct activation *act, const struct node *n)
+{
+    struct value v = operand(run, act, n->a);
+    if (is_fail(v))
+        return v;
+    if (v.kind == K_DICT && n->plain) {
+        const struct value *found = jinja_dict_find_text(v.dict, n->value);
+        if (found != NULL)
+            return *found;
+    }
+    run->line = n->line;
+    return jinja_getattr(run, v, n->name);
+}
+
+static COLD_FRAME struct value eval_concat(struct run *run, struct activation *act,
+                                           const struct node *n)
 {
     struct mark mark = jinja_mark(run);
     for (size_t i = 0; i < n->count; i++)
@@ -72,13 +164,14 @@ static struct value eval_concat(struct run *run, struct activation *act, const s
     return value_text(jinja_take(run, mark));
 }
 
-static struct value eval_item(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_item(struct run *run, struct activation *act,
+                                         const struct node *n)
 {
-    struct value object = jinja_eval(run, act, n->a);
+    struct value object = operand(run, act, n->a);
     if (is_fail(object))
         return object;
     if (n->b->kind != N_SLICE) {
-        struct value key = jinja_eval(run, act, n->b);
+        struct value key = operand(run, act, n->b);
         run->line = n->line;
         return is_fail(key) ? key : jinja_getitem(run, object, key);
     }
@@ -93,7 +186,8 @@ static struct value eval_item(struct run *run, struct activation *act, const str
     return jinja_slice(run, object, at[0], at[1], at[2]);
 }
 
-static struct value eval_call(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_call(struct run *run, struct activation *act,
+                                         const struct node *n)
 {
     struct value callee = jinja_eval(run, act, n->a);
     struct call_room room;
@@ -111,11 +205,12 @@ static struct value unknown(struct run *run, const struct node *n, const char *w
                        LR_STR_ARG(text_str(n->name)));
 }
 
-static struct value eval_filter(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_filter(struct run *run, struct activation *act,
+                                           const struct node *n)
 {
     if (n->filter == NULL)
         return unknown(run, n, "filter");
-    struct value subject = jinja_eval(run, act, n->a);
+    struct value subject = operand(run, act, n->a);
     struct call_room room;
     struct call call;
     if (is_fail(subject) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
@@ -124,11 +219,12 @@ static struct value eval_filter(struct run *run, struct activation *act, const s
     return jinja_invoke(run, n->filter->name, &n->filter->sig, subject, &call);
 }
 
-static struct value eval_test(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_test(struct run *run, struct activation *act,
+                                         const struct node *n)
 {
     if (n->test == NULL)
         return unknown(run, n, "test");
-    struct value subject = jinja_eval(run, act, n->a);
+    struct value subject = operand(run, act, n->a);
     struct call_room room;
     struct call call;
     if (is_fail(subject) || !jinja_eval_args(run, act, n->args, V_MISSING, &room, &call))
@@ -137,7 +233,8 @@ static struct value eval_test(struct run *run, struct activation *act, const str
     return jinja_invoke(run, n->test->name, &n->test->sig, subject, &call);
 }
 
-static struct value eval_cond(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_cond(struct run *run, struct activation *act,
+                                         const struct node *n)
 {
     struct value test = jinja_eval(run, act, n->a);
     if (is_fail(test))
@@ -150,47 +247,41 @@ static struct value eval_cond(struct run *run, struct activation *act, const str
         run, "the inline if-expression evaluated to false and no else section was defined");
 }
 
-static struct value eval_binary(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_binary(struct run *run, struct activation *act,
+                                           const struct node *n)
 {
-    struct value a = jinja_eval(run, act, n->a);
-    struct value b = is_fail(a) ? a : jinja_eval(run, act, n->b);
+    struct value a = operand(run, act, n->a);
+    struct value b = is_fail(a) ? a : operand(run, act, n->b);
     run->line = n->line;
     return is_fail(b) ? b : jinja_binary(run, n->kind, a, b);
 }
 
-static struct value eval_node(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME struct value eval_unary(struct run *run, struct activation *act,
+                                          const struct node *n)
 {
-    struct value v;
+    struct value v = jinja_eval(run, act, n->a);
+    run->line = n->line;
+    return is_fail(v) ? v : jinja_negate(run, v, n->kind == N_NEG);
+}
+
+static COLD_FRAME struct value eval_rare(struct run *run, struct activation *act,
+                                         const struct node *n)
+{
     switch ((enum node_kind)n->kind) {
     case N_TUPLE:
     case N_LIST:
         return eval_sequence(run, act, n);
     case N_DICT:
         return eval_dict(run, act, n);
-    case N_NOT:
-        v = jinja_eval(run, act, n->a);
-        return is_fail(v) ? v : value_bool(!jinja_truth(v));
     case N_NEG:
     case N_POS:
-        v = jinja_eval(run, act, n->a);
-        run->line = n->line;
-        return is_fail(v) ? v : jinja_negate(run, v, n->kind == N_NEG);
-    case N_AND:
-    case N_OR:
-        v = jinja_eval(run, act, n->a);
-        if (is_fail(v) || jinja_truth(v) != (n->kind == N_AND))
-            return v;
-        return jinja_eval(run, act, n->b);
+        return eval_unary(run, act, n);
     case N_CONCAT:
         return eval_concat(run, act, n);
     case N_COMPARE:
         return eval_compare(run, act, n);
     case N_COND:
         return eval_cond(run, act, n);
-    case N_ATTR:
-        v = jinja_eval(run, act, n->a);
-        run->line = n->line;
-        return is_fail(v) ? v : jinja_getattr(run, v, n->name);
     case N_ITEM:
         return eval_item(run, act, n);
     case N_CALL:
@@ -206,41 +297,84 @@ static struct value eval_node(struct run *run, struct activation *act, const str
     }
 }
 
+static inline struct value eval_node(struct run *run, struct activation *act,
+                                     const struct node *n)
+{
+    struct value v;
+    switch ((enum node_kind)n->kind) {
+    case N_NOT:
+        v = operand(run, act, n->a);
+        return is_fail(v) ? v : value_bool(!jinja_truth(v));
+    case N_AND:
+    case N_OR:
+        v = operand(run, act, n->a);
+        if (is_fail(v) || jinja_truth(v) != (n->kind == N_AND))
+            return v;
+        return operand(run, act, n->b);
+    case N_COMPARE:
+        return n->count == 1 ? eval_compare_one(run, act, n) : eval_rare(run, act, n);
+    case N_ATTR:
+        return eval_attr(run, act, n);
+    default:
+        return eval_rare(run, act, n);
+    }
+}
+
 struct value jinja_eval(struct run *run, struct activation *act, const struct node *n)
 {
+    struct value v;
     if (n->kind == N_CONST)
         return n->value;
     if (n->kind == N_NAME) {
-        struct value v = *slot_of(act, n->ref);
+        v = *slot_of(act, n->ref);
         return v.kind != K_MISSING ? v : undefined_name(run, n->name);
     }
     if (!jinja_enter(run))
         return V_FAIL;
-    struct value v = eval_node(run, act, n);
+    v = eval_node(run, act, n);
     jinja_leave(run);
     return v;
 }
 
 /* ---- writing ---- */
 
-/* a + b where both are texts: two writes instead of a sum. */
-static bool emit_sum(struct run *run, struct activation *act, const struct node *n)
+enum { LONGEST_SUM = 16 };
+
+/* a + b + ... where all are texts: as many writes instead of sums.  At the first part
+ * that is no plain text, what was written becomes the left side of an ordinary sum. */
+static COLD_FRAME bool emit_sum(struct run *run, struct activation *act, const struct node *n)
 {
-    struct value a = jinja_eval(run, act, n->a);
-    struct value b = is_fail(a) ? a : jinja_eval(run, act, n->b);
-    if (is_fail(b))
-        return false;
-    run->line = n->line;
-    if (a.kind != K_TEXT || b.kind != K_TEXT || a.text->markup || b.text->markup) {
-        struct value sum = jinja_binary(run, N_ADD, a, b);
-        return !is_fail(sum) && jinja_write_value(run, sum);
+    const struct node *parts[LONGEST_SUM];
+    size_t count = 0;
+    while (n->kind == N_ADD && count + 1 < LONGEST_SUM) {
+        parts[count++] = n->b;
+        n = n->a;
     }
-    jinja_write_text(run, a.text);
-    jinja_write_text(run, b.text);
-    return !run->failed;
+    parts[count++] = n;
+    struct mark mark = jinja_mark(run);
+    struct value sum = V_MISSING; /* missing: it is what lies above the mark */
+    for (size_t i = count; i-- > 0;) {
+        struct value v = operand(run, act, parts[i]);
+        if (is_fail(v))
+            return false;
+        run->line = parts[i]->line;
+        if (!is_given(sum) && v.kind == K_TEXT && !v.text->markup) {
+            jinja_write_text(run, v.text);
+            continue;
+        }
+        if (!is_given(sum) && i + 1 < count)
+            sum = value_text(jinja_take(run, mark));
+        if (is_given(sum) && !is_fail(sum))
+            sum = jinja_binary(run, N_ADD, sum, v);
+        else if (!is_fail(sum))
+            sum = v;
+        if (is_fail(sum))
+            return false;
+    }
+    return is_given(sum) ? jinja_write_value(run, sum) : !run->failed;
 }
 
-static bool emit_call(struct run *run, struct activation *act, const struct node *n)
+static COLD_FRAME bool emit_call(struct run *run, struct activation *act, const struct node *n)
 {
     struct value callee = jinja_eval(run, act, n->a);
     struct call_room room;
@@ -269,7 +403,7 @@ static bool emit_node(struct run *run, struct activation *act, const struct node
 bool jinja_emit(struct run *run, struct activation *act, const struct node *n)
 {
     if (n->kind != N_ADD && n->kind != N_CALL && n->kind != N_CONCAT) {
-        struct value v = jinja_eval(run, act, n);
+        struct value v = operand(run, act, n);
         return !is_fail(v) && jinja_write_value(run, v);
     }
     if (!jinja_enter(run))

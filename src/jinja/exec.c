@@ -48,6 +48,22 @@ bool jinja_choose(struct run *run, struct activation *act, const struct node *lo
     return !is_fail(v);
 }
 
+/* elif chains are walked, not descended into. */
+static enum flow exec_if(struct run *run, struct activation *act, const struct node *n)
+{
+    for (;;) {
+        struct value test = jinja_eval_test(run, act, n->a);
+        if (is_fail(test))
+            return FLOW_FAIL;
+        if (jinja_truth(test))
+            return jinja_exec(run, act, &n->body);
+        if (n->other.count != 1 || n->other.items[0]->kind != N_IF)
+            return jinja_exec(run, act, &n->other);
+        n = n->other.items[0];
+        run->line = n->line;
+    }
+}
+
 /* ---- loops ---- */
 
 static bool start_loop(struct run *run, struct activation *act, const struct node *n,
@@ -69,6 +85,33 @@ static bool start_loop(struct run *run, struct activation *act, const struct nod
     *lazy = (struct lazy){.inner = loop->it, .node = n, .scope = act};
     loop->it = (struct iterator){.kind = ITER_CHOSEN, .lazy = lazy};
     return true;
+}
+
+/* A loop over a list that nobody asks about its state. */
+static enum flow plain_body(struct run *run, struct activation *act, const struct node *n,
+                            const struct list *items, bool *completed)
+{
+    const struct frame_plan *frame = &n->loop->body_frame;
+    struct value *target = n->a->kind == N_NAME ? &act->slots[n->a->ref.slot] : NULL;
+    const struct node *only =
+        n->body.count == 1 && n->body.items[0]->kind == N_IF ? n->body.items[0] : NULL;
+    for (size_t i = 0; i < items->count; i++) {
+        run->line = n->line;
+        if (target != NULL)
+            *target = items->items[i];
+        else if (!jinja_assign(run, act, n->a, items->items[i]))
+            return FLOW_FAIL;
+        if (!jinja_charge(run, 1) || (frame->count > 0 && !jinja_enter_frame(run, act, frame)))
+            return FLOW_FAIL;
+        enum flow flow =
+            only != NULL ? exec_if(run, act, only) : jinja_exec(run, act, &n->body);
+        if (flow == FLOW_FAIL)
+            return flow;
+        if (flow == FLOW_BREAK)
+            break;
+        *completed = *completed || flow == FLOW_ON;
+    }
+    return FLOW_ON;
 }
 
 static enum flow loop_body(struct run *run, struct activation *act, const struct node *n,
@@ -96,8 +139,10 @@ static enum flow loop_body(struct run *run, struct activation *act, const struct
     }
 }
 
-static enum flow run_loop(struct run *run, struct activation *act, struct activation *scope,
-                          const struct node *n, struct value items, int64_t depth0)
+static __attribute__((noinline)) enum flow run_loop(struct run *run, struct activation *act,
+                                                    struct activation *scope,
+                                                    const struct node *n, struct value items,
+                                                    int64_t depth0)
 {
     const struct for_info *info = n->loop;
     struct loop local, *loop = &local;
@@ -115,7 +160,9 @@ static enum flow run_loop(struct run *run, struct activation *act, struct activa
         act->slots[info->loop.slot] = (struct value){.kind = K_LOOP, .loop = loop};
     }
     bool completed = false;
-    enum flow flow = loop_body(run, act, n, loop, &completed);
+    enum flow flow = !info->uses_loop && loop->it.kind == ITER_ITEMS
+                         ? plain_body(run, act, n, items.list, &completed)
+                         : loop_body(run, act, n, loop, &completed);
     if (flow == FLOW_FAIL || completed || n->other.count == 0)
         return flow;
     if (!jinja_enter_frame(run, act, &info->other_frame))
@@ -143,7 +190,8 @@ struct value jinja_recurse(struct run *run, struct activation *scope, const stru
     return value_text(jinja_take(run, mark));
 }
 
-static enum flow exec_for(struct run *run, struct activation *act, const struct node *n)
+static __attribute__((noinline)) enum flow exec_for(struct run *run, struct activation *act,
+                                                    const struct node *n)
 {
     struct value items = jinja_eval(run, act, n->b);
     if (is_fail(items))
@@ -154,22 +202,6 @@ static enum flow exec_for(struct run *run, struct activation *act, const struct 
 }
 
 /* ---- the rest ---- */
-
-/* elif chains are walked, not descended into. */
-static enum flow exec_if(struct run *run, struct activation *act, const struct node *n)
-{
-    for (;;) {
-        struct value test = jinja_eval(run, act, n->a);
-        if (is_fail(test))
-            return FLOW_FAIL;
-        if (jinja_truth(test))
-            return jinja_exec(run, act, &n->body);
-        if (n->other.count != 1 || n->other.items[0]->kind != N_IF)
-            return jinja_exec(run, act, &n->other);
-        n = n->other.items[0];
-        run->line = n->line;
-    }
-}
 
 /* The text a block renders, in a frame of its own.  A break or continue inside leaves
  * the block, and what it had written is lost, as in Jinja2. */
@@ -211,7 +243,8 @@ static struct value filter_captured(struct run *run, struct activation *act,
     return jinja_invoke(run, n->filter->name, &n->filter->sig, subject, &call);
 }
 
-static enum flow exec_capture(struct run *run, struct activation *act, const struct node *n)
+static __attribute__((noinline)) enum flow exec_capture(struct run *run, struct activation *act,
+                                                        const struct node *n)
 {
     struct value text = V_FAIL;
     enum flow flow = capture(run, act, n, &text);
@@ -225,7 +258,8 @@ static enum flow exec_capture(struct run *run, struct activation *act, const str
     return ok ? FLOW_ON : FLOW_FAIL;
 }
 
-static enum flow exec_with(struct run *run, struct activation *act, const struct node *n)
+static __attribute__((noinline)) enum flow exec_with(struct run *run, struct activation *act,
+                                                     const struct node *n)
 {
     if (!jinja_enter_frame(run, act, n->frame))
         return FLOW_FAIL;
@@ -246,7 +280,8 @@ static struct value new_macro(struct run *run, struct activation *act, const str
     return (struct value){.kind = K_MACRO, .macro = macro};
 }
 
-static bool exec_call_block(struct run *run, struct activation *act, const struct node *n)
+static __attribute__((noinline)) bool exec_call_block(struct run *run, struct activation *act,
+                                                      const struct node *n)
 {
     struct value caller = new_macro(run, act, n);
     if (is_fail(caller))
@@ -328,6 +363,8 @@ static enum flow exec_node(struct run *run, struct activation *act, const struct
 
 enum flow jinja_exec(struct run *run, struct activation *act, const struct body *body)
 {
+    if (body->count == 0)
+        return FLOW_ON;
     if (!jinja_enter(run))
         return FLOW_FAIL;
     enum flow flow = FLOW_ON;

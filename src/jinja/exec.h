@@ -17,6 +17,8 @@ enum flow {
 enum flow jinja_exec(struct run *run, struct activation *act, const struct body *body);
 
 struct value jinja_eval(struct run *run, struct activation *act, const struct node *n);
+/* The same; quicker for what conditions are mostly made of. */
+struct value jinja_eval_test(struct run *run, struct activation *act, const struct node *n);
 /* str() of the expression, written to the sink without making a text of it first. */
 bool jinja_emit(struct run *run, struct activation *act, const struct node *n);
 

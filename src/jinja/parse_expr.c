@@ -306,6 +306,8 @@ static struct node *parse_attribute(struct parser *p, struct node *object, uint3
         return NULL;
     n->a = object;
     n->name = jinja_token_text(p, p->current.text);
+    n->value = value_text(n->name);
+    n->plain = jinja_is_plain_key(p->current.text);
     jinja_advance(p);
     return n->name != NULL ? n : NULL;
 }

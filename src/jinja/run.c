@@ -22,6 +22,8 @@ enum { MAX_STACK = 1024 * 1024 };
 enum { MAX_STACK = 1024 * 1024 };
 #endif
 
+static void fail(struct run *run, lr_code code, const char *fmt, va_list args) LR_PRINTF(3, 0);
+
 static void fail(struct run *run, lr_code code, const char *fmt, va_list args)
 {
     if (run->failed)
@@ -117,7 +119,7 @@ bool jinja_check_limits(struct run *run)
     return true;
 }
 
-bool jinja_enter(struct run *run)
+bool jinja_enter_slow(struct run *run)
 {
     ptrdiff_t used = run->stack_base - (const char *)__builtin_frame_address(0);
     if (run->depth >= run->max_depth || used > MAX_STACK || used < -MAX_STACK) {

@@ -22,6 +22,7 @@ struct run {
     struct sink sink;
     struct activation *root;
     struct dict *context;
+    size_t text_bytes; /* of all strings in the context: a guess at the output's size */
 
     size_t max_memory, max_output;
     uint64_t steps, max_steps, next_check;
@@ -59,8 +60,18 @@ static inline bool jinja_charge_bytes(struct run *run, size_t bytes)
     return jinja_charge(run, bytes / 128);
 }
 
-/* Around anything that recurses over data or code. */
-bool jinja_enter(struct run *run);
+/* Around anything that recurses over data or code.  The stack itself is looked at every
+ * few levels only: frames are small against its limit. */
+bool jinja_enter_slow(struct run *run);
+
+static inline bool jinja_enter(struct run *run)
+{
+    if (run->depth >= run->max_depth || (run->depth & 15) == 15 ||
+        ++run->steps >= run->next_check)
+        return jinja_enter_slow(run);
+    run->depth++;
+    return true;
+}
 
 static inline void jinja_leave(struct run *run)
 {

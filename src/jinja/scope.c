@@ -340,9 +340,9 @@ static void resolve_children(struct scope *s, struct node *n)
         break;
     case N_FILTER:
     case N_TEST:
-        check_known(s, n);
-        /* fall through */
     case N_CALL:
+        if (n->kind != N_CALL)
+            check_known(s, n);
         resolve_expression(s, n->a);
         resolve_list(s, n->args->positional, n->args->positional_count);
         resolve_list(s, n->args->keyword, n->args->keyword_count);

@@ -101,6 +101,9 @@ static bool render(struct run *run)
 {
     if (!jinja_load_context(run))
         return false;
+    size_t guess = run->text_bytes + run->text_bytes / 8 + 4096;
+    if (guess < run->max_output / 2)
+        (void)lr_buf_reserve(&run->sink.bytes, guess);
     run->root = jinja_new_activation(run, NULL, run->tmpl->slot_count);
     if (run->root == NULL || !jinja_enter_frame(run, run->root, &run->tmpl->frame))
         return false;

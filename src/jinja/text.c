@@ -38,11 +38,6 @@ struct text *jinja_text_z(struct run *run, const char *literal)
     return jinja_text_slice(run, lr_str_z(literal), true);
 }
 
-bool jinja_text_eq(const struct text *a, const struct text *b)
-{
-    return a->len == b->len && (a->ptr == b->ptr || memcmp(a->ptr, b->ptr, a->len) == 0);
-}
-
 static size_t count_chars(const char *s, size_t len)
 {
     size_t count = 0;

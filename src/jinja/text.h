@@ -32,7 +32,10 @@ struct text *jinja_with_markup(struct run *run, struct text *t, bool markup);
 size_t jinja_text_chars(struct text *t);
 uint32_t jinja_text_hash(struct text *t);
 bool jinja_text_is_ascii(struct text *t);
-bool jinja_text_eq(const struct text *a, const struct text *b);
+static inline bool jinja_text_eq(const struct text *a, const struct text *b)
+{
+    return a->len == b->len && (a->ptr == b->ptr || memcmp(a->ptr, b->ptr, a->len) == 0);
+}
 /* Byte offset of code point `index` (0..chars). */
 size_t jinja_text_offset(struct text *t, size_t index);
 

@@ -22,13 +22,32 @@ static void put(struct json_style *s, struct lr_str text)
 static void put_escape(struct json_style *s, uint32_t c)
 {
     char out[16];
-    const char *at = c < 0x80 ? strchr("\"\\\n\r\t\f\b", (int)c) : NULL;
-    if (c != 0 && at != NULL) {
-        static const char letters[] = "\"\\nrtfb";
-        out[0] = '\\';
-        out[1] = letters[at - "\"\\\n\r\t\f\b"];
-        out[2] = '\0';
-    } else if (c >= 0x10000) {
+    switch (c) {
+    case '\n':
+        put(s, LR_STR_LIT("\\n"));
+        return;
+    case '"':
+        put(s, LR_STR_LIT("\\\""));
+        return;
+    case '\\':
+        put(s, LR_STR_LIT("\\\\"));
+        return;
+    case '\t':
+        put(s, LR_STR_LIT("\\t"));
+        return;
+    case '\r':
+        put(s, LR_STR_LIT("\\r"));
+        return;
+    case '\f':
+        put(s, LR_STR_LIT("\\f"));
+        return;
+    case '\b':
+        put(s, LR_STR_LIT("\\b"));
+        return;
+    default:
+        break;
+    }
+    if (c >= 0x10000) {
         (void)snprintf(out, sizeof(out), "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
                        0xDC00 + ((c - 0x10000) & 0x3FF));
     } else {

@@ -59,7 +59,7 @@ const char *jinja_type_name(struct value v)
     return "Undefined";
 }
 
-bool jinja_truth(struct value v)
+bool jinja_truth_of(struct value v)
 {
     switch ((enum kind)v.kind) {
     case K_FAIL:

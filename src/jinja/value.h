@@ -84,6 +84,7 @@ struct value {
     bool untrusted; /* for everything but text: computed from data */
     uint8_t view;   /* K_VIEW: 'k', 'v' or 'i' */
     bool named;     /* K_TUPLE: a group, with .grouper and .list */
+    uint32_t tag;   /* K_TEXT: length and first byte; texts with other tags differ */
     union {
         bool boolean;
         int64_t integer;
@@ -181,7 +182,11 @@ static inline struct value value_text(struct text *t)
 {
     if (t == NULL)
         return V_FAIL;
-    return (struct value){.kind = K_TEXT, .untrusted = t->trust != TRUSTED, .text = t};
+    uint32_t first = t->len > 0 ? (unsigned char)t->ptr[0] : 0;
+    return (struct value){.kind = K_TEXT,
+                          .untrusted = t->trust != TRUSTED,
+                          .tag = (uint32_t)t->len << 8 | first,
+                          .text = t};
 }
 
 static inline struct value value_list(enum kind kind, struct list *list)
@@ -241,7 +246,13 @@ static inline struct lr_str text_str(const struct text *t)
 
 /* ---- value.c ---- */
 const char *jinja_type_name(struct value v); /* "str", "NoneType"... */
-bool jinja_truth(struct value v);
+bool jinja_truth_of(struct value v);
+
+static inline bool jinja_truth(struct value v)
+{
+    return v.kind == K_BOOL ? v.boolean : jinja_truth_of(v);
+}
+
 /* Python's ==.  *out is set; false when the run failed (depth, time). */
 bool jinja_equal(struct run *run, struct value a, struct value b, bool *out);
 /* Sets *out to <0, 0, >0; false with an error when the two have no order. */
@@ -256,6 +267,8 @@ bool jinja_dict_set(struct run *run, struct dict *dict, struct value key, struct
 bool jinja_dict_get(struct run *run, const struct dict *dict, struct value key,
                     const struct value **out); /* *out NULL: absent */
 const struct value *jinja_dict_find(const struct dict *dict, struct lr_str key);
+/* The same for a text, whose hash is kept. */
+const struct value *jinja_dict_find_text(const struct dict *dict, struct value key);
 
 struct list *jinja_list_new(struct run *run, size_t capacity);
 bool jinja_list_push(struct run *run, struct list *list, struct value v);
