@@ -14,7 +14,10 @@ extern const struct cli_command cli_command_bench;
 extern const struct cli_command cli_command_completion;
 extern const struct cli_command cli_command_debug;
 extern const struct cli_command cli_command_help;
+extern const struct cli_command cli_command_memory;
 extern const struct cli_command cli_command_node;
+extern const struct cli_command cli_command_router;
+extern const struct cli_command cli_command_up;
 extern const struct cli_command cli_command_version;
 extern const struct cli_command cli_command_worker;
 

@@ -4,7 +4,10 @@
 /* One row per line. */
 /* clang-format off */
 static const struct cli_command *const rows[] = {
+    &cli_command_up,
+    &cli_command_router,
     &cli_command_node,
+    &cli_command_memory,
     &cli_command_bench,
     &cli_command_debug,
     &cli_command_completion,

@@ -41,9 +41,9 @@ static bool matches(const char *pattern, const struct net_path *path)
 static lr_code check_secret(const struct node *node, struct net_request *req,
                             struct lr_error *err)
 {
-    const char *secret = lr_settings_str(node->settings, "node-secret");
+    const char *secret = node->secret;
     struct lr_str given;
-    if (secret == NULL)
+    if (secret[0] == '\0')
         return LR_OK;
     if (!net_request_header(req, "Authorization", &given) || !lr_str_starts(given, "Bearer "))
         return lr_fail(err, LR_UNAUTHENTICATED,

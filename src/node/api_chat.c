@@ -219,7 +219,7 @@ static bool start_choices(struct call *call, struct node_model *model,
         fill_ask(&ask, chat, &call->prompts[i / chat->n], seed, i);
         ask.request_id = lr_str_z(id);
         struct node_sink sink = {.ctx = choice, .on_event = on_event};
-        code = node_request_start(call->node, model, &ask, sink, false, &choice->request, &err);
+        code = node_request_start(call->node, model, &ask, sink, &choice->request, &err);
     }
     if (code != LR_OK)
         fail_call(call, &err);

@@ -71,7 +71,7 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
     call->as_frames =
         net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
     struct node_sink sink = {.ctx = call, .on_event = on_event};
-    code = node_request_start(node, model, &ask, sink, true, &call->request, &err);
+    code = node_request_start(node, model, &ask, sink, &call->request, &err);
     if (code != LR_OK) {
         net_respond_error(req, &err);
         return;

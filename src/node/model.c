@@ -113,6 +113,10 @@ void node_model_pump(struct node_model *model)
         if (model->is_yielding && has_nothing_to_serve(model))
             node_model_unload(model, "room is needed for another model");
         break;
+    case NODE_MODEL_DRAINING:
+        if (model->worker != NULL)
+            node_worker_retire(model->worker); /* once nothing is live in it */
+        break;
     default:
         break; /* the move that is under way pumps when it has ended */
     }

@@ -108,6 +108,9 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     lr_buf_init(&node->line, 4 << 20);
     node_events_init(&node->events);
     read_limits(node);
+    if (lr_settings_str(settings, "node-secret") != NULL)
+        (void)snprintf(node->secret, sizeof(node->secret), "%s",
+                       lr_settings_str(settings, "node-secret"));
     const char *nvml = lr_settings_str(settings, "nvml-library");
     uint64_t cap =
         lr_settings_has(settings, "ram-limit") ? lr_settings_size(settings, "ram-limit") : 0;
@@ -217,9 +220,11 @@ lr_code node_start(struct node *node, struct net_loops *loops, const char *liste
     if (code != LR_OK)
         return code;
     node->is_loopback = net_is_loopback_bind(host);
-    if (!node->is_loopback && lr_settings_str(node->settings, "node-secret") == NULL)
+    if (!node->is_loopback && node->secret[0] == '\0')
         return lr_fail(err, LR_PERMISSION_DENIED,
-                       "listening on %s, beyond this machine, needs a node-secret", host);
+                       "listening on %s, beyond this machine, needs a node-secret or a router "
+                       "to join",
+                       host);
     struct net_server_config config = {
         .host = host,
         .port = number,

@@ -25,8 +25,9 @@ struct reload {
 static void tell(struct node *node, const char *event, const struct node_library *library,
                  const char *model, const char *reason)
 {
-    lr_log_info(NULL, "engine.%s engine=%s version=%s sha256=%.12s model=%s reason=%s", event,
-                library->engine_id, library->version, library->sha256, model, reason);
+    lr_log_info(NULL,
+                "engine.reload what=%s engine=%s version=%s sha256=%.12s model=%s reason=%s",
+                event, library->engine_id, library->version, library->sha256, model, reason);
     struct lr_json_writer *j = node_event_begin(&node->events, event);
     lr_json_member_z(j, "engine", library->engine_id);
     lr_json_member_z(j, "version", library->version);

@@ -116,8 +116,8 @@ static void tell_accepted(struct node_request *request)
 
 /* ---- life ---- */
 
-static lr_code check_admission(struct node *node, const struct node_model *model,
-                               bool from_router, struct lr_error *err)
+static lr_code check_admission(struct node *node, const struct node_model *model, bool no_queue,
+                               struct lr_error *err)
 {
     if (node->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
@@ -129,7 +129,7 @@ static lr_code check_admission(struct node *node, const struct node_model *model
         return lr_fail(err, LR_RATE_LIMITED,
                        "%u requests wait for model \"%s\" already (setting node-queue)",
                        model->queue_count, model->id);
-    if (from_router && model->state == NODE_MODEL_READY && model->worker != NULL &&
+    if (no_queue && model->state == NODE_MODEL_READY && model->worker != NULL &&
         model->worker->live_count + model->queue_count >=
             model->worker->need.max_sequences + SLOTS_BEYOND)
         return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
@@ -139,10 +139,10 @@ static lr_code check_admission(struct node *node, const struct node_model *model
 
 lr_code node_request_start(struct node *node, struct node_model *model,
                            const struct wire_generate *ask, struct node_sink sink,
-                           bool from_router, struct node_request **out, struct lr_error *err)
+                           struct node_request **out, struct lr_error *err)
 {
     *out = NULL;
-    lr_code code = check_admission(node, model, from_router, err);
+    lr_code code = check_admission(node, model, ask->no_queue, err);
     if (code != LR_OK)
         return code;
     struct node_request *r = calloc(1, sizeof(*r));

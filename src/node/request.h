@@ -53,12 +53,11 @@ struct node_request {
  *   RATE_LIMITED  no room in the queue
  *   UNAVAILABLE   the node is draining
  *   another code  the model cannot be loaded: why
- * `from_router`: the router queues, so a request beyond the free slots of a loaded
- * model is refused (design.md 4). */
+ * With ask->no_queue a request beyond the free slots of a loaded model is refused, too:
+ * a router has a queue of its own (design.md 4). */
 LR_MUST_USE lr_code node_request_start(struct node *node, struct node_model *model,
                                        const struct wire_generate *ask, struct node_sink sink,
-                                       bool from_router, struct node_request **out,
-                                       struct lr_error *err);
+                                       struct node_request **out, struct lr_error *err);
 
 /* The owner leaves: no event after this.  The worker is told at once. */
 void node_request_cancel(struct node_request *request);

@@ -4,6 +4,7 @@
 
 #include "net/server.h"
 #include "node/node.h"
+#include "node/router_link.h"
 #include "node/state.h"
 
 enum { STOP_MS = 2000 };
@@ -11,6 +12,7 @@ enum { STOP_MS = 2000 };
 struct run {
     struct net_loops *loops;
     struct node *node;
+    struct node_router_link *link;
     struct net_signal *signals[3];
 };
 
@@ -62,14 +64,18 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
     struct net_loop *loop = net_loops_get(run.loops, 0);
     code = node_create(loop, settings, &run.node, err);
     if (code == LR_OK)
+        code = node_router_link_create(run.node, &run.link, err);
+    if (code == LR_OK)
         code = node_start(run.node, run.loops, lr_settings_str(settings, "listen"), &port, err);
     if (code == LR_OK)
         code = watch_signals(&run, loop, err);
     if (code == LR_OK) {
+        node_router_link_start(run.link, port);
         (void)printf("listening on port %u\n", port);
         (void)fflush(stdout);
         code = net_loops_run(run.loops, err);
     }
+    node_router_link_destroy(run.link);
     node_destroy(run.node);
     net_loops_destroy(run.loops);
     return code;

@@ -45,6 +45,7 @@ struct node {
     char data_dir[LR_PATH_MAX];
     char engines_dir[LR_PATH_MAX];
     char device[16]; /* "cpu", "cuda", "metal" */
+    char secret[96]; /* bearer token every caller must show; "": none is asked for */
     struct lr_file_lock lock;
     struct lr_engine_options options; /* template for every model */
 

@@ -91,9 +91,13 @@ static void alert(struct node *node, struct node_pool *pool, bool over)
     pool->is_over = over;
     if (over)
         node->count.alerts++;
-    lr_log_warn(NULL, "memory.%s pool=%s used=%" PRIu64 " total=%" PRIu64 " limit_percent=%u",
-                over ? "alert" : "relieved", pool->name, pool->state.used, pool->state.total,
-                pool->state.limit_percent);
+    if (over)
+        lr_log_warn(NULL,
+                    "memory.alert pool=%s used=%" PRIu64 " total=%" PRIu64 " limit_percent=%u",
+                    pool->name, pool->state.used, pool->state.total, pool->state.limit_percent);
+    else
+        lr_log_info(NULL, "memory.relieved pool=%s used=%" PRIu64 " total=%" PRIu64, pool->name,
+                    pool->state.used, pool->state.total);
     struct lr_json_writer *j =
         node_event_begin(&node->events, over ? "memory_alert" : "memory_relieved");
     lr_json_member_z(j, "pool", pool->name);

@@ -37,6 +37,7 @@ struct wire_generate {
     size_t stop_id_count;
     int32_t priority;
     bool ignore_stop;
+    bool no_queue; /* JSON only: the caller queues itself; no free slot is RATE_LIMITED */
 };
 
 /* temperature 1, top_p 1, penalties off, everything else zero. */

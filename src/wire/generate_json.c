@@ -84,6 +84,8 @@ void wire_generate_write_json(struct lr_buf *out, const struct wire_generate *g)
         lr_json_member_i64(&w, "priority", g->priority);
     if (g->ignore_stop)
         lr_json_member_bool(&w, "ignore_stop", true);
+    if (g->no_queue)
+        lr_json_member_bool(&w, "no_queue", true);
     lr_json_end_object(&w);
 }
 
@@ -258,6 +260,8 @@ static bool get_member(struct reading *r, struct lr_str key, const struct lr_jso
         return get_priority(g, v);
     if (lr_str_eq_z(key, "ignore_stop"))
         return lr_json_bool(v, &g->ignore_stop);
+    if (lr_str_eq_z(key, "no_queue"))
+        return lr_json_bool(v, &g->no_queue);
     return get_sampling_member(r, key, v, &known) && known;
 }
 

@@ -153,7 +153,14 @@ export function children(pid) {
   }).map(Number);
 }
 
-export const countFds = (pid) => fs.readdirSync(`/proc/${pid}/fd`).length;
+// Descriptors of a node beside its clients' connections.
+export function countFds(node) {
+  const port = node.port.toString(16).toUpperCase().padStart(4, '0');
+  const clients = fs.readFileSync(`/proc/${node.pid}/net/tcp`, 'utf8').split('\n')
+    .filter((line) => new RegExp(`^ *\\d+: [0-9A-F]{8}:${port} [0-9A-F]{8}:[0-9A-F]{4} 01 `)
+      .test(line)).length;
+  return fs.readdirSync(`/proc/${node.pid}/fd`).length - clients;
+}
 
 // A raw connection, for clients that misbehave.
 export function rawPost(port, where, body) {

@@ -176,7 +176,7 @@ describe('a crash', () => {
     async () => {
       const rounds = LONG ? 100 : 10;
       await generate(node, ask('well', 'x'));
-      const fds = countFds(node.pid);
+      const fds = countFds(node);
       let stop = false;
       let answered = 0;
       let failed = 0;
@@ -211,7 +211,7 @@ describe('a crash', () => {
         const w = await node.worker('well');
         return w.live === 0 && w.stats.pages_in_use === 0;
       });
-      assert.ok(countFds(node.pid) <= fds + 8, `${fds} descriptors became ${countFds(node.pid)}`);
+      assert.ok(countFds(node) <= fds + 8, `${fds} descriptors became ${countFds(node)}`);
       for (const pid of children(node.pid))
         assert.ok(isAlive(pid), `process ${pid} is a zombie`);
     });

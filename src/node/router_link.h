@@ -1,0 +1,29 @@
+/* node/router_link.h - the node's tie to its routers: it joins with a token, tells all
+ * it has, and beats once a second.
+ *
+ * Identity (an id and a secret, used in both directions) is made at the first start and
+ * kept in the data folder, so a node comes back as itself.  A router that does not know
+ * the node, or lacks one of its models, says so, and the node joins again: whoever of the
+ * two restarts, no human is needed.  Thread: the node's loop.
+ */
+#ifndef NODE_ROUTER_LINK_H
+#define NODE_ROUTER_LINK_H
+
+#include "base/settings.h"
+#include "net/loop.h"
+
+struct node;
+struct node_router_link;
+
+/* Makes or reads the identity and gives the node its secret, where a router is named and
+ * no node-secret was set.  Before node_start. */
+LR_MUST_USE lr_code node_router_link_create(struct node *node, struct node_router_link **out,
+                                            struct lr_error *err);
+
+/* Begins to join; `port` is the node's own.  Nothing happens without a router. */
+void node_router_link_start(struct node_router_link *link, uint16_t port);
+
+/* NULL is fine. */
+void node_router_link_destroy(struct node_router_link *link);
+
+#endif

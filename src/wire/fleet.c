@@ -1,0 +1,277 @@
+#include "wire/fleet.h"
+
+#include "base/json.h"
+
+enum { TEXT_MAX = 512 << 10 }; /* of one string: a chat template is the longest */
+
+/* ---- writing ---- */
+
+static void put_text(struct lr_json_writer *w, const char *key, struct lr_str text)
+{
+    if (text.len != 0)
+        lr_json_member_str(w, key, text);
+}
+
+static void write_model(struct lr_json_writer *w, const struct wire_fleet_model *m, bool full)
+{
+    lr_json_begin_object(w);
+    lr_json_member_str(w, "id", m->id);
+    lr_json_member_str(w, "state", m->state);
+    put_text(w, "reason", m->reason);
+    lr_json_member_bool(w, "can_run", m->can_run);
+    lr_json_member_bool(w, "loaded", m->is_loaded);
+    lr_json_member_u64(w, "slots", m->slots);
+    lr_json_member_u64(w, "live", m->live);
+    lr_json_member_u64(w, "queued", m->queued);
+    if (full) {
+        put_text(w, "chat_template", m->chat_template);
+        lr_json_member_bool(w, "harmony", m->is_harmony);
+        put_text(w, "bos_token", m->bos_token);
+        put_text(w, "eos_token", m->eos_token);
+        put_text(w, "unk_token", m->unk_token);
+        put_text(w, "pad_token", m->pad_token);
+        put_text(w, "engine", m->engine);
+        put_text(w, "runtime", m->runtime);
+        put_text(w, "architecture", m->architecture);
+        put_text(w, "format", m->format);
+        lr_json_member_u64(w, "context_tokens", m->context_tokens);
+        lr_json_member_u64(w, "weight_bytes", m->weight_bytes);
+    }
+    lr_json_end_object(w);
+}
+
+static void write_state(struct lr_json_writer *w, const struct wire_beat *m, bool full)
+{
+    lr_json_member_bool(w, "draining", m->is_draining);
+    lr_json_key(w, "models");
+    lr_json_begin_array(w);
+    for (size_t i = 0; i < m->model_count; i++)
+        write_model(w, &m->models[i], full);
+    lr_json_end_array(w);
+    lr_json_key(w, "pools");
+    lr_json_begin_array(w);
+    for (size_t i = 0; i < m->pool_count; i++) {
+        lr_json_begin_object(w);
+        lr_json_member_str(w, "name", m->pools[i].name);
+        lr_json_member_str(w, "title", m->pools[i].title);
+        lr_json_member_u64(w, "total", m->pools[i].total);
+        lr_json_member_u64(w, "used", m->pools[i].used);
+        lr_json_end_object(w);
+    }
+    lr_json_end_array(w);
+}
+
+void wire_beat_write(struct lr_buf *out, const struct wire_beat *m)
+{
+    struct lr_json_writer w;
+    lr_json_writer_init(&w, out);
+    lr_json_begin_object(&w);
+    write_state(&w, m, false);
+    lr_json_end_object(&w);
+}
+
+void wire_join_write(struct lr_buf *out, const struct wire_join *m)
+{
+    struct lr_json_writer w;
+    lr_json_writer_init(&w, out);
+    lr_json_begin_object(&w);
+    lr_json_member_u64(&w, "protocol", m->protocol);
+    lr_json_member_str(&w, "version", m->version);
+    lr_json_member_str(&w, "node_id", m->node_id);
+    lr_json_member_str(&w, "name", m->name);
+    put_text(&w, "url", m->url);
+    lr_json_member_u64(&w, "port", m->port);
+    lr_json_member_str(&w, "device", m->device);
+    lr_json_member_str(&w, "secret", m->secret);
+    write_state(&w, &m->state, true);
+    lr_json_end_object(&w);
+}
+
+/* ---- reading ---- */
+
+static lr_code read_text(const struct lr_json *obj, const char *key, bool required,
+                         struct lr_str *out, struct lr_error *err)
+{
+    const struct lr_json *v = lr_json_get(obj, key);
+    *out = (struct lr_str){0};
+    if (v == NULL || v->type == LR_JSON_NULL)
+        return required ? lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" is missing", key) : LR_OK;
+    if (!lr_json_str(v, out) || out->len > TEXT_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", key);
+    return LR_OK;
+}
+
+static lr_code read_number(const struct lr_json *obj, const char *key, uint64_t max,
+                           uint64_t *out, struct lr_error *err)
+{
+    const struct lr_json *v = lr_json_get(obj, key);
+    *out = 0;
+    if (v == NULL)
+        return LR_OK;
+    if (!lr_json_u64(v, out) || *out > max)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a whole number up to %llu",
+                       key, (unsigned long long)max);
+    return LR_OK;
+}
+
+static bool read_flag(const struct lr_json *obj, const char *key)
+{
+    bool value = false;
+    return lr_json_bool(lr_json_get(obj, key), &value) && value;
+}
+
+static lr_code read_model(const struct lr_json *v, struct wire_fleet_model *m,
+                          struct lr_error *err)
+{
+    const struct {
+        const char *key;
+        struct lr_str *out;
+    } texts[] = {
+        {"id", &m->id},
+        {"state", &m->state},
+        {"reason", &m->reason},
+        {"chat_template", &m->chat_template},
+        {"bos_token", &m->bos_token},
+        {"eos_token", &m->eos_token},
+        {"unk_token", &m->unk_token},
+        {"pad_token", &m->pad_token},
+        {"engine", &m->engine},
+        {"runtime", &m->runtime},
+        {"architecture", &m->architecture},
+        {"format", &m->format},
+    };
+    uint64_t slots, live, queued;
+    lr_code code = lr_json_is(v, LR_JSON_OBJECT)
+                       ? LR_OK
+                       : lr_fail(err, LR_INVALID_ARGUMENT, "a model must be an object");
+    for (size_t i = 0; code == LR_OK && i < sizeof(texts) / sizeof(texts[0]); i++)
+        code = read_text(v, texts[i].key, i < 2, texts[i].out, err);
+    if (code == LR_OK && m->id.len == 0)
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"id\" of a model is empty");
+    if (code == LR_OK)
+        code = read_number(v, "slots", 1 << 20, &slots, err);
+    if (code == LR_OK)
+        code = read_number(v, "live", UINT32_MAX, &live, err);
+    if (code == LR_OK)
+        code = read_number(v, "queued", UINT32_MAX, &queued, err);
+    if (code == LR_OK)
+        code = read_number(v, "context_tokens", UINT64_MAX, &m->context_tokens, err);
+    if (code == LR_OK)
+        code = read_number(v, "weight_bytes", UINT64_MAX, &m->weight_bytes, err);
+    if (code != LR_OK)
+        return code;
+    m->slots = (uint32_t)slots;
+    m->live = (uint32_t)live;
+    m->queued = (uint32_t)queued;
+    m->can_run = read_flag(v, "can_run");
+    m->is_loaded = read_flag(v, "loaded");
+    m->is_harmony = read_flag(v, "harmony");
+    return LR_OK;
+}
+
+static lr_code read_array(const struct lr_json *obj, const char *key, uint32_t max,
+                          const struct lr_json **items, uint32_t *count, struct lr_error *err)
+{
+    const struct lr_json *v = lr_json_get(obj, key);
+    *count = 0;
+    if (v == NULL)
+        return LR_OK;
+    if (v->type != LR_JSON_ARRAY || v->count > max)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a list of at most %u", key,
+                       max);
+    *items = v->items;
+    *count = v->count;
+    return LR_OK;
+}
+
+static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
+                          struct wire_beat *out, struct lr_error *err)
+{
+    const struct lr_json *items = NULL;
+    uint32_t count;
+    *out = (struct wire_beat){.is_draining = read_flag(obj, "draining")};
+    lr_code code = read_array(obj, "models", WIRE_FLEET_MODELS_MAX, &items, &count, err);
+    if (code != LR_OK)
+        return code;
+    struct wire_fleet_model *models = lr_arena_zalloc(arena, (count + 1) * sizeof(*models));
+    if (models == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u models", count);
+    for (uint32_t i = 0; code == LR_OK && i < count; i++)
+        code = read_model(&items[i], &models[i], err);
+    out->models = models;
+    out->model_count = count;
+    if (code == LR_OK)
+        code = read_array(obj, "pools", WIRE_FLEET_POOLS_MAX, &items, &count, err);
+    if (code != LR_OK)
+        return code;
+    struct wire_fleet_pool *pools = lr_arena_zalloc(arena, (count + 1) * sizeof(*pools));
+    if (pools == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u pools", count);
+    for (uint32_t i = 0; code == LR_OK && i < count; i++) {
+        code = read_text(&items[i], "name", true, &pools[i].name, err);
+        if (code == LR_OK)
+            code = read_text(&items[i], "title", false, &pools[i].title, err);
+        if (code == LR_OK)
+            code = read_number(&items[i], "total", UINT64_MAX, &pools[i].total, err);
+        if (code == LR_OK)
+            code = read_number(&items[i], "used", UINT64_MAX, &pools[i].used, err);
+    }
+    out->pools = pools;
+    out->pool_count = count;
+    return code;
+}
+
+static lr_code read_object(struct lr_arena *arena, struct lr_str text,
+                           const struct lr_json **out, struct lr_error *err)
+{
+    lr_code code = lr_json_parse(arena, text, NULL, out, err);
+    if (code == LR_OK && (*out)->type != LR_JSON_OBJECT)
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "the body must be a JSON object");
+    return code;
+}
+
+lr_code wire_beat_parse(struct lr_arena *arena, struct lr_str text, struct wire_beat *out,
+                        struct lr_error *err)
+{
+    const struct lr_json *obj;
+    lr_code code = read_object(arena, text, &obj, err);
+    return code == LR_OK ? read_state(arena, obj, out, err) : code;
+}
+
+lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_join *out,
+                        struct lr_error *err)
+{
+    const struct lr_json *obj;
+    uint64_t protocol, port;
+    *out = (struct wire_join){0};
+    lr_code code = read_object(arena, text, &obj, err);
+    if (code == LR_OK)
+        code = read_number(obj, "protocol", UINT32_MAX, &protocol, err);
+    if (code == LR_OK)
+        code = read_text(obj, "version", true, &out->version, err);
+    if (code == LR_OK && protocol != WIRE_FLEET_PROTOCOL)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "the node (llm-router %.*s) speaks protocol %u, this router protocol "
+                       "%u: run releases that are at most one apart",
+                       (int)(out->version.len < 40 ? out->version.len : 40), out->version.ptr,
+                       (unsigned)protocol, WIRE_FLEET_PROTOCOL);
+    if (code == LR_OK)
+        code = read_text(obj, "node_id", true, &out->node_id, err);
+    if (code == LR_OK)
+        code = read_text(obj, "name", false, &out->name, err);
+    if (code == LR_OK)
+        code = read_text(obj, "url", false, &out->url, err);
+    if (code == LR_OK)
+        code = read_number(obj, "port", 65535, &port, err);
+    if (code == LR_OK)
+        code = read_text(obj, "device", true, &out->device, err);
+    if (code == LR_OK)
+        code = read_text(obj, "secret", true, &out->secret, err);
+    if (code == LR_OK)
+        code = read_state(arena, obj, &out->state, err);
+    if (code != LR_OK)
+        return code;
+    out->protocol = (uint32_t)protocol;
+    out->port = (uint16_t)port;
+    return LR_OK;
+}

@@ -1,0 +1,200 @@
+// T114 and T115: thresholds, refusals, and models that take turns in one memory.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { promisify } from 'node:util';
+import { ask, BIN, events, generate, LONG, makeModel, startNode, tempDir, TESTING, until }
+  from './node_harness.mjs';
+
+const MB = 1_000_000;
+const run = promisify(execFile);
+
+describe('thresholds on a GPU (fake NVML)', () => {
+  let node;
+  const models = tempDir('models');
+  const figures = path.join(models, 'nvml');
+  const use = (mb) => fs.writeFileSync(figures, `${1000 * MB} ${mb * MB}\n`);
+  const state = async (id) => (await node.model(id)).state;
+  before(async () => {
+    for (const id of ['old', 'young', 'busy', 'pinned'])
+      makeModel(models, id, 'echo', { weights_bytes: 100 * MB, on_device: true, step_ms: 20 });
+    makeModel(models, 'tiny', 'echo', { weights_bytes: 1 * MB, on_device: true });
+    makeModel(models, 'huge', 'echo', { weights_bytes: 5000 * MB, on_device: true });
+    use(50);
+    node = await startNode({ models, env: { LR_FAKE_NVML: figures },
+      args: ['--nvml-library', path.join(TESTING, 'fake_nvml.so'), '--min-resident', '0'] });
+    for (const id of ['tiny', 'old', 'pinned', 'young', 'busy'])
+      assert.equal((await generate(node, ask(id, 'x'))).text, 'x');
+    await node.post('/v0/models/pinned/pin');
+  });
+  after(() => node.stop());
+
+  it('explains every byte', async () => {
+    const { pools } = await node.get('/v0/memory');
+    const gpu = pools.find((p) => p.pool === 'GPU-fake-0');
+    assert.equal(gpu.total, 1000 * MB);
+    assert.equal(gpu.claims.length, 5);
+    assert.equal(gpu.reserved, gpu.claims.reduce((sum, c) => sum + c.reserved, 0));
+    assert.equal(gpu.free, gpu.capacity - gpu.reserved);
+    const { load } = await node.get('/v0/memory?model=young');
+    assert.equal(load.plan, 'loaded');
+  });
+
+  it('refuses a model that needs more than there is, with both numbers', async () => {
+    const before = await Promise.all(['old', 'young', 'busy'].map(state));
+    const answer = await generate(node, ask('huge', 'x'));
+    assert.equal(answer.error.code, 'OUT_OF_VRAM');
+    assert.match(answer.error.message, /5000\d* MB|5000012288|4\.\d+ GiB/);
+    assert.match(answer.error.message, /Fake GPU 0 can give it .*\d+ bytes of/);
+    assert.equal(answer.error.retryable, true);
+    assert.deepEqual(await Promise.all(['old', 'young', 'busy'].map(state)), before);
+    const { load } = await node.get('/v0/memory?model=huge');
+    assert.equal(load.plan, 'never');
+  });
+
+  it('alerts within 2 s and unloads the least recently used, until below', async () => {
+    const stream = events(node, ask('busy', 'b'.repeat(400)));
+    await stream.next();
+    const start = Date.now();
+    use(910);
+    await until('an alert', () => /memory\.alert pool=GPU-fake-0/.test(node.log), 2500);
+    await until('unloaded', async () => (await state('old')) === 'present', 2500);
+    assert.ok(Date.now() - start < 3500);
+    use(850); // what it held is back
+    await until('relieved', () => /memory\.relieved pool=GPU-fake-0/.test(node.log));
+    assert.equal(await state('young'), 'ready');
+    use(950);
+    await until('unloaded', async () => (await state('young')) === 'present');
+    // Nothing suitable is left: one is in use, one pinned, one too small to matter.
+    for (let i = 0; i < 3; i++) {
+      await until('another look', async () => true);
+      assert.deepEqual([await state('busy'), await state('pinned'), await state('tiny')],
+        ['ready', 'ready', 'ready']);
+    }
+    use(100);
+    for await (const event of stream) assert.notEqual(event.event, 'error');
+    const metrics = await (await fetch(`${node.url}/metrics`)).text();
+    assert.match(metrics, /^llm_router_node_memory_alerts_total 2$/m);
+  });
+});
+
+describe('thresholds on RAM', () => {
+  it('work the same', async () => {
+    const models = tempDir('models');
+    const proc = tempDir('proc');
+    const use = (percent) => fs.writeFileSync(path.join(proc, 'meminfo'),
+      `MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: ${(100 - percent) * 10000} kB\n`);
+    for (const id of ['first', 'second'])
+      makeModel(models, id, 'echo', { weights_bytes: 100 * MB });
+    use(20);
+    const node = await startNode({ models,
+      args: ['--proc-root', proc, '--min-resident', '0', '--memory-threshold', '80'] });
+    for (const id of ['first', 'second']) await generate(node, ask(id, 'x'));
+    use(79);
+    await generate(node, ask('first', 'x')); // now the other is the least recently used
+    use(81);
+    await until('an alert', () => /memory\.alert pool=ram/.test(node.log), 2500);
+    await until('unloaded', async () => (await node.model('second')).state === 'present');
+    use(50);
+    await until('relieved', () => /memory\.relieved pool=ram/.test(node.log));
+    assert.equal((await node.model('first')).state, 'ready');
+    await node.stop();
+  });
+});
+
+describe('room for one', () => {
+  let node;
+  const models = tempDir('models');
+  before(async () => {
+    for (const id of ['a', 'b', 'c'])
+      makeModel(models, id, 'echo', { weights_bytes: 600 * MB, step_ms: 1 });
+    makeModel(models, 'small', 'echo', { weights_bytes: 50 * MB });
+    makeModel(models, 'giant', 'echo', { weights_bytes: 2000 * MB });
+    node = await startNode({ models, args: ['--ram-limit', '1000MB', '--max-sequences', '1'] });
+  });
+  after(() => node.stop());
+
+  it('the idle model is evicted for the other, and only that one', async () => {
+    assert.equal((await generate(node, ask('small', 'x'))).text, 'x');
+    assert.equal((await generate(node, ask('a', 'x'))).text, 'x');
+    const { load } = await node.get('/v0/memory?model=b');
+    assert.equal((await generate(node, ask('b', 'x'))).text, 'x');
+    assert.deepEqual([(await node.model('a')).state, (await node.model('small')).state],
+      ['present', 'ready']);
+    assert.ok(load.plan === 'evict' || load.plan.startsWith('unknown'));
+    assert.deepEqual((await node.get('/v0/memory?model=a')).load.evicts, ['b']);
+  });
+
+  it('a model that could never fit is refused and disturbs nobody', async () => {
+    const answer = await generate(node, ask('giant', 'x'));
+    assert.equal(answer.error.code, 'OUT_OF_RAM');
+    assert.equal((await node.model('b')).state, 'ready');
+    assert.equal((await node.model('giant')).state, 'present');
+  });
+
+  it('a model in use is not evicted; the other waits for it', async () => {
+    const first = events(node, ask('b', 'b'.repeat(150)));
+    for (let i = 0; i < 5; i++) await first.next();
+    const other = generate(node, ask('a', 'mine'));
+    let tokens = 0;
+    for await (const event of first) {
+      assert.notEqual(event.event, 'error');
+      tokens += event.event === 'token';
+    }
+    assert.ok(tokens > 140);
+    assert.equal((await other).text, 'mine');
+  });
+
+  it('a pinned model stays, and the refusal names both numbers', async () => {
+    await node.post('/v0/models/a/pin');
+    const answer = await generate(node, ask('b', 'x'));
+    assert.equal(answer.error.code, 'OUT_OF_RAM');
+    await node.post('/v0/models/a/unpin');
+    assert.equal((await generate(node, ask('b', 'x'))).text, 'x');
+  });
+
+  it('a storm over three models ends with none failed, first come first served', async () => {
+    const count = LONG ? 200 : 45;
+    const finished = { a: [], b: [], c: [] };
+    const all = [];
+    for (let i = 0; i < count; i++) {
+      const id = 'abc'[Math.floor(Math.random() * 3)];
+      const stream = events(node, ask(id, `r${i}`));
+      assert.equal((await stream.next()).value.event, 'accepted'); // in this order
+      all.push((async () => {
+        let text = '';
+        for await (const event of stream) {
+          assert.notEqual(event.event, 'error');
+          if (event.event === 'token' && !event.special) text += event.text;
+        }
+        finished[id].push(i);
+        assert.equal(text, `r${i}`);
+      })());
+    }
+    await Promise.all(all);
+    for (const order of Object.values(finished))
+      assert.deepEqual(order, [...order].sort((x, y) => x - y));
+    assert.equal(Object.values(finished).flat().length, count);
+  });
+
+  it('llm-router memory shows it', async () => {
+    const { stdout } = await run(BIN, ['memory', '--node', node.url]);
+    assert.match(stdout, /RAM/);
+    assert.match(stdout, /limit/);
+  });
+});
+
+describe('a model nobody uses', () => {
+  it('is unloaded after the time of idle-unload', async () => {
+    const models = tempDir('models');
+    makeModel(models, 'm');
+    const node = await startNode({ models, args: ['--idle-unload', '1s'] });
+    await generate(node, ask('m', 'x'));
+    assert.equal((await node.model('m')).state, 'ready');
+    await until('unloaded', async () => (await node.model('m')).state === 'present', 5000);
+    assert.match(node.log, /idle-unload/);
+    await node.stop();
+  });
+});
