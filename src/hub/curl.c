@@ -1,0 +1,57 @@
+/* hub/curl.c - opening libcurl. */
+#include "hub/curl.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+static struct hub_curl api;
+static lr_code outcome;
+static struct lr_error reason;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* POSIX promises that a void * from dlsym holds a function; ISO C has no cast for it. */
+static bool take(void *library, const char *name, void *function)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof(symbol));
+    return symbol != NULL;
+}
+
+static void load(void)
+{
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4",
+                                        "libcurl.4.dylib", "libcurl.so"};
+    CURLcode (*global_init)(long) = NULL;
+    void *library = NULL; /* stays open for good */
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && library == NULL; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        outcome = lr_fail(&reason, LR_UNAVAILABLE,
+                          "talking to the hub needs libcurl, which is not installed (Debian "
+                          "and Ubuntu: apt install libcurl4)");
+        return;
+    }
+    if (!take(library, "curl_global_init", &global_init) ||
+        !take(library, "curl_easy_init", &api.easy_init) ||
+        !take(library, "curl_easy_cleanup", &api.easy_cleanup) ||
+        !take(library, "curl_easy_reset", &api.easy_reset) ||
+        !take(library, "curl_easy_setopt", &api.setopt) ||
+        !take(library, "curl_easy_getinfo", &api.getinfo) ||
+        !take(library, "curl_easy_perform", &api.perform) ||
+        !take(library, "curl_easy_strerror", &api.strerror) ||
+        !take(library, "curl_slist_append", &api.slist_append) ||
+        !take(library, "curl_slist_free_all", &api.slist_free_all))
+        outcome = lr_fail(&reason, LR_UNAVAILABLE,
+                          "the libcurl that is installed lacks functions of version 7.66");
+    else if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        outcome = lr_fail(&reason, LR_UNAVAILABLE, "libcurl cannot be initialised");
+}
+
+lr_code hub_curl_load(const struct hub_curl **out, struct lr_error *err)
+{
+    *out = &api;
+    (void)pthread_once(&once, load);
+    return outcome == LR_OK ? LR_OK : lr_fail(err, outcome, "%s", reason.text);
+}
