@@ -51,7 +51,7 @@ void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len);
 
 /* The same for pieces that follow each other: piece i ends at ends[i] and the next one
  * begins there.  Faster, because the lookups wait for memory together. */
-enum { BPE_BATCH = 16 };
+enum { BPE_BATCH = 128 };
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
                           size_t count);
 
