@@ -31,11 +31,11 @@ struct node_router_link {
     char node_id[8 + ID_LEN];
     char name[64];
     bool is_joined;
-    bool is_joining;           /* the call under way is a join */
-    bool was_refused;          /* said once, not once a second */
-    uint64_t next_ms;          /* the next word is due */
-    uint64_t told_signature;   /* of the models and states that were told */
-    uint64_t told_models;      /* of the models alone */
+    bool is_joining;         /* the call under way is a join */
+    bool was_refused;        /* said once, not once a second */
+    uint64_t next_ms;        /* the next word is due */
+    uint64_t told_signature; /* of the models and states that were told */
+    uint64_t told_models;    /* of the models alone */
     struct lr_buf body;
 };
 
@@ -174,7 +174,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 /* Which models there are, and (with states) how they are: a change is told at once. */
 static uint64_t signature(const struct node *node, bool with_states)
 {
-    uint64_t hash = node->is_draining;
+    uint64_t hash = with_states && node->is_draining;
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
         hash = mix(hash, lr_hash(lr_str_z(m->id)));
         hash = mix(hash, m->descriptor != NULL ? 1 : 2);

@@ -1,0 +1,330 @@
+/* cli/up.c - llm-router up: a router and one node on this machine, in one command.
+ *
+ * The router runs in this process; the node is a child that joins it like any other
+ * (a token of its own, HTTP, heartbeats), so what works here works in a fleet.  Ending is
+ * ordered: the router lets its requests finish, then the node is told to leave.  The
+ * child is started from the main thread and dies with it, however this process ends.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/subprocess.h"
+#include "cli/commands.h"
+#include "cli/version.h"
+#include "net/guard.h"
+#include "router/router.h"
+
+enum {
+    LOOK_MS = 50,
+    FLAGS_MAX = 128,
+    FLAG_BYTES = 64 << 10,
+    RESTART_MS = 1000,
+    NODE_LEAVES_MS = 15000, /* after the router has drained nothing runs on it any more */
+};
+
+struct up {
+    const struct lr_settings *settings;
+    struct net_loops *loops;
+    struct router *router;
+    struct net_signal *signals[2];
+    struct net_timer *timer;
+    struct lr_subprocess node;
+    char token[64];
+    char url[300];
+    char data_dir[LR_PATH_MAX];
+    _Atomic bool has_joined;
+    bool is_greeted, is_stopping, has_drained;
+    uint64_t restart_at_ms, kill_at_ms;
+    lr_code code;
+    struct lr_error err;
+};
+
+/* ---- the node's command line ---- */
+
+struct flags {
+    const char *argv[FLAGS_MAX];
+    size_t count;
+    struct lr_arena texts;
+};
+
+static void add_flag(struct flags *f, const char *name, const char *value)
+{
+    const char *text = lr_arena_printf(&f->texts, "--%s=%s", name, value);
+    if (text != NULL && f->count + 1 < FLAGS_MAX)
+        f->argv[f->count++] = text;
+}
+
+static bool lists_command(const char *commands, const char *name)
+{
+    struct lr_str rest = lr_str_z(commands), part;
+    while (commands != NULL && lr_str_split(&rest, ' ', &part))
+        if (lr_str_eq_z(part, name))
+            return true;
+    return false;
+}
+
+/* What was said to `up` and concerns nodes is said to the node. */
+static void pass_on(struct flags *f, const struct lr_settings *s)
+{
+    static const char *const own[] = {"data-dir", "tls-cert", "tls-key", "threads"};
+    for (size_t i = 0; i < cli_settings.count; i++) {
+        const struct lr_setting *row = &cli_settings.rows[i];
+        bool shared =
+            lists_command(row->commands, "up") && lists_command(row->commands, "node");
+        bool is_log = strncmp(row->name, "log-", 4) == 0;
+        for (size_t j = 0; j < sizeof(own) / sizeof(own[0]); j++)
+            shared = shared && strcmp(row->name, own[j]) != 0;
+        if ((!shared && !is_log) || lr_settings_source(s, row->name) == LR_FROM_DEFAULT)
+            continue;
+        if (row->type != LR_SETTING_LIST) {
+            add_flag(f, row->name, lr_settings_str(s, row->name));
+            continue;
+        }
+        for (size_t k = 0; k < lr_settings_list_count(s, row->name); k++)
+            add_flag(f, row->name, lr_settings_list_item(s, row->name, k));
+    }
+}
+
+static lr_code start_node(struct up *up, struct lr_error *err)
+{
+    struct flags f = {0};
+    char self[LR_PATH_MAX], token[128], dir[LR_PATH_MAX + 8];
+    lr_code code = lr_self_path(self, sizeof(self), err);
+    if (code != LR_OK)
+        return code;
+    lr_arena_init(&f.texts, FLAG_BYTES);
+    f.argv[f.count++] = self;
+    f.argv[f.count++] = "node";
+    (void)snprintf(dir, sizeof(dir), "%s/node", up->data_dir);
+    add_flag(&f, "data-dir", dir);
+    if (!lr_settings_has(up->settings, "models-dir")) {
+        (void)snprintf(dir, sizeof(dir), "%.4000s/models", up->data_dir);
+        add_flag(&f, "models-dir", dir);
+    }
+    add_flag(&f, "listen", "127.0.0.1:0");
+    add_flag(&f, "router", up->url);
+    pass_on(&f, up->settings);
+    /* A secret on a command line is everybody's; in the environment it is ours. */
+    (void)snprintf(token, sizeof(token), "LLM_ROUTER_TOKEN=%s", up->token);
+    const char *const env[] = {token, NULL};
+    struct lr_spawn spawn = {
+        .argv = f.argv,
+        .env = env,
+        .in = LR_STDIO_NULL,
+        .out = LR_STDIO_NULL,
+        .err = LR_STDIO_INHERIT,
+        .dies_with_parent = true,
+    };
+    code = lr_subprocess_start(&spawn, &up->node, err);
+    lr_arena_free(&f.texts);
+    return code == LR_OK ? LR_OK : lr_fail_prefix(err, "starting the node");
+}
+
+/* ---- what a newcomer reads ---- */
+
+static void greet(struct up *up, const struct router_glance *g)
+{
+    up->is_greeted = true;
+    if (!g->can_run) {
+        (void)printf("\nModel %s cannot run: %s\n", g->model, g->reason);
+        (void)fflush(stdout);
+        return;
+    }
+    (void)printf(
+        "\nllm-router is ready at %s (OpenAI-compatible, model \"%s\").\n\n"
+        "  Try it:\n"
+        "    curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        "      -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": "
+        "\"Hello!\"}]}'\n"
+        "    llm-router chat\n\n"
+        "  Data lies in %s.  Ctrl-C stops everything.\n",
+        up->url, g->model, up->url, g->model, up->data_dir);
+    (void)fflush(stdout);
+}
+
+static void look_at_models(struct up *up)
+{
+    struct router_glance g;
+    if (up->is_greeted || !atomic_load(&up->has_joined) || !router_glance(up->router, &g))
+        return;
+    bool waits = lr_settings_bool(up->settings, "preload") &&
+                 (strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0 ||
+                  strcmp(g.state, "present") == 0);
+    bool named = lr_settings_list_count(up->settings, "model") != 0 ||
+                 lr_settings_has(up->settings, "engine");
+    if (g.is_loaded || !g.can_run || !waits || !named)
+        greet(up, &g);
+}
+
+/* Thread: any loop of the router. */
+static void on_node(void *arg, const char *node_id)
+{
+    struct up *up = arg;
+    router_adopt_models(up->router, node_id);
+    atomic_store(&up->has_joined, true);
+}
+
+/* ---- life ---- */
+
+static void end(struct up *up)
+{
+    net_timer_stop(up->timer);
+    up->timer = NULL;
+    for (size_t i = 0; i < 2; i++)
+        net_signal_stop(up->signals[i]);
+    net_loops_stop(up->loops);
+}
+
+static void on_drained(void *arg)
+{
+    struct up *up = arg;
+    up->has_drained = true;
+    up->kill_at_ms = lr_clock_ms(NULL) + NODE_LEAVES_MS;
+    lr_subprocess_signal(&up->node, SIGTERM);
+}
+
+static void stop(struct up *up)
+{
+    if (up->is_stopping)
+        return;
+    up->is_stopping = true;
+    router_stop(up->router, (uint32_t)lr_settings_ms(up->settings, "drain-timeout"), on_drained,
+                up);
+}
+
+static void on_signal(void *arg)
+{
+    struct up *up = arg;
+    if (up->is_stopping) {
+        (void)printf("Stopping at once.\n");
+        lr_subprocess_close(&up->node);
+        end(up);
+        return;
+    }
+    (void)printf("\nStopping: running requests may finish (once more: stop at once).\n");
+    (void)fflush(stdout);
+    stop(up);
+}
+
+static void on_node_ended(struct up *up, uint64_t now)
+{
+    char how[LR_EXIT_TEXT_LEN];
+    (void)lr_exit_text(up->node.status, how);
+    if (!atomic_load(&up->has_joined)) {
+        /* It has said why on standard error. */
+        up->code = lr_fail(&up->err, LR_UNAVAILABLE, "the node could not start (it %s)", how);
+        stop(up);
+        return;
+    }
+    lr_log_warn(NULL, "up.node_ended how=%s", how);
+    up->restart_at_ms = now + RESTART_MS;
+}
+
+static void on_timer(void *arg)
+{
+    struct up *up = arg;
+    uint64_t now = lr_clock_ms(NULL);
+    bool was_alive = up->node.pid != 0 && !up->node.exited;
+    bool has_ended = lr_subprocess_poll(&up->node);
+    if (up->has_drained) {
+        if (!has_ended && now >= up->kill_at_ms)
+            lr_subprocess_close(&up->node);
+        if (has_ended || up->node.pid == 0)
+            end(up);
+        return;
+    }
+    if (was_alive && has_ended && !up->is_stopping)
+        on_node_ended(up, now);
+    if (up->restart_at_ms != 0 && now >= up->restart_at_ms && !up->is_stopping) {
+        struct lr_error err;
+        up->restart_at_ms = 0;
+        lr_subprocess_close(&up->node);
+        if (start_node(up, &err) != LR_OK) {
+            lr_log_error(NULL, "up.restart_failed reason=%s", err.text);
+            up->restart_at_ms = now + RESTART_MS;
+        }
+    }
+    look_at_models(up);
+}
+
+static lr_code start(struct up *up, struct lr_error *err)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    char admin_key[64];
+    struct net_loop *loop = net_loops_get(up->loops, 0);
+    lr_code code = router_create(up->loops, up->settings, cli_version(), &up->router, err);
+    if (code == LR_OK)
+        code = router_make_token(up->router, "the node of up", up->token, err);
+    if (code != LR_OK)
+        return code;
+    if (strcmp(lr_settings_str(up->settings, "device"), "cpu") == 0)
+        router_allow_cpu_nodes(up->router);
+    router_on_node(up->router, on_node, up);
+    for (size_t i = 0; code == LR_OK && i < 2; i++)
+        code = net_signal_start(loop, numbers[i], on_signal, up, &up->signals[i], err);
+    if (code == LR_OK)
+        code = router_start(up->router, admin_key, err);
+    if (code != LR_OK)
+        return code;
+    if (admin_key[0] != '\0')
+        (void)printf("Admin key, shown this once: %s\n", admin_key);
+    router_url(up->router, up->url);
+    code = start_node(up, err);
+    if (code == LR_OK)
+        up->timer = net_timer_start(loop, LOOK_MS, LOOK_MS, on_timer, up);
+    return code;
+}
+
+static lr_code check_listen(const struct lr_settings *s, struct lr_error *err)
+{
+    char host[256];
+    const char *listen = lr_settings_str(s, "listen");
+    const char *colon = strrchr(listen, ':');
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon != NULL ? colon - listen : 0),
+                   listen);
+    if (net_is_loopback_bind(host))
+        return LR_OK;
+    return lr_fail(err, LR_INVALID_ARGUMENT,
+                   "up listens on this machine only, not on %s: start llm-router router and "
+                   "llm-router node to serve others",
+                   listen);
+}
+
+static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+{
+    struct up up = {.settings = settings, .code = LR_OK};
+    (void)snprintf(up.data_dir, sizeof(up.data_dir), "%s",
+                   lr_settings_str(settings, "data-dir"));
+    lr_code code = check_listen(settings, err);
+    if (code == LR_OK)
+        code = net_loops_create((unsigned)lr_settings_int(settings, "threads"), &up.loops, err);
+    if (code != LR_OK)
+        return code;
+    code = start(&up, err);
+    if (code == LR_OK)
+        code = net_loops_run(up.loops, err);
+    lr_subprocess_close(&up.node);
+    net_timer_stop(up.timer);
+    router_destroy(up.router);
+    net_loops_destroy(up.loops);
+    if (code == LR_OK && up.code != LR_OK) {
+        *err = up.err;
+        code = up.code;
+    }
+    return code;
+}
+
+const struct cli_command cli_command_up = {
+    .name = "up",
+    .summary = "Start a router and a node on this machine: the quickest way to a model",
+    .details =
+        "Serves the models named with --model, those below data-dir/models and those of\n"
+        "the Hugging Face cache on http://127.0.0.1:11680. Needs an NVIDIA GPU, or\n"
+        "--device cpu for trying things out.",
+    .shared = true,
+    .run = run,
+};

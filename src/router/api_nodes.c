@@ -1,0 +1,305 @@
+/* router/api_nodes.c - nodes join, beat, are listed and taken out of service. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "net/url.h"
+#include "router/api.h"
+#include "router/dispatch.h"
+
+enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
+
+/* ---- join ---- */
+
+/* a node without a GPU is for development, and only where the operator said so. */
+static lr_code check_device(const struct router *r, const struct wire_join *join,
+                            struct lr_error *err)
+{
+    if (!lr_str_eq_z(join->device, "cpu") || r->allows_cpu_nodes)
+        return LR_OK;
+    return lr_fail(err, LR_PERMISSION_DENIED,
+                   "node " LR_STR_FMT " has no GPU (it runs with --device cpu): start the "
+                   "router with --allow-cpu-nodes to take it for development",
+                   LR_STR_ARG(lr_str_sub(join->name, 0, 60)));
+}
+
+static lr_code choose_url(struct net_request *req, const struct wire_join *join, char *out,
+                          size_t size, struct lr_error *err)
+{
+    struct net_url url;
+    const char *remote = net_request_remote(req);
+    bool is_v6 = strchr(remote, ':') != NULL;
+    if (join->url.len != 0)
+        (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(join->url, 0, size - 1)));
+    else
+        (void)snprintf(out, size, is_v6 ? "http://[%s]:%u" : "http://%s:%u", remote,
+                       join->port);
+    while (out[0] != '\0' && out[strlen(out) - 1] == '/')
+        out[strlen(out) - 1] = '\0';
+    lr_code code = net_url_parse(out, &url, err);
+    if (code == LR_OK && (url.target.len > 1 || url.port == 0))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a URL without a path", out);
+    return code == LR_OK ? LR_OK : lr_fail_prefix(err, "the node's url");
+}
+
+static lr_code check_join(const struct router *r, const struct router_access *access,
+                          const struct wire_join *join, struct lr_error *err)
+{
+    if (join->node_id.len < 8 || join->node_id.len > 40 || !lr_path_safe(join->node_id))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"node_id\" must have 8 to 40 letters");
+    if (join->secret.len < SECRET_LEAST || join->secret.len > 90)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"secret\" must have %d to 90 letters",
+                       SECRET_LEAST);
+    /* With its own secret a node may come back as itself, not as another. */
+    if (access->caller.node != NULL && !lr_str_eq_z(join->node_id, access->caller.node->id))
+        return lr_fail(err, LR_PERMISSION_DENIED, "this secret belongs to node %s",
+                       access->caller.node->id);
+    return check_device(r, join, err);
+}
+
+static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    return router_node_save(sql, arg, err);
+}
+
+static void free_copy(void *arg, const struct lr_error *err)
+{
+    (void)err; /* logged where it happened; the node joins again after a restart */
+    free(arg);
+}
+
+/* A copy of what the database keeps, for its thread. */
+static void store_node(struct router *r, const struct router_node *node)
+{
+    struct router_node *copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return;
+    *copy = *node;
+    lr_strmap_init(&copy->places);
+    router_store_submit(r->store, save_node, NULL, free_copy, copy);
+}
+
+static void write_joined(struct router *r, const struct router_node *node, struct lr_buf *body)
+{
+    struct lr_json_writer w;
+    lr_buf_init(body, BODY_BYTES);
+    lr_json_writer_init(&w, body);
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, "node_id", node->id);
+    lr_json_member_u64(&w, "protocol", WIRE_FLEET_PROTOCOL);
+    lr_json_member_z(&w, "version", r->version);
+    lr_json_member_u64(&w, "beat_ms", BEAT_MS);
+    lr_json_member_u64(&w, "registry_version", r->registry.version);
+    lr_json_end_object(&w);
+}
+
+void router_api_join(struct router *r, struct net_request *req)
+{
+    struct router_access *access = router_access(req);
+    struct wire_join join;
+    struct lr_error err;
+    struct lr_buf body;
+    struct router_node *node = NULL;
+    char url[288], id[48];
+    lr_code code = wire_join_parse(net_request_arena(req), net_request_body(req), &join, &err);
+    if (code == LR_OK)
+        code = check_join(r, access, &join, &err);
+    if (code == LR_OK)
+        code = choose_url(req, &join, url, sizeof(url), &err);
+    if (code != LR_OK) {
+        lr_log_warn(NULL, "node.refused from=%s reason=%s", net_request_remote(req), err.text);
+        net_respond_error(req, &err);
+        return;
+    }
+    router_lock(r);
+    code = router_nodes_join(&r->nodes, &join, url, lr_clock_ms(NULL), lr_clock_wall_ms(NULL),
+                             &node, &err);
+    if (code == LR_OK) {
+        store_node(r, node);
+        write_joined(r, node, &body);
+        (void)snprintf(id, sizeof(id), "%s", node->id);
+        struct lr_json_writer *w = router_event_begin(&r->events, "node.joined");
+        lr_json_member_z(w, "node", node->id);
+        lr_json_member_z(w, "name", node->name);
+        router_event_send(&r->events);
+        lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
+                    node->id, node->url, node->device, join.state.model_count);
+        router_pump_all(r);
+    }
+    router_unlock(r);
+    if (code != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    router_respond_json(req, 200, &body);
+    if (r->on_node != NULL)
+        r->on_node(r->on_node_arg, id);
+}
+
+/* ---- beat ---- */
+
+void router_api_beat(struct router *r, struct net_request *req)
+{
+    struct router_access *access = router_access(req);
+    struct lr_str id = access->tail;
+    struct wire_beat beat;
+    struct lr_error err;
+    char reply[96];
+    lr_code code = wire_beat_parse(net_request_arena(req), net_request_body(req), &beat, &err);
+    if (code != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    router_lock(r);
+    struct router_node *node = router_nodes_find(&r->nodes, id);
+    if (node == NULL || (access->caller.node != node && access->caller.role != ROUTER_ADMIN)) {
+        code = lr_fail(&err, LR_NOT_FOUND, "this router does not know the node: join again");
+    } else if (node->version[0] == '\0') {
+        code = lr_fail(&err, LR_NOT_FOUND, "this router was restarted: join again");
+    } else {
+        bool was_online = node->is_online;
+        code = router_nodes_beat(node, &beat, lr_clock_ms(NULL), &err);
+        if (code == LR_OK && !was_online) {
+            lr_log_info(NULL, "node.back node=%s", node->name);
+            struct lr_json_writer *w = router_event_begin(&r->events, "node.online");
+            lr_json_member_z(w, "node", node->id);
+            lr_json_member_z(w, "name", node->name);
+            router_event_send(&r->events);
+        }
+        if (code == LR_OK)
+            router_pump_all(r);
+    }
+    (void)snprintf(reply, sizeof(reply), "{\"registry_version\":%llu}",
+                   (unsigned long long)r->registry.version);
+    router_unlock(r);
+    if (code != LR_OK)
+        net_respond_error(req, &err);
+    else
+        net_respond(req, 200, "application/json", lr_str_z(reply));
+}
+
+/* ---- the operator's view ---- */
+
+static void put_node(struct lr_json_writer *w, const struct router_node *node, uint64_t now)
+{
+    struct lr_str key;
+    void *value;
+    lr_json_begin_object(w);
+    lr_json_member_z(w, "id", node->id);
+    lr_json_member_z(w, "name", node->name);
+    lr_json_member_z(w, "url", node->url);
+    lr_json_member_z(w, "device", node->device);
+    lr_json_member_z(w, "version", node->version);
+    lr_json_member_bool(w, "online", node->is_online);
+    lr_json_member_bool(w, "drained", node->is_drained);
+    lr_json_member_bool(w, "draining", node->is_draining);
+    lr_json_member_i64(w, "joined", node->joined_ms / 1000);
+    if (node->is_online)
+        lr_json_member_u64(w, "silent_ms", now - node->beat_ms);
+    lr_json_member_u64(w, "requests", node->requests);
+    lr_json_member_u64(w, "failures", node->failures);
+    lr_json_key(w, "memory");
+    lr_json_begin_array(w);
+    for (uint32_t i = 0; i < node->pool_count; i++) {
+        lr_json_begin_object(w);
+        lr_json_member_z(w, "name", node->pools[i].name);
+        lr_json_member_z(w, "title", node->pools[i].title);
+        lr_json_member_u64(w, "total", node->pools[i].total);
+        lr_json_member_u64(w, "used", node->pools[i].used);
+        lr_json_end_object(w);
+    }
+    lr_json_end_array(w);
+    lr_json_key(w, "models");
+    lr_json_begin_array(w);
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        const struct router_place *place = value;
+        lr_json_begin_object(w);
+        lr_json_member_z(w, "id", place->id);
+        lr_json_member_z(w, "state", place->state);
+        lr_json_member_z(w, "reason", place->reason[0] != '\0' ? place->reason : NULL);
+        lr_json_member_bool(w, "can_run", place->can_run);
+        lr_json_member_u64(w, "slots", place->slots);
+        lr_json_member_u64(w, "inflight", place->inflight);
+        lr_json_end_object(w);
+    }
+    lr_json_end_array(w);
+    lr_json_end_object(w);
+}
+
+void router_api_nodes(struct router *r, struct net_request *req)
+{
+    struct lr_buf body;
+    struct lr_json_writer w;
+    lr_buf_init(&body, BODY_BYTES);
+    lr_json_writer_init(&w, &body);
+    lr_json_begin_object(&w);
+    lr_json_key(&w, "nodes");
+    lr_json_begin_array(&w);
+    router_lock(r);
+    for (size_t i = 0; i < r->nodes.count; i++)
+        if (!r->nodes.all[i]->is_removed)
+            put_node(&w, r->nodes.all[i], lr_clock_ms(NULL));
+    router_unlock(r);
+    lr_json_end_array(&w);
+    lr_json_end_object(&w);
+    router_respond_json(req, 200, &body);
+}
+
+static lr_code erase_node(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err, ROUTER_Z(arg));
+}
+
+enum change { DRAIN, UNDRAIN, REMOVE };
+
+static void change_node(struct router *r, struct net_request *req, enum change change)
+{
+    static const char *const names[] = {"node.drain", "node.undrain", "node.delete"};
+    struct router_access *access = router_access(req);
+    /* "*" of v0/nodes/(*)/drain: the segment itself, whatever follows. */
+    struct lr_str id = access->path->segments[2];
+    char text[48] = "";
+    router_lock(r);
+    struct router_node *node = router_nodes_find(&r->nodes, id);
+    if (node != NULL) {
+        (void)snprintf(text, sizeof(text), "%s", node->id);
+        if (change == REMOVE) {
+            node->is_removed = true;
+            node->is_online = false;
+            node->secret[0] = '\0';
+            char *copy = strdup(node->id);
+            if (copy != NULL)
+                router_store_submit(r->store, erase_node, NULL, free_copy, copy);
+        } else {
+            node->is_drained = change == DRAIN;
+            store_node(r, node);
+            router_pump_all(r);
+        }
+        struct lr_json_writer *w = router_event_begin(&r->events, names[change]);
+        lr_json_member_z(w, "node", node->id);
+        router_event_send(&r->events);
+    }
+    router_unlock(r);
+    if (node == NULL) {
+        router_refuse(req, LR_NOT_FOUND, "there is no node \"" LR_STR_FMT "\"",
+                      LR_STR_ARG(lr_str_sub(id, 0, 60)));
+        return;
+    }
+    router_store_audit(r->store, router_caller_name(&access->caller), names[change], text, "");
+    net_respond(req, 200, "application/json", LR_STR_LIT("{\"ok\":true}"));
+}
+
+void router_api_node_drain(struct router *r, struct net_request *req)
+{
+    change_node(r, req, DRAIN);
+}
+
+void router_api_node_undrain(struct router *r, struct net_request *req)
+{
+    change_node(r, req, UNDRAIN);
+}
+
+void router_api_node_delete(struct router *r, struct net_request *req)
+{
+    change_node(r, req, REMOVE);
+}

@@ -1,0 +1,344 @@
+#include "router/dispatch.h"
+
+#include <stdio.h>
+
+enum {
+    AVOID_MS = 2000,         /* a node that failed us; its next beat clears it */
+    NOBODY_GRACE_MS = 10000, /* a request that ran before waits this long for a node */
+};
+
+/* Moving averages: a new value counts a fifth. */
+static const double share_of_new = 0.2;
+
+static uint64_t now_ms(void)
+{
+    return lr_clock_ms(NULL);
+}
+
+size_t router_candidates(struct router *r, const struct router_model *model,
+                         const struct router_node *avoid, uint64_t now,
+                         struct router_candidate *out, struct router_node **nodes,
+                         struct router_place **places, size_t capacity)
+{
+    size_t count = 0;
+    const char *why_not;
+    struct lr_str folded = lr_str_z(model->folded);
+    for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
+        struct router_node *node = r->nodes.all[i];
+        struct router_place *place;
+        if (!router_node_serves(node, &why_not) ||
+            (place = router_node_place(node, folded)) == NULL || !place->can_run)
+            continue;
+        uint32_t reported = place->live + place->queued;
+        out[count] = (struct router_candidate){
+            .is_loaded = place->is_loaded,
+            .is_avoided = node == avoid || now<node->avoided_until_ms, .slots = place->slots,
+                                               .active = place->inflight>
+                                               reported
+                              ? place->inflight
+                              : reported,
+            .inflight = place->is_full ? UINT32_MAX - ROUTER_SLOTS_BEYOND : place->inflight,
+            .prefill_ms = place->prefill_ms,
+            .step_ms = place->step_ms,
+            .weight_bytes = place->weight_bytes,
+        };
+        nodes[count] = node;
+        places[count++] = place;
+    }
+    return count;
+}
+
+void router_explain_nobody(struct router *r, const struct router_model *model,
+                           struct lr_buf *out)
+{
+    struct lr_str folded = lr_str_z(model->folded);
+    bool any = false;
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        const struct router_place *place = router_node_place(node, folded);
+        const char *why_not;
+        if (node->is_removed)
+            continue;
+        bool serves = router_node_serves(node, &why_not);
+        if (serves && place != NULL)
+            why_not = place->can_run ? "can run it" : place->reason;
+        else if (serves)
+            why_not = "does not have it";
+        lr_buf_addf(out, "%s%s: %s", any ? "; " : "", node->name,
+                    why_not[0] != '\0' ? why_not : "not ready");
+        any = true;
+    }
+    if (!any)
+        lr_buf_add_z(out, "no node has joined (llm-router node --router URL --token TOKEN)");
+}
+
+static lr_code refuse_nobody(struct router_job *job, struct lr_error *err)
+{
+    struct lr_buf why;
+    lr_buf_init(&why, 400);
+    router_explain_nobody(job->router, job->model, &why);
+    /* A list that did not fit is cut where it stopped fitting. */
+    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve model \"%.100s\": %.*s",
+                  job->model->id, (int)(why.len < 380 ? why.len : 380),
+                  why.data != NULL ? why.data : "");
+    lr_buf_free(&why);
+    return LR_UNAVAILABLE;
+}
+
+/* ---- granting ---- */
+
+enum grant { GRANT_OK, GRANT_FULL, GRANT_NOBODY };
+
+static enum grant try_grant(struct router_job *job, uint64_t now)
+{
+    struct router_candidate candidates[64];
+    struct router_node *nodes[64];
+    struct router_place *places[64];
+    struct router_demand demand = {.prompt_tokens = job->prompt_tokens};
+    size_t count = router_candidates(job->router, job->model, job->avoid, now, candidates,
+                                     nodes, places, 64);
+    if (count == 0)
+        return GRANT_NOBODY;
+    size_t best = router_pick(candidates, count, &demand);
+    if (best == ROUTER_NOBODY)
+        return GRANT_FULL;
+    job->node = nodes[best];
+    job->place = places[best];
+    job->place->inflight++;
+    job->node->requests++;
+    (void)snprintf(job->why, sizeof(job->why), "cost=%.0fms %s active=%u nodes=%zu",
+                   candidates[best].cost, candidates[best].is_loaded ? "loaded" : "loads-first",
+                   candidates[best].active, count);
+    return GRANT_OK;
+}
+
+static void deliver(void *arg)
+{
+    struct router_job *job = arg;
+    struct lr_error refusal;
+    router_lock(job->router);
+    bool granted = job->node != NULL;
+    job->state = granted ? ROUTER_JOB_HELD : ROUTER_JOB_IDLE;
+    refusal = job->refusal;
+    router_unlock(job->router);
+    job->on_ready(job, granted ? NULL : &refusal);
+}
+
+static void post(struct router_job *job)
+{
+    job->state = ROUTER_JOB_POSTED;
+    net_loop_post(job->loop, deliver, job);
+}
+
+void router_pump(struct router *r, struct router_model *model)
+{
+    uint64_t now = now_ms();
+    for (struct router_waiter *w; (w = router_queue_peek(&model->queue)) != NULL;) {
+        struct router_job *job = (struct router_job *)(void *)w;
+        if (try_grant(job, now) != GRANT_OK)
+            return;
+        (void)router_queue_pop(&model->queue);
+        r->waiting--;
+        post(job);
+    }
+}
+
+void router_pump_all(struct router *r)
+{
+    struct lr_str key;
+    void *value;
+    if (r->waiting == 0)
+        return;
+    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++)
+        router_pump(r, value);
+}
+
+static enum router_admission admit_locked(struct router_job *job, bool again,
+                                          struct lr_error *err)
+{
+    struct router *r = job->router;
+    uint64_t now = now_ms();
+    struct router_queue *queue = &job->model->queue;
+    enum grant grant = GRANT_FULL;
+    job->node = NULL;
+    job->place = NULL;
+    /* Nobody overtakes those who wait, but for one who has waited before. */
+    if (again || queue->count == 0)
+        grant = try_grant(job, now);
+    if (grant == GRANT_OK) {
+        job->state = ROUTER_JOB_HELD;
+        return ROUTER_GRANTED;
+    }
+    if (grant == GRANT_NOBODY && !again) {
+        (void)refuse_nobody(job, err);
+        return ROUTER_REFUSED;
+    }
+    if (!again && queue->count >= r->queue_limit) {
+        (void)lr_fail(err, LR_RATE_LIMITED,
+                      "%zu requests wait for model \"%s\" already (setting queue): try again "
+                      "shortly",
+                      queue->count, job->model->id);
+        return ROUTER_REFUSED;
+    }
+    if (!router_queue_push(queue, &job->waiter, job->lane, again)) {
+        (void)lr_fail(err, LR_OUT_OF_RAM, "no memory for the queue");
+        return ROUTER_REFUSED;
+    }
+    r->waiting++;
+    job->state = ROUTER_JOB_WAITING;
+    job->waiting_since_ms = now;
+    job->nobody_since_ms = grant == GRANT_NOBODY ? now : 0;
+    return ROUTER_WAITING;
+}
+
+enum router_admission router_admit(struct router_job *job, bool again, struct lr_error *err)
+{
+    router_lock(job->router);
+    enum router_admission admission = admit_locked(job, again, err);
+    router_unlock(job->router);
+    return admission;
+}
+
+/* ---- giving back ---- */
+
+static void average(double *value, double measured)
+{
+    if (measured > 0)
+        *value = *value > 0 ? *value + share_of_new * (measured - *value) : measured;
+}
+
+void router_release(struct router_job *job, enum router_outcome outcome,
+                    const struct router_measure *measure)
+{
+    struct router *r = job->router;
+    router_lock(r);
+    if (job->state == ROUTER_JOB_HELD) {
+        struct router_place *place = job->place;
+        place->inflight--;
+        place->is_full = outcome == ROUTER_BUSY;
+        if (measure != NULL) {
+            average(&place->prefill_ms, measure->prefill_ms);
+            average(&place->step_ms, measure->step_ms);
+        }
+        if (outcome == ROUTER_FAILED) {
+            job->node->failures++;
+            job->node->avoided_until_ms = now_ms() + AVOID_MS;
+            job->avoid = job->node;
+        }
+        job->node = NULL;
+        job->place = NULL;
+        job->state = ROUTER_JOB_IDLE;
+        if (job->model->queue.count != 0)
+            router_pump(r, job->model);
+    }
+    router_unlock(r);
+}
+
+bool router_withdraw(struct router_job *job)
+{
+    struct router *r = job->router;
+    router_lock(r);
+    bool waited = job->state == ROUTER_JOB_WAITING;
+    bool held = job->state == ROUTER_JOB_HELD;
+    if (waited) {
+        router_queue_remove(&job->model->queue, &job->waiter);
+        r->waiting--;
+        job->state = ROUTER_JOB_IDLE;
+    }
+    router_unlock(r);
+    if (held)
+        router_release(job, ROUTER_ENDED, NULL);
+    return waited;
+}
+
+/* ---- time ---- */
+
+struct watch {
+    struct router *router;
+    struct router_model *model;
+    uint64_t now;
+    bool nobody;
+};
+
+static void refuse_waiter(struct watch *w, struct router_job *job)
+{
+    router_queue_remove(&w->model->queue, &job->waiter);
+    w->router->waiting--;
+    post(job);
+}
+
+static void watch_waiter(void *ctx, struct router_waiter *waiter)
+{
+    struct watch *w = ctx;
+    struct router_job *job = (struct router_job *)(void *)waiter;
+    uint64_t limit = w->router->queue_timeout_ms;
+    if (!w->nobody)
+        job->nobody_since_ms = 0;
+    else if (job->nobody_since_ms == 0)
+        job->nobody_since_ms = w->now;
+    if (w->nobody && w->now - job->nobody_since_ms >= NOBODY_GRACE_MS) {
+        (void)refuse_nobody(job, &job->refusal);
+        refuse_waiter(w, job);
+    } else if (limit != 0 && w->now - job->waiting_since_ms >= limit) {
+        (void)lr_fail(&job->refusal, LR_UNAVAILABLE,
+                      "no slot for model \"%s\" became free within %llu s (setting "
+                      "queue-timeout)",
+                      w->model->id, (unsigned long long)(limit / 1000));
+        refuse_waiter(w, job);
+    }
+}
+
+static void refuse_deleted(void *ctx, struct router_waiter *waiter)
+{
+    struct watch *w = ctx;
+    struct router_job *job = (struct router_job *)(void *)waiter;
+    (void)lr_fail(&job->refusal, LR_NOT_FOUND, "model \"%s\" was deleted", w->model->id);
+    refuse_waiter(w, job);
+}
+
+void router_refuse_waiting(struct router *r, struct router_model *model)
+{
+    struct watch w = {.router = r, .model = model};
+    router_queue_each(&model->queue, refuse_deleted, &w);
+}
+
+static void watch_nodes(struct router *r, uint64_t now)
+{
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        struct router_node *node = r->nodes.all[i];
+        if (!node->is_online || now - node->beat_ms < r->offline_ms)
+            continue;
+        node->is_online = false;
+        lr_log_warn(NULL, "node.offline node=%s silent_ms=%llu", node->name,
+                    (unsigned long long)(now - node->beat_ms));
+        struct lr_json_writer *w = router_event_begin(&r->events, "node.offline");
+        lr_json_member_z(w, "node", node->id);
+        lr_json_member_z(w, "name", node->name);
+        router_event_send(&r->events);
+    }
+}
+
+void router_dispatch_watch(struct router *r, uint64_t now)
+{
+    struct lr_str key;
+    void *value;
+    router_lock(r);
+    watch_nodes(r, now);
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        struct router_node *node = r->nodes.all[i];
+        for (size_t j = 0; lr_strmap_at(&node->places, j, &key, &value); j++)
+            ((struct router_place *)value)->is_full = false;
+    }
+    router_pump_all(r);
+    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
+        struct router_candidate c[1];
+        struct router_node *n[1];
+        struct router_place *p[1];
+        struct watch w = {.router = r, .model = value, .now = now};
+        if (w.model->queue.count == 0)
+            continue;
+        w.nobody = router_candidates(r, w.model, NULL, now, c, n, p, 1) == 0;
+        router_queue_each(&w.model->queue, watch_waiter, &w);
+    }
+    router_unlock(r);
+}

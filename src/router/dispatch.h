@@ -1,0 +1,92 @@
+/* router/dispatch.h - giving each generation a slot on a node: at once, after a wait in
+ * the model's queue, or not at all.
+ *
+ * A job is one generation.  It is idle, waiting in a queue, posted (its answer is on its
+ * way to its loop) or held (it has a slot on job->place until router_release).
+ * Thread: every function takes the router's lock itself and is called on the job's loop.
+ */
+#ifndef ROUTER_DISPATCH_H
+#define ROUTER_DISPATCH_H
+
+#include "router/picker.h"
+#include "router/state.h"
+
+enum router_job_state {
+    ROUTER_JOB_IDLE,
+    ROUTER_JOB_WAITING,
+    ROUTER_JOB_POSTED,
+    ROUTER_JOB_HELD
+};
+
+struct router_job {
+    struct router_waiter waiter; /* first: a waiter is cast back to its job */
+    struct router *router;
+    struct router_model *model; /* the owner's reference */
+    struct net_loop *loop;
+    uint64_t lane;
+    uint32_t prompt_tokens; /* estimated */
+    /* Always follows ROUTER_WAITING, on the loop, unless router_withdraw said otherwise.
+     * err NULL: held. */
+    void (*on_ready)(struct router_job *job, const struct lr_error *err);
+
+    /* guarded by the lock */
+    enum router_job_state state;
+    struct router_node *node; /* held or posted with a slot; else NULL */
+    struct router_place *place;
+    const struct router_node *avoid; /* failed this job before */
+    uint64_t waiting_since_ms;
+    uint64_t nobody_since_ms; /* no node could serve it since; 0: one can */
+    struct lr_error refusal;
+    char why[96]; /* why this node: X-LLM-Router-Reason */
+};
+
+enum router_admission { ROUTER_GRANTED, ROUTER_WAITING, ROUTER_REFUSED };
+
+/* A slot now (job->node is set), a place in the queue, or a refusal:
+ *   UNAVAILABLE   no node that could serve it, with the reason per node
+ *   RATE_LIMITED  the queue is full
+ * `again`: it was served before and goes to the front; and where no node is left it
+ * waits a few seconds for one to come back. */
+enum router_admission router_admit(struct router_job *job, bool again, struct lr_error *err);
+
+/* What a generation taught us about its node. */
+struct router_measure {
+    double prefill_ms; /* per prompt token; 0: nothing */
+    double step_ms;    /* per token; 0: nothing */
+};
+
+enum router_outcome {
+    ROUTER_ENDED,  /* the node did its work (or the client left) */
+    ROUTER_BUSY,   /* it answered 429: full for the moment */
+    ROUTER_FAILED, /* it is ill, or lost: avoid it for a while */
+};
+
+/* Gives the slot back and lets the next one in. */
+void router_release(struct router_job *job, enum router_outcome outcome,
+                    const struct router_measure *measure);
+
+/* The owner leaves, wherever the job is.  True: it waited, and on_ready will not come.
+ * False otherwise; a posted job's on_ready still comes. */
+bool router_withdraw(struct router_job *job);
+
+/* With the lock held: whoever waits for this model and can be served now. */
+void router_pump(struct router *r, struct router_model *model);
+void router_pump_all(struct router *r);
+/* Nobody will serve this model any more: whoever waits is told so. */
+void router_refuse_waiting(struct router *r, struct router_model *model);
+/* Lock not held.  Every quarter of a second: nodes that fell silent, waits that were too long.
+ */
+void router_dispatch_watch(struct router *r, uint64_t now_ms);
+
+/* With the lock held.  The candidates for a model, at most `capacity`; places[i] belongs
+ * to nodes[i]. */
+size_t router_candidates(struct router *r, const struct router_model *model,
+                         const struct router_node *avoid, uint64_t now_ms,
+                         struct router_candidate *out, struct router_node **nodes,
+                         struct router_place **places, size_t capacity);
+
+/* With the lock held: "node-a is offline; node-b: ..." */
+void router_explain_nobody(struct router *r, const struct router_model *model,
+                           struct lr_buf *out);
+
+#endif

@@ -1,0 +1,240 @@
+#include "router/keys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+
+static const char *const role_names[] = {
+    [ROUTER_PUBLIC] = "public",
+    [ROUTER_API] = "api",
+    [ROUTER_ADMIN] = "admin",
+    [ROUTER_NODE] = "node",
+};
+
+const char *router_role_name(enum router_role role)
+{
+    return role_names[role];
+}
+
+bool router_role_find(struct lr_str name, enum router_role *out)
+{
+    for (enum router_role r = ROUTER_API; r <= ROUTER_NODE; r++)
+        if (lr_str_eq_z(name, role_names[r])) {
+            *out = r;
+            return true;
+        }
+    return false;
+}
+
+void router_keys_init(struct router_keys *keys)
+{
+    *keys = (struct router_keys){0};
+    lr_strmap_init(&keys->by_hash);
+}
+
+void router_keys_free(struct router_keys *keys)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        free(keys->all[i]);
+    free(keys->all);
+    lr_strmap_free(&keys->by_hash);
+}
+
+static struct lr_str hash_of(const struct router_key *key)
+{
+    return lr_str((const char *)key->hash, sizeof(key->hash));
+}
+
+static bool grow(struct router_keys *keys)
+{
+    if (keys->count < keys->capacity)
+        return true;
+    size_t capacity = keys->capacity != 0 ? 2 * keys->capacity : 16;
+    struct router_key **grown = realloc(keys->all, capacity * sizeof(struct router_key *));
+    if (grown == NULL)
+        return false;
+    keys->all = grown;
+    keys->capacity = capacity;
+    return true;
+}
+
+lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
+                        struct lr_error *err)
+{
+    struct router_key *copy = malloc(sizeof(*copy));
+    if (copy == NULL || !grow(keys) ||
+        !lr_strmap_put(&keys->by_hash, hash_of(key), copy, NULL)) {
+        free(copy);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a key");
+    }
+    *copy = *key;
+    copy->lane = keys->count + 1;
+    keys->all[keys->count++] = copy;
+    return LR_OK;
+}
+
+struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        if (lr_str_eq_z(id, keys->all[i]->id))
+            return keys->all[i];
+    return NULL;
+}
+
+void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT])
+{
+    (void)snprintf(text, ROUTER_KEY_TEXT, "lr-");
+    lr_random_base62(text + 3, ROUTER_KEY_RANDOM);
+    (void)snprintf(key->id, sizeof(key->id), "key-");
+    lr_random_base62(key->id + 4, 12);
+    lr_sha256_of(lr_str_z(text), key->hash);
+    key->created_ms = now_ms;
+}
+
+static bool has_expired(const struct router_key *key, int64_t now_ms)
+{
+    return key->expires_ms != 0 && key->expires_ms <= now_ms;
+}
+
+lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, int64_t now_ms,
+                          struct router_key **out, struct lr_error *err)
+{
+    unsigned char hash[LR_SHA256_LEN];
+    *out = NULL;
+    lr_sha256_of(text, hash);
+    struct router_key *key =
+        lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, sizeof(hash)));
+    if (key == NULL)
+        return lr_fail(err, LR_UNAUTHENTICATED, "this key was not issued here");
+    if (key->revoked_ms != 0)
+        return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) was revoked", key->id, key->name);
+    if (has_expired(key, now_ms))
+        return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) has expired", key->id, key->name);
+    key->used_ms = (uint64_t)now_ms;
+    *out = key;
+    return LR_OK;
+}
+
+bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
+{
+    for (size_t i = 0; i < keys->count; i++) {
+        const struct router_key *k = keys->all[i];
+        if (k->role == ROUTER_ADMIN && k->revoked_ms == 0 && !has_expired(k, now_ms))
+            return true;
+    }
+    return false;
+}
+
+/* ---- rates ---- */
+
+static double refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms)
+{
+    if (bucket->at_ms == 0)
+        bucket->level = per_minute;
+    else
+        bucket->level += (double)(now_ms - bucket->at_ms) * per_minute / 60000.0;
+    if (bucket->level > per_minute)
+        bucket->level = per_minute;
+    bucket->at_ms = now_ms;
+    return bucket->level;
+}
+
+static uint32_t seconds_until(double missing, double per_minute)
+{
+    double seconds = missing * 60.0 / per_minute;
+    return seconds < 1 ? 1 : seconds > 3600 ? 3600 : (uint32_t)seconds + 1;
+}
+
+lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
+                        uint32_t *retry_s, struct lr_error *err)
+{
+    double requests = (double)key->requests_per_minute / share;
+    double tokens = (double)key->tokens_per_minute / share;
+    *retry_s = 0;
+    if (key->tokens_per_minute != 0) {
+        double level = refill(&key->tokens, tokens, now_ms);
+        if (level <= 0) {
+            *retry_s = seconds_until(1 - level, tokens);
+            return lr_fail(err, LR_RATE_LIMITED,
+                           "key %s has used its %llu tokens per minute; try again in %u s",
+                           key->id, (unsigned long long)key->tokens_per_minute, *retry_s);
+        }
+    }
+    if (key->requests_per_minute != 0) {
+        double level = refill(&key->requests, requests, now_ms);
+        if (level < 1) {
+            *retry_s = seconds_until(1 - level, requests);
+            return lr_fail(err, LR_RATE_LIMITED,
+                           "key %s has used its %llu requests per minute; try again in %u s",
+                           key->id, (unsigned long long)key->requests_per_minute, *retry_s);
+        }
+        key->requests.level -= 1;
+    }
+    return LR_OK;
+}
+
+void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens, uint32_t share)
+{
+    if (key->tokens_per_minute == 0)
+        return;
+    (void)refill(&key->tokens, (double)key->tokens_per_minute / share, now_ms);
+    key->tokens.level -= (double)tokens;
+}
+
+/* ---- the database ---- */
+
+lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
+                          struct lr_error *err)
+{
+    char hash[LR_SHA256_HEX_LEN + 1];
+    lr_sha256_hex(key->hash, hash);
+    return ROUTER_SQL(sql,
+                      "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
+                      "revoked_ms, requests_per_minute, tokens_per_minute) "
+                      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                      NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
+                      ROUTER_Z(router_role_name(key->role)), ROUTER_Z(hash),
+                      ROUTER_INT(key->created_ms), ROUTER_INT(key->expires_ms),
+                      ROUTER_INT(key->revoked_ms), ROUTER_INT(key->requests_per_minute),
+                      ROUTER_INT(key->tokens_per_minute));
+}
+
+lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
+                          struct lr_error *err)
+{
+    return ROUTER_SQL(sql, "UPDATE keys SET revoked_ms = $1 WHERE id = $2", NULL, NULL, err,
+                      ROUTER_INT(now_ms), ROUTER_Z(id));
+}
+
+static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_keys *keys = ctx;
+    struct router_key key = {0};
+    struct lr_str id = router_row_text(row, 0), name = router_row_text(row, 1);
+    (void)snprintf(key.id, sizeof(key.id), LR_STR_FMT, LR_STR_ARG(id));
+    (void)snprintf(key.name, sizeof(key.name), LR_STR_FMT, LR_STR_ARG(name));
+    if (!router_role_find(router_row_text(row, 2), &key.role) ||
+        !lr_sha256_parse(router_row_text(row, 3), key.hash))
+        return lr_fail(err, LR_IO, "the database holds a damaged key %s", key.id);
+    key.created_ms = router_row_int(row, 4);
+    key.expires_ms = router_row_int(row, 5);
+    key.revoked_ms = router_row_int(row, 6);
+    key.requests_per_minute = (uint64_t)router_row_int(row, 7);
+    key.tokens_per_minute = (uint64_t)router_row_int(row, 8);
+    struct router_key *known = router_keys_find(keys, lr_str_z(key.id));
+    if (known == NULL)
+        return router_keys_add(keys, &key, err);
+    known->revoked_ms = key.revoked_ms;
+    known->expires_ms = key.expires_ms;
+    return LR_OK;
+}
+
+lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struct lr_error *err)
+{
+    return router_sql_run(
+        sql,
+        "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
+        "requests_per_minute, tokens_per_minute FROM keys ORDER BY created_ms",
+        NULL, 0, load_row, keys, err);
+}

@@ -1,0 +1,83 @@
+/* router/keys.h - API keys: who may do what, and how much of it.
+ *
+ * A key is 256 random bits behind "lr-"; only its SHA-256 is kept.  Keys stay in memory
+ * for as long as the router runs, revoked ones too, so a pointer to one stays good.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_KEYS_H
+#define ROUTER_KEYS_H
+
+#include "base/sha256.h"
+#include "base/strmap.h"
+#include "router/sql.h"
+
+/* What a route asks for.  admin may do what api may. */
+enum router_role { ROUTER_PUBLIC, ROUTER_API, ROUTER_ADMIN, ROUTER_NODE };
+
+enum {
+    ROUTER_KEY_RANDOM = 43,                     /* base62 characters: 256 bits */
+    ROUTER_KEY_TEXT = 3 + ROUTER_KEY_RANDOM + 1 /* "lr-", terminated */
+};
+
+/* A bucket that holds a minute's worth and refills evenly. */
+struct router_bucket {
+    double level;
+    uint64_t at_ms; /* 0: never used, full */
+};
+
+struct router_key {
+    char id[24];
+    char name[64];
+    enum router_role role;
+    unsigned char hash[LR_SHA256_LEN];
+    int64_t created_ms, expires_ms, revoked_ms;      /* wall; 0: never */
+    uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit */
+    uint64_t lane; /* in queues; 0 is the caller without a key */
+    /* live */
+    struct router_bucket requests, tokens;
+    uint64_t used_ms; /* wall */
+};
+
+struct router_keys {
+    struct router_key **all; /* owned */
+    size_t count, capacity;
+    struct lr_strmap by_hash;
+};
+
+void router_keys_init(struct router_keys *keys);
+void router_keys_free(struct router_keys *keys);
+LR_MUST_USE lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql,
+                                     struct lr_error *err);
+
+const char *router_role_name(enum router_role role);
+bool router_role_find(struct lr_str name, enum router_role *out); /* admin, api, node */
+
+/* Fills *key (id, hash, created_ms) and the text that only its owner will know. */
+void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT]);
+
+/* Copies it in.  CONFLICT never happens by chance. */
+LR_MUST_USE lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
+                                    struct lr_error *err);
+struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id);
+
+/* UNAUTHENTICATED says whether it is unknown, expired or revoked. */
+LR_MUST_USE lr_code router_keys_check(const struct router_keys *keys, struct lr_str text,
+                                      int64_t now_ms, struct router_key **out,
+                                      struct lr_error *err);
+
+bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
+
+/* One request now.  RATE_LIMITED sets *retry_s. */
+LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
+                                    uint32_t *retry_s, struct lr_error *err);
+/* Tokens are charged when they are known; the bucket may go below empty. */
+void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
+                       uint32_t share);
+
+/* For router_store_submit. */
+LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
+                                      struct lr_error *err);
+LR_MUST_USE lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
+                                      struct lr_error *err);
+
+#endif

@@ -1,0 +1,47 @@
+/* router/metrics.h - counters and histograms for GET /metrics.
+ *
+ * Everything is a relaxed atomic: a scrape may be a few requests behind, nothing waits.
+ * Thread: any.
+ */
+#ifndef ROUTER_METRICS_H
+#define ROUTER_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct router;
+
+enum { ROUTER_BUCKETS = 16 };
+
+/* Milliseconds; bucket i counts values up to 2^i / 2 ms, the last one everything. */
+struct router_histogram {
+    _Atomic uint64_t counts[ROUTER_BUCKETS];
+    _Atomic uint64_t sum_us;
+    _Atomic uint64_t count;
+};
+
+struct router_metrics {
+    _Atomic uint64_t answers[6]; /* by status / 100 */
+    _Atomic uint64_t generations;
+    _Atomic uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    _Atomic uint64_t cancelled;
+    _Atomic uint64_t retries;       /* before the first token */
+    _Atomic uint64_t continuations; /* after it */
+    _Atomic uint64_t busy;          /* a node said 429 */
+    _Atomic uint64_t queue_full, rate_limited;
+    struct router_histogram first_token, inter_token, wait, total;
+};
+
+static inline void router_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void router_observe(struct router_histogram *h, uint64_t ns);
+
+/* The Prometheus text form. */
+void router_metrics_write(struct router *r, struct lr_buf *out);
+
+#endif

@@ -1,0 +1,289 @@
+#include "router/nodes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+void router_nodes_init(struct router_nodes *nodes)
+{
+    *nodes = (struct router_nodes){0};
+}
+
+static void free_node(struct router_nodes *nodes, struct router_node *node)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        struct router_place *place = value;
+        router_prompt_info_unref(&nodes->infos, place->info);
+        free(place);
+    }
+    lr_strmap_free(&node->places);
+    free(node);
+}
+
+void router_nodes_free(struct router_nodes *nodes)
+{
+    for (size_t i = 0; i < nodes->count; i++)
+        free_node(nodes, nodes->all[i]);
+    free(nodes->all);
+}
+
+struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX])
+{
+    size_t len = id.len < ROUTER_ID_MAX - 1 ? id.len : ROUTER_ID_MAX - 1;
+    for (size_t i = 0; i < len; i++)
+        out[i] = id.ptr[i] >= 'A' && id.ptr[i] <= 'Z' ? (char)(id.ptr[i] + 32) : id.ptr[i];
+    out[len] = '\0';
+    return lr_str(out, len);
+}
+
+static void copy_text(char *out, size_t size, struct lr_str text)
+{
+    (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, size - 1)));
+}
+
+struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id)
+{
+    for (size_t i = 0; i < nodes->count; i++)
+        if (lr_str_eq_z(id, nodes->all[i]->id) && !nodes->all[i]->is_removed)
+            return nodes->all[i];
+    return NULL;
+}
+
+struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
+                                           struct lr_str secret)
+{
+    struct router_node *found = NULL;
+    for (size_t i = 0; i < nodes->count; i++) {
+        struct lr_str own = lr_str_z(nodes->all[i]->secret);
+        if (own.len != 0 && own.len == secret.len && lr_str_eq_secret(own, secret) &&
+            !nodes->all[i]->is_removed)
+            found = nodes->all[i];
+    }
+    return found;
+}
+
+static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id)
+{
+    if (nodes->count == nodes->capacity) {
+        size_t capacity = nodes->capacity != 0 ? 2 * nodes->capacity : 8;
+        struct router_node **grown =
+            realloc(nodes->all, capacity * sizeof(struct router_node *));
+        if (grown == NULL)
+            return NULL;
+        nodes->all = grown;
+        nodes->capacity = capacity;
+    }
+    struct router_node *node = calloc(1, sizeof(*node));
+    if (node == NULL)
+        return NULL;
+    copy_text(node->id, sizeof(node->id), id);
+    lr_strmap_init(&node->places);
+    nodes->all[nodes->count++] = node;
+    return node;
+}
+
+struct router_place *router_node_place(const struct router_node *node, struct lr_str folded)
+{
+    return lr_strmap_get(&node->places, folded);
+}
+
+static struct router_place *need_place(struct router_node *node, struct lr_str id)
+{
+    char folded[ROUTER_ID_MAX];
+    struct lr_str key = router_fold(id, folded);
+    struct router_place *place = lr_strmap_get(&node->places, key);
+    if (place != NULL)
+        return place;
+    place = calloc(1, sizeof(*place));
+    if (place == NULL || !lr_strmap_put(&node->places, key, place, NULL)) {
+        free(place);
+        return NULL;
+    }
+    copy_text(place->id, sizeof(place->id), id);
+    return place;
+}
+
+static void take_load(struct router_place *place, const struct wire_fleet_model *m)
+{
+    copy_text(place->state, sizeof(place->state), m->state);
+    copy_text(place->reason, sizeof(place->reason), m->reason);
+    place->can_run = m->can_run;
+    place->is_loaded = m->is_loaded;
+    if (m->slots != 0)
+        place->slots = m->slots;
+    place->live = m->live;
+    place->queued = m->queued;
+    place->is_full = false;
+}
+
+static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
+                          const struct wire_fleet_model *m, struct lr_error *err)
+{
+    struct router_prompt_info *info;
+    struct lr_error bad;
+    struct router_place *place = need_place(node, m->id);
+    if (place == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node's models");
+    take_load(place, m);
+    copy_text(place->engine, sizeof(place->engine), m->engine);
+    copy_text(place->runtime, sizeof(place->runtime), m->runtime);
+    copy_text(place->architecture, sizeof(place->architecture), m->architecture);
+    copy_text(place->format, sizeof(place->format), m->format);
+    place->context_tokens = m->context_tokens;
+    place->weight_bytes = m->weight_bytes;
+    if (router_prompt_info_get(&nodes->infos, m, &info, &bad) != LR_OK) {
+        place->can_run = false;
+        copy_text(place->reason, sizeof(place->reason), lr_str_z(bad.text));
+        lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name, place->id,
+                    bad.text);
+    }
+    router_prompt_info_unref(&nodes->infos, place->info);
+    place->info = info;
+    return LR_OK;
+}
+
+static void take_pools(struct router_node *node, const struct wire_beat *beat)
+{
+    node->pool_count = 0;
+    for (size_t i = 0; i < beat->pool_count && i < ROUTER_POOLS_MAX; i++) {
+        copy_text(node->pools[i].name, sizeof(node->pools[i].name), beat->pools[i].name);
+        copy_text(node->pools[i].title, sizeof(node->pools[i].title), beat->pools[i].title);
+        node->pools[i].total = beat->pools[i].total;
+        node->pools[i].used = beat->pools[i].used;
+        node->pool_count++;
+    }
+}
+
+static void hear(struct router_node *node, bool is_draining, uint64_t now_ms)
+{
+    node->is_online = true;
+    node->is_draining = is_draining;
+    node->beat_ms = now_ms;
+}
+
+lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
+                          const char *url, uint64_t now_ms, int64_t wall_ms,
+                          struct router_node **out, struct lr_error *err)
+{
+    struct lr_str key;
+    void *value;
+    struct router_node *node = NULL;
+    *out = NULL;
+    for (size_t i = 0; i < nodes->count; i++)
+        if (lr_str_eq_z(join->node_id, nodes->all[i]->id))
+            node = nodes->all[i];
+    if (node == NULL)
+        node = add_node(nodes, join->node_id);
+    if (node == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
+    node->is_removed = false;
+    copy_text(node->name, sizeof(node->name), join->name.len != 0 ? join->name : join->node_id);
+    copy_text(node->url, sizeof(node->url), lr_str_z(url));
+    copy_text(node->secret, sizeof(node->secret), join->secret);
+    copy_text(node->device, sizeof(node->device), join->device);
+    copy_text(node->version, sizeof(node->version), join->version);
+    node->joined_ms = wall_ms;
+    node->avoided_until_ms = 0;
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        struct router_place *place = value;
+        place->can_run = place->is_loaded = false;
+        copy_text(place->state, sizeof(place->state), LR_STR_LIT("absent"));
+        copy_text(place->reason, sizeof(place->reason), LR_STR_LIT("no longer on the node"));
+    }
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < join->state.model_count; i++)
+        code = take_model(nodes, node, &join->state.models[i], err);
+    take_pools(node, &join->state);
+    if (code != LR_OK)
+        return code;
+    hear(node, join->state.is_draining, now_ms);
+    *out = node;
+    return LR_OK;
+}
+
+lr_code router_nodes_beat(struct router_node *node, const struct wire_beat *beat,
+                          uint64_t now_ms, struct lr_error *err)
+{
+    for (size_t i = 0; i < beat->model_count; i++) {
+        char folded[ROUTER_ID_MAX];
+        struct router_place *place =
+            router_node_place(node, router_fold(beat->models[i].id, folded));
+        if (place == NULL)
+            return lr_fail(err, LR_NOT_FOUND,
+                           "this router does not know model \"%s\" of the node: join again",
+                           folded);
+        take_load(place, &beat->models[i]);
+        if (place->info == NULL)
+            place->can_run = false; /* its template was refused when it joined */
+    }
+    take_pools(node, beat);
+    hear(node, beat->is_draining, now_ms);
+    return LR_OK;
+}
+
+bool router_node_serves(const struct router_node *node, const char **why_not)
+{
+    *why_not = node->is_removed    ? "removed"
+               : !node->is_online  ? "offline"
+               : node->is_drained  ? "taken out of service"
+               : node->is_draining ? "shutting down"
+                                   : NULL;
+    return *why_not == NULL;
+}
+
+struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
+                                             struct lr_str folded)
+{
+    const char *why_not;
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct router_place *place = router_node_place(nodes->all[i], folded);
+        if (place != NULL && place->can_run && place->info != NULL &&
+            router_node_serves(nodes->all[i], &why_not))
+            return place->info;
+    }
+    return NULL;
+}
+
+/* ---- the database ---- */
+
+lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
+                         struct lr_error *err)
+{
+    return ROUTER_SQL(sql,
+                      "INSERT INTO nodes (id, name, url, secret, device, joined_ms, drained) "
+                      "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET "
+                      "name = excluded.name, url = excluded.url, secret = excluded.secret, "
+                      "device = excluded.device, joined_ms = excluded.joined_ms, "
+                      "drained = excluded.drained",
+                      NULL, NULL, err, ROUTER_Z(node->id), ROUTER_Z(node->name),
+                      ROUTER_Z(node->url), ROUTER_Z(node->secret), ROUTER_Z(node->device),
+                      ROUTER_INT(node->joined_ms), ROUTER_INT(node->is_drained));
+}
+
+static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_nodes *nodes = ctx;
+    struct router_node *node = router_nodes_find(nodes, router_row_text(row, 0));
+    if (node == NULL)
+        node = add_node(nodes, router_row_text(row, 0));
+    if (node == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
+    copy_text(node->name, sizeof(node->name), router_row_text(row, 1));
+    copy_text(node->url, sizeof(node->url), router_row_text(row, 2));
+    copy_text(node->secret, sizeof(node->secret), router_row_text(row, 3));
+    copy_text(node->device, sizeof(node->device), router_row_text(row, 4));
+    node->joined_ms = router_row_int(row, 5);
+    node->is_drained = router_row_int(row, 6) != 0;
+    return LR_OK;
+}
+
+lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
+                          struct lr_error *err)
+{
+    return router_sql_run(sql,
+                          "SELECT id, name, url, secret, device, joined_ms, drained FROM nodes",
+                          NULL, 0, load_row, nodes, err);
+}

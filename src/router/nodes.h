@@ -1,0 +1,102 @@
+/* router/nodes.h - the fleet: which nodes there are, what each can run, how each fares.
+ *
+ * A node that has once joined stays in memory until the router ends, so that pointers to
+ * it stay good; "removed" ones are skipped.  What a node said last is all the router
+ * knows: live state is never in the database.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_NODES_H
+#define ROUTER_NODES_H
+
+#include "base/strmap.h"
+#include "router/prompt_info.h"
+#include "router/sql.h"
+#include "wire/fleet.h"
+
+enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
+
+/* A model on a node. */
+struct router_place {
+    char id[ROUTER_ID_MAX]; /* as the node writes it */
+    char state[16];
+    char reason[ROUTER_REASON_MAX];
+    char engine[64], runtime[64], architecture[96], format[16];
+    bool can_run;
+    bool is_loaded;
+    uint32_t slots, live, queued; /* as reported */
+    uint64_t context_tokens, weight_bytes;
+    struct router_prompt_info *info; /* reference; NULL: none */
+    /* ours */
+    uint32_t inflight;
+    bool is_full; /* said "busy": until something of ours ends or it reports again */
+    double prefill_ms, step_ms; /* measured, moving averages; 0: never */
+};
+
+enum { ROUTER_POOLS_MAX = 17 };
+
+struct router_node {
+    char id[48];
+    char name[64];
+    char url[288];
+    char secret[96];
+    char device[16];
+    char version[32];
+    bool is_online, is_removed;
+    bool is_drained;           /* an operator took it out of service */
+    bool is_draining;          /* it is shutting down */
+    int64_t joined_ms;         /* wall */
+    uint64_t beat_ms;          /* monotonic; the last word of it */
+    uint64_t avoided_until_ms; /* it has just failed us */
+    struct lr_strmap places;   /* folded model id -> struct router_place, owned */
+    uint32_t pool_count;
+    struct {
+        char name[96], title[96];
+        uint64_t total, used;
+    } pools[ROUTER_POOLS_MAX];
+    uint64_t requests, failures; /* for metrics */
+};
+
+struct router_nodes {
+    struct router_node **all; /* owned */
+    size_t count, capacity;
+    struct router_prompt_infos infos;
+};
+
+void router_nodes_init(struct router_nodes *nodes);
+void router_nodes_free(struct router_nodes *nodes);
+
+/* Known nodes, all offline until they beat. */
+LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
+                                      struct lr_error *err);
+
+struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id);
+/* The node that holds this secret; NULL: nobody. */
+struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
+                                           struct lr_str secret);
+
+/* The place of a model, by folded id; NULL: the node has never heard of it. */
+struct router_place *router_node_place(const struct router_node *node, struct lr_str folded);
+
+/* Takes a whole report in.  url is where we reach it.  `now_ms` is monotonic. */
+LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
+                                      const char *url, uint64_t now_ms, int64_t wall_ms,
+                                      struct router_node **out, struct lr_error *err);
+
+/* NOT_FOUND: it speaks of a model it has never described, so it has to join again. */
+LR_MUST_USE lr_code router_nodes_beat(struct router_node *node, const struct wire_beat *beat,
+                                      uint64_t now_ms, struct lr_error *err);
+
+/* Whether it may get work at all, and why not. */
+bool router_node_serves(const struct router_node *node, const char **why_not);
+
+/* The template of the first online node that can run the model; NULL: none. */
+struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
+                                             struct lr_str folded);
+
+/* ASCII lower case, cut at ROUTER_ID_MAX: ids are compared without case. */
+struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX]);
+
+LR_MUST_USE lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
+                                     struct lr_error *err);
+
+#endif

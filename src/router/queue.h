@@ -1,0 +1,47 @@
+/* router/queue.h - who waits for a model: first come first served within a key, turn by
+ * turn between keys.
+ *
+ * Each key that waits has a lane; lanes form a ring and the ring turns by one with each
+ * waiter that is taken.  So a key that sends a thousand requests delays another's single
+ * one by one, not by a thousand.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_QUEUE_H
+#define ROUTER_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct router_lane;
+
+/* Lies in whoever waits. */
+struct router_waiter {
+    struct router_waiter *next, *prev; /* in its lane */
+    struct router_lane *lane;          /* NULL: it does not wait */
+};
+
+struct router_queue {
+    struct router_lane *head; /* whose turn it is; a ring */
+    size_t count;
+};
+
+/* At the end of its lane, or at its front (it has waited before).  False without memory. */
+bool router_queue_push(struct router_queue *queue, struct router_waiter *waiter, uint64_t lane,
+                       bool at_front);
+
+/* Whose turn it is; NULL when nobody waits.  pop takes it out and turns the ring. */
+struct router_waiter *router_queue_peek(const struct router_queue *queue);
+struct router_waiter *router_queue_pop(struct router_queue *queue);
+
+/* Takes anybody out; nothing happens where it does not wait. */
+void router_queue_remove(struct router_queue *queue, struct router_waiter *waiter);
+
+/* How many of this lane wait. */
+size_t router_queue_lane_count(const struct router_queue *queue, uint64_t lane);
+
+/* Calls fn for each, lane by lane; fn may remove the one it is given. */
+void router_queue_each(struct router_queue *queue,
+                       void (*fn)(void *ctx, struct router_waiter *waiter), void *ctx);
+
+#endif

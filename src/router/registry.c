@@ -1,0 +1,164 @@
+#include "router/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ID_BYTES_MAX = 200 };
+
+void router_registry_init(struct router_registry *registry)
+{
+    *registry = (struct router_registry){.version = 1};
+    lr_strmap_init(&registry->models);
+}
+
+void router_registry_free(struct router_registry *registry)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&registry->models, i, &key, &value); i++)
+        router_model_unref(value);
+    lr_strmap_free(&registry->models);
+}
+
+lr_code router_check_model_id(struct lr_str id, struct lr_error *err)
+{
+    size_t slashes = 0;
+    bool ok = id.len >= 1 && id.len <= ID_BYTES_MAX && id.ptr[0] != '/' && id.ptr[0] != '.' &&
+              id.ptr[id.len - 1] != '/';
+    for (size_t i = 0; ok && i < id.len; i++) {
+        char c = id.ptr[i];
+        slashes += c == '/';
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '_' || c == '.' || c == ':' || c == '/';
+        ok = ok && !(c == '.' && i != 0 && (id.ptr[i - 1] == '.' || id.ptr[i - 1] == '/'));
+    }
+    if (!ok || slashes > 1)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "a model's id has 1 to %d letters, digits, '-', '_', '.', ':' and at "
+                       "most one '/', such as org/name",
+                       ID_BYTES_MAX);
+    return LR_OK;
+}
+
+static struct router_model *new_model(const struct router_new_model *m)
+{
+    struct router_model *model = calloc(1, sizeof(*model));
+    if (model == NULL)
+        return NULL;
+    model->refs = 1;
+    model->created_ms = m->created_ms;
+    (void)snprintf(model->id, sizeof(model->id), LR_STR_FMT, LR_STR_ARG(m->id));
+    (void)router_fold(m->id, model->folded);
+    (void)snprintf(model->source, sizeof(model->source), LR_STR_FMT, LR_STR_ARG(m->source));
+    (void)snprintf(model->format, sizeof(model->format), LR_STR_FMT, LR_STR_ARG(m->format));
+    model->manifest = strndup(m->manifest.ptr != NULL ? m->manifest.ptr : "", m->manifest.len);
+    model->chat_template =
+        strndup(m->chat_template.ptr != NULL ? m->chat_template.ptr : "", m->chat_template.len);
+    if (model->manifest == NULL || model->chat_template == NULL) {
+        router_model_unref(model);
+        return NULL;
+    }
+    return model;
+}
+
+lr_code router_registry_add(struct router_registry *registry, const struct router_new_model *m,
+                            struct router_model **out, struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = router_check_model_id(m->id, err);
+    if (code != LR_OK)
+        return code;
+    if (router_registry_find(registry, m->id) != NULL)
+        return lr_fail(err, LR_CONFLICT,
+                       "model \"" LR_STR_FMT "\" is registered already: delete it first, or "
+                       "give this one another name",
+                       LR_STR_ARG(m->id));
+    struct router_model *model = new_model(m);
+    if (model == NULL ||
+        !lr_strmap_put(&registry->models, lr_str_z(model->folded), model, NULL)) {
+        router_model_unref(model);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
+    }
+    registry->version++;
+    *out = model;
+    return LR_OK;
+}
+
+struct router_model *router_registry_find(const struct router_registry *registry,
+                                          struct lr_str id)
+{
+    char folded[ROUTER_ID_MAX];
+    if (id.len >= ROUTER_ID_MAX)
+        return NULL;
+    return lr_strmap_get(&registry->models, router_fold(id, folded));
+}
+
+void router_registry_remove(struct router_registry *registry, struct router_model *model)
+{
+    if (lr_strmap_remove(&registry->models, lr_str_z(model->folded)) == NULL)
+        return;
+    model->is_deleted = true;
+    registry->version++;
+    router_model_unref(model);
+}
+
+struct router_model *router_model_ref(struct router_model *model)
+{
+    model->refs++;
+    return model;
+}
+
+void router_model_unref(struct router_model *model)
+{
+    if (model == NULL || --model->refs != 0)
+        return;
+    free(model->manifest);
+    free(model->chat_template);
+    free(model);
+}
+
+/* ---- the database ---- */
+
+lr_code router_model_insert(struct router_sql *sql, const struct router_model *model,
+                            struct lr_error *err)
+{
+    return ROUTER_SQL(sql,
+                      "INSERT INTO models (folded_id, id, source, format, manifest, "
+                      "chat_template, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                      NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id),
+                      ROUTER_Z(model->source), ROUTER_Z(model->format),
+                      ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
+                      ROUTER_INT(model->created_ms));
+}
+
+lr_code router_model_delete(struct router_sql *sql, const char *folded, struct lr_error *err)
+{
+    return ROUTER_SQL(sql, "DELETE FROM models WHERE folded_id = $1", NULL, NULL, err,
+                      ROUTER_Z(folded));
+}
+
+static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_registry *registry = ctx;
+    struct router_model *model;
+    struct router_new_model m = {
+        .id = router_row_text(row, 0),
+        .source = router_row_text(row, 1),
+        .format = router_row_text(row, 2),
+        .manifest = router_row_text(row, 3),
+        .chat_template = router_row_text(row, 4),
+        .created_ms = router_row_int(row, 5),
+    };
+    if (router_registry_find(registry, m.id) != NULL)
+        return LR_OK;
+    return router_registry_add(registry, &m, &model, err);
+}
+
+lr_code router_registry_load(struct router_registry *registry, struct router_sql *sql,
+                             struct lr_error *err)
+{
+    return router_sql_run(sql,
+                          "SELECT id, source, format, manifest, chat_template, created_ms "
+                          "FROM models ORDER BY created_ms",
+                          NULL, 0, load_row, registry, err);
+}

@@ -1,0 +1,310 @@
+#include "router/router.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "net/guard.h"
+#include "router/api.h"
+#include "router/dispatch.h"
+
+enum { SECOND_MS = 1000, WATCH_MS = 250, SCRATCH_BYTES = 64 << 20 };
+
+/* ---- settings ---- */
+
+static lr_code parse_listen(const char *text, char host[256], uint16_t *port,
+                            struct lr_error *err)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t number;
+    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
+    if (len == 0 || len >= 256 || !lr_str_u64(lr_str_z(colon + 1), &number) || number > 65535)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: \"%s\" is not ADDRESS:PORT", text);
+    memcpy(host, text, len);
+    host[len] = '\0';
+    if (host[0] == '[' && host[len - 1] == ']') {
+        memmove(host, host + 1, len - 2);
+        host[len - 2] = '\0';
+    }
+    *port = (uint16_t)number;
+    return LR_OK;
+}
+
+static lr_code read_settings(struct router *r, struct lr_error *err)
+{
+    const struct lr_settings *s = r->settings;
+    lr_code code = parse_listen(lr_settings_str(s, "listen"), r->host, &r->port, err);
+    if (code != LR_OK)
+        return code;
+    r->is_loopback = net_is_loopback_bind(r->host);
+    r->needs_key = !r->is_loopback || lr_settings_bool(s, "require-key");
+    r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
+    r->queue_limit = (uint32_t)lr_settings_int(s, "queue");
+    r->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
+    r->keep_alive_ms = (uint32_t)lr_settings_ms(s, "keep-alive");
+    r->offline_ms = lr_settings_ms(s, "node-timeout");
+    bool has_tls = lr_settings_str(s, "tls-cert") != NULL;
+    if (!r->is_loopback && !has_tls && !lr_settings_bool(s, "insecure-http"))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "%s is beyond this machine: keys would travel unencrypted; give "
+                       "--tls-cert and --tls-key, or say --insecure-http where another "
+                       "server in front does TLS",
+                       r->host);
+    return LR_OK;
+}
+
+/* ---- create ---- */
+
+static lr_code open_store(struct router *r, struct lr_error *err)
+{
+    const char *dir = lr_settings_str(r->settings, "data-dir");
+    const char *database = lr_settings_str(r->settings, "database");
+    char path[LR_PATH_MAX];
+    lr_code code = lr_dir_create(dir, err);
+    (void)snprintf(path, sizeof(path), "%s/router.lock", dir);
+    if (code == LR_OK)
+        code = lr_file_lock(path, &r->data_lock, err);
+    (void)snprintf(path, sizeof(path), "%s/router.db", dir);
+    if (code == LR_OK)
+        code = router_store_open(database != NULL ? database : path, &r->store, err);
+    if (code != LR_OK)
+        return code;
+    struct router_sql *sql = router_store_sql(r->store);
+    code = router_keys_load(&r->keys, sql, err);
+    if (code == LR_OK)
+        code = router_registry_load(&r->registry, sql, err);
+    if (code == LR_OK)
+        code = router_nodes_load(&r->nodes, sql, err);
+    return code;
+}
+
+static lr_code make_homes(struct router *r, struct lr_error *err)
+{
+    r->home_count = net_loops_count(r->loops);
+    r->homes = calloc(r->home_count, sizeof(*r->homes));
+    if (r->homes == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u loops", r->home_count);
+    lr_code code = LR_OK;
+    for (unsigned i = 0; code == LR_OK && i < r->home_count; i++) {
+        struct router_home *home = &r->homes[i];
+        struct net_client_config config = {.max_idle_per_origin = 512};
+        home->router = r;
+        home->loop = net_loops_get(r->loops, i);
+        lr_buf_init(&home->scratch, SCRATCH_BYTES);
+        code = net_client_create(home->loop, &config, &home->client, err);
+    }
+    return code;
+}
+
+lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
+                      const char *version, struct router **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct router *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router");
+    r->settings = settings;
+    r->loops = loops;
+    r->data_lock.fd = -1;
+    r->started_ms = lr_clock_ms(NULL);
+    atomic_store(&r->routers, 1);
+    (void)snprintf(r->version, sizeof(r->version), "%s", version);
+    (void)pthread_mutex_init(&r->lock, NULL);
+    router_keys_init(&r->keys);
+    router_registry_init(&r->registry);
+    router_nodes_init(&r->nodes);
+    router_events_init(&r->events);
+    lr_code code = read_settings(r, err);
+    if (code == LR_OK)
+        code = open_store(r, err);
+    if (code == LR_OK)
+        code = make_homes(r, err);
+    if (code != LR_OK) {
+        router_destroy(r);
+        return code;
+    }
+    *out = r;
+    return LR_OK;
+}
+
+void router_destroy(struct router *r)
+{
+    if (r == NULL)
+        return;
+    for (unsigned i = 0; i < r->home_count; i++) {
+        net_timer_stop(r->homes[i].second);
+        net_client_destroy(r->homes[i].client);
+        lr_buf_free(&r->homes[i].scratch);
+    }
+    net_timer_stop(r->watch);
+    net_server_destroy(r->server);
+    router_store_close(r->store);
+    free(r->homes);
+    router_registry_free(&r->registry);
+    router_nodes_free(&r->nodes);
+    router_keys_free(&r->keys);
+    router_events_free(&r->events);
+    if (r->data_lock.fd >= 0)
+        lr_file_unlock(&r->data_lock);
+    (void)pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+/* ---- keys that the program itself makes ---- */
+
+static lr_code make_key(struct router *r, const struct router_key *wanted,
+                        char text[ROUTER_KEY_TEXT], struct lr_error *err)
+{
+    struct router_key key = *wanted;
+    router_key_draw(&key, lr_clock_wall_ms(NULL), text);
+    lr_code code = router_key_insert(router_store_sql(r->store), &key, err);
+    return code == LR_OK ? router_keys_add(&r->keys, &key, err) : code;
+}
+
+/* Kept in memory only: a new one is made at each start. */
+lr_code router_make_token(struct router *r, const char *name, char out[64],
+                          struct lr_error *err)
+{
+    struct router_key key = {.role = ROUTER_NODE};
+    char text[ROUTER_KEY_TEXT];
+    (void)snprintf(key.name, sizeof(key.name), "%s", name);
+    router_key_draw(&key, lr_clock_wall_ms(NULL), text);
+    (void)snprintf(out, 64, "%s", text);
+    return router_keys_add(&r->keys, &key, err);
+}
+
+/* ---- start and stop ---- */
+
+static void every_second(void *arg)
+{
+    struct router_home *home = arg;
+    router_calls_keep_alive(home);
+    if (home == &home->router->homes[0])
+        router_events_keep_alive(home->router);
+}
+
+static void on_watch(void *arg)
+{
+    router_dispatch_watch(arg, lr_clock_ms(NULL));
+}
+
+/* Timers belong to their loop's thread. */
+static void start_home(void *arg)
+{
+    struct router_home *home = arg;
+    home->second = net_timer_start(home->loop, SECOND_MS, SECOND_MS, every_second, home);
+    if (home == &home->router->homes[0])
+        home->router->watch =
+            net_timer_start(home->loop, WATCH_MS, WATCH_MS, on_watch, home->router);
+}
+
+static lr_code start_server(struct router *r, struct lr_error *err)
+{
+    const struct lr_settings *s = r->settings;
+    struct net_tls *tls = NULL;
+    lr_code code = LR_OK;
+    const char *cert = lr_settings_str(s, "tls-cert"), *key = lr_settings_str(s, "tls-key");
+    if ((cert != NULL) != (key != NULL))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "tls-cert and tls-key go together");
+    if (cert != NULL)
+        code = net_tls_server_create(cert, key, &tls, err);
+    struct net_server_config config = {
+        .host = r->host,
+        .port = r->port,
+        .tls = tls,
+        .handler = {.arg = r,
+                    .on_head = router_api_head,
+                    .on_request = router_api_request,
+                    .on_end = router_api_end},
+        .max_body_bytes = lr_settings_size(s, "max-body-bytes"),
+        .header_timeout_ms = (uint32_t)lr_settings_ms(s, "header-timeout"),
+        .body_timeout_ms = (uint32_t)lr_settings_ms(s, "body-timeout"),
+        .idle_timeout_ms = (uint32_t)lr_settings_ms(s, "idle-timeout"),
+    };
+    /* A parsed chat takes up to sixteen times its body (chat/openai_request.h). */
+    config.max_request_bytes = 16 * config.max_body_bytes + (1 << 20);
+    if (code == LR_OK)
+        code = net_server_start(r->loops, &config, &r->server, err);
+    net_tls_destroy(tls);
+    if (code == LR_OK)
+        r->port = net_server_port(r->server);
+    return code;
+}
+
+lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
+{
+    struct router_key admin = {.name = "first admin", .role = ROUTER_ADMIN};
+    char text[ROUTER_KEY_TEXT];
+    lr_code code = LR_OK;
+    admin_key[0] = '\0';
+    if (r->needs_key && !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL))) {
+        code = make_key(r, &admin, text, err);
+        if (code == LR_OK)
+            (void)snprintf(admin_key, 64, "%s", text);
+    }
+    if (code == LR_OK)
+        code = router_store_start(r->store, err);
+    if (code == LR_OK)
+        code = start_server(r, err);
+    if (code != LR_OK)
+        return code;
+    for (unsigned i = 0; i < r->home_count; i++)
+        net_loop_post(r->homes[i].loop, start_home, &r->homes[i]);
+    lr_log_info(NULL, "router.listening addr=%s port=%u models=%zu nodes=%zu keys=%zu", r->host,
+                r->port, r->registry.models.count, r->nodes.count, r->keys.count);
+    return LR_OK;
+}
+
+void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
+{
+    atomic_store(&r->is_draining, true);
+    router_events_end_all(r);
+    net_server_stop(r->server, deadline_ms, done, arg);
+}
+
+void router_url(const struct router *r, char out[300])
+{
+    bool is_v6 = strchr(r->host, ':') != NULL;
+    (void)snprintf(out, 300, "%s://%s%s%s:%u",
+                   lr_settings_str(r->settings, "tls-cert") != NULL ? "https" : "http",
+                   is_v6 ? "[" : "", r->host, is_v6 ? "]" : "", r->port);
+}
+
+void router_on_node(struct router *r, router_node_fn fn, void *arg)
+{
+    r->on_node = fn;
+    r->on_node_arg = arg;
+}
+
+void router_allow_cpu_nodes(struct router *r)
+{
+    r->allows_cpu_nodes = true;
+}
+
+bool router_glance(struct router *r, struct router_glance *out)
+{
+    struct lr_str key;
+    void *value;
+    bool found = false;
+    const char *why_not;
+    *out = (struct router_glance){0};
+    router_lock(r);
+    for (size_t i = 0; i < r->nodes.count && !out->is_loaded; i++) {
+        if (!router_node_serves(r->nodes.all[i], &why_not))
+            continue;
+        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
+            const struct router_place *place = value;
+            const struct router_model *model = router_registry_find(&r->registry, key);
+            if (model == NULL || (found && !place->is_loaded) || out->is_loaded)
+                continue;
+            found = true;
+            (void)snprintf(out->model, sizeof(out->model), "%s", model->id);
+            (void)snprintf(out->state, sizeof(out->state), "%s", place->state);
+            (void)snprintf(out->reason, sizeof(out->reason), "%s", place->reason);
+            out->can_run = place->can_run;
+            out->is_loaded = place->is_loaded;
+        }
+    }
+    router_unlock(r);
+    return found;
+}

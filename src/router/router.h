@@ -1,0 +1,65 @@
+/* router/router.h - the router process: one OpenAI-compatible endpoint over many nodes.
+ *
+ * `llm-router router` is router_create, router_start, loops, router_stop,
+ * router_destroy; `up` does the same and looks after a node of its own beside it.
+ */
+#ifndef ROUTER_ROUTER_H
+#define ROUTER_ROUTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/settings.h"
+#include "net/loop.h"
+
+struct router;
+
+/* Opens the database and reads what it holds.  Settings (rows of `router` and `up`) and
+ * loops are borrowed and outlive the router.  Before the loops run. */
+LR_MUST_USE lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
+                                  const char *version, struct router **out,
+                                  struct lr_error *err);
+
+/* Binds and serves as soon as the loops run.  On an address beyond this machine the
+ * first start makes an admin key: *admin_key gets its text (to be shown once), else "". */
+LR_MUST_USE lr_code router_start(struct router *router, char admin_key[64],
+                                 struct lr_error *err);
+
+/* Takes no new request, lets those that run finish within deadline_ms, then calls
+ * done(arg) on loop 0.  Thread: any, once. */
+void router_stop(struct router *router, uint32_t deadline_ms, net_loop_fn done, void *arg);
+
+/* After done, with the loops ended.  NULL is fine. */
+void router_destroy(struct router *router);
+
+/* "http://127.0.0.1:11680" */
+void router_url(const struct router *router, char out[300]);
+
+/* A key of role node that `up` gives to its own node.  Before router_start. */
+LR_MUST_USE lr_code router_make_token(struct router *router, const char *name, char out[64],
+                                      struct lr_error *err);
+
+/* What `up --device cpu` implies for its own node.  Before the start. */
+void router_allow_cpu_nodes(struct router *router);
+
+/* Each time a node has joined, on any loop: `up` waits for its own.  Before the start. */
+typedef void (*router_node_fn)(void *arg, const char *node_id);
+void router_on_node(struct router *router, router_node_fn fn, void *arg);
+
+/* Registers every model of a node that it can run and that is not registered yet. */
+void router_adopt_models(struct router *router, const char *node_id);
+
+/* What a newcomer wants to see: the first model that can be used and its state. */
+struct router_glance {
+    char model[256];
+    char state[16];
+    char reason[384];
+    bool can_run, is_loaded;
+};
+bool router_glance(struct router *router, struct router_glance *out);
+
+/* `llm-router router`: runs until SIGTERM or SIGINT. */
+LR_MUST_USE lr_code router_run(const struct lr_settings *settings, const char *version,
+                               struct lr_error *err);
+
+#endif

@@ -1,0 +1,116 @@
+/* router/routes.c - every route of the router and the role it asks for. */
+#include "router/api.h"
+
+static const struct router_route routes[] = {
+    {"POST", "v1/chat/completions", ROUTER_API, router_api_chat},
+    {"POST", "v1/completions", ROUTER_API, router_api_completions},
+    {"GET", "v1/models", ROUTER_API, router_api_v1_models},
+    {"GET", "v1/models/**", ROUTER_API, router_api_v1_model},
+    {"GET", "v0/explain", ROUTER_API, router_api_explain},
+    {"GET", "v0/whoami", ROUTER_API, router_api_whoami},
+
+    {"POST", "v0/models/register", ROUTER_ADMIN, router_api_register},
+    {"GET", "v0/models", ROUTER_ADMIN, router_api_models},
+    {"GET", "v0/models/registry", ROUTER_NODE, router_api_registry},
+    {"GET", "v0/models/registry/**/manifest.json", ROUTER_NODE, router_api_manifest},
+    {"POST", "v0/models/**/load", ROUTER_ADMIN, router_api_model_action},
+    {"POST", "v0/models/**/unload", ROUTER_ADMIN, router_api_model_action},
+    {"POST", "v0/models/**/pin", ROUTER_ADMIN, router_api_model_action},
+    {"POST", "v0/models/**/unpin", ROUTER_ADMIN, router_api_model_action},
+    {"DELETE", "v0/models/**", ROUTER_ADMIN, router_api_delete_model},
+
+    {"POST", "v0/nodes/join", ROUTER_NODE, router_api_join},
+    {"POST", "v0/nodes/*/beat", ROUTER_NODE, router_api_beat},
+    {"POST", "v0/nodes/tokens", ROUTER_ADMIN, router_api_node_token},
+    {"GET", "v0/nodes", ROUTER_ADMIN, router_api_nodes},
+    {"POST", "v0/nodes/*/drain", ROUTER_ADMIN, router_api_node_drain},
+    {"POST", "v0/nodes/*/undrain", ROUTER_ADMIN, router_api_node_undrain},
+    {"DELETE", "v0/nodes/*", ROUTER_ADMIN, router_api_node_delete},
+    {"GET", "v0/nodes/*/models", ROUTER_ADMIN, router_api_node_forward},
+    {"GET", "v0/nodes/*/engines", ROUTER_ADMIN, router_api_node_forward},
+    {"GET", "v0/nodes/*/memory", ROUTER_ADMIN, router_api_node_forward},
+    {"POST", "v0/nodes/*/engines/*/reload", ROUTER_ADMIN, router_api_node_forward},
+
+    {"GET", "v0/keys", ROUTER_ADMIN, router_api_keys},
+    {"POST", "v0/keys", ROUTER_ADMIN, router_api_key_create},
+    {"DELETE", "v0/keys/*", ROUTER_ADMIN, router_api_key_revoke},
+    {"GET", "v0/usage", ROUTER_ADMIN, router_api_usage},
+    {"GET", "v0/audit", ROUTER_ADMIN, router_api_audit},
+    {"GET", "v0/events", ROUTER_ADMIN, router_api_events},
+    {"GET", "metrics", ROUTER_ADMIN, router_api_metrics},
+    {"GET", "health", ROUTER_PUBLIC, router_api_health},
+};
+
+size_t router_route_count(void)
+{
+    return sizeof(routes) / sizeof(routes[0]);
+}
+
+const struct router_route *router_route_at(size_t index)
+{
+    return &routes[index];
+}
+
+/* Joins segments [from, to) with '/'. */
+static struct lr_str join(const struct net_path *path, size_t from, size_t to,
+                          struct lr_arena *arena)
+{
+    size_t len = 0;
+    for (size_t i = from; i < to; i++)
+        len += path->segments[i].len + 1;
+    char *text = lr_arena_alloc(arena, len + 1);
+    size_t at = 0;
+    if (text == NULL)
+        return lr_str(NULL, 0);
+    for (size_t i = from; i < to; i++) {
+        memcpy(text + at, path->segments[i].ptr, path->segments[i].len);
+        at += path->segments[i].len;
+        if (i + 1 < to)
+            text[at++] = '/';
+    }
+    text[at] = '\0';
+    return lr_str(text, at);
+}
+
+static bool matches(const char *pattern, const struct net_path *path, struct lr_str *tail,
+                    struct lr_arena *arena)
+{
+    struct lr_str parts[NET_PATH_MAX_SEGMENTS], rest = lr_str_z(pattern), part;
+    size_t count = 0, i = 0, j = 0;
+    while (lr_str_split(&rest, '/', &part))
+        parts[count++] = part;
+    while (i < count && j < path->count) {
+        if (lr_str_eq_z(parts[i], "**")) {
+            size_t after = count - i - 1;
+            if (path->count < j + 1 + after)
+                return false;
+            size_t end = path->count - after;
+            *tail = join(path, j, end, arena);
+            j = end;
+        } else if (lr_str_eq_z(parts[i], "*")) {
+            *tail = path->segments[j++];
+        } else if (!lr_str_eq(parts[i], path->segments[j++])) {
+            return false;
+        }
+        i++;
+    }
+    return i == count && j == path->count;
+}
+
+const struct router_route *router_route_find(struct lr_str method, const struct net_path *path,
+                                             struct lr_str *tail, struct lr_arena *arena,
+                                             bool *is_known)
+{
+    bool is_head = lr_str_eq_z(method, "HEAD");
+    *is_known = false;
+    for (size_t i = 0; i < router_route_count(); i++) {
+        *tail = (struct lr_str){0};
+        if (!matches(routes[i].pattern, path, tail, arena))
+            continue;
+        *is_known = true;
+        if (lr_str_eq_z(method, routes[i].method) ||
+            (is_head && strcmp(routes[i].method, "GET") == 0))
+            return &routes[i];
+    }
+    return NULL;
+}

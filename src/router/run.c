@@ -1,0 +1,65 @@
+/* router/run.c - `llm-router router`: one router, one process, until a signal ends it. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "router/router.h"
+
+struct run {
+    struct net_loops *loops;
+    struct router *router;
+    struct net_signal *signals[2];
+    uint32_t drain_ms;
+    bool is_stopping;
+};
+
+static void on_stopped(void *arg)
+{
+    struct run *run = arg;
+    for (size_t i = 0; i < 2; i++)
+        net_signal_stop(run->signals[i]);
+    net_loops_stop(run->loops);
+}
+
+static void on_signal(void *arg)
+{
+    struct run *run = arg;
+    if (run->is_stopping)
+        return;
+    run->is_stopping = true;
+    router_stop(run->router, run->drain_ms, on_stopped, run);
+}
+
+static void greet(const struct run *run, const char *admin_key)
+{
+    char url[300];
+    router_url(run->router, url);
+    if (admin_key[0] != '\0')
+        (void)printf("\nAdmin key, shown this once: %s\n", admin_key);
+    (void)printf("listening on %s\n", url);
+    (void)fflush(stdout);
+}
+
+lr_code router_run(const struct lr_settings *settings, const char *version,
+                   struct lr_error *err)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    struct run run = {.drain_ms = (uint32_t)lr_settings_ms(settings, "drain-timeout")};
+    char admin_key[64];
+    lr_code code =
+        net_loops_create((unsigned)lr_settings_int(settings, "threads"), &run.loops, err);
+    if (code != LR_OK)
+        return code;
+    code = router_create(run.loops, settings, version, &run.router, err);
+    for (size_t i = 0; code == LR_OK && i < 2; i++)
+        code = net_signal_start(net_loops_get(run.loops, 0), numbers[i], on_signal, &run,
+                                &run.signals[i], err);
+    if (code == LR_OK)
+        code = router_start(run.router, admin_key, err);
+    if (code == LR_OK) {
+        greet(&run, admin_key);
+        code = net_loops_run(run.loops, err);
+    }
+    router_destroy(run.router);
+    net_loops_destroy(run.loops);
+    return code;
+}

@@ -1,0 +1,79 @@
+/* router/schema.c - the tables, and how an older database becomes a newer one.
+ *
+ * Each step runs in a transaction of its own together with the new number, so a process
+ * killed in the middle leaves the database at a step's edge.  Steps are never changed
+ * once released; new ones are added at the end.  Live state (loads, queues, beats) is
+ * never in here.
+ */
+#include "router/sql.h"
+
+/* Times are milliseconds since 1970, 0 is never.  Texts rather than types of one
+ * database, so that both read the same statements. */
+static const char *const step_1[] = {
+    "CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, "
+    "hash TEXT NOT NULL UNIQUE, created_ms BIGINT NOT NULL, expires_ms BIGINT NOT NULL, "
+    "revoked_ms BIGINT NOT NULL, requests_per_minute BIGINT NOT NULL, "
+    "tokens_per_minute BIGINT NOT NULL)",
+    "CREATE TABLE models (folded_id TEXT PRIMARY KEY, id TEXT NOT NULL, source TEXT NOT NULL, "
+    "format TEXT NOT NULL, manifest TEXT NOT NULL, chat_template TEXT NOT NULL, "
+    "created_ms BIGINT NOT NULL)",
+    "CREATE TABLE nodes (id TEXT PRIMARY KEY, name TEXT NOT NULL, url TEXT NOT NULL, "
+    "secret TEXT NOT NULL, device TEXT NOT NULL, joined_ms BIGINT NOT NULL, "
+    "drained BIGINT NOT NULL)",
+    "CREATE TABLE usage (time_ms BIGINT NOT NULL, key_id TEXT NOT NULL, model TEXT NOT NULL, "
+    "node TEXT NOT NULL, request_id TEXT NOT NULL, status BIGINT NOT NULL, "
+    "prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL, "
+    "cached_tokens BIGINT NOT NULL, wait_ms BIGINT NOT NULL, total_ms BIGINT NOT NULL)",
+    "CREATE INDEX usage_by_time ON usage (time_ms)",
+    "CREATE TABLE audit (time_ms BIGINT NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, "
+    "target TEXT NOT NULL, detail TEXT NOT NULL)",
+    "CREATE INDEX audit_by_time ON audit (time_ms)",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1};
+
+enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
+
+static lr_code read_number(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    int64_t *out = ctx;
+    (void)err;
+    *out = router_row_int(row, 0);
+    return LR_OK;
+}
+
+static lr_code run_step(struct router_sql *sql, size_t index, struct lr_error *err)
+{
+    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    for (const char *const *text = steps[index]; code == LR_OK && *text != NULL; text++)
+        code = router_sql_plain(sql, *text, err);
+    if (code == LR_OK)
+        code = router_sql_plain(sql, "DELETE FROM schema_version", err);
+    if (code == LR_OK)
+        code = ROUTER_SQL(sql, "INSERT INTO schema_version (number) VALUES ($1)", NULL, NULL,
+                          err, ROUTER_INT(index + 1));
+    if (code == LR_OK)
+        return router_sql_plain(sql, "COMMIT", err);
+    lr_code ignored = router_sql_plain(sql, "ROLLBACK", NULL);
+    (void)ignored; /* the first failure is the one to tell */
+    return lr_fail_prefix(err, "bringing the database to version %zu", index + 1);
+}
+
+lr_code router_schema_migrate(struct router_sql *sql, struct lr_error *err)
+{
+    int64_t number = 0;
+    lr_code code = router_sql_plain(
+        sql, "CREATE TABLE IF NOT EXISTS schema_version (number BIGINT NOT NULL)", err);
+    if (code == LR_OK)
+        code = router_sql_run(sql, "SELECT number FROM schema_version", NULL, 0, read_number,
+                              &number, err);
+    if (code == LR_OK && number > NEWEST)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "the database has version %lld and this program knows versions up to "
+                       "%d: use the release that wrote it, or a newer one",
+                       (long long)number, NEWEST);
+    for (size_t i = (size_t)number; code == LR_OK && i < NEWEST; i++)
+        code = run_step(sql, i, err);
+    return code;
+}

@@ -1,0 +1,116 @@
+/* router/state.h - struct router: what the files of this folder share.
+ *
+ * Several loops serve clients; each request lives on one of them.  What they share
+ * (keys, models, nodes, queues) is small and changes quickly, so one lock guards it all
+ * and is held for microseconds, never across I/O, parsing or rendering.
+ */
+#ifndef ROUTER_STATE_H
+#define ROUTER_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "net/client.h"
+#include "net/loop.h"
+#include "net/request.h"
+#include "net/server.h"
+#include "router/events.h"
+#include "router/keys.h"
+#include "router/metrics.h"
+#include "router/nodes.h"
+#include "router/registry.h"
+#include "router/router.h"
+#include "router/store.h"
+
+struct router_call;
+
+/* What belongs to one loop.  Thread: that loop. */
+struct router_home {
+    struct router *router;
+    struct net_loop *loop;
+    struct net_client *client; /* one connection pool per node */
+    struct net_timer *second;
+    struct router_call *calls; /* live ones, for keep-alive comments */
+    struct lr_buf scratch;
+};
+
+struct router {
+    const struct lr_settings *settings;
+    struct net_loops *loops; /* borrowed */
+    struct router_home *homes;
+    unsigned home_count;
+    struct net_server *server;
+    struct net_timer *watch; /* on loop 0 */
+    struct router_store *store;
+    struct lr_file_lock data_lock; /* one process owns the data folder */
+    char version[32];
+    char host[256];
+    uint16_t port;
+    bool is_loopback;
+    bool needs_key;
+    bool allows_cpu_nodes;
+    uint32_t queue_limit;
+    uint32_t keep_alive_ms;
+    uint64_t queue_timeout_ms;
+    uint64_t offline_ms;
+    uint64_t started_ms;
+    _Atomic bool is_draining;
+    _Atomic uint32_t routers; /* that share the database; rate limits are divided */
+
+    pthread_mutex_t lock; /* guards what follows */
+    struct router_keys keys;
+    struct router_registry registry;
+    struct router_nodes nodes;
+    struct router_events events;
+    uint64_t waiting;
+    struct router_metrics metrics; /* atomics: no lock */
+    router_node_fn on_node;        /* of `up` */
+    void *on_node_arg;
+};
+
+static inline void router_lock(struct router *r)
+{
+    (void)pthread_mutex_lock(&r->lock);
+}
+
+static inline void router_unlock(struct router *r)
+{
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
+struct router_home *router_home_of(struct router *r, const struct net_request *req);
+
+/* Who asks.  Copied out of the lock; key stays good for the router's life. */
+struct router_caller {
+    struct router_key *key;   /* NULL: nobody in particular, on loopback */
+    struct router_node *node; /* a node, by its secret */
+    enum router_role role;
+};
+static inline const char *router_caller_name(const struct router_caller *c)
+{
+    return c->key != NULL ? c->key->id : c->node != NULL ? c->node->id : "local";
+}
+
+/* What is known about one HTTP request; the user pointer of net_request, in its arena. */
+struct router_access {
+    struct router *router;
+    const struct router_route *route;
+    struct router_caller caller;
+    struct net_path *path;
+    struct lr_str tail; /* what ** of the route's pattern stands for */
+    char request_id[72];
+    char model[96];
+    char node[48];
+    uint64_t prompt_tokens, completion_tokens;
+};
+
+/* ---- answers ---- */
+void router_respond_json(struct net_request *req, int status, struct lr_buf *body);
+void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...) LR_PRINTF(3, 4);
+/* The body as an object; ends the request and gives NULL where it is none. */
+const struct lr_json *router_body(struct net_request *req);
+
+#endif

@@ -1,0 +1,310 @@
+#include "router/store.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    FLUSH_MS = 250, /* usage older than this is on disk (a restart loses less than 1 s) */
+    USAGE_PENDING_MAX = 1 << 20 /* rows that may wait: two minutes of 8,000 requests a second */
+};
+
+struct work {
+    struct work *next;
+    router_store_fn fn;
+    router_store_done done;
+    struct net_loop *loop;
+    void *arg;
+    bool failed;
+    struct lr_error err;
+};
+
+struct router_store {
+    struct router_sql *sql;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool is_running, is_closing;
+    struct work *first, **last;
+    struct router_usage *usage; /* owned; waits to be written */
+    size_t usage_count, usage_cap;
+    struct router_store_stats stats;
+};
+
+lr_code router_store_open(const char *database, struct router_store **out, struct lr_error *err)
+{
+    pthread_condattr_t attr;
+    *out = NULL;
+    struct router_store *store = calloc(1, sizeof(*store));
+    if (store == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
+    store->last = &store->first;
+    (void)pthread_mutex_init(&store->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&store->wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    lr_code code = router_sqlite_open(database, &store->sql, err);
+    if (code == LR_OK)
+        code = router_schema_migrate(store->sql, err);
+    if (code != LR_OK) {
+        router_store_close(store);
+        return code;
+    }
+    *out = store;
+    return LR_OK;
+}
+
+struct router_sql *router_store_sql(struct router_store *store)
+{
+    return store->sql;
+}
+
+/* ---- the thread ---- */
+
+static void post_done(void *arg)
+{
+    struct work *work = arg;
+    work->done(work->arg, work->failed ? &work->err : NULL);
+    free(work);
+}
+
+static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *arg,
+                              struct lr_error *err)
+{
+    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    if (code != LR_OK)
+        return code;
+    code = fn(sql, arg, err);
+    if (code == LR_OK)
+        code = router_sql_plain(sql, "COMMIT", err);
+    if (code != LR_OK) {
+        lr_code ignored = router_sql_plain(sql, "ROLLBACK", NULL);
+        (void)ignored; /* the first failure is the one to tell */
+    }
+    return code;
+}
+
+static void do_work(struct router_store *store, struct work *work)
+{
+    work->failed = in_transaction(store->sql, work->fn, work->arg, &work->err) != LR_OK;
+    if (work->failed)
+        lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
+    if (work->done == NULL)
+        free(work);
+    else if (work->loop == NULL)
+        post_done(work);
+    else
+        net_loop_post(work->loop, post_done, work);
+}
+
+struct batch {
+    const struct router_usage *rows;
+    size_t count;
+};
+
+static lr_code insert_usage(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct batch *batch = arg;
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < batch->count; i++) {
+        const struct router_usage *u = &batch->rows[i];
+        code = ROUTER_SQL(
+            sql,
+            "INSERT INTO usage (time_ms, key_id, model, node, request_id, status, "
+            "prompt_tokens, completion_tokens, cached_tokens, wait_ms, total_ms) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            NULL, NULL, err, ROUTER_INT(u->time_ms), ROUTER_Z(u->key_id), ROUTER_Z(u->model),
+            ROUTER_Z(u->node), ROUTER_Z(u->request_id), ROUTER_INT(u->status),
+            ROUTER_INT(u->prompt_tokens), ROUTER_INT(u->completion_tokens),
+            ROUTER_INT(u->cached_tokens), ROUTER_INT(u->wait_ms), ROUTER_INT(u->total_ms));
+    }
+    return code;
+}
+
+/* Called with the lock held; gives it up while it writes. */
+static void write_usage(struct router_store *store)
+{
+    struct router_usage *rows = store->usage;
+    struct batch batch = {rows, store->usage_count};
+    struct lr_error err;
+    store->usage = NULL;
+    store->usage_count = store->usage_cap = 0;
+    (void)pthread_mutex_unlock(&store->lock);
+    lr_code code = in_transaction(store->sql, insert_usage, &batch, &err);
+    if (code != LR_OK)
+        lr_log_error(NULL, "store.usage_lost rows=%zu reason=%s", batch.count, err.text);
+    free(rows);
+    (void)pthread_mutex_lock(&store->lock);
+    if (code == LR_OK)
+        store->stats.usage_written += batch.count;
+    else
+        store->stats.usage_dropped += batch.count;
+    store->stats.transactions++;
+}
+
+static void wait_for_work(struct router_store *store)
+{
+    struct timespec until;
+    if (store->first != NULL || store->is_closing)
+        return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += FLUSH_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    (void)pthread_cond_timedwait(&store->wake, &store->lock, &until);
+}
+
+static void *run(void *arg)
+{
+    struct router_store *store = arg;
+    uint64_t flushed_ms = 0;
+    (void)pthread_mutex_lock(&store->lock);
+    for (;;) {
+        wait_for_work(store);
+        struct work *work = store->first;
+        if (work != NULL) {
+            store->first = work->next;
+            if (store->first == NULL)
+                store->last = &store->first;
+            store->stats.transactions++;
+            (void)pthread_mutex_unlock(&store->lock);
+            do_work(store, work);
+            (void)pthread_mutex_lock(&store->lock);
+        }
+        uint64_t now = lr_clock_ms(NULL);
+        bool last = store->is_closing && store->first == NULL;
+        if (store->usage_count != 0 && (last || now - flushed_ms >= FLUSH_MS)) {
+            write_usage(store);
+            flushed_ms = now;
+        }
+        if (last && store->usage_count == 0)
+            break;
+    }
+    (void)pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
+
+lr_code router_store_start(struct router_store *store, struct lr_error *err)
+{
+    if (pthread_create(&store->thread, NULL, run, store) != 0)
+        return lr_fail(err, LR_OUT_OF_RAM, "cannot start the database's thread");
+    store->is_running = true;
+    return LR_OK;
+}
+
+void router_store_close(struct router_store *store)
+{
+    if (store == NULL)
+        return;
+    if (store->is_running) {
+        (void)pthread_mutex_lock(&store->lock);
+        store->is_closing = true;
+        (void)pthread_cond_signal(&store->wake);
+        (void)pthread_mutex_unlock(&store->lock);
+        (void)pthread_join(store->thread, NULL);
+    }
+    router_sql_close(store->sql);
+    (void)pthread_mutex_destroy(&store->lock);
+    (void)pthread_cond_destroy(&store->wake);
+    free(store->usage);
+    free(store);
+}
+
+/* ---- from the loops ---- */
+
+void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                         router_store_done done, void *arg)
+{
+    struct work *work = calloc(1, sizeof(*work));
+    if (work == NULL) {
+        struct lr_error err;
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory to write to the database");
+        if (done != NULL)
+            done(arg, &err);
+        return;
+    }
+    *work = (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg};
+    (void)pthread_mutex_lock(&store->lock);
+    *store->last = work;
+    store->last = &work->next;
+    (void)pthread_cond_signal(&store->wake);
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
+static bool has_room(struct router_store *store)
+{
+    if (store->usage_count < store->usage_cap)
+        return true;
+    if (store->usage_count >= USAGE_PENDING_MAX)
+        return false;
+    size_t cap = store->usage_cap != 0 ? 2 * store->usage_cap : 256;
+    struct router_usage *grown = realloc(store->usage, cap * sizeof(*grown));
+    if (grown == NULL)
+        return false;
+    store->usage = grown;
+    store->usage_cap = cap;
+    return true;
+}
+
+void router_store_usage(struct router_store *store, const struct router_usage *row)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    bool kept = has_room(store);
+    if (kept)
+        store->usage[store->usage_count++] = *row;
+    else
+        store->stats.usage_dropped++;
+    (void)pthread_mutex_unlock(&store->lock);
+    if (!kept)
+        lr_log_error(NULL, "store.usage_dropped request=%s key=%s", row->request_id,
+                     row->key_id);
+}
+
+struct audit {
+    int64_t time_ms;
+    char actor[64], action[48], target[256], detail[512];
+};
+
+static lr_code insert_audit(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct audit *a = arg;
+    return ROUTER_SQL(sql,
+                      "INSERT INTO audit (time_ms, actor, action, target, detail) "
+                      "VALUES ($1, $2, $3, $4, $5)",
+                      NULL, NULL, err, ROUTER_INT(a->time_ms), ROUTER_Z(a->actor),
+                      ROUTER_Z(a->action), ROUTER_Z(a->target), ROUTER_Z(a->detail));
+}
+
+static void free_arg(void *arg, const struct lr_error *err)
+{
+    (void)err; /* logged where it happened */
+    free(arg);
+}
+
+void router_store_audit(struct router_store *store, const char *actor, const char *action,
+                        const char *target, const char *detail)
+{
+    struct audit *a = calloc(1, sizeof(*a));
+    lr_log_info(NULL, "audit.done action=%s actor=%s target=%s detail=%s", action, actor,
+                target, detail);
+    if (a == NULL)
+        return;
+    a->time_ms = lr_clock_wall_ms(NULL);
+    (void)snprintf(a->actor, sizeof(a->actor), "%s", actor);
+    (void)snprintf(a->action, sizeof(a->action), "%s", action);
+    (void)snprintf(a->target, sizeof(a->target), "%s", target);
+    (void)snprintf(a->detail, sizeof(a->detail), "%s", detail);
+    router_store_submit(store, insert_audit, NULL, free_arg, a);
+}
+
+void router_store_get_stats(struct router_store *store, struct router_store_stats *out)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    *out = store->stats;
+    (void)pthread_mutex_unlock(&store->lock);
+}

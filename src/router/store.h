@@ -1,0 +1,64 @@
+/* router/store.h - what must survive a restart, on a thread of its own.
+ *
+ * Everything the router asks often (keys, models, nodes) is held in memory and read from
+ * the database only at the start; writes go through here, one transaction each, and
+ * usage rows are gathered and written together several times a second.  So no loop ever
+ * waits for a disk.
+ * Thread: any, unless a comment says otherwise.
+ */
+#ifndef ROUTER_STORE_H
+#define ROUTER_STORE_H
+
+#include "net/loop.h"
+#include "router/sql.h"
+
+struct router_store;
+
+/* Usage of one request.  Texts are cut to fit: they are ids of ours. */
+struct router_usage {
+    int64_t time_ms;
+    char key_id[24];
+    char model[160];
+    char node[48];
+    char request_id[72];
+    uint32_t status;
+    uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    uint64_t wait_ms, total_ms;
+};
+
+/* `database` is "postgres://..." or a file's path.  Opens and migrates it. */
+LR_MUST_USE lr_code router_store_open(const char *database, struct router_store **out,
+                                      struct lr_error *err);
+
+/* For loading at the start and for tests: before router_store_start only. */
+struct router_sql *router_store_sql(struct router_store *store);
+
+/* Begins the thread. */
+LR_MUST_USE lr_code router_store_start(struct router_store *store, struct lr_error *err);
+
+/* Writes what waits and ends the thread.  NULL is fine. */
+void router_store_close(struct router_store *store);
+
+/* Runs in a transaction on the database's thread. */
+typedef lr_code (*router_store_fn)(struct router_sql *sql, void *arg, struct lr_error *err);
+/* err NULL: committed. */
+typedef void (*router_store_done)(void *arg, const struct lr_error *err);
+
+/* done(arg) is posted to `loop` afterwards; without a loop done runs on the database's
+ * thread (free(arg), say).  done may be NULL. */
+void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                         router_store_done done, void *arg);
+
+/* Dropped, with a log line, when the database has not kept up for a very long time. */
+void router_store_usage(struct router_store *store, const struct router_usage *row);
+
+/* An admin's action, for GET /v0/audit. */
+void router_store_audit(struct router_store *store, const char *actor, const char *action,
+                        const char *target, const char *detail);
+
+struct router_store_stats {
+    uint64_t usage_written, usage_dropped, transactions;
+};
+void router_store_get_stats(struct router_store *store, struct router_store_stats *out);
+
+#endif
