@@ -23,9 +23,11 @@ extern const struct cli_command cli_command_worker;
 
 extern const struct cli_command cli_debug_cli_reference;
 extern const struct cli_command cli_debug_detokenize;
+extern const struct cli_command cli_debug_fetch;
 extern const struct cli_command cli_debug_generate;
 extern const struct cli_command cli_debug_logits;
 extern const struct cli_command cli_debug_harmony;
+extern const struct cli_command cli_debug_manifest;
 extern const struct cli_command cli_debug_render;
 extern const struct cli_command cli_debug_settings_reference;
 extern const struct cli_command cli_debug_tokenize;

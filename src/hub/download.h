@@ -67,14 +67,15 @@ struct hub_downloads_options {
 LR_MUST_USE lr_code hub_downloads_create(const struct hub_client *client,
                                          const struct hub_downloads_options *options,
                                          struct hub_downloads **out, struct lr_error *err);
-/* Stops everything (partial files stay) and waits for the threads; at most a few hundred
- * milliseconds.  Downloads still referenced end as CANCELLED.  NULL is fine. */
+/* Stops everything (partial files stay) and waits for the threads, a second at most.  Downloads
+ * still referenced end as CANCELLED.  NULL is fine. */
 void hub_downloads_destroy(struct hub_downloads *downloads);
 
 /* Called when the state, or the state of a file, changes; not for every byte. */
 typedef void (*hub_download_fn)(void *arg, struct hub_download *download);
 
 /* Begins, or joins the download of that folder.  The manifest is copied.  dir is created.
+ * Waits for a cancelled download of the same folder to leave, a second at most.
  *   UNSUPPORTED  the filter has none of the manifest's runtimes
  *   UNAVAILABLE  too little disk space; both numbers
  *   CONFLICT     another process downloads into dir; or this one, another manifest

@@ -1,0 +1,490 @@
+/* hub/download.c - starting, joining, watching and ending downloads. */
+#include "hub/download.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "hub/downloads.h"
+
+enum { MOST_CONNECTIONS = 64 };
+
+pthread_mutex_t hub_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t hub_work = PTHREAD_COND_INITIALIZER;
+pthread_cond_t hub_ended = PTHREAD_COND_INITIALIZER;
+
+const char *hub_file_state_name(enum hub_file_state state)
+{
+    static const char *const names[] = {"waiting", "checking", "fetching", "retrying",
+                                        "done",    "skipped",  "failed"};
+    return names[state];
+}
+
+const char *hub_download_state_name(enum hub_download_state state)
+{
+    static const char *const names[] = {"running", "done", "failed", "cancelled"};
+    return names[state];
+}
+
+/* ---- all of them ---- */
+
+static void fill_options(struct hub_downloads_options *o)
+{
+    if (o->connections == 0)
+        o->connections = 4;
+    if (o->connections > MOST_CONNECTIONS)
+        o->connections = MOST_CONNECTIONS;
+    if (o->attempts == 0)
+        o->attempts = 8;
+    if (o->backoff_ms == 0)
+        o->backoff_ms = 500;
+    if (o->backoff_max_ms == 0)
+        o->backoff_max_ms = 300000;
+    if (o->disk_reserve == 0)
+        o->disk_reserve = (uint64_t)256 << 20;
+}
+
+lr_code hub_downloads_create(const struct hub_client *client,
+                             const struct hub_downloads_options *options,
+                             struct hub_downloads **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct hub_downloads *all = calloc(1, sizeof(*all));
+    if (all == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
+    all->client = *client;
+    if (options != NULL)
+        all->options = *options;
+    fill_options(&all->options);
+    all->threads = calloc(all->options.connections, sizeof(*all->threads));
+    int rc = all->threads != NULL ? 0 : ENOMEM;
+    for (; rc == 0 && all->thread_count < all->options.connections; all->thread_count++) {
+        rc = pthread_create(&all->threads[all->thread_count], NULL, hub_download_thread, all);
+        if (rc != 0)
+            break;
+    }
+    if (rc != 0) {
+        hub_downloads_destroy(all);
+        errno = rc;
+        return lr_fail_errno(err, LR_OUT_OF_RAM, "cannot start a thread for downloads");
+    }
+    *out = all;
+    return LR_OK;
+}
+
+void hub_downloads_destroy(struct hub_downloads *downloads)
+{
+    if (downloads == NULL)
+        return;
+    (void)pthread_mutex_lock(&hub_lock);
+    downloads->is_stopping = true;
+    for (struct hub_download *d = downloads->list; d != NULL; d = d->next)
+        atomic_store(&d->cancel, true);
+    (void)pthread_cond_broadcast(&hub_work);
+    (void)pthread_mutex_unlock(&hub_lock);
+    for (uint32_t i = 0; i < downloads->thread_count; i++)
+        (void)pthread_join(downloads->threads[i], NULL);
+    (void)pthread_mutex_lock(&hub_lock);
+    while (downloads->list != NULL) {
+        struct hub_download *d = downloads->list;
+        if (!hub_download_settle(d))
+            abort(); /* nobody works on it any more */
+    }
+    (void)pthread_mutex_unlock(&hub_lock);
+    free(downloads->threads);
+    free(downloads);
+}
+
+/* ---- one of them ---- */
+
+static void free_download(struct hub_download *d)
+{
+    while (d->listeners != NULL) {
+        struct hub_listener *listener = d->listeners;
+        d->listeners = listener->next;
+        free(listener);
+    }
+    lr_file_unlock(&d->file_lock);
+    hub_manifest_destroy(d->manifest);
+    (void)pthread_mutex_destroy(&d->notify_lock);
+    free(d->jobs);
+    free(d);
+}
+
+void hub_download_unref_locked(struct hub_download *d)
+{
+    if (--d->refs == 0)
+        free_download(d);
+}
+
+bool hub_download_settle(struct hub_download *d)
+{
+    bool is_stopped = atomic_load(&d->cancel);
+    for (size_t i = 0; i < d->job_count; i++) {
+        const struct hub_job *job = &d->jobs[i];
+        bool is_over = job->state == HUB_FILE_DONE || job->state == HUB_FILE_SKIPPED ||
+                       job->state == HUB_FILE_FAILED;
+        if (job->is_busy || (!is_over && !is_stopped))
+            return false;
+    }
+    if (d->state != HUB_DOWNLOAD_RUNNING)
+        return false;
+    d->state = d->error.code != LR_OK ? HUB_DOWNLOAD_FAILED
+               : is_stopped           ? HUB_DOWNLOAD_CANCELLED
+                                      : HUB_DOWNLOAD_DONE;
+    lr_log_info(NULL, "download.end model=%s state=%s dir=%s", d->manifest->id,
+                hub_download_state_name(d->state), d->dir);
+    lr_file_unlock(&d->file_lock);
+    for (struct hub_download **link = &d->owner->list; *link != NULL; link = &(*link)->next) {
+        if (*link == d) {
+            *link = d->next;
+            break;
+        }
+    }
+    d->owner = NULL;
+    (void)pthread_cond_broadcast(&hub_ended);
+    hub_download_unref_locked(d);
+    return true;
+}
+
+void hub_download_notify(struct hub_download *d)
+{
+    (void)pthread_mutex_lock(&d->notify_lock);
+    for (struct hub_listener *l = d->listeners; l != NULL; l = l->next)
+        l->fn(l->arg, d);
+    (void)pthread_mutex_unlock(&d->notify_lock);
+}
+
+/* ---- start ---- */
+
+static lr_code copy_manifest(const struct hub_manifest *from, struct hub_manifest **out,
+                             struct lr_error *err)
+{
+    struct lr_buf text;
+    lr_buf_init(&text, HUB_MANIFEST_BYTES_MAX);
+    hub_manifest_encode(from, &text);
+    lr_code code = text.failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory to copy a manifest")
+                               : hub_manifest_decode(lr_buf_str(&text), out, err);
+    lr_buf_free(&text);
+    return code;
+}
+
+static int by_priority(const void *a, const void *b)
+{
+    const struct hub_manifest_file *x = ((const struct hub_job *)a)->file,
+                                   *y = ((const struct hub_job *)b)->file;
+    if (x->priority != y->priority)
+        return x->priority > y->priority ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static lr_code make_jobs(struct hub_download *d, const struct hub_filter *filter,
+                         struct lr_error *err)
+{
+    d->jobs = calloc(d->manifest->file_count, sizeof(*d->jobs));
+    if (d->jobs == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a download");
+    for (size_t i = 0; i < d->manifest->file_count; i++) {
+        const struct hub_manifest_file *file = &d->manifest->files[i];
+        if (!hub_manifest_file_wanted(d->manifest, file, filter))
+            continue;
+        d->jobs[d->job_count].download = d;
+        d->jobs[d->job_count].file = file;
+        d->job_count++;
+    }
+    if (d->job_count == 0)
+        return lr_fail(err, LR_UNSUPPORTED, "%s: none of its files is for this node",
+                       d->manifest->id);
+    qsort(d->jobs, d->job_count, sizeof(*d->jobs), by_priority);
+    return LR_OK;
+}
+
+static lr_code check_space(struct hub_downloads *all, struct hub_download *d,
+                           struct lr_error *err)
+{
+    uint64_t need = 0, have;
+    for (size_t i = 0; i < d->job_count; i++) {
+        d->jobs[i].done = hub_fetch_have(d->dir, d->jobs[i].file);
+        need += d->jobs[i].file->size - d->jobs[i].done;
+    }
+    lr_code code = lr_disk_free(d->dir, &have, err);
+    if (code != LR_OK || need == 0 || have >= need + all->options.disk_reserve)
+        return code;
+    char needs[32], free_text[32], reserve[32];
+    lr_format_size(need, needs);
+    lr_format_size(have, free_text);
+    lr_format_size(all->options.disk_reserve, reserve);
+    return lr_fail(
+        err, LR_UNAVAILABLE,
+        "%s needs %s more (%llu bytes) in %.200s, where %s are free (%llu bytes, %s of "
+        "them are left alone)",
+        d->manifest->id, needs, (unsigned long long)need, d->dir, free_text,
+        (unsigned long long)have, reserve);
+}
+
+static lr_code prepare(struct hub_downloads *all, struct hub_download *d,
+                       const struct hub_manifest *manifest, const struct hub_filter *filter,
+                       struct lr_error *err)
+{
+    char path[LR_PATH_MAX];
+    lr_code code = hub_manifest_wanted(manifest, filter, err);
+    if (code == LR_OK)
+        code = copy_manifest(manifest, &d->manifest, err);
+    if (code == LR_OK)
+        code = make_jobs(d, filter, err);
+    if (code == LR_OK)
+        code = lr_path_join(path, d->dir, LR_STR_LIT(".download"), err);
+    if (code == LR_OK)
+        code = lr_dir_create(path, err);
+    if (code == LR_OK)
+        code = lr_path_join(path, d->dir, LR_STR_LIT(".download/lock"), err);
+    if (code == LR_OK)
+        code = lr_file_lock(path, &d->file_lock, err);
+    if (code == LR_OK)
+        code = check_space(all, d, err);
+    return code;
+}
+
+static bool add_listener(struct hub_download *d, hub_download_fn fn, void *arg)
+{
+    struct hub_listener *listener = fn != NULL ? malloc(sizeof(*listener)) : NULL;
+    if (listener == NULL)
+        return fn == NULL;
+    *listener = (struct hub_listener){NULL, fn, arg};
+    (void)pthread_mutex_lock(&d->notify_lock);
+    listener->next = d->listeners;
+    d->listeners = listener;
+    (void)pthread_mutex_unlock(&d->notify_lock);
+    return true;
+}
+
+static bool same_files(const struct hub_manifest *a, const struct hub_manifest *b)
+{
+    return strcmp(a->revision, b->revision) == 0 && strcmp(a->repo, b->repo) == 0 &&
+           a->file_count == b->file_count;
+}
+
+/* A cancelled download of that folder still holds it until its threads have noticed. */
+static void wait_for_cancelled(struct hub_downloads *all, const char *dir)
+{
+    struct hub_download *d = all->list;
+    while (d != NULL) {
+        bool is_leaving = strcmp(d->dir, dir) == 0 && atomic_load(&d->cancel);
+        if (is_leaving)
+            (void)pthread_cond_wait(&hub_ended, &hub_lock);
+        d = is_leaving ? all->list : d->next;
+    }
+}
+
+/* With the lock held: the download of that folder, with one more reference. */
+static lr_code join(struct hub_downloads *all, const struct hub_manifest *manifest,
+                    const char *dir, struct hub_download **out, struct lr_error *err)
+{
+    *out = NULL;
+    for (struct hub_download *d = all->list; d != NULL; d = d->next) {
+        if (strcmp(d->dir, dir) != 0)
+            continue;
+        if (!same_files(d->manifest, manifest))
+            return lr_fail(
+                err, LR_CONFLICT,
+                "%s is being downloaded into %.200s at another revision: cancel that "
+                "first",
+                d->manifest->id, dir);
+        d->refs++;
+        *out = d;
+        return LR_OK;
+    }
+    return LR_OK;
+}
+
+static struct hub_download *new_download(const char *dir)
+{
+    struct hub_download *d = calloc(1, sizeof(*d));
+    if (d == NULL)
+        return NULL;
+    d->refs = 1;
+    d->file_lock.fd = -1;
+    (void)snprintf(d->dir, sizeof(d->dir), "%s", dir);
+    (void)pthread_mutex_init(&d->notify_lock, NULL);
+    return d;
+}
+
+/* With the lock held, so that two starts for one folder cannot both prepare it. */
+static lr_code start_locked(struct hub_downloads *all, const struct hub_manifest *manifest,
+                            const char *dir, const struct hub_filter *filter,
+                            struct hub_download **out, struct lr_error *err)
+{
+    wait_for_cancelled(all, dir);
+    lr_code code = join(all, manifest, dir, out, err);
+    if (code != LR_OK || *out != NULL)
+        return code;
+    struct hub_download *d = new_download(dir);
+    if (d == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a download");
+    code = prepare(all, d, manifest, filter, err);
+    if (code != LR_OK) {
+        free_download(d);
+        return code;
+    }
+    d->owner = all;
+    d->refs++; /* the list's */
+    struct hub_download **end = &all->list;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = d;
+    *out = d;
+    lr_log_info(NULL, "download.start model=%s files=%zu dir=%s", d->manifest->id, d->job_count,
+                dir);
+    return LR_OK;
+}
+
+lr_code hub_download_start(struct hub_downloads *downloads, const struct hub_manifest *manifest,
+                           const char *dir, const struct hub_filter *filter,
+                           hub_download_fn on_change, void *arg, struct hub_download **out,
+                           struct lr_error *err)
+{
+    char path[LR_PATH_MAX];
+    *out = NULL;
+    lr_code code = lr_dir_create(dir, err);
+    if (code != LR_OK)
+        return code;
+    char *real = realpath(dir, NULL); /* one folder, one spelling */
+    if (real == NULL || strlen(real) >= sizeof(path))
+        code = lr_fail_errno(err, LR_IO, "cannot resolve %.300s", dir);
+    else
+        memcpy(path, real, strlen(real) + 1);
+    free(real);
+    if (code != LR_OK)
+        return code;
+    (void)pthread_mutex_lock(&hub_lock);
+    code = start_locked(downloads, manifest, path, filter, out, err);
+    (void)pthread_mutex_unlock(&hub_lock);
+    if (code != LR_OK)
+        return code;
+    bool is_heard = add_listener(*out, on_change, arg);
+    (void)pthread_mutex_lock(&hub_lock);
+    if (!is_heard) {
+        hub_download_unref_locked(*out);
+        *out = NULL;
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a download");
+    }
+    (void)pthread_cond_broadcast(&hub_work);
+    (void)pthread_mutex_unlock(&hub_lock);
+    return code;
+}
+
+/* ---- watching and ending ---- */
+
+void hub_download_cancel(struct hub_download *download)
+{
+    bool is_ended = false;
+    (void)pthread_mutex_lock(&hub_lock);
+    download->refs++;
+    if (download->state == HUB_DOWNLOAD_RUNNING) {
+        atomic_store(&download->cancel, true);
+        is_ended = hub_download_settle(download);
+    }
+    (void)pthread_mutex_unlock(&hub_lock);
+    if (is_ended)
+        hub_download_notify(download);
+    (void)pthread_mutex_lock(&hub_lock);
+    hub_download_unref_locked(download);
+    (void)pthread_mutex_unlock(&hub_lock);
+}
+
+void hub_download_release(struct hub_download *download, hub_download_fn on_change, void *arg)
+{
+    if (download == NULL)
+        return;
+    (void)pthread_mutex_lock(&download->notify_lock);
+    for (struct hub_listener **link = &download->listeners; *link != NULL;
+         link = &(*link)->next) {
+        struct hub_listener *listener = *link;
+        if (listener->fn == on_change && listener->arg == arg) {
+            *link = listener->next;
+            free(listener);
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&download->notify_lock);
+    (void)pthread_mutex_lock(&hub_lock);
+    hub_download_unref_locked(download);
+    (void)pthread_mutex_unlock(&hub_lock);
+}
+
+/* Bytes a second between the oldest sample we keep and now. */
+static uint64_t rate_of(const struct hub_download *d)
+{
+    if (d->sample_count < 2 || d->state != HUB_DOWNLOAD_RUNNING)
+        return 0;
+    size_t oldest = (d->sample_at + HUB_RATE_SAMPLES + 1 - d->sample_count) % HUB_RATE_SAMPLES;
+    uint64_t ms = lr_clock_ms(NULL) - d->samples[oldest].at_ms;
+    return ms != 0 ? (d->received - d->samples[oldest].bytes) * 1000 / ms : 0;
+}
+
+void hub_download_progress(struct hub_download *download, struct hub_progress *out)
+{
+    memset(out, 0, sizeof(*out));
+    (void)pthread_mutex_lock(&hub_lock);
+    out->state = download->state;
+    out->error = download->error;
+    out->rate = rate_of(download);
+    for (size_t i = 0; i < download->job_count; i++) {
+        const struct hub_job *job = &download->jobs[i];
+        if (job->state == HUB_FILE_SKIPPED)
+            continue; /* it will not come */
+        out->file_count++;
+        out->files_done += job->state == HUB_FILE_DONE;
+        out->total_bytes += job->file->size;
+        out->done_bytes += job->done;
+    }
+    (void)pthread_mutex_unlock(&hub_lock);
+    uint64_t left = out->total_bytes - out->done_bytes;
+    out->remaining_ms = left == 0 ? 0 : out->rate == 0 ? UINT64_MAX : left * 1000 / out->rate;
+}
+
+size_t hub_download_files(struct hub_download *download, struct hub_file_progress *out,
+                          size_t count)
+{
+    (void)pthread_mutex_lock(&hub_lock);
+    size_t n = download->job_count < count ? download->job_count : count;
+    for (size_t i = 0; i < n; i++) {
+        const struct hub_job *job = &download->jobs[i];
+        out[i] = (struct hub_file_progress){.name = job->file->name,
+                                            .size = job->file->size,
+                                            .done = job->done,
+                                            .state = job->state,
+                                            .optional = job->file->optional,
+                                            .attempts = job->attempts};
+        memcpy(out[i].reason, job->reason, sizeof(out[i].reason));
+    }
+    (void)pthread_mutex_unlock(&hub_lock);
+    return n;
+}
+
+bool hub_download_wait(struct hub_download *download, int timeout_ms)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    if (timeout_ms > 0) {
+        until.tv_sec += timeout_ms / 1000;
+        until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
+    }
+    (void)pthread_mutex_lock(&hub_lock);
+    int rc = 0;
+    while (download->state == HUB_DOWNLOAD_RUNNING && rc == 0)
+        rc = timeout_ms < 0 ? pthread_cond_wait(&hub_ended, &hub_lock)
+                            : pthread_cond_timedwait(&hub_ended, &hub_lock, &until);
+    bool is_over = download->state != HUB_DOWNLOAD_RUNNING;
+    (void)pthread_mutex_unlock(&hub_lock);
+    return is_over;
+}
