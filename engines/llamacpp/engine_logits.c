@@ -1,0 +1,70 @@
+/* llamacpp/engine_logits.c - logits of every position.
+ *
+ * In a context of its own, made for the call: the live requests' cache is not touched,
+ * and the result is what a plain program over libllama computes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "engines/llamacpp/model.h"
+
+static lr_code decode_chunk(struct lr_engine_model *m, struct llama_context *context,
+                            const uint32_t *ids, size_t from, uint32_t count, float *out,
+                            struct lr_error *err)
+{
+    struct llama_batch *b = &m->batch;
+    size_t vocab = m->vocabulary.count;
+
+    b->n_tokens = (int32_t)count;
+    for (uint32_t i = 0; i < count; i++) {
+        b->token[i] = (llama_token)ids[from + i];
+        b->pos[i] = (llama_pos)(from + i);
+        b->n_seq_id[i] = 1;
+        b->seq_id[i][0] = 0;
+        b->logits[i] = 1;
+    }
+    int32_t result = m->lib->llama_decode(context, *b);
+    if (result != 0)
+        return lr_fail(err, LR_INTERNAL, "llama_decode() failed with %d", result);
+    for (uint32_t i = 0; i < count; i++) {
+        const float *row = m->lib->llama_get_logits_ith(context, (int32_t)i);
+        if (row == NULL)
+            return lr_fail(err, LR_INTERNAL, "libllama gives no logits for row %u", i);
+        memcpy(out + (from + i) * vocab, row, vocab * sizeof(*out));
+    }
+    return LR_OK;
+}
+
+lr_code llamacpp_engine_logits(struct lr_engine_model *m, const uint32_t *ids, size_t n,
+                               float *out, struct lr_error *err)
+{
+    struct llamacpp_plan plan = m->plan;
+
+    if (m->dead.code != LR_OK)
+        return lr_fail(err, LR_INTERNAL, "%s", m->dead.text);
+    if (n == 0 || n > m->plan.max_context)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "%zu tokens; the context holds 1 to %u", n,
+                       m->plan.max_context);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= m->vocabulary.count)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "token %u at place %zu; the model has %u",
+                           ids[i], i, m->vocabulary.count);
+    plan.kv_tokens = n;
+    plan.max_sequences = 1;
+    plan.shared = false;
+    plan.step_tokens = plan.prefill_chunk;
+    struct llama_context_params params = llamacpp_context_params(m->lib, &plan);
+    params.n_outputs_max = plan.prefill_chunk;
+    params.n_outputs_max_per_seq = plan.prefill_chunk;
+    struct llama_context *context = m->lib->llama_init_from_model(m->llama, params);
+    if (context == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a second context of %zu tokens", n);
+    lr_code code = LR_OK;
+    for (size_t done = 0; code == LR_OK && done < n; done += plan.prefill_chunk) {
+        size_t left = n - done;
+        uint32_t take = left < plan.prefill_chunk ? (uint32_t)left : plan.prefill_chunk;
+        code = decode_chunk(m, context, ids, done, take, out, err);
+    }
+    m->lib->llama_free(context);
+    return code;
+}

@@ -1,0 +1,313 @@
+/* llamacpp/engine_open.c - probe, open and close.
+ *
+ * Order of distrust: our own check of the header first, then the plan against the
+ * limits, and only then is libllama given the file.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "engines/llamacpp/device.h"
+#include "engines/llamacpp/model.h"
+
+/* Everything between the options and a loaded model; shared by probe and open. */
+struct setting {
+    struct lr_engine_options options;
+    const char *device_name;
+    const struct llamacpp_library *lib;
+    ggml_backend_dev_t device;
+    struct llamacpp_header header;
+    struct llamacpp_plan plan;
+};
+
+static lr_code settle(const char *dir, const struct lr_engine_options *given,
+                      struct setting *out, struct lr_error *err)
+{
+    bool on_device = false;
+
+    if (given != NULL)
+        LLAMACPP_COPY_SIZED(&out->options, given);
+    lr_code code = llamacpp_device_kind(&out->options, &out->device_name, &on_device, err);
+    if (code == LR_OK)
+        code = llamacpp_header_read(dir, out->options.filename, &out->header, err);
+    if (code == LR_OK)
+        code = llamacpp_plan_make(&out->header, &out->options, on_device, &out->plan, err);
+    if (code == LR_OK)
+        code = llamacpp_library_get(&out->lib, err);
+    if (code == LR_OK)
+        code = llamacpp_device_find(out->lib, out->device_name, &out->device, err);
+    return code;
+}
+
+/* A failed load in libllama's own words. */
+static lr_code load_failed(const struct setting *s, struct lr_error *err)
+{
+    char complaint[256];
+
+    llamacpp_library_complaint(complaint, sizeof(complaint));
+    bool is_unknown = strstr(complaint, "unknown model architecture") != NULL ||
+                      strstr(complaint, "unknown pre-tokenizer") != NULL;
+    return lr_fail(err, is_unknown ? LR_UNSUPPORTED : LR_MODEL_CORRUPT,
+                   "%s: libllama %s cannot load it: %s", s->header.path, LLAMACPP_BUILT_FOR,
+                   complaint[0] != '\0' ? complaint : "it gives no reason");
+}
+
+static lr_code check_kind(const struct llamacpp_library *lib, const struct llama_model *model,
+                          const struct setting *s, struct lr_error *err)
+{
+    if (lib->llama_model_has_decoder(model) && !lib->llama_model_has_encoder(model) &&
+        !lib->llama_model_is_diffusion(model))
+        return LR_OK;
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "%s: a model of architecture %s does not generate text token by token",
+                   s->header.path, s->header.architecture);
+}
+
+/* ---- probe ---- */
+
+/* libllama reads header and vocabulary only: it knows the architecture and tokenizer. */
+static lr_code rehearse(const struct setting *s, struct lr_error *err)
+{
+    struct llama_model_params params = s->lib->llama_model_default_params();
+    ggml_backend_dev_t none[] = {NULL};
+
+    params.vocab_only = true;
+    params.devices = none;
+    llamacpp_library_forget_complaint();
+    struct llama_model *model = s->lib->llama_model_load_from_file(s->header.path, params);
+    if (model == NULL)
+        return load_failed(s, err);
+    lr_code code = check_kind(s->lib, model, s, err);
+    s->lib->llama_model_free(model);
+    return code;
+}
+
+lr_code llamacpp_engine_probe(const char *dir, const struct lr_engine_options *options,
+                              struct lr_engine_need *need, struct lr_error *err)
+{
+    struct setting s = {0};
+    lr_code code = settle(dir, options, &s, err);
+
+    if (code == LR_OK)
+        code = rehearse(&s, err);
+    if (code != LR_OK)
+        return code;
+    const struct llamacpp_plan *p = &s.plan;
+    struct lr_engine_need n = {
+        .size = need->size,
+        .on_device = p->on_device,
+        .weights = p->weights,
+        .kv_per_token = p->kv_per_token,
+        .kv_per_sequence = p->kv_per_sequence,
+        .workspace = p->workspace,
+        .fixed = p->fixed,
+        .kv = p->kv,
+        .total = p->total,
+        .max_context = p->max_context,
+        .max_sequences = p->max_sequences,
+        .vocab_size = s.header.vocab,
+    };
+    memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
+    return LR_OK;
+}
+
+/* ---- open ---- */
+
+static bool on_progress(float done, void *ctx)
+{
+    struct lr_engine_model *m = ctx;
+    double share = done < 0 ? 0 : done > 1 ? 1 : (double)done;
+
+    if (m->host.progress == NULL || m->gave_up)
+        return !m->gave_up;
+    m->gave_up = m->host.progress(m->host.ctx, "read", (uint64_t)(share * (double)m->plan.weights),
+                                  m->plan.weights) != 0;
+    return !m->gave_up;
+}
+
+static lr_code give_up(struct lr_error *err)
+{
+    return lr_fail(err, LR_CANCELLED, "the load was given up");
+}
+
+static lr_code load(struct lr_engine_model *m, const struct setting *s, struct lr_error *err)
+{
+    struct llama_model_params params = m->lib->llama_model_default_params();
+    ggml_backend_dev_t devices[] = {s->device, NULL};
+
+    params.devices = devices; /* an empty list is "no GPU", NULL would be "all" */
+    params.n_gpu_layers = s->device != NULL ? -1 : 0;
+    params.split_mode = LLAMA_SPLIT_MODE_NONE;
+    params.progress_callback = on_progress;
+    params.progress_callback_user_data = m;
+    if (!on_progress(0, m))
+        return give_up(err);
+    llamacpp_library_forget_complaint();
+    m->llama = m->lib->llama_model_load_from_file(m->header.path, params);
+    if (m->gave_up)
+        return give_up(err);
+    return m->llama != NULL ? check_kind(m->lib, m->llama, s, err) : load_failed(s, err);
+}
+
+struct llama_context_params llamacpp_context_params(const struct llamacpp_library *lib,
+                                                    const struct llamacpp_plan *p)
+{
+    static const enum ggml_type types[] = {GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_Q8_0};
+    struct llama_context_params params = lib->llama_context_default_params();
+
+    params.n_ctx = (uint32_t)p->kv_tokens;
+    params.n_batch = p->step_tokens;
+    params.n_ubatch = p->step_tokens;
+    params.n_seq_max = p->max_sequences;
+    params.n_outputs_max = p->max_sequences;
+    params.n_threads = (int32_t)p->threads;
+    params.n_threads_batch = (int32_t)p->threads;
+    params.type_k = types[p->kv_type];
+    params.type_v = types[p->kv_type];
+    params.kv_unified = p->shared;
+    params.swa_full = false;
+    params.no_perf = true;
+    return params;
+}
+
+/* Threads that live as long as the model; without them ggml starts new ones each step. */
+static void start_pool(struct lr_engine_model *m)
+{
+    ggml_backend_dev_t cpu = m->lib->ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_reg_t reg = m->lib->ggml_backend_dev_backend_reg(cpu);
+    void *create = m->lib->ggml_backend_reg_get_proc_address(reg, "ggml_threadpool_new");
+    void *release = m->lib->ggml_backend_reg_get_proc_address(reg, "ggml_threadpool_free");
+    struct ggml_threadpool *(*pool_new)(struct ggml_threadpool_params *);
+
+    if (create == NULL || release == NULL || m->plan.threads < 2)
+        return;
+    memcpy(&pool_new, &create, sizeof(pool_new));
+    memcpy(&m->pool_free, &release, sizeof(m->pool_free));
+    struct ggml_threadpool_params params =
+        m->lib->ggml_threadpool_params_default((int)m->plan.threads);
+    m->pool = pool_new(&params);
+    if (m->pool != NULL)
+        m->lib->llama_attach_threadpool(m->context, m->pool, m->pool);
+}
+
+static void forget(void *ctx, uint32_t slot)
+{
+    struct lr_engine_model *m = ctx;
+
+    (void)m->lib->llama_memory_seq_rm(m->lib->llama_get_memory(m->context), (llama_seq_id)slot,
+                                      -1, -1);
+}
+
+static lr_code make_context(struct lr_engine_model *m, struct lr_error *err)
+{
+    char complaint[256];
+
+    if (m->host.progress != NULL &&
+        m->host.progress(m->host.ctx, "prepare", 0, m->plan.kv + m->plan.workspace) != 0)
+        return give_up(err);
+    llamacpp_library_forget_complaint();
+    m->context =
+        m->lib->llama_init_from_model(m->llama, llamacpp_context_params(m->lib, &m->plan));
+    if (m->context == NULL) {
+        llamacpp_library_complaint(complaint, sizeof(complaint));
+        return lr_fail(err, m->plan.on_device ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
+                       "%s: libllama cannot allot %llu bytes of KV cache and %llu of "
+                       "workspace: %s",
+                       m->header.path, (unsigned long long)m->plan.kv,
+                       (unsigned long long)m->plan.workspace, complaint);
+    }
+    start_pool(m);
+    return LR_OK;
+}
+
+static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
+                        struct lr_error *err)
+{
+    lr_code code = load(m, s, err);
+
+    if (code == LR_OK)
+        code = llamacpp_vocabulary_open(m->lib, m->llama, &m->vocabulary, err);
+    if (code == LR_OK && m->vocabulary.count != m->header.vocab)
+        code = lr_fail(err, LR_MODEL_CORRUPT, "%s: %u tokens in the header, %u in libllama",
+                       m->header.path, m->header.vocab, m->vocabulary.count);
+    if (code == LR_OK)
+        code = make_context(m, err);
+    if (code != LR_OK)
+        return code;
+    m->sampler = gptoss_sampler_create(m->vocabulary.count);
+    m->drawn = calloc(m->plan.max_sequences, sizeof(struct llamacpp_sequence *));
+    m->batch = m->lib->llama_batch_init((int32_t)m->plan.step_tokens, 0, 1);
+    if (m->sampler == NULL || m->drawn == NULL || m->batch.token == NULL ||
+        !llamacpp_scheduler_init(&m->scheduler, &m->plan, forget, m))
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
+    return LR_OK;
+}
+
+static void tell(const struct lr_engine_model *m, const struct setting *s)
+{
+    char text[512];
+
+    if (m->host.log == NULL)
+        return;
+    (void)snprintf(text, sizeof(text),
+                   "device=%s libllama=%s architecture=%s weight_bytes=%llu kv_bytes=%llu "
+                   "kv=%s context=%u sequences=%u chunk=%u threads=%u",
+                   s->device_name, LLAMACPP_BUILT_FOR, m->header.architecture,
+                   (unsigned long long)m->plan.weights, (unsigned long long)m->plan.kv,
+                   m->plan.shared ? "shared" : "own", m->plan.max_context,
+                   m->plan.max_sequences, m->plan.prefill_chunk, m->plan.threads);
+    m->host.log(m->host.ctx, 1, "model.open", text);
+}
+
+lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,
+                             const struct lr_engine_options *options,
+                             struct lr_engine_model **out, struct lr_error *err)
+{
+    struct setting s = {0};
+    struct lr_engine_model *m = calloc(1, sizeof(*m));
+
+    *out = NULL;
+    if (m == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
+    LLAMACPP_COPY_SIZED(&m->host, host);
+    llamacpp_library_log_to(&m->host);
+    lr_code code = settle(dir, options, &s, err);
+    m->lib = s.lib;
+    m->header = s.header;
+    m->plan = s.plan;
+    if (code == LR_OK)
+        code = bring_up(m, &s, err);
+    if (code != LR_OK) {
+        llamacpp_engine_close(m);
+        return code;
+    }
+    tell(m, &s);
+    *out = m;
+    return LR_OK;
+}
+
+void llamacpp_engine_close(struct lr_engine_model *m)
+{
+    if (m == NULL)
+        return;
+    llamacpp_scheduler_deinit(&m->scheduler);
+    while (m->ended != NULL) {
+        struct llamacpp_sequence *next = m->ended->next;
+        llamacpp_sequence_destroy(m->ended);
+        m->ended = next;
+    }
+    llamacpp_vocabulary_close(&m->vocabulary);
+    if (m->batch.token != NULL)
+        m->lib->llama_batch_free(m->batch);
+    if (m->context != NULL)
+        m->lib->llama_free(m->context);
+    if (m->pool != NULL)
+        m->pool_free(m->pool);
+    if (m->llama != NULL)
+        m->lib->llama_model_free(m->llama);
+    gptoss_sampler_destroy(m->sampler);
+    free(m->drawn);
+    llamacpp_library_log_end(&m->host);
+    free(m);
+}

@@ -1,0 +1,7 @@
+/* llamacpp/entry.c - the plugin's one exported symbol. */
+#include "engines/llamacpp/engine.h"
+
+const struct lr_engine_api *lr_engine_entry(void)
+{
+    return llamacpp_engine_api();
+}

@@ -1,0 +1,197 @@
+/* llamacpp/library.c - see library.h. */
+#include "engines/llamacpp/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/file.h"
+
+/* ---- what it says ---- */
+
+/* Lines arrive in pieces and from any thread. */
+static struct {
+    pthread_mutex_t lock;
+    const struct lr_engine_host *host;
+    int32_t level;
+    char line[512];
+    size_t len;
+    char complaint[256];
+} voice = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void say_line(void)
+{
+    voice.line[voice.len] = '\0';
+    if (voice.level == 3)
+        (void)snprintf(voice.complaint, sizeof(voice.complaint), "%.*s",
+                       (int)sizeof(voice.complaint) - 1, voice.line);
+    if (voice.len > 0 && voice.host != NULL && voice.host->log != NULL)
+        voice.host->log(voice.host->ctx, voice.level, "llama", voice.line);
+    voice.len = 0;
+}
+
+static void on_log(enum ggml_log_level level, const char *text, void *ctx)
+{
+    (void)ctx;
+    (void)pthread_mutex_lock(&voice.lock);
+    if (level != GGML_LOG_LEVEL_CONT)
+        /* Its "info" is hundreds of lines for a load: debugging to us. */
+        voice.level = level == GGML_LOG_LEVEL_ERROR ? 3 : level == GGML_LOG_LEVEL_WARN ? 2 : 0;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p == '\n' || voice.len == sizeof(voice.line) - 1)
+            say_line();
+        if (*p != '\n')
+            voice.line[voice.len++] = *p;
+    }
+    (void)pthread_mutex_unlock(&voice.lock);
+}
+
+/* ggml aborts after this: the worker dies, and its log says of what. */
+static void on_abort(const char *text)
+{
+    on_log(GGML_LOG_LEVEL_ERROR, text, NULL);
+    on_log(GGML_LOG_LEVEL_CONT, "\n", NULL);
+}
+
+void llamacpp_library_log_to(const struct lr_engine_host *host)
+{
+    (void)pthread_mutex_lock(&voice.lock);
+    voice.host = host;
+    (void)pthread_mutex_unlock(&voice.lock);
+}
+
+void llamacpp_library_log_end(const struct lr_engine_host *host)
+{
+    (void)pthread_mutex_lock(&voice.lock);
+    if (voice.host == host)
+        voice.host = NULL;
+    (void)pthread_mutex_unlock(&voice.lock);
+}
+
+void llamacpp_library_forget_complaint(void)
+{
+    (void)pthread_mutex_lock(&voice.lock);
+    voice.complaint[0] = '\0';
+    (void)pthread_mutex_unlock(&voice.lock);
+}
+
+void llamacpp_library_complaint(char *out, size_t size)
+{
+    (void)pthread_mutex_lock(&voice.lock);
+    (void)snprintf(out, size, "%s", voice.complaint);
+    (void)pthread_mutex_unlock(&voice.lock);
+}
+
+/* ---- opening ---- */
+
+static bool find(void *handle, const char *name, void *function, size_t size)
+{
+    void *symbol = dlsym(handle, name);
+
+    memcpy(function, &symbol, size); /* ISO C has no cast from object to function */
+    return symbol != NULL;
+}
+
+lr_code llamacpp_library_open(const char *path, const char *version,
+                              struct llamacpp_library *out, struct lr_error *err)
+{
+    memset(out, 0, sizeof(*out));
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        return lr_fail(err, LR_INTERNAL, "cannot open libllama: %s", dlerror());
+    if (!find(handle, "llama_version", &out->llama_version, sizeof(out->llama_version)))
+        return lr_fail(err, LR_ABI_MISMATCH,
+                       "%s does not say its version; this engine was built for libllama %s",
+                       path, version);
+    if (strcmp(out->llama_version(), version) != 0)
+        return lr_fail(err, LR_ABI_MISMATCH,
+                       "%s is libllama %s; this engine was built for %s: put that version "
+                       "there, or build the engine again",
+                       path, out->llama_version(), version);
+#define X(name)                                                                                \
+    if (!find(handle, #name, &out->name, sizeof(out->name)))                                   \
+        return lr_fail(err, LR_ABI_MISMATCH, "%s (libllama %s) lacks %s", path, version, #name);
+    LLAMACPP_FUNCTIONS(X)
+#undef X
+    return LR_OK;
+}
+
+/* The folder this plugin was loaded from. */
+static bool own_folder(char out[LR_PATH_MAX])
+{
+    static const char here;
+    Dl_info info;
+
+    if (dladdr(&here, &info) == 0 || info.dli_fname == NULL ||
+        strlen(info.dli_fname) >= LR_PATH_MAX)
+        return false;
+    memcpy(out, info.dli_fname, strlen(info.dli_fname) + 1);
+    char *slash = strrchr(out, '/');
+    if (slash == NULL)
+        return false;
+    *slash = '\0';
+    return true;
+}
+
+/* Beside the plugin; else where it was at build time (an installed library). */
+static void locate(char path[LR_PATH_MAX], char folder[LR_PATH_MAX])
+{
+    char own[LR_PATH_MAX - 64];
+    char found[LR_PATH_MAX];
+
+    if (own_folder(found) && strlen(found) < sizeof(own)) {
+        memcpy(own, found, strlen(found) + 1);
+        (void)snprintf(path, LR_PATH_MAX, "%s/%s", own, LLAMACPP_LIBRARY_NAME);
+        if (lr_file_exists(path)) {
+            memcpy(folder, own, strlen(own) + 1);
+            return;
+        }
+    }
+    (void)snprintf(folder, LR_PATH_MAX, "%s", LLAMACPP_LIBRARY_DIR);
+    (void)snprintf(path, LR_PATH_MAX, "%s/%s", LLAMACPP_LIBRARY_DIR, LLAMACPP_LIBRARY_NAME);
+}
+
+static lr_code start(struct llamacpp_library *lib, struct lr_error *err)
+{
+    char path[LR_PATH_MAX], folder[LR_PATH_MAX];
+
+    locate(path, folder);
+    if (!lr_file_exists(path))
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "libllama %s is needed and not there: put %s beside the engine's "
+                       "library (tools/setup llama, then build)",
+                       LLAMACPP_BUILT_FOR, LLAMACPP_LIBRARY_NAME);
+    lr_code code = llamacpp_library_open(path, LLAMACPP_BUILT_FOR, lib, err);
+    if (code != LR_OK)
+        return code;
+    lib->llama_log_set(on_log, NULL);
+    (void)lib->ggml_set_abort_callback(on_abort);
+    lib->llama_backend_init();
+    /* A build with its backends linked in has them already. */
+    if (lib->ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == NULL)
+        lib->ggml_backend_load_all_from_path(folder);
+    if (lib->ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == NULL)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "libllama finds no CPU backend in %s: libggml-cpu-*.so belong there",
+                       folder);
+    return LR_OK;
+}
+
+lr_code llamacpp_library_get(const struct llamacpp_library **out, struct lr_error *err)
+{
+    static struct llamacpp_library lib;
+    static struct lr_error failure;
+    static bool is_started;
+
+    *out = NULL;
+    if (!is_started)
+        (void)start(&lib, &failure);
+    is_started = true;
+    if (failure.code != LR_OK)
+        return lr_fail(err, failure.code, "%s", failure.text);
+    *out = &lib;
+    return LR_OK;
+}

@@ -1,0 +1,89 @@
+/* llamacpp/sequence.c - see sequence.h: one request. */
+#include "engines/llamacpp/sequence.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+static void *copy_array(const void *from, size_t count, size_t size)
+{
+    void *to = calloc(count + 1, size);
+
+    if (to != NULL && count > 0)
+        memcpy(to, from, count * size);
+    return to;
+}
+
+/* Ids allowed in all: what the request asks for, within the context. */
+static uint32_t limit_of(const struct lr_engine_request *r, size_t prompt, uint32_t context)
+{
+    uint64_t asked = r->max_tokens != 0 ? (uint64_t)prompt + r->max_tokens : context;
+
+    return asked < context ? (uint32_t)asked : context;
+}
+
+lr_code llamacpp_sequence_create(const struct lr_engine_request *r, const uint32_t *ids,
+                                 size_t count, uint32_t context, uint32_t vocab,
+                                 struct llamacpp_sequence **out, struct lr_error *err)
+{
+    struct llamacpp_sequence *seq = calloc(1, sizeof(*seq));
+    size_t words = ((size_t)vocab + 31) / 32;
+    bool ok = seq != NULL;
+
+    *out = NULL;
+    if (ok) {
+        seq->id = r->id;
+        seq->priority = r->priority;
+        seq->prompt_count = (uint32_t)count;
+        seq->count = (uint32_t)(count + r->generated_count);
+        seq->capacity = seq->count + 64;
+        seq->limit = limit_of(r, count, context);
+        seq->ignore_stop = r->ignore_stop != 0;
+        seq->row = -1;
+        seq->sampling = r->sampling;
+        seq->sampling.logit_bias =
+            copy_array(r->sampling.logit_bias, r->sampling.logit_bias_count,
+                       sizeof(*r->sampling.logit_bias));
+        seq->stop_ids = copy_array(r->stop_ids, r->stop_id_count, sizeof(*r->stop_ids));
+        seq->stop_id_count = r->stop_id_count;
+        seq->mask = r->constrained ? calloc(words, sizeof(*seq->mask)) : NULL;
+        seq->ids = calloc(seq->capacity, sizeof(*seq->ids));
+        ok = seq->sampling.logit_bias != NULL && seq->stop_ids != NULL && seq->ids != NULL &&
+             (seq->mask != NULL || !r->constrained);
+    }
+    if (!ok) {
+        llamacpp_sequence_destroy(seq);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request of %zu tokens", count);
+    }
+    memcpy(seq->ids, ids, count * sizeof(*ids));
+    if (r->generated_count > 0)
+        memcpy(seq->ids + count, r->generated, r->generated_count * sizeof(*ids));
+    *out = seq;
+    return LR_OK;
+}
+
+void llamacpp_sequence_destroy(struct llamacpp_sequence *seq)
+{
+    if (seq == NULL)
+        return;
+    free((void *)(uintptr_t)seq->sampling.logit_bias); /* ours, const in the ABI's struct */
+    free(seq->stop_ids);
+    free(seq->mask);
+    free(seq->ids);
+    free(seq);
+}
+
+bool llamacpp_sequence_append(struct llamacpp_sequence *seq, uint32_t id)
+{
+    if (seq->count == seq->capacity) {
+        uint32_t more = seq->capacity + seq->capacity / 2;
+        uint32_t *ids = realloc(seq->ids, more * sizeof(*ids));
+        if (ids == NULL)
+            return false;
+        seq->ids = ids;
+        seq->capacity = more;
+    }
+    seq->ids[seq->count++] = id;
+    return true;
+}

@@ -1,0 +1,62 @@
+/* llamacpp/vocabulary.h - a GGUF's tokens: bytes, flags, control tokens, tokenizing.
+ *
+ * Bytes and flags of every token are taken from libllama once, at open: the ABI lends
+ * them until close, and a token's text costs nothing per step.  Read-only afterwards.
+ * Thread: any.
+ */
+#ifndef LLAMACPP_VOCABULARY_H
+#define LLAMACPP_VOCABULARY_H
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "engines/llamacpp/library.h"
+
+struct llamacpp_control { /* a token that only trusted text may spell */
+    uint32_t id;
+    struct lr_str text;
+    bool strips_left, strips_right; /* blanks beside it belong to it */
+};
+
+struct llamacpp_vocabulary {
+    const struct llamacpp_library *lib;
+    const struct llama_vocab *vocab; /* borrowed from the model */
+    uint32_t count;
+    uint32_t longest;  /* bytes of the longest token */
+    uint32_t *offsets; /* owned, count + 1: where a token's bytes lie in text */
+    struct lr_buf text;
+    uint8_t *flags;                    /* owned: LR_VOCAB_ */
+    uint32_t *usable;                  /* owned, a bit per token: may be drawn */
+    struct llamacpp_control *controls; /* owned, by first byte, the longest first */
+    uint32_t first[257];               /* controls that begin with byte b: first[b]..first[b+1] */
+    int32_t bos;                       /* -1: a prompt needs none */
+};
+
+LR_MUST_USE lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,
+                                             const struct llama_model *model,
+                                             struct llamacpp_vocabulary *out,
+                                             struct lr_error *err);
+void llamacpp_vocabulary_close(struct llamacpp_vocabulary *v);
+
+static inline struct lr_str llamacpp_vocabulary_bytes(const struct llamacpp_vocabulary *v,
+                                                      uint32_t id)
+{
+    return lr_str(v->text.data + v->offsets[id], v->offsets[id + 1] - v->offsets[id]);
+}
+
+/* ---- tokenize.c ---- */
+
+struct llamacpp_ids {
+    uint32_t *items; /* owned by the caller: free() */
+    size_t count;
+    size_t capacity;
+};
+
+/* The rule of struct lr_segment.  A vocabulary that wants a token at the beginning of
+ * every prompt gets it, unless the text begins with it.  INVALID_ARGUMENT: more than
+ * max_bytes of text. */
+LR_MUST_USE lr_code llamacpp_tokenize(const struct llamacpp_vocabulary *v,
+                                      const struct lr_segment *segments, size_t count,
+                                      size_t max_bytes, struct llamacpp_ids *out,
+                                      struct lr_error *err);
+
+#endif
