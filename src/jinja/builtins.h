@@ -60,7 +60,7 @@ const struct method_row *jinja_find_method(struct value object, struct lr_str na
 
 /* Each file of filters ends its table with a row without a name. */
 extern const struct filter_row jinja_filters_text[], jinja_filters_list[],
-    jinja_filters_number[], jinja_filters_lazy[], jinja_filters_order[];
+    jinja_filters_number[], jinja_filters_lazy[], jinja_filters_order[], jinja_filters_wrap[];
 extern const struct method_row jinja_methods_text[], jinja_methods_text_test[],
     jinja_methods_text_split[], jinja_methods_list[], jinja_methods_dict[];
 

@@ -298,12 +298,16 @@ FILTER(filter_striptags)
     if (t == NULL || !jinja_charge_bytes(run, t->len * 4))
         return V_FAIL;
     struct mark mark = jinja_mark(run);
-    bool blank = false, any = false;
+    bool blank = false, any = false, open[2] = {true, true}; /* may a tag, a comment close? */
     for (size_t at = 0; at < t->len && !run->failed;) {
         struct lr_str rest = lr_str(t->ptr + at, t->len - at);
-        struct lr_str close = lr_str_starts(rest, "<!--") ? LR_STR_LIT("-->") : LR_STR_LIT(">");
-        size_t end = rest.ptr[0] == '<' ? lr_str_find(rest, close) : LR_STR_NONE;
+        bool comment = lr_str_starts(rest, "<!--") && open[1];
+        struct lr_str close = comment ? LR_STR_LIT("-->") : LR_STR_LIT(">");
+        size_t end =
+            rest.ptr[0] == '<' && open[comment] ? jinja_find(rest, close) : LR_STR_NONE;
         size_t space = jinja_space_len(rest.ptr, rest.len);
+        if (rest.ptr[0] == '<' && end == LR_STR_NONE)
+            open[comment] = false; /* none further on either: do not look again */
         if (end != LR_STR_NONE) {
             at += end + close.len;
         } else if (space > 0) {

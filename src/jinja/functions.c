@@ -184,9 +184,9 @@ const struct function *jinja_find_function(struct lr_str name)
 
 const struct filter_row *jinja_find_filter(struct lr_str name)
 {
-    static const struct filter_row *const tables[] = {jinja_filters_text, jinja_filters_list,
+    static const struct filter_row *const tables[] = {jinja_filters_text,   jinja_filters_list,
                                                       jinja_filters_number, jinja_filters_lazy,
-                                                      jinja_filters_order};
+                                                      jinja_filters_order,  jinja_filters_wrap};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         for (const struct filter_row *row = tables[i]; row->name != NULL; row++)
             if (lr_str_eq_z(name, row->name))

@@ -24,7 +24,9 @@
 
 struct jinja_template; /* opaque, owns its source and tree */
 
-/* Zero means the default. */
+/* Zero means the default.  The default CPU time grows with the input, by 1 ms for every
+ * 4 KiB of its strings: templates walk long conversations more than once, and who sends
+ * little data gets little time. */
 struct jinja_limits {
     uint64_t max_steps;  /* nodes evaluated, plus a share for long strings */
     uint32_t max_depth;  /* of calls and nested expressions while rendering */
@@ -34,12 +36,12 @@ struct jinja_limits {
 };
 
 enum {
-    JINJA_MAX_SOURCE = 256 * 1024,
+    JINJA_MAX_SOURCE = 128 * 1024,
     JINJA_MAX_DEPTH = 1000,
     JINJA_MAX_STEPS = 20 * 1000 * 1000,
-    JINJA_MAX_CPU_MS = 40,
-    JINJA_MAX_MEMORY = 60 * 1024 * 1024,
-    JINJA_MAX_OUTPUT = 32 * 1024 * 1024,
+    JINJA_MAX_CPU_MS = 35,
+    JINJA_MAX_MEMORY = 40 * 1024 * 1024,
+    JINJA_MAX_OUTPUT = 16 * 1024 * 1024,
 };
 
 /* INVALID_ARGUMENT with the line for a template that Jinja2 would not compile,

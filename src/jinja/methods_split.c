@@ -35,7 +35,7 @@ static bool split_on(struct run *run, const struct text *t, struct lr_str sep, i
 {
     size_t at = 0;
     while (most != 0) {
-        size_t found = lr_str_find(lr_str(t->ptr + at, t->len - at), sep);
+        size_t found = jinja_find(lr_str(t->ptr + at, t->len - at), sep);
         if (found == LR_STR_NONE)
             break;
         if (!push_part(run, out, t, at, at + found))
@@ -50,17 +50,14 @@ static bool split_on(struct run *run, const struct text *t, struct lr_str sep, i
 static bool rsplit_on(struct run *run, const struct text *t, struct lr_str sep, int64_t most,
                       struct list *out)
 {
-    size_t end = t->len, at = t->len;
-    while (most != 0 && at >= sep.len) {
-        size_t start = at - sep.len;
-        if (memcmp(t->ptr + start, sep.ptr, sep.len) != 0) {
-            at--;
-            continue;
-        }
-        if (!push_part(run, out, t, start + sep.len, end))
+    struct backwards b;
+    size_t end = t->len;
+    if (!jinja_backwards(run, text_str(t), sep, &b))
+        return false;
+    for (; most != 0 && jinja_find_before(&b); most--) {
+        if (!push_part(run, out, t, b.at + sep.len, end))
             return false;
-        end = at = start;
-        most--;
+        end = b.at;
     }
     return push_part(run, out, t, 0, end);
 }
@@ -157,10 +154,12 @@ static struct value partition(struct run *run, struct value self, const struct v
         return jinja_error(run, "empty separator");
     size_t at = LR_STR_NONE;
     if (!right)
-        at = lr_str_find(text_str(t), text_str(sep));
-    for (size_t i = t->len + 1; right && i-- > 0 && at == LR_STR_NONE;)
-        if (t->len - i >= sep->len && memcmp(t->ptr + i, sep->ptr, sep->len) == 0)
-            at = i;
+        at = jinja_find(text_str(t), text_str(sep));
+    struct backwards b;
+    if (right && !jinja_backwards(run, text_str(t), text_str(sep), &b))
+        return V_FAIL;
+    if (right && jinja_find_before(&b))
+        at = b.at;
     struct list *out = jinja_list_new(run, 3);
     if (out == NULL)
         return V_FAIL;

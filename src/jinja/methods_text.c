@@ -125,16 +125,6 @@ static bool window(struct run *run, struct text *t, const struct value *bounds, 
     return jinja_charge_bytes(run, t->len);
 }
 
-static size_t find_last(struct lr_str s, struct lr_str part)
-{
-    if (part.len > s.len)
-        return LR_STR_NONE;
-    for (size_t at = s.len - part.len + 1; at-- > 0;)
-        if (memcmp(s.ptr + at, part.ptr, part.len) == 0)
-            return at;
-    return LR_STR_NONE;
-}
-
 /* Index in code points, or -1. */
 static bool find(struct run *run, struct value self, const struct value *args, bool last,
                  int64_t *out)
@@ -149,7 +139,15 @@ static bool find(struct run *run, struct value self, const struct value *args, b
     if (!inside)
         return true;
     struct lr_str s = lr_str(t->ptr + from, to - from);
-    size_t at = last ? find_last(s, text_str(part)) : lr_str_find(s, text_str(part));
+    size_t at = LR_STR_NONE;
+    if (last) {
+        struct backwards b;
+        if (!jinja_backwards(run, s, text_str(part), &b))
+            return false;
+        at = jinja_find_before(&b) ? b.at : LR_STR_NONE;
+    } else {
+        at = jinja_find(s, text_str(part));
+    }
     if (at == LR_STR_NONE)
         return true;
     *out = 0;
@@ -204,11 +202,11 @@ METHOD(method_count)
             count += ((unsigned char)s.ptr[i] & 0xC0) != 0x80;
         return tainted(value_int(count + 1), self.untrusted);
     }
-    size_t at = inside ? lr_str_find(s, text_str(part)) : LR_STR_NONE;
+    size_t at = inside ? jinja_find(s, text_str(part)) : LR_STR_NONE;
     while (at != LR_STR_NONE && jinja_charge(run, 1)) {
         count++;
         s = lr_str(s.ptr + at + part->len, s.len - at - part->len);
-        at = lr_str_find(s, text_str(part));
+        at = jinja_find(s, text_str(part));
     }
     return tainted(value_int(count), self.untrusted);
 }

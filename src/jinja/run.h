@@ -26,7 +26,7 @@ struct run {
 
     size_t max_memory, max_output;
     uint64_t steps, max_steps, next_check;
-    int64_t deadline_ns; /* of this thread's CPU clock */
+    int64_t started_ns, deadline_ns; /* of this thread's CPU clock */
     uint32_t depth, max_depth;
     uint32_t cpu_ms;
     const char *stack_base;

@@ -6,6 +6,8 @@
 #include "jinja/exec.h"
 #include "jinja/scope.h"
 
+enum { MAX_EXTRA_MS = 500 };
+
 static int64_t cpu_now(void)
 {
     struct timespec now;
@@ -21,7 +23,8 @@ static void start_run(struct run *run, const struct jinja_limits *limits, struct
     run->max_steps = limits->max_steps != 0 ? limits->max_steps : JINJA_MAX_STEPS;
     run->max_depth = limits->max_depth != 0 ? limits->max_depth : JINJA_MAX_DEPTH;
     run->cpu_ms = limits->max_cpu_ms != 0 ? limits->max_cpu_ms : JINJA_MAX_CPU_MS;
-    run->deadline_ns = cpu_now() + (int64_t)run->cpu_ms * 1000000;
+    run->started_ns = cpu_now();
+    run->deadline_ns = run->started_ns + (int64_t)run->cpu_ms * 1000000;
     run->stack_base = __builtin_frame_address(0);
     lr_arena_init(&run->arena, run->max_memory);
     lr_buf_init(&run->sink.bytes, run->max_output);
@@ -101,6 +104,11 @@ static bool render(struct run *run)
 {
     if (!jinja_load_context(run))
         return false;
+    if (run->input->limits.max_cpu_ms == 0) {
+        uint64_t extra = run->text_bytes / 4096;
+        run->cpu_ms += (uint32_t)(extra < MAX_EXTRA_MS ? extra : MAX_EXTRA_MS);
+        run->deadline_ns = run->started_ns + (int64_t)run->cpu_ms * 1000000;
+    }
     size_t guess = run->text_bytes + run->text_bytes / 8 + 4096;
     if (guess < run->max_output / 2)
         (void)lr_buf_reserve(&run->sink.bytes, guess);

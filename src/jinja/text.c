@@ -85,6 +85,58 @@ size_t jinja_text_offset(struct text *t, size_t index)
     return t->len;
 }
 
+size_t jinja_find(struct lr_str s, struct lr_str part)
+{
+    if (part.len == 0)
+        return 0;
+    if (part.len > s.len)
+        return LR_STR_NONE;
+    const char *hit = memmem(s.ptr, s.len, part.ptr, part.len);
+    return hit != NULL ? (size_t)(hit - s.ptr) : LR_STR_NONE;
+}
+
+/* Up to this length comparing at every place is linear enough. */
+enum { SHORT_PART = 16 };
+
+bool jinja_backwards(struct run *run, struct lr_str s, struct lr_str part,
+                     struct backwards *out)
+{
+    *out = (struct backwards){.s = s, .part = part, .at = s.len};
+    if (part.len <= SHORT_PART || part.len > s.len)
+        return true;
+    char *reversed = jinja_alloc(run, s.len + part.len);
+    if (reversed == NULL)
+        return false;
+    for (size_t i = 0; i < s.len; i++)
+        reversed[i] = s.ptr[s.len - 1 - i];
+    for (size_t i = 0; i < part.len; i++)
+        reversed[s.len + i] = part.ptr[part.len - 1 - i];
+    out->reversed = reversed;
+    return true;
+}
+
+bool jinja_find_before(struct backwards *b)
+{
+    if (b->part.len > b->at)
+        return false;
+    if (b->reversed != NULL) {
+        size_t done = b->s.len - b->at;
+        size_t hit = jinja_find(lr_str(b->reversed + done, b->at),
+                                lr_str(b->reversed + b->s.len, b->part.len));
+        if (hit == LR_STR_NONE)
+            return false;
+        b->at -= hit + b->part.len;
+        return true;
+    }
+    for (size_t at = b->at - b->part.len + 1; at-- > 0;) {
+        if (memcmp(b->s.ptr + at, b->part.ptr, b->part.len) == 0) {
+            b->at = at;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The last span that starts at or before `offset`. */
 static size_t find_span(const struct text_store *store, size_t offset)
 {

@@ -39,6 +39,19 @@ static inline bool jinja_text_eq(const struct text *a, const struct text *b)
 /* Byte offset of code point `index` (0..chars). */
 size_t jinja_text_offset(struct text *t, size_t index);
 
+/* Searches in time linear in both, whatever they hold: LR_STR_NONE when absent. */
+size_t jinja_find(struct lr_str s, struct lr_str part);
+/* Every occurrence from the right that does not overlap the one before: *at starts at
+ * s.len and moves left.  False when there is none left, or the run failed. */
+struct backwards {
+    struct lr_str s, part;
+    char *reversed; /* of both, for long parts; else NULL */
+    size_t at;      /* everything from here on is done */
+};
+bool jinja_backwards(struct run *run, struct lr_str s, struct lr_str part,
+                     struct backwards *out);
+bool jinja_find_before(struct backwards *b); /* b->at is where it starts */
+
 /* Calls visit for each run of one trust in bytes [from, to) of t, in order. */
 void jinja_text_runs(const struct text *t, size_t from, size_t to,
                      void (*visit)(void *ctx, struct lr_str part, bool trusted), void *ctx);

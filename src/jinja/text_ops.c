@@ -83,7 +83,7 @@ struct text *jinja_replace(struct run *run, struct text *t, struct text *from, s
     struct lr_str s = text_str(t), what = text_str(from);
     if (what.len == 0)
         return replace_empty(run, t, to, count);
-    size_t found = count != 0 ? lr_str_find(s, what) : LR_STR_NONE;
+    size_t found = count != 0 ? jinja_find(s, what) : LR_STR_NONE;
     if (!jinja_charge_bytes(run, s.len))
         return NULL;
     if (found == LR_STR_NONE)
@@ -95,7 +95,7 @@ struct text *jinja_replace(struct run *run, struct text *t, struct text *from, s
         jinja_write_text(run, to);
         at += found + what.len;
         count--;
-        found = lr_str_find(lr_str(s.ptr + at, s.len - at), what);
+        found = jinja_find(lr_str(s.ptr + at, s.len - at), what);
         if (!jinja_charge(run, 1))
             return NULL;
     }

@@ -265,7 +265,7 @@ bool jinja_contains(struct run *run, struct value container, struct value item, 
                               jinja_type_name(item));
             return false;
         }
-        *out = lr_str_find(text_str(container.text), text_str(item.text)) != LR_STR_NONE;
+        *out = jinja_find(text_str(container.text), text_str(item.text)) != LR_STR_NONE;
         return jinja_charge_bytes(run, container.text->len);
     case K_DICT: {
         const struct value *found;
