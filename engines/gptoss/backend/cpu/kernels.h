@@ -1,7 +1,7 @@
 /* gptoss/backend/cpu/kernels.h - the arithmetic of the CPU device, in two versions.
  *
- * plain.c is portable C; avx2.c needs AVX2, FMA and F16C-era x86 and is compiled with
- * those flags only where it is chosen at run time.  One table is used from open to
+ * plain.c is portable C; avx2_*.c need AVX2 and FMA and are compiled with
+ * those flags; dispatch.c chooses at run time.  One table is used from open to
  * close.
  *
  * Batch invariance: every output element is one sum in one order, fixed by its row and
