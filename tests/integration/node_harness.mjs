@@ -14,6 +14,9 @@ export const ENGINES = process.env.LLM_ROUTER_ENGINES ?? path.join(BUILD, 'engin
 export const TESTING = path.join(BUILD, 'testing'); // echo_next.so, echo_alien.so, fake_nvml.so
 export const LONG = process.env.LR_LONG === '1';
 
+const running = new Set();
+process.on('exit', () => running.forEach((child) => child.kill('SIGKILL')));
+
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 export async function until(what, check, ms = 10000) {
@@ -62,10 +65,12 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
   const child = spawn(BIN, [...all, ...args],
     { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   const node = { child, pid: child.pid, dir, log: '', exit: undefined };
+  running.add(child);
   child.stderr.on('data', (bytes) => { node.log += bytes; });
   let out = '';
   const ended = new Promise((done) => child.on('close', (code, signal) => {
     node.exit = { code, signal };
+    running.delete(child);
     done(node.exit);
   }));
   await new Promise((done, fail) => {
@@ -76,6 +81,8 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
     });
     ended.then(() => fail(Object.assign(new Error(`the node ended: ${node.log}`), { node })));
   });
+  // A test that fails before it stops its node must not hang the run.
+  for (const handle of [child, child.stdout, child.stderr]) handle.unref();
   node.url = `http://127.0.0.1:${node.port}`;
   node.ended = ended;
   node.get = async (where) => (await fetch(node.url + where)).json();
@@ -85,6 +92,7 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
   node.model = async (id) => node.get(`/v0/models/${encodeURIComponent(id)}`);
   node.worker = async (id) => (await node.model(id)).workers.find((w) => w.role === 'serving');
   node.stop = async () => {
+    child.ref();
     if (node.exit === undefined) child.kill('SIGTERM');
     const timer = setTimeout(() => child.kill('SIGKILL'), 20000);
     await ended;
