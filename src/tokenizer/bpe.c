@@ -1,4 +1,6 @@
-/* tokenizer/bpe.c - see bpe.h for the rule and for why windows are exact. */
+/* tokenizer/bpe.c - pieces: lookups, memory of earlier ones, windows over long ones.
+ *
+ * See bpe.h for the rule and for why windows are exact; merge.c merges. */
 #include "tokenizer/bpe.h"
 
 #include <stdlib.h>
@@ -42,179 +44,6 @@ void tokenizer_bpe_forget(struct bpe *b)
     b->pool_used = 0;
 }
 
-/* ---- merging ---- */
-
-/* rank << 8 | position: the lowest of these is the next pair to merge. */
-static inline uint32_t pair_key(uint32_t rank, size_t position)
-{
-    return rank == TOKENIZER_NONE ? rank : rank << 8 | (uint32_t)position;
-}
-
-/* len <= BPE_SMALL_MAX.  Returns the number of ids.  No position moves: short as the row is,
- * looking at the dead ones again costs less than closing the gaps. */
-static size_t merge_small(const struct tokenizer *t, const char *bytes, size_t len,
-                          uint32_t ids[BPE_SMALL_MAX], uint32_t *last_rank)
-{
-    const struct merges *m = &t->merges;
-    const unsigned char *byte = (const unsigned char *)bytes;
-    uint32_t keys[BPE_SMALL_MAX];
-    uint8_t next[BPE_SMALL_MAX + 1], before[BPE_SMALL_MAX + 1];
-    size_t n = 0;
-    bool was_byte = false;
-    for (size_t i = 0, width; i < len; i += width, n++) {
-        uint32_t closed = closed_at(t, byte + i, len - i, &width);
-        if (closed == TOKENIZER_NONE)
-            width = 1;
-        ids[n] = closed == TOKENIZER_NONE ? t->vocab.byte_ids[byte[i]] : closed;
-        next[n] = (uint8_t)(n + 1);
-        before[n] = (uint8_t)(n - 1);
-        if (n != 0) {
-            uint32_t rank = was_byte && width == 1 ? m->byte_pairs[byte[i - 1] << 8 | byte[i]]
-                                                   : merges_rank(m, ids[n - 1], ids[n]);
-            keys[n - 1] = pair_key(rank, n - 1);
-        }
-        was_byte = width == 1;
-    }
-    keys[n - 1] = TOKENIZER_NONE;
-    for (;;) {
-        uint32_t lowest = keys[0];
-        for (size_t i = 1; i + 1 < n; i++) {
-            lowest = keys[i] < lowest ? keys[i] : lowest;
-            __asm__("" : "+r"(lowest)); /* a vector load would wait for the stores above */
-        }
-        if (lowest == TOKENIZER_NONE)
-            break;
-        size_t at = lowest & 0xFF, gone = next[at], after = next[gone];
-        *last_rank = lowest >> 8;
-        ids[at] = m->results[lowest >> 8];
-        keys[gone] = keys[at] = TOKENIZER_NONE;
-        next[at] = (uint8_t)after;
-        before[after] = (uint8_t)at;
-        if (after < n)
-            keys[at] = pair_key(merges_rank(m, ids[at], ids[after]), at);
-        if (at != 0) {
-            size_t p = before[at];
-            keys[p] = pair_key(merges_rank(m, ids[p], ids[at]), p);
-        }
-    }
-    size_t count = 0;
-    for (size_t i = 0; i < n; i = next[i])
-        ids[count++] = ids[i];
-    return count;
-}
-
-/* A symbol of the linked list that merge_large works on. */
-struct symbol {
-    uint32_t id;
-    uint32_t rank; /* of the pair with the next symbol; what a heap entry must agree with */
-    uint32_t next;
-    uint32_t before;
-};
-
-struct heap {
-    uint64_t *items; /* rank << 32 | position: the order of merging is that of integers */
-    size_t count;
-};
-
-static void sift_down(struct heap *h, size_t at)
-{
-    uint64_t item = h->items[at];
-    for (size_t child; (child = 2 * at + 1) < h->count; at = child) {
-        if (child + 1 < h->count && h->items[child + 1] < h->items[child])
-            child++;
-        if (h->items[child] >= item)
-            break;
-        h->items[at] = h->items[child];
-    }
-    h->items[at] = item;
-}
-
-static void heap_push(struct heap *h, uint32_t rank, uint32_t position)
-{
-    if (rank == TOKENIZER_NONE)
-        return;
-    uint64_t item = (uint64_t)rank << 32 | position;
-    size_t at = h->count++;
-    for (; at != 0 && h->items[(at - 1) / 2] > item; at = (at - 1) / 2)
-        h->items[at] = h->items[(at - 1) / 2];
-    h->items[at] = item;
-}
-
-static uint64_t heap_pop(struct heap *h)
-{
-    uint64_t top = h->items[0];
-    h->items[0] = h->items[--h->count];
-    if (h->count != 0)
-        sift_down(h, 0);
-    return top;
-}
-
-static uint32_t pair_rank(const struct merges *m, const struct symbol *symbols, uint32_t at)
-{
-    uint32_t next = symbols[at].next;
-    return next == TOKENIZER_NONE ? TOKENIZER_NONE
-                                  : merges_rank(m, symbols[at].id, symbols[next].id);
-}
-
-static void merge_all(const struct merges *m, struct symbol *symbols, struct heap *h)
-{
-    while (h->count != 0) {
-        uint64_t item = heap_pop(h);
-        uint32_t at = (uint32_t)item, rank = (uint32_t)(item >> 32);
-        struct symbol *s = &symbols[at];
-        if (s->rank != rank) /* a neighbour merged meanwhile, or this one is gone */
-            continue;
-        struct symbol *gone = &symbols[s->next];
-        s->id = m->results[rank];
-        s->next = gone->next;
-        gone->rank = TOKENIZER_NONE;
-        if (s->next != TOKENIZER_NONE)
-            symbols[s->next].before = at;
-        s->rank = pair_rank(m, symbols, at);
-        heap_push(h, s->rank, at);
-        if (s->before != TOKENIZER_NONE) {
-            symbols[s->before].rank = pair_rank(m, symbols, s->before);
-            heap_push(h, symbols[s->before].rank, s->before);
-        }
-    }
-}
-
-/* Any length, in O(n log n).  Appends to b->out. */
-static void merge_large(struct bpe *b, const char *bytes, size_t len)
-{
-    const struct merges *m = &b->t->merges;
-    /* A merge takes one entry off the heap and adds at most two, and there are fewer
-     * merges than bytes. */
-    size_t needed = len * sizeof(struct symbol) + 2 * len * sizeof(uint64_t);
-    if (needed > b->heap_bytes) {
-        free(b->heap);
-        b->heap = malloc(needed);
-        b->heap_bytes = b->heap != NULL ? needed : 0;
-    }
-    if (b->heap == NULL) {
-        b->out_of_memory = true;
-        return;
-    }
-    struct heap h = {.items = b->heap};
-    struct symbol *symbols = (struct symbol *)(h.items + 2 * len);
-    for (size_t i = 0; i < len; i++) {
-        bool last = i + 1 == len;
-        unsigned char byte = (unsigned char)bytes[i];
-        uint32_t rank =
-            last ? TOKENIZER_NONE : m->byte_pairs[byte << 8 | (unsigned char)bytes[i + 1]];
-        symbols[i] = (struct symbol){b->t->vocab.byte_ids[byte], rank,
-                                     last ? TOKENIZER_NONE : (uint32_t)i + 1,
-                                     i == 0 ? TOKENIZER_NONE : (uint32_t)i - 1};
-        if (rank != TOKENIZER_NONE)
-            h.items[h.count++] = (uint64_t)rank << 32 | i;
-    }
-    for (size_t i = h.count / 2; i-- > 0;)
-        sift_down(&h, i);
-    merge_all(m, symbols, &h);
-    for (uint32_t i = 0; i != TOKENIZER_NONE; i = symbols[i].next)
-        tokenizer_ids_add(b->out, symbols[i].id);
-}
-
 /* ---- blocks: short enough to be remembered ---- */
 
 static void append(struct tokenizer_ids *out, const uint32_t *ids, size_t count)
@@ -229,9 +58,9 @@ static void merge_any(struct bpe *b, const char *bytes, size_t len)
 {
     uint32_t ids[BPE_SMALL_MAX], rank;
     if (len > BPE_SMALL_MAX)
-        merge_large(b, bytes, len);
+        tokenizer_merge_large(b, bytes, len);
     else
-        append(b->out, ids, merge_small(b->t, bytes, len, ids, &rank));
+        append(b->out, ids, tokenizer_merge_small(b->t, bytes, len, ids, &rank));
 }
 
 static void remember(struct bpe *b, struct bpe_entry *entry, uint64_t hash, const char *bytes,
@@ -316,7 +145,7 @@ static void merge_long(struct bpe *b, const char *bytes, size_t len)
         size_t end = len - done > WINDOW_NEW ? done + WINDOW_NEW : len;
         if (!add_window(b, bytes, done, end, first)) {
             b->out->count = first;
-            merge_large(b, bytes, len);
+            tokenizer_merge_large(b, bytes, len);
             return;
         }
         if (b->out->failed || b->out_of_memory)
@@ -395,14 +224,6 @@ void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *e
         piece(b, known[i] ? key_find_slot(v, keys[i], hashes[i], at, len) : NULL, hashes[i], at,
               len);
     }
-}
-
-uint32_t tokenizer_bpe_last_rank(const struct tokenizer *t, uint32_t id)
-{
-    uint32_t ids[BPE_SMALL_MAX], rank = TOKENIZER_NONE;
-    size_t count =
-        merge_small(t, vocab_bytes(&t->vocab, id), t->vocab.tokens[id].len, ids, &rank);
-    return count == 1 && ids[0] == id ? rank : TOKENIZER_NONE;
 }
 
 lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err)

@@ -55,16 +55,24 @@ enum { BPE_BATCH = 128 };
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
                           size_t count);
 
-/* Marks the tokens that merging makes of their own bytes (all of them under
- * ignore_merges), so that a piece which is a token needs one lookup. */
-LR_MUST_USE lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err);
-
-/* Bytes that are merged by scanning an array for the lowest rank. */
+/* Bytes that are merged by looking at all pairs for the lowest rank. */
 enum { BPE_SMALL_MAX = 64 };
+
+/* The ids of at most BPE_SMALL_MAX bytes, and the last rank applied (untouched when there
+ * was none).  Returns the number of ids. */
+size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_t len,
+                             uint32_t ids[BPE_SMALL_MAX], uint32_t *last_rank);
+
+/* Appends the ids of any number of bytes, in O(n log n). */
+void tokenizer_merge_large(struct bpe *b, const char *bytes, size_t len);
 
 /* The last rank applied when a token's own bytes are merged into it, or TOKENIZER_NONE
  * when they do not become it.  The token has at most BPE_SMALL_MAX bytes. */
-uint32_t tokenizer_bpe_last_rank(const struct tokenizer *t, uint32_t id);
+uint32_t tokenizer_merge_last_rank(const struct tokenizer *t, uint32_t id);
+
+/* Marks the tokens that merging makes of their own bytes (all of them under
+ * ignore_merges), so that a piece which is a token needs one lookup. */
+LR_MUST_USE lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err);
 
 /* Drops merges that can never happen (prune.c); ids stay the same, ranks do not. */
 LR_MUST_USE lr_code tokenizer_prune(struct tokenizer *t, struct lr_error *err);

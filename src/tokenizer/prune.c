@@ -30,7 +30,7 @@ static void choose(const struct tokenizer *t, const uint64_t *pairs, uint8_t *ve
             continue;
         }
         makers[id] = 0;
-        uint32_t last = tokenizer_bpe_last_rank(t, id);
+        uint32_t last = tokenizer_merge_last_rank(t, id);
         if (last != TOKENIZER_NONE)
             verdict[last] = KEEP;
     }
