@@ -102,6 +102,8 @@ void *jinja_array(struct run *run, size_t count, size_t size)
 bool jinja_check_limits(struct run *run)
 {
     run->next_check = run->steps + CHECK_INTERVAL;
+    if (run->next_check > run->max_steps)
+        run->next_check = run->max_steps + 1;
     if (run->failed)
         return false;
     if (run->steps > run->max_steps) {

@@ -54,7 +54,7 @@ static void errors_name_the_line(void **state)
         const char *line;
     } rows[] = {
         {"a\nb\n{{ 1 + }}", "line 3"},
-        {"{% if x %}\n\n{{ undefined_thing.x }}\n{% endif %}{{ y.z }}", "line 1"},
+        {"{% if x %}\n\n{{ undefined_thing.x }}\n{% endif %}{{ y.z }}", "line 4"},
         {"\n\n{% for i in 5 %}{% endfor %}", "line 3"},
         {"{#\n\n#}\n{{ raise_exception('boom') }}", "line 4"},
         {"{% set a = 1 %}\n{% macro m() %}\n{{ none + 1 }}\n{% endmacro %}\n{{ m() }}",

@@ -10,7 +10,8 @@ static const char *const specials[] = {
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
 
 /* Everything that takes a text apart, changes it or puts it together.  `c` is the
- * client's; what a template adds itself is one of the letters "xyz" or white space. */
+ * client's; what a template adds itself is one of the letters "xyz" or white space.  After
+ * `!` it adds a part of a control token, and what counts is that no whole one comes out. */
 static const char *const expressions[] = {
     "c",
     "c|upper",
@@ -21,7 +22,7 @@ static const char *const expressions[] = {
     "c|trim('x')",
     "c|string",
     "c|replace('q', 'y')",
-    "c|replace('<', '<')",
+    "!c|replace('<', '<')",
     "c|replace('', 'x')",
     "c|indent",
     "c|indent(2, true)",
@@ -71,8 +72,8 @@ static const char *const expressions[] = {
     "c.casefold()",
     "c.replace('q', 'y')",
     "c.split('q')|join('x')",
-    "c.split('|')|join('|')",
-    "c.rsplit('|', 1)|join('|')",
+    "!c.split('|')|join('|')",
+    "!c.rsplit('|', 1)|join('|')",
     "c.splitlines()|join",
     "c.partition('|')|join",
     "c.rpartition('|')|join",
@@ -165,11 +166,19 @@ static const char *const statements[] = {
 
 static bool is_ours(char c)
 {
-    return memchr("xyzXYZ \n\t=\"0", c, 12) != NULL;
+    return memchr("xyzXYZ \n\t=\"0.", c, 13) != NULL;
+}
+
+static bool holds_special(struct lr_str s)
+{
+    for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++)
+        if (lr_str_find(s, lr_str_z(specials[i])) != LR_STR_NONE)
+            return true;
+    return false;
 }
 
 /* Bytes that may carry control tokens hold nothing but the template's own letters. */
-static void check_output(const char *source, const struct jinja_output *out)
+static void check_output(const char *source, bool strict, const struct jinja_output *out)
 {
     size_t at = 0;
     for (size_t i = 0; i < out->count; i++) {
@@ -177,7 +186,8 @@ static void check_output(const char *source, const struct jinja_output *out)
         assert_true(s->text.len > 0);
         assert_ptr_equal(s->text.ptr, out->text.ptr + at);
         assert_true(i == 0 || s[-1].control != s->control);
-        for (size_t k = 0; s->control && k < s->text.len; k++)
+        assert_false(s->control && holds_special(s->text));
+        for (size_t k = 0; strict && s->control && k < s->text.len; k++)
             if (!is_ours(s->text.ptr[k]))
                 fail_msg("%s: \"%.*s\" is trusted in \"%.*s\"", source, (int)s->text.len,
                          s->text.ptr, (int)out->text.len, out->text.ptr);
@@ -186,7 +196,7 @@ static void check_output(const char *source, const struct jinja_output *out)
     assert_int_equal(at, out->text.len);
 }
 
-static void render_content(const char *body, const char *role, const char *special)
+static void render_content(const char *body, bool strict, const char *role, const char *special)
 {
     static const char head[] =
         "{% macro m(v) %}{{ v }}{% endmacro %}{% macro n() %}{{ caller(c) }}{% endmacro %}"
@@ -205,7 +215,7 @@ static void render_content(const char *body, const char *role, const char *speci
     struct jinja_output out;
     struct lr_error err = {0};
     if (render_with(lr_buf_z(&source), &input, &out, &err) == LR_OK)
-        check_output(body, &out);
+        check_output(body, strict, &out);
     else if (strstr(err.text, "no filter") != NULL)
         fail_msg("%s: %s", body, err.text);
     jinja_output_free(&out);
@@ -219,9 +229,10 @@ static void no_expression_makes_client_text_trusted(void **state)
     (void)state;
     for (size_t e = 0; e < sizeof(expressions) / sizeof(expressions[0]); e++) {
         char body[256];
-        (void)snprintf(body, sizeof(body), "{{ %s }}", expressions[e]);
+        bool strict = expressions[e][0] != '!';
+        (void)snprintf(body, sizeof(body), "{{ %s }}", expressions[e] + (strict ? 0 : 1));
         for (size_t s = 0; s < sizeof(specials) / sizeof(specials[0]); s++)
-            render_content(body, roles[(e + s) % 5], specials[s]);
+            render_content(body, strict, roles[(e + s) % 5], specials[s]);
     }
 }
 
@@ -231,7 +242,7 @@ static void no_statement_makes_client_text_trusted(void **state)
     for (size_t e = 0; e < sizeof(statements) / sizeof(statements[0]); e++)
         for (size_t s = 0; s < sizeof(specials) / sizeof(specials[0]); s++)
             for (size_t r = 0; r < 5; r++)
-                render_content(statements[e], roles[r], specials[s]);
+                render_content(statements[e], true, roles[r], specials[s]);
 }
 
 struct expected_segment {
