@@ -18,6 +18,12 @@ extern const struct cli_command cli_command_memory;
 extern const struct cli_command cli_command_node;
 extern const struct cli_command cli_command_router;
 extern const struct cli_command cli_command_up;
+extern const struct cli_command cli_command_chat;
+extern const struct cli_command cli_command_register;
+extern const struct cli_command cli_command_models;
+extern const struct cli_command cli_command_nodes;
+extern const struct cli_command cli_command_keys;
+extern const struct cli_command cli_command_doctor;
 extern const struct cli_command cli_command_version;
 extern const struct cli_command cli_command_worker;
 
@@ -31,6 +37,7 @@ extern const struct cli_command cli_debug_manifest;
 extern const struct cli_command cli_debug_render;
 extern const struct cli_command cli_debug_settings_reference;
 extern const struct cli_command cli_debug_tokenize;
+extern const struct cli_command cli_debug_write_gguf;
 extern const struct cli_command cli_debug_write_metal;
 
 #endif

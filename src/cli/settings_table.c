@@ -46,6 +46,8 @@ static const struct lr_setting rows[] = {
      .help = "allow an address beyond this machine without TLS"},
     {.name = "database", .type = LR_SETTING_STRING, .commands = "router up", .value = "URL", .secret = true,
      .help = "postgres://... shared by several routers; default: a file below data-dir"},
+    {.name = "hub-host", .type = LR_SETTING_LIST, .commands = "router up node", .value = "HOST[:PORT]",
+     .help = "another host that models may be fetched from; may be given several times"},
     {.name = "queue", .type = LR_SETTING_INT, .fallback = "512", .max = 1000000, .commands = "router up",
      .help = "requests that may wait for one model; more get 429"},
     {.name = "queue-timeout", .type = LR_SETTING_DURATION, .fallback = "10m", .max = 86400000, .commands = "router up",

@@ -1,12 +1,219 @@
-/* router/register_repo.c - registration from a hub. */
+/* router/register_repo.c - POST /v0/models/register with "repo" (R-01 to R-08).
+ *
+ * The hub is asked on a thread of its own (its calls block); the answer comes back to the
+ * request's loop.  Few registrations run at once, since each may wait for a slow hub.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hub/client.h"
+#include "hub/register.h"
 #include "router/api.h"
 #include "router/register.h"
 
+enum { AT_ONCE_MAX = 4, MANIFEST_BYTES = 16 << 20, HOSTS_MAX = 16 };
+
+struct asking {
+    struct router *router;
+    struct net_request *req;
+    struct net_loop *loop;
+    pthread_t thread;
+    /* In the request's arena, which outlives the thread: the request waits for it. */
+    struct lr_str repo, revision, filename, name, chat_template;
+    enum hub_format format;
+    struct hub_client client;
+    struct hub_supported *supported;
+    /* answer */
+    struct lr_error err;
+    lr_code code;
+    uint32_t retry_after_s;
+    struct lr_buf manifest;
+    struct lr_buf template_text;
+    char id[ROUTER_ID_MAX];
+};
+
+static _Atomic int asking_count;
+
+static bool read_text(struct net_request *req, const struct lr_json *body, const char *key,
+                      struct lr_str *out)
+{
+    const struct lr_json *v = lr_json_get(body, key);
+    *out = (struct lr_str){0};
+    if (v == NULL || v->type == LR_JSON_NULL || lr_json_str(v, out))
+        return true;
+    router_refuse(req, LR_INVALID_ARGUMENT, "\"%s\" must be a string, not %s", key,
+                  lr_json_type_name(v->type));
+    return false;
+}
+
+static void finish(struct asking *a)
+{
+    hub_supported_destroy(a->supported);
+    lr_buf_free(&a->manifest);
+    lr_buf_free(&a->template_text);
+    atomic_fetch_sub(&asking_count, 1);
+}
+
+static void answer(void *arg, const struct lr_error *err)
+{
+    struct asking *a = arg;
+    struct net_request *req = a->req;
+    struct router_access *access = router_access(req);
+    struct lr_buf body;
+    struct lr_json_writer w;
+    if (err != NULL) {
+        struct lr_error copy = *err;
+        finish(a);
+        net_respond_error(req, &copy);
+        return;
+    }
+    router_store_audit(a->router->store, router_caller_name(&access->caller), "model.register",
+                       a->id, "hub");
+    lr_buf_init(&body, MANIFEST_BYTES + 4096);
+    lr_json_writer_init(&w, &body);
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, "id", a->id);
+    lr_json_member_z(&w, "object", "model");
+    lr_json_key(&w, "manifest");
+    lr_json_put_raw(&w, lr_buf_str(&a->manifest));
+    lr_json_end_object(&w);
+    finish(a);
+    router_respond_json(req, 201, &body);
+}
+
+static void refuse(struct asking *a)
+{
+    struct net_request *req = a->req;
+    struct lr_error err = a->err;
+    if (a->retry_after_s != 0) {
+        char text[16];
+        (void)snprintf(text, sizeof(text), "%u", a->retry_after_s);
+        net_response_header(req, "Retry-After", lr_str_z(text));
+    }
+    finish(a);
+    net_respond_error(req, &err);
+}
+
+/* On the request's loop. */
+static void on_asked(void *arg)
+{
+    struct asking *a = arg;
+    (void)pthread_join(a->thread, NULL);
+    if (a->code != LR_OK) {
+        refuse(a);
+        return;
+    }
+    struct router_new_model model = {
+        .id = lr_str_z(a->id),
+        .source = LR_STR_LIT("hub"),
+        .format = lr_str_z(hub_format_name(a->format)),
+        .manifest = lr_buf_str(&a->manifest),
+        .chat_template = lr_buf_str(&a->template_text),
+        .created_ms = lr_clock_wall_ms(NULL),
+    };
+    router_register(a->router, &model, a->loop, answer, a);
+}
+
+static void *ask_hub(void *arg)
+{
+    struct asking *a = arg;
+    struct hub_registration got = {0};
+    struct hub_register_input in = {
+        .client = &a->client,
+        .supported = a->supported,
+        .repo = a->repo,
+        .revision = a->revision,
+        .request = {.format = a->format, .filename = a->filename, .name = a->name},
+    };
+    a->code = hub_register(&in, &got, &a->retry_after_s, &a->err);
+    if (a->code == LR_OK) {
+        hub_manifest_encode(got.manifest, &a->manifest);
+        lr_buf_add_str(&a->template_text,
+                       a->chat_template.len != 0 ? a->chat_template : lr_str(NULL, 0));
+        (void)snprintf(a->id, sizeof(a->id), "%s", got.manifest->id);
+        a->format = got.manifest->format;
+        if (a->manifest.failed || a->template_text.failed)
+            a->code =
+                lr_fail(&a->err, LR_TOO_LARGE, "the manifest is over %d bytes", MANIFEST_BYTES);
+    }
+    hub_registration_free(&got);
+    net_loop_post(a->loop, on_asked, a);
+    return NULL;
+}
+
+static lr_code prepare(struct asking *a, struct lr_error *err)
+{
+    const struct lr_settings *s = a->router->settings;
+    const char *hosts[HOSTS_MAX];
+    size_t count = lr_settings_list_count(s, "hub-host");
+    count = count < HOSTS_MAX ? count : HOSTS_MAX;
+    for (size_t i = 0; i < count; i++)
+        hosts[i] = lr_settings_list_item(s, "hub-host", i);
+    lr_code code = hub_client_init(&a->client, hosts, count, err);
+    if (code == LR_OK)
+        code = hub_supported_parse(lr_str(NULL, 0), &a->supported, err);
+    return code;
+}
+
+/* The same id again is refused before the hub is asked: the first stays untouched. */
+static lr_code check_free(struct router *r, struct lr_str id, struct lr_error *err)
+{
+    router_lock(r);
+    bool taken = router_registry_find(&r->registry, id) != NULL;
+    router_unlock(r);
+    if (!taken)
+        return LR_OK;
+    return lr_fail(err, LR_CONFLICT,
+                   "model \"" LR_STR_FMT "\" is registered already: delete it first, or give "
+                   "this one another name",
+                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
+}
+
 void router_register_repo(struct router *r, struct net_request *req, const struct lr_json *body)
 {
-    (void)r;
-    (void)body;
-    router_refuse(req, LR_UNSUPPORTED,
-                  "this build has no hub client: register a model that lies on a node with "
-                  "\"path\"");
+    struct lr_str format;
+    struct lr_error err;
+    struct asking *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
+    if (a == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory for a registration");
+        return;
+    }
+    a->router = r;
+    a->req = req;
+    a->loop = net_request_loop(req);
+    if (!read_text(req, body, "repo", &a->repo) ||
+        !read_text(req, body, "revision", &a->revision) ||
+        !read_text(req, body, "filename", &a->filename) ||
+        !read_text(req, body, "name", &a->name) ||
+        !read_text(req, body, "chat_template", &a->chat_template) ||
+        !read_text(req, body, "format", &format))
+        return;
+    if (format.len != 0 && !hub_format_find(format, &a->format)) {
+        router_refuse(req, LR_INVALID_ARGUMENT,
+                      "\"format\" must be safetensors or gguf, not \"" LR_STR_FMT "\"",
+                      LR_STR_ARG(lr_str_sub(format, 0, 60)));
+        return;
+    }
+    lr_code code = check_free(r, a->name.len != 0 ? a->name : a->repo, &err);
+    if (code == LR_OK && a->name.len != 0)
+        code = router_check_model_id(a->name, &err);
+    if (code != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    if (atomic_fetch_add(&asking_count, 1) >= AT_ONCE_MAX) {
+        atomic_fetch_sub(&asking_count, 1);
+        router_refuse(req, LR_RATE_LIMITED,
+                      "%d registrations are under way already: try again shortly", AT_ONCE_MAX);
+        return;
+    }
+    lr_buf_init(&a->manifest, MANIFEST_BYTES);
+    lr_buf_init(&a->template_text, 1 << 20);
+    code = prepare(a, &err);
+    if (code == LR_OK && pthread_create(&a->thread, NULL, ask_hub, a) != 0)
+        code = lr_fail(&err, LR_OUT_OF_RAM, "cannot start a thread for the registration");
+    if (code != LR_OK) {
+        finish(a);
+        net_respond_error(req, &err);
+    }
 }

@@ -1,0 +1,201 @@
+/* cli/doctor.c - llm-router doctor: looks at what a node or router needs and says what to
+ * do where something is missing.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "cli/commands.h"
+#include "cli/remote.h"
+#include "net/client.h"
+#include "plugin/manifest.h"
+
+enum { DISK_LEAST_GB = 20, HUB_MS = 5000 };
+
+static const struct lr_setting flags[] = {
+    {.name = "data-dir",
+     .type = LR_SETTING_PATH,
+     .fallback = "~/.llm-router",
+     .help = "where state and models are kept"},
+    {.name = "engines-dir",
+     .type = LR_SETTING_PATH,
+     .help = "folder with the engine plugins; default: the one installed beside the program"},
+    {.name = "hub",
+     .type = LR_SETTING_BOOL,
+     .fallback = "true",
+     .help = "also ask whether the model hub can be reached"},
+};
+
+static int problems;
+
+static void say(bool ok, const char *what, const char *advice)
+{
+    (void)printf("%s  %s\n", ok ? "ok  " : "MISS", what);
+    if (!ok && advice[0] != '\0')
+        (void)printf("      %s\n", advice);
+    problems += !ok;
+}
+
+static void check_gpu(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    void *nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
+    bool device = access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+    say(device, "an NVIDIA GPU",
+        "none was found: nodes need one; for trying things out pass --device cpu");
+    if (device) {
+        say(driver != NULL, "the NVIDIA driver (libcuda.so.1)",
+            "install the driver package of your system");
+        say(nvml != NULL, "the driver's management library (libnvidia-ml.so.1)",
+            "it comes with the driver; without it memory cannot be watched");
+    }
+    if (driver != NULL)
+        (void)dlclose(driver);
+    if (nvml != NULL)
+        (void)dlclose(nvml);
+}
+
+static void find_engines(const struct lr_settings *s, char out[LR_PATH_MAX])
+{
+    char self[LR_PATH_MAX];
+    const char *set = lr_settings_str(s, "engines-dir");
+    (void)snprintf(out, LR_PATH_MAX, "%s", set != NULL ? set : "engines");
+    if (set != NULL || lr_self_path(self, sizeof(self), NULL) != LR_OK)
+        return;
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(self, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    (void)snprintf(out, LR_PATH_MAX, "%.4000s/engines", self);
+    if (!lr_dir_exists(out))
+        (void)snprintf(out, LR_PATH_MAX, "%.4000s/lib/llm-router/engines", self);
+}
+
+static void check_engines(const struct lr_settings *s)
+{
+    char dir[LR_PATH_MAX], folder[2 * LR_PATH_MAX], text[512];
+    size_t count = 0;
+    find_engines(s, dir);
+    DIR *list = opendir(dir);
+    for (struct dirent *e; list != NULL && (e = readdir(list)) != NULL;) {
+        struct plugin_manifest manifest;
+        struct lr_error err;
+        if (e->d_name[0] == '.')
+            continue;
+        (void)snprintf(folder, sizeof(folder), "%s/%s", dir, e->d_name);
+        lr_code code = plugin_manifest_read(&manifest, folder, &err);
+        (void)snprintf(text, sizeof(text), "engine %.100s", e->d_name);
+        say(code == LR_OK, text, code == LR_OK ? "" : err.text);
+        if (code == LR_OK)
+            plugin_manifest_free(&manifest);
+        count++;
+    }
+    if (list != NULL)
+        (void)closedir(list);
+    (void)snprintf(text, sizeof(text), "engines in %.400s", dir);
+    if (count == 0)
+        say(false, text, "none: run make build, or name the folder with --engines-dir");
+}
+
+static void check_disk(const struct lr_settings *s)
+{
+    const char *dir = lr_settings_str(s, "data-dir");
+    char text[300], size[32];
+    struct lr_error err;
+    uint64_t bytes;
+    if (lr_dir_create(dir, &err) != LR_OK || lr_disk_free(dir, &bytes, &err) != LR_OK) {
+        say(false, "the data folder", err.text);
+        return;
+    }
+    lr_format_size(bytes, size);
+    (void)snprintf(text, sizeof(text), "%s free in %.200s", size, dir);
+    say(bytes >= (uint64_t)DISK_LEAST_GB << 30, text,
+        "a model of 20 billion parameters takes 14 GB: free some, or choose --data-dir");
+}
+
+static void check_port(uint16_t port, const char *who)
+{
+    char text[100];
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    bool is_free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    (void)close(fd);
+    (void)snprintf(text, sizeof(text), "port %u for the %s", port, who);
+    say(is_free, text,
+        "in use: llm-router runs already, or choose another with --listen ADDR:PORT");
+}
+
+struct reach {
+    struct net_loop *loop;
+    bool answered;
+    char why[300];
+};
+
+static void on_hub(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct reach *r = arg;
+    r->answered = err == NULL && reply->status < 500;
+    (void)snprintf(r->why, sizeof(r->why), "%.290s",
+                   err != NULL ? err->text : "it is out of order");
+    net_loop_stop(r->loop);
+}
+
+static void check_hub(void)
+{
+    struct reach r = {0};
+    struct net_client *client = NULL;
+    struct lr_error err = {0};
+    const char *endpoint = getenv("HF_ENDPOINT");
+    char url[600], text[700], advice[500];
+    (void)snprintf(url, sizeof(url), "%.500s/api/models?limit=1",
+                   endpoint != NULL && endpoint[0] != '\0' ? endpoint
+                                                           : "https://huggingface.co");
+    struct net_call_config config = {
+        .url = url, .connect_timeout_ms = HUB_MS, .response_timeout_ms = HUB_MS};
+    lr_code code = net_loop_create(&r.loop, &err);
+    if (code == LR_OK)
+        code = net_client_create(r.loop, &(struct net_client_config){0}, &client, &err);
+    if (code == LR_OK)
+        code = net_fetch(client, &config, on_hub, &r, NULL, &err);
+    if (code == LR_OK)
+        net_loop_run(r.loop);
+    net_client_destroy(client);
+    net_loop_destroy(r.loop);
+    (void)snprintf(text, sizeof(text), "the model hub (%s)", url);
+    (void)snprintf(advice, sizeof(advice), "%.300s; HF_ENDPOINT names another one",
+                   code == LR_OK ? r.why : err.text);
+    say(code == LR_OK && r.answered, text, advice);
+}
+
+static lr_code run(const struct lr_settings *s, struct lr_error *err)
+{
+    problems = 0;
+    check_gpu();
+    check_engines(s);
+    check_disk(s);
+    check_port(11680, "router");
+    check_port(11681, "node");
+    if (lr_settings_bool(s, "hub"))
+        check_hub();
+    (void)fflush(stdout);
+    if (problems != 0)
+        return lr_fail(err, LR_UNAVAILABLE, "%d of these need attention", problems);
+    return LR_OK;
+}
+
+const struct cli_command cli_command_doctor = {
+    .name = "doctor",
+    .summary = "Check GPU, driver, engines, disk, ports and the hub, and say what to do",
+    .flags = {flags, sizeof(flags) / sizeof(flags[0])},
+    .run = run,
+};

@@ -1,0 +1,122 @@
+/* cli/models.c - llm-router models and llm-router register. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/remote.h"
+
+static const struct lr_setting models_flags[] = {
+    CLI_REMOTE_FLAGS,
+    {.name = "json",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "print the router's answer as it is"},
+};
+
+static void print_models(struct cli_answer *a, struct lr_buf *out)
+{
+    const struct lr_json *list = lr_json_get(a->json, "models");
+    lr_buf_addf(out, "%-40s %-10s %-8s %s\n", "MODEL", "STATE", "SOURCE", "");
+    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+        const struct lr_json *m = &list->items[i];
+        lr_buf_addf(out, "%-40s %-10s %-8s %s\n", cli_text(&a->arena, m, "id"),
+                    cli_text(&a->arena, m, "state"), cli_text(&a->arena, m, "source"),
+                    cli_text(&a->arena, m, "reason"));
+    }
+}
+
+static lr_code remove_model(const struct lr_settings *s, const char *id, struct lr_error *err)
+{
+    struct cli_answer a;
+    char path[400];
+    (void)snprintf(path, sizeof(path), "/v0/models/%.300s", id);
+    lr_code code = cli_ask(s, "DELETE", path, NULL, &a, err);
+    cli_answer_free(&a);
+    return code;
+}
+
+static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf out;
+    size_t count = lr_settings_positional_count(s);
+    if (count == 2 && strcmp(lr_settings_positional(s, 0), "remove") == 0)
+        return remove_model(s, lr_settings_positional(s, 1), err);
+    if (count != 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "models takes nothing, or: remove MODEL");
+    lr_buf_init(&out, 32 << 20);
+    lr_code code = cli_ask(s, "GET", "/v0/models", NULL, &a, err);
+    if (code == LR_OK) {
+        if (lr_settings_bool(s, "json"))
+            lr_buf_add_str(&out, a.body);
+        else
+            print_models(&a, &out);
+        code = cli_print(&out, err);
+    }
+    lr_buf_free(&out);
+    cli_answer_free(&a);
+    return code;
+}
+
+const struct cli_command cli_command_models = {
+    .name = "models",
+    .summary = "List the registered models and say why one is not ready; or remove one",
+    .arguments = "[remove MODEL]",
+    .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},
+    .most = 2,
+    .run = run_models,
+};
+
+/* ---- register ---- */
+
+static const struct lr_setting register_flags[] = {
+    CLI_REMOTE_FLAGS,
+    {.name = "format",
+     .type = LR_SETTING_CHOICE,
+     .choices = "safetensors|gguf",
+     .help = "which format, where the repository has both"},
+    {.name = "revision", .type = LR_SETTING_STRING, .help = "branch, tag or commit"},
+    {.name = "filename",
+     .type = LR_SETTING_STRING,
+     .help = "one file, where there are several"},
+    {.name = "name", .type = LR_SETTING_STRING, .help = "the id; default: the repository's"},
+    {.name = "path",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "REPO is a folder that lies on a node, not a repository"},
+};
+
+static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
+{
+    static const char *const optional[] = {"format", "revision", "filename", "name"};
+    struct cli_answer a;
+    struct lr_buf body;
+    struct lr_json_writer w;
+    lr_buf_init(&body, 64 << 10);
+    lr_json_writer_init(&w, &body);
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, lr_settings_bool(s, "path") ? "path" : "repo",
+                     lr_settings_positional(s, 0));
+    for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
+        if (lr_settings_has(s, optional[i]))
+            lr_json_member_z(&w, optional[i], lr_settings_str(s, optional[i]));
+    lr_json_end_object(&w);
+    lr_code code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
+    if (code == LR_OK)
+        (void)printf("registered %s\n", cli_text(&a.arena, a.json, "id"));
+    cli_answer_free(&a);
+    lr_buf_free(&body);
+    return code;
+}
+
+const struct cli_command cli_command_register = {
+    .name = "register",
+    .summary = "Register a model: nodes fetch it and everybody can use it",
+    .arguments = "REPO",
+    .details = "REPO is org/name, or a Hugging Face address. HF_TOKEN of the router's own\n"
+               "environment opens gated repositories.",
+    .flags = {register_flags, sizeof(register_flags) / sizeof(register_flags[0])},
+    .least = 1,
+    .most = 1,
+    .run = run_register,
+};

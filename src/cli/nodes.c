@@ -1,0 +1,99 @@
+/* cli/nodes.c - llm-router nodes: list them, make a join token, take one out of service. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/remote.h"
+
+static const struct lr_setting flags[] = {
+    CLI_REMOTE_FLAGS,
+    {.name = "json",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "print the router's answer as it is"},
+};
+
+static void print_nodes(struct cli_answer *a, struct lr_buf *out)
+{
+    const struct lr_json *list = lr_json_get(a->json, "nodes");
+    lr_buf_addf(out, "%-26s %-20s %-8s %-8s %s\n", "NODE", "NAME", "STATE", "DEVICE", "URL");
+    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+        const struct lr_json *n = &list->items[i];
+        const char *state = !cli_bool(n, "online")   ? "offline"
+                            : cli_bool(n, "drained") ? "drained"
+                                                     : "online";
+        lr_buf_addf(out, "%-26s %-20s %-8s %-8s %s\n", cli_text(&a->arena, n, "id"),
+                    cli_text(&a->arena, n, "name"), state, cli_text(&a->arena, n, "device"),
+                    cli_text(&a->arena, n, "url"));
+    }
+}
+
+static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf body;
+    lr_buf_init(&body, 16);
+    lr_buf_add_z(&body, "{}");
+    lr_code code = cli_ask(s, "POST", "/v0/nodes/tokens", &body, &a, err);
+    if (code == LR_OK)
+        (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
+    cli_answer_free(&a);
+    lr_buf_free(&body);
+    return code;
+}
+
+static lr_code change(const struct lr_settings *s, const char *what, const char *id,
+                      struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf body;
+    char path[200];
+    bool removes = strcmp(what, "remove") == 0;
+    lr_buf_init(&body, 16);
+    lr_buf_add_z(&body, "{}");
+    (void)snprintf(path, sizeof(path), removes ? "/v0/nodes/%.60s" : "/v0/nodes/%.60s/%s", id,
+                   what);
+    lr_code code =
+        cli_ask(s, removes ? "DELETE" : "POST", path, removes ? NULL : &body, &a, err);
+    cli_answer_free(&a);
+    lr_buf_free(&body);
+    return code;
+}
+
+static lr_code run(const struct lr_settings *s, struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf out;
+    size_t count = lr_settings_positional_count(s);
+    const char *word = count != 0 ? lr_settings_positional(s, 0) : "";
+    if (count == 1 && strcmp(word, "token") == 0)
+        return print_token(s, err);
+    if (count == 2 && (strcmp(word, "drain") == 0 || strcmp(word, "undrain") == 0 ||
+                       strcmp(word, "remove") == 0))
+        return change(s, word, lr_settings_positional(s, 1), err);
+    if (count != 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "nodes takes nothing, or: token, drain NODE, undrain NODE, remove NODE");
+    lr_buf_init(&out, 32 << 20);
+    lr_code code = cli_ask(s, "GET", "/v0/nodes", NULL, &a, err);
+    if (code == LR_OK) {
+        if (lr_settings_bool(s, "json"))
+            lr_buf_add_str(&out, a.body);
+        else
+            print_nodes(&a, &out);
+        code = cli_print(&out, err);
+    }
+    lr_buf_free(&out);
+    cli_answer_free(&a);
+    return code;
+}
+
+const struct cli_command cli_command_nodes = {
+    .name = "nodes",
+    .summary = "List the nodes, make a join token, or take a node out of service",
+    .arguments = "[token | drain NODE | undrain NODE | remove NODE]",
+    .details = "A node joins with: llm-router node --router URL --token TOKEN",
+    .flags = {flags, sizeof(flags) / sizeof(flags[0])},
+    .most = 2,
+    .run = run,
+};

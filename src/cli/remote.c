@@ -1,0 +1,182 @@
+#include "cli/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/client.h"
+#include "net/sse.h"
+
+enum { ANSWER_BYTES = 32 << 20, EVENT_BYTES = 4 << 20, ANSWER_MS = 300000 };
+
+struct remote {
+    struct net_loop *loop;
+    struct net_client *client;
+    struct cli_answer *answer;
+    struct lr_buf body;
+    int status;
+    bool is_stream;
+    struct net_sse_parser sse;
+    cli_event_fn fn;
+    void *arg;
+    struct lr_error err;
+};
+
+static const char *setting(const struct lr_settings *s, const char *name, const char *variable)
+{
+    const char *given = getenv(variable);
+    bool is_set = lr_settings_source(s, name) == LR_FROM_FLAG;
+    return is_set || given == NULL || given[0] == '\0' ? lr_settings_str(s, name) : given;
+}
+
+static void on_headers(void *arg, int status, struct net_headers headers)
+{
+    struct remote *r = arg;
+    (void)headers;
+    r->status = status;
+}
+
+static void on_event(void *arg, struct lr_str event, struct lr_str data)
+{
+    struct remote *r = arg;
+    (void)event;
+    r->fn(r->arg, data);
+}
+
+static void on_body(void *arg, struct lr_str bytes)
+{
+    struct remote *r = arg;
+    if (!r->is_stream || r->status >= 400)
+        lr_buf_add_str(&r->body, bytes);
+    else if (net_sse_parser_feed(&r->sse, bytes, &r->err) != LR_OK)
+        net_loop_stop(r->loop);
+}
+
+static void on_done(void *arg, const struct lr_error *err)
+{
+    struct remote *r = arg;
+    if (err != NULL)
+        r->err = *err;
+    net_loop_stop(r->loop);
+}
+
+/* {"error":{"message":...}} becomes our own error. */
+static lr_code check_status(struct remote *r, const struct lr_json *json, struct lr_error *err)
+{
+    struct lr_str message = {0};
+    if (r->status < 400)
+        return LR_OK;
+    (void)lr_json_str(lr_json_get(lr_json_get(json, "error"), "message"), &message);
+    if (message.len == 0)
+        message = lr_str_sub(lr_buf_str(&r->body), 0, 300);
+    return lr_fail(err, LR_UPSTREAM, LR_STR_FMT " (status %d)", LR_STR_ARG(message), r->status);
+}
+
+static lr_code run(struct remote *r, const struct lr_settings *s, const char *method,
+                   const char *path, const struct lr_buf *body, struct lr_error *err)
+{
+    char url[1200], bearer[600];
+    const char *base = setting(s, "url", "LLM_ROUTER_URL");
+    const char *key = setting(s, "key", "LLM_ROUTER_KEY");
+    struct net_call *call;
+    size_t len = strlen(base);
+    while (len != 0 && base[len - 1] == '/')
+        len--;
+    (void)snprintf(url, sizeof(url), "%.*s%s", (int)len, base, path);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", key != NULL ? key : "");
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
+    struct net_call_config config = {
+        .method = method,
+        .url = url,
+        .headers = &header,
+        .header_count = key != NULL,
+        .content_type = body != NULL ? "application/json" : NULL,
+        .body = body != NULL ? lr_buf_str(body) : lr_str(NULL, 0),
+        .response_timeout_ms = ANSWER_MS,
+        .idle_timeout_ms = ANSWER_MS,
+        .max_response_bytes = r->is_stream ? 0 : ANSWER_BYTES,
+        .callbacks = {.arg = r,
+                      .on_headers = on_headers,
+                      .on_body = on_body,
+                      .on_done = on_done},
+    };
+    lr_code code = net_loop_create(&r->loop, err);
+    if (code == LR_OK)
+        code = net_client_create(r->loop, &(struct net_client_config){0}, &r->client, err);
+    if (code == LR_OK)
+        code = net_call_start(r->client, &config, &call, err);
+    if (code == LR_OK) {
+        net_loop_run(r->loop);
+        if (r->err.code != LR_OK)
+            code = lr_fail(err, r->err.code, "%s (is a router running there?)", r->err.text);
+    }
+    net_client_destroy(r->client);
+    net_loop_destroy(r->loop);
+    return code;
+}
+
+lr_code cli_ask(const struct lr_settings *s, const char *method, const char *path,
+                const struct lr_buf *body, struct cli_answer *out, struct lr_error *err)
+{
+    struct remote r = {0};
+    *out = (struct cli_answer){0};
+    lr_arena_init(&out->arena, (size_t)ANSWER_BYTES * 16);
+    lr_buf_init(&r.body, ANSWER_BYTES);
+    lr_code code = run(&r, s, method, path, body, err);
+    if (code == LR_OK) {
+        const char *copy = lr_arena_copy(&out->arena, lr_buf_str(&r.body));
+        out->status = r.status;
+        out->body = lr_str(copy, copy != NULL ? r.body.len : 0);
+        if (lr_json_parse(&out->arena, out->body, NULL, &out->json, NULL) != LR_OK)
+            out->json = NULL;
+        code = check_status(&r, out->json, err);
+    }
+    lr_buf_free(&r.body);
+    return code;
+}
+
+void cli_answer_free(struct cli_answer *answer)
+{
+    lr_arena_free(&answer->arena);
+}
+
+lr_code cli_stream(const struct lr_settings *s, const char *path, const struct lr_buf *body,
+                   cli_event_fn fn, void *arg, struct lr_error *err)
+{
+    struct remote r = {.is_stream = true, .fn = fn, .arg = arg};
+    struct lr_arena arena;
+    const struct lr_json *json = NULL;
+    lr_buf_init(&r.body, ANSWER_BYTES);
+    lr_arena_init(&arena, 64 << 20);
+    net_sse_parser_init(&r.sse, EVENT_BYTES, on_event, &r);
+    lr_code code = run(&r, s, "POST", path, body, err);
+    if (code == LR_OK && r.status >= 400) {
+        if (lr_json_parse(&arena, lr_buf_str(&r.body), NULL, &json, NULL) != LR_OK)
+            json = NULL;
+        code = check_status(&r, json, err);
+    }
+    net_sse_parser_deinit(&r.sse);
+    lr_arena_free(&arena);
+    lr_buf_free(&r.body);
+    return code;
+}
+
+const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key)
+{
+    struct lr_str text;
+    if (!lr_json_str(lr_json_get(obj, key), &text))
+        return "";
+    const char *copy = lr_arena_copy(arena, text);
+    return copy != NULL ? copy : "";
+}
+
+int64_t cli_int(const struct lr_json *obj, const char *key)
+{
+    int64_t value = 0;
+    return lr_json_i64(lr_json_get(obj, key), &value) ? value : 0;
+}
+
+bool cli_bool(const struct lr_json *obj, const char *key)
+{
+    bool value = false;
+    return lr_json_bool(lr_json_get(obj, key), &value) && value;
+}

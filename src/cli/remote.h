@@ -1,0 +1,46 @@
+/* cli/remote.h - asking a router from the command line: one question, one answer. */
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/settings.h"
+
+/* For the flags of a command that talks to a router: --url and --key. */
+#define CLI_REMOTE_FLAGS                                                                       \
+    {.name = "url",                                                                            \
+     .type = LR_SETTING_STRING,                                                                \
+     .fallback = "http://127.0.0.1:11680",                                                     \
+     .value = "URL",                                                                           \
+     .help = "the router to talk to (or LLM_ROUTER_URL)"},                                     \
+    {                                                                                          \
+        .name = "key", .type = LR_SETTING_STRING, .secret = true,                              \
+        .help = "the key to show it (or LLM_ROUTER_KEY)"                                       \
+    }
+
+struct cli_answer {
+    struct lr_arena arena;
+    int status;
+    struct lr_str body;
+    const struct lr_json *json; /* NULL where the body is none */
+};
+
+/* body NULL: GET (or `method`).  An answer of 400 and above is an error with the router's
+ * own message.  Free the answer in any case. */
+LR_MUST_USE lr_code cli_ask(const struct lr_settings *s, const char *method, const char *path,
+                            const struct lr_buf *body, struct cli_answer *out,
+                            struct lr_error *err);
+void cli_answer_free(struct cli_answer *answer);
+
+/* Like cli_ask for an answer that streams: fn gets every server-sent event's data. */
+typedef void (*cli_event_fn)(void *arg, struct lr_str data);
+LR_MUST_USE lr_code cli_stream(const struct lr_settings *s, const char *path,
+                               const struct lr_buf *body, cli_event_fn fn, void *arg,
+                               struct lr_error *err);
+
+/* Members of a JSON object for printing; "" and 0 where there is none. */
+const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key);
+int64_t cli_int(const struct lr_json *obj, const char *key);
+bool cli_bool(const struct lr_json *obj, const char *key);
+
+#endif

@@ -1,0 +1,125 @@
+// Who may do what: every route, every role; what a web page may not; what a body may not.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import http from 'node:http';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { BIN, call, launch, sleep, startNode, startRouter, tempDir } from './support.mjs';
+
+let locked, open;
+const keys = {};
+
+before(async () => {
+  open = await startRouter();
+  locked = await startRouter({ args: ['--require-key'] });
+  keys.admin = locked.adminKey;
+  for (const role of ['api', 'node'])
+    keys[role] = (await call(`${locked.url}/v0/keys`, { body: { name: role, role }, key: keys.admin })).json.key;
+  keys.expired = (await call(`${locked.url}/v0/keys`, { body: { name: 'old', role: 'admin', expires_in: 1 }, key: keys.admin })).json.key;
+  const gone = (await call(`${locked.url}/v0/keys`, { body: { name: 'gone', role: 'admin' }, key: keys.admin })).json;
+  await call(`${locked.url}/v0/keys/${gone.id}`, { method: 'DELETE', key: keys.admin });
+  keys.revoked = gone.key;
+  await sleep(1100); // the shortest life a key can have
+});
+after(() => Promise.all([open?.stop(), locked?.stop()]));
+
+// [method, path, the least role]
+const routes = [
+  ['POST', '/v1/chat/completions', 'api'], ['POST', '/v1/completions', 'api'], ['GET', '/v1/models', 'api'],
+  ['GET', '/v1/models/org/name', 'api'], ['GET', '/v0/explain', 'api'], ['GET', '/v0/whoami', 'api'],
+  ['POST', '/v0/models/register', 'admin'], ['GET', '/v0/models', 'admin'], ['DELETE', '/v0/models/org/name', 'admin'],
+  ['POST', '/v0/models/org/name/load', 'admin'], ['POST', '/v0/models/org/name/unload', 'admin'],
+  ['POST', '/v0/models/org/name/pin', 'admin'], ['POST', '/v0/models/org/name/unpin', 'admin'],
+  ['GET', '/v0/models/registry', 'node'], ['GET', '/v0/models/registry/org/name/manifest.json', 'node'],
+  ['POST', '/v0/nodes/join', 'node'], ['POST', '/v0/nodes/x/beat', 'node'], ['POST', '/v0/nodes/tokens', 'admin'],
+  ['GET', '/v0/nodes', 'admin'], ['POST', '/v0/nodes/x/drain', 'admin'], ['POST', '/v0/nodes/x/undrain', 'admin'],
+  ['DELETE', '/v0/nodes/x', 'admin'], ['GET', '/v0/nodes/x/models', 'admin'], ['GET', '/v0/nodes/x/engines', 'admin'],
+  ['GET', '/v0/nodes/x/memory', 'admin'], ['POST', '/v0/nodes/x/engines/e/reload', 'admin'],
+  ['GET', '/v0/keys', 'admin'], ['POST', '/v0/keys', 'admin'], ['DELETE', '/v0/keys/x', 'admin'],
+  ['GET', '/v0/usage', 'admin'], ['GET', '/v0/audit', 'admin'], ['GET', '/metrics', 'admin'],
+  ['GET', '/health', 'public'],
+];
+
+test('every route answers every role, no key, a wrong, an expired and a revoked key as the table says', async () => {
+  for (const [method, path, wants] of routes) {
+    const ask = async (key) => (await call(`${locked.url}${path}`, { method, key, body: method === 'POST' ? {} : undefined })).status;
+    const name = `${method} ${path}`;
+    for (const bad of [undefined, 'lr-wrong', keys.expired, keys.revoked])
+      assert.equal(await ask(bad), wants === 'public' ? 200 : 401, `${name} with ${bad}`);
+    for (const role of ['api', 'node', 'admin']) {
+      const status = await ask(keys[role]);
+      if (wants === 'public' || role === wants || role === 'admin') assert.ok(status !== 401 && status !== 403, `${name} as ${role}: ${status}`);
+      else assert.equal(status, 403, `${name} as ${role}`);
+    }
+  }
+});
+
+test('the table above is the whole table', async () => {
+  const { stdout } = await promisify(execFile)('grep', ['-cE', '^    \\{"(GET|POST|DELETE)", ', new URL('../../src/router/routes.c', import.meta.url).pathname]);
+  assert.equal(Number(stdout), routes.length + 1, 'GET /v0/events streams and has its own test');
+});
+
+const raw = (url, headers, method = 'GET', body) => new Promise((done, fail) => {
+  const { hostname, port, pathname } = new URL(url);
+  const req = http.request({ hostname, port, path: pathname, method, headers }, (res) => { res.resume(); res.on('end', () => done(res.statusCode)); });
+  req.on('error', fail);
+  req.end(body);
+});
+
+test('on loopback without a key web pages are kept out: Host, Origin, content type', async () => {
+  const url = `${open.url}/v1/models`;
+  assert.equal(await raw(url, {}), 200);
+  assert.equal(await raw(url, { Host: 'evil.example' }), 421);
+  assert.equal(await raw(url, { Origin: 'https://evil.example' }), 403);
+  assert.equal(await raw(url, { 'Sec-Fetch-Site': 'cross-site' }), 403);
+  assert.equal(await raw(`${open.url}/v0/keys`, { 'Content-Type': 'text/plain' }, 'POST', '{}'), 415);
+  assert.equal(await raw(`${open.url}/v0/keys`, { 'Content-Type': 'application/json' }, 'POST', '{}'), 201);
+});
+
+test('an address beyond this machine needs TLS or a word, and prints an admin key once', async () => {
+  await assert.rejects(launch(['router', '--listen', '0.0.0.0:0', '--data-dir', tempDir('beyond')], { match: /listening/ }), /insecure-http/);
+  const dir = tempDir('beyond');
+  const first = await launch(['router', '--listen', '0.0.0.0:0', '--data-dir', dir, '--insecure-http'], { match: /listening on \S+:(\d+)/ });
+  assert.match(first.out, /Admin key, shown this once: lr-/);
+  assert.equal((await call(`http://127.0.0.1:${first.found[1]}/v1/models`)).status, 401);
+  await first.stop();
+  const second = await launch(['router', '--listen', '0.0.0.0:0', '--data-dir', dir, '--insecure-http'], { match: /listening/ });
+  assert.doesNotMatch(second.out, /Admin key/);
+  await second.stop();
+  await assert.rejects(promisify(execFile)(BIN, ['up', '--device', 'cpu', '--listen', '0.0.0.0:0', '--data-dir', tempDir('u')]), /this machine only/);
+});
+
+test('a node without a GPU is refused with the reason', async () => {
+  const token = (await call(`${locked.url}/v0/nodes/tokens`, { body: {}, key: keys.admin })).json.key;
+  const node = await startNode(locked, { args: ['--engine', 'echo'], token });
+  const end = Date.now() + 5000;
+  while (!/no GPU/.test(node.log) && Date.now() < end) await sleep(20);
+  assert.match(node.log, /no GPU .*--allow-cpu-nodes/);
+  await node.stop('SIGKILL');
+  const answer = await call(`${locked.url}/v0/nodes/join`, { key: token, body: { protocol: 1, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1 } });
+  assert.equal(answer.status, 403);
+  const alien = await call(`${locked.url}/v0/nodes/join`, { key: token, body: { protocol: 99, version: '9.9.9' } });
+  assert.equal(alien.status, 400);
+  assert.match(alien.json.error.message, /9\.9\.9.*protocol 99/);
+});
+
+test('malformed and oversized bodies are clear 4xx and change nothing', async () => {
+  const bad = ['{', '[]', '"x"', '{"name":1}', '{"name":"a","name":"b"}', '{"name":"\\ud800"}', `{"requests_per_minute":1e400}`,
+    '{"a":'.repeat(200) + '1' + '}'.repeat(200), '{"unknown":1}', '\u0000', ''];
+  const before = (await call(`${open.url}/v0/keys`)).json.keys.length;
+  for (const body of bad) {
+    const answer = await call(`${open.url}/v0/keys`, { raw: body });
+    assert.equal(answer.status, 400, body.slice(0, 40));
+    assert.ok(answer.json.error.message.length > 0);
+    assert.equal((await call(`${open.url}/v1/chat/completions`, { raw: body })).status, 400, body.slice(0, 40));
+  }
+  assert.equal((await call(`${open.url}/v0/keys`)).json.keys.length, before);
+  const big = await call(`${open.url}/v0/keys`, { raw: `{"name":"${'x'.repeat(9 << 20)}"}` }).catch((e) => ({ status: 413, cut: e }));
+  assert.equal(big.status, 413);
+});
+
+test('path traversal in ids is refused', async () => {
+  for (const id of ['..%2f..%2fetc', 'a/../b', '%2e%2e', 'a%2fb%2fc%2fd', 'a\\b'])
+    assert.ok([400, 404].includes(await raw(`${open.url}/v1/models/${id}`, {})), id);
+  assert.equal((await call(`${open.url}/v0/models/register`, { body: { path: '/x', name: '../../etc/passwd' } })).status, 404);
+});

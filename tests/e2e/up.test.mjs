@@ -1,0 +1,128 @@
+// `llm-router up` with the demo model, spoken to with OpenAI's own client.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import OpenAI from 'openai';
+import { call, cli, DEMO, launch, say, startUp, tempDir } from './support.mjs';
+
+let up, client;
+
+before(async () => {
+  up = await startUp({ args: ['--model', DEMO] });
+  client = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'unused', maxRetries: 0,
+    defaultHeaders: { Authorization: null } });
+});
+after(() => up?.stop());
+
+const weather = [{ type: 'function', function: { name: 'get_weather', description: 'Weather of a city',
+  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } } }];
+
+test('up tells the address, a line to copy, where data lies and how to stop', () => {
+  assert.match(up.out, /curl http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions/);
+  assert.match(up.out, /Data lies in .*\. {2}Ctrl-C stops/);
+});
+
+test('the openai client lists the model, ready', async () => {
+  const list = await client.models.list();
+  assert.deepEqual(list.data.map((m) => m.id), ['demo']);
+  assert.equal(list.data[0].ready, true);
+  assert.equal((await client.models.retrieve('demo')).id, 'demo');
+});
+
+test('the openai client gets a chat completion with reasoning apart from content', async () => {
+  const answer = await client.chat.completions.create({ model: 'demo', temperature: 0, ...say('Hello there') });
+  assert.match(answer.choices[0].message.content, /Hello/);
+  assert.ok(answer.choices[0].message.reasoning_content.length > 0);
+  assert.equal(answer.choices[0].finish_reason, 'stop');
+  assert.ok(answer.usage.prompt_tokens > 0 && answer.usage.completion_tokens > 0);
+});
+
+test('the openai client streams the same text, with usage at the end', async () => {
+  const whole = await client.chat.completions.create({ model: 'demo', temperature: 0, ...say('Hello there') });
+  const stream = await client.chat.completions.create({ model: 'demo', temperature: 0, stream: true,
+    stream_options: { include_usage: true }, ...say('Hello there') });
+  let text = '', usage;
+  for await (const chunk of stream) {
+    text += chunk.choices[0]?.delta?.content ?? '';
+    usage = chunk.usage ?? usage;
+  }
+  assert.equal(text, whole.choices[0].message.content);
+  assert.deepEqual(usage, whole.usage);
+});
+
+test('a tools round trip: the model calls get_weather and uses its result', async () => {
+  const messages = [{ role: 'user', content: 'What is the weather in Paris?' }];
+  const first = await client.chat.completions.create({ model: 'demo', temperature: 0, tools: weather, messages });
+  const made = first.choices[0].message.tool_calls?.[0];
+  assert.equal(first.choices[0].finish_reason, 'tool_calls');
+  assert.equal(made.function.name, 'get_weather');
+  assert.match(JSON.parse(made.function.arguments).city, /Paris/);
+  messages.push(first.choices[0].message, { role: 'tool', tool_call_id: made.id, content: '{"temperature": 21, "sky": "sunny"}' });
+  const second = await client.chat.completions.create({ model: 'demo', temperature: 0, tools: weather, messages });
+  assert.equal(second.choices[0].finish_reason, 'stop');
+  assert.ok(second.choices[0].message.content.length > 0);
+});
+
+test('an aborted stream ends on the node too', async () => {
+  const stream = await client.chat.completions.create({ model: 'demo', stream: true, max_tokens: 20000,
+    ...say('Count from 1 to 1000') });
+  for await (const _ of stream) { stream.controller.abort(); break; }
+  const end = Date.now() + 5000;
+  for (;;) {
+    const { json } = await call(`${up.url}/v0/models`);
+    if (json.models[0].nodes[0].inflight === 0) break;
+    assert.ok(Date.now() < end, 'the generation still runs');
+  }
+});
+
+test('errors arrive as the typed exceptions of the openai client', async () => {
+  await assert.rejects(client.chat.completions.create({ model: 'nobody/knows', ...say('x') }), OpenAI.NotFoundError);
+  await assert.rejects(client.chat.completions.create({ model: 'demo', temperature: 9, ...say('x') }), OpenAI.BadRequestError);
+  const wrong = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'lr-wrong', maxRetries: 0 });
+  await assert.rejects(wrong.models.list(), OpenAI.AuthenticationError);
+});
+
+test('curl -N streams, and the last line is [DONE]', async () => {
+  const { stdout } = await promisify(execFile)('curl', ['-sN', `${up.url}/v1/chat/completions`,
+    '-H', 'Content-Type: application/json', '-d', JSON.stringify({ model: 'demo', stream: true, ...say('Hello') })]);
+  assert.ok(stdout.trimEnd().endsWith('data: [DONE]'));
+});
+
+test('/v1/completions and stop strings work through the router', async () => {
+  const raw = await call(`${up.url}/v1/completions`, { body: { model: 'demo', prompt: 'Hello', max_tokens: 4, temperature: 0 } });
+  assert.equal(raw.status, 200);
+  assert.ok(raw.json.usage.completion_tokens >= 1 && raw.json.usage.completion_tokens <= 4);
+  const cut = await call(`${up.url}/v1/chat/completions`, { body: { model: 'demo', temperature: 0, stop: ['help'], ...say('Hello there') } });
+  assert.equal(cut.json.choices[0].finish_reason, 'stop');
+  assert.doesNotMatch(cut.json.choices[0].message.content, /help/);
+  assert.ok(cut.json.usage.prompt_tokens > 0, 'the prompt is counted though the answer was cut');
+});
+
+test('headers say which node served and why, and pass the request id through', async () => {
+  const answer = await call(`${up.url}/v1/chat/completions`, { body: { model: 'demo', max_tokens: 2, ...say('Hi') }, headers: { 'x-request-id': 'mine-1' } });
+  assert.equal(answer.headers.get('x-request-id'), 'mine-1');
+  assert.match(answer.headers.get('x-llm-router-node'), /^node-/);
+  assert.match(answer.headers.get('x-llm-router-reason'), /cost=/);
+  const why = await call(`${up.url}/v0/explain?model=demo`);
+  assert.equal(why.json.choice, answer.headers.get('x-llm-router-node'));
+});
+
+test('chat, models, nodes and keys work from the command line', async () => {
+  const env = { LLM_ROUTER_URL: up.url };
+  assert.match((await cli(['chat', '--temperature', '0', 'Hello', 'there'], env)).stdout, /Hello/);
+  assert.match((await cli(['models'], env)).stdout, /demo\s+ready\s+local/);
+  assert.match((await cli(['nodes'], env)).stdout, /online\s+cpu/);
+  assert.match((await cli(['keys', 'create', '--name', 'x'], env)).stdout, /^lr-[A-Za-z0-9]{43}\n$/);
+  assert.match((await cli(['keys'], env)).stdout, /api\s+good/);
+});
+
+test('up without a GPU and without --device cpu ends with the reason', async () => {
+  await assert.rejects(launch(['up', '--listen', '127.0.0.1:0', '--data-dir', tempDir('nogpu'), '--nvml-library', '/nonexistent'],
+    { match: /is ready/ }), /pass --device cpu/);
+});
+
+test('a data folder belongs to one process', async () => {
+  const dir = up.out.match(/Data lies in (.*)\. {2}Ctrl/)[1];
+  await assert.rejects(launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir], { match: /listening/ }), /lock|process/);
+});
