@@ -29,6 +29,22 @@ uint32_t node_pool_for(const struct node *node, bool on_device)
     return best;
 }
 
+const char *node_artifact_of(const struct node_model *model)
+{
+    const struct node *node = model->node;
+    const struct model_descriptor *d = model->descriptor;
+    const char *forced = lr_settings_str(node->settings, "artifact");
+    if (d == NULL || model->skip_artifact)
+        return NULL;
+    if (forced != NULL)
+        return forced;
+    for (size_t i = 0; lr_settings_bool(node->settings, "artifacts") && i < d->artifact_count;
+         i++)
+        if (strcmp(d->artifacts[i].backend, node->device) == 0)
+            return d->artifacts[i].path;
+    return NULL;
+}
+
 void node_describe_open(const struct node_model *model, const struct node_library *library,
                         uint32_t pool, uint64_t limit, struct wire_open *out)
 {
@@ -43,6 +59,7 @@ void node_describe_open(const struct node_model *model, const struct node_librar
         .model_dir = model->descriptor != NULL ? model->descriptor->model_dir : "",
         .options = node->options,
     };
+    out->options.artifact_path = node_artifact_of(model);
     if (model->descriptor != NULL && model->descriptor->format == MODEL_FORMAT_GGUF)
         out->options.filename = lr_path_base(model->descriptor->primary);
     device = pool != NODE_POOL_RAM ? node->pools.pool[pool].name : cpu;
@@ -212,6 +229,16 @@ static void on_probe_exit(void *arg, const char *how)
                       how);
     }
     bool failed = !p->has_need;
+    const char *artifact = node_artifact_of(model);
+    if (failed && artifact != NULL && model->state == NODE_MODEL_STARTING) {
+        lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
+                    artifact, p->error.text);
+        model->skip_artifact = true;
+        node_library_unref(p->library);
+        free(p);
+        node_admit(model);
+        return;
+    }
     struct lr_error err = p->error;
     node_library_unref(p->library);
     free(p);
@@ -237,6 +264,7 @@ static void start_probe(struct node_model *model)
         .executable = node->executable,
         .label = model->id,
         .is_probe = true,
+        .limit_ms = node->limits.load_ms,
         .callbacks = {.arg = p, .on_frame = on_probe_frame, .on_exit = on_probe_exit},
     };
     if (node_proc_start(node->loop, &config, &model->probe, &err) != LR_OK) {

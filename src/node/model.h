@@ -87,6 +87,7 @@ struct node_model {
     struct node_library *need_library; /* reference */
 
     bool is_pinned;
+    bool skip_artifact;      /* it was broken: the safetensors are run */
     bool is_swapping;        /* a reload that had to drain the old worker first */
     bool wants_room;         /* waits for others to be evicted */
     bool is_yielding;        /* chosen to make room: takes no new work */
@@ -142,6 +143,9 @@ void node_admit_waiting(struct node *node);
 struct wire_open;
 void node_describe_open(const struct node_model *model, const struct node_library *library,
                         uint32_t pool, uint64_t limit, struct wire_open *out);
+/* The publisher's encoding of the weights to run instead of the safetensors (R-25), or
+ * NULL. */
+const char *node_artifact_of(const struct node_model *model);
 /* The pool a model's memory comes from. */
 uint32_t node_pool_for(const struct node *node, bool on_device);
 /* The claims on a pool, at most `capacity`; owners[i] holds claims[i]. */

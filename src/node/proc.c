@@ -19,7 +19,9 @@ struct node_proc {
     uv_process_t process;
     uv_pipe_t in, out, log;
     struct net_timer *drain; /* runs from the exit until the last frame */
-    struct lr_buf frames;    /* bytes of an unfinished frame */
+    struct net_timer *limit; /* runs until the exit */
+    bool is_late;
+    struct lr_buf frames; /* bytes of an unfinished frame */
     struct lr_buf line;
     char *chunk;      /* READ_BYTES, lent to libuv */
     unsigned handles; /* not yet closed */
@@ -53,6 +55,8 @@ static void close_handles(struct node_proc *p)
     p->closing = true;
     net_timer_stop(p->drain);
     p->drain = NULL;
+    net_timer_stop(p->limit);
+    p->limit = NULL;
     uv_close((uv_handle_t *)&p->in, on_closed);
     uv_close((uv_handle_t *)&p->out, on_closed);
     uv_close((uv_handle_t *)&p->log, on_closed);
@@ -83,12 +87,24 @@ static void on_drain_timeout(void *arg)
     finish_if_done(p);
 }
 
+static void on_limit(void *arg)
+{
+    struct node_proc *p = arg;
+    p->is_late = true;
+    node_proc_kill(p);
+}
+
 static void on_process_exit(uv_process_t *process, int64_t status, int signal_number)
 {
     struct node_proc *p = process->data;
     int wait_status = signal_number != 0 ? signal_number : (int)(status & 0xff) << 8;
     p->exited = true;
-    (void)lr_exit_text(wait_status, p->how);
+    net_timer_stop(p->limit);
+    p->limit = NULL;
+    if (p->is_late)
+        (void)snprintf(p->how, sizeof(p->how), "did not answer in time");
+    else
+        (void)lr_exit_text(wait_status, p->how);
     if (!p->drained)
         p->drain = net_timer_start(p->loop, DRAIN_MS, 0, on_drain_timeout, p);
     finish_if_done(p);
@@ -236,6 +252,8 @@ lr_code node_proc_start(struct net_loop *loop, const struct node_proc_config *co
         return code;
     }
     p->callbacks = config->callbacks;
+    if (config->limit_ms != 0)
+        p->limit = net_timer_start(loop, config->limit_ms, 0, on_limit, p);
     *out = p;
     return LR_OK;
 }

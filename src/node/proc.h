@@ -30,6 +30,7 @@ struct node_proc_config {
     const char *executable; /* ourselves */
     const char *label;      /* shown in `ps`: the model's id */
     bool is_probe;
+    uint64_t limit_ms; /* killed when it still runs then; 0: whoever owns it decides */
     struct node_proc_callbacks callbacks;
 };
 

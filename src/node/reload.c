@@ -194,6 +194,7 @@ static lr_code start_check(struct reload *r, struct lr_error *err)
         .executable = node->executable,
         .label = r->library->engine_id,
         .is_probe = true,
+        .limit_ms = node->limits.load_ms,
         .callbacks = {.arg = r, .on_frame = on_check_frame, .on_exit = on_check_exit},
     };
     lr_code code = node_proc_start(node->loop, &config, &r->check, err);

@@ -216,9 +216,12 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
     lr_buf_clear(&node->scratch);
     wire_open_encode(&node->scratch, WIRE_OPEN, &open);
     (void)node_proc_send(w->proc, lr_buf_str(&node->scratch));
-    lr_log_info(NULL, "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64,
-                model->id, (int)node_proc_pid(w->proc), library->engine_id, library->version,
-                need->total);
+    lr_log_info(
+        NULL,
+        "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64 " weights=%s",
+        model->id, (int)node_proc_pid(w->proc), library->engine_id, library->version,
+        need->total,
+        open.options.artifact_path != NULL ? open.options.artifact_path : "the model's own");
     *out = w;
     return LR_OK;
 }
@@ -306,6 +309,17 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
 {
     struct lr_error err = w->failure;
     bool told = err.code != LR_OK;
+    const char *artifact = node_artifact_of(model);
+    if (told && artifact != NULL &&
+        (err.code == LR_MODEL_CORRUPT || err.code == LR_UNSUPPORTED)) {
+        /* One model, one format, two encodings: the original is still there. */
+        lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
+                    artifact, err.text);
+        model->skip_artifact = true;
+        model->has_need = false;
+        restart_later(model, &err);
+        return;
+    }
     if (!told)
         (void)lr_fail(&err, LR_INTERNAL, "the engine %s while it loaded the model", how);
     model->crashes++;

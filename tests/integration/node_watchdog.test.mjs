@@ -14,6 +14,7 @@ describe('the watchdog', () => {
     makeModel(models, 'hangs', 'faulty', { hang: 'step', after_tokens: 3, once: once('h1') });
     makeModel(models, 'hangs-always', 'faulty', { hang: 'step' });
     makeModel(models, 'hangs-loading', 'faulty', { hang: 'load', once: once('h2') });
+    makeModel(models, 'hangs-probed', 'faulty', { hang: 'probe' });
     makeModel(models, 'loads-long', 'faulty', { load_ms: 2500 });
     makeModel(models, 'prefills-long', 'faulty', { prefill_ms: 100 });
     makeModel(models, 'steady', 'echo', { step_ms: 10 });
@@ -68,6 +69,11 @@ describe('the watchdog', () => {
     const answer = await generate(node, ask('hangs-loading', 'x'));
     assert.equal(answer.error.code, 'TIMEOUT');
     assert.equal((await generate(node, ask('hangs-loading', 'well'))).text, 'well');
+  });
+
+  it('kills an engine that hangs when it is asked what a model needs', async () => {
+    const answer = await generate(node, ask('hangs-probed', 'x'));
+    assert.match(answer.error.message, /did not answer in time/);
   });
 
   it('leaves a long load alone that makes progress', async () => {
