@@ -82,7 +82,8 @@ void hub_manifest_encode(const struct hub_manifest *manifest, struct lr_buf *out
     lr_json_begin_object(&w);
     lr_json_member_i64(&w, "version", HUB_MANIFEST_VERSION);
     lr_json_member_z(&w, "id", manifest->id);
-    lr_json_member_z(&w, "repo", manifest->repo);
+    if (manifest->repo[0] != '\0')
+        lr_json_member_z(&w, "repo", manifest->repo);
     lr_json_member_z(&w, "format", hub_format_name(manifest->format));
     lr_json_member_z(&w, "revision", manifest->revision);
     put_names(&w, "runtimes", manifest->runtimes);

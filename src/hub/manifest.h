@@ -42,7 +42,7 @@ struct hub_manifest_file {
 struct hub_manifest {
     struct lr_arena arena;
     const char *id;
-    const char *repo;
+    const char *repo; /* "" when it was not given */
     enum hub_format format;
     const char *revision;            /* commit */
     const char *const *runtimes;     /* NULL-terminated */
