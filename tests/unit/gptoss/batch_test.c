@@ -13,11 +13,16 @@ struct device {
     uint32_t *usable;
 };
 
+static const char *extra; /* NULL, or the option that asks for the plain kernels */
+
 static void open_device(struct device *d, const char *dir, uint32_t threads)
 {
     const struct gptoss_backend_api *api = gptoss_backend_cpu();
-    const struct gptoss_backend_options options = {
-        .device = "cpu", .max_sequences = SEQUENCES, .prefill_chunk = 256, .threads = threads};
+    const struct gptoss_backend_options options = {.device = "cpu",
+                                                   .max_sequences = SEQUENCES,
+                                                   .prefill_chunk = 256,
+                                                   .threads = threads,
+                                                   .extra_json = extra};
     const struct gptoss_backend_host host = {0};
     struct lr_error err = {0};
 
@@ -145,11 +150,20 @@ static void logits_are_bitwise_the_same_with_five_threads(void **state)
     check(ODD_MODEL, 5);
 }
 
+static void the_plain_kernels_are_as_invariant(void **state)
+{
+    (void)state;
+    extra = "{\"kernels\": \"plain\"}";
+    check(ODD_MODEL, 3);
+    extra = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_bitwise_the_same_alone_and_among_seven_others),
         cmocka_unit_test(logits_are_bitwise_the_same_with_five_threads),
+        cmocka_unit_test(the_plain_kernels_are_as_invariant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

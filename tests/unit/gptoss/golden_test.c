@@ -37,7 +37,7 @@ static double relative_error(const float *a, const float *b, size_t n)
     return sqrt(difference / norm);
 }
 
-static void check_logits(const char *dir, const char *golden, const char *artifact)
+static void check_logits(const char *dir, const char *golden, const char *extra)
 {
     static const uint32_t chunks[] = {64, 7, 1};
     uint32_t vocab = vocab_of(dir);
@@ -47,10 +47,10 @@ static void check_logits(const char *dir, const char *golden, const char *artifa
     golden_load(&g, golden);
     for (size_t k = 0; k < 3; k++) {
         const struct lr_engine_options options = {
-            .size = sizeof(options), .prefill_chunk = chunks[k], .artifact_path = artifact};
+            .size = sizeof(options), .prefill_chunk = chunks[k], .extra_json = extra};
         struct recorder *r = recorder_open(dir, &options);
-        /* Small chunks are slow: of the many dialogues every fourth, and the long text. */
-        for (size_t i = 0; i < g.count; i += k == 0 || g.count < 4 ? 1 : 4) {
+        /* Small chunks are slow: of the many dialogues every sixth, and the long text. */
+        for (size_t i = 0; i < g.count; i += k == 0 || g.count < 4 ? 1 : 6) {
             const struct golden_case *c = &g.cases[i];
             float *logits = logits_of(r, c, vocab);
             size_t total = c->count * vocab;
@@ -83,6 +83,12 @@ static void odd_logits_equal_the_reference_bitwise_in_any_chunk(void **state)
 {
     (void)state;
     check_logits(ODD_MODEL, ODD_GOLDEN, NULL);
+}
+
+static void the_plain_kernels_equal_the_reference_too(void **state)
+{
+    (void)state;
+    check_logits(ODD_MODEL, ODD_GOLDEN, "{\"kernels\": \"plain\"}");
 }
 
 static void check_greedy(const char *dir, const char *golden)
@@ -157,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(demo_logits_equal_the_reference_bitwise_in_any_chunk),
         cmocka_unit_test(odd_logits_equal_the_reference_bitwise_in_any_chunk),
+        cmocka_unit_test(the_plain_kernels_equal_the_reference_too),
         cmocka_unit_test(greedy_continuations_equal_the_reference_all_in_one_batch),
         cmocka_unit_test(model_bin_gives_the_same_bits_as_safetensors),
     };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/json.h"
 #include "engines/gptoss/model/rope.h"
 
 /* Defaults where the operator says nothing.  KV tokens: a long conversation, in memory
@@ -222,6 +223,24 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     return LR_OK;
 }
 
+/* extra_json {"kernels": "plain"} runs the portable kernels on any processor: for checking
+ * them, or for telling whether a result comes from the vector ones. */
+static const struct cpu_kernels *pick_kernels(const char *extra_json)
+{
+    const struct lr_json *extra;
+    struct lr_arena arena;
+    struct lr_str name;
+    bool plain;
+
+    if (extra_json == NULL)
+        return cpu_kernels_best();
+    lr_arena_init(&arena, 1 << 20);
+    plain = lr_json_parse(&arena, lr_str_z(extra_json), NULL, &extra, NULL) == LR_OK &&
+            lr_json_str(lr_json_get(extra, "kernels"), &name) && lr_str_eq_z(name, "plain");
+    lr_arena_free(&arena);
+    return plain ? cpu_kernels_plain() : cpu_kernels_best();
+}
+
 static lr_code cpu_open(const struct gptoss_backend_host *host,
                         const struct model_gptoss *weights, const uint32_t *usable,
                         const struct gptoss_backend_options *options,
@@ -231,14 +250,13 @@ static lr_code cpu_open(const struct gptoss_backend_host *host,
     struct gptoss_backend *b = calloc(1, sizeof(*b));
     uint32_t count[2] = {0};
 
-    (void)options;
     *out = NULL;
     if (b == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the CPU device");
     b->weights = weights;
     b->config = &weights->config;
     b->usable = usable;
-    b->kernels = cpu_kernels_best();
+    b->kernels = pick_kernels(options->extra_json);
     b->plan = *plan;
     b->size = sizes_of(b->config);
     lr_code code = allot(b, err);
