@@ -37,6 +37,19 @@ lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
                            struct lr_engine_model **out, struct lr_error *err);
 void gptoss_engine_close(struct lr_engine_model *m);
 
+/* ---- engine_extra.c ---- */
+
+/* Options of extra_json that this engine knows; others are other engines' business.
+ *   "random_shape"    "20b" or "120b": random weights made on the GPU, no file is read
+ *   "measure_memory"  true: log the rate at which the device reads its memory */
+struct gptoss_extra {
+    char random_shape[16]; /* "": none */
+    bool measure_memory;
+};
+
+/* json may be NULL.  INVALID_ARGUMENT: no JSON object, or a member of another type. */
+lr_code gptoss_engine_extra(const char *json, struct gptoss_extra *out, struct lr_error *err);
+
 /* ---- engine_request.c ---- */
 lr_code gptoss_engine_submit(struct lr_engine_model *m, const struct lr_engine_request *request,
                              struct lr_error *err);

@@ -11,6 +11,7 @@
 
 #include "base/fail.h"
 #include "engines/gptoss/engine_model.h"
+#include "model/shape.h"
 
 static lr_code pick_backend(const struct lr_engine_options *o,
                             const struct gptoss_backend_api **api, const char **device,
@@ -45,6 +46,7 @@ struct setting {
     struct lr_engine_options options;
     const struct gptoss_backend_api *api;
     struct gptoss_backend_options backend;
+    struct gptoss_extra extra;
 };
 
 static lr_code settle(const struct lr_engine_options *given, struct setting *out,
@@ -67,7 +69,12 @@ static lr_code settle(const struct lr_engine_options *given, struct setting *out
     out->backend.prefill_chunk = o->prefill_chunk;
     out->backend.threads = o->threads;
     out->backend.extra_json = o->extra_json;
-    return LR_OK;
+    code = gptoss_engine_extra(o->extra_json, &out->extra, err);
+    out->backend.measure_memory = out->extra.measure_memory;
+    if (code == LR_OK && on_host && out->extra.random_shape[0] != '\0')
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "random weights are made on a GPU: use --device cuda");
+    return code;
 }
 
 static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t tokenizer,
@@ -103,9 +110,13 @@ static uint64_t tokenizer_guess(const char *dir)
 }
 
 static lr_code open_weights(const struct lr_engine_host *host, const char *dir,
-                            const char *artifact, struct model_gptoss **out,
+                            const struct setting *s, struct model_gptoss **out,
                             struct lr_error *err)
 {
+    const char *artifact = s->options.artifact_path;
+
+    if (s->extra.random_shape[0] != '\0')
+        return model_shape_open(s->extra.random_shape, out, err);
     lr_code code = model_gptoss_open(dir, artifact, out, err);
 
     if (code != LR_OK && artifact != NULL) {
@@ -128,7 +139,7 @@ lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *opt
 
     lr_code code = settle(options, &s, err);
     if (code == LR_OK)
-        code = open_weights(NULL, dir, s.options.artifact_path, &weights, err);
+        code = open_weights(NULL, dir, &s, &weights, err);
     if (code == LR_OK)
         code = s.api->plan(&weights->config, &s.backend, &plan, err);
     if (code == LR_OK)
@@ -141,7 +152,7 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
                         struct lr_error *err)
 {
     const struct gptoss_backend_host host = {m->host.ctx, m->host.progress, m->host.log};
-    lr_code code = open_weights(&m->host, dir, s->options.artifact_path, &m->weights, err);
+    lr_code code = open_weights(&m->host, dir, s, &m->weights, err);
 
     if (code == LR_OK)
         code = s->api->plan(&m->weights->config, &s->backend, &m->plan, err);

@@ -9,6 +9,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,7 +17,7 @@
 #include "cli/bench_memory.h"
 #include "cli/commands.h"
 #include "cli/engine_tool.h"
-#include "model/gptoss.h"
+#include "model/shape.h"
 
 enum { OUTPUT_MAX = 1 << 20, MOST_REPEATS = 101, MOST_BATCH = 1024 };
 
@@ -27,6 +28,7 @@ struct run {
     uint64_t tokens;
     uint64_t start_ns, first_ns, all_first_ns, end_ns;
     uint32_t count[MOST_BATCH];
+    double device_memory; /* bytes per second, as the engine said while it opened */
     struct lr_error error;
 };
 
@@ -60,6 +62,16 @@ static void on_done(void *ctx, uint64_t id, enum lr_finish reason, const struct 
     r->end_ns = lr_clock_ns(NULL);
     if (reason == LR_FINISH_ERROR && error != NULL)
         r->error = *error;
+}
+
+static void on_log(void *ctx, int32_t level, const char *event, const char *text)
+{
+    struct run *r = ctx;
+    static const char member[] = "read_bytes_per_s=";
+
+    if (strcmp(event, "cuda.memory") == 0 && strncmp(text, member, sizeof(member) - 1) == 0)
+        r->device_memory = strtod(text + sizeof(member) - 1, NULL);
+    cli_engine_log(ctx, level, event, text);
 }
 
 /* Ids that differ between requests and runs, from a small generator: prompts that no
@@ -116,39 +128,33 @@ static double median(double *values, size_t count)
     return count % 2 != 0 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* Weight bytes that one token at batch 1 reads: all but the unchosen experts and the
- * embedding table.  0 for a model that is no gpt-oss. */
-static uint64_t bytes_per_token(const char *dir)
-{
-    struct model_config c;
-
-    if (model_config_read(dir, &c, NULL) != LR_OK)
-        return 0;
-    uint64_t up = 2ull * c.intermediate, down = c.hidden;
-    uint64_t expert =
-        up * (c.hidden / 32 * 17ull + 2) + down * (c.intermediate / 32 * 17ull + 2);
-    uint64_t idle = (uint64_t)c.layers * (c.experts - c.experts_per_token) * expert;
-    uint64_t embed = (uint64_t)(c.vocab - 1) * c.hidden * 2;
-    return model_gptoss_weight_bytes(&c) - idle - embed;
-}
-
 struct bench {
     const struct lr_settings *settings;
     struct cli_engine engine;
     struct run *run;
     struct lr_json_writer json;
-    uint64_t token_bytes;
-    double memory; /* bytes per second */
+    struct model_config config; /* layers 0: no gpt-oss, nothing is known of its bytes */
+    double memory;              /* bytes per second; 0: not known */
     bool is_json;
 };
+
+/* Bytes a step must move, with the mean context of a run. */
+static double step_bytes(const struct bench *b, uint64_t prompt, uint64_t batch)
+{
+    double half = (double)lr_settings_int(b->settings, "generate") / 2;
+
+    return b->config.layers == 0
+               ? 0
+               : model_step_bytes(&b->config, (uint32_t)batch, (double)prompt + half);
+}
 
 static void report(struct bench *b, uint64_t prompt, uint64_t batch, struct figures *f,
                    size_t repeats)
 {
     double prefill = median(f->prefill, repeats), decode = median(f->decode, repeats);
     double first = median(f->first_ms, repeats);
-    double share =
-        batch == 1 && b->memory > 0 ? decode * (double)b->token_bytes / b->memory : 0;
+    double bytes = step_bytes(b, prompt, batch);
+    double share = b->memory > 0 ? decode / (double)batch * bytes / b->memory : 0;
 
     if (!b->is_json) {
         printf(
@@ -166,6 +172,8 @@ static void report(struct bench *b, uint64_t prompt, uint64_t batch, struct figu
     lr_json_member_double(&b->json, "prefill_tokens_per_s", prefill);
     lr_json_member_double(&b->json, "first_token_ms", first);
     lr_json_member_double(&b->json, "decode_tokens_per_s", decode);
+    if (bytes > 0)
+        lr_json_member_double(&b->json, "decode_bytes_per_step", bytes);
     if (share > 0)
         lr_json_member_double(&b->json, "decode_share_of_memory", share);
     lr_json_end_object(&b->json);
@@ -230,14 +238,15 @@ static lr_code measure_all(struct bench *b, struct lr_error *err)
 static void describe(struct bench *b)
 {
     struct lr_engine_stats st = {.size = sizeof(st)};
+    double token_bytes = b->config.layers == 0 ? 0 : model_step_bytes(&b->config, 1, 0);
 
     b->engine.api->stats(b->engine.model, &st);
     if (!b->is_json) {
-        printf("weights %llu, KV %llu, workspace %llu, fixed %llu bytes; %llu bytes a token; "
+        printf("weights %llu, KV %llu, workspace %llu, fixed %llu bytes; %.0f bytes a token; "
                "memory reads at %.1f GB/s\n",
                (unsigned long long)st.weights_bytes, (unsigned long long)st.kv_bytes,
                (unsigned long long)st.workspace_bytes, (unsigned long long)st.fixed_bytes,
-               (unsigned long long)b->token_bytes, b->memory / 1e9);
+               token_bytes, b->memory / 1e9);
         return;
     }
     lr_json_member_z(&b->json, "device", lr_settings_str(b->settings, "device"));
@@ -246,7 +255,7 @@ static void describe(struct bench *b)
     lr_json_member_u64(&b->json, "workspace_bytes", st.workspace_bytes);
     lr_json_member_u64(&b->json, "fixed_bytes", st.fixed_bytes);
     lr_json_member_u64(&b->json, "kv_bytes_per_token", b->engine.need.kv_per_token);
-    lr_json_member_u64(&b->json, "weight_bytes_per_token", b->token_bytes);
+    lr_json_member_double(&b->json, "weight_bytes_per_token", token_bytes);
     if (b->memory > 0)
         lr_json_member_double(&b->json, "memory_bytes_per_s", b->memory);
 }
@@ -267,6 +276,38 @@ static void size_of(const struct lr_settings *s, uint32_t *sequences, uint64_t *
     *tokens = widest * (longest + (uint64_t)lr_settings_int(s, "generate") + 64);
 }
 
+/* The model of --model, or a shape filled with random weights on the GPU. */
+static lr_code open_engine(struct bench *b, const struct lr_engine_host *host,
+                           struct lr_error *err)
+{
+    const struct lr_settings *s = b->settings;
+    const char *dir = lr_settings_str(s, "model"), *shape = lr_settings_str(s, "shape");
+    bool random = lr_settings_bool(s, "random"),
+         ours = strcmp(lr_settings_str(s, "engine"), "gptoss") == 0;
+    char extra[96];
+    uint32_t sequences;
+    uint64_t tokens;
+    lr_code code = LR_OK;
+
+    size_of(s, &sequences, &tokens);
+    if (random != (shape != NULL) || (random && dir != NULL))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "--shape and --random go together and take the place of --model");
+    if (!random) {
+        if (dir != NULL && model_config_read(dir, &b->config, NULL) != LR_OK)
+            b->config.layers = 0;
+        snprintf(extra, sizeof(extra), "{\"measure_memory\":true}");
+    } else {
+        code = model_shape_config(shape, &b->config, err);
+        dir = "random weights"; /* no such folder: a model without a tokenizer */
+        snprintf(extra, sizeof(extra), "{\"random_shape\":\"%.8s\",\"measure_memory\":true}",
+                 shape);
+    }
+    return code == LR_OK ? cli_engine_open_extra(s, host, dir, ours ? extra : NULL, sequences,
+                                                 tokens, &b->engine, err)
+                         : code;
+}
+
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct run *r = calloc(1, sizeof(*r));
@@ -274,27 +315,24 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     const struct lr_engine_host host = {
         .size = sizeof(host),
         .ctx = r,
-        .log = cli_engine_log,
+        .log = on_log,
         .on_token = on_token,
         .on_done = on_done,
     };
     struct lr_buf text;
-    uint32_t sequences;
-    uint64_t tokens;
 
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the bench");
     b.is_json = lr_settings_bool(settings, "json");
     lr_buf_init(&text, OUTPUT_MAX);
     lr_json_writer_init(&b.json, &text);
-    size_of(settings, &sequences, &tokens);
-    lr_code code = cli_engine_open(settings, &host, sequences, tokens, &b.engine, err);
+    lr_code code = open_engine(&b, &host, err);
     if (code == LR_OK) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         int64_t threads = lr_settings_int(settings, "threads");
-        if (!b.engine.need.on_device)
-            b.memory = cli_bench_memory((uint32_t)(threads > 0 ? threads : cores));
-        b.token_bytes = bytes_per_token(lr_settings_str(settings, "model"));
+        b.memory = b.engine.need.on_device
+                       ? r->device_memory
+                       : cli_bench_memory((uint32_t)(threads > 0 ? threads : cores));
         lr_json_begin_object(&b.json);
         describe(&b);
         lr_json_key(&b.json, "runs");
@@ -314,6 +352,14 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 static const struct lr_setting flags[] = {
     CLI_ENGINE_FLAGS,
+    {.name = "shape",
+     .type = LR_SETTING_STRING,
+     .value = "NAME",
+     .help = "20b or 120b, with --random: a gpt-oss of that size instead of --model"},
+    {.name = "random",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "random weights made in GPU memory; no file is read"},
     {.name = "prompt",
      .type = LR_SETTING_LIST,
      .fallback = "64",
@@ -341,10 +387,12 @@ static const struct cli_command bench_engine = {
     .name = "engine",
     .summary = "Measure prefill, decode and time to first token of an engine",
     .details =
-        "Prompts are random ids; the answers mean nothing, the times do.  On the CPU the\n"
-        "machine's memory is measured in the same run, and decoding alone is given as a\n"
-        "share of it.\n"
-        "  llm-router bench engine --model DIR --prompt 64,512 --batch 1,8 --json",
+        "Prompts are random ids; the answers mean nothing, the times do.  The device's memory\n"
+        "is measured in the same run, and decoding is given as a share of it: the bytes a\n"
+        "step must move (weights once, the experts expected to be chosen, keys and values in\n"
+        "sight) against what memory could have read in that time.\n"
+        "  llm-router bench engine --model DIR --prompt 64,512 --batch 1,8 --json\n"
+        "  llm-router bench engine --shape 20b --random --device cuda --batch 1,8,64",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -73,7 +73,15 @@ lr_code cli_engine_open(const struct lr_settings *s, const struct lr_engine_host
                         uint32_t max_sequences, uint64_t max_tokens, struct cli_engine *out,
                         struct lr_error *err)
 {
-    const char *dir = lr_settings_str(s, "model"), *device = lr_settings_str(s, "device");
+    return cli_engine_open_extra(s, host, lr_settings_str(s, "model"), NULL, max_sequences,
+                                 max_tokens, out, err);
+}
+
+lr_code cli_engine_open_extra(const struct lr_settings *s, const struct lr_engine_host *host,
+                              const char *dir, const char *extra_json, uint32_t max_sequences,
+                              uint64_t max_tokens, struct cli_engine *out, struct lr_error *err)
+{
+    const char *device = lr_settings_str(s, "device");
 
     *out = (struct cli_engine){.need = {.size = sizeof(out->need)}};
     if (dir == NULL)
@@ -91,6 +99,7 @@ lr_code cli_engine_open(const struct lr_settings *s, const struct lr_engine_host
         .prefill_chunk = (uint32_t)lr_settings_int(s, "chunk"),
         .threads = (uint32_t)lr_settings_int(s, "threads"),
         .artifact_path = lr_settings_str(s, "artifact"),
+        .extra_json = extra_json,
     };
     code = out->api->probe(dir, &options, &out->need, err);
     if (code == LR_OK)

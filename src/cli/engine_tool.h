@@ -57,6 +57,12 @@ LR_MUST_USE lr_code cli_engine_open(const struct lr_settings *settings,
                                     const struct lr_engine_host *host, uint32_t max_sequences,
                                     uint64_t max_tokens, struct cli_engine *out,
                                     struct lr_error *err);
+/* The same with another folder than --model names, and with options of the engine's own. */
+LR_MUST_USE lr_code cli_engine_open_extra(const struct lr_settings *settings,
+                                          const struct lr_engine_host *host, const char *dir,
+                                          const char *extra_json, uint32_t max_sequences,
+                                          uint64_t max_tokens, struct cli_engine *out,
+                                          struct lr_error *err);
 void cli_engine_close(struct cli_engine *engine);
 
 /* A JSON array of token ids on stdin.  *ids is the caller's to free. */

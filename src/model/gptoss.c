@@ -174,6 +174,8 @@ void model_gptoss_close(struct model_gptoss *m)
 
 void model_gptoss_advise(const struct model_gptoss *m, enum model_advice advice)
 {
+    if (m->storage == NULL)
+        return; /* made in memory */
     if (m->storage->weights != NULL)
         model_weights_advise(m->storage->weights, advice);
     else

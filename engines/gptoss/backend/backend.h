@@ -41,14 +41,15 @@ struct gptoss_backend; /* opaque, one per open model */
 
 /* What the operator asked for; a zero means "the backend chooses". */
 struct gptoss_backend_options {
-    const char *device;     /* "cpu", "cuda:0", "GPU-<uuid>" */
-    uint64_t memory_limit;  /* bytes on the device (of host memory for "cpu"); 0: none */
-    uint64_t kv_tokens;     /* positions of the full layers' cache, over all sequences */
-    uint32_t max_sequences; /* sequences with pages at one time */
-    uint32_t max_context;   /* tokens of one sequence */
-    uint32_t prefill_chunk; /* prompt tokens per step */
-    uint32_t threads;       /* host threads */
-    const char *extra_json; /* engine-specific options, NULL: none */
+    const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>" */
+    uint64_t memory_limit;   /* bytes on the device (of host memory for "cpu"); 0: none */
+    uint64_t kv_tokens;      /* positions of the full layers' cache, over all sequences */
+    uint32_t max_sequences;  /* sequences with pages at one time */
+    uint32_t max_context;    /* tokens of one sequence */
+    uint32_t prefill_chunk;  /* prompt tokens per step */
+    uint32_t threads;        /* host threads */
+    const char *extra_json;  /* engine-specific options, NULL: none */
+    uint32_t measure_memory; /* 1: log how fast the device reads its memory */
 };
 
 /* What a model takes on this device under those options.  Made by plan() from the

@@ -2,6 +2,7 @@
  *
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
+ *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open, close, forward: what the batch needs on the device and back
  *
  * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
@@ -40,7 +41,8 @@ enum {
     X(elementwise, embed) X(elementwise, norm_route) X(elementwise, norm_only)                 \
     X(elementwise, add_experts)                                                                \
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
-    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4) X(repack, repack_scales)
+    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4) X(repack, repack_scales) \
+    X(repack, fill_random) X(repack, read_memory)
 #define CUDA_MODULES(X) X(skinny) X(tile) X(attention) X(elementwise) X(sample) X(repack)
 /* clang-format on */
 
@@ -147,6 +149,16 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
 lr_code cuda_load_weights(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                           struct lr_error *err);
 
+/* ---- random.c ---- */
+
+/* Puts random values in the place of weights that no file holds (benchmarks). */
+lr_code cuda_fill_weights(struct gptoss_backend *b, struct lr_error *err);
+
+/* Reads the weights a few times and logs "cuda.memory" with the best rate; says nothing where
+ * they are too few to tell memory from cache. */
+lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backend_host *host,
+                            struct lr_error *err);
+
 /* ---- launch.c ---- */
 
 /* What one step launches. */
@@ -161,9 +173,28 @@ struct cuda_shape {
 
 lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
                            struct lr_error *err);
+
+/* The operations of a layer, each from workspace to workspace; tests run them alone.
+ *   qkv        residual -> q, pages           attention  q, pages -> mixed
+ *   out        mixed -> added to residual     norm       residual -> out, choice, weight
+ *   experts    normed, choice, weight -> added to residual
+ * norm gathers the listed rows where `rows` is given, and routes where `router` is. */
+lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                        struct lr_error *err);
+lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer *l,
+                              const struct cuda_shape *s, struct lr_error *err);
+lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                        struct lr_error *err);
+lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
+                         const struct cuda_layer *router, uint16_t *out, const uint32_t *rows,
+                         uint32_t count, struct lr_error *err);
+lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                            struct lr_error *err);
 /* Final norm and logits of rows listed from `first` on, then the plain draws. */
 lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
                            uint32_t count, struct lr_error *err);
+/* The plain draws alone, from `count` rows of logits. */
+lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_error *err);
 
 /* Raises the shared-memory limits the launches need; once, after the modules are loaded. */
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);

@@ -101,9 +101,9 @@ static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_ke
                        SKINNY_THREADS, cut.shared, arguments, err);
 }
 
-static lr_code norm(struct gptoss_backend *b, const uint16_t *weights,
-                    const struct cuda_layer *router, uint16_t *out, const uint32_t *rows,
-                    uint32_t count, struct lr_error *err)
+lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
+                         const struct cuda_layer *router, uint16_t *out, const uint32_t *rows,
+                         uint32_t count, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     struct cuda_norm a = {.residual = b->ws.residual,
@@ -139,8 +139,8 @@ static struct cuda_kv kv_of(const struct gptoss_backend *b, const struct cuda_la
     };
 }
 
-static lr_code attention(struct gptoss_backend *b, const struct cuda_layer *l,
-                         const struct cuda_shape *s, struct lr_error *err)
+lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer *l,
+                              const struct cuda_shape *s, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     uint32_t splits = s->decode_rows == 0 ? 1 : CUDA_GRAPH_ROWS / s->decode_rows;
@@ -176,8 +176,8 @@ static lr_code attention(struct gptoss_backend *b, const struct cuda_layer *l,
     return code;
 }
 
-static lr_code experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
-                       struct lr_error *err)
+lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                            struct lr_error *err)
 {
     const struct model_config *c = b->config;
     struct cuda_gemm up = {.m = l->gate_up,
@@ -243,19 +243,19 @@ static lr_code experts(struct gptoss_backend *b, const struct cuda_layer *l, uin
     return cuda_launch(b, CUDA_add_experts, rows, 1, 1, 256, 0, add, err);
 }
 
-static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
-                     const struct cuda_shape *s, struct lr_error *err)
+lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                        struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    bool fused = s->rows <= CUDA_FUSED_NORM_TOKENS;
-    struct cuda_gemm qkv = {
+    bool fused = rows <= CUDA_FUSED_NORM_TOKENS;
+    struct cuda_gemm a = {
         .m = l->qkv,
         .x = b->ws.normed,
         .residual = fused ? b->ws.residual : NULL,
         .norm = l->attn_norm,
         .x_stride = c->hidden,
         .hidden = c->hidden,
-        .tokens = s->rows,
+        .tokens = rows,
         .eps = (float)c->rms_eps,
         .out_bf16 = b->ws.q,
         .out_stride = b->q_width,
@@ -265,24 +265,37 @@ static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
                                          (l->sliding ? b->at.row_window : b->at.row_full)),
         .rope = b->rope,
         .kv = kv_of(b, l)};
-    struct cuda_gemm out = {.m = l->out,
-                            .x = b->ws.mixed,
-                            .x_stride = b->q_width,
-                            .tokens = s->rows,
-                            .out_f32 = b->ws.residual,
-                            .out_stride = c->hidden};
     lr_code code =
-        fused ? LR_OK : norm(b, l->attn_norm, NULL, b->ws.normed, NULL, s->rows, err);
+        fused ? LR_OK : cuda_launch_norm(b, l->attn_norm, NULL, b->ws.normed, NULL, rows, err);
     if (code == LR_OK)
-        code = dense(b, &qkv, CUDA_skinny_qkv_1, CUDA_tile_qkv, true, err);
+        code = dense(b, &a, CUDA_skinny_qkv_1, CUDA_tile_qkv, true, err);
+    return code;
+}
+
+lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
+                        struct lr_error *err)
+{
+    struct cuda_gemm a = {.m = l->out,
+                          .x = b->ws.mixed,
+                          .x_stride = b->q_width,
+                          .tokens = rows,
+                          .out_f32 = b->ws.residual,
+                          .out_stride = b->config->hidden};
+    return dense(b, &a, CUDA_skinny_out_1, CUDA_tile_out, true, err);
+}
+
+static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
+                     const struct cuda_shape *s, struct lr_error *err)
+{
+    lr_code code = cuda_launch_qkv(b, l, s->rows, err);
     if (code == LR_OK)
-        code = attention(b, l, s, err);
+        code = cuda_launch_attention(b, l, s, err);
     if (code == LR_OK)
-        code = dense(b, &out, CUDA_skinny_out_1, CUDA_tile_out, true, err);
+        code = cuda_launch_out(b, l, s->rows, err);
     if (code == LR_OK)
-        code = norm(b, l->mlp_norm, l, b->ws.normed, NULL, s->rows, err);
+        code = cuda_launch_norm(b, l->mlp_norm, l, b->ws.normed, NULL, s->rows, err);
     if (code == LR_OK)
-        code = experts(b, l, s->rows, err);
+        code = cuda_launch_experts(b, l, s->rows, err);
     return code;
 }
 
@@ -309,11 +322,15 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
                           .tokens = count,
                           .out_f32 = b->ws.logits,
                           .out_stride = b->logit_stride};
-    lr_code code = norm(b, b->norm, NULL, b->ws.final, s->gather ? rows : NULL, count, err);
+    lr_code code =
+        cuda_launch_norm(b, b->norm, NULL, b->ws.final, s->gather ? rows : NULL, count, err);
     if (code == LR_OK)
         code = dense(b, &a, CUDA_skinny_logits_1, CUDA_tile_logits, false, err);
-    if (code != LR_OK || !s->sample)
-        return code;
+    return code == LR_OK && s->sample ? cuda_launch_draws(b, count, err) : code;
+}
+
+lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_error *err)
+{
     struct cuda_sample draw = {.logits = b->ws.logits,
                                .usable = b->ws.usable,
                                .how =

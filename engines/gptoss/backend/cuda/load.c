@@ -278,6 +278,10 @@ static lr_code put_all(struct loader *l)
     struct gptoss_backend *b = l->b;
     const struct model_gptoss *w = b->weights;
     const struct cuda_driver *cu = b->cu;
+    if (w->embed == NULL) { /* a shape without weights */
+        lr_code code = cuda_fill_weights(b, l->err);
+        return code == LR_OK ? put_rope(l) : code;
+    }
     lr_code code = LR_OK;
     for (uint32_t i = 0; i < b->config->layers && code == LR_OK; i++)
         code = put_layer(l, &b->layers[i], &w->layers[i]);
