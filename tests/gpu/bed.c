@@ -1,0 +1,164 @@
+/* tests/gpu/bed.c - see bed.h. */
+#include "tests/gpu/bed.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint32_t passed, failed;
+
+void test_check(double error, double limit, const char *name, ...)
+{
+    char text[160];
+    va_list args;
+    va_start(args, name);
+    (void)vsnprintf(text, sizeof(text), name, args);
+    va_end(args);
+    bool ok = error <= limit;
+    printf("%s %s: %.2e (limit %.0e)\n", ok ? "ok  " : "FAIL", text, error, limit);
+    (void)fflush(stdout);
+    *(ok ? &passed : &failed) += 1;
+}
+
+int test_verdict(void)
+{
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed == 0 && passed != 0 ? 0 : 1;
+}
+
+void test_must(lr_code code, const struct lr_error *err, const char *what)
+{
+    if (code == LR_OK)
+        return;
+    printf("FAIL %s: %s\n", what, err->text);
+    failed++;
+    exit(test_verdict());
+}
+
+void *test_alloc(size_t count, size_t size)
+{
+    void *p = calloc(count != 0 ? count : 1, size);
+    if (p == NULL) {
+        fprintf(stderr, "no memory for a test\n");
+        exit(1);
+    }
+    return p;
+}
+
+double test_error_f32(const float *a, const double *b, size_t count)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        double d = (double)a[i] - b[i];
+        off += d * d;
+        size += b[i] * b[i];
+    }
+    return size > 0 ? sqrt(off / size) : sqrt(off);
+}
+
+double test_error_bf16(const uint16_t *a, const double *b, size_t count)
+{
+    double off = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        double want = test_from_bf16(test_to_bf16(b[i])), d = test_from_bf16(a[i]) - want;
+        off += d * d;
+        size += want * want;
+    }
+    return size > 0 ? sqrt(off / size) : sqrt(off);
+}
+
+struct crew {
+    void (*fn)(void *ctx, uint32_t i);
+    void *ctx;
+    uint32_t count;
+    _Atomic uint32_t next;
+};
+
+static void *crew_main(void *arg)
+{
+    struct crew *c = arg;
+    for (uint32_t i; (i = atomic_fetch_add(&c->next, 1)) < c->count;)
+        c->fn(c->ctx, i);
+    return NULL;
+}
+
+void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx)
+{
+    struct crew crew = {.fn = fn, .ctx = ctx, .count = count};
+    pthread_t threads[32];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int wanted = cores > 32 ? 32 : (int)cores, started = 0;
+    while (started < wanted - 1 &&
+           pthread_create(&threads[started], NULL, crew_main, &crew) == 0)
+        started++;
+    (void)crew_main(&crew);
+    while (started > 0)
+        (void)pthread_join(threads[--started], NULL);
+}
+
+void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed)
+{
+    const struct gptoss_backend_api *api = gptoss_backend_cuda();
+    const struct gptoss_backend_options options = {.device = "cuda:0",
+                                                   .kv_tokens = BED_PAGES * CUDA_PAGE_TOKENS,
+                                                   .max_sequences = 64,
+                                                   .max_context = BED_CONTEXT,
+                                                   .prefill_chunk = BED_TOKENS - 64};
+    const struct gptoss_backend_host host = {0};
+    struct lr_error err = {0};
+    *bed = (struct bed){.model = test_model_create(shape, seed)};
+    bed->config = &bed->model->m.config;
+    test_must(api->plan(bed->config, &options, &bed->plan, &err), &err, shape->name);
+    test_must(api->open(&host, &bed->model->m, bed->model->usable, &options, &bed->plan,
+                        &bed->b, &err),
+              &err, shape->name);
+}
+
+void bed_close(struct bed *bed)
+{
+    gptoss_backend_cuda()->close(bed->b);
+    test_model_destroy(bed->model);
+}
+
+static void finish(struct bed *bed, CUresult result, const char *what)
+{
+    struct lr_error err = {0};
+    if (result == CUDA_SUCCESS)
+        result = bed->b->cu->cuStreamSynchronize(bed->b->stream);
+    if (result != CUDA_SUCCESS)
+        test_must(cuda_fail(bed->b->cu, result, what, &err), &err, what);
+}
+
+void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes)
+{
+    finish(bed,
+           bed->b->cu->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)device, host, bytes,
+                                         bed->b->stream),
+           "copy to the device");
+}
+
+void bed_get(struct bed *bed, const void *device, void *host, size_t bytes)
+{
+    finish(bed,
+           bed->b->cu->cuMemcpyDtoHAsync(host, (CUdeviceptr)(uintptr_t)device, bytes,
+                                         bed->b->stream),
+           "copy from the device");
+}
+
+void bed_poison(struct bed *bed, const void *device, size_t bytes)
+{
+    finish(bed,
+           bed->b->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)device, 0xFF, bytes,
+                                       bed->b->stream),
+           "poisoning");
+}
+
+void *bed_input(struct bed *bed, uint64_t offset)
+{
+    return bed->b->ws.inputs + offset;
+}

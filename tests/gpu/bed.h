@@ -1,0 +1,58 @@
+/* tests/gpu/bed.h - the test bench of the kernels: an open CUDA backend over a random model,
+ * whose workspace tests write and read directly; verdicts; work on all cores. */
+#ifndef TESTS_GPU_BED_H
+#define TESTS_GPU_BED_H
+
+#include "engines/gptoss/backend/cuda/cuda.h"
+#include "tests/gpu/random_model.h"
+
+/* ---- verdicts ---- */
+
+/* Prints "ok   name: error (limit)" or "FAIL ..."; NaN fails. */
+void test_check(double error, double limit, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Prints "N passed, N failed"; the exit status. */
+int test_verdict(void);
+/* Ends the program: what follows cannot be tested. */
+void test_must(lr_code code, const struct lr_error *err, const char *what);
+
+/* |a - b| / |b| over count values; NaN in a gives NaN. */
+double test_error_f32(const float *a, const double *b, size_t count);
+/* b is rounded to bf16 first. */
+double test_error_bf16(const uint16_t *a, const double *b, size_t count);
+
+/* fn(ctx, 0 .. count - 1) on all cores. */
+void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx);
+
+/* ---- the bench ---- */
+
+enum { BED_CONTEXT = 8192, BED_TOKENS = 512, BED_PAGES = 128 };
+
+struct bed {
+    struct test_model *model;
+    const struct model_config *config;
+    struct gptoss_plan plan;
+    struct gptoss_backend *b;
+};
+
+/* 64 sequences, BED_TOKENS rows, BED_PAGES full pages. */
+void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed);
+void bed_close(struct bed *bed);
+
+void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes);
+void bed_get(struct bed *bed, const void *device, void *host, size_t bytes);
+/* Every byte 0xFF: a NaN in float32 and in bf16. */
+void bed_poison(struct bed *bed, const void *device, size_t bytes);
+void *bed_input(struct bed *bed, uint64_t offset); /* address within the step's inputs */
+
+/* Host memory of a test; never fails. */
+void *test_alloc(size_t count, size_t size);
+
+/* ---- kernels_*.c ---- */
+void test_repack(struct bed *bed, const char *name);
+void test_products(struct bed *bed, const char *name, struct test_random *r);
+void test_experts(struct bed *bed, const char *name, struct test_random *r);
+void test_attention(struct test_random *r);
+void test_sampling(struct test_random *r);
+
+#endif

@@ -1,0 +1,143 @@
+/* tests/gpu/kernels_test.c - every CUDA kernel against a reference in double precision, from
+ * the same rounded inputs: |difference| / |reference| is at most 1e-4 where the result is
+ * float32, 1e-3 where it is bf16 (against the reference rounded to bf16).
+ *
+ * Outputs are poisoned before each run, inputs are random from fixed seeds.  Needs an NVIDIA
+ * GPU; fails without one.  One line per test, then "N passed, N failed". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/gpu/bed.h"
+#include "tests/gpu/reference.h"
+
+/* name, layers, hidden, intermediate, heads, kv heads, experts, topk, vocab, window, ties.
+ * Widths of one block, of odd numbers of blocks, of the published models; vocabularies that
+ * end within a tile. */
+static const struct test_shape shapes[] = {
+    {"32", 3, 32, 32, 1, 1, 1, 1, 17, 128, false, false},
+    {"160", 3, 160, 96, 3, 1, 5, 3, 517, 16, false, false},
+    {"192", 2, 192, 160, 6, 2, 32, 8, 100, 64, false, false},
+    {"192 ties", 1, 192, 32, 1, 1, 5, 2, 33, 64, true, false},
+    {"2880", 2, 2880, 160, 3, 1, 32, 4, 517, 128, false, false},
+    {"2880 wide", 1, 64, 2880, 64, 8, 4, 2, 1000, 128, false, false},
+    {"2880 experts", 1, 2880, 32, 2, 1, 128, 5, 48, 128, true, false},
+    {"4096", 1, 4096, 64, 2, 1, 5, 1, 49, 128, false, false},
+};
+
+/* ---- sampling ---- */
+
+enum { DRAW_ROWS = 64, DRAWS = 1000, DRAW_VOCAB = 5001 };
+
+struct draws {
+    struct bed bed;
+    struct gptoss_sampler *sampler;
+    float *logits; /* [DRAW_ROWS][stride] */
+    uint32_t got[DRAW_ROWS];
+    struct cuda_sample_row how[DRAW_ROWS];
+};
+
+/* Draws `count` rows on the device; returns how many the host's sampler draws otherwise. */
+static uint32_t run_draws(struct draws *d, uint32_t count)
+{
+    struct gptoss_backend *b = d->bed.b;
+    uint32_t wrong = 0;
+    struct lr_error err = {0};
+    bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
+    bed_put(&d->bed, bed_input(&d->bed, b->at.how), d->how, count * sizeof(d->how[0]));
+    bed_poison(&d->bed, b->ws.sampled, count * 4);
+    bed_poison(&d->bed, b->ws.best_value, (size_t)count * CUDA_SAMPLE_PARTS * 4);
+    bed_poison(&d->bed, b->ws.best_id, (size_t)count * CUDA_SAMPLE_PARTS * 4);
+    test_must(cuda_launch_draws(b, count, &err), &err, "sampling");
+    bed_get(&d->bed, b->ws.sampled, d->got, count * 4);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct lr_sampling sampling = {.size = sizeof(sampling),
+                                             .temperature = d->how[i].temperature,
+                                             .top_p = 1,
+                                             .repetition_penalty = 1,
+                                             .seed = d->how[i].seed};
+        const struct gptoss_sample how = {.sampling = &sampling, .index = d->how[i].index};
+        struct gptoss_sampled want;
+        gptoss_sample(d->sampler, d->logits + (size_t)i * b->logit_stride, d->bed.model->usable,
+                      &how, &want);
+        wrong += want.id != d->got[i];
+    }
+    return wrong;
+}
+
+static void make_rows(struct draws *d, struct test_random *r, uint32_t count, bool greedy,
+                      bool ties)
+{
+    static const float temperatures[] = {0.3f, 0.7f, 1.0f, 1.5f};
+    uint32_t stride = d->bed.b->logit_stride;
+    test_fill_float(r, d->logits, (size_t)count * stride, 3);
+    for (uint32_t i = 0; i < count; i++) {
+        d->how[i] = (struct cuda_sample_row){.seed = test_random_bits(r),
+                                             .index = test_random_below(r, 4096),
+                                             .temperature = greedy ? 0 : temperatures[i % 4]};
+        for (int k = 0; ties && k < 5; k++) /* the largest value, in several places */
+            d->logits[(size_t)i * stride + test_random_below(r, DRAW_VOCAB)] = 50;
+    }
+}
+
+void test_sampling(struct test_random *r)
+{
+    static const struct test_shape shape = {.name = "vocabulary",
+                                            .layers = 1,
+                                            .hidden = 32,
+                                            .intermediate = 32,
+                                            .heads = 1,
+                                            .kv_heads = 1,
+                                            .experts = 1,
+                                            .topk = 1,
+                                            .vocab = DRAW_VOCAB,
+                                            .window = 64};
+    struct draws *d = test_alloc(1, sizeof(*d));
+    bed_open(&d->bed, &shape, 7);
+    d->sampler = gptoss_sampler_create(DRAW_VOCAB);
+    d->logits = test_alloc((size_t)DRAW_ROWS * d->bed.b->logit_stride, 4);
+    for (uint32_t i = 0; i < DRAW_VOCAB; i += 3) /* a third of the ids is unusable */
+        d->bed.model->usable[i / 32] &= ~(1u << i % 32);
+    bed_put(&d->bed, d->bed.b->ws.usable, d->bed.model->usable, (DRAW_VOCAB + 31) / 32 * 4);
+    make_rows(d, r, DRAW_ROWS, true, false);
+    test_check(run_draws(d, DRAW_ROWS), 0, "sampling: greedy, 64 rows");
+    make_rows(d, r, DRAW_ROWS, true, true);
+    test_check(run_draws(d, DRAW_ROWS), 0, "sampling: greedy ties take the lowest usable id");
+    make_rows(d, r, 1, false, false);
+    test_check(run_draws(d, 1), 0, "sampling: one row with temperature");
+    uint32_t wrong = 0;
+    for (uint32_t at = 0; at < DRAWS; at += DRAW_ROWS) {
+        uint32_t count = DRAWS - at < DRAW_ROWS ? DRAWS - at : DRAW_ROWS;
+        make_rows(d, r, count, false, false);
+        wrong += run_draws(d, count);
+    }
+    test_check(wrong, 0, "sampling: Gumbel draws equal the host's, %d rows", DRAWS);
+    gptoss_sampler_destroy(d->sampler);
+    free(d->logits);
+    bed_close(&d->bed);
+    free(d);
+}
+
+/* kernels_test [PART]: repack, products, experts, attention or sampling alone. */
+int main(int argc, char **argv)
+{
+    struct test_random r = {20251115};
+    const char *part = argc > 1 ? argv[1] : "";
+#define WANTED(name) (part[0] == '\0' || strcmp(part, name) == 0)
+    bool shaped = WANTED("repack") || WANTED("products") || WANTED("experts");
+    for (size_t i = 0; shaped && i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct bed bed;
+        bed_open(&bed, &shapes[i], i);
+        if (WANTED("repack"))
+            test_repack(&bed, shapes[i].name);
+        if (WANTED("products"))
+            test_products(&bed, shapes[i].name, &r);
+        if (WANTED("experts"))
+            test_experts(&bed, shapes[i].name, &r);
+        bed_close(&bed);
+    }
+    if (WANTED("attention"))
+        test_attention(&r);
+    if (WANTED("sampling"))
+        test_sampling(&r);
+    return test_verdict();
+}
