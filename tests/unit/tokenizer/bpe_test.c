@@ -198,6 +198,29 @@ static void test_a_piece_whose_every_token_depends_on_its_end_is_exact(void **st
     tokenizer_free(t);
 }
 
+/* Tokens longer than what a window may pull back: the piece is merged as a whole. */
+static void test_tokens_longer_than_a_window_are_exact(void **state)
+{
+    (void)state;
+    enum { DOUBLINGS = 12, LEN = 20000 };
+    static char letters[DOUBLINGS][(1 << DOUBLINGS) + 1], text[LEN];
+    struct made_merge doubling[DOUBLINGS];
+    for (int i = 0; i < DOUBLINGS; i++) {
+        memset(letters[i], 'a', (size_t)1 << i);
+        doubling[i] = (struct made_merge){letters[i], letters[i]};
+    }
+    memset(text, 'a', LEN);
+    struct made made = {.merges = doubling, .merge_count = DOUBLINGS};
+    struct tokenizer *t = make_tokenizer(&made);
+    struct tokenizer_ids ids;
+    tokenizer_ids_init(&ids, LEN);
+    encode(t, lr_str(text, LEN), false, &ids);
+    static const uint32_t want[] = {267, 267, 267, 267, 266, 265, 264, 260};
+    expect_ids(&ids, want, 8, "20000 letters");
+    tokenizer_ids_free(&ids);
+    tokenizer_free(t);
+}
+
 /* A character whose bytes always merge first is taken whole; one beside a byte that
  * takes part of it away must not be. */
 static void test_characters_are_taken_whole_only_where_nothing_can_come_between(void **state)
@@ -246,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_ignore_merges_takes_a_piece_that_is_a_token_whole),
         cmocka_unit_test(test_long_pieces_equal_the_rule_for_random_merges),
         cmocka_unit_test(test_a_piece_whose_every_token_depends_on_its_end_is_exact),
+        cmocka_unit_test(test_tokens_longer_than_a_window_are_exact),
         cmocka_unit_test(test_characters_are_taken_whole_only_where_nothing_can_come_between),
         cmocka_unit_test(test_a_limit_on_ids_is_kept_and_named),
     };

@@ -70,6 +70,18 @@ static inline void add_letters(struct lr_buf *out, const char *bytes)
         add_letter(out, (unsigned char)*bytes);
 }
 
+static inline bool same_result(const struct made_merge *a, const struct made_merge *b)
+{
+    size_t left = strlen(a->left), len = left + strlen(a->right), other = strlen(b->left);
+    if (len != other + strlen(b->right))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((i < left ? a->left[i] : a->right[i - left]) !=
+            (i < other ? b->left[i] : b->right[i - other]))
+            return false;
+    return true;
+}
+
 static inline void make_json(const struct made *m, struct lr_buf *out)
 {
     lr_buf_init(out, 16 << 20);
@@ -88,12 +100,8 @@ static inline void make_json(const struct made *m, struct lr_buf *out)
     size_t next = 256;
     for (size_t i = 0; i < m->merge_count; i++) {
         bool known = false; /* another merge makes the same token */
-        for (size_t j = 0; j < i; j++) {
-            char a[256], b[256];
-            (void)snprintf(a, sizeof(a), "%s%s", m->merges[i].left, m->merges[i].right);
-            (void)snprintf(b, sizeof(b), "%s%s", m->merges[j].left, m->merges[j].right);
-            known = known || strcmp(a, b) == 0;
-        }
+        for (size_t j = 0; j < i; j++)
+            known = known || same_result(&m->merges[i], &m->merges[j]);
         if (known)
             continue;
         lr_buf_add_z(out, ",\"");
