@@ -15,12 +15,12 @@ static const struct lr_engine_facts *describe(void)
     /* general.architecture of the usual ones.  Whether a file's own is known is
      * libllama's to say; probe asks it. */
     static const char *const architectures[] = {
-        "llama",      "llama4", "qwen2",      "qwen2moe",  "qwen3",    "qwen3moe", "gemma",
-        "gemma2",     "gemma3", "phi2",       "phi3",      "phimoe",   "mistral3", "mistral4",
-        "falcon",     "gpt2",   "gptneox",    "starcoder", "stablelm", "bloom",    "command-r",
-        "cohere2",    "olmo2",  "deepseek2",  "glm4",      "granite",  "exaone4",  "nemotron",
-        "gpt-oss",    "mamba",  "mamba2",     "jamba",     "rwkv7",    "lfm2",     "smollm3",
-        "internlm2",  NULL};
+        "llama",     "llama4", "qwen2",     "qwen2moe",  "qwen3",    "qwen3moe", "gemma",
+        "gemma2",    "gemma3", "phi2",      "phi3",      "phimoe",   "mistral3", "mistral4",
+        "falcon",    "gpt2",   "gptneox",   "starcoder", "stablelm", "bloom",    "command-r",
+        "cohere2",   "olmo2",  "deepseek2", "glm4",      "granite",  "exaone4",  "nemotron",
+        "gpt-oss",   "mamba",  "mamba2",    "jamba",     "rwkv7",    "lfm2",     "smollm3",
+        "internlm2", NULL};
     static const char *const backends[] = {"cpu",
 #ifdef LLAMACPP_CUDA
                                            "cuda",

@@ -121,8 +121,9 @@ static bool on_progress(float done, void *ctx)
 
     if (m->host.progress == NULL || m->gave_up)
         return !m->gave_up;
-    m->gave_up = m->host.progress(m->host.ctx, "read", (uint64_t)(share * (double)m->plan.weights),
-                                  m->plan.weights) != 0;
+    m->gave_up =
+        m->host.progress(m->host.ctx, "read", (uint64_t)(share * (double)m->plan.weights),
+                         m->plan.weights) != 0;
     return !m->gave_up;
 }
 

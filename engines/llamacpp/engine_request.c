@@ -23,8 +23,8 @@ lr_code llamacpp_engine_tokenize(const struct lr_engine_model *m,
                                  struct lr_error *err)
 {
     struct llamacpp_ids list;
-    lr_code code = llamacpp_tokenize(&m->vocabulary, segments, segment_count, INT32_MAX / 4,
-                                     &list, err);
+    lr_code code =
+        llamacpp_tokenize(&m->vocabulary, segments, segment_count, INT32_MAX / 4, &list, err);
 
     *count = 0;
     if (code != LR_OK)
@@ -116,8 +116,8 @@ static lr_code enqueue(struct lr_engine_model *m, const struct lr_engine_request
     if (code == LR_OK)
         code = check(m, r, count, err);
     if (code == LR_OK)
-        code = llamacpp_sequence_create(r, ids, count, m->plan.max_context,
-                                        m->vocabulary.count, &seq, err);
+        code = llamacpp_sequence_create(r, ids, count, m->plan.max_context, m->vocabulary.count,
+                                        &seq, err);
     if (code == LR_OK)
         llamacpp_scheduler_add(&m->scheduler, seq);
     return code;

@@ -30,6 +30,10 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
     return (uint32_t)(v > high ? high : v);
 }
 
+/* ggml's threads meet after every operation, spinning: one more pays only where it has
+ * this much of the weights to read, and costs dearly where the cores are busy. */
+static const uint64_t WEIGHTS_PER_THREAD = 4ull << 20;
+
 static uint32_t cores(void)
 {
     cpu_set_t set;
@@ -134,8 +138,7 @@ static lr_code fit(const struct llamacpp_header *h, const struct lr_engine_optio
     uint64_t least = o->max_context != 0 ? p->max_context : 1024;
     while (limit != 0 && p->total > limit && o->max_tokens == 0 && kv_tokens / 2 >= least) {
         kv_tokens /= 2;
-        p->max_context =
-            p->max_context < kv_tokens ? p->max_context : (uint32_t)kv_tokens;
+        p->max_context = p->max_context < kv_tokens ? p->max_context : (uint32_t)kv_tokens;
         count(h, p, kv_tokens);
     }
     if (limit == 0 || p->total <= limit)
@@ -164,6 +167,8 @@ lr_code llamacpp_plan_make(const struct llamacpp_header *h, const struct lr_engi
     p.prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, CHUNK_MAX);
     p.step_tokens = p.prefill_chunk + p.max_sequences;
     p.threads = pick(o->threads, cores(), 1, THREADS_MAX);
+    if (p.threads > h->weights / WEIGHTS_PER_THREAD + 1)
+        p.threads = (uint32_t)(h->weights / WEIGHTS_PER_THREAD) + 1;
     p.max_context = pick(o->max_context, h->context, 1, h->context);
     uint64_t whole = round_up(p.max_context) * p.max_sequences;
     uint64_t usual = o->max_context > DEFAULT_KV_TOKENS ? p.max_context : DEFAULT_KV_TOKENS;

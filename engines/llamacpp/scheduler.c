@@ -76,7 +76,8 @@ static bool enter(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
         slot++;
     if (slot == s->plan->max_sequences)
         return false;
-    if (running > 0 && used + seq->count + ((uint64_t)running + 1) * GROWTH > s->plan->kv_tokens)
+    if (running > 0 &&
+        used + seq->count + ((uint64_t)running + 1) * GROWTH > s->plan->kv_tokens)
         return false;
     unlink_from(&s->queue, seq);
     s->taken[slot] = true;

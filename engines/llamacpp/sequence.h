@@ -73,7 +73,8 @@ LR_MUST_USE lr_code llamacpp_sequence_create(const struct lr_engine_request *req
                                              struct llamacpp_sequence **out,
                                              struct lr_error *err);
 void llamacpp_sequence_destroy(struct llamacpp_sequence *seq); /* NULL is fine */
-bool llamacpp_sequence_append(struct llamacpp_sequence *seq, uint32_t id); /* false: no memory */
+bool llamacpp_sequence_append(struct llamacpp_sequence *seq,
+                              uint32_t id); /* false: no memory */
 
 static inline uint32_t llamacpp_sequence_generated(const struct llamacpp_sequence *seq)
 {

@@ -27,8 +27,8 @@ struct llamacpp_vocabulary {
     uint8_t *flags;                    /* owned: LR_VOCAB_ */
     uint32_t *usable;                  /* owned, a bit per token: may be drawn */
     struct llamacpp_control *controls; /* owned, by first byte, the longest first */
-    uint32_t first[257];               /* controls that begin with byte b: first[b]..first[b+1] */
-    int32_t bos;                       /* -1: a prompt needs none */
+    uint32_t first[257]; /* controls that begin with byte b: first[b]..first[b+1] */
+    int32_t bos;         /* -1: a prompt needs none */
 };
 
 LR_MUST_USE lr_code llamacpp_vocabulary_open(const struct llamacpp_library *lib,

@@ -14,6 +14,7 @@ static const struct cli_command *const rows[] = {
     &cli_debug_logits,
     &cli_debug_generate,
     &cli_debug_write_metal,
+    &cli_debug_write_gguf,
     &cli_debug_manifest,
     &cli_debug_fetch,
     &cli_debug_settings_reference,

@@ -1,0 +1,469 @@
+/* cli/debug_write_gguf.c - `debug write-gguf`: a GGUF model with random weights.
+ *
+ * For tests and benchmarks of engines that read GGUF, so that none of them downloads a
+ * model: architecture llama, byte-level BPE with merges over lower-case letters, ChatML
+ * control tokens and template.  The same options give the same bytes.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/utf8.h"
+#include "cli/commands.h"
+
+enum {
+    ALIGNMENT = 32,
+    HEAD_MAX = 64 << 20,
+    BYTES = 256,
+    LETTERS = 26,
+    Q8_BLOCK = 32,
+    TYPE_F32 = 0, /* ggml's numbers */
+    TYPE_Q8_0 = 8,
+    KIND_NORMAL = 1, /* kinds of tokens */
+    KIND_CONTROL = 3,
+    KIND_USER = 4,
+    KIND_UNUSED = 5,
+    VALUE_U32 = 4, /* GGUF's types of values */
+    VALUE_I32 = 5,
+    VALUE_F32 = 6,
+    VALUE_BOOL = 7,
+    VALUE_STRING = 8,
+    VALUE_ARRAY = 9,
+};
+
+static const struct {
+    const char *text;
+    uint32_t kind;
+} last_tokens[] = {
+    {"<|endoftext|>", KIND_CONTROL}, {"<|im_start|>", KIND_CONTROL},
+    {"<|im_end|>", KIND_CONTROL},    {"<tool>", KIND_USER},
+    {"<unused0>", KIND_UNUSED},
+};
+enum { LAST = sizeof(last_tokens) / sizeof(last_tokens[0]) };
+
+/* Common pairs, most important first; the rest of the vocabulary is letters. */
+static const char *const common[][2] = {
+    {" ", "t"}, {"h", "e"},   {"i", "n"}, {" ", "a"}, {"r", "e"},  {"o", "n"},
+    {"e", "r"}, {" t", "he"}, {" ", "w"}, {"i", "s"}, {"in", "g"}, {" ", "o"},
+};
+enum { COMMON = sizeof(common) / sizeof(common[0]) };
+/* "ab", then "ab" + "c". */
+enum { PAIRS = LETTERS * LETTERS, VOCAB_MAX = BYTES + COMMON + PAIRS * (1 + LETTERS) + LAST };
+
+static const char chat_template[] =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+struct shape {
+    uint32_t vocab, layers, width, heads, kv_heads, feed_forward, context;
+    bool quantized;
+    uint64_t seed;
+};
+
+struct tensor {
+    char name[64];
+    uint64_t columns, rows; /* rows 0: a vector of ones */
+    float range;            /* weights lie in -range..range */
+};
+
+/* ---- the header ---- */
+
+static void number(struct lr_buf *b, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++)
+        lr_buf_add_char(b, (char)(unsigned char)(value >> (8 * i)));
+}
+
+static void string(struct lr_buf *b, struct lr_str s)
+{
+    number(b, s.len, 8);
+    lr_buf_add_str(b, s);
+}
+
+static void put_string(struct lr_buf *b, const char *key, const char *value)
+{
+    string(b, lr_str_z(key));
+    number(b, VALUE_STRING, 4);
+    string(b, lr_str_z(value));
+}
+
+static void put_u32(struct lr_buf *b, const char *key, uint32_t value)
+{
+    string(b, lr_str_z(key));
+    number(b, VALUE_U32, 4);
+    number(b, value, 4);
+}
+
+static void put_f32(struct lr_buf *b, const char *key, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    string(b, lr_str_z(key));
+    number(b, VALUE_F32, 4);
+    number(b, bits, 4);
+}
+
+static void begin_array(struct lr_buf *b, const char *key, unsigned type, uint64_t count)
+{
+    string(b, lr_str_z(key));
+    number(b, VALUE_ARRAY, 4);
+    number(b, type, 4);
+    number(b, count, 8);
+}
+
+/* Byte-level BPE writes bytes as printable characters: itself, or from U+0100 on. */
+static void spell(struct lr_buf *b, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned c = (unsigned char)bytes[i], moved = 0;
+        char text[4];
+        for (unsigned k = 0; k < c; k++)
+            moved += !((k >= 33 && k <= 126) || (k >= 161 && k <= 172) || k >= 174);
+        bool is_plain = (c >= 33 && c <= 126) || (c >= 161 && c <= 172) || c >= 174;
+        lr_buf_add(b, text, lr_utf8_encode(is_plain ? c : 256 + moved, text));
+    }
+}
+
+/* Both halves of merge i; they are tokens that come before it. */
+static void merge_halves(uint32_t i, char left[8], char right[8])
+{
+    if (i < COMMON) {
+        (void)snprintf(left, 8, "%s", common[i][0]);
+        (void)snprintf(right, 8, "%s", common[i][1]);
+        return;
+    }
+    i -= COMMON;
+    bool is_pair = i < PAIRS;
+    uint32_t pair = is_pair ? i : (i - PAIRS) / LETTERS;
+    char first = (char)('a' + pair / LETTERS), second = (char)('a' + pair % LETTERS);
+    char third = (char)('a' + (i - PAIRS) % LETTERS);
+    (void)snprintf(left, 8, is_pair ? "%c" : "%c%c", first, second);
+    (void)snprintf(right, 8, "%c", is_pair ? second : third);
+}
+
+/* Pairs that are among the common ones would be tokens twice. */
+static bool is_repeated(uint32_t i)
+{
+    char left[8], right[8];
+    merge_halves(i, left, right);
+    for (uint32_t k = 0; k < COMMON && i >= COMMON; k++)
+        if (strcmp(common[k][0], left) == 0 && strcmp(common[k][1], right) == 0)
+            return true;
+    return strcmp(left, "in") == 0 && strcmp(right, "g") == 0 && i >= COMMON;
+}
+
+static void put_tokens(struct lr_buf *b, const struct shape *s, uint32_t merges)
+{
+    char left[8], right[8];
+    begin_array(b, "tokenizer.ggml.tokens", VALUE_STRING, s->vocab);
+    for (unsigned c = 0; c < BYTES; c++) {
+        struct lr_buf text;
+        char byte = (char)(unsigned char)c;
+        lr_buf_init(&text, 16);
+        spell(&text, &byte, 1);
+        string(b, lr_buf_str(&text));
+        lr_buf_free(&text);
+    }
+    for (uint32_t i = 0, n = 0; n < merges; i++) {
+        struct lr_buf text;
+        if (is_repeated(i))
+            continue;
+        merge_halves(i, left, right);
+        lr_buf_init(&text, 64);
+        spell(&text, left, strlen(left));
+        spell(&text, right, strlen(right));
+        string(b, lr_buf_str(&text));
+        lr_buf_free(&text);
+        n++;
+    }
+    for (unsigned i = 0; i < LAST; i++)
+        string(b, lr_str_z(last_tokens[i].text));
+    begin_array(b, "tokenizer.ggml.token_type", VALUE_I32, s->vocab);
+    for (uint32_t i = 0; i < s->vocab - LAST; i++)
+        number(b, KIND_NORMAL, 4);
+    for (unsigned i = 0; i < LAST; i++)
+        number(b, last_tokens[i].kind, 4);
+}
+
+static void put_merges(struct lr_buf *b, uint32_t merges)
+{
+    char left[8], right[8];
+    begin_array(b, "tokenizer.ggml.merges", VALUE_STRING, merges);
+    for (uint32_t i = 0, n = 0; n < merges; i++) {
+        struct lr_buf text;
+        if (is_repeated(i))
+            continue;
+        merge_halves(i, left, right);
+        lr_buf_init(&text, 64);
+        spell(&text, left, strlen(left));
+        lr_buf_add_char(&text, ' ');
+        spell(&text, right, strlen(right));
+        string(b, lr_buf_str(&text));
+        lr_buf_free(&text);
+        n++;
+    }
+}
+
+static void put_metadata(struct lr_buf *b, const struct shape *s)
+{
+    uint32_t controls = s->vocab - LAST;
+    put_string(b, "general.architecture", "llama");
+    put_string(b, "general.name", "random weights");
+    put_u32(b, "llama.context_length", s->context);
+    put_u32(b, "llama.embedding_length", s->width);
+    put_u32(b, "llama.block_count", s->layers);
+    put_u32(b, "llama.feed_forward_length", s->feed_forward);
+    put_u32(b, "llama.attention.head_count", s->heads);
+    put_u32(b, "llama.attention.head_count_kv", s->kv_heads);
+    put_u32(b, "llama.rope.dimension_count", s->width / s->heads);
+    put_f32(b, "llama.rope.freq_base", 10000.0f);
+    put_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    put_string(b, "tokenizer.ggml.model", "gpt2");
+    put_string(b, "tokenizer.ggml.pre", "gpt-2");
+    put_tokens(b, s, controls - BYTES);
+    put_merges(b, controls - BYTES);
+    put_u32(b, "tokenizer.ggml.bos_token_id", controls);
+    put_u32(b, "tokenizer.ggml.eos_token_id", controls + 2);
+    string(b, LR_STR_LIT("tokenizer.ggml.add_bos_token"));
+    number(b, VALUE_BOOL, 4);
+    number(b, 0, 1);
+    put_string(b, "tokenizer.chat_template", chat_template);
+}
+enum { METADATA = 20 };
+
+/* ---- the weights ---- */
+
+static uint64_t tensor_bytes(const struct shape *s, const struct tensor *t)
+{
+    if (t->rows == 0)
+        return t->columns * sizeof(float);
+    return s->quantized ? t->columns * t->rows / Q8_BLOCK * (Q8_BLOCK + 2)
+                        : t->columns * t->rows * sizeof(float);
+}
+
+enum { PER_LAYER = 9 };
+
+static uint32_t tensor_count(const struct shape *s)
+{
+    return 3 + s->layers * PER_LAYER;
+}
+
+static struct tensor tensor_at(const struct shape *s, uint32_t index)
+{
+    uint64_t kv = (uint64_t)s->width / s->heads * s->kv_heads, w = s->width,
+             f = s->feed_forward;
+    float range = sqrtf(3.0f / (float)w); /* keeps the size of what goes through */
+    struct tensor t = {.columns = w};
+    if (index < 3) {
+        const struct tensor outer[] = {
+            {"token_embd.weight", w, s->vocab, 1.0f},
+            {"output_norm.weight", w, 0, 0},
+            {"output.weight", w, s->vocab, 3.0f * range},
+        };
+        return outer[index];
+    }
+    const struct tensor inner[PER_LAYER] = {
+        {"attn_norm", w, 0, 0},
+        {"attn_q", w, w, range},
+        {"attn_k", w, kv, range},
+        {"attn_v", w, kv, range},
+        {"attn_output", w, w, range},
+        {"ffn_norm", w, 0, 0},
+        {"ffn_gate", w, f, range},
+        {"ffn_up", w, f, range},
+        {"ffn_down", f, w, sqrtf(3.0f / (float)f)},
+    };
+    const struct tensor *from = &inner[(index - 3) % PER_LAYER];
+    t = *from;
+    (void)snprintf(t.name, sizeof(t.name), "blk.%u.%.32s.weight", (index - 3) / PER_LAYER,
+                   from->name);
+    return t;
+}
+
+/* splitmix64 */
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+/* Half precision of a small positive number: rounded down, which is near enough. */
+static uint32_t half_bits(float value)
+{
+    int exponent;
+    float mantissa = frexpf(value, &exponent); /* 0.5 <= mantissa < 1 */
+    return (uint32_t)(exponent - 1 + 15) << 10 | ((uint32_t)(mantissa * 2048.0f) & 0x3FFu);
+}
+
+static void add_weights(struct lr_buf *b, const struct shape *s, const struct tensor *t,
+                        uint64_t *state)
+{
+    uint32_t one;
+    const float unit = 1.0f;
+    memcpy(&one, &unit, sizeof(one));
+    for (uint64_t i = 0; t->rows == 0 && i < t->columns; i++)
+        number(b, one, 4);
+    for (uint64_t i = 0; i < t->columns && t->rows != 0; i++) {
+        if (s->quantized) {
+            if (i % Q8_BLOCK == 0)
+                number(b, half_bits(t->range / 127.0f), 2);
+            number(b, (uint64_t)(draw(state) % 255) - 127, 1);
+            continue;
+        }
+        float share = (float)(draw(state) >> 40) / 8388608.0f - 1.0f, value = share * t->range;
+        lr_buf_add(b, &value, sizeof(value));
+    }
+}
+
+/* ---- the file ---- */
+
+static lr_code flush(struct lr_buf *b, FILE *file, const char *path, struct lr_error *err)
+{
+    if (b->failed)
+        return lr_fail(err, LR_OUT_OF_RAM, "%s: no memory", path);
+    if (fwrite(b->data, 1, b->len, file) != b->len)
+        return lr_fail_errno(err, LR_IO, "%s", path);
+    lr_buf_clear(b);
+    return LR_OK;
+}
+
+static void pad(struct lr_buf *b, uint64_t at)
+{
+    for (; at % ALIGNMENT != 0; at++)
+        lr_buf_add_char(b, 0);
+}
+
+static void add_header(struct lr_buf *b, const struct shape *s)
+{
+    uint64_t offset = 0;
+    lr_buf_add_z(b, "GGUF");
+    number(b, 3, 4);
+    number(b, tensor_count(s), 8);
+    number(b, METADATA, 8);
+    put_metadata(b, s);
+    for (uint32_t i = 0; i < tensor_count(s); i++) {
+        struct tensor t = tensor_at(s, i);
+        string(b, lr_str_z(t.name));
+        number(b, t.rows != 0 ? 2 : 1, 4);
+        number(b, t.columns, 8);
+        if (t.rows != 0)
+            number(b, t.rows, 8);
+        number(b, t.rows != 0 && s->quantized ? TYPE_Q8_0 : TYPE_F32, 4);
+        number(b, offset, 8);
+        offset = (offset + tensor_bytes(s, &t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    pad(b, b->len);
+}
+
+static lr_code write_model(const struct shape *s, FILE *file, const char *path,
+                           struct lr_error *err)
+{
+    struct lr_buf b;
+    uint64_t state = s->seed;
+    lr_buf_init(&b, HEAD_MAX);
+    add_header(&b, s);
+    lr_code code = flush(&b, file, path, err);
+    for (uint32_t i = 0; code == LR_OK && i < tensor_count(s); i++) {
+        struct tensor t = tensor_at(s, i);
+        for (uint64_t row = 0; code == LR_OK && row < (t.rows != 0 ? t.rows : 1); row++) {
+            add_weights(&b, s, &t, &state);
+            code = flush(&b, file, path, err);
+        }
+        pad(&b, tensor_bytes(s, &t));
+        if (code == LR_OK)
+            code = flush(&b, file, path, err);
+    }
+    lr_buf_free(&b);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static lr_code read_shape(const struct lr_settings *settings, struct shape *s,
+                          struct lr_error *err)
+{
+    *s = (struct shape){
+        .vocab = (uint32_t)lr_settings_int(settings, "vocab"),
+        .layers = (uint32_t)lr_settings_int(settings, "layers"),
+        .width = (uint32_t)lr_settings_int(settings, "width"),
+        .heads = (uint32_t)lr_settings_int(settings, "heads"),
+        .kv_heads = (uint32_t)lr_settings_int(settings, "kv-heads"),
+        .feed_forward = (uint32_t)lr_settings_int(settings, "feed-forward"),
+        .context = (uint32_t)lr_settings_int(settings, "context"),
+        .quantized = strcmp(lr_settings_str(settings, "type"), "q8_0") == 0,
+        .seed = (uint64_t)lr_settings_int(settings, "seed"),
+    };
+    if (s->width % (s->heads * Q8_BLOCK) != 0 || s->feed_forward % Q8_BLOCK != 0 ||
+        s->heads % s->kv_heads != 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "--width must be a multiple of %d times --heads, --feed-forward of %d, "
+                       "and --heads of --kv-heads",
+                       Q8_BLOCK, Q8_BLOCK);
+    return LR_OK;
+}
+
+static lr_code run(const struct lr_settings *settings, struct lr_error *err)
+{
+    const char *path = lr_settings_str(settings, "output");
+    char folder[LR_PATH_MAX];
+    struct shape s;
+    if (path == NULL || strlen(path) >= sizeof(folder))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "--output FILE is needed");
+    lr_code code = read_shape(settings, &s, err);
+    if (code != LR_OK)
+        return code;
+    memcpy(folder, path, strlen(path) + 1);
+    folder[(size_t)(lr_path_base(path) - path)] = '\0';
+    if (folder[0] != '\0')
+        code = lr_dir_create(folder, err);
+    if (code != LR_OK)
+        return code;
+    FILE *file = fopen(path, lr_settings_bool(settings, "replace") ? "wb" : "wbx");
+    if (file == NULL)
+        return lr_fail_errno(err, LR_IO, "%s", path);
+    code = write_model(&s, file, path, err);
+    if (fclose(file) != 0 && code == LR_OK)
+        code = lr_fail_errno(err, LR_IO, "%s", path);
+    if (code != LR_OK)
+        (void)remove(path);
+    return code;
+}
+
+#define INT_FLAG(flag, otherwise, low, high, text)                                             \
+    {                                                                                          \
+        .name = flag, .type = LR_SETTING_INT, .fallback = otherwise, .min = low, .max = high,  \
+        .help = text                                                                           \
+    }
+
+static const struct lr_setting flags[] = {
+    {.name = "output", .type = LR_SETTING_PATH, .value = "FILE", .help = "the GGUF to write"},
+    {.name = "replace", .type = LR_SETTING_BOOL, .help = "write over a file that is there"},
+    {.name = "type",
+     .type = LR_SETTING_CHOICE,
+     .fallback = "f32",
+     .choices = "f32|q8_0",
+     .help = "how weights are stored"},
+    INT_FLAG("vocab", "512", BYTES + COMMON + LAST, VOCAB_MAX, "tokens"),
+    INT_FLAG("layers", "2", 1, 256, "layers"),
+    INT_FLAG("width", "64", 32, 16384, "width of a hidden state"),
+    INT_FLAG("heads", "2", 1, 256, "query heads"),
+    INT_FLAG("kv-heads", "1", 1, 256, "key and value heads"),
+    INT_FLAG("feed-forward", "128", 32, 65536, "width of the feed-forward part"),
+    INT_FLAG("context", "4096", 16, 1 << 20, "context length the header states"),
+    INT_FLAG("seed", "1", 0, INT64_MAX, "of the weights"),
+};
+
+const struct cli_command cli_debug_write_gguf = {
+    .name = "write-gguf",
+    .summary = "Write a GGUF model with random weights, for tests and benchmarks",
+    .details = "Architecture llama, byte-level BPE, ChatML.  The same options give the same "
+               "bytes.\n"
+               "  llm-router debug write-gguf --output model.gguf --layers 4 --width 256",
+    .flags = {flags, sizeof(flags) / sizeof(flags[0])},
+    .run = run,
+};
