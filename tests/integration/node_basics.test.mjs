@@ -272,7 +272,7 @@ describe('a node comes and goes', () => {
     node.child.kill('SIGTERM');
     await until('draining', () => /node\.drain /.test(node.log));
     node.child.kill('SIGTERM');
-    await node.ended;
+    await node.wait();
     assert.ok(Date.now() - start < 5000);
     await running;
     await node.stop();

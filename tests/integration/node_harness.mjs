@@ -84,7 +84,7 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
   // A test that fails before it stops its node must not hang the run.
   for (const handle of [child, child.stdout, child.stderr]) handle.unref();
   node.url = `http://127.0.0.1:${node.port}`;
-  node.ended = ended;
+  node.wait = () => { child.ref(); return ended; };
   node.get = async (where) => (await fetch(node.url + where)).json();
   node.post = (where, body = {}, extra = {}) => fetch(node.url + where, {
     method: 'POST', headers: { 'content-type': 'application/json', ...extra.headers },
