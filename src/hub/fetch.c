@@ -331,6 +331,9 @@ lr_code hub_fetch_file(struct hub_fetch *f, struct lr_error *err)
         if (code == LR_OK)
             code = finish(w, err);
     }
+    struct stat info;
+    if (w->fd >= 0 && code != LR_OK && fstat(w->fd, &info) == 0 && info.st_size == 0)
+        (void)unlink(w->paths.part); /* nothing to go on from */
     if (w->fd >= 0)
         (void)close(w->fd);
     free(w);
