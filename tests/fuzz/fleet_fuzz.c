@@ -1,0 +1,38 @@
+/* LINK: wire base */
+/* What a node says to a router: join and beat. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "wire/fleet.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct lr_arena arena;
+    struct wire_join join;
+    struct wire_beat beat;
+    struct lr_error err = {0};
+    struct lr_str text = {(const char *)data, size};
+    lr_arena_init(&arena, 8 << 20);
+    lr_code code = wire_join_parse(&arena, text, &join, &err);
+    if (code == LR_OK) {
+        /* What was read can be written and read again. */
+        struct lr_buf out;
+        struct wire_join again;
+        lr_buf_init(&out, 32 << 20);
+        wire_join_write(&out, &join);
+        if (out.failed || join.node_id.ptr == NULL ||
+            wire_join_parse(&arena, lr_buf_str(&out), &again, &err) != LR_OK)
+            abort();
+        lr_buf_free(&out);
+    } else if (err.text[0] == '\0') {
+        abort();
+    }
+    if (wire_beat_parse(&arena, text, &beat, &err) == LR_OK)
+        for (size_t i = 0; i < beat.model_count; i++)
+            if (beat.models[i].id.len == 0)
+                abort();
+    lr_arena_free(&arena);
+    return 0;
+}

@@ -1,0 +1,201 @@
+/* The fleet as the router sees it: joining, beating, falling silent, and the wire form. */
+#include "tests/unit/router/support.h"
+
+#include "router/api.h"
+#include "router/nodes.h"
+
+static struct wire_fleet_model demo(void)
+{
+    return (struct wire_fleet_model){
+        .id = LR_STR_LIT("Org/Demo"),
+        .state = LR_STR_LIT("ready"),
+        .can_run = true,
+        .is_loaded = true,
+        .slots = 16,
+        .live = 3,
+        .chat_template = LR_STR_LIT("{{ messages[0].content }}"),
+        .is_harmony = true,
+        .bos_token = LR_STR_LIT("<s>"),
+        .context_tokens = 4096,
+    };
+}
+
+static struct wire_join a_join(const struct wire_fleet_model *models, size_t count)
+{
+    return (struct wire_join){
+        .protocol = WIRE_FLEET_PROTOCOL,
+        .version = LR_STR_LIT("0.1.0"),
+        .node_id = LR_STR_LIT("node-1"),
+        .name = LR_STR_LIT("one"),
+        .port = 7,
+        .device = LR_STR_LIT("cuda"),
+        .secret = LR_STR_LIT("0123456789012345678901234567890123456789"),
+        .state = {.models = models, .model_count = count},
+    };
+}
+
+static void a_join_reads_back_as_it_was_written(void **state)
+{
+    struct wire_fleet_model m = demo();
+    struct wire_join in = a_join(&m, 1), out;
+    struct lr_arena arena;
+    struct lr_buf text;
+    struct lr_error err;
+    (void)state;
+    lr_arena_init(&arena, 1 << 20);
+    lr_buf_init(&text, 1 << 20);
+    wire_join_write(&text, &in);
+    assert_int_equal(wire_join_parse(&arena, lr_buf_str(&text), &out, &err), LR_OK);
+    assert_int_equal(out.state.model_count, 1);
+    assert_true(lr_str_eq(out.state.models[0].chat_template, m.chat_template));
+    assert_true(out.state.models[0].is_harmony);
+    assert_int_equal(out.state.models[0].slots, 16);
+    assert_int_equal(out.port, 7);
+    lr_buf_free(&text);
+    lr_arena_free(&arena);
+}
+
+static void another_protocol_is_refused_with_both_numbers(void **state)
+{
+    struct wire_join in = a_join(NULL, 0), out;
+    struct lr_arena arena;
+    struct lr_buf text;
+    struct lr_error err;
+    (void)state;
+    in.protocol = 9;
+    lr_arena_init(&arena, 1 << 20);
+    lr_buf_init(&text, 1 << 20);
+    wire_join_write(&text, &in);
+    assert_int_equal(wire_join_parse(&arena, lr_buf_str(&text), &out, &err), LR_UNSUPPORTED);
+    assert_contains(err.text, "protocol 9");
+    assert_contains(err.text, "protocol 1");
+    lr_buf_free(&text);
+    lr_arena_free(&arena);
+}
+
+static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
+{
+    struct wire_fleet_model m = demo();
+    struct wire_join join = a_join(&m, 1);
+    struct router_nodes nodes;
+    struct router_node *one, *two;
+    struct lr_error err;
+    const char *why_not;
+    (void)state;
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &one, &err), LR_OK);
+    join.node_id = LR_STR_LIT("node-2");
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://b:1", 5, 5, &two, &err), LR_OK);
+    assert_true(router_node_serves(one, &why_not));
+    struct lr_str folded = LR_STR_LIT("org/demo");
+    assert_non_null(router_node_place(one, folded));
+    assert_ptr_equal(router_node_place(one, folded)->info,
+                     router_node_place(two, folded)->info);
+    assert_non_null(router_nodes_info(&nodes, folded));
+    one->is_online = two->is_online = false;
+    assert_null(router_nodes_info(&nodes, folded));
+    assert_false(router_node_serves(one, &why_not));
+    assert_string_equal(why_not, "offline");
+    router_nodes_free(&nodes);
+}
+
+static void a_beat_about_an_unknown_model_asks_to_join_again(void **state)
+{
+    struct wire_fleet_model m = demo();
+    struct wire_join join = a_join(&m, 1);
+    struct router_nodes nodes;
+    struct router_node *node;
+    struct lr_error err;
+    (void)state;
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
+    m.live = 9;
+    struct wire_beat beat = {.models = &m, .model_count = 1};
+    assert_int_equal(router_nodes_beat(node, &beat, 9, &err), LR_OK);
+    assert_int_equal(router_node_place(node, LR_STR_LIT("org/demo"))->live, 9);
+    m.id = LR_STR_LIT("new");
+    assert_int_equal(router_nodes_beat(node, &beat, 9, &err), LR_NOT_FOUND);
+    router_nodes_free(&nodes);
+}
+
+static void a_template_that_does_not_compile_is_a_reason_not_a_crash(void **state)
+{
+    struct wire_fleet_model m = demo();
+    struct wire_join join = a_join(&m, 1);
+    struct router_nodes nodes;
+    struct router_node *node;
+    struct lr_error err;
+    (void)state;
+    m.chat_template = LR_STR_LIT("{% if %}");
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
+    const struct router_place *place = router_node_place(node, LR_STR_LIT("org/demo"));
+    assert_false(place->can_run);
+    assert_contains(place->reason, "chat template");
+    router_nodes_free(&nodes);
+}
+
+static void a_model_that_is_gone_after_a_new_join_cannot_run(void **state)
+{
+    struct wire_fleet_model m = demo();
+    struct wire_join join = a_join(&m, 1);
+    struct router_nodes nodes;
+    struct router_node *node;
+    struct lr_error err;
+    (void)state;
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
+    join.state.model_count = 0;
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 6, 6, &node, &err), LR_OK);
+    assert_false(router_node_place(node, LR_STR_LIT("org/demo"))->can_run);
+    router_nodes_free(&nodes);
+}
+
+static void routes_take_ids_with_a_slash_in_either_spelling(void **state)
+{
+    static const struct {
+        const char *method, *path, *pattern, *tail;
+    } rows[] = {
+        {"GET", "/v1/models", "v1/models", ""},
+        {"GET", "/v1/models/org/name", "v1/models/**", "org/name"},
+        {"GET", "/v1/models/org%2Fname", "v1/models/**", "org/name"},
+        {"HEAD", "/v1/models/x", "v1/models/**", "x"},
+        {"GET", "/v0/models/registry/o/n/manifest.json", "v0/models/registry/**/manifest.json",
+         "o/n"},
+        {"POST", "/v0/models/o/n/load", "v0/models/**/load", "o/n"},
+        {"POST", "/v0/models/register", "v0/models/register", ""},
+        {"DELETE", "/v0/models/register", "v0/models/**", "register"},
+        {"POST", "/v0/nodes/join", "v0/nodes/join", ""},
+        {"POST", "/v0/nodes/abc/beat", "v0/nodes/*/beat", "abc"},
+    };
+    struct lr_arena arena;
+    struct lr_error err;
+    (void)state;
+    lr_arena_init(&arena, 1 << 20);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct net_path path;
+        struct lr_str tail;
+        bool known;
+        assert_int_equal(net_path_split(&arena, lr_str_z(rows[i].path), &path, &err), LR_OK);
+        const struct router_route *route =
+            router_route_find(lr_str_z(rows[i].method), &path, &tail, &arena, &known);
+        assert_non_null(route);
+        assert_string_equal(route->pattern, rows[i].pattern);
+        assert_true(lr_str_eq_z(tail, rows[i].tail));
+    }
+    lr_arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_join_reads_back_as_it_was_written),
+        cmocka_unit_test(another_protocol_is_refused_with_both_numbers),
+        cmocka_unit_test(a_node_that_joined_can_serve_and_shares_its_template),
+        cmocka_unit_test(a_beat_about_an_unknown_model_asks_to_join_again),
+        cmocka_unit_test(a_template_that_does_not_compile_is_a_reason_not_a_crash),
+        cmocka_unit_test(a_model_that_is_gone_after_a_new_join_cannot_run),
+        cmocka_unit_test(routes_take_ids_with_a_slash_in_either_spelling),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

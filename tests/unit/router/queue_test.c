@@ -1,0 +1,130 @@
+/* First come first served within a key, turn by turn between keys. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "router/queue.h"
+
+static struct router_waiter w[100];
+static struct router_queue q;
+
+static int reset(void **state)
+{
+    (void)state;
+    while (router_queue_pop(&q) != NULL)
+        ;
+    return q.count == 0 && q.head == NULL ? 0 : -1;
+}
+
+static void push(int i, uint64_t lane)
+{
+    assert_true(router_queue_push(&q, &w[i], lane, false));
+}
+
+static void expect(int i)
+{
+    assert_ptr_equal(router_queue_pop(&q), &w[i]);
+}
+
+static void one_key_is_served_in_order(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        push(i, 7);
+    for (int i = 0; i < 5; i++)
+        expect(i);
+    assert_null(router_queue_pop(&q));
+}
+
+static void a_flood_delays_another_key_by_one_turn(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        push(i, 1);
+    push(90, 2);
+    expect(0);
+    expect(90);
+    expect(1);
+    expect(2);
+}
+
+static void three_keys_take_turns(void **state)
+{
+    (void)state;
+    push(0, 1);
+    push(1, 1);
+    push(2, 2);
+    push(3, 2);
+    push(4, 3);
+    expect(0);
+    expect(2);
+    expect(4);
+    expect(1);
+    expect(3);
+    assert_int_equal(q.count, 0);
+}
+
+static void one_who_comes_back_goes_to_the_front_of_his_lane(void **state)
+{
+    (void)state;
+    push(0, 1);
+    push(1, 1);
+    assert_true(router_queue_push(&q, &w[2], 1, true));
+    expect(2);
+    expect(0);
+}
+
+static void anybody_may_leave(void **state)
+{
+    (void)state;
+    push(0, 1);
+    push(1, 1);
+    push(2, 2);
+    push(3, 1);
+    router_queue_remove(&q, &w[1]);
+    router_queue_remove(&q, &w[1]); /* he does not wait any more */
+    router_queue_remove(&q, &w[2]);
+    assert_int_equal(router_queue_lane_count(&q, 1), 2);
+    assert_int_equal(router_queue_lane_count(&q, 2), 0);
+    expect(0);
+    expect(3);
+    assert_null(router_queue_peek(&q));
+}
+
+static void remove_even(void *ctx, struct router_waiter *waiter)
+{
+    int *seen = ctx;
+    (*seen)++;
+    if ((waiter - w) % 2 == 0)
+        router_queue_remove(&q, waiter);
+}
+
+static void a_walk_sees_everybody_and_may_remove(void **state)
+{
+    int seen = 0;
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        push(i, (uint64_t)(i % 2)); /* lane 0 is all even: it goes as a whole */
+    push(10, 5);
+    router_queue_each(&q, remove_even, &seen);
+    assert_int_equal(seen, 11);
+    assert_int_equal(q.count, 5);
+    for (int i = 1; i < 10; i += 2)
+        expect(i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(one_key_is_served_in_order, reset),
+        cmocka_unit_test_teardown(a_flood_delays_another_key_by_one_turn, reset),
+        cmocka_unit_test_teardown(three_keys_take_turns, reset),
+        cmocka_unit_test_teardown(one_who_comes_back_goes_to_the_front_of_his_lane, reset),
+        cmocka_unit_test_teardown(anybody_may_leave, reset),
+        cmocka_unit_test_teardown(a_walk_sees_everybody_and_may_remove, reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
