@@ -281,6 +281,25 @@ test('bytes without a note are nobody\'s and are not built upon', async (t) => {
   assert.equal(world.hub.served(SHARD)[0].headers.range, undefined);
 });
 
+test('a part of another commit\'s file is not built upon, even where nobody gives a hash', async (t) => {
+  const world = await setup(t);
+  const only = (manifest) => {
+    manifest.files = manifest.files.filter((f) => f.name === 'tokenizer.json');
+    delete manifest.files[0].sha256;
+  };
+  await world.settle(only);
+  assert.equal((await world.fetch([], { failpoint: 'download.received=kill' })).signal, 'SIGKILL');
+  assert.ok(size(world.part('tokenizer.json')) > 0);
+  const other = Buffer.from(world.files['tokenizer.json']);
+  other[0] ^= 1; // as long as before
+  world.files['tokenizer.json'] = other;
+  world.hub.repos.get('openai/demo').commit(world.files);
+  await world.settle(only);
+  const run = await world.fetch();
+  assert.equal(run.code, 0, run.err);
+  world.assertWhole(['tokenizer.json']);
+});
+
 // ---- disk ----
 
 test('too little disk space is said before the first byte, with both numbers', async (t) => {
