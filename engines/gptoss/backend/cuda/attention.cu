@@ -1,12 +1,7 @@
 /* gptoss/backend/cuda/attention.cu - attention with sinks, grouped heads and both windows.
  *
- * A warp holds 16 query rows (a token's heads that share a KV head, or several tokens of a
- * prompt) and walks over keys 16 at a time: scores by mma, softmax kept as running maximum
- * and sum in float32, output by mma.  K and V go from their pages to registers without
- * shared memory: with the head dimension permuted alike in Q and K a lane's 16 bytes of a
- * K row are a fragment, and V's fragments are made by byte permutes.
- *   rows     lane (g, t): rows g and g + 8;  keys 2t, 2t + 1 of each 8
- *   output   lane (g, t): dimensions 16t .. 16t + 15 of rows g and g + 8
+ * attend.cuh has what a warp does with its 16 query rows (a token's heads that share a KV head,
+ * or several tokens of a prompt).
  * Decode: 8 warps of a block share one token's keys, `splits` blocks share it further; the
  * last block to finish merges (a ticket says which), so there is no second kernel.
  * Prefill: every warp has rows of its own.
@@ -14,143 +9,9 @@
  * Precision: bf16 Q, K, V and probabilities, float32 sums.  Bound: decode reads each K and
  * V once.  Reference: the CPU backend's attention.
  */
-#include "engines/gptoss/backend/cuda/device.cuh"
+#include "engines/gptoss/backend/cuda/attend.cuh"
 
-enum { DECODE_WARPS = 8, PREFILL_WARPS = 4, PARTIAL = 66 /* maximum, sum, 64 values */ };
-
-struct rows16 {
-    uint4 q[2][2]; /* [32-dimension block][row half] */
-    float o[8][4]; /* [j]: rows g, g + 8; dimensions 16t + j and 16t + 8 + j */
-    float top[2];  /* maximum, log2 domain, of rows g and g + 8 */
-    float sum[2];
-    int32_t pos[2]; /* positions of the rows' tokens; -1: no such row */
-};
-
-__device__ __forceinline__ void clear(rows16 &r)
-{
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-        r.o[j][0] = r.o[j][1] = r.o[j][2] = r.o[j][3] = 0;
-    r.top[0] = r.top[1] = -INFINITY;
-    r.sum[0] = r.sum[1] = 0;
-}
-
-struct keys16 {
-    uint4 k[2][2]; /* [8 keys][32-dimension block] */
-    uint4 v[4];    /* keys 2t, 2t + 1, 2t + 8, 2t + 9; dimensions 8g .. 8g + 7 */
-};
-
-/* `page` is the address of K's head within its page; V's lies kv_heads heads further. */
-__device__ __forceinline__ void load_keys(keys16 &s, const uint8_t *page, uint32_t kv_heads,
-                                          uint32_t slot, uint32_t g, uint32_t t)
-{
-    const uint4 *k = reinterpret_cast<const uint4 *>(page) + slot * 8;
-    const uint4 *v = k + (size_t)kv_heads * CUDA_PAGE_TOKENS * 8;
-#pragma unroll
-    for (int n = 0; n < 2; n++)
-#pragma unroll
-        for (int b = 0; b < 2; b++)
-            s.k[n][b] = k[(n * 8 + g) * 8 + b * 4 + t];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        s.v[i] = v[(2 * t + (i & 1) + (i >> 1) * 8) * 8 + g];
-}
-
-__device__ __forceinline__ uint32_t word(const uint4 &v, int i)
-{
-    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
-/* Adds 16 keys, the first at position `first`, to the rows. */
-__device__ __forceinline__ void add_keys(rows16 &r, const keys16 &s, int32_t first,
-                                         uint32_t window, uint32_t t)
-{
-    const float scale = 0.125f * 1.44269504f; /* 1 / sqrt(64), and exp as a power of two */
-    float c[2][4];
-#pragma unroll
-    for (int n = 0; n < 2; n++) {
-        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
-#pragma unroll
-        for (int b = 0; b < 2; b++) {
-            const uint4 x = r.q[b][0], y = r.q[b][1], k = s.k[n][b];
-            mma(c[n], x.x, y.x, x.y, y.y, k.x, k.y);
-            mma(c[n], x.z, y.z, x.w, y.w, k.z, k.w);
-        }
-    }
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float best = r.top[h];
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int32_t key = first + n * 8 + 2 * (int32_t)t + i;
-                bool seen =
-                    key <= r.pos[h] && (window == 0 || key + (int32_t)window > r.pos[h]);
-                float &v = c[n][h * 2 + i];
-                v = seen ? v * scale : -INFINITY;
-                best = fmaxf(best, v);
-            }
-        best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFFu, best, 1));
-        best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFFu, best, 2));
-        float base = best == -INFINITY ? 0.0f : best;
-        float keep = exp2f(r.top[h] - base);
-        r.top[h] = best;
-        r.sum[h] *= keep;
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            r.o[j][h * 2] *= keep;
-            r.o[j][h * 2 + 1] *= keep;
-        }
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float &v = c[n][h * 2 + i];
-                v = exp2f(v - base);
-                r.sum[h] += v;
-            }
-    }
-    uint32_t p0 = pack_bf16(c[0][0], c[0][1]), p1 = pack_bf16(c[0][2], c[0][3]);
-    uint32_t p2 = pack_bf16(c[1][0], c[1][1]), p3 = pack_bf16(c[1][2], c[1][3]);
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
-        uint32_t b0 = __byte_perm(word(s.v[0], j / 2), word(s.v[1], j / 2), pick);
-        uint32_t b1 = __byte_perm(word(s.v[2], j / 2), word(s.v[3], j / 2), pick);
-        mma(r.o[j], p0, p1, p2, p3, b0, b1);
-    }
-}
-
-/* The sums of a row lie spread over its four lanes. */
-__device__ __forceinline__ void gather_sums(rows16 &r)
-{
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        r.sum[h] += __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 1);
-        r.sum[h] += __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 2);
-    }
-}
-
-/* Q of row `row` of the batch, query head `head`, into half h of the rows. */
-__device__ __forceinline__ void load_query(rows16 &r, const cuda_attention &a, int h,
-                                           uint32_t row, uint32_t head, int32_t pos, uint32_t t)
-{
-    const uint4 *q =
-        reinterpret_cast<const uint4 *>(a.q + (size_t)row * a.heads * 64 + head * 64);
-    bool real = pos >= 0;
-    r.q[0][h] = real ? q[t] : make_uint4(0, 0, 0, 0);
-    r.q[1][h] = real ? q[4 + t] : make_uint4(0, 0, 0, 0);
-    r.pos[h] = pos;
-}
-
-__device__ __forceinline__ const uint8_t *
-key_page(const cuda_attention &a, const uint32_t *table, uint32_t chunk, uint32_t kv_head)
-{
-    uint32_t page = table[chunk * 16 / CUDA_PAGE_TOKENS];
-    return a.kv.pages + page * a.kv.page_bytes + a.kv.layer_offset +
-           (size_t)kv_head * CUDA_PAGE_TOKENS * 128;
-}
+enum { DECODE_WARPS = 8, PREFILL_WARPS = 4 };
 
 /* Walks over chunks of 16 keys: begin, begin + step, ... below end. */
 __device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const uint32_t *table,
@@ -160,8 +21,8 @@ __device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const u
     keys16 one, two;
     uint32_t chunk = begin;
     auto load = [&](keys16 &s, uint32_t c) {
-        load_keys(s, key_page(a, table, c, kv_head), a.kv.kv_heads, c * 16 % CUDA_PAGE_TOKENS,
-                  g, t);
+        load_keys(s, key_page(a.kv, table, c, kv_head), a.kv.kv_heads,
+                  c * 16 % CUDA_PAGE_TOKENS, g, t);
     };
     auto advance = [&](keys16 &now, keys16 &next) -> bool {
         if (chunk + step < end)
@@ -224,8 +85,10 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
 
     rows16 r;
     clear(r);
-    load_query(r, a, 0, row, kv_head * group + g, g < group ? pos : -1, t);
-    load_query(r, a, 1, row, kv_head * group + g + 8, g + 8 < group ? pos : -1, t);
+    load_query(r, a.q + (size_t)row * a.heads * 64, 0, kv_head * group + g,
+               g < group ? pos : -1, t);
+    load_query(r, a.q + (size_t)row * a.heads * 64, 1, kv_head * group + g + 8,
+               g + 8 < group ? pos : -1, t);
     walk(r, a, table, kv_head, begin + warp, end, DECODE_WARPS, g, t);
     gather_sums(r);
 #pragma unroll
@@ -331,7 +194,8 @@ extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
         bool real = i / group < count && i < a.tokens_per_tile * group;
         row[h] = s.first_row + (real ? token : first);
         head[h] = kv_head * group + i % group;
-        load_query(r, a, h, row[h], head[h], real ? (int32_t)(s.position + token) : -1, t);
+        load_query(r, a.q + (size_t)row[h] * a.heads * 64, h, head[h],
+                   real ? (int32_t)(s.position + token) : -1, t);
     }
     uint32_t lowest = s.position + first, highest = lowest + count - 1;
     uint32_t begin =

@@ -41,7 +41,8 @@ enum {
     X(elementwise, embed) X(elementwise, norm_route) X(elementwise, norm_only)                 \
     X(elementwise, add_experts)                                                                \
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
-    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4) X(repack, repack_scales) \
+    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
+    X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory)
 #define CUDA_MODULES(X) X(skinny) X(tile) X(attention) X(elementwise) X(sample) X(repack)
 /* clang-format on */
@@ -107,7 +108,6 @@ struct gptoss_backend {
     CUmodule modules[CUDA_MODULE_COUNT];
     CUfunction kernels[CUDA_KERNEL_COUNT];
     CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
-    bool capturing;
 
     const struct model_gptoss *weights; /* borrowed */
     const uint32_t *usable;             /* borrowed */

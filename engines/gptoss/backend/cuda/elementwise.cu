@@ -1,7 +1,7 @@
 /* gptoss/backend/cuda/elementwise.cu - the small steps between the products: embedding,
  * norm with router, sorting assignments by expert, adding up experts.
  */
-#include "engines/gptoss/backend/cuda/device.cuh"
+#include "engines/gptoss/backend/cuda/route.cuh"
 
 /* grid: rows. */
 extern "C" __global__ void __launch_bounds__(256)
@@ -16,48 +16,6 @@ extern "C" __global__ void __launch_bounds__(256)
     for (uint32_t i = threadIdx.x; i < hidden / 2; i += blockDim.x) {
         uint32_t v = from[i];
         to[i] = make_float2(from_bf16((uint16_t)v), from_bf16((uint16_t)(v >> 16)));
-    }
-}
-
-/* Keeps the topk largest logits, equal ones by lowest index, and softmaxes over them only.
- * One warp; lane i looks at experts i, i + 32, ... and keeps the i-th choice. */
-__device__ __forceinline__ void choose_experts(const cuda_norm &a, const float *logits,
-                                               uint32_t row)
-{
-    const uint32_t lane = threadIdx.x % WARP;
-    uint32_t taken = 0; /* bit j: expert lane + 32 j was taken */
-    float mine = -INFINITY;
-    uint32_t mine_at = 0;
-    for (uint32_t k = 0; k < a.topk; k++) {
-        float best = -INFINITY;
-        uint32_t at = UINT32_MAX;
-        for (uint32_t e = lane, j = 0; e < a.experts; e += WARP, j++)
-            if ((taken >> j & 1) == 0 && (logits[e] > best || at == UINT32_MAX)) {
-                best = logits[e];
-                at = e;
-            }
-#pragma unroll
-        for (int d = 16; d != 0; d >>= 1) {
-            float other = __shfl_xor_sync(0xFFFFFFFFu, best, d);
-            uint32_t other_at = __shfl_xor_sync(0xFFFFFFFFu, at, d);
-            bool better = other_at != UINT32_MAX && (at == UINT32_MAX || other > best ||
-                                                     (other == best && other_at < at));
-            best = better ? other : best;
-            at = better ? other_at : at;
-        }
-        if (at % WARP == lane)
-            taken |= 1u << at / WARP;
-        if (lane == k) {
-            mine = best;
-            mine_at = at;
-        }
-    }
-    float largest = __shfl_sync(0xFFFFFFFFu, mine, 0);
-    float chance = lane < a.topk ? expf(mine - largest) : 0.0f;
-    float sum = warp_sum(chance);
-    if (lane < a.topk) {
-        a.choice[row * a.topk + lane] = mine_at;
-        a.weight[row * a.topk + lane] = chance / sum;
     }
 }
 
@@ -182,7 +140,8 @@ template <int THREADS, bool ROUTE> __device__ __forceinline__ void norm_rows(con
         }
         __syncthreads();
         if (warp == 0)
-            choose_experts(a, logits, row);
+            choose_top(logits, a.experts, a.topk, a.choice + row * a.topk,
+                       a.weight + row * a.topk);
         /* The next row's first barrier comes before logits are written again. */
     }
 }

@@ -40,13 +40,14 @@ lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t 
 
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
 {
-    for (int k = 0; k < CUDA_repack_bf16; k++)
-        if (k != CUDA_attention_decode) /* its shared memory is static */
+    for (int k = 0; k < CUDA_repack_bf16; k++) {
+        int room = b->device.shared_per_block - 4096; /* beside static arrays */
+        if (k != CUDA_attention_decode)               /* all of its shared memory is static */
             CUDA_TRY(b->cu,
                      cuFuncSetAttribute(b->kernels[k],
-                                        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                        b->device.shared_per_block - 4096),
+                                        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room),
                      err);
+    }
     return LR_OK;
 }
 
