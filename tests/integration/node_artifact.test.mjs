@@ -39,8 +39,9 @@ describe('the demo model on the gptoss engine', () => {
 
     fs.truncateSync(artifact, 1000);
     const broken = await answerOf(['--artifact', artifact]);
-    assert.match(broken.log, /warn model\.artifact_refused .*model\.bin/);
-    assert.match(broken.log, /worker\.start .*weights="the model's own"/);
+    // The engine itself may fall back, or the node after the engine refused.
+    assert.match(broken.log, /warn (engine\.log|model\.artifact_refused) .*model\.bin/);
+    assert.match(broken.log, /weights=safetensors/);
     assert.deepEqual(broken.ids, original.ids);
   });
 
