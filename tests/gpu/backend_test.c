@@ -70,6 +70,49 @@ static void forward(struct device *d, const struct part *parts, uint32_t count)
     test_must(d->api->forward(d->backend, &batch, &err), &err, d->api->name);
 }
 
+/* One token of each of `count` sequences, drawn greedily: the step that is replayed as a
+ * graph.  Its logits are read from the device, one row a sequence; returns how many draws are
+ * not the largest logit. */
+static uint32_t forward_drawn(struct device *d, const uint32_t *ids, uint32_t from,
+                              uint32_t count, float *logits, uint32_t vocab)
+{
+    struct gptoss_step steps[SEQUENCES];
+    struct gptoss_sampled drawn[SEQUENCES];
+    uint32_t full[SEQUENCES][PAGES_MAX], window[SEQUENCES][PAGES_MAX], wrong = 0;
+    const struct gptoss_batch batch = {.steps = steps, .count = count, .tokens = count};
+    const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
+    const struct gptoss_sample greedy = {.sampling = &sampling};
+    uint32_t page = d->plan.page_tokens, own = d->plan.window_pages / SEQUENCES;
+    struct bed bed = {.b = d->backend};
+    struct lr_error err = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k <= from / page; k++) {
+            full[i][k] = i * (CONTEXT / page) + k;
+            window[i][k] = i * own + k % own;
+        }
+        steps[i] = (struct gptoss_step){.slot = i,
+                                        .position = from,
+                                        .count = 1,
+                                        .page_count = from / page + 1,
+                                        .tokens = ids + from,
+                                        .full_pages = full[i],
+                                        .window_pages = window[i],
+                                        .sample = &greedy,
+                                        .sampled = &drawn[i]};
+    }
+    test_must(d->api->forward(d->backend, &batch, &err), &err, d->api->name);
+    for (uint32_t i = 0; i < count; i++) {
+        float *row = logits + (size_t)i * vocab;
+        uint32_t best = 0;
+        bed_get(&bed, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
+                vocab * 4);
+        for (uint32_t k = 1; k < vocab; k++)
+            best = row[k] > row[best] ? k : best;
+        wrong += drawn[i].id != best;
+    }
+    return wrong;
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -129,6 +172,21 @@ static void run_shape(const struct test_shape *shape, uint64_t seed, uint32_t le
         }
         (void)snprintf(what, sizeof(what), "chunks of %u", chunks[c]);
         compare(shape->name, what, got, want, rows, vocab);
+    }
+
+    /* Token by token as graphs: alone, then SEQUENCES times the same. */
+    for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1) {
+        uint32_t rows = length < 70 ? length : 70, wrong = 0;
+        float *drawn = test_alloc((size_t)SEQUENCES * vocab, 4);
+        char what[48];
+        for (uint32_t at = 0; at < rows; at++) {
+            wrong += forward_drawn(&cuda, ids, at, n, drawn, vocab);
+            memcpy(got + (size_t)at * vocab, drawn + (size_t)(n - 1) * vocab, vocab * 4);
+        }
+        (void)snprintf(what, sizeof(what), "graphs of %u sequence(s)", n);
+        compare(shape->name, what, got, want, rows, vocab);
+        test_check(wrong, 0, "%s, %s: greedy draws", shape->name, what);
+        free(drawn);
     }
 
     /* A token, a prompt and a chunk at one time: the rows of the first prompt again. */

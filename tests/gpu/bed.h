@@ -18,11 +18,17 @@ void test_must(lr_code code, const struct lr_error *err, const char *what);
 
 /* |a - b| / |b| over count values; NaN in a gives NaN. */
 double test_error_f32(const float *a, const double *b, size_t count);
-/* b is rounded to bf16 first. */
+/* The same, less the half unit by which a result rounded to bf16 may differ: a value that lies
+ * near the middle between two neighbours may be rounded either way. */
 double test_error_bf16(const uint16_t *a, const double *b, size_t count);
 
 /* fn(ctx, 0 .. count - 1) on all cores. */
 void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx);
+
+/* Limits: sums in float32 of the same values; then what follows a rounding to bf16 that the
+ * test cannot see (a normalized row inside a product). */
+#define TEST_LIMIT        1e-4
+#define TEST_LIMIT_HIDDEN 5e-4
 
 /* ---- the bench ---- */
 

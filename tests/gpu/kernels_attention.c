@@ -2,10 +2,10 @@
  * chunks, both kinds of layer, groups of heads, sinks that take everything or nothing.
  *
  * The kernels round probabilities to bf16 before they meet V (attention.cu); the reference
- * does not, so an output that comes from few keys differs by up to that rounding, 2^-8: the
- * limit is 4e-3 there.  Each case is also run with queries of zero: then every probability
- * is exactly 1, which keys are seen is all that counts, and the limit is the 1e-3 of every
- * other bf16 result. */
+ * does not, so an output that comes from few keys differs by about that rounding (9e-4 seen):
+ * the limit is 1.5e-3 there.  Each case is also run with queries of zero: then every
+ * probability is exactly 1, which keys are seen is all that counts, and the limit is that of
+ * every other result. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include "tests/gpu/reference.h"
 
 enum { NAME_MAX_BYTES = 120 };
-#define EVEN_LIMIT   1e-3
-#define SCORED_LIMIT 4e-3
+#define EVEN_LIMIT   TEST_LIMIT
+#define SCORED_LIMIT 1.5e-3
 
 enum { TABLE = BED_CONTEXT / CUDA_PAGE_TOKENS, SEQS_MAX = 64 };
 

@@ -192,15 +192,45 @@ static void test_norm_route(struct bed *bed, const char *name, struct test_rando
         for (uint32_t k = 0; !same && margin < 1e-5 && k < c->experts_per_token; k++)
             want_weight[at + k] = (double)weight[at + k]; /* a race too close to call */
     }
-    test_check(test_error_bf16(normed, want, cells), 1e-3, "norm %s tokens %u", name, rows);
+    test_check(test_error_bf16(normed, want, cells), TEST_LIMIT, "norm %s tokens %u", name,
+               rows);
     test_check(wrong + (near > 1 ? near : 0), 0, "router choice %s tokens %u", name, rows);
-    test_check(test_error_f32(weight, want_weight, pairs), 1e-4, "router weight %s tokens %u",
-               name, rows);
+    test_check(test_error_f32(weight, want_weight, pairs), TEST_LIMIT,
+               "router weight %s tokens %u", name, rows);
     free(residual), free(weight), free(want), free(want_weight), free(normed), free(choice);
     free(want_choice);
 }
 
 /* ---- q, k, v ---- */
+
+/* A row whose normalized values lie far enough from the middle between two bf16 values that
+ * float32 rounds each as double does.  One value rounded otherwise is an error of 1e-3 in a
+ * narrow product; in a wide one, where such rows do not exist, it is nothing. */
+static bool rounds_clearly(const double *x, uint32_t count)
+{
+    for (uint32_t i = 0; count <= 1024 && i < count; i++) {
+        int exponent;
+        (void)frexp(x[i], &exponent);
+        double units = ldexp(fabs(x[i]), 8 - exponent), rest = units - floor(units);
+        if (fabs(rest - 0.5) < 1e-3)
+            return false;
+    }
+    return true;
+}
+
+/* Random rows for a product that normalizes them itself, and what it must make of them. */
+static void put_clear_rows(struct bed *bed, struct test_random *r, const uint16_t *norm,
+                           float *host, double *normalized, uint32_t rows)
+{
+    const struct model_config *c = bed->config;
+    for (uint32_t i = 0; i < rows; i++)
+        do {
+            test_fill_float(r, host + (size_t)i * c->hidden, c->hidden, 2);
+            reference_norm(c, host + (size_t)i * c->hidden, norm,
+                           normalized + (size_t)i * c->hidden);
+        } while (!rounds_clearly(normalized + (size_t)i * c->hidden, c->hidden));
+    bed_put(bed, bed->b->ws.residual, host, (size_t)rows * c->hidden * 4);
+}
 
 /* A slot of its own for each row, in random order. */
 static void random_slots(struct test_random *r, uint32_t *slots, uint32_t rows, uint32_t all)
@@ -254,7 +284,7 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
            *want_k = test_alloc((size_t)rows * kv, 8),
            *want_v = test_alloc((size_t)rows * kv, 8), *want_pages = test_alloc(pool, 8);
     struct lr_error err = {0};
-    put_residual(bed, r, residual, rows);
+    put_clear_rows(bed, r, m->attn_norm, residual, x, rows);
     for (uint32_t i = 0; i < rows; i++)
         positions[i] = test_random_below(r, BED_CONTEXT);
     random_slots(r, slots, rows, pages * 64);
@@ -268,12 +298,9 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
     bed_get(bed, b->ws.q, got_q, (size_t)rows * q * 2);
     bed_get(bed, memory, got_pages, pool * 2);
     bed_get(bed, b->ws.normed, normed, cells * 2);
-    for (uint32_t i = 0; i < rows; i++)
-        reference_norm(c, residual + (size_t)i * c->hidden, m->attn_norm,
-                       x + (size_t)i * c->hidden);
     if (rows > CUDA_FUSED_NORM_TOKENS) { /* normalized by a kernel of its own */
-        test_check(test_error_bf16(normed, x, cells), 1e-3, "norm before qkv %s tokens %u",
-                   name, rows);
+        test_check(test_error_bf16(normed, x, cells), TEST_LIMIT,
+                   "norm before qkv %s tokens %u", name, rows);
         reference_widen(normed, x, cells);
     }
     for (size_t i = 0; i < cells; i++)
@@ -291,18 +318,19 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
         memcpy(both + kv, want_v + (size_t)i * kv, kv * 8);
         expect_page(bed, l, slots[i], both, expected, want_pages);
     }
-    double off = 0, size = 0, stray = 0;
+    double limit = rows > CUDA_FUSED_NORM_TOKENS ? TEST_LIMIT : TEST_LIMIT_HIDDEN, stray = 0;
+    size_t written = 0;
     for (size_t i = 0; i < pool; i++) {
-        double want = test_from_bf16(test_to_bf16(want_pages[i])),
-               d = expected[i] ? test_from_bf16(got_pages[i]) - want : 0;
-        off += d * d;
-        size += want * want;
         stray += !expected[i] && got_pages[i] != 0xFFFF;
+        if (expected[i]) { /* closed up: what was written, in order */
+            got_pages[written] = got_pages[i];
+            want_pages[written++] = want_pages[i];
+        }
     }
-    test_check(test_error_bf16(got_q, want_q, (size_t)rows * q), 1e-3,
+    test_check(test_error_bf16(got_q, want_q, (size_t)rows * q), limit,
                "qkv %s layer %u tokens %u: q", name, layer, rows);
-    test_check(sqrt(off / size), 1e-3, "qkv %s layer %u tokens %u: k, v in pages", name, layer,
-               rows);
+    test_check(test_error_bf16(got_pages, want_pages, written), limit,
+               "qkv %s layer %u tokens %u: k, v in pages", name, layer, rows);
     test_check(stray, 0, "qkv %s layer %u tokens %u: nothing else written", name, layer, rows);
     free(residual), free(got_q), free(got_pages), free(expected), free(normed), free(x);
     free(want_q), free(want_k), free(want_v), free(want_pages);
@@ -330,7 +358,7 @@ static void test_out(struct bed *bed, const char *name, struct test_random *r, u
     reference_dense(m->o_weight, m->o_bias, c->hidden, q, x, rows, want);
     for (size_t i = 0; i < cells; i++)
         want[i] += (double)residual[i];
-    test_check(test_error_f32(got, want, cells), 1e-4, "out %s tokens %u", name, rows);
+    test_check(test_error_f32(got, want, cells), TEST_LIMIT, "out %s tokens %u", name, rows);
     free(residual), free(got), free(mixed), free(x), free(want);
 }
 
@@ -356,13 +384,14 @@ static void test_logits(struct bed *bed, const char *name, struct test_random *r
     for (uint32_t i = 0; i < rows; i++)
         reference_norm(c, residual + (size_t)gathered[i] * c->hidden, bed->model->m.norm,
                        x + (size_t)i * c->hidden);
-    test_check(test_error_bf16(final, x, cells), 1e-3, "final norm %s rows %u", name, rows);
+    test_check(test_error_bf16(final, x, cells), TEST_LIMIT, "final norm %s rows %u", name,
+               rows);
     reference_widen(final, x, cells);
     reference_dense(bed->model->m.unembed, NULL, c->vocab, c->hidden, x, rows, want);
     for (uint32_t i = 1; i < rows; i++) /* close up the padding */
         memmove(got + (size_t)i * c->vocab, got + (size_t)i * b->logit_stride, c->vocab * 4);
-    test_check(test_error_f32(got, want, (size_t)rows * c->vocab), 1e-4, "logits %s rows %u",
-               name, rows);
+    test_check(test_error_f32(got, want, (size_t)rows * c->vocab), TEST_LIMIT,
+               "logits %s rows %u", name, rows);
     free(residual), free(got), free(final), free(x), free(want);
 }
 

@@ -1,6 +1,7 @@
 /* tests/gpu/kernels_test.c - every CUDA kernel against a reference in double precision, from
- * the same rounded inputs: |difference| / |reference| is at most 1e-4 where the result is
- * float32, 1e-3 where it is bf16 (against the reference rounded to bf16).
+ * the same rounded inputs: |difference| / |reference| is at most 1e-4, where a result rounded
+ * to bf16 may differ by half a unit more; 5e-4 after a rounding the test cannot see, and for
+ * attention what kernels_attention.c says.
  *
  * Outputs are poisoned before each run, inputs are random from fixed seeds.  Needs an NVIDIA
  * GPU; fails without one.  One line per test, then "N passed, N failed". */
@@ -120,24 +121,25 @@ void test_sampling(struct test_random *r)
 /* kernels_test [PART]: repack, products, experts, attention or sampling alone. */
 int main(int argc, char **argv)
 {
-    struct test_random r = {20251115};
     const char *part = argc > 1 ? argv[1] : "";
 #define WANTED(name) (part[0] == '\0' || strcmp(part, name) == 0)
     bool shaped = WANTED("repack") || WANTED("products") || WANTED("experts");
     for (size_t i = 0; shaped && i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct bed bed;
+        struct test_random r = {20251115 + i}, other = {40251115 + i};
         bed_open(&bed, &shapes[i], i);
         if (WANTED("repack"))
             test_repack(&bed, shapes[i].name);
         if (WANTED("products"))
             test_products(&bed, shapes[i].name, &r);
         if (WANTED("experts"))
-            test_experts(&bed, shapes[i].name, &r);
+            test_experts(&bed, shapes[i].name, &other);
         bed_close(&bed);
     }
+    struct test_random r = {1}, other = {2};
     if (WANTED("attention"))
         test_attention(&r);
     if (WANTED("sampling"))
-        test_sampling(&r);
+        test_sampling(&other);
     return test_verdict();
 }
