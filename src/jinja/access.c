@@ -330,7 +330,7 @@ static struct value slice_text(struct run *run, struct text *t, const int64_t b[
         if (!jinja_charge(run, 1))
             return V_FAIL;
     }
-    return value_text(jinja_take(run, mark));
+    return value_text(jinja_with_markup(run, jinja_take(run, mark), t->markup));
 }
 
 static struct value slice_list(struct run *run, struct value v, const int64_t b[3], int64_t n)

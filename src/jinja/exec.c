@@ -203,6 +203,15 @@ static __attribute__((noinline)) enum flow exec_for(struct run *run, struct acti
 
 /* ---- the rest ---- */
 
+/* What a filter or call block gives is joined with the text around it as it is: in
+ * Jinja2 only a string can be. */
+static bool write_result(struct run *run, struct value v)
+{
+    if (v.kind == K_TEXT)
+        return jinja_write_value(run, v);
+    return !is_fail(jinja_error(run, "expected str instance, %s found", jinja_type_name(v)));
+}
+
 /* The text a block renders, in a frame of its own.  A break or continue inside leaves
  * the block, and what it had written is lost, as in Jinja2. */
 static enum flow capture(struct run *run, struct activation *act, const struct node *n,
@@ -254,7 +263,7 @@ static __attribute__((noinline)) enum flow exec_capture(struct run *run, struct 
     struct value v = filter_captured(run, act, set ? n->b : n->a, text);
     if (is_fail(v))
         return FLOW_FAIL;
-    bool ok = set ? jinja_assign(run, act, n->a, v) : jinja_write_value(run, v);
+    bool ok = set ? jinja_assign(run, act, n->a, v) : write_result(run, v);
     return ok ? FLOW_ON : FLOW_FAIL;
 }
 
@@ -299,7 +308,7 @@ static __attribute__((noinline)) bool exec_call_block(struct run *run, struct ac
     if (callee.kind == K_MACRO)
         return jinja_run_macro(run, callee.macro, &call);
     struct value v = jinja_call_value(run, callee, &call);
-    return !is_fail(v) && jinja_write_value(run, v);
+    return !is_fail(v) && write_result(run, v);
 }
 
 static bool exec_set(struct run *run, struct activation *act, const struct node *n)

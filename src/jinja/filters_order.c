@@ -50,15 +50,18 @@ static struct value make_key(struct run *run, struct value item, struct value at
     return fold && !is_fail(key) ? jinja_fold_value(run, key) : key;
 }
 
-/* "a,b" sorts by a list of two keys; anything else by a list of one. */
+/* "a,b" sorts by a list of two keys, anything else by a list of one.  Lists are compared
+ * for equality first, so even keys without an order are fine where they are equal. */
 static struct value make_sort_key(struct run *run, struct value item, struct value attribute,
                                   bool fold)
 {
-    if (attribute.kind != K_TEXT ||
-        memchr(attribute.text->ptr, ',', attribute.text->len) == NULL)
-        return make_key(run, item, attribute, V_MISSING, fold);
-    struct list *keys = jinja_list_new(run, 2);
+    struct list *keys = jinja_list_new(run, 1);
     size_t from = 0;
+    if (attribute.kind != K_TEXT) {
+        struct value key = make_key(run, item, attribute, V_MISSING, fold);
+        return keys != NULL && jinja_list_push(run, keys, key) ? value_list(K_LIST, keys)
+                                                               : V_FAIL;
+    }
     while (keys != NULL) {
         size_t to = from;
         while (to < attribute.text->len && attribute.text->ptr[to] != ',')

@@ -1,6 +1,7 @@
 /* jinja/filters_text.c - filters that make text of text. */
 #include "base/utf8.h"
 #include "jinja/builtins.h"
+#include "jinja/iter.h"
 #include "jinja/text_case.h"
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
@@ -148,10 +149,8 @@ FILTER(filter_truncate)
 {
     struct text *t, *end = NULL;
     int64_t length, leeway;
-    if (v.kind == K_UNDEFINED)
-        return value_text(jinja_text_z(run, ""));
-    if (!jinja_arg_text(run, v, "truncate() subject", &t) ||
-        !jinja_arg_int(run, args[0], 255, &length) ||
+    size_t chars;
+    if (!jinja_arg_int(run, args[0], 255, &length) ||
         !jinja_arg_int(run, args[3].kind == K_NONE ? V_MISSING : args[3], 5, &leeway))
         return V_FAIL;
     if (!is_given(args[2]))
@@ -164,8 +163,12 @@ FILTER(filter_truncate)
     if (length < end_chars || leeway < 0)
         return jinja_error(run, "truncate: expected length >= %lld and leeway >= 0",
                            (long long)end_chars);
-    if ((int64_t)jinja_text_chars(t) <= length + leeway)
-        return v;
+    if (!jinja_length(run, v, &chars))
+        return V_FAIL;
+    if ((int64_t)chars <= length + leeway)
+        return v; /* whatever it is */
+    if (!jinja_arg_text(run, v, "truncate() subject", &t))
+        return V_FAIL;
     size_t cut = jinja_text_offset(t, (size_t)(length - end_chars));
     if (!jinja_arg_bool(args[1], false))
         for (size_t i = cut; i-- > 0;)
@@ -232,31 +235,45 @@ static void quote_url(struct run *run, const struct text *t, bool query)
     }
 }
 
+static bool quote_pair(struct run *run, struct value key, struct value value, bool first)
+{
+    struct text *k = jinja_str(run, key);
+    struct text *v = k != NULL ? jinja_str(run, value) : NULL;
+    if (v == NULL || !jinja_charge_bytes(run, (k->len + v->len) * 8))
+        return false;
+    if (!first)
+        jinja_write_z(run, "&", true);
+    quote_url(run, k, true);
+    jinja_write_z(run, "=", true);
+    quote_url(run, v, true);
+    return !run->failed;
+}
+
+/* A text is quoted; a mapping, or a list of pairs, becomes a query. */
 FILTER(filter_urlencode)
 {
     (void)args;
     struct mark mark = jinja_mark(run);
-    if (v.kind != K_DICT) {
+    if (v.kind == K_TEXT || !jinja_can_iterate(v)) {
         struct text *t = jinja_str(run, v);
         if (t == NULL || !jinja_charge_bytes(run, t->len * 8))
             return V_FAIL;
-        if (v.kind == K_LIST || v.kind == K_TUPLE)
-            return jinja_error(run, "urlencode takes a string or a mapping");
         quote_url(run, t, false);
         return value_text(jinja_take(run, mark));
     }
-    for (size_t i = 0; i < v.dict->count; i++) {
-        struct text *key = jinja_str(run, v.dict->entries[i].key);
-        struct text *value = key != NULL ? jinja_str(run, v.dict->entries[i].value) : NULL;
-        if (value == NULL || !jinja_charge_bytes(run, (key->len + value->len) * 8))
-            return V_FAIL;
-        if (i > 0)
-            jinja_write_z(run, "&", true);
-        quote_url(run, key, true);
-        jinja_write_z(run, "=", true);
-        quote_url(run, value, true);
+    if (v.kind == K_DICT) {
+        v.kind = K_VIEW;
+        v.view = 'i';
     }
-    return value_text(jinja_take(run, mark));
+    struct list *pairs = jinja_to_list(run, v);
+    for (size_t i = 0; pairs != NULL && i < pairs->count; i++) {
+        struct list *pair = jinja_to_list(run, pairs->items[i]);
+        if (pair != NULL && pair->count != 2)
+            return jinja_error(run, "urlencode: expected pairs of a key and a value");
+        if (pair == NULL || !quote_pair(run, pair->items[0], pair->items[1], i == 0))
+            return V_FAIL;
+    }
+    return pairs != NULL ? value_text(jinja_take(run, mark)) : V_FAIL;
 }
 
 FILTER(filter_xmlattr)

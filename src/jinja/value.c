@@ -189,7 +189,8 @@ bool jinja_equal(struct run *run, struct value a, struct value b, bool *out)
 
 static int order_texts(const struct text *a, const struct text *b)
 {
-    return lr_str_cmp(text_str(a), text_str(b)); /* UTF-8 sorts as code points do */
+    int c = lr_str_cmp(text_str(a), text_str(b)); /* UTF-8 sorts as code points do */
+    return (c > 0) - (c < 0);                     /* 2 would say that there is no order */
 }
 
 static bool order_lists(struct run *run, const char *op, const struct list *a,

@@ -255,7 +255,8 @@ static inline bool jinja_truth(struct value v)
 
 /* Python's ==.  *out is set; false when the run failed (depth, time). */
 bool jinja_equal(struct run *run, struct value a, struct value b, bool *out);
-/* Sets *out to <0, 0, >0; false with an error when the two have no order. */
+/* Sets *out to -1, 0 or 1, or to 2 for NaN, which has no order with anything; false with
+ * an error when the two are of kinds that cannot be compared. */
 bool jinja_order(struct run *run, const char *op, struct value a, struct value b, int *out);
 bool jinja_contains(struct run *run, struct value container, struct value item, bool *out);
 /* len(); an error where Python has one. */
