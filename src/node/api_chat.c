@@ -29,6 +29,7 @@ struct call {
     uint32_t choice_count;
     struct chat_prompt *prompts; /* borrowed by the generations until they end */
     uint32_t prompt_count;       /* rendered so far */
+    struct node_flush flush;
     bool is_stream;
     bool is_over; /* answered; events of what is left are ignored */
 };
@@ -47,6 +48,7 @@ static void cancel_rest(struct call *call)
 static void close_call(struct call *call)
 {
     call->is_over = true;
+    node_batch_drop(&call->flush);
     cancel_rest(call);
     for (uint32_t i = 0; i < call->prompt_count; i++)
         chat_prompt_free(&call->prompts[i]);
@@ -74,9 +76,10 @@ static void fail_call(struct call *call, const struct lr_error *err)
     net_stream_end(req);
 }
 
-/* Sends what is due.  True when the call is over. */
-static bool flush(struct call *call)
+/* Sends what is due. */
+static void flush(void *arg)
 {
+    struct call *call = arg;
     struct net_request *req = call->req;
     bool complete = chat_response_is_complete(call->response);
     lr_code status = chat_response_status(call->response);
@@ -88,11 +91,11 @@ static bool flush(struct call *call)
         if (code == LR_TOO_LARGE) {
             close_call(call);
             net_stream_abort(req);
-            return true;
+            return;
         }
     }
     if (!complete)
-        return false;
+        return;
     if (call->is_stream) {
         close_call(call);
         net_stream_end(req);
@@ -100,7 +103,6 @@ static bool flush(struct call *call)
         net_respond(req, lr_code_http(status), "application/json", lr_buf_str(&call->out));
         close_call(call);
     }
-    return true;
 }
 
 static void on_token(struct choice *choice, struct lr_str body)
@@ -122,8 +124,9 @@ static void on_token(struct choice *choice, struct lr_str body)
         .top_count = t.top_count,
     };
     bool more = chat_response_on_token(call->response, choice->index, &token, &call->out);
-    if (!flush(call) && !more && choice->request != NULL)
+    if (!more && choice->request != NULL)
         node_request_stop(choice->request);
+    node_batch_add(&call->node->batch, &call->flush);
 }
 
 static void on_done(struct choice *choice, struct lr_str body)
@@ -134,7 +137,7 @@ static void on_done(struct choice *choice, struct lr_str body)
         return;
     struct chat_usage usage = {m.prompt_tokens, m.completion_tokens, m.cached_tokens};
     chat_response_on_done(call->response, choice->index, m.reason, &usage, &call->out);
-    (void)flush(call);
+    node_batch_add(&call->node->batch, &call->flush);
 }
 
 static void on_event(void *ctx, const struct wire_frame *frame)
@@ -277,6 +280,7 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     call->choices = choices;
     call->prompts = prompts;
     call->choice_count = count;
+    call->flush = (struct node_flush){.fn = flush, .arg = call};
     call->is_stream = chat->stream;
     lr_buf_init(&call->out, OUT_BYTES);
     if (start_choices(call, model, chat))

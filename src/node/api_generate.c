@@ -1,52 +1,69 @@
 /* node/api_generate.c - POST /v0/generate: segments in, token events out (design.md 3).
  *
- * The hot path: a token frame from the worker becomes one write to the client, as it
- * is.  Clients that ask for nothing special get the same events as lines of JSON.
+ * The hot path: token frames of one read from the worker become one write to the
+ * client, as they are.  Clients that ask for nothing special get the same events as lines of
+ * JSON.
  */
 #include "node/api.h"
+
+enum { OUT_BYTES = 4 << 20 };
 
 struct call {
     struct net_request *req;
     struct node *node;
     struct node_request *request; /* NULL once it has ended */
+    struct lr_buf out;            /* events of the running batch */
+    struct node_flush flush;
     bool as_frames;
+    bool is_last; /* the last event is in `out` */
 };
+
+static void close_call(struct call *call)
+{
+    node_batch_drop(&call->flush);
+    lr_buf_free(&call->out);
+    if (call->request != NULL)
+        node_request_cancel(call->request);
+    call->request = NULL;
+}
+
+static void flush(void *arg)
+{
+    struct call *call = arg;
+    struct net_request *req = call->req;
+    if (!net_response_begun(req))
+        net_stream_begin(req, 200, call->as_frames ? WIRE_EVENTS_TYPE : "application/x-ndjson");
+    lr_code code =
+        call->out.failed ? LR_TOO_LARGE : net_stream_write(req, lr_buf_str(&call->out));
+    lr_buf_clear(&call->out);
+    if (code == LR_TOO_LARGE) {
+        /* A client that does not read pays for itself, not for the others. */
+        close_call(call);
+        net_stream_abort(req);
+    } else if (call->is_last) {
+        close_call(call);
+        net_stream_end(req);
+    }
+}
 
 static void on_event(void *ctx, const struct wire_frame *frame)
 {
     struct call *call = ctx;
-    struct lr_str bytes = frame->bytes;
-    bool last = frame->type == WIRE_DONE || frame->type == WIRE_ERROR;
-    if (!call->as_frames) {
-        lr_buf_clear(&call->node->line);
-        (void)wire_event_json(&call->node->line, frame);
-        bytes = lr_buf_str(&call->node->line);
-    }
-    if (!net_response_begun(call->req))
-        net_stream_begin(call->req, 200,
-                         call->as_frames ? WIRE_EVENTS_TYPE : "application/x-ndjson");
-    lr_code code = net_stream_write(call->req, bytes);
-    if (last) {
+    if (call->as_frames)
+        lr_buf_add_str(&call->out, frame->bytes);
+    else
+        (void)wire_event_json(&call->out, frame);
+    if (frame->type == WIRE_DONE || frame->type == WIRE_ERROR) {
+        call->is_last = true;
         call->request = NULL;
-        if (code == LR_TOO_LARGE)
-            net_stream_abort(call->req);
-        else
-            net_stream_end(call->req);
-    } else if (code == LR_TOO_LARGE) {
-        /* A client that does not read pays for itself, not for the others. */
-        struct node_request *request = call->request;
-        call->request = NULL;
-        net_stream_abort(call->req);
-        node_request_cancel(request);
     }
+    node_batch_add(&call->node->batch, &call->flush);
 }
 
 static void on_gone(void *arg)
 {
     struct call *call = arg;
-    if (call->request != NULL)
-        node_request_cancel(call->request);
-    call->request = NULL;
+    close_call(call);
     net_stream_abort(call->req);
 }
 
@@ -67,12 +84,14 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
     struct node_model *model = node_api_model(node, req, ask.model);
     if (model == NULL)
         return;
-    *call = (struct call){.req = req, .node = node};
+    *call = (struct call){.req = req, .node = node, .flush = {.fn = flush, .arg = call}};
+    lr_buf_init(&call->out, OUT_BYTES);
     call->as_frames =
         net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
     struct node_sink sink = {.ctx = call, .on_event = on_event};
     code = node_request_start(node, model, &ask, sink, &call->request, &err);
     if (code != LR_OK) {
+        lr_buf_free(&call->out);
         net_respond_error(req, &err);
         return;
     }

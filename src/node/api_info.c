@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "node/api.h"
+#include "node/fetch.h"
 #include "node/reload.h"
 
 enum { BODY_BYTES = 4 << 20, CLAIMS_MAX = 1024 };
@@ -103,6 +104,7 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
         lr_json_member_u64(w, "weight_bytes", m->descriptor->weight_bytes);
         lr_json_member_u64(w, "context", m->descriptor->context_tokens);
     }
+    node_fetch_put(w, m);
     lr_json_member_bool(w, "pinned", m->is_pinned);
     lr_json_member_u64(w, "queued", m->queue_count);
     lr_json_member_u64(w, "leases", node_model_leases(m));

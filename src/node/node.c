@@ -105,7 +105,6 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     node->lock.fd = -1;
     node->started_ms = node_now(node);
     lr_buf_init(&node->scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
-    lr_buf_init(&node->line, 4 << 20);
     node_events_init(&node->events);
     read_limits(node);
     if (lr_settings_str(settings, "node-secret") != NULL)
@@ -315,7 +314,6 @@ void node_destroy(struct node *node)
     if (node->lock.fd >= 0)
         lr_file_unlock(&node->lock);
     lr_buf_free(&node->scratch);
-    lr_buf_free(&node->line);
     free(node->slots);
     free(node);
 }

@@ -154,7 +154,11 @@ static void on_out(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct node_proc *p = stream->data;
     if (n > 0) {
+        if (p->callbacks.on_batch != NULL)
+            p->callbacks.on_batch(p->callbacks.arg, true);
         take_frames(p, lr_str(buf->base, (size_t)n));
+        if (p->callbacks.on_batch != NULL)
+            p->callbacks.on_batch(p->callbacks.arg, false);
         return;
     }
     if (n == 0)

@@ -8,6 +8,7 @@
 #include "base/strmap.h"
 #include "net/client.h"
 #include "net/url.h"
+#include "node/fetch.h"
 #include "node/state.h"
 #include "wire/fleet.h"
 
@@ -104,6 +105,8 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
         if (code == LR_OK)
             code = net_client_create(node->loop, &(struct net_client_config){0}, &link->client,
                                      err);
+        if (code == LR_OK)
+            code = node_fetch_create(node, link->client, link->router, &node->fetch, err);
         if (code != LR_OK) {
             node_router_link_destroy(link);
             return code;
@@ -120,6 +123,8 @@ void node_router_link_destroy(struct node_router_link *link)
     if (link == NULL)
         return;
     net_timer_stop(link->timer);
+    node_fetch_destroy(link->node->fetch);
+    link->node->fetch = NULL;
     net_client_destroy(link->client);
     lr_buf_free(&link->body);
     free(link);
@@ -272,6 +277,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
             lr_log_info(NULL, "router.joined router=%s node=%s", link->router, link->node_id);
         link->is_joined = true;
         link->was_refused = false;
+        node_fetch_heard(link->node->fetch, reply->body);
         return;
     }
     char text[300];

@@ -5,6 +5,7 @@
 #define NODE_STATE_H
 
 #include "base/log.h"
+#include "node/batch.h"
 #include "node/events.h"
 #include "node/ledger.h"
 #include "node/memory.h"
@@ -12,6 +13,7 @@
 #include "node/node.h"
 
 struct net_server;
+struct node_fetch;
 
 struct node_limits {
     uint64_t step_ms;         /* watchdog: without progress while there is work */
@@ -36,6 +38,7 @@ struct node {
     struct net_loop *loop; /* borrowed */
     const struct lr_settings *settings;
     struct net_server *server;
+    struct node_fetch *fetch; /* owned by the router link; NULL without a router */
     struct node_limits limits;
     struct node_engines engines;
     struct node_model *models;
@@ -59,8 +62,8 @@ struct node {
     bool is_loopback; /* guard against web pages */
     net_loop_fn drained;
     void *drained_arg;
+    struct node_batch batch;
     struct lr_buf scratch; /* one frame being encoded */
-    struct lr_buf line;    /* one JSON event being written */
 
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,

@@ -171,6 +171,15 @@ static void on_frame(void *arg, const struct wire_frame *frame)
     }
 }
 
+static void on_batch(void *arg, bool begins)
+{
+    struct node_worker *w = arg;
+    if (begins)
+        node_batch_begin(&w->node->batch);
+    else
+        node_batch_end(&w->node->batch);
+}
+
 static void on_line(void *arg, struct lr_str line)
 {
     struct node_worker *w = arg;
@@ -202,6 +211,7 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
         .label = model->id,
         .callbacks = {.arg = w,
                       .on_frame = on_frame,
+                      .on_batch = on_batch,
                       .on_line = on_line,
                       .on_exit = on_exit_of},
     };

@@ -1,0 +1,42 @@
+#include "node/batch.h"
+
+void node_batch_drop(struct node_flush *flush)
+{
+    if (flush->link == NULL)
+        return;
+    *flush->link = flush->next;
+    if (flush->next != NULL)
+        flush->next->link = flush->link;
+    flush->link = NULL;
+}
+
+void node_batch_add(struct node_batch *batch, struct node_flush *flush)
+{
+    if (batch->depth == 0) {
+        flush->fn(flush->arg);
+        return;
+    }
+    if (flush->link != NULL)
+        return;
+    flush->next = batch->due;
+    flush->link = &batch->due;
+    if (flush->next != NULL)
+        flush->next->link = &flush->next;
+    batch->due = flush;
+}
+
+void node_batch_begin(struct node_batch *batch)
+{
+    batch->depth++;
+}
+
+void node_batch_end(struct node_batch *batch)
+{
+    /* A flush may end its own answer, or another one and drop that flush. */
+    while (batch->depth == 1 && batch->due != NULL) {
+        struct node_flush *flush = batch->due;
+        node_batch_drop(flush);
+        flush->fn(flush->arg);
+    }
+    batch->depth--;
+}

@@ -1,0 +1,34 @@
+/* node/batch.h - one write for all that came in one read.
+ *
+ * A worker that is ahead of the node gives several tokens of one client in one read.
+ * They are sent together when that read has been dealt with: nothing ever waits for
+ * something that is still to come, and a token that came alone leaves alone.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_BATCH_H
+#define NODE_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What an answer in progress embeds. */
+struct node_flush {
+    struct node_flush *next, **link; /* link NULL: nothing is due */
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct node_batch {
+    struct node_flush *due;
+    unsigned depth;
+};
+
+void node_batch_begin(struct node_batch *batch);
+void node_batch_end(struct node_batch *batch); /* runs what is due */
+
+/* flush->fn soon: at the end of the running batch, or at once when there is none. */
+void node_batch_add(struct node_batch *batch, struct node_flush *flush);
+/* The answer has ended: its flush does not run any more. */
+void node_batch_drop(struct node_flush *flush);
+
+#endif
