@@ -20,7 +20,11 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "also print what the model thinks"},
-    {.name = "temperature", .type = LR_SETTING_FLOAT, .fallback = "1", .max = 2},
+    {.name = "temperature",
+     .type = LR_SETTING_FLOAT,
+     .fallback = "1",
+     .max = 2,
+     .help = "0 takes the likeliest word each time"},
 };
 
 struct chat {

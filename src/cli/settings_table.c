@@ -62,6 +62,8 @@ static const struct lr_setting rows[] = {
      .help = "join this router"},
     {.name = "token", .type = LR_SETTING_STRING, .commands = "node", .secret = true,
      .help = "join token (llm-router nodes token); needed once, the node keeps a secret of its own"},
+    {.name = "advertise", .type = LR_SETTING_STRING, .commands = "router up", .value = "URL",
+     .help = "where nodes reach this router, for the others that share its database"},
     {.name = "advertise", .type = LR_SETTING_STRING, .commands = "node", .value = "URL",
      .help = "where the router reaches this node; default: the address it joins from"},
     {.name = "node-name", .type = LR_SETTING_STRING, .commands = "up node",

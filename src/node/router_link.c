@@ -20,6 +20,20 @@ enum {
     ID_LEN = 20,
     SECRET_LEN = 43, /* base62: 256 bits */
     MODELS_MAX = WIRE_FLEET_MODELS_MAX,
+    PEERS_MAX = 8,
+};
+
+/* One router.  The first is the one that was named; it tells of the others. */
+struct peer {
+    struct node_router_link *link;
+    char router[300];
+    struct net_call *call; /* one at a time */
+    bool is_joined;
+    bool is_joining;         /* the call under way is a join */
+    bool was_refused;        /* said once, not once a second */
+    uint64_t next_ms;        /* the next word is due */
+    uint64_t told_signature; /* of the models and states that were told */
+    uint64_t told_models;    /* of the models alone */
 };
 
 struct node_router_link {
@@ -27,16 +41,11 @@ struct node_router_link {
     const char *router; /* URL; NULL: none */
     struct net_client *client;
     struct net_timer *timer;
-    struct net_call *call; /* one at a time */
     uint16_t port;
     char node_id[8 + ID_LEN];
     char name[64];
-    bool is_joined;
-    bool is_joining;         /* the call under way is a join */
-    bool was_refused;        /* said once, not once a second */
-    uint64_t next_ms;        /* the next word is due */
-    uint64_t told_signature; /* of the models and states that were told */
-    uint64_t told_models;    /* of the models alone */
+    struct peer peers[PEERS_MAX];
+    size_t peer_count;
     struct lr_buf body;
 };
 
@@ -254,57 +263,94 @@ static bool write_body(struct node_router_link *link, bool join)
 
 /* ---- talking ---- */
 
-static void say_trouble(struct node_router_link *link, const char *what, const char *why)
+static void say_trouble(struct peer *peer, const char *what, const char *why)
 {
-    if (!link->was_refused)
-        lr_log_warn(NULL, "router.trouble router=%s what=%s reason=%s", link->router, what,
+    if (!peer->was_refused)
+        lr_log_warn(NULL, "router.trouble router=%s what=%s reason=%s", peer->router, what,
                     why);
-    link->was_refused = true;
+    peer->was_refused = true;
+}
+
+static void add_peer(struct node_router_link *link, struct lr_str url)
+{
+    struct net_url parsed;
+    char text[300];
+    for (size_t i = 0; i < link->peer_count; i++)
+        if (lr_str_eq_z(url, link->peers[i].router))
+            return;
+    (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(lr_str_sub(url, 0, 299)));
+    if (link->peer_count == PEERS_MAX || net_url_parse(text, &parsed, NULL) != LR_OK)
+        return;
+    struct peer *peer = &link->peers[link->peer_count++];
+    *peer = (struct peer){.link = link};
+    memcpy(peer->router, text, sizeof(text));
+}
+
+/* The reply names all routers of the fleet. */
+static void learn_routers(struct peer *peer, struct lr_str reply)
+{
+    struct node_router_link *link = peer->link;
+    struct lr_arena arena;
+    const struct lr_json *body;
+    struct lr_str url;
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply, NULL, &body, NULL) == LR_OK) {
+        const struct lr_json *list = lr_json_get(body, "routers");
+        /* A router alone names itself as it sees itself, which may differ from the
+         * address we were given: nothing to learn. */
+        bool several = lr_json_is(list, LR_JSON_ARRAY) && list->count > 1;
+        for (uint32_t i = 0; several && i < list->count; i++)
+            if (lr_json_str(&list->items[i], &url))
+                add_peer(link, url);
+    }
+    lr_arena_free(&arena);
 }
 
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
-    struct node_router_link *link = arg;
-    bool joining = link->is_joining;
-    link->call = NULL;
+    struct peer *peer = arg;
+    bool joining = peer->is_joining;
+    peer->call = NULL;
     if (err != NULL) {
         /* Unreachable: the next beat tries again; it may not have noticed we are gone. */
-        say_trouble(link, joining ? "join" : "beat", err->text);
+        say_trouble(peer, joining ? "join" : "beat", err->text);
         return;
     }
     if (reply->status == 200) {
         if (joining)
-            lr_log_info(NULL, "router.joined router=%s node=%s", link->router, link->node_id);
-        link->is_joined = true;
-        link->was_refused = false;
-        node_fetch_heard(link->node->fetch, reply->body);
+            lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
+                        peer->link->node_id);
+        peer->is_joined = true;
+        peer->was_refused = false;
+        learn_routers(peer, reply->body);
         return;
     }
     char text[300];
     (void)snprintf(text, sizeof(text), "status %d: " LR_STR_FMT, reply->status,
                    LR_STR_ARG(lr_str_sub(reply->body, 0, 240)));
     if (joining)
-        say_trouble(link, "join", text);
+        say_trouble(peer, "join", text);
     else
-        link->next_ms = 0; /* it does not know us: join at once */
-    link->is_joined = false;
+        peer->next_ms = 0; /* it does not know us: join at once */
+    peer->is_joined = false;
 }
 
-static void speak(struct node_router_link *link, bool join)
+static void speak(struct peer *peer, bool join)
 {
+    struct node_router_link *link = peer->link;
     char url[600], bearer[160];
     struct lr_error err;
     const char *token = lr_settings_str(link->node->settings, "token");
-    /* The token opens the door the first time; the secret is known from then on. */
-    const char *key = join && token != NULL ? token : link->node->secret;
+    /* The token opens the door of the router that was named; the secret is known to the
+     * others that share its database, and to itself from then on. */
+    bool by_token = join && token != NULL && peer == &link->peers[0];
     if (!write_body(link, join))
         return;
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", key);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", by_token ? token : link->node->secret);
     if (join)
-        (void)snprintf(url, sizeof(url), "%.400s/v0/nodes/join", link->router);
+        (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
     else
-        (void)snprintf(url, sizeof(url), "%.400s/v0/nodes/%s/beat", link->router,
-                       link->node_id);
+        (void)snprintf(url, sizeof(url), "%s/v0/nodes/%s/beat", peer->router, link->node_id);
     struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = url,
@@ -316,9 +362,23 @@ static void speak(struct node_router_link *link, bool join)
         .response_timeout_ms = CALL_MS,
         .max_response_bytes = 1 << 20,
     };
-    link->is_joining = join;
-    if (net_fetch(link->client, &config, on_reply, link, &link->call, &err) != LR_OK)
-        say_trouble(link, "call", err.text);
+    peer->is_joining = join;
+    if (net_fetch(link->client, &config, on_reply, peer, &peer->call, &err) != LR_OK)
+        say_trouble(peer, "call", err.text);
+}
+
+static void look_after(struct peer *peer, uint64_t now, uint64_t models, uint64_t states)
+{
+    if (peer->call != NULL)
+        return;
+    bool changed = peer->is_joined && states != peer->told_signature;
+    if (now < peer->next_ms && !changed)
+        return;
+    bool join = !peer->is_joined || models != peer->told_models;
+    peer->told_models = models;
+    peer->told_signature = states;
+    peer->next_ms = now + BEAT_MS;
+    speak(peer, join);
 }
 
 static void on_timer(void *arg)
@@ -326,21 +386,18 @@ static void on_timer(void *arg)
     struct node_router_link *link = arg;
     uint64_t now = node_now(link->node);
     uint64_t models = signature(link->node, false), states = signature(link->node, true);
-    if (link->call != NULL)
-        return;
-    bool changed = link->is_joined && states != link->told_signature;
-    if (now < link->next_ms && !changed)
-        return;
-    bool join = !link->is_joined || models != link->told_models;
-    link->told_models = models;
-    link->told_signature = states;
-    link->next_ms = now + BEAT_MS;
-    speak(link, join);
+    for (size_t i = 0; i < link->peer_count; i++)
+        look_after(&link->peers[i], now, models, states);
 }
 
 void node_router_link_start(struct node_router_link *link, uint16_t port)
 {
     link->port = port;
-    if (link->router != NULL)
-        link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
+    if (link->router == NULL)
+        return;
+    struct lr_str url = lr_str_z(link->router);
+    while (url.len != 0 && url.ptr[url.len - 1] == '/')
+        url.len--;
+    add_peer(link, url);
+    link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
 }

@@ -79,6 +79,16 @@ static void store_node(struct router *r, const struct router_node *node)
     router_store_submit(r->store, save_node, NULL, free_copy, copy);
 }
 
+/* Every router of the fleet: a node beats to each. */
+static void put_fleet(const struct router *r, struct lr_json_writer *w)
+{
+    lr_json_key(w, "routers");
+    lr_json_begin_array(w);
+    for (size_t i = 0; i < r->fleet_count; i++)
+        lr_json_put_z(w, r->fleet[i]);
+    lr_json_end_array(w);
+}
+
 static void write_joined(struct router *r, const struct router_node *node, struct lr_buf *body)
 {
     struct lr_json_writer w;
@@ -90,6 +100,7 @@ static void write_joined(struct router *r, const struct router_node *node, struc
     lr_json_member_z(&w, "version", r->version);
     lr_json_member_u64(&w, "beat_ms", BEAT_MS);
     lr_json_member_u64(&w, "registry_version", r->registry.version);
+    put_fleet(r, &w);
     lr_json_end_object(&w);
 }
 
@@ -144,7 +155,8 @@ void router_api_beat(struct router *r, struct net_request *req)
     struct lr_str id = access->tail;
     struct wire_beat beat;
     struct lr_error err;
-    char reply[96];
+    struct lr_buf reply;
+    struct lr_json_writer w;
     lr_code code = wire_beat_parse(net_request_arena(req), net_request_body(req), &beat, &err);
     if (code != LR_OK) {
         net_respond_error(req, &err);
@@ -161,21 +173,27 @@ void router_api_beat(struct router *r, struct net_request *req)
         code = router_nodes_beat(node, &beat, lr_clock_ms(NULL), &err);
         if (code == LR_OK && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
-            struct lr_json_writer *w = router_event_begin(&r->events, "node.online");
-            lr_json_member_z(w, "node", node->id);
-            lr_json_member_z(w, "name", node->name);
+            struct lr_json_writer *event = router_event_begin(&r->events, "node.online");
+            lr_json_member_z(event, "node", node->id);
+            lr_json_member_z(event, "name", node->name);
             router_event_send(&r->events);
         }
         if (code == LR_OK)
             router_pump_all(r);
     }
-    (void)snprintf(reply, sizeof(reply), "{\"registry_version\":%llu}",
-                   (unsigned long long)r->registry.version);
+    lr_buf_init(&reply, 8192);
+    lr_json_writer_init(&w, &reply);
+    lr_json_begin_object(&w);
+    lr_json_member_u64(&w, "registry_version", r->registry.version);
+    put_fleet(r, &w);
+    lr_json_end_object(&w);
     router_unlock(r);
-    if (code != LR_OK)
+    if (code != LR_OK) {
+        lr_buf_free(&reply);
         net_respond_error(req, &err);
-    else
-        net_respond(req, 200, "application/json", lr_str_z(reply));
+    } else {
+        router_respond_json(req, 200, &reply);
+    }
 }
 
 /* ---- the operator's view ---- */

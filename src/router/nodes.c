@@ -28,6 +28,7 @@ void router_nodes_free(struct router_nodes *nodes)
     for (size_t i = 0; i < nodes->count; i++)
         free_node(nodes, nodes->all[i]);
     free(nodes->all);
+    router_prompt_infos_free(&nodes->infos);
 }
 
 struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX])
@@ -83,6 +84,27 @@ static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id
     lr_strmap_init(&node->places);
     nodes->all[nodes->count++] = node;
     return node;
+}
+
+struct router_node *router_nodes_know(struct router_nodes *nodes,
+                                      const struct router_node *node)
+{
+    struct router_node *known = NULL;
+    for (size_t i = 0; i < nodes->count; i++)
+        if (strcmp(nodes->all[i]->id, node->id) == 0)
+            known = nodes->all[i];
+    if (known != NULL && (known->is_removed || known->is_online))
+        return known->is_removed ? NULL : known;
+    if (known == NULL)
+        known = add_node(nodes, lr_str_z(node->id));
+    if (known == NULL)
+        return NULL;
+    memcpy(known->name, node->name, sizeof(known->name));
+    memcpy(known->url, node->url, sizeof(known->url));
+    memcpy(known->secret, node->secret, sizeof(known->secret));
+    memcpy(known->device, node->device, sizeof(known->device));
+    known->joined_ms = node->joined_ms;
+    return known;
 }
 
 struct router_place *router_node_place(const struct router_node *node, struct lr_str folded)

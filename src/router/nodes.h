@@ -74,6 +74,11 @@ struct router_node *router_nodes_find(const struct router_nodes *nodes, struct l
 struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
                                            struct lr_str secret);
 
+/* A node that another router stored: known from now on, offline until it beats here.  NULL
+ * without memory, or where an operator removed it here. */
+struct router_node *router_nodes_know(struct router_nodes *nodes,
+                                      const struct router_node *node);
+
 /* The place of a model, by folded id; NULL: the node has never heard of it. */
 struct router_place *router_node_place(const struct router_node *node, struct lr_str folded);
 

@@ -91,3 +91,12 @@ void router_prompt_info_unref(struct router_prompt_infos *infos,
     *link = info->next;
     destroy(info);
 }
+
+void router_prompt_infos_free(struct router_prompt_infos *infos)
+{
+    while (infos->first != NULL) {
+        struct router_prompt_info *info = infos->first;
+        infos->first = info->next;
+        destroy(info);
+    }
+}

@@ -32,6 +32,7 @@ static void inserted(void *arg, const struct lr_error *err)
     struct adding *a = arg;
     struct router *r = a->router;
     router_lock(r);
+    a->model->is_stored = err == NULL;
     if (err == NULL)
         announce(r, "model.registered", a->model);
     else

@@ -102,6 +102,32 @@ void router_registry_remove(struct router_registry *registry, struct router_mode
     router_model_unref(model);
 }
 
+struct router_prompt_info *router_model_info(struct router_model *model,
+                                             struct router_prompt_infos *infos,
+                                             struct router_prompt_info *reported)
+{
+    if (model->chat_template[0] == '\0' || reported == NULL)
+        return reported;
+    if (model->own_info != NULL && model->own_basis == reported)
+        return model->own_info;
+    struct wire_fleet_model report = {
+        .chat_template = lr_str_z(model->chat_template),
+        .is_harmony = reported->chat.is_gptoss,
+        .bos_token = reported->chat.bos_token,
+        .eos_token = reported->chat.eos_token,
+        .unk_token = reported->chat.unk_token,
+        .pad_token = reported->chat.pad_token,
+    };
+    struct router_prompt_info *info;
+    if (router_prompt_info_get(infos, &report, &info, NULL) != LR_OK)
+        return NULL;
+    /* Kept until the router ends or another node's tokens take its place. */
+    router_prompt_info_unref(infos, model->own_info);
+    model->own_info = info;
+    model->own_basis = reported;
+    return info;
+}
+
 struct router_model *router_model_ref(struct router_model *model)
 {
     model->refs++;
@@ -149,9 +175,13 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
         .chat_template = router_row_text(row, 4),
         .created_ms = router_row_int(row, 5),
     };
-    if (router_registry_find(registry, m.id) != NULL)
-        return LR_OK;
-    return router_registry_add(registry, &m, &model, err);
+    lr_code code = LR_OK;
+    model = router_registry_find(registry, m.id);
+    if (model == NULL)
+        code = router_registry_add(registry, &m, &model, err);
+    if (code == LR_OK)
+        model->is_stored = true;
+    return code;
 }
 
 lr_code router_registry_load(struct router_registry *registry, struct router_sql *sql,

@@ -21,7 +21,11 @@ struct router_model {
     char *chat_template; /* owned; the registration's own, "" for the model's */
     int64_t created_ms;
     bool is_deleted;
+    bool is_stored; /* in the database: seen there, or our insert was committed */
     struct router_queue queue;
+    /* Where the registration has a template of its own: that one with a node's tokens. */
+    struct router_prompt_info *own_info;        /* reference */
+    const struct router_prompt_info *own_basis; /* whose tokens; only compared */
 };
 
 struct router_registry {
@@ -50,6 +54,12 @@ LR_MUST_USE lr_code router_registry_add(struct router_registry *registry,
 struct router_model *router_registry_find(const struct router_registry *registry,
                                           struct lr_str id);
 void router_registry_remove(struct router_registry *registry, struct router_model *model);
+
+/* What renders this model's prompts, given what a node reported: borrowed.  NULL where the
+ * registration's template cannot be compiled. */
+struct router_prompt_info *router_model_info(struct router_model *model,
+                                             struct router_prompt_infos *infos,
+                                             struct router_prompt_info *reported);
 
 struct router_model *router_model_ref(struct router_model *model);
 void router_model_unref(struct router_model *model); /* NULL is fine */

@@ -243,9 +243,13 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
             (void)snprintf(admin_key, 64, "%s", text);
     }
     if (code == LR_OK)
-        code = router_store_start(r->store, err);
-    if (code == LR_OK)
         code = start_server(r, err);
+    if (code != LR_OK)
+        return code;
+    router_url(r, r->fleet[0]);
+    r->fleet_count = 1;
+    router_store_on_change(r->store, router_sync, r);
+    code = router_store_start(r->store, err);
     if (code != LR_OK)
         return code;
     for (unsigned i = 0; i < r->home_count; i++)
@@ -265,6 +269,11 @@ void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void 
 void router_url(const struct router *r, char out[300])
 {
     bool is_v6 = strchr(r->host, ':') != NULL;
+    const char *advertised = lr_settings_str(r->settings, "advertise");
+    if (advertised != NULL) {
+        (void)snprintf(out, 300, "%s", advertised);
+        return;
+    }
     (void)snprintf(out, 300, "%s://%s%s%s:%u",
                    lr_settings_str(r->settings, "tls-cert") != NULL ? "https" : "http",
                    is_v6 ? "[" : "", r->host, is_v6 ? "]" : "", r->port);

@@ -31,7 +31,13 @@ static const char *const step_1[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1};
+/* Routers that share this database, so that nodes beat to each. */
+static const char *const step_2[] = {
+    "CREATE TABLE routers (url TEXT PRIMARY KEY, seen_ms BIGINT NOT NULL)",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2};
 
 enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
 

@@ -258,7 +258,8 @@ static lr_code admit_call(struct router *r, struct router_access *access, struct
         code = router_key_take(access->caller.key, lr_clock_ms(NULL), atomic_load(&r->routers),
                                retry_s, err);
     if (code == LR_OK)
-        *info = router_nodes_info(&r->nodes, lr_str_z((*model)->folded));
+        *info = router_model_info(*model, &r->nodes.infos,
+                                  router_nodes_info(&r->nodes, lr_str_z((*model)->folded)));
     if (code == LR_OK && *info == NULL) {
         struct lr_buf why;
         lr_buf_init(&why, 400);

@@ -65,10 +65,11 @@ struct router_sql_backend {
     int64_t (*row_int)(const struct router_row *row, int column);
     struct lr_str (*row_text)(const struct router_row *row, int column);
     void (*close)(struct router_sql *sql);
-    /* Waits up to timeout_ms (0: only looks) for another router's word; true when there is one.
-     * NULL: this database has one user. */
+    /* Whether another router has said that something changed (or the connection was lost
+     * and is back, so that anything may have).  NULL: this database has one user. */
     bool (*changed)(struct router_sql *sql);
-    int (*fd)(struct router_sql *sql); /* readable when there may be word; -1: none */
+    /* Inside a transaction: tells the other routers once it is committed. */
+    lr_code (*announce)(struct router_sql *sql, struct lr_error *err);
 };
 
 struct router_sql {
@@ -81,6 +82,10 @@ struct router_row {
 
 LR_MUST_USE lr_code router_sqlite_open(const char *path, struct router_sql **out,
                                        struct lr_error *err);
+
+/* libpq is loaded at first use; UNSUPPORTED says which package brings it. */
+LR_MUST_USE lr_code router_postgres_open(const char *url, struct router_sql **out,
+                                         struct lr_error *err);
 
 /* ---- schema.c ---- */
 

@@ -27,6 +27,8 @@
 
 struct router_call;
 
+enum { ROUTER_FLEET_MAX = 8 };
+
 /* What belongs to one loop.  Thread: that loop. */
 struct router_home {
     struct router *router;
@@ -66,8 +68,10 @@ struct router {
     struct router_nodes nodes;
     struct router_events events;
     uint64_t waiting;
-    struct router_metrics metrics; /* atomics: no lock */
-    router_node_fn on_node;        /* of `up` */
+    struct router_metrics metrics;     /* atomics: no lock */
+    char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
+    size_t fleet_count;
+    router_node_fn on_node; /* of `up` */
     void *on_node_arg;
 };
 
@@ -106,6 +110,9 @@ struct router_access {
     char node[48];
     uint64_t prompt_tokens, completion_tokens;
 };
+
+/* sync.c: reads what other routers have changed.  For router_store_on_change. */
+void router_sync(void *arg, struct router_sql *sql);
 
 /* ---- answers ---- */
 void router_respond_json(struct net_request *req, int status, struct lr_buf *body);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 
 enum {
+    LOOK_MS = 2000, /* a net under the other routers' words */
     FLUSH_MS = 250, /* usage older than this is on disk (a restart loses less than 1 s) */
     USAGE_PENDING_MAX = 1 << 20 /* rows that may wait: two minutes of 8,000 requests a second */
 };
@@ -33,7 +34,34 @@ struct router_store {
     struct router_usage *usage; /* owned; waits to be written */
     size_t usage_count, usage_cap;
     struct router_store_stats stats;
+    router_store_changed_fn on_change;
+    void *on_change_arg;
+    uint64_t looked_ms;
 };
+
+static bool is_postgres(const char *database)
+{
+    return strncmp(database, "postgres://", 11) == 0 ||
+           strncmp(database, "postgresql://", 13) == 0;
+}
+
+/* Two routers that start at once must not make the tables at once. */
+static lr_code migrate(struct router_sql *sql, bool shared, struct lr_error *err)
+{
+    enum { LOCK_ID = 711680 }; /* any number that only llm-router uses in its database */
+    lr_code code = LR_OK;
+    if (shared)
+        code = ROUTER_SQL(sql, "SELECT pg_advisory_lock($1)", NULL, NULL, err,
+                          ROUTER_INT(LOCK_ID));
+    if (code == LR_OK)
+        code = router_schema_migrate(sql, err);
+    if (shared) {
+        lr_code ignored = ROUTER_SQL(sql, "SELECT pg_advisory_unlock($1)", NULL, NULL, NULL,
+                                     ROUTER_INT(LOCK_ID));
+        (void)ignored; /* it goes with the connection at the latest */
+    }
+    return code;
+}
 
 lr_code router_store_open(const char *database, struct router_store **out, struct lr_error *err)
 {
@@ -48,9 +76,10 @@ lr_code router_store_open(const char *database, struct router_store **out, struc
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&store->wake, &attr);
     (void)pthread_condattr_destroy(&attr);
-    lr_code code = router_sqlite_open(database, &store->sql, err);
+    lr_code code = is_postgres(database) ? router_postgres_open(database, &store->sql, err)
+                                         : router_sqlite_open(database, &store->sql, err);
     if (code == LR_OK)
-        code = router_schema_migrate(store->sql, err);
+        code = migrate(store->sql, router_store_is_shared(store), err);
     if (code != LR_OK) {
         router_store_close(store);
         return code;
@@ -64,6 +93,17 @@ struct router_sql *router_store_sql(struct router_store *store)
     return store->sql;
 }
 
+bool router_store_is_shared(const struct router_store *store)
+{
+    return store->sql->backend->changed != NULL;
+}
+
+void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg)
+{
+    store->on_change = fn;
+    store->on_change_arg = arg;
+}
+
 /* ---- the thread ---- */
 
 static void post_done(void *arg)
@@ -73,13 +113,15 @@ static void post_done(void *arg)
     free(work);
 }
 
-static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *arg,
+static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *arg, bool tells,
                               struct lr_error *err)
 {
     lr_code code = router_sql_plain(sql, "BEGIN", err);
     if (code != LR_OK)
         return code;
     code = fn(sql, arg, err);
+    if (code == LR_OK && tells && sql->backend->announce != NULL)
+        code = sql->backend->announce(sql, err);
     if (code == LR_OK)
         code = router_sql_plain(sql, "COMMIT", err);
     if (code != LR_OK) {
@@ -91,7 +133,7 @@ static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *
 
 static void do_work(struct router_store *store, struct work *work)
 {
-    work->failed = in_transaction(store->sql, work->fn, work->arg, &work->err) != LR_OK;
+    work->failed = in_transaction(store->sql, work->fn, work->arg, true, &work->err) != LR_OK;
     if (work->failed)
         lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
     if (work->done == NULL)
@@ -135,7 +177,7 @@ static void write_usage(struct router_store *store)
     store->usage = NULL;
     store->usage_count = store->usage_cap = 0;
     (void)pthread_mutex_unlock(&store->lock);
-    lr_code code = in_transaction(store->sql, insert_usage, &batch, &err);
+    lr_code code = in_transaction(store->sql, insert_usage, &batch, false, &err);
     if (code != LR_OK)
         lr_log_error(NULL, "store.usage_lost rows=%zu reason=%s", batch.count, err.text);
     free(rows);
@@ -157,6 +199,17 @@ static void wait_for_work(struct router_store *store)
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     (void)pthread_cond_timedwait(&store->wake, &store->lock, &until);
+}
+
+static void look_for_changes(struct router_store *store)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    if (store->on_change == NULL || !router_store_is_shared(store))
+        return;
+    if (store->sql->backend->changed(store->sql) || now - store->looked_ms >= LOOK_MS) {
+        store->looked_ms = now;
+        store->on_change(store->on_change_arg, store->sql);
+    }
 }
 
 static void *run(void *arg)
@@ -184,6 +237,9 @@ static void *run(void *arg)
         }
         if (last && store->usage_count == 0)
             break;
+        (void)pthread_mutex_unlock(&store->lock);
+        look_for_changes(store);
+        (void)pthread_mutex_lock(&store->lock);
     }
     (void)pthread_mutex_unlock(&store->lock);
     return NULL;

@@ -39,6 +39,13 @@ LR_MUST_USE lr_code router_store_start(struct router_store *store, struct lr_err
 /* Writes what waits and ends the thread.  NULL is fine. */
 void router_store_close(struct router_store *store);
 
+/* fn(arg, sql) on the database's thread whenever another router may have changed
+ * something: at its word, after a lost connection, and every two seconds in any case.
+ * Only for a database that several share.  Before router_store_start. */
+typedef void (*router_store_changed_fn)(void *arg, struct router_sql *sql);
+void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg);
+bool router_store_is_shared(const struct router_store *store);
+
 /* Runs in a transaction on the database's thread. */
 typedef lr_code (*router_store_fn)(struct router_sql *sql, void *arg, struct lr_error *err);
 /* err NULL: committed. */

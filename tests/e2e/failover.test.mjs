@@ -86,7 +86,7 @@ test('no node left: 503 with the reason per node; a node that comes back serves 
 test('a full queue answers 429 with Retry-After, and keys take turns', async () => {
   const { router } = await fleet(1, makeEcho('busy', { step_ms: 20 }), ['--queue', '8']);
   const [a, b] = await Promise.all(['a', 'b'].map(async (name) => (await call(`${router.url}/v0/keys`, { body: { name } })).json.key));
-  const ask = (key) => stream(router.url, { model: 'busy', ...say('0123456789') }, { key });
+  const ask = (key) => stream(router.url, { model: 'busy', ...say('0123456789'.repeat(8)) }, { key });
   // 64 slots and 2 beyond, then the queue.
   const flood = Array.from({ length: 90 }, () => ask(a));
   const refused = (await Promise.all(flood)).filter((o) => o.status === 429);

@@ -1,0 +1,216 @@
+/* router/postgres.c - the PostgreSQL side of router/sql.h, through libpq.
+ *
+ * libpq is opened with dlopen, so that a router with a file for its database needs none.
+ * Several routers share one database: each listens on a channel and says a word on it
+ * with every change, so the others read again.  A lost connection is made again, once,
+ * before a statement that is not inside a transaction; whoever comes back counts
+ * everything as changed.
+ */
+#include <dlfcn.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "router/sql.h"
+
+enum { VALUES_MAX = 16, NUMBER_LEN = 24 };
+
+#define LIBPQ_FUNCTIONS(X)                                                                     \
+    X(PQconnectdb)                                                                             \
+    X(PQstatus)                                                                                \
+    X(PQreset) X(PQfinish) X(PQerrorMessage) X(PQexecParams) X(PQresultStatus)                 \
+        X(PQresultErrorField) X(PQntuples) X(PQgetvalue) X(PQgetlength) X(PQclear)             \
+            X(PQconsumeInput) X(PQnotifies) X(PQfreemem) X(PQtransactionStatus)
+
+static struct {
+    void *handle;
+#define X(name) __typeof__(&name) name;
+    LIBPQ_FUNCTIONS(X)
+#undef X
+} pq;
+
+struct pg {
+    struct router_sql base;
+    PGconn *connection;
+    char self[24]; /* what we sign our words with */
+    bool was_lost;
+};
+
+struct pg_row {
+    struct router_row base;
+    const PGresult *result;
+    int index;
+};
+
+static lr_code load_library(struct lr_error *err)
+{
+    if (pq.handle != NULL)
+        return LR_OK;
+    pq.handle = dlopen("libpq.so.5", RTLD_NOW);
+    if (pq.handle == NULL)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "a PostgreSQL database needs libpq.so.5 (Debian: apt install libpq5)");
+#define X(name)                                                                                \
+    *(void **)(void *)&pq.name = dlsym(pq.handle, #name);                                      \
+    if (pq.name == NULL)                                                                       \
+        return lr_fail(err, LR_UNSUPPORTED, "libpq.so.5 lacks " #name);
+    LIBPQ_FUNCTIONS(X)
+#undef X
+    return LR_OK;
+}
+
+static lr_code fail(const struct pg *pg, const PGresult *result, struct lr_error *err)
+{
+    const char *state = result != NULL ? pq.PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
+    const char *text =
+        result != NULL ? pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+    bool is_taken = state != NULL && strcmp(state, "23505") == 0; /* unique_violation */
+    return lr_fail(err, is_taken ? LR_CONFLICT : LR_IO, "PostgreSQL: %s",
+                   text != NULL ? text : pq.PQerrorMessage(pg->connection));
+}
+
+static lr_code listen_for_words(struct pg *pg, struct lr_error *err)
+{
+    PGresult *result =
+        pq.PQexecParams(pg->connection, "LISTEN llm_router", 0, NULL, NULL, NULL, NULL, 0);
+    bool ok = pq.PQresultStatus(result) == PGRES_COMMAND_OK;
+    lr_code code = ok ? LR_OK : fail(pg, result, err);
+    pq.PQclear(result);
+    return code;
+}
+
+/* Makes a lost connection again; not inside a transaction, which is lost with it. */
+static lr_code stay_connected(struct pg *pg, struct lr_error *err)
+{
+    if (pq.PQstatus(pg->connection) == CONNECTION_OK)
+        return LR_OK;
+    pq.PQreset(pg->connection);
+    if (pq.PQstatus(pg->connection) != CONNECTION_OK)
+        return fail(pg, NULL, err);
+    pg->was_lost = true;
+    lr_log_warn(NULL, "store.reconnected database=PostgreSQL");
+    return listen_for_words(pg, err);
+}
+
+static lr_code pg_run(struct router_sql *sql, const char *text,
+                      const struct router_sql_value *values, size_t count, router_row_fn fn,
+                      void *ctx, struct lr_error *err)
+{
+    struct pg *pg = (struct pg *)(void *)sql;
+    const char *params[VALUES_MAX];
+    char numbers[VALUES_MAX][NUMBER_LEN];
+    char *copies[VALUES_MAX] = {NULL};
+    lr_code code = stay_connected(pg, err);
+    if (code == LR_OK && count > VALUES_MAX)
+        code = lr_fail(err, LR_INTERNAL, "a statement has more than %d values", VALUES_MAX);
+    for (size_t i = 0; code == LR_OK && i < count; i++) {
+        params[i] = NULL;
+        if (values[i].type == ROUTER_SQL_INT) {
+            (void)snprintf(numbers[i], NUMBER_LEN, "%lld", (long long)values[i].number);
+            params[i] = numbers[i];
+        } else if (values[i].type == ROUTER_SQL_TEXT) {
+            copies[i] = strndup(values[i].text.ptr != NULL ? values[i].text.ptr : "",
+                                values[i].text.len);
+            params[i] = copies[i];
+            if (copies[i] == NULL)
+                code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a statement");
+        }
+    }
+    if (code == LR_OK) {
+        PGresult *result =
+            pq.PQexecParams(pg->connection, text, (int)count, NULL, params, NULL, NULL, 0);
+        ExecStatusType status = pq.PQresultStatus(result);
+        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+            code = fail(pg, result, err);
+        struct pg_row row = {.base.sql = sql, .result = result};
+        int rows = code == LR_OK ? pq.PQntuples(result) : 0;
+        for (row.index = 0; code == LR_OK && fn != NULL && row.index < rows; row.index++)
+            code = fn(ctx, &row.base, err);
+        pq.PQclear(result);
+    }
+    for (size_t i = 0; i < count && i < VALUES_MAX; i++)
+        free(copies[i]);
+    return code;
+}
+
+static struct lr_str pg_text(const struct router_row *row, int column)
+{
+    const struct pg_row *r = (const struct pg_row *)(const void *)row;
+    return lr_str(pq.PQgetvalue(r->result, r->index, column),
+                  (size_t)pq.PQgetlength(r->result, r->index, column));
+}
+
+static int64_t pg_int(const struct router_row *row, int column)
+{
+    int64_t value = 0;
+    (void)lr_str_i64(pg_text(row, column), &value);
+    return value;
+}
+
+static bool pg_changed(struct router_sql *sql)
+{
+    struct pg *pg = (struct pg *)(void *)sql;
+    bool changed = pg->was_lost;
+    struct lr_error err;
+    pg->was_lost = false;
+    (void)pq.PQconsumeInput(pg->connection);
+    if (stay_connected(pg, &err) != LR_OK)
+        return false;
+    changed = changed || pg->was_lost;
+    pg->was_lost = false;
+    for (PGnotify *word; (word = pq.PQnotifies(pg->connection)) != NULL;) {
+        changed = changed || strcmp(word->extra, pg->self) != 0;
+        pq.PQfreemem(word);
+    }
+    return changed;
+}
+
+static lr_code pg_announce(struct router_sql *sql, struct lr_error *err)
+{
+    struct pg *pg = (struct pg *)(void *)sql;
+    return ROUTER_SQL(sql, "SELECT pg_notify('llm_router', $1)", NULL, NULL, err,
+                      ROUTER_Z(pg->self));
+}
+
+static void pg_close(struct router_sql *sql)
+{
+    struct pg *pg = (struct pg *)(void *)sql;
+    pq.PQfinish(pg->connection);
+    free(pg);
+}
+
+static const struct router_sql_backend backend = {
+    .name = "PostgreSQL",
+    .run = pg_run,
+    .row_int = pg_int,
+    .row_text = pg_text,
+    .close = pg_close,
+    .changed = pg_changed,
+    .announce = pg_announce,
+};
+
+lr_code router_postgres_open(const char *url, struct router_sql **out, struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = load_library(err);
+    if (code != LR_OK)
+        return code;
+    struct pg *pg = calloc(1, sizeof(*pg));
+    if (pg == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
+    pg->base.backend = &backend;
+    lr_random_base62(pg->self, sizeof(pg->self) - 1);
+    pg->connection = pq.PQconnectdb(url);
+    if (pq.PQstatus(pg->connection) != CONNECTION_OK)
+        code = fail(pg, NULL, err);
+    if (code == LR_OK)
+        code = listen_for_words(pg, err);
+    if (code != LR_OK) {
+        pg_close(&pg->base);
+        return code;
+    }
+    *out = &pg->base;
+    return LR_OK;
+}

@@ -1,0 +1,128 @@
+/* router/sync.c - what other routers on the same database have changed.
+ *
+ * Everything is read into tables of its own first, and the lock is taken only to merge
+ * them, so that a slow database never holds up a loop.  Thread: the database's.
+ */
+#include <stdio.h>
+
+#include "router/dispatch.h"
+
+enum { ROUTER_ALIVE_MS = 10000 };
+
+static void merge_keys(struct router *r, const struct router_keys *read)
+{
+    for (size_t i = 0; i < read->count; i++) {
+        const struct router_key *key = read->all[i];
+        struct router_key *known = router_keys_find(&r->keys, lr_str_z(key->id));
+        if (known != NULL)
+            known->revoked_ms = key->revoked_ms;
+        else if (router_keys_add(&r->keys, key, NULL) != LR_OK)
+            return; /* without memory: the next reading tries again */
+    }
+}
+
+static void merge_models(struct router *r, const struct router_registry *read)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&read->models, i, &key, &value); i++) {
+        const struct router_model *m = value;
+        struct router_model *added;
+        struct router_new_model model = {
+            .id = lr_str_z(m->id),
+            .source = lr_str_z(m->source),
+            .format = lr_str_z(m->format),
+            .manifest = lr_str_z(m->manifest),
+            .chat_template = lr_str_z(m->chat_template),
+            .created_ms = m->created_ms,
+        };
+        if (router_registry_find(&r->registry, key) == NULL &&
+            router_registry_add(&r->registry, &model, &added, NULL) == LR_OK)
+            added->is_stored = true;
+    }
+    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value);) {
+        struct router_model *model = value;
+        if (!model->is_stored || lr_strmap_has(&read->models, key)) {
+            i++;
+            continue;
+        }
+        router_refuse_waiting(r, model);
+        router_registry_remove(&r->registry, model); /* the last one moves to place i */
+    }
+}
+
+static void merge_nodes(struct router *r, const struct router_nodes *read)
+{
+    for (size_t i = 0; i < read->count; i++) {
+        const struct router_node *node = read->all[i];
+        struct router_node *known = router_nodes_know(&r->nodes, node);
+        if (known != NULL)
+            known->is_drained = node->is_drained;
+    }
+}
+
+struct urls {
+    char list[ROUTER_FLEET_MAX][300];
+    size_t count;
+};
+
+static lr_code take_url(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct urls *urls = ctx;
+    (void)err;
+    if (urls->count < ROUTER_FLEET_MAX)
+        (void)snprintf(urls->list[urls->count++], 300, LR_STR_FMT,
+                       LR_STR_ARG(lr_str_sub(router_row_text(row, 0), 0, 299)));
+    return LR_OK;
+}
+
+static lr_code read_fleet(struct router *r, struct router_sql *sql, struct urls *urls,
+                          struct lr_error *err)
+{
+    char own[300];
+    int64_t now = lr_clock_wall_ms(NULL);
+    router_url(r, own);
+    lr_code code = ROUTER_SQL(sql,
+                              "INSERT INTO routers (url, seen_ms) VALUES ($1, $2) ON CONFLICT "
+                              "(url) DO UPDATE SET seen_ms = excluded.seen_ms",
+                              NULL, NULL, err, ROUTER_Z(own), ROUTER_INT(now));
+    if (code == LR_OK)
+        code = ROUTER_SQL(sql, "SELECT url FROM routers WHERE seen_ms >= $1 ORDER BY url",
+                          take_url, urls, err, ROUTER_INT(now - ROUTER_ALIVE_MS));
+    return code;
+}
+
+void router_sync(void *arg, struct router_sql *sql)
+{
+    struct router *r = arg;
+    struct router_keys keys;
+    struct router_registry registry;
+    struct router_nodes nodes;
+    struct urls urls = {0};
+    struct lr_error err;
+    router_keys_init(&keys);
+    router_registry_init(&registry);
+    router_nodes_init(&nodes);
+    lr_code code = router_keys_load(&keys, sql, &err);
+    if (code == LR_OK)
+        code = router_registry_load(&registry, sql, &err);
+    if (code == LR_OK)
+        code = router_nodes_load(&nodes, sql, &err);
+    if (code == LR_OK)
+        code = read_fleet(r, sql, &urls, &err);
+    if (code == LR_OK) {
+        router_lock(r);
+        merge_keys(r, &keys);
+        merge_models(r, &registry);
+        merge_nodes(r, &nodes);
+        memcpy(r->fleet, urls.list, sizeof(r->fleet));
+        r->fleet_count = urls.count;
+        atomic_store(&r->routers, urls.count != 0 ? (uint32_t)urls.count : 1);
+        router_unlock(r);
+    } else {
+        lr_log_warn(NULL, "store.not_read reason=%s", err.text);
+    }
+    router_keys_free(&keys);
+    router_registry_free(&registry);
+    router_nodes_free(&nodes);
+}
