@@ -19,7 +19,7 @@ enum {
 
 /* Libraries, backend and threads, and what a token of the vocabulary takes in libllama's
  * tables and in ours; measured, rounded up. */
-static const uint64_t FIXED_BYTES = 48ull << 20;
+static const uint64_t FIXED_BYTES = 24ull << 20;
 static const uint64_t BYTES_PER_VOCAB_ENTRY = 320;
 
 static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t high)
