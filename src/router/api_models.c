@@ -5,7 +5,7 @@
 #include "router/api.h"
 #include "router/dispatch.h"
 
-enum { BODY_BYTES = 16 << 20, CANDIDATES_MAX = 64 };
+enum { BODY_BYTES = 16 << 20 };
 
 /* What a client may expect of a model, over all nodes. */
 struct outlook {
@@ -256,9 +256,9 @@ void router_api_explain(struct router *r, struct net_request *req)
 {
     struct lr_str id = {0};
     struct lr_buf body;
-    struct router_candidate candidates[CANDIDATES_MAX];
-    struct router_node *nodes[CANDIDATES_MAX];
-    struct router_place *places[CANDIDATES_MAX];
+    struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
+    struct router_node *nodes[ROUTER_CANDIDATES_MAX];
+    struct router_place *places[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
     if (!net_request_query_get(req, "model", &id) || id.len == 0) {
         router_refuse(req, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
@@ -269,7 +269,7 @@ void router_api_explain(struct router *r, struct net_request *req)
     struct router_model *model = router_registry_find(&r->registry, id);
     if (model != NULL) {
         size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates, nodes,
-                                         places, CANDIDATES_MAX);
+                                         places, ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
         lr_json_member_z(&w, "model", model->id);
         lr_json_member_u64(&w, "prompt_tokens", demand.prompt_tokens);

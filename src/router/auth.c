@@ -46,9 +46,9 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
 {
     struct lr_str text;
     *out = (struct router_caller){.role = ROUTER_PUBLIC};
-    /* A page in a browser holds no key, so a request that names one is not its doing; the
-     * guard still looks at it where no key is asked for. */
-    if (r->is_loopback) {
+    /* A page in a browser holds no key: where one is asked for, it needs no guard, and a
+     * server in front may say its own name in Host. */
+    if (r->is_loopback && !r->needs_key) {
         lr_code code = net_guard_request(req, err);
         if (code != LR_OK)
             return code;

@@ -91,12 +91,12 @@ enum grant { GRANT_OK, GRANT_FULL, GRANT_NOBODY };
 
 static enum grant try_grant(struct router_job *job, uint64_t now)
 {
-    struct router_candidate candidates[64];
-    struct router_node *nodes[64];
-    struct router_place *places[64];
+    struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
+    struct router_node *nodes[ROUTER_CANDIDATES_MAX];
+    struct router_place *places[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = job->prompt_tokens};
     size_t count = router_candidates(job->router, job->model, job->avoid, now, candidates,
-                                     nodes, places, 64);
+                                     nodes, places, ROUTER_CANDIDATES_MAX);
     if (count == 0)
         return GRANT_NOBODY;
     size_t best = router_pick(candidates, count, &demand);

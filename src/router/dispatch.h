@@ -11,6 +11,9 @@
 #include "router/picker.h"
 #include "router/state.h"
 
+/* Nodes looked at for one request: more than any fleet of one router. */
+enum { ROUTER_CANDIDATES_MAX = 256 };
+
 enum router_job_state {
     ROUTER_JOB_IDLE,
     ROUTER_JOB_WAITING,

@@ -95,17 +95,17 @@ void router_api_model_action(struct router *r, struct net_request *req)
 {
     struct router_access *access = router_access(req);
     struct lr_str wanted = {0}, action = access->path->segments[access->path->count - 1];
-    struct router_candidate candidates[64];
-    struct router_node *nodes[64];
-    struct router_place *places[64];
+    struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
+    struct router_node *nodes[ROUTER_CANDIDATES_MAX];
+    struct router_place *places[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
     char url[1200] = "", secret[96] = "";
     (void)net_request_query_get(req, "node", &wanted);
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, access->tail);
     if (model != NULL) {
-        size_t count =
-            router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates, nodes, places, 64);
+        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates, nodes,
+                                         places, ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
         for (size_t i = 0; i < count; i++)
             if (lr_str_eq_z(wanted, nodes[i]->id) || lr_str_eq_z(wanted, nodes[i]->name))

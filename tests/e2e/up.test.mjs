@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import OpenAI from 'openai';
-import { call, cli, DEMO, launch, say, startUp, tempDir } from './support.mjs';
+import { call, cli, DEMO, launch, makeEcho, say, startUp, stream, tempDir } from './support.mjs';
 
 let up, client;
 
@@ -125,4 +125,16 @@ test('up without a GPU and without --device cpu ends with the reason', async () 
 test('a data folder belongs to one process', async () => {
   const dir = up.out.match(/Data lies in (.*)\. {2}Ctrl/)[1];
   await assert.rejects(launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir], { match: /listening/ }), /lock|process/);
+});
+
+test('SIGTERM: a running stream is finished, then router, node and worker are gone', async () => {
+  const other = await startUp({ args: ['--model', makeEcho('slow', { step_ms: 30 })] });
+  const text = 'abcdefghij'.repeat(5);
+  let asked = false;
+  const out = await stream(other.url, { model: 'slow', ...say(text) }, { onChunk: () => { if (!asked) other.child.kill('SIGTERM'); asked = true; } });
+  assert.equal(out.text, text);
+  assert.ok(out.done);
+  assert.deepEqual(await other.ended, { code: 0, signal: null });
+  const order = [...other.log.matchAll(/(node\.drain|worker\.left)/g)].map((m) => m[1]);
+  assert.deepEqual(order, ['node.drain', 'worker.left']);
 });

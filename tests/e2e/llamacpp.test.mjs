@@ -1,0 +1,63 @@
+// A GGUF model through the front door: registered, ready, spoken to by OpenAI's client,
+// beside the demo model.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import OpenAI from 'openai';
+import { BIN, call, DEMO, say, startUp, tempDir, until } from './support.mjs';
+
+// Built only where libllama is (tools/setup llama; make test fetches it).
+const engine = path.resolve(path.dirname(BIN), '../engines/llama_cpp/manifest.json');
+
+if (fs.existsSync(engine)) {
+  let up, client;
+  before(async () => {
+    const dir = path.join(tempDir('gguf'), 'tiny');
+    execFileSync(BIN, ['debug', 'write-gguf', '--output', path.join(dir, 'model.gguf')]);
+    up = await startUp({ args: ['--model', DEMO, '--model', dir, '--max-context', '2048'] });
+    client = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'unused', maxRetries: 0,
+      defaultHeaders: { Authorization: null } });
+  });
+  after(() => up?.stop());
+
+  test('both models are listed and become ready', async () => {
+    await until('both are ready', async () => {
+      const { data } = await client.models.list();
+      return data.length === 2 && data.every((m) => m.ready);
+    });
+  });
+
+  test('a GGUF model answers the openai client, plain and streaming, with the same text', async () => {
+    const ask = { model: 'tiny', temperature: 0, max_tokens: 16, ...say('Hello there') };
+    const whole = await client.chat.completions.create(ask);
+    assert.ok(whole.usage.completion_tokens >= 1);
+    const stream = await client.chat.completions.create({ ...ask, stream: true });
+    let text = '';
+    for await (const chunk of stream) text += chunk.choices[0]?.delta?.content ?? '';
+    assert.equal(text, whole.choices[0].message.content ?? '');
+  });
+
+  test('log probabilities come with every token', async () => {
+    const answer = await client.chat.completions.create({ model: 'tiny', max_tokens: 5, logprobs: true,
+      top_logprobs: 3, seed: 4, ...say('Hello there') });
+    const { content } = answer.choices[0].logprobs;
+    assert.ok(content.length >= 1);
+    for (const token of content) {
+      assert.ok(token.logprob <= 0 && token.top_logprobs.length === 3);
+      assert.ok(token.top_logprobs[0].logprob >= token.logprob);
+    }
+  });
+
+  test('its neighbour still answers', async () => {
+    const answer = await client.chat.completions.create({ model: 'demo', temperature: 0, ...say('Hello there') });
+    assert.match(answer.choices[0].message.content, /Hello/);
+  });
+
+  test('what cannot be done is refused, not dropped', async () => {
+    const answer = await call(`${up.url}/v1/chat/completions`,
+      { body: { model: 'tiny', logprobs: true, top_logprobs: 99, ...say('x') } });
+    assert.equal(answer.status, 400);
+  });
+}

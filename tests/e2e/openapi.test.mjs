@@ -1,0 +1,86 @@
+// docs/openapi.yaml against the route table and against what the server answers.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { call, makeEcho, ROOT, say, startUp } from './support.mjs';
+
+// The page keeps to a plain form, so that reading it needs no library.
+const lines = fs.readFileSync(path.join(ROOT, 'docs/openapi.yaml'), 'utf8').split('\n');
+const operations = [], schemas = {};
+for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
+  const line = lines[i];
+  if (/^ {2}\//.test(line)) at = line.trim().slice(0, -1);
+  const method = line.match(/^ {4}(get|post|delete):$/)?.[1];
+  if (method) operations.push({ method: method.toUpperCase(), path: at });
+  const role = line.match(/^ {6}x-role: (\w+)$/)?.[1];
+  if (role) operations.at(-1).role = role;
+  const answer = line.match(/schemas\/(\w+)'/)?.[1];
+  if (answer && answer !== 'Error') operations.at(-1).schema ??= answer;
+  schema = line.match(/^ {4}([A-Z]\w+):$/)?.[1] ?? schema;
+  const member = line.match(/^ {8}(\w+): \{type: (\w+)/);
+  if (member && schema) (schemas[schema] ??= {})[member[1]] = member[2];
+}
+
+test('the page lists every route of the table with its role, and no other', () => {
+  const table = fs.readFileSync(path.join(ROOT, 'src/router/routes.c'), 'utf8');
+  const routes = [...table.matchAll(/^ {4}\{"(\w+)", "([^"]+)", ROUTER_(\w+),/gm)]
+    .map(([, method, pattern, role]) => `${method} /${pattern.replace('**', '*')} ${role.toLowerCase()}`).sort();
+  const listed = operations.map((o) => `${o.method} ${o.path.replace(/\{\w+\}/g, '*')} ${o.role}`).sort();
+  assert.deepEqual(listed, routes);
+});
+
+let up;
+before(async () => { up = await startUp({ args: ['--model', makeEcho('doc')] }); });
+after(() => up?.stop());
+
+test('what the server answers has the members the page promises', async () => {
+  const [node] = (await call(`${up.url}/v0/nodes`)).json.nodes;
+  const seen = [];
+  const check = async (method, template, url, options) => {
+    const operation = operations.find((o) => o.method === method && o.path === template);
+    const answer = await call(`${up.url}${url}`, { method, ...options });
+    assert.ok(answer.status < 300, `${method} ${url}: ${answer.text}`);
+    for (const [name, type] of Object.entries(schemas[operation.schema] ?? {})) {
+      const value = answer.json[name];
+      const kind = Array.isArray(value) ? 'array' : Number.isInteger(value) ? 'integer' : typeof value;
+      assert.equal(kind, type, `${name} of ${method} ${url}`);
+    }
+    seen.push(template);
+    return answer.json;
+  };
+  await check('POST', '/v1/chat/completions', '/v1/chat/completions', { body: { model: 'doc', ...say('hi') } });
+  await check('POST', '/v1/completions', '/v1/completions', { body: { model: 'doc', prompt: 'hi', max_tokens: 2 } });
+  for (const [template, url] of [['/v1/models', '/v1/models'], ['/v1/models/{id}', '/v1/models/doc'], ['/v0/explain', '/v0/explain?model=doc'],
+    ['/v0/whoami', '/v0/whoami'], ['/v0/models', '/v0/models'], ['/v0/models/registry', '/v0/models/registry'], ['/v0/nodes', '/v0/nodes'],
+    ['/v0/nodes/{node}/models', `/v0/nodes/${node.id}/models`], ['/v0/nodes/{node}/engines', `/v0/nodes/${node.id}/engines`],
+    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`], ['/v0/keys', '/v0/keys'], ['/v0/usage', '/v0/usage'], ['/v0/audit', '/v0/audit'],
+    ['/health', '/health']])
+    await check('GET', template, url);
+  const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });
+  await check('DELETE', '/v0/keys/{key}', `/v0/keys/${key.id}`);
+  await check('POST', '/v0/nodes/tokens', '/v0/nodes/tokens', { body: {} });
+  await check('POST', '/v0/models/{id}/pin', '/v0/models/doc/pin', { body: {} });
+  await check('POST', '/v0/models/{id}/unpin', '/v0/models/doc/unpin', { body: {} });
+  await check('POST', '/v0/nodes/{node}/drain', `/v0/nodes/${node.id}/drain`, { body: {} });
+  assert.equal((await call(`${up.url}/v1/chat/completions`, { body: { model: 'doc', ...say('hi') } })).status, 503);
+  await check('POST', '/v0/nodes/{node}/undrain', `/v0/nodes/${node.id}/undrain`, { body: {} });
+  await check('DELETE', '/v0/models/{id}', '/v0/models/doc');
+  assert.ok(seen.length >= 22);
+});
+
+test('/v0/events streams what happens, /metrics is Prometheus text', async () => {
+  const controller = new AbortController();
+  const events = await fetch(`${up.url}/v0/events`, { signal: controller.signal });
+  assert.equal(events.headers.get('content-type'), 'text/event-stream');
+  let text = '';
+  for await (const piece of events.body.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    if (/model\.deleted/.test(text)) break;
+  }
+  controller.abort();
+  assert.match(text, /node\.joined/);
+  const metrics = (await call(`${up.url}/metrics`)).text;
+  assert.match(metrics, /^llm_router_generations_total [1-9]/m);
+  assert.match(metrics, /^llm_router_first_token_seconds_bucket\{le="\+Inf"\} [1-9]/m);
+});
