@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "engines/testing/testing.h"
 
@@ -242,6 +243,12 @@ static void emit(struct lr_engine_model *model, struct testing_sequence *s, uint
         broken[1] = bytes[0];
         bytes = broken;
         len = 2;
+    }
+    char now[32];
+    if (model->options.say_time) {
+        len = (uint32_t)snprintf(now, sizeof(now), "%llu\n",
+                                 (unsigned long long)lr_clock_ns(NULL));
+        bytes = now;
     }
     struct lr_token token = {.size = sizeof(token),
                              .id = id,

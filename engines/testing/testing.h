@@ -52,6 +52,7 @@ struct testing_options {
     uint64_t after_tokens; /* a step fault strikes once a request has this many */
     bool on_device;        /* the stated need is device memory */
     bool invalid_utf8;     /* 0xFF before every byte */
+    bool say_time;         /* each token is the monotonic time it was made, in ns */
     bool say_version;      /* the answer is the library's version */
     bool noise;            /* writes to stdout and stderr */
     enum testing_stage hang;

@@ -48,7 +48,7 @@ static void cancel_rest(struct call *call)
 static void close_call(struct call *call)
 {
     call->is_over = true;
-    node_batch_drop(&call->flush);
+    node_batch_drop(&call->node->batch, &call->flush);
     cancel_rest(call);
     for (uint32_t i = 0; i < call->prompt_count; i++)
         chat_prompt_free(&call->prompts[i]);

@@ -20,7 +20,7 @@ struct call {
 
 static void close_call(struct call *call)
 {
-    node_batch_drop(&call->flush);
+    node_batch_drop(&call->node->batch, &call->flush);
     lr_buf_free(&call->out);
     if (call->request != NULL)
         node_request_cancel(call->request);

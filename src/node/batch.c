@@ -1,12 +1,14 @@
 #include "node/batch.h"
 
-void node_batch_drop(struct node_flush *flush)
+void node_batch_drop(struct node_batch *batch, struct node_flush *flush)
 {
     if (flush->link == NULL)
         return;
     *flush->link = flush->next;
     if (flush->next != NULL)
         flush->next->link = flush->link;
+    else
+        batch->last = flush->link;
     flush->link = NULL;
 }
 
@@ -18,11 +20,10 @@ void node_batch_add(struct node_batch *batch, struct node_flush *flush)
     }
     if (flush->link != NULL)
         return;
-    flush->next = batch->due;
-    flush->link = &batch->due;
-    if (flush->next != NULL)
-        flush->next->link = &flush->next;
-    batch->due = flush;
+    flush->next = NULL;
+    flush->link = batch->due != NULL ? batch->last : &batch->due;
+    *flush->link = flush;
+    batch->last = &flush->next;
 }
 
 void node_batch_begin(struct node_batch *batch)
@@ -35,7 +36,7 @@ void node_batch_end(struct node_batch *batch)
     /* A flush may end its own answer, or another one and drop that flush. */
     while (batch->depth == 1 && batch->due != NULL) {
         struct node_flush *flush = batch->due;
-        node_batch_drop(flush);
+        node_batch_drop(batch, flush);
         flush->fn(flush->arg);
     }
     batch->depth--;

@@ -19,7 +19,8 @@ struct node_flush {
 };
 
 struct node_batch {
-    struct node_flush *due;
+    struct node_flush *due,
+        **last; /* in order of addition; last is valid while due is not NULL */
     unsigned depth;
 };
 
@@ -29,6 +30,6 @@ void node_batch_end(struct node_batch *batch); /* runs what is due */
 /* flush->fn soon: at the end of the running batch, or at once when there is none. */
 void node_batch_add(struct node_batch *batch, struct node_flush *flush);
 /* The answer has ended: its flush does not run any more. */
-void node_batch_drop(struct node_flush *flush);
+void node_batch_drop(struct node_batch *batch, struct node_flush *flush);
 
 #endif

@@ -27,8 +27,8 @@ struct job {
     struct job *next;
     struct hub_manifest *manifest; /* owned */
     char dir[LR_PATH_MAX];
-    struct hub_download *download; /* reference; NULL: waits for retry_ms */
-    uint64_t retry_ms;
+    struct hub_download *download; /* reference; NULL: waits for retry_ms, or is over */
+    uint64_t retry_ms;             /* 0: none is due */
 };
 
 struct node_fetch {
@@ -124,7 +124,10 @@ static void start(struct node_fetch *f, struct job *job)
     if (m == NULL || m->state != NODE_MODEL_ABSENT)
         return; /* its files lie here already */
     list_runtimes(f->node, runtimes);
-    struct hub_filter filter = {.runtimes = runtimes, .backends = backends};
+    struct hub_filter filter = {.runtimes = runtimes,
+                                .backends = backends,
+                                .no_artifacts =
+                                    !lr_settings_bool(f->node->settings, "artifacts")};
     lr_code code = make_downloads(f, &err);
     if (code == LR_OK)
         code = hub_download_start(f->downloads, job->manifest, job->dir, &filter, NULL, NULL,
@@ -193,6 +196,13 @@ static struct job *find_job(const struct node_fetch *f, const char *id)
     return job;
 }
 
+static void free_job(struct job *job)
+{
+    hub_download_release(job->download, NULL, NULL);
+    hub_manifest_destroy(job->manifest);
+    free(job);
+}
+
 static void take(struct node_fetch *f, struct lr_str text)
 {
     struct hub_manifest *manifest;
@@ -223,6 +233,13 @@ static void ask_next(struct node_fetch *f);
 
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply);
 
+/* The whole list is asked for again, a little later. */
+static void give_up(struct node_fetch *f)
+{
+    f->wanted = NULL;
+    f->ask_ms = node_now(f->node) + AGAIN_MS;
+}
+
 static void ask(struct node_fetch *f, struct lr_str id)
 {
     char url[1024], bearer[160];
@@ -242,8 +259,10 @@ static void ask(struct node_fetch *f, struct lr_str id)
         .response_timeout_ms = CALL_MS,
         .max_response_bytes = LIST_BYTES,
     };
-    if (net_fetch(f->client, &config, on_reply, f, &f->call, &err) != LR_OK)
+    if (net_fetch(f->client, &config, on_reply, f, &f->call, &err) != LR_OK) {
         lr_log_warn(NULL, "fetch.ask router=%s reason=%s", f->router, err.text);
+        give_up(f);
+    }
 }
 
 /* Ids become part of a URL and of a path. */
@@ -308,14 +327,13 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         if (!is_gone) {
             lr_log_warn(NULL, "fetch.ask router=%s status=%d reason=%s", f->router,
                         reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
-            f->wanted = NULL;
-            f->ask_ms = node_now(f->node) + AGAIN_MS;
+            give_up(f);
             return;
         }
     } else if (is_list) {
         read_list(f, reply->body);
         if (f->wanted == NULL) {
-            f->ask_ms = node_now(f->node) + AGAIN_MS;
+            give_up(f);
             return;
         }
     } else {
@@ -351,8 +369,17 @@ void node_fetch_heard(struct node_fetch *fetch, struct lr_str reply)
 static void on_timer(void *arg)
 {
     struct node_fetch *f = arg;
-    for (struct job *job = f->jobs; job != NULL; job = job->next)
+    for (struct job **link = &f->jobs; *link != NULL;) {
+        struct job *job = *link;
         look(f, job);
+        bool is_over = job->download == NULL && job->retry_ms == 0;
+        if (is_over) {
+            *link = job->next;
+            free_job(job);
+        } else {
+            link = &job->next;
+        }
+    }
     bool is_due = f->has_heard && (!f->has_seen || f->seen_version != f->heard_version);
     if (is_due && f->call == NULL && !f->node->is_draining && node_now(f->node) >= f->ask_ms)
         ask(f, (struct lr_str){0});
@@ -387,9 +414,7 @@ void node_fetch_destroy(struct node_fetch *fetch)
     while (fetch->jobs != NULL) {
         struct job *job = fetch->jobs;
         fetch->jobs = job->next;
-        hub_download_release(job->download, NULL, NULL);
-        hub_manifest_destroy(job->manifest);
-        free(job);
+        free_job(job);
     }
     lr_arena_free(&fetch->names);
     free(fetch);

@@ -109,7 +109,7 @@ describe('room for one', () => {
   const models = tempDir('models');
   before(async () => {
     for (const id of ['a', 'b', 'c'])
-      makeModel(models, id, 'echo', { weights_bytes: 600 * MB, step_ms: 1 });
+      makeModel(models, id, 'echo', { weights_bytes: 600 * MB, step_ms: 4 });
     makeModel(models, 'small', 'echo', { weights_bytes: 50 * MB });
     makeModel(models, 'giant', 'echo', { weights_bytes: 2000 * MB });
     node = await startNode({ models, args: ['--ram-limit', '1000MB', '--max-sequences', '1'] });

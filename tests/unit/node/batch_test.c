@@ -9,15 +9,17 @@
 
 #include "node/batch.h"
 
+static struct node_batch the_batch;
 static int runs;
+static int order[8];
 static struct node_flush *drop_me;
 
 static void count(void *arg)
 {
-    (void)arg;
+    order[runs] = arg != NULL ? *(int *)arg : 0;
     runs++;
     if (drop_me != NULL)
-        node_batch_drop(drop_me);
+        node_batch_drop(&the_batch, drop_me);
     drop_me = NULL;
 }
 
@@ -52,19 +54,38 @@ static void inside_a_batch_it_runs_once_at_the_end(void **state)
 
 static void an_answer_that_has_ended_is_not_flushed(void **state)
 {
-    struct node_batch batch = {0};
     struct node_flush a = {.fn = count}, b = {.fn = count}, c = {.fn = count};
     (void)state;
     runs = 0;
-    node_batch_begin(&batch);
-    node_batch_add(&batch, &a);
-    node_batch_add(&batch, &b);
-    node_batch_add(&batch, &c);
-    node_batch_drop(&b);
-    drop_me = &a; /* the first flush that runs ends another answer */
-    node_batch_end(&batch);
+    node_batch_begin(&the_batch);
+    node_batch_add(&the_batch, &a);
+    node_batch_add(&the_batch, &b);
+    node_batch_add(&the_batch, &c);
+    node_batch_drop(&the_batch, &b);
+    drop_me = &c; /* the first flush that runs ends another answer */
+    node_batch_end(&the_batch);
     assert_int_equal(runs, 1);
-    assert_null(batch.due);
+    assert_null(the_batch.due);
+}
+
+static void answers_are_flushed_in_order(void **state)
+{
+    struct node_batch batch = {0};
+    int names[] = {1, 2, 3};
+    struct node_flush f[3];
+    (void)state;
+    runs = 0;
+    node_batch_begin(&batch);
+    for (int i = 0; i < 3; i++) {
+        f[i] = (struct node_flush){.fn = count, .arg = &names[i]};
+        node_batch_add(&batch, &f[i]);
+    }
+    node_batch_drop(&batch, &f[2]);
+    node_batch_add(&batch, &f[2]);
+    node_batch_end(&batch);
+    assert_int_equal(order[0], 1);
+    assert_int_equal(order[1], 2);
+    assert_int_equal(order[2], 3);
 }
 
 int main(void)
@@ -73,6 +94,7 @@ int main(void)
         cmocka_unit_test(outside_a_batch_it_runs_at_once),
         cmocka_unit_test(inside_a_batch_it_runs_once_at_the_end),
         cmocka_unit_test(an_answer_that_has_ended_is_not_flushed),
+        cmocka_unit_test(answers_are_flushed_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
