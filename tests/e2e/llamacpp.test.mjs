@@ -6,21 +6,44 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
-import { BIN, call, DEMO, say, startUp, tempDir, until } from './support.mjs';
+import { BIN, call, DEMO, online, say, startNode, startRouter, startUp, tempDir, until } from './support.mjs';
 
 // Built only where libllama is (tools/setup llama; make test fetches it).
 const engine = path.resolve(path.dirname(BIN), '../engines/llama_cpp/manifest.json');
 
 if (fs.existsSync(engine)) {
   let up, client;
+  const write = (dir) => execFileSync(BIN, ['debug', 'write-gguf', '--output', path.join(dir, 'model.gguf')]);
   before(async () => {
     const dir = path.join(tempDir('gguf'), 'tiny');
-    execFileSync(BIN, ['debug', 'write-gguf', '--output', path.join(dir, 'model.gguf')]);
+    write(dir);
     up = await startUp({ args: ['--model', DEMO, '--model', dir, '--max-context', '2048'] });
     client = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'unused', maxRetries: 0,
       defaultHeaders: { Authorization: null } });
   });
   after(() => up?.stop());
+
+  test('a GGUF on a node is registered with its format, becomes ready and answers', async () => {
+    const models = tempDir('models');
+    write(path.join(models, 'mine'));
+    const router = await startRouter({ args: ['--allow-cpu-nodes'] });
+    const node = await startNode(router, { args: ['--models-dir', models, '--max-context', '1024'] });
+    try {
+      await until('the node is online', async () => (await online(router)) === 1);
+      const body = { path: 'mine', format: 'gguf' };
+      const answer = await call(`${router.url}/v0/models/register`, { body, key: router.adminKey });
+      assert.equal(answer.status, 201, answer.text);
+      await until('it is ready', async () => (await call(`${router.url}/v1/models`, { key: router.adminKey }))
+        .json.data.some((m) => m.id === 'mine' && m.ready));
+      const chat = await call(`${router.url}/v1/chat/completions`,
+        { body: { model: 'mine', max_tokens: 4, ...say('Hello') }, key: router.adminKey });
+      assert.equal(chat.status, 200, chat.text);
+      assert.ok(chat.json.usage.completion_tokens >= 1);
+    } finally {
+      await node.stop();
+      await router.stop();
+    }
+  });
 
   test('both models are listed and become ready', async () => {
     await until('both are ready', async () => {
