@@ -146,4 +146,34 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
       assert.equal((await node.worker('demo')).pid, other.pid);
     });
   });
+
+  describe('GGUF and gpt-oss in a memory that holds one of them', () => {
+    let node;
+    const args = ['--max-context', '512', '--max-tokens', '2048', '--max-sequences', '4'];
+    const models = tempDir('models');
+    before(async () => {
+      makeGguf(models, 'tiny');
+      copyModel(demo, models, 'demo');
+      // What each takes, from a node with room for both.
+      const roomy = await startNode({ models, args });
+      for (const id of ['tiny', 'demo']) await generate(roomy, ask(id, 'x', { max_tokens: 1 }));
+      const { claims } = (await roomy.get('/v0/memory')).pools.find((p) => p.claims.length === 2);
+      await roomy.stop();
+      const [less, more] = claims.map((c) => c.reserved).sort((a, b) => a - b);
+      // Models may fill 90 %: room for the larger one and half of the smaller.
+      const limit = Math.ceil((more + less / 2) / 0.9);
+      node = await startNode({ models, args: [...args, '--ram-limit', String(limit)] });
+    });
+    after(() => node.stop());
+
+    it('each makes room for the other, as often as it is asked', async () => {
+      for (const [id, other] of [['tiny', 'demo'], ['demo', 'tiny'], ['tiny', 'demo']]) {
+        const answer = await generate(node, ask(id, 'x', { max_tokens: 4 }));
+        assert.equal(answer.error, null, JSON.stringify(answer.error));
+        assert.ok(answer.ids.length > 0);
+        assert.deepEqual([(await node.model(id)).state, (await node.model(other)).state],
+          ['ready', 'present']);
+      }
+    });
+  });
 }
