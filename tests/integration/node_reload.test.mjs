@@ -88,7 +88,11 @@ describe('hot reload', () => {
     await Promise.all(clients);
     assert.ok(answered >= 32);
     await settled(version);
-    await until('old workers are gone', () => children(node.pid).length === 2);
+    await until('old workers are gone', async () => {
+      const { models } = await node.get('/v0/models');
+      const serving = models.flatMap((m) => m.workers).filter((w) => w.role === 'serving');
+      return children(node.pid).length === serving.length;
+    });
     for (const pid of children(node.pid)) assert.ok(isAlive(pid), 'a zombie');
     assert.ok(countFds(node) <= fds + 2, `${fds} descriptors became ${countFds(node)}`);
   });
