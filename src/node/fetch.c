@@ -20,6 +20,15 @@ enum {
     CALL_MS = 10000,
     LIST_BYTES = 16 << 20,
     RUNTIMES_MAX = 64,
+    ROUTERS_MAX = 8,
+};
+
+/* A router, and how much of its registry is known here. */
+struct source {
+    char url[300];
+    uint64_t heard;  /* version of its registry, as it says */
+    uint64_t seen;   /* wholly looked at; 0: none */
+    uint64_t ask_ms; /* not before */
 };
 
 /* A manifest that was taken. */
@@ -34,7 +43,9 @@ struct job {
 struct node_fetch {
     struct node *node;
     struct net_client *client;
-    const char *router;
+    struct source sources[ROUTERS_MAX];
+    size_t source_count;
+    struct source *asked; /* whom `call` goes to */
     struct net_timer *timer;
     struct net_call *call;
     struct hub_downloads *downloads; /* NULL before the first one */
@@ -42,11 +53,7 @@ struct node_fetch {
     struct lr_arena names; /* of `wanted` */
     struct lr_str *wanted; /* ids whose manifests are still to be asked for */
     size_t wanted_count, wanted_at;
-    uint64_t seen_version;    /* of the registry, wholly looked at */
-    uint64_t heard_version;   /* the router's */
-    uint64_t looking_version; /* being looked at */
-    uint64_t ask_ms;          /* not before */
-    bool has_seen, has_heard;
+    uint64_t looking; /* version of the list being looked at */
 };
 
 /* ---- what this node can use ---- */
@@ -215,7 +222,7 @@ static void take(struct node_fetch *f, struct lr_str text)
                            : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
     }
     if (code != LR_OK)
-        lr_log_warn(NULL, "fetch.refused router=%s reason=%s", f->router, err.text);
+        lr_log_warn(NULL, "fetch.refused router=%s reason=%s", f->asked->url, err.text);
     if (code != LR_OK || job == NULL) {
         free(job);
         hub_manifest_destroy(manifest);
@@ -237,7 +244,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
 static void give_up(struct node_fetch *f)
 {
     f->wanted = NULL;
-    f->ask_ms = node_now(f->node) + AGAIN_MS;
+    f->asked->ask_ms = node_now(f->node) + AGAIN_MS;
 }
 
 static void ask(struct node_fetch *f, struct lr_str id)
@@ -246,10 +253,10 @@ static void ask(struct node_fetch *f, struct lr_str id)
     struct lr_error err;
     (void)snprintf(bearer, sizeof(bearer), "Bearer %s", f->node->secret);
     if (id.len == 0)
-        (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry", f->router);
+        (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry", f->asked->url);
     else
         (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry/%.*s/manifest.json",
-                       f->router, LR_STR_ARG(id));
+                       f->asked->url, LR_STR_ARG(id));
     struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = url,
@@ -260,7 +267,7 @@ static void ask(struct node_fetch *f, struct lr_str id)
         .max_response_bytes = LIST_BYTES,
     };
     if (net_fetch(f->client, &config, on_reply, f, &f->call, &err) != LR_OK) {
-        lr_log_warn(NULL, "fetch.ask router=%s reason=%s", f->router, err.text);
+        lr_log_warn(NULL, "fetch.ask router=%s reason=%s", f->asked->url, err.text);
         give_up(f);
     }
 }
@@ -306,7 +313,7 @@ static void read_list(struct node_fetch *f, struct lr_str text)
         return;
     const struct lr_json *models = lr_json_get(tree, "models");
     if (!lr_json_is(models, LR_JSON_ARRAY) ||
-        !lr_json_u64(lr_json_get(tree, "version"), &f->looking_version))
+        !lr_json_u64(lr_json_get(tree, "version"), &f->looking))
         return;
     f->wanted = lr_arena_array(&f->names, models->count + 1u, sizeof(*f->wanted));
     for (size_t i = 0; f->wanted != NULL && i < models->count; i++) {
@@ -325,7 +332,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         /* A model that was deleted meanwhile is no trouble; everything else is tried again. */
         bool is_gone = err == NULL && reply->status == 404 && !is_list;
         if (!is_gone) {
-            lr_log_warn(NULL, "fetch.ask router=%s status=%d reason=%s", f->router,
+            lr_log_warn(NULL, "fetch.ask router=%s status=%d reason=%s", f->asked->url,
                         reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
             give_up(f);
             return;
@@ -349,20 +356,35 @@ static void ask_next(struct node_fetch *f)
         return;
     }
     f->wanted = NULL;
-    f->seen_version = f->looking_version;
-    f->has_seen = true;
+    f->asked->seen = f->looking;
 }
 
-void node_fetch_heard(struct node_fetch *fetch, struct lr_str reply)
+static struct source *find_source(struct node_fetch *f, const char *router)
+{
+    for (size_t i = 0; i < f->source_count; i++) {
+        if (strcmp(f->sources[i].url, router) == 0)
+            return &f->sources[i];
+    }
+    if (f->source_count == ROUTERS_MAX || strlen(router) >= sizeof(f->sources[0].url))
+        return NULL;
+    struct source *source = &f->sources[f->source_count++];
+    (void)snprintf(source->url, sizeof(source->url), "%s", router);
+    return source;
+}
+
+void node_fetch_heard(struct node_fetch *fetch, const char *router, struct lr_str reply)
 {
     struct lr_arena arena;
     const struct lr_json *tree;
-    if (fetch == NULL)
+    struct source *source = fetch != NULL ? find_source(fetch, router) : NULL;
+    if (source == NULL)
         return;
-    lr_arena_init(&arena, 64 << 10);
-    if (lr_json_parse(&arena, reply, NULL, &tree, NULL) == LR_OK)
-        fetch->has_heard |=
-            lr_json_u64(lr_json_get(tree, "registry_version"), &fetch->heard_version);
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply, NULL, &tree, NULL) == LR_OK) {
+        (void)lr_json_u64(lr_json_get(tree, "registry_version"), &source->heard);
+        if (lr_json_get(tree, "node_id") != NULL)
+            source->seen = 0; /* a join: a router that was restarted counts anew */
+    }
     lr_arena_free(&arena);
 }
 
@@ -380,15 +402,19 @@ static void on_timer(void *arg)
             link = &job->next;
         }
     }
-    bool is_due = f->has_heard && (!f->has_seen || f->seen_version != f->heard_version);
-    if (is_due && f->call == NULL && !f->node->is_draining && node_now(f->node) >= f->ask_ms)
+    for (size_t i = 0; i < f->source_count && f->call == NULL && !f->node->is_draining; i++) {
+        struct source *source = &f->sources[i];
+        if (source->heard == source->seen || node_now(f->node) < source->ask_ms)
+            continue;
+        f->asked = source;
         ask(f, (struct lr_str){0});
+    }
 }
 
 /* ---- life ---- */
 
-lr_code node_fetch_create(struct node *node, struct net_client *client, const char *router,
-                          struct node_fetch **out, struct lr_error *err)
+lr_code node_fetch_create(struct node *node, struct net_client *client, struct node_fetch **out,
+                          struct lr_error *err)
 {
     *out = NULL;
     struct node_fetch *f = calloc(1, sizeof(*f));
@@ -396,7 +422,6 @@ lr_code node_fetch_create(struct node *node, struct net_client *client, const ch
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
     f->node = node;
     f->client = client;
-    f->router = router;
     lr_arena_init(&f->names, 256 << 20);
     f->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, f);
     *out = f;

@@ -21,15 +21,14 @@ struct node_model;
 struct net_client;
 struct lr_json_writer;
 
-/* client and router (a URL) are borrowed and outlive it. */
+/* client is borrowed and outlives it. */
 LR_MUST_USE lr_code node_fetch_create(struct node *node, struct net_client *client,
-                                      const char *router, struct node_fetch **out,
-                                      struct lr_error *err);
+                                      struct node_fetch **out, struct lr_error *err);
 /* Ends the downloads, which takes a second at most; what was fetched stays. */
 void node_fetch_destroy(struct node_fetch *fetch); /* NULL is fine */
 
-/* A router said this in its answer to a beat or a join. */
-void node_fetch_heard(struct node_fetch *fetch, struct lr_str reply);
+/* The router at this URL answered so to a beat or a join.  NULL fetch is fine. */
+void node_fetch_heard(struct node_fetch *fetch, const char *router, struct lr_str reply);
 
 /* "download": {...} of a model that is being fetched; nothing for others. */
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model);

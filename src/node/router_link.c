@@ -115,7 +115,7 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
             code = net_client_create(node->loop, &(struct net_client_config){0}, &link->client,
                                      err);
         if (code == LR_OK)
-            code = node_fetch_create(node, link->client, link->router, &node->fetch, err);
+            code = node_fetch_create(node, link->client, &node->fetch, err);
         if (code != LR_OK) {
             node_router_link_destroy(link);
             return code;
@@ -323,6 +323,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         peer->is_joined = true;
         peer->was_refused = false;
         learn_routers(peer, reply->body);
+        node_fetch_heard(peer->link->node->fetch, peer->router, reply->body);
         return;
     }
     char text[300];
