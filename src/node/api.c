@@ -9,6 +9,7 @@ static const struct route {
     node_api_fn fn;
 } routes[] = {
     {"POST", "v0/generate", node_api_generate},
+    {"DELETE", "v0/generate/*", node_api_generate_stop},
     {"POST", "v1/chat/completions", node_api_chat},
     {"POST", "v1/completions", node_api_completions},
     {"GET", "v1/models", node_api_v1_models},

@@ -38,6 +38,8 @@ LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_reque
 bool router_may(enum router_role has, enum router_role wants);
 
 void router_calls_keep_alive(struct router_home *home); /* serve.c */
+/* What still waits for a node's last word when the router ends. */
+void router_calls_end(struct router_home *home);
 
 static inline struct router_access *router_access(struct net_request *req)
 {

@@ -23,8 +23,9 @@ struct router_leg {
     struct lr_buf in;          /* a frame that has not arrived whole, or an error body */
     uint32_t *generated;       /* owned: every token the client has */
     size_t generated_count, generated_cap;
-    size_t sent_count;                     /* of them, when this attempt began */
-    bool is_over;                          /* DONE arrived, or the call gave it up */
+    size_t sent_count; /* of them, when this attempt began */
+    bool is_over;      /* DONE arrived, or the call gave it up */
+    bool is_leaving;   /* given up: the node was told; its DONE, with the usage, is awaited */
     uint32_t prompt_tokens, cached_tokens; /* as far as known */
     uint32_t counted_tokens;               /* by the engine, at the end */
     uint64_t sent_ns, first_ns, last_ns;   /* of this attempt: sent, first and last token */
@@ -48,10 +49,12 @@ struct router_call {
     unsigned holds; /* upstreams and grants that still point here */
     uint64_t seed;
     uint64_t begun_ns, granted_ns, first_ns;
-    uint64_t wrote_ms; /* the client heard from us */
-    bool is_over;      /* the client's answer has ended */
-    bool is_booked;    /* its usage is written down */
-    char trace[64];    /* traceparent; "" where the client sent none */
+    uint64_t wrote_ms;         /* the client heard from us */
+    bool is_over;              /* the client's answer has ended */
+    struct router_usage usage; /* what is known when the client's answer ends */
+    struct router_key *key;    /* who pays; NULL: nobody */
+    char request_id[72];       /* as in access, which goes with the request */
+    char trace[64];            /* traceparent; "" where the client sent none */
 };
 
 /* ---- serve.c ---- */

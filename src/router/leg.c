@@ -61,6 +61,14 @@ static void fail(struct router_leg *leg, const struct lr_error *err)
     router_call_fail(leg->call, err);
 }
 
+/* Leaves at once, without waiting for the usage. */
+static void give_up(struct router_leg *leg)
+{
+    leg->is_leaving = false;
+    leave_node(leg);
+    give_slot_back(leg, ROUTER_ENDED);
+}
+
 /* The node is lost to this request: the next one.  The caller holds the call. */
 static void try_again(struct router_leg *leg, enum router_outcome outcome,
                       const struct lr_error *why)
@@ -192,9 +200,28 @@ static void on_error_frame(struct router_leg *leg, struct lr_str body)
         fail(leg, &m.error);
 }
 
+/* The client has left, or has all it wants: only the usage is of interest. */
+static void on_last_frame(struct router_leg *leg, const struct wire_frame *frame)
+{
+    struct wire_done m;
+    if (frame->type != WIRE_DONE && frame->type != WIRE_ERROR)
+        return;
+    if (frame->type == WIRE_DONE && wire_done_decode(frame->body, &m, NULL) == LR_OK) {
+        leg->prompt_tokens = m.prompt_tokens;
+        leg->cached_tokens = m.cached_tokens;
+        leg->counted_tokens = m.completion_tokens;
+    }
+    leg->is_leaving = false;
+    give_slot_back(leg, ROUTER_ENDED);
+}
+
 static void on_frame(struct router_leg *leg, const struct wire_frame *frame)
 {
     struct wire_prefill prefill;
+    if (leg->is_leaving) {
+        on_last_frame(leg, frame);
+        return;
+    }
     switch (frame->type) {
     case WIRE_TOKEN:
         on_token(leg, frame->body);
@@ -219,7 +246,7 @@ static void on_frame(struct router_leg *leg, const struct wire_frame *frame)
 /* True when this node's answer is of no more interest. */
 static bool is_settled(const struct router_leg *leg, const struct net_call *upstream)
 {
-    return leg->is_over || leg->upstream != upstream;
+    return (leg->is_over && !leg->is_leaving) || leg->upstream != upstream;
 }
 
 static void on_frames(struct router_leg *leg, struct lr_str bytes)
@@ -243,7 +270,9 @@ static void on_frames(struct router_leg *leg, struct lr_str bytes)
     }
     if (is_settled(leg, upstream))
         return;
-    if (code != LR_OK)
+    if (code != LR_OK && leg->is_leaving)
+        give_up(leg);
+    else if (code != LR_OK)
         try_again(leg, ROUTER_FAILED, &err);
     else if (buffered)
         lr_buf_consume(&leg->in, leg->in.len - rest.len);
@@ -264,7 +293,7 @@ static void on_body(void *arg, struct lr_str bytes)
 {
     struct router_leg *leg = arg;
     struct router_call *call = leg->call;
-    if (leg->is_over)
+    if (leg->is_over && !leg->is_leaving)
         return;
     call->holds++;
     if (leg->status == 200)
@@ -327,6 +356,8 @@ static void on_done(void *arg, const struct lr_error *err)
     struct router_call *call = leg->call;
     struct lr_error cut;
     leg->upstream = NULL;
+    if (leg->is_leaving)
+        give_up(leg);
     if (!leg->is_over) {
         if (err == NULL && leg->status != 200) {
             on_refused(leg);
@@ -341,14 +372,25 @@ static void on_done(void *arg, const struct lr_error *err)
 
 /* ---- asking ---- */
 
+/* What the node knows this generation by: each choice has its own. */
+static void name_of(const struct router_leg *leg, char out[96])
+{
+    if (leg->index == 0)
+        (void)snprintf(out, 96, "%s", leg->call->request_id);
+    else
+        (void)snprintf(out, 96, "%s.%u", leg->call->request_id, leg->index);
+}
+
 static void write_ask(const struct router_leg *leg, struct lr_buf *out)
 {
     const struct router_call *call = leg->call;
     const struct chat_request *chat = call->chat;
     const struct chat_prompt *prompt = &call->prompts[leg->index / chat->n];
     struct wire_generate ask;
+    char name[96];
+    name_of(leg, name);
     wire_generate_defaults(&ask);
-    ask.request_id = lr_str_z(call->access->request_id);
+    ask.request_id = lr_str_z(name);
     ask.model = lr_str_z(leg->job.place->id);
     ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
     ask.segments = prompt->segments;
@@ -449,11 +491,50 @@ void router_leg_start(struct router_leg *leg)
     }
 }
 
+/* ---- leaving ---- */
+
+static void on_stopped(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct router_leg *leg = arg;
+    struct router_call *call = leg->call;
+    /* It did not understand, or is gone: the connection says it. */
+    if (leg->is_leaving && (err != NULL || reply->status != 200))
+        give_up(leg);
+    router_call_drop(call);
+}
+
+/* False: it could not be told. */
+static bool tell_stop(struct router_leg *leg)
+{
+    struct router_home *home = leg->call->home;
+    char url[420], secret[128], name[96];
+    name_of(leg, name);
+    router_lock(home->router);
+    (void)snprintf(url, sizeof(url), "%s/v0/generate/%s", leg->job.node->url, name);
+    (void)snprintf(secret, sizeof(secret), "Bearer %s", leg->job.node->secret);
+    router_unlock(home->router);
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(secret)};
+    struct net_call_config config = {
+        .method = "DELETE",
+        .url = url,
+        .headers = &header,
+        .header_count = 1,
+        .connect_timeout_ms = CONNECT_MS,
+        .response_timeout_ms = CONNECT_MS,
+    };
+    return net_fetch(home->client, &config, on_stopped, leg, NULL, NULL) == LR_OK;
+}
+
 void router_leg_cancel(struct router_leg *leg)
 {
     if (leg->is_over)
         return; /* its answer is complete: the connection stays good for the next one */
     leg->is_over = true;
+    if (leg->upstream != NULL && leg->status == 200 && tell_stop(leg)) {
+        leg->is_leaving = true;
+        leg->call->holds++;
+        return;
+    }
     if (router_withdraw(&leg->job))
         router_call_drop(leg->call); /* on_ready will not come */
     leave_node(leg);

@@ -21,9 +21,10 @@ enum { VALUES_MAX = 16, NUMBER_LEN = 24 };
     X(PQconnectdb)                                                                             \
     X(PQstatus)                                                                                \
     X(PQreset)                                                                                 \
-    X(PQfinish) X(PQerrorMessage) X(PQexecParams) X(PQresultStatus) X(PQresultErrorField)      \
-        X(PQntuples) X(PQgetvalue) X(PQgetlength) X(PQclear) X(PQconsumeInput) X(PQnotifies)   \
-            X(PQfreemem) X(PQtransactionStatus)
+    X(PQfinish)                                                                                \
+    X(PQerrorMessage) X(PQexecParams) X(PQresultStatus) X(PQresultErrorField) X(PQntuples)     \
+        X(PQgetvalue) X(PQgetlength) X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem)   \
+            X(PQtransactionStatus)
 
 static struct {
     void *handle;

@@ -134,6 +134,7 @@ void router_destroy(struct router *r)
     for (unsigned i = 0; i < r->home_count; i++) {
         net_timer_stop(r->homes[i].second);
         net_client_destroy(r->homes[i].client);
+        router_calls_end(&r->homes[i]);
         lr_buf_free(&r->homes[i].scratch);
     }
     net_timer_stop(r->watch);

@@ -23,11 +23,74 @@ static void unlink_call(struct router_call *call)
     call->link = NULL;
 }
 
+static void add_tokens(const struct router_call *call, struct router_usage *row)
+{
+    row->prompt_tokens = row->completion_tokens = row->cached_tokens = 0;
+    for (uint32_t i = 0; i < call->leg_count; i++) {
+        const struct router_leg *leg = &call->legs[i];
+        /* n answers to one prompt: the prompt is computed for each. */
+        row->prompt_tokens += leg->prompt_tokens;
+        row->completion_tokens +=
+            leg->counted_tokens != 0 ? leg->counted_tokens : leg->generated_count;
+        row->cached_tokens += leg->cached_tokens;
+    }
+}
+
+/* The client's answer is over: what it was like. */
+static void note_usage(struct router_call *call, int status)
+{
+    struct router_metrics *metrics = &call->home->router->metrics;
+    struct router_access *access = call->access;
+    struct router_usage *row = &call->usage;
+    uint64_t now = lr_clock_ns(NULL);
+    if (row->time_ms != 0)
+        return;
+    *row = (struct router_usage){
+        .time_ms = lr_clock_wall_ms(NULL),
+        .status = (uint32_t)status,
+        .wait_ms = call->granted_ns != 0 ? (call->granted_ns - call->begun_ns) / 1000000 : 0,
+        .total_ms = (now - call->begun_ns) / 1000000,
+    };
+    call->key = access->caller.key;
+    (void)snprintf(row->key_id, sizeof(row->key_id), "%s",
+                   call->key != NULL ? call->key->id : "");
+    (void)snprintf(row->model, sizeof(row->model), "%.159s", call->model->id);
+    (void)snprintf(row->node, sizeof(row->node), "%s", access->node);
+    (void)snprintf(row->request_id, sizeof(row->request_id), "%s", access->request_id);
+    add_tokens(call, row);
+    access->prompt_tokens = row->prompt_tokens;
+    access->completion_tokens = row->completion_tokens;
+    router_observe(&metrics->total, now - call->begun_ns);
+    if (call->granted_ns != 0)
+        router_observe(&metrics->wait, call->granted_ns - call->begun_ns);
+}
+
+/* Usage is booked however the request ended, when the engines have said what it took. */
+static void book(struct router_call *call)
+{
+    struct router *r = call->home->router;
+    struct router_usage *row = &call->usage;
+    add_tokens(call, row);
+    router_store_usage(r->store, row);
+    router_count(&r->metrics.prompt_tokens, row->prompt_tokens);
+    router_count(&r->metrics.completion_tokens, row->completion_tokens);
+    router_count(&r->metrics.cached_tokens, row->cached_tokens);
+    if (call->key != NULL && call->key->tokens_per_minute != 0) {
+        router_lock(r);
+        router_key_charge(call->key, lr_clock_ms(NULL),
+                          row->prompt_tokens + row->completion_tokens,
+                          atomic_load(&r->routers));
+        router_unlock(r);
+    }
+}
+
 void router_call_drop(struct router_call *call)
 {
     struct router *r = call->home->router;
     if (--call->holds != 0 || !call->is_over)
         return;
+    book(call);
+    unlink_call(call);
     for (uint32_t i = 0; i < call->leg_count; i++)
         router_leg_free(&call->legs[i]);
     router_lock(r);
@@ -38,60 +101,14 @@ void router_call_drop(struct router_call *call)
     free(call);
 }
 
-/* Usage is booked however the request ended, from what the engine has said so far. */
-static void book(struct router_call *call, int status)
-{
-    struct router *r = call->home->router;
-    struct router_access *access = call->access;
-    uint64_t now = lr_clock_ns(NULL);
-    if (call->is_booked)
-        return;
-    call->is_booked = true;
-    struct router_usage row = {
-        .time_ms = lr_clock_wall_ms(NULL),
-        .status = (uint32_t)status,
-        .wait_ms = call->granted_ns != 0 ? (call->granted_ns - call->begun_ns) / 1000000 : 0,
-        .total_ms = (now - call->begun_ns) / 1000000,
-    };
-    for (uint32_t i = 0; i < call->leg_count; i++) {
-        /* n answers to one prompt: the prompt is computed for each. */
-        row.prompt_tokens += call->legs[i].prompt_tokens;
-        row.completion_tokens += call->legs[i].counted_tokens != 0
-                                     ? call->legs[i].counted_tokens
-                                     : call->legs[i].generated_count;
-        row.cached_tokens += call->legs[i].cached_tokens;
-    }
-    (void)snprintf(row.key_id, sizeof(row.key_id), "%s",
-                   access->caller.key != NULL ? access->caller.key->id : "");
-    (void)snprintf(row.model, sizeof(row.model), "%.159s", call->model->id);
-    (void)snprintf(row.node, sizeof(row.node), "%s", access->node);
-    (void)snprintf(row.request_id, sizeof(row.request_id), "%s", access->request_id);
-    router_store_usage(r->store, &row);
-    access->prompt_tokens = row.prompt_tokens;
-    access->completion_tokens = row.completion_tokens;
-    router_count(&r->metrics.prompt_tokens, row.prompt_tokens);
-    router_count(&r->metrics.completion_tokens, row.completion_tokens);
-    router_count(&r->metrics.cached_tokens, row.cached_tokens);
-    router_observe(&r->metrics.total, now - call->begun_ns);
-    if (call->granted_ns != 0)
-        router_observe(&r->metrics.wait, call->granted_ns - call->begun_ns);
-    if (access->caller.key != NULL && access->caller.key->tokens_per_minute != 0) {
-        router_lock(r);
-        router_key_charge(access->caller.key, now / 1000000,
-                          row.prompt_tokens + row.completion_tokens, atomic_load(&r->routers));
-        router_unlock(r);
-    }
-}
-
 /* Everything of the call but the HTTP request, which the caller has ended or ends. */
 static void close_call(struct router_call *call, int status)
 {
     call->is_over = true;
     call->holds++;
+    note_usage(call, status);
     for (uint32_t i = 0; i < call->leg_count; i++)
         router_leg_cancel(&call->legs[i]);
-    book(call, status);
-    unlink_call(call);
     for (uint32_t i = 0; i < call->prompt_count; i++)
         chat_prompt_free(&call->prompts[i]);
     call->prompt_count = 0;
@@ -154,7 +171,7 @@ static void flush(struct router_call *call)
         if (!complete)
             return;
         int status = lr_code_http(chat_response_status(call->response));
-        book(call, status); /* before the answer: the access log tells the tokens */
+        note_usage(call, status); /* before the answer: the access log tells the tokens */
         add_headers(call);
         net_respond(req, status, "application/json", lr_buf_str(&call->out));
         close_call(call, status);
@@ -206,12 +223,21 @@ void router_call_done(struct router_leg *leg, enum lr_finish reason,
     flush(call);
 }
 
+void router_calls_end(struct router_home *home)
+{
+    while (home->calls != NULL) {
+        home->calls->holds = 1;
+        router_call_drop(home->calls);
+    }
+}
+
 void router_calls_keep_alive(struct router_home *home)
 {
     uint64_t now = net_loop_now_ms(home->loop);
     for (struct router_call *call = home->calls, *next; call != NULL; call = next) {
         next = call->next;
-        if (!call->chat->stream || now - call->wrote_ms < home->router->keep_alive_ms)
+        if (call->is_over || !call->chat->stream ||
+            now - call->wrote_ms < home->router->keep_alive_ms)
             continue;
         begin_stream(call);
         call->wrote_ms = now;
@@ -403,6 +429,7 @@ static void complete(struct router *r, struct net_request *req, enum chat_api ap
         .begun_ns = lr_clock_ns(NULL),
     };
     call->wrote_ms = net_loop_now_ms(call->home->loop);
+    (void)snprintf(call->request_id, sizeof(call->request_id), "%s", access->request_id);
     take_trace(call);
     lr_buf_init(&call->out, OUT_BYTES);
     link_call(call);

@@ -110,3 +110,29 @@ test('a key over its requests or tokens per minute gets 429 with Retry-After', a
     assert.ok(Number(answers[2].headers.get('retry-after')) >= 1);
   }
 });
+
+test('usage is booked exactly when a stop string cuts the answer and when the client leaves', async () => {
+  const { router } = await fleet(1, makeEcho('left', { step_ms: 20 }));
+  const make = async () => (await call(`${router.url}/v0/keys`, { body: { name: 'u' } })).json;
+  const used = async (key) => until('usage is written', async () => (await call(`${router.url}/v0/usage`)).json.usage.find((u) => u.key === key.id));
+  const body = { model: 'left', ...say('0123456789'.repeat(10)) };
+  const whole = await make(), cut = await make(), gone = await make(), early = await make();
+  const calm = await stream(router.url, { ...body, stream_options: { include_usage: true } }, { key: whole.key });
+  assert.equal((await used(whole)).completion_tokens, calm.usage.completion_tokens);
+
+  const stopped = await stream(router.url, { ...body, stop: ['34'] }, { key: cut.key });
+  assert.equal(stopped.text, '012');
+  const afterStop = await used(cut);
+  assert.equal(afterStop.prompt_tokens, calm.usage.prompt_tokens);
+  assert.ok(afterStop.completion_tokens >= 5 && afterStop.completion_tokens < 20, `${afterStop.completion_tokens}`);
+
+  for (const [key, chunks] of [[gone, 10], [early, 1]]) {
+    const controller = new AbortController();
+    let got = 0;
+    await stream(router.url, body, { key: key.key, signal: controller.signal, onChunk: (out) => { got = out.text.length; if (out.chunks === chunks) controller.abort(); } }).catch(() => {});
+    const afterAbort = await used(key);
+    assert.equal(afterAbort.prompt_tokens, calm.usage.prompt_tokens);
+    assert.ok(afterAbort.completion_tokens >= got && afterAbort.completion_tokens < got + 20, `${afterAbort.completion_tokens} for ${got}`);
+  }
+  await until('no slot is taken', async () => (await nodes(router))[0].models[0].inflight === 0, 2000);
+});

@@ -51,6 +51,11 @@ export function launch(args, { match, env = {}, ms = 30000 } = {}) {
     return self.ended;
   };
   child.stderr.on('data', (data) => { self.log += data; });
+  // A sanitizer's report fails whatever test runs, also where its process was stopped.
+  child.on('close', () => {
+    const report = self.log.match(/(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:)[^]{0,2000}/);
+    if (report) throw new Error(report[0]);
+  });
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => { child.kill('SIGKILL'); reject(new Error(`not up in ${ms} ms: ${self.log}`)); }, ms);
     child.stdout.on('data', (data) => {
