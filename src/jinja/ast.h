@@ -8,6 +8,7 @@
 #define JINJA_AST_H
 
 #include "base/arena.h"
+#include "jinja/text.h"
 #include "jinja/value.h"
 
 enum node_kind {
@@ -111,6 +112,7 @@ struct frame_plan {
 struct for_info {
     struct frame_plan body_frame, other_frame, test_frame;
     bool uses_loop, recursive;
+    bool search; /* see search_loop.c */
     struct ref loop;
     uint32_t slot_count; /* of the activation, when recursive */
     struct node *test_target;
@@ -170,7 +172,8 @@ struct export
 };
 
 struct jinja_template {
-    struct lr_arena arena; /* everything below */
+    struct lr_arena arena;   /* everything below */
+    struct text_table names; /* names and short literals, for the data to share */
     struct body body;
     struct frame_plan frame;
     uint32_t slot_count;

@@ -27,26 +27,25 @@ static bool is_known_role(struct lr_str s)
 }
 
 /* Keys, roles and types repeat in every message.  One text for all of them keeps a long
- * conversation in the cache while a template walks over it. */
-enum { SHARED_TEXTS = 256, LONGEST_SHARED = 24 };
-
+ * conversation in the cache while a template walks over it; the bytes of the template's
+ * own names make comparing with those a comparison of addresses. */
 struct loader {
     struct run *run;
-    struct text *shared[SHARED_TEXTS]; /* the last one seen of each hash */
+    struct text_table shared[2]; /* by trust */
 };
 
 static struct text *load_text(struct loader *l, struct lr_str s, bool trusted)
 {
-    if (s.len == 0 || s.len > LONGEST_SHARED)
+    struct text **slot = text_table_slot(&l->shared[trusted], s);
+    if (slot == NULL)
         return jinja_text_slice(l->run, s, trusted);
-    uint32_t hash = (uint32_t)s.len * 31 + (unsigned char)s.ptr[0];
-    hash = hash * 31 + (unsigned char)s.ptr[s.len / 2];
-    hash = (hash * 31 + (unsigned char)s.ptr[s.len - 1]) * 2 + trusted;
-    struct text **slot = &l->shared[hash % SHARED_TEXTS];
-    bool known = *slot != NULL && ((*slot)->trust == TRUSTED) == trusted &&
-                 lr_str_eq(text_str(*slot), s);
-    if (!known)
-        *slot = jinja_text_slice(l->run, s, trusted);
+    if (*slot != NULL && lr_str_eq(text_str(*slot), s))
+        return *slot;
+    size_t hash = (size_t)(slot - l->shared[trusted].slots);
+    const struct text *name = l->run->tmpl->names.slots[hash];
+    if (name != NULL && lr_str_eq(text_str(name), s))
+        s = text_str(name);
+    *slot = jinja_text_slice(l->run, s, trusted);
     return *slot;
 }
 

@@ -1,28 +1,48 @@
 /* jinja/dumps.c - a JSON tree as Python's json.dumps writes it. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "jinja/jinja.h"
 #include "jinja/text.h"
 
+/* The escape of a byte that JSON cannot hold as it is; at most 6 bytes. */
+static size_t escape(unsigned char c, char out[7])
+{
+    static const char from[] = "\n\"\\\t\r\f\b", to[] = "n\"\\trfb";
+    const char *known = c != 0 ? memchr(from, c, sizeof(from) - 1) : NULL;
+    if (known == NULL)
+        return (size_t)snprintf(out, 7, "\\u%04x", c);
+    out[0] = '\\';
+    out[1] = to[known - from];
+    return 2;
+}
+
+/* A chunk at a time, straight into the buffer; near its limit in pieces, so that exactly
+ * what does not fit fails. */
 static void put_string(struct lr_buf *out, struct lr_str s)
 {
-    size_t plain = 0;
+    enum { CHUNK = 2048 };
     lr_buf_add_char(out, '"');
-    for (size_t i = 0; i < s.len; i++) {
-        static const char special[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
-        unsigned char c = (unsigned char)s.ptr[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
-            continue;
-        lr_buf_add(out, s.ptr + plain, i - plain);
-        const char *known = memchr(special, c, sizeof(special) - 1);
-        if (known != NULL)
-            lr_buf_addf(out, "\\%c", letters[known - special]);
+    for (size_t at = 0; at < s.len && !out->failed;) {
+        char pieces[CHUNK * 6 + 8];
+        size_t end = s.len - at > CHUNK ? at + CHUNK : s.len, n = 0;
+        bool direct = out->limit - out->len >= (end - at) * 6 + 8;
+        char *to = direct ? lr_buf_reserve(out, (end - at) * 6 + 8) : pieces;
+        if (to == NULL)
+            return;
+        for (; at < end; at++) {
+            unsigned char c = (unsigned char)s.ptr[at];
+            if (c >= 0x20 && c != '"' && c != '\\')
+                to[n++] = (char)c;
+            else
+                n += escape(c, to + n);
+        }
+        if (direct)
+            lr_buf_commit(out, n);
         else
-            lr_buf_addf(out, "\\u%04x", c);
-        plain = i + 1;
+            lr_buf_add(out, pieces, n);
     }
-    lr_buf_add(out, s.ptr + plain, s.len - plain);
     lr_buf_add_char(out, '"');
 }
 

@@ -73,6 +73,13 @@ static inline struct value operand(struct run *run, struct activation *act,
 
 struct value jinja_eval_test(struct run *run, struct activation *act, const struct node *n)
 {
+    struct value v;
+    if ((n->kind == N_AND || n->kind == N_OR) &&
+        (is_quick_compare(act, n->a, &v) || is_quick(act, n->a, &v))) {
+        if (jinja_truth(v) != (n->kind == N_AND))
+            return v;
+        n = n->b;
+    }
     return operand(run, act, n);
 }
 

@@ -114,6 +114,35 @@ static enum flow plain_body(struct run *run, struct activation *act, const struc
     return FLOW_ON;
 }
 
+static bool all_dicts(const struct list *items, size_t from)
+{
+    for (size_t i = from; i < items->count; i++)
+        if (items->items[i].kind != K_DICT)
+            return false;
+    return true;
+}
+
+/* Stops at the first item that answers the question (search_loop.c). */
+static enum flow search_body(struct run *run, struct activation *act, const struct node *n,
+                             const struct list *items)
+{
+    const struct node *test = n->body.items[0];
+    struct value *target = &act->slots[n->a->ref.slot];
+    for (size_t i = 0; i < items->count; i++) {
+        *target = items->items[i];
+        run->line = test->line;
+        struct value found = jinja_eval_test(run, act, test->a);
+        if (is_fail(found) || !jinja_charge(run, 1))
+            return FLOW_FAIL;
+        if (!jinja_truth(found))
+            continue;
+        enum flow flow = jinja_exec(run, act, &test->body);
+        if (flow != FLOW_ON || all_dicts(items, i + 1))
+            return flow;
+    }
+    return FLOW_ON;
+}
+
 static enum flow loop_body(struct run *run, struct activation *act, const struct node *n,
                            struct loop *loop, bool *completed)
 {
@@ -160,9 +189,13 @@ static __attribute__((noinline)) enum flow run_loop(struct run *run, struct acti
         act->slots[info->loop.slot] = (struct value){.kind = K_LOOP, .loop = loop};
     }
     bool completed = false;
-    enum flow flow = !info->uses_loop && loop->it.kind == ITER_ITEMS
-                         ? plain_body(run, act, n, items.list, &completed)
-                         : loop_body(run, act, n, loop, &completed);
+    enum flow flow;
+    if (info->uses_loop || loop->it.kind != ITER_ITEMS)
+        flow = loop_body(run, act, n, loop, &completed);
+    else if (info->search && info->body_frame.count == 0)
+        flow = search_body(run, act, n, items.list);
+    else
+        flow = plain_body(run, act, n, items.list, &completed);
     if (flow == FLOW_FAIL || completed || n->other.count == 0)
         return flow;
     if (!jinja_enter_frame(run, act, &info->other_frame))

@@ -11,6 +11,7 @@
 
 struct parser {
     struct run *run;
+    struct text_table *names; /* the template's */
     struct lexer lexer;
     struct token current;
     struct token ahead;

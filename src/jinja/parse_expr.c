@@ -78,12 +78,9 @@ static struct node *parse_string(struct parser *p)
         jinja_write(p->run, p->current.text, true);
         jinja_advance(p);
     }
-    struct value v = value_text(jinja_take(p->run, mark));
-    if (is_fail(v))
-        return NULL;
-    (void)jinja_text_chars(v.text); /* shared by threads later: nothing left to cache */
-    (void)jinja_text_hash(v.text);
-    return const_node(p, v, line);
+    struct text *whole = jinja_take(p->run, mark);
+    struct value v = whole != NULL ? value_text(jinja_token_text(p, text_str(whole))) : V_FAIL;
+    return is_fail(v) ? NULL : const_node(p, v, line);
 }
 
 static void count_load(struct parser *p, struct lr_str name)

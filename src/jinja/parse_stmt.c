@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "jinja/parse.h"
+#include "jinja/search_loop.h"
 
 /* ---- helpers ---- */
 
@@ -93,11 +94,16 @@ bool jinja_push_node(struct parser *p, struct node_list *list, struct node *node
 /* Constants are read by many threads later, so what is cached is computed now. */
 struct text *jinja_token_text(struct parser *p, struct lr_str s)
 {
+    struct text **slot = text_table_slot(p->names, s);
+    if (slot != NULL && *slot != NULL && lr_str_eq(text_str(*slot), s))
+        return *slot;
     struct text *t = jinja_text_slice(p->run, s, true);
-    if (t != NULL) {
-        (void)jinja_text_chars(t);
-        (void)jinja_text_hash(t);
-    }
+    if (t == NULL)
+        return NULL;
+    (void)jinja_text_chars(t);
+    (void)jinja_text_hash(t);
+    if (slot != NULL && *slot == NULL)
+        *slot = t;
     return t;
 }
 
@@ -259,6 +265,7 @@ static struct node *parse_for(struct parser *p)
         (void)jinja_error(p->run, "cannot assign to the special variable 'loop' in a loop");
         return NULL;
     }
+    info->search = jinja_is_search_loop(n);
     return n;
 }
 

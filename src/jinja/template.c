@@ -49,6 +49,7 @@ static bool parse(struct run *run, struct lr_str source, struct jinja_template *
         return false;
     memset(parser, 0, sizeof(*parser));
     parser->run = run;
+    parser->names = &tmpl->names;
     if (!jinja_lexer_init(&parser->lexer, run, source))
         return false;
     jinja_advance(parser);

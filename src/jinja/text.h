@@ -52,6 +52,25 @@ bool jinja_backwards(struct run *run, struct lr_str s, struct lr_str part,
                      struct backwards *out);
 bool jinja_find_before(struct backwards *b); /* b->at is where it starts */
 
+/* Short texts that occur again and again: the last one seen of each hash.  Texts with the
+ * same bytes at the same address are equal without a look at them. */
+enum { TEXT_TABLE_SLOTS = 256, TEXT_TABLE_LONGEST = 24 };
+
+struct text_table {
+    struct text *slots[TEXT_TABLE_SLOTS];
+};
+
+/* Where a text with these bytes is, or would be kept; NULL for one too long. */
+static inline struct text **text_table_slot(struct text_table *table, struct lr_str s)
+{
+    if (s.len == 0 || s.len > TEXT_TABLE_LONGEST)
+        return NULL;
+    uint32_t hash = (uint32_t)s.len * 31 + (unsigned char)s.ptr[0];
+    hash = hash * 31 + (unsigned char)s.ptr[s.len / 2];
+    hash = hash * 31 + (unsigned char)s.ptr[s.len - 1];
+    return &table->slots[hash % TEXT_TABLE_SLOTS];
+}
+
 /* Calls visit for each run of one trust in bytes [from, to) of t, in order. */
 void jinja_text_runs(const struct text *t, size_t from, size_t to,
                      void (*visit)(void *ctx, struct lr_str part, bool trusted), void *ctx);

@@ -19,65 +19,71 @@ static void put(struct json_style *s, struct lr_str text)
     jinja_write(s->run, text, true);
 }
 
-static void put_escape(struct json_style *s, uint32_t c)
+/* Writes the escape of one code point and returns its length, at most 12. */
+static size_t escape(uint32_t c, char out[13])
 {
-    char out[16];
-    switch (c) {
-    case '\n':
-        put(s, LR_STR_LIT("\\n"));
-        return;
-    case '"':
-        put(s, LR_STR_LIT("\\\""));
-        return;
-    case '\\':
-        put(s, LR_STR_LIT("\\\\"));
-        return;
-    case '\t':
-        put(s, LR_STR_LIT("\\t"));
-        return;
-    case '\r':
-        put(s, LR_STR_LIT("\\r"));
-        return;
-    case '\f':
-        put(s, LR_STR_LIT("\\f"));
-        return;
-    case '\b':
-        put(s, LR_STR_LIT("\\b"));
-        return;
-    default:
-        break;
+    static const char from[] = "\n\"\\\t\r\f\b", to[] = "n\"\\trfb";
+    const char *known = c < 0x80 && c != 0 ? memchr(from, (int)c, sizeof(from) - 1) : NULL;
+    if (known != NULL) {
+        out[0] = '\\';
+        out[1] = to[known - from];
+        return 2;
     }
-    if (c >= 0x10000) {
-        (void)snprintf(out, sizeof(out), "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
-                       0xDC00 + ((c - 0x10000) & 0x3FF));
-    } else {
-        (void)snprintf(out, sizeof(out), "\\u%04x", c);
-    }
-    put(s, lr_str_z(out));
+    if (c < 0x10000)
+        return (size_t)snprintf(out, 13, "\\u%04x", c);
+    return (size_t)snprintf(out, 13, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+                            0xDC00 + ((c - 0x10000) & 0x3FF));
 }
 
+/* Byte by byte, so that exactly what does not fit fails. */
+static void put_near_limit(struct json_style *s, struct lr_str text)
+{
+    for (size_t at = 0; at < text.len && !s->run->failed;) {
+        unsigned char c = (unsigned char)text.ptr[at];
+        uint32_t code = c;
+        char out[13];
+        int len = c >= 0x80 ? lr_utf8_decode(text.ptr + at, text.len - at, &code) : 1;
+        size_t n = len > 0 ? (size_t)len : 1;
+        if (c < 0x20 || c == '"' || c == '\\' || (s->ascii && c >= 0x7F))
+            put(s, lr_str(out, escape(code, out)));
+        else
+            put(s, lr_str(text.ptr + at, n));
+        at += n;
+    }
+}
+
+/* Goes through the sink's memory directly, a chunk at a time: prompts are mostly this. */
 static void put_string(struct json_style *s, struct lr_str text)
 {
-    size_t plain = 0, at = 0;
-    put(s, LR_STR_LIT("\""));
-    while (at < text.len && !s->run->failed) {
-        unsigned char c = (unsigned char)text.ptr[at];
-        size_t len = 1;
-        uint32_t code = c;
-        if (c >= 0x20 && c != '"' && c != '\\' && !(s->ascii && c >= 0x7F)) {
-            at++;
-            continue;
+    enum { CHUNK = 2048, ROOM = CHUNK * 6 + 16 };
+    put(s, LR_STR_LIT("\"")); /* also opens the span */
+    struct lr_buf *bytes = &s->run->sink.bytes;
+    for (size_t at = 0; at < text.len && !s->run->failed;) {
+        size_t end = text.len - at > CHUNK ? at + CHUNK : text.len;
+        if (bytes->limit - bytes->len < ROOM) {
+            put_near_limit(s, lr_str_sub(text, at, text.len));
+            break;
         }
-        if (c >= 0x80) {
-            int n = lr_utf8_decode(text.ptr + at, text.len - at, &code);
-            len = n > 0 ? (size_t)n : 1;
+        char *out = lr_buf_reserve(bytes, ROOM);
+        size_t n = 0;
+        if (out == NULL || !jinja_charge_bytes(s->run, end - at)) {
+            (void)jinja_error_memory(s->run);
+            return;
         }
-        put(s, lr_str(text.ptr + plain, at - plain));
-        put_escape(s, code);
-        at += len;
-        plain = at;
+        while (at < end) {
+            unsigned char c = (unsigned char)text.ptr[at];
+            if (c >= 0x20 && c != '"' && c != '\\' && !(s->ascii && c >= 0x7F)) {
+                out[n++] = (char)c;
+                at++;
+                continue;
+            }
+            uint32_t code = c;
+            int len = c >= 0x80 ? lr_utf8_decode(text.ptr + at, text.len - at, &code) : 1;
+            n += escape(code, out + n);
+            at += len > 0 ? (size_t)len : 1;
+        }
+        lr_buf_commit(bytes, n);
     }
-    put(s, lr_str(text.ptr + plain, text.len - plain));
     put(s, LR_STR_LIT("\""));
 }
 

@@ -57,8 +57,13 @@ static double cpu_ms(void)
 }
 
 /* Sanitizers slow the single steps between two looks at the clock. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static const double most_ms = 1000;
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(IS_SANITIZED)
+static const double most_ms = 2000;
 #else
 static const double most_ms = 50;
 #endif
