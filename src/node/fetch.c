@@ -118,7 +118,9 @@ static void wait_and_retry(struct node_fetch *f, struct job *job, const struct l
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
     job->retry_ms = node_now(f->node) + RETRY_MS;
-    if (m != NULL && (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_FETCHING))
+    /* Said once, not at every retry. */
+    bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
+    if (is_news && (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_FETCHING))
         node_model_move(m, NODE_MODEL_ABSENT, why);
 }
 
@@ -127,15 +129,19 @@ static void start(struct node_fetch *f, struct job *job)
     const char *runtimes[RUNTIMES_MAX + 1];
     const char *backends[] = {f->node->device, NULL};
     struct lr_error err;
-    struct node_model *m = store(f, job);
-    if (m == NULL || m->state != NODE_MODEL_ABSENT)
-        return; /* its files lie here already */
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
     list_runtimes(f->node, runtimes);
     struct hub_filter filter = {.runtimes = runtimes,
                                 .backends = backends,
                                 .no_artifacts =
                                     !lr_settings_bool(f->node->settings, "artifacts")};
-    lr_code code = make_downloads(f, &err);
+    lr_code code = hub_manifest_wanted(job->manifest, &filter, &err);
+    if (code == LR_OK || m == NULL)
+        m = store(f, job);
+    if (m == NULL || m->state != NODE_MODEL_ABSENT)
+        return; /* its files lie here already */
+    if (code == LR_OK)
+        code = make_downloads(f, &err);
     if (code == LR_OK)
         code = hub_download_start(f->downloads, job->manifest, job->dir, &filter, NULL, NULL,
                                   &job->download, &err);

@@ -1,0 +1,133 @@
+// A node that fetches by itself (R-20): register at the router, and the model is served.
+// Router, node, engine and hub are real processes or servers.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { test } from 'node:test';
+import { call, launch, makeToken, startRouter, tempDir, until } from '../e2e/support.mjs';
+import { startHub } from '../support/hub.mjs';
+import { SHARD, demoFiles, sha256 } from './hub_harness.mjs';
+
+const NO_PROXY = Object.fromEntries(['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'].map((n) => [n, '']));
+
+async function setup(t, files = demoFiles()) {
+  const hub = await startHub();
+  hub.add('openai/demo', files);
+  const env = { ...NO_PROXY, HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
+  const router = await startRouter({ env, args: ['--allow-cpu-nodes', '--hub-host', hub.storage] });
+  const world = { hub, router, files, env, dir: tempDir('node'), node: undefined };
+  world.startNode = async (args = []) => {
+    world.node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', world.dir,
+      '--router', router.url, '--hub-host', hub.storage, ...args],
+    { match: /listening on port (\d+)/, env: { ...env, LLM_ROUTER_TOKEN: await makeToken(router) } });
+    world.node.url = `http://127.0.0.1:${world.node.found[1]}`;
+    return world.node;
+  };
+  // The node's own word about the model; its secret opens it.
+  world.model = async (id = 'openai/demo') => {
+    const { secret } = JSON.parse(fs.readFileSync(path.join(world.dir, 'node-identity.json')));
+    return (await call(`${world.node.url}/v0/models/${encodeURIComponent(id)}`, { key: secret })).json;
+  };
+  world.register = async (repo = 'openai/demo') => {
+    const answer = await call(`${router.url}/v0/models/register`, { body: { repo } });
+    assert.equal(answer.status, 201, answer.text);
+  };
+  world.ready = () => until('the model is ready', async () =>
+    (await call(`${router.url}/v1/models`)).json.data.find((m) => m.id === 'openai/demo' && m.ready), 30000);
+  world.chat = () => call(`${router.url}/v1/chat/completions`, { body: { model: 'openai/demo', max_tokens: 8,
+    messages: [{ role: 'user', content: 'hello' }] } });
+  world.folder = path.join(world.dir, 'models/openai/demo');
+  t.after(async () => {
+    await world.node?.stop('SIGKILL');
+    await router.stop('SIGKILL');
+    await hub.close();
+  });
+  return world;
+}
+
+test('a registered model is fetched, verified, listed and served, and its progress is told', async (t) => {
+  const world = await setup(t);
+  let open;
+  let reached = false;
+  world.hub.script(SHARD, [{ gate: new Promise((go) => { open = go; }), after: 2_000_000, reached: () => { reached = true; } }]);
+  await world.startNode();
+  await world.register();
+  await until('the shard is on its way', () => reached);
+  const fetching = await until('progress', async () => {
+    const m = await world.model();
+    return m.state === 'fetching' && m.download?.done_bytes > 1_000_000 && m.reason && m;
+  });
+  assert.match(fetching.reason, /^fetching: \d of 6 files, .* of 7\.9 MiB/);
+  assert.equal(fetching.download.total_bytes, Object.values(world.files).reduce((sum, f) => sum + f.length, 0));
+  assert.deepEqual((await call(`${world.router.url}/v1/models`)).json.data.filter((m) => m.ready), []);
+  open();
+  await world.ready();
+  for (const [name, bytes] of Object.entries(world.files))
+    assert.equal(sha256(fs.readFileSync(path.join(world.folder, name))), sha256(bytes), name);
+  const answer = await world.chat();
+  assert.equal(answer.status, 200, answer.text);
+  assert.ok(answer.json.usage.completion_tokens > 0);
+});
+
+test('a node killed in the middle of a download goes on where it was', async (t) => {
+  const world = await setup(t);
+  let reached = false;
+  world.hub.script(SHARD, [{ gate: new Promise(() => {}), after: 2_000_000, reached: () => { reached = true; } }]);
+  await world.register();
+  await world.startNode();
+  await until('the shard is on its way', () => reached);
+  const part = path.join(world.folder, '.download', `${SHARD}.part`);
+  await until('bytes on disk', () => fs.existsSync(part) && fs.statSync(part).size > 0);
+  await world.node.stop('SIGKILL');
+  const had = fs.statSync(part).size;
+  assert.equal(fs.existsSync(path.join(world.folder, SHARD)), false);
+  await world.startNode();
+  await world.ready();
+  assert.equal(world.hub.served(SHARD)[1].from, had);
+  assert.equal(sha256(fs.readFileSync(path.join(world.folder, SHARD))), sha256(world.files[SHARD]));
+  assert.equal((await world.chat()).status, 200);
+  const asked = world.hub.requests.length; // a third start has nothing to fetch
+  await world.node.stop('SIGKILL');
+  await world.startNode();
+  await world.ready();
+  assert.equal(world.hub.requests.length, asked);
+});
+
+test('a model without an engine here is not fetched, and the reason is told', async (t) => {
+  const files = { ...demoFiles(), 'config.json': '{"architectures":["NemotronForCausalLM"],"model_type":"nemotron"}' };
+  const world = await setup(t, files);
+  await world.startNode();
+  await world.register();
+  await until('the reason', async () => /no engine here for runtime nemotron/.test((await world.model())?.reason ?? ''));
+  assert.deepEqual(world.hub.requests.filter((r) => /safetensors$/.test(r.file ?? '')), []);
+  await until('the router shows it too', async () =>
+    /no engine here for runtime nemotron/.test((await call(`${world.router.url}/v0/models`)).text));
+});
+
+test('a router that answers 500, 401, nonsense or an empty list makes the node delete nothing', async (t) => {
+  const dir = tempDir('node');
+  const folder = path.join(dir, 'models/openai/demo');
+  const files = demoFiles();
+  fs.mkdirSync(folder, { recursive: true });
+  for (const [name, bytes] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), bytes);
+  fs.mkdirSync(path.join(dir, 'models/half/.download'), { recursive: true });
+  fs.writeFileSync(path.join(dir, 'models/half/.download/x.part'), 'part');
+  const answers = [[500, 'oops'], [401, '{}'], [200, 'nonsense'], [200, '{}'], [200, '{"version":9,"models":[]}']];
+  let asked = 0;
+  const router = http.createServer((req, res) => {
+    if (req.url !== '/v0/models/registry') return res.end('{"registry_version":9}');
+    const [status, body] = answers[Math.min(asked++, answers.length - 1)];
+    res.writeHead(status);
+    res.end(body);
+  });
+  await new Promise((done) => router.listen(0, '127.0.0.1', done));
+  const node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', dir,
+    '--router', `http://127.0.0.1:${router.address().port}`], { match: /listening on port (\d+)/, env: NO_PROXY });
+  t.after(async () => { await node.stop('SIGKILL'); router.closeAllConnections(); router.close(); });
+  await until('every answer was given', () => asked >= answers.length, 30000);
+  for (const [name, bytes] of Object.entries(files))
+    assert.equal(sha256(fs.readFileSync(path.join(folder, name))), sha256(bytes), name);
+  assert.equal(fs.readFileSync(path.join(dir, 'models/half/.download/x.part'), 'utf8'), 'part');
+  assert.equal(node.child.exitCode, null);
+});
