@@ -25,7 +25,8 @@ static struct {
 static void say_line(void)
 {
     voice.line[voice.len] = '\0';
-    if (voice.level == 3)
+    /* The first error says why; later ones say that it failed. */
+    if (voice.level == 3 && voice.complaint[0] == '\0')
         (void)snprintf(voice.complaint, sizeof(voice.complaint), "%.*s",
                        (int)sizeof(voice.complaint) - 1, voice.line);
     if (voice.len > 0 && voice.host != NULL && voice.host->log != NULL)

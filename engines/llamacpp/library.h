@@ -82,13 +82,13 @@ LR_MUST_USE lr_code llamacpp_library_open(const char *path, const char *version,
                                           struct llamacpp_library *out, struct lr_error *err);
 
 /* Where what libllama says goes from now on; NULL: nowhere.  Borrowed until the next
- * call.  The last error line is kept for llamacpp_library_complaint(). */
+ * call.  An error line is kept for llamacpp_library_complaint(). */
 void llamacpp_library_log_to(const struct lr_engine_host *host);
 /* Stops logging to this host if it is the one. */
 void llamacpp_library_log_end(const struct lr_engine_host *host);
 
 void llamacpp_library_forget_complaint(void);
-/* The last error libllama reported since then, "" when it did not. */
+/* The first error libllama reported since then, "" when it did not. */
 void llamacpp_library_complaint(char *out, size_t size);
 
 #endif

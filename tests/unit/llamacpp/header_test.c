@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "engines/llamacpp/header.h"
+#include "model/gguf.h"
 
 struct bytes {
     char *data;
@@ -127,6 +128,17 @@ static void test_lists_that_lie_about_their_length_are_refused(void **state)
             put(&b, value_of(&b, lists[i]) + 4, counts[k], 8);
             expect_refused(b, file);
         }
+    /* A whole file with one kind of token too few: its last is taken out, and padding
+     * put in before the weights. */
+    struct model_gguf *g;
+    assert_int_equal(model_gguf_open(LLAMACPP_MODEL "/model.gguf", &g, NULL), LR_OK);
+    struct bytes short_by_one = copy_good();
+    size_t at = value_of(&short_by_one, lists[1]) + 12 + 511 * 4;
+    put(&short_by_one, at - 511 * 4 - 8, 511, 8);
+    memmove(short_by_one.data + at, short_by_one.data + at + 4, g->data_start - at - 4);
+    memset(short_by_one.data + g->data_start - 4, 0, 4);
+    model_gguf_close(g);
+    expect_refused(short_by_one, "511 items for 512");
     struct bytes b = copy_good(); /* the type of one item becomes another */
     put(&b, value_of(&b, "tokenizer.ggml.token_type"), 6, 4);
     expect_refused(b, "token_type");
@@ -166,6 +178,25 @@ static void test_a_file_cut_anywhere_is_refused(void **state)
         b.len = i < 30 ? i * 613 : good.len * (i - 29) / 32;
         expect_refused(b, file);
     }
+}
+
+static void test_an_architecture_libllama_does_not_know_is_refused_by_probe(void **state)
+{
+    (void)state;
+    struct bytes b = copy_good();
+    struct lr_engine_options options = small_options();
+    struct lr_engine_need need = {.size = sizeof(need)};
+    struct lr_error err = {0};
+    uint32_t lines;
+
+    for (char *p = b.data; (p = memmem(p, 4096 - (size_t)(p - b.data), "llama", 5)) != NULL;)
+        *p = 'z';
+    assert_int_equal(try_open(&b, &err, &lines), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "zlama"));
+    err.text[0] = '\0';
+    assert_int_equal(api()->probe(folder, &options, &need, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "zlama"));
+    free(b.data);
 }
 
 static void test_any_flipped_bit_of_the_header_is_survived(void **state)
@@ -221,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_lists_that_lie_about_their_length_are_refused),
         cmocka_unit_test(test_counts_strings_and_offsets_beyond_the_file_are_refused),
         cmocka_unit_test(test_a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(test_an_architecture_libllama_does_not_know_is_refused_by_probe),
         cmocka_unit_test(test_any_flipped_bit_of_the_header_is_survived),
     };
     return cmocka_run_group_tests(tests, prepare, clean);

@@ -77,6 +77,19 @@ static void test_untrusted_text_never_gives_a_control_token(void **state)
         assert_true(got.items[i] != start && got.items[i] != end);
 }
 
+static void test_a_control_token_needs_trust_in_every_byte(void **state)
+{
+    (void)state;
+    static const char name[] = "<|im_start|>";
+
+    for (size_t cut = 1; cut < sizeof(name) - 1; cut++)
+        for (uint32_t first = 0; first < 2; first++) {
+            const struct lr_segment halves[] = {
+                segment(name, cut, first), segment(name + cut, sizeof(name) - 1 - cut, !first)};
+            expect_equal(ours(halves, 2), theirs(name, false));
+        }
+}
+
 static void test_text_is_one_run_across_borders_of_trust(void **state)
 {
     (void)state;
@@ -156,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trusted_text_gives_the_ids_of_the_whole_text_however_it_is_cut),
         cmocka_unit_test(test_untrusted_text_never_gives_a_control_token),
+        cmocka_unit_test(test_a_control_token_needs_trust_in_every_byte),
         cmocka_unit_test(test_text_is_one_run_across_borders_of_trust),
         cmocka_unit_test(test_user_defined_tokens_are_recognised_everywhere),
         cmocka_unit_test(test_bytes_that_are_no_utf8_become_one_replacement_each),
