@@ -93,7 +93,7 @@ struct node_model {
     bool is_yielding;        /* chosen to make room: takes no new work */
     uint64_t wants_room_seq; /* arrival of the request that needs it */
     uint64_t last_used_ms, ready_since_ms, idle_since_ms;
-    uint32_t crashes;        /* in a row, without a finished request between */
+    uint32_t crashes;        /* in a row, without a token between */
     uint32_t watchdog_kills; /* in a row */
     struct net_timer *restart;
     uint64_t tokens_out, requests_done, requests_failed; /* for metrics */
