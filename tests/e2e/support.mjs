@@ -24,7 +24,13 @@ export async function until(what, check, ms = 15000) {
   }
 }
 
-export const tempDir = (name) => fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`));
+const folders = [];
+process.on('exit', () => folders.forEach((dir) => fs.rmSync(dir, { recursive: true, force: true })));
+export function tempDir(name) {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`));
+  folders.push(dir);
+  return dir;
+}
 
 // A snapshot that the testing engine runs; `testing` are its options.
 export function makeEcho(id, testing = {}) {
