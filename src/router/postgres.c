@@ -17,14 +17,12 @@
 
 enum { VALUES_MAX = 16, NUMBER_LEN = 24 };
 
-#define LIBPQ_FUNCTIONS(X)                                                                     \
-    X(PQconnectdb)                                                                             \
-    X(PQstatus)                                                                                \
-    X(PQreset)                                                                                 \
-    X(PQfinish)                                                                                \
-    X(PQerrorMessage) X(PQexecParams) X(PQresultStatus) X(PQresultErrorField) X(PQntuples)     \
-        X(PQgetvalue) X(PQgetlength) X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem)   \
-            X(PQtransactionStatus)
+/* clang-format off */
+#define LIBPQ_FUNCTIONS(X)                                                                    \
+    X(PQconnectdb) X(PQstatus) X(PQreset) X(PQfinish) X(PQerrorMessage) X(PQexecParams)       \
+    X(PQresultStatus) X(PQresultErrorField) X(PQntuples) X(PQgetvalue) X(PQgetlength)         \
+    X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem)
+/* clang-format on */
 
 static struct {
     void *handle;
