@@ -24,6 +24,8 @@ static bool spread_positional(struct run *run, struct value star, struct call *o
 static bool add_keyword(struct run *run, struct call *out, struct value *values,
                         struct text **names, struct text *name, struct value v)
 {
+    if (!jinja_charge(run, out->keyword_count / 4))
+        return false;
     for (size_t i = 0; i < out->keyword_count; i++)
         if (jinja_text_eq(names[i], name))
             return !is_fail(

@@ -42,7 +42,7 @@ static char peek(const struct lexer *lx, size_t ahead)
     return i < lx->source.len ? lx->source.ptr[i] : '\0';
 }
 
-static bool looking_at(const struct lexer *lx, size_t at, const char *what)
+static inline bool looking_at(const struct lexer *lx, size_t at, const char *what)
 {
     size_t len = strlen(what);
     return lx->source.len - at >= len && at <= lx->source.len &&
@@ -401,21 +401,32 @@ static struct token string_token(struct lexer *lx)
 
 static enum token_kind operator_kind(const struct lexer *lx, size_t *len)
 {
+    /* one byte; the same byte twice; followed by `=` */
     static const struct {
-        char text[3];
-        enum token_kind kind;
-    } table[] = {{"//", T_FLOORDIV}, {"**", T_POW},     {"==", T_EQ},    {"!=", T_NE},
-                 {">=", T_GE},       {"<=", T_LE},      {"+", T_ADD},    {"-", T_SUB},
-                 {"/", T_DIV},       {"*", T_MUL},      {"%", T_MOD},    {"~", T_TILDE},
-                 {"[", T_LBRACKET},  {"]", T_RBRACKET}, {"(", T_LPAREN}, {")", T_RPAREN},
-                 {"{", T_LBRACE},    {"}", T_RBRACE},   {">", T_GT},     {"<", T_LT},
-                 {"=", T_ASSIGN},    {".", T_DOT},      {":", T_COLON},  {"|", T_PIPE},
-                 {",", T_COMMA},     {";", T_SEMICOLON}};
+        char first;
+        enum token_kind single, twice, equals;
+    } table[] = {{'(', T_LPAREN, T_ERROR, T_ERROR},   {')', T_RPAREN, T_ERROR, T_ERROR},
+                 {',', T_COMMA, T_ERROR, T_ERROR},    {'.', T_DOT, T_ERROR, T_ERROR},
+                 {'=', T_ASSIGN, T_ERROR, T_EQ},      {'[', T_LBRACKET, T_ERROR, T_ERROR},
+                 {']', T_RBRACKET, T_ERROR, T_ERROR}, {'|', T_PIPE, T_ERROR, T_ERROR},
+                 {'+', T_ADD, T_ERROR, T_ERROR},      {'-', T_SUB, T_ERROR, T_ERROR},
+                 {'*', T_MUL, T_POW, T_ERROR},        {'/', T_DIV, T_FLOORDIV, T_ERROR},
+                 {'%', T_MOD, T_ERROR, T_ERROR},      {'~', T_TILDE, T_ERROR, T_ERROR},
+                 {'{', T_LBRACE, T_ERROR, T_ERROR},   {'}', T_RBRACE, T_ERROR, T_ERROR},
+                 {'!', T_ERROR, T_ERROR, T_NE},       {'<', T_LT, T_ERROR, T_LE},
+                 {'>', T_GT, T_ERROR, T_GE},          {':', T_COLON, T_ERROR, T_ERROR},
+                 {';', T_SEMICOLON, T_ERROR, T_ERROR}};
+    char c = peek(lx, 0), next = peek(lx, 1);
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (looking_at(lx, lx->at, table[i].text)) {
-            *len = strlen(table[i].text);
-            return table[i].kind;
-        }
+        if (table[i].first != c)
+            continue;
+        *len = 2;
+        if (next == '=' && table[i].equals != T_ERROR)
+            return table[i].equals;
+        if (next == c && table[i].twice != T_ERROR)
+            return table[i].twice;
+        *len = 1;
+        return table[i].single;
     }
     return T_ERROR;
 }

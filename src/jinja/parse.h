@@ -23,6 +23,11 @@ struct parser {
     size_t block_count, block_capacity;
 };
 
+enum {
+    MAX_NAMED_ARGS = 255, /* of one call or macro */
+    MAX_BLOCKS = 255,
+};
+
 /* A growing list of nodes in the arena. */
 struct node_list {
     struct node **items;

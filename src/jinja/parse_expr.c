@@ -316,6 +316,10 @@ static bool push_keyword(struct parser *p, struct args *args, struct node_list *
     if (name == NULL)
         return false;
     name->name = jinja_token_text(p, p->current.text);
+    if (names->count == MAX_NAMED_ARGS) {
+        (void)jinja_error(p->run, "more than %d keyword arguments", MAX_NAMED_ARGS);
+        return false;
+    }
     for (size_t i = 0; i < names->count; i++) {
         if (name->name != NULL && jinja_text_eq(names->items[i]->name, name->name)) {
             (void)jinja_error(p->run, "keyword argument repeated: " LR_STR_FMT,

@@ -300,6 +300,10 @@ static bool parse_signature(struct parser *p, struct macro_info *m)
         struct node *param = jinja_parse_name_target(p);
         if (!jinja_push_node(p, &params, param))
             return false;
+        if (params.count > MAX_NAMED_ARGS) {
+            (void)jinja_error(p->run, "more than %d parameters", MAX_NAMED_ARGS);
+            return false;
+        }
         for (size_t i = 0; i + 1 < params.count; i++) {
             if (jinja_text_eq(params.items[i]->name, param->name)) {
                 (void)jinja_error(p->run, "duplicate argument '" LR_STR_FMT "'",
@@ -473,6 +477,10 @@ static struct node *parse_block(struct parser *p)
         return NULL;
     if (p->current.kind == T_NAME && lr_str_eq(p->current.text, text_str(n->name)))
         jinja_advance(p);
+    if (p->block_count == MAX_BLOCKS) {
+        (void)jinja_error(p->run, "more than %d blocks", MAX_BLOCKS);
+        return NULL;
+    }
     for (size_t i = 0; i < p->block_count; i++) {
         if (jinja_text_eq(p->blocks[i]->name, n->name)) {
             (void)jinja_error(p->run, "block '" LR_STR_FMT "' defined twice",

@@ -40,6 +40,9 @@ static const char *const bombs[] = {
     "{% set n = namespace(a='x') %}{% for i in range(60) %}"
     "{% set n.a = n.a|replace('x', 'xx') %}{% endfor %}",
     "{% set n = namespace(x=none) %}{% set n.x = n %}{{ n }}",
+    "{% set n = namespace(d=dict()) %}{% for i in range(99999) %}{% set n.d = dict(n.d, "
+    "**{i|string: i}) %}"
+    "{% endfor %}",
     "{% set x = 'a' * 4000000 %}{% for i in range(99999) %}{{ x|upper|length }}{% endfor %}",
     "{% set x = 'a' * 4000000 %}{% for i in range(99999) %}{% if 'b' in x %}{% endif %}"
     "{% endfor %}",
