@@ -49,6 +49,13 @@ struct node *jinja_node(struct parser *p, enum node_kind kind, uint32_t line);
 struct node *jinja_syntax_error(struct parser *p, const char *what);
 struct text *jinja_token_text(struct parser *p, struct lr_str s);
 
+/* ---- parse_operand.c ---- */
+/* NULL when either side is. */
+struct node *jinja_binary_node(struct parser *p, enum node_kind kind, struct node *a,
+                               struct node *b, uint32_t line);
+/* A sign or none, an operand, what follows it; with_filter: filters and tests too. */
+struct node *jinja_parse_unary(struct parser *p, bool with_filter);
+
 /* ---- parse_expr.c ---- */
 struct node *jinja_parse_expression(struct parser *p, bool with_condition);
 enum {
