@@ -50,22 +50,6 @@ static void add_date(struct jinja_output *out, const struct tm *now)
     ours(out, date);
 }
 
-static void add_builtin_tools(struct jinja_output *out, const struct lr_json *tools)
-{
-    bool browser = false, python = false;
-    if (!truthy(tools))
-        return;
-    for (uint32_t i = 0; tools->type == LR_JSON_ARRAY && i < tools->count; i++) {
-        browser = browser || lr_str_eq_z(string_of(&tools->items[i]), "browser");
-        python = python || lr_str_eq_z(string_of(&tools->items[i]), "python");
-    }
-    ours(out, "# Tools\n\n");
-    if (browser)
-        ours(out, chat_harmony_browser_tool);
-    if (python)
-        ours(out, chat_harmony_python_tool);
-}
-
 static lr_code add_system(struct jinja_output *out, const struct lr_json *context,
                           const struct tm *now, struct lr_error *err)
 {
@@ -75,6 +59,10 @@ static lr_code add_system(struct jinja_output *out, const struct lr_json *contex
         return lr_fail(err, LR_INVALID_ARGUMENT, "model_identity must be a string");
     if (effort != NULL && effort->type != LR_JSON_STRING)
         return lr_fail(err, LR_INVALID_ARGUMENT, "reasoning_effort must be a string");
+    /* How the model was told about those tools is text of its publisher, not of ours. */
+    if (truthy(lr_json_get(context, "builtin_tools")))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "builtin_tools need the model's own chat_template.jinja");
     ours(out, "<|start|>system<|message|>");
     if (identity != NULL)
         theirs(out, identity->text);
@@ -88,7 +76,6 @@ static lr_code add_system(struct jinja_output *out, const struct lr_json *contex
     else
         ours(out, "medium");
     ours(out, "\n\n");
-    add_builtin_tools(out, lr_json_get(context, "builtin_tools"));
     ours(out, "# Valid channels: analysis, commentary, final. "
               "Channel must be included for every message.");
     if (truthy(lr_json_get(context, "tools")))

@@ -11,8 +11,4 @@ LR_MUST_USE lr_code chat_harmony_add_tools(struct jinja_output *out,
 /* Python's truth of a JSON value; false for NULL. */
 bool chat_harmony_truthy(const struct lr_json *v);
 
-/* The descriptions of the tools the model was trained with. */
-extern const char chat_harmony_browser_tool[];
-extern const char chat_harmony_python_tool[];
-
 #endif
