@@ -1,5 +1,5 @@
 # What a preset may switch.
-option(LR_TESTS "Build the C tests and the testing engines" ON)
+option(LR_TESTS "Build the C tests (needs cmocka and jansson); the release presets leave them out" ON)
 option(LR_WERROR "Warnings are errors (CI)" OFF)
 option(LR_FUZZ "Build libFuzzer programs instead of corpus replays (clang)" OFF)
 option(LR_STATIC_DEPS "Link third-party libraries statically (preset portable)" OFF)
