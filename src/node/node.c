@@ -214,7 +214,7 @@ lr_code node_start(struct node *node, struct net_loops *loops, const char *liste
                    uint16_t *port, struct lr_error *err)
 {
     char host[256];
-    uint16_t number;
+    uint16_t number = 0;
     lr_code code = parse_listen(listen, host, sizeof(host), &number, err);
     if (code != LR_OK)
         return code;
