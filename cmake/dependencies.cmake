@@ -68,10 +68,21 @@ else()
     target_compile_options(lr_llhttp PRIVATE -w)
 endif()
 
-# nvcc is looked for once; engines/gptoss builds its CUDA backend only where it is.
+# nvcc is looked for once; engines/gptoss builds its CUDA backend only where it is.  The nvcc on
+# the path may be a wrapper script far from its toolkit, so nvcc itself is asked where cuda.h is.
 find_program(LR_NVCC nvcc PATHS /usr/local/cuda/bin)
 if(LR_NVCC)
+    execute_process(COMMAND ${LR_NVCC} --dryrun -x cu -c /dev/null -o ${CMAKE_BINARY_DIR}/nvcc-dryrun.o
+                    OUTPUT_VARIABLE nvcc_plan ERROR_VARIABLE nvcc_plan)
+    string(REGEX MATCH "TOP=([^\n]*)" nvcc_top "${nvcc_plan}")
+    find_path(LR_CUDA_INCLUDE cuda.h PATHS ${CMAKE_MATCH_1}/include ${CMAKE_MATCH_1}/targets/x86_64-linux/include
+              /usr/local/cuda/include NO_DEFAULT_PATH)
+endif()
+if(LR_NVCC AND LR_CUDA_INCLUDE)
     message(STATUS "CUDA: building with ${LR_NVCC} for ${LR_CUDA_ARCHS}")
+elseif(LR_NVCC)
+    message(STATUS "CUDA: ${LR_NVCC} has no cuda.h beside it, the CUDA backend is left out")
+    set(LR_NVCC OFF)
 else()
     message(STATUS "CUDA: nvcc not found, the CUDA backend is left out")
 endif()
