@@ -18,6 +18,7 @@ _Atomic int lr_log_threshold = LR_LOG_INFO;
 static _Atomic int line_format = LR_LOG_TEXT;
 static _Atomic int line_fd = 2;
 static const struct lr_clock *_Atomic line_clock;
+static _Atomic(lr_log_tap_fn) line_tap;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -35,6 +36,11 @@ void lr_log_set_fd(int fd)
 void lr_log_set_clock(const struct lr_clock *clock)
 {
     atomic_store(&line_clock, clock);
+}
+
+void lr_log_set_tap(lr_log_tap_fn tap)
+{
+    atomic_store(&line_tap, tap);
 }
 
 const char *lr_log_level_name(enum lr_log_level level)
@@ -59,6 +65,7 @@ enum { TAIL = 32, VALUE_MAX = 4096 };
 struct line {
     char data[LR_LOG_LINE_MAX];
     size_t len;
+    size_t event_at; /* where the text after time and level begins; 0 in the JSON form */
     bool json;
     bool cut; /* nothing but the tail is added any more */
 };
@@ -358,11 +365,11 @@ static const char *add_word(struct line *line, const char *p, struct arguments *
     return p;
 }
 
-static void add_head(struct line *line, enum lr_log_level level, const struct lr_log_ctx *ctx,
-                     struct lr_str event)
+static void add_head(struct line *line, int64_t wall_ms, enum lr_log_level level,
+                     const struct lr_log_ctx *ctx, struct lr_str event)
 {
     char now[LR_TIME_TEXT_LEN + 1];
-    lr_time_format(lr_clock_wall_ms(atomic_load(&line_clock)), now);
+    lr_time_format(wall_ms, now);
     if (line->json) {
         add_z(line, "{\"time\":\"");
         add_z(line, now);
@@ -375,6 +382,7 @@ static void add_head(struct line *line, enum lr_log_level level, const struct lr
         add_z(line, " ");
         add_z(line, level_names[level]);
         add_z(line, " ");
+        line->event_at = line->len;
         add(line, event.ptr, event.len);
     }
     if (ctx != NULL && ctx->request_id != NULL && ctx->request_id[0] != '\0')
@@ -398,13 +406,14 @@ void lr_log_write(enum lr_log_level level, const struct lr_log_ctx *ctx, const c
 {
     int saved_errno = errno;
     struct line line;
-    line.len = 0;
+    line.len = line.event_at = 0;
     line.cut = false;
     line.json = atomic_load(&line_format) == LR_LOG_JSON;
 
     const char *blank = strchr(fmt, ' ');
     size_t event_len = blank != NULL ? (size_t)(blank - fmt) : strlen(fmt);
-    add_head(&line, level, ctx, lr_str(fmt, event_len));
+    int64_t wall_ms = lr_clock_wall_ms(atomic_load(&line_clock));
+    add_head(&line, wall_ms, level, ctx, lr_str(fmt, event_len));
     struct arguments args;
     va_start(args.list, fmt);
     for (const char *p = blank; p != NULL && !line.cut;) {
@@ -418,5 +427,8 @@ void lr_log_write(enum lr_log_level level, const struct lr_log_ctx *ctx, const c
         add_tail(&line, line.json ? ",\"cut\":true" : " cut=true");
     add_tail(&line, line.json ? "}\n" : "\n");
     write_all(atomic_load(&line_fd), line.data, line.len);
+    lr_log_tap_fn tap = atomic_load(&line_tap);
+    if (tap != NULL)
+        tap(level, wall_ms, lr_str(line.data + line.event_at, line.len - 1 - line.event_at));
     errno = saved_errno;
 }

@@ -39,6 +39,12 @@ void lr_log_set(enum lr_log_level level, enum lr_log_format format);
 void lr_log_set_fd(int fd);
 void lr_log_set_clock(const struct lr_clock *clock); /* borrowed; NULL: the system's */
 
+/* Called with every line after it was written, on the thread that wrote it; logs nothing
+ * itself.  text is the line from the event's name on (in the JSON form the whole object),
+ * without its end, and is borrowed for the call.  NULL: nobody listens. */
+typedef void (*lr_log_tap_fn)(enum lr_log_level level, int64_t wall_ms, struct lr_str text);
+void lr_log_set_tap(lr_log_tap_fn tap);
+
 bool lr_log_level_parse(struct lr_str text, enum lr_log_level *out); /* "error" ... "debug" */
 const char *lr_log_level_name(enum lr_log_level level);
 

@@ -20,6 +20,7 @@ static const struct route {
     {"POST", "v0/engines/*/reload", node_api_engine_reload},
     {"GET", "v0/memory", node_api_memory},
     {"GET", "v0/events", node_api_events},
+    {"GET", "v0/logs", node_api_logs},
     {"GET", "health", node_api_health},
     {"GET", "metrics", node_api_metrics},
 };
@@ -71,7 +72,7 @@ void node_api_request(void *arg, struct net_request *req)
     struct lr_error err;
     lr_code code = check_caller(node, req, &err);
     if (code == LR_OK)
-        code = net_path_split(net_request_arena(req), net_request_path(req), &path, &err);
+        code = net_path_split(net_request_arena(req), net_request_raw_path(req), &path, &err);
     if (code != LR_OK) {
         net_respond_error(req, &err);
         return;

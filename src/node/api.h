@@ -32,6 +32,7 @@ void node_api_model_action(struct node *, struct net_request *, const struct net
 void node_api_engines(struct node *, struct net_request *, const struct net_path *);
 void node_api_engine_reload(struct node *, struct net_request *, const struct net_path *);
 void node_api_memory(struct node *, struct net_request *, const struct net_path *);
+void node_api_logs(struct node *, struct net_request *, const struct net_path *);
 void node_api_events(struct node *, struct net_request *, const struct net_path *);
 void node_api_health(struct node *, struct net_request *, const struct net_path *);
 void node_api_metrics(struct node *, struct net_request *, const struct net_path *);

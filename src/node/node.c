@@ -7,6 +7,7 @@
 #include "net/guard.h"
 #include "net/server.h"
 #include "node/api.h"
+#include "node/logs.h"
 #include "node/reload.h"
 #include "node/state.h"
 #include "node/storage.h"
@@ -100,6 +101,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     struct node *node = calloc(1, sizeof(*node));
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
+    node_logs_keep();
     node->loop = loop;
     node->settings = settings;
     node->lock.fd = -1;

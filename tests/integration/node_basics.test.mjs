@@ -231,6 +231,7 @@ describe('models that cannot be used say why', () => {
   it('runs the one that is whole, also by its name with a slash', async () => {
     assert.equal((await generate(node, ask('org/nested', 'hi'))).text, 'hi');
     assert.equal((await node.get('/v0/models/org%2Fnested')).state, 'ready');
+    assert.equal((await fetch(`${node.url}/v0/models/org%252Fnested`)).status, 404); // decoded once
   });
 });
 

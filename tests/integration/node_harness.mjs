@@ -15,7 +15,11 @@ export const TESTING = path.join(BUILD, 'testing'); // echo_next.so, echo_alien.
 export const LONG = process.env.LR_LONG === '1';
 
 const running = new Set();
-process.on('exit', () => running.forEach((child) => child.kill('SIGKILL')));
+const folders = [];
+process.on('exit', () => {
+  running.forEach((child) => child.kill('SIGKILL'));
+  for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true });
+});
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -30,7 +34,8 @@ export async function until(what, check, ms = 10000) {
 }
 
 export function tempDir(name = 'node') {
-  return fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`));
+  folders.push(fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`)));
+  return folders.at(-1);
 }
 
 // engines/<id> as the build made it, copied so that a test may change it.

@@ -52,6 +52,34 @@ static void a_line_reads_as_it_was_written(void **state)
                                 "id=n1 addr=10.0.0.1:11681 share=0.50\n");
 }
 
+static char tapped[256];
+static int64_t tapped_ms;
+
+static void on_line(enum lr_log_level level, int64_t wall_ms, struct lr_str text)
+{
+    tapped_ms = wall_ms;
+    (void)snprintf(tapped, sizeof(tapped), "%s|" LR_STR_FMT, lr_log_level_name(level),
+                   LR_STR_ARG(text));
+}
+
+static void a_tap_hears_every_line_without_time_and_level(void **state)
+{
+    (void)state;
+    lr_log_set_tap(on_line);
+    lr_log_warn(NULL, "node.join id=%s", "n1");
+    assert_string_equal(tapped, "warn|node.join id=n1");
+    assert_int_equal(tapped_ms, 1794710401123);
+    lr_log_set(LR_LOG_INFO, LR_LOG_JSON);
+    lr_log_info(NULL, "node.start");
+    assert_string_equal(tapped, "info|{\"time\":\"2026-11-15T02:40:01.123Z\","
+                                "\"level\":\"info\",\"event\":\"node.start\"}");
+    lr_log_debug(NULL, "node.detail");
+    assert_contains(tapped, "node.start");
+    lr_log_set_tap(NULL);
+    lr_log_error(NULL, "node.end");
+    assert_contains(tapped, "node.start");
+}
+
 static void every_conversion_is_written_in_full(void **state)
 {
     (void)state;
@@ -218,6 +246,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_line_reads_as_it_was_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_tap_hears_every_line_without_time_and_level, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(every_conversion_is_written_in_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_value_never_ends_the_line_or_forges_a_key, set_up,
                                         tear_down),
