@@ -29,11 +29,12 @@ function(lr_dependency target module package)
     endif()
 endfunction()
 
-lr_dependency(lr_uv      libuv      libuv1-dev)
-lr_dependency(lr_openssl openssl    libssl-dev)
-lr_dependency(lr_pcre2   libpcre2-8 libpcre2-dev)
-lr_dependency(lr_sqlite  sqlite3    libsqlite3-dev)
-lr_dependency(lr_argon2  libargon2  libargon2-dev)
+lr_dependency(lr_uv       libuv       libuv1-dev)
+lr_dependency(lr_openssl  openssl     libssl-dev)
+lr_dependency(lr_pcre2    libpcre2-8  libpcre2-dev)
+lr_dependency(lr_sqlite   sqlite3     libsqlite3-dev)
+lr_dependency(lr_argon2   libargon2   libargon2-dev)
+lr_dependency(lr_utf8proc libutf8proc libutf8proc-dev)
 
 # Headers only: the libraries are opened with dlopen at first use.
 foreach(pair "lr_curl;libcurl;libcurl4-openssl-dev" "lr_libpq;libpq;libpq-dev")

@@ -1,7 +1,6 @@
 /* jinja/unicode.h - the little of Unicode that Python's str methods need.
  *
- * Data for code points beyond ASCII is in unicode_tables.c, made by tools/unicode_tables.py
- * from the Unicode database of Python 3.11 (Unicode 14).
+ * Follows the Unicode version of libutf8proc (15 on Debian 12; Python 3.11 has 14).
  */
 #ifndef JINJA_UNICODE_H
 #define JINJA_UNICODE_H
