@@ -17,6 +17,9 @@ struct node_model *node_api_model(struct node *node, struct net_request *req, st
 /* Sends a JSON body built in a buffer and frees the buffer. */
 void node_api_json(struct net_request *req, int status, struct lr_buf *body);
 
+/* 200 with all that is known of a model. */
+void node_api_put_model(struct net_request *req, const struct node_model *model);
+
 /* Handlers.  `path` holds the decoded segments. */
 typedef void (*node_api_fn)(struct node *node, struct net_request *req,
                             const struct net_path *path);
@@ -29,6 +32,8 @@ void node_api_v1_models(struct node *, struct net_request *, const struct net_pa
 void node_api_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_model_info(struct node *, struct net_request *, const struct net_path *);
 void node_api_model_action(struct node *, struct net_request *, const struct net_path *);
+void node_api_inspect(struct node *, struct net_request *, const struct net_path *);
+void node_api_beat(struct node *, struct net_request *, const struct net_path *);
 void node_api_engines(struct node *, struct net_request *, const struct net_path *);
 void node_api_engine_reload(struct node *, struct net_request *, const struct net_path *);
 void node_api_memory(struct node *, struct net_request *, const struct net_path *);

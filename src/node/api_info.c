@@ -136,18 +136,22 @@ void node_api_models(struct node *node, struct net_request *req, const struct ne
     node_api_json(req, 200, &body);
 }
 
-void node_api_model_info(struct node *node, struct net_request *req,
-                         const struct net_path *path)
+void node_api_put_model(struct net_request *req, const struct node_model *m)
 {
     struct lr_buf body;
     struct lr_json_writer w;
-    const struct node_model *m = node_api_model(node, req, path->segments[2]);
-    if (m == NULL)
-        return;
     lr_buf_init(&body, BODY_BYTES);
     lr_json_writer_init(&w, &body);
     put_model(&w, m);
     node_api_json(req, 200, &body);
+}
+
+void node_api_model_info(struct node *node, struct net_request *req,
+                         const struct net_path *path)
+{
+    const struct node_model *m = node_api_model(node, req, path->segments[2]);
+    if (m != NULL)
+        node_api_put_model(req, m);
 }
 
 void node_api_model_action(struct node *node, struct net_request *req,
@@ -172,12 +176,7 @@ void node_api_model_action(struct node *node, struct net_request *req,
         net_respond_error(req, &err);
         return;
     }
-    struct lr_buf body;
-    struct lr_json_writer w;
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
-    put_model(&w, m);
-    node_api_json(req, 200, &body);
+    node_api_put_model(req, m);
 }
 
 static void put_list(struct lr_json_writer *w, const char *key, const char *const *list)

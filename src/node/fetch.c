@@ -10,6 +10,7 @@
 
 #include "hub/download.h"
 #include "net/client.h"
+#include "node/inspect.h"
 #include "node/state.h"
 #include "node/storage.h"
 
@@ -307,6 +308,21 @@ static bool is_wanted(const struct node_fetch *f, const struct lr_json *entry)
     return true;
 }
 
+/* A registration by path: its folder may lie here under another name. */
+static void adopt_local(const struct node_fetch *f, const struct lr_json *entry)
+{
+    struct lr_str id, path, format = {0};
+    struct node_model *model;
+    struct lr_error err;
+    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !plain_id(id) ||
+        !lr_json_str(lr_json_get(entry, "path"), &path) || node_find_model(f->node, id) != NULL)
+        return;
+    (void)lr_json_str(lr_json_get(entry, "format"), &format);
+    if (node_inspect(f->node, path, id, format, &model, &err) != LR_OK)
+        lr_log_debug(NULL, "fetch.not_here model=" LR_STR_FMT " reason=%s", LR_STR_ARG(id),
+                     err.text);
+}
+
 static void read_list(struct node_fetch *f, struct lr_str text)
 {
     const struct lr_json *tree = NULL;
@@ -323,6 +339,7 @@ static void read_list(struct node_fetch *f, struct lr_str text)
         return;
     f->wanted = lr_arena_array(&f->names, models->count + 1u, sizeof(*f->wanted));
     for (size_t i = 0; f->wanted != NULL && i < models->count; i++) {
+        adopt_local(f, &models->items[i]);
         if (is_wanted(f, &models->items[i]))
             (void)lr_json_str(lr_json_get(&models->items[i], "id"),
                               &f->wanted[f->wanted_count++]);

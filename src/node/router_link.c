@@ -8,6 +8,7 @@
 #include "base/strmap.h"
 #include "net/client.h"
 #include "net/url.h"
+#include "node/api.h"
 #include "node/fetch.h"
 #include "node/state.h"
 #include "wire/fleet.h"
@@ -123,6 +124,7 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
         if (node->secret[0] == '\0')
             memcpy(node->secret, secret, sizeof(secret));
     }
+    node->link = link;
     *out = link;
     return LR_OK;
 }
@@ -132,6 +134,7 @@ void node_router_link_destroy(struct node_router_link *link)
     if (link == NULL)
         return;
     net_timer_stop(link->timer);
+    link->node->link = NULL;
     node_fetch_destroy(link->node->fetch);
     link->node->fetch = NULL;
     net_client_destroy(link->client);
@@ -401,4 +404,15 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
         url.len--;
     add_peer(link, url);
     link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
+}
+
+/* POST /v0/beat: a router has news (a registration came or went) and waits for our word. */
+void node_api_beat(struct node *node, struct net_request *req, const struct net_path *path)
+{
+    (void)path;
+    for (size_t i = 0; node->link != NULL && i < node->link->peer_count; i++)
+        node->link->peers[i].next_ms = 0;
+    if (node->link != NULL)
+        on_timer(node->link);
+    net_respond(req, 200, "application/json", LR_STR_LIT("{}"));
 }

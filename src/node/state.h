@@ -14,6 +14,7 @@
 
 struct net_server;
 struct node_fetch;
+struct node_router_link;
 
 struct node_limits {
     uint64_t step_ms;         /* watchdog: without progress while there is work */
@@ -38,7 +39,8 @@ struct node {
     struct net_loop *loop; /* borrowed */
     const struct lr_settings *settings;
     struct net_server *server;
-    struct node_fetch *fetch; /* owned by the router link; NULL without a router */
+    struct node_router_link *link; /* owned by node_run; NULL before it is made */
+    struct node_fetch *fetch;      /* owned by the router link; NULL without a router */
     struct node_limits limits;
     struct node_engines engines;
     struct node_model *models;

@@ -1,4 +1,4 @@
-/* router/api_models.c - /v1/models, /v0/models, registration of local models, explain. */
+/* router/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -220,6 +220,8 @@ void router_api_registry(struct router *r, struct net_request *req)
         lr_json_member_z(&w, "id", m->id);
         lr_json_member_z(&w, "source", m->source);
         lr_json_member_z(&w, "format", m->format);
+        if (m->path[0] != '\0')
+            lr_json_member_z(&w, "path", m->path);
         lr_json_end_object(&w);
     }
     router_unlock(r);

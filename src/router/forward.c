@@ -1,58 +1,48 @@
 /* router/forward.c - an operator's question or order that a node answers itself.
  *
- *   GET  /v0/nodes/{id}/{models,engines,memory}
+ *   GET  /v0/nodes/{id}/{models,engines,memory,logs}   the query goes along
  *   POST /v0/nodes/{id}/engines/{engine}/reload
  *   POST /v0/models/{id}/{load,unload,pin,unpin}   ?node=ID, else the best place
  */
 #include <stdio.h>
 
+#include "hub/url.h"
 #include "router/api.h"
+#include "router/ask.h"
 #include "router/dispatch.h"
 
-enum { FORWARD_MS = 120000 };
-
-struct forward {
-    struct net_request *req;
-    struct net_call *call;
-    bool is_gone;
-};
+enum { FORWARD_MS = 120000, PATH_BYTES = 1200 };
 
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
-    struct forward *f = arg;
+    struct net_request *req = arg;
     if (err != NULL)
-        net_respond_error(f->req, err);
+        net_respond_error(req, err);
     else
-        net_respond(f->req, reply->status, "application/json", reply->body);
+        net_respond(req, reply->status, "application/json", reply->body);
 }
 
-static void forward(struct router *r, struct net_request *req, const char *url,
-                    const char *secret)
+static void add_segment(struct lr_buf *path, struct lr_str text)
 {
-    struct router_home *home = router_home_of(r, req);
+    lr_buf_add_char(path, '/');
+    hub_url_escape(path, text, false);
+}
+
+/* Frees path. */
+static void forward(struct router *r, struct net_request *req, const struct router_target *to,
+                    struct lr_buf *path)
+{
     struct lr_error err;
-    char bearer[128];
-    struct forward *f = lr_arena_zalloc(net_request_arena(req), sizeof(*f));
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", secret);
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
-    bool is_post = lr_str_eq_z(net_request_method(req), "POST");
-    struct net_call_config config = {
-        .method = is_post ? "POST" : "GET",
-        .url = url,
-        .headers = &header,
-        .header_count = 1,
-        .content_type = is_post ? "application/json" : NULL,
-        .body = is_post ? LR_STR_LIT("{}") : lr_str(NULL, 0),
-        .response_timeout_ms = FORWARD_MS,
-        .connect_timeout_ms = 3000,
+    struct router_question question = {
+        .method = lr_str_eq_z(net_request_method(req), "POST") ? "POST" : "GET",
+        .path = lr_buf_z(path),
+        .wait_ms = FORWARD_MS,
     };
-    lr_code code = LR_OUT_OF_RAM;
-    if (f != NULL) {
-        f->req = req;
-        code = net_fetch(home->client, &config, on_reply, f, &f->call, &err);
-    } else {
-        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-    }
+    lr_code code =
+        path->failed
+            ? lr_fail(&err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
+            : router_ask(router_home_of(r, req), to, &question, on_reply, req, &err);
+    lr_buf_free(path);
     if (code != LR_OK)
         net_respond_error(req, &err);
 }
@@ -60,35 +50,45 @@ static void forward(struct router *r, struct net_request *req, const char *url,
 void router_api_node_forward(struct router *r, struct net_request *req)
 {
     const struct net_path *path = router_access(req)->path;
-    char url[700] = "", secret[96] = "";
+    struct lr_str query = net_request_query(req);
+    struct router_target to;
+    struct lr_buf target;
     router_lock(r);
     const struct router_node *node = router_nodes_find(&r->nodes, path->segments[2]);
-    if (node != NULL && node->is_online) {
-        int n = snprintf(url, sizeof(url), "%s/v0", node->url);
-        for (size_t i = 3; i < path->count && n > 0 && (size_t)n < sizeof(url); i++)
-            n += snprintf(url + n, sizeof(url) - (size_t)n, "/" LR_STR_FMT,
-                          LR_STR_ARG(lr_str_sub(path->segments[i], 0, 80)));
-        (void)snprintf(secret, sizeof(secret), "%s", node->secret);
-    }
+    bool is_online = node != NULL && node->is_online;
+    if (is_online)
+        router_target_set(&to, node);
     router_unlock(r);
-    if (url[0] == '\0')
+    if (!is_online) {
         router_refuse(req, node == NULL ? LR_NOT_FOUND : LR_UNAVAILABLE,
-                      node == NULL ? "there is no such node" : "the node is offline");
-    else
-        forward(r, req, url, secret);
+                      node == NULL ? "there is no node \"" LR_STR_FMT "\""
+                                   : "node \"" LR_STR_FMT "\" is offline",
+                      LR_STR_ARG(lr_str_sub(path->segments[2], 0, 60)));
+        return;
+    }
+    if (lr_str_eq_z(net_request_method(req), "POST"))
+        router_store_audit(r->store, router_caller_name(&router_access(req)->caller),
+                           "engine.reload", to.name, "");
+    lr_buf_init(&target, PATH_BYTES);
+    lr_buf_add_z(&target, "/v0");
+    for (size_t i = 3; i < path->count; i++)
+        add_segment(&target, path->segments[i]);
+    if (query.len != 0)
+        lr_buf_addf(&target, "?" LR_STR_FMT, LR_STR_ARG(query));
+    forward(r, req, &to, &target);
 }
 
-/* Escapes a model's id for one segment of a path. */
-static void add_escaped(char *out, size_t size, const char *id)
+/* The place that ?node= names, else the best one. */
+static size_t choose(struct router_node *const *nodes, struct router_candidate *all,
+                     size_t count, struct lr_str wanted)
 {
-    size_t at = strlen(out);
-    for (; *id != '\0' && at + 4 < size; id++) {
-        if (*id == '/')
-            at += (size_t)snprintf(out + at, size - at, "%%2F");
-        else
-            out[at++] = *id;
-    }
-    out[at] = '\0';
+    struct router_demand demand = {.prompt_tokens = 100};
+    if (wanted.len == 0)
+        return router_pick(all, count, &demand);
+    for (size_t i = 0; i < count; i++)
+        if (lr_str_eq_z(wanted, nodes[i]->id) || lr_str_eq_z(wanted, nodes[i]->name))
+            return i;
+    return ROUTER_NOBODY;
 }
 
 void router_api_model_action(struct router *r, struct net_request *req)
@@ -98,36 +98,37 @@ void router_api_model_action(struct router *r, struct net_request *req)
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
     struct router_node *nodes[ROUTER_CANDIDATES_MAX];
     struct router_place *places[ROUTER_CANDIDATES_MAX];
-    struct router_demand demand = {.prompt_tokens = 100};
-    char url[1200] = "", secret[96] = "";
+    struct router_target to;
+    struct lr_buf target;
+    char id[ROUTER_ID_MAX] = "", audited[32];
     (void)net_request_query_get(req, "node", &wanted);
+    lr_buf_init(&target, PATH_BYTES);
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, access->tail);
     if (model != NULL) {
         size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates, nodes,
                                          places, ROUTER_CANDIDATES_MAX);
-        size_t best = router_pick(candidates, count, &demand);
-        for (size_t i = 0; i < count; i++)
-            if (lr_str_eq_z(wanted, nodes[i]->id) || lr_str_eq_z(wanted, nodes[i]->name))
-                best = i;
-            else if (wanted.len != 0 && best == i)
-                best = ROUTER_NOBODY;
+        size_t best = choose(nodes, candidates, count, wanted);
         if (best != ROUTER_NOBODY) {
-            (void)snprintf(url, sizeof(url), "%s/v0/models/", nodes[best]->url);
-            add_escaped(url, sizeof(url), places[best]->id);
-            size_t at = strlen(url);
-            (void)snprintf(url + at, sizeof(url) - at, "/" LR_STR_FMT, LR_STR_ARG(action));
-            (void)snprintf(secret, sizeof(secret), "%s", nodes[best]->secret);
+            memcpy(id, model->id, sizeof(id));
+            router_target_set(&to, nodes[best]);
+            lr_buf_add_z(&target, "/v0/models");
+            add_segment(&target, lr_str_z(places[best]->id));
+            add_segment(&target, action);
         }
     }
     router_unlock(r);
-    if (url[0] == '\0') {
+    if (id[0] == '\0') {
+        lr_buf_free(&target);
         router_refuse(req, model == NULL ? LR_NOT_FOUND : LR_UNAVAILABLE,
-                      model == NULL ? "there is no such model"
-                                    : "no node that serves can run it (see /v0/explain)");
+                      model == NULL ? "there is no model \"" LR_STR_FMT "\""
+                                    : "no node that serves can run \"" LR_STR_FMT
+                                      "\" (see /v0/explain)",
+                      LR_STR_ARG(lr_str_sub(access->tail, 0, 200)));
         return;
     }
-    router_store_audit(r->store, router_caller_name(&access->caller), "model.action", url + 0,
-                       "");
-    forward(r, req, url, secret);
+    (void)snprintf(audited, sizeof(audited), "model." LR_STR_FMT,
+                   LR_STR_ARG(lr_str_sub(action, 0, 20)));
+    router_store_audit(r->store, router_caller_name(&access->caller), audited, id, to.name);
+    forward(r, req, &to, &target);
 }

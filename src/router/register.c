@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "router/api.h"
-#include "router/dispatch.h"
+#include "router/ask.h"
 
 /* ---- adding ---- */
 
@@ -20,9 +20,9 @@ static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
     return router_model_insert(sql, ((struct adding *)arg)->model, err);
 }
 
-static void announce(struct router *r, const char *what, const struct router_model *model)
+static void announce(struct router *r, const struct router_model *model)
 {
-    struct lr_json_writer *w = router_event_begin(&r->events, what);
+    struct lr_json_writer *w = router_event_begin(&r->events, "model.registered");
     lr_json_member_z(w, "model", model->id);
     router_event_send(&r->events);
 }
@@ -34,11 +34,13 @@ static void inserted(void *arg, const struct lr_error *err)
     router_lock(r);
     a->model->is_stored = err == NULL;
     if (err == NULL)
-        announce(r, "model.registered", a->model);
+        announce(r, a->model);
     else
         router_registry_remove(&r->registry, a->model);
     router_model_unref(a->model);
     router_unlock(r);
+    if (err == NULL)
+        router_tell_nodes(r);
     if (a->fn != NULL)
         a->fn(a->arg, err);
     free(a);
@@ -107,8 +109,16 @@ void router_adopt_models(struct router *r, const char *node_id)
 
 /* ---- POST /v0/models/register ---- */
 
-static bool read_member(struct net_request *req, const struct lr_json *body, const char *key,
-                        struct lr_str *out)
+lr_code router_check_free(struct router *r, struct lr_str id, struct lr_error *err)
+{
+    router_lock(r);
+    bool taken = router_registry_find(&r->registry, id) != NULL;
+    router_unlock(r);
+    return taken ? router_fail_taken(id, err) : LR_OK;
+}
+
+bool router_read_text(struct net_request *req, const struct lr_json *body, const char *key,
+                      struct lr_str *out)
 {
     const struct lr_json *v = lr_json_get(body, key);
     *out = (struct lr_str){0};
@@ -136,157 +146,97 @@ static bool check_members(struct net_request *req, const struct lr_json *body)
     return true;
 }
 
-struct answering {
-    struct net_request *req;
-    char id[ROUTER_ID_MAX];
-};
-
-static void answer_registered(void *arg, const struct lr_error *err)
+/* Memory of the kind that a node's models run in; the largest one, since a model lies in
+ * one of them. */
+static uint64_t largest_pool(const struct router_node *node)
 {
-    struct answering *a = arg;
-    struct net_request *req = a->req;
-    struct router_access *access = router_access(req);
-    if (err != NULL) {
-        net_respond_error(req, err);
-        return;
+    bool on_cpu = strcmp(node->device, "cpu") == 0;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < node->pool_count; i++) {
+        bool is_ram = strcmp(node->pools[i].name, "ram") == 0;
+        if (is_ram == on_cpu && node->pools[i].total > most)
+            most = node->pools[i].total;
     }
-    router_store_audit(access->router->store, router_caller_name(&access->caller),
-                       "model.register", a->id, "");
-    struct lr_buf body;
-    struct lr_json_writer w;
-    lr_buf_init(&body, 4096);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
-    lr_json_member_z(&w, "id", a->id);
-    lr_json_member_z(&w, "object", "model");
-    lr_json_end_object(&w);
-    router_respond_json(req, 201, &body);
+    return most;
 }
 
-/* A model that lies on a node already, under its folder's name or `name`. */
-static void register_local(struct router *r, struct net_request *req, struct lr_str path,
-                           struct lr_str name, struct lr_str format)
+void router_foresee(const struct router *r, uint64_t need_bytes, struct lr_buf *out)
 {
-    struct lr_str id = name;
-    char format_text[16] = "", folded[ROUTER_ID_MAX];
-    while (path.len > 1 && path.ptr[path.len - 1] == '/')
-        path.len--;
-    if (id.len == 0) {
-        id = path;
-        for (size_t slash; (slash = lr_str_find_char(id, '/')) != LR_STR_NONE;)
-            id = lr_str_sub(id, slash + 1, id.len);
+    const struct router_node *best = NULL;
+    uint64_t most = 0;
+    bool has_online = false;
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        if (node->is_removed || !node->is_online)
+            continue;
+        has_online = true;
+        uint64_t bytes = largest_pool(node);
+        if (bytes > most) {
+            most = bytes;
+            best = node;
+        }
     }
-    bool found = false;
+    if (!has_online) {
+        lr_buf_add_z(out, "no node is online: nobody fetches or serves it before one joins "
+                          "(llm-router nodes token)");
+    } else if (best != NULL && need_bytes > most) {
+        char need[32], has[32];
+        lr_format_size(need_bytes, need);
+        lr_format_size(most, has);
+        lr_buf_addf(out,
+                    "no node has the memory: its weights take %s, the largest node (%s) has "
+                    "%s",
+                    need, best->name, has);
+    }
+}
+
+void router_answer_registered(struct router *r, struct net_request *req, const char *id,
+                              struct lr_str manifest, uint64_t need_bytes)
+{
+    struct router_access *access = router_access(req);
+    struct lr_buf body, warning;
+    struct lr_json_writer w;
+    router_store_audit(r->store, router_caller_name(&access->caller), "model.register", id,
+                       manifest.len != 0 ? "hub" : "local");
+    lr_buf_init(&warning, 1024);
     router_lock(r);
-    for (size_t i = 0; i < r->nodes.count && !found; i++) {
-        const struct router_place *place =
-            router_node_place(r->nodes.all[i], router_fold(id, folded));
-        found = place != NULL && r->nodes.all[i]->is_online;
-        if (found)
-            (void)snprintf(format_text, sizeof(format_text), "%s", place->format);
-    }
+    router_foresee(r, need_bytes, &warning);
     router_unlock(r);
-    if (!found) {
-        router_refuse(req, LR_NOT_FOUND,
-                      "no online node has a model \"" LR_STR_FMT "\" under its models roots "
-                      "(node settings models-dir and model)",
-                      LR_STR_ARG(lr_str_sub(id, 0, 200)));
-        return;
+    lr_buf_init(&body, manifest.len + 8192);
+    lr_json_writer_init(&w, &body);
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, "id", id);
+    lr_json_member_z(&w, "object", "model");
+    lr_json_key(&w, "warnings");
+    lr_json_begin_array(&w);
+    if (warning.len != 0) {
+        lr_json_put_str(&w, lr_buf_str(&warning));
+        lr_log_warn(NULL, "model.registered model=%s warning=%s", id, lr_buf_z(&warning));
     }
-    if (format.len != 0 && format_text[0] != '\0' && !lr_str_eq_z(format, format_text)) {
-        router_refuse(req, LR_INVALID_ARGUMENT, "the model is %s, not " LR_STR_FMT, format_text,
-                      LR_STR_ARG(lr_str_sub(format, 0, 40)));
-        return;
+    lr_json_end_array(&w);
+    if (manifest.len != 0) {
+        lr_json_key(&w, "manifest");
+        lr_json_put_raw(&w, manifest);
     }
-    struct answering *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
-    if (a == NULL) {
-        router_refuse(req, LR_OUT_OF_RAM, "no memory for a registration");
-        return;
-    }
-    a->req = req;
-    (void)snprintf(a->id, sizeof(a->id), LR_STR_FMT,
-                   LR_STR_ARG(lr_str_sub(id, 0, sizeof(a->id) - 1)));
-    struct router_new_model model = {
-        .id = id,
-        .source = LR_STR_LIT("local"),
-        .format = lr_str_z(format_text),
-        .created_ms = lr_clock_wall_ms(NULL),
-    };
-    router_register(r, &model, net_request_loop(req), answer_registered, a);
+    lr_json_end_object(&w);
+    lr_buf_free(&warning);
+    router_respond_json(req, 201, &body);
 }
 
 void router_api_register(struct router *r, struct net_request *req)
 {
-    struct lr_str repo, format, name, path;
+    struct lr_str repo, path;
     const struct lr_json *body = router_body(req);
-    if (body == NULL || !check_members(req, body))
-        return;
-    if (!read_member(req, body, "repo", &repo) || !read_member(req, body, "format", &format) ||
-        !read_member(req, body, "name", &name) || !read_member(req, body, "path", &path))
+    if (body == NULL || !check_members(req, body) ||
+        !router_read_text(req, body, "repo", &repo) ||
+        !router_read_text(req, body, "path", &path))
         return;
     if ((repo.len != 0) == (path.len != 0))
         router_refuse(req, LR_INVALID_ARGUMENT,
                       "say either \"repo\" (org/name or a Hugging Face URL) or \"path\" (a "
                       "folder on a node)");
     else if (path.len != 0)
-        register_local(r, req, path, name, format);
+        router_register_path(r, req, body);
     else
         router_register_repo(r, req, body);
-}
-
-/* ---- DELETE /v0/models/{id} ---- */
-
-struct removing {
-    struct router *router;
-    struct net_request *req;
-    char id[ROUTER_ID_MAX], folded[ROUTER_ID_MAX];
-};
-
-static lr_code erase(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    return router_model_delete(sql, ((struct removing *)arg)->folded, err);
-}
-
-static void erased(void *arg, const struct lr_error *err)
-{
-    struct removing *a = arg;
-    struct router *r = a->router;
-    struct router_access *access = router_access(a->req);
-    if (err != NULL) {
-        net_respond_error(a->req, err);
-        return;
-    }
-    router_lock(r);
-    struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
-    if (model != NULL) {
-        router_refuse_waiting(r, model);
-        announce(r, "model.deleted", model);
-        router_registry_remove(&r->registry, model);
-    }
-    router_unlock(r);
-    router_store_audit(r->store, router_caller_name(&access->caller), "model.delete", a->id,
-                       "");
-    net_respond(a->req, 200, "application/json", LR_STR_LIT("{\"deleted\":true}"));
-}
-
-void router_api_delete_model(struct router *r, struct net_request *req)
-{
-    struct lr_str id = router_access(req)->tail;
-    struct removing *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
-    router_lock(r);
-    const struct router_model *model = router_registry_find(&r->registry, id);
-    if (model != NULL && a != NULL) {
-        memcpy(a->id, model->id, sizeof(a->id));
-        memcpy(a->folded, model->folded, sizeof(a->folded));
-    }
-    router_unlock(r);
-    if (model == NULL || a == NULL) {
-        router_refuse(req, model == NULL ? LR_NOT_FOUND : LR_OUT_OF_RAM,
-                      "there is no model \"" LR_STR_FMT "\"",
-                      LR_STR_ARG(lr_str_sub(id, 0, 200)));
-        return;
-    }
-    a->router = r;
-    a->req = req;
-    router_store_submit(r->store, erase, net_request_loop(req), erased, a);
 }

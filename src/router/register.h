@@ -13,8 +13,29 @@ typedef void (*router_registered_fn)(void *arg, const struct lr_error *err);
 void router_register(struct router *r, const struct router_new_model *model,
                      struct net_loop *loop, router_registered_fn fn, void *arg);
 
-/* POST /v0/models/register with "repo": ends req. */
+/* CONFLICT: the id is taken; the first stays untouched (R-04).  Asked before a hub or a
+ * node is, so that a second registration costs nothing. */
+LR_MUST_USE lr_code router_check_free(struct router *r, struct lr_str id, struct lr_error *err);
+
+/* POST /v0/models/register with "repo" (register_repo.c) and with "path"
+ * (register_path.c): they end req. */
 void router_register_repo(struct router *r, struct net_request *req,
                           const struct lr_json *body);
+void router_register_path(struct router *r, struct net_request *req,
+                          const struct lr_json *body);
+
+/* A member of the body as text, empty where there is none.  False: it is no string, and
+ * req was ended. */
+bool router_read_text(struct net_request *req, const struct lr_json *body, const char *key,
+                      struct lr_str *out);
+
+/* 201 with the model, its manifest where it has one, and warnings: an operator should know
+ * at once that nobody can run it.  need_bytes: of weights; 0: not known.  Ends req. */
+void router_answer_registered(struct router *r, struct net_request *req, const char *id,
+                              struct lr_str manifest, uint64_t need_bytes);
+
+/* With the lock held: why no node can run a model whose weights take need_bytes, or
+ * nothing.  *out stays empty then. */
+void router_foresee(const struct router *r, uint64_t need_bytes, struct lr_buf *out);
 
 #endif

@@ -27,24 +27,13 @@ struct asking {
     struct lr_error err;
     lr_code code;
     uint32_t retry_after_s;
+    uint64_t need_bytes; /* of what every node must hold */
     struct lr_buf manifest;
     struct lr_buf template_text;
     char id[ROUTER_ID_MAX];
 };
 
 static _Atomic int asking_count;
-
-static bool read_text(struct net_request *req, const struct lr_json *body, const char *key,
-                      struct lr_str *out)
-{
-    const struct lr_json *v = lr_json_get(body, key);
-    *out = (struct lr_str){0};
-    if (v == NULL || v->type == LR_JSON_NULL || lr_json_str(v, out))
-        return true;
-    router_refuse(req, LR_INVALID_ARGUMENT, "\"%s\" must be a string, not %s", key,
-                  lr_json_type_name(v->type));
-    return false;
-}
 
 static void finish(struct asking *a)
 {
@@ -57,28 +46,12 @@ static void finish(struct asking *a)
 static void answer(void *arg, const struct lr_error *err)
 {
     struct asking *a = arg;
-    struct net_request *req = a->req;
-    struct router_access *access = router_access(req);
-    struct lr_buf body;
-    struct lr_json_writer w;
-    if (err != NULL) {
-        struct lr_error copy = *err;
-        finish(a);
-        net_respond_error(req, &copy);
-        return;
-    }
-    router_store_audit(a->router->store, router_caller_name(&access->caller), "model.register",
-                       a->id, "hub");
-    lr_buf_init(&body, MANIFEST_BYTES + 4096);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
-    lr_json_member_z(&w, "id", a->id);
-    lr_json_member_z(&w, "object", "model");
-    lr_json_key(&w, "manifest");
-    lr_json_put_raw(&w, lr_buf_str(&a->manifest));
-    lr_json_end_object(&w);
+    if (err != NULL)
+        net_respond_error(a->req, err);
+    else
+        router_answer_registered(a->router, a->req, a->id, lr_buf_str(&a->manifest),
+                                 a->need_bytes);
     finish(a);
-    router_respond_json(req, 201, &body);
 }
 
 static void refuse(struct asking *a)
@@ -132,6 +105,9 @@ static void *ask_hub(void *arg)
                        a->chat_template.len != 0 ? a->chat_template : lr_str(NULL, 0));
         (void)snprintf(a->id, sizeof(a->id), "%s", got.manifest->id);
         a->format = got.manifest->format;
+        for (size_t i = 0; i < got.manifest->file_count; i++)
+            if (!got.manifest->files[i].optional)
+                a->need_bytes += got.manifest->files[i].size;
         if (a->manifest.failed || a->template_text.failed)
             a->code =
                 lr_fail(&a->err, LR_TOO_LARGE, "the manifest is over %d bytes", MANIFEST_BYTES);
@@ -155,20 +131,6 @@ static lr_code prepare(struct asking *a, struct lr_error *err)
     return code;
 }
 
-/* The same id again is refused before the hub is asked: the first stays untouched. */
-static lr_code check_free(struct router *r, struct lr_str id, struct lr_error *err)
-{
-    router_lock(r);
-    bool taken = router_registry_find(&r->registry, id) != NULL;
-    router_unlock(r);
-    if (!taken)
-        return LR_OK;
-    return lr_fail(err, LR_CONFLICT,
-                   "model \"" LR_STR_FMT "\" is registered already: delete it first, or give "
-                   "this one another name",
-                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
-}
-
 void router_register_repo(struct router *r, struct net_request *req, const struct lr_json *body)
 {
     struct lr_str format;
@@ -181,12 +143,12 @@ void router_register_repo(struct router *r, struct net_request *req, const struc
     a->router = r;
     a->req = req;
     a->loop = net_request_loop(req);
-    if (!read_text(req, body, "repo", &a->repo) ||
-        !read_text(req, body, "revision", &a->revision) ||
-        !read_text(req, body, "filename", &a->filename) ||
-        !read_text(req, body, "name", &a->name) ||
-        !read_text(req, body, "chat_template", &a->chat_template) ||
-        !read_text(req, body, "format", &format))
+    if (!router_read_text(req, body, "repo", &a->repo) ||
+        !router_read_text(req, body, "revision", &a->revision) ||
+        !router_read_text(req, body, "filename", &a->filename) ||
+        !router_read_text(req, body, "name", &a->name) ||
+        !router_read_text(req, body, "chat_template", &a->chat_template) ||
+        !router_read_text(req, body, "format", &format))
         return;
     if (format.len != 0 && !hub_format_find(format, &a->format)) {
         router_refuse(req, LR_INVALID_ARGUMENT,
@@ -194,7 +156,7 @@ void router_register_repo(struct router *r, struct net_request *req, const struc
                       LR_STR_ARG(lr_str_sub(format, 0, 60)));
         return;
     }
-    lr_code code = check_free(r, a->name.len != 0 ? a->name : a->repo, &err);
+    lr_code code = router_check_free(r, a->name.len != 0 ? a->name : a->repo, &err);
     if (code == LR_OK && a->chat_template.len != 0) {
         struct jinja_template *compiled;
         code = jinja_compile(a->chat_template, &compiled, &err);

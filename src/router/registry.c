@@ -40,6 +40,11 @@ lr_code router_check_model_id(struct lr_str id, struct lr_error *err)
     return LR_OK;
 }
 
+static char *copy_of(struct lr_str text)
+{
+    return strndup(text.ptr != NULL ? text.ptr : "", text.len);
+}
+
 static struct router_model *new_model(const struct router_new_model *m)
 {
     struct router_model *model = calloc(1, sizeof(*model));
@@ -51,14 +56,22 @@ static struct router_model *new_model(const struct router_new_model *m)
     (void)router_fold(m->id, model->folded);
     (void)snprintf(model->source, sizeof(model->source), LR_STR_FMT, LR_STR_ARG(m->source));
     (void)snprintf(model->format, sizeof(model->format), LR_STR_FMT, LR_STR_ARG(m->format));
-    model->manifest = strndup(m->manifest.ptr != NULL ? m->manifest.ptr : "", m->manifest.len);
-    model->chat_template =
-        strndup(m->chat_template.ptr != NULL ? m->chat_template.ptr : "", m->chat_template.len);
-    if (model->manifest == NULL || model->chat_template == NULL) {
+    model->manifest = copy_of(m->manifest);
+    model->chat_template = copy_of(m->chat_template);
+    model->path = copy_of(m->path);
+    if (model->manifest == NULL || model->chat_template == NULL || model->path == NULL) {
         router_model_unref(model);
         return NULL;
     }
     return model;
+}
+
+lr_code router_fail_taken(struct lr_str id, struct lr_error *err)
+{
+    return lr_fail(err, LR_CONFLICT,
+                   "model \"" LR_STR_FMT "\" is registered already: delete it first, or give "
+                   "this one another name",
+                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
 }
 
 lr_code router_registry_add(struct router_registry *registry, const struct router_new_model *m,
@@ -69,10 +82,7 @@ lr_code router_registry_add(struct router_registry *registry, const struct route
     if (code != LR_OK)
         return code;
     if (router_registry_find(registry, m->id) != NULL)
-        return lr_fail(err, LR_CONFLICT,
-                       "model \"" LR_STR_FMT "\" is registered already: delete it first, or "
-                       "give this one another name",
-                       LR_STR_ARG(m->id));
+        return router_fail_taken(m->id, err);
     struct router_model *model = new_model(m);
     if (model == NULL ||
         !lr_strmap_put(&registry->models, lr_str_z(model->folded), model, NULL)) {
@@ -140,6 +150,7 @@ void router_model_unref(struct router_model *model)
         return;
     free(model->manifest);
     free(model->chat_template);
+    free(model->path);
     free(model);
 }
 
@@ -148,13 +159,13 @@ void router_model_unref(struct router_model *model)
 lr_code router_model_insert(struct router_sql *sql, const struct router_model *model,
                             struct lr_error *err)
 {
-    return ROUTER_SQL(sql,
-                      "INSERT INTO models (folded_id, id, source, format, manifest, "
-                      "chat_template, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                      NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id),
-                      ROUTER_Z(model->source), ROUTER_Z(model->format),
-                      ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
-                      ROUTER_INT(model->created_ms));
+    return ROUTER_SQL(
+        sql,
+        "INSERT INTO models (folded_id, id, source, format, manifest, "
+        "chat_template, created_ms, path) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id), ROUTER_Z(model->source),
+        ROUTER_Z(model->format), ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
+        ROUTER_INT(model->created_ms), ROUTER_Z(model->path));
 }
 
 lr_code router_model_delete(struct router_sql *sql, const char *folded, struct lr_error *err)
@@ -174,6 +185,7 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
         .manifest = router_row_text(row, 3),
         .chat_template = router_row_text(row, 4),
         .created_ms = router_row_int(row, 5),
+        .path = router_row_text(row, 6),
     };
     lr_code code = LR_OK;
     model = router_registry_find(registry, m.id);
@@ -187,8 +199,9 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
 lr_code router_registry_load(struct router_registry *registry, struct router_sql *sql,
                              struct lr_error *err)
 {
-    return router_sql_run(sql,
-                          "SELECT id, source, format, manifest, chat_template, created_ms "
-                          "FROM models ORDER BY created_ms",
-                          NULL, 0, load_row, registry, err);
+    return router_sql_run(
+        sql,
+        "SELECT id, source, format, manifest, chat_template, created_ms, path "
+        "FROM models ORDER BY created_ms",
+        NULL, 0, load_row, registry, err);
 }

@@ -19,6 +19,7 @@ struct router_model {
     char format[16];
     char *manifest;      /* owned; JSON, "" for a local one */
     char *chat_template; /* owned; the registration's own, "" for the model's */
+    char *path;          /* owned; of a local one: where nodes look for it, "" by its id */
     int64_t created_ms;
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
@@ -43,9 +44,12 @@ LR_MUST_USE lr_code router_registry_load(struct router_registry *registry,
 LR_MUST_USE lr_code router_check_model_id(struct lr_str id, struct lr_error *err);
 
 struct router_new_model {
-    struct lr_str id, source, format, manifest, chat_template;
+    struct lr_str id, source, format, manifest, chat_template, path;
     int64_t created_ms;
 };
+/* CONFLICT, and what to do about it. */
+lr_code router_fail_taken(struct lr_str id, struct lr_error *err);
+
 /* CONFLICT when the id is taken. */
 LR_MUST_USE lr_code router_registry_add(struct router_registry *registry,
                                         const struct router_new_model *model,

@@ -29,6 +29,7 @@ static const struct router_route routes[] = {
     {"GET", "v0/nodes/*/models", ROUTER_ADMIN, router_api_node_forward},
     {"GET", "v0/nodes/*/engines", ROUTER_ADMIN, router_api_node_forward},
     {"GET", "v0/nodes/*/memory", ROUTER_ADMIN, router_api_node_forward},
+    {"GET", "v0/nodes/*/logs", ROUTER_ADMIN, router_api_node_forward},
     {"POST", "v0/nodes/*/engines/*/reload", ROUTER_ADMIN, router_api_node_forward},
 
     {"GET", "v0/keys", ROUTER_ADMIN, router_api_keys},

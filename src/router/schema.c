@@ -37,7 +37,13 @@ static const char *const step_2[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1, step_2};
+/* Where nodes look for a local model whose name is not its folder's. */
+static const char *const step_3[] = {
+    "ALTER TABLE models ADD COLUMN path TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2, step_3};
 
 enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
 

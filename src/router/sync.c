@@ -34,6 +34,7 @@ static void merge_models(struct router *r, const struct router_registry *read)
             .format = lr_str_z(m->format),
             .manifest = lr_str_z(m->manifest),
             .chat_template = lr_str_z(m->chat_template),
+            .path = lr_str_z(m->path),
             .created_ms = m->created_ms,
         };
         if (router_registry_find(&r->registry, key) == NULL &&

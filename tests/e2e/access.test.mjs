@@ -34,7 +34,7 @@ const routes = [
   ['POST', '/v0/nodes/join', 'node'], ['POST', '/v0/nodes/x/beat', 'node'], ['POST', '/v0/nodes/tokens', 'admin'],
   ['GET', '/v0/nodes', 'admin'], ['POST', '/v0/nodes/x/drain', 'admin'], ['POST', '/v0/nodes/x/undrain', 'admin'],
   ['DELETE', '/v0/nodes/x', 'admin'], ['GET', '/v0/nodes/x/models', 'admin'], ['GET', '/v0/nodes/x/engines', 'admin'],
-  ['GET', '/v0/nodes/x/memory', 'admin'], ['POST', '/v0/nodes/x/engines/e/reload', 'admin'],
+  ['GET', '/v0/nodes/x/memory', 'admin'], ['GET', '/v0/nodes/x/logs', 'admin'], ['POST', '/v0/nodes/x/engines/e/reload', 'admin'],
   ['GET', '/v0/keys', 'admin'], ['POST', '/v0/keys', 'admin'], ['DELETE', '/v0/keys/x', 'admin'],
   ['GET', '/v0/usage', 'admin'], ['GET', '/v0/audit', 'admin'], ['GET', '/metrics', 'admin'],
   ['GET', '/health', 'public'],
@@ -121,5 +121,5 @@ test('malformed and oversized bodies are clear 4xx and change nothing', async ()
 test('path traversal in ids is refused', async () => {
   for (const id of ['..%2f..%2fetc', 'a/../b', '%2e%2e', 'a%2fb%2fc%2fd', 'a\\b'])
     assert.ok([400, 404].includes(await raw(`${open.url}/v1/models/${id}`, {})), id);
-  assert.equal((await call(`${open.url}/v0/models/register`, { body: { path: '/x', name: '../../etc/passwd' } })).status, 404);
+  assert.equal((await call(`${open.url}/v0/models/register`, { body: { path: '/x', name: '../../etc/passwd' } })).status, 400);
 });

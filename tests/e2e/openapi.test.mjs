@@ -16,7 +16,7 @@ for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   const role = line.match(/^ {6}x-role: (\w+)$/)?.[1];
   if (role) operations.at(-1).role = role;
   const answer = line.match(/schemas\/(\w+)'/)?.[1];
-  if (answer && answer !== 'Error') operations.at(-1).schema ??= answer;
+  if (answer && answer !== 'Error' && !answer.endsWith('Request')) operations.at(-1).schema ??= answer;
   schema = line.match(/^ {4}([A-Z]\w+):$/)?.[1] ?? schema;
   const member = line.match(/^ {8}(\w+): \{type: (\w+)/);
   if (member && schema) (schemas[schema] ??= {})[member[1]] = member[2];
@@ -54,7 +54,7 @@ test('what the server answers has the members the page promises', async () => {
   for (const [template, url] of [['/v1/models', '/v1/models'], ['/v1/models/{id}', '/v1/models/doc'], ['/v0/explain', '/v0/explain?model=doc'],
     ['/v0/whoami', '/v0/whoami'], ['/v0/models', '/v0/models'], ['/v0/models/registry', '/v0/models/registry'], ['/v0/nodes', '/v0/nodes'],
     ['/v0/nodes/{node}/models', `/v0/nodes/${node.id}/models`], ['/v0/nodes/{node}/engines', `/v0/nodes/${node.id}/engines`],
-    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`], ['/v0/keys', '/v0/keys'], ['/v0/usage', '/v0/usage'], ['/v0/audit', '/v0/audit'],
+    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`], ['/v0/nodes/{node}/logs', `/v0/nodes/${node.id}/logs?lines=3`], ['/v0/keys', '/v0/keys'], ['/v0/usage', '/v0/usage'], ['/v0/audit', '/v0/audit'],
     ['/health', '/health']])
     await check('GET', template, url);
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });

@@ -25,6 +25,8 @@ test('a repository is registered: 201, the manifest is pinned and served, no wei
   const answer = await post({ repo: 'openai/demo', format: 'safetensors' });
   assert.equal(answer.status, 201, answer.text);
   assert.equal(answer.json.id, 'openai/demo');
+  assert.equal(answer.json.warnings.length, 1);
+  assert.match(answer.json.warnings[0], /no node is online/);
   for (const id of ['openai/demo', 'openai%2Fdemo', 'OpenAI/Demo']) {
     const manifest = await call(`${router.url}/v0/models/registry/${id}/manifest.json`);
     assert.equal(manifest.status, 200);

@@ -1,0 +1,152 @@
+// An operator's hands on models and nodes: registration by path, deletion with and without
+// the files, logs, warnings, and how soon a node hears of it.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { startHub } from '../support/hub.mjs';
+import { call, cli, makeEcho, nodes, online, say, startNode, startRouter, tempDir, until } from './support.mjs';
+
+const left = [];
+let router, node, root, hub;
+
+const keep = (process) => { left.push(process); return process; };
+const post = (body) => call(`${router.url}/v0/models/register`, { body });
+const remove = (id, query = '') => call(`${router.url}/v0/models/${id}${query}`, { method: 'DELETE' });
+const listed = async () => (await call(`${router.url}/v0/models`)).json.models.map((m) => m.id);
+
+// A model in a folder of the node's models root.
+function place(name, testing) {
+  const dir = path.join(root, name);
+  fs.cpSync(makeEcho(path.basename(name), testing), dir, { recursive: true });
+  return dir;
+}
+
+before(async () => {
+  hub = await startHub();
+  root = tempDir('roots');
+  const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
+  router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--hub-host', hub.storage], env }));
+  node = keep(await startNode(router, { name: 'n0', args: ['--models-dir', root, '--hub-host', hub.storage], env }));
+  await until('the node is online', async () => (await online(router)) === 1);
+});
+after(async () => { await Promise.all(left.map((p) => p.stop('SIGKILL'))); await hub?.close(); });
+
+test('a folder that came after the node started is inspected there, registered and served', async () => {
+  const dir = place('late');
+  fs.writeFileSync(path.join(dir, 'chat_template.jinja'), '{% for m in messages %}{{ m.content | upper }}{% endfor %}');
+  const answer = await post({ path: dir });
+  assert.equal(answer.status, 201, answer.text);
+  assert.deepEqual({ id: answer.json.id, warnings: answer.json.warnings }, { id: 'late', warnings: [] });
+  const chat = await until('it serves', async () => {
+    const got = await call(`${router.url}/v1/chat/completions`, { body: { model: 'late', ...say('hello') } });
+    return got.status === 200 && got;
+  });
+  assert.equal(chat.json.choices[0].message.content, 'HELLO', 'the template of the folder was reported');
+});
+
+test('a path below the root, an org folder and another name; the name holds over a restart of the node', async () => {
+  place('acme/tiny');
+  assert.equal((await post({ path: 'acme/tiny' })).json.id, 'acme/tiny');
+  const dir = place('renamed');
+  const answer = await post({ path: dir, name: 'Acme/Other' });
+  assert.equal(answer.status, 201, answer.text);
+  assert.equal(answer.json.id, 'Acme/Other');
+  const serves = () => until('it serves', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'acme/other', ...say('x') } })).status === 200);
+  await serves();
+  await node.stop('SIGKILL');
+  node = keep(await startNode(router, { name: 'n0', dir: node.dir, args: ['--models-dir', root, '--hub-host', hub.storage] }));
+  await serves();
+});
+
+test('a path that cannot be registered is refused with the reason, and nothing changes', async () => {
+  const before = await listed();
+  const there = (await nodes(router))[0].models.length;
+  const outside = makeEcho('outside');
+  fs.symlinkSync(outside, path.join(root, 'link'));
+  fs.rmSync(path.join(place('no-config'), 'config.json'));
+  fs.rmSync(path.join(place('no-tokenizer'), 'tokenizer.json'));
+  fs.rmSync(path.join(place('no-weights'), 'model.safetensors'));
+  fs.mkdirSync(path.join(root, 'empty'));
+  const cases = [
+    [{ path: path.join(root, 'nowhere') }, 404, /no folder .*nowhere/],
+    [{ path: outside }, 403, /not below this node's models roots.*models-dir/],
+    [{ path: 'link' }, 403, /not below this node's models roots/],
+    [{ path: '../../etc' }, 403, /not below/], [{ path: '/etc' }, 403, /not below/],
+    [{ path: '/etc/passwd' }, 404, /no folder/],
+    [{ path: 'no-config' }, 400, /config\.json/], [{ path: 'no-tokenizer' }, 400, /tokenizer\.json/],
+    [{ path: 'no-weights' }, 400, /safetensors/], [{ path: 'empty' }, 400, /config\.json/],
+    [{ path: path.join(root, 'late'), format: 'gguf' }, 400, /gguf/],
+    [{ path: 'late', format: 'gguf' }, 400, /safetensors, not gguf/],
+    [{ path: 'late', format: 'onnx' }, 400, /safetensors or gguf/],
+    [{ path: 'late' }, 409, /registered already/], [{ path: path.join(root, 'late') }, 409, /registered already/],
+    [{ path: path.join(root, 'renamed'), name: 'acme/tiny' }, 409, /registered already/],
+    [{ path: 'late', name: '../x' }, 400, /a model's id/], [{ path: 'late', revision: 'main' }, 400, /"revision" goes with "repo"/],
+    [{ path: '' }, 400, /either "repo"/], [{ path: 'a'.repeat(5000) }, 400, /path/],
+  ];
+  for (const [body, status, message] of cases) {
+    const answer = await post(body);
+    assert.equal(answer.status, status, `${JSON.stringify(body).slice(0, 80)}: ${answer.text}`);
+    assert.match(answer.json.error.message, message);
+  }
+  assert.deepEqual(await listed(), before);
+  assert.equal((await nodes(router))[0].models.length, there, 'the node keeps nothing of a folder with a fault');
+});
+
+test('a registration warns when no node has the memory, naming both figures', async () => {
+  const small = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
+  const poor = keep(await startNode(small, { name: 'poor', args: ['--ram-limit', '64MiB', '--models-dir', root] }));
+  await until('it is online', async () => (await online(small)) === 1);
+  const big = path.join(root, 'big');
+  fs.cpSync(makeEcho('big'), big, { recursive: true });
+  const header = JSON.stringify({ w: { dtype: 'U8', shape: [200 << 20], data_offsets: [0, 200 << 20] } });
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(header.length));
+  fs.writeFileSync(path.join(big, 'model.safetensors'), Buffer.concat([size, Buffer.from(header)]));
+  fs.truncateSync(path.join(big, 'model.safetensors'), 8 + header.length + (200 << 20));
+  const answer = await call(`${small.url}/v0/models/register`, { body: { path: big } });
+  assert.equal(answer.status, 201, answer.text);
+  assert.equal(answer.json.warnings.length, 1);
+  assert.match(answer.json.warnings[0], /no node has the memory: .*200\.?0? MiB.*largest node \(poor\) has 64\.?0? MiB/);
+  await poor.stop('SIGKILL');
+  await small.stop();
+});
+
+test('logs of a node are read through the router', async () => {
+  const [{ id }] = await nodes(router);
+  const { status, json } = await call(`${router.url}/v0/nodes/${id}/logs?lines=5`);
+  assert.equal(status, 200);
+  assert.ok(json.lines.length >= 1 && json.lines.length <= 5);
+  for (const line of json.lines) assert.deepEqual(Object.keys(line).sort(), ['level', 'text', 'time']);
+  assert.equal((await call(`${router.url}/v0/nodes/nobody/logs`)).status, 404);
+});
+
+test('deleting a registration leaves the files on the node, and its memory is given back', async () => {
+  const stays = place('stays');
+  assert.equal((await post({ path: stays })).status, 201);
+  await until('it is loaded', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'stays', ...say('x') } })).status === 200);
+  assert.equal((await remove('stays', '?purge=maybe')).status, 400);
+  assert.deepEqual((await remove('stays')).json, { deleted: true, purged: [] });
+  assert.ok(fs.existsSync(path.join(stays, 'config.json')));
+  await until('it is unloaded', async () => (await nodes(router))[0].models.find((m) => m.id === 'stays').state === 'present');
+});
+
+test('the node is told at once: a new registration is asked for well before the next beat', async () => {
+  hub.add('acme/soon', { 'config.json': '{"architectures":["NobodyRunsThis"]}', 'tokenizer.json': '{}', 'model.safetensors': Buffer.alloc(16) });
+  const times = [];
+  for (let i = 0; i < 5; i++) {
+    const begun = Date.now();
+    assert.equal((await post({ repo: 'acme/soon', name: `soon-${i}` })).status, 201);
+    await until('the node knows it', async () => (await nodes(router))[0].models.some((m) => m.id === `soon-${i}`), 5000);
+    times.push(Date.now() - begun);
+  }
+  times.sort((a, b) => a - b);
+  assert.ok(times[2] < 450, `median ${times[2]} ms`);
+});
+
+test('an architecture nobody runs is registered, never ready, and the operator sees why', async () => {
+  const model = (await call(`${router.url}/v0/models`)).json.models.find((m) => m.id === 'soon-0');
+  assert.equal(model.ready, false);
+  assert.match(model.nodes[0].reason, /NobodyRunsThis|nobodyrunsthis/);
+  assert.ok(!(await call(`${router.url}/v1/models`)).json.data.some((m) => m.id === 'soon-0'));
+});
