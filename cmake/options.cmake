@@ -4,6 +4,7 @@ option(LR_WERROR "Warnings are errors (CI)" OFF)
 option(LR_FUZZ "Build libFuzzer programs instead of corpus replays (clang)" OFF)
 option(LR_STATIC_DEPS "Link third-party libraries statically (preset portable)" OFF)
 option(LR_FAILPOINTS "Compile named failpoints in (tests that stop a process at a stage)" OFF)
+option(LR_WITH_DASHBOARD "Embed the web page where npm is there" ON)
 set(LR_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
 set(LR_CUDA_ARCHS "90a;80-virtual" CACHE STRING "CUDA code to embed: 90a = sm_90a, 80-virtual = compute_80 PTX")
 

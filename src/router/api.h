@@ -75,5 +75,7 @@ void router_api_events(struct router *r, struct net_request *req);
 void router_api_whoami(struct router *r, struct net_request *req);
 void router_api_health(struct router *r, struct net_request *req);
 void router_api_metrics(struct router *r, struct net_request *req);
+void router_api_dashboard(struct router *r, struct net_request *req);
+void router_api_asset(struct router *r, struct net_request *req);
 
 #endif

@@ -40,6 +40,8 @@ static const struct router_route routes[] = {
     {"GET", "v0/events", ROUTER_ADMIN, router_api_events},
     {"GET", "metrics", ROUTER_ADMIN, router_api_metrics},
     {"GET", "health", ROUTER_PUBLIC, router_api_health},
+    {"GET", "", ROUTER_PUBLIC, router_api_dashboard},
+    {"GET", "assets/**", ROUTER_PUBLIC, router_api_asset},
 };
 
 size_t router_route_count(void)
@@ -78,6 +80,8 @@ static bool matches(const char *pattern, const struct net_path *path, struct lr_
 {
     struct lr_str parts[NET_PATH_MAX_SEGMENTS], rest = lr_str_z(pattern), part;
     size_t count = 0, i = 0, j = 0;
+    if (rest.len == 0)
+        return path->count == 0;
     while (lr_str_split(&rest, '/', &part))
         parts[count++] = part;
     while (i < count && j < path->count) {

@@ -1,0 +1,138 @@
+// app.js - the shell: who is there, which page, navigation, theme and language.
+//
+// A page is pages/<name>.js with a default export: a component that gets {route, me}.
+// pages/signin.js gets {onDone}, to be called when a session exists.
+import { html, render, Component } from 'htm/preact';
+import { useCallback, useEffect, useState } from 'preact/hooks';
+import { api } from './lib/api.js';
+import { getLang, onLang, setLang, t } from './lib/i18n.js';
+import { live, useLive } from './lib/live.js';
+import { href, useRoute } from './lib/route.js';
+import { Button, Empty, Icon, Skeleton, Toasts } from './lib/ui.js';
+
+const pages = {
+  overview: { load: () => import('./pages/overview.js'), admin: true },
+  models: { load: () => import('./pages/models.js'), admin: true },
+  nodes: { load: () => import('./pages/nodes.js'), admin: true },
+  playground: { load: () => import('./pages/playground.js'), admin: false },
+  keys: { load: () => import('./pages/keys.js'), admin: true },
+};
+const signIn = () => import('./pages/signin.js');
+
+/** Shows a module's component when it has arrived. */
+function Lazy({ load, name, ...props }) {
+  const [module, setModule] = useState(null);
+  useEffect(() => {
+    let isCurrent = true;
+    setModule(null);
+    // A module that is gone belongs to a router that was replaced meanwhile: take the new page.
+    load().then((m) => { if (isCurrent) setModule({ name, View: m.default }); }, () => location.reload());
+    return () => { isCurrent = false; };
+  }, [name]);
+  if (module?.name !== name) return html`<div class="page"><${Skeleton} lines=${6} /></div>`;
+  return html`<${module.View} ...${props} />`;
+}
+
+/** One page that fails does not take the shell with it. */
+class Guard extends Component {
+  componentDidCatch(error) { console.error(error); this.setState({ failed: true, at: this.props.name }); }
+
+  componentDidUpdate() { if (this.state.failed && this.state.at !== this.props.name) this.setState({ failed: false }); }
+
+  render({ children }) {
+    if (!this.state.failed) return children;
+    return html`<${Empty} icon="alert" title=${t('common.failedTitle')} text=${t('common.failedText')}>
+      <${Button} onClick=${() => location.reload()}>${t('common.reload')}<//><//>`;
+  }
+}
+
+function nextTheme() {
+  const order = ['auto', 'light', 'dark'];
+  const now = document.documentElement.dataset.theme ?? 'auto';
+  const next = order[(order.indexOf(now) + 1) % order.length];
+  if (next === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  try { localStorage.setItem('lr.theme', next); } catch { /* storage is off */ }
+  dispatchEvent(new Event('lr-theme'));
+  return next;
+}
+
+function ThemeSwitch() {
+  const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? 'auto');
+  const names = { auto: t('common.themeAuto'), light: t('common.themeLight'), dark: t('common.themeDark') };
+  return html`<${Button} kind="quiet" icon=${{ auto: 'auto', light: 'sun', dark: 'moon' }[theme]} label=${`${t('common.theme')}: ${names[theme]}`}
+    onClick=${() => setTheme(nextTheme())} />`;
+}
+
+function LanguageSwitch() {
+  const other = getLang() === 'en' ? 'ja' : 'en';
+  return html`<${Button} kind="quiet" class="language" lang=${other} onClick=${() => setLang(other)}>${other === 'ja' ? '日本語' : 'English'}<//>`;
+}
+
+function Link() {
+  const link = useLive('link');
+  const text = { open: t('common.linkOpen'), lost: t('common.linkLost'), connecting: t('common.linkConnecting') }[link];
+  return html`<p class="link ${link}" role="status"><span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
+}
+
+function Navigation({ page, me }) {
+  return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${Object.entries(pages).filter(([, p]) => !p.admin || me.role === 'admin').map(([name]) => html`
+    <li key=${name}><a href=${href(name)} aria-current=${page === name ? 'page' : undefined}><${Icon} name=${name} /><span>${t(name === 'keys' ? 'common.keysShort' : `common.${name}`)}</span></a></li>`)}</ul></nav>`;
+}
+
+function Shell({ me, onSignOut }) {
+  const route = useRoute();
+  const page = pages[route.page];
+  useEffect(() => { if (me.role === 'admin') live.start(); return () => live.stop(); }, [me.role]);
+  useEffect(() => { scrollTo(0, 0); }, [route.page, route.id]);
+  let body;
+  if (!page) {
+    body = html`<${Empty} icon="search" title=${t('common.notFoundTitle')} text=${t('common.notFoundText')}><a class="button primary" href="#/overview">${t('common.toOverview')}</a><//>`;
+  } else if (page.admin && me.role !== 'admin') {
+    body = html`<${Empty} icon="keys" title=${t('common.notAllowedTitle')} text=${t('common.notAllowedText')}><a class="button primary" href="#/playground">${t('common.playground')}</a><//>`;
+  } else {
+    body = html`<${Guard} name=${route.page}><${Lazy} load=${page.load} name=${route.page} route=${route} me=${me} /><//>`;
+  }
+  const skip = (event) => { event.preventDefault(); document.getElementById('main').focus(); };
+  return html`<a class="skip" href="#main" onClick=${skip}>${t('common.skip')}</a>
+    <div class="shell"><header class="side"><a class="brand" href="#/overview"><span class="mark" aria-hidden="true"></span><span>llm-router</span></a>
+      <${Navigation} page=${route.page} me=${me} />
+      <div class="side-foot">${me.role === 'admin' && html`<${Link} />`}
+        <div class="side-tools"><${LanguageSwitch} /><${ThemeSwitch} />
+        ${me.needs_key && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
+    <main id="main" tabindex="-1">${body}</main></div><${Toasts} />`;
+}
+
+function App() {
+  const [me, setMe] = useState(undefined); // undefined: asking; null: nobody
+  const [, setLangCount] = useState(0);
+  const [failure, setFailure] = useState(null);
+  const ask = useCallback(async () => {
+    try {
+      const answer = await api.get('/v0/whoami');
+      api.setCsrf(answer.csrf ?? '');
+      setMe(answer);
+      setFailure(null);
+    } catch (error) {
+      if (error.status === 401) setMe(null);
+      else setFailure(error);
+    }
+  }, []);
+  const signOut = async () => {
+    await api.del('/v0/session').catch(() => {});
+    api.setCsrf('');
+    setMe(null);
+  };
+  useEffect(() => {
+    api.onSignedOut(() => setMe(null));
+    ask();
+    return onLang(() => setLangCount((n) => n + 1));
+  }, []);
+  if (failure) return html`<${Empty} icon="alert" title=${failure.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//>`;
+  if (me === undefined) return null;
+  if (me === null) return html`<main id="main"><${Lazy} load=${signIn} name="signin" onDone=${ask} /></main><${Toasts} />`;
+  return html`<${Shell} key=${getLang()} me=${me} onSignOut=${signOut} />`;
+}
+
+await setLang(document.documentElement.lang);
+render(html`<${App} />`, document.getElementById('app'));

@@ -1,0 +1,9 @@
+import common from './en/common.js';
+import keys from './en/keys.js';
+import models from './en/models.js';
+import nodes from './en/nodes.js';
+import overview from './en/overview.js';
+import playground from './en/playground.js';
+import signin from './en/signin.js';
+
+export default { common, keys, models, nodes, overview, playground, signin };

@@ -1,0 +1,9 @@
+import common from './ja/common.js';
+import keys from './ja/keys.js';
+import models from './ja/models.js';
+import nodes from './ja/nodes.js';
+import overview from './ja/overview.js';
+import playground from './ja/playground.js';
+import signin from './ja/signin.js';
+
+export default { common, keys, models, nodes, overview, playground, signin };
