@@ -35,6 +35,12 @@ void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...)
     net_respond_error(req, &err);
 }
 
+bool router_wants(struct net_request *req, const char *name)
+{
+    struct lr_str value;
+    return net_request_query_get(req, name, &value) && lr_str_eq_z(value, "true");
+}
+
 const struct lr_json *router_body(struct net_request *req)
 {
     const struct lr_json *body = NULL;

@@ -16,13 +16,15 @@ struct outlook {
     const struct router_place *best;
 };
 
-static int rank(const char *state)
+enum { STATES = 9 };
+static const char *const states[STATES] = {"failed",  "absent",   "fetching", "verifying",
+                                           "present", "draining", "starting", "loading",
+                                           "ready"}; /* the better, the later */
+
+static size_t rank(const char *state)
 {
-    static const char *const order[] = {"failed",    "absent",  "fetching",
-                                        "verifying", "present", "draining",
-                                        "starting",  "loading", "ready"};
-    for (int i = 0; i < (int)(sizeof(order) / sizeof(order[0])); i++)
-        if (strcmp(order[i], state) == 0)
+    for (size_t i = 0; i < STATES; i++)
+        if (strcmp(states[i], state) == 0)
             return i;
     return 0;
 }
@@ -81,9 +83,9 @@ static struct lr_json_writer begin(struct lr_buf *body)
 void router_api_v1_models(struct router *r, struct net_request *req)
 {
     struct lr_buf body;
-    struct lr_str all, key;
+    struct lr_str key;
     void *value;
-    bool wants_all = net_request_query_get(req, "all", &all) && lr_str_eq_z(all, "true");
+    bool wants_all = router_wants(req, "all");
     struct lr_json_writer w = begin(&body);
     lr_json_member_z(&w, "object", "list");
     lr_json_key(&w, "data");
@@ -163,8 +165,35 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
     lr_json_end_object(w);
 }
 
+/* How many nodes have it in which state, instead of each node: a list of a thousand models on
+ * a hundred nodes stays small. */
+static void put_counts(struct lr_json_writer *w, const struct router *r,
+                       const struct router_model *m)
+{
+    uint64_t counts[STATES] = {0}, inflight = 0, weight_bytes = 0;
+    const char *why_not;
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        const struct router_place *place = router_node_place(node, lr_str_z(m->folded));
+        if (place == NULL || !router_node_serves(node, &why_not))
+            continue;
+        counts[rank(place->state)]++;
+        inflight += place->inflight;
+        if (place->weight_bytes > weight_bytes)
+            weight_bytes = place->weight_bytes;
+    }
+    lr_json_member_u64(w, "inflight", inflight);
+    lr_json_member_u64(w, "weight_bytes", weight_bytes);
+    lr_json_key(w, "states");
+    lr_json_begin_object(w);
+    for (size_t i = 0; i < STATES; i++)
+        if (counts[i] != 0)
+            lr_json_member_u64(w, states[i], counts[i]);
+    lr_json_end_object(w);
+}
+
 static void put_v0_model(struct lr_json_writer *w, const struct router *r,
-                         const struct router_model *m)
+                         const struct router_model *m, bool is_brief)
 {
     struct outlook o = look(r, m);
     lr_json_begin_object(w);
@@ -176,6 +205,11 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
     lr_json_member_z(w, "state", o.state);
     lr_json_member_z(w, "reason", o.reason[0] != '\0' ? o.reason : NULL);
     lr_json_member_u64(w, "queued", m->queue.count);
+    if (is_brief) {
+        put_counts(w, r, m);
+        lr_json_end_object(w);
+        return;
+    }
     lr_json_key(w, "nodes");
     lr_json_begin_array(w);
     for (size_t i = 0; i < r->nodes.count; i++)
@@ -189,14 +223,18 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
 void router_api_models(struct router *r, struct net_request *req)
 {
     struct lr_buf body;
-    struct lr_str key;
+    struct lr_str key, id;
     void *value;
     struct lr_json_writer w = begin(&body);
+    bool is_brief = router_wants(req, "brief"), has_id = net_request_query_get(req, "id", &id);
     lr_json_key(&w, "models");
     lr_json_begin_array(&w);
     router_lock(r);
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++)
-        put_v0_model(&w, r, value);
+    const struct router_model *one = has_id ? router_registry_find(&r->registry, id) : NULL;
+    if (one != NULL)
+        put_v0_model(&w, r, one, is_brief);
+    for (size_t i = 0; !has_id && lr_strmap_at(&r->registry.models, i, &key, &value); i++)
+        put_v0_model(&w, r, value, is_brief);
     router_unlock(r);
     lr_json_end_array(&w);
     lr_json_end_object(&w);

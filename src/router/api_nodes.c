@@ -198,10 +198,45 @@ void router_api_beat(struct router *r, struct net_request *req)
 
 /* ---- the operator's view ---- */
 
-static void put_node(struct lr_json_writer *w, const struct router_node *node, uint64_t now)
+static void put_models(struct lr_json_writer *w, const struct router_node *node)
 {
     struct lr_str key;
     void *value;
+    lr_json_key(w, "models");
+    lr_json_begin_array(w);
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        const struct router_place *place = value;
+        lr_json_begin_object(w);
+        lr_json_member_z(w, "id", place->id);
+        lr_json_member_z(w, "state", place->state);
+        lr_json_member_z(w, "reason", place->reason[0] != '\0' ? place->reason : NULL);
+        lr_json_member_bool(w, "can_run", place->can_run);
+        lr_json_member_u64(w, "slots", place->slots);
+        lr_json_member_u64(w, "inflight", place->inflight);
+        lr_json_end_object(w);
+    }
+    lr_json_end_array(w);
+}
+
+static void put_model_counts(struct lr_json_writer *w, const struct router_node *node)
+{
+    struct lr_str key;
+    void *value;
+    uint64_t runnable = 0, loaded = 0, inflight = 0;
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        const struct router_place *place = value;
+        runnable += place->can_run;
+        loaded += place->is_loaded;
+        inflight += place->inflight;
+    }
+    lr_json_member_u64(w, "models_runnable", runnable);
+    lr_json_member_u64(w, "models_loaded", loaded);
+    lr_json_member_u64(w, "inflight", inflight);
+}
+
+static void put_node(struct lr_json_writer *w, const struct router_node *node, uint64_t now,
+                     bool is_brief)
+{
     lr_json_begin_object(w);
     lr_json_member_z(w, "id", node->id);
     lr_json_member_z(w, "name", node->name);
@@ -227,20 +262,10 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
-    lr_json_key(w, "models");
-    lr_json_begin_array(w);
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
-        const struct router_place *place = value;
-        lr_json_begin_object(w);
-        lr_json_member_z(w, "id", place->id);
-        lr_json_member_z(w, "state", place->state);
-        lr_json_member_z(w, "reason", place->reason[0] != '\0' ? place->reason : NULL);
-        lr_json_member_bool(w, "can_run", place->can_run);
-        lr_json_member_u64(w, "slots", place->slots);
-        lr_json_member_u64(w, "inflight", place->inflight);
-        lr_json_end_object(w);
-    }
-    lr_json_end_array(w);
+    if (is_brief)
+        put_model_counts(w, node);
+    else
+        put_models(w, node);
     lr_json_end_object(w);
 }
 
@@ -248,6 +273,7 @@ void router_api_nodes(struct router *r, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_json_writer w;
+    bool is_brief = router_wants(req, "brief");
     lr_buf_init(&body, BODY_BYTES);
     lr_json_writer_init(&w, &body);
     lr_json_begin_object(&w);
@@ -256,7 +282,7 @@ void router_api_nodes(struct router *r, struct net_request *req)
     router_lock(r);
     for (size_t i = 0; i < r->nodes.count; i++)
         if (!r->nodes.all[i]->is_removed)
-            put_node(&w, r->nodes.all[i], lr_clock_ms(NULL));
+            put_node(&w, r->nodes.all[i], lr_clock_ms(NULL), is_brief);
     router_unlock(r);
     lr_json_end_array(&w);
     lr_json_end_object(&w);

@@ -117,6 +117,8 @@ void router_sync(void *arg, struct router_sql *sql);
 /* ---- answers ---- */
 void router_respond_json(struct net_request *req, int status, struct lr_buf *body);
 void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...) LR_PRINTF(3, 4);
+/* ?name=true */
+bool router_wants(struct net_request *req, const char *name);
 /* The body as an object; ends the request and gives NULL where it is none. */
 const struct lr_json *router_body(struct net_request *req);
 
