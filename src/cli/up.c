@@ -37,7 +37,7 @@ struct up {
     char url[300];
     char data_dir[LR_PATH_MAX];
     _Atomic bool has_joined;
-    bool is_greeted, is_stopping, has_drained;
+    bool is_greeted, is_stopping, is_hasty, has_drained;
     uint64_t restart_at_ms, kill_at_ms;
     lr_code code;
     struct lr_error err;
@@ -183,14 +183,12 @@ static void on_drained(void *arg)
 {
     struct up *up = arg;
     up->has_drained = true;
-    up->kill_at_ms = lr_clock_ms(NULL) + NODE_LEAVES_MS;
+    up->kill_at_ms = lr_clock_ms(NULL) + (up->is_hasty ? 0 : NODE_LEAVES_MS);
     lr_subprocess_signal(&up->node, SIGTERM);
 }
 
 static void stop(struct up *up)
 {
-    if (up->is_stopping)
-        return;
     up->is_stopping = true;
     router_stop(up->router, (uint32_t)lr_settings_ms(up->settings, "drain-timeout"), on_drained,
                 up);
@@ -200,12 +198,12 @@ static void on_signal(void *arg)
 {
     struct up *up = arg;
     if (up->is_stopping) {
+        up->is_hasty = true;
+        up->kill_at_ms = 0;
         (void)printf("Stopping at once.\n");
-        lr_subprocess_close(&up->node);
-        end(up);
-        return;
+    } else {
+        (void)printf("\nStopping: running requests may finish (once more: stop at once).\n");
     }
-    (void)printf("\nStopping: running requests may finish (once more: stop at once).\n");
     (void)fflush(stdout);
     stop(up);
 }

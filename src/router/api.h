@@ -37,7 +37,8 @@ LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_reque
                                         struct router_caller *out, struct lr_error *err);
 bool router_may(enum router_role has, enum router_role wants);
 
-void router_calls_keep_alive(struct router_home *home); /* serve.c */
+/* Once a second: silent nodes are left, silent clients get a comment (call.c). */
+void router_calls_watch(struct router_home *home);
 /* What still waits for a node's last word when the router ends. */
 void router_calls_end(struct router_home *home);
 

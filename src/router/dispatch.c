@@ -3,7 +3,8 @@
 #include <stdio.h>
 
 enum {
-    AVOID_MS = 2000,         /* a node that failed us; its next beat clears it */
+    AVOID_MS = 2000, /* a node that failed us; twice as long each time in a row */
+    AVOID_DOUBLINGS = 3,
     NOBODY_GRACE_MS = 10000, /* a request that ran before waits this long for a node */
 };
 
@@ -15,8 +16,45 @@ static uint64_t now_ms(void)
     return lr_clock_ms(NULL);
 }
 
+static bool has_failed(const struct router_job *job, const struct router_node *node)
+{
+    for (uint32_t i = 0; job != NULL && i < job->failed_count; i++)
+        if (job->failed[i] == node)
+            return true;
+    return false;
+}
+
+/* A node that failed somebody is left alone for a while, and then tried with one request
+ * until that has brought a token: the others do not wait for it to fail them, too. */
+static bool is_doubtful(const struct router_node *node, const struct router_place *place,
+                        uint64_t now)
+{
+    return now < node->avoided_until_ms ||
+           (atomic_load(&node->failures_in_row) != 0 && place->inflight != 0);
+}
+
+static struct router_candidate describe(const struct router_job *job,
+                                        const struct router_node *node,
+                                        const struct router_place *place, uint64_t now)
+{
+    uint32_t reported = place->live + place->queued;
+    bool failed = has_failed(job, node);
+    return (struct router_candidate){
+        .is_loaded = place->is_loaded,
+        .is_avoided = failed || is_doubtful(node, place, now),
+        .is_barred = place->is_full || (failed && now < node->avoided_until_ms),
+        .slots = place->slots,
+        .active = place->inflight > reported ? place->inflight : reported,
+        .inflight = place->inflight,
+        .load_ms = place->load_ms,
+        .prefill_ms = place->prefill_ms,
+        .step_ms = place->step_ms,
+        .weight_bytes = place->weight_bytes,
+    };
+}
+
 size_t router_candidates(struct router *r, const struct router_model *model,
-                         const struct router_node *avoid, uint64_t now,
+                         const struct router_job *job, uint64_t now,
                          struct router_candidate *out, struct router_node **nodes,
                          struct router_place **places, size_t capacity)
 {
@@ -29,19 +67,7 @@ size_t router_candidates(struct router *r, const struct router_model *model,
         if (!router_node_serves(node, &why_not) ||
             (place = router_node_place(node, folded)) == NULL || !place->can_run)
             continue;
-        uint32_t reported = place->live + place->queued;
-        out[count] = (struct router_candidate){
-            .is_loaded = place->is_loaded,
-            .is_avoided = node == avoid || now<node->avoided_until_ms, .slots = place->slots,
-                                               .active = place->inflight>
-                                               reported
-                              ? place->inflight
-                              : reported,
-            .inflight = place->is_full ? UINT32_MAX - ROUTER_SLOTS_BEYOND : place->inflight,
-            .prefill_ms = place->prefill_ms,
-            .step_ms = place->step_ms,
-            .weight_bytes = place->weight_bytes,
-        };
+        out[count] = describe(job, node, place, now);
         nodes[count] = node;
         places[count++] = place;
     }
@@ -95,8 +121,8 @@ static enum grant try_grant(struct router_job *job, uint64_t now)
     struct router_node *nodes[ROUTER_CANDIDATES_MAX];
     struct router_place *places[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = job->prompt_tokens};
-    size_t count = router_candidates(job->router, job->model, job->avoid, now, candidates,
-                                     nodes, places, ROUTER_CANDIDATES_MAX);
+    size_t count = router_candidates(job->router, job->model, job, now, candidates, nodes,
+                                     places, ROUTER_CANDIDATES_MAX);
     if (count == 0)
         return GRANT_NOBODY;
     size_t best = router_pick(candidates, count, &demand);
@@ -130,6 +156,14 @@ static void post(struct router_job *job)
     net_loop_post(job->loop, deliver, job);
 }
 
+/* Out of the queue; its owner hears job->refusal. */
+static void drop_waiter(struct router_job *job)
+{
+    router_queue_remove(&job->model->queue, &job->waiter);
+    job->router->waiting--;
+    post(job);
+}
+
 void router_pump(struct router *r, struct router_model *model)
 {
     uint64_t now = now_ms();
@@ -153,6 +187,26 @@ void router_pump_all(struct router *r)
         router_pump(r, value);
 }
 
+static void refuse_full(const struct router_job *job, struct lr_error *err)
+{
+    (void)lr_fail(err, LR_RATE_LIMITED,
+                  "%zu requests wait for model \"%s\" already (setting queue): try again "
+                  "shortly",
+                  job->model->queue.count, job->model->id);
+}
+
+/* The queue is full.  A key that fills it must not shut out one that does not. */
+static bool make_room(const struct router_job *newcomer)
+{
+    struct router_waiter *w = router_queue_pushed_out(&newcomer->model->queue, newcomer->lane);
+    struct router_job *job = (struct router_job *)(void *)w;
+    if (w == NULL || job->is_again)
+        return false;
+    refuse_full(job, &job->refusal);
+    drop_waiter(job);
+    return true;
+}
+
 static enum router_admission admit_locked(struct router_job *job, bool again,
                                           struct lr_error *err)
 {
@@ -162,6 +216,7 @@ static enum router_admission admit_locked(struct router_job *job, bool again,
     enum grant grant = GRANT_FULL;
     job->node = NULL;
     job->place = NULL;
+    job->is_again = again;
     /* Nobody overtakes those who wait, but for one who has waited before. */
     if (again || queue->count == 0)
         grant = try_grant(job, now);
@@ -173,11 +228,8 @@ static enum router_admission admit_locked(struct router_job *job, bool again,
         (void)refuse_nobody(job, err);
         return ROUTER_REFUSED;
     }
-    if (!again && queue->count >= r->queue_limit) {
-        (void)lr_fail(err, LR_RATE_LIMITED,
-                      "%zu requests wait for model \"%s\" already (setting queue): try again "
-                      "shortly",
-                      queue->count, job->model->id);
+    if (!again && queue->count >= r->queue_limit && !make_room(job)) {
+        refuse_full(job, err);
         return ROUTER_REFUSED;
     }
     if (!router_queue_push(queue, &job->waiter, job->lane, again)) {
@@ -207,6 +259,26 @@ static void average(double *value, double measured)
         *value = *value > 0 ? *value + share_of_new * (measured - *value) : measured;
 }
 
+static void note_failure(struct router_job *job, uint64_t now)
+{
+    struct router_node *node = job->node;
+    node->failures++;
+    if (!has_failed(job, node) && job->failed_count < ROUTER_FAILED_MAX)
+        job->failed[job->failed_count++] = node;
+    /* What was under way when it failed the first one says nothing new. */
+    if (now < node->avoided_until_ms)
+        return;
+    uint32_t row = atomic_fetch_add(&node->failures_in_row, 1);
+    node->avoided_until_ms =
+        now + (AVOID_MS << (row < AVOID_DOUBLINGS ? row : AVOID_DOUBLINGS));
+}
+
+void router_trust(struct router_job *job)
+{
+    if (atomic_load_explicit(&job->node->failures_in_row, memory_order_relaxed) != 0)
+        atomic_store(&job->node->failures_in_row, 0);
+}
+
 void router_release(struct router_job *job, enum router_outcome outcome,
                     const struct router_measure *measure)
 {
@@ -217,14 +289,12 @@ void router_release(struct router_job *job, enum router_outcome outcome,
         place->inflight--;
         place->is_full = outcome == ROUTER_BUSY;
         if (measure != NULL) {
+            average(&place->load_ms, measure->load_ms);
             average(&place->prefill_ms, measure->prefill_ms);
             average(&place->step_ms, measure->step_ms);
         }
-        if (outcome == ROUTER_FAILED) {
-            job->node->failures++;
-            job->node->avoided_until_ms = now_ms() + AVOID_MS;
-            job->avoid = job->node;
-        }
+        if (outcome == ROUTER_FAILED)
+            note_failure(job, now_ms());
         job->node = NULL;
         job->place = NULL;
         job->state = ROUTER_JOB_IDLE;
@@ -260,13 +330,6 @@ struct watch {
     bool nobody;
 };
 
-static void refuse_waiter(struct watch *w, struct router_job *job)
-{
-    router_queue_remove(&w->model->queue, &job->waiter);
-    w->router->waiting--;
-    post(job);
-}
-
 static void watch_waiter(void *ctx, struct router_waiter *waiter)
 {
     struct watch *w = ctx;
@@ -278,13 +341,13 @@ static void watch_waiter(void *ctx, struct router_waiter *waiter)
         job->nobody_since_ms = w->now;
     if (w->nobody && w->now - job->nobody_since_ms >= NOBODY_GRACE_MS) {
         (void)refuse_nobody(job, &job->refusal);
-        refuse_waiter(w, job);
+        drop_waiter(job);
     } else if (limit != 0 && w->now - job->waiting_since_ms >= limit) {
         (void)lr_fail(&job->refusal, LR_UNAVAILABLE,
                       "no slot for model \"%s\" became free within %llu s (setting "
                       "queue-timeout)",
                       w->model->id, (unsigned long long)(limit / 1000));
-        refuse_waiter(w, job);
+        drop_waiter(job);
     }
 }
 
@@ -293,7 +356,7 @@ static void refuse_deleted(void *ctx, struct router_waiter *waiter)
     struct watch *w = ctx;
     struct router_job *job = (struct router_job *)(void *)waiter;
     (void)lr_fail(&job->refusal, LR_NOT_FOUND, "model \"%s\" was deleted", w->model->id);
-    refuse_waiter(w, job);
+    drop_waiter(job);
 }
 
 void router_refuse_waiting(struct router *r, struct router_model *model)

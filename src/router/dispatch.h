@@ -12,7 +12,7 @@
 #include "router/state.h"
 
 /* Nodes looked at for one request: more than any fleet of one router. */
-enum { ROUTER_CANDIDATES_MAX = 256 };
+enum { ROUTER_CANDIDATES_MAX = 256, ROUTER_FAILED_MAX = 8 };
 
 enum router_job_state {
     ROUTER_JOB_IDLE,
@@ -36,7 +36,9 @@ struct router_job {
     enum router_job_state state;
     struct router_node *node; /* held or posted with a slot; else NULL */
     struct router_place *place;
-    const struct router_node *avoid; /* failed this job before */
+    const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed this job */
+    uint32_t failed_count;
+    bool is_again; /* it was sent to a node before: its client may have tokens */
     uint64_t waiting_since_ms;
     uint64_t nobody_since_ms; /* no node could serve it since; 0: one can */
     struct lr_error refusal;
@@ -48,25 +50,32 @@ enum router_admission { ROUTER_GRANTED, ROUTER_WAITING, ROUTER_REFUSED };
 /* A slot now (job->node is set), a place in the queue, or a refusal:
  *   UNAVAILABLE   no node that could serve it, with the reason per node
  *   RATE_LIMITED  the queue is full
+ * A full queue still takes a newcomer whose key waits with less than another one: the
+ * last to come of the longest lane makes room, and is refused.
  * `again`: it was served before and goes to the front; and where no node is left it
  * waits a few seconds for one to come back. */
 enum router_admission router_admit(struct router_job *job, bool again, struct lr_error *err);
 
 /* What a generation taught us about its node. */
 struct router_measure {
-    double prefill_ms; /* per prompt token; 0: nothing */
-    double step_ms;    /* per token; 0: nothing */
+    /* 0: nothing */
+    double load_ms;
+    double prefill_ms; /* per prompt token */
+    double step_ms;    /* per token */
 };
 
 enum router_outcome {
     ROUTER_ENDED,  /* the node did its work (or the client left) */
     ROUTER_BUSY,   /* it answered 429: full for the moment */
-    ROUTER_FAILED, /* it is ill, or lost: avoid it for a while */
+    ROUTER_FAILED, /* it is ill, or lost: avoid it for a while, longer each time in a row */
 };
 
 /* Gives the slot back and lets the next one in. */
 void router_release(struct router_job *job, enum router_outcome outcome,
                     const struct router_measure *measure);
+
+/* The job's node gave a token: it is well. */
+void router_trust(struct router_job *job);
 
 /* The owner leaves, wherever the job is.  True: it waited, and on_ready will not come.
  * False otherwise; a posted job's on_ready still comes. */
@@ -82,9 +91,9 @@ void router_refuse_waiting(struct router *r, struct router_model *model);
 void router_dispatch_watch(struct router *r, uint64_t now_ms);
 
 /* With the lock held.  The candidates for a model, at most `capacity`; places[i] belongs
- * to nodes[i]. */
+ * to nodes[i].  `job`, which may be NULL, is who asks: some nodes may have failed it. */
 size_t router_candidates(struct router *r, const struct router_model *model,
-                         const struct router_node *avoid, uint64_t now_ms,
+                         const struct router_job *job, uint64_t now_ms,
                          struct router_candidate *out, struct router_node **nodes,
                          struct router_place **places, size_t capacity);
 

@@ -209,6 +209,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     copy_text(node->version, sizeof(node->version), join->version);
     node->joined_ms = wall_ms;
     node->avoided_until_ms = 0;
+    atomic_store(&node->failures_in_row, 0);
     for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
         struct router_place *place = value;
         place->can_run = place->is_loaded = false;

@@ -29,7 +29,7 @@ struct router_place {
     /* ours */
     uint32_t inflight;
     bool is_full; /* said "busy": until something of ours ends or it reports again */
-    double prefill_ms, step_ms; /* measured, moving averages; 0: never */
+    double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
 };
 
 enum { ROUTER_POOLS_MAX = 17 };
@@ -42,12 +42,13 @@ struct router_node {
     char device[16];
     char version[32];
     bool is_online, is_removed;
-    bool is_drained;           /* an operator took it out of service */
-    bool is_draining;          /* it is shutting down */
-    int64_t joined_ms;         /* wall */
-    uint64_t beat_ms;          /* monotonic; the last word of it */
-    uint64_t avoided_until_ms; /* it has just failed us */
-    struct lr_strmap places;   /* folded model id -> struct router_place, owned */
+    bool is_drained;                  /* an operator took it out of service */
+    bool is_draining;                 /* it is shutting down */
+    int64_t joined_ms;                /* wall */
+    uint64_t beat_ms;                 /* monotonic; the last word of it */
+    uint64_t avoided_until_ms;        /* it has just failed us */
+    _Atomic uint32_t failures_in_row; /* since it last gave a token; any thread */
+    struct lr_strmap places;          /* folded model id -> struct router_place, owned */
     uint32_t pool_count;
     struct {
         char name[96], title[96];

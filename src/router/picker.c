@@ -15,7 +15,7 @@ static const double avoided_ms = 1e9;
 bool router_has_room(const struct router_candidate *node)
 {
     uint32_t slots = node->slots != 0 ? node->slots : ROUTER_SLOTS_UNKNOWN;
-    return node->inflight < slots + ROUTER_SLOTS_BEYOND;
+    return !node->is_barred && node->inflight < slots + ROUTER_SLOTS_BEYOND;
 }
 
 /* The middle value of those that were measured; a lone node's own. */
@@ -50,9 +50,7 @@ static double estimate(const struct router_candidate *n, const struct router_dem
         double guess = (double)n->weight_bytes / 1e9 * load_ms_per_gb;
         cost += n->load_ms > 0 ? n->load_ms : guess > load_ms_least ? guess : load_ms_least;
     }
-    if (demand->prompt_tokens > n->cached_tokens)
-        cost += (demand->prompt_tokens - n->cached_tokens) *
-                (n->prefill_ms > 0 ? n->prefill_ms : prefill);
+    cost += demand->prompt_tokens * (n->prefill_ms > 0 ? n->prefill_ms : prefill);
     double own_step = n->step_ms > 0 ? n->step_ms : step;
     cost += n->active * own_step;
     if (n->slots != 0 && n->active >= n->slots)

@@ -1,5 +1,8 @@
 /* router/picker.h - choose the node that will serve a request (design.md 4).
  *
+ * No engine keeps the KV pages of a prompt for the next request with the same beginning, so
+ * no node is cheaper for having served a conversation before and the cost knows no prefixes.
+ *
  * A pure function of what was known at one instant: it owns nothing, keeps no state and
  * reads no clock.  Costs are estimated milliseconds.  Thread: any.
  */
@@ -14,13 +17,13 @@
 struct router_candidate {
     bool is_loaded;
     bool is_avoided;   /* has just failed somebody: only where nobody else is left */
+    bool is_barred;    /* said "busy", or has just failed this very request: not now */
     uint32_t slots;    /* sequences its engine takes at once; 0: not known */
     uint32_t active;   /* sequences on it, ours and others' */
     uint32_t inflight; /* ours: what the limit of slots + 2 counts */
     double load_ms;    /* measured or estimated; 0: not known */
     double prefill_ms; /* per prompt token; 0: never measured */
     double step_ms;    /* per generated token; 0: never measured */
-    uint32_t cached_tokens;
     uint64_t weight_bytes;
     double cost; /* out */
 };

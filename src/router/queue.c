@@ -112,6 +112,17 @@ struct router_waiter *router_queue_pop(struct router_queue *queue)
     return waiter;
 }
 
+struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t id)
+{
+    const struct router_lane *longest = queue->head, *lane = queue->head;
+    if (lane == NULL)
+        return NULL;
+    while ((lane = lane->next) != queue->head)
+        if (lane->count > longest->count)
+            longest = lane;
+    return longest->count > router_queue_lane_count(queue, id) + 1 ? longest->last : NULL;
+}
+
 size_t router_queue_lane_count(const struct router_queue *queue, uint64_t id)
 {
     const struct router_lane *lane = find_lane(queue, id);

@@ -8,7 +8,13 @@
 #include "router/api.h"
 #include "router/dispatch.h"
 
-enum { SECOND_MS = 1000, WATCH_MS = 250, SCRATCH_BYTES = 64 << 20 };
+enum {
+    SECOND_MS = 1000,
+    WATCH_MS = 250,
+    DRAIN_LOOK_MS = 20,
+    LAST_BYTES_MS = 2000, /* for answers that are made but not yet read */
+    SCRATCH_BYTES = 64 << 20,
+};
 
 /* ---- settings ---- */
 
@@ -138,6 +144,7 @@ void router_destroy(struct router *r)
         lr_buf_free(&r->homes[i].scratch);
     }
     net_timer_stop(r->watch);
+    net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);
     router_store_close(r->store);
     free(r->homes);
@@ -179,7 +186,7 @@ lr_code router_make_token(struct router *r, const char *name, char out[64],
 static void every_second(void *arg)
 {
     struct router_home *home = arg;
-    router_calls_keep_alive(home);
+    router_calls_watch(home);
     if (home == &home->router->homes[0])
         router_events_keep_alive(home->router);
 }
@@ -260,11 +267,42 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     return LR_OK;
 }
 
+/* Stops listening; what is not answered after grace_ms is cut. */
+static void end_drain(struct router *r, uint32_t grace_ms)
+{
+    struct router_drain *drain = &r->drain;
+    if (drain->is_cut)
+        return;
+    drain->is_cut = true;
+    net_server_stop(r->server, grace_ms, drain->done, drain->arg);
+}
+
+static void look_at_drain(void *arg)
+{
+    struct router *r = arg;
+    if (atomic_load(&r->calls) == 0)
+        end_drain(r, LAST_BYTES_MS);
+    else if (lr_clock_ms(NULL) >= r->drain.deadline_ms)
+        end_drain(r, 0);
+}
+
 void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void *arg)
 {
+    struct router_drain *drain = &r->drain;
+    if (drain->timer != NULL) {
+        end_drain(r, 0);
+        return;
+    }
     atomic_store(&r->is_draining, true);
     router_events_end_all(r);
-    net_server_stop(r->server, deadline_ms, done, arg);
+    *drain = (struct router_drain){
+        .timer = net_timer_start(r->homes[0].loop, 0, DRAIN_LOOK_MS, look_at_drain, r),
+        .deadline_ms = lr_clock_ms(NULL) + deadline_ms,
+        .done = done,
+        .arg = arg,
+    };
+    lr_log_info(NULL, "router.drain calls=%llu deadline_ms=%u",
+                (unsigned long long)atomic_load(&r->calls), deadline_ms);
 }
 
 void router_url(const struct router *r, char out[300])

@@ -25,8 +25,9 @@ LR_MUST_USE lr_code router_create(struct net_loops *loops, const struct lr_setti
 LR_MUST_USE lr_code router_start(struct router *router, char admin_key[64],
                                  struct lr_error *err);
 
-/* Takes no new request, lets those that run finish within deadline_ms, then calls
- * done(arg) on loop 0.  Thread: any, once. */
+/* Takes no new request (503 with Retry-After), lets those that run finish within
+ * deadline_ms, then stops listening and calls done(arg).  Called once more, it cuts what
+ * runs.  Thread: loop 0. */
 void router_stop(struct router *router, uint32_t deadline_ms, net_loop_fn done, void *arg);
 
 /* After done, with the loops ended.  NULL is fine. */

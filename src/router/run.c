@@ -9,7 +9,6 @@ struct run {
     struct router *router;
     struct net_signal *signals[2];
     uint32_t drain_ms;
-    bool is_stopping;
 };
 
 static void on_stopped(void *arg)
@@ -23,9 +22,7 @@ static void on_stopped(void *arg)
 static void on_signal(void *arg)
 {
     struct run *run = arg;
-    if (run->is_stopping)
-        return;
-    run->is_stopping = true;
+    /* The second signal comes here, too, and ends the draining. */
     router_stop(run->router, run->drain_ms, on_stopped, run);
 }
 

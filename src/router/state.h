@@ -29,6 +29,15 @@ struct router_call;
 
 enum { ROUTER_FLEET_MAX = 8 };
 
+/* The end of a router: nothing new, what runs may finish.  Thread: loop 0. */
+struct router_drain {
+    struct net_timer *timer; /* NULL: not draining */
+    uint64_t deadline_ms;
+    bool is_cut; /* the server was told to stop */
+    net_loop_fn done;
+    void *arg;
+};
+
 /* What belongs to one loop.  Thread: that loop. */
 struct router_home {
     struct router *router;
@@ -46,6 +55,7 @@ struct router {
     unsigned home_count;
     struct net_server *server;
     struct net_timer *watch; /* on loop 0 */
+    struct router_drain drain;
     struct router_store *store;
     struct lr_file_lock data_lock; /* one process owns the data folder */
     char version[32];
@@ -60,6 +70,7 @@ struct router {
     uint64_t offline_ms;
     uint64_t started_ms;
     _Atomic bool is_draining;
+    _Atomic uint64_t calls;   /* requests to generate whose answer has not ended */
     _Atomic uint32_t routers; /* that share the database; rate limits are divided */
 
     pthread_mutex_t lock; /* guards what follows */

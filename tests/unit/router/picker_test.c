@@ -54,16 +54,6 @@ static void the_cheapest_by_each_part_of_the_cost(void **state)
         /* a faster prefill */
         {{{LOADED, .prefill_ms = 2}, {LOADED, .prefill_ms = 0.1}, {LOADED, .prefill_ms = 1}},
          1},
-        /* what is cached need not be computed */
-        {{{LOADED, .prefill_ms = 1},
-          {LOADED, .prefill_ms = 1, .cached_tokens = 90},
-          {LOADED, .prefill_ms = 1, .cached_tokens = 10}},
-         1},
-        /* a cache larger than the prompt is worth no more than the prompt */
-        {{{LOADED, .prefill_ms = 1, .active = 1, .cached_tokens = 900},
-          {LOADED, .prefill_ms = 1, .cached_tokens = 100},
-          {LOADED, .prefill_ms = 1}},
-         1},
         /* a full one costs the wait for somebody's end */
         {{{LOADED, .active = 4, .step_ms = 1, .inflight = 4},
           {LOADED, .active = 3, .step_ms = 10},
@@ -110,6 +100,16 @@ static void an_avoided_node_serves_where_nobody_else_is_left(void **state)
     assert_int_equal(router_pick(nodes, 2, &demand), 1);
 }
 
+static void a_barred_node_serves_nobody_even_where_it_is_the_last(void **state)
+{
+    struct router_candidate nodes[] = {{LOADED, .is_barred = true}, {LOADED, .inflight = 6}};
+    (void)state;
+    assert_true(router_pick(nodes, 2, &demand) == ROUTER_NOBODY);
+    nodes[1].inflight = 0;
+    nodes[1].is_avoided = true;
+    assert_int_equal(router_pick(nodes, 2, &demand), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +118,7 @@ int main(void)
         cmocka_unit_test(the_cheapest_by_each_part_of_the_cost),
         cmocka_unit_test(a_node_never_measured_gets_the_median_not_zero),
         cmocka_unit_test(an_avoided_node_serves_where_nobody_else_is_left),
+        cmocka_unit_test(a_barred_node_serves_nobody_even_where_it_is_the_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

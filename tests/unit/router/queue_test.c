@@ -116,6 +116,22 @@ static void a_walk_sees_everybody_and_may_remove(void **state)
         expect(i);
 }
 
+static void the_last_of_the_longest_lane_makes_room_for_a_shorter_one(void **state)
+{
+    (void)state;
+    assert_null(router_queue_pushed_out(&q, 1));
+    push(0, 1);
+    assert_null(router_queue_pushed_out(&q, 2)); /* one each is fair */
+    push(1, 1);
+    push(2, 2);
+    push(3, 1);
+    assert_ptr_equal(router_queue_pushed_out(&q, 2), &w[3]); /* 3 and 1: 2 and 2 is fair */
+    assert_ptr_equal(router_queue_pushed_out(&q, 9), &w[3]);
+    assert_null(router_queue_pushed_out(&q, 1)); /* not for its own lane */
+    router_queue_remove(&q, &w[3]);
+    assert_null(router_queue_pushed_out(&q, 2)); /* 2 and 1: nothing would be won */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +141,8 @@ int main(void)
         cmocka_unit_test_teardown(one_who_comes_back_goes_to_the_front_of_his_lane, reset),
         cmocka_unit_test_teardown(anybody_may_leave, reset),
         cmocka_unit_test_teardown(a_walk_sees_everybody_and_may_remove, reset),
+        cmocka_unit_test_teardown(the_last_of_the_longest_lane_makes_room_for_a_shorter_one,
+                                  reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

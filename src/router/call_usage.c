@@ -1,0 +1,65 @@
+/* router/call_usage.c - what a request took: tokens as the engines counted them, also
+ * where the client left or the answer moved to another node.
+ */
+#include <stdio.h>
+
+#include "router/call.h"
+
+static void add_tokens(const struct router_call *call, struct router_usage *row)
+{
+    row->prompt_tokens = row->completion_tokens = row->cached_tokens = 0;
+    for (uint32_t i = 0; i < call->leg_count; i++) {
+        const struct router_leg *leg = &call->legs[i];
+        /* n answers to one prompt: the prompt is computed for each. */
+        row->prompt_tokens += leg->prompt_tokens;
+        row->completion_tokens +=
+            leg->counted_tokens != 0 ? leg->counted_tokens : leg->generated_count;
+        row->cached_tokens += leg->cached_tokens;
+    }
+}
+
+void router_call_note(struct router_call *call, int status)
+{
+    struct router_metrics *metrics = &call->home->router->metrics;
+    struct router_access *access = call->access;
+    struct router_usage *row = &call->usage;
+    uint64_t now = lr_clock_ns(NULL);
+    if (row->time_ms != 0)
+        return;
+    *row = (struct router_usage){
+        .time_ms = lr_clock_wall_ms(NULL),
+        .status = (uint32_t)status,
+        .wait_ms = call->granted_ns != 0 ? (call->granted_ns - call->begun_ns) / 1000000 : 0,
+        .total_ms = (now - call->begun_ns) / 1000000,
+    };
+    call->key = access->caller.key;
+    (void)snprintf(row->key_id, sizeof(row->key_id), "%s",
+                   call->key != NULL ? call->key->id : "");
+    (void)snprintf(row->model, sizeof(row->model), "%.159s", call->model->id);
+    (void)snprintf(row->node, sizeof(row->node), "%s", access->node);
+    (void)snprintf(row->request_id, sizeof(row->request_id), "%s", access->request_id);
+    add_tokens(call, row);
+    access->prompt_tokens = row->prompt_tokens;
+    access->completion_tokens = row->completion_tokens;
+    router_observe(&metrics->total, now - call->begun_ns);
+    if (call->granted_ns != 0)
+        router_observe(&metrics->wait, call->granted_ns - call->begun_ns);
+}
+
+void router_call_book(struct router_call *call)
+{
+    struct router *r = call->home->router;
+    struct router_usage *row = &call->usage;
+    add_tokens(call, row);
+    router_store_usage(r->store, row);
+    router_count(&r->metrics.prompt_tokens, row->prompt_tokens);
+    router_count(&r->metrics.completion_tokens, row->completion_tokens);
+    router_count(&r->metrics.cached_tokens, row->cached_tokens);
+    if (call->key != NULL && call->key->tokens_per_minute != 0) {
+        router_lock(r);
+        router_key_charge(call->key, lr_clock_ms(NULL),
+                          row->prompt_tokens + row->completion_tokens,
+                          atomic_load(&r->routers));
+        router_unlock(r);
+    }
+}
