@@ -192,6 +192,7 @@ static void fill_ask(struct wire_generate *ask, const struct chat_request *chat,
     ask->sampling = chat->sampling;
     ask->sampling.seed = chat_request_seed(seed, index);
     ask->max_tokens = chat->max_tokens;
+    ask->ignore_stop = chat->ignore_stop;
     ask->segments = prompt->segments;
     ask->segment_count = prompt->segment_count;
     ask->prompt_ids = prompt->ids;
