@@ -39,6 +39,7 @@ struct node_engine {
     bool is_reloading;
     uint64_t seen_signature;      /* at the last look, if it differed: waits for quiet */
     char reason[NODE_REASON_MAX]; /* why it is refused; "" when it is not */
+    bool is_told;                 /* that it is refused, to whoever watches */
     uint64_t signature;           /* of the folder's files when it was last read */
 };
 

@@ -20,6 +20,8 @@ struct node_fetch;
 struct node_model;
 struct net_client;
 struct lr_json_writer;
+struct lr_arena;
+struct wire_fleet_download;
 
 /* client is borrowed and outlives it. */
 LR_MUST_USE lr_code node_fetch_create(struct node *node, struct net_client *client,
@@ -32,5 +34,10 @@ void node_fetch_heard(struct node_fetch *fetch, const char *router, struct lr_st
 
 /* "download": {...} of a model that is being fetched; nothing for others. */
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model);
+
+/* Every download under way, file by file, for a beat; texts are copied to the arena.  NULL
+ * fetch is fine.  How many were written, at most max. */
+size_t node_fetch_report(const struct node_fetch *fetch, struct lr_arena *arena,
+                         struct wire_fleet_download *out, size_t max);
 
 #endif

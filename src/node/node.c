@@ -128,6 +128,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     }
     find_engines_dir(node);
     node_engines_scan(&node->engines, node->engines_dir);
+    node_reload_tell_refused(node);
     node_storage_scan(node);
     *out = node;
     return LR_OK;

@@ -240,6 +240,19 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
     return LR_OK;
 }
 
+void node_reload_tell_refused(struct node *node)
+{
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+        if (e->library != NULL || e->is_told)
+            continue;
+        e->is_told = true;
+        struct lr_json_writer *j = node_event_begin(&node->events, "engine_refused");
+        lr_json_member_z(j, "engine", e->name);
+        lr_json_member_z(j, "reason", e->reason);
+        node_event_send(&node->events);
+    }
+}
+
 void node_reload_watch(struct node *node)
 {
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
@@ -262,6 +275,7 @@ void node_reload_watch(struct node *node)
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
         before++;
     node_engines_scan(&node->engines, node->engines_dir);
+    node_reload_tell_refused(node);
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
         after++;
     if (after != before)

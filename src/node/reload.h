@@ -28,6 +28,9 @@ void node_reload_failed(struct node_model *model, struct node_worker *candidate,
  * there is none. */
 bool node_reload_revert(struct node_model *model, const struct lr_error *why);
 
+/* An event for each engine that a scan refused. */
+void node_reload_tell_refused(struct node *node);
+
 /* Every few seconds: engines whose folder changed, and has been quiet since. */
 void node_reload_watch(struct node *node);
 

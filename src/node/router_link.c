@@ -18,10 +18,12 @@ enum {
     LOOK_MS = 100, /* a change of state is told this soon */
     CALL_MS = 4000,
     BODY_BYTES = 32 << 20,
+    REPORT_BYTES = 4 << 20,
     ID_LEN = 20,
     SECRET_LEN = 43, /* base62: 256 bits */
     MODELS_MAX = WIRE_FLEET_MODELS_MAX,
     PEERS_MAX = 8,
+    EVENTS_PER_BEAT = 32,
 };
 
 /* One router.  The first is the one that was named; it tells of the others. */
@@ -35,6 +37,8 @@ struct peer {
     uint64_t next_ms;        /* the next word is due */
     uint64_t told_signature; /* of the models and states that were told */
     uint64_t told_models;    /* of the models alone */
+    uint64_t told_events;    /* how many of the node's it knows */
+    uint64_t telling_events; /* the same once the call under way is answered */
 };
 
 struct node_router_link {
@@ -48,6 +52,7 @@ struct node_router_link {
     struct peer peers[PEERS_MAX];
     size_t peer_count;
     struct lr_buf body;
+    uint64_t epoch; /* of this process; see wire_beat */
 };
 
 /* ---- identity ---- */
@@ -98,6 +103,7 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
     if (link == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router's link");
     link->node = node;
+    link->epoch = 1 + lr_random_below(UINT64_C(1) << 50);
     link->router = lr_settings_str(node->settings, "router");
     lr_buf_init(&link->body, BODY_BYTES);
     if (name != NULL)
@@ -191,7 +197,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 /* Which models there are, and (with states) how they are: a change is told at once. */
 static uint64_t signature(const struct node *node, bool with_states)
 {
-    uint64_t hash = with_states && node->is_draining;
+    uint64_t hash = mix(with_states && node->is_draining, with_states ? node->events.count : 0);
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
         hash = mix(hash, lr_hash(lr_str_z(m->id)));
         hash = mix(hash, m->descriptor != NULL ? 1 : 2);
@@ -205,6 +211,9 @@ static uint64_t signature(const struct node *node, bool with_states)
 struct report {
     struct wire_fleet_model *models; /* owned */
     struct wire_fleet_pool pools[NODE_POOLS_MAX];
+    const char *events[EVENTS_PER_BEAT];
+    struct wire_fleet_download downloads[WIRE_FLEET_DOWNLOADS_MAX];
+    struct lr_arena arena; /* texts of downloads */
     struct wire_beat beat;
 };
 
@@ -237,11 +246,33 @@ static bool make_report(const struct node *node, struct report *report)
     return true;
 }
 
-static bool write_body(struct node_router_link *link, bool join)
+/* What happened since this router was told last, the newest few if that was much. */
+static void report_events(const struct node_router_link *link, struct peer *peer,
+                          struct report *report)
 {
+    const struct node_events *events = &link->node->events;
+    uint64_t from = peer->told_events;
+    if (from + NODE_EVENTS_KEPT < events->count)
+        from = events->count - NODE_EVENTS_KEPT;
+    size_t count = 0;
+    for (; from + count < events->count && count < EVENTS_PER_BEAT; count++) {
+        const char *text = events->kept[(from + count) % NODE_EVENTS_KEPT];
+        report->events[count] = text != NULL ? text : "{}";
+    }
+    peer->telling_events = from + count;
+    report->beat.epoch = link->epoch;
+    report->beat.event_end = from + count;
+    report->beat.event_texts = report->events;
+    report->beat.event_count = count;
+}
+
+static bool write_body(struct peer *peer, bool join)
+{
+    struct node_router_link *link = peer->link;
     struct report report;
     if (!make_report(link->node, &report))
         return false;
+    lr_arena_init(&report.arena, REPORT_BYTES);
     lr_buf_clear(&link->body);
     if (join) {
         const char *url = lr_settings_str(link->node->settings, "advertise");
@@ -258,8 +289,13 @@ static bool write_body(struct node_router_link *link, bool join)
         };
         wire_join_write(&link->body, &m);
     } else {
+        report_events(link, peer, &report);
+        report.beat.downloads = report.downloads;
+        report.beat.download_count = node_fetch_report(
+            link->node->fetch, &report.arena, report.downloads, WIRE_FLEET_DOWNLOADS_MAX);
         wire_beat_write(&link->body, &report.beat);
     }
+    lr_arena_free(&report.arena);
     free(report.models);
     return !link->body.failed;
 }
@@ -323,6 +359,8 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         if (joining)
             lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
                         peer->link->node_id);
+        /* One that joined may be new: it gets what is kept, and knows again what it knew. */
+        peer->told_events = joining ? 0 : peer->telling_events;
         peer->is_joined = true;
         peer->was_refused = false;
         learn_routers(peer, reply->body);
@@ -348,7 +386,7 @@ static void speak(struct peer *peer, bool join)
     /* The token opens the door of the router that was named; the secret is known to the
      * others that share its database, and to itself from then on. */
     bool by_token = join && token != NULL && peer == &link->peers[0];
-    if (!write_body(link, join))
+    if (!write_body(peer, join))
         return;
     (void)snprintf(bearer, sizeof(bearer), "Bearer %s", by_token ? token : link->node->secret);
     if (join)

@@ -35,7 +35,16 @@ void router_api_end(void *arg, const struct net_request *req);
 LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_request *req,
                                         const struct router_route *route,
                                         struct router_caller *out, struct lr_error *err);
+/* Who asks, whatever he asks for; role PUBLIC: nobody we know, and a key is needed.
+ * UNAUTHENTICATED only for a key that was sent and is no good. */
+LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *req,
+                                    enum router_role wants, struct router_caller *out,
+                                    struct lr_error *err);
 bool router_may(enum router_role has, enum router_role wants);
+
+/* The name of the session's cookie: with the port, since browsers keep cookies by host
+ * alone and two routers on one host must not sign each other out. */
+struct lr_str router_cookie_name(const struct router *r, char out[32]);
 
 /* Once a second: silent nodes are left, silent clients get a comment (call.c). */
 void router_calls_watch(struct router_home *home);
@@ -74,6 +83,10 @@ void router_api_usage(struct router *r, struct net_request *req);
 void router_api_audit(struct router *r, struct net_request *req);
 void router_api_events(struct router *r, struct net_request *req);
 void router_api_whoami(struct router *r, struct net_request *req);
+void router_api_sign_in(struct router *r, struct net_request *req);
+void router_api_sign_out(struct router *r, struct net_request *req);
+void router_api_stats(struct router *r, struct net_request *req);
+void router_api_alerts(struct router *r, struct net_request *req);
 void router_api_health(struct router *r, struct net_request *req);
 void router_api_metrics(struct router *r, struct net_request *req);
 void router_api_dashboard(struct router *r, struct net_request *req);

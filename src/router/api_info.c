@@ -40,22 +40,6 @@ void router_api_events(struct router *r, struct net_request *req)
     router_events_subscribe(r, req);
 }
 
-void router_api_whoami(struct router *r, struct net_request *req)
-{
-    const struct router_caller *caller = &router_access(req)->caller;
-    struct lr_buf body;
-    struct lr_json_writer w;
-    lr_buf_init(&body, 4096);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
-    lr_json_member_z(&w, "id", router_caller_name(caller));
-    lr_json_member_z(&w, "name", caller->key != NULL ? caller->key->name : "local");
-    lr_json_member_z(&w, "role", router_role_name(caller->role));
-    lr_json_member_bool(&w, "needs_key", r->needs_key);
-    lr_json_end_object(&w);
-    router_respond_json(req, 200, &body);
-}
-
 /* ---- questions that the database answers ---- */
 
 struct question {
@@ -63,7 +47,9 @@ struct question {
     struct lr_buf body;
     struct lr_json_writer w;
     int64_t since_ms, until_ms, step_ms;
-    int64_t limit;
+    int64_t limit, offset;
+    int64_t rows;      /* that were written */
+    struct lr_str key; /* usage of this one; empty: of all */
 };
 
 static void answer(void *arg, const struct lr_error *err)
@@ -92,13 +78,14 @@ static struct question *ask(struct net_request *req)
 {
     struct question *q = lr_arena_zalloc(net_request_arena(req), sizeof(*q));
     int64_t now = lr_clock_wall_ms(NULL) / 1000, since = now - 24 * 3600, until = now + 1,
-            step = 3600, limit = AUDIT_DEFAULT;
+            step = 3600, limit = AUDIT_DEFAULT, offset = 0;
     if (q == NULL) {
         router_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
         return NULL;
     }
     if (!read_number(req, "since", &since) || !read_number(req, "until", &until) ||
-        !read_number(req, "step", &step) || !read_number(req, "limit", &limit))
+        !read_number(req, "step", &step) || !read_number(req, "limit", &limit) ||
+        !read_number(req, "offset", &offset))
         return NULL;
     if (step == 0 || since > INT64_MAX / 1000 || until > INT64_MAX / 1000 ||
         step > INT64_MAX / 1000 || until < since) {
@@ -113,6 +100,8 @@ static struct question *ask(struct net_request *req)
     q->until_ms = until * 1000;
     q->step_ms = step * 1000;
     q->limit = limit < ROWS_MAX ? limit : ROWS_MAX;
+    q->offset = offset;
+    (void)net_request_query_get(req, "key", &q->key);
     lr_buf_init(&q->body, BODY_BYTES);
     lr_json_writer_init(&q->w, &q->body);
     return q;
@@ -148,9 +137,10 @@ static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *er
         "SELECT time_ms / $1 * $1 AS slot, key_id, model, COUNT(*), "
         "CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(completion_tokens) AS BIGINT), "
         "CAST(SUM(cached_tokens) AS BIGINT) FROM usage WHERE time_ms >= $2 AND time_ms < $3 "
+        "AND ($4 = '' OR key_id = $4) "
         "GROUP BY slot, key_id, model ORDER BY slot, key_id, model LIMIT 10000",
         usage_row, q, err, ROUTER_INT(q->step_ms), ROUTER_INT(q->since_ms),
-        ROUTER_INT(q->until_ms));
+        ROUTER_INT(q->until_ms), ROUTER_TEXT(q->key));
     lr_json_end_array(&q->w);
     lr_json_end_object(&q->w);
     return code;
@@ -167,6 +157,8 @@ static lr_code audit_row(void *ctx, const struct router_row *row, struct lr_erro
 {
     struct question *q = ctx;
     (void)err;
+    if (q->rows++ == q->limit)
+        return LR_OK; /* there is more */
     lr_json_begin_object(&q->w);
     lr_json_member_i64(&q->w, "time", router_row_int(row, 0) / 1000);
     lr_json_member_str(&q->w, "actor", router_row_text(row, 1));
@@ -183,11 +175,16 @@ static lr_code read_audit(struct router_sql *sql, void *arg, struct lr_error *er
     lr_json_begin_object(&q->w);
     lr_json_key(&q->w, "audit");
     lr_json_begin_array(&q->w);
-    lr_code code = ROUTER_SQL(sql,
-                              "SELECT time_ms, actor, action, target, detail FROM audit "
-                              "ORDER BY time_ms DESC LIMIT $1",
-                              audit_row, q, err, ROUTER_INT(q->limit));
+    lr_code code = ROUTER_SQL(
+        sql,
+        "SELECT time_ms, actor, action, target, detail FROM audit WHERE time_ms < $1 "
+        "ORDER BY time_ms DESC, action, target, actor LIMIT $2 OFFSET $3",
+        audit_row, q, err, ROUTER_INT(q->until_ms), ROUTER_INT(q->limit + 1),
+        ROUTER_INT(q->offset));
     lr_json_end_array(&q->w);
+    /* The next page: this until again, so that what happens meanwhile moves no row. */
+    lr_json_member_i64(&q->w, "until", q->until_ms / 1000);
+    lr_json_member_bool(&q->w, "more", q->rows > q->limit);
     lr_json_end_object(&q->w);
     return code;
 }

@@ -6,6 +6,7 @@
 #include "net/url.h"
 #include "router/api.h"
 #include "router/dispatch.h"
+#include "router/live.h"
 
 enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
 
@@ -129,10 +130,7 @@ void router_api_join(struct router *r, struct net_request *req)
         store_node(r, node);
         write_joined(r, node, &body);
         (void)snprintf(id, sizeof(id), "%s", node->id);
-        struct lr_json_writer *w = router_event_begin(&r->events, "node.joined");
-        lr_json_member_z(w, "node", node->id);
-        lr_json_member_z(w, "name", node->name);
-        router_event_send(&r->events);
+        router_live_node(r, node, "node.joined");
         lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
                     node->id, node->url, node->device, join.state.model_count);
         router_pump_all(r);
@@ -173,13 +171,12 @@ void router_api_beat(struct router *r, struct net_request *req)
         code = router_nodes_beat(node, &beat, lr_clock_ms(NULL), &err);
         if (code == LR_OK && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
-            struct lr_json_writer *event = router_event_begin(&r->events, "node.online");
-            lr_json_member_z(event, "node", node->id);
-            lr_json_member_z(event, "name", node->name);
-            router_event_send(&r->events);
+            router_live_node(r, node, "node.online");
         }
-        if (code == LR_OK)
+        if (code == LR_OK) {
+            router_live_beat(r, node, &beat);
             router_pump_all(r);
+        }
     }
     lr_buf_init(&reply, 8192);
     lr_json_writer_init(&w, &reply);
@@ -311,6 +308,7 @@ static void change_node(struct router *r, struct net_request *req, enum change c
             node->is_removed = true;
             node->is_online = false;
             node->secret[0] = '\0';
+            router_alerts_settle_node(r, node);
             char *copy = strdup(node->id);
             if (copy != NULL)
                 router_store_submit(r->store, erase_node, NULL, free_copy, copy);
@@ -319,9 +317,7 @@ static void change_node(struct router *r, struct net_request *req, enum change c
             store_node(r, node);
             router_pump_all(r);
         }
-        struct lr_json_writer *w = router_event_begin(&r->events, names[change]);
-        lr_json_member_z(w, "node", node->id);
-        router_event_send(&r->events);
+        router_live_node(r, node, names[change]);
     }
     router_unlock(r);
     if (node == NULL) {

@@ -41,6 +41,8 @@ void router_call_note(struct router_call *call, int status)
     add_tokens(call, row);
     access->prompt_tokens = row->prompt_tokens;
     access->completion_tokens = row->completion_tokens;
+    if (status == 429 || status >= 500)
+        router_count(&metrics->failed, 1);
     router_observe(&metrics->total, now - call->begun_ns);
     if (call->granted_ns != 0)
         router_observe(&metrics->wait, call->granted_ns - call->begun_ns);

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "router/live.h"
+
 enum {
     AVOID_MS = 2000, /* a node that failed us; twice as long each time in a row */
     AVOID_DOUBLINGS = 3,
@@ -374,10 +376,8 @@ static void watch_nodes(struct router *r, uint64_t now)
         node->is_online = false;
         lr_log_warn(NULL, "node.offline node=%s silent_ms=%llu", node->name,
                     (unsigned long long)(now - node->beat_ms));
-        struct lr_json_writer *w = router_event_begin(&r->events, "node.offline");
-        lr_json_member_z(w, "node", node->id);
-        lr_json_member_z(w, "name", node->name);
-        router_event_send(&r->events);
+        router_live_node(r, node, "node.offline");
+        router_live_offline(r, node, now - node->beat_ms);
     }
 }
 

@@ -11,9 +11,11 @@ struct router_subscriber {
     struct router_subscriber *next, **link; /* lock */
     struct router *router;
     struct net_loop *loop;
-    struct net_request *req; /* loop */
-    bool is_ended;           /* loop */
-    _Atomic unsigned refs;   /* the list, and each text on its way */
+    const struct router_key *key; /* NULL: nobody in particular */
+    uint64_t session;             /* 0: none */
+    struct net_request *req;      /* loop */
+    bool is_ended;                /* loop */
+    _Atomic unsigned refs;        /* the list, and each text on its way */
 };
 
 struct letter {
@@ -51,6 +53,7 @@ static void end(struct router_subscriber *s)
     *s->link = s->next;
     if (s->next != NULL)
         s->next->link = s->link;
+    s->router->events.subscriber_count--;
     router_unlock(s->router);
     net_stream_end(s->req);
     unref(s);
@@ -95,17 +98,23 @@ struct lr_json_writer *router_event_begin(struct router_events *events, const ch
     return &events->writer;
 }
 
-void router_event_send(struct router_events *events)
+void router_event_send_live(struct router_events *events)
 {
     lr_json_end_object(&events->writer);
     if (events->text.failed)
         return;
-    const char *text = lr_buf_z(&events->text);
+    for (struct router_subscriber *s = events->subscribers; s != NULL; s = s->next)
+        send_to(s, lr_buf_z(&events->text), false);
+}
+
+void router_event_send(struct router_events *events)
+{
+    router_event_send_live(events);
+    if (events->text.failed)
+        return;
     size_t slot = events->count++ % ROUTER_EVENTS_KEPT;
     free(events->kept[slot]);
-    events->kept[slot] = strdup(text);
-    for (struct router_subscriber *s = events->subscribers; s != NULL; s = s->next)
-        send_to(s, text, false);
+    events->kept[slot] = strdup(lr_buf_z(&events->text));
 }
 
 static void on_gone(void *arg)
@@ -116,15 +125,29 @@ static void on_gone(void *arg)
 void router_events_subscribe(struct router *r, struct net_request *req)
 {
     struct router_events *events = &r->events;
+    const struct router_caller *caller =
+        &((const struct router_access *)net_request_user(req))->caller;
     struct router_subscriber *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         router_refuse(req, LR_OUT_OF_RAM, "no memory for a subscription");
         return;
     }
-    *s = (struct router_subscriber){
-        .router = r, .loop = net_request_loop(req), .req = req, .refs = 1};
-    net_sse_begin(req);
+    *s = (struct router_subscriber){.router = r,
+                                    .loop = net_request_loop(req),
+                                    .req = req,
+                                    .key = caller->key,
+                                    .session = caller->session,
+                                    .refs = 1};
     router_lock(r);
+    if (events->subscriber_count == ROUTER_SUBSCRIBERS_MAX) {
+        router_unlock(r);
+        free(s);
+        router_refuse(req, LR_RATE_LIMITED, "%d listen already: close a dashboard",
+                      ROUTER_SUBSCRIBERS_MAX);
+        return;
+    }
+    net_sse_begin(req);
+    events->subscriber_count++;
     s->next = events->subscribers;
     s->link = &events->subscribers;
     if (s->next != NULL)
@@ -138,20 +161,29 @@ void router_events_subscribe(struct router *r, struct net_request *req)
     net_request_on_gone(req, on_gone, s);
 }
 
-static void send_all(struct router *r, bool is_last)
+/* A stream outlives the check at its beginning, not the right to it. */
+static bool may_listen(struct router *r, const struct router_subscriber *s, uint64_t now_ms,
+                       int64_t wall_ms)
 {
-    router_lock(r);
-    for (struct router_subscriber *s = r->events.subscribers; s != NULL; s = s->next)
-        send_to(s, NULL, is_last);
-    router_unlock(r);
+    if (s->session != 0)
+        return router_session_by_id(&r->sessions, s->session, now_ms, wall_ms) != NULL;
+    return s->key == NULL || router_key_is_good(s->key, wall_ms);
 }
 
 void router_events_keep_alive(struct router *r)
 {
-    send_all(r, false);
+    uint64_t now_ms = lr_clock_ms(NULL);
+    int64_t wall_ms = lr_clock_wall_ms(NULL);
+    router_lock(r);
+    for (struct router_subscriber *s = r->events.subscribers; s != NULL; s = s->next)
+        send_to(s, NULL, !may_listen(r, s, now_ms, wall_ms));
+    router_unlock(r);
 }
 
 void router_events_end_all(struct router *r)
 {
-    send_all(r, true);
+    router_lock(r);
+    for (struct router_subscriber *s = r->events.subscribers; s != NULL; s = s->next)
+        send_to(s, NULL, true);
+    router_unlock(r);
 }

@@ -10,7 +10,10 @@
 
 #include "base/json.h"
 
-enum { ROUTER_EVENTS_KEPT = 64 };
+enum {
+    ROUTER_EVENTS_KEPT = 64,
+    ROUTER_SUBSCRIBERS_MAX = 256,
+};
 
 struct net_request;
 struct router;
@@ -18,6 +21,7 @@ struct router_subscriber;
 
 struct router_events {
     struct router_subscriber *subscribers;
+    size_t subscriber_count;
     char *kept[ROUTER_EVENTS_KEPT]; /* owned; a ring */
     uint64_t count;                 /* since the start */
     struct lr_buf text;
@@ -30,12 +34,15 @@ void router_events_free(struct router_events *events);
 /* begin, then members through the writer, then send. */
 struct lr_json_writer *router_event_begin(struct router_events *events, const char *name);
 void router_event_send(struct router_events *events);
+/* The same for what is stale a second later: whoever comes afterwards does not get it. */
+void router_event_send_live(struct router_events *events);
 
 /* Turns the request into a stream of events.  Thread: the request's loop, lock not held. */
 void router_events_subscribe(struct router *r, struct net_request *req);
 /* Ends every stream, so that a stopping server need not wait for them.  Lock not held. */
 void router_events_end_all(struct router *r);
-/* Comments that keep silent streams open.  Lock not held; any loop. */
+/* Comments that keep silent streams open; ends those of callers whose key or session is
+ * over.  Lock not held; any loop. */
 void router_events_keep_alive(struct router *r);
 
 #endif

@@ -92,11 +92,6 @@ void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KE
     key->created_ms = now_ms;
 }
 
-static bool has_expired(const struct router_key *key, int64_t now_ms)
-{
-    return key->expires_ms != 0 && key->expires_ms <= now_ms;
-}
-
 lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, int64_t now_ms,
                           struct router_key **out, struct lr_error *err)
 {
@@ -109,7 +104,7 @@ lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, in
         return lr_fail(err, LR_UNAUTHENTICATED, "this key was not issued here");
     if (key->revoked_ms != 0)
         return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) was revoked", key->id, key->name);
-    if (has_expired(key, now_ms))
+    if (!router_key_is_good(key, now_ms))
         return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) has expired", key->id, key->name);
     key->used_ms = (uint64_t)now_ms;
     *out = key;
@@ -120,7 +115,7 @@ bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
 {
     for (size_t i = 0; i < keys->count; i++) {
         const struct router_key *k = keys->all[i];
-        if (k->role == ROUTER_ADMIN && k->revoked_ms == 0 && !has_expired(k, now_ms))
+        if (k->role == ROUTER_ADMIN && router_key_is_good(k, now_ms))
             return true;
     }
     return false;

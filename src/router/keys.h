@@ -65,6 +65,12 @@ LR_MUST_USE lr_code router_keys_check(const struct router_keys *keys, struct lr_
                                       int64_t now_ms, struct router_key **out,
                                       struct lr_error *err);
 
+/* Neither revoked nor expired. */
+static inline bool router_key_is_good(const struct router_key *key, int64_t now_ms)
+{
+    return key->revoked_ms == 0 && (key->expires_ms == 0 || key->expires_ms > now_ms);
+}
+
 bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
 
 /* One request now.  RATE_LIMITED sets *retry_s. */

@@ -129,6 +129,8 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     counter(out, "completion_tokens_total", "Generated tokens", &m->completion_tokens);
     counter(out, "cached_tokens_total", "Prompt tokens found in a cache", &m->cached_tokens);
     counter(out, "cancelled_total", "Requests whose client left", &m->cancelled);
+    counter(out, "failed_total", "Requests that ended with 429 or 5xx, also in mid-stream",
+            &m->failed);
     counter(out, "retries_total", "Requests moved to another node before their first token",
             &m->retries);
     counter(out, "continuations_total", "Requests moved to another node after it",

@@ -27,7 +27,8 @@ struct router_metrics {
     _Atomic uint64_t generations;
     _Atomic uint64_t prompt_tokens, completion_tokens, cached_tokens;
     _Atomic uint64_t cancelled;
-    _Atomic uint64_t retries;       /* before the first token */
+    _Atomic uint64_t failed;  /* requests that ended with 429 or 5xx, also in mid-stream */
+    _Atomic uint64_t retries; /* before the first token */
     _Atomic uint64_t continuations; /* after it */
     _Atomic uint64_t busy;          /* a node said 429 */
     _Atomic uint64_t queue_full, rate_limited;

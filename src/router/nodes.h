@@ -54,7 +54,8 @@ struct router_node {
         char name[96], title[96];
         uint64_t total, used;
     } pools[ROUTER_POOLS_MAX];
-    uint64_t requests, failures; /* for metrics */
+    uint64_t requests, failures;        /* for metrics */
+    uint64_t events_epoch, events_seen; /* which of its events have been told */
 };
 
 struct router_nodes {

@@ -7,6 +7,7 @@
 #include "net/guard.h"
 #include "router/api.h"
 #include "router/dispatch.h"
+#include "router/live.h"
 
 enum {
     SECOND_MS = 1000,
@@ -49,6 +50,8 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     r->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
     r->keep_alive_ms = (uint32_t)lr_settings_ms(s, "keep-alive");
     r->offline_ms = lr_settings_ms(s, "node-timeout");
+    router_sessions_init(&r->sessions, lr_settings_ms(s, "session-idle"),
+                         lr_settings_ms(s, "session-life"));
     bool has_tls = lr_settings_str(s, "tls-cert") != NULL;
     if (!r->is_loopback && !has_tls && !lr_settings_bool(s, "insecure-http"))
         return lr_fail(err, LR_PERMISSION_DENIED,
@@ -187,8 +190,10 @@ static void every_second(void *arg)
 {
     struct router_home *home = arg;
     router_calls_watch(home);
-    if (home == &home->router->homes[0])
+    if (home == &home->router->homes[0]) {
         router_events_keep_alive(home->router);
+        router_live_second(home->router);
+    }
 }
 
 static void on_watch(void *arg)

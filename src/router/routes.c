@@ -7,7 +7,10 @@ static const struct router_route routes[] = {
     {"GET", "v1/models", ROUTER_API, router_api_v1_models},
     {"GET", "v1/models/**", ROUTER_API, router_api_v1_model},
     {"GET", "v0/explain", ROUTER_API, router_api_explain},
-    {"GET", "v0/whoami", ROUTER_API, router_api_whoami},
+
+    {"GET", "v0/whoami", ROUTER_PUBLIC, router_api_whoami},
+    {"POST", "v0/session", ROUTER_PUBLIC, router_api_sign_in},
+    {"DELETE", "v0/session", ROUTER_API, router_api_sign_out},
 
     {"POST", "v0/models/register", ROUTER_ADMIN, router_api_register},
     {"GET", "v0/models", ROUTER_ADMIN, router_api_models},
@@ -38,6 +41,8 @@ static const struct router_route routes[] = {
     {"GET", "v0/usage", ROUTER_ADMIN, router_api_usage},
     {"GET", "v0/audit", ROUTER_ADMIN, router_api_audit},
     {"GET", "v0/events", ROUTER_ADMIN, router_api_events},
+    {"GET", "v0/stats", ROUTER_ADMIN, router_api_stats},
+    {"GET", "v0/alerts", ROUTER_ADMIN, router_api_alerts},
     {"GET", "metrics", ROUTER_ADMIN, router_api_metrics},
     {"GET", "health", ROUTER_PUBLIC, router_api_health},
     {"GET", "", ROUTER_PUBLIC, router_api_dashboard},

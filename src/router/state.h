@@ -17,12 +17,15 @@
 #include "net/loop.h"
 #include "net/request.h"
 #include "net/server.h"
+#include "router/alerts.h"
 #include "router/events.h"
 #include "router/keys.h"
 #include "router/metrics.h"
 #include "router/nodes.h"
 #include "router/registry.h"
 #include "router/router.h"
+#include "router/session.h"
+#include "router/stats.h"
 #include "router/store.h"
 
 struct router_call;
@@ -75,9 +78,12 @@ struct router {
 
     pthread_mutex_t lock; /* guards what follows */
     struct router_keys keys;
+    struct router_sessions sessions;
     struct router_registry registry;
     struct router_nodes nodes;
     struct router_events events;
+    struct router_stats stats;
+    struct router_alerts alerts;
     uint64_t waiting;
     struct router_metrics metrics;     /* atomics: no lock */
     char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
@@ -103,6 +109,7 @@ struct router_caller {
     struct router_key *key;   /* NULL: nobody in particular, on loopback */
     struct router_node *node; /* a node, by its secret */
     enum router_role role;
+    uint64_t session; /* signed in to the dashboard; 0: came with a key, or without */
 };
 static inline const char *router_caller_name(const struct router_caller *c)
 {

@@ -1,6 +1,6 @@
 #include "wire/fleet.h"
 
-#include "base/json.h"
+#include "wire/fleet_live.h"
 
 enum { TEXT_MAX = 512 << 10 }; /* of one string: a chat template is the longest */
 
@@ -67,6 +67,7 @@ void wire_beat_write(struct lr_buf *out, const struct wire_beat *m)
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
     write_state(&w, m, false);
+    wire_fleet_live_write(&w, m);
     lr_json_end_object(&w);
 }
 
@@ -235,7 +236,9 @@ lr_code wire_beat_parse(struct lr_arena *arena, struct lr_str text, struct wire_
 {
     const struct lr_json *obj;
     lr_code code = read_object(arena, text, &obj, err);
-    return code == LR_OK ? read_state(arena, obj, out, err) : code;
+    if (code == LR_OK)
+        code = read_state(arena, obj, out, err);
+    return code == LR_OK ? wire_fleet_live_read(arena, obj, out, err) : code;
 }
 
 lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_join *out,

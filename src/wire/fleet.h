@@ -13,12 +13,16 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/fail.h"
+#include "base/json.h"
 #include "base/str.h"
 
 enum {
     WIRE_FLEET_PROTOCOL = 1,
     WIRE_FLEET_MODELS_MAX = 4096,
     WIRE_FLEET_POOLS_MAX = 64,
+    WIRE_FLEET_EVENTS_MAX = 64,
+    WIRE_FLEET_DOWNLOADS_MAX = 64,
+    WIRE_FLEET_FILES_MAX = 64, /* of one download */
 };
 
 /* A model on a node.  What stands behind `chat_template` is sent on joining only. */
@@ -45,12 +49,40 @@ struct wire_fleet_pool {
     uint64_t total, used;
 };
 
+/* A file of a model that is being fetched. */
+struct wire_fleet_file {
+    struct lr_str name;
+    struct lr_str state;  /* as hub/download.h names it */
+    struct lr_str reason; /* of the last failure; empty: none */
+    uint64_t size, done;
+};
+
+struct wire_fleet_download {
+    struct lr_str id; /* the model */
+    uint64_t done_bytes, total_bytes;
+    uint64_t rate;         /* bytes a second */
+    uint64_t remaining_ms; /* UINT64_MAX: not known */
+    uint32_t files_done, files;
+    const struct wire_fleet_file *file; /* all, or of very many those under way */
+    size_t file_count;
+};
+
+/* What happened on the node and was not told yet is told with a beat, never on joining:
+ * texts when writing, trees when reading.  An epoch is one process of the node; events are
+ * counted within it, so that one that is told twice is known again. */
 struct wire_beat {
     bool is_draining;
     const struct wire_fleet_model *models;
     size_t model_count;
     const struct wire_fleet_pool *pools;
     size_t pool_count;
+    uint64_t epoch;
+    uint64_t event_end; /* the number after the last one's */
+    const char *const *event_texts;
+    const struct lr_json *const *events;
+    size_t event_count;
+    const struct wire_fleet_download *downloads;
+    size_t download_count;
 };
 
 struct wire_join {
@@ -64,6 +96,9 @@ struct wire_join {
     struct lr_str secret; /* used in both directions from now on */
     struct wire_beat state;
 };
+
+/* Members of one download, into an object that is open; without the model's id. */
+void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_download *d);
 
 void wire_join_write(struct lr_buf *out, const struct wire_join *m);
 void wire_beat_write(struct lr_buf *out, const struct wire_beat *m);

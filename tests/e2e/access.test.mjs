@@ -26,7 +26,7 @@ after(() => Promise.all([open?.stop(), locked?.stop()]));
 // [method, path, the least role]
 const routes = [
   ['POST', '/v1/chat/completions', 'api'], ['POST', '/v1/completions', 'api'], ['GET', '/v1/models', 'api'],
-  ['GET', '/v1/models/org/name', 'api'], ['GET', '/v0/explain', 'api'], ['GET', '/v0/whoami', 'api'],
+  ['GET', '/v1/models/org/name', 'api'], ['GET', '/v0/explain', 'api'], ['DELETE', '/v0/session', 'api'],
   ['POST', '/v0/models/register', 'admin'], ['GET', '/v0/models', 'admin'], ['DELETE', '/v0/models/org/name', 'admin'],
   ['POST', '/v0/models/org/name/load', 'admin'], ['POST', '/v0/models/org/name/unload', 'admin'],
   ['POST', '/v0/models/org/name/pin', 'admin'], ['POST', '/v0/models/org/name/unpin', 'admin'],
@@ -36,7 +36,7 @@ const routes = [
   ['DELETE', '/v0/nodes/x', 'admin'], ['GET', '/v0/nodes/x/models', 'admin'], ['GET', '/v0/nodes/x/engines', 'admin'],
   ['GET', '/v0/nodes/x/memory', 'admin'], ['GET', '/v0/nodes/x/logs', 'admin'], ['POST', '/v0/nodes/x/engines/e/reload', 'admin'],
   ['GET', '/v0/keys', 'admin'], ['POST', '/v0/keys', 'admin'], ['DELETE', '/v0/keys/x', 'admin'],
-  ['GET', '/v0/usage', 'admin'], ['GET', '/v0/audit', 'admin'], ['GET', '/metrics', 'admin'],
+  ['GET', '/v0/usage', 'admin'], ['GET', '/v0/audit', 'admin'], ['GET', '/v0/stats', 'admin'], ['GET', '/v0/alerts', 'admin'], ['GET', '/metrics', 'admin'],
   ['GET', '/health', 'public'],
 ];
 
@@ -56,7 +56,7 @@ test('every route answers every role, no key, a wrong, an expired and a revoked 
 
 test('the table above is the whole table', async () => {
   const { stdout } = await promisify(execFile)('grep', ['-cE', '^    \\{"(GET|POST|DELETE)", ', new URL('../../src/router/routes.c', import.meta.url).pathname]);
-  assert.equal(Number(stdout), routes.length + 1, 'GET /v0/events streams and has its own test');
+  assert.equal(Number(stdout), routes.length + 5, 'events, whoami, sign-in and the two of the dashboard have tests of their own');
 });
 
 const raw = (url, headers, method = 'GET', body) => new Promise((done, fail) => {

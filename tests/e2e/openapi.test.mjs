@@ -54,7 +54,7 @@ test('what the server answers has the members the page promises', async () => {
   for (const [template, url] of [['/v1/models', '/v1/models'], ['/v1/models/{id}', '/v1/models/doc'], ['/v0/explain', '/v0/explain?model=doc'],
     ['/v0/whoami', '/v0/whoami'], ['/v0/models', '/v0/models'], ['/v0/models/registry', '/v0/models/registry'], ['/v0/nodes', '/v0/nodes'],
     ['/v0/nodes/{node}/models', `/v0/nodes/${node.id}/models`], ['/v0/nodes/{node}/engines', `/v0/nodes/${node.id}/engines`],
-    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`], ['/v0/nodes/{node}/logs', `/v0/nodes/${node.id}/logs?lines=3`], ['/v0/keys', '/v0/keys'], ['/v0/usage', '/v0/usage'], ['/v0/audit', '/v0/audit'],
+    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`], ['/v0/nodes/{node}/logs', `/v0/nodes/${node.id}/logs?lines=3`], ['/v0/keys', '/v0/keys'], ['/v0/usage', '/v0/usage'], ['/v0/audit', '/v0/audit'], ['/v0/stats', '/v0/stats'], ['/v0/alerts', '/v0/alerts'],
     ['/health', '/health']])
     await check('GET', template, url);
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });

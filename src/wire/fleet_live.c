@@ -1,0 +1,162 @@
+#include "wire/fleet_live.h"
+
+/* ---- writing ---- */
+
+static void put_file(struct lr_json_writer *w, const struct wire_fleet_file *f)
+{
+    lr_json_begin_object(w);
+    lr_json_member_str(w, "name", f->name);
+    lr_json_member_str(w, "state", f->state);
+    if (f->reason.len != 0)
+        lr_json_member_str(w, "reason", f->reason);
+    lr_json_member_u64(w, "size", f->size);
+    lr_json_member_u64(w, "done", f->done);
+    lr_json_end_object(w);
+}
+
+void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_download *d)
+{
+    lr_json_member_u64(w, "done_bytes", d->done_bytes);
+    lr_json_member_u64(w, "total_bytes", d->total_bytes);
+    lr_json_member_u64(w, "rate", d->rate);
+    if (d->remaining_ms != UINT64_MAX)
+        lr_json_member_u64(w, "remaining_ms", d->remaining_ms);
+    lr_json_member_u64(w, "files_done", d->files_done);
+    lr_json_member_u64(w, "file_count", d->files);
+    lr_json_key(w, "files");
+    lr_json_begin_array(w);
+    for (size_t i = 0; i < d->file_count; i++)
+        put_file(w, &d->file[i]);
+    lr_json_end_array(w);
+}
+
+void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_beat *m)
+{
+    lr_json_member_u64(w, "epoch", m->epoch);
+    lr_json_member_u64(w, "event_end", m->event_end);
+    if (m->event_texts != NULL && m->event_count != 0) {
+        lr_json_key(w, "events");
+        lr_json_begin_array(w);
+        for (size_t i = 0; i < m->event_count; i++)
+            lr_json_put_raw(w, lr_str_z(m->event_texts[i]));
+        lr_json_end_array(w);
+    }
+    if (m->download_count != 0) {
+        lr_json_key(w, "downloads");
+        lr_json_begin_array(w);
+        for (size_t i = 0; i < m->download_count; i++) {
+            lr_json_begin_object(w);
+            lr_json_member_str(w, "id", m->downloads[i].id);
+            wire_fleet_download_put(w, &m->downloads[i]);
+            lr_json_end_object(w);
+        }
+        lr_json_end_array(w);
+    }
+}
+
+/* ---- reading ---- */
+
+static bool read_number(const struct lr_json *obj, const char *key, uint64_t absent,
+                        uint64_t *out)
+{
+    const struct lr_json *v = lr_json_get(obj, key);
+    *out = absent;
+    return v == NULL || lr_json_u64(v, out);
+}
+
+static bool read_text(const struct lr_json *obj, const char *key, bool required,
+                      struct lr_str *out)
+{
+    const struct lr_json *v = lr_json_get(obj, key);
+    *out = (struct lr_str){0};
+    return v == NULL ? !required : lr_json_str(v, out);
+}
+
+static bool read_file(const struct lr_json *v, struct wire_fleet_file *f)
+{
+    return read_text(v, "name", true, &f->name) && read_text(v, "state", true, &f->state) &&
+           read_text(v, "reason", false, &f->reason) && read_number(v, "size", 0, &f->size) &&
+           read_number(v, "done", 0, &f->done);
+}
+
+/* An absent list is an empty one. */
+static bool read_list(const struct lr_json *obj, const char *key, uint32_t max,
+                      const struct lr_json **items, size_t *count)
+{
+    const struct lr_json *v = lr_json_get(obj, key);
+    *count = 0;
+    if (v == NULL)
+        return true;
+    if (v->type != LR_JSON_ARRAY || v->count > max)
+        return false;
+    *items = v->items;
+    *count = v->count;
+    return true;
+}
+
+static bool read_download(struct lr_arena *arena, const struct lr_json *v,
+                          struct wire_fleet_download *d)
+{
+    const struct lr_json *items = NULL;
+    uint64_t files_done, files;
+    if (!read_text(v, "id", true, &d->id) || !read_number(v, "done_bytes", 0, &d->done_bytes) ||
+        !read_number(v, "total_bytes", 0, &d->total_bytes) ||
+        !read_number(v, "rate", 0, &d->rate) ||
+        !read_number(v, "remaining_ms", UINT64_MAX, &d->remaining_ms) ||
+        !read_number(v, "files_done", 0, &files_done) ||
+        !read_number(v, "file_count", 0, &files) || files_done > UINT32_MAX ||
+        files > UINT32_MAX ||
+        !read_list(v, "files", WIRE_FLEET_FILES_MAX, &items, &d->file_count))
+        return false;
+    struct wire_fleet_file *file = lr_arena_zalloc(arena, (d->file_count + 1) * sizeof(*file));
+    if (file == NULL)
+        return false;
+    for (size_t i = 0; i < d->file_count; i++)
+        if (!read_file(&items[i], &file[i]))
+            return false;
+    d->file = file;
+    d->files_done = (uint32_t)files_done;
+    d->files = (uint32_t)files;
+    return true;
+}
+
+static lr_code read_downloads(struct lr_arena *arena, const struct lr_json *obj,
+                              struct wire_beat *out, struct lr_error *err)
+{
+    const struct lr_json *items = NULL;
+    if (!read_list(obj, "downloads", WIRE_FLEET_DOWNLOADS_MAX, &items, &out->download_count))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"downloads\" must be a list of at most %d",
+                       WIRE_FLEET_DOWNLOADS_MAX);
+    struct wire_fleet_download *downloads =
+        lr_arena_zalloc(arena, (out->download_count + 1) * sizeof(*downloads));
+    if (downloads == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
+    for (size_t i = 0; i < out->download_count; i++)
+        if (!read_download(arena, &items[i], &downloads[i]))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "\"downloads\": number %zu is malformed",
+                           i);
+    out->downloads = downloads;
+    return LR_OK;
+}
+
+lr_code wire_fleet_live_read(struct lr_arena *arena, const struct lr_json *obj,
+                             struct wire_beat *out, struct lr_error *err)
+{
+    const struct lr_json *items = NULL;
+    if (!read_number(obj, "epoch", 0, &out->epoch) ||
+        !read_number(obj, "event_end", 0, &out->event_end) ||
+        !read_list(obj, "events", WIRE_FLEET_EVENTS_MAX, &items, &out->event_count) ||
+        out->event_end < out->event_count)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"events\" must be a list of at most %d, \"epoch\" and \"event_end\" "
+                       "numbers, the last not below their count",
+                       WIRE_FLEET_EVENTS_MAX);
+    const struct lr_json **events =
+        lr_arena_zalloc(arena, (out->event_count + 1) * sizeof(*events));
+    if (events == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for events");
+    for (size_t i = 0; i < out->event_count; i++)
+        events[i] = &items[i];
+    out->events = events;
+    return read_downloads(arena, obj, out, err);
+}

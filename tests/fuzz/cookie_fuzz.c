@@ -1,0 +1,18 @@
+/* LINK: router base */
+/* A Cookie header as a browser, or somebody else, sends it. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "router/session.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct lr_str header = {(const char *)data, size}, value;
+    /* What is found lies within the header. */
+    if (router_cookie_find(header, LR_STR_LIT("llm-router-1"), &value) &&
+        (value.ptr < header.ptr || value.ptr + value.len > header.ptr + header.len))
+        abort();
+    return 0;
+}
