@@ -99,7 +99,7 @@ function Shell({ me, onSignOut }) {
       <${Navigation} page=${route.page} me=${me} />
       <div class="side-foot">${me.role === 'admin' && html`<${Link} />`}
         <div class="side-tools"><${LanguageSwitch} /><${ThemeSwitch} />
-        ${me.needs_key && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
+        ${me.signed_in && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
     <main id="main" tabindex="-1">${body}</main></div><${Toasts} />`;
 }
 
@@ -111,7 +111,7 @@ function App() {
     try {
       const answer = await api.get('/v0/whoami');
       api.setCsrf(answer.csrf ?? '');
-      setMe(answer);
+      setMe(answer.role === 'public' ? null : answer);
       setFailure(null);
     } catch (error) {
       if (error.status === 401) setMe(null);
@@ -121,7 +121,7 @@ function App() {
   const signOut = async () => {
     await api.del('/v0/session').catch(() => {});
     api.setCsrf('');
-    setMe(null);
+    await ask();
   };
   useEffect(() => {
     api.onSignedOut(() => setMe(null));

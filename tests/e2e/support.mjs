@@ -82,11 +82,11 @@ export async function startRouter({ args = [], dir = tempDir('router'), env = {}
   return router;
 }
 
-export async function startNode(router, { args = [], dir = tempDir('node'), token, name = 'n', port = 0 } = {}) {
+export async function startNode(router, { args = [], dir = tempDir('node'), token, name = 'n', port = 0, env = {} } = {}) {
   token ??= await makeToken(router);
   const node = await launch(['node', '--listen', `127.0.0.1:${port}`, '--device', 'cpu', '--no-hf-cache', '--data-dir', dir,
     '--router', router.url, '--node-name', name, ...args],
-  { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token } });
+  { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token, ...env } });
   node.dir = dir;
   node.name = name;
   node.port = Number(node.found[1]);

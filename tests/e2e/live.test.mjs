@@ -1,0 +1,136 @@
+// What a dashboard listens to: figures each second, downloads file by file, alerts that say what to do.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { startHub } from '../support/hub.mjs';
+import { BIN, call, makeEcho, nodes, online, register, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+
+const left = [];
+after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
+const keep = (process) => { left.push(process); return process; };
+
+// Everything that arrives on /v0/events from now on.
+function listen(router) {
+  const controller = new AbortController(), events = [];
+  const done = (async () => {
+    const answer = await fetch(`${router.url}/v0/events`, { signal: controller.signal });
+    let rest = '';
+    for await (const piece of answer.body.pipeThrough(new TextDecoderStream())) {
+      rest += piece;
+      for (let end; (end = rest.indexOf('\n\n')) >= 0; rest = rest.slice(end + 2))
+        if (rest.startsWith('data: ')) events.push(JSON.parse(rest.slice(6, end)));
+    }
+  })().catch(() => {});
+  return { events, of: (name) => events.filter((e) => e.event === name), stop: () => { controller.abort(); return done; } };
+}
+
+const alerts = async (router) => (await call(`${router.url}/v0/alerts`)).json.alerts;
+const alert = (router, kind, check = () => true) => until(`alert ${kind}`, async () => (await alerts(router)).find((a) => a.kind === kind && check(a)));
+
+let hub, router;
+before(async () => {
+  hub = await startHub();
+  router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '2500ms', '--hub-host', hub.storage], env: { HF_ENDPOINT: hub.url } }));
+});
+after(() => hub?.close());
+
+test('figures: a stats event a second, and /v0/stats for charts, both as /metrics counts', async () => {
+  const model = makeEcho('figures', { step_ms: 5 });
+  const node = keep(await startNode(router, { name: 'figures', args: ['--model', model] }));
+  await until('online', async () => (await online(router)) === 1);
+  await register(router, 'figures');
+  const ear = listen(router);
+  await until('the first second', () => ear.of('stats').length > 0);
+  const answer = await stream(router.url, { model: 'figures', max_tokens: 300, ...say('word '.repeat(300)) });
+  assert.equal(answer.error, null);
+  await stream(router.url, { model: 'nobody', ...say('x') });
+  await until('the request is in a second', () => ear.of('stats').some((s) => s.requests_per_second > 0));
+  const seconds = ear.of('stats');
+  const flowing = seconds.filter((s) => s.tokens_per_second > 0);
+  assert.ok(flowing.length >= 2, 'tokens count while they flow, not when the request ends');
+  assert.ok(flowing.some((s) => s.in_flight === 1));
+  assert.ok(flowing.at(-1).inter_token_ms.p50 > 1 && flowing.at(-1).inter_token_ms.p99 >= flowing.at(-1).inter_token_ms.p50);
+  assert.ok(seconds.at(-1).first_token_ms.p50 > 0);
+  const history = (await call(`${router.url}/v0/stats?step=1`)).json;
+  for (const column of [history.tokens_per_second, history.queue, history.first_token_ms.p99]) assert.equal(column.length, history.time.length);
+  const { text } = await call(`${router.url}/metrics`);
+  const counted = Number(text.match(/inter_token_seconds_count (\d+)/)[1]) + Number(text.match(/first_token_seconds_count (\d+)/)[1]);
+  const summed = history.tokens_per_second.reduce((sum, n) => sum + n, 0);
+  assert.ok(Math.abs(summed - counted) <= 0.1 * counted, `${summed} of ${counted}`);
+  assert.equal((await call(`${router.url}/v0/stats?step=0`)).status, 400);
+  assert.equal((await call(`${router.url}/v0/stats?step=61`)).status, 400);
+  await ear.stop();
+  await node.stop();
+});
+
+test('what happens on a node reaches the router: a hanging engine, a refused one, a full memory, each with what to do', async () => {
+  const engines = tempDir('engines'), built = path.resolve(path.dirname(BIN), '../engines');
+  for (const id of ['faulty', 'echo']) fs.cpSync(path.join(built, id), path.join(engines, id), { recursive: true });
+  const manifest = path.join(engines, 'echo/manifest.json');
+  fs.writeFileSync(manifest, JSON.stringify({ ...JSON.parse(fs.readFileSync(manifest)), abi_version: 999 }));
+  const model = makeEcho('hangs', { hang: 'step' });
+  const config = path.join(model, 'config.json');
+  fs.writeFileSync(config, fs.readFileSync(config, 'utf8').replace('"echo"', '"faulty"'));
+  const ear = listen(router);
+  const node = keep(await startNode(router, { name: 'ill', args: ['--engines-dir', engines, '--model', model, '--no-preload', '--step-timeout', '300ms', '--watchdog-kills', '1'] }));
+  const full = keep(await startNode(router, { name: 'full', args: ['--engine', 'echo', '--no-preload', '--memory-threshold', '1'] }));
+  const refused = await alert(router, 'engine_refused');
+  assert.deepEqual([refused.node_name, refused.subject, refused.open, refused.level], ['ill', 'echo', true, 'error']);
+  assert.match(refused.message, /999/);
+  assert.match(refused.advice, /install/);
+  const memory = await alert(router, 'memory_alert');
+  assert.ok(memory.open && /of .*in use on full/.test(memory.message) && /unload/.test(memory.advice));
+  await full.stop();
+  await until('the other left', async () => !(await nodes(router)).find((n) => n.name === 'full').online);
+  await until('the model is known', async () => (await nodes(router)).find((n) => n.name === 'ill').models.length === 1);
+  await register(router, 'hangs');
+  await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('x') } });
+  const killed = await alert(router, 'watchdog_kill');
+  assert.equal(killed.subject, 'hangs');
+  assert.equal(killed.open, false, 'it happened, it does not last');
+  assert.match(killed.advice, /step-timeout/);
+  const failed = await alert(router, 'model_failed', (a) => a.open);
+  assert.equal(failed.subject, 'hangs');
+  assert.ok(ear.of('alert').some((e) => e.kind === 'watchdog_kill'));
+  assert.ok(ear.of('node.model').some((e) => e.model === 'hangs' && e.state === 'loading' && e.name === 'ill'));
+  assert.equal(ear.of('node.engine_refused').length, 1, 'told once');
+  await ear.stop();
+  await node.stop('SIGKILL');
+  await alert(router, 'node_offline', (a) => a.open && a.node_name === 'ill');
+  const again = keep(await startNode(router, { name: 'ill', dir: node.dir, args: ['--engine', 'echo', '--no-preload'] }));
+  await alert(router, 'node_offline', (a) => !a.open && a.node_name === 'ill');
+  await alert(router, 'engine_refused', (a) => !a.open);
+  await again.stop();
+});
+
+test('a download is told file by file; one that fails is an alert until it works', async () => {
+  const model = makeEcho('fetched'), size = 400_000;
+  const files = Object.fromEntries(fs.readdirSync(model).map((name) => [name, fs.readFileSync(path.join(model, name))]));
+  const header = JSON.stringify({ w: { dtype: 'U8', shape: [size], data_offsets: [0, size] } });
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  files['model.safetensors'] = Buffer.concat([length, Buffer.from(header), Buffer.alloc(size, 7)]);
+  hub.add('org/fetched', files);
+  let open;
+  const gate = new Promise((done) => { open = done; });
+  hub.script('model.safetensors', [{ gate, after: 100_000 }]);
+  const ear = listen(router);
+  keep(await startNode(router, { name: 'fetches', args: ['--hub-host', hub.storage], env: { HF_ENDPOINT: hub.url } }));
+  const made = await call(`${router.url}/v0/models/register`, { body: { repo: 'org/fetched' } });
+  assert.equal(made.status, 201, made.text);
+  const half = await until('half of the weights', () => ear.of('download').find((d) => d.files.some((f) => f.name === 'model.safetensors' && f.done > 0 && f.done < f.size)));
+  assert.deepEqual([half.model, half.name, half.file_count], ['org/fetched', 'fetches', Object.keys(files).length]);
+  assert.ok(half.done_bytes > 0 && half.done_bytes < half.total_bytes);
+  open();
+  await until('it has arrived', () => ear.of('node.model').some((e) => e.model === 'org/fetched' && e.state === 'present'));
+  await ear.stop();
+
+  hub.add('org/broken', files);
+  hub.script('model.safetensors', Array.from({ length: 20 }, () => ({ status: 404 })));
+  await call(`${router.url}/v0/models/register`, { body: { repo: 'org/broken' } });
+  const broken = await alert(router, 'download_failed');
+  assert.deepEqual([broken.subject, broken.node_name, broken.open], ['org/broken', 'fetches', true]);
+  assert.match(broken.message, /model\.safetensors/);
+  assert.match(broken.advice, /tries again by itself/);
+});
