@@ -4,6 +4,7 @@ import models from './en/models.js';
 import nodes from './en/nodes.js';
 import overview from './en/overview.js';
 import playground from './en/playground.js';
+import register from './en/register.js';
 import signin from './en/signin.js';
 
-export default { common, keys, models, nodes, overview, playground, signin };
+export default { common, keys, models, nodes, overview, playground, register, signin };

@@ -4,6 +4,7 @@ import models from './ja/models.js';
 import nodes from './ja/nodes.js';
 import overview from './ja/overview.js';
 import playground from './ja/playground.js';
+import register from './ja/register.js';
 import signin from './ja/signin.js';
 
-export default { common, keys, models, nodes, overview, playground, signin };
+export default { common, keys, models, nodes, overview, playground, register, signin };

@@ -2,50 +2,60 @@
 //
 //   const models = useLive('models')     in a component: {items, error, isLoaded}; re-renders on
 //                                        change.  Reading a list begins keeping it fresh.
-//   const stats  = useLive('stats')      the last ten minutes, newest last: Stats[]
+//   const stats  = useLive('stats')      {points: Stats[] (a quarter of an hour, a point each five
+//                                        seconds, newest last), now: Stats|null (this second)}
 //   const alerts = useLive('alerts')     {items: Alert[], error, isLoaded}
+//   const downloads = useLive('downloads')   Map of `${node} ${model}` -> Download, while they run
 //   const link   = useLive('link')       'connecting' | 'open' | 'lost'
 //   live.subscribe((event) => ...)       every event as it arrives; returns unsubscribe
+//   useResource('/v0/...', {everyS, concerns})   one page's own reading, kept fresh the same way
 //   live.refresh('models')               after an order of ours, when an event may be late
 //
 // Lists are read whole and read again when an event concerns them, never more often than
-// ten times as long as the last reading took (a big fleet answers slowly).  After a gap in
-// the stream everything in use is read again, since events may have been missed.
+// ten times as long as the last reading took (a big fleet answers slowly); what changes
+// without an event (load, memory) is read again every few seconds, by the stream's own beat.
+// After a gap in the stream everything in use is read again, since events may be missing.
 //
 /**
  * One event of GET /v0/events: {"event": "node.offline", "time": "...", ...}
  * @typedef {{event: string, time: string, [member: string]: any}} LiveEvent
- * The "stats" event, one per second; also the elements of GET /v0/stats.
+ * The "stats" event, one per second.
  * @typedef {{time: string|number, requests_per_second: number, tokens_per_second: number,
  *   first_token_ms: {p50: number|null, p99: number|null}, inter_token_ms: {p50: number|null, p99: number|null},
  *   queue: number, in_flight: number, errors_per_second: number}} Stats
- * Of GET /v0/alerts: what is wrong now, and what to do about it, in the API's words.
- * @typedef {{id: string, kind: string, level: 'warning'|'error', time: string|number, node?: string,
- *   model?: string, message: string, action: string}} Alert
+ * Of GET /v0/alerts: what is or was wrong, and what to do about it, in the API's words.
+ * @typedef {{id: number, kind: string, level: 'warning'|'error', open: boolean, node: string, node_name: string,
+ *   subject: string, message: string, advice: string, count: number, first: number, last: number}} Alert
+ * The "download" event: a model on its way to a node.
+ * @typedef {{node: string, name: string, model: string, done_bytes: number, total_bytes: number, rate: number,
+ *   remaining_ms?: number, files_done: number, file_count: number,
+ *   files: {name: string, state: string, reason?: string, size: number, done: number}[]}} Download
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { api } from './api.js';
 
-const STATS_KEPT = 600;
+const STEP_S = 5;
+const POINTS_KEPT = 180;
+const DOWNLOAD_SILENT_MS = 4000;
 
 /** Which list an event makes stale, by the first word of its name. */
 const concerns = {
   model: ['models', 'nodes'],
-  download: ['models'],
   node: ['nodes', 'models'],
   engine: ['nodes'],
   alert: ['alerts'],
 };
 
 const lists = {
-  models: { path: '/v0/models?brief=true', member: 'models' },
-  nodes: { path: '/v0/nodes?brief=true', member: 'nodes' },
-  alerts: { path: '/v0/alerts', member: 'alerts' },
+  models: { path: '/v0/models?brief=true', member: 'models', everyS: 5 },
+  nodes: { path: '/v0/nodes?brief=true', member: 'nodes', everyS: 3 },
+  alerts: { path: '/v0/alerts', member: 'alerts', everyS: 30 },
 };
 
 const empty = () => ({ items: [], error: null, isLoaded: false });
-const state = { link: 'connecting', stats: [], models: empty(), nodes: empty(), alerts: empty() };
-const watchers = { link: new Set(), stats: new Set(), models: new Set(), nodes: new Set(), alerts: new Set() };
+const noStats = () => ({ points: [], now: null });
+const state = { link: 'connecting', stats: noStats(), downloads: new Map(), models: empty(), nodes: empty(), alerts: empty() };
+const watchers = Object.fromEntries(Object.keys(state).map((name) => [name, new Set()]));
 const reading = {}; // name -> {busy, again, timer, tookMs, endedAt}
 const eventListeners = new Set();
 let source = null;
@@ -87,17 +97,62 @@ function stale(name) {
   r.timer = setTimeout(() => read(name), Math.max(0, rest));
 }
 
+/** /v0/stats has a column per figure; points are easier to append to. */
+function toPoints(answer) {
+  const pair = (column, i) => ({ p50: column.p50[i], p99: column.p99[i] });
+  return answer.time.map((time, i) => ({
+    time,
+    requests_per_second: answer.requests_per_second[i],
+    tokens_per_second: answer.tokens_per_second[i],
+    errors_per_second: answer.errors_per_second[i],
+    queue: answer.queue[i],
+    in_flight: answer.in_flight[i],
+    first_token_ms: pair(answer.first_token_ms, i),
+    inter_token_ms: pair(answer.inter_token_ms, i),
+  }));
+}
+
 async function readStats() {
   try {
-    const answer = await api.get('/v0/stats');
-    set('stats', (answer.stats ?? []).slice(-STATS_KEPT));
+    set('stats', { ...state.stats, points: toPoints(await api.get(`/v0/stats?step=${STEP_S}`)).slice(-POINTS_KEPT) });
+    seconds = [];
   } catch { /* the stream brings what comes from now on */ }
+}
+
+let seconds = []; // of the point that is not whole yet
+let ticks = 0;
+
+function takeStats(event) {
+  const now = { ...event, time: Date.parse(event.time) / 1000 };
+  let { points } = state.stats;
+  seconds.push(now);
+  if (seconds.length >= STEP_S) {
+    const mean = (name) => seconds.reduce((sum, s) => sum + s[name], 0) / seconds.length;
+    const point = { ...now };
+    for (const name of ['requests_per_second', 'tokens_per_second', 'errors_per_second', 'queue', 'in_flight']) point[name] = mean(name);
+    points = [...points.slice(1 - POINTS_KEPT), point];
+    seconds = [];
+  }
+  set('stats', { points, now });
+  ticks++;
+  for (const [name, { everyS }] of Object.entries(lists)) if (ticks % everyS === 0) stale(name);
+  dropSilentDownloads();
+}
+
+/** A download that is no longer told of has ended; how, the model's state says. */
+function dropSilentDownloads() {
+  const limit = performance.now() - DOWNLOAD_SILENT_MS;
+  const kept = [...state.downloads].filter(([, d]) => d.heardAt > limit);
+  if (kept.length === state.downloads.size) return;
+  set('downloads', new Map(kept));
+  stale('models');
 }
 
 function take(text) {
   let event;
   try { event = JSON.parse(text); } catch { return; }
-  if (event.event === 'stats') set('stats', [...state.stats.slice(1 - STATS_KEPT), event]);
+  if (event.event === 'stats') takeStats(event);
+  else if (event.event === 'download') set('downloads', new Map(state.downloads).set(`${event.node} ${event.model}`, { ...event, heardAt: performance.now() }));
   else (concerns[event.event.split('.')[0]] ?? []).forEach(stale);
   eventListeners.forEach((fn) => fn(event));
 }
@@ -131,7 +186,8 @@ export const live = {
     source = null;
     clearTimeout(retryTimer);
     for (const name of Object.keys(lists)) { clearTimeout(reading[name]?.timer); set(name, empty()); }
-    set('stats', []);
+    set('stats', noStats());
+    set('downloads', new Map());
     set('link', 'connecting');
   },
   refresh: stale,
@@ -143,7 +199,7 @@ export const live = {
 };
 
 /**
- * @template {'link'|'stats'|'models'|'nodes'|'alerts'} K
+ * @template {'link'|'stats'|'downloads'|'models'|'nodes'|'alerts'} K
  * @param {K} name
  * @returns {(typeof state)[K]}
  */
@@ -156,4 +212,41 @@ export function useLive(name) {
     return () => { watchers[name].delete(setValue); };
   }, [name]);
   return value;
+}
+
+/**
+ * What a page reads for itself (one model, one node's memory), read again when an event
+ * concerns it and every `everyS` seconds of the stream.
+ * @param {string|null} path null: nothing to read
+ * @param {{everyS?: number, concerns?: (event: LiveEvent) => boolean}} [options]
+ * @returns {{data: any, error: Error|null, reload: () => void}}
+ */
+export function useResource(path, { everyS = 0, concerns: isMine } = {}) {
+  const [result, setResult] = useState({ path: null, data: null, error: null });
+  const mine = useRef(isMine);
+  mine.current = isMine;
+  const job = useRef({});
+  useEffect(() => {
+    const current = { isOver: false, busy: false, again: false, count: 0 };
+    job.current = current;
+    if (path === null) return undefined;
+    current.read = async () => {
+      if (current.busy) { current.again = true; return; }
+      current.busy = true;
+      current.again = false;
+      let next;
+      try { next = { path, data: await api.get(path), error: null }; } catch (error) { next = { error }; }
+      if (current.isOver) return;
+      setResult((before) => ({ ...(before.path === path ? before : { data: null }), path, ...next }));
+      current.busy = false;
+      if (current.again) current.read();
+    };
+    current.read();
+    const leave = live.subscribe((event) => {
+      if (event.event === 'stats' ? everyS > 0 && ++current.count % everyS === 0 : mine.current?.(event)) current.read();
+    });
+    return () => { current.isOver = true; leave(); };
+  }, [path, everyS]);
+  const isCurrent = result.path === path;
+  return { data: isCurrent ? result.data : null, error: isCurrent ? result.error : null, reload: () => job.current.read?.() };
 }

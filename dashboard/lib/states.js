@@ -1,0 +1,11 @@
+// lib/states.js - how a model's state on a node is named and coloured, everywhere the same.
+import { html } from 'htm/preact';
+import { t } from './i18n.js';
+import { Badge } from './ui.js';
+
+const tones = { ready: 'good', present: 'plain', absent: 'plain', failed: 'bad', draining: 'warn', fetching: 'busy', verifying: 'busy', starting: 'busy', loading: 'busy' };
+
+/** @param {string} state a state of the API */
+export const stateName = (state) => (tones[state] ? t(`models.state.${state}`) : state);
+
+export const StateBadge = ({ state }) => html`<${Badge} tone=${tones[state] ?? 'plain'}>${stateName(state)}<//>`;
