@@ -8,27 +8,43 @@ import uPlot from 'uplot';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const WINDOW_S = 900;
+const WINDOW_LEAST_S = 120;
+const NARROW_PX = 220;
+
+/** A canvas takes colours, not variables: the browser resolves one on an element. */
+function color(name) {
+  const probe = document.body.appendChild(document.createElement('i'));
+  probe.style.color = `var(${name})`;
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return value;
+}
 
 function options(node, { series, format, height }) {
-  const line = css('--line');
-  const text = css('--text-3');
-  const font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  const top = 1.2; // some air above the highest value
   return {
     width: node.clientWidth || 300,
     height,
-    padding: [6, 0, 0, 0],
+    padding: [4, 0, 6, 0],
     legend: { show: false },
     cursor: { x: true, y: false, points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high * 1.15, 1e-3) || 1] } },
+    scales: {
+      x: { time: true, range: (_, low, high) => [Math.max(high - WINDOW_S, Math.min(low, high - WINDOW_LEAST_S)), high] },
+      y: { range: (_, low, high) => [0, high > 0 ? high * top : 1] },
+    },
     axes: [
       { show: false },
-      { side: 1, size: 44, gap: 4, font, stroke: text, ticks: { show: false }, grid: { stroke: line, width: 1 }, splits: (_, __, low, high) => [0, high / 1.15], values: (_, values) => values.map((v) => (v === 0 ? '0' : format(v))) },
+      {
+        show: node.clientWidth >= NARROW_PX, side: 1, size: 52, gap: 6, font: `11px ${getComputedStyle(document.body).fontFamily}`, stroke: color('--text-3'), ticks: { show: false },
+        grid: { stroke: color('--line'), width: 1 },
+        splits: (_, __, low, high) => [0, high / top],
+        values: (u, values) => values.map((v) => (v === 0 ? '0' : u.data.slice(1).some((d) => d.some((x) => x > 0)) ? format(v) : '')),
+      },
     ],
-    series: [{}, ...series.map((s) => {
-      const color = css(`--chart-${s.tone ?? 1}`);
-      return { label: s.label, stroke: color, width: 1.5, fill: s.fill === false ? undefined : css(`--chart-${s.tone ?? 1}-fill`), points: { show: false }, spanGaps: false };
-    })],
+    series: [{}, ...series.map((s) => ({
+      label: s.label, stroke: color(`--chart-${s.tone ?? 1}`), width: 1.5, fill: s.fill === false ? undefined : color(`--chart-${s.tone ?? 1}-fill`), points: { show: false }, spanGaps: false,
+    }))],
   };
 }
 

@@ -41,7 +41,7 @@ function Picture({ pool, claims, victims }) {
     <${Part} size=${pool.free} total=${pool.total} kind="free" title=${`${t('nodes.free')}: ${bytes(pool.free)}`} />
     <${Part} size=${foreign} total=${pool.total} kind="foreign" title=${`${t('nodes.foreign')}: ${bytes(foreign)}`} />
     <${Part} size=${kept} total=${pool.total} kind="kept" title=${`${t('nodes.kept', { percent: pool.limit_percent })}: ${bytes(kept)}`} /></div>
-    <ul class="legend" aria-hidden="true"><li><i class="swatch free"></i>${t('nodes.free')} ${bytes(pool.free)}</li><li><i class="swatch foreign"></i>${t('nodes.foreign')} ${bytes(foreign)}</li>
+    <ul class="memory-legend" aria-hidden="true"><li><i class="swatch free"></i>${t('nodes.free')} ${bytes(pool.free)}</li><li><i class="swatch foreign"></i>${t('nodes.foreign')} ${bytes(foreign)}</li>
       <li><i class="swatch kept"></i>${t('nodes.kept', { percent: pool.limit_percent })}</li></ul>`;
 }
 

@@ -8,7 +8,7 @@ import { useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
 import { Badge, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
 
-const ms = (value) => (value === null || value === undefined ? '–' : duration(value < 10 ? Math.round(value * 10) / 10 : Math.round(value)));
+const ms = (value) => (value === null || value === undefined ? '–' : value < 10 ? `${number(value, 1)} ms` : duration(Math.round(value)));
 const count = (value) => figure(value);
 
 /** Each: title, the figure of a moment, what stands beside it, the lines of its chart. */

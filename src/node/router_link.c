@@ -167,6 +167,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
         .reason = usable ? lr_str(NULL, 0) : text_of(m->reason),
         .can_run = usable,
         .is_loaded = m->state == NODE_MODEL_READY,
+        .is_pinned = m->is_pinned,
         .slots = m->worker != NULL && m->worker->is_ready ? m->worker->need.max_sequences
                  : m->has_need                            ? m->need.max_sequences
                                                           : 0,

@@ -151,6 +151,7 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
     if (place != NULL) {
         lr_json_member_z(w, "state", place->state);
         lr_json_member_bool(w, "loaded", place->is_loaded);
+        lr_json_member_bool(w, "pinned", place->is_pinned);
         lr_json_member_z(w, "engine", place->engine);
         lr_json_member_z(w, "runtime", place->runtime);
         lr_json_member_z(w, "architecture", place->architecture);

@@ -134,6 +134,7 @@ static void take_load(struct router_place *place, const struct wire_fleet_model 
     copy_text(place->reason, sizeof(place->reason), m->reason);
     place->can_run = m->can_run;
     place->is_loaded = m->is_loaded;
+    place->is_pinned = m->is_pinned;
     if (m->slots != 0)
         place->slots = m->slots;
     place->live = m->live;

@@ -22,7 +22,7 @@ struct router_place {
     char reason[ROUTER_REASON_MAX];
     char engine[64], runtime[64], architecture[96], format[16];
     bool can_run;
-    bool is_loaded;
+    bool is_loaded, is_pinned;
     uint32_t slots, live, queued; /* as reported */
     uint64_t context_tokens, weight_bytes;
     struct router_prompt_info *info; /* reference; NULL: none */

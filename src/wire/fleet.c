@@ -20,6 +20,7 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     put_text(w, "reason", m->reason);
     lr_json_member_bool(w, "can_run", m->can_run);
     lr_json_member_bool(w, "loaded", m->is_loaded);
+    lr_json_member_bool(w, "pinned", m->is_pinned);
     lr_json_member_u64(w, "slots", m->slots);
     lr_json_member_u64(w, "live", m->live);
     lr_json_member_u64(w, "queued", m->queued);
@@ -166,6 +167,7 @@ static lr_code read_model(const struct lr_json *v, struct wire_fleet_model *m,
     m->queued = (uint32_t)queued;
     m->can_run = read_flag(v, "can_run");
     m->is_loaded = read_flag(v, "loaded");
+    m->is_pinned = read_flag(v, "pinned");
     m->is_harmony = read_flag(v, "harmony");
     return LR_OK;
 }

@@ -31,7 +31,7 @@ struct wire_fleet_model {
     struct lr_str state;  /* as node/model.h names it */
     struct lr_str reason; /* why it cannot run; empty: it can */
     bool can_run;         /* files complete, an engine found */
-    bool is_loaded;
+    bool is_loaded, is_pinned;
     uint32_t slots; /* sequences its engine takes at once; 0: not known */
     uint32_t live;
     uint32_t queued;
