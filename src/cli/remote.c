@@ -99,9 +99,14 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
                       .on_body = on_body,
                       .on_done = on_done},
     };
-    lr_code code = net_loop_create(&r->loop, err);
+    struct net_tls *tls = NULL;
+    const char *ca = setting(s, "tls-ca", "LLM_ROUTER_TLS_CA");
+    lr_code code = ca != NULL ? net_tls_client_create(ca, &tls, err) : LR_OK;
     if (code == LR_OK)
-        code = net_client_create(r->loop, &(struct net_client_config){0}, &r->client, err);
+        code = net_loop_create(&r->loop, err);
+    if (code == LR_OK)
+        code = net_client_create(r->loop, &(struct net_client_config){.tls = tls}, &r->client,
+                                 err);
     if (code == LR_OK)
         code = net_call_start(r->client, &config, &call, err);
     if (code == LR_OK) {
@@ -111,6 +116,7 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
     }
     net_client_destroy(r->client);
     net_loop_destroy(r->loop);
+    net_tls_destroy(tls);
     return code;
 }
 

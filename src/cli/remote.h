@@ -6,13 +6,17 @@
 #include "base/json.h"
 #include "base/settings.h"
 
-/* For the flags of a command that talks to a router: --url and --key. */
+/* For the flags of a command that talks to a router: --url, --tls-ca and --key. */
 #define CLI_REMOTE_FLAGS                                                                       \
     {.name = "url",                                                                            \
      .type = LR_SETTING_STRING,                                                                \
      .fallback = "http://127.0.0.1:11680",                                                     \
      .value = "URL",                                                                           \
      .help = "the router to talk to (or LLM_ROUTER_URL)"},                                     \
+        {.name = "tls-ca",                                                                     \
+         .type = LR_SETTING_PATH,                                                              \
+         .value = "FILE",                                                                      \
+         .help = "PEM file with the CA of its certificate (or LLM_ROUTER_TLS_CA)"},            \
     {                                                                                          \
         .name = "key", .type = LR_SETTING_STRING, .secret = true,                              \
         .help = "the key to show it (or LLM_ROUTER_KEY)"                                       \

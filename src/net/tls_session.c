@@ -169,7 +169,7 @@ int net_tls_on_verify(int ok, X509_STORE_CTX *store)
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
         (void)lr_fail(&s->blame, LR_UPSTREAM,
                       "certificate for \"%s\" is signed by \"%s\", which is not trusted here; "
-                      "add its CA",
+                      "add its CA (tls-ca)",
                       names, issuer);
         break;
     default:

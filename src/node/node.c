@@ -6,6 +6,8 @@
 #include "base/subprocess.h"
 #include "net/guard.h"
 #include "net/server.h"
+#include "net/settings.h"
+#include "net/url.h"
 #include "node/api.h"
 #include "node/logs.h"
 #include "node/reload.h"
@@ -186,25 +188,6 @@ static void on_watch(void *arg)
     drain_step(node);
 }
 
-static lr_code parse_listen(const char *text, char *host, size_t size, uint16_t *port,
-                            struct lr_error *err)
-{
-    const char *colon = strrchr(text, ':');
-    uint64_t number;
-    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
-    if (colon == NULL || len == 0 || len >= size || !lr_str_u64(lr_str_z(colon + 1), &number) ||
-        number > 65535)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" is not ADDRESS:PORT", text);
-    memcpy(host, text, len);
-    host[len] = '\0';
-    if (host[0] == '[' && host[len - 1] == ']') {
-        memmove(host, host + 1, len - 2);
-        host[len - 2] = '\0';
-    }
-    *port = (uint16_t)number;
-    return LR_OK;
-}
-
 static void preload(struct node *node)
 {
     const char *engine = lr_settings_str(node->settings, "engine");
@@ -213,23 +196,57 @@ static void preload(struct node *node)
         node_model_load(node->models);
 }
 
-lr_code node_start(struct node *node, struct net_loops *loops, const char *listen,
-                   uint16_t *port, struct lr_error *err)
+static lr_code check_listen(struct node *node, const char *host, bool has_tls,
+                            struct lr_error *err)
 {
-    char host[256];
-    uint16_t number = 0;
-    lr_code code = parse_listen(listen, host, sizeof(host), &number, err);
-    if (code != LR_OK)
-        return code;
+    const char *router = lr_settings_str(node->settings, "router");
+    struct net_url url;
     node->is_loopback = net_is_loopback_bind(host);
     if (!node->is_loopback && node->secret[0] == '\0')
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "listening on %s, beyond this machine, needs a node-secret or a router "
                        "to join",
                        host);
+    if (!node->is_loopback && !has_tls && !lr_settings_bool(node->settings, "insecure-http"))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "%s is beyond this machine: secrets and prompts would travel "
+                       "unencrypted; give --tls-cert and --tls-key, or say --insecure-http in "
+                       "a network that you trust",
+                       host);
+    if (router == NULL)
+        return LR_OK;
+    lr_code code = net_settings_check_url(node->settings, "the router", router, err);
+    if (code == LR_OK)
+        code = net_url_parse(router, &url, err);
+    if (code == LR_OK && node->is_loopback && !net_is_loopback_bind(url.host) &&
+        lr_settings_str(node->settings, "advertise") == NULL)
+        code = lr_fail(err, LR_INVALID_ARGUMENT,
+                       "the router at %s cannot reach a node that listens on %s: pass "
+                       "--listen 0.0.0.0:11681 (with --tls-cert and --tls-key), or "
+                       "--advertise URL where something in front passes it on",
+                       url.origin, host);
+    return code;
+}
+
+lr_code node_start(struct node *node, struct net_loops *loops, const char *listen,
+                   uint16_t *port, struct lr_error *err)
+{
+    char host[NET_HOST_MAX];
+    uint16_t number = 0;
+    struct net_tls *tls = NULL;
+    lr_code code = net_listen_parse(listen, host, &number, err);
+    if (code == LR_OK)
+        code = net_settings_server_tls(node->settings, &tls, err);
+    if (code == LR_OK)
+        code = check_listen(node, host, tls != NULL, err);
+    if (code != LR_OK) {
+        net_tls_destroy(tls);
+        return code;
+    }
     struct net_server_config config = {
         .host = host,
         .port = number,
+        .tls = tls,
         .handler = {.arg = node, .on_request = node_api_request},
         .max_body_bytes = lr_settings_size(node->settings, "max-body-bytes"),
         .header_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "header-timeout"),
@@ -237,6 +254,7 @@ lr_code node_start(struct node *node, struct net_loops *loops, const char *liste
         .idle_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "idle-timeout"),
     };
     code = net_server_start(loops, &config, &node->server, err);
+    net_tls_destroy(tls);
     if (code != LR_OK)
         return code;
     *port = net_server_port(node->server);

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/strmap.h"
 #include "net/client.h"
+#include "net/settings.h"
 #include "net/url.h"
 #include "node/api.h"
 #include "node/fetch.h"
@@ -118,9 +119,13 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
             code = lr_file_exists(path)
                        ? read_identity(link, path, secret, sizeof(secret), err)
                        : make_identity(link, path, secret, sizeof(secret), err);
+        struct net_tls *tls = NULL;
         if (code == LR_OK)
-            code = net_client_create(node->loop, &(struct net_client_config){0}, &link->client,
-                                     err);
+            code = net_settings_client_tls(node->settings, &tls, err);
+        if (code == LR_OK)
+            code = net_client_create(node->loop, &(struct net_client_config){.tls = tls},
+                                     &link->client, err);
+        net_tls_destroy(tls);
         if (code == LR_OK)
             code = node_fetch_create(node, link->client, &node->fetch, err);
         if (code != LR_OK) {
@@ -284,6 +289,7 @@ static bool write_body(struct peer *peer, bool join)
             .name = lr_str_z(link->name),
             .url = text_of(url),
             .port = link->port,
+            .has_tls = lr_settings_str(link->node->settings, "tls-cert") != NULL,
             .device = lr_str_z(link->node->device),
             .secret = lr_str_z(link->node->secret),
             .state = report.beat,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "net/settings.h"
 #include "net/url.h"
 #include "router/api.h"
 #include "router/dispatch.h"
@@ -24,8 +25,9 @@ static lr_code check_device(const struct router *r, const struct wire_join *join
                    LR_STR_ARG(lr_str_sub(join->name, 0, 60)));
 }
 
-static lr_code choose_url(struct net_request *req, const struct wire_join *join, char *out,
-                          size_t size, struct lr_error *err)
+static lr_code choose_url(const struct router *r, const struct net_request *req,
+                          const struct wire_join *join, char *out, size_t size,
+                          struct lr_error *err)
 {
     struct net_url url;
     const char *remote = net_request_remote(req);
@@ -33,14 +35,16 @@ static lr_code choose_url(struct net_request *req, const struct wire_join *join,
     if (join->url.len != 0)
         (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(join->url, 0, size - 1)));
     else
-        (void)snprintf(out, size, is_v6 ? "http://[%s]:%u" : "http://%s:%u", remote,
-                       join->port);
+        (void)snprintf(out, size, "%s://%s%s%s:%u", join->has_tls ? "https" : "http",
+                       is_v6 ? "[" : "", remote, is_v6 ? "]" : "", join->port);
     while (out[0] != '\0' && out[strlen(out) - 1] == '/')
         out[strlen(out) - 1] = '\0';
     lr_code code = net_url_parse(out, &url, err);
     if (code == LR_OK && (url.target.len > 1 || url.port == 0))
         code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a URL without a path", out);
-    return code == LR_OK ? LR_OK : lr_fail_prefix(err, "the node's url");
+    if (code == LR_OK)
+        return net_settings_check_url(r->settings, "the node", out, err);
+    return lr_fail_prefix(err, "the node's url");
 }
 
 static lr_code check_join(const struct router *r, const struct router_access *access,
@@ -117,7 +121,7 @@ void router_api_join(struct router *r, struct net_request *req)
     if (code == LR_OK)
         code = check_join(r, access, &join, &err);
     if (code == LR_OK)
-        code = choose_url(req, &join, url, sizeof(url), &err);
+        code = choose_url(r, req, &join, url, sizeof(url), &err);
     if (code != LR_OK) {
         lr_log_warn(NULL, "node.refused from=%s reason=%s", net_request_remote(req), err.text);
         net_respond_error(req, &err);

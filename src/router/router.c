@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "net/guard.h"
+#include "net/settings.h"
 #include "router/api.h"
 #include "router/dispatch.h"
 #include "router/live.h"
@@ -19,28 +20,10 @@ enum {
 
 /* ---- settings ---- */
 
-static lr_code parse_listen(const char *text, char host[256], uint16_t *port,
-                            struct lr_error *err)
-{
-    const char *colon = strrchr(text, ':');
-    uint64_t number;
-    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
-    if (len == 0 || len >= 256 || !lr_str_u64(lr_str_z(colon + 1), &number) || number > 65535)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: \"%s\" is not ADDRESS:PORT", text);
-    memcpy(host, text, len);
-    host[len] = '\0';
-    if (host[0] == '[' && host[len - 1] == ']') {
-        memmove(host, host + 1, len - 2);
-        host[len - 2] = '\0';
-    }
-    *port = (uint16_t)number;
-    return LR_OK;
-}
-
 static lr_code read_settings(struct router *r, struct lr_error *err)
 {
     const struct lr_settings *s = r->settings;
-    lr_code code = parse_listen(lr_settings_str(s, "listen"), r->host, &r->port, err);
+    lr_code code = net_listen_parse(lr_settings_str(s, "listen"), r->host, &r->port, err);
     if (code != LR_OK)
         return code;
     r->is_loopback = net_is_loopback_bind(r->host);
@@ -89,19 +72,25 @@ static lr_code open_store(struct router *r, struct lr_error *err)
 
 static lr_code make_homes(struct router *r, struct lr_error *err)
 {
-    r->home_count = net_loops_count(r->loops);
-    r->homes = calloc(r->home_count, sizeof(*r->homes));
+    struct net_tls *tls;
+    lr_code code = net_settings_client_tls(r->settings, &tls, err);
+    if (code != LR_OK)
+        return code;
+    unsigned count = net_loops_count(r->loops);
+    r->homes = calloc(count, sizeof(*r->homes));
     if (r->homes == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u loops", r->home_count);
-    lr_code code = LR_OK;
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for %u loops", count);
+    else
+        r->home_count = count;
     for (unsigned i = 0; code == LR_OK && i < r->home_count; i++) {
         struct router_home *home = &r->homes[i];
-        struct net_client_config config = {.max_idle_per_origin = 512};
+        struct net_client_config config = {.tls = tls, .max_idle_per_origin = 512};
         home->router = r;
         home->loop = net_loops_get(r->loops, i);
         lr_buf_init(&home->scratch, SCRATCH_BYTES);
         code = net_client_create(home->loop, &config, &home->client, err);
     }
+    net_tls_destroy(tls);
     return code;
 }
 
@@ -214,13 +203,8 @@ static void start_home(void *arg)
 static lr_code start_server(struct router *r, struct lr_error *err)
 {
     const struct lr_settings *s = r->settings;
-    struct net_tls *tls = NULL;
-    lr_code code = LR_OK;
-    const char *cert = lr_settings_str(s, "tls-cert"), *key = lr_settings_str(s, "tls-key");
-    if ((cert != NULL) != (key != NULL))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "tls-cert and tls-key go together");
-    if (cert != NULL)
-        code = net_tls_server_create(cert, key, &tls, err);
+    struct net_tls *tls;
+    lr_code code = net_settings_server_tls(s, &tls, err);
     struct net_server_config config = {
         .host = r->host,
         .port = r->port,

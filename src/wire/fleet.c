@@ -83,6 +83,7 @@ void wire_join_write(struct lr_buf *out, const struct wire_join *m)
     lr_json_member_str(&w, "name", m->name);
     put_text(&w, "url", m->url);
     lr_json_member_u64(&w, "port", m->port);
+    lr_json_member_bool(&w, "tls", m->has_tls);
     lr_json_member_str(&w, "device", m->device);
     lr_json_member_str(&w, "secret", m->secret);
     write_state(&w, &m->state, true);
@@ -278,5 +279,6 @@ lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_
         return code;
     out->protocol = (uint32_t)protocol;
     out->port = (uint16_t)port;
+    out->has_tls = read_flag(obj, "tls");
     return LR_OK;
 }

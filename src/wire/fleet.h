@@ -92,6 +92,7 @@ struct wire_join {
     struct lr_str name;    /* for people */
     struct lr_str url;     /* where the router reaches it; empty: its address and `port` */
     uint16_t port;
+    bool has_tls;         /* on that port; `url` says it itself */
     struct lr_str device; /* "cuda", "metal", "cpu" */
     struct lr_str secret; /* used in both directions from now on */
     struct wire_beat state;

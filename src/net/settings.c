@@ -1,0 +1,61 @@
+#include "net/settings.h"
+
+#include <string.h>
+
+#include "net/guard.h"
+#include "net/url.h"
+
+lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], uint16_t *port,
+                         struct lr_error *err)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t number;
+    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
+    if (len == 0 || len >= NET_HOST_MAX || !lr_str_u64(lr_str_z(colon + 1), &number) ||
+        number > 65535)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: \"%s\" is not ADDRESS:PORT", text);
+    memcpy(host, text, len);
+    host[len] = '\0';
+    if (host[0] == '[' && host[len - 1] == ']') {
+        memmove(host, host + 1, len - 2);
+        host[len - 2] = '\0';
+    }
+    *port = (uint16_t)number;
+    return LR_OK;
+}
+
+lr_code net_settings_server_tls(const struct lr_settings *settings, struct net_tls **out,
+                                struct lr_error *err)
+{
+    const char *cert = lr_settings_str(settings, "tls-cert");
+    const char *key = lr_settings_str(settings, "tls-key");
+    *out = NULL;
+    if ((cert != NULL) != (key != NULL))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "tls-cert and tls-key go together");
+    return cert != NULL ? net_tls_server_create(cert, key, out, err) : LR_OK;
+}
+
+lr_code net_settings_client_tls(const struct lr_settings *settings, struct net_tls **out,
+                                struct lr_error *err)
+{
+    const char *ca = lr_settings_str(settings, "tls-ca");
+    *out = NULL;
+    return ca != NULL ? net_tls_client_create(ca, out, err) : LR_OK;
+}
+
+lr_code net_settings_check_url(const struct lr_settings *settings, const char *what,
+                               const char *url, struct lr_error *err)
+{
+    struct net_url parsed;
+    lr_code code = net_url_parse(url, &parsed, err);
+    if (code != LR_OK)
+        return code;
+    if (parsed.is_https || net_is_loopback_bind(parsed.host) ||
+        lr_settings_bool(settings, "insecure-http"))
+        return LR_OK;
+    return lr_fail(err, LR_PERMISSION_DENIED,
+                   "%s at %s is beyond this machine and not encrypted: use https there "
+                   "(tls-cert and tls-key on its side, tls-ca on this one), or say "
+                   "--insecure-http in a network that you trust",
+                   what, parsed.origin);
+}

@@ -1,0 +1,31 @@
+/* net/settings.h - what every server of ours reads from its settings: where it listens, and
+ * whom it trusts.  Thread: any.
+ */
+#ifndef NET_SETTINGS_H
+#define NET_SETTINGS_H
+
+#include <stdint.h>
+
+#include "base/settings.h"
+#include "net/tls.h"
+
+enum { NET_HOST_MAX = 256 };
+
+/* "127.0.0.1:11680", "[::1]:0", "localhost:80".  INVALID_ARGUMENT names the text. */
+LR_MUST_USE lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], uint16_t *port,
+                                     struct lr_error *err);
+
+/* tls-cert and tls-key; *out is NULL where neither is set. */
+LR_MUST_USE lr_code net_settings_server_tls(const struct lr_settings *settings,
+                                            struct net_tls **out, struct lr_error *err);
+
+/* tls-ca; *out is NULL (the system's trust) where it is not set. */
+LR_MUST_USE lr_code net_settings_client_tls(const struct lr_settings *settings,
+                                            struct net_tls **out, struct lr_error *err);
+
+/* Secrets and prompts go to `url`.  PERMISSION_DENIED: it is plain http beyond this
+ * machine, and insecure-http was not set.  `what` names the other side. */
+LR_MUST_USE lr_code net_settings_check_url(const struct lr_settings *settings, const char *what,
+                                           const char *url, struct lr_error *err);
+
+#endif

@@ -1,0 +1,139 @@
+// TLS with a CA of one's own: clients to the router, router and nodes to each other, and
+// what is refused.  Certificates are made by openssl here.
+import assert from 'node:assert/strict';
+import { execFile, execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import https from 'node:https';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { BIN, cli, launch, makeEcho, tempDir, until } from './support.mjs';
+
+const run = promisify(execFile);
+const left = [];
+let dir, router, node, admin;
+
+const file = (name) => path.join(dir, name);
+const openssl = (...args) => execFileSync('openssl', args, { cwd: dir, stdio: ['ignore', 'pipe', 'pipe'] });
+
+// A certificate of the CA for these names, good for `days` (negative: it has expired).
+function certify(name, names, days = 2, ca = 'ca') {
+  openssl('req', '-newkey', 'rsa:2048', '-nodes', '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${name}`);
+  fs.writeFileSync(file(`${name}.ext`), `subjectAltName=${names}\n`);
+  const when = (d) => new Date(Date.now() + d * 86400e3).toISOString().replace(/[-:T]/g, '').slice(0, 14) + 'Z';
+  openssl('ca', '-batch', '-notext', '-config', 'ca.conf', '-cert', `${ca}.pem`, '-keyfile', `${ca}.key`, '-in', `${name}.csr`, '-out', `${name}.pem`,
+    '-extfile', `${name}.ext`, '-startdate', when(-3), '-enddate', when(days));
+}
+
+function makeCa(name) {
+  openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', `${name}.key`, '-out', `${name}.pem`, '-subj', `/CN=${name}`, '-days', '3');
+}
+
+before(async () => {
+  dir = tempDir('tls');
+  fs.writeFileSync(file('ca.conf'), `[ca]\ndefault_ca=c\n[c]\ndatabase=${file('index')}\nnew_certs_dir=${dir}\nrand_serial=yes\ndefault_md=sha256\npolicy=p\nunique_subject=no\n[p]\ncommonName=supplied\n`);
+  fs.writeFileSync(file('index'), '');
+  makeCa('ca');
+  makeCa('stranger');
+  certify('good', 'IP:127.0.0.1,DNS:localhost');
+  certify('other', 'DNS:elsewhere.example');
+  certify('old', 'IP:127.0.0.1', -1);
+  certify('foreign', 'IP:127.0.0.1', 2, 'stranger');
+  const tls = ['--tls-cert', file('good.pem'), '--tls-key', file('good.key'), '--tls-ca', file('ca.pem')];
+  router = await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router'), '--require-key', '--allow-cpu-nodes', '--node-timeout', '1s', ...tls],
+    { match: /listening on (https:\/\/\S+)/ });
+  router.url = router.found[1];
+  left.push(router);
+  admin = router.out.match(/shown this once: (\S+)/)[1];
+  const token = (await cli(['nodes', 'token'], env())).stdout.match(/lr-\w+/)[0];
+  node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('node'), '--router', router.url,
+    '--node-name', 'sealed', '--model', makeEcho('sealed'), ...tls], { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token } });
+  left.push(node);
+});
+after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
+
+const env = (more = {}) => ({ LLM_ROUTER_URL: router.url, LLM_ROUTER_KEY: admin, LLM_ROUTER_TLS_CA: file('ca.pem'), ...more });
+const curl = async (target, ...args) => JSON.parse((await run('curl', ['-sS', '--cacert', file('ca.pem'), '-H', `Authorization: Bearer ${admin}`, ...args, `${router.url}${target}`])).stdout);
+
+test('router and node speak TLS in both directions, each trusting the CA that was named', async () => {
+  const joined = await until('the node is online', async () => (await curl('/v0/nodes')).nodes.find((n) => n.online));
+  assert.match(joined.url, /^https:\/\/127\.0\.0\.1:/);
+  await curl('/v0/models/register', '-H', 'Content-Type: application/json', '-d', '{"path":"sealed"}');
+  const chat = await until('it serves', async () => {
+    const got = await curl('/v1/chat/completions', '-H', 'Content-Type: application/json', '-d', JSON.stringify({ model: 'sealed', messages: [{ role: 'user', content: 'through two tunnels' }] }));
+    return got.choices && got;
+  });
+  assert.equal(chat.choices[0].message.content, 'through two tunnels');
+});
+
+test('the openai client works over TLS with that CA, and not without it', async () => {
+  const script = `import OpenAI from 'openai';
+    const client = new OpenAI({ baseURL: process.argv[1] + '/v1', apiKey: process.argv[2], maxRetries: 0 });
+    const stream = await client.chat.completions.create({ model: 'sealed', stream: true, messages: [{ role: 'user', content: 'sealed words' }] });
+    for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta?.content ?? '');`;
+  const ask = (extra) => run(process.execPath, ['--input-type=module', '-e', script, router.url, admin],
+    { cwd: path.dirname(fileURLToPath(import.meta.url)), env: { ...process.env, ...extra } });
+  assert.equal((await ask({ NODE_EXTRA_CA_CERTS: file('ca.pem') })).stdout, 'sealed words');
+  await assert.rejects(ask({}), /certificate|CERT/i);
+});
+
+test('plain HTTP to the TLS port is refused', async () => {
+  await assert.rejects(run('curl', ['-sS', '--fail', router.url.replace('https', 'http') + '/health']));
+});
+
+test('the command line names what is wrong with a certificate: not trusted, another name, expired', async () => {
+  await assert.rejects(cli(['models'], env({ LLM_ROUTER_TLS_CA: '' })), /signed by "ca", which is not trusted here.*tls-ca/);
+  await assert.rejects(cli(['models', '--tls-ca', file('stranger.pem')], env()), /not trusted/);
+  await assert.rejects(cli(['models', '--tls-ca', file('nothing.pem')], env()), /nothing\.pem/);
+  for (const [name, message] of [['other', /certificate is for "elsewhere\.example", not "127\.0\.0\.1"/], ['old', /certificate for "[^"]+" expired on \d{4}-/],
+    ['foreign', /signed by "stranger", which is not trusted/]]) {
+    const server = https.createServer({ cert: fs.readFileSync(file(`${name}.pem`)), key: fs.readFileSync(file(`${name}.key`)) }, (q, a) => a.end('{}'));
+    await new Promise((done) => server.listen(0, '127.0.0.1', done));
+    await assert.rejects(cli(['models'], env({ LLM_ROUTER_URL: `https://127.0.0.1:${server.address().port}` })), message);
+    server.close();
+  }
+});
+
+test('a node whose router has a wrong certificate does not join and says why', async () => {
+  const lost = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('lost'), '--router', router.url,
+    '--tls-ca', file('stranger.pem')], { match: /listening/, env: { LLM_ROUTER_TOKEN: 'lr-x' } });
+  left.push(lost);
+  await until('it says so', () => /router\.trouble .*signed by \\?"ca\\?", which is not trusted/.test(lost.log));
+  await lost.stop('SIGKILL');
+});
+
+test('a node with a certificate the router does not trust is not given requests, and the refusal names it', async () => {
+  const token = (await cli(['nodes', 'token'], env())).stdout.match(/lr-\w+/)[0];
+  const odd = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('odd'), '--router', router.url, '--node-name', 'odd',
+    '--tls-ca', file('ca.pem'), '--tls-cert', file('foreign.pem'), '--tls-key', file('foreign.key')], { match: /listening/, env: { LLM_ROUTER_TOKEN: token } });
+  left.push(odd);
+  const { id } = await until('it joined', async () => (await curl('/v0/nodes')).nodes.find((n) => n.name === 'odd' && n.online));
+  assert.match((await curl(`/v0/nodes/${id}/memory`)).error.message, /signed by "stranger", which is not trusted/);
+  await odd.stop('SIGKILL');
+});
+
+test('a server refuses to start with an expired certificate, a foreign key, one of the two, or no file', async () => {
+  const start = (...args) => run(BIN, ['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('bad'), ...args], { timeout: 10000 });
+  await assert.rejects(start('--tls-cert', file('old.pem'), '--tls-key', file('old.key')), /old\.pem expired on \d{4}-/);
+  await assert.rejects(start('--tls-cert', file('good.pem'), '--tls-key', file('other.key')), /belongs to another certificate/);
+  await assert.rejects(start('--tls-cert', file('good.pem')), /go together/);
+  await assert.rejects(start('--tls-cert', file('none.pem'), '--tls-key', file('good.key')), /none\.pem/);
+  await assert.rejects(start('--tls-ca', file('good.key')), /good\.key holds no PEM certificates/);
+});
+
+test('beyond this machine without TLS nothing is spoken unless --insecure-http says so, on either side', async () => {
+  const start = (...args) => run(BIN, [...args, '--data-dir', tempDir('open')], { timeout: 10000, env: { ...process.env, LLM_ROUTER_TOKEN: 'lr-x' } });
+  await assert.rejects(start('router', '--listen', '0.0.0.0:0'), /beyond this machine.*--insecure-http/);
+  const bare = ['node', '--device', 'cpu', '--no-hf-cache'];
+  await assert.rejects(start(...bare, '--listen', '0.0.0.0:0', '--node-secret', 'x'.repeat(40)), /beyond this machine.*--insecure-http/);
+  await assert.rejects(start(...bare, '--listen', '127.0.0.1:0', '--router', 'http://192.0.2.1:11680'), /router at http:\/\/192\.0\.2\.1:11680 is beyond this machine.*--insecure-http/);
+  await assert.rejects(start(...bare, '--listen', '127.0.0.1:0', '--router', 'https://192.0.2.1:11680'), /cannot reach a node that listens on 127\.0\.0\.1/);
+  const token = (await cli(['nodes', 'token'], env())).stdout.match(/lr-\w+/)[0];
+  const join = JSON.parse((await run('curl', ['-sS', '--cacert', file('ca.pem'), '-H', `Authorization: Bearer ${token}`, '-H', 'Content-Type: application/json', '-d',
+    JSON.stringify({ protocol: 1, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1, url: 'http://192.0.2.7:11681' }),
+    `${router.url}/v0/nodes/join`])).stdout);
+  assert.match(join.error.message, /node at http:\/\/192\.0\.2\.7:11681 is beyond this machine/);
+  const allowed = await launch(['node', '--listen', '0.0.0.0:0', '--device', 'cpu', '--no-hf-cache', '--insecure-http', '--node-secret', 'x'.repeat(40), '--data-dir', tempDir('said')], { match: /listening/ });
+  await allowed.stop('SIGKILL');
+});
