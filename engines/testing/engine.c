@@ -70,12 +70,30 @@ static lr_code probe(const char *model_dir, const struct lr_engine_options *opti
     struct lr_engine_model m = {0};
     lr_code code = testing_options_read(&m.options, model_dir, options->extra_json, err);
     if (code == LR_OK)
+        code = testing_artifact_check(options->artifact_path, false, err);
+    if (code == LR_OK)
         code = testing_fault(&m.options, TESTING_PROBE, err);
     if (code != LR_OK)
         return code;
     size_model(&m, options);
     fill_need(&m, need);
     return LR_OK;
+}
+
+lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *err)
+{
+    static const char magic[] = "ARTIFACT";
+    char head[sizeof(magic)] = "";
+    FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
+    if (path == NULL)
+        return LR_OK;
+    size_t got = file != NULL ? fread(head, 1, sizeof(magic) - 1, file) : 0;
+    if (file != NULL)
+        (void)fclose(file);
+    size_t len = whole ? sizeof(magic) - 1 : 3;
+    return got >= len && memcmp(head, magic, len) == 0
+               ? LR_OK
+               : lr_fail(err, LR_MODEL_CORRUPT, "%s is no artifact of this engine", path);
 }
 
 static lr_code check_limits(const struct lr_engine_model *m,
@@ -140,6 +158,9 @@ static lr_code open_model(const struct lr_engine_host *host, const char *model_d
     m->last = &m->first;
     size_model(m, options);
     lr_code code = testing_options_read(&m->options, model_dir, options->extra_json, err);
+    if (code == LR_OK)
+        code = testing_artifact_check(options->artifact_path, true, err);
+    m->has_artifact = options->artifact_path != NULL;
     if (code == LR_OK)
         code = check_limits(m, options, err);
     if (code == LR_OK)

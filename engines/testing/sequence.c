@@ -123,6 +123,13 @@ static void leak(uint64_t bytes)
         memset(last, 0x5a, (size_t)bytes);
 }
 
+static void answer_with(struct testing_sequence *s, const char *text)
+{
+    free(s->answer);
+    s->answer = strdup(text);
+    s->answer_len = s->answer != NULL ? strlen(s->answer) : 0;
+}
+
 lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_request *request,
                        struct lr_error *err)
 {
@@ -154,11 +161,10 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     }
     s->poisoned = holds(s->answer, s->answer_len, model->options.poison);
-    if (model->options.say_version) {
-        free(s->answer);
-        s->answer = strdup(LR_TESTING_VERSION);
-        s->answer_len = s->answer != NULL ? strlen(s->answer) : 0;
-    }
+    if (model->options.say_version)
+        answer_with(s, LR_TESTING_VERSION);
+    if (model->options.say_weights)
+        answer_with(s, model->has_artifact ? "artifact" : "safetensors");
     leak(model->options.leak_bytes);
     *model->last = s;
     model->last = &s->next;

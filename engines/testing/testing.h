@@ -54,6 +54,7 @@ struct testing_options {
     bool invalid_utf8;     /* 0xFF before every byte */
     bool say_time;         /* each token is the monotonic time it was made, in ns */
     bool say_version;      /* the answer is the library's version */
+    bool say_weights;      /* the answer is "artifact" or "safetensors": what was loaded */
     bool noise;            /* writes to stdout and stderr */
     enum testing_stage hang;
     enum testing_stage crash;
@@ -88,6 +89,7 @@ struct lr_engine_model {
     struct testing_options options;
     struct testing_sequence *first, **last; /* in order of arrival */
     char *memory;                           /* use_bytes, owned */
+    bool has_artifact;                      /* its weights come from one */
     uint32_t max_sequences;
     uint32_t max_context;
     uint32_t prefill_chunk;
@@ -104,6 +106,10 @@ struct lr_engine_model {
  * architecture, MODEL_CORRUPT for a config.json that is not JSON. */
 lr_code testing_options_read(struct testing_options *out, const char *model_dir,
                              const char *extra_json, struct lr_error *err);
+
+/* An artifact of this engine begins with "ARTIFACT"; its header, which is all a probe reads,
+ * is the first three letters.  MODEL_CORRUPT otherwise.  NULL is fine. */
+lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *err);
 
 /* Hangs, crashes or fails, as the options say for this stage. */
 lr_code testing_fault(const struct testing_options *options, enum testing_stage stage,

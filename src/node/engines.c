@@ -129,11 +129,32 @@ static lr_code explain_missing(const struct node_engines *engines, const char *r
     return code;
 }
 
-lr_code node_engines_resolve(const struct node_engines *engines, const char *runtime,
-                             const char *format, const char *device_kind,
+static lr_code check_fit(const struct node_engine *e, const struct node_wish *wish,
+                         struct lr_error *err)
+{
+    if (e->library == NULL)
+        return lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" is refused: %s", e->name, e->reason);
+    if (!plugin_list_has(e->manifest.formats, wish->format))
+        return lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" does not run format %s", e->name,
+                       wish->format);
+    if (wish->architecture != NULL &&
+        !plugin_list_has(e->manifest.architectures, wish->architecture))
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "engine \"%s\" does not run architecture \"%s\" (its manifest.json names "
+            "%s%s)",
+            e->name, wish->architecture, e->manifest.architectures[0],
+            e->manifest.architectures[1] != NULL ? " and others" : "");
+    if (!plugin_list_has(e->manifest.backends, wish->device))
+        return lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" has no %s backend in this build",
+                       e->name, wish->device);
+    return LR_OK;
+}
+
+lr_code node_engines_resolve(const struct node_engines *engines, const struct node_wish *wish,
                              struct node_engine **out, struct lr_error *err)
 {
-    const char *wanted = strcmp(runtime, "gptoss_cpp") == 0 ? "gptoss" : runtime;
+    const char *wanted = strcmp(wish->runtime, "gptoss_cpp") == 0 ? "gptoss" : wish->runtime;
     lr_code code = LR_OK;
 
     *out = NULL;
@@ -143,16 +164,8 @@ lr_code node_engines_resolve(const struct node_engines *engines, const char *run
                        (e->library == NULL && strcmp(e->name, wanted) == 0);
         if (!matches)
             continue;
-        if (e->library == NULL)
-            code = lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" is refused: %s", e->name,
-                           e->reason);
-        else if (!plugin_list_has(e->manifest.formats, format))
-            code = lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" does not run format %s", e->name,
-                           format);
-        else if (!plugin_list_has(e->manifest.backends, device_kind))
-            code = lr_fail(err, LR_UNSUPPORTED, "engine \"%s\" has no %s backend in this build",
-                           e->name, device_kind);
-        else {
+        code = check_fit(e, wish, err);
+        if (code == LR_OK) {
             *out = e;
             return LR_OK;
         }

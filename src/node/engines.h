@@ -55,11 +55,17 @@ void node_engines_free(struct node_engines *engines);
 
 struct node_engine *node_engines_find(const struct node_engines *engines, const char *id);
 
-/* The engine for a runtime (R-23); "gptoss_cpp" is an alias of "gptoss".  UNSUPPORTED
- * says which runtimes there are, or why the only candidate is refused. */
+/* What a model asks of an engine. */
+struct node_wish {
+    const char *runtime;      /* "gptoss_cpp" is an alias of "gptoss" */
+    const char *format;       /* "safetensors", "gguf" */
+    const char *architecture; /* NULL: the engine itself is asked when it is probed */
+    const char *device;       /* "cpu", "cuda", "metal" */
+};
+/* The engine for a model (R-23).  UNSUPPORTED says which runtimes there are, or why the
+ * only candidate is refused. */
 LR_MUST_USE lr_code node_engines_resolve(const struct node_engines *engines,
-                                         const char *runtime, const char *format,
-                                         const char *device_kind, struct node_engine **out,
+                                         const struct node_wish *wish, struct node_engine **out,
                                          struct lr_error *err);
 
 /* Reads a folder again and copies its present files.  *out is the caller's reference.

@@ -142,6 +142,20 @@ static lr_code copy_folder(const char *folder, const struct file_list *list, con
     return code;
 }
 
+/* Whatever lies beside the library may be loaded by it: the same rules for all. */
+static lr_code check_files(const struct plugin_manifest *m, const struct file_list *list,
+                           struct lr_error *err)
+{
+    char path[LR_PATH_MAX + 300];
+    lr_code code = LR_OK;
+    for (int i = 0; code == LR_OK && i < list->count; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", m->folder, list->entries[i]->d_name);
+        if (is_plain_file(path))
+            code = plugin_manifest_check_file(m, list->entries[i]->d_name, err);
+    }
+    return code;
+}
+
 static lr_code check_hash(const struct plugin_manifest *m, const char *own,
                           struct lr_error *err)
 {
@@ -169,6 +183,8 @@ static lr_code make_copy(const struct node_engines *engines, const struct plugin
                        ? LR_OK
                        : lr_fail(err, LR_TOO_LARGE, "%s holds %d files, the limit is %d",
                                  m->folder, list.count, FILES_MAX);
+    if (code == LR_OK)
+        code = check_files(m, &list, err);
     if (code == LR_OK)
         code = hash_folder(m->folder, &list, m->library, lib->sha256, own, err);
     if (code == LR_OK)

@@ -195,31 +195,45 @@ static lr_code check_owner(const char *path, const struct stat *info, struct lr_
     return LR_OK;
 }
 
-static lr_code check_library(struct plugin_manifest *m, struct lr_error *err)
+static lr_code check_file(const char *folder, const char *name, char real[PATH_MAX],
+                          struct lr_error *err)
 {
     char wanted[PATH_MAX];
-    char real[PATH_MAX];
     struct stat info;
 
-    int n = snprintf(wanted, sizeof(wanted), "%s/%s", m->folder, m->library);
+    int n = snprintf(wanted, sizeof(wanted), "%s/%s", folder, name);
     if (n < 0 || (size_t)n >= sizeof(wanted))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "%s: the path is too long", m->folder);
+        return lr_fail(err, LR_INVALID_ARGUMENT, "%s: the path is too long", folder);
     if (realpath(wanted, real) == NULL)
         return lr_fail_errno(err, LR_NOT_FOUND, "library %s", wanted);
-    size_t folder_len = strlen(m->folder);
-    if (strncmp(real, m->folder, folder_len) != 0 || real[folder_len] != '/')
+    size_t folder_len = strlen(folder);
+    if (strncmp(real, folder, folder_len) != 0 || real[folder_len] != '/')
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "library %s is really %s, outside its engine folder", wanted, real);
-    if (stat(m->folder, &info) != 0)
-        return lr_fail_errno(err, LR_IO, "%s", m->folder);
-    lr_code code = check_owner(m->folder, &info, err);
-    if (code != LR_OK)
-        return code;
     if (stat(real, &info) != 0)
         return lr_fail_errno(err, LR_IO, "%s", real);
     if (!S_ISREG(info.st_mode))
         return lr_fail(err, LR_INVALID_ARGUMENT, "library %s is not a regular file", real);
-    code = check_owner(real, &info, err);
+    return check_owner(real, &info, err);
+}
+
+lr_code plugin_manifest_check_file(const struct plugin_manifest *manifest, const char *name,
+                                   struct lr_error *err)
+{
+    char real[PATH_MAX];
+    return check_file(manifest->folder, name, real, err);
+}
+
+static lr_code check_library(struct plugin_manifest *m, struct lr_error *err)
+{
+    char real[PATH_MAX];
+    struct stat info;
+
+    if (stat(m->folder, &info) != 0)
+        return lr_fail_errno(err, LR_IO, "%s", m->folder);
+    lr_code code = check_owner(m->folder, &info, err);
+    if (code == LR_OK)
+        code = check_file(m->folder, m->library, real, err);
     if (code != LR_OK)
         return code;
     m->library_path = lr_arena_copy(&m->arena, lr_str_z(real));

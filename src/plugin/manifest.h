@@ -49,6 +49,10 @@ LR_MUST_USE lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr
 LR_MUST_USE lr_code plugin_manifest_read(struct plugin_manifest *out, const char *folder,
                                          struct lr_error *err);
 
+/* The same for another file of the folder, which the library may load as its own. */
+LR_MUST_USE lr_code plugin_manifest_check_file(const struct plugin_manifest *manifest,
+                                               const char *name, struct lr_error *err);
+
 /* ABI_MISMATCH with both numbers unless the versions are exactly equal. */
 LR_MUST_USE lr_code plugin_manifest_check_abi(const struct plugin_manifest *manifest,
                                               struct lr_error *err);
