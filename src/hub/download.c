@@ -1,4 +1,4 @@
-/* hub/download.c - starting, joining, watching and ending downloads. */
+/* hub/download.c - the downloads of a process: their life, and watching and ending one. */
 #include "hub/download.h"
 
 #include <errno.h>
@@ -102,7 +102,7 @@ void hub_downloads_destroy(struct hub_downloads *downloads)
 
 /* ---- one of them ---- */
 
-static void free_download(struct hub_download *d)
+void hub_download_free(struct hub_download *d)
 {
     while (d->listeners != NULL) {
         struct hub_listener *listener = d->listeners;
@@ -119,7 +119,7 @@ static void free_download(struct hub_download *d)
 void hub_download_unref_locked(struct hub_download *d)
 {
     if (--d->refs == 0)
-        free_download(d);
+        hub_download_free(d);
 }
 
 bool hub_download_settle(struct hub_download *d)
@@ -158,224 +158,6 @@ void hub_download_notify(struct hub_download *d)
     for (struct hub_listener *l = d->listeners; l != NULL; l = l->next)
         l->fn(l->arg, d);
     (void)pthread_mutex_unlock(&d->notify_lock);
-}
-
-/* ---- start ---- */
-
-static lr_code copy_manifest(const struct hub_manifest *from, struct hub_manifest **out,
-                             struct lr_error *err)
-{
-    struct lr_buf text;
-    lr_buf_init(&text, HUB_MANIFEST_BYTES_MAX);
-    hub_manifest_encode(from, &text);
-    lr_code code = text.failed ? lr_fail(err, LR_OUT_OF_RAM, "no memory to copy a manifest")
-                               : hub_manifest_decode(lr_buf_str(&text), out, err);
-    lr_buf_free(&text);
-    return code;
-}
-
-static int by_priority(const void *a, const void *b)
-{
-    const struct hub_manifest_file *x = ((const struct hub_job *)a)->file,
-                                   *y = ((const struct hub_job *)b)->file;
-    if (x->priority != y->priority)
-        return x->priority > y->priority ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
-static lr_code make_jobs(struct hub_download *d, const struct hub_filter *filter,
-                         struct lr_error *err)
-{
-    d->jobs = calloc(d->manifest->file_count, sizeof(*d->jobs));
-    if (d->jobs == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a download");
-    for (size_t i = 0; i < d->manifest->file_count; i++) {
-        const struct hub_manifest_file *file = &d->manifest->files[i];
-        if (!hub_manifest_file_wanted(d->manifest, file, filter))
-            continue;
-        d->jobs[d->job_count].download = d;
-        d->jobs[d->job_count].file = file;
-        d->job_count++;
-    }
-    if (d->job_count == 0)
-        return lr_fail(err, LR_UNSUPPORTED, "%s: none of its files is for this node",
-                       d->manifest->id);
-    qsort(d->jobs, d->job_count, sizeof(*d->jobs), by_priority);
-    return LR_OK;
-}
-
-static lr_code check_space(struct hub_downloads *all, struct hub_download *d,
-                           struct lr_error *err)
-{
-    uint64_t need = 0, have;
-    for (size_t i = 0; i < d->job_count; i++) {
-        d->jobs[i].done = hub_fetch_have(d->dir, d->jobs[i].file);
-        need += d->jobs[i].file->size - d->jobs[i].done;
-    }
-    lr_code code = lr_disk_free(d->dir, &have, err);
-    if (code != LR_OK || need == 0 || have >= need + all->options.disk_reserve)
-        return code;
-    char needs[32], free_text[32], reserve[32];
-    lr_format_size(need, needs);
-    lr_format_size(have, free_text);
-    lr_format_size(all->options.disk_reserve, reserve);
-    return lr_fail(
-        err, LR_UNAVAILABLE,
-        "%s needs %s more (%llu bytes) in %.200s, where %s are free (%llu bytes, %s of "
-        "them are left alone)",
-        d->manifest->id, needs, (unsigned long long)need, d->dir, free_text,
-        (unsigned long long)have, reserve);
-}
-
-static lr_code prepare(struct hub_downloads *all, struct hub_download *d,
-                       const struct hub_manifest *manifest, const struct hub_filter *filter,
-                       struct lr_error *err)
-{
-    char path[LR_PATH_MAX];
-    lr_code code = hub_manifest_wanted(manifest, filter, err);
-    if (code == LR_OK)
-        code = copy_manifest(manifest, &d->manifest, err);
-    if (code == LR_OK)
-        code = make_jobs(d, filter, err);
-    if (code == LR_OK)
-        code = lr_path_join(path, d->dir, LR_STR_LIT(".download"), err);
-    if (code == LR_OK)
-        code = lr_dir_create(path, err);
-    if (code == LR_OK)
-        code = lr_path_join(path, d->dir, LR_STR_LIT(".download/lock"), err);
-    if (code == LR_OK)
-        code = lr_file_lock(path, &d->file_lock, err);
-    if (code == LR_OK)
-        code = check_space(all, d, err);
-    return code;
-}
-
-static bool add_listener(struct hub_download *d, hub_download_fn fn, void *arg)
-{
-    struct hub_listener *listener = fn != NULL ? malloc(sizeof(*listener)) : NULL;
-    if (listener == NULL)
-        return fn == NULL;
-    *listener = (struct hub_listener){NULL, fn, arg};
-    (void)pthread_mutex_lock(&d->notify_lock);
-    listener->next = d->listeners;
-    d->listeners = listener;
-    (void)pthread_mutex_unlock(&d->notify_lock);
-    return true;
-}
-
-static bool same_files(const struct hub_manifest *a, const struct hub_manifest *b)
-{
-    return strcmp(a->revision, b->revision) == 0 && strcmp(a->repo, b->repo) == 0 &&
-           a->file_count == b->file_count;
-}
-
-/* A cancelled download of that folder still holds it until its threads have noticed. */
-static void wait_for_cancelled(struct hub_downloads *all, const char *dir)
-{
-    struct hub_download *d = all->list;
-    while (d != NULL) {
-        bool is_leaving = strcmp(d->dir, dir) == 0 && atomic_load(&d->cancel);
-        if (is_leaving)
-            (void)pthread_cond_wait(&hub_ended, &hub_lock);
-        d = is_leaving ? all->list : d->next;
-    }
-}
-
-/* With the lock held: the download of that folder, with one more reference. */
-static lr_code join(struct hub_downloads *all, const struct hub_manifest *manifest,
-                    const char *dir, struct hub_download **out, struct lr_error *err)
-{
-    *out = NULL;
-    for (struct hub_download *d = all->list; d != NULL; d = d->next) {
-        if (strcmp(d->dir, dir) != 0)
-            continue;
-        if (!same_files(d->manifest, manifest))
-            return lr_fail(
-                err, LR_CONFLICT,
-                "%s is being downloaded into %.200s at another revision: cancel that "
-                "first",
-                d->manifest->id, dir);
-        d->refs++;
-        *out = d;
-        return LR_OK;
-    }
-    return LR_OK;
-}
-
-static struct hub_download *new_download(const char *dir)
-{
-    struct hub_download *d = calloc(1, sizeof(*d));
-    if (d == NULL)
-        return NULL;
-    d->refs = 1;
-    d->file_lock.fd = -1;
-    (void)snprintf(d->dir, sizeof(d->dir), "%s", dir);
-    (void)pthread_mutex_init(&d->notify_lock, NULL);
-    return d;
-}
-
-/* With the lock held, so that two starts for one folder cannot both prepare it. */
-static lr_code start_locked(struct hub_downloads *all, const struct hub_manifest *manifest,
-                            const char *dir, const struct hub_filter *filter,
-                            struct hub_download **out, struct lr_error *err)
-{
-    wait_for_cancelled(all, dir);
-    lr_code code = join(all, manifest, dir, out, err);
-    if (code != LR_OK || *out != NULL)
-        return code;
-    struct hub_download *d = new_download(dir);
-    if (d == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a download");
-    code = prepare(all, d, manifest, filter, err);
-    if (code != LR_OK) {
-        free_download(d);
-        return code;
-    }
-    d->owner = all;
-    d->refs++; /* the list's */
-    struct hub_download **end = &all->list;
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = d;
-    *out = d;
-    lr_log_info(NULL, "download.start model=%s files=%zu dir=%s", d->manifest->id, d->job_count,
-                dir);
-    return LR_OK;
-}
-
-lr_code hub_download_start(struct hub_downloads *downloads, const struct hub_manifest *manifest,
-                           const char *dir, const struct hub_filter *filter,
-                           hub_download_fn on_change, void *arg, struct hub_download **out,
-                           struct lr_error *err)
-{
-    char path[LR_PATH_MAX];
-    *out = NULL;
-    lr_code code = lr_dir_create(dir, err);
-    if (code != LR_OK)
-        return code;
-    char *real = realpath(dir, NULL); /* one folder, one spelling */
-    if (real == NULL || strlen(real) >= sizeof(path))
-        code = lr_fail_errno(err, LR_IO, "cannot resolve %.300s", dir);
-    else
-        memcpy(path, real, strlen(real) + 1);
-    free(real);
-    if (code != LR_OK)
-        return code;
-    (void)pthread_mutex_lock(&hub_lock);
-    code = start_locked(downloads, manifest, path, filter, out, err);
-    (void)pthread_mutex_unlock(&hub_lock);
-    if (code != LR_OK)
-        return code;
-    bool is_heard = add_listener(*out, on_change, arg);
-    (void)pthread_mutex_lock(&hub_lock);
-    if (!is_heard) {
-        hub_download_unref_locked(*out);
-        *out = NULL;
-        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a download");
-    }
-    (void)pthread_cond_broadcast(&hub_work);
-    (void)pthread_mutex_unlock(&hub_lock);
-    return code;
 }
 
 /* ---- watching and ending ---- */
@@ -429,6 +211,7 @@ static uint64_t rate_of(const struct hub_download *d)
 
 void hub_download_progress(struct hub_download *download, struct hub_progress *out)
 {
+    bool is_fetching = false;
     memset(out, 0, sizeof(*out));
     (void)pthread_mutex_lock(&hub_lock);
     out->state = download->state;
@@ -440,10 +223,13 @@ void hub_download_progress(struct hub_download *download, struct hub_progress *o
             continue; /* it will not come */
         out->file_count++;
         out->files_done += job->state == HUB_FILE_DONE;
+        out->is_checking |= job->state == HUB_FILE_CHECKING;
+        is_fetching |= job->state == HUB_FILE_FETCHING || job->state == HUB_FILE_RETRYING;
         out->total_bytes += job->file->size;
         out->done_bytes += job->done;
     }
     (void)pthread_mutex_unlock(&hub_lock);
+    out->is_checking &= !is_fetching;
     uint64_t left = out->total_bytes - out->done_bytes;
     out->remaining_ms = left == 0 ? 0 : out->rate == 0 ? UINT64_MAX : left * 1000 / out->rate;
 }

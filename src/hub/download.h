@@ -12,6 +12,8 @@
 #ifndef HUB_DOWNLOAD_H
 #define HUB_DOWNLOAD_H
 
+#include <stdbool.h>
+
 #include "hub/client.h"
 #include "hub/manifest.h"
 
@@ -49,6 +51,7 @@ struct hub_progress {
     uint64_t rate;                    /* bytes a second, over the last seconds */
     uint64_t remaining_ms;            /* at that rate; UINT64_MAX: not known */
     uint32_t file_count, files_done;
+    bool is_checking;      /* files that were there are being hashed, none is fetched */
     struct lr_error error; /* of FAILED */
 };
 
@@ -85,6 +88,11 @@ LR_MUST_USE lr_code hub_download_start(struct hub_downloads *downloads,
                                        const struct hub_filter *filter,
                                        hub_download_fn on_change, void *arg,
                                        struct hub_download **out, struct lr_error *err);
+
+/* Every file that is not optional lies in dir, unchanged since it was verified: there is
+ * nothing to fetch and nothing to check.  Looks at sizes and times only. */
+bool hub_download_is_whole(const struct hub_manifest *manifest, const char *dir,
+                           const struct hub_filter *filter);
 
 /* For everybody who joined it.  Partial files stay. */
 void hub_download_cancel(struct hub_download *download);

@@ -34,11 +34,13 @@ static void fail_job(struct hub_job *job, const struct lr_error *err)
 {
     struct hub_download *d = job->download;
     job->state = job->file->optional ? HUB_FILE_SKIPPED : HUB_FILE_FAILED;
-    lr_log_warn(NULL, "download.%s model=%s file=%s error=%s",
-                job->file->optional ? "skip" : "fail", d->manifest->id, job->file->name,
-                err->text);
-    if (job->file->optional)
+    if (job->file->optional) {
+        lr_log_warn(NULL, "download.skip model=%s file=%s error=%s", d->manifest->id,
+                    job->file->name, err->text);
         return;
+    }
+    lr_log_warn(NULL, "download.fail model=%s file=%s error=%s", d->manifest->id,
+                job->file->name, err->text);
     if (d->error.code == LR_OK)
         d->error = *err;
     atomic_store(&d->cancel, true); /* the others stop too; their bytes are kept */

@@ -1,4 +1,4 @@
-/* hub/downloads.h - what download.c and download_run.c share (internal).
+/* hub/downloads.h - what the files download*.c share (internal).
  *
  * Locks: `lock` guards all lists, jobs and states.  `notify_lock` of a download is held
  * while its listeners are called and while they are added or removed; it is taken before
@@ -74,6 +74,7 @@ void *hub_download_thread(void *downloads);
 /* With the lock held: ends the download when no job is left, true when that happened. */
 bool hub_download_settle(struct hub_download *d);
 void hub_download_unref_locked(struct hub_download *d);
+void hub_download_free(struct hub_download *d); /* nobody has a reference */
 /* Without the lock. */
 void hub_download_notify(struct hub_download *d);
 

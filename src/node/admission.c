@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "node/directml.h"
 #include "node/state.h"
+#include "node/storage.h"
 #include "wire/event.h"
 #include "wire/open.h"
 
@@ -284,14 +286,27 @@ static void start_probe(struct node_model *model)
 
 void node_admit(struct node_model *model)
 {
+    struct lr_error err = {.code = LR_UNAVAILABLE};
+    if (model->state == NODE_MODEL_PRESENT && model->registered_as[0] != '\0' &&
+        !node_storage_reopen(model)) {
+        err.code = model->reason_code;
+        (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
+        node_model_fail_waiting(model, &err, true);
+        return;
+    }
     if (model->state == NODE_MODEL_PRESENT)
         node_model_move(model, NODE_MODEL_STARTING, NULL);
     if (model->state != NODE_MODEL_STARTING || model->probe != NULL || model->restart != NULL)
         return;
-    if (!model->has_need || model->need_library != model->engine->library)
+    const char *artifact = node_artifact_of(model);
+    if (artifact != NULL && node_directml_is(artifact)) {
+        node_directml_refuse(artifact, &err);
+        give_up(model, &err);
+    } else if (!model->has_need || model->need_library != model->engine->library) {
         start_probe(model);
-    else
+    } else {
         make_room(model);
+    }
 }
 
 void node_admit_waiting(struct node *node)

@@ -31,6 +31,7 @@ void node_api_completions(struct node *, struct net_request *, const struct net_
 void node_api_v1_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_model_info(struct node *, struct net_request *, const struct net_path *);
+void node_api_model_delete(struct node *, struct net_request *, const struct net_path *);
 void node_api_model_action(struct node *, struct net_request *, const struct net_path *);
 void node_api_inspect(struct node *, struct net_request *, const struct net_path *);
 void node_api_beat(struct node *, struct net_request *, const struct net_path *);

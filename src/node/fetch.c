@@ -1,7 +1,6 @@
 /* node/fetch.c - see node/fetch.h.
  *
- * One question at a time goes to the router: the list, then manifest by manifest.  A
- * download is looked at by timer, so no callback crosses threads.
+ * A download is looked at by timer, so no callback crosses threads.
  */
 #include "node/fetch.h"
 
@@ -9,68 +8,30 @@
 #include <stdlib.h>
 
 #include "hub/download.h"
-#include "net/client.h"
-#include "node/inspect.h"
+#include "node/manifest.h"
 #include "node/state.h"
 #include "node/storage.h"
 #include "wire/fleet.h"
 
-enum {
-    LOOK_MS = 200,
-    RETRY_MS = 30000, /* after a download that failed */
-    AGAIN_MS = 2000,  /* after a router that did not answer */
-    CALL_MS = 10000,
-    LIST_BYTES = 16 << 20,
-    RUNTIMES_MAX = 64,
-    ROUTERS_MAX = 8,
-};
+enum { LOOK_MS = 200, RETRY_MS = 30000 /* after a download that failed */ };
 
-/* A router, and how much of its registry is known here. */
-struct source {
-    char url[300];
-    uint64_t heard;  /* version of its registry, as it says */
-    uint64_t seen;   /* wholly looked at; 0: none */
-    uint64_t ask_ms; /* not before */
-};
-
-/* A manifest that was taken. */
+/* A manifest that is followed. */
 struct job {
     struct job *next;
     struct hub_manifest *manifest; /* owned */
+    char router[300];              /* who gave it; "": the disk */
     char dir[LR_PATH_MAX];
     struct hub_download *download; /* reference; NULL: waits for retry_ms, or is over */
     uint64_t retry_ms;             /* 0: none is due */
+    bool is_given_up;              /* ends as soon as its download has */
 };
 
 struct node_fetch {
     struct node *node;
-    struct net_client *client;
-    struct source sources[ROUTERS_MAX];
-    size_t source_count;
-    struct source *asked; /* whom `call` goes to */
     struct net_timer *timer;
-    struct net_call *call;
     struct hub_downloads *downloads; /* NULL before the first one */
     struct job *jobs;
-    struct lr_arena names; /* of `wanted` */
-    struct lr_str *wanted; /* ids whose manifests are still to be asked for */
-    size_t wanted_count, wanted_at;
-    uint64_t looking; /* version of the list being looked at */
 };
-
-/* ---- what this node can use ---- */
-
-static void list_runtimes(const struct node *node, const char *out[RUNTIMES_MAX + 1])
-{
-    size_t count = 0;
-    for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
-        for (size_t i = 0; e->library != NULL && e->manifest.runtimes[i] != NULL; i++) {
-            if (count < RUNTIMES_MAX)
-                out[count++] = e->manifest.runtimes[i];
-        }
-    }
-    out[count] = NULL;
-}
 
 static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
 {
@@ -89,31 +50,16 @@ static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
     return code == LR_OK ? hub_downloads_create(&client, NULL, &f->downloads, err) : code;
 }
 
-static lr_code find_dir(const struct node *node, const char *id, char out[LR_PATH_MAX],
-                        struct lr_error *err)
+static bool is_under_way(const struct node_model *m)
 {
-    char root[LR_PATH_MAX];
-    const char *set = lr_settings_str(node->settings, "models-dir");
-    (void)snprintf(root, sizeof(root), "%.4000s%s", set != NULL ? set : node->data_dir,
-                   set != NULL ? "" : "/models");
-    return lr_path_join(out, root, lr_str_z(id), err);
-}
-
-/* ---- downloads ---- */
-
-static const char *gguf_of(const struct hub_manifest *m)
-{
-    for (size_t i = 0; m->format == HUB_FORMAT_GGUF && i < m->file_count; i++) {
-        if (lr_str_ends(lr_str_z(m->files[i].name), ".gguf"))
-            return m->files[i].name;
-    }
-    return NULL;
+    return m->state == NODE_MODEL_FETCHING || m->state == NODE_MODEL_VERIFYING;
 }
 
 static struct node_model *store(struct node_fetch *f, const struct job *job)
 {
     return node_storage_add(f->node, job->manifest->id, job->dir,
-                            hub_format_name(job->manifest->format), gguf_of(job->manifest));
+                            hub_format_name(job->manifest->format),
+                            node_manifest_gguf(job->manifest));
 }
 
 static void wait_and_retry(struct node_fetch *f, struct job *job, const struct lr_error *why)
@@ -122,51 +68,78 @@ static void wait_and_retry(struct node_fetch *f, struct job *job, const struct l
     job->retry_ms = node_now(f->node) + RETRY_MS;
     /* Said once, not at every retry. */
     bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
-    if (is_news && (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_FETCHING))
+    if (is_news && (m->state == NODE_MODEL_ABSENT || is_under_way(m)))
         node_model_move(m, NODE_MODEL_ABSENT, why);
+}
+
+/* Files that were fetched before have their notes there, and are verified first. */
+static bool was_fetched(const struct job *job)
+{
+    char path[LR_PATH_MAX];
+    return lr_path_join(path, job->dir, LR_STR_LIT(".download"), NULL) == LR_OK &&
+           lr_dir_exists(path);
 }
 
 static void start(struct node_fetch *f, struct job *job)
 {
-    const char *runtimes[RUNTIMES_MAX + 1];
-    const char *backends[] = {f->node->device, NULL};
+    struct node_filter filter;
     struct lr_error err;
-    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
-    list_runtimes(f->node, runtimes);
-    struct hub_filter filter = {.runtimes = runtimes,
-                                .backends = backends,
-                                .no_artifacts =
-                                    !lr_settings_bool(f->node->settings, "artifacts")};
-    lr_code code = hub_manifest_wanted(job->manifest, &filter, &err);
-    if (code == LR_OK || m == NULL)
-        m = store(f, job);
+    bool is_known = was_fetched(job);
+    bool is_operators = !is_known && lr_dir_exists(job->dir);
+    node_filter_init(&filter, f->node);
+    lr_code code = hub_manifest_wanted(job->manifest, &filter.hub, &err);
+    struct node_model *m = code == LR_OK && is_operators
+                               ? store(f, job)
+                               : node_storage_name(f->node, job->manifest->id);
     if (m == NULL || m->state != NODE_MODEL_ABSENT)
         return; /* its files lie here already */
     if (code == LR_OK)
         code = make_downloads(f, &err);
     if (code == LR_OK)
-        code = hub_download_start(f->downloads, job->manifest, job->dir, &filter, NULL, NULL,
-                                  &job->download, &err);
+        code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
+                                  NULL, &job->download, &err);
     if (code != LR_OK)
         wait_and_retry(f, job, &err);
     else
-        node_model_move(m, NODE_MODEL_FETCHING, NULL);
+        node_model_move(m, is_known ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING, NULL);
 }
 
-static void finish(struct node_fetch *f, struct job *job, const struct hub_progress *p)
+static void give_up(struct node_fetch *f, const struct job *job)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
-    hub_download_release(job->download, NULL, NULL);
-    job->download = NULL;
-    if (p->state != HUB_DOWNLOAD_DONE) {
-        wait_and_retry(f, job, &p->error);
-        return;
-    }
-    if (m != NULL && m->state == NODE_MODEL_FETCHING)
+    struct lr_error why;
+    (void)lr_fail(&why, LR_UNAVAILABLE,
+                  "it is no longer registered; what was fetched of it is kept in %.300s",
+                  job->dir);
+    if (m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m)))
+        node_model_move(m, NODE_MODEL_ABSENT, &why);
+}
+
+static void complete(struct node_fetch *f, const struct job *job)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct lr_error err;
+    if (node_manifest_write(job->dir, job->manifest, &err) != LR_OK)
+        lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", job->manifest->id, err.text);
+    if (m != NULL && is_under_way(m))
         node_model_move(m, NODE_MODEL_ABSENT, NULL);
     m = store(f, job);
     if (m != NULL)
         node_model_pump(m);
+}
+
+static void finish(struct node_fetch *f, struct job *job, const struct hub_progress *p)
+{
+    hub_download_release(job->download, NULL, NULL);
+    job->download = NULL;
+    if (p->state == HUB_DOWNLOAD_DONE)
+        complete(f, job);
+    else if (job->is_given_up)
+        give_up(f, job);
+    else if (p->state == HUB_DOWNLOAD_CANCELLED)
+        start(f, job); /* given up, and then wanted again */
+    else
+        wait_and_retry(f, job, &p->error);
 }
 
 static void tell_progress(struct node_fetch *f, const struct job *job,
@@ -174,16 +147,20 @@ static void tell_progress(struct node_fetch *f, const struct job *job,
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
     char done[32], total[32], rate[32], left[48] = "";
-    if (m == NULL || m->state != NODE_MODEL_FETCHING)
+    if (m == NULL || !is_under_way(m))
         return;
+    enum node_model_state state = p->is_checking ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING;
+    if (state != m->state)
+        node_model_move(m, state, NULL);
     lr_format_size(p->done_bytes, done);
     lr_format_size(p->total_bytes, total);
     lr_format_size(p->rate, rate);
     if (p->remaining_ms != UINT64_MAX)
         (void)snprintf(left, sizeof(left), ", %llu s left",
                        (unsigned long long)(p->remaining_ms / 1000));
-    (void)snprintf(m->reason, sizeof(m->reason), "fetching: %u of %u files, %s of %s, %s/s%s",
-                   p->files_done, p->file_count, done, total, rate, left);
+    (void)snprintf(m->reason, sizeof(m->reason), "%s: %u of %u files, %s of %s, %s/s%s",
+                   node_model_state_name(state), p->files_done, p->file_count, done, total,
+                   rate, left);
 }
 
 static void look(struct node_fetch *f, struct job *job)
@@ -203,213 +180,11 @@ static void look(struct node_fetch *f, struct job *job)
         finish(f, job, &p);
 }
 
-static struct job *find_job(const struct node_fetch *f, const char *id)
-{
-    struct job *job = f->jobs;
-    while (job != NULL && !lr_str_eq_nocase(lr_str_z(job->manifest->id), lr_str_z(id)))
-        job = job->next;
-    return job;
-}
-
 static void free_job(struct job *job)
 {
     hub_download_release(job->download, NULL, NULL);
     hub_manifest_destroy(job->manifest);
     free(job);
-}
-
-static void take(struct node_fetch *f, struct lr_str text)
-{
-    struct hub_manifest *manifest;
-    struct lr_error err;
-    struct job *job = NULL;
-    lr_code code = hub_manifest_decode(text, &manifest, &err);
-    if (code == LR_OK && find_job(f, manifest->id) == NULL) {
-        job = calloc(1, sizeof(*job));
-        code = job != NULL ? find_dir(f->node, manifest->id, job->dir, &err)
-                           : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
-    }
-    if (code != LR_OK)
-        lr_log_warn(NULL, "fetch.refused router=%s reason=%s", f->asked->url, err.text);
-    if (code != LR_OK || job == NULL) {
-        free(job);
-        hub_manifest_destroy(manifest);
-        return;
-    }
-    job->manifest = manifest;
-    job->next = f->jobs;
-    f->jobs = job;
-    start(f, job);
-}
-
-/* ---- asking the router ---- */
-
-static void ask_next(struct node_fetch *f);
-
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply);
-
-/* The whole list is asked for again, a little later. */
-static void give_up(struct node_fetch *f)
-{
-    f->wanted = NULL;
-    f->asked->ask_ms = node_now(f->node) + AGAIN_MS;
-}
-
-static void ask(struct node_fetch *f, struct lr_str id)
-{
-    char url[1024], bearer[160];
-    struct lr_error err;
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", f->node->secret);
-    if (id.len == 0)
-        (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry", f->asked->url);
-    else
-        (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry/%.*s/manifest.json",
-                       f->asked->url, LR_STR_ARG(id));
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
-    struct net_call_config config = {
-        .url = url,
-        .headers = &header,
-        .header_count = 1,
-        .connect_timeout_ms = CALL_MS,
-        .response_timeout_ms = CALL_MS,
-        .max_response_bytes = LIST_BYTES,
-    };
-    if (net_fetch(f->client, &config, on_reply, f, &f->call, &err) != LR_OK) {
-        lr_log_warn(NULL, "fetch.ask router=%s reason=%s", f->asked->url, err.text);
-        give_up(f);
-    }
-}
-
-/* Ids become part of a URL and of a path. */
-static bool plain_id(struct lr_str id)
-{
-    for (size_t i = 0; i < id.len; i++) {
-        char c = id.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              (c != '\0' && strchr("-_.:/", c) != NULL)))
-            return false;
-    }
-    return id.len != 0 && id.len <= 200 && lr_path_safe(id);
-}
-
-/* A model that lies here, wherever from, needs no manifest. */
-static bool is_wanted(const struct node_fetch *f, const struct lr_json *entry)
-{
-    struct lr_str id, source;
-    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !plain_id(id) ||
-        !lr_json_str(lr_json_get(entry, "source"), &source) || !lr_str_eq_z(source, "hub"))
-        return false;
-    const struct node_model *m = node_find_model(f->node, id);
-    if (m != NULL && m->state != NODE_MODEL_ABSENT)
-        return false;
-    for (const struct job *job = f->jobs; job != NULL; job = job->next) {
-        if (lr_str_eq_nocase(lr_str_z(job->manifest->id), id))
-            return false;
-    }
-    return true;
-}
-
-/* A registration by path: its folder may lie here under another name. */
-static void adopt_local(const struct node_fetch *f, const struct lr_json *entry)
-{
-    struct lr_str id, path, format = {0};
-    struct node_model *model;
-    struct lr_error err;
-    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !plain_id(id) ||
-        !lr_json_str(lr_json_get(entry, "path"), &path) || node_find_model(f->node, id) != NULL)
-        return;
-    (void)lr_json_str(lr_json_get(entry, "format"), &format);
-    if (node_inspect(f->node, path, id, format, &model, &err) != LR_OK)
-        lr_log_debug(NULL, "fetch.not_here model=" LR_STR_FMT " reason=%s", LR_STR_ARG(id),
-                     err.text);
-}
-
-static void read_list(struct node_fetch *f, struct lr_str text)
-{
-    const struct lr_json *tree = NULL;
-    lr_arena_free(&f->names);
-    f->wanted = NULL;
-    f->wanted_count = f->wanted_at = 0;
-    char *copy = lr_arena_copy(&f->names, text); /* strings of the tree point into it */
-    if (copy == NULL ||
-        lr_json_parse(&f->names, lr_str(copy, text.len), NULL, &tree, NULL) != LR_OK)
-        return;
-    const struct lr_json *models = lr_json_get(tree, "models");
-    if (!lr_json_is(models, LR_JSON_ARRAY) ||
-        !lr_json_u64(lr_json_get(tree, "version"), &f->looking))
-        return;
-    f->wanted = lr_arena_array(&f->names, models->count + 1u, sizeof(*f->wanted));
-    for (size_t i = 0; f->wanted != NULL && i < models->count; i++) {
-        adopt_local(f, &models->items[i]);
-        if (is_wanted(f, &models->items[i]))
-            (void)lr_json_str(lr_json_get(&models->items[i], "id"),
-                              &f->wanted[f->wanted_count++]);
-    }
-}
-
-static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    struct node_fetch *f = arg;
-    f->call = NULL;
-    bool is_list = f->wanted == NULL;
-    if (err != NULL || reply->status != 200) {
-        /* A model that was deleted meanwhile is no trouble; everything else is tried again. */
-        bool is_gone = err == NULL && reply->status == 404 && !is_list;
-        if (!is_gone) {
-            lr_log_warn(NULL, "fetch.ask router=%s status=%d reason=%s", f->asked->url,
-                        reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
-            give_up(f);
-            return;
-        }
-    } else if (is_list) {
-        read_list(f, reply->body);
-        if (f->wanted == NULL) {
-            give_up(f);
-            return;
-        }
-    } else {
-        take(f, reply->body);
-    }
-    ask_next(f);
-}
-
-static void ask_next(struct node_fetch *f)
-{
-    if (f->wanted_at < f->wanted_count) {
-        ask(f, f->wanted[f->wanted_at++]);
-        return;
-    }
-    f->wanted = NULL;
-    f->asked->seen = f->looking;
-}
-
-static struct source *find_source(struct node_fetch *f, const char *router)
-{
-    for (size_t i = 0; i < f->source_count; i++) {
-        if (strcmp(f->sources[i].url, router) == 0)
-            return &f->sources[i];
-    }
-    if (f->source_count == ROUTERS_MAX || strlen(router) >= sizeof(f->sources[0].url))
-        return NULL;
-    struct source *source = &f->sources[f->source_count++];
-    (void)snprintf(source->url, sizeof(source->url), "%s", router);
-    return source;
-}
-
-void node_fetch_heard(struct node_fetch *fetch, const char *router, struct lr_str reply)
-{
-    struct lr_arena arena;
-    const struct lr_json *tree;
-    struct source *source = fetch != NULL ? find_source(fetch, router) : NULL;
-    if (source == NULL)
-        return;
-    lr_arena_init(&arena, 1 << 20);
-    if (lr_json_parse(&arena, reply, NULL, &tree, NULL) == LR_OK) {
-        (void)lr_json_u64(lr_json_get(tree, "registry_version"), &source->heard);
-        if (lr_json_get(tree, "node_id") != NULL)
-            source->seen = 0; /* a join: a router that was restarted counts anew */
-    }
-    lr_arena_free(&arena);
 }
 
 static void on_timer(void *arg)
@@ -426,27 +201,89 @@ static void on_timer(void *arg)
             link = &job->next;
         }
     }
-    for (size_t i = 0; i < f->source_count && f->call == NULL && !f->node->is_draining; i++) {
-        struct source *source = &f->sources[i];
-        if (source->heard == source->seen || node_now(f->node) < source->ask_ms)
-            continue;
-        f->asked = source;
-        ask(f, (struct lr_str){0});
+}
+
+/* ---- what is followed ---- */
+
+static struct job *find_job(const struct node_fetch *f, struct lr_str id)
+{
+    struct job *job = f->jobs;
+    while (job != NULL && !lr_str_eq_nocase(lr_str_z(job->manifest->id), id))
+        job = job->next;
+    return job;
+}
+
+bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id)
+{
+    const struct job *job = find_job(fetch, id);
+    return job != NULL && !job->is_given_up;
+}
+
+void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
+                     const char *router)
+{
+    struct lr_error err;
+    struct job *job = find_job(fetch, lr_str_z(manifest->id));
+    if (job != NULL) { /* wanted again before it was gone */
+        hub_manifest_destroy(job->manifest);
+        job->manifest = manifest;
+        job->is_given_up = false;
+        return;
     }
+    job = calloc(1, sizeof(*job));
+    lr_code code = job != NULL ? node_models_dir_of(fetch->node, manifest->id, job->dir, &err)
+                               : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
+    if (code != LR_OK) {
+        lr_log_warn(NULL, "fetch.refused model=%s reason=%s", manifest->id, err.text);
+        hub_manifest_destroy(manifest);
+        free(job);
+        return;
+    }
+    job->manifest = manifest;
+    (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
+    job->next = fetch->jobs;
+    fetch->jobs = job;
+    start(fetch, job);
+}
+
+static void abandon(struct node_fetch *f, struct job *job)
+{
+    if (job->is_given_up)
+        return;
+    job->is_given_up = true;
+    job->retry_ms = 0;
+    lr_log_info(NULL, "fetch.given_up model=%s dir=%s", job->manifest->id, job->dir);
+    if (job->download != NULL)
+        hub_download_cancel(job->download);
+    else
+        give_up(f, job);
+}
+
+void node_fetch_review(struct node_fetch *fetch, const char *router,
+                       bool (*has)(void *arg, struct lr_str id), void *arg)
+{
+    for (struct job *job = fetch->jobs; job != NULL; job = job->next)
+        if (strcmp(job->router, router) == 0 && !has(arg, lr_str_z(job->manifest->id)))
+            abandon(fetch, job);
+}
+
+bool node_fetch_stop(struct node_fetch *fetch, const char *id)
+{
+    struct job *job = find_job(fetch, lr_str_z(id));
+    if (job != NULL)
+        abandon(fetch, job);
+    return job == NULL;
 }
 
 /* ---- life ---- */
 
-lr_code node_fetch_create(struct node *node, struct net_client *client, struct node_fetch **out,
-                          struct lr_error *err)
+lr_code node_fetch_create(struct node *node, struct node_fetch **out, struct lr_error *err)
 {
     *out = NULL;
     struct node_fetch *f = calloc(1, sizeof(*f));
     if (f == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
     f->node = node;
-    f->client = client;
-    lr_arena_init(&f->names, 256 << 20);
     f->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, f);
     *out = f;
     return LR_OK;
@@ -457,22 +294,18 @@ void node_fetch_destroy(struct node_fetch *fetch)
     if (fetch == NULL)
         return;
     net_timer_stop(fetch->timer);
-    if (fetch->call != NULL)
-        net_call_cancel(fetch->call);
     hub_downloads_destroy(fetch->downloads);
     while (fetch->jobs != NULL) {
         struct job *job = fetch->jobs;
         fetch->jobs = job->next;
         free_job(job);
     }
-    lr_arena_free(&fetch->names);
     free(fetch);
 }
 
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model)
 {
-    const struct node_fetch *f = model->node->fetch;
-    const struct job *job = f != NULL ? find_job(f, model->id) : NULL;
+    const struct job *job = find_job(model->node->fetch, lr_str_z(model->id));
     struct hub_progress p;
     if (job == NULL || job->download == NULL)
         return;
@@ -494,7 +327,7 @@ void node_fetch_put(struct lr_json_writer *w, const struct node_model *model)
 
 enum { FILES_MAX = 512 };
 
-static bool is_under_way(enum hub_file_state state)
+static bool is_news(enum hub_file_state state)
 {
     return state != HUB_FILE_WAITING && state != HUB_FILE_DONE;
 }
@@ -508,7 +341,7 @@ static size_t report_files(const struct job *job, struct lr_arena *arena,
     bool all = count <= WIRE_FLEET_FILES_MAX;
     for (size_t i = 0; i < count && written < WIRE_FLEET_FILES_MAX; i++) {
         struct lr_str name = lr_str_z(files[i].name), reason = lr_str_z(files[i].reason);
-        if (!all && !is_under_way(files[i].state))
+        if (!all && !is_news(files[i].state))
             continue;
         out[written++] = (struct wire_fleet_file){
             .name = lr_str(lr_arena_copy(arena, name), name.len),
@@ -527,8 +360,7 @@ size_t node_fetch_report(const struct node_fetch *fetch, struct lr_arena *arena,
                          struct wire_fleet_download *out, size_t max)
 {
     size_t count = 0;
-    for (const struct job *job = fetch != NULL ? fetch->jobs : NULL; job != NULL && count < max;
-         job = job->next) {
+    for (const struct job *job = fetch->jobs; job != NULL && count < max; job = job->next) {
         struct hub_progress p;
         struct wire_fleet_file *files;
         if (job->download == NULL)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "node/api.h"
+#include "node/manifest.h"
 #include "node/storage.h"
 
 /* Below root, or root itself.  The rest of the path, "" for root. */
@@ -14,13 +15,6 @@ static const char *below(const char *path, const char *root)
     if (strncmp(path, root, len) != 0 || (path[len] != '\0' && path[len] != '/'))
         return NULL;
     return path[len] == '/' ? path + len + 1 : path + len;
-}
-
-static void models_dir(const struct node *node, char out[LR_PATH_MAX])
-{
-    const char *set = lr_settings_str(node->settings, "models-dir");
-    (void)snprintf(out, LR_PATH_MAX, "%.4000s%s", set != NULL ? set : node->data_dir,
-                   set != NULL ? "" : "/models");
 }
 
 /* The model's name as a scan of the models folder would give it: "name" or "org/name". */
@@ -37,7 +31,7 @@ static lr_code find_root(const struct node *node, const char *path, const char *
 {
     char dir[LR_PATH_MAX], real[PATH_MAX];
     struct lr_buf roots;
-    models_dir(node, dir);
+    node_models_root(node, dir);
     *rest = realpath(dir, real) != NULL ? below(path, real) : NULL;
     lr_buf_init(&roots, 2048);
     lr_buf_add_z(&roots, dir);
@@ -87,7 +81,7 @@ lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
     char text[LR_PATH_MAX], dir[LR_PATH_MAX], real[PATH_MAX], id[600], found[16];
     const char *rest;
     *out = NULL;
-    models_dir(node, dir);
+    node_models_root(node, dir);
     bool is_absolute = path.len != 0 && path.ptr[0] == '/';
     int n = snprintf(text, sizeof(text), "%.4000s%s" LR_STR_FMT, is_absolute ? "" : dir,
                      is_absolute ? "" : "/", LR_STR_ARG(path));
@@ -112,6 +106,8 @@ lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
     m = node_storage_add(node, id, real, found, NULL);
     if (m == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
+    if (format.len != 0)
+        node_storage_registered(m, format);
     *out = m;
     return LR_OK;
 }

@@ -10,7 +10,7 @@
 static const uint32_t moves[] = {
     [NODE_MODEL_ABSENT] = M(FETCHING) | M(VERIFYING) | M(PRESENT) | M(FAILED),
     [NODE_MODEL_FETCHING] = M(ABSENT) | M(VERIFYING) | M(FAILED),
-    [NODE_MODEL_VERIFYING] = M(ABSENT) | M(PRESENT) | M(FAILED),
+    [NODE_MODEL_VERIFYING] = M(ABSENT) | M(FETCHING) | M(PRESENT) | M(FAILED),
     [NODE_MODEL_PRESENT] = M(ABSENT) | M(STARTING) | M(FAILED),
     [NODE_MODEL_STARTING] = M(LOADING) | M(PRESENT) | M(FAILED),
     [NODE_MODEL_LOADING] = M(READY) | M(STARTING) | M(PRESENT) | M(DRAINING) | M(FAILED),
@@ -124,6 +124,8 @@ void node_model_pump(struct node_model *model)
 
 void node_model_load(struct node_model *model)
 {
+    if (model->is_purging)
+        return;
     if (model->state == NODE_MODEL_FAILED && model->engine != NULL) {
         model->crashes = model->watchdog_kills = 0;
         node_model_move(model, NODE_MODEL_PRESENT, NULL);

@@ -3,7 +3,7 @@
  *   absent --> present <--> starting --> loading --> ready --> draining --> present
  *                 \___________\____________\___________\----> failed
  *
- * (fetching and verifying lie between absent and present and belong to downloads.)
+ * (fetching and verifying lie between absent and present and belong to node/fetch.c.)
  * Thread: the node's loop.
  */
 #ifndef NODE_MODEL_H
@@ -88,6 +88,8 @@ struct node_model {
 
     bool is_pinned;
     bool skip_artifact;      /* it was broken: the safetensors are run */
+    bool is_purging;         /* its files are about to be deleted: takes no work */
+    char registered_as[16];  /* format it is to be described in at its next load; "" */
     bool is_swapping;        /* a reload that had to drain the old worker first */
     bool wants_room;         /* waits for others to be evicted */
     bool is_yielding;        /* chosen to make room: takes no new work */

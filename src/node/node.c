@@ -9,6 +9,7 @@
 #include "net/settings.h"
 #include "net/url.h"
 #include "node/api.h"
+#include "node/fetch.h"
 #include "node/logs.h"
 #include "node/reload.h"
 #include "node/state.h"
@@ -124,6 +125,8 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
         code = choose_device(node, err);
     if (code == LR_OK)
         code = own_data_dir(node, err);
+    if (code == LR_OK)
+        code = node_fetch_create(node, &node->fetch, err);
     if (code != LR_OK) {
         node_destroy(node);
         return code;
@@ -149,7 +152,8 @@ static void finish_drain(struct node *node)
 static bool has_workers(const struct node *node)
 {
     for (const struct node_model *m = node->models; m != NULL; m = m->next)
-        if (m->worker != NULL || m->candidate != NULL || m->leaving != NULL || m->probe != NULL)
+        if (m->worker != NULL || m->candidate != NULL || m->leaving != NULL ||
+            m->probe != NULL || m->is_purging)
             return true;
     return false;
 }
@@ -329,6 +333,7 @@ void node_destroy(struct node *node)
     net_timer_stop(node->late);
     node_events_free(&node->events);
     net_server_destroy(node->server);
+    node_fetch_destroy(node->fetch);
     node_storage_free(node);
     node_engines_free(&node->engines);
     node_pools_free(&node->pools);

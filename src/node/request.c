@@ -121,6 +121,8 @@ static lr_code check_admission(struct node *node, const struct node_model *model
 {
     if (node->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+    if (model->is_purging)
+        return lr_fail(err, LR_NOT_FOUND, "model \"%s\" is being deleted", model->id);
     if (model->state == NODE_MODEL_FAILED || model->state == NODE_MODEL_ABSENT ||
         model->engine == NULL)
         return lr_fail(err, model->reason_code != LR_OK ? model->reason_code : LR_UNAVAILABLE,

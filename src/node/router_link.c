@@ -11,6 +11,7 @@
 #include "net/url.h"
 #include "node/api.h"
 #include "node/fetch.h"
+#include "node/registry.h"
 #include "node/state.h"
 #include "wire/fleet.h"
 
@@ -46,6 +47,7 @@ struct node_router_link {
     struct node *node;
     const char *router; /* URL; NULL: none */
     struct net_client *client;
+    struct node_registry *registry;
     struct net_timer *timer;
     uint16_t port;
     char node_id[8 + ID_LEN];
@@ -127,7 +129,7 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
                                      &link->client, err);
         net_tls_destroy(tls);
         if (code == LR_OK)
-            code = node_fetch_create(node, link->client, &node->fetch, err);
+            code = node_registry_create(node, link->client, &link->registry, err);
         if (code != LR_OK) {
             node_router_link_destroy(link);
             return code;
@@ -146,8 +148,7 @@ void node_router_link_destroy(struct node_router_link *link)
         return;
     net_timer_stop(link->timer);
     link->node->link = NULL;
-    node_fetch_destroy(link->node->fetch);
-    link->node->fetch = NULL;
+    node_registry_destroy(link->registry);
     net_client_destroy(link->client);
     lr_buf_free(&link->body);
     free(link);
@@ -371,7 +372,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         peer->is_joined = true;
         peer->was_refused = false;
         learn_routers(peer, reply->body);
-        node_fetch_heard(peer->link->node->fetch, peer->router, reply->body);
+        node_registry_heard(peer->link->registry, peer->router, reply->body);
         return;
     }
     char text[300];

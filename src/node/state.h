@@ -40,7 +40,7 @@ struct node {
     const struct lr_settings *settings;
     struct net_server *server;
     struct node_router_link *link; /* owned by node_run; NULL before it is made */
-    struct node_fetch *fetch;      /* owned by the router link; NULL without a router */
+    struct node_fetch *fetch;      /* owned */
     struct node_limits limits;
     struct node_engines engines;
     struct node_model *models;

@@ -8,6 +8,8 @@
 #define NODE_STORAGE_H
 
 #include "base/fail.h"
+#include "base/str.h"
+#include "model/descriptor.h"
 
 struct node;
 struct node_model;
@@ -18,6 +20,24 @@ void node_storage_scan(struct node *node);
 /* Adds one folder.  format NULL: the one that is there, safetensors before gguf. */
 struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
                                     const char *format, const char *filename);
+
+/* A place that is no model: listed with the reason. */
+void node_storage_refuse(struct node *node, const char *id, const char *dir,
+                         struct lr_error *why);
+/* Safetensors where there are any. */
+enum model_format node_storage_guess_format(const char *dir);
+
+/* A model by name alone, ABSENT until its files are added; NULL without memory. */
+struct node_model *node_storage_name(struct node *node, const char *id);
+
+/* A router has it registered in this format: the other one that may lie there as well is
+ * not run, whatever works (R-21).  What runs now finishes first. */
+void node_storage_registered(struct node_model *model, struct lr_str format);
+/* The registered format takes effect.  False: its files are not usable. */
+bool node_storage_reopen(struct node_model *model);
+
+/* A model without workers and requests is forgotten. */
+void node_storage_forget(struct node_model *model);
 
 /* A model that is nothing but an engine (`--engine echo` without a model). */
 struct node_model *node_storage_add_engine(struct node *node, const char *engine_id);

@@ -48,8 +48,8 @@ export function makeEcho(id, testing = {}) {
 }
 
 // Starts the program and resolves with `match` of what it prints.
-export function launch(args, { match, env = {}, ms = 30000 } = {}) {
-  const child = spawn(BIN, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+export function launch(args, { match, env = {}, ms = 30000, bin = BIN } = {}) {
+  const child = spawn(bin, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
   const self = { child, pid: child.pid, log: '', out: '' };
   self.ended = new Promise((done) => child.on('exit', (code, signal) => done({ code, signal })));
   self.stop = async (signal = 'SIGTERM') => {

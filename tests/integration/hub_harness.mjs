@@ -12,7 +12,7 @@ import { readFolder, startHub } from '../support/hub.mjs';
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const release = process.env.LLM_ROUTER_BIN ?? path.join(root, 'build/release/bin/llm-router');
 // Failpoints are compiled into debug builds only.
-const debug = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(root, 'build/debug/bin/llm-router');
+export const DEBUG_BIN = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(root, 'build/debug/bin/llm-router');
 
 export const SHARD = 'model-00001-of-00002.safetensors';
 export const sha256 = (bytes) => crypto.createHash('sha256').update(bytes).digest('hex');
@@ -49,7 +49,7 @@ export async function setup(t, { files = demoFiles(), repo = 'openai/demo', opti
     const clean = Object.fromEntries(Object.entries(process.env)
       .filter(([name]) => !/proxy$/i.test(name) && !/^(HF_|SSL_CERT)/.test(name)));
     const full = [...args, ...hosts.flatMap((host) => ['--hub-host', host])];
-    let command = [failpoint !== undefined ? debug : release, 'debug', ...full];
+    let command = [failpoint !== undefined ? DEBUG_BIN : release, 'debug', ...full];
     if (ulimit) command = ['bash', '-c', `ulimit ${ulimit}; trap '' XFSZ; exec "$@"`, 'bash', ...command];
     if (sandbox.length) command = [...sandbox, ...command];
     const child = spawn(command[0], command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'],

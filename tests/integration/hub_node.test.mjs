@@ -7,7 +7,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { call, launch, makeToken, startRouter, tempDir, until } from '../e2e/support.mjs';
 import { startHub } from '../support/hub.mjs';
-import { SHARD, demoFiles, sha256 } from './hub_harness.mjs';
+import { DEBUG_BIN, SHARD, demoFiles, sha256 } from './hub_harness.mjs';
 
 const NO_PROXY = Object.fromEntries(['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'].map((n) => [n, '']));
 
@@ -17,17 +17,24 @@ async function setup(t, files = demoFiles()) {
   const env = { ...NO_PROXY, HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   const router = await startRouter({ env, args: ['--allow-cpu-nodes', '--hub-host', hub.storage] });
   const world = { hub, router, files, env, dir: tempDir('node'), node: undefined };
-  world.startNode = async (args = []) => {
+  world.startNode = async ({ alone = false, failpoint } = {}) => {
+    const args = alone ? [] : ['--router', router.url];
     world.node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', world.dir,
-      '--router', router.url, '--hub-host', hub.storage, ...args],
-    { match: /listening on port (\d+)/, env: { ...env, LLM_ROUTER_TOKEN: await makeToken(router) } });
+      '--hub-host', hub.storage, ...args],
+    { match: /listening on port (\d+)/, bin: failpoint ? DEBUG_BIN : undefined,
+      env: { ...env, LLM_ROUTER_TOKEN: await makeToken(router), ...(failpoint && { LR_FAILPOINT: failpoint }) } });
     world.node.url = `http://127.0.0.1:${world.node.found[1]}`;
     return world.node;
   };
   // The node's own word about the model; its secret opens it.
-  world.model = async (id = 'openai/demo') => {
+  world.ask = (id = 'openai/demo', query = '', method = 'GET') => {
     const { secret } = JSON.parse(fs.readFileSync(path.join(world.dir, 'node-identity.json')));
-    return (await call(`${world.node.url}/v0/models/${encodeURIComponent(id)}`, { key: secret })).json;
+    return call(`${world.node.url}/v0/models/${encodeURIComponent(id)}${query}`, { key: secret, method });
+  };
+  world.model = async (id) => (await world.ask(id)).json;
+  world.assertWhole = (names = Object.keys(files)) => {
+    for (const name of names)
+      assert.equal(sha256(fs.readFileSync(path.join(world.folder, name))), sha256(files[name]), name);
   };
   world.register = async (repo = 'openai/demo') => {
     const answer = await call(`${router.url}/v0/models/register`, { body: { repo } });
@@ -63,8 +70,7 @@ test('a registered model is fetched, verified, listed and served, and its progre
   assert.deepEqual((await call(`${world.router.url}/v1/models`)).json.data.filter((m) => m.ready), []);
   open();
   await world.ready();
-  for (const [name, bytes] of Object.entries(world.files))
-    assert.equal(sha256(fs.readFileSync(path.join(world.folder, name))), sha256(bytes), name);
+  world.assertWhole();
   const answer = await world.chat();
   assert.equal(answer.status, 200, answer.text);
   assert.ok(answer.json.usage.completion_tokens > 0);
@@ -92,6 +98,117 @@ test('a node killed in the middle of a download goes on where it was', async (t)
   await world.startNode();
   await world.ready();
   assert.equal(world.hub.requests.length, asked);
+});
+
+// Each stage is a failpoint that kills the node; the files are small, so one write is enough.
+for (const stage of ['note', 'write', 'received', 'rename', 'renamed', 'sealed'])
+  test(`a node killed at the stage "${stage}" of a download completes it after a restart`, async (t) => {
+    const world = await setup(t);
+    await world.register();
+    await world.startNode({ failpoint: `download.${stage}=kill` });
+    assert.equal((await world.node.ended).signal, 'SIGKILL');
+    await world.startNode();
+    await world.ready();
+    world.assertWhole();
+    assert.deepEqual(fs.readdirSync(world.folder, { recursive: true }).filter((n) => n.endsWith('.part')), []);
+  });
+
+test('an optional file that cannot be fetched leaves the model ready', async (t) => {
+  const world = await setup(t);
+  await world.register();
+  world.hub.script('generation_config.json', Array.from({ length: 50 }, () => ({ status: 404 })));
+  await world.startNode();
+  await world.ready();
+  assert.equal(fs.existsSync(path.join(world.folder, 'generation_config.json')), false);
+  assert.match(world.node.log, /warn download\.skip model=openai\/demo file=generation_config\.json/);
+  assert.equal((await world.chat()).status, 200);
+});
+
+test('a download is given up when its model is deleted; a new registration goes on from what came', async (t) => {
+  const world = await setup(t);
+  let reached = false;
+  world.hub.script(SHARD, [{ gate: new Promise(() => {}), after: 2_000_000, reached: () => { reached = true; } }]);
+  await world.startNode();
+  await world.register();
+  await until('the shard is on its way', () => reached);
+  const part = path.join(world.folder, '.download', `${SHARD}.part`);
+  await until('bytes on disk', () => fs.existsSync(part) && fs.statSync(part).size > 0);
+  assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
+  await until('given up', async () => {
+    const m = await world.model();
+    return m.state === 'absent' && /no longer registered; what was fetched .* is kept in/.test(m.reason) && !m.download;
+  });
+  const had = fs.statSync(part).size;
+  assert.ok(had > 0);
+  await world.register();
+  await world.ready();
+  assert.equal(world.hub.served(SHARD)[1].from, had);
+  world.assertWhole();
+});
+
+test('a node that starts without its router knows what it fetched, and that it is still right', async (t) => {
+  const world = await setup(t);
+  await world.startNode();
+  await world.register();
+  await world.ready();
+  await world.node.stop();
+  const asked = world.hub.requests.length;
+  await world.startNode({ alone: true });
+  const model = await world.model();
+  assert.deepEqual([model.state, model.format, model.runtime], ['present', 'safetensors', 'gptoss']);
+  await world.node.stop();
+  assert.equal(world.hub.requests.length, asked);
+
+  // A byte that went bad is found before anybody is served, and fetched again.
+  const shard = path.join(world.folder, SHARD);
+  const bytes = fs.readFileSync(shard);
+  bytes[bytes.length - 1] ^= 1;
+  fs.writeFileSync(shard, bytes);
+  let open;
+  world.hub.script(SHARD, [{ gate: new Promise((go) => { open = go; }), after: 1000 }]);
+  await world.startNode({ alone: true });
+  await until('it is fetched again', async () => (await world.model()).state === 'fetching');
+  open();
+  await until('ready again', async () => (await world.model()).state === 'present');
+  world.assertWhole();
+  assert.match(world.node.log, /from=absent to=verifying/);
+
+  // So is a file that has gone; without a hub the reason is said, and nothing is deleted.
+  await world.node.stop();
+  fs.rmSync(shard);
+  world.hub.down = true;
+  await world.startNode({ alone: true });
+  await until('not usable', async () => ['fetching', 'absent'].includes((await world.model()).state));
+  world.assertWhole(Object.keys(world.files).filter((name) => name !== SHARD));
+});
+
+test('purge deletes what was fetched, and nothing else', async (t) => {
+  const world = await setup(t);
+  const other = path.join(world.dir, 'models/openai/other/note.txt');
+  await world.startNode();
+  await world.register();
+  await world.ready();
+  assert.equal((await world.chat()).status, 200); // it is loaded now, and idle
+  fs.mkdirSync(path.dirname(other), { recursive: true });
+  fs.writeFileSync(other, 'mine');
+  assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
+  assert.equal((await world.ask('openai/demo', '', 'DELETE')).status, 400);
+  world.assertWhole();
+  const answer = await world.ask('openai/demo', '?purge=true', 'DELETE');
+  assert.deepEqual([answer.status, answer.json], [200, { purged: true }]);
+  assert.equal(fs.existsSync(world.folder), false);
+  assert.equal(fs.readFileSync(other, 'utf8'), 'mine');
+  assert.equal((await world.ask()).status, 404);
+  // In the middle of a download: that ends first, and its part goes with it.
+  fs.rmSync(path.dirname(other), { recursive: true });
+  let reached = false;
+  world.hub.script(SHARD, [{ gate: new Promise(() => {}), after: 2_000_000, reached: () => { reached = true; } }]);
+  await world.register();
+  await until('the shard is on its way', () => reached);
+  assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
+  assert.equal((await world.ask('openai/demo', '?purge=true', 'DELETE')).status, 200);
+  assert.equal(fs.existsSync(path.join(world.dir, 'models/openai')), false); // its last model
+  assert.equal(fs.existsSync(path.join(world.dir, 'models')), true);
 });
 
 test('a model without an engine here is not fetched, and the reason is told', async (t) => {

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { ask, BIN, generate, startNode, tempDir } from './node_harness.mjs';
+import { ask, BIN, copyEngine, generate, makeModel, startNode, tempDir } from './node_harness.mjs';
 
 const demo = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../models/demo');
 const question = ask('demo', '<|start|>user<|message|>Hello<|end|><|start|>assistant',
@@ -25,6 +25,60 @@ async function answerOf(args) {
     await node.stop();
   }
 }
+
+// A Metal machine, played by the echo engine, which says what it has loaded.
+describe('an artifact of this backend', () => {
+  const engines = tempDir('engines');
+  const folder = copyEngine(engines, 'echo');
+  const manifest = JSON.parse(fs.readFileSync(path.join(folder, 'manifest.json')));
+  fs.writeFileSync(path.join(folder, 'manifest.json'),
+    JSON.stringify({ ...manifest, backends: ['cpu', 'metal'] }));
+
+  async function loaded({ bytes = 'ARTIFACT', device = 'metal', args = [] }) {
+    const models = tempDir('models');
+    const dir = makeModel(models, 'm', 'echo', { say_weights: true });
+    fs.mkdirSync(path.join(dir, 'metal'));
+    fs.writeFileSync(path.join(dir, 'metal/model.bin'), bytes);
+    const node = await startNode({ engines, models, device, args });
+    try {
+      const answer = await generate(node, ask('m', 'x'));
+      return { text: answer.text, log: node.log, model: await node.model('m') };
+    } finally {
+      await node.stop();
+    }
+  }
+
+  it('is preferred, and the log says so', async () => {
+    const { text, log } = await loaded({});
+    assert.equal(text, 'artifact');
+    assert.match(log, /worker\.start model=m .*weights=\S*\/metal\/model\.bin/);
+  });
+  it('is not, with --no-artifacts or on another backend', async () => {
+    assert.equal((await loaded({ args: ['--no-artifacts'] })).text, 'safetensors');
+    assert.equal((await loaded({ device: 'cpu' })).text, 'safetensors');
+  });
+  // Found broken when it is probed, and only when it is loaded.
+  for (const bytes of ['broken', 'ART, but broken further on'])
+    it(`that is corrupt ("${bytes}") gives way to the safetensors, with a warning`, async () => {
+      const { text, log, model } = await loaded({ bytes });
+      assert.equal(text, 'safetensors');
+      assert.match(log, /warn model\.artifact_refused model=m artifact=\S*model\.bin reason=".*no artifact/);
+      assert.equal(model.state, 'ready');
+    });
+  it('of DirectML that is forced fails the load with where to get its runtime', async () => {
+    const models = tempDir('models');
+    const dir = makeModel(models, 'm', 'echo');
+    const artifact = path.join(dir, 'model.directml.bin');
+    fs.writeFileSync(artifact, 'DirectML');
+    const node = await startNode({ models, args: ['--artifact', artifact] });
+    const answer = await generate(node, ask('m', 'x'));
+    assert.equal(answer.error.code, 'UNSUPPORTED');
+    const model = await node.model('m');
+    assert.equal(model.state, 'failed');
+    assert.match(model.reason, /^model\.directml\.bin is a DirectML artifact .*DirectML\.dll from https:/);
+    await node.stop();
+  });
+});
 
 describe('the demo model on the gptoss engine', () => {
   it('answers, and from its artifact the same', async () => {

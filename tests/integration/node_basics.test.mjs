@@ -145,6 +145,20 @@ describe('engines are refused by name and reason', () => {
       fs.rmSync(path.join(folder, 'echo.so'));
       fs.symlinkSync('/bin/sh', path.join(folder, 'echo.so'));
     });
+    change('companion', (m, folder) => {
+      m.engine_id = 'companion';
+      fs.writeFileSync(path.join(folder, 'libbeside.so'), 'code');
+      fs.chmodSync(path.join(folder, 'libbeside.so'), 0o666);
+    });
+    change('companion-outside', (m, folder) => {
+      m.engine_id = 'companion-outside';
+      fs.symlinkSync('/bin/sh', path.join(folder, 'libbeside.so'));
+    });
+    change('foreign', (m, folder) => {
+      m.engine_id = 'foreign';
+      if (process.getuid() === 0) fs.chownSync(path.join(folder, 'echo.so'), 12345, 12345);
+      else fs.chmodSync(path.join(folder, 'echo.so'), 0o757);
+    });
     change('hash', (m) => { m.engine_id = 'hash'; m.library_sha256 = '0'.repeat(64); });
     change('alien', (m, folder) => {
       m.engine_id = 'alien';
@@ -177,6 +191,15 @@ describe('engines are refused by name and reason', () => {
   it('with a library outside its folder', () => {
     assert.match(engine('outside').reason, /outside its engine folder/);
   });
+  it('with a library beside it that everybody may write, or that lies elsewhere', () => {
+    assert.match(engine('companion').reason, /libbeside\.so may be written by everybody.*chmod o-w/);
+    assert.match(engine('companion-outside').reason, /libbeside\.so is really .*outside its engine folder/);
+  });
+  // Only root can give a file away; for others the permissions are all there is to break.
+  it('with a library of somebody else', () => {
+    assert.match(engine('foreign').reason, process.getuid() === 0
+      ? /echo\.so belongs to user 12345: it must belong to root or to user 0/ : /chmod o-w/);
+  });
   it('with a library that is not the one of its manifest', () => {
     assert.match(engine('hash').reason, /sha256/);
   });
@@ -188,50 +211,6 @@ describe('engines are refused by name and reason', () => {
     });
   it('and says so in the log', () => {
     assert.match(node.log, /engine\.refused .*lacks-license/);
-  });
-});
-
-describe('models that cannot be used say why', () => {
-  let node;
-  before(async () => {
-    const models = tempDir('models');
-    const sharded = makeModel(models, 'sharded');
-    fs.rmSync(path.join(sharded, 'model.safetensors'));
-    fs.writeFileSync(path.join(sharded, 'model.safetensors.index.json'), JSON.stringify({
-      weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors' } }));
-    fs.copyFileSync(path.join(makeModel(models, 'whole'), 'model.safetensors'),
-      path.join(sharded, 'model-00001-of-00002.safetensors'));
-    fs.rmSync(path.join(makeModel(models, 'no-tokenizer'), 'tokenizer.json'));
-    fs.rmSync(path.join(makeModel(models, 'no-config'), 'config.json'));
-    makeModel(models, 'nemotron', 'nemotron');
-    makeModel(models, 'org/nested');
-    node = await startNode({ models });
-  });
-  after(() => node.stop());
-
-  it('names the missing shard', async () => {
-    assert.match((await node.model('sharded')).reason, /model-00002-of-00002\.safetensors/);
-  });
-  it('names the missing tokenizer.json', async () => {
-    assert.match((await node.model('no-tokenizer')).reason, /tokenizer\.json/);
-  });
-  it('names the missing config.json', async () => {
-    assert.match((await node.model('no-config')).reason, /config\.json/);
-  });
-  it('says which runtime no engine has', async () => {
-    const model = await node.model('nemotron');
-    assert.match(model.reason, /no engine for runtime "nemotron".*echo/);
-    const answer = await node.post('/v0/generate', ask('nemotron', 'x'));
-    assert.equal(answer.status, 400);
-  });
-  it('does not offer them', async () => {
-    const ids = (await node.get('/v1/models')).data.map((m) => m.id).sort();
-    assert.deepEqual(ids, ['org/nested', 'whole']);
-  });
-  it('runs the one that is whole, also by its name with a slash', async () => {
-    assert.equal((await generate(node, ask('org/nested', 'hi'))).text, 'hi');
-    assert.equal((await node.get('/v0/models/org%2Fnested')).state, 'ready');
-    assert.equal((await fetch(`${node.url}/v0/models/org%252Fnested`)).status, 404); // decoded once
   });
 });
 

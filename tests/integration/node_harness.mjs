@@ -63,9 +63,11 @@ export function makeModel(models, id, runtime = 'echo', testing = {}) {
 }
 
 // Resolves once the node listens; rejects with its log when it ends instead.
-export async function startNode({ args = [], env = {}, engines, models, dir = tempDir() } = {}) {
-  const all = ['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache',
+export async function startNode({ args = [], env = {}, engines, models, dir = tempDir(),
+  device = 'cpu', hfCache = false } = {}) {
+  const all = ['node', '--listen', '127.0.0.1:0', '--device', device,
     '--data-dir', path.join(dir, 'data'), '--engines-dir', engines ?? ENGINES];
+  if (!hfCache) all.push('--no-hf-cache');
   if (models) all.push('--models-dir', models);
   const child = spawn(BIN, [...all, ...args],
     { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
