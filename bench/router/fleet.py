@@ -14,10 +14,12 @@ def build_dir():
 
 
 def cpu_seconds(pid):
-    """User and system time of a process, its threads included."""
-    with open(f"/proc/{pid}/stat") as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time of a process and its threads, exact to the scheduler's clock."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as f:
+            total += int(f.read().split()[0])
+    return total / 1e9
 
 
 def rss_kb(pid):

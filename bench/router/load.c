@@ -4,9 +4,10 @@
  *   router_load requests NAME=VALUE...   many requests over kept connections
  *   router_load streams  NAME=VALUE...   one streamed request on each connection
  *
- *   port=N path=/... key=TEXT body=FILE  what is asked
- *   expect=TEXT                          the answer's content; without it each token says
- *                                        its time (echo's say_time)
+ *   port=N path=/... key=TEXT            whom to ask
+ *   body=FILE[,FILE...]                  what; of several, one at random
+ *   expect=TEXT[,TEXT...]                the content of each answer; without it each token
+ *                                        says its time (echo's say_time)
  *   count=N                              connections at most (open loop), or exactly
  *   seconds=S rate=R warmup=S            rate: open loop, each latency counted from when the
  *                                        request was due; without it a closed loop
@@ -35,7 +36,7 @@
 #include "base/clock.h"
 #include "bench/router/answer.h"
 
-enum { READ_BYTES = 65536, EVENTS = 256, STALL_S = 20 };
+enum { READ_BYTES = 65536, EVENTS = 256, STALL_S = 20, QUESTIONS_MAX = 64 };
 
 struct link {
     struct answer answer;
@@ -52,18 +53,22 @@ struct samples {
 
 static struct {
     uint16_t port;
-    const char *path, *key, *body, *expect;
+    const char *path, *key;
+    char *body, *expect;
     unsigned count;
     double seconds, warmup, rate;
     bool is_poisson;
     uint64_t tokens, skip;
 } args = {.path = "/v1/chat/completions", .count = 64, .seconds = 5};
 
-static struct answer_expected expected;
+static struct question {
+    struct answer_expected expected;
+    char *request;
+    size_t len;
+} questions[QUESTIONS_MAX];
+static unsigned question_count;
 static struct link *links, *idle;
 static unsigned made; /* links connected so far */
-static char *request;
-static size_t request_len;
 static int ep;
 static uint64_t now_ns, measured_from_ns;
 static uint64_t right_count, refused_count, wrong_count, sent_count, in_flight;
@@ -167,12 +172,13 @@ static struct link *take_link(void)
 
 static void ask(struct link *l, uint64_t due_ns)
 {
-    answer_begin(&l->answer, &expected);
+    const struct question *q = &questions[question_count > 1 ? lrand48() % question_count : 0];
+    answer_begin(&l->answer, &q->expected);
     l->due_ns = l->got_ns = due_ns;
     l->is_busy = true;
     sent_count++;
     in_flight++;
-    if (send(l->fd, request, request_len, MSG_NOSIGNAL) != (ssize_t)request_len)
+    if (send(l->fd, q->request, q->len, MSG_NOSIGNAL) != (ssize_t)q->len)
         die("send");
 }
 
@@ -353,13 +359,18 @@ static const char *value_of(int argc, char **argv, const char *name, const char 
     return otherwise;
 }
 
+static char *copy_of(const char *text)
+{
+    return text != NULL ? strdup(text) : NULL;
+}
+
 static void read_args(int argc, char **argv)
 {
     args.port = (uint16_t)atoi(value_of(argc, argv, "port", "0"));
     args.path = value_of(argc, argv, "path", args.path);
     args.key = value_of(argc, argv, "key", "none");
-    args.body = value_of(argc, argv, "body", NULL);
-    args.expect = value_of(argc, argv, "expect", NULL);
+    args.body = copy_of(value_of(argc, argv, "body", NULL));
+    args.expect = copy_of(value_of(argc, argv, "expect", NULL));
     args.count = (unsigned)atoi(value_of(argc, argv, "count", "64"));
     args.seconds = atof(value_of(argc, argv, "seconds", "5"));
     args.warmup = atof(value_of(argc, argv, "warmup", "0.5"));
@@ -369,33 +380,44 @@ static void read_args(int argc, char **argv)
     args.skip = (uint64_t)atoll(value_of(argc, argv, "skip", "5"));
 }
 
-static void make_request(void)
+static void make_question(const char *path, const char *expect)
 {
     char body[65536];
-    FILE *file = args.body != NULL ? fopen(args.body, "rbe") : NULL;
+    struct question *q = &questions[question_count++];
+    FILE *file = fopen(path, "rbe");
     if (file == NULL)
-        die("body");
+        die(path);
     size_t len = fread(body, 1, sizeof(body) - 1, file);
     (void)fclose(file);
     body[len] = '\0';
-    request = malloc(len + 1024);
-    if (request == NULL)
+    q->request = malloc(len + 1024);
+    if (q->request == NULL)
         die("malloc");
-    int head = snprintf(request, 1024,
+    int head = snprintf(q->request, 1024,
                         "POST %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: router_load\r\n"
                         "Accept: */*\r\nAuthorization: Bearer %s\r\n"
                         "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
                         args.path, args.key, len);
-    memcpy(request + head, body, len);
-    request_len = (size_t)head + len;
-    expected = (struct answer_expected){.text = args.expect,
-                                        .tokens = args.tokens,
-                                        .is_stream = strstr(body, "\"stream\":true")};
+    memcpy(q->request + head, body, len);
+    q->len = (size_t)head + len;
+    q->expected =
+        (struct answer_expected){.text = expect,
+                                 .tokens = args.tokens,
+                                 .is_stream = strstr(body, "\"stream\":true") != NULL};
+}
+
+static void make_questions(char *bodies, char *expects)
+{
+    char *body, *expect = NULL;
+    while (question_count < QUESTIONS_MAX && (body = strsep(&bodies, ",")) != NULL) {
+        expect = expects != NULL ? strsep(&expects, ",") : expect;
+        make_question(body, expect);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 3) {
+    if (argc < 4) {
         (void)fputs("usage: router_load requests|streams port=N body=FILE ...\n", stderr);
         return 2;
     }
@@ -404,7 +426,7 @@ int main(int argc, char **argv)
     files.rlim_cur = files.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &files);
     read_args(argc, argv);
-    make_request();
+    make_questions(args.body, args.expect);
     ep = epoll_create1(EPOLL_CLOEXEC);
     links = calloc(args.count, sizeof(*links));
     if (ep < 0 || links == NULL)

@@ -14,7 +14,8 @@ void node_batch_drop(struct node_batch *batch, struct node_flush *flush)
 
 void node_batch_add(struct node_batch *batch, struct node_flush *flush)
 {
-    if (batch->depth == 0) {
+    if (batch->depth == 0 || !batch->more_comes) {
+        node_batch_drop(batch, flush);
         flush->fn(flush->arg);
         return;
     }

@@ -20,8 +20,10 @@ struct node_proc;
 struct node_proc_callbacks {
     void *arg;
     void (*on_frame)(void *arg, const struct wire_frame *frame);
-    /* Around the frames of one read.  Optional. */
-    void (*on_batch)(void *arg, bool begins);
+    /* Around the frames of one read.  `bytes` are those frames and perhaps a part of one
+     * more.  Optional, both or neither. */
+    void (*on_batch)(void *arg, struct lr_str bytes);
+    void (*on_batch_end)(void *arg);
     void (*on_line)(void *arg, struct lr_str line); /* of stdout or stderr */
     /* `how` is for people: "exited with 1", "killed by SIGSEGV".  The process is freed
      * when this returns. */

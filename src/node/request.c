@@ -94,7 +94,11 @@ static void tell(struct node_request *request, struct lr_buf *buf)
 
 void node_request_event(struct node_request *request, const struct wire_frame *frame)
 {
-    request->last_event_ms = node_now(request->model->node);
+    struct node *node = request->model->node;
+    request->last_event_ms = node_now(node);
+    if (request->ahead != 0)
+        request->ahead--;
+    node->batch.more_comes = request->ahead != 0;
     if (request->sink.on_event != NULL)
         request->sink.on_event(request->sink.ctx, frame);
 }
@@ -216,6 +220,7 @@ void node_request_submit(struct node_request *request, struct node_worker *worke
     request->place = NODE_REQUEST_LIVE;
     request->worker = worker;
     request->submitted_ms = node_now(node);
+    request->ahead = 0;
     push_front(&worker->live, request);
     if (worker->live_count++ == 0)
         worker->progress_ms = node_now(node);

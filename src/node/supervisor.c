@@ -174,13 +174,26 @@ static void on_frame(void *arg, const struct wire_frame *frame)
     }
 }
 
-static void on_batch(void *arg, bool begins)
+/* Counts what each request will hear in this batch: the last of it is what sends it off. */
+static void on_batch(void *arg, struct lr_str bytes)
 {
     struct node_worker *w = arg;
-    if (begins)
-        node_batch_begin(&w->node->batch);
-    else
-        node_batch_end(&w->node->batch);
+    struct wire_frame frame;
+    bool has = true;
+    node_batch_begin(&w->node->batch);
+    while (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has) {
+        if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
+            continue;
+        struct node_request *r = node_request_find(w->node, wire_event_request(frame.body));
+        if (r != NULL)
+            r->ahead++;
+    }
+}
+
+static void on_batch_end(void *arg)
+{
+    struct node_worker *w = arg;
+    node_batch_end(&w->node->batch);
 }
 
 static void on_line(void *arg, struct lr_str line)
@@ -215,6 +228,7 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
         .callbacks = {.arg = w,
                       .on_frame = on_frame,
                       .on_batch = on_batch,
+                      .on_batch_end = on_batch_end,
                       .on_line = on_line,
                       .on_exit = on_exit_of},
     };
