@@ -1,0 +1,102 @@
+// Ten times more than the fleet can do: the queue is bounded, who is not taken is told when
+// to come again, who is taken is answered, and a key that floods delays only itself.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { allIdle, fleet, makeKey, metric } from './fleet.mjs';
+import { call, LONG, makeEcho, say, stream, until } from './support.mjs';
+
+const SLOTS = 8, BEYOND = 2;
+const quantile = (times, q) => times.sort((a, b) => a - b)[Math.min(times.length - 1, Math.floor(times.length * q))];
+
+test('ten times the slots: slots, two beyond and the queue are served in full, the rest gets 429 with Retry-After', async () => {
+  const queue = 10;
+  const { router } = await fleet(1, makeEcho('busy', { step_ms: 20 }), { args: ['--queue', `${queue}`], nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const text = '0123456789'.repeat(3);
+  let most = 0, ended = false;
+  const look = (async () => {
+    while (!ended) most = Math.max(most, (await call(`${router.url}/v0/explain?model=busy`)).json.queued);
+  })();
+  const out = await Promise.all(Array.from({ length: 10 * SLOTS }, () => stream(router.url, { model: 'busy', ...say(text) })));
+  ended = true;
+  await look;
+  const served = out.filter((o) => o.status === 200), refused = out.filter((o) => o.status === 429);
+  assert.equal(served.length + refused.length, out.length, JSON.stringify(out.find((o) => ![200, 429].includes(o.status))));
+  assert.ok(served.length >= SLOTS + BEYOND + queue, `${served.length} served`);
+  assert.ok(refused.length > 0);
+  assert.ok(served.every((o) => o.done && !o.error && o.text === text));
+  assert.ok(refused.every((o) => Number(o.headers.get('retry-after')) >= 1));
+  assert.match(JSON.parse(refused[0].body).error.message, /wait for model "busy" already \(setting queue\)/);
+  assert.ok(most <= queue, `${most} waited`);
+  assert.equal(await metric(router, 'queue_full_total'), refused.length);
+});
+
+test('a key with a tenth of the load is never refused and waits no longer than twice what it takes alone', async () => {
+  const { router } = await fleet(1, makeEcho('fair', { step_ms: 20 }), { args: ['--queue', '16'], nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
+  const ask = async (key) => {
+    const begun = Date.now();
+    const out = await stream(router.url, { model: 'fair', ...say('0123456789'.repeat(2)) }, { key: key.key });
+    return { status: out.status, done: out.done, ms: Date.now() - begun };
+  };
+  const count = LONG ? 50 : 10;
+  const alone = [];
+  for (let i = 0; i < count; i++) alone.push((await ask(small)).ms);
+
+  let ended = false, refused = 0, taken = 0;
+  const flooding = Array.from({ length: 10 * SLOTS }, async () => {
+    while (!ended) {
+      const out = await ask(flood);
+      if (out.status === 429) { refused++; await new Promise((done) => setTimeout(done, 50)); } else taken += out.done;
+    }
+  });
+  await until('the queue is full', () => refused > 0);
+  const among = [];
+  for (let i = 0; i < count; i++) {
+    const out = await ask(small);
+    assert.equal(out.status, 200, 'the small key is taken though the queue is full');
+    among.push(out.ms);
+  }
+  ended = true;
+  await Promise.all(flooding);
+  assert.ok(taken > 0, 'the flood was served as well');
+  const limit = 2 * quantile(alone, 0.99);
+  assert.ok(quantile(among, 0.99) <= limit, `${among} ms beside the flood, ${alone} ms alone`);
+  await allIdle(router);
+});
+
+test('a request that waited longer than queue-timeout gets 503 and the setting is named', async () => {
+  const { router } = await fleet(1, makeEcho('stuck', { step_ms: 50 }), { args: ['--queue-timeout', '500ms'], nodeArgs: ['--max-sequences', '1'] });
+  const long = Array.from({ length: 3 }, () => stream(router.url, { model: 'stuck', ...say('x'.repeat(40)) }));
+  await until('all slots are taken', async () => !(await call(`${router.url}/v0/explain?model=stuck`)).json.candidates[0].has_room);
+  const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: 'stuck', ...say('hi') } });
+  assert.equal(refused.status, 503);
+  assert.ok(Number(refused.headers.get('retry-after')) >= 1);
+  assert.match(refused.json.error.message, /setting queue-timeout/);
+  for (const out of await Promise.all(long)) assert.equal(out.text, 'x'.repeat(40));
+});
+
+test('a client that leaves while it waits gives its place up', async () => {
+  const { router } = await fleet(1, makeEcho('wait', { step_ms: 50 }), { args: ['--queue', '1'], nodeArgs: ['--max-sequences', '1'] });
+  const long = Array.from({ length: 3 }, () => stream(router.url, { model: 'wait', ...say('x'.repeat(30)) }));
+  await until('all slots are taken', async () => !(await call(`${router.url}/v0/explain?model=wait`)).json.candidates[0].has_room);
+  const controller = new AbortController();
+  const leaves = stream(router.url, { model: 'wait', ...say('hi') }, { signal: controller.signal }).catch(() => 'left');
+  const queued = async () => (await call(`${router.url}/v0/explain?model=wait`)).json.queued;
+  await until('it waits', async () => (await queued()) === 1);
+  controller.abort();
+  assert.equal(await leaves, 'left');
+  await until('its place is free', async () => (await queued()) === 0, 3000);
+  assert.equal((await stream(router.url, { model: 'wait', ...say('hi') })).text, 'hi');
+  await Promise.all(long);
+});
+
+test('a key over its requests or tokens per minute gets 429 with Retry-After', async () => {
+  const { router } = await fleet(1, makeEcho('paid'));
+  const ask = (key) => call(`${router.url}/v1/chat/completions`, { body: { model: 'paid', ...say('hi') }, key });
+  for (const limits of [{ requests_per_minute: 2 }, { tokens_per_minute: 40 }]) {
+    const { key } = await makeKey(router, limits);
+    const answers = [await ask(key), await ask(key), await ask(key)];
+    assert.deepEqual(answers.map((a) => a.status), [200, 200, 429], JSON.stringify(limits));
+    assert.ok(Number(answers[2].headers.get('retry-after')) >= 1);
+  }
+});
