@@ -76,7 +76,8 @@ size_t router_candidates(struct router *r, const struct router_model *model,
     return count;
 }
 
-void router_explain_nobody(struct router *r, const struct router_model *model,
+/* "node-a: offline; node-b: ..." */
+static void explain_nobody(const struct router *r, const struct router_model *model,
                            struct lr_buf *out)
 {
     struct lr_str folded = lr_str_z(model->folded);
@@ -87,28 +88,26 @@ void router_explain_nobody(struct router *r, const struct router_model *model,
         const char *why_not;
         if (node->is_removed)
             continue;
-        bool serves = router_node_serves(node, &why_not);
-        if (serves && place != NULL)
-            why_not = place->can_run ? "can run it" : place->reason;
-        else if (serves)
-            why_not = "does not have it";
-        lr_buf_addf(out, "%s%s: %s", any ? "; " : "", node->name,
-                    why_not[0] != '\0' ? why_not : "not ready");
+        if (router_node_serves(node, &why_not))
+            why_not = place == NULL              ? "does not have it"
+                      : place->can_run           ? "can run it"
+                      : place->reason[0] != '\0' ? place->reason
+                                                 : place->state;
+        lr_buf_addf(out, "%s%s: %s", any ? "; " : "", node->name, why_not);
         any = true;
     }
     if (!any)
         lr_buf_add_z(out, "no node has joined (llm-router node --router URL --token TOKEN)");
 }
 
-static lr_code refuse_nobody(struct router_job *job, struct lr_error *err)
+lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,
+                             struct lr_error *err)
 {
     struct lr_buf why;
-    lr_buf_init(&why, 400);
-    router_explain_nobody(job->router, job->model, &why);
-    /* A list that did not fit is cut where it stopped fitting. */
-    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve model \"%.100s\": %.*s",
-                  job->model->id, (int)(why.len < 380 ? why.len : 380),
-                  why.data != NULL ? why.data : "");
+    lr_buf_init(&why, 380); /* a list that does not fit is cut where it stops fitting */
+    explain_nobody(r, model, &why);
+    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve model \"%.100s\": %.*s", model->id,
+                  (int)why.len, why.data != NULL ? why.data : "");
     lr_buf_free(&why);
     return LR_UNAVAILABLE;
 }
@@ -227,7 +226,7 @@ static enum router_admission admit_locked(struct router_job *job, bool again,
         return ROUTER_GRANTED;
     }
     if (grant == GRANT_NOBODY && !again) {
-        (void)refuse_nobody(job, err);
+        (void)router_refuse_nobody(r, job->model, err);
         return ROUTER_REFUSED;
     }
     if (!again && queue->count >= r->queue_limit && !make_room(job)) {
@@ -342,7 +341,7 @@ static void watch_waiter(void *ctx, struct router_waiter *waiter)
     else if (job->nobody_since_ms == 0)
         job->nobody_since_ms = w->now;
     if (w->nobody && w->now - job->nobody_since_ms >= NOBODY_GRACE_MS) {
-        (void)refuse_nobody(job, &job->refusal);
+        (void)router_refuse_nobody(w->router, w->model, &job->refusal);
         drop_waiter(job);
     } else if (limit != 0 && w->now - job->waiting_since_ms >= limit) {
         (void)lr_fail(&job->refusal, LR_UNAVAILABLE,

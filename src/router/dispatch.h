@@ -97,8 +97,8 @@ size_t router_candidates(struct router *r, const struct router_model *model,
                          struct router_candidate *out, struct router_node **nodes,
                          struct router_place **places, size_t capacity);
 
-/* With the lock held: "node-a is offline; node-b: ..." */
-void router_explain_nobody(struct router *r, const struct router_model *model,
-                           struct lr_buf *out);
+/* With the lock held: UNAVAILABLE, and why of each node. */
+lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,
+                             struct lr_error *err);
 
 #endif

@@ -40,14 +40,8 @@ static lr_code admit_call(struct router *r, struct router_access *access, struct
     if (code == LR_OK)
         *info = router_model_info(*model, &r->nodes.infos,
                                   router_nodes_info(&r->nodes, lr_str_z((*model)->folded)));
-    if (code == LR_OK && *info == NULL) {
-        struct lr_buf why;
-        lr_buf_init(&why, 400);
-        router_explain_nobody(r, *model, &why);
-        code = lr_fail(err, LR_UNAVAILABLE, "no node can serve model \"%.100s\": %.*s",
-                       (*model)->id, (int)why.len, why.data != NULL ? why.data : "");
-        lr_buf_free(&why);
-    }
+    if (code == LR_OK && *info == NULL)
+        code = router_refuse_nobody(r, *model, err);
     if (code == LR_OK) {
         (void)router_model_ref(*model);
         (void)router_prompt_info_ref(*info);
@@ -56,10 +50,22 @@ static lr_code admit_call(struct router *r, struct router_access *access, struct
     return code;
 }
 
+/* W3C trace context, version 00: "00-" 32 digits "-" 16 digits "-" 2 digits, lower case. */
+static bool is_trace(struct lr_str text)
+{
+    static const char form[] = "00-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
+    bool ok = text.len == sizeof(form) - 1;
+    for (size_t i = 0; ok && i < text.len; i++) {
+        char c = text.ptr[i];
+        ok = form[i] == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form[i];
+    }
+    return ok;
+}
+
 static void take_trace(struct router_call *call)
 {
     struct lr_str trace;
-    if (net_request_header(call->req, "traceparent", &trace) && trace.len == 55)
+    if (net_request_header(call->req, "traceparent", &trace) && is_trace(trace))
         (void)snprintf(call->trace, sizeof(call->trace), LR_STR_FMT, LR_STR_ARG(trace));
 }
 
