@@ -1,6 +1,8 @@
 // The scenario everything began with: a repository on the hub becomes an endpoint.  Router,
 // nodes and engine are real; the hub is a stand-in that behaves as the real one does.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
 import { test } from 'node:test';
 import { demoFiles, SHARD } from '../integration/hub_harness.mjs';
 import { startHub } from '../support/hub.mjs';
@@ -64,9 +66,10 @@ test('a node that is restarted in the middle of the fetch goes on where it was, 
   hub.script(SHARD, Array.from({ length: restarts }, (_, i) => ({ gate: new Promise(() => {}), after: 1_000_000, reached: () => { reached = i + 1; } })));
   assert.equal((await call(`${router.url}/v0/models/register`, { body: { repo: ID, format: 'safetensors' } })).status, 201);
   const dir = tempDir('node');
+  const part = path.join(dir, 'models', ID, '.download', `${SHARD}.part`);
   let running = await node('n0', dir);
   for (let i = 0; i < restarts; i++) {
-    await until('the weights are on their way', () => reached === i + 1);
+    await until('the weights are on their way', () => reached === i + 1 && fs.statSync(part, { throwIfNoEntry: false })?.size > 0);
     await until('the router knows', async () => /fetching/.test(JSON.stringify((await call(`${router.url}/v1/models?all=true`)).json)));
     assert.notEqual((await listed(router))?.ready, true);
     const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: ID, ...say('Hello') } });
