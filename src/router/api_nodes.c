@@ -62,26 +62,45 @@ static lr_code check_join(const struct router *r, const struct router_access *ac
     return check_device(r, join, err);
 }
 
+/* A copy of what the database keeps, for its thread. */
+struct saving {
+    struct router *router;
+    struct router_node copy;
+};
+
 static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err)
 {
-    return router_node_save(sql, arg, err);
+    const struct router_node *node = &((struct saving *)arg)->copy;
+    if (!node->is_removed)
+        return router_node_save(sql, node, err);
+    return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err,
+                      ROUTER_Z(node->id));
 }
 
-static void free_copy(void *arg, const struct lr_error *err)
+/* A failure was logged where it happened; the node joins again after a restart. */
+static void saved(void *arg, const struct lr_error *err)
 {
-    (void)err; /* logged where it happened; the node joins again after a restart */
-    free(arg);
+    struct saving *saving = arg;
+    struct router *r = saving->router;
+    (void)err;
+    router_lock(r);
+    struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(saving->copy.id));
+    if (node != NULL)
+        node->writes--;
+    router_unlock(r);
+    free(saving);
 }
 
-/* A copy of what the database keeps, for its thread. */
-static void store_node(struct router *r, const struct router_node *node)
+/* As it is now: also that it was removed. */
+static void store_node(struct router *r, struct router_node *node)
 {
-    struct router_node *copy = malloc(sizeof(*copy));
-    if (copy == NULL)
+    struct saving *saving = malloc(sizeof(*saving));
+    if (saving == NULL)
         return;
-    *copy = *node;
-    lr_strmap_init(&copy->places);
-    router_store_submit(r->store, save_node, NULL, free_copy, copy);
+    *saving = (struct saving){.router = r, .copy = *node};
+    lr_strmap_init(&saving->copy.places);
+    node->writes++;
+    router_store_submit(r->store, save_node, NULL, saved, saving);
 }
 
 /* Every router of the fleet: a node beats to each. */
@@ -290,11 +309,6 @@ void router_api_nodes(struct router *r, struct net_request *req)
     router_respond_json(req, 200, &body);
 }
 
-static lr_code erase_node(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err, ROUTER_Z(arg));
-}
-
 enum change { DRAIN, UNDRAIN, REMOVE };
 
 static void change_node(struct router *r, struct net_request *req, enum change change)
@@ -309,18 +323,13 @@ static void change_node(struct router *r, struct net_request *req, enum change c
     if (node != NULL) {
         (void)snprintf(text, sizeof(text), "%s", node->id);
         if (change == REMOVE) {
-            node->is_removed = true;
-            node->is_online = false;
-            node->secret[0] = '\0';
+            router_node_remove(node);
             router_alerts_settle_node(r, node);
-            char *copy = strdup(node->id);
-            if (copy != NULL)
-                router_store_submit(r->store, erase_node, NULL, free_copy, copy);
         } else {
             node->is_drained = change == DRAIN;
-            store_node(r, node);
             router_pump_all(r);
         }
+        store_node(r, node);
         router_live_node(r, node, names[change]);
     }
     router_unlock(r);

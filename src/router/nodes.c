@@ -45,12 +45,18 @@ static void copy_text(char *out, size_t size, struct lr_str text)
     (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, size - 1)));
 }
 
-struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id)
+struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id)
 {
     for (size_t i = 0; i < nodes->count; i++)
-        if (lr_str_eq_z(id, nodes->all[i]->id) && !nodes->all[i]->is_removed)
+        if (lr_str_eq_z(id, nodes->all[i]->id))
             return nodes->all[i];
     return NULL;
+}
+
+struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id)
+{
+    struct router_node *node = router_nodes_find_any(nodes, id);
+    return node != NULL && !node->is_removed ? node : NULL;
 }
 
 struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
@@ -89,22 +95,29 @@ static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id
 struct router_node *router_nodes_know(struct router_nodes *nodes,
                                       const struct router_node *node)
 {
-    struct router_node *known = NULL;
-    for (size_t i = 0; i < nodes->count; i++)
-        if (strcmp(nodes->all[i]->id, node->id) == 0)
-            known = nodes->all[i];
-    if (known != NULL && (known->is_removed || known->is_online))
-        return known->is_removed ? NULL : known;
+    struct router_node *known = router_nodes_find_any(nodes, lr_str_z(node->id));
+    if (known != NULL && known->is_removed && known->writes != 0)
+        return NULL; /* what was read is older than its removal */
+    if (known != NULL && known->is_online)
+        return known;
     if (known == NULL)
         known = add_node(nodes, lr_str_z(node->id));
     if (known == NULL)
         return NULL;
+    known->is_removed = false;
     memcpy(known->name, node->name, sizeof(known->name));
     memcpy(known->url, node->url, sizeof(known->url));
     memcpy(known->secret, node->secret, sizeof(known->secret));
     memcpy(known->device, node->device, sizeof(known->device));
     known->joined_ms = node->joined_ms;
     return known;
+}
+
+void router_node_remove(struct router_node *node)
+{
+    node->is_removed = true;
+    node->is_online = node->is_stored = false;
+    node->secret[0] = '\0';
 }
 
 struct router_place *router_node_place(const struct router_node *node, struct lr_str folded)
@@ -193,11 +206,8 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
 {
     struct lr_str key;
     void *value;
-    struct router_node *node = NULL;
+    struct router_node *node = router_nodes_find_any(nodes, join->node_id);
     *out = NULL;
-    for (size_t i = 0; i < nodes->count; i++)
-        if (lr_str_eq_z(join->node_id, nodes->all[i]->id))
-            node = nodes->all[i];
     if (node == NULL)
         node = add_node(nodes, join->node_id);
     if (node == NULL)

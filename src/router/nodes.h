@@ -42,11 +42,13 @@ struct router_node {
     char device[16];
     char version[32];
     bool is_online, is_removed;
-    bool is_drained;                  /* an operator took it out of service */
-    bool is_draining;                 /* it is shutting down */
-    int64_t joined_ms;                /* wall */
-    uint64_t beat_ms;                 /* monotonic; the last word of it */
-    uint64_t avoided_until_ms;        /* it has just failed us */
+    bool is_stored;            /* was seen in the database: gone from there, it was removed */
+    unsigned writes;           /* on their way to the database, which is older until then */
+    bool is_drained;           /* an operator took it out of service */
+    bool is_draining;          /* it is shutting down */
+    int64_t joined_ms;         /* wall */
+    uint64_t beat_ms;          /* monotonic; the last word of it */
+    uint64_t avoided_until_ms; /* it has just failed us */
     _Atomic uint32_t failures_in_row; /* since it last gave a token; any thread */
     struct lr_strmap places;          /* folded model id -> struct router_place, owned */
     uint32_t pool_count;
@@ -72,14 +74,19 @@ LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_
                                       struct lr_error *err);
 
 struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id);
+/* A removed one too. */
+struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id);
 /* The node that holds this secret; NULL: nobody. */
 struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
                                            struct lr_str secret);
 
 /* A node that another router stored: known from now on, offline until it beats here.  NULL
- * without memory, or where an operator removed it here. */
+ * without memory, or where an operator has just removed it here. */
 struct router_node *router_nodes_know(struct router_nodes *nodes,
                                       const struct router_node *node);
+
+/* An operator wants it no more: its secret opens nothing from now on. */
+void router_node_remove(struct router_node *node);
 
 /* The place of a model, by folded id; NULL: the node has never heard of it. */
 struct router_place *router_node_place(const struct router_node *node, struct lr_str folded);

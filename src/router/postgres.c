@@ -21,7 +21,7 @@ enum { VALUES_MAX = 16, NUMBER_LEN = 24 };
 #define LIBPQ_FUNCTIONS(X)                                                                    \
     X(PQconnectdb) X(PQstatus) X(PQreset) X(PQfinish) X(PQerrorMessage) X(PQexecParams)       \
     X(PQresultStatus) X(PQresultErrorField) X(PQntuples) X(PQgetvalue) X(PQgetlength)         \
-    X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem)
+    X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem) X(PQsetNoticeProcessor)
 /* clang-format on */
 
 static struct {
@@ -36,6 +36,7 @@ struct pg {
     PGconn *connection;
     char self[24]; /* what we sign our words with */
     bool was_lost;
+    bool is_open; /* a transaction is: lost with the connection */
 };
 
 struct pg_row {
@@ -81,11 +82,13 @@ static lr_code listen_for_words(struct pg *pg, struct lr_error *err)
     return code;
 }
 
-/* Makes a lost connection again; not inside a transaction, which is lost with it. */
+/* Makes a lost connection again; not inside a transaction, whose first half is lost. */
 static lr_code stay_connected(struct pg *pg, struct lr_error *err)
 {
     if (pq.PQstatus(pg->connection) == CONNECTION_OK)
         return LR_OK;
+    if (pg->is_open)
+        return lr_fail(err, LR_IO, "PostgreSQL: the connection was lost");
     pq.PQreset(pg->connection);
     if (pq.PQstatus(pg->connection) != CONNECTION_OK)
         return fail(pg, NULL, err);
@@ -102,6 +105,10 @@ static lr_code pg_run(struct router_sql *sql, const char *text,
     const char *params[VALUES_MAX];
     char numbers[VALUES_MAX][NUMBER_LEN];
     char *copies[VALUES_MAX] = {NULL};
+    if (strcmp(text, "ROLLBACK") == 0 && pq.PQstatus(pg->connection) != CONNECTION_OK) {
+        pg->is_open = false; /* the server has done it */
+        return LR_OK;
+    }
     lr_code code = stay_connected(pg, err);
     if (code == LR_OK && count > VALUES_MAX)
         code = lr_fail(err, LR_INTERNAL, "a statement has more than %d values", VALUES_MAX);
@@ -132,6 +139,10 @@ static lr_code pg_run(struct router_sql *sql, const char *text,
     }
     for (size_t i = 0; i < count && i < VALUES_MAX; i++)
         free(copies[i]);
+    if (code == LR_OK && strcmp(text, "BEGIN") == 0)
+        pg->is_open = true;
+    else if (strcmp(text, "ROLLBACK") == 0 || (code == LR_OK && strcmp(text, "COMMIT") == 0))
+        pg->is_open = false;
     return code;
 }
 
@@ -191,6 +202,13 @@ static const struct router_sql_backend backend = {
     .announce = pg_announce,
 };
 
+/* libpq would write them to standard error. */
+static void on_notice(void *arg, const char *text)
+{
+    (void)arg;
+    lr_log_debug(NULL, "store.notice text=%s", text);
+}
+
 lr_code router_postgres_open(const char *url, struct router_sql **out, struct lr_error *err)
 {
     *out = NULL;
@@ -203,6 +221,7 @@ lr_code router_postgres_open(const char *url, struct router_sql **out, struct lr
     pg->base.backend = &backend;
     lr_random_base62(pg->self, sizeof(pg->self) - 1);
     pg->connection = pq.PQconnectdb(url);
+    (void)pq.PQsetNoticeProcessor(pg->connection, on_notice, NULL);
     if (pq.PQstatus(pg->connection) != CONNECTION_OK)
         code = fail(pg, NULL, err);
     if (code == LR_OK)

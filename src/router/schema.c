@@ -5,6 +5,7 @@
  * once released; new ones are added at the end.  Live state (loads, queues, beats) is
  * never in here.
  */
+#include "base/failpoint.h"
 #include "router/sql.h"
 
 /* Times are milliseconds since 1970, 0 is never.  Texts rather than types of one
@@ -58,8 +59,10 @@ static lr_code read_number(void *ctx, const struct router_row *row, struct lr_er
 static lr_code run_step(struct router_sql *sql, size_t index, struct lr_error *err)
 {
     lr_code code = router_sql_plain(sql, "BEGIN", err);
-    for (const char *const *text = steps[index]; code == LR_OK && *text != NULL; text++)
+    for (const char *const *text = steps[index]; code == LR_OK && *text != NULL; text++) {
         code = router_sql_plain(sql, *text, err);
+        LR_FAILPOINT("schema.statement");
+    }
     if (code == LR_OK)
         code = router_sql_plain(sql, "DELETE FROM schema_version", err);
     if (code == LR_OK)

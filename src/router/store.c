@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 
 enum {
@@ -33,6 +34,7 @@ struct router_store {
     struct work *first, **last;
     struct router_usage *usage; /* owned; waits to be written */
     size_t usage_count, usage_cap;
+    bool is_usage_doubtful; /* the last batch failed; maybe only its answer (thread) */
     struct router_store_stats stats;
     router_store_changed_fn on_change;
     void *on_change_arg;
@@ -113,17 +115,30 @@ static void post_done(void *arg)
     free(work);
 }
 
+/* A connection that was lost while nobody used it shows here; nothing was done yet, so it
+ * is simply tried again. */
+static lr_code begin(struct router_sql *sql, struct lr_error *err)
+{
+    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    if (code != LR_OK && sql->backend->changed != NULL)
+        code = router_sql_plain(sql, "BEGIN", err);
+    return code;
+}
+
 static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *arg, bool tells,
                               struct lr_error *err)
 {
-    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    lr_code code = begin(sql, err);
     if (code != LR_OK)
         return code;
+    LR_FAILPOINT("store.begun");
     code = fn(sql, arg, err);
     if (code == LR_OK && tells && sql->backend->announce != NULL)
         code = sql->backend->announce(sql, err);
+    LR_FAILPOINT("store.before_commit");
     if (code == LR_OK)
         code = router_sql_plain(sql, "COMMIT", err);
+    LR_FAILPOINT("store.after_commit");
     if (code != LR_OK) {
         lr_code ignored = router_sql_plain(sql, "ROLLBACK", NULL);
         (void)ignored; /* the first failure is the one to tell */
@@ -168,25 +183,77 @@ static lr_code insert_usage(struct router_sql *sql, void *arg, struct lr_error *
     return code;
 }
 
-/* Called with the lock held; gives it up while it writes. */
+static bool has_room(struct router_store *store)
+{
+    if (store->usage_count < store->usage_cap)
+        return true;
+    if (store->usage_count >= USAGE_PENDING_MAX)
+        return false;
+    size_t cap = store->usage_cap != 0 ? 2 * store->usage_cap : 256;
+    struct router_usage *grown = realloc(store->usage, cap * sizeof(*grown));
+    if (grown == NULL)
+        return false;
+    store->usage = grown;
+    store->usage_cap = cap;
+    return true;
+}
+
+static lr_code take_count(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    (void)err;
+    *(int64_t *)ctx = router_row_int(row, 0);
+    return LR_OK;
+}
+
+/* Whether a batch is in the database although its COMMIT failed: the answer may have been
+ * lost with the connection.  A batch is written whole or not at all, so one row tells. */
+static bool is_written(struct router_sql *sql, const struct router_usage *first)
+{
+    int64_t count = 0;
+    return ROUTER_SQL(sql,
+                      "SELECT COUNT(*) FROM usage WHERE time_ms = $1 AND request_id = $2 AND "
+                      "key_id = $3",
+                      take_count, &count, NULL, ROUTER_INT(first->time_ms),
+                      ROUTER_Z(first->request_id), ROUTER_Z(first->key_id)) == LR_OK &&
+           count != 0;
+}
+
+/* Called with the lock held; gives it up while it writes.  Rows that cannot be written stay,
+ * before those that came meanwhile, and are tried again. */
 static void write_usage(struct router_store *store)
 {
     struct router_usage *rows = store->usage;
     struct batch batch = {rows, store->usage_count};
+    size_t cap = store->usage_cap;
     struct lr_error err;
     store->usage = NULL;
     store->usage_count = store->usage_cap = 0;
     (void)pthread_mutex_unlock(&store->lock);
-    lr_code code = in_transaction(store->sql, insert_usage, &batch, false, &err);
-    if (code != LR_OK)
-        lr_log_error(NULL, "store.usage_lost rows=%zu reason=%s", batch.count, err.text);
-    free(rows);
+    lr_code code = store->is_usage_doubtful && is_written(store->sql, &rows[0])
+                       ? LR_OK
+                       : in_transaction(store->sql, insert_usage, &batch, false, &err);
+    if (code != LR_OK && !store->is_usage_doubtful)
+        lr_log_error(NULL, "store.usage_waits rows=%zu reason=%s", batch.count, err.text);
+    store->is_usage_doubtful = code != LR_OK;
     (void)pthread_mutex_lock(&store->lock);
-    if (code == LR_OK)
-        store->stats.usage_written += batch.count;
-    else
-        store->stats.usage_dropped += batch.count;
     store->stats.transactions++;
+    if (code == LR_OK) {
+        free(rows);
+        store->stats.usage_written += batch.count;
+        return;
+    }
+    struct router_usage *newer = store->usage;
+    size_t newer_count = store->usage_count;
+    store->usage = rows;
+    store->usage_count = batch.count;
+    store->usage_cap = cap;
+    for (size_t i = 0; i < newer_count; i++) {
+        if (has_room(store))
+            store->usage[store->usage_count++] = newer[i];
+        else
+            store->stats.usage_dropped++;
+    }
+    free(newer);
 }
 
 static void wait_for_work(struct router_store *store)
@@ -235,8 +302,11 @@ static void *run(void *arg)
             write_usage(store);
             flushed_ms = now;
         }
-        if (last && store->usage_count == 0)
+        if (last) {
+            if (store->usage_count != 0)
+                lr_log_error(NULL, "store.usage_lost rows=%zu", store->usage_count);
             break;
+        }
         (void)pthread_mutex_unlock(&store->lock);
         look_for_changes(store);
         (void)pthread_mutex_lock(&store->lock);
@@ -290,21 +360,6 @@ void router_store_submit(struct router_store *store, router_store_fn fn, struct 
     store->last = &work->next;
     (void)pthread_cond_signal(&store->wake);
     (void)pthread_mutex_unlock(&store->lock);
-}
-
-static bool has_room(struct router_store *store)
-{
-    if (store->usage_count < store->usage_cap)
-        return true;
-    if (store->usage_count >= USAGE_PENDING_MAX)
-        return false;
-    size_t cap = store->usage_cap != 0 ? 2 * store->usage_cap : 256;
-    struct router_usage *grown = realloc(store->usage, cap * sizeof(*grown));
-    if (grown == NULL)
-        return false;
-    store->usage = grown;
-    store->usage_cap = cap;
-    return true;
 }
 
 void router_store_usage(struct router_store *store, const struct router_usage *row)

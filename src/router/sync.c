@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "router/alerts.h"
 #include "router/dispatch.h"
 
 enum { ROUTER_ALIVE_MS = 10000 };
@@ -52,13 +53,24 @@ static void merge_models(struct router *r, const struct router_registry *read)
     }
 }
 
+/* What we are about to write is newer than what was read. */
 static void merge_nodes(struct router *r, const struct router_nodes *read)
 {
     for (size_t i = 0; i < read->count; i++) {
         const struct router_node *node = read->all[i];
         struct router_node *known = router_nodes_know(&r->nodes, node);
-        if (known != NULL)
-            known->is_drained = node->is_drained;
+        if (known == NULL || known->writes != 0)
+            continue;
+        known->is_drained = node->is_drained;
+        known->is_stored = true;
+    }
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        struct router_node *known = r->nodes.all[i];
+        if (!known->is_stored || known->writes != 0 ||
+            router_nodes_find(read, lr_str_z(known->id)) != NULL)
+            continue;
+        router_node_remove(known);
+        router_alerts_settle_node(r, known);
     }
 }
 

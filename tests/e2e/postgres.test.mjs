@@ -1,30 +1,17 @@
 // One PostgreSQL server, two routers, three nodes: what one learns the other knows.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { call, makeEcho, online, register, say, sleep, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import { call, makeEcho, nodes, online, register, ROOT, say, sleep, startNode, startRouter, stream, tempDir, until } from './support.mjs';
 
-const bin = ['/usr/lib/postgresql', '/usr/local/bin'].flatMap((root) => (root.endsWith('bin') ? [root]
-  : fs.existsSync(root) ? fs.readdirSync(root).map((v) => path.join(root, v, 'bin')) : [])).find((dir) => fs.existsSync(path.join(dir, 'initdb')));
+const server = path.join(ROOT, 'tests/support/postgres');
 const left = [];
 let data, url, first, second, model;
 
-// PostgreSQL refuses to run as root: then as the user its package made.
-function run(program, args) {
-  const isRoot = process.getuid() === 0;
-  const command = isRoot ? ['runuser', ['-u', 'postgres', '--', path.join(bin, program), ...args]] : [path.join(bin, program), args];
-  return execFileSync(command[0], command[1], { stdio: ['ignore', 'pipe', 'pipe'], cwd: '/tmp' });
-}
-
 before(async () => {
   data = tempDir('pg');
-  fs.chmodSync(data, 0o777);
-  const cluster = path.join(data, 'cluster');
-  run('initdb', ['-D', cluster, '-A', 'trust', '-U', 'lr', '--no-sync']);
-  run('pg_ctl', ['-D', cluster, '-w', '-l', path.join(data, 'log'), '-o', `-c listen_addresses= -c unix_socket_directories=${data} -c fsync=off`, 'start']);
-  url = `postgresql://lr@/postgres?host=${encodeURIComponent(data)}`;
+  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
   model = makeEcho('shared');
   const args = ['--database', url, '--allow-cpu-nodes'];
   first = await startRouter({ args });
@@ -34,7 +21,7 @@ before(async () => {
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
-  run('pg_ctl', ['-D', path.join(data, 'cluster'), '-m', 'immediate', 'stop']);
+  execFileSync(server, ['stop', data]);
 });
 
 test('nodes that joined one router beat to both', async () => {
@@ -59,11 +46,60 @@ test('usage of both lands in one place', async () => {
   assert.equal(await sum(first), await sum(second));
 });
 
-test('a router dies, the other goes on; a deleted model is gone there too', async () => {
+test("a key's rate is shared: what both routers let through together is what the key may", async () => {
+  const key = (await call(`${first.url}/v0/keys`, { body: { name: 'slow', requests_per_minute: 10 } })).json.key;
+  await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key })).status === 200, 2000);
+  const ask = async (r) => (await call(`${r.url}/v1/chat/completions`, { body: { model: 'shared', ...say('x') }, key })).status;
+  const got = [];
+  for (let i = 0; i < 10; i++) got.push(await ask(first), await ask(second));
+  const passed = got.filter((s) => s === 200).length;
+  assert.ok(passed >= 8 && passed <= 11, `${passed} passed: ${got}`);
+  assert.equal(got.filter((s) => s === 429).length, 20 - passed);
+});
+
+test('a node drained or removed at one router is so at the other', async () => {
+  const [{ id }] = (await nodes(first)).filter((n) => n.name === 'n2');
+  const seen = async () => (await nodes(second)).find((n) => n.id === id);
+  await call(`${first.url}/v0/nodes/${id}/drain`, { body: {} });
+  await until('it is drained there', async () => (await seen())?.drained, 4000);
+  await call(`${first.url}/v0/nodes/${id}/undrain`, { body: {} });
+  await until('it serves there', async () => !(await seen()).drained, 4000);
+  const spare = await startNode(first, { name: 'spare' });
+  left.push(spare);
+  const mine = await until('it is known there', async () => (await nodes(second)).find((n) => n.name === 'spare' && n.online), 5000);
+  await spare.stop('SIGKILL');
+  assert.equal((await call(`${first.url}/v0/nodes/${mine.id}`, { method: 'DELETE' })).status, 200);
+  await until('it is gone there', async () => !(await nodes(second)).some((n) => n.name === 'spare'), 4000);
+});
+
+test('the database goes away and comes back: both serve all the while, and no usage is lost', async () => {
+  const key = (await call(`${first.url}/v0/keys`, { body: { name: 'through' } })).json;
+  await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200, 2000);
+  execFileSync(server, ['stop', data]);
+  for (const r of [first, second, first, second])
+    assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
+  const refused = await call(`${first.url}/v0/keys`, { body: { name: 'not now' } });
+  assert.equal(refused.status, 500);
+  assert.match(refused.json.error.message, /PostgreSQL/);
+  execFileSync(server, ['again', data]);
+  const used = async (r) => (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
+  await until('all four are counted', async () => (await used(first)) === 4 && (await used(second)) === 4);
+  const fresh = (await call(`${second.url}/v0/keys`, { body: { name: 'again' } })).json;
+  await until('words arrive again', async () => (await call(`${first.url}/v0/whoami`, { key: fresh.key })).status === 200, 2000);
+});
+
+test('either router dies, the other goes on; a deleted model is gone there too', async () => {
+  const begun = stream(second.url, { model: 'shared', ...say('x'.repeat(200)) });
   await first.stop('SIGKILL');
+  assert.equal((await begun).text, 'x'.repeat(200));
   assert.equal((await stream(second.url, { model: 'shared', ...say('still here') })).text, 'still here');
-  assert.equal((await call(`${second.url}/v0/models/shared`, { method: 'DELETE' })).status, 200);
   const again = await startRouter({ args: ['--database', url, '--allow-cpu-nodes'], dir: tempDir('again') });
   left.push(again);
-  assert.deepEqual((await call(`${again.url}/v0/models`)).json.models, []);
+  await until('the nodes beat to it', async () => (await online(again)) === 3, 20000);
+  await second.stop('SIGKILL');
+  assert.equal((await stream(again.url, { model: 'shared', ...say('so am I') })).text, 'so am I');
+  assert.equal((await call(`${again.url}/v0/models/shared`, { method: 'DELETE' })).status, 200);
+  const third = await startRouter({ args: ['--database', url, '--allow-cpu-nodes'], dir: tempDir('third') });
+  left.push(third);
+  assert.deepEqual((await call(`${third.url}/v0/models`)).json.models, []);
 });

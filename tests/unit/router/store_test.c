@@ -1,23 +1,125 @@
-/* What must survive: a restart, a kill at any point, a program that is older. */
-#include "tests/unit/router/support.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-
-#include "router/keys.h"
-#include "router/registry.h"
+/* What must survive: a restart, a kill at any point, a lost connection, a program that is
+ * older.  Every test runs against SQLite and against a real PostgreSQL server; the last
+ * group is about what only a shared database has.
+ */
 #include "router/store.h"
 
-static struct router_store *open_store(const char *folder)
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "router/keys.h"
+#include "router/registry.h"
+#include "tests/unit/router/support.h"
+
+#define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
+
+enum { WAIT_MS = 10000 };
+
+static int rounds(int few)
+{
+    return getenv("LR_LONG") != NULL ? 10 * few : few;
+}
+
+/* ---- a database for each test ---- */
+
+static char server_folder[64];
+static char server_url[256]; /* with DATABASE in place of a name; "": SQLite */
+
+struct bed {
+    char folder[64];
+    char database[320];
+};
+
+static void name_database(const char *name, char out[320])
+{
+    const char *at = strstr(server_url, "DATABASE");
+    (void)snprintf(out, 320, "%.*s%s%s", (int)(at - server_url), server_url, name,
+                   at + strlen("DATABASE"));
+}
+
+static int make_database(struct bed *bed)
+{
+    static int number;
+    char url[320], name[32], statement[64];
+    struct router_sql *sql;
+    struct lr_error err;
+    (void)snprintf(name, sizeof(name), "t%d", ++number);
+    (void)snprintf(statement, sizeof(statement), "CREATE DATABASE %s", name);
+    name_database("postgres", url);
+    name_database(name, bed->database);
+    lr_code code = router_postgres_open(url, &sql, &err);
+    if (code == LR_OK)
+        code = router_sql_plain(sql, statement, &err);
+    if (code != LR_OK)
+        print_error("%s\n", err.text);
+    router_sql_close(sql);
+    return code == LR_OK ? 0 : -1;
+}
+
+static int make_bed(void **state)
+{
+    struct bed *bed = calloc(1, sizeof(*bed));
+    (void)snprintf(bed->folder, sizeof(bed->folder), "/tmp/lr-router-test-XXXXXX");
+    *state = bed;
+    if (mkdtemp(bed->folder) == NULL)
+        return -1;
+    (void)snprintf(bed->database, sizeof(bed->database), "%s/router.db", bed->folder);
+    return server_url[0] != '\0' ? make_database(bed) : 0;
+}
+
+static int drop_bed(void **state)
+{
+    struct bed *bed = *state;
+    lr_code code = lr_dir_remove(bed->folder, NULL);
+    free(bed);
+    return code == LR_OK ? 0 : -1;
+}
+
+static int start_server(void **state)
+{
+    char command[256];
+    (void)state;
+    (void)snprintf(server_folder, sizeof(server_folder), "/tmp/lr-router-pg-XXXXXX");
+    if (mkdtemp(server_folder) == NULL)
+        return -1;
+    (void)snprintf(command, sizeof(command), POSTGRES " start %s", server_folder);
+    FILE *out = popen(command, "r");
+    bool ok = out != NULL && fgets(server_url, sizeof(server_url), out) != NULL;
+    server_url[strcspn(server_url, "\n")] = '\0';
+    return out != NULL && pclose(out) == 0 && ok ? 0 : -1;
+}
+
+static int stop_server(void **state)
+{
+    char command[256];
+    (void)state;
+    (void)snprintf(command, sizeof(command), POSTGRES " stop %s; rm -rf %s", server_folder,
+                   server_folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+/* ---- helpers ---- */
+
+static struct router_store *open_store(const struct bed *bed)
 {
     struct router_store *store;
     struct lr_error err;
-    char path[128];
-    (void)snprintf(path, sizeof(path), "%s/router.db", folder);
-    if (router_store_open(path, &store, &err) != LR_OK) {
+    if (router_store_open(bed->database, &store, &err) != LR_OK) {
         print_error("%s\n", err.text);
         fail();
     }
+    return store;
+}
+
+static struct router_store *start_store(const struct bed *bed)
+{
+    struct lr_error err;
+    struct router_store *store = open_store(bed);
+    assert_int_equal(router_store_start(store, &err), LR_OK);
     return store;
 }
 
@@ -28,16 +130,67 @@ static lr_code take_int(void *ctx, const struct router_row *row, struct lr_error
     return LR_OK;
 }
 
-static int64_t count_usage(const char *folder)
+static int64_t ask_number(const struct bed *bed, const char *question)
 {
-    struct router_store *store = open_store(folder);
-    int64_t count = -1;
-    assert_int_equal(router_sql_run(router_store_sql(store), "SELECT COUNT(*) FROM usage", NULL,
-                                    0, take_int, &count, NULL),
-                     LR_OK);
+    struct router_store *store = open_store(bed);
+    int64_t number = -1;
+    assert_int_equal(
+        router_sql_run(router_store_sql(store), question, NULL, 0, take_int, &number, NULL),
+        LR_OK);
     router_store_close(store);
-    return count;
+    return number;
 }
+
+static int64_t count_usage(const struct bed *bed)
+{
+    return ask_number(bed, "SELECT COUNT(*) FROM usage");
+}
+
+#define await(condition)                                                                       \
+    do {                                                                                       \
+        uint64_t end_ = lr_clock_ms(NULL) + WAIT_MS;                                           \
+        while (!(condition) && lr_clock_ms(NULL) < end_)                                       \
+            (void)usleep(1000);                                                                \
+        assert_true(condition);                                                                \
+    } while (0)
+
+/* One piece of work for the database's thread, and its end. */
+struct task {
+    struct router_key key;
+    _Atomic int ended; /* 1: committed, 2: failed */
+    struct lr_error err;
+};
+
+static lr_code insert_key(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    return router_key_insert(sql, &((struct task *)arg)->key, err);
+}
+
+static void on_inserted(void *arg, const struct lr_error *err)
+{
+    struct task *task = arg;
+    if (err != NULL)
+        task->err = *err;
+    atomic_store(&task->ended, err == NULL ? 1 : 2);
+}
+
+static void draw(struct task *task)
+{
+    char text[ROUTER_KEY_TEXT];
+    *task = (struct task){.key = {.name = "k", .role = ROUTER_API}};
+    router_key_draw(&task->key, 1000, text);
+}
+
+/* 1: it was committed. */
+static int insert_and_wait(struct router_store *store, struct task *task)
+{
+    draw(task);
+    router_store_submit(store, insert_key, NULL, on_inserted, task);
+    await(atomic_load(&task->ended) != 0);
+    return atomic_load(&task->ended);
+}
+
+/* ---- both databases ---- */
 
 static void keys_and_models_come_back_after_a_restart(void **state)
 {
@@ -58,9 +211,11 @@ static void keys_and_models_come_back_after_a_restart(void **state)
                                          .source = LR_STR_LIT("hub"),
                                          .format = LR_STR_LIT("gguf"),
                                          .manifest = LR_STR_LIT("{\"a\":1}"),
+                                         .path = LR_STR_LIT("/m/x"),
                                          .created_ms = 5};
     assert_int_equal(router_registry_add(&registry, &new_model, &model, &err), LR_OK);
     assert_int_equal(router_model_insert(sql, model, &err), LR_OK);
+    assert_int_equal(router_model_insert(sql, model, &err), LR_CONFLICT);
     router_registry_free(&registry);
     router_store_close(store);
 
@@ -74,6 +229,7 @@ static void keys_and_models_come_back_after_a_restart(void **state)
     assert_non_null(model);
     assert_string_equal(model->id, "Org/Name");
     assert_string_equal(model->manifest, "{\"a\":1}");
+    assert_string_equal(model->path, "/m/x");
     assert_int_equal(router_keys_check(&keys, lr_str_z(text), 2000, &found, &err), LR_OK);
     assert_int_equal(found->tokens_per_minute, 7);
     assert_int_equal(found->role, ROUTER_ADMIN);
@@ -82,110 +238,283 @@ static void keys_and_models_come_back_after_a_restart(void **state)
     router_store_close(store);
 }
 
-static void the_same_id_in_another_case_is_a_conflict(void **state)
+static void a_node_is_stored_once_and_its_last_word_counts(void **state)
 {
-    struct router_registry registry;
-    struct router_model *model;
+    struct router_node node = {.id = "node-1", .name = "a", .url = "http://x", .secret = "s"};
+    struct router_nodes nodes;
     struct lr_error err;
-    struct router_new_model m = {.id = LR_STR_LIT("Org/Name"), .source = LR_STR_LIT("local")};
-    (void)state;
-    router_registry_init(&registry);
-    assert_int_equal(router_registry_add(&registry, &m, &model, &err), LR_OK);
-    m.id = LR_STR_LIT("org/name");
-    assert_int_equal(router_registry_add(&registry, &m, &model, &err), LR_CONFLICT);
-    router_registry_free(&registry);
-}
-
-static void ids_that_could_leave_a_folder_are_refused(void **state)
-{
-    static const char *const bad[] = {"",     "/a",  "a/", "..",   "a/../b", "a//b", "a/b/c",
-                                      "a\\b", "a b", ".a", "a/.b", "a\n",    "../x", "a..b"};
-    static const char *const good[] = {"a", "org/name", "gpt-oss-20b", "Org/Name.v1_2:q4"};
-    struct lr_error err;
-    (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(router_check_model_id(lr_str_z(bad[i]), &err), LR_INVALID_ARGUMENT);
-    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        assert_int_equal(router_check_model_id(lr_str_z(good[i]), &err), LR_OK);
+    struct router_store *store = open_store(*state);
+    assert_int_equal(router_node_save(router_store_sql(store), &node, &err), LR_OK);
+    (void)snprintf(node.name, sizeof(node.name), "b");
+    node.is_drained = true;
+    assert_int_equal(router_node_save(router_store_sql(store), &node, &err), LR_OK);
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_load(&nodes, router_store_sql(store), &err), LR_OK);
+    assert_int_equal(nodes.count, 1);
+    assert_string_equal(nodes.all[0]->name, "b");
+    assert_true(nodes.all[0]->is_drained);
+    assert_false(nodes.all[0]->is_online);
+    router_nodes_free(&nodes);
+    router_store_close(store);
 }
 
 static void usage_is_written_when_the_store_closes(void **state)
 {
-    struct lr_error err;
-    struct router_store *store = open_store(*state);
+    struct router_store *store = start_store(*state);
     struct router_usage row = {.time_ms = 1, .key_id = "k", .model = "m", .prompt_tokens = 3};
-    assert_int_equal(router_store_start(store, &err), LR_OK);
     for (int i = 0; i < 1000; i++)
         router_store_usage(store, &row);
     router_store_close(store);
     assert_int_equal(count_usage(*state), 1000);
+    assert_int_equal(ask_number(*state, "SELECT CAST(SUM(prompt_tokens) AS BIGINT) FROM usage"),
+                     3000);
 }
 
-/* The child writes rows for ever and is killed; what it had reported as written is there,
- * and the file opens. */
+static lr_code fail_in_the_middle(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    lr_code code = insert_key(sql, arg, err);
+    return code == LR_OK ? lr_fail(err, LR_INTERNAL, "on purpose") : code;
+}
+
+static void work_that_fails_leaves_nothing_behind(void **state)
+{
+    struct task task;
+    struct router_store *store = start_store(*state);
+    draw(&task);
+    router_store_submit(store, fail_in_the_middle, NULL, on_inserted, &task);
+    await(atomic_load(&task.ended) == 2);
+    assert_string_equal(task.err.text, "on purpose");
+    assert_int_equal(insert_and_wait(store, &task), 1);
+    router_store_close(store);
+    assert_int_equal(ask_number(*state, "SELECT COUNT(*) FROM keys"), 1);
+}
+
+/* What a child tells its parent after every commit. */
+struct word {
+    uint64_t usage;
+    uint64_t keys;
+};
+
+static void write_for_ever(const struct bed *bed, int fd)
+{
+    struct router_store *store = start_store(bed);
+    struct router_usage row = {.time_ms = 1, .model = "m"};
+    struct router_store_stats stats;
+    struct word word = {0};
+    struct task task;
+    for (;;) {
+        router_store_usage(store, &row);
+        if (insert_and_wait(store, &task) != 1)
+            _exit(1);
+        router_store_get_stats(store, &stats);
+        word.keys++;
+        word.usage = stats.usage_written;
+        if (write(fd, &word, sizeof(word)) != sizeof(word))
+            _exit(1);
+    }
+}
+
+/* Kills fall anywhere in a transaction: the delay after the first usage differs. */
 static void a_kill_loses_nothing_that_was_committed(void **state)
 {
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < rounds(3); round++) {
         int pipes[2];
-        uint64_t written = 0, last = 0;
+        struct word word = {0};
         assert_int_equal(pipe(pipes), 0);
-        int64_t before = count_usage(*state);
+        int64_t usage = count_usage(*state);
+        int64_t keys = ask_number(*state, "SELECT COUNT(*) FROM keys");
         pid_t child = fork();
         if (child == 0) {
-            struct lr_error err;
-            struct router_store *store = open_store(*state);
-            struct router_usage row = {.time_ms = 1, .model = "m"};
-            struct router_store_stats stats;
-            if (router_store_start(store, &err) != LR_OK)
-                _exit(1);
-            for (;;) {
-                router_store_usage(store, &row);
-                router_store_get_stats(store, &stats);
-                if (stats.usage_written != last) {
-                    last = stats.usage_written;
-                    if (write(pipes[1], &last, sizeof(last)) < 0)
-                        _exit(1);
-                }
-                (void)usleep(10);
-            }
+            (void)close(pipes[0]);
+            write_for_ever(*state, pipes[1]);
         }
-        while (written == 0)
-            assert_true(read(pipes[0], &written, sizeof(written)) == sizeof(written));
+        (void)close(pipes[1]);
+        while (word.usage == 0)
+            assert_true(read(pipes[0], &word, sizeof(word)) == sizeof(word));
+        (void)usleep((useconds_t)(round * 737 % 10000));
         (void)kill(child, SIGKILL);
         (void)waitpid(child, NULL, 0);
+        while (read(pipes[0], &word, sizeof(word)) == sizeof(word))
+            continue; /* said before it died */
         (void)close(pipes[0]);
-        (void)close(pipes[1]);
-        assert_true(count_usage(*state) - before >= (int64_t)written);
+        assert_true(count_usage(*state) - usage >= (int64_t)word.usage);
+        assert_true(ask_number(*state, "SELECT COUNT(*) FROM keys") - keys >=
+                    (int64_t)word.keys);
     }
+}
+
+static void a_kill_while_the_tables_are_made_leaves_a_database_that_opens(void **state)
+{
+    for (int round = 0; round < rounds(8); round++) {
+        void *bed;
+        assert_int_equal(make_bed(&bed), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            router_store_close(open_store(bed));
+            _exit(0);
+        }
+        (void)usleep((useconds_t)(round * 1300 % 20000));
+        (void)kill(child, SIGKILL);
+        (void)waitpid(child, NULL, 0);
+        assert_int_equal(count_usage(bed), 0);
+        assert_int_equal(ask_number(bed, "SELECT COUNT(*) FROM schema_version"), 1);
+        assert_int_equal(drop_bed(&bed), 0);
+    }
+    (void)state;
+}
+
+static void a_database_of_the_first_version_becomes_the_newest_with_what_it_holds(void **state)
+{
+    static const char *const back[] = {"ALTER TABLE models DROP COLUMN path",
+                                       "DROP TABLE routers",
+                                       "UPDATE schema_version SET number = 1",
+                                       "INSERT INTO models (folded_id, id, source, format, "
+                                       "manifest, chat_template, created_ms) VALUES ('a', 'A', "
+                                       "'local', '', '', '', 5)"};
+    struct router_registry registry;
+    struct lr_error err;
+    struct router_store *store = open_store(*state);
+    for (size_t i = 0; i < sizeof(back) / sizeof(back[0]); i++)
+        assert_int_equal(router_sql_plain(router_store_sql(store), back[i], &err), LR_OK);
+    router_store_close(store);
+    store = open_store(*state);
+    router_registry_init(&registry);
+    assert_int_equal(router_registry_load(&registry, router_store_sql(store), &err), LR_OK);
+    const struct router_model *model = router_registry_find(&registry, LR_STR_LIT("a"));
+    assert_non_null(model);
+    assert_string_equal(model->path, "");
+    router_registry_free(&registry);
+    router_store_close(store);
 }
 
 static void a_database_of_a_newer_program_is_refused(void **state)
 {
-    struct router_store *store = open_store(*state);
+    const struct bed *bed = *state;
+    struct router_store *store = open_store(bed);
     struct lr_error err;
-    char path[128];
     assert_int_equal(router_sql_plain(router_store_sql(store),
                                       "UPDATE schema_version SET number = 99", &err),
                      LR_OK);
     router_store_close(store);
-    (void)snprintf(path, sizeof(path), "%s/router.db", (const char *)*state);
-    assert_int_equal(router_store_open(path, &store, &err), LR_UNSUPPORTED);
+    assert_int_equal(router_store_open(bed->database, &store, &err), LR_UNSUPPORTED);
     assert_contains(err.text, "99");
 }
 
+/* ---- only where several share it ---- */
+
+static void count_change(void *arg, struct router_sql *sql)
+{
+    (void)sql;
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+static void a_change_at_one_is_told_to_the_other_at_once(void **state)
+{
+    _Atomic int changes = 0;
+    struct task task;
+    struct lr_error err;
+    struct router_store *one = start_store(*state), *other = open_store(*state);
+    router_store_on_change(other, count_change, &changes);
+    assert_int_equal(router_store_start(other, &err), LR_OK);
+    await(atomic_load(&changes) >= 1); /* the first look of its own */
+    int before = atomic_load(&changes);
+    uint64_t begun = lr_clock_ms(NULL);
+    assert_int_equal(insert_and_wait(one, &task), 1);
+    await(atomic_load(&changes) > before);
+    assert_true(lr_clock_ms(NULL) - begun < 1500); /* its own look would be up to 2 s away */
+    router_store_close(one);
+    router_store_close(other);
+}
+
+/* Every other connection to this database is ended, as a restart of the server does. */
+static void cut_connections(const struct bed *bed)
+{
+    struct router_sql *sql;
+    struct lr_error err;
+    assert_int_equal(router_postgres_open(bed->database, &sql, &err), LR_OK);
+    assert_int_equal(router_sql_plain(sql,
+                                      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                      "WHERE datname = current_database() AND pid <> "
+                                      "pg_backend_pid()",
+                                      &err),
+                     LR_OK);
+    router_sql_close(sql);
+}
+
+static void after_a_lost_connection_everything_is_read_again_and_words_arrive(void **state)
+{
+    _Atomic int changes = 0;
+    struct task task;
+    struct lr_error err;
+    struct router_store *one = start_store(*state), *other = open_store(*state);
+    router_store_on_change(other, count_change, &changes);
+    assert_int_equal(router_store_start(other, &err), LR_OK);
+    await(atomic_load(&changes) >= 1);
+    for (int round = 0; round < 3; round++) {
+        int before = atomic_load(&changes);
+        uint64_t begun = lr_clock_ms(NULL);
+        cut_connections(*state);
+        await(atomic_load(&changes) > before);
+        assert_true(lr_clock_ms(NULL) - begun < 1500);
+        before = atomic_load(&changes);
+        begun = lr_clock_ms(NULL);
+        assert_int_equal(insert_and_wait(one, &task), 1); /* it came back, too */
+        await(atomic_load(&changes) > before);
+        assert_true(lr_clock_ms(NULL) - begun < 1500);
+    }
+    router_store_close(one);
+    router_store_close(other);
+}
+
+static void usage_outlives_lost_connections_and_is_counted_once(void **state)
+{
+    enum { ROWS = 4000 };
+    struct router_store *store = start_store(*state);
+    struct router_store_stats stats;
+    for (int i = 0; i < ROWS; i++) {
+        struct router_usage row = {.time_ms = i, .key_id = "k", .model = "m"};
+        (void)snprintf(row.request_id, sizeof(row.request_id), "r%d", i);
+        router_store_usage(store, &row);
+        if (i % 500 == 250)
+            cut_connections(*state);
+        if (i % 50 == 0)
+            (void)usleep(10000);
+    }
+    do {
+        (void)usleep(10000);
+        router_store_get_stats(store, &stats);
+    } while (stats.usage_written < ROWS);
+    router_store_close(store);
+    assert_int_equal(count_usage(*state), ROWS);
+    assert_int_equal(ask_number(*state, "SELECT COUNT(DISTINCT request_id) FROM usage"), ROWS);
+}
+
+#define WITH_BED(name) cmocka_unit_test_setup_teardown(name, make_bed, drop_bed)
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(keys_and_models_come_back_after_a_restart, make_folder,
-                                        drop_folder),
-        cmocka_unit_test(the_same_id_in_another_case_is_a_conflict),
-        cmocka_unit_test(ids_that_could_leave_a_folder_are_refused),
-        cmocka_unit_test_setup_teardown(usage_is_written_when_the_store_closes, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(a_kill_loses_nothing_that_was_committed, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(a_database_of_a_newer_program_is_refused, make_folder,
-                                        drop_folder),
+    const struct CMUnitTest both[] = {
+        WITH_BED(keys_and_models_come_back_after_a_restart),
+        WITH_BED(a_node_is_stored_once_and_its_last_word_counts),
+        WITH_BED(usage_is_written_when_the_store_closes),
+        WITH_BED(work_that_fails_leaves_nothing_behind),
+        WITH_BED(a_kill_loses_nothing_that_was_committed),
+        WITH_BED(a_kill_while_the_tables_are_made_leaves_a_database_that_opens),
+        WITH_BED(a_database_of_the_first_version_becomes_the_newest_with_what_it_holds),
+        WITH_BED(a_database_of_a_newer_program_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {
+        WITH_BED(a_change_at_one_is_told_to_the_other_at_once),
+        WITH_BED(after_a_lost_connection_everything_is_read_again_and_words_arrive),
+        WITH_BED(usage_outlives_lost_connections_and_is_counted_once),
+    };
+    void *none = NULL;
+    int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
+    if (start_server(&none) != 0) {
+        print_error("the PostgreSQL server did not start\n");
+        return 1;
+    }
+    failed += cmocka_run_group_tests_name("PostgreSQL", both, NULL, NULL);
+    failed += cmocka_run_group_tests_name("shared", shared, NULL, NULL);
+    return stop_server(&none) == 0 ? failed : failed + 1;
 }
