@@ -104,6 +104,7 @@ static void start_stream(struct net_request *req, uint64_t count, uint64_t gap_m
         net_stream_begin(req, 200, "application/octet-stream");
     else
         net_sse_begin(req);
+    net_stream_flush(req);
     if (gap_ms != 0)
         s->timer = net_timer_start(net_request_loop(req), gap_ms, gap_ms, pour, s);
     else if (count != UINT64_MAX)

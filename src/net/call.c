@@ -351,6 +351,13 @@ const char *net_call_local_address(const struct net_call *call)
 
 /* ---- starting ---- */
 
+static void use_connection(struct net_call *call, struct client_conn *cc)
+{
+    cc->call = call;
+    call->conn = cc;
+    net_call_connected(call);
+}
+
 static void on_go_on(void *arg)
 {
     struct net_call *call = arg;
@@ -360,9 +367,7 @@ static void on_go_on(void *arg)
             net_client_dial(call);
             return;
         }
-        cc->call = call;
-        call->conn = cc;
-        net_call_connected(call);
+        use_connection(call, cc);
     } else if (call->state == CALL_BODY && !call->is_paused) {
         use(call, lr_str("", 0));
     }
@@ -465,7 +470,12 @@ lr_code net_call_start(struct net_client *client, const struct net_call_config *
         call->next->prev = call;
     client->calls = call;
     client->stats.calls++;
-    net_task_queue(client->loop, &call->go_on);
+    /* Sending calls nobody back, so it needs no turn of its own; dialling may. */
+    struct client_conn *cc = net_client_take_idle(client, call->url.origin);
+    if (cc != NULL)
+        use_connection(call, cc);
+    else
+        net_task_queue(client->loop, &call->go_on);
     *out = call;
     return LR_OK;
 }

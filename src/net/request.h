@@ -113,6 +113,9 @@ size_t net_stream_queued(const struct net_request *req);
 void net_stream_on_drain(struct net_request *req, void (*fn)(void *arg), void *arg);
 
 void net_stream_end(struct net_request *req);
+/* The last write and the end, in one segment.  The request is ended whatever the code;
+ * TOO_LARGE: as by net_stream_abort. */
+lr_code net_stream_finish(struct net_request *req, struct lr_str bytes);
 /* Closes the connection, so that the client sees that the answer is incomplete. */
 void net_stream_abort(struct net_request *req);
 
@@ -122,7 +125,8 @@ bool net_response_begun(const struct net_request *req);
 
 /* ---- server-sent events ---- */
 
-/* net_stream_begin with text/event-stream and Cache-Control: no-cache, head sent at once. */
+/* net_stream_begin with text/event-stream and Cache-Control: no-cache.  Where no event follows
+ * at once, net_stream_flush lets the client know that it is connected. */
 void net_sse_begin(struct net_request *req);
 /* One event; every line of data gets its "data: ".  Codes of net_stream_write. */
 LR_MUST_USE lr_code net_sse_event(struct net_request *req, struct lr_str data);

@@ -223,7 +223,20 @@ void net_stream_flush(struct net_request *req)
     req->pending_head = lr_str("", 0);
 }
 
-lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
+/* "1f\r\n" */
+static struct lr_str put_chunk_size(char out[20], size_t size)
+{
+    char *at = out + 20;
+    *--at = '\n';
+    *--at = '\r';
+    do
+        *--at = "0123456789abcdef"[size & 15];
+    while ((size >>= 4) != 0);
+    return lr_str(at, (size_t)(out + 20 - at));
+}
+
+/* One chunk, or plain bytes for HTTP/1.0; `after` follows a chunk. */
+static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct lr_str after)
 {
     /* A write that failed is told by on_gone in the next turn; a handler that writes in a
      * loop must hear of it at once. */
@@ -242,18 +255,35 @@ lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
     unsigned count = 0;
     if (req->pending_head.len != 0)
         parts[count++] = req->pending_head;
-    char size[24];
-    if (req->is_chunked) {
-        int len = snprintf(size, sizeof(size), "%zx\r\n", bytes.len);
-        parts[count++] = lr_str(size, (size_t)len);
-    }
+    char size[20];
+    if (req->is_chunked)
+        parts[count++] = put_chunk_size(size, bytes.len);
     parts[count++] = bytes;
     if (req->is_chunked)
-        parts[count++] = LR_STR_LIT("\r\n");
+        parts[count++] = after;
     net_conn_write(&req->conn->conn, parts, count);
     req->pending_head = lr_str("", 0);
     req->bytes_sent += bytes.len;
     return LR_OK;
+}
+
+lr_code net_stream_write(struct net_request *req, struct lr_str bytes)
+{
+    return write_piece(req, bytes, LR_STR_LIT("\r\n"));
+}
+
+lr_code net_stream_finish(struct net_request *req, struct lr_str bytes)
+{
+    bool in_one = req->is_chunked && !req->is_head_method && bytes.len != 0;
+    lr_code code =
+        write_piece(req, bytes, in_one ? LR_STR_LIT("\r\n0\r\n\r\n") : LR_STR_LIT("\r\n"));
+    if (code == LR_TOO_LARGE)
+        net_stream_abort(req);
+    else if (code == LR_OK && in_one)
+        finish(req, false);
+    else
+        net_stream_end(req);
+    return code;
 }
 
 size_t net_stream_queued(const struct net_request *req)

@@ -12,7 +12,6 @@ void net_sse_begin(struct net_request *req)
     /* Proxies that buffer would undo "each event when it is made". */
     net_response_header(req, "X-Accel-Buffering", LR_STR_LIT("no"));
     net_stream_begin(req, 200, "text/event-stream");
-    net_stream_flush(req);
 }
 
 static lr_code put_event(struct net_request *req, const char *name, struct lr_str data)

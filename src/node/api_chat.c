@@ -70,10 +70,9 @@ static void fail_call(struct call *call, const struct lr_error *err)
         return;
     }
     chat_response_on_error(call->response, err, &call->out);
-    lr_code ignored = net_stream_write(req, lr_buf_str(&call->out));
+    lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
     (void)ignored; /* the stream ends here whether the client takes it or not */
     close_call(call);
-    net_stream_end(req);
 }
 
 /* Sends what is due. */
@@ -82,26 +81,23 @@ static void flush(void *arg)
     struct call *call = arg;
     struct net_request *req = call->req;
     bool complete = chat_response_is_complete(call->response);
-    lr_code status = chat_response_status(call->response);
-    if (call->is_stream && call->out.len != 0) {
-        if (!net_response_begun(req))
-            net_sse_begin(req);
+    if (call->is_stream && (call->out.len != 0 || complete) && !net_response_begun(req))
+        net_sse_begin(req);
+    if (complete && call->is_stream) {
+        lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
+        (void)ignored; /* it is all there is */
+        close_call(call);
+    } else if (complete) {
+        int status = lr_code_http(chat_response_status(call->response));
+        net_respond(req, status, "application/json", lr_buf_str(&call->out));
+        close_call(call);
+    } else if (call->is_stream && call->out.len != 0) {
         lr_code code = net_stream_write(req, lr_buf_str(&call->out));
         lr_buf_clear(&call->out);
         if (code == LR_TOO_LARGE) {
             close_call(call);
             net_stream_abort(req);
-            return;
         }
-    }
-    if (!complete)
-        return;
-    if (call->is_stream) {
-        close_call(call);
-        net_stream_end(req);
-    } else {
-        net_respond(req, lr_code_http(status), "application/json", lr_buf_str(&call->out));
-        close_call(call);
     }
 }
 

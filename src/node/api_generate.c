@@ -33,6 +33,12 @@ static void flush(void *arg)
     struct net_request *req = call->req;
     if (!net_response_begun(req))
         net_stream_begin(req, 200, call->as_frames ? WIRE_EVENTS_TYPE : "application/x-ndjson");
+    if (call->is_last && !call->out.failed) {
+        lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
+        (void)ignored; /* it has ended, and the generation before it */
+        close_call(call);
+        return;
+    }
     lr_code code =
         call->out.failed ? LR_TOO_LARGE : net_stream_write(req, lr_buf_str(&call->out));
     lr_buf_clear(&call->out);
@@ -40,9 +46,6 @@ static void flush(void *arg)
         /* A client that does not read pays for itself, not for the others. */
         close_call(call);
         net_stream_abort(req);
-    } else if (call->is_last) {
-        close_call(call);
-        net_stream_end(req);
     }
 }
 

@@ -87,6 +87,7 @@ void node_events_subscribe(struct node_events *events, struct net_request *req)
         s->next->link = &s->next;
     events->subscribers = s;
     net_sse_begin(req);
+    net_stream_flush(req);
     uint64_t from = events->count > NODE_EVENTS_KEPT ? events->count - NODE_EVENTS_KEPT : 0;
     lr_code code = LR_OK;
     for (uint64_t i = from; i < events->count && code == LR_OK; i++)

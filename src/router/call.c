@@ -92,10 +92,10 @@ void router_call_fail(struct router_call *call, const struct lr_error *err)
         return;
     }
     chat_response_on_error(call->response, &copy, &call->out);
-    lr_code ignored = net_stream_write(req, lr_buf_str(&call->out));
+    router_call_note(call, lr_code_http(copy.code)); /* before the end: the access log */
+    lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
     (void)ignored; /* the stream ends here whether the client takes it or not */
     close_call(call, lr_code_http(copy.code));
-    net_stream_end(req);
 }
 
 void router_call_gone(void *arg)
@@ -123,20 +123,23 @@ static void flush(struct router_call *call)
         return;
     }
     lr_code code = LR_OK;
-    if (call->out.len != 0) {
-        begin_stream(call);
-        code = net_stream_write(req, lr_buf_str(&call->out));
-        lr_buf_clear(&call->out);
-        call->wrote_ms = net_loop_now_ms(call->home->loop);
+    if (call->out.len == 0 && !complete)
+        return;
+    begin_stream(call);
+    if (complete) {
+        router_call_note(call, 200);
+        code = net_stream_finish(req, lr_buf_str(&call->out));
+        close_call(call, 200);
+        return;
     }
+    code = net_stream_write(req, lr_buf_str(&call->out));
+    lr_buf_clear(&call->out);
+    call->wrote_ms = net_loop_now_ms(call->home->loop);
     if (code == LR_TOO_LARGE) {
         /* A client that does not read pays for itself, not for the others. */
         router_count(&call->home->router->metrics.cancelled, 1);
         close_call(call, lr_code_http(LR_CANCELLED));
         net_stream_abort(req);
-    } else if (complete) {
-        close_call(call, 200);
-        net_stream_end(req);
     }
 }
 

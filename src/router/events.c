@@ -147,6 +147,7 @@ void router_events_subscribe(struct router *r, struct net_request *req)
         return;
     }
     net_sse_begin(req);
+    net_stream_flush(req);
     events->subscriber_count++;
     s->next = events->subscribers;
     s->link = &events->subscribers;

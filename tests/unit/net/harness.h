@@ -224,6 +224,7 @@ static inline void on_request(void *arg, struct net_request *req)
     } else if (lr_str_eq_z(path, "/idle") || lr_str_eq_z(path, "/flood")) {
         net_request_on_gone(req, gone_and_end, req);
         net_sse_begin(req);
+        net_stream_flush(req);
         if (lr_str_eq_z(path, "/flood"))
             flood(req);
     } else if (lr_str_eq_z(path, "/thread")) {
@@ -240,6 +241,7 @@ static inline void on_request(void *arg, struct net_request *req)
         net_respond(req, 204, NULL, lr_str("", 0));
     } else if (lr_str_eq_z(path, "/sse")) {
         net_sse_begin(req);
+        net_stream_flush(req);
         lr_code code = net_sse_comment(req, "hello");
         if (code == LR_OK)
             code = net_sse_event(req, LR_STR_LIT("one"));
