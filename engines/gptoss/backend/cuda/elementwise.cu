@@ -58,7 +58,7 @@ template <int THREADS, bool ROUTE> __device__ __forceinline__ void norm_rows(con
         norm[i] = threadIdx.x + i * THREADS < a.hidden
                       ? from_bf16(a.norm[threadIdx.x + i * THREADS])
                       : 0.0f;
-    if (ROUTE)
+    if constexpr (ROUTE)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             uint32_t expert = min(warp + h * WARPS, a.experts - 1);
@@ -103,46 +103,46 @@ template <int THREADS, bool ROUTE> __device__ __forceinline__ void norm_rows(con
             a.out[(size_t)row * a.hidden + i] = to_bf16(v);
         }
         __syncthreads();
-        if (!ROUTE)
-            continue;
+        if constexpr (ROUTE) {
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint32_t expert = warp + h * WARPS;
-            if (expert >= a.experts)
-                continue;
-            const uint4 *w =
-                reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
-            float dot = 0;
+            for (int h = 0; h < 2; h++) {
+                uint32_t expert = warp + h * WARPS;
+                if (expert >= a.experts)
+                    continue;
+                const uint4 *w =
+                    reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
+                float dot = 0;
 #pragma unroll
-            for (int i = 0; i < ROUTER_PIECES; i++) {
-                /* Keeps the compiler from widening all held weights once, ahead of the rows:
-                 * twice the registers would not be there. */
-                uint4 &held = router[h][i];
-                asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
-                if (lane + i * WARP < a.hidden / 8)
-                    dot += dot8(held, normalized + (lane + i * WARP) * 8);
+                for (int i = 0; i < ROUTER_PIECES; i++) {
+                    /* Keeps the compiler from widening all held weights once, ahead of the
+                     * rows: twice the registers would not be there. */
+                    uint4 &held = router[h][i];
+                    asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
+                    if (lane + i * WARP < a.hidden / 8)
+                        dot += dot8(held, normalized + (lane + i * WARP) * 8);
+                }
+                for (uint32_t i = ROUTER_PIECES * WARP + lane; i < a.hidden / 8; i += WARP)
+                    dot += dot8(__ldg(w + i), normalized + i * 8);
+                dot = warp_sum(dot);
+                if (lane == 0)
+                    logits[expert] = dot + router_bias[h];
             }
-            for (uint32_t i = ROUTER_PIECES * WARP + lane; i < a.hidden / 8; i += WARP)
-                dot += dot8(__ldg(w + i), normalized + i * 8);
-            dot = warp_sum(dot);
-            if (lane == 0)
-                logits[expert] = dot + router_bias[h];
+            for (uint32_t expert = warp + 2 * WARPS; expert < a.experts; expert += WARPS) {
+                const uint4 *w =
+                    reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
+                float dot = 0;
+                for (uint32_t i = lane; i < a.hidden / 8; i += WARP)
+                    dot += dot8(__ldg(w + i), normalized + i * 8);
+                dot = warp_sum(dot);
+                if (lane == 0)
+                    logits[expert] = dot + from_bf16(a.router_bias[expert]);
+            }
+            __syncthreads();
+            if (warp == 0)
+                choose_top(logits, a.experts, a.topk, a.choice + row * a.topk,
+                           a.weight + row * a.topk);
+            /* The next row's first barrier comes before logits are written again. */
         }
-        for (uint32_t expert = warp + 2 * WARPS; expert < a.experts; expert += WARPS) {
-            const uint4 *w =
-                reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
-            float dot = 0;
-            for (uint32_t i = lane; i < a.hidden / 8; i += WARP)
-                dot += dot8(__ldg(w + i), normalized + i * 8);
-            dot = warp_sum(dot);
-            if (lane == 0)
-                logits[expert] = dot + from_bf16(a.router_bias[expert]);
-        }
-        __syncthreads();
-        if (warp == 0)
-            choose_top(logits, a.experts, a.topk, a.choice + row * a.topk,
-                       a.weight + row * a.topk);
-        /* The next row's first barrier comes before logits are written again. */
     }
 }
 
