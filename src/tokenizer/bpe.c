@@ -56,11 +56,14 @@ static void append(struct tokenizer_ids *out, const uint32_t *ids, size_t count)
 
 static void merge_any(struct bpe *b, const char *bytes, size_t len)
 {
+    struct tokenizer_ids *out = b->out;
     uint32_t ids[BPE_SMALL_MAX], rank;
     if (len > BPE_SMALL_MAX)
         tokenizer_merge_large(b, bytes, len);
+    else if (out->capacity - out->count >= len)
+        out->count += tokenizer_merge_small(b->t, bytes, len, out->items + out->count, &rank);
     else
-        append(b->out, ids, tokenizer_merge_small(b->t, bytes, len, ids, &rank));
+        append(out, ids, tokenizer_merge_small(b->t, bytes, len, ids, &rank));
 }
 
 static void remember(struct bpe *b, struct bpe_entry *entry, uint64_t hash, const char *bytes,
@@ -198,7 +201,7 @@ void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
 /* Three passes: the filter's lines are asked for in the first, those of the slots that
  * can matter in the second, and the third finds them near. */
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
-                          size_t count)
+                          size_t count, const char *end)
 {
     const struct vocab *v = &b->t->vocab;
     struct key keys[BPE_BATCH];
@@ -207,7 +210,7 @@ void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *e
     const char *at = start;
     for (size_t i = 0; i < count; at = ends[i++]) {
         size_t len = (size_t)(ends[i] - at);
-        keys[i] = key_of(at, len);
+        keys[i] = end - at >= KEY_WHOLE ? key_of_near(at, len) : key_of(at, len);
         hashes[i] = key_hash(keys[i], len);
         __builtin_prefetch(&v->filter[key_filter_bit(v, hashes[i]) >> 6]);
     }

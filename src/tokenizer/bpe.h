@@ -50,18 +50,19 @@ void tokenizer_bpe_forget(struct bpe *b);
 void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len);
 
 /* The same for pieces that follow each other: piece i ends at ends[i] and the next one
- * begins there.  Faster, because the lookups wait for memory together. */
+ * begins there; bytes up to `end` may be read.  Faster, because the lookups wait for memory
+ * together. */
 enum { BPE_BATCH = 128 };
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
-                          size_t count);
+                          size_t count, const char *end);
 
 /* Bytes that are merged by looking at all pairs for the lowest rank. */
 enum { BPE_SMALL_MAX = 64 };
 
 /* The ids of at most BPE_SMALL_MAX bytes, and the last rank applied (untouched when there
- * was none).  Returns the number of ids. */
+ * was none).  ids has room for len.  Returns the number of ids. */
 size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_t len,
-                             uint32_t ids[BPE_SMALL_MAX], uint32_t *last_rank);
+                             uint32_t *ids, uint32_t *last_rank);
 
 /* Appends the ids of any number of bytes, in O(n log n). */
 void tokenizer_merge_large(struct bpe *b, const char *bytes, size_t len);

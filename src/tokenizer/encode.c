@@ -97,7 +97,7 @@ static lr_code split_o200k(struct encoding *e, uint32_t step, struct lr_str text
         while (count < BPE_BATCH && next < end)
             ends[count++] = next = tokenizer_scan_o200k(classes, next, end);
         if (last)
-            tokenizer_bpe_pieces(&e->bpe, at, ends, count);
+            tokenizer_bpe_pieces(&e->bpe, at, ends, count, end);
         for (size_t i = 0; !last && rc == LR_OK && i < count; at = ends[i++])
             rc = split(e, step + 1, lr_str(at, (size_t)(ends[i] - at)));
         at = next;
@@ -193,33 +193,44 @@ static lr_code encode_text(const struct tokenizer *t, struct lr_str text,
 
 /* ---- segments ---- */
 
+/* ASCII stays, anything else becomes U+FFFD; writes 4 bytes and returns how many count. */
+static inline size_t repair_byte(unsigned char c, char *out)
+{
+    static const char bytes[2][4] = {{0}, "\xEF\xBF\xBD"};
+    size_t bad = c >> 7;
+    memcpy(out, bytes[bad], 4);
+    out[0] = (char)(bad != 0 ? 0xEF : c);
+    return 1 + 2 * bad;
+}
+
+/* Can c and the byte after it begin a sequence?  Not ASCII, 80..C1, F5..FF. */
+static inline bool begins(unsigned char c, unsigned char next)
+{
+    return ((unsigned char)(c - 0xC2) <= 0xF4 - 0xC2) & ((next & 0xC0) == 0x80);
+}
+
 /* Writes joined[*at..until) to out with invalid parts replaced, as far as there is room;
- * returns the end of what was written.  The last character may reach past `until`. */
+ * returns the end of what was written.  The last character may reach past `until`.  In
+ * random bytes nothing can be foreseen, so one that begins nothing costs no branch. */
 static char *repair_some(struct lr_str joined, size_t *at, size_t until, char *out,
                          const char *out_end)
 {
     size_t i = *at;
     while (i < until && out_end - out >= 4) {
         unsigned char c = (unsigned char)joined.ptr[i];
-        uint32_t code_point;
-        if (c < 0x80) {
-            *out++ = (char)c;
+        if (i + 1 == joined.len || !begins(c, (unsigned char)joined.ptr[i + 1])) {
+            out += repair_byte(c, out);
             i++;
             continue;
         }
-        /* 80..C1 and F5..FF begin nothing. */
-        int len = c >= 0xC2 && c <= 0xF4
-                      ? lr_utf8_decode(joined.ptr + i, joined.len - i, &code_point)
-                      : 0;
+        size_t len = lr_utf8_step(joined.ptr + i, joined.len - i);
         if (len > 0) {
-            memcpy(out, joined.ptr + i, (size_t)len);
+            memcpy(out, joined.ptr + i, len);
             out += len;
-            i += (size_t)len;
+            i += len;
         } else {
-            memcpy(out, "\xEF\xBF\xBD", 3);
-            out += 3;
-            i += c >= 0xC2 && c <= 0xF4 ? lr_utf8_invalid_len(joined.ptr + i, joined.len - i)
-                                        : 1;
+            out += repair_byte(c, out);
+            i += lr_utf8_invalid_len(joined.ptr + i, joined.len - i);
         }
     }
     *at = i;

@@ -78,9 +78,10 @@ struct merges {
     uint64_t *filter; /* owned: a bit for every pair, two to a slot.  Most pairs have no rank,
                        * and this is small enough to stay near; NULL until prune.c */
     uint32_t slot_bits;
-    uint32_t *results;    /* owned: rank -> id of the merged token */
-    uint32_t count;       /* ranks */
-    uint32_t *byte_pairs; /* owned, 256 x 256 ranks of the pairs of single bytes */
+    uint32_t *results;              /* owned: rank -> id of the merged token */
+    uint32_t count;                 /* ranks */
+    uint32_t *byte_pairs;           /* owned, 256 x 256 ranks of the pairs of single bytes */
+    uint64_t seams[256 * 256 / 64]; /* bit a << 8 | b: some merge joins ...a with b... */
 };
 
 #define MERGES_FREE UINT64_MAX
@@ -92,7 +93,7 @@ void *tokenizer_table_alloc(size_t bytes);
 LR_MUST_USE lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v,
                                           struct lr_str whole, struct lr_str array,
                                           struct lr_error *err);
-/* Fills byte_pairs. */
+/* Fills byte_pairs and seams. */
 void tokenizer_merges_index_bytes(struct merges *m, const struct vocab *v);
 void tokenizer_merges_free(struct merges *m);
 
@@ -105,6 +106,12 @@ static inline bool merges_passes(const struct merges *m, uint64_t pair)
 {
     uint32_t bit = merges_hash(pair, m->slot_bits + 1);
     return m->filter == NULL || (m->filter[bit >> 6] >> (bit & 63) & 1) != 0;
+}
+
+/* False: nothing ever merges across the place where byte a meets byte b. */
+static inline bool merges_cross(const struct merges *m, unsigned char a, unsigned char b)
+{
+    return (m->seams[a << 2 | b >> 6] >> (b & 63) & 1) != 0;
 }
 
 /* The rank of a pair, or TOKENIZER_NONE. */

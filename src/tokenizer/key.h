@@ -32,19 +32,16 @@ static inline uint64_t key_mix(uint64_t a, uint64_t b)
     return x ^ x >> 32;
 }
 
-/* Reads exactly bytes[0..len), len >= 1.  Up to 16 bytes the key together with len is
- * the bytes themselves; beyond it is a hash that has to be confirmed. */
-static inline struct key key_of(const char *bytes, size_t len)
+enum { KEY_WHOLE = 16 }; /* bytes that are their own key, padded with zeros */
+
+/* The lowest len bytes of a word, 1 <= len <= 8. */
+static inline uint64_t key_cut(uint64_t word, size_t len)
 {
-    if (len <= 3) {
-        uint64_t low = (unsigned char)bytes[0] | (uint64_t)(unsigned char)bytes[len >> 1] << 8 |
-                       (uint64_t)(unsigned char)bytes[len - 1] << 16;
-        return (struct key){low, 0};
-    }
-    if (len <= 8)
-        return (struct key){key_load4(bytes) | (uint64_t)key_load4(bytes + len - 4) << 32, 0};
-    if (len <= 16)
-        return (struct key){key_load8(bytes), key_load8(bytes + len - 8)};
+    return word & UINT64_MAX >> (64 - 8 * len);
+}
+
+static inline struct key key_long(const char *bytes, size_t len)
+{
     uint64_t low = len, high = ~len;
     for (size_t i = 0; i + 8 <= len; i += 8) {
         uint64_t word = key_load8(bytes + i);
@@ -53,6 +50,35 @@ static inline struct key key_of(const char *bytes, size_t len)
     }
     uint64_t last = key_load8(bytes + len - 8);
     return (struct key){key_mix(last, low), key_mix(high, last)};
+}
+
+/* Reads exactly bytes[0..len), len >= 1.  Up to KEY_WHOLE bytes the key together with len is
+ * the bytes themselves; beyond it is a hash that has to be confirmed. */
+static inline struct key key_of(const char *bytes, size_t len)
+{
+    if (len <= 3) {
+        uint64_t low = (unsigned char)bytes[0] | (uint64_t)(unsigned char)bytes[len >> 1] << 8 |
+                       (uint64_t)(unsigned char)bytes[len - 1] << 16;
+        return (struct key){key_cut(low, len), 0};
+    }
+    if (len < 8)
+        return (struct key){
+            key_load4(bytes) | (uint64_t)key_load4(bytes + len - 4) << 8 * (len - 4), 0};
+    if (len == 8)
+        return (struct key){key_load8(bytes), 0};
+    if (len <= KEY_WHOLE)
+        return (struct key){key_load8(bytes), key_load8(bytes + len - 8) >> 8 * (16 - len)};
+    return key_long(bytes, len);
+}
+
+/* The same where KEY_WHOLE bytes can be read, without a branch on the length. */
+static inline struct key key_of_near(const char *bytes, size_t len)
+{
+    if (len > KEY_WHOLE)
+        return key_long(bytes, len);
+    uint64_t low = key_cut(key_load8(bytes), len < 8 ? len : 8);
+    uint64_t high = key_cut(key_load8(bytes + 8), len > 8 ? len - 8 : 1);
+    return (struct key){low, len > 8 ? high : 0};
 }
 
 static inline uint64_t key_hash(struct key key, size_t len)

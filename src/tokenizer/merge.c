@@ -12,30 +12,15 @@ static inline uint32_t pair_key(uint32_t rank, size_t position)
     return rank == TOKENIZER_NONE ? rank : rank << 8 | (uint32_t)position;
 }
 
-/* No position moves: short as the row is, looking at the dead ones again costs less than
- * closing the gaps. */
-size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_t len,
-                             uint32_t ids[BPE_SMALL_MAX], uint32_t *last_rank)
+/* Merges ids[0..n), n >= 2, in place; keys[] are those of its pairs.  No position moves:
+ * short as the row is, looking at the dead ones again costs less than closing the gaps. */
+static size_t merge_row(const struct merges *m, uint32_t *ids, uint32_t *keys, size_t n,
+                        uint32_t *last_rank)
 {
-    const struct merges *m = &t->merges;
-    const unsigned char *byte = (const unsigned char *)bytes;
-    uint32_t keys[BPE_SMALL_MAX];
     uint8_t next[BPE_SMALL_MAX + 1], before[BPE_SMALL_MAX + 1];
-    size_t n = 0;
-    bool was_byte = false;
-    for (size_t i = 0, width; i < len; i += width, n++) {
-        uint32_t closed = closed_at(t, byte + i, len - i, &width);
-        if (closed == TOKENIZER_NONE)
-            width = 1;
-        ids[n] = closed == TOKENIZER_NONE ? t->vocab.byte_ids[byte[i]] : closed;
-        next[n] = (uint8_t)(n + 1);
-        before[n] = (uint8_t)(n - 1);
-        if (n != 0) {
-            uint32_t rank = was_byte && width == 1 ? m->byte_pairs[byte[i - 1] << 8 | byte[i]]
-                                                   : merges_rank(m, ids[n - 1], ids[n]);
-            keys[n - 1] = pair_key(rank, n - 1);
-        }
-        was_byte = width == 1;
+    for (size_t i = 0; i < n; i++) {
+        next[i] = (uint8_t)(i + 1);
+        before[i] = (uint8_t)(i - 1);
     }
     keys[n - 1] = TOKENIZER_NONE;
     for (;;) {
@@ -63,6 +48,36 @@ size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_
     for (size_t i = 0; i < n; i = next[i])
         ids[count++] = ids[i];
     return count;
+}
+
+/* Where two bytes meet that no merge joins, one row ends and the next begins: what is not
+ * prose falls apart into rows of a character or two. */
+size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_t len,
+                             uint32_t *ids, uint32_t *last_rank)
+{
+    const struct merges *m = &t->merges;
+    const unsigned char *byte = (const unsigned char *)bytes;
+    uint32_t keys[BPE_SMALL_MAX];
+    size_t done = 0, n = 0; /* ids that are final, and the row behind them */
+    bool was_byte = false;
+    for (size_t i = 0, width; i < len; i += width, n++) {
+        uint32_t id = closed_at(t, byte + i, len - i, &width);
+        if (id == TOKENIZER_NONE) {
+            width = 1;
+            id = t->vocab.byte_ids[byte[i]];
+        }
+        if (i != 0 && !merges_cross(m, byte[i - 1], byte[i])) {
+            done += n > 1 ? merge_row(m, ids + done, keys, n, last_rank) : n;
+            n = 0;
+        } else if (n != 0) {
+            uint32_t rank = was_byte && width == 1 ? m->byte_pairs[byte[i - 1] << 8 | byte[i]]
+                                                   : merges_rank(m, ids[done + n - 1], id);
+            keys[n - 1] = pair_key(rank, n - 1);
+        }
+        ids[done + n] = id;
+        was_byte = width == 1;
+    }
+    return done + (n > 1 ? merge_row(m, ids + done, keys, n, last_rank) : n);
 }
 
 /* A symbol of the linked list that tokenizer_merge_large works on. */

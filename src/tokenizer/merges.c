@@ -172,6 +172,16 @@ void tokenizer_merges_index_bytes(struct merges *m, const struct vocab *v)
     for (uint32_t a = 0; a < 256; a++)
         for (uint32_t b = 0; b < 256; b++)
             m->byte_pairs[a << 8 | b] = merges_rank(m, v->byte_ids[a], v->byte_ids[b]);
+    memset(m->seams, 0, sizeof(m->seams));
+    for (size_t i = 0; i < (size_t)1 << m->slot_bits; i++) {
+        if (m->slots[i] == MERGES_FREE)
+            continue;
+        uint32_t left = (uint32_t)(m->slots[i] >> 44);
+        uint32_t right = (uint32_t)(m->slots[i] >> 24) & 0xFFFFF;
+        unsigned char a = (unsigned char)vocab_bytes(v, left)[(size_t)v->tokens[left].len - 1];
+        unsigned char b = (unsigned char)vocab_bytes(v, right)[0];
+        m->seams[a << 2 | b >> 6] |= (uint64_t)1 << (b & 63);
+    }
 }
 
 lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v, struct lr_str whole,

@@ -144,12 +144,13 @@ const char *tokenizer_scan_o200k(const struct split_classes *classes, const char
             at += len;
         return at;
     }
-    const char *symbols = at;
-    if (*at == ' ' && (class_at(classes, at + 1, end, &next_len) & SYMBOLS) != 0)
-        symbols = at + 1;
-    const char *p = run(classes, symbols, end, SYMBOLS);
-    if (p == symbols)
-        return spaces(classes, at, end);
+    const char *p = at + len;
+    if ((set & SYMBOLS) == 0) {
+        if (*at != ' ' || (class_at(classes, p, end, &next_len) & SYMBOLS) == 0)
+            return spaces(classes, at, end);
+        p += next_len;
+    }
+    p = run(classes, p, end, SYMBOLS);
     while (p < end && (*p == '\r' || *p == '\n' || *p == '/'))
         p++;
     return p;
