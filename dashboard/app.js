@@ -1,13 +1,14 @@
 // app.js - the shell: who is there, which page, navigation, theme and language.
 //
 // A page is pages/<name>.js with a default export: a component that gets {route, me}.
-// pages/signin.js gets {onDone}, to be called when a session exists.
+// pages/signin.js gets {onDone}, to be called when a session exists.  The first page shows when
+// its module, the language and the answer to "who is there" have arrived, all asked for at once.
 import { html, render, Component } from 'htm/preact';
-import { useCallback, useEffect, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { api } from './lib/api.js';
 import { getLang, onLang, setLang, t } from './lib/i18n.js';
 import { live, useLive } from './lib/live.js';
-import { href, useRoute } from './lib/route.js';
+import { href, parseRoute, useRoute } from './lib/route.js';
 import { Button, Empty, Icon, Skeleton, Toasts } from './lib/ui.js';
 
 const pages = {
@@ -17,20 +18,22 @@ const pages = {
   playground: { load: () => import('./pages/playground.js'), admin: false },
   keys: { load: () => import('./pages/keys.js'), admin: true },
 };
-const signIn = () => import('./pages/signin.js');
+const hidden = { signin: { load: () => import('./pages/signin.js') } };
 
-/** Shows a module's component when it has arrived. */
-function Lazy({ load, name, ...props }) {
-  const [module, setModule] = useState(null);
+/** Components that have arrived. */
+const views = new Map();
+async function fetchView(name) {
+  if (!views.has(name)) views.set(name, (await (pages[name] ?? hidden[name]).load()).default);
+}
+
+function View({ name, ...props }) {
+  const [, setArrived] = useState('');
   useEffect(() => {
-    let isCurrent = true;
-    setModule(null);
     // A module that is gone belongs to a router that was replaced meanwhile: take the new page.
-    load().then((m) => { if (isCurrent) setModule({ name, View: m.default }); }, () => location.reload());
-    return () => { isCurrent = false; };
+    fetchView(name).then(() => setArrived(name), () => location.reload());
   }, [name]);
-  if (module?.name !== name) return html`<div class="page"><${Skeleton} lines=${6} /></div>`;
-  return html`<${module.View} ...${props} />`;
+  const Shown = views.get(name);
+  return Shown ? html`<${Shown} ...${props} />` : html`<div class="page"><${Skeleton} lines=${6} /></div>`;
 }
 
 /** One page that fails does not take the shell with it. */
@@ -91,7 +94,7 @@ function Shell({ me, onSignOut }) {
   } else if (page.admin && me.role !== 'admin') {
     body = html`<${Empty} icon="keys" title=${t('common.notAllowedTitle')} text=${t('common.notAllowedText')}><a class="button primary" href="#/playground">${t('common.playground')}</a><//>`;
   } else {
-    body = html`<${Guard} name=${route.page}><${Lazy} load=${page.load} name=${route.page} route=${route} me=${me} /><//>`;
+    body = html`<${Guard} name=${route.page}><${View} key=${route.page} name=${route.page} route=${route} me=${me} /><//>`;
   }
   const skip = (event) => { event.preventDefault(); document.getElementById('main').focus(); };
   return html`<a class="skip" href="#main" onClick=${skip}>${t('common.skip')}</a>
@@ -103,21 +106,21 @@ function Shell({ me, onSignOut }) {
     <main id="main" tabindex="-1">${body}</main></div><${Toasts} />`;
 }
 
-function App() {
-  const [me, setMe] = useState(undefined); // undefined: asking; null: nobody
+/** Who is there: /v0/whoami's answer, null for nobody, an error where nothing answers. */
+async function identify() {
+  try {
+    const me = await api.get('/v0/whoami');
+    api.setCsrf(me.csrf ?? '');
+    return me.role === 'public' ? null : me;
+  } catch (error) {
+    return error.status === 401 ? null : error;
+  }
+}
+
+function App({ first }) {
+  const [me, setMe] = useState(first);
   const [, setLangCount] = useState(0);
-  const [failure, setFailure] = useState(null);
-  const ask = useCallback(async () => {
-    try {
-      const answer = await api.get('/v0/whoami');
-      api.setCsrf(answer.csrf ?? '');
-      setMe(answer.role === 'public' ? null : answer);
-      setFailure(null);
-    } catch (error) {
-      if (error.status === 401) setMe(null);
-      else setFailure(error);
-    }
-  }, []);
+  const ask = async () => setMe(await identify());
   const signOut = async () => {
     await api.del('/v0/session').catch(() => {});
     api.setCsrf('');
@@ -125,14 +128,14 @@ function App() {
   };
   useEffect(() => {
     api.onSignedOut(() => setMe(null));
-    ask();
     return onLang(() => setLangCount((n) => n + 1));
   }, []);
-  if (failure) return html`<${Empty} icon="alert" title=${failure.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//>`;
-  if (me === undefined) return null;
-  if (me === null) return html`<main id="main"><${Lazy} load=${signIn} name="signin" onDone=${ask} /></main><${Toasts} />`;
+  if (me instanceof Error) return html`<main id="main"><${Empty} icon="alert" title=${me.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//></main>`;
+  if (me === null) return html`<main id="main"><${View} name="signin" onDone=${ask} /></main><${Toasts} />`;
   return html`<${Shell} key=${getLang()} me=${me} onSignOut=${signOut} />`;
 }
 
-await setLang(document.documentElement.lang);
-render(html`<${App} />`, document.getElementById('app'));
+const page = parseRoute().page;
+const [first] = await Promise.all([identify(), setLang(document.documentElement.lang), pages[page] && fetchView(page)]);
+document.getElementById('app').replaceChildren(); // the frame that was there from the start
+render(html`<${App} first=${first} />`, document.getElementById('app'));

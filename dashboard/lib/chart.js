@@ -61,7 +61,7 @@ export function Chart({ label, times, series, format, height = 88, onHover }) {
       plot.current = new uPlot(o, latest.current, host.current);
     };
     make();
-    const sizes = new ResizeObserver(() => plot.current.setSize({ width: host.current.clientWidth, height }));
+    const sizes = new ResizeObserver(() => { if (host.current) plot.current?.setSize({ width: host.current.clientWidth, height }); });
     sizes.observe(host.current);
     const scheme = matchMedia('(prefers-color-scheme: dark)');
     scheme.addEventListener('change', make);

@@ -134,16 +134,21 @@ export const Note = ({ tone = 'plain', icon = 'alert', children }) => html`<div 
 export const Empty = ({ icon, title, text, children }) => html`<div class="empty"><div class="empty-icon"><${Icon} name=${icon} /></div>
   <h2>${title}</h2><p>${text}</p>${children && html`<div class="empty-actions">${children}</div>`}</div>`;
 
-/** The heading takes the focus when a page opens, so that a screen reader says where it is. */
+let isFirstPage = true;
+
+/** The heading takes the focus when another page opens, so that a screen reader says where it is. */
 export function Page({ title, lead, actions, children, back }) {
   const ref = useRef(null);
   useEffect(() => {
     document.title = `${title} · llm-router`;
   }, [title]);
-  useEffect(() => { if (history.state?.lrMoved !== false) ref.current?.focus({ preventScroll: true }); }, []);
+  useEffect(() => {
+    if (!isFirstPage) ref.current?.focus({ preventScroll: true });
+    isFirstPage = false;
+  }, []);
   return html`<div class="page"><header class="page-head"><div class="page-title">
     ${back && html`<a class="back" href=${back.href}><${Icon} name="back" />${back.text}</a>`}
-    <h1 tabindex="-1" ref=${ref}>${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
+    <h1 tabindex="-1" elementtiming="title" ref=${ref}>${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
     ${actions && html`<div class="page-actions">${actions}</div>`}</header>${children}</div>`;
 }
 
