@@ -62,7 +62,7 @@ export function Table({ caption, rows, columns, rowKey, filter, empty, actions, 
       <thead><tr>${columns.map((c) => html`<${Head} column=${c} sort=${sort} onSort=${setSort} />`)}</tr></thead>
       <tbody>${shown.map((row) => html`<tr key=${rowKey(row)}>${columns.map((c, i) => (i === 0
         ? html`<th scope="row" class=${c.end ? 'end' : ''}>${c.cell(row)}</th>`
-        : html`<td class=${c.end ? 'end' : ''} data-label=${c.hidden ? undefined : c.label}>${c.cell(row)}</td>`))}</tr>`)}
+        : html`<td class=${c.end ? 'end' : ''} data-label=${c.hidden ? undefined : c.label}><div class="cell">${c.cell(row)}</div></td>`))}</tr>`)}
       ${shown.length === 0 && html`<tr><td class="none" colspan=${columns.length}>${t('common.nothingFound')}</td></tr>`}</tbody></table></div>
     <${Pager} count=${found.length} size=${pageSize} at=${at} onPage=${setPage} /></div>`;
 }

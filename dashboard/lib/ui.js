@@ -82,17 +82,18 @@ export function Dialog({ open, title, onClose, children, footer, wide = false })
     <div class="dialog-body">${children}</div>${footer && html`<footer>${footer}</footer>`}`}</dialog>`;
 }
 
-function ConfirmBox({ title, text, action, danger, choice, done }) {
+function ConfirmBox({ title, text, lines, action, danger, choice, done }) {
   const [chosen, setChosen] = useState(false);
   return html`<${Dialog} open title=${title} onClose=${() => done(null)} footer=${html`
-    <${Button} onClick=${() => done(null)}>${t('common.cancel')}<//>
+    ${!lines && html`<${Button} onClick=${() => done(null)}>${t('common.cancel')}<//>`}
     <${Button} kind=${danger ? 'danger' : 'primary'} onClick=${() => done({ choice: chosen })}>${action}<//>`}>
-    <p>${text}</p>
+    ${text && html`<p>${text}</p>`}${lines && html`<ul class="lines">${lines.map((line) => html`<li>${line}</li>`)}</ul>`}
     ${choice && html`<label class="check"><input type="checkbox" checked=${chosen} onChange=${(e) => setChosen(e.currentTarget.checked)} /><span>${choice}</span></label>`}<//>`;
 }
 
 /**
- * @param {{title: string, text: string, action: string, danger?: boolean, choice?: string}} question
+ * @param {{title: string, text?: string, action: string, danger?: boolean, choice?: string, lines?: string[]}} question
+ *   with `lines` it is no question but news, to be read and closed
  * @returns {Promise<null|{choice: boolean}>} null: no
  */
 export function confirm(question) {

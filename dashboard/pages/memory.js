@@ -78,7 +78,7 @@ function planText(plan) {
 export function Memory({ id, models }) {
   const [asked, setAsked] = useState('');
   const path = `/v0/nodes/${segment(id)}/memory${asked ? `?model=${encodeURIComponent(asked)}` : ''}`;
-  const { data, error } = useResource(path, { everyS: 2, concerns: (event) => event.node === id });
+  const { data, error } = useResource(path, { everyS: 2, concerns: (event) => event.node === id && event.event !== 'node.offline' });
   const could = models.filter((m) => m.state === 'present');
   const plan = data?.load;
   return html`<section class="section"><div class="section-head"><h2>${t('nodes.memory')}</h2>

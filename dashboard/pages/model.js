@@ -74,13 +74,19 @@ export default function Model({ id }) {
       choice: model.source === 'hub' ? t('models.deletePurge') : undefined });
     if (!answer) return;
     const got = await order.run('delete', () => api.del(`/v0/models/${segment(id)}${answer.choice ? '?purge=true' : ''}`));
-    if (got) { toast(t('models.deleted', { id })); live.refresh('models'); go('models'); }
+    if (!got) return;
+    toast(t('models.deleted', { id }));
+    const kept = (got.purged ?? []).filter((p) => !p.ok);
+    if (kept.length > 0) await confirm({ title: t('models.keptTitle'), lines: kept.map((p) => t('models.kept', { node: p.name, message: p.reason ?? '' })), action: t('common.close') });
+    live.refresh('models');
+    go('models');
   };
   const columns = useMemo(() => placeColumns(downloads, model?.id ?? id, order, act), [downloads, model, order.busy]);
   const back = { href: href('models'), text: t('models.title') };
   if (error && !data) return html`<${Page} title=${id} back=${back}><${ErrorNote} error=${error} /><//>`;
   if (!data) return html`<${Page} title=${id} back=${back}><${Skeleton} lines=${6} /><//>`;
   if (!model) return html`<${Page} title=${t('models.notFoundTitle', { id })} back=${back}><${Empty} icon="models" title=${t('models.notFoundTitle', { id })} text=${t('models.notFoundText')}><a class="button" href=${href('models')}>${t('models.toModels')}</a><//><//>`;
+  const isFetching = model.nodes.some((p) => downloads.has(`${p.node} ${model.id}`));
   const one = model.nodes.find((p) => p.architecture) ?? {};
   const actions = html`${model.ready && html`<a class="button" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>${t('models.chat')}</a>`}
     ${model.ready && html`<${Button} busy=${order.busy === 'load '} onClick=${() => act('load')}>${t('models.load')}<//>`}
@@ -88,7 +94,7 @@ export default function Model({ id }) {
   return html`<${Page} title=${model.id} back=${back} actions=${actions}>
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
     <section class="card card-pad"><${Facts} items=${[
-      [t('models.stateLabel'), html`<span class="state-cell" role="status"><${StateBadge} state=${model.state} />${model.reason && html`<span class="reason">${model.reason}</span>`}</span>`],
+      [t('models.stateLabel'), html`<span class="state-cell" role="status"><${StateBadge} state=${model.state} />${model.reason && !isFetching && html`<span class="reason">${model.reason}</span>`}</span>`],
       [t('models.format'), model.format ?? '–'],
       [t('models.source'), t(model.source === 'hub' ? 'models.fromHub' : 'models.fromNode')],
       one.architecture && [t('models.architecture'), one.architecture],

@@ -28,7 +28,7 @@ function Models({ models }) {
 }
 
 function Engines({ id }) {
-  const { data, error, reload } = useResource(`/v0/nodes/${segment(id)}/engines`, { everyS: 5, concerns: (event) => event.node === id });
+  const { data, error, reload } = useResource(`/v0/nodes/${segment(id)}/engines`, { everyS: 5, concerns: (event) => event.node === id && event.event !== 'node.offline' });
   const order = useOrder();
   const restart = async (engine) => {
     const answer = await confirm({ title: t('nodes.reloadTitle', { id: engine.id }), text: t('nodes.reloadText'), action: t('nodes.reload'), choice: t('nodes.reloadForce') });
@@ -68,7 +68,7 @@ function Log({ id }) {
 }
 
 function Insides({ id }) {
-  const { data, error } = useResource(`/v0/nodes/${segment(id)}/models`, { everyS: 2, concerns: (event) => event.node === id });
+  const { data, error } = useResource(`/v0/nodes/${segment(id)}/models`, { everyS: 2, concerns: (event) => event.node === id && event.event !== 'node.offline' });
   const models = data?.models ?? [];
   return html`<${ErrorNote} error=${error} /><${Memory} id=${id} models=${models} />${data && html`<${Models} models=${models} />`}<${Engines} id=${id} /><${Log} id=${id} />`;
 }

@@ -1,0 +1,141 @@
+// An operator registers a model in the browser and follows it until it serves.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { demoFiles, SHARD } from '../integration/hub_harness.mjs';
+import { startHub } from '../support/hub.mjs';
+import { startBrowser } from './browser.mjs';
+import { call, online, say, startNode, startRouter, tempDir, until } from './support.mjs';
+
+const HOSTILE = '<img src=x onerror="globalThis.broken = true">';
+const left = [];
+const keep = (process) => { left.push(process); return process; };
+let hub, router, browser, release;
+
+before(async () => {
+  hub = await startHub();
+  const files = demoFiles();
+  const { [SHARD]: shard, ...partial } = files;
+  assert.ok(shard);
+  hub.add('openai/demo', files);
+  hub.add('openai/partial', partial);
+  // The shard stops half way until the test has seen the progress.
+  const gate = new Promise((done) => { release = done; });
+  hub.script(SHARD, [{ gate, after: Math.floor(shard.length / 2) }]);
+  const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
+  router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--hub-host', hub.storage], env }));
+  keep(await startNode(router, { name: 'n0', args: ['--hub-host', hub.storage], env }));
+  await until('the node is online', async () => (await online(router)) === 1);
+  browser = await startBrowser();
+});
+after(async () => {
+  release?.();
+  await browser?.close();
+  await Promise.all(left.map((p) => p.stop('SIGKILL')));
+  await hub?.close();
+});
+
+const register = async (page, repo) => {
+  await page.getByRole('button', { name: 'Register a model' }).click();
+  await page.getByLabel('Repository or URL').fill(repo);
+  await page.getByRole('button', { name: 'Check and register' }).click();
+};
+
+test('with nothing registered the page says what to do next', async () => {
+  const page = await browser.open(`${router.url}/#/models`);
+  await page.getByRole('heading', { name: 'No model is registered yet' }).waitFor();
+  await page.look('models-empty');
+  page.watch.assertClean();
+});
+
+test('a wrong registration shows the missing file by name, in the API\'s words, until it is dismissed', async () => {
+  const page = await browser.open(`${router.url}/#/models`);
+  page.watch.allow(400, 404);
+  const said = (await call(`${router.url}/v0/models/register`, { body: { repo: 'openai/partial' } })).json.error.message;
+  assert.match(said, new RegExp(SHARD));
+  await register(page, 'openai/partial');
+  const note = page.getByRole('alert');
+  await note.waitFor();
+  assert.equal(await note.locator('.error-message').textContent(), said);
+  assert.equal(await page.getByLabel('Repository or URL').inputValue(), 'openai/partial', 'what was typed is still there');
+  await page.look('register-error');
+  await page.getByLabel('Repository or URL').fill('openai/other');
+  assert.ok(await note.isVisible(), 'typing does not take it away');
+  await note.getByRole('button', { name: 'Dismiss' }).click();
+  await note.waitFor({ state: 'detached' });
+  page.watch.assertClean();
+});
+
+test('what a user types comes back in an error as text, never as markup', async () => {
+  const page = await browser.open(`${router.url}/#/models`);
+  page.watch.allow(400, 404);
+  await register(page, `openai/${HOSTILE}`);
+  await page.getByRole('alert').waitFor();
+  assert.equal(await page.locator('img').count(), 0);
+  assert.equal(await page.evaluate(() => globalThis.broken), undefined);
+  page.watch.assertClean();
+});
+
+test('the demo snapshot is registered from the hub; progress shows per node and file; then it is ready', async () => {
+  const page = await browser.open(`${router.url}/#/models`);
+  await register(page, 'openai/demo');
+  await page.getByText('openai/demo is registered').waitFor();
+  await page.look('register-done');
+  await page.getByRole('button', { name: 'See its progress' }).click();
+  await page.getByRole('heading', { level: 1, name: 'openai/demo' }).waitFor();
+  const meter = page.getByRole('progressbar', { name: 'downloading n0' });
+  await meter.waitFor();
+  await until('half of it has arrived', async () => Number(await meter.getAttribute('aria-valuenow')) >= 20);
+  assert.ok(Number(await meter.getAttribute('aria-valuenow')) < 100);
+  await page.locator('summary', { hasText: /\d of \d files/ }).click();
+  await page.getByRole('progressbar', { name: SHARD }).waitFor();
+  await page.look('model-download');
+  release();
+  await page.locator('table').first().getByText(/^(on disk|ready)$/).waitFor({ timeout: 30000 });
+  await page.getByRole('row', { name: new RegExp(SHARD) }).waitFor(); // of the manifest
+  await page.getByRole('button', { name: 'Load on n0' }).click();
+  await page.locator('table').first().getByText('ready', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Pin on n0' }).click();
+  await page.locator('table').first().getByText('pinned', { exact: true }).waitFor();
+  await page.look('model-ready');
+  const chat = await call(`${router.url}/v1/chat/completions`, { body: { model: 'openai/demo', max_tokens: 8, ...say('Hello') } });
+  assert.equal(chat.status, 200, chat.text);
+  page.watch.assertClean();
+});
+
+test('an order that fails is told in the API\'s words and stays', async () => {
+  const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
+  page.watch.allow(404, 503);
+  await page.getByRole('button', { name: 'Unload on n0' }).waitFor();
+  await page.route('**/unload*', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify({ error: { message: `no: ${HOSTILE}`, code: 'x', type: 'y' } }) }));
+  await page.getByRole('button', { name: 'Unload on n0' }).click();
+  assert.equal(await page.locator('.error-message').textContent(), `no: ${HOSTILE}`);
+  assert.equal(await page.locator('img').count(), 0);
+  page.watch.assertClean();
+});
+
+test('deleting asks first, offers to delete the files too, and says where they stayed', async () => {
+  const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
+  const dialog = page.getByRole('dialog', { name: 'Delete openai/demo?' });
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await dialog.waitFor();
+  await page.look('model-delete');
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  assert.equal((await call(`${router.url}/v1/models/openai/demo`)).status, 200);
+  // A node that could not: what the router would answer then.
+  const purged = [{ node: 'a', name: 'n0', ok: false, reason: `cannot delete ${HOSTILE}` }, { node: 'b', name: 'n1', ok: true }];
+  await page.route('**/v0/models/openai%2Fdemo?purge=true', (route) => route.fulfill({ contentType: 'application/json', body: JSON.stringify({ deleted: true, purged }) }));
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await dialog.getByRole('checkbox').check();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText(`n0: cannot delete ${HOSTILE}`, { exact: true }).waitFor();
+  assert.equal(await page.getByText('n1:').count(), 0);
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+  await page.unroute('**/v0/models/openai%2Fdemo?purge=true');
+  await page.getByRole('link', { name: 'openai/demo' }).click();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('openai/demo was deleted').last().waitFor();
+  await page.getByRole('heading', { name: 'No model is registered yet' }).waitFor();
+  assert.equal((await call(`${router.url}/v1/models/openai/demo`)).status, 404);
+  page.watch.assertClean();
+});
