@@ -76,6 +76,8 @@ export const api = {
   setCsrf: (token) => { csrf = token; },
   /** @param {() => void} fn called when an answer says that nobody is signed in */
   onSignedOut: (fn) => { signedOut = fn; },
+  /** Whoever finds out otherwise that nobody is signed in says so here. */
+  signedOut: () => signedOut(),
 };
 
 /** One segment of a path: ids hold slashes. @param {string} id */

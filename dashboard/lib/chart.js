@@ -2,11 +2,14 @@
 //
 //   <Chart label="Tokens per second" times=${[seconds...]} series=${[{label, values, tone: 1}]}
 //          format=${(v) => text} height=${88} />
+// A live one shows the last quarter of an hour.  With `slotS` it shows all there is, a bar
+// for each slot of that many seconds, and the time below.
 // Colours come from the stylesheet (--chart-1, --chart-2), so that both themes fit.  The
 // picture has a text for screen readers; the figures stand beside it, not only in it.
 import uPlot from 'uplot';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { getLang } from './i18n.js';
 
 const WINDOW_S = 900;
 const WINDOW_LEAST_S = 120;
@@ -21,34 +24,40 @@ function color(name) {
   return value;
 }
 
-function options(node, { series, format, height }) {
+/** Hours within a day, days beyond. */
+const slotText = (slotS) => (_, seconds) => seconds.map((s) => new Intl.DateTimeFormat(getLang(), slotS < 86400 ? { timeStyle: 'short' } : { month: 'short', day: 'numeric' }).format(new Date(s * 1000)));
+
+function options(node, { series, format, height, slotS }) {
   const top = 1.2; // some air above the highest value
+  const font = `11px ${getComputedStyle(document.body).fontFamily}`;
   return {
     width: node.clientWidth || 300,
     height,
-    padding: [4, 0, 6, 0],
+    padding: [4, 0, slotS ? 0 : 6, slotS ? 14 : 0],
     legend: { show: false },
     cursor: { x: true, y: false, points: { size: 6 }, drag: { x: false, y: false } },
     scales: {
-      x: { time: true, range: (_, low, high) => [Math.max(high - WINDOW_S, Math.min(low, high - WINDOW_LEAST_S)), high] },
+      x: { time: true, range: (_, low, high) => (slotS ? [low - slotS / 2, high + slotS / 2] : [Math.max(high - WINDOW_S, Math.min(low, high - WINDOW_LEAST_S)), high]) },
       y: { range: (_, low, high) => [0, high > 0 ? high * top : 1] },
     },
     axes: [
-      { show: false },
+      { show: Boolean(slotS), size: 24, gap: 4, space: 70, font, stroke: color('--text-3'), ticks: { show: false }, grid: { show: false }, values: slotText(slotS) },
       {
-        show: node.clientWidth >= NARROW_PX, side: 1, size: 52, gap: 6, font: `11px ${getComputedStyle(document.body).fontFamily}`, stroke: color('--text-3'), ticks: { show: false },
+        show: node.clientWidth >= NARROW_PX, side: 1, size: 52, gap: 6, font, stroke: color('--text-3'), ticks: { show: false },
         grid: { stroke: color('--line'), width: 1 },
         splits: (_, __, low, high) => [0, high / top],
         values: (u, values) => values.map((v) => (v === 0 ? '0' : u.data.slice(1).some((d) => d.some((x) => x > 0)) ? format(v) : '')),
       },
     ],
     series: [{}, ...series.map((s) => ({
-      label: s.label, stroke: color(`--chart-${s.tone ?? 1}`), width: 1.5, fill: s.fill === false ? undefined : color(`--chart-${s.tone ?? 1}-fill`), points: { show: false }, spanGaps: false,
+      label: s.label, stroke: color(`--chart-${s.tone ?? 1}`), width: slotS ? 0 : 1.5, points: { show: false }, spanGaps: false,
+      fill: s.fill === false ? undefined : color(slotS ? `--chart-${s.tone ?? 1}` : `--chart-${s.tone ?? 1}-fill`),
+      ...(slotS ? { paths: uPlot.paths.bars({ size: [0.72, 40], radius: 0.2 }) } : {}),
     }))],
   };
 }
 
-export function Chart({ label, times, series, format, height = 88, onHover }) {
+export function Chart({ label, times, series, format, height = 88, slotS = 0, onHover }) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef(null);
@@ -56,7 +65,7 @@ export function Chart({ label, times, series, format, height = 88, onHover }) {
   useEffect(() => {
     const make = () => {
       plot.current?.destroy();
-      const o = options(host.current, { series, format, height });
+      const o = options(host.current, { series, format, height, slotS });
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };
       plot.current = new uPlot(o, latest.current, host.current);
     };
@@ -73,7 +82,7 @@ export function Chart({ label, times, series, format, height = 88, onHover }) {
       plot.current.destroy();
       plot.current = null;
     };
-  }, [series.length, height]);
+  }, [series.length, height, slotS]);
   useEffect(() => { plot.current?.setData(latest.current); });
   return html`<div class="chart" role="img" aria-label=${label} ref=${host}></div>`;
 }

@@ -174,7 +174,7 @@ function connect() {
     retryTimer = setTimeout(connect, retryMs);
     retryMs = Math.min(retryMs * 2, 5000);
     // A session that ended looks like a lost stream: asking tells which (api.onSignedOut).
-    api.get('/v0/whoami').catch(() => {});
+    api.get('/v0/whoami').then(({ role }) => { if (role === 'public') api.signedOut(); }, () => {});
   };
 }
 

@@ -1,7 +1,70 @@
+// pages/keys.js - keys, what each has used over time, and what admins did.
 import { html } from 'htm/preact';
+import { useState } from 'preact/hooks';
+import { api, segment } from '../lib/api.js';
+import { ago, dateTime, number } from '../lib/format.js';
 import { t } from '../lib/i18n.js';
-import { Page } from '../lib/ui.js';
+import { useResource } from '../lib/live.js';
+import { Table } from '../lib/table.js';
+import { Badge, Button, confirm, Empty, ErrorNote, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
+import { Audit } from './audit.js';
+import { CreateKey } from './key_create.js';
+import { Usage } from './usage.js';
 
-export default function View() {
-  return html`<${Page} title=${t('common.keys')}><//>`;
+const isExpired = (key) => key.expires !== undefined && key.expires * 1000 <= Date.now();
+const isOver = (key) => key.revoked !== undefined || isExpired(key);
+
+function State({ item }) {
+  if (item.revoked !== undefined) return html`<${Badge} tone="bad">${t('keys.revoked')}<//>`;
+  if (isExpired(item)) return html`<${Badge} tone="warn">${t('keys.expired')}<//>`;
+  return html`<${Badge} tone="good">${t('keys.active')}<//>`;
+}
+
+function limits(key) {
+  const texts = [key.requests_per_minute && t('keys.requestsLimit', { count: number(key.requests_per_minute) }),
+    key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) })].filter(Boolean);
+  return texts.length ? texts.join(', ') : html`<span class="muted">${t('keys.noLimit')}</span>`;
+}
+
+const when = (time) => (time === undefined ? html`<span class="muted">${t('keys.never')}</span>` : html`<time datetime=${new Date(time * 1000).toISOString()} title=${dateTime(time)}>${ago(time)}</time>`);
+
+function KeyTable({ keys, me, onRevoke, isShowingOver, onShowOver }) {
+  const over = keys.filter(isOver).length;
+  const rows = isShowingOver ? keys : keys.filter((k) => !isOver(k));
+  const columns = [
+    { id: 'name', label: t('keys.name'), text: (k) => `${k.name} ${k.id}`, sort: (k) => k.name.toLowerCase(), cell: (k) => html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>` },
+    { id: 'role', label: t('keys.role'), text: (k) => k.role, sort: (k) => k.role, cell: (k) => html`<${Badge}>${k.role}<//>` },
+    { id: 'state', label: t('keys.state'), sort: (k) => (k.revoked ? 2 : isExpired(k) ? 1 : 0), cell: (k) => html`<${State} item=${k} />` },
+    { id: 'limits', label: t('keys.limits'), cell: limits },
+    { id: 'expires', label: t('keys.expires'), sort: (k) => k.expires ?? Infinity, cell: (k) => when(k.expires) },
+    { id: 'used', label: t('keys.lastUsed'), sort: (k) => -(k.last_used ?? 0), cell: (k) => when(k.last_used) },
+    { id: 'actions', label: t('keys.actions'), hidden: true, end: true, cell: (k) => !isOver(k) && html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
+      onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>` },
+  ];
+  const actions = over > 0 && html`<label class="check"><input type="checkbox" checked=${isShowingOver} onChange=${(e) => onShowOver(e.currentTarget.checked)} /><span>${t('keys.showOver', { count: over })}</span></label>`;
+  const empty = over === 0 ? html`<${Empty} icon="keys" title=${t('keys.emptyTitle')} text=${me.needs_key ? t('keys.emptyText') : t('keys.emptyTextOpen')} />` : undefined;
+  return html`<${Table} caption=${t('keys.keys')} rows=${rows} rowKey=${(k) => k.id} columns=${columns} filter=${keys.length > 8 ? t('keys.filter') : undefined} actions=${actions} empty=${empty} pageSize=${25} />`;
+}
+
+export default function Keys({ me }) {
+  const { data, error, reload } = useResource('/v0/keys', { everyS: 10 });
+  const [isCreating, setCreating] = useState(false);
+  const [isShowingOver, setShowingOver] = useState(false);
+  const [changes, setChanges] = useState(0);
+  const order = useOrder();
+  const keys = [...(data?.keys ?? [])].sort((a, b) => Number(isOver(a)) - Number(isOver(b)) || b.created - a.created);
+  const changed = () => { reload(); setChanges((n) => n + 1); };
+  const revoke = async (key) => {
+    const answer = await confirm({ title: t('keys.revokeTitle', { name: key.name || key.id }), text: t(key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText'), action: t('keys.revoke'), danger: true });
+    if (!answer) return;
+    if (await order.run(key.id, () => api.del(`/v0/keys/${segment(key.id)}`))) toast(t('keys.revokeDone', { name: key.name || key.id }));
+    changed();
+  };
+  return html`<${Page} title=${t('keys.title')} lead=${t('keys.lead')} actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t('keys.create')}<//>`}>
+    <${ErrorNote} error=${order.error ?? error} onDismiss=${order.error ? order.dismiss : undefined} />
+    <section class="section" aria-labelledby="keys-title"><h2 id="keys-title">${t('keys.keys')}</h2>
+      ${data ? html`<${KeyTable} keys=${keys} me=${me} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}</section>
+    <${Usage} keys=${keys} />
+    <${Audit} keys=${keys} changes=${changes} />
+    <${CreateKey} open=${isCreating} onClose=${() => { setCreating(false); changed(); }} /><//>`;
 }

@@ -1,5 +1,28 @@
+// pages/signin.js - asks for a key and makes a session of it.
 import { html } from 'htm/preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { api } from '../lib/api.js';
+import { t } from '../lib/i18n.js';
+import { Button, ErrorNote, Field, useOrder } from '../lib/ui.js';
 
-export default function SignIn() {
-  return html`<div class="page"><h1>llm-router</h1></div>`;
+/** @param {{onDone: () => void}} props */
+export default function SignIn({ onDone }) {
+  const [key, setKey] = useState('');
+  const { busy, error, run, dismiss } = useOrder();
+  const input = useRef(null);
+  useEffect(() => { document.title = `${t('signin.title')} · llm-router`; input.current?.focus(); }, []);
+  const submit = async (event) => {
+    event.preventDefault();
+    if (busy || !key.trim()) return;
+    if (await run('in', () => api.post('/v0/session', { key: key.trim() }))) onDone();
+    else input.current?.select();
+  };
+  return html`<div class="signin"><form class="card signin-card" onSubmit=${submit}>
+    <p class="brand"><span class="mark" aria-hidden="true"></span><span>llm-router</span></p>
+    <h1>${t('signin.title')}</h1>
+    <${ErrorNote} error=${error} onDismiss=${dismiss} />
+    <${Field} label=${t('signin.key')} hint=${t('signin.hint')}>${(props) => html`<input ref=${input} type="password" name="key" autocomplete="current-password" spellcheck=${false}
+      autocapitalize="off" placeholder="lr-…" ...${props} value=${key} onInput=${(e) => setKey(e.currentTarget.value)} />`}<//>
+    <${Button} kind="primary" type="submit" busy=${busy === 'in'} disabled=${!key.trim()}>${t('signin.action')}<//>
+    <details class="small"><summary>${t('signin.noKey')}</summary><p class="muted">${t('signin.noKeyText')}</p><pre tabindex="0"><code>llm-router keys create --role admin</code></pre></details></form></div>`;
 }

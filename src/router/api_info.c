@@ -47,6 +47,7 @@ struct question {
     struct lr_buf body;
     struct lr_json_writer w;
     int64_t since_ms, until_ms, step_ms;
+    int64_t zone_ms; /* where slots begin: a day is another one in Tokyo */
     int64_t limit, offset;
     int64_t rows;      /* that were written */
     struct lr_str key; /* usage of this one; empty: of all */
@@ -78,14 +79,14 @@ static struct question *ask(struct net_request *req)
 {
     struct question *q = lr_arena_zalloc(net_request_arena(req), sizeof(*q));
     int64_t now = lr_clock_wall_ms(NULL) / 1000, since = now - 24 * 3600, until = now + 1,
-            step = 3600, limit = AUDIT_DEFAULT, offset = 0;
+            step = 3600, limit = AUDIT_DEFAULT, offset = 0, zone = 0;
     if (q == NULL) {
         router_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
         return NULL;
     }
     if (!read_number(req, "since", &since) || !read_number(req, "until", &until) ||
         !read_number(req, "step", &step) || !read_number(req, "limit", &limit) ||
-        !read_number(req, "offset", &offset))
+        !read_number(req, "offset", &offset) || !read_number(req, "zone", &zone))
         return NULL;
     if (step == 0 || since > INT64_MAX / 1000 || until > INT64_MAX / 1000 ||
         step > INT64_MAX / 1000 || until < since) {
@@ -101,6 +102,7 @@ static struct question *ask(struct net_request *req)
     q->step_ms = step * 1000;
     q->limit = limit < ROWS_MAX ? limit : ROWS_MAX;
     q->offset = offset;
+    q->zone_ms = zone % 86400 * 1000;
     (void)net_request_query_get(req, "key", &q->key);
     lr_buf_init(&q->body, BODY_BYTES);
     lr_json_writer_init(&q->w, &q->body);
@@ -134,13 +136,13 @@ static lr_code read_usage(struct router_sql *sql, void *arg, struct lr_error *er
     lr_json_begin_array(&q->w);
     lr_code code = ROUTER_SQL(
         sql,
-        "SELECT time_ms / $1 * $1 AS slot, key_id, model, COUNT(*), "
+        "SELECT (time_ms + $5) / $1 * $1 - $5 AS slot, key_id, model, COUNT(*), "
         "CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(completion_tokens) AS BIGINT), "
         "CAST(SUM(cached_tokens) AS BIGINT) FROM usage WHERE time_ms >= $2 AND time_ms < $3 "
         "AND ($4 = '' OR key_id = $4) "
         "GROUP BY slot, key_id, model ORDER BY slot, key_id, model LIMIT 10000",
         usage_row, q, err, ROUTER_INT(q->step_ms), ROUTER_INT(q->since_ms),
-        ROUTER_INT(q->until_ms), ROUTER_TEXT(q->key));
+        ROUTER_INT(q->until_ms), ROUTER_TEXT(q->key), ROUTER_INT(q->zone_ms));
     lr_json_end_array(&q->w);
     lr_json_end_object(&q->w);
     return code;

@@ -4,6 +4,7 @@
  * are kept prepared, keyed by the address of their (static) text.
  */
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "router/sql.h"
@@ -56,7 +57,10 @@ static void bind(sqlite3_stmt *statement, const struct router_sql_value *values,
 {
     for (size_t i = 0; i < count; i++) {
         const struct router_sql_value *v = &values[i];
-        int at = (int)i + 1;
+        char name[16];
+        (void)snprintf(name, sizeof(name), "$%zu", i + 1);
+        /* SQLite numbers parameters as they appear, whatever their names say. */
+        int at = sqlite3_bind_parameter_index(statement, name);
         if (v->type == ROUTER_SQL_INT)
             (void)sqlite3_bind_int64(statement, at, v->number);
         else if (v->type == ROUTER_SQL_TEXT)

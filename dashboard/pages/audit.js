@@ -1,0 +1,44 @@
+// pages/audit.js - what admins did, newest first (part of the keys page).
+import { html } from 'htm/preact';
+import { useEffect, useState } from 'preact/hooks';
+import { api } from '../lib/api.js';
+import { dateTime } from '../lib/format.js';
+import { t } from '../lib/i18n.js';
+import { Table } from '../lib/table.js';
+import { Button, ErrorNote } from '../lib/ui.js';
+
+const PAGE = 20;
+
+/** @param {{keys: {id: string, name: string}[], changes: number}} props changes: read again from the start */
+export function Audit({ keys, changes }) {
+  const [log, setLog] = useState({ rows: [], until: 0, more: false, error: null, isLoaded: false });
+  const [isBusy, setBusy] = useState(false);
+  const names = new Map(keys.map((k) => [k.id, k.name || k.id]));
+  const read = async (before) => {
+    setBusy(true);
+    try {
+      const answer = await api.get(`/v0/audit?limit=${PAGE}&offset=${before.rows.length}${before.until ? `&until=${before.until}` : ''}`);
+      setLog({ rows: [...before.rows, ...answer.audit], until: answer.until, more: answer.more, error: null, isLoaded: true });
+    } catch (error) {
+      setLog({ ...before, error, isLoaded: true });
+    }
+    setBusy(false);
+  };
+  // The log is written a moment after what it tells.
+  useEffect(() => {
+    const timer = setTimeout(() => read({ rows: [], until: 0 }), changes ? 400 : 0);
+    return () => clearTimeout(timer);
+  }, [changes]);
+  const columns = [
+    { id: 'time', label: t('keys.time'), cell: (r) => html`<time class="nowrap" datetime=${new Date(r.time * 1000).toISOString()}>${dateTime(r.time)}</time>` },
+    { id: 'actor', label: t('keys.actor'), text: (r) => names.get(r.actor) ?? r.actor, cell: (r) => html`<span class="break">${names.get(r.actor) ?? r.actor}</span>` },
+    { id: 'action', label: t('keys.action'), text: (r) => r.action, cell: (r) => html`<code>${r.action}</code>` },
+    { id: 'target', label: t('keys.target'), text: (r) => `${r.target} ${names.get(r.target) ?? ''}`, cell: (r) => html`<span class="break">${names.get(r.target) ?? r.target}</span>` },
+    { id: 'detail', label: t('keys.detail'), text: (r) => r.detail, cell: (r) => html`<span class="break muted">${r.detail}</span>` },
+  ];
+  return html`<section class="section" aria-labelledby="audit-title"><h2 id="audit-title">${t('keys.audit')}</h2>
+    <${ErrorNote} error=${log.error} />
+    ${log.rows.length > 0 ? html`<${Table} caption=${t('keys.audit')} rows=${log.rows.map((row, i) => ({ ...row, i }))} rowKey=${(r) => r.i} columns=${columns} pageSize=${10000} />`
+      : log.isLoaded && !log.error && html`<p class="muted">${t('keys.noAudit')}</p>`}
+    ${log.more && html`<div><${Button} busy=${isBusy} onClick=${() => read(log)}>${t('keys.older')}<//></div>`}</section>`;
+}

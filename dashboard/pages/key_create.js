@@ -1,0 +1,47 @@
+// pages/key_create.js - makes a key and shows it, this once (part of the keys page).
+import { html } from 'htm/preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { api } from '../lib/api.js';
+import { t } from '../lib/i18n.js';
+import { Button, CopyButton, Dialog, ErrorNote, Field, Note, useOrder } from '../lib/ui.js';
+
+const DAY = 86400;
+const lives = { never: 0, day: DAY, week: 7 * DAY, month: 30 * DAY, quarter: 90 * DAY, year: 365 * DAY };
+const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '' };
+
+function Form({ form, onChange, onSubmit }) {
+  const set = (name) => (event) => onChange({ ...form, [name]: event.currentTarget.value });
+  return html`<form id="key-form" class="stack" onSubmit=${onSubmit}>
+    <${Field} label=${t('keys.name')} hint=${t('keys.nameHint')}>${(props) => html`<input autofocus maxlength="63" autocomplete="off" ...${props} value=${form.name} onInput=${set('name')} />`}<//>
+    <fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${['api', 'admin', 'node'].map((role) => html`
+      <label class="check" key=${role}><input type="radio" name="role" value=${role} checked=${form.role === role} onChange=${set('role')} /><span><b>${role}</b><br /><span class="small muted">${t(`keys.role_${role}`)}</span></span></label>`)}</fieldset>
+    <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${Object.keys(lives).map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
+    <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>
+      <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div></form>`;
+}
+
+function Shown({ made }) {
+  const input = useRef(null);
+  useEffect(() => { input.current.focus(); input.current.select(); }, []);
+  return html`<${Note} tone="warn">${t('keys.shownOnce')}<//>
+    <div class="made-key"><${Field} label=${t('keys.newKey', { name: made.name || made.id })}>${(props) => html`<input ref=${input} readonly class="mono" ...${props} value=${made.key} onFocus=${(e) => e.currentTarget.select()} />`}<//>
+      <${CopyButton} text=${made.key} /></div>`;
+}
+
+/** @param {{open: boolean, onClose: () => void}} props */
+export function CreateKey({ open, onClose }) {
+  const [form, setForm] = useState(blank);
+  const [made, setMade] = useState(null);
+  const { busy, error, run, dismiss } = useOrder();
+  const close = () => { setMade(null); setForm(blank); dismiss(); onClose(); };
+  const submit = async (event) => {
+    event.preventDefault();
+    const answer = await run('make', () => api.post('/v0/keys', { name: form.name.trim(), role: form.role, expires_in: lives[form.life], requests_per_minute: Number(form.requests), tokens_per_minute: Number(form.tokens) }));
+    if (answer) setMade(answer);
+  };
+  const footer = made ? html`<${Button} kind="primary" onClick=${close}>${t('keys.stored')}<//>`
+    : html`<${Button} onClick=${close}>${t('common.cancel')}<//><${Button} kind="primary" type="submit" form="key-form" busy=${busy === 'make'}>${t('keys.create')}<//>`;
+  return html`<${Dialog} open=${open} title=${t('keys.create')} onClose=${close} footer=${footer}>
+    <${ErrorNote} error=${error} onDismiss=${dismiss} />
+    ${made ? html`<${Shown} made=${made} />` : html`<${Form} form=${form} onChange=${setForm} onSubmit=${submit} />`}<//>`;
+}
