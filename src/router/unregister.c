@@ -4,7 +4,8 @@
  * The registration is erased first, so that no node fetches again what another is asked
  * to give up.  Without ?purge=true files stay where they are and a node only lets go of
  * the memory; with it each node deletes what it may (never a Hugging Face cache) and the
- * answer says per node what became of the files.
+ * answer says per node what became of the files.  A node that was busy is asked again by
+ * the same words: files without a registration may be purged too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +154,18 @@ static bool read_purge(struct net_request *req, bool *out)
     return *out;
 }
 
+/* A node still lists it, though nobody can ask for it. */
+static bool is_left_over(const struct router *r, struct lr_str folded)
+{
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_place *place = router_node_place(r->nodes.all[i], folded);
+        if (place != NULL && !r->nodes.all[i]->is_removed &&
+            strcmp(place->state, "absent") != 0)
+            return true;
+    }
+    return false;
+}
+
 void router_api_delete_model(struct router *r, struct net_request *req)
 {
     struct lr_str id = router_access(req)->tail;
@@ -160,21 +173,22 @@ void router_api_delete_model(struct router *r, struct net_request *req)
     if (!read_purge(req, &is_purge))
         return;
     struct removing *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
-    router_lock(r);
-    const struct router_model *model = router_registry_find(&r->registry, id);
-    if (model != NULL && a != NULL) {
-        memcpy(a->id, model->id, sizeof(a->id));
-        memcpy(a->folded, model->folded, sizeof(a->folded));
-    }
-    router_unlock(r);
-    if (model == NULL || a == NULL) {
-        router_refuse(req, model == NULL ? LR_NOT_FOUND : LR_OUT_OF_RAM,
-                      "there is no model \"" LR_STR_FMT "\"",
-                      LR_STR_ARG(lr_str_sub(id, 0, 200)));
+    if (a == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory to delete a model");
         return;
     }
-    a->router = r;
-    a->req = req;
-    a->is_purge = is_purge;
-    router_store_submit(r->store, erase, net_request_loop(req), erased, a);
+    *a = (struct removing){.router = r, .req = req, .is_purge = is_purge};
+    (void)router_fold(id, a->folded);
+    router_lock(r);
+    const struct router_model *model = router_registry_find(&r->registry, id);
+    bool is_left = model == NULL && is_purge && is_left_over(r, lr_str_z(a->folded));
+    memcpy(a->id, model != NULL ? model->id : a->folded, sizeof(a->id));
+    router_unlock(r);
+    if (is_left)
+        erased(a, NULL);
+    else if (model != NULL)
+        router_store_submit(r->store, erase, net_request_loop(req), erased, a);
+    else
+        router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
+                      LR_STR_ARG(lr_str_sub(id, 0, 200)));
 }

@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { call, cli, makeEcho, nodes, online, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import { call, launch, makeEcho, makeToken, nodes, online, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
 
 const left = [];
 let router, node, root, hub;
@@ -129,6 +129,55 @@ test('deleting a registration leaves the files on the node, and its memory is gi
   assert.deepEqual((await remove('stays')).json, { deleted: true, purged: [] });
   assert.ok(fs.existsSync(path.join(stays, 'config.json')));
   await until('it is unloaded', async () => (await nodes(router))[0].models.find((m) => m.id === 'stays').state === 'present');
+});
+
+test('?purge=true also deletes the files, and the answer says so per node', async () => {
+  const goes = place('goes');
+  assert.equal((await post({ path: goes })).status, 201);
+  await until('the node lists it', async () => (await nodes(router))[0].models.some((m) => m.id === 'goes'));
+  const answer = await remove('goes', '?purge=true');
+  assert.equal(answer.status, 200, answer.text);
+  assert.deepEqual(answer.json.purged.map((p) => [p.name, p.ok]), [['n0', true]], answer.text);
+  assert.ok(!fs.existsSync(goes));
+  const actions = (await call(`${router.url}/v0/audit`)).json.audit.map((a) => [a.action, a.target, a.detail]);
+  assert.ok(actions.some((a) => a.join() === 'model.delete,goes,purge'));
+});
+
+test('a model in use is not purged; asked again when it is idle, its files go though nobody knows it any more', async () => {
+  const busy = place('busy', { step_ms: 20 });
+  assert.equal((await post({ path: busy })).status, 201);
+  await until('it is loaded', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'busy', max_tokens: 1, ...say('x') } })).status === 200);
+  let begun;
+  const started = new Promise((done) => { begun = done; });
+  const running = stream(router.url, { model: 'busy', ...say('y'.repeat(60)) }, { onChunk: begun });
+  await started;
+  const refused = (await remove('busy', '?purge=true')).json.purged[0];
+  assert.equal(refused.ok, false);
+  assert.match(refused.reason, /in use/);
+  assert.ok(fs.existsSync(busy));
+  assert.equal((await running).text, 'y'.repeat(60), 'the request that ran was not cut');
+  assert.equal((await call(`${router.url}/v1/models/busy`)).status, 404);
+  await until('it is purged', async () => (await remove('busy', '?purge=true')).json.purged?.[0].ok);
+  assert.ok(!fs.existsSync(busy));
+  await until('nobody lists it', async () => (await remove('busy', '?purge=true')).status === 404);
+});
+
+test('a Hugging Face cache is never deleted', async () => {
+  const home = tempDir('cache'), commit = '0123456789abcdef';
+  const at = path.join(home, 'hub/models--acme--cached');
+  fs.mkdirSync(path.join(at, 'refs'), { recursive: true });
+  fs.writeFileSync(path.join(at, 'refs/main'), commit);
+  fs.cpSync(makeEcho('cached'), path.join(at, 'snapshots', commit), { recursive: true });
+  const other = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
+  keep(await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--data-dir', tempDir('hfnode'), '--router', other.url],
+    { match: /listening/, env: { LLM_ROUTER_TOKEN: await makeToken(other), HF_HOME: home } }));
+  await until('the node is online', async () => (await online(other)) === 1);
+  assert.equal((await call(`${other.url}/v0/models/register`, { body: { path: 'acme/cached' } })).status, 201);
+  const { json } = await call(`${other.url}/v0/models/acme/cached?purge=true`, { method: 'DELETE' });
+  assert.equal(json.deleted, true);
+  assert.equal(json.purged[0].ok, false);
+  assert.match(json.purged[0].reason, /not this node's to delete/);
+  assert.ok(fs.existsSync(path.join(at, 'snapshots', commit, 'config.json')));
 });
 
 test('the node is told at once: a new registration is asked for well before the next beat', async () => {

@@ -1,0 +1,142 @@
+// kill -9 of a router at any point: what it had answered stays, what it had not is whole or
+// absent, and it starts again.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { startHub } from '../support/hub.mjs';
+import { call, LONG, launch, makeEcho, online, register, ROOT, say, startNode, startRouter, tempDir, until } from './support.mjs';
+
+const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
+const left = [];
+let hub;
+
+before(async () => { hub = await startHub(); });
+after(async () => { await Promise.all(left.map((p) => p.stop('SIGKILL'))); await hub?.close(); });
+
+const tiny = { 'config.json': '{"architectures":["EchoForTesting"]}', 'tokenizer.json': '{}', 'model.safetensors': Buffer.alloc(16) };
+
+function start(dir, failpoint) {
+  return launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir, '--hub-host', hub.storage],
+    { bin: DEBUG, match: /listening on (http:\/\/\S+)/, env: { HF_ENDPOINT: hub.url, HF_HOME: dir, ...(failpoint ? { LR_FAILPOINT: failpoint } : {}) } });
+}
+
+// An operator at work until the router dies: what was answered, and what was on its way.
+async function work(url) {
+  const done = { keys: new Map(), revoked: new Set(), models: new Set(), gone: new Set(), pending: null };
+  try {
+    for (let i = 0; i < 8; i++) {
+      done.pending = ['key', `k${i}`];
+      const key = (await call(`${url}/v0/keys`, { body: { name: `k${i}` } })).json;
+      done.keys.set(`k${i}`, key);
+      done.pending = ['model', `m${i}`];
+      hub.add(`acme/m${i}`, tiny);
+      assert.equal((await call(`${url}/v0/models/register`, { body: { repo: `acme/m${i}`, name: `m${i}` } })).status, 201);
+      done.models.add(`m${i}`);
+      if (i % 2 === 0) continue;
+      done.pending = ['revoke', `k${i}`];
+      await call(`${url}/v0/keys/${key.id}`, { method: 'DELETE' });
+      done.revoked.add(`k${i}`);
+      done.pending = ['delete', `m${i}`];
+      await call(`${url}/v0/models/m${i}`, { method: 'DELETE' });
+      done.gone.add(`m${i}`);
+    }
+    done.pending = null;
+  } catch (error) {
+    if (error.code === 'ERR_ASSERTION') throw error;
+  }
+  return done;
+}
+
+async function check(url, done) {
+  const [act, what] = done.pending ?? [];
+  const keys = (await call(`${url}/v0/keys`)).json.keys;
+  for (const [name, key] of done.keys) {
+    const status = (await call(`${url}/v0/whoami`, { key: key.key })).status;
+    if (done.revoked.has(name)) assert.equal(status, 401, `${name} was revoked`);
+    else if (!(act === 'revoke' && what === name)) assert.equal(status, 200, `${name} was issued`);
+  }
+  const extra = keys.filter((k) => !done.keys.has(k.name)).map((k) => k.name);
+  assert.ok(extra.length === 0 || (act === 'key' && extra.join() === what), `keys nobody asked for: ${extra}`);
+  const models = (await call(`${url}/v0/models`)).json.models.map((m) => m.id);
+  for (const id of done.models)
+    if (done.gone.has(id)) assert.ok(!models.includes(id), `${id} was deleted`);
+    else if (!(act === 'delete' && what === id)) assert.ok(models.includes(id), `${id} was registered`);
+  for (const id of models) {
+    assert.ok(done.models.has(id) || (act === 'model' && what === id), `${id} was not asked for`);
+    assert.equal((await call(`${url}/v0/models/registry/${id}/manifest.json`)).json.id, id, 'a registration is whole');
+  }
+}
+
+test('killed before, inside and after any transaction: every answer holds, nothing is half', async () => {
+  let kills = 0;
+  for (const point of ['store.begun', 'store.before_commit', 'store.after_commit']) {
+    for (let turn = 1; turn <= 24; turn += LONG ? 1 : 5) {
+      const dir = tempDir('durable');
+      const victim = await start(dir, `${point}=kill:${turn}`);
+      left.push(victim);
+      const done = await work(victim.found[1]);
+      if (done.pending) { assert.deepEqual(await victim.ended, { code: null, signal: 'SIGKILL' }); kills++; }
+      await victim.stop('SIGKILL');
+      const again = await start(dir);
+      left.push(again);
+      await check(again.found[1], done);
+      await again.stop('SIGKILL');
+    }
+  }
+  assert.ok(kills >= 12, `${kills} kills`);
+});
+
+test('killed while it makes its tables, a router starts the next time', async () => {
+  let killed = 0;
+  for (let turn = 1; ; turn += LONG ? 1 : 3) {
+    const dir = tempDir('tables');
+    const whole = await start(dir, `schema.statement=kill:${turn}`).catch((error) => { assert.match(error.message, /SIGKILL/); });
+    if (whole) { await whole.stop('SIGKILL'); break; } // there are fewer statements
+    killed++;
+    const again = await start(dir);
+    left.push(again);
+    assert.deepEqual((await call(`${again.found[1]}/v0/models`)).json.models, []);
+    await again.stop('SIGKILL');
+  }
+  assert.ok(killed >= 3, `${killed} kills`);
+});
+
+test('killed at random under load: the usage of every request that ended more than a second before is there', async () => {
+  const dir = tempDir('load');
+  let router = await startRouter({ dir, args: ['--allow-cpu-nodes'] });
+  left.push(router);
+  const port = new URL(router.url).port;
+  const node = await startNode(router, { args: ['--model', makeEcho('fast')] });
+  left.push(node);
+  await until('the node is online', async () => (await online(router)) === 1);
+  await register(router, 'fast');
+  const key = (await call(`${router.url}/v0/keys`, { body: { name: 'u' } })).json;
+  const ask = () => call(`${router.url}/v1/chat/completions`, { body: { model: 'fast', ...say('hi') }, key: key.key });
+  await until('it serves', async () => (await ask()).status === 200);
+  const ended = [];
+  let least = 0;
+  for (let round = 0; round < (LONG ? 10 : 3); round++) {
+    let running = true;
+    const clients = Array.from({ length: 4 }, async () => {
+      while (running) {
+        const answer = await ask().catch(() => null);
+        if (answer?.status === 200) ended.push(Date.now());
+      }
+    });
+    await new Promise((done) => setTimeout(done, 1300 + Math.random() * 400));
+    running = false;
+    const killed = Date.now();
+    router.child.kill('SIGKILL');
+    await Promise.all([...clients, router.ended]);
+    least = ended.filter((at) => at <= killed - 1000).length;
+    router = await startRouter({ dir, port, args: ['--allow-cpu-nodes'] });
+    left.push(router);
+    await until('the node is back', async () => (await online(router)) === 1, 5000);
+    const used = (await call(`${router.url}/v0/usage`)).json.usage.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
+    assert.ok(used >= least && used <= ended.length + 4 * (round + 1) + 1, `${used} counted; ${least} must be, ${ended.length} ended`);
+    await until('it serves', async () => (await ask().catch(() => ({}))).status === 200);
+    ended.push(Date.now());
+  }
+  assert.ok(least > 20, `${least} requests`);
+});
