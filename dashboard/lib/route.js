@@ -1,5 +1,5 @@
 // lib/route.js - hash routes: #/models, #/models/<id>, #/nodes/<id>?tab=logs
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 /** @returns {{page: string, id: string, query: URLSearchParams}} */
 export function parseRoute(hash = location.hash) {
@@ -17,10 +17,12 @@ export const href = (page, id) => (id === undefined ? `#/${page}` : `#/${page}/$
 export function go(page, id) { location.hash = href(page, id); }
 
 export function useRoute() {
-  const [route, setRoute] = useState(parseRoute());
+  const [route, setRoute] = useState(parseRoute);
+  const shown = useRef(location.hash);
   useEffect(() => {
     const change = () => setRoute(parseRoute());
     addEventListener('hashchange', change);
+    if (location.hash !== shown.current) change(); // moved on between drawing and listening
     return () => removeEventListener('hashchange', change);
   }, []);
   return route;

@@ -1,0 +1,115 @@
+// A thousand models on a hundred nodes: every list opens, filters and pages quickly, and the
+// answers behind them stay small.
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { after, before, test } from 'node:test';
+import { startBrowser } from './browser.mjs';
+import { call, startRouter } from './support.mjs';
+
+const MODELS = 1000, NODES = 100;
+const name = (i) => `org-${i % 10}/model-${String(i).padStart(4, '0')}`;
+let router, browser;
+
+// Registrations go into the store, nodes join over HTTP as real ones do and are not expected to
+// beat while the test runs.
+before(async () => {
+  const first = await startRouter({});
+  await first.stop();
+  const store = new DatabaseSync(path.join(first.dir, 'router.db'));
+  const insert = store.prepare("INSERT INTO models (folded_id, id, source, format, manifest, chat_template, created_ms, path) VALUES (?, ?, 'local', 'safetensors', '', '', ?, '')");
+  store.exec('BEGIN');
+  for (let i = 0; i < MODELS; i++) insert.run(name(i), name(i), 1700000000000 + i);
+  store.exec('COMMIT');
+  store.close();
+  router = await startRouter({ dir: first.dir, args: ['--allow-cpu-nodes', '--node-timeout', '600s'] });
+  for (let n = 0; n < NODES; n++) {
+    const models = Array.from({ length: MODELS }, (_, i) => ({ id: name(i), can_run: i % 7 !== 0, loaded: (i + n) % 50 === 0, state: i % 7 === 0 ? 'failed' : (i + n) % 50 === 0 ? 'ready' : 'present',
+      ...(i % 7 === 0 && { reason: 'this node has 24 GB, the model needs 61 GB' }), slots: 16, engine: 'gptoss', weight_bytes: 13e9 + i }));
+    const answer = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 1, version: '0.1.0', node_id: `node-scale-${n}`, name: `gpu-${String(n).padStart(3, '0')}`, url: 'http://127.0.0.1:9', port: 9, device: 'cuda',
+      secret: `lr-${String(n).padStart(40, '0')}`, draining: false, models, pools: [{ name: 'ram', title: 'RAM', total: 5e11, used: 1e11 }, { name: 'gpu0', title: 'NVIDIA H200', total: 1.5e11, used: 1e9 * n }] } });
+    assert.equal(answer.status, 200, answer.text);
+  }
+  browser = await startBrowser();
+});
+after(async () => { await browser?.close(); await router?.stop('SIGKILL'); });
+
+const timed = async (what, limit, fn) => {
+  const begun = performance.now();
+  await fn();
+  const ms = Math.round(performance.now() - begun);
+  console.log(`# ${what}: ${ms} ms`);
+  assert.ok(ms <= limit, `${what} took ${ms} ms, at most ${limit}`);
+};
+
+test('the answers behind the lists stay below half a megabyte', async () => {
+  for (const list of ['/v0/models?brief=true', '/v0/nodes?brief=true', '/v0/models?id=org-1/model-0001']) {
+    const answer = await call(router.url + list);
+    assert.equal(answer.status, 200);
+    assert.ok(answer.text.length < 512 * 1024, `${list}: ${answer.text.length} bytes`);
+  }
+});
+
+test('the list of models opens, is filtered, sorted and paged', async () => {
+  const page = await browser.open(router.url, { wait: false });
+  await timed('models open', 5000, async () => {
+    await page.goto(`${router.url}/#/models`);
+    await page.getByRole('link', { name: name(0), exact: true }).waitFor();
+  });
+  assert.ok(await page.locator('tbody tr').count() <= 50, 'only a page of rows is drawn');
+  await page.getByText('1–50 of 1,000').waitFor();
+  await timed('filter', 2000, async () => {
+    await page.getByLabel('Filter models').fill('model-0999');
+    await page.getByRole('link', { name: name(999) }).waitFor();
+    assert.equal(await page.locator('tbody tr').count(), 1);
+  });
+  await page.getByLabel('Filter models').fill('failed 61 GB');
+  await page.getByText('1–50 of 143').waitFor();
+  await page.getByLabel('Filter models').fill('');
+  await timed('next page', 2000, async () => {
+    await page.getByRole('button', { name: 'Next page' }).click();
+    await page.getByText('51–100 of 1,000').waitFor();
+  });
+  await timed('sort', 2000, async () => {
+    await page.getByRole('button', { name: 'Size' }).click();
+    await page.getByText('1–50 of 1,000').waitFor();
+  });
+  await page.look('scale-models');
+  // What a key press costs the page itself, not the test's way to it.
+  const busy = await page.evaluate(async () => {
+    const input = document.querySelector('input[type=search]');
+    const begun = performance.now();
+    for (const text of ['o', 'or', 'org', 'org-', 'org-3']) {
+      input.value = text;
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+      await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    }
+    return (performance.now() - begun) / 5;
+  });
+  console.log(`# a key press in the filter: ${Math.round(busy)} ms`);
+  assert.ok(busy < 500);
+  page.watch.assertClean();
+});
+
+test('one model on a hundred nodes, the list of nodes, and the overview', async () => {
+  const page = await browser.open(router.url, { wait: false });
+  await timed('one model', 5000, async () => {
+    await page.goto(`${router.url}/#/models/${encodeURIComponent(name(7))}`);
+    await page.getByRole('link', { name: 'gpu-000' }).waitFor();
+  });
+  await page.getByText('1–25 of 100').waitFor();
+  await timed('nodes', 5000, async () => {
+    await page.goto(`${router.url}/#/nodes`);
+    await page.getByRole('link', { name: 'gpu-000' }).waitFor();
+  });
+  await page.getByLabel('Filter nodes').fill('gpu-099');
+  await page.getByRole('link', { name: 'gpu-099' }).waitFor();
+  assert.equal(await page.locator('tbody tr').count(), 1);
+  await page.getByLabel('Filter nodes').fill('');
+  await page.look('scale-nodes');
+  await timed('overview', 5000, async () => {
+    await page.goto(`${router.url}/#/overview`);
+    await page.getByText('of 100 are online').waitFor();
+  });
+  page.watch.assertClean();
+});
