@@ -15,7 +15,7 @@
 #include "node/state.h"
 #include "node/storage.h"
 
-enum { SECOND_MS = 1000 };
+enum { SECOND_MS = 1000, CLOSE_MS = 10000 };
 
 /* ---- settings ---- */
 
@@ -27,13 +27,15 @@ static void read_limits(struct node *node)
         .load_ms = lr_settings_ms(s, "load-timeout"),
         .idle_unload_ms = lr_settings_ms(s, "idle-unload"),
         .drain_ms = lr_settings_ms(s, "drain-timeout"),
-        .close_ms = 10000,
+        .close_ms = CLOSE_MS,
         .min_resident_ms = lr_settings_ms(s, "min-resident"),
         .queue = (uint32_t)lr_settings_int(s, "node-queue"),
         .alert_percent = (uint32_t)lr_settings_int(s, "memory-threshold"),
         .overuse_percent = (uint32_t)lr_settings_int(s, "overuse-percent"),
         .kills = (uint32_t)lr_settings_int(s, "watchdog-kills"),
     };
+    if (node->limits.step_ms < CLOSE_MS) /* no engine hangs longer in one place than another */
+        node->limits.close_ms = node->limits.step_ms;
     node->options = (struct lr_engine_options){
         .size = sizeof(node->options),
         .max_sequences = (uint32_t)lr_settings_int(s, "max-sequences"),

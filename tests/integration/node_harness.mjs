@@ -158,6 +158,13 @@ export const isAlive = (pid) => {
   } catch { return false; }
 };
 
+// Bytes of memory a process has; 0 when it is gone.
+export function rss(pid) {
+  try {
+    return 1024 * Number(fs.readFileSync(`/proc/${pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)?.[1] ?? 0);
+  } catch { return 0; }
+}
+
 // Children of a process, zombies included.
 export function children(pid) {
   return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).filter((name) => {

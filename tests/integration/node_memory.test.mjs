@@ -21,6 +21,7 @@ describe('thresholds on a GPU (fake NVML)', () => {
     for (const id of ['old', 'young', 'busy', 'pinned'])
       makeModel(models, id, 'echo', { weights_bytes: 100 * MB, on_device: true, step_ms: 20 });
     makeModel(models, 'tiny', 'echo', { weights_bytes: 1 * MB, on_device: true });
+    makeModel(models, 'loading', 'echo', { weights_bytes: 100 * MB, on_device: true, load_ms: 4000 });
     makeModel(models, 'huge', 'echo', { weights_bytes: 5000 * MB, on_device: true });
     use(50);
     node = await startNode({ models, env: { LR_FAKE_NVML: figures },
@@ -57,6 +58,9 @@ describe('thresholds on a GPU (fake NVML)', () => {
   it('alerts within 2 s and unloads the least recently used, until below', async () => {
     const stream = events(node, ask('busy', 'b'.repeat(400)));
     await stream.next();
+    await node.post('/v0/models/loading/load');
+    await until('loading', async () => (await state('loading')) === 'loading');
+    const { pid } = (await node.model('loading')).workers[0];
     const start = Date.now();
     use(910);
     await until('an alert', () => /memory\.alert pool=GPU-fake-0/.test(node.log), 2500);
@@ -75,6 +79,8 @@ describe('thresholds on a GPU (fake NVML)', () => {
     }
     use(100);
     for await (const event of stream) assert.notEqual(event.event, 'error');
+    await until('the load was kept', async () => (await state('loading')) === 'ready');
+    assert.equal((await node.worker('loading')).pid, pid);
     const metrics = await (await fetch(`${node.url}/metrics`)).text();
     assert.match(metrics, /^llm_router_node_memory_alerts_total 2$/m);
   });

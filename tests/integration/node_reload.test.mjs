@@ -94,6 +94,8 @@ describe('hot reload', () => {
       return children(node.pid).length === serving.length;
     });
     for (const pid of children(node.pid)) assert.ok(isAlive(pid), 'a zombie');
+    // The node itself has opened no library and shares no memory with those that did.
+    assert.doesNotMatch(fs.readFileSync(`/proc/${node.pid}/maps`, 'utf8'), /echo\.so|\/dev\/shm|SYSV/);
     assert.ok(countFds(node) <= fds + 2, `${fds} descriptors became ${countFds(node)}`);
   });
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, children, countFds, events, generate, isAlive, LONG, makeModel, sleep, startNode,
+import { ask, children, countFds, events, generate, isAlive, LONG, makeModel, rss, sleep, startNode,
   tempDir, until } from './node_harness.mjs';
 
 describe('the watchdog', () => {
@@ -17,11 +17,16 @@ describe('the watchdog', () => {
     makeModel(models, 'hangs-probed', 'faulty', { hang: 'probe' });
     makeModel(models, 'loads-long', 'faulty', { load_ms: 2500 });
     makeModel(models, 'prefills-long', 'faulty', { prefill_ms: 100 });
+    makeModel(models, 'hangs-closing', 'faulty', { hang: 'close' });
     makeModel(models, 'steady', 'echo', { step_ms: 10 });
     node = await startNode({ models, args: ['--step-timeout', '500ms', '--load-timeout', '800ms',
       '--prefill-chunk', '8'] });
   });
   after(() => node.stop());
+
+  const kills = async () => Number((await (await fetch(`${node.url}/metrics`)).text())
+    .match(/^llm_router_node_watchdog_kills_total (\d+)$/m)[1]);
+  const ram = async () => (await node.get('/v0/memory')).pools.find((p) => p.pool === 'ram');
 
   it('kills a hanging step, answers TIMEOUT, and the next request works', async () => {
     // Another model streams all the while and must never pause.
@@ -40,13 +45,23 @@ describe('the watchdog', () => {
     });
     const { pid } = await node.worker('hangs');
     const start = Date.now();
-    const answer = await generate(node, ask('hangs', 'a story'));
+    const asked = generate(node, ask('hangs', 'a story'));
+    // Half the time without progress: no longer well, and it says of whom.
+    const ill = await until('ill', async () => {
+      const response = await fetch(`${node.url}/health`);
+      return response.status === 503 && response.json();
+    });
+    assert.deepEqual([ill.status, ill.model], ['stalled', 'hangs']);
+    const answer = await asked;
     const took = Date.now() - start;
     assert.equal(answer.error.code, 'TIMEOUT');
     assert.match(answer.error.message, /no progress for \d+ ms.*step-timeout/);
     assert.equal(answer.text, 'a s');
     assert.ok(took >= 500 && took < 1500, `${took} ms`);
     await until('the worker is gone', () => !isAlive(pid), 1000);
+    const { claims } = await ram(); // and what it held
+    assert.deepEqual(claims.filter((c) => c.model === 'hangs'), []);
+    assert.equal((await node.get('/health')).status, 'ok');
     assert.equal((await generate(node, ask('hangs', 'again'))).text, 'again');
     await steady;
     assert.ok(gap < 400, `the other model paused for ${gap} ms`);
@@ -76,23 +91,53 @@ describe('the watchdog', () => {
     assert.match(answer.error.message, /did not answer in time/);
   });
 
-  it('leaves a long load alone that makes progress', async () => {
+  it('leaves a load alone that takes three times its limit and makes progress', async () => {
+    const before = await kills();
+    const start = Date.now();
     const answer = await generate(node, ask('loads-long', 'patience'));
     assert.equal(answer.text, 'patience');
+    assert.ok(Date.now() - start > 3 * 800);
+    assert.equal(await kills(), before);
+    assert.equal(node.log.match(/worker\.start model=loads-long/g).length, 1);
   });
 
-  it('leaves a long prefill alone that makes progress', async () => {
+  it('leaves a prefill alone that takes twice its limit and makes progress', async () => {
+    const before = await kills();
     const start = Date.now();
     const answer = await generate(node, ask('prefills-long', 'p'.repeat(8 * 12)));
     assert.equal(answer.done.reason, 'stop');
-    assert.ok(Date.now() - start > 1000);
+    assert.ok(Date.now() - start > 2 * 500);
+    assert.equal(await kills(), before);
+  });
+
+  it('kills a worker that hangs when it is closed: the model is unloaded all the same', async () => {
+    await generate(node, ask('hangs-closing', 'x'));
+    const { pid } = await node.worker('hangs-closing');
+    await node.post('/v0/models/hangs-closing/unload');
+    await until('unloaded', async () => (await node.model('hangs-closing')).state === 'present', 3000);
+    assert.equal(isAlive(pid), false);
+    assert.equal((await generate(node, ask('hangs-closing', 'back'))).text, 'back');
   });
 
   it('counts its kills', async () => {
-    const metrics = await (await fetch(`${node.url}/metrics`)).text();
-    assert.match(metrics, /^llm_router_node_watchdog_kills_total 5$/m);
+    assert.equal(await kills(), 5);
   });
 });
+
+if (LONG)
+  describe('the watchdog with its defaults', () => {
+    it('kills a hanging step 30 seconds after its last progress', async () => {
+      const models = tempDir('models');
+      makeModel(models, 'hangs', 'faulty', { hang: 'step', after_tokens: 3 });
+      const node = await startNode({ models });
+      const start = Date.now();
+      const answer = await generate(node, ask('hangs', 'a story'));
+      const took = Date.now() - start;
+      assert.equal(answer.error.code, 'TIMEOUT');
+      assert.ok(took >= 30000 && took < 33000, `${took} ms`);
+      await node.stop();
+    });
+  });
 
 describe('a crash', () => {
   let node;
@@ -105,7 +150,7 @@ describe('a crash', () => {
     makeModel(models, 'crashes-loading-once', 'faulty',
       { crash: 'load', once: path.join(models, 'c2') });
     makeModel(models, 'crashes-closing', 'faulty', { crash: 'close' });
-    makeModel(models, 'hangs-closing', 'faulty', { hang: 'close' });
+    makeModel(models, 'deadly', 'faulty', { crash: 'step' });
     makeModel(models, 'fails', 'faulty', { fail: 'step', once: path.join(models, 'c3') });
     makeModel(models, 'fails-loading', 'faulty', { fail: 'load' });
     makeModel(models, 'garbage', 'faulty', { invalid_utf8: true });
@@ -135,6 +180,19 @@ describe('a crash', () => {
     assert.equal((await generate(node, ask('poison', 'after'))).text, 'after');
   });
 
+  it('takes two workers at most: a request that kills both is not tried a third time', async () => {
+    const answer = await generate(node, ask('deadly', 'x'));
+    assert.deepEqual([answer.error.code, answer.error.retryable], ['INTERNAL', false]);
+    assert.match(answer.error.message, /died twice.*not tried again/);
+    const model = await until('at rest', async () => {
+      const m = await node.model('deadly');
+      return m.state === 'present' && m;
+    });
+    assert.deepEqual([model.workers, model.queued, model.leases], [[], 0, 0]);
+    assert.equal(node.log.match(/worker\.start model=deadly/g).length, 2);
+    assert.equal(node.log.match(/worker\.died model=deadly/g).length, 2);
+  });
+
   it('while loading is tried three times, then the model is failed', async () => {
     const answer = await generate(node, ask('crashes-loading', 'x'));
     assert.equal(answer.error.code, 'INTERNAL');
@@ -143,7 +201,7 @@ describe('a crash', () => {
     assert.equal((await generate(node, ask('crashes-loading-once', 'ok'))).text, 'ok');
   });
 
-  it('while closing, or a close that hangs, does not keep the model from being unloaded',
+  it('while closing does not keep the model from being unloaded',
     async () => {
       await generate(node, ask('crashes-closing', 'x'));
       await node.post('/v0/models/crashes-closing/unload');
@@ -170,19 +228,33 @@ describe('a crash', () => {
         .test(node.log) && /writes to stderr/.test(node.log));
     });
 
-  it('an engine that takes more than it said is found out and restarted', async () => {
-    const answer = await generate(node, ask('liar', 'x'));
-    assert.equal(answer.text, 'x');
-    await until('found out', () => /memory\.overuse model=liar/.test(node.log), 5000);
-    assert.match((await node.get('/v0/models')).models.find((m) => m.id === 'liar').reason ?? '',
-      /allotment|^$/);
-  });
+  it('an engine that takes more than it said is found out and killed, and its memory is back',
+    async () => {
+      const answer = await generate(node, ask('liar', 'x'));
+      assert.equal(answer.text, 'x');
+      const { pid } = await node.worker('liar');
+      assert.ok(rss(pid) > 500_000_000);
+      await until('found out', () => /memory\.overuse model=liar/.test(node.log), 5000);
+      await until('it is gone', () => !isAlive(pid), 2000);
+      assert.equal(rss(pid), 0);
+      const { pools } = await node.get('/v0/memory');
+      assert.deepEqual(pools[0].claims.filter((c) => c.model === 'liar'), []);
+      assert.equal((await generate(node, ask('liar', 'again'))).text, 'again');
+      await node.post('/v0/models/liar/unload');
+      await until('unloaded', async () => (await node.model('liar')).state === 'present');
+    });
+
+  const footprint = async () => {
+    const ram = (await node.get('/v0/memory')).pools[0];
+    return { reserved: ram.reserved, models: ram.claims.map((c) => c.model).sort() };
+  };
 
   it('by kill -9, again and again under load: the node lives, nothing is lost in silence',
     async () => {
       const rounds = LONG ? 100 : 10;
       await generate(node, ask('well', 'x'));
       const fds = countFds(node);
+      const before = { ...await footprint(), rss: rss(node.pid) };
       let stop = false;
       let answered = 0;
       let failed = 0;
@@ -218,6 +290,10 @@ describe('a crash', () => {
         return w.live === 0 && w.stats.pages_in_use === 0;
       });
       assert.ok(countFds(node) <= fds + 8, `${fds} descriptors became ${countFds(node)}`);
+      // Memory is where it was: nothing reserved or counted for the dead, no growth in the node.
+      const { rss: baseline, ...claims } = before;
+      assert.deepEqual(await footprint(), claims);
+      assert.ok(rss(node.pid) < baseline + 32e6, `${baseline} bytes became ${rss(node.pid)}`);
       for (const pid of children(node.pid))
         assert.ok(isAlive(pid), `process ${pid} is a zombie`);
     });
