@@ -148,23 +148,25 @@ export default function Playground({ route, me }) {
   const store = useMemo(() => openChats(me.id), [me.id]);
   const models = useModels();
   const isWide = useWide();
-  const [settings, setSettings] = useState(store.settings);
+  const [kept, setKept] = useState(store.settings);
+  const [chosen, setChosen] = useState(''); // the model, since the page was opened for one
   const [draft, setDraft] = useState('');
   const [panel, setPanel] = useState(''); // '', 'chats', 'settings', 'curl'
   const [, setChats] = useState(store.list());
+  const items = models.items ?? [];
+  const model = chooseModel(items, [chosen, route.id, kept.model]);
+  const settings = { ...kept, model };
   const talk = useConversation(store, settings);
   const { chat, isRunning } = talk;
   const near = useFollow(chat);
-  const items = models.items ?? [];
-  const model = chooseModel(items, [settings.model]);
-  const change = (next) => { setSettings(next); store.putSettings(next); };
-  useEffect(() => { if (items.length) change({ ...settings, model: chooseModel(items, [route.id, settings.model]) }); }, [models.items === null, route.id]);
-  useEffect(() => { if (model && model !== settings.model) change({ ...settings, model }); }, [model]);
+  const change = (next) => { setKept(next); store.putSettings(next); };
+  const choose = (id) => { setChosen(id); change({ ...settings, model: id }); };
+  useEffect(() => setChosen(''), [route.id]);
   useEffect(() => setChats(store.list()), [chat]);
 
   const canSend = draft.trim() !== '' && model !== '' && !toolsProblem(settings.tools);
   const send = () => { near.current = true; talk.say(draft); setDraft(''); };
-  const open = (next) => { talk.open(next); setPanel(''); if (items.some((m) => m.id === next.model)) change({ ...settings, model: next.model }); };
+  const open = (next) => { talk.open(next); setPanel(''); if (items.some((m) => m.id === next.model)) choose(next.model); };
   const remove = (one) => { store.remove(one.id); setChats(store.list()); if (one.id === chat.id) talk.open(newChat()); };
   const clear = async () => {
     if (!await confirm({ title: t('playground.clearTitle'), text: t('playground.clearText'), action: t('playground.clear'), danger: true })) return;
@@ -172,11 +174,11 @@ export default function Playground({ route, me }) {
     talk.open(newChat());
   };
   const request = toRequest([...chat.messages.filter((m, i) => !(i === chat.messages.length - 1 && m.role === 'assistant' && !draft.trim())),
-    ...(draft.trim() || chat.messages.length === 0 ? [{ role: 'user', content: draft.trim() || 'Hello!' }] : [])], { ...settings, model });
+    ...(draft.trim() || chat.messages.length === 0 ? [{ role: 'user', content: draft.trim() || 'Hello!' }] : [])], settings);
 
   const history = html`<${History} chats=${store.list()} current=${chat.id} onOpen=${open} onRemove=${remove} onClear=${clear} />`;
   const form = html`<${Settings} settings=${settings} onChange=${change} />`;
-  const actions = html`${items.length > 0 && html`<${ModelChooser} items=${items} value=${model} onChange=${(id) => change({ ...settings, model: id })} />`}
+  const actions = html`${items.length > 0 && html`<${ModelChooser} items=${items} value=${model} onChange=${choose} />`}
     <${Button} icon="plus" onClick=${() => open({ ...newChat(), model })}>${t('playground.new')}<//>
     ${!isWide && html`<${Button} onClick=${() => setPanel('chats')}>${t('playground.chats')}<//><${Button} onClick=${() => setPanel('settings')}>${t('playground.settings')}<//>`}
     <${Button} onClick=${() => setPanel('curl')} disabled=${!model}>${t('playground.curl')}<//>`;
