@@ -48,12 +48,43 @@ void router_call_note(struct router_call *call, int status)
         router_observe(&metrics->wait, call->granted_ns - call->begun_ns);
 }
 
+/* What the node that served it last did of it. */
+static void add_to_tally(const struct router_call *call)
+{
+    struct router *r = call->home->router;
+    const struct router_usage *row = &call->usage;
+    router_lock(r);
+    const struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(row->node));
+    struct router_place *place =
+        node != NULL ? router_node_place(node, lr_str_z(call->model->folded)) : NULL;
+    if (place != NULL) {
+        struct router_tally *t = &place->tally;
+        t->requests++;
+        t->failed += row->status == 429 || row->status >= 500;
+        t->cancelled += row->status == (uint32_t)lr_code_http(LR_CANCELLED);
+        t->prompt_tokens += row->prompt_tokens;
+        t->completion_tokens += row->completion_tokens;
+        t->cached_tokens += row->cached_tokens;
+        t->first_tokens += call->first_ns != 0;
+        t->first_token_us += call->first_ns != 0 ? (call->first_ns - call->begun_ns) / 1000 : 0;
+        for (uint32_t i = 0; i < call->leg_count; i++) {
+            const struct router_leg *leg = &call->legs[i];
+            if (leg->attempt_tokens < 2)
+                continue;
+            t->inter_tokens += leg->attempt_tokens - 1;
+            t->inter_token_us += (leg->last_ns - leg->first_ns) / 1000;
+        }
+    }
+    router_unlock(r);
+}
+
 void router_call_book(struct router_call *call)
 {
     struct router *r = call->home->router;
     struct router_usage *row = &call->usage;
     add_tokens(call, row);
     router_store_usage(r->store, row);
+    add_to_tally(call);
     router_count(&r->metrics.prompt_tokens, row->prompt_tokens);
     router_count(&r->metrics.completion_tokens, row->completion_tokens);
     router_count(&r->metrics.cached_tokens, row->cached_tokens);

@@ -20,7 +20,8 @@ static uint64_t get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void head(struct lr_buf *out, const char *name, const char *type, const char *help)
+void router_metrics_head(struct lr_buf *out, const char *name, const char *type,
+                         const char *help)
 {
     lr_buf_addf(out, "# HELP llm_router_%s %s\n# TYPE llm_router_%s %s\n", name, help, name,
                 type);
@@ -29,13 +30,13 @@ static void head(struct lr_buf *out, const char *name, const char *type, const c
 static void counter(struct lr_buf *out, const char *name, const char *help,
                     const _Atomic uint64_t *value)
 {
-    head(out, name, "counter", help);
+    router_metrics_head(out, name, "counter", help);
     lr_buf_addf(out, "llm_router_%s %" PRIu64 "\n", name, get(value));
 }
 
 static void gauge(struct lr_buf *out, const char *name, const char *help, uint64_t value)
 {
-    head(out, name, "gauge", help);
+    router_metrics_head(out, name, "gauge", help);
     lr_buf_addf(out, "llm_router_%s %" PRIu64 "\n", name, value);
 }
 
@@ -43,7 +44,7 @@ static void histogram(struct lr_buf *out, const char *name, const char *help,
                       const struct router_histogram *h)
 {
     uint64_t total = 0;
-    head(out, name, "histogram", help);
+    router_metrics_head(out, name, "histogram", help);
     for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
         total += get(&h->counts[i]);
         if (i + 1 < ROUTER_BUCKETS)
@@ -55,64 +56,6 @@ static void histogram(struct lr_buf *out, const char *name, const char *help,
                 (double)get(&h->sum_us) / 1e6, name, get(&h->count));
 }
 
-/* Label values are ids and names that joined nodes chose: quotes and line ends escaped. */
-static void label(struct lr_buf *out, const char *name, const char *value)
-{
-    lr_buf_addf(out, "%s=\"", name);
-    for (; *value != '\0'; value++) {
-        if (*value == '"' || *value == '\\')
-            lr_buf_add_char(out, '\\');
-        lr_buf_add_char(out, *value == '\n' ? ' ' : *value);
-    }
-    lr_buf_add_char(out, '"');
-}
-
-static void write_nodes(struct router *r, struct lr_buf *out)
-{
-    struct lr_str key;
-    void *value;
-    head(out, "node_up", "gauge", "1 while a node's beats arrive");
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        if (r->nodes.all[i]->is_removed)
-            continue;
-        lr_buf_add_z(out, "llm_router_node_up{");
-        label(out, "node", r->nodes.all[i]->name);
-        lr_buf_addf(out, "} %d\n", r->nodes.all[i]->is_online);
-    }
-    head(out, "node_failures_total", "counter", "Requests a node failed or lost");
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        lr_buf_add_z(out, "llm_router_node_failures_total{");
-        label(out, "node", r->nodes.all[i]->name);
-        lr_buf_addf(out, "} %" PRIu64 "\n", r->nodes.all[i]->failures);
-    }
-    head(out, "node_memory_used_bytes", "gauge", "Memory in use, per pool of a node");
-    for (size_t i = 0; i < r->nodes.count; i++)
-        for (uint32_t p = 0; p < r->nodes.all[i]->pool_count; p++) {
-            lr_buf_add_z(out, "llm_router_node_memory_used_bytes{");
-            label(out, "node", r->nodes.all[i]->name);
-            lr_buf_add_char(out, ',');
-            label(out, "pool", r->nodes.all[i]->pools[p].name);
-            lr_buf_addf(out, "} %" PRIu64 "\n", r->nodes.all[i]->pools[p].used);
-        }
-    head(out, "inflight", "gauge", "Requests on a node, per model");
-    for (size_t i = 0; i < r->nodes.count; i++)
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
-            const struct router_place *place = value;
-            lr_buf_add_z(out, "llm_router_inflight{");
-            label(out, "node", r->nodes.all[i]->name);
-            lr_buf_add_char(out, ',');
-            label(out, "model", place->id);
-            lr_buf_addf(out, "} %u\n", place->inflight);
-        }
-    head(out, "queued", "gauge", "Requests that wait, per model");
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
-        const struct router_model *model = value;
-        lr_buf_add_z(out, "llm_router_queued{");
-        label(out, "model", model->id);
-        lr_buf_addf(out, "} %zu\n", model->queue.count);
-    }
-}
-
 void router_metrics_write(struct router *r, struct lr_buf *out)
 {
     const struct router_metrics *m = &r->metrics;
@@ -120,7 +63,7 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     struct router_store_stats store;
     net_server_get_stats(r->server, &server);
     router_store_get_stats(r->store, &store);
-    head(out, "answers_total", "counter", "Answers, by class of status");
+    router_metrics_head(out, "answers_total", "counter", "Answers, by class of status");
     for (int i = 1; i < 6; i++)
         lr_buf_addf(out, "llm_router_answers_total{class=\"%dxx\"} %" PRIu64 "\n", i,
                     get(&m->answers[i]));
@@ -150,6 +93,6 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
           store.usage_written);
     gauge(out, "usage_rows_lost", "Usage rows that could not be written", store.usage_dropped);
     router_lock(r);
-    write_nodes(r, out);
+    router_metrics_write_nodes(r, out);
     router_unlock(r);
 }

@@ -193,6 +193,26 @@ static void take_pools(struct router_node *node, const struct wire_beat *beat)
     }
 }
 
+static void take_downloads(struct router_node *node, const struct wire_beat *beat)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        struct router_place *place = value;
+        place->fetched_bytes = place->fetch_bytes = place->fetch_rate = 0;
+    }
+    for (size_t i = 0; i < beat->download_count; i++) {
+        const struct wire_fleet_download *d = &beat->downloads[i];
+        char folded[ROUTER_ID_MAX];
+        struct router_place *place = router_node_place(node, router_fold(d->id, folded));
+        if (place == NULL)
+            continue;
+        place->fetched_bytes = d->done_bytes;
+        place->fetch_bytes = d->total_bytes;
+        place->fetch_rate = d->rate;
+    }
+}
+
 static void hear(struct router_node *node, bool is_draining, uint64_t now_ms)
 {
     node->is_online = true;
@@ -254,6 +274,7 @@ lr_code router_nodes_beat(struct router_node *node, const struct wire_beat *beat
             place->can_run = false; /* its template was refused when it joined */
     }
     take_pools(node, beat);
+    take_downloads(node, beat);
     hear(node, beat->is_draining, now_ms);
     return LR_OK;
 }

@@ -15,6 +15,14 @@
 
 enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
 
+/* What a model's requests on a node came to, for metrics; since the router's start. */
+struct router_tally {
+    uint64_t requests, failed, cancelled;
+    uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    uint64_t first_token_us, first_tokens; /* sum and count */
+    uint64_t inter_token_us, inter_tokens;
+};
+
 /* A model on a node. */
 struct router_place {
     char id[ROUTER_ID_MAX]; /* as the node writes it */
@@ -29,7 +37,9 @@ struct router_place {
     /* ours */
     uint32_t inflight;
     bool is_full; /* said "busy": until something of ours ends or it reports again */
-    double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
+    double load_ms, prefill_ms, step_ms;             /* measured, moving averages; 0: never */
+    uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
+    struct router_tally tally;
 };
 
 enum { ROUTER_POOLS_MAX = 17 };
