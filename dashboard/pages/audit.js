@@ -36,7 +36,7 @@ export function Audit({ keys, changes }) {
     { id: 'target', label: t('keys.target'), text: (r) => `${r.target} ${names.get(r.target) ?? ''}`, cell: (r) => html`<span class="break">${names.get(r.target) ?? r.target}</span>` },
     { id: 'detail', label: t('keys.detail'), text: (r) => r.detail, cell: (r) => html`<span class="break muted">${r.detail}</span>` },
   ];
-  return html`<section class="section" aria-labelledby="audit-title"><h2 id="audit-title">${t('keys.audit')}</h2>
+  return html`<section class="section"><h2>${t('keys.audit')}</h2>
     <${ErrorNote} error=${log.error} />
     ${log.rows.length > 0 ? html`<${Table} caption=${t('keys.audit')} rows=${log.rows.map((row, i) => ({ ...row, i }))} rowKey=${(r) => r.i} columns=${columns} pageSize=${10000} />`
       : log.isLoaded && !log.error && html`<p class="muted">${t('keys.noAudit')}</p>`}

@@ -62,7 +62,7 @@ export default function Keys({ me }) {
   };
   return html`<${Page} title=${t('keys.title')} lead=${t('keys.lead')} actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t('keys.create')}<//>`}>
     <${ErrorNote} error=${order.error ?? error} onDismiss=${order.error ? order.dismiss : undefined} />
-    <section class="section" aria-labelledby="keys-title"><h2 id="keys-title">${t('keys.keys')}</h2>
+    <section class="section"><h2>${t('keys.keys')}</h2>
       ${data ? html`<${KeyTable} keys=${keys} me=${me} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}</section>
     <${Usage} keys=${keys} />
     <${Audit} keys=${keys} changes=${changes} />

@@ -82,5 +82,5 @@ export function Usage({ keys }) {
     ${data && html`<div class="usage-charts"><${UsageChart} title=${t('keys.requests')} values=${columns.requests} times=${times} slotS=${slotS} tone=${2} />
       <${UsageChart} title=${t('keys.promptTokens')} values=${columns.prompt} times=${times} slotS=${slotS} tone=${1} />
       <${UsageChart} title=${t('keys.completionTokens')} values=${columns.completion} times=${times} slotS=${slotS} tone=${1} /></div>
-      ${rows.length > 0 && html`<${Table} caption=${t('keys.usage')} rows=${byKey(rows)} rowKey=${(r) => r.key} columns=${table} pageSize=${10} />`}`}</section>`;
+      ${rows.length > 0 && html`<${Table} caption=${t('keys.usageByKey')} rows=${byKey(rows)} rowKey=${(r) => r.key} columns=${table} pageSize=${10} />`}`}</section>`;
 }

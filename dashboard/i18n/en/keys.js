@@ -47,6 +47,7 @@ export default {
   shownOnce: 'Copy it now: it is shown this once. The router keeps only its hash.',
   stored: 'Done',
   usage: 'Usage',
+  usageByKey: 'Usage by key',
   usageOf: 'Usage of',
   allKeys: 'All keys',
   range: 'Range',

@@ -47,6 +47,7 @@ export default {
   shownOnce: 'いまコピーしてください。表示されるのは一度だけです。ルーターはハッシュだけを保存します。',
   stored: '完了',
   usage: '利用状況',
+  usageByKey: 'キーごとの利用状況',
   usageOf: '対象',
   allKeys: 'すべてのキー',
   range: '期間',

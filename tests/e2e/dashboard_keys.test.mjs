@@ -1,0 +1,177 @@
+// Signing in with a browser; keys made, used, seen in the usage and revoked; the audit log.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { startBrowser } from './browser.mjs';
+import { call, makeEcho, online, register, say, startNode, startRouter, until } from './support.mjs';
+
+const HOSTILE = '<img src=x onerror="globalThis.broken=1">';
+let router, node, browser;
+
+before(async () => {
+  router = await startRouter({ args: ['--require-key', '--allow-cpu-nodes'] });
+  node = await startNode(router, { args: ['--model', makeEcho('echo')] });
+  await until('the node is online', async () => (await nodesOnline()) === 1);
+  await register(router, 'echo');
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+  await node?.stop();
+  await router?.stop();
+});
+const nodesOnline = () => online(router);
+const talk = (key) => call(`${router.url}/v1/chat/completions`, { key, body: { model: 'echo', ...say('hello') } });
+
+async function signIn(key = router.adminKey, { page, at = '#/keys', ...options } = {}) {
+  page ??= await browser.open(`${router.url}/${at}`, options);
+  await page.getByLabel('Key', { exact: true }).fill(key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  return page;
+}
+
+const row = (page, name) => page.getByRole('region', { name: 'Keys' }).getByRole('row').filter({ hasText: name });
+
+async function create(page, name, fill = async () => {}) {
+  await page.getByRole('button', { name: 'Create key' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill(name);
+  await fill(dialog);
+  await dialog.getByRole('button', { name: 'Create key' }).click();
+  await dialog.getByText('Copy it now').waitFor();
+  const key = await dialog.locator('.made-key input').inputValue();
+  return { key, dialog };
+}
+
+test('a wrong key says so in the API\'s words; the right one opens the page; signing out closes it', async () => {
+  const page = await browser.open(`${router.url}/#/keys`);
+  page.watch.allow(401);
+  await page.look('signin');
+  await signIn('lr-wrong', { page });
+  await page.getByRole('alert').waitFor();
+  const said = (await call(`${router.url}/v0/session`, { body: { key: 'lr-wrong' } })).json.error.message;
+  assert.equal(await page.locator('.error-message').textContent(), said);
+  assert.equal(await page.getByLabel('Key', { exact: true }).evaluate((input) => input === document.activeElement), true);
+  await signIn(router.adminKey, { page });
+  await page.getByRole('heading', { name: 'Keys and usage' }).waitFor();
+  assert.deepEqual(await page.evaluate(() => document.cookie), '', 'scripts do not see the session');
+  await page.reload();
+  await page.getByRole('heading', { name: 'Keys and usage' }).waitFor();
+  await page.getByRole('button', { name: /^Sign out/ }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await page.reload();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('a key is made, shown once, used, seen in the usage, revoked, and refused from then on', async () => {
+  const page = await signIn();
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  const { key, dialog } = await create(page, 'Hanako', async (form) => {
+    await form.getByLabel('Requests per minute').fill('60');
+    await form.getByLabel('Tokens per minute').fill('100000');
+    await form.getByLabel('Expires').selectOption('month');
+  });
+  assert.match(key, /^lr-[0-9A-Za-z]{43}$/);
+  await page.look('keys-made', { fullPage: false });
+  await dialog.getByRole('button', { name: 'Copy' }).click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), key);
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await row(page, 'Hanako').waitFor();
+  assert.match(await row(page, 'Hanako').textContent(), /api.*Active.*60 requests\/min, 100,000 tokens\/min.*in 30 days/);
+  assert.doesNotMatch(await page.content(), new RegExp(key.slice(3)), 'it is nowhere in the page any more');
+  for (let i = 0; i < 3; i++) assert.equal((await talk(key)).status, 200);
+  await page.getByLabel('Usage of').selectOption({ label: 'Hanako' });
+  const usage = page.getByRole('region', { name: 'Usage by key' }).getByRole('row').filter({ hasText: 'Hanako' });
+  await usage.waitFor();
+  assert.match(await usage.getByRole('cell').first().textContent(), /^3$/);
+  await until('the chart tells it', async () => /Requests over time: 3 in all/.test(await page.getByRole('img', { name: /^Requests over time/ }).getAttribute('aria-label')));
+
+  await page.getByRole('button', { name: 'Revoke Hanako' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+  assert.equal((await talk(key)).status, 200, 'not yet');
+  await page.getByRole('button', { name: 'Revoke Hanako' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await page.getByText('Hanako was revoked').waitFor();
+  const refused = await talk(key);
+  assert.equal(refused.status, 401);
+  assert.match(refused.json.error.message, /revoked/);
+  await until('the row is gone', async () => (await row(page, 'Hanako').count()) === 0);
+  await page.getByLabel(/Show \d+ revoked or expired/).check();
+  assert.match(await row(page, 'Hanako').textContent(), /Revoked/);
+  const log = page.getByRole('region', { name: 'Audit log' });
+  await log.getByRole('row').filter({ hasText: 'key.revoke' }).filter({ hasText: 'Hanako' }).waitFor();
+  await log.getByRole('row').filter({ hasText: 'session.create' }).first().waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('names are text, never HTML; what the API refuses stays until it is dismissed', async () => {
+  const page = await signIn();
+  page.watch.allow(400);
+  const { dialog } = await create(page, HOSTILE);
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await row(page, HOSTILE).waitFor();
+  await page.getByLabel('Usage of').selectOption({ label: HOSTILE });
+  await page.getByRole('button', { name: `Revoke ${HOSTILE}` }).click();
+  await page.getByRole('heading', { name: `Revoke ${HOSTILE}?` }).waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('region', { name: 'Audit log' }).getByText(HOSTILE).first().waitFor();
+  assert.deepEqual(await page.evaluate(() => [globalThis.broken, document.querySelectorAll('main img').length]), [undefined, 0]);
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('あ'.repeat(40)); // 120 bytes
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  const note = page.getByRole('dialog').getByRole('alert');
+  await note.waitFor();
+  assert.match(await note.textContent(), /"name" must be a string of up to 63 bytes/);
+  await note.getByRole('button', { name: 'Dismiss' }).click();
+  assert.equal(await note.count(), 0);
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('a key of role api sees the playground only, and its session ends with it', async () => {
+  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'guest', role: 'api' } })).json;
+  const page = await signIn(made.key, { at: '#/playground' });
+  page.watch.allow(401);
+  await page.getByRole('textbox', { name: 'Message' }).fill('hello');
+  assert.deepEqual(await page.getByRole('navigation', { name: 'Main' }).getByRole('link').allTextContents(), ['Playground']);
+  await page.getByRole('textbox', { name: 'Message' }).press('Enter');
+  await page.locator('.turn-tools').waitFor();
+  await call(`${router.url}/v0/keys/${made.id}`, { method: 'DELETE', key: router.adminKey });
+  await page.getByRole('textbox', { name: 'Message' }).fill('again');
+  await page.getByRole('textbox', { name: 'Message' }).press('Enter');
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('a page that only listens notices that its session has ended', async () => {
+  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'watcher', role: 'admin' } })).json;
+  const page = await signIn(made.key, { at: '#/overview' });
+  page.watch.allow(401);
+  await page.getByText('Live', { exact: true }).waitFor();
+  await call(`${router.url}/v0/keys/${made.id}`, { method: 'DELETE', key: router.adminKey });
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
+test('keys and sign-in are sound in both themes and on a phone', async () => {
+  const busy = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'batch jobs', role: 'api', tokens_per_minute: 5000 } })).json;
+  for (let i = 0; i < 4; i++) await talk(i % 2 ? busy.key : router.adminKey);
+  for (const [scheme, size] of [['light', 'desktop'], ['dark', 'desktop'], ['dark', 'phone']]) {
+    const page = await browser.open(`${router.url}/#/keys`, { scheme, size });
+    if (scheme === 'dark') await page.look('signin');
+    await signIn(router.adminKey, { page });
+    await page.getByRole('region', { name: 'Usage by key' }).waitFor();
+    await page.getByRole('region', { name: 'Audit log' }).waitFor();
+    await page.look('keys');
+    if (size === 'phone') {
+      await page.getByRole('button', { name: 'Create key' }).click();
+      await page.look('keys-create', { fullPage: false });
+    }
+    page.watch.assertClean();
+    await page.context().close();
+  }
+});
