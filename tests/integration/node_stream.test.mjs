@@ -93,8 +93,8 @@ describe('a client that leaves', () => {
         times.push(await timeToFree('slow', () => socket.destroy()));
       }
       times.sort((a, b) => a - b);
-      // Of a few the worst is no percentile: one pause of a busy machine would decide.
-      const share = LONG ? 0.99 : 0.95;
+      // Of sixty the worst are no percentile: two pauses of a busy machine would decide.
+      const share = LONG ? 0.99 : 0.9;
       const late = times[Math.ceil(times.length * share) - 1];
       assert.ok(late <= 50, `p50 ${times[times.length >> 1]} ms, p${100 * share} ${late} ms, worst ${times.at(-1)} ms`);
     });
