@@ -1,0 +1,204 @@
+/* A worker's life with a real plugin (echo), frame by frame, and what it answers to frames
+ * that come at the wrong time. */
+#include "tests/unit/worker/support.h"
+#include "wire/generate.h"
+#include "wire/open.h"
+
+#define LIBRARY LR_BINARY_DIR "/engines/echo/echo.so"
+
+static int set_up(void **state)
+{
+    (void)state;
+    (void)signal(SIGPIPE, SIG_IGN);
+    return access(LIBRARY, R_OK);
+}
+
+static int run(void *arg)
+{
+    struct worker_config config = {.parent = getppid(), .is_probe = arg != NULL};
+    return worker_run(&config);
+}
+
+static struct place start_worker(bool is_probe)
+{
+    static int yes;
+    struct place p = place_start(run, is_probe ? &yes : NULL);
+    struct wire_hello hello;
+    assert_int_equal(wire_hello_decode(place_expect(&p, WIRE_HELLO).body, &hello, NULL), LR_OK);
+    assert_int_equal(hello.pid, p.pid);
+    assert_int_equal(hello.abi, LR_ENGINE_ABI);
+    return p;
+}
+
+static void send_open(const struct place *p, enum wire_type type, uint32_t abi,
+                      const char *extra)
+{
+    struct wire_open open = {.library = LIBRARY,
+                             .engine_id = "echo",
+                             .engine_version = "1.0.0",
+                             .abi_version = abi,
+                             .model_dir = "",
+                             .options = {.size = sizeof(open.options), .extra_json = extra}};
+    struct lr_buf out;
+    lr_buf_init(&out, 1 << 16);
+    wire_open_encode(&out, type, &open);
+    place_send(p, lr_buf_str(&out));
+    lr_buf_free(&out);
+}
+
+static void send_submit(const struct place *p, uint64_t id, const char *text)
+{
+    struct lr_segment segment = {.text = text, .len = strlen(text)};
+    struct wire_generate g;
+    struct lr_buf out;
+    wire_generate_defaults(&g);
+    g.id = id;
+    g.segments = &segment;
+    g.segment_count = 1;
+    lr_buf_init(&out, 1 << 16);
+    wire_submit_encode(&out, &g);
+    place_send(p, lr_buf_str(&out));
+    lr_buf_free(&out);
+}
+
+/* The next frame of this type; others are passed over, but not a failure. */
+static struct wire_frame skip_to(struct place *p, enum wire_type type)
+{
+    struct wire_frame frame = {0};
+    do {
+        assert_true(place_next(p, &frame));
+        assert_int_not_equal(frame.type, WIRE_FAILED);
+    } while (frame.type != type);
+    return frame;
+}
+
+static void send_empty(const struct place *p, enum wire_type type)
+{
+    struct lr_buf out;
+    lr_buf_init(&out, 64);
+    wire_empty_encode(&out, type);
+    place_send(p, lr_buf_str(&out));
+    lr_buf_free(&out);
+}
+
+static void expect_failed(struct place *p, lr_code code)
+{
+    struct wire_frame frame = {0};
+    struct wire_error m;
+    while (place_next(p, &frame) && frame.type != WIRE_FAILED)
+        continue;
+    assert_int_equal(frame.type, WIRE_FAILED);
+    assert_int_equal(wire_error_decode(frame.body, &m, NULL), LR_OK);
+    assert_int_equal(m.error.code, code);
+    assert_int_not_equal(m.error.text[0], '\0');
+    assert_false(place_next(p, &frame)); /* and it leaves */
+    assert_int_equal(place_end(p), 1);
+}
+
+static void it_opens_generates_and_closes(void **state)
+{
+    struct place p = start_worker(false);
+    struct wire_done done;
+    char text[8] = "";
+    (void)state;
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    (void)skip_to(&p, WIRE_LOADING);
+    (void)skip_to(&p, WIRE_OPENED);
+    send_submit(&p, 77, "abc");
+    for (int i = 0; i < 3; i++) {
+        struct wire_token m;
+        assert_int_equal(wire_token_decode(skip_to(&p, WIRE_TOKEN).body, &m, NULL), LR_OK);
+        assert_int_equal(m.request, 77);
+        (void)strncat(text, m.bytes.ptr, m.bytes.len);
+    }
+    assert_string_equal(text, "abc");
+    assert_int_equal(wire_done_decode(skip_to(&p, WIRE_DONE).body, &done, NULL), LR_OK);
+    assert_int_equal(done.reason, LR_FINISH_STOP);
+    send_empty(&p, WIRE_CLOSE);
+    assert_int_equal(place_finish(&p), 0);
+}
+
+static void a_cancelled_request_gives_its_pages_back_and_says_so(void **state)
+{
+    struct place p = start_worker(false);
+    struct lr_engine_stats stats = {0};
+    struct lr_buf out;
+    (void)state;
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, "{\"step_ms\":5}");
+    (void)skip_to(&p, WIRE_OPENED);
+    send_submit(&p, 1, "a long answer, of which only the beginning is wanted");
+    (void)skip_to(&p, WIRE_TOKEN);
+    lr_buf_init(&out, 64);
+    wire_u64_encode(&out, WIRE_CANCEL, 1);
+    place_send(&p, lr_buf_str(&out));
+    lr_buf_free(&out);
+    (void)skip_to(&p, WIRE_DONE);
+    assert_int_equal(wire_tick_decode(skip_to(&p, WIRE_TICK).body, &stats, NULL), LR_OK);
+    assert_int_equal(stats.pages_in_use, 0);
+    assert_int_equal(stats.sequences, 0);
+    assert_int_equal(place_finish(&p), 0); /* the end of the stream is a way to leave, too */
+}
+
+static void a_probe_answers_one_question_and_leaves(void **state)
+{
+    struct place p = start_worker(true);
+    struct lr_engine_need need = {0};
+    struct wire_frame frame;
+    (void)state;
+    send_open(&p, WIRE_PROBE, LR_ENGINE_ABI, "{\"weights_bytes\":123456789}");
+    assert_int_equal(wire_need_decode(place_expect(&p, WIRE_PROBED).body, &need, NULL), LR_OK);
+    assert_int_equal(need.weights, 123456789);
+    assert_true(need.total > need.weights);
+    assert_false(place_next(&p, &frame));
+    assert_int_equal(place_end(&p), 0);
+}
+
+static void what_cannot_be_opened_fails_with_the_reason(void **state)
+{
+    (void)state;
+    struct place p = start_worker(false);
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI + 1, NULL);
+    expect_failed(&p, LR_ABI_MISMATCH);
+    p = start_worker(false);
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, "{\"no_such_option\":1}");
+    expect_failed(&p, LR_INVALID_ARGUMENT);
+    p = start_worker(false);
+    send_empty(&p, WIRE_OPEN); /* not the JSON it promises */
+    expect_failed(&p, LR_INVALID_ARGUMENT);
+    p = start_worker(true); /* a probe opens nothing */
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    expect_failed(&p, LR_INTERNAL);
+    p = start_worker(false); /* nor a worker two models */
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    expect_failed(&p, LR_INTERNAL);
+}
+
+static void frames_at_the_wrong_time_are_refused_or_passed_over(void **state)
+{
+    struct place p = start_worker(false);
+    struct wire_done done;
+    (void)state;
+    send_submit(&p, 3, "too early");
+    assert_int_equal(wire_done_decode(skip_to(&p, WIRE_DONE).body, &done, NULL), LR_OK);
+    assert_int_equal(done.reason, LR_FINISH_ERROR);
+    assert_int_equal(done.request, 3);
+    send_empty(&p, WIRE_CANCEL);        /* without a number */
+    send_empty(&p, (enum wire_type)99); /* of a later version */
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    (void)skip_to(&p, WIRE_OPENED);
+    send_empty(&p, WIRE_CLOSE);
+    assert_int_equal(place_finish(&p), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_opens_generates_and_closes),
+        cmocka_unit_test(a_cancelled_request_gives_its_pages_back_and_says_so),
+        cmocka_unit_test(a_probe_answers_one_question_and_leaves),
+        cmocka_unit_test(what_cannot_be_opened_fails_with_the_reason),
+        cmocka_unit_test(frames_at_the_wrong_time_are_refused_or_passed_over),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
