@@ -287,6 +287,11 @@ static bool advance(struct lr_engine_model *model, struct testing_sequence **lin
         if (s->prefilled < s->prompt_tokens)
             return false;
     }
+    if (s->emitted != 0 && s->emitted == s->generated_count &&
+        is_stop(s, s->generated[s->emitted - 1])) {
+        finish(model, link, LR_FINISH_STOP); /* only the end itself had not arrived */
+        return true;
+    }
     if (s->emitted >= s->max_tokens) {
         finish(model, link, LR_FINISH_LENGTH);
         return true;
