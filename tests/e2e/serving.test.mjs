@@ -16,9 +16,11 @@ function gated(id, more = {}) {
 
 // How many generations the node's worker has, by the node itself; its secret opens it.  One
 // that was cancelled counts until the worker has confirmed that its pages are free.
-async function live(node, id) {
+const live = async (node, id) => (await worker(node, id)).live;
+
+async function worker(node, id) {
   const { secret } = JSON.parse(fs.readFileSync(path.join(node.dir, 'node-identity.json')));
-  return (await call(`http://127.0.0.1:${node.port}/v0/models/${id}`, { key: secret })).json.workers[0].live;
+  return (await call(`http://127.0.0.1:${node.port}/v0/models/${id}`, { key: secret })).json.workers[0];
 }
 
 const chat = (router, model, text, more = {}, options = {}) =>
@@ -232,6 +234,17 @@ test('usage is exact: whole answers, n answers, a stop string, clients that leav
     assert.deepEqual(await booked(key), [prompt, tokens, 1]);
   }
   await allIdle(router, 3000);
+});
+
+test('what the engine made before it heard that the client has enough is booked as well', async () => {
+  const { router, all } = await fleet(1, makeEcho('ahead', { step_ms: 1 }), { proxied: true });
+  const key = await makeKey(router);
+  Object.assign(all[0].proxy, { mode: 'delay', every: 300 }); // so that it is well ahead
+  const out = await stream(router.url, { model: 'ahead', stop: ['34'], ...say('0123456789'.repeat(300)) }, { key: key.key });
+  assert.equal(out.text, '012');
+  const row = await used(router, key);
+  assert.ok(row.completion_tokens > 50, `${row.completion_tokens}`);
+  await until('the engine says the same', async () => (await worker(all[0], 'ahead')).stats.generated_tokens === row.completion_tokens, 3000);
 });
 
 test('an error in the middle of a stream is an event of it, and what was given is booked once', async () => {
