@@ -23,7 +23,7 @@ const vendor = {
   'htm/preact': { file: 'htm/preact/index.mjs' },
   uplot: { file: 'uplot/dist/uPlot.iife.min.js', after: '\nexport default uPlot;\n' },
 };
-const types = { '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml', '.html': 'text/html; charset=utf-8' };
+const types = { '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml', '.txt': 'text/plain; charset=utf-8', '.html': 'text/html; charset=utf-8' };
 
 const read = (name) => fs.readFileSync(path.join(root, name), 'utf8');
 const vendorPath = (name) => `vendor/${name.replace('/', '-')}.js`;
@@ -65,6 +65,8 @@ for (const [name, { file, after = '' }] of Object.entries(vendor))
 const sheets = fs.readdirSync(path.join(root, 'css')).filter((name) => name.endsWith('.css')).sort();
 files.set('app.css', [read('node_modules/uplot/dist/uPlot.min.css'), ...sheets.map((name) => read(`css/${name}`))].join('\n'));
 files.set('icon.svg', read('icon.svg'));
+files.set('licenses.txt', [...new Set(Object.values(vendor).map(({ file }) => file.split('/')[0]))]
+  .map((name) => `${name}\n\n${read(`node_modules/${name}/LICENSE`)}`).join('\n\n'));
 
 const build = hash([...files].flat().join('\0'));
 const preload = closure(['app.js', 'pages/overview.js', 'i18n/en.js'], files)
