@@ -131,7 +131,7 @@ function App({ first }) {
     return onLang(() => setLangCount((n) => n + 1));
   }, []);
   if (me instanceof Error) return html`<main id="main"><${Empty} icon="alert" title=${me.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//></main>`;
-  if (me === null) return html`<main id="main"><${View} name="signin" onDone=${ask} /></main><${Toasts} />`;
+  if (me === null) return html`<main id="main" class="bare" key=${getLang()}><${View} name="signin" onDone=${ask} /><div class="bare-tools"><${LanguageSwitch} /><${ThemeSwitch} /></div></main><${Toasts} />`;
   return html`<${Shell} key=${getLang()} me=${me} onSignOut=${signOut} />`;
 }
 

@@ -1,6 +1,7 @@
 // lib/prose.js - a model's text for reading: paragraphs, code between ``` fences, `code`
 // in a line.  Everything else stays as it was written; nothing is ever read as HTML.
 import { html } from 'htm/preact';
+import { useMemo } from 'preact/hooks';
 import { CopyButton } from './ui.js';
 
 /** @returns {{code: boolean, language?: string, text: string}[]} an open fence goes to the end */
@@ -30,8 +31,9 @@ export function blocks(text) {
 
 const inline = (text) => text.split(/(`[^`\n]+`)/).map((part, i) => (i % 2 ? html`<code>${part.slice(1, -1)}</code>` : part));
 
+/** The same text is the same nodes: a long conversation costs nothing while its end grows. */
 export function Prose({ text }) {
-  return html`<div class="prose">${blocks(text).map((block, i) => (block.code
+  return useMemo(() => html`<div class="prose">${blocks(text).map((block, i) => (block.code
     ? html`<div class="code" key=${i}><div class="code-head"><span>${block.language}</span><${CopyButton} text=${block.text} /></div><pre tabindex="0">${block.text}</pre></div>`
-    : html`<p key=${i}>${inline(block.text.trim())}</p>`))}</div>`;
+    : html`<p key=${i}>${inline(block.text.trim())}</p>`))}</div>`, [text]);
 }

@@ -160,10 +160,23 @@ export const Facts = ({ items }) => html`<dl class="facts">${items.filter(Boolea
 
 export const Skeleton = ({ lines = 3 }) => html`<div class="skeleton" aria-hidden="true">${Array.from({ length: lines }, () => html`<span></span>`)}</div>`;
 
+/** Browsers offer the clipboard only on https and on this machine; elsewhere the old way works. */
+async function copyText(text) {
+  if (navigator.clipboard) { await navigator.clipboard.writeText(text); return; }
+  const area = document.createElement('textarea');
+  area.value = text;
+  area.className = 'visually-hidden';
+  const host = document.querySelector('dialog[open]') ?? document.body; // a modal keeps the focus inside
+  host.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
+
 export function CopyButton({ text, label = t('common.copy') }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    await copyText(text);
     setDone(true);
     setTimeout(() => setDone(false), 2000);
   };

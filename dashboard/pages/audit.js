@@ -7,7 +7,7 @@ import { t } from '../lib/i18n.js';
 import { Table } from '../lib/table.js';
 import { Button, ErrorNote } from '../lib/ui.js';
 
-const PAGE = 20;
+const PAGE = 10;
 
 /** @param {{keys: {id: string, name: string}[], changes: number}} props changes: read again from the start */
 export function Audit({ keys, changes }) {

@@ -63,6 +63,7 @@ function Composer({ isRunning, canSend, draft, onDraft, onSend, onStop }) {
   }, [draft]);
   // Enter that ends the composition of a Japanese word does not send.
   const key = (event) => {
+    if (event.key === 'Escape' && isRunning) onStop();
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     if (!isRunning && canSend) onSend();

@@ -13,7 +13,8 @@ export default function SignIn({ onDone }) {
   useEffect(() => { document.title = `${t('signin.title')} · llm-router`; input.current?.focus(); }, []);
   const submit = async (event) => {
     event.preventDefault();
-    if (busy || !key.trim()) return;
+    if (busy) return;
+    if (!key.trim()) { input.current.focus(); return; }
     if (await run('in', () => api.post('/v0/session', { key: key.trim() }))) onDone();
     else input.current?.select();
   };
@@ -23,6 +24,6 @@ export default function SignIn({ onDone }) {
     <${ErrorNote} error=${error} onDismiss=${dismiss} />
     <${Field} label=${t('signin.key')} hint=${t('signin.hint')}>${(props) => html`<input ref=${input} type="password" name="key" autocomplete="current-password" spellcheck=${false}
       autocapitalize="off" placeholder="lr-…" ...${props} value=${key} onInput=${(e) => setKey(e.currentTarget.value)} />`}<//>
-    <${Button} kind="primary" type="submit" busy=${busy === 'in'} disabled=${!key.trim()}>${t('signin.action')}<//>
+    <${Button} kind="primary" type="submit" busy=${busy === 'in'}>${t('signin.action')}<//>
     <details class="small"><summary>${t('signin.noKey')}</summary><p class="muted">${t('signin.noKeyText')}</p><pre tabindex="0"><code>llm-router keys create --role admin</code></pre></details></form></div>`;
 }

@@ -4,13 +4,13 @@ import { useState } from 'preact/hooks';
 import { segment } from '../lib/api.js';
 import { Chart } from '../lib/chart.js';
 import { dateTime, number } from '../lib/format.js';
-import { t } from '../lib/i18n.js';
+import { getLang, t } from '../lib/i18n.js';
 import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
 import { ErrorNote, Skeleton } from '../lib/ui.js';
 
 const ranges = { day: { slots: 24, slotS: 3600 }, week: { slots: 7, slotS: 86400 }, month: { slots: 30, slotS: 86400 } };
-const compact = (value) => new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 }).format(value);
+const compact = (value) => new Intl.NumberFormat(getLang(), { notation: 'compact', maximumFractionDigits: 1 }).format(value);
 
 /** Slots begin with the hours and days of whoever looks. */
 function slotTimes({ slots, slotS }, now = Date.now() / 1000) {

@@ -132,6 +132,7 @@ static enum grant try_grant(struct router_job *job, uint64_t now)
     job->node = nodes[best];
     job->place = places[best];
     job->place->inflight++;
+    job->router->held++;
     job->node->requests++;
     (void)snprintf(job->why, sizeof(job->why), "cost=%.0fms %s active=%u nodes=%zu",
                    candidates[best].cost, candidates[best].is_loaded ? "loaded" : "loads-first",
@@ -288,6 +289,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
     if (job->state == ROUTER_JOB_HELD) {
         struct router_place *place = job->place;
         place->inflight--;
+        r->held--;
         place->is_full = outcome == ROUTER_BUSY;
         if (measure != NULL) {
             average(&place->load_ms, measure->load_ms);

@@ -6,21 +6,10 @@
 
 enum { STATS_BYTES = 1 << 20, ALERTS_BYTES = 1 << 20, STEP_DEFAULT = 5, STEP_MAX = 60 };
 
-static uint32_t count_in_flight(const struct router *r)
-{
-    struct lr_str key;
-    void *value;
-    uint32_t count = 0;
-    for (size_t i = 0; i < r->nodes.count; i++)
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++)
-            count += ((const struct router_place *)value)->inflight;
-    return count;
-}
-
 void router_live_second(struct router *r)
 {
     router_lock(r);
-    router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->waiting, count_in_flight(r),
+    router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->waiting, (uint32_t)r->held,
                       lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
     if (r->events.subscriber_count != 0) {
         router_stats_put_newest(&r->stats, router_event_begin(&r->events, "stats"));

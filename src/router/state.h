@@ -84,7 +84,7 @@ struct router {
     struct router_events events;
     struct router_stats stats;
     struct router_alerts alerts;
-    uint64_t waiting;
+    uint64_t waiting, held;            /* jobs in queues, and on nodes */
     struct router_metrics metrics;     /* atomics: no lock */
     char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
     size_t fleet_count;
