@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "net/settings.h"
 #include "net/url.h"
 #include "router/api.h"
@@ -13,16 +12,36 @@ enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
 
 /* ---- join ---- */
 
+/* A GPU has memory that the node's driver told it of. */
+static bool has_gpu_memory(const struct wire_beat *state)
+{
+    for (size_t i = 0; i < state->pool_count; i++)
+        if (!lr_str_eq_z(state->pools[i].name, "ram") && state->pools[i].total != 0)
+            return true;
+    return false;
+}
+
 /* a node without a GPU is for development, and only where the operator said so. */
 static lr_code check_device(const struct router *r, const struct wire_join *join,
                             struct lr_error *err)
 {
-    if (!lr_str_eq_z(join->device, "cpu") || r->allows_cpu_nodes)
-        return LR_OK;
-    return lr_fail(err, LR_PERMISSION_DENIED,
-                   "node " LR_STR_FMT " has no GPU (it runs with --device cpu): start the "
-                   "router with --allow-cpu-nodes to take it for development",
-                   LR_STR_ARG(lr_str_sub(join->name, 0, 60)));
+    struct lr_str name = lr_str_sub(join->name.len != 0 ? join->name : join->node_id, 0, 60);
+    bool is_cpu = lr_str_eq_z(join->device, "cpu"), is_cuda = lr_str_eq_z(join->device, "cuda");
+    if (!is_cpu && !is_cuda && !lr_str_eq_z(join->device, "metal"))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"device\" must be cuda, metal or cpu, not \"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(join->device, 0, 30)));
+    if (is_cpu && !r->allows_cpu_nodes)
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "node " LR_STR_FMT " has no GPU (it runs with --device cpu): start the "
+                       "router with --allow-cpu-nodes to take it for development",
+                       LR_STR_ARG(name));
+    if (is_cuda && !has_gpu_memory(&join->state))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "node " LR_STR_FMT " says cuda but lists no GPU with memory: look at "
+                       "nvidia-smi there (llm-router doctor)",
+                       LR_STR_ARG(name));
+    return LR_OK;
 }
 
 static lr_code choose_url(const struct router *r, const struct net_request *req,
@@ -47,11 +66,27 @@ static lr_code choose_url(const struct router *r, const struct net_request *req,
     return lr_fail_prefix(err, "the node's url");
 }
 
+/* It becomes part of URLs. */
+static bool is_plain_id(struct lr_str id)
+{
+    bool ok = id.len >= 8 && id.len <= 40;
+    for (size_t i = 0; ok && i < id.len; i++) {
+        char c = id.ptr[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '_';
+    }
+    return ok;
+}
+
 static lr_code check_join(const struct router *r, const struct router_access *access,
                           const struct wire_join *join, struct lr_error *err)
 {
-    if (join->node_id.len < 8 || join->node_id.len > 40 || !lr_path_safe(join->node_id))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"node_id\" must have 8 to 40 letters");
+    if (!is_plain_id(join->node_id))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"node_id\" must have 8 to 40 letters, digits, '-' or '_'");
+    for (size_t i = 0; i < join->name.len; i++)
+        if ((unsigned char)join->name.ptr[i] < 0x20 || join->name.ptr[i] == 0x7f)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "\"name\" holds a control character");
     if (join->secret.len < SECRET_LEAST || join->secret.len > 90)
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"secret\" must have %d to 90 letters",
                        SECRET_LEAST);
@@ -137,6 +172,8 @@ void router_api_join(struct router *r, struct net_request *req)
     struct router_node *node = NULL;
     char url[288], id[48];
     lr_code code = wire_join_parse(net_request_arena(req), net_request_body(req), &join, &err);
+    if (code == LR_UNSUPPORTED) /* another protocol: both versions are named */
+        code = lr_fail_prefix(&err, "this router is llm-router %s", r->version);
     if (code == LR_OK)
         code = check_join(r, access, &join, &err);
     if (code == LR_OK)

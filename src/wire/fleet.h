@@ -5,7 +5,8 @@
  *
  * Decoded texts point into the text that was parsed or into the arena.  Members nobody
  * knows are ignored, so that the two sides may be one release apart; the protocol number
- * changes when that is not enough.
+ * changes when that is not enough, also where it is POST /v0/generate that an older side
+ * could not follow: a fleet refuses when a node joins, not when a client asks.
  */
 #ifndef WIRE_FLEET_H
 #define WIRE_FLEET_H
