@@ -467,9 +467,12 @@ static struct node *parse_block(struct parser *p)
         return jinja_syntax_error(p, "a name");
     n->name = jinja_token_text(p, p->current.text);
     jinja_advance(p);
-    (void)jinja_skip_name(p, "scoped");
-    (void)jinja_skip_name(p, "required");
     size_t loops = p->loop_depth;
+    if (jinja_skip_name(p, "scoped") && loops > 0) {
+        (void)jinja_error(p->run, "a scoped block inside a loop is not available");
+        return NULL;
+    }
+    (void)jinja_skip_name(p, "required");
     p->loop_depth = 0;
     bool ok = n->name != NULL && parse_to_end(p, "endblock", &n->body);
     p->loop_depth = loops;

