@@ -35,7 +35,10 @@ void router_live_offline(struct router *r, const struct router_node *node, uint6
     char text[160];
     (void)snprintf(text, sizeof(text), "node %.60s has been silent for %llu ms", node->name,
                    (unsigned long long)silent_ms);
-    if (!node->is_draining) /* one that said it would leave is not missed */
+    /* One that said it would leave is not missed, nor is what was wrong with it. */
+    if (node->is_draining)
+        router_alerts_settle_node(r, node);
+    else
         router_alert_raise(r, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""), lr_str_z(text));
 }
 
