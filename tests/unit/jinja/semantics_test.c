@@ -1,5 +1,7 @@
-/* tests/unit/jinja/semantics_test.c - a table of templates and what Jinja2 makes of them. */
-#include "tests/unit/jinja/semantics_table.h"
+/* tests/unit/jinja/semantics_test.c - tables of templates and what Jinja2 makes of them. */
+#include "tests/unit/jinja/expression_rows.h"
+#include "tests/unit/jinja/filter_rows.h"
+#include "tests/unit/jinja/statement_rows.h"
 #include "tests/unit/jinja/support.h"
 
 static size_t check_rows(const struct row *rows, size_t count, const char *context)
@@ -33,6 +35,9 @@ static size_t check_rows(const struct row *rows, size_t count, const char *conte
 static void expressions_mean_what_jinja2_means(void **state)
 {
     (void)state;
+    assert_int_equal(check_rows(filter_rows, sizeof(filter_rows) / sizeof(filter_rows[0]),
+                                expression_context),
+                     0);
     assert_int_equal(check_rows(expressions, sizeof(expressions) / sizeof(expressions[0]),
                                 expression_context),
                      0);
