@@ -59,7 +59,7 @@ function crowding() {
 // Other work on the machine only makes it slower, so the best of a few tries counts, and what
 // others took of the processor is taken off.
 test('the first page is at most 150 KB over the wire and shows within 200 ms', async () => {
-  const times = [];
+  const times = [], tries = [];
   for (let i = 0; i < 8 && !(Math.min(...times) <= 200); i++) {
     const page = await browser.open('about:blank', { wait: false });
     await page.addInitScript(() => {
@@ -74,11 +74,12 @@ test('the first page is at most 150 KB over the wire and shows within 200 ms', a
     });
     assert.ok(files >= 10, 'the modules were counted');
     assert.ok(bytes <= 150 * 1024, `${bytes} bytes over the wire`);
-    times.push(Math.round(shown / slower));
+    times.push(shown / slower);
+    tries.push(`${Math.round(shown)} ms with the machine ${slower.toFixed(1)} times busy`);
     await page.context().close();
   }
-  console.log(`# the heading of the first page was painted after ${times.join(', ')} ms`);
-  assert.ok(Math.min(...times) <= 200, `${times.join(', ')} ms until the first page shows`);
+  console.log(`# the heading of the first page was painted after ${tries.join(', ')}`);
+  assert.ok(Math.min(...times) <= 200, `the first page shows after ${tries.join(', ')}`);
 });
 
 test('every page, light and dark, large and small: no finding of axe, no error, nothing foreign', async () => {
