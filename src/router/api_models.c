@@ -298,8 +298,6 @@ void router_api_explain(struct router *r, struct net_request *req)
     struct lr_str id = {0};
     struct lr_buf body;
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
-    struct router_node *nodes[ROUTER_CANDIDATES_MAX];
-    struct router_place *places[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
     if (!net_request_query_get(req, "model", &id) || id.len == 0) {
         router_refuse(req, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
@@ -309,19 +307,20 @@ void router_api_explain(struct router *r, struct net_request *req)
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, id);
     if (model != NULL) {
-        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates, nodes,
-                                         places, ROUTER_CANDIDATES_MAX);
+        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates,
+                                         ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
         lr_json_member_z(&w, "model", model->id);
         lr_json_member_u64(&w, "prompt_tokens", demand.prompt_tokens);
         lr_json_member_u64(&w, "queued", model->queue.count);
-        lr_json_member_z(&w, "choice", best != ROUTER_NOBODY ? nodes[best]->id : NULL);
+        lr_json_member_z(&w, "choice",
+                         best != ROUTER_NOBODY ? candidates[best].node->id : NULL);
         lr_json_key(&w, "candidates");
         lr_json_begin_array(&w);
         for (size_t i = 0; i < count; i++) {
             lr_json_begin_object(&w);
-            lr_json_member_z(&w, "node", nodes[i]->id);
-            lr_json_member_z(&w, "name", nodes[i]->name);
+            lr_json_member_z(&w, "node", candidates[i].node->id);
+            lr_json_member_z(&w, "name", candidates[i].node->name);
             lr_json_member_double(&w, "cost_ms", candidates[i].cost);
             lr_json_member_bool(&w, "loaded", candidates[i].is_loaded);
             lr_json_member_bool(&w, "has_room", router_has_room(&candidates[i]));

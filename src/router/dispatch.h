@@ -84,20 +84,27 @@ bool router_withdraw(struct router_job *job);
 /* With the lock held: whoever waits for this model and can be served now. */
 void router_pump(struct router *r, struct router_model *model);
 void router_pump_all(struct router *r);
-/* Nobody will serve this model any more: whoever waits is told so. */
+/* Out of the queue; its owner hears job->refusal. */
+void router_drop_waiter(struct router_job *job);
+
+/* ---- dispatch_watch.c ---- */
+
+/* With the lock held.  Nobody will serve this model any more: whoever waits is told so. */
 void router_refuse_waiting(struct router *r, struct router_model *model);
 /* Lock not held.  Every quarter of a second: nodes that fell silent, waits that were too long.
  */
 void router_dispatch_watch(struct router *r, uint64_t now_ms);
 
-/* With the lock held.  The candidates for a model, at most `capacity`; places[i] belongs
- * to nodes[i].  `job`, which may be NULL, is who asks: some nodes may have failed it. */
+/* ---- candidates.c; with the lock held ---- */
+
+/* The candidates for a model, at most `capacity`.  `job`, which may be NULL, is who asks:
+ * some nodes may have failed it. */
 size_t router_candidates(struct router *r, const struct router_model *model,
                          const struct router_job *job, uint64_t now_ms,
-                         struct router_candidate *out, struct router_node **nodes,
-                         struct router_place **places, size_t capacity);
+                         struct router_candidate *out, size_t capacity);
+bool router_has_failed(const struct router_job *job, const struct router_node *node);
 
-/* With the lock held: UNAVAILABLE, and why of each node. */
+/* UNAVAILABLE, and why of each node. */
 lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,
                              struct lr_error *err);
 

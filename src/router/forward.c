@@ -79,14 +79,13 @@ void router_api_node_forward(struct router *r, struct net_request *req)
 }
 
 /* The place that ?node= names, else the best one. */
-static size_t choose(struct router_node *const *nodes, struct router_candidate *all,
-                     size_t count, struct lr_str wanted)
+static size_t choose(struct router_candidate *all, size_t count, struct lr_str wanted)
 {
     struct router_demand demand = {.prompt_tokens = 100};
     if (wanted.len == 0)
         return router_pick(all, count, &demand);
     for (size_t i = 0; i < count; i++)
-        if (lr_str_eq_z(wanted, nodes[i]->id) || lr_str_eq_z(wanted, nodes[i]->name))
+        if (lr_str_eq_z(wanted, all[i].node->id) || lr_str_eq_z(wanted, all[i].node->name))
             return i;
     return ROUTER_NOBODY;
 }
@@ -96,8 +95,6 @@ void router_api_model_action(struct router *r, struct net_request *req)
     struct router_access *access = router_access(req);
     struct lr_str wanted = {0}, action = access->path->segments[access->path->count - 1];
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
-    struct router_node *nodes[ROUTER_CANDIDATES_MAX];
-    struct router_place *places[ROUTER_CANDIDATES_MAX];
     struct router_target to;
     struct lr_buf target;
     char id[ROUTER_ID_MAX] = "", audited[32];
@@ -106,14 +103,14 @@ void router_api_model_action(struct router *r, struct net_request *req)
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, access->tail);
     if (model != NULL) {
-        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates, nodes,
-                                         places, ROUTER_CANDIDATES_MAX);
-        size_t best = choose(nodes, candidates, count, wanted);
+        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates,
+                                         ROUTER_CANDIDATES_MAX);
+        size_t best = choose(candidates, count, wanted);
         if (best != ROUTER_NOBODY) {
             memcpy(id, model->id, sizeof(id));
-            router_target_set(&to, nodes[best]);
+            router_target_set(&to, candidates[best].node);
             lr_buf_add_z(&target, "/v0/models");
-            add_segment(&target, lr_str_z(places[best]->id));
+            add_segment(&target, lr_str_z(candidates[best].place->id));
             add_segment(&target, action);
         }
     }

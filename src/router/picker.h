@@ -13,8 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct router_node;
+struct router_place;
+
 /* One online node that can run the model. */
 struct router_candidate {
+    struct router_node *node; /* for the caller, as place: the picker looks at neither */
+    struct router_place *place;
     bool is_loaded;
     bool is_avoided;   /* has just failed somebody: only where nobody else is left */
     bool is_barred;    /* said "busy", or has just failed this very request: not now */

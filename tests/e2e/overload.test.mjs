@@ -63,9 +63,9 @@ test('a full queue takes a key that waits with less, and that key is next: anoth
 test('a key with a tenth of the load is never refused and waits no longer than twice what it takes alone', async () => {
   const { router } = await fleet(1, makeEcho('fair', { step_ms: 40 }), { args: ['--queue', '16'], nodeArgs: ['--max-sequences', `${SLOTS}`] });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
-  const ask = async (key) => {
+  const ask = async (key, tokens = 20) => {
     const begun = Date.now();
-    const out = await stream(router.url, { model: 'fair', ...say('0123456789'.repeat(2)) }, { key: key.key });
+    const out = await stream(router.url, { model: 'fair', ...say('x'.repeat(tokens)) }, { key: key.key });
     return { status: out.status, done: out.done, ms: Date.now() - begun };
   };
   const count = LONG ? 30 : 5;
@@ -73,9 +73,9 @@ test('a key with a tenth of the load is never refused and waits no longer than t
   for (let i = 0; i < count; i++) alone.push((await ask(small)).ms);
 
   let ended = false, refused = 0, taken = 0;
-  const flooding = Array.from({ length: 10 * SLOTS }, async () => {
+  const flooding = Array.from({ length: 10 * SLOTS }, async (_, i) => {
     while (!ended) {
-      const out = await ask(flood);
+      const out = await ask(flood, 10 + i % 21); // of many lengths: slots come free one by one
       if (out.status === 429) { refused++; await sleep(200); } else taken += out.done;
     }
   });
