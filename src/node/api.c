@@ -10,6 +10,8 @@ static const struct route {
 } routes[] = {
     {"POST", "v0/generate", node_api_generate},
     {"DELETE", "v0/generate/*", node_api_generate_stop},
+    {"POST", "v0/trunk", node_api_trunk},
+    {"DELETE", "v0/trunk/*/*", node_api_trunk_leave},
     {"POST", "v1/chat/completions", node_api_chat},
     {"POST", "v1/completions", node_api_completions},
     {"GET", "v1/models", node_api_v1_models},

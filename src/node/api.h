@@ -26,6 +26,8 @@ typedef void (*node_api_fn)(struct node *node, struct net_request *req,
 
 void node_api_generate(struct node *, struct net_request *, const struct net_path *);
 void node_api_generate_stop(struct node *, struct net_request *, const struct net_path *);
+void node_api_trunk(struct node *, struct net_request *, const struct net_path *);
+void node_api_trunk_leave(struct node *, struct net_request *, const struct net_path *);
 void node_api_chat(struct node *, struct net_request *, const struct net_path *);
 void node_api_completions(struct node *, struct net_request *, const struct net_path *);
 void node_api_v1_models(struct node *, struct net_request *, const struct net_path *);

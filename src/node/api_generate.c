@@ -2,9 +2,10 @@
  *
  * The hot path: token frames of one read from the worker become one write to the
  * client, as they are.  Clients that ask for nothing special get the same events as lines of
- * JSON.
+ * JSON; a router has them sent over its trunk (trunk.c).
  */
 #include "node/api.h"
+#include "node/trunk.h"
 
 enum { OUT_BYTES = 4 << 20 };
 
@@ -76,6 +77,11 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
     struct wire_generate ask;
     struct lr_error err;
     (void)path;
+    struct lr_str trunk;
+    if (net_request_header(req, WIRE_TRUNK_HEADER, &trunk)) {
+        node_trunk_generate(node, req, trunk);
+        return;
+    }
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     lr_code code = call != NULL
                        ? wire_generate_parse_json(arena, net_request_body(req), &ask, &err)

@@ -12,10 +12,9 @@ void node_batch_drop(struct node_batch *batch, struct node_flush *flush)
     flush->link = NULL;
 }
 
-void node_batch_add(struct node_batch *batch, struct node_flush *flush)
+void node_batch_add_last(struct node_batch *batch, struct node_flush *flush)
 {
-    if (batch->depth == 0 || !batch->more_comes) {
-        node_batch_drop(batch, flush);
+    if (batch->depth == 0) {
         flush->fn(flush->arg);
         return;
     }
@@ -25,6 +24,16 @@ void node_batch_add(struct node_batch *batch, struct node_flush *flush)
     flush->link = batch->due != NULL ? batch->last : &batch->due;
     *flush->link = flush;
     batch->last = &flush->next;
+}
+
+void node_batch_add(struct node_batch *batch, struct node_flush *flush)
+{
+    if (batch->more_comes) {
+        node_batch_add_last(batch, flush);
+        return;
+    }
+    node_batch_drop(batch, flush);
+    flush->fn(flush->arg);
 }
 
 void node_batch_begin(struct node_batch *batch)

@@ -31,6 +31,8 @@ void node_batch_end(struct node_batch *batch); /* runs what is due */
 /* flush->fn when this client has had its last event of the running batch; at once outside of
  * one. */
 void node_batch_add(struct node_batch *batch, struct node_flush *flush);
+/* The same for what carries many clients' events: when the batch has been dealt with. */
+void node_batch_add_last(struct node_batch *batch, struct node_flush *flush);
 /* The answer has ended: its flush does not run any more. */
 void node_batch_drop(struct node_batch *batch, struct node_flush *flush);
 

@@ -14,6 +14,7 @@
 #include "node/reload.h"
 #include "node/state.h"
 #include "node/storage.h"
+#include "node/trunk.h"
 
 enum { SECOND_MS = 1000, CLOSE_MS = 10000 };
 
@@ -147,6 +148,7 @@ static void finish_drain(struct node *node)
 {
     net_loop_fn fn = node->drained;
     node->drained = NULL;
+    node_trunks_end(node);
     if (fn != NULL)
         fn(node->drained_arg);
 }
@@ -174,7 +176,10 @@ static void every_second(void *arg)
 {
     struct node *node = arg;
     uint64_t now = node_now(node);
+    node_batch_begin(&node->batch); /* a trunk's ticks in one write */
     node_requests_tick(node, now);
+    node_trunks_tick(node);
+    node_batch_end(&node->batch);
     node_idle_watch(node, now);
     node_events_keep_alive(&node->events);
     node_reload_watch(node);

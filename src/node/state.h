@@ -14,6 +14,7 @@
 
 struct net_server;
 struct node_fetch;
+struct node_trunk;
 struct node_router_link;
 
 struct node_limits {
@@ -65,7 +66,8 @@ struct node {
     net_loop_fn drained;
     void *drained_arg;
     struct node_batch batch;
-    struct lr_buf scratch; /* one frame being encoded */
+    struct node_trunk *trunks; /* owned by their HTTP requests */
+    struct lr_buf scratch;     /* one frame being encoded */
 
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,

@@ -123,7 +123,7 @@ static void flush(struct router_call *call)
         return;
     }
     lr_code code = LR_OK;
-    if (call->out.len == 0 && !complete)
+    if (!complete && (call->out.len == 0 || call->home->more_comes))
         return;
     begin_stream(call);
     if (complete) {

@@ -17,6 +17,7 @@
 #include "chat/openai_request.h"
 #include "chat/openai_response.h"
 #include "router/dispatch.h"
+#include "router/upstream.h"
 
 /* Without an event for so long a node is lost; it gives one at least once a second. */
 enum { ROUTER_SILENCE_MS = 5000 };
@@ -26,11 +27,11 @@ struct router_leg {
     struct router_job job; /* first: a job is cast back to its leg */
     struct router_call *call;
     uint32_t index;
-    uint32_t attempts;         /* that failed */
-    struct net_call *upstream; /* NULL: none is under way */
-    int status;                /* of the node's answer; 0: no head yet */
-    struct lr_buf in;          /* a frame that has not arrived whole, or an error body */
-    uint32_t *generated;       /* owned: every token the client has */
+    uint32_t attempts;                /* that failed */
+    struct router_upstream *upstream; /* NULL: none is under way */
+    int status;                       /* of the node's answer; 0: no head yet */
+    struct lr_buf in;                 /* a frame that has not arrived whole, or an error body */
+    uint32_t *generated;              /* owned: every token the client has */
     size_t generated_count, generated_cap;
     size_t sent_count; /* of them, when this attempt began */
     bool is_over;      /* DONE arrived, or the call gave it up */

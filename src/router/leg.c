@@ -53,10 +53,10 @@ static void give_slot_back(struct router_leg *leg, enum router_outcome outcome)
 /* The answer of this attempt's node is of no more use.  The caller holds the call. */
 static void leave_node(struct router_leg *leg)
 {
-    struct net_call *upstream = leg->upstream;
+    struct router_upstream *upstream = leg->upstream;
     leg->upstream = NULL;
     if (upstream != NULL) {
-        net_call_cancel(upstream);
+        router_upstream_cancel(upstream);
         router_call_drop(leg->call);
     }
 }

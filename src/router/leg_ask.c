@@ -8,6 +8,7 @@
 enum { CONNECT_MS = 2000 };
 
 struct address {
+    char base[300]; /* http://host:port */
     char url[420];
     char bearer[128];
 };
@@ -18,7 +19,8 @@ static void find_node(struct router_leg *leg, const char *path, const char *name
 {
     struct router *r = leg->job.router;
     router_lock(r);
-    (void)snprintf(out->url, sizeof(out->url), "%s%s%s", leg->job.node->url, path, name);
+    (void)snprintf(out->base, sizeof(out->base), "%s", leg->job.node->url);
+    (void)snprintf(out->url, sizeof(out->url), "%s%s%s", out->base, path, name);
     (void)snprintf(out->bearer, sizeof(out->bearer), "Bearer %s", leg->job.node->secret);
     router_unlock(r);
 }
@@ -80,7 +82,8 @@ lr_code router_leg_send(struct router_leg *leg, const struct net_call_callbacks 
         .idle_timeout_ms = ROUTER_SILENCE_MS,
         .callbacks = *callbacks,
     };
-    return net_call_start(home->client, &config, &leg->upstream, err);
+    struct router_peer peer = {leg->job.node, to.base, to.bearer};
+    return router_upstream_start(home, &peer, &config, &leg->upstream, err);
 }
 
 bool router_leg_send_stop(struct router_leg *leg, net_fetch_fn fn)

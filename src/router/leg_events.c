@@ -156,14 +156,14 @@ static void on_event(struct router_leg *leg, const struct wire_frame *frame)
 }
 
 /* True when this node's answer is of no more interest. */
-static bool is_settled(const struct router_leg *leg, const struct net_call *upstream)
+static bool is_settled(const struct router_leg *leg, const struct router_upstream *upstream)
 {
     return (leg->is_over && !leg->is_leaving) || leg->upstream != upstream;
 }
 
 void router_leg_hear(struct router_leg *leg, struct lr_str bytes)
 {
-    const struct net_call *upstream = leg->upstream;
+    const struct router_upstream *upstream = leg->upstream;
     struct lr_str rest = bytes;
     struct lr_error err;
     bool buffered = leg->in.len != 0, has = true;

@@ -9,6 +9,7 @@
 #include "router/api.h"
 #include "router/dispatch.h"
 #include "router/live.h"
+#include "router/upstream.h"
 
 enum {
     SECOND_MS = 1000,
@@ -132,6 +133,7 @@ void router_destroy(struct router *r)
     for (unsigned i = 0; i < r->home_count; i++) {
         net_timer_stop(r->homes[i].second);
         net_client_destroy(r->homes[i].client);
+        router_upstreams_free(&r->homes[i]);
         router_calls_end(&r->homes[i]);
         lr_buf_free(&r->homes[i].scratch);
     }

@@ -29,6 +29,8 @@
 #include "router/store.h"
 
 struct router_call;
+struct router_trunk;
+struct router_upstream;
 
 enum { ROUTER_FLEET_MAX = 8 };
 
@@ -45,7 +47,10 @@ struct router_drain {
 struct router_home {
     struct router *router;
     struct net_loop *loop;
-    struct net_client *client; /* one connection pool per node */
+    struct net_client *client;         /* one connection pool per node */
+    struct router_trunk *trunks;       /* owned: one per node (upstream.h) */
+    struct router_upstream *upstreams; /* owned: all of this loop */
+    bool more_comes; /* the read has more for the call that is being told of an event */
     struct net_timer *second;
     struct router_call *calls; /* live ones, for keep-alive comments */
     struct lr_buf scratch;

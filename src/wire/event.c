@@ -286,6 +286,26 @@ void wire_empty_encode(struct lr_buf *buf, enum wire_type type)
     wire_frame_end(buf, wire_frame_begin(buf, type));
 }
 
+void wire_relayed_encode(struct lr_buf *buf, uint64_t stream, struct lr_str event)
+{
+    size_t start = wire_frame_begin(buf, WIRE_RELAYED);
+    wire_put_u64(buf, stream);
+    lr_buf_add_str(buf, event);
+    wire_frame_end(buf, start);
+}
+
+lr_code wire_relayed_decode(struct lr_str body, struct wire_relayed *out, struct lr_error *err)
+{
+    struct wire_cursor c = wire_cursor(body);
+    struct lr_str rest = lr_str_sub(body, sizeof(out->stream), body.len);
+    bool has = false;
+    out->stream = wire_get_u64(&c);
+    if (c.failed || wire_frame_next(&rest, &out->event, &has, NULL) != LR_OK || !has ||
+        rest.len != 0)
+        return wire_malformed(err, "relayed");
+    return LR_OK;
+}
+
 uint64_t wire_event_request(struct lr_str body)
 {
     struct wire_cursor c = wire_cursor(body);

@@ -60,6 +60,12 @@ struct wire_error {
     bool retryable; /* another node may succeed */
 };
 
+/* An event of one generation on a trunk.  The number is the router's. */
+struct wire_relayed {
+    uint64_t stream;
+    struct wire_frame event;
+};
+
 struct wire_log {
     int32_t level; /* as in lr_engine_host.log */
     struct lr_str event;
@@ -83,7 +89,8 @@ void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m); /* N
 void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_engine_need *m);
 void wire_u64_encode(struct lr_buf *buf, enum wire_type type, uint64_t value); /* CANCEL */
 void wire_u32_encode(struct lr_buf *buf, enum wire_type type, uint32_t value); /* QUEUED */
-void wire_empty_encode(struct lr_buf *buf, enum wire_type type);               /* CLOSE */
+void wire_relayed_encode(struct lr_buf *buf, uint64_t stream, struct lr_str event);
+void wire_empty_encode(struct lr_buf *buf, enum wire_type type); /* CLOSE */
 
 LR_MUST_USE lr_code wire_token_decode(struct lr_str body, struct wire_token *out,
                                       struct lr_error *err);
@@ -107,6 +114,8 @@ LR_MUST_USE lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *
                                      struct lr_error *err);
 LR_MUST_USE lr_code wire_u64_decode(struct lr_str body, uint64_t *out, struct lr_error *err);
 LR_MUST_USE lr_code wire_u32_decode(struct lr_str body, uint32_t *out, struct lr_error *err);
+LR_MUST_USE lr_code wire_relayed_decode(struct lr_str body, struct wire_relayed *out,
+                                        struct lr_error *err);
 
 /* The request an event belongs to, without decoding the rest; TOKEN, DONE, PREFILL.
  * 0 for a body that is too short. */

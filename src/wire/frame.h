@@ -25,6 +25,10 @@ enum {
 /* Content type of POST /v0/generate's answer in this form. */
 #define WIRE_EVENTS_TYPE "application/vnd.llm-router.frames"
 
+/* Header of POST /v0/generate: "TRUNK STREAM", the trunk the events shall go to and the number
+ * they shall have there.  The answer is then 202, without a body. */
+#define WIRE_TRUNK_HEADER "X-LLM-Router-Trunk"
+
 enum wire_type {
     /* node to worker */
     WIRE_OPEN = 1,   /* wire/open.h, JSON */
@@ -49,6 +53,10 @@ enum wire_type {
     WIRE_ACCEPTED = 69, /* wire_accepted; node to router only, as the next two */
     WIRE_QUEUED = 70,   /* u32 position */
     WIRE_ERROR = 71,    /* wire_error */
+
+    /* node to router, the answer of POST /v0/trunk: events of many generations */
+    WIRE_TRUNK = 72,   /* u64: the trunk's number, once, first */
+    WIRE_RELAYED = 73, /* wire_relayed */
 };
 
 struct wire_frame {

@@ -20,11 +20,12 @@ static void decode_any(struct lr_str body, uint8_t which)
     struct wire_done done;
     struct wire_error error;
     struct wire_log log;
+    struct wire_relayed relayed;
     struct lr_engine_stats stats;
     struct lr_engine_need need;
     lr_arena_init(&arena, 16 << 20);
     lr_buf_init(&out, 16 << 20);
-    switch (which % 9) {
+    switch (which % 10) {
     case 0:
         if (wire_submit_decode(&arena, body, &g, NULL) == LR_OK)
             wire_submit_encode(&out, &g);
@@ -56,6 +57,10 @@ static void decode_any(struct lr_str body, uint8_t which)
     case 7:
         if (wire_tick_decode(body, &stats, NULL) == LR_OK)
             wire_tick_encode(&out, &stats);
+        break;
+    case 9:
+        if (wire_relayed_decode(body, &relayed, NULL) == LR_OK)
+            wire_relayed_encode(&out, relayed.stream, relayed.event.bytes);
         break;
     default:
         if (wire_need_decode(body, &need, NULL) == LR_OK)

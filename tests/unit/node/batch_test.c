@@ -9,7 +9,7 @@
 
 #include "node/batch.h"
 
-static struct node_batch the_batch;
+static struct node_batch the_batch = {.more_comes = true};
 static int runs;
 static int order[8];
 static struct node_flush *drop_me;
@@ -35,7 +35,7 @@ static void outside_a_batch_it_runs_at_once(void **state)
 
 static void inside_a_batch_it_runs_once_at_the_end(void **state)
 {
-    struct node_batch batch = {0};
+    struct node_batch batch = {.more_comes = true};
     struct node_flush a = {.fn = count}, b = {.fn = count};
     (void)state;
     runs = 0;
@@ -70,7 +70,7 @@ static void an_answer_that_has_ended_is_not_flushed(void **state)
 
 static void answers_are_flushed_in_order(void **state)
 {
-    struct node_batch batch = {0};
+    struct node_batch batch = {.more_comes = true};
     int names[] = {1, 2, 3};
     struct node_flush f[3];
     (void)state;
