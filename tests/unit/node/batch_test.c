@@ -52,6 +52,25 @@ static void inside_a_batch_it_runs_once_at_the_end(void **state)
     assert_int_equal(runs, 2);
 }
 
+static void what_has_nothing_more_to_come_does_not_wait_for_others(void **state)
+{
+    struct node_batch batch = {.more_comes = true};
+    struct node_flush a = {.fn = count}, many = {.fn = count};
+    (void)state;
+    runs = 0;
+    node_batch_begin(&batch);
+    node_batch_add(&batch, &a);
+    node_batch_add_last(&batch, &many);
+    assert_int_equal(runs, 0);
+    batch.more_comes = false;
+    node_batch_add(&batch, &a);
+    assert_int_equal(runs, 1);
+    node_batch_add_last(&batch, &many);
+    assert_int_equal(runs, 1);
+    node_batch_end(&batch);
+    assert_int_equal(runs, 2);
+}
+
 static void an_answer_that_has_ended_is_not_flushed(void **state)
 {
     struct node_flush a = {.fn = count}, b = {.fn = count}, c = {.fn = count};
@@ -93,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outside_a_batch_it_runs_at_once),
         cmocka_unit_test(inside_a_batch_it_runs_once_at_the_end),
+        cmocka_unit_test(what_has_nothing_more_to_come_does_not_wait_for_others),
         cmocka_unit_test(an_answer_that_has_ended_is_not_flushed),
         cmocka_unit_test(answers_are_flushed_in_order),
     };

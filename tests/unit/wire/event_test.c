@@ -170,6 +170,33 @@ static void needs_and_ticks_keep_every_number(void **state)
     lr_buf_free(&buf);
 }
 
+static void a_relayed_event_is_one_whole_event(void **state)
+{
+    struct lr_buf event, buf;
+    struct wire_relayed got;
+    (void)state;
+    lr_buf_init(&event, 4096);
+    lr_buf_init(&buf, 4096);
+    wire_u32_encode(&event, WIRE_QUEUED, 3);
+    wire_relayed_encode(&buf, 0x1122334455667788u, lr_buf_str(&event));
+    struct wire_frame frame = only_frame(&buf);
+    assert_int_equal(frame.type, WIRE_RELAYED);
+    assert_int_equal(wire_relayed_decode(frame.body, &got, NULL), LR_OK);
+    assert_int_equal(got.stream, 0x1122334455667788u);
+    assert_int_equal(got.event.type, WIRE_QUEUED);
+    assert_true(lr_str_eq(got.event.bytes, lr_buf_str(&event)));
+    for (size_t len = 0; len < frame.body.len; len++)
+        assert_int_equal(wire_relayed_decode(lr_str_sub(frame.body, 0, len), &got, NULL),
+                         LR_INVALID_ARGUMENT);
+    wire_u32_encode(&event, WIRE_QUEUED, 2); /* two events are not one */
+    lr_buf_clear(&buf);
+    wire_relayed_encode(&buf, 1, lr_buf_str(&event));
+    assert_int_equal(wire_relayed_decode(only_frame(&buf).body, &got, NULL),
+                     LR_INVALID_ARGUMENT);
+    lr_buf_free(&event);
+    lr_buf_free(&buf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +206,7 @@ int main(void)
         cmocka_unit_test(another_version_and_a_giant_frame_end_the_stream),
         cmocka_unit_test(an_event_reads_as_a_line_of_json),
         cmocka_unit_test(needs_and_ticks_keep_every_number),
+        cmocka_unit_test(a_relayed_event_is_one_whole_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
