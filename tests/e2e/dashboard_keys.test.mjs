@@ -1,6 +1,8 @@
 // Signing in with a browser; keys made, used, seen in the usage and revoked; the audit log.
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 import { startBrowser } from './browser.mjs';
 import { call, makeEcho, online, register, say, startNode, startRouter, until } from './support.mjs';
 
@@ -83,8 +85,7 @@ test('a key is made, shown once, used, seen in the usage, revoked, and refused f
   for (let i = 0; i < 3; i++) assert.equal((await talk(key)).status, 200);
   await page.getByLabel('Usage of').selectOption({ label: 'Hanako' });
   const usage = page.getByRole('region', { name: 'Usage by key' }).getByRole('row').filter({ hasText: 'Hanako' });
-  await usage.waitFor();
-  assert.match(await usage.getByRole('cell').first().textContent(), /^3$/);
+  await until('the three requests are booked', async () => (await usage.count()) === 1 && (await usage.getByRole('cell').first().textContent()) === '3');
   await until('the chart tells it', async () => /Requests over time: 3 in all/.test(await page.getByRole('img', { name: /^Requests over time/ }).getAttribute('aria-label')));
 
   await page.getByRole('button', { name: 'Revoke Hanako' }).click();
@@ -138,6 +139,14 @@ test('a key of role api sees the playground only, and its session ends with it',
   assert.deepEqual(await page.getByRole('navigation', { name: 'Main' }).getByRole('link').allTextContents(), ['Playground']);
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
   await page.locator('.turn-tools').waitFor();
+  // The command to copy works with the key in the environment, and holds no key itself.
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  const command = await page.locator('.curl').textContent();
+  assert.doesNotMatch(command, /lr-[0-9A-Za-z]{10}/);
+  const run = (key) => promisify(execFile)('bash', ['-c', `${command} -sS --noproxy '*'`], { env: { ...process.env, LLM_ROUTER_KEY: key } });
+  assert.match((await run(made.key)).stdout, /data: \[DONE\]/);
+  assert.match((await run('lr-wrong')).stdout, /not issued here/);
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
   await call(`${router.url}/v0/keys/${made.id}`, { method: 'DELETE', key: router.adminKey });
   await page.getByRole('textbox', { name: 'Message' }).fill('again');
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');

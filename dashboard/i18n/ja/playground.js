@@ -1,5 +1,5 @@
 export default {
-  title: 'プレイグラウンド',
+  title: 'チャット',
   model: 'モデル',
   ready: '準備完了',
   notReady: '未ロード',
