@@ -78,11 +78,30 @@ describe('a client that leaves', () => {
     }
   }
 
+  // The longest time for which the machine did not run this very process while `work` ran.
+  async function pauseDuring(work) {
+    let last = performance.now();
+    let pause = 0;
+    const look = () => {
+      pause = Math.max(pause, performance.now() - last - 5);
+      last = performance.now();
+    };
+    const timer = setInterval(look, 5);
+    await work();
+    clearInterval(timer);
+    look();
+    return pause;
+  }
+
   for (const api of ['/v0/generate', '/v1/completions'])
     it(`while decoding (${api}): its pages and its slot are free within 50 ms (p99)`, async () => {
       await generate(node, ask('slow', 'x'));
       const times = [];
-      for (let i = 0; i < (LONG ? 500 : 60); i++) {
+      const count = LONG ? 500 : 60;
+      // A time that the machine itself was away says nothing of the node; a node that was slow
+      // while this process ran is counted.
+      for (let i = 0; times.length < count; i++) {
+        assert.ok(i < 3 * count, 'the machine is too busy to measure anything');
         const text = 'y'.repeat(64); // a third of a second of tokens
         const body = api === '/v0/generate' ? ask('slow', text)
           : { model: 'slow', prompt: text, stream: true };
@@ -90,11 +109,14 @@ describe('a client that leaves', () => {
         let bytes = '';
         socket.on('data', (more) => { bytes += more; });
         await until('tokens', () => (bytes.match(/"y"/g) ?? []).length > 2);
-        times.push(await timeToFree('slow', () => socket.destroy()));
+        let took;
+        const pause = await pauseDuring(async () => {
+          took = await timeToFree('slow', () => socket.destroy());
+        });
+        if (pause < 20) times.push(took);
       }
       times.sort((a, b) => a - b);
-      // Of sixty the worst are no percentile: two pauses of a busy machine would decide.
-      const share = LONG ? 0.99 : 0.9;
+      const share = LONG ? 0.99 : 0.95;
       const late = times[Math.ceil(times.length * share) - 1];
       assert.ok(late <= 50, `p50 ${times[times.length >> 1]} ms, p${100 * share} ${late} ms, worst ${times.at(-1)} ms`);
     });
