@@ -111,14 +111,76 @@ static void check_disk(const struct lr_settings *s)
     char text[300], size[32];
     struct lr_error err;
     uint64_t bytes;
-    if (lr_dir_create(dir, &err) != LR_OK || lr_disk_free(dir, &bytes, &err) != LR_OK) {
-        say(false, "the data folder", err.text);
+    char there[LR_PATH_MAX];
+    (void)snprintf(there, sizeof(there), "%s", dir);
+    /* A folder that is not there yet lies where its parent does: looking changes nothing. */
+    while (!lr_dir_exists(there)) {
+        char *slash = strrchr(there, '/');
+        if (slash == NULL)
+            (void)snprintf(there, sizeof(there), ".");
+        else
+            slash[slash == there] = '\0';
+    }
+    if (access(there, W_OK) != 0 || lr_disk_free(there, &bytes, &err) != LR_OK) {
+        (void)snprintf(text, sizeof(text), "the data folder %.200s", dir);
+        say(false, text, "it cannot be written: choose another with --data-dir");
         return;
     }
     lr_format_size(bytes, size);
     (void)snprintf(text, sizeof(text), "%s free in %.200s", size, dir);
     say(bytes >= (uint64_t)DISK_LEAST_GB << 30, text,
         "a model of 20 billion parameters takes 14 GB: free some, or choose --data-dir");
+}
+
+struct reach {
+    struct net_loop *loop;
+    int status; /* 0: no answer */
+    char body[600];
+    char why[300];
+};
+
+static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct reach *r = arg;
+    r->status = err == NULL ? reply->status : 0;
+    if (err != NULL)
+        (void)snprintf(r->why, sizeof(r->why), "%.290s", err->text);
+    else
+        (void)snprintf(r->body, sizeof(r->body), LR_STR_FMT,
+                       LR_STR_ARG(lr_str_sub(reply->body, 0, sizeof(r->body) - 1)));
+    net_loop_stop(r->loop);
+}
+
+/* One GET; r->status tells. */
+static void reach(struct reach *r, const char *url)
+{
+    struct net_client *client = NULL;
+    struct lr_error err = {0};
+    struct net_call_config config = {
+        .url = url, .connect_timeout_ms = HUB_MS, .response_timeout_ms = HUB_MS};
+    *r = (struct reach){0};
+    lr_code code = net_loop_create(&r->loop, &err);
+    if (code == LR_OK)
+        code = net_client_create(r->loop, &(struct net_client_config){0}, &client, &err);
+    if (code == LR_OK)
+        code = net_fetch(client, &config, on_answer, r, NULL, &err);
+    if (code == LR_OK)
+        net_loop_run(r->loop);
+    else
+        (void)snprintf(r->why, sizeof(r->why), "%.290s", err.text);
+    net_client_destroy(client);
+    net_loop_destroy(r->loop);
+}
+
+/* Our own servers tell their uptime, or that they want a secret. */
+static bool is_ours(uint16_t port)
+{
+    char url[64];
+    struct reach r;
+    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u/health", port);
+    reach(&r, url);
+    return r.status != 0 &&
+           (strstr(r.body, "uptime_ms") != NULL || strstr(r.body, "node-secret") != NULL);
 }
 
 static void check_port(uint16_t port, const char *who)
@@ -130,51 +192,26 @@ static void check_port(uint16_t port, const char *who)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     bool is_free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
     (void)close(fd);
-    (void)snprintf(text, sizeof(text), "port %u for the %s", port, who);
-    say(is_free, text,
-        "in use: llm-router runs already, or choose another with --listen ADDR:PORT");
-}
-
-struct reach {
-    struct net_loop *loop;
-    bool answered;
-    char why[300];
-};
-
-static void on_hub(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    struct reach *r = arg;
-    r->answered = err == NULL && reply->status < 500;
-    (void)snprintf(r->why, sizeof(r->why), "%.290s",
-                   err != NULL ? err->text : "it is out of order");
-    net_loop_stop(r->loop);
+    bool is_running = !is_free && is_ours(port);
+    (void)snprintf(text, sizeof(text), "port %u for the %s%s", port, who,
+                   is_running ? " (it is running)" : "");
+    say(is_free || is_running, text,
+        "another program uses it: choose another with --listen ADDR:PORT");
 }
 
 static void check_hub(void)
 {
-    struct reach r = {0};
-    struct net_client *client = NULL;
-    struct lr_error err = {0};
+    struct reach r;
     const char *endpoint = getenv("HF_ENDPOINT");
     char url[600], text[700], advice[500];
     (void)snprintf(url, sizeof(url), "%.500s/api/models?limit=1",
                    endpoint != NULL && endpoint[0] != '\0' ? endpoint
                                                            : "https://huggingface.co");
-    struct net_call_config config = {
-        .url = url, .connect_timeout_ms = HUB_MS, .response_timeout_ms = HUB_MS};
-    lr_code code = net_loop_create(&r.loop, &err);
-    if (code == LR_OK)
-        code = net_client_create(r.loop, &(struct net_client_config){0}, &client, &err);
-    if (code == LR_OK)
-        code = net_fetch(client, &config, on_hub, &r, NULL, &err);
-    if (code == LR_OK)
-        net_loop_run(r.loop);
-    net_client_destroy(client);
-    net_loop_destroy(r.loop);
+    reach(&r, url);
     (void)snprintf(text, sizeof(text), "the model hub (%s)", url);
     (void)snprintf(advice, sizeof(advice), "%.300s; HF_ENDPOINT names another one",
-                   code == LR_OK ? r.why : err.text);
-    say(code == LR_OK && r.answered, text, advice);
+                   r.status == 0 ? r.why : "it is out of order");
+    say(r.status != 0 && r.status < 500, text, advice);
 }
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)

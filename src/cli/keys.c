@@ -56,6 +56,8 @@ static lr_code revoke(const struct lr_settings *s, const char *id, struct lr_err
     char path[120];
     (void)snprintf(path, sizeof(path), "/v0/keys/%.60s", id);
     lr_code code = cli_ask(s, "DELETE", path, NULL, &a, err);
+    if (code == LR_OK)
+        (void)printf("revoked %s\n", id);
     cli_answer_free(&a);
     return code;
 }

@@ -1,19 +1,19 @@
 /* cli/memory.c - llm-router memory: who holds a node's memory, for people. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "base/json.h"
 #include "cli/commands.h"
-#include "net/client.h"
+#include "cli/remote.h"
 
 enum { ANSWER_BYTES = 4 << 20 };
 
 static const struct lr_setting flags[] = {
+    CLI_REMOTE_FLAGS,
     {.name = "node",
      .type = LR_SETTING_STRING,
-     .fallback = "http://127.0.0.1:11681",
-     .value = "URL",
-     .help = "the node to ask"},
+     .value = "NODE",
+     .help = "the node's name or id; or its address, to ask it without a router"},
     {.name = "model",
      .type = LR_SETTING_STRING,
      .value = "ID",
@@ -21,62 +21,12 @@ static const struct lr_setting flags[] = {
     {.name = "secret",
      .type = LR_SETTING_STRING,
      .secret = true,
-     .help = "the node's node-secret, where it has one"},
+     .help = "the node's node-secret, where its address is given"},
     {.name = "json",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "print the node's answer as it is"},
 };
-
-/* One question, one answer, and the loop ends. */
-struct question {
-    struct net_loop *loop;
-    struct lr_arena arena;
-    struct lr_str body; /* in the arena */
-    int status;
-    struct lr_error error;
-};
-
-static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    struct question *q = arg;
-    if (err != NULL) {
-        q->error = *err;
-    } else {
-        q->status = reply->status;
-        q->body = lr_str(lr_arena_copy(&q->arena, reply->body), reply->body.len);
-    }
-    net_loop_stop(q->loop);
-}
-
-static lr_code fetch(struct question *q, const char *url, const char *secret,
-                     struct lr_error *err)
-{
-    struct net_client *client = NULL;
-    char bearer[600];
-    struct net_header header = {.name = LR_STR_LIT("Authorization")};
-    lr_code code = net_loop_create(&q->loop, err);
-    if (code == LR_OK)
-        code = net_client_create(q->loop, &(struct net_client_config){0}, &client, err);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", secret != NULL ? secret : "");
-    header.value = lr_str_z(bearer);
-    struct net_call_config call = {
-        .url = url,
-        .headers = &header,
-        .header_count = secret != NULL,
-        .max_response_bytes = ANSWER_BYTES,
-    };
-    if (code == LR_OK)
-        code = net_fetch(client, &call, on_answer, q, NULL, err);
-    if (code == LR_OK) {
-        net_loop_run(q->loop);
-        if (q->error.code != LR_OK)
-            code = lr_fail(err, q->error.code, "%s", q->error.text);
-    }
-    net_client_destroy(client);
-    net_loop_destroy(q->loop);
-    return code;
-}
 
 static void put_size(struct lr_buf *out, const struct lr_json *object, const char *key)
 {
@@ -137,67 +87,90 @@ static void put_plan(struct lr_buf *out, const struct lr_json *load)
     lr_buf_add_char(out, '\n');
 }
 
-static lr_code show(struct question *q, bool as_json, struct lr_error *err)
+static lr_code show(const struct cli_answer *a, bool as_json, struct lr_error *err)
 {
-    const struct lr_json *root;
     struct lr_buf out;
-    lr_code code = lr_json_parse(&q->arena, q->body, NULL, &root, err);
-    if (code != LR_OK)
-        return lr_fail_prefix(err, "the node's answer is not JSON");
-    if (q->status != 200)
-        return lr_fail(err, LR_UPSTREAM, "the node answers %d: " LR_STR_FMT, q->status,
-                       LR_STR_ARG(text_of(lr_json_get(root, "error"), "message")));
     lr_buf_init(&out, ANSWER_BYTES);
     if (as_json) {
-        lr_buf_add_str(&out, q->body);
+        lr_buf_add_str(&out, a->body);
         lr_buf_add_char(&out, '\n');
     } else {
-        const struct lr_json *pools = lr_json_get(root, "pools");
+        const struct lr_json *pools = lr_json_get(a->json, "pools");
         for (uint32_t i = 0; lr_json_is(pools, LR_JSON_ARRAY) && i < pools->count; i++)
             put_pool(&out, &pools->items[i]);
-        put_plan(&out, lr_json_get(root, "load"));
+        put_plan(&out, lr_json_get(a->json, "load"));
     }
-    code = cli_print(&out, err);
+    lr_code code = cli_print(&out, err);
     lr_buf_free(&out);
     return code;
 }
 
-/* A model's id as a query value. */
-static void add_escaped(struct lr_buf *out, const char *text)
+static bool is_named(struct lr_arena *arena, const struct lr_json *node, const char *wanted)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
-    for (; *text != '\0'; text++) {
-        if (strchr(plain, *text) != NULL)
-            lr_buf_add_char(out, *text);
-        else
-            lr_buf_addf(out, "%%%02X", (unsigned)(unsigned char)*text);
-    }
+    return wanted == NULL || strcmp(cli_text(arena, node, "id"), wanted) == 0 ||
+           strcmp(cli_text(arena, node, "name"), wanted) == 0;
+}
+
+/* The id of the node that was named, or of the only one there is. */
+static lr_code choose_node(const struct lr_settings *s, char id[64], struct lr_error *err)
+{
+    struct cli_answer a;
+    const char *wanted = lr_settings_str(s, "node");
+    uint32_t found = 0;
+    lr_code code = cli_ask(s, "GET", "/v0/nodes", NULL, &a, err);
+    const struct lr_json *list = code == LR_OK ? lr_json_get(a.json, "nodes") : NULL;
+    for (uint32_t i = 0; list != NULL && i < list->count; i++)
+        if (is_named(&a.arena, &list->items[i], wanted)) {
+            (void)snprintf(id, 64, "%s", cli_text(&a.arena, &list->items[i], "id"));
+            found++;
+        }
+    if (code == LR_OK && found == 0)
+        code = wanted != NULL
+                   ? lr_fail(err, LR_NOT_FOUND, "there is no node \"%s\": see llm-router nodes",
+                             wanted)
+                   : lr_fail(err, LR_NOT_FOUND, "no node has joined this router yet");
+    else if (code == LR_OK && found > 1)
+        code = lr_fail(err, LR_INVALID_ARGUMENT,
+                       "%u nodes %s: say which with --node NODE (see llm-router nodes)", found,
+                       wanted != NULL ? "have this name" : "have joined");
+    cli_answer_free(&a);
+    return code;
 }
 
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
-    struct question q = {0};
-    struct lr_buf url;
+    struct cli_answer a = {0};
+    struct lr_buf path;
+    char id[64];
     const char *model = lr_settings_str(settings, "model");
-    lr_arena_init(&q.arena, 16 * (size_t)ANSWER_BYTES);
-    lr_buf_init(&url, 8192);
-    lr_buf_addf(&url, "%s/v0/memory", lr_settings_str(settings, "node"));
+    const char *node = lr_settings_str(settings, "node");
+    bool is_direct = node != NULL && strstr(node, "://") != NULL;
+    lr_code code = is_direct ? LR_OK : choose_node(settings, id, err);
+    if (code != LR_OK)
+        return code;
+    lr_buf_init(&path, 8192);
+    if (is_direct)
+        lr_buf_add_z(&path, "/v0/memory");
+    else
+        lr_buf_addf(&path, "/v0/nodes/%s/memory", id);
     if (model != NULL) {
-        lr_buf_add_z(&url, "?model=");
-        add_escaped(&url, model);
+        lr_buf_add_z(&path, "?model=");
+        cli_escape(&path, model);
     }
-    lr_code code = fetch(&q, lr_buf_z(&url), lr_settings_str(settings, "secret"), err);
+    code = is_direct ? cli_ask_at(settings, node, lr_settings_str(settings, "secret"),
+                                  lr_buf_z(&path), &a, err)
+                     : cli_ask(settings, "GET", lr_buf_z(&path), NULL, &a, err);
     if (code == LR_OK)
-        code = show(&q, lr_settings_bool(settings, "json"), err);
-    lr_buf_free(&url);
-    lr_arena_free(&q.arena);
+        code = show(&a, lr_settings_bool(settings, "json"), err);
+    lr_buf_free(&path);
+    cli_answer_free(&a);
     return code;
 }
 
 const struct cli_command cli_command_memory = {
     .name = "memory",
     .summary = "Show who holds a node's memory and what a load would evict",
+    .details = "Asks the router for its node, or for the one that --node names.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -11,13 +11,21 @@ static const struct lr_setting models_flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "print the router's answer as it is"},
+    {.name = "purge",
+     .type = LR_SETTING_BOOL,
+     .fallback = "false",
+     .help = "with remove: nodes delete the files too, never those of a Hugging Face cache"},
 };
 
 static void print_models(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = lr_json_get(a->json, "models");
-    lr_buf_addf(out, "%-40s %-10s %-8s %s\n", "MODEL", "STATE", "SOURCE", "");
-    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+    if (list == NULL || list->count == 0) {
+        lr_buf_add_z(out, "No model is registered: llm-router register openai/gpt-oss-20b\n");
+        return;
+    }
+    lr_buf_addf(out, "%-40s %-10s %-8s %s\n", "MODEL", "STATE", "SOURCE", "REASON");
+    for (uint32_t i = 0; i < list->count; i++) {
         const struct lr_json *m = &list->items[i];
         lr_buf_addf(out, "%-40s %-10s %-8s %s\n", cli_text(&a->arena, m, "id"),
                     cli_text(&a->arena, m, "state"), cli_text(&a->arena, m, "source"),
@@ -25,13 +33,39 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
     }
 }
 
+/* What became of the files, per node. */
+static void print_purged(struct cli_answer *a)
+{
+    const struct lr_json *list = lr_json_get(a->json, "purged");
+    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+        const struct lr_json *p = &list->items[i];
+        if (cli_bool(p, "ok"))
+            (void)printf("%s: files deleted\n", cli_text(&a->arena, p, "name"));
+        else
+            (void)printf("%s: files stay: %s\n", cli_text(&a->arena, p, "name"),
+                         cli_text(&a->arena, p, "reason"));
+    }
+    if (cli_int(a->json, "nodes_offline") != 0)
+        (void)printf("%lld nodes are offline: their files stay\n",
+                     (long long)cli_int(a->json, "nodes_offline"));
+}
+
 static lr_code remove_model(const struct lr_settings *s, const char *id, struct lr_error *err)
 {
     struct cli_answer a;
-    char path[400];
-    (void)snprintf(path, sizeof(path), "/v0/models/%.300s", id);
-    lr_code code = cli_ask(s, "DELETE", path, NULL, &a, err);
+    struct lr_buf path;
+    lr_buf_init(&path, 2000);
+    lr_buf_add_z(&path, "/v0/models/");
+    cli_escape(&path, id);
+    if (lr_settings_bool(s, "purge"))
+        lr_buf_add_z(&path, "?purge=true");
+    lr_code code = cli_ask(s, "DELETE", lr_buf_z(&path), NULL, &a, err);
+    if (code == LR_OK) {
+        (void)printf("removed %s\n", id);
+        print_purged(&a);
+    }
     cli_answer_free(&a);
+    lr_buf_free(&path);
     return code;
 }
 
@@ -43,7 +77,8 @@ static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
     if (count == 2 && strcmp(lr_settings_positional(s, 0), "remove") == 0)
         return remove_model(s, lr_settings_positional(s, 1), err);
     if (count != 0)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "models takes nothing, or: remove MODEL");
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "models takes nothing, or: remove MODEL [--purge]");
     lr_buf_init(&out, 32 << 20);
     lr_code code = cli_ask(s, "GET", "/v0/models", NULL, &a, err);
     if (code == LR_OK) {
@@ -62,6 +97,8 @@ const struct cli_command cli_command_models = {
     .name = "models",
     .summary = "List the registered models and say why one is not ready; or remove one",
     .arguments = "[remove MODEL]",
+    .details =
+        "Removing a registration leaves the files on the nodes, unless --purge is given.",
     .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},
     .most = 2,
     .run = run_models,
@@ -102,8 +139,16 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
             lr_json_member_z(&w, optional[i], lr_settings_str(s, optional[i]));
     lr_json_end_object(&w);
     lr_code code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
-    if (code == LR_OK)
-        (void)printf("registered %s\n", cli_text(&a.arena, a.json, "id"));
+    if (code == LR_OK) {
+        const struct lr_json *warnings = lr_json_get(a.json, "warnings");
+        struct lr_str text;
+        (void)printf("registered %s (llm-router models shows how far the nodes are)\n",
+                     cli_text(&a.arena, a.json, "id"));
+        (void)fflush(stdout);
+        for (uint32_t i = 0; warnings != NULL && i < warnings->count; i++)
+            if (lr_json_str(&warnings->items[i], &text))
+                (void)fprintf(stderr, "warning: " LR_STR_FMT "\n", LR_STR_ARG(text));
+    }
     cli_answer_free(&a);
     lr_buf_free(&body);
     return code;

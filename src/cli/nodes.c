@@ -1,6 +1,7 @@
 /* cli/nodes.c - llm-router nodes: list them, make a join token, take one out of service. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/remote.h"
@@ -11,13 +12,23 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "print the router's answer as it is"},
+    {.name = "lines",
+     .type = LR_SETTING_INT,
+     .fallback = "100",
+     .min = 1,
+     .max = 10000,
+     .help = "with logs: how many of the last lines"},
 };
 
 static void print_nodes(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = lr_json_get(a->json, "nodes");
+    if (list == NULL || list->count == 0) {
+        lr_buf_add_z(out, "No node has joined: llm-router nodes token makes a token for one\n");
+        return;
+    }
     lr_buf_addf(out, "%-26s %-20s %-8s %-8s %s\n", "NODE", "NAME", "STATE", "DEVICE", "URL");
-    for (uint32_t i = 0; list != NULL && i < list->count; i++) {
+    for (uint32_t i = 0; i < list->count; i++) {
         const struct lr_json *n = &list->items[i];
         const char *state = !cli_bool(n, "online")   ? "offline"
                             : cli_bool(n, "drained") ? "drained"
@@ -37,8 +48,35 @@ static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
     lr_code code = cli_ask(s, "POST", "/v0/nodes/tokens", &body, &a, err);
     if (code == LR_OK)
         (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
+    if (code == LR_OK && isatty(STDERR_FILENO) != 0)
+        (void)fprintf(stderr,
+                      "Good for an hour. On the machine that joins:\n"
+                      "  llm-router node --router %s --token TOKEN\n",
+                      cli_router_url(s));
     cli_answer_free(&a);
     lr_buf_free(&body);
+    return code;
+}
+
+static lr_code print_logs(const struct lr_settings *s, const char *node, struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf out;
+    lr_buf_init(&out, 32 << 20);
+    lr_buf_add_z(&out, "/v0/nodes/");
+    cli_escape(&out, node);
+    lr_buf_addf(&out, "/logs?lines=%lld", (long long)lr_settings_int(s, "lines"));
+    lr_code code = cli_ask(s, "GET", lr_buf_z(&out), NULL, &a, err);
+    const struct lr_json *lines = code == LR_OK ? lr_json_get(a.json, "lines") : NULL;
+    lr_buf_clear(&out);
+    for (uint32_t i = 0; lines != NULL && i < lines->count; i++)
+        lr_buf_addf(&out, "%s %s %s\n", cli_text(&a.arena, &lines->items[i], "time"),
+                    cli_text(&a.arena, &lines->items[i], "level"),
+                    cli_text(&a.arena, &lines->items[i], "text"));
+    if (code == LR_OK)
+        code = cli_print(&out, err);
+    lr_buf_free(&out);
+    cli_answer_free(&a);
     return code;
 }
 
@@ -47,15 +85,25 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
 {
     struct cli_answer a;
     struct lr_buf body;
-    char path[200];
+    struct lr_buf path;
     bool removes = strcmp(what, "remove") == 0;
     lr_buf_init(&body, 16);
     lr_buf_add_z(&body, "{}");
-    (void)snprintf(path, sizeof(path), removes ? "/v0/nodes/%.60s" : "/v0/nodes/%.60s/%s", id,
-                   what);
-    lr_code code =
-        cli_ask(s, removes ? "DELETE" : "POST", path, removes ? NULL : &body, &a, err);
+    lr_buf_init(&path, 2000);
+    lr_buf_add_z(&path, "/v0/nodes/");
+    cli_escape(&path, id);
+    if (!removes)
+        lr_buf_addf(&path, "/%s", what);
+    lr_code code = cli_ask(s, removes ? "DELETE" : "POST", lr_buf_z(&path),
+                           removes ? NULL : &body, &a, err);
+    if (code == LR_OK)
+        (void)printf("%s %s\n",
+                     removes                      ? "removed"
+                     : strcmp(what, "drain") == 0 ? "drained"
+                                                  : "back in service:",
+                     id);
     cli_answer_free(&a);
+    lr_buf_free(&path);
     lr_buf_free(&body);
     return code;
 }
@@ -71,9 +119,12 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
     if (count == 2 && (strcmp(word, "drain") == 0 || strcmp(word, "undrain") == 0 ||
                        strcmp(word, "remove") == 0))
         return change(s, word, lr_settings_positional(s, 1), err);
+    if (count == 2 && strcmp(word, "logs") == 0)
+        return print_logs(s, lr_settings_positional(s, 1), err);
     if (count != 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "nodes takes nothing, or: token, drain NODE, undrain NODE, remove NODE");
+                       "nodes takes nothing, or: token, logs NODE, drain NODE, undrain NODE, "
+                       "remove NODE");
     lr_buf_init(&out, 32 << 20);
     lr_code code = cli_ask(s, "GET", "/v0/nodes", NULL, &a, err);
     if (code == LR_OK) {
@@ -90,8 +141,9 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
 
 const struct cli_command cli_command_nodes = {
     .name = "nodes",
-    .summary = "List the nodes, make a join token, or take a node out of service",
-    .arguments = "[token | drain NODE | undrain NODE | remove NODE]",
+    .summary =
+        "List the nodes, make a join token, read a node's log, or take one out of service",
+    .arguments = "[token | logs NODE | drain NODE | undrain NODE | remove NODE]",
     .details = "A node joins with: llm-router node --router URL --token TOKEN",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,

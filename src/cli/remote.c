@@ -9,6 +9,8 @@
 enum { ANSWER_BYTES = 32 << 20, EVENT_BYTES = 4 << 20, ANSWER_MS = 300000 };
 
 struct remote {
+    const char *base;   /* another server than the router; NULL: the router */
+    const char *secret; /* for that one; NULL: none */
     struct net_loop *loop;
     struct net_client *client;
     struct cli_answer *answer;
@@ -26,6 +28,11 @@ static const char *setting(const struct lr_settings *s, const char *name, const 
     const char *given = getenv(variable);
     bool is_set = lr_settings_source(s, name) == LR_FROM_FLAG;
     return is_set || given == NULL || given[0] == '\0' ? lr_settings_str(s, name) : given;
+}
+
+const char *cli_router_url(const struct lr_settings *s)
+{
+    return setting(s, "url", "LLM_ROUTER_URL");
 }
 
 static void on_headers(void *arg, int status, struct net_headers headers)
@@ -68,15 +75,16 @@ static lr_code check_status(struct remote *r, const struct lr_json *json, struct
     (void)lr_json_str(lr_json_get(lr_json_get(json, "error"), "message"), &message);
     if (message.len == 0)
         message = lr_str_sub(lr_buf_str(&r->body), 0, 300);
-    return lr_fail(err, LR_UPSTREAM, LR_STR_FMT " (status %d)", LR_STR_ARG(message), r->status);
+    return lr_fail(err, LR_UPSTREAM, LR_STR_FMT " (status %d)%s", LR_STR_ARG(message),
+                   r->status, r->status == 401 ? ": pass --key KEY or set LLM_ROUTER_KEY" : "");
 }
 
 static lr_code run(struct remote *r, const struct lr_settings *s, const char *method,
                    const char *path, const struct lr_buf *body, struct lr_error *err)
 {
     char url[1200], bearer[600];
-    const char *base = setting(s, "url", "LLM_ROUTER_URL");
-    const char *key = setting(s, "key", "LLM_ROUTER_KEY");
+    const char *base = r->base != NULL ? r->base : cli_router_url(s);
+    const char *key = r->base != NULL ? r->secret : setting(s, "key", "LLM_ROUTER_KEY");
     struct net_call *call;
     size_t len = strlen(base);
     while (len != 0 && base[len - 1] == '/')
@@ -112,7 +120,10 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
     if (code == LR_OK) {
         net_loop_run(r->loop);
         if (r->err.code != LR_OK)
-            code = lr_fail(err, r->err.code, "%s (is a router running there?)", r->err.text);
+            code = lr_fail(err, r->err.code, "%s%s", r->err.text,
+                           r->base != NULL ? ""
+                                           : " (llm-router up starts a router; --url names "
+                                             "another one)");
     }
     net_client_destroy(r->client);
     net_loop_destroy(r->loop);
@@ -120,24 +131,38 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
     return code;
 }
 
+static lr_code ask(struct remote *r, const struct lr_settings *s, const char *method,
+                   const char *path, const struct lr_buf *body, struct cli_answer *out,
+                   struct lr_error *err)
+{
+    *out = (struct cli_answer){0};
+    lr_arena_init(&out->arena, (size_t)ANSWER_BYTES * 16);
+    lr_buf_init(&r->body, ANSWER_BYTES);
+    lr_code code = run(r, s, method, path, body, err);
+    if (code == LR_OK) {
+        const char *copy = lr_arena_copy(&out->arena, lr_buf_str(&r->body));
+        out->status = r->status;
+        out->body = lr_str(copy, copy != NULL ? r->body.len : 0);
+        if (lr_json_parse(&out->arena, out->body, NULL, &out->json, NULL) != LR_OK)
+            out->json = NULL;
+        code = check_status(r, out->json, err);
+    }
+    lr_buf_free(&r->body);
+    return code;
+}
+
 lr_code cli_ask(const struct lr_settings *s, const char *method, const char *path,
                 const struct lr_buf *body, struct cli_answer *out, struct lr_error *err)
 {
     struct remote r = {0};
-    *out = (struct cli_answer){0};
-    lr_arena_init(&out->arena, (size_t)ANSWER_BYTES * 16);
-    lr_buf_init(&r.body, ANSWER_BYTES);
-    lr_code code = run(&r, s, method, path, body, err);
-    if (code == LR_OK) {
-        const char *copy = lr_arena_copy(&out->arena, lr_buf_str(&r.body));
-        out->status = r.status;
-        out->body = lr_str(copy, copy != NULL ? r.body.len : 0);
-        if (lr_json_parse(&out->arena, out->body, NULL, &out->json, NULL) != LR_OK)
-            out->json = NULL;
-        code = check_status(&r, out->json, err);
-    }
-    lr_buf_free(&r.body);
-    return code;
+    return ask(&r, s, method, path, body, out, err);
+}
+
+lr_code cli_ask_at(const struct lr_settings *s, const char *base, const char *secret,
+                   const char *path, struct cli_answer *out, struct lr_error *err)
+{
+    struct remote r = {.base = base, .secret = secret};
+    return ask(&r, s, "GET", path, NULL, out, err);
 }
 
 void cli_answer_free(struct cli_answer *answer)
@@ -164,6 +189,18 @@ lr_code cli_stream(const struct lr_settings *s, const char *path, const struct l
     lr_arena_free(&arena);
     lr_buf_free(&r.body);
     return code;
+}
+
+void cli_escape(struct lr_buf *out, const char *text)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:";
+    for (; *text != '\0'; text++) {
+        if (strchr(plain, *text) != NULL)
+            lr_buf_add_char(out, *text);
+        else
+            lr_buf_addf(out, "%%%02X", (unsigned)(unsigned char)*text);
+    }
 }
 
 const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key)

@@ -34,6 +34,10 @@ struct cli_answer {
 LR_MUST_USE lr_code cli_ask(const struct lr_settings *s, const char *method, const char *path,
                             const struct lr_buf *body, struct cli_answer *out,
                             struct lr_error *err);
+/* A GET to another server than the router, with its own secret (NULL: none). */
+LR_MUST_USE lr_code cli_ask_at(const struct lr_settings *s, const char *base,
+                               const char *secret, const char *path, struct cli_answer *out,
+                               struct lr_error *err);
 void cli_answer_free(struct cli_answer *answer);
 
 /* Like cli_ask for an answer that streams: fn gets every server-sent event's data. */
@@ -41,6 +45,12 @@ typedef void (*cli_event_fn)(void *arg, struct lr_str data);
 LR_MUST_USE lr_code cli_stream(const struct lr_settings *s, const char *path,
                                const struct lr_buf *body, cli_event_fn fn, void *arg,
                                struct lr_error *err);
+
+/* The router these settings name. */
+const char *cli_router_url(const struct lr_settings *s);
+
+/* A text as one segment of a path, or as a query's value: appended with %XX where needed. */
+void cli_escape(struct lr_buf *out, const char *text);
 
 /* Members of a JSON object for printing; "" and 0 where there is none. */
 const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key);

@@ -5,9 +5,11 @@
  * ordered: the router lets its requests finish, then the node is told to leave.  The
  * child is started from the main thread and dies with it, however this process ends.
  */
+#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -38,6 +40,7 @@ struct up {
     char data_dir[LR_PATH_MAX];
     _Atomic bool has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
+    bool serves_demo; /* nothing else was named or lies around */
     uint64_t restart_at_ms, kill_at_ms;
     lr_code code;
     struct lr_error err;
@@ -89,10 +92,61 @@ static void pass_on(struct flags *f, const struct lr_settings *s)
     }
 }
 
+/* ---- the demo model, where there is nothing else ---- */
+
+static bool has_entry(const char *dir, const char *prefix)
+{
+    bool found = false;
+    DIR *folder = opendir(dir);
+    for (struct dirent *e; folder != NULL && !found && (e = readdir(folder)) != NULL;)
+        found = e->d_name[0] != '.' && lr_str_starts(lr_str_z(e->d_name), prefix);
+    if (folder != NULL)
+        (void)closedir(folder);
+    return found;
+}
+
+/* Whether the operator has models of his own: named, in the models folder, in the cache. */
+static bool has_models(const struct lr_settings *s, const char *data_dir)
+{
+    char dir[LR_PATH_MAX];
+    const char *models = lr_settings_str(s, "models-dir");
+    const char *cache = getenv("HF_HOME"), *home = lr_home_dir();
+    bool is_set = cache != NULL && cache[0] != '\0';
+    if (lr_settings_list_count(s, "model") != 0 || lr_settings_has(s, "engine"))
+        return true;
+    (void)snprintf(dir, sizeof(dir), "%.4000s%s", models != NULL ? models : data_dir,
+                   models != NULL ? "" : "/models");
+    if (has_entry(dir, ""))
+        return true;
+    (void)snprintf(dir, sizeof(dir), "%.4000s%s/hub",
+                   is_set         ? cache
+                   : home != NULL ? home
+                                  : "",
+                   is_set ? "" : "/.cache/huggingface");
+    return lr_settings_bool(s, "hf-cache") && has_entry(dir, "models--");
+}
+
+/* Installed: share/llm-router/models/demo beside bin/; built: models/demo of the sources. */
+static bool find_demo(const char *self, char out[LR_PATH_MAX])
+{
+    static const char *const places[] = {"share/llm-router/models/demo", "../../models/demo"};
+    struct lr_str root = lr_str_z(self);
+    for (int parts = 0; parts < 2; parts++) /* bin/llm-router */
+        while (root.len != 0 && root.ptr[--root.len] != '/')
+            continue;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(out, LR_PATH_MAX, "%.*s/%s", (int)(root.len < 3900 ? root.len : 3900),
+                       root.ptr, places[i]);
+        if (lr_dir_exists(out))
+            return true;
+    }
+    return false;
+}
+
 static lr_code start_node(struct up *up, struct lr_error *err)
 {
     struct flags f = {0};
-    char self[LR_PATH_MAX], token[128], dir[LR_PATH_MAX + 8];
+    char self[LR_PATH_MAX], token[128], dir[LR_PATH_MAX + 8], demo[LR_PATH_MAX];
     lr_code code = lr_self_path(self, sizeof(self), err);
     if (code != LR_OK)
         return code;
@@ -105,6 +159,8 @@ static lr_code start_node(struct up *up, struct lr_error *err)
         (void)snprintf(dir, sizeof(dir), "%.4000s/models", up->data_dir);
         add_flag(&f, "models-dir", dir);
     }
+    if (up->serves_demo && find_demo(self, demo))
+        add_flag(&f, "model", demo);
     add_flag(&f, "listen", "127.0.0.1:0");
     add_flag(&f, "router", up->url);
     pass_on(&f, up->settings);
@@ -128,6 +184,7 @@ static lr_code start_node(struct up *up, struct lr_error *err)
 
 static void greet(struct up *up, const struct router_glance *g)
 {
+    bool is_usual = strcmp(up->url, "http://127.0.0.1:11680") == 0;
     up->is_greeted = true;
     if (!g->can_run) {
         (void)printf("\nModel %s cannot run: %s\n", g->model, g->reason);
@@ -140,22 +197,40 @@ static void greet(struct up *up, const struct router_glance *g)
         "    curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
         "      -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": "
         "\"Hello!\"}]}'\n"
-        "    llm-router chat\n\n"
+        "    llm-router chat%s%s\n"
+        "  Watch it in a browser: %s/\n\n"
         "  Data lies in %s.  Ctrl-C stops everything.\n",
-        up->url, g->model, up->url, g->model, up->data_dir);
+        up->url, g->model, up->url, g->model, is_usual ? "" : " --url ",
+        is_usual ? "" : up->url, up->url, up->data_dir);
+    (void)fflush(stdout);
+}
+
+static void greet_empty(struct up *up)
+{
+    up->is_greeted = true;
+    (void)printf("\nllm-router is ready at %s and has no model yet.\n\n"
+                 "  Give it one:\n"
+                 "    llm-router register openai/gpt-oss-20b --url %s\n"
+                 "    or start it again with --model FOLDER\n\n"
+                 "  Data lies in %s.  Ctrl-C stops everything.\n",
+                 up->url, up->url, up->data_dir);
     (void)fflush(stdout);
 }
 
 static void look_at_models(struct up *up)
 {
     struct router_glance g;
-    if (up->is_greeted || !atomic_load(&up->has_joined) || !router_glance(up->router, &g))
+    if (up->is_greeted || !atomic_load(&up->has_joined))
         return;
+    if (!router_glance(up->router, &g)) {
+        greet_empty(up);
+        return;
+    }
     bool waits = lr_settings_bool(up->settings, "preload") &&
                  (strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0 ||
                   strcmp(g.state, "present") == 0);
     bool named = lr_settings_list_count(up->settings, "model") != 0 ||
-                 lr_settings_has(up->settings, "engine");
+                 lr_settings_has(up->settings, "engine") || up->serves_demo;
     if (g.is_loaded || !g.can_run || !waits || !named)
         greet(up, &g);
 }
@@ -297,6 +372,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     struct up up = {.settings = settings, .code = LR_OK};
     (void)snprintf(up.data_dir, sizeof(up.data_dir), "%s",
                    lr_settings_str(settings, "data-dir"));
+    up.serves_demo = !has_models(settings, up.data_dir);
     lr_code code = check_listen(settings, err);
     if (code == LR_OK)
         code = net_loops_create((unsigned)lr_settings_int(settings, "threads"), &up.loops, err);
@@ -321,8 +397,8 @@ const struct cli_command cli_command_up = {
     .summary = "Start a router and a node on this machine: the quickest way to a model",
     .details =
         "Serves the models named with --model, those below data-dir/models and those of\n"
-        "the Hugging Face cache on http://127.0.0.1:11680. Needs an NVIDIA GPU, or\n"
-        "--device cpu for trying things out.",
+        "the Hugging Face cache on http://127.0.0.1:11680; without any of these a small demo\n"
+        "model. Needs an NVIDIA GPU, or --device cpu for trying things out.",
     .shared = true,
     .run = run,
 };

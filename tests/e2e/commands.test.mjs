@@ -1,0 +1,110 @@
+// The operator's commands, as a person uses them: with a router, without one, with a wrong
+// key.  Each says what it did, or what to do.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { BIN, call, cli, launch, makeEcho, nodes, startRouter, startUp, tempDir, until } from './support.mjs';
+
+const left = [];
+let up, env, dir;
+
+before(async () => {
+  dir = tempDir('commands');
+  up = await startUp({ dir, args: ['--model', makeEcho('parrot')] });
+  left.push(up);
+  env = { LLM_ROUTER_URL: up.url };
+});
+after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
+
+const fails = async (args, more, message, code = 1) => {
+  const error = await cli(args, { ...env, ...more }).then(() => assert.fail(`${args.join(' ')} worked`), (e) => e);
+  assert.equal(error.code, code, `${args.join(' ')}: ${error.stderr}`);
+  assert.match(error.stderr, message, args.join(' '));
+};
+const says = async (args, message, more) => { const { stdout } = await cli(args, { ...env, ...more }); assert.match(stdout, message, args.join(' ')); return stdout; };
+
+const all = [['models'], ['nodes'], ['keys'], ['memory'], ['chat', 'hi'], ['register', 'a/b'], ['models', 'remove', 'a/b'], ['nodes', 'token'], ['nodes', 'logs', 'x'], ['nodes', 'drain', 'x'], ['keys', 'create'], ['keys', 'revoke', 'x']];
+
+test('without a router every command says so, and how to start or name one', async () => {
+  for (const args of all) await fails(args, { LLM_ROUTER_URL: 'http://127.0.0.1:1' }, /127\.0\.0\.1:1: cannot connect: .*llm-router up starts a router; --url names another/);
+  await fails(['models'], { LLM_ROUTER_URL: 'nonsense' }, /must begin with http/, 2);
+});
+
+test('without a key or with a wrong one every command says how to give one', async () => {
+  const locked = await startRouter({ args: ['--require-key'] });
+  left.push(locked);
+  for (const args of all) {
+    await fails(args, { LLM_ROUTER_URL: locked.url }, /send a key.*pass --key KEY or set LLM_ROUTER_KEY/);
+    await fails([...args, '--key', 'lr-wrong'], { LLM_ROUTER_URL: locked.url }, /this key was not issued here.*pass --key KEY/);
+  }
+  const api = (await cli(['keys', 'create', '--key', locked.adminKey], { LLM_ROUTER_URL: locked.url })).stdout.trim();
+  await fails(['models', '--key', api], { LLM_ROUTER_URL: locked.url }, /needs a key of role admin; key-\w+ is one of role api/);
+});
+
+test('models, nodes, memory and doctor tell the state', async () => {
+  await says(['models'], /MODEL +STATE.*\nparrot +ready +local/);
+  const [{ id, name }] = await nodes(up);
+  await says(['nodes'], new RegExp(`${id} +${name} +online +cpu`));
+  await says(['nodes', 'logs', id, '--lines', '2'], /^\S+Z \w+ .*\n\S+Z \w+ .*\n$/);
+  for (const args of [['memory'], ['memory', '--node', id], ['memory', '--node', name]]) await says(args, /RAM +total.*\n.*\n +parrot/);
+  await says(['memory', '--model', 'parrot'], /loading parrot: loaded/);
+  await fails(['memory', '--node', 'nobody'], {}, /no node "nobody": see llm-router nodes/);
+  const before = fs.readdirSync(dir).length;
+  const sick = await cli(['doctor', '--no-hub', '--data-dir', path.join(dir, 'not/yet/there')]).catch((e) => e);
+  assert.match(sick.stdout, /engine gptoss[^]*free in .*not\/yet\/there[^]*port 11680/);
+  assert.equal(fs.readdirSync(dir).length, before, 'looking makes nothing');
+});
+
+test('a model is registered by path, told about, and removed with its files', async () => {
+  const models = path.join(dir, 'models/acme');
+  fs.mkdirSync(models, { recursive: true });
+  fs.cpSync(makeEcho('fresh'), path.join(models, 'fresh'), { recursive: true });
+  await says(['register', 'acme/fresh', '--path'], /registered acme\/fresh .*llm-router models/);
+  await fails(['register', 'acme/fresh', '--path'], {}, /registered already: delete it first/);
+  await until('it is listed', async () => /acme\/fresh +present/.test((await cli(['models'], env)).stdout));
+  assert.equal((await cli(['chat', '--model', 'acme/fresh', 'polly'], env)).stdout, 'polly\n');
+  const done = await says(['models', 'remove', 'acme/fresh', '--purge'], /removed acme\/fresh\n.*: files (deleted|stay)/);
+  if (/stay/.test(done)) await until('it is purged', async () => /files deleted/.test((await cli(['models', 'remove', 'acme/fresh', '--purge'], env)).stdout));
+  assert.ok(!fs.existsSync(path.join(models, 'fresh')));
+  await fails(['models', 'remove', 'acme/fresh'], {}, /no model "acme\/fresh"/);
+});
+
+test('where there is nothing yet, the commands say what comes next', async () => {
+  const lonely = await startRouter();
+  left.push(lonely);
+  await fails(['register', 'nothing', '--path'], { LLM_ROUTER_URL: lonely.url }, /no node is online/);
+  await says(['models'], /No model is registered: llm-router register/, { LLM_ROUTER_URL: lonely.url });
+  await says(['nodes'], /No node has joined: llm-router nodes token/, { LLM_ROUTER_URL: lonely.url });
+});
+
+test('keys are made, listed and revoked; nodes drained, put back and removed', async () => {
+  const key = (await says(['keys', 'create', '--name', 'me', '--role', 'api', '--expires', '1h'], /^lr-\w{43}\n$/)).trim();
+  const id = (await says(['keys'], /key-\w+ +api +good .* me\n/)).match(/(key-\w+) +api +good .* me\n/)[1];
+  assert.equal((await call(`${up.url}/v0/whoami`, { key })).status, 200);
+  await says(['keys', 'revoke', id], new RegExp(`revoked ${id}`));
+  assert.equal((await call(`${up.url}/v0/whoami`, { key })).status, 401);
+  await says(['nodes', 'token'], /^lr-\w{43}\n$/);
+  const [node] = await nodes(up);
+  await says(['nodes', 'drain', node.id], /drained node-/);
+  await says(['nodes'], /drained +cpu/);
+  await says(['nodes', 'undrain', node.id], /back in service: node-/);
+  for (const args of [['nodes', 'fly', 'x'], ['models', 'eat'], ['keys', 'make'], ['register'], ['register', 'a/b', '--format', 'onnx']]) await fails(args, {}, /takes|needs|not allowed/, 2);
+});
+
+test('chat reads lines, answers each, and keeps the conversation', async () => {
+  const out = execFileSync(BIN, ['chat', '--model', 'parrot'], { input: 'one\ntwo\n', env: { ...process.env, ...env }, encoding: 'utf8' });
+  assert.match(out, /one\n[^]*two\n/);
+  await fails(['chat', '--model', 'nobody', 'hi'], {}, /no model "nobody"/);
+});
+
+test('up without any model serves the demo model, and says what to copy', async () => {
+  const demo = await launch(['up', '--device', 'cpu', '--listen', '127.0.0.1:0', '--no-hf-cache', '--data-dir', tempDir('empty')], { match: /Ctrl-C stops everything/ });
+  left.push(demo);
+  const url = demo.out.match(/ready at (\S+) \(OpenAI-compatible, model "demo"\)/)[1];
+  assert.match(demo.out, new RegExp(`curl ${url}/v1/chat/completions -H 'Content-Type: application/json'`));
+  assert.match(demo.out, new RegExp(`llm-router chat --url ${url}\n`));
+  assert.match(demo.out, new RegExp(`browser: ${url}/\n`));
+  assert.match((await cli(['chat', '--temperature', '0', 'Hello there'], { LLM_ROUTER_URL: url })).stdout, /Hello/);
+});
