@@ -3,6 +3,7 @@
  * Only the repository's root counts for safetensors: original/ and metal/ hold the same
  * weights in other encodings.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -274,8 +275,12 @@ static lr_code choose_gguf(struct hub_builder *b, struct lr_arena *arena)
         if (!names_add(&found, name))
             return out_of_memory(b);
     }
-    if (filename.len != 0)
-        return fail_names(b, "filename is no .gguf file of ", ", which has", &found);
+    if (filename.len != 0) {
+        char text[160];
+        (void)snprintf(text, sizeof(text), "filename \"" LR_STR_FMT "\" is no .gguf file of ",
+                       LR_STR_ARG(lr_str_sub(filename, 0, 100)));
+        return fail_names(b, text, ", which has", &found);
+    }
     if (found.count == 0)
         return lr_fail(b->err, LR_INVALID_ARGUMENT,
                        "%s holds no complete .gguf model: set \"filename\"", b->listing->repo);

@@ -58,20 +58,94 @@ test('the same model twice, in any case: 409, and the first stays untouched', as
   assert.equal((await call(`${router.url}/v0/models/registry/openai/demo/manifest.json`)).text, before);
 });
 
-test('what is missing is named, with 400', async () => {
-  const cases = [
-    ['a/no-config', without('config.json'), /config\.json/],
-    ['a/no-tokenizer', without('tokenizer.json'), /tokenizer\.json/],
-    ['a/shard', without(SHARD), new RegExp(SHARD.replaceAll('.', '\\.'))],
-    ['a/no-index', without('model.safetensors.index.json'), /ambiguous/],
-  ];
-  for (const [repo, content, message] of cases) {
+// [what, files, what is asked beside repo and format, what the message names, what it does not]
+const INDEX = 'model.safetensors.index.json', SHARD2 = 'model-00002-of-00002.safetensors', MODEL = 'model.safetensors';
+const gguf = { 'a-q4.gguf': 'GGUF', 'a-q8.gguf': 'GGUF' };
+const index = (...shards) => JSON.stringify({ metadata: {}, weight_map: Object.fromEntries(shards.map((s, i) => [`w${i}`, s])) });
+const refusals = () => [
+  ['config.json is missing', without('config.json'), {}, [/config\.json/], [/tokenizer\.json/]],
+  ['tokenizer.json is missing', without('tokenizer.json'), {}, [/tokenizer\.json/], [/[^_]config\.json/]],
+  ['both are missing', without('config.json', 'tokenizer.json'), {}, [/config\.json/, /tokenizer\.json/], []],
+  ['one shard is missing', without(SHARD), {}, [SHARD], [SHARD2]],
+  ['every shard is missing', without(SHARD, SHARD2), {}, [SHARD, SHARD2], []],
+  ['there is no index', without(INDEX), {}, [/ambiguous/, SHARD, SHARD2], []],
+  ['there are two indexes', { ...files, 'other.safetensors.index.json': files[INDEX] }, {}, [/ambiguous/, INDEX, 'other.safetensors.index.json'], []],
+  ['one shard of many is named and there is no index', without(INDEX), { filename: SHARD }, [/ambiguous/, SHARD], []],
+  ['there are no weights at all', without(INDEX, SHARD, SHARD2), {}, [/safetensors/], []],
+  ['the weights lie in another folder only', { ...without(INDEX, SHARD, SHARD2), [`original/${MODEL}`]: 'x' }, {}, [/safetensors/], []],
+  ['both formats and none is chosen', { ...files, ...gguf }, { format: undefined }, [/format/, /safetensors/, /gguf/], []],
+  ['several GGUF files and none is chosen', gguf, { format: 'gguf' }, [/filename/, /a-q4\.gguf/, /a-q8\.gguf/], []],
+  ['a GGUF file that is not there', gguf, { format: 'gguf', filename: 'b.gguf' }, [/b\.gguf/], []],
+  ['no GGUF file', files, { format: 'gguf' }, [/gguf/], []],
+  ['config.json names no architecture', { ...files, 'config.json': '{"hidden_size":1}' }, {}, [/architectures/, /model_type/], []],
+  ['config.json is no JSON', { ...files, 'config.json': '{' }, {}, [/config\.json/], []],
+  ['the index is no JSON', { ...files, [INDEX]: '{' }, {}, [INDEX], []],
+  ['the index leads outside', { ...files, [INDEX]: index('../../etc/passwd') }, {}, [INDEX], []],
+];
+
+test('what is missing or ambiguous is named, with 400, and nothing is registered', async () => {
+  for (const [i, [what, content, asked, names, spares]] of refusals().entries()) {
+    const repo = `acme/bad-${i}`;
     hub.add(repo, content);
-    const answer = await post({ repo, format: 'safetensors' });
-    assert.equal(answer.status, 400, answer.text);
-    assert.match(answer.json.error.message, message);
+    const answer = await post({ repo, format: 'safetensors', ...asked });
+    assert.equal(answer.status, 400, `${what}: ${answer.text}`);
+    for (const name of names) assert.ok(name instanceof RegExp ? name.test(answer.json.error.message) : answer.json.error.message.includes(name), `${what}, ${name}: ${answer.json.error.message}`);
+    for (const name of spares) assert.ok(!(name instanceof RegExp ? name.test(answer.json.error.message) : answer.json.error.message.includes(name)), `${what}, not ${name}: ${answer.json.error.message}`);
     assert.equal((await call(`${router.url}/v0/models/registry/${repo}/manifest.json`)).status, 404);
   }
+  assert.deepEqual((await call(`${router.url}/v0/models`)).json.models.map((m) => m.id), ['openai/demo']);
+});
+
+test('the manifest lists what a node must fetch, pinned; other folders are no shards', async () => {
+  hub.add('acme/whole', { ...files, [`original/${MODEL}`]: 'x', 'README.md': '#', 'metadata.json': '{"runtime":"other"}' });
+  const { manifest } = (await post({ repo: `${hub.url}/acme/whole`, name: 'Whole' })).json;
+  const { sha } = hub.repos.get('acme/whole');
+  assert.deepEqual([manifest.version, manifest.id, manifest.format, manifest.revision, manifest.runtimes], [1, 'Whole', 'safetensors', sha, ['gptoss']]);
+  const named = new Map(manifest.files.map((f) => [f.name, f]));
+  for (const name of ['config.json', 'tokenizer.json', INDEX, SHARD, SHARD2]) {
+    const file = named.get(name);
+    assert.equal(file.optional, false, name);
+    assert.equal(file.size, files[name].length);
+    assert.ok(file.url.includes(`/acme/whole/resolve/${sha}/`), file.url);
+    assert.equal(typeof file.priority, 'number');
+  }
+  assert.match(named.get(SHARD).sha256, /^[0-9a-f]{64}$/);
+  assert.ok(!named.has(`original/${MODEL}`) && !named.has('README.md') && !named.has('metadata.json'));
+  if (named.has('generation_config.json')) assert.equal(named.get('generation_config.json').optional, true);
+});
+
+test('an official artifact is an optional member for its backend; of a publisher not on the list it is ignored, with a log line', async () => {
+  for (const repo of ['openai/fast', 'acme/fast']) hub.add(repo, { ...files, 'metal/model.bin': Buffer.alloc(64) });
+  const { manifest } = (await post({ repo: 'openai/fast' })).json;
+  const artifact = manifest.files.find((f) => f.name === 'metal/model.bin');
+  assert.deepEqual([artifact.optional, artifact.kind, artifact.backends], [true, 'artifact', ['metal']]);
+  assert.equal(manifest.format, 'safetensors');
+  const other = (await post({ repo: 'acme/fast' })).json;
+  assert.ok(!other.manifest.files.some((f) => f.name === 'metal/model.bin'));
+  assert.match(router.log, /metal\/model\.bin[^\n]*acme|acme[^\n]*metal\/model\.bin/);
+});
+
+test('an architecture without an engine keeps its own name as the runtime', async () => {
+  hub.add('nvidia/nemotron', { ...files, 'config.json': '{"architectures":["NemotronForCausalLM"],"model_type":"nemotron"}' });
+  hub.add('acme/typed', { ...files, 'config.json': '{"model_type":"gpt_oss"}' });
+  assert.match((await post({ repo: 'nvidia/nemotron' })).json.manifest.runtimes.join(), /nemotron/i);
+  assert.deepEqual((await post({ repo: 'acme/typed' })).json.manifest.runtimes, ['gptoss']);
+});
+
+test('hub errors are told apart: gated and private 403 with HF_TOKEN, rate limit 429 with Retry-After', async () => {
+  hub.add('acme/gated', files, { gated: true });
+  hub.add('acme/private', files, { private: true });
+  const gated = await post({ repo: 'acme/gated' });
+  assert.equal(gated.status, 403, gated.text);
+  assert.match(gated.json.error.message, /acme\/gated.*set HF_TOKEN/);
+  const hidden = await post({ repo: 'acme/private' });
+  assert.ok([403, 404].includes(hidden.status), hidden.text);
+  assert.match(hidden.json.error.message, /HF_TOKEN/);
+  hub.rateLimit = 7;
+  const slow = await post({ repo: 'acme/any' });
+  hub.rateLimit = undefined;
+  assert.equal(slow.status, 429, slow.text);
+  assert.equal(slow.headers.get('retry-after'), '7');
 });
 
 test('bad words are 400: an unknown member, a bad format, neither repo nor path, a bad name', async () => {

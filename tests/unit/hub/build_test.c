@@ -177,7 +177,7 @@ static void every_repository_gets_its_answer(void **state)
         {"q4.gguf q8.gguf", "gguf", "q8.gguf", NULL, "q8.gguf"},
         {"q4.gguf mmproj-f16.gguf", NULL, NULL, NULL, "q4.gguf"},
         {"q4.gguf", "gguf", "q5.gguf", NULL,
-         "400 filename is no .gguf file of a/b, which has: q4.gguf"},
+         "400 filename \"q5.gguf\" is no .gguf file of a/b, which has: q4.gguf"},
         {"q8/m-00001-of-00002.gguf q8/m-00002-of-00002.gguf", NULL, NULL, NULL,
          "m-00001-of-00002.gguf m-00002-of-00002.gguf"},
         {"q8/m-00001-of-00003.gguf q8/m-00003-of-00003.gguf", NULL, NULL, NULL,
