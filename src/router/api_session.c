@@ -126,6 +126,17 @@ static void refuse_sign_in(struct net_request *req, uint32_t retry_s,
     net_respond_error(req, err);
 }
 
+/* Who signs in again leaves no session behind. */
+static void end_session_before(struct router *r, const struct net_request *req)
+{
+    struct router_caller before;
+    if (router_identify(r, req, ROUTER_PUBLIC, &before, NULL) != LR_OK || before.session == 0)
+        return;
+    router_lock(r);
+    router_session_end(&r->sessions, before.session);
+    router_unlock(r);
+}
+
 void router_api_sign_in(struct router *r, struct net_request *req)
 {
     struct router_caller caller = {0};
@@ -153,6 +164,7 @@ void router_api_sign_in(struct router *r, struct net_request *req)
         refuse_sign_in(req, retry_s, &err);
         return;
     }
+    end_session_before(r, req);
     router_access(req)->caller = caller;
     router_store_audit(r->store, caller.key->id, "session.create", net_request_remote(req), "");
     set_cookie(r, req, value);

@@ -44,6 +44,12 @@ test('usage of both lands in one place', async () => {
   const sum = async (r) => (await call(`${r.url}/v0/usage`)).json.usage.reduce((n, u) => n + u.requests, 0);
   assert.ok((await sum(first)) >= 3);
   assert.equal(await sum(first), await sum(second));
+  // Slots begin where a day begins for whoever looks; a key's own; pages of the log.
+  const { usage } = (await call(`${first.url}/v0/usage?step=86400&zone=32400`)).json;
+  assert.ok(usage.length >= 1 && usage.every((u) => (u.time + 32400) % 86400 === 0));
+  assert.deepEqual((await call(`${first.url}/v0/usage?key=key-of-nobody`)).json.usage, []);
+  const page = (await call(`${second.url}/v0/audit?limit=1&offset=1`)).json;
+  assert.deepEqual([page.audit.length, page.more], [1, true]);
 });
 
 test("a key's rate is shared: what both routers let through together is what the key may", async () => {

@@ -71,6 +71,14 @@ test('signing out ends the session and takes the cookie back', async () => {
   assert.match(after.json.error.message, /sign in/);
 });
 
+test('signing in again ends the session before', async () => {
+  const first = await session(router.adminKey);
+  const second = await signIn(router.adminKey, { headers: { cookie: first.cookie } });
+  assert.equal(second.status, 200);
+  assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie: first.cookie } })).status, 401);
+  assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie: second.headers.get('set-cookie').split(';')[0] } })).status, 200);
+});
+
 test('a revoked key ends its sessions at once, an expired one too, and their streams', async () => {
   const key = await makeKey({ name: 'short', role: 'admin' });
   const { cookie } = await session(key.key);
