@@ -20,20 +20,33 @@ const pages = {
 };
 const hidden = { signin: { load: () => import('./pages/signin.js') } };
 
+/** A module that is gone belongs to a router that was replaced meanwhile: take the new page, but
+ * not again and again. */
+function reloadOnce() {
+  const last = Number(sessionStorage.getItem('lr.reloaded') ?? 0);
+  if (Date.now() - last < 30000) return false;
+  sessionStorage.setItem('lr.reloaded', String(Date.now()));
+  location.reload();
+  return true;
+}
+
 /** Components that have arrived. */
 const views = new Map();
 async function fetchView(name) {
   if (!views.has(name)) views.set(name, (await (pages[name] ?? hidden[name]).load()).default);
 }
 
+const Failed = () => html`<${Empty} icon="alert" title=${t('common.failedTitle')} text=${t('common.failedText')}>
+  <${Button} onClick=${() => location.reload()}>${t('common.reload')}<//><//>`;
+
 function View({ name, ...props }) {
-  const [, setArrived] = useState('');
+  const [outcome, setOutcome] = useState('');
   useEffect(() => {
-    // A module that is gone belongs to a router that was replaced meanwhile: take the new page.
-    fetchView(name).then(() => setArrived(name), () => location.reload());
+    fetchView(name).then(() => setOutcome('arrived'), () => { if (!reloadOnce()) setOutcome('failed'); });
   }, [name]);
   const Shown = views.get(name);
-  return Shown ? html`<${Shown} ...${props} />` : html`<div class="page"><${Skeleton} lines=${6} /></div>`;
+  if (Shown) return html`<${Shown} ...${props} />`;
+  return outcome === 'failed' ? html`<${Failed} />` : html`<div class="page"><${Skeleton} lines=${6} /></div>`;
 }
 
 /** One page that fails does not take the shell with it. */
@@ -43,9 +56,7 @@ class Guard extends Component {
   componentDidUpdate() { if (this.state.failed && this.state.at !== this.props.name) this.setState({ failed: false }); }
 
   render({ children }) {
-    if (!this.state.failed) return children;
-    return html`<${Empty} icon="alert" title=${t('common.failedTitle')} text=${t('common.failedText')}>
-      <${Button} onClick=${() => location.reload()}>${t('common.reload')}<//><//>`;
+    return this.state.failed ? html`<${Failed} />` : children;
   }
 }
 
@@ -78,6 +89,17 @@ function Link() {
   return html`<p class="link ${link}" role="status"><span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
 }
 
+/** Tells a screen reader what changes while one looks elsewhere. */
+function Announcer() {
+  const [text, setText] = useState('');
+  useEffect(() => live.subscribe((event) => {
+    if (Date.now() - Date.parse(event.time) > 10000) return; // of before this page was opened
+    if (event.event === 'node.offline' || event.event === 'node.online') setText(t(`common.said.${event.event.slice(5)}`, { name: event.name }));
+    else if (event.event === 'node.model' && (event.state === 'ready' || event.state === 'failed')) setText(t(`common.said.${event.state}`, { name: event.name, model: event.model }));
+  }), []);
+  return html`<p class="visually-hidden" role="status" aria-live="polite">${text}</p>`;
+}
+
 function Navigation({ page, me }) {
   return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${Object.entries(pages).filter(([, p]) => !p.admin || me.role === 'admin').map(([name]) => html`
     <li key=${name}><a href=${href(name)} aria-current=${page === name ? 'page' : undefined}><${Icon} name=${name} /><span>${t(name === 'keys' ? 'common.keysShort' : `common.${name}`)}</span></a></li>`)}</ul></nav>`;
@@ -103,7 +125,7 @@ function Shell({ me, onSignOut }) {
       <div class="side-foot">${me.role === 'admin' && html`<${Link} />`}
         <div class="side-tools"><${LanguageSwitch} /><${ThemeSwitch} />
         ${me.signed_in && html`<${Button} kind="quiet" icon="leave" label=${`${t('common.signOut')} (${me.name})`} onClick=${onSignOut} />`}</div></div></header>
-    <main id="main" tabindex="-1">${body}</main></div><${Toasts} />`;
+    <main id="main" tabindex="-1">${body}</main></div><${Toasts} /><${Announcer} />`;
 }
 
 /** Who is there: /v0/whoami's answer, null for nobody, an error where nothing answers. */
@@ -136,6 +158,8 @@ function App({ first }) {
 }
 
 const page = parseRoute().page;
-const [first] = await Promise.all([identify(), setLang(document.documentElement.lang), pages[page] && fetchView(page)]);
+const [first] = await Promise.all([identify(), setLang(document.documentElement.lang), pages[page] && fetchView(page).catch(() => {})]);
 document.getElementById('app').replaceChildren(); // the frame that was there from the start
 render(html`<${App} first=${first} />`, document.getElementById('app'));
+// The other pages, while nobody waits; one that does not come is asked for again when it is wanted.
+setTimeout(() => Object.keys(pages).forEach((name) => fetchView(name).catch(() => {})), 2000);

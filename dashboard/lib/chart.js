@@ -83,6 +83,6 @@ export function Chart({ label, times, series, format, height = 88, slotS = 0, on
       plot.current = null;
     };
   }, [series.length, height, slotS]);
-  useEffect(() => { plot.current?.setData(latest.current); });
+  useEffect(() => { plot.current?.setData(latest.current); }, [times, series]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${host}></div>`;
 }

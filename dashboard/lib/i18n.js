@@ -3,6 +3,7 @@
 //   t('models.title')                     a text of i18n/<lang>/models.js, key "title"
 //   t('models.count', {count: 3})         {count} is filled in; with `count`, the text may be
 //                                         {one: '...', other: '...'}
+//   tOr('overview.advice.x', said)        the text, or what the API said where there is none
 //   await setLang('ja')                   loads, remembers, and renders everything again
 //
 // A key's first part is its file.  Texts of the API itself (reasons, errors) are shown as
@@ -38,6 +39,9 @@ export function onLang(fn) {
   listeners.add(fn);
   return () => listeners.delete(fn);
 }
+
+/** The text, or what the API said where there is none. @param {string} key @param {string} fallback */
+export const tOr = (key, fallback) => { const text = t(key); return text === key ? fallback : text; };
 
 /**
  * @param {string} key file and key, as in 'nodes.drain'

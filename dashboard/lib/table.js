@@ -9,7 +9,7 @@
 //     filter="Filter models" empty=${vnode} actions=${vnode} pageSize=${50} />
 // `text` is what the filter looks at; `end` aligns numbers at the end.
 import { html } from 'htm/preact';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { t } from './i18n.js';
 import { number } from './format.js';
 import { Button, Icon } from './ui.js';
@@ -52,13 +52,16 @@ export function Table({ caption, rows, columns, rowKey, filter, empty, actions, 
   const last = Math.max(0, Math.ceil(found.length / pageSize) - 1);
   const at = Math.min(page, last);
   useEffect(() => setPage(0), [query, sort]);
+  const box = useRef(null);
+  // Only what scrolls needs to be reached by keyboard.
+  useEffect(() => { if (box.current) box.current.tabIndex = box.current.scrollWidth > box.current.clientWidth ? 0 : -1; });
   if (rows.length === 0 && empty) return empty;
   const shown = found.slice(at * pageSize, (at + 1) * pageSize);
   return html`<div class="table-box">
     ${(filter || actions) && html`<div class="table-tools">
       ${filter && html`<div class="search"><${Icon} name="search" /><input type="search" aria-label=${filter} placeholder=${filter} value=${query} onInput=${(e) => setQuery(e.currentTarget.value)} /></div>`}
       ${actions}<span class="visually-hidden" role="status">${query ? t('common.found', { count: found.length }) : ''}</span></div>`}
-    <div class="table-scroll" role="region" aria-label=${caption} tabindex="0"><table><caption class="visually-hidden">${caption}</caption>
+    <div class="table-scroll" role="region" aria-label=${caption} ref=${box}><table><caption class="visually-hidden">${caption}</caption>
       <thead><tr>${columns.map((c) => html`<${Head} column=${c} sort=${sort} onSort=${setSort} />`)}</tr></thead>
       <tbody>${shown.map((row) => html`<tr key=${rowKey(row)}>${columns.map((c, i) => (i === 0
         ? html`<th scope="row" class=${c.end ? 'end' : ''}>${c.cell(row)}</th>`

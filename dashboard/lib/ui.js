@@ -99,7 +99,12 @@ function ConfirmBox({ title, text, lines, action, danger, choice, done }) {
 export function confirm(question) {
   return new Promise((resolve) => {
     const host = document.body.appendChild(document.createElement('div'));
-    const done = (answer) => { render(null, host); host.remove(); resolve(answer); };
+    const done = (answer) => {
+      host.querySelector('dialog').close(); // gives the focus back
+      render(null, host);
+      host.remove();
+      resolve(answer);
+    };
     render(html`<${ConfirmBox} ...${question} done=${done} />`, host);
   });
 }

@@ -1,9 +1,9 @@
 // pages/overview.js - how the fleet fares: six small charts, what needs somebody, what is there.
 import { html } from 'htm/preact';
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Chart } from '../lib/chart.js';
 import { ago, clock, duration, figure, number } from '../lib/format.js';
-import { t } from '../lib/i18n.js';
+import { t, tOr } from '../lib/i18n.js';
 import { useLive } from '../lib/live.js';
 import { href } from '../lib/route.js';
 import { Badge, Empty, ErrorNote, Icon, Page } from '../lib/ui.js';
@@ -28,21 +28,24 @@ function StatCard({ card, points, now }) {
   const value = shown ? card.value(shown) : null;
   const high = shown && card.high ? card.high(shown) : null;
   const most = Math.max(0, ...points.map((p) => (card.high ?? card.value)(p) ?? 0));
-  const series = [{ label: title, values: points.map((p) => card.value(p) ?? null), tone: card.tone ?? 1 }];
-  if (card.high) series.unshift({ label: t('overview.p99'), values: points.map((p) => card.high(p) ?? null), tone: 2, fill: false });
+  const times = useMemo(() => points.map((p) => p.time), [points]);
+  const series = useMemo(() => {
+    const lines = [{ label: title, values: points.map((p) => card.value(p) ?? null), tone: card.tone ?? 1 }];
+    return card.high ? [{ label: t('overview.p99'), values: points.map((p) => card.high(p) ?? null), tone: 2, fill: false }, ...lines] : lines;
+  }, [points]);
   const aside = hover !== null && shown ? clock(shown.time)
     : card.high ? (high === null ? '' : t('overview.p99Short', { value: card.format(high) })) : shown && card.aside ? card.aside(shown) : '';
   return html`<section class="card stat"><h2>${title}</h2>
     <p class="stat-figure"><span class="stat-value">${value === null || value === undefined ? '–' : card.format(value)}</span>
     <span class="stat-aside">${aside}</span></p>
     <${Chart} label=${t('overview.chartText', { title, value: value === null || value === undefined ? '–' : card.format(value), most: card.format(most) })}
-      times=${points.map((p) => p.time)} series=${series} format=${card.format} height=${84} onHover=${setHover} /></section>`;
+      times=${times} series=${series} format=${card.format} height=${84} onHover=${setHover} /></section>`;
 }
 
 function AlertItem({ alert }) {
   return html`<li class="alert ${alert.open ? alert.level : 'over'}"><${Icon} name="alert" />
     <div class="alert-text"><p class="alert-message">${alert.message}</p>
-      <p class="small muted">${t('overview.whatToDo')} ${alert.advice}</p>
+      <p class="small muted">${t('overview.whatToDo')} ${tOr(`overview.advice.${alert.kind}`, alert.advice)}</p>
       <p class="alert-facts">${alert.node && html`<a href=${href('nodes', alert.node)}>${alert.node_name || alert.node}</a>`}
         ${alert.subject && html`<span>${alert.subject}</span>`}<time datetime=${new Date(alert.last * 1000).toISOString()}>${ago(alert.last)}</time>
         ${alert.count > 1 && html`<span>${t('overview.times', { count: alert.count })}</span>`}${!alert.open && html`<${Badge}>${t('overview.over')}<//>`}</p></div></li>`;

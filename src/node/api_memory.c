@@ -45,7 +45,10 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
         lr_json_member_u64(w, "kv_in_use", owners[i]->stats.kv_bytes_in_use);
         lr_json_member_u64(w, "workspace", owners[i]->stats.workspace_bytes);
         lr_json_member_u64(w, "fixed", owners[i]->stats.fixed_bytes);
-        lr_json_member_u64(w, "idle_ms", node_now(node) - claims[i].last_used_ms);
+        /* One that was never asked is idle since it was started. */
+        uint64_t since = claims[i].last_used_ms > owners[i]->started_ms ? claims[i].last_used_ms
+                                                                        : owners[i]->started_ms;
+        lr_json_member_u64(w, "idle_ms", node_now(node) - since);
         lr_json_end_object(w);
     }
     lr_json_end_array(w);

@@ -39,6 +39,7 @@ test('a node is killed and comes back: the list and the overview say so without 
   await node.stop('SIGKILL');
   await row.getByText('offline', { exact: true }).waitFor();
   await overview.getByText(/n0 has been silent/).waitFor();
+  await page.getByRole('status').filter({ hasText: 'Node n0 is offline' }).waitFor(); // said to screen readers
   await overview.look('overview-alert');
   await page.goto(`${router.url}/#/nodes/${(await nodes(router))[0].id}`);
   page.watch.allow(503); // questions that were under way when it died

@@ -113,7 +113,8 @@ test('in Japanese every text is there, and the choice is remembered', async () =
   const [en, ja] = await Promise.all(['en', 'ja'].map(async (lang) => (await import(`../../dashboard/i18n/${lang}.js`)).default));
   const holes = (text) => [...JSON.stringify(text).matchAll(/\{(\w+)\}/g)].map((m) => m[1]).filter((n) => n !== 'count').sort();
   for (const file of Object.keys(en)) {
-    assert.deepEqual(Object.keys(ja[file]).sort(), Object.keys(en[file]).sort(), file);
+    // Advice is the API's own in English.
+    assert.deepEqual(Object.keys(ja[file]).filter((key) => !key.startsWith('advice.')).sort(), Object.keys(en[file]).sort(), file);
     for (const key of Object.keys(en[file])) assert.deepEqual([...new Set(holes(ja[file][key]))], [...new Set(holes(en[file][key]))], `${file}.${key}`);
   }
 });

@@ -37,4 +37,8 @@ export default {
   failedTitle: 'This page failed',
   failedText: 'Reload it. If that does not help, the browser console has the details.',
   reload: 'Reload',
+  'said.offline': 'Node {name} is offline',
+  'said.online': 'Node {name} is online again',
+  'said.ready': '{model} is ready on {name}',
+  'said.failed': '{model} failed on {name}',
 };

@@ -37,4 +37,8 @@ export default {
   failedTitle: 'ページの表示に失敗しました',
   failedText: '再読み込みしてください。直らない場合はブラウザーのコンソールを確認してください。',
   reload: '再読み込み',
+  'said.offline': 'ノード {name} がオフラインになりました',
+  'said.online': 'ノード {name} がオンラインに戻りました',
+  'said.ready': '{model} が {name} で準備完了になりました',
+  'said.failed': '{model} が {name} で失敗しました',
 };

@@ -30,5 +30,13 @@ export default {
   noNodeTitle: 'ノードがまだ参加していません',
   noNodeText: 'モデルはノードで動きます。トークンを作り、GPU のあるマシンでノードを起動してください。',
   noNodeAction: 'ノードを追加',
+  'advice.node_offline': 'ノードのプロセス、ログ、ネットワークを確認してください。リクエストはほかのノードへ送られます。',
+  'advice.memory_alert': 'モデルをアンロードするか固定を解除するか、別のノードで提供してください。待機中のモデルは自動的にアンロードされます(設定 memory-threshold)。',
+  'advice.watchdog_kill': 'ワーカーは再起動されました。繰り返す場合はエンジンを更新するか、デバイスが遅いだけなら step-timeout か load-timeout を増やしてください。',
+  'advice.worker_died': 'ワーカーは再起動され、リクエストは継続されました。繰り返す場合はノードのログを確認し、エンジンを更新してください。',
+  'advice.download_failed': 'ノードは自動的に再試行します。ディスクの空きと Hub への経路を確認してください。',
+  'advice.model_failed': 'メッセージが示す原因を取り除き、モデルをもう一度ロードしてください。',
+  'advice.engine_refused': 'このリリース用のエンジンを入れるか、そのフォルダーを削除してください。',
+  'advice.reload_failed': '以前のバージョンが引き続き動作しています。新しいバージョンを直してから再ロードしてください。',
   chartText: '{title}: 現在 {value}、直近 15 分間の最大 {most}',
 };
