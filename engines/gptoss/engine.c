@@ -37,7 +37,7 @@ static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
     uint64_t window = s->windowed.total - s->windowed.free_count;
     struct lr_engine_stats st = {
         .size = out->size,
-        .sequences = s->live,
+        .sequences = s->queue.live,
         .weights_bytes = m->plan.weights,
         .kv_bytes = m->plan.kv,
         .kv_bytes_in_use = full * m->plan.full_page_bytes + window * m->plan.window_page_bytes,
@@ -47,9 +47,9 @@ static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
             (m->vocabulary.tokenizer != NULL ? tokenizer_memory(m->vocabulary.tokenizer) : 0),
         .pages_total = (uint64_t)s->full.total + s->windowed.total,
         .pages_in_use = full + window,
-        .steps = m->step_count,
-        .prompt_tokens = m->prompt_tokens,
-        .generated_tokens = m->generated_tokens,
+        .steps = m->session.step_count,
+        .prompt_tokens = m->session.prompt_tokens,
+        .generated_tokens = m->session.generated_tokens,
     };
     memcpy(out, &st, out->size < sizeof(st) ? out->size : sizeof(st));
 }

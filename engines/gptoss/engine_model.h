@@ -6,27 +6,24 @@
 #ifndef GPTOSS_ENGINE_MODEL_H
 #define GPTOSS_ENGINE_MODEL_H
 
+#include "engines/common/session.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/model/vocabulary.h"
 #include "engines/gptoss/scheduler/scheduler.h"
 #include "llm-router/engine.h"
 
 struct lr_engine_model {
-    struct lr_engine_host host; /* a copy: members the worker does not know are NULL */
+    struct engine_session session;
     struct model_gptoss *weights;
     struct gptoss_vocabulary vocabulary;
     const struct gptoss_backend_api *backend_api;
     struct gptoss_backend *backend;
     struct gptoss_plan plan;
     struct gptoss_scheduler scheduler;
-    struct gptoss_step *steps;      /* owned, max_sequences */
-    struct gptoss_sequence **batch; /* owned, the sequences of those steps */
-    struct gptoss_sequence *ended;  /* freed at the end of a step: callbacks may cancel */
-    bool stepping;
-    struct lr_error dead; /* code != OK: the device failed, nothing works any more */
-    uint64_t step_count;
-    uint64_t prompt_tokens;
-    uint64_t generated_tokens;
+    struct gptoss_step *steps;      /* owned, max_sequences, like the next three: */
+    struct engine_sequence **batch; /* the sequences of those steps, */
+    struct gptoss_sample *samples;  /* how they draw, */
+    struct gptoss_sampled *sampled; /* and what */
 };
 
 /* ---- engine_open.c ---- */
@@ -58,21 +55,10 @@ lr_code gptoss_engine_tokenize(const struct lr_engine_model *m,
                                const struct lr_segment *segments, size_t segment_count,
                                uint32_t *ids, size_t capacity, size_t *count,
                                struct lr_error *err);
-/* Ends a live sequence: pages back, on_done called, memory freed now or after the step. */
-void gptoss_engine_finish(struct lr_engine_model *m, struct gptoss_sequence *seq,
-                          enum lr_finish reason, const struct lr_error *error);
 
 /* ---- engine_step.c ---- */
 lr_code gptoss_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_error *err);
 lr_code gptoss_engine_logits(struct lr_engine_model *m, const uint32_t *ids, size_t n,
                              float *out, struct lr_error *err);
-
-/* Copies a caller's sized struct into ours; what lies past its size is zero. */
-#define GPTOSS_COPY_SIZED(to, from)                                                            \
-    do {                                                                                       \
-        size_t known_ = (from)->size < sizeof(*(to)) ? (from)->size : sizeof(*(to));           \
-        memset((to), 0, sizeof(*(to)));                                                        \
-        memcpy((to), (from), known_);                                                          \
-    } while (0)
 
 #endif

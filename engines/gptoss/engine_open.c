@@ -55,7 +55,7 @@ static lr_code settle(const struct lr_engine_options *given, struct setting *out
     struct lr_engine_options *o = &out->options;
 
     if (given != NULL)
-        GPTOSS_COPY_SIZED(o, given);
+        ENGINE_COPY_SIZED(o, given);
     else
         memset(o, 0, sizeof(*o));
     lr_code code = pick_backend(o, &out->api, &out->backend.device, err);
@@ -148,11 +148,27 @@ lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *opt
     return code;
 }
 
+static struct lr_str token(const void *ctx, uint32_t id, uint32_t *flags)
+{
+    const struct lr_engine_model *m = ctx;
+
+    return gptoss_vocabulary_bytes(&m->vocabulary, id, flags);
+}
+
+static void release(void *ctx, struct engine_sequence *seq)
+{
+    struct lr_engine_model *m = ctx;
+
+    gptoss_scheduler_end(&m->scheduler, seq);
+}
+
 static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct setting *s,
                         struct lr_error *err)
 {
-    const struct gptoss_backend_host host = {m->host.ctx, m->host.progress, m->host.log};
-    lr_code code = open_weights(&m->host, dir, s, &m->weights, err);
+    struct engine_session *session = &m->session;
+    const struct gptoss_backend_host host = {session->host.ctx, session->host.progress,
+                                             session->host.log};
+    lr_code code = open_weights(&session->host, dir, s, &m->weights, err);
 
     if (code == LR_OK)
         code = s->api->plan(&m->weights->config, &s->backend, &m->plan, err);
@@ -166,9 +182,17 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
                             &m->backend, err);
     if (code != LR_OK)
         return code;
+    session->queue = &m->scheduler.queue;
+    session->max_context = m->plan.max_context;
+    session->vocab = m->vocabulary.rows;
+    session->ctx = m;
+    session->token = token;
+    session->release = release;
     m->steps = calloc(m->plan.max_sequences, sizeof(*m->steps));
     m->batch = calloc(m->plan.max_sequences, sizeof(*m->batch));
-    if (m->steps == NULL || m->batch == NULL)
+    m->samples = calloc(m->plan.max_sequences, sizeof(*m->samples));
+    m->sampled = calloc(m->plan.max_sequences, sizeof(*m->sampled));
+    if (m->steps == NULL || m->batch == NULL || m->samples == NULL || m->sampled == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
     return LR_OK;
 }
@@ -177,7 +201,7 @@ static void tell(const struct lr_engine_model *m, const struct setting *s)
 {
     char text[512];
 
-    if (m->host.log == NULL)
+    if (m->session.host.log == NULL)
         return;
     snprintf(text, sizeof(text),
              "device=%s weights=%s weight_bytes=%llu kv_bytes=%llu context=%u sequences=%u "
@@ -185,7 +209,7 @@ static void tell(const struct lr_engine_model *m, const struct setting *s)
              s->backend.device, m->weights->source, (unsigned long long)m->plan.weights,
              (unsigned long long)m->plan.kv, m->plan.max_context, m->plan.max_sequences,
              m->plan.prefill_chunk, m->plan.threads);
-    m->host.log(m->host.ctx, 1, "model.open", text);
+    m->session.host.log(m->session.host.ctx, 1, "model.open", text);
 }
 
 lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
@@ -198,7 +222,7 @@ lr_code gptoss_engine_open(const struct lr_engine_host *host, const char *dir,
     *out = NULL;
     if (m == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
-    GPTOSS_COPY_SIZED(&m->host, host);
+    ENGINE_COPY_SIZED(&m->session.host, host);
     lr_code code = settle(options, &s, err);
     m->backend_api = s.api;
     if (code == LR_OK)
@@ -219,14 +243,12 @@ void gptoss_engine_close(struct lr_engine_model *m)
     if (m->backend != NULL)
         m->backend_api->close(m->backend);
     gptoss_scheduler_deinit(&m->scheduler);
-    while (m->ended != NULL) {
-        struct gptoss_sequence *next = m->ended->next;
-        gptoss_sequence_destroy(m->ended);
-        m->ended = next;
-    }
+    engine_session_deinit(&m->session);
     gptoss_vocabulary_close(&m->vocabulary);
     model_gptoss_close(m->weights);
     free(m->steps);
     free(m->batch);
+    free(m->samples);
+    free(m->sampled);
     free(m);
 }

@@ -58,7 +58,7 @@ static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
     uint64_t used = cells_in_use(m);
     struct lr_engine_stats st = {
         .size = out->size,
-        .sequences = m->scheduler.live,
+        .sequences = m->scheduler.queue.live,
         .weights_bytes = m->plan.weights,
         .kv_bytes = m->plan.kv,
         .kv_bytes_in_use = used * m->plan.kv_per_token,
@@ -66,9 +66,9 @@ static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
         .fixed_bytes = m->plan.fixed,
         .pages_total = m->plan.kv_tokens,
         .pages_in_use = used,
-        .steps = m->step_count,
-        .prompt_tokens = m->prompt_tokens,
-        .generated_tokens = m->generated_tokens,
+        .steps = m->session.step_count,
+        .prompt_tokens = m->session.prompt_tokens,
+        .generated_tokens = m->session.generated_tokens,
     };
     memcpy(out, &st, out->size < sizeof(st) ? out->size : sizeof(st));
 }

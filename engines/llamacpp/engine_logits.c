@@ -40,15 +40,14 @@ lr_code llamacpp_engine_logits(struct lr_engine_model *m, const uint32_t *ids, s
 {
     struct llamacpp_plan plan = m->plan;
 
-    if (m->dead.code != LR_OK)
-        return lr_fail(err, LR_INTERNAL, "%s", m->dead.text);
-    if (n == 0 || n > m->plan.max_context)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "%zu tokens; the context holds 1 to %u", n,
+    lr_code code = engine_session_alive(&m->session, err);
+    if (code == LR_OK && (n == 0 || n > m->plan.max_context))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "%zu tokens; the context holds 1 to %u", n,
                        m->plan.max_context);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] >= m->vocabulary.count)
-            return lr_fail(err, LR_INVALID_ARGUMENT, "token %u at place %zu; the model has %u",
-                           ids[i], i, m->vocabulary.count);
+    if (code == LR_OK)
+        code = engine_session_check_ids(&m->session, "ids", ids, n, err);
+    if (code != LR_OK)
+        return code;
     plan.kv_tokens = n;
     plan.max_sequences = 1;
     plan.shared = false;
@@ -59,7 +58,6 @@ lr_code llamacpp_engine_logits(struct lr_engine_model *m, const uint32_t *ids, s
     struct llama_context *context = m->lib->llama_init_from_model(m->llama, params);
     if (context == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a second context of %zu tokens", n);
-    lr_code code = LR_OK;
     for (size_t done = 0; code == LR_OK && done < n; done += plan.prefill_chunk) {
         size_t left = n - done;
         uint32_t take = left < plan.prefill_chunk ? (uint32_t)left : plan.prefill_chunk;

@@ -27,7 +27,7 @@ static lr_code settle(const char *dir, const struct lr_engine_options *given,
     bool on_device = false;
 
     if (given != NULL)
-        LLAMACPP_COPY_SIZED(&out->options, given);
+        ENGINE_COPY_SIZED(&out->options, given);
     lr_code code = llamacpp_device_kind(&out->options, &out->device_name, &on_device, err);
     if (code == LR_OK)
         code = llamacpp_header_read(dir, out->options.filename, &out->header, err);
@@ -119,11 +119,11 @@ static bool on_progress(float done, void *ctx)
     struct lr_engine_model *m = ctx;
     double share = done < 0 ? 0 : done > 1 ? 1 : (double)done;
 
-    if (m->host.progress == NULL || m->gave_up)
+    if (m->session.host.progress == NULL || m->gave_up)
         return !m->gave_up;
-    m->gave_up =
-        m->host.progress(m->host.ctx, "read", (uint64_t)(share * (double)m->plan.weights),
-                         m->plan.weights) != 0;
+    m->gave_up = m->session.host.progress(m->session.host.ctx, "read",
+                                          (uint64_t)(share * (double)m->plan.weights),
+                                          m->plan.weights) != 0;
     return !m->gave_up;
 }
 
@@ -204,8 +204,9 @@ static lr_code make_context(struct lr_engine_model *m, struct lr_error *err)
 {
     char complaint[256];
 
-    if (m->host.progress != NULL &&
-        m->host.progress(m->host.ctx, "prepare", 0, m->plan.kv + m->plan.workspace) != 0)
+    if (m->session.host.progress != NULL &&
+        m->session.host.progress(m->session.host.ctx, "prepare", 0,
+                                 m->plan.kv + m->plan.workspace) != 0)
         return give_up(err);
     llamacpp_library_forget_complaint();
     m->context =
@@ -222,6 +223,21 @@ static lr_code make_context(struct lr_engine_model *m, struct lr_error *err)
     return LR_OK;
 }
 
+static struct lr_str token(const void *ctx, uint32_t id, uint32_t *flags)
+{
+    const struct lr_engine_model *m = ctx;
+
+    *flags = m->vocabulary.flags[id];
+    return llamacpp_vocabulary_bytes(&m->vocabulary, id);
+}
+
+static void release(void *ctx, struct engine_sequence *seq)
+{
+    struct lr_engine_model *m = ctx;
+
+    llamacpp_scheduler_end(&m->scheduler, seq);
+}
+
 static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
                         struct lr_error *err)
 {
@@ -236,10 +252,17 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
         code = make_context(m, err);
     if (code != LR_OK)
         return code;
+    m->session.queue = &m->scheduler.queue;
+    m->session.max_context = m->plan.max_context;
+    m->session.vocab = m->vocabulary.count;
+    m->session.ctx = m;
+    m->session.token = token;
+    m->session.release = release;
     m->sampler = gptoss_sampler_create(m->vocabulary.count);
-    m->drawn = calloc(m->plan.max_sequences, sizeof(struct llamacpp_sequence *));
+    m->drawn = calloc(m->plan.max_sequences, sizeof(struct engine_sequence *));
+    m->rows = calloc(m->plan.max_sequences, sizeof(*m->rows));
     m->batch = m->lib->llama_batch_init((int32_t)m->plan.step_tokens, 0, 1);
-    if (m->sampler == NULL || m->drawn == NULL || m->batch.token == NULL ||
+    if (m->sampler == NULL || m->drawn == NULL || m->rows == NULL || m->batch.token == NULL ||
         !llamacpp_scheduler_init(&m->scheduler, &m->plan, forget, m))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
     return LR_OK;
@@ -249,7 +272,7 @@ static void tell(const struct lr_engine_model *m, const struct setting *s)
 {
     char text[512];
 
-    if (m->host.log == NULL)
+    if (m->session.host.log == NULL)
         return;
     (void)snprintf(text, sizeof(text),
                    "device=%s libllama=%s architecture=%s weight_bytes=%llu kv_bytes=%llu "
@@ -258,7 +281,7 @@ static void tell(const struct lr_engine_model *m, const struct setting *s)
                    (unsigned long long)m->plan.weights, (unsigned long long)m->plan.kv,
                    m->plan.shared ? "shared" : "own", m->plan.max_context,
                    m->plan.max_sequences, m->plan.prefill_chunk, m->plan.threads);
-    m->host.log(m->host.ctx, 1, "model.open", text);
+    m->session.host.log(m->session.host.ctx, 1, "model.open", text);
 }
 
 lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,
@@ -271,8 +294,8 @@ lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,
     *out = NULL;
     if (m == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the model");
-    LLAMACPP_COPY_SIZED(&m->host, host);
-    llamacpp_library_log_to(&m->host);
+    ENGINE_COPY_SIZED(&m->session.host, host);
+    llamacpp_library_log_to(&m->session.host);
     lr_code code = settle(dir, options, &s, err);
     m->lib = s.lib;
     m->header = s.header;
@@ -293,11 +316,7 @@ void llamacpp_engine_close(struct lr_engine_model *m)
     if (m == NULL)
         return;
     llamacpp_scheduler_deinit(&m->scheduler);
-    while (m->ended != NULL) {
-        struct llamacpp_sequence *next = m->ended->next;
-        llamacpp_sequence_destroy(m->ended);
-        m->ended = next;
-    }
+    engine_session_deinit(&m->session);
     llamacpp_vocabulary_close(&m->vocabulary);
     if (m->batch.token != NULL)
         m->lib->llama_batch_free(m->batch);
@@ -309,6 +328,7 @@ void llamacpp_engine_close(struct lr_engine_model *m)
         m->lib->llama_model_free(m->llama);
     gptoss_sampler_destroy(m->sampler);
     free(m->drawn);
-    llamacpp_library_log_end(&m->host);
+    free(m->rows);
+    llamacpp_library_log_end(&m->session.host);
     free(m);
 }

@@ -6,13 +6,14 @@
 #ifndef LLAMACPP_MODEL_H
 #define LLAMACPP_MODEL_H
 
+#include "engines/common/session.h"
 #include "engines/llamacpp/library.h"
 #include "engines/llamacpp/plan.h"
-#include "engines/llamacpp/sequence.h"
+#include "engines/llamacpp/scheduler.h"
 #include "engines/llamacpp/vocabulary.h"
 
 struct lr_engine_model {
-    struct lr_engine_host host; /* a copy: members the worker does not know are NULL */
+    struct engine_session session;
     const struct llamacpp_library *lib;
     struct llamacpp_header header;
     struct llamacpp_plan plan;
@@ -23,15 +24,10 @@ struct lr_engine_model {
     struct llamacpp_vocabulary vocabulary;
     struct llamacpp_scheduler scheduler;
     struct gptoss_sampler *sampler;
-    struct llama_batch batch;         /* arrays owned; of step_tokens */
-    struct llamacpp_sequence **drawn; /* owned, max_sequences: those of this step */
-    struct llamacpp_sequence *ended;  /* freed at the end of a step: callbacks may cancel */
-    bool stepping;
-    bool gave_up;         /* progress asked to */
-    struct lr_error dead; /* code != OK: the device failed, nothing works any more */
-    uint64_t step_count;
-    uint64_t prompt_tokens;
-    uint64_t generated_tokens;
+    struct llama_batch batch;       /* arrays owned; of step_tokens */
+    struct engine_sequence **drawn; /* owned, max_sequences: those of this step, */
+    int32_t *rows;                  /* and of the batch the rows they draw from; -1: none */
+    bool gave_up;                   /* progress asked to */
 };
 
 /* ---- engine_open.c ---- */
@@ -54,9 +50,6 @@ lr_code llamacpp_engine_tokenize(const struct lr_engine_model *m,
                                  const struct lr_segment *segments, size_t segment_count,
                                  uint32_t *ids, size_t capacity, size_t *count,
                                  struct lr_error *err);
-/* Ends a live sequence: cells back, on_done called, memory freed now or after the step. */
-void llamacpp_engine_finish(struct lr_engine_model *m, struct llamacpp_sequence *seq,
-                            enum lr_finish reason, const struct lr_error *error);
 
 /* ---- engine_step.c ---- */
 lr_code llamacpp_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr_error *err);
@@ -64,13 +57,5 @@ lr_code llamacpp_engine_step(struct lr_engine_model *m, int32_t *busy, struct lr
 /* ---- engine_logits.c ---- */
 lr_code llamacpp_engine_logits(struct lr_engine_model *m, const uint32_t *ids, size_t n,
                                float *out, struct lr_error *err);
-
-/* Copies a caller's sized struct into ours; what lies past its size is zero. */
-#define LLAMACPP_COPY_SIZED(to, from)                                                          \
-    do {                                                                                       \
-        size_t known_ = (from)->size < sizeof(*(to)) ? (from)->size : sizeof(*(to));           \
-        memset((to), 0, sizeof(*(to)));                                                        \
-        memcpy((to), (from), known_);                                                          \
-    } while (0)
 
 #endif

@@ -1,35 +1,11 @@
-/* llamacpp/scheduler.c - see sequence.h: who is computed next. */
+/* llamacpp/scheduler.c - see scheduler.h. */
 #include <stdlib.h>
 
-#include "engines/llamacpp/sequence.h"
+#include "engines/llamacpp/scheduler.h"
 
 /* Cells kept free for each of the running when another is let in, or it would have to
  * leave again at once. */
 enum { GROWTH = 16 };
-
-static bool goes_before(const struct llamacpp_sequence *a, const struct llamacpp_sequence *b)
-{
-    if (a->priority != b->priority)
-        return a->priority > b->priority;
-    return a->arrival < b->arrival;
-}
-
-static void insert(struct llamacpp_sequence **list, struct llamacpp_sequence *seq)
-{
-    while (*list != NULL && !goes_before(seq, *list))
-        list = &(*list)->next;
-    seq->next = *list;
-    *list = seq;
-}
-
-static void unlink_from(struct llamacpp_sequence **list, struct llamacpp_sequence *seq)
-{
-    while (*list != NULL && *list != seq)
-        list = &(*list)->next;
-    if (*list == seq)
-        *list = seq->next;
-    seq->next = NULL;
-}
 
 /* Every running sequence counts with all its ids, computed or not. */
 static uint64_t cells_used(const struct llamacpp_scheduler *s, uint32_t *running)
@@ -37,16 +13,15 @@ static uint64_t cells_used(const struct llamacpp_scheduler *s, uint32_t *running
     uint64_t used = 0;
 
     *running = 0;
-    for (const struct llamacpp_sequence *seq = s->running; seq != NULL; seq = seq->next) {
+    for (const struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
         used += seq->count;
         ++*running;
     }
     return used;
 }
 
-static void leave(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
+static void leave(struct llamacpp_scheduler *s, struct engine_sequence *seq)
 {
-    unlink_from(&s->running, seq);
     s->forget(s->ctx, seq->slot);
     s->taken[seq->slot] = false;
     seq->computed = 0;
@@ -55,19 +30,16 @@ static void leave(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
 
 bool llamacpp_scheduler_yield(struct llamacpp_scheduler *s)
 {
-    struct llamacpp_sequence *last = s->running;
+    struct engine_sequence *last = engine_queue_last_running(&s->queue);
 
-    if (last == NULL || last->next == NULL)
+    if (last == NULL || last == s->queue.running)
         return false;
-    while (last->next != NULL)
-        last = last->next;
     leave(s, last);
-    last->state = LLAMACPP_QUEUED;
-    insert(&s->queue, last);
+    engine_queue_suspend(&s->queue, last);
     return true;
 }
 
-static bool enter(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
+static bool enter(struct llamacpp_scheduler *s, struct engine_sequence *seq)
 {
     uint32_t slot = 0, running;
     uint64_t used = cells_used(s, &running);
@@ -79,36 +51,24 @@ static bool enter(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
     if (running > 0 &&
         used + seq->count + ((uint64_t)running + 1) * GROWTH > s->plan->kv_tokens)
         return false;
-    unlink_from(&s->queue, seq);
     s->taken[slot] = true;
     seq->slot = slot;
-    seq->state = LLAMACPP_RUNNING;
-    insert(&s->running, seq);
+    engine_queue_run(&s->queue, seq);
     return true;
 }
 
 uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s)
 {
-    uint32_t chunk = s->plan->prefill_chunk, tokens = 0, running;
+    uint32_t running;
 
     while (cells_used(s, &running) > s->plan->kv_tokens && llamacpp_scheduler_yield(s)) {
     }
-    while (s->queue != NULL && enter(s, s->queue)) {
+    while (s->queue.queued != NULL && enter(s, s->queue.queued)) {
     }
-    for (struct llamacpp_sequence *seq = s->running; seq != NULL; seq = seq->next) {
-        uint32_t left = seq->count - seq->computed;
-        if (left == 1 && seq->count > seq->prompt_count) {
-            seq->take = 1;
-        } else {
-            seq->take = left < chunk ? left : chunk;
-            chunk -= seq->take;
-        }
-        tokens += seq->take;
-    }
-    return tokens;
+    return engine_queue_share(&s->queue, s->plan->prefill_chunk);
 }
 
-/* ---- arriving and ending ---- */
+/* ---- beginning and ending ---- */
 
 bool llamacpp_scheduler_init(struct llamacpp_scheduler *s, const struct llamacpp_plan *plan,
                              void (*forget)(void *ctx, uint32_t slot), void *ctx)
@@ -118,51 +78,16 @@ bool llamacpp_scheduler_init(struct llamacpp_scheduler *s, const struct llamacpp
     return s->taken != NULL;
 }
 
-static void destroy_list(struct llamacpp_sequence *list)
-{
-    while (list != NULL) {
-        struct llamacpp_sequence *next = list->next;
-        llamacpp_sequence_destroy(list);
-        list = next;
-    }
-}
-
 void llamacpp_scheduler_deinit(struct llamacpp_scheduler *s)
 {
-    destroy_list(s->queue);
-    destroy_list(s->running);
+    engine_queue_deinit(&s->queue);
     free(s->taken);
     *s = (struct llamacpp_scheduler){0};
 }
 
-void llamacpp_scheduler_add(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
+void llamacpp_scheduler_end(struct llamacpp_scheduler *s, struct engine_sequence *seq)
 {
-    seq->arrival = s->arrivals++;
-    seq->state = LLAMACPP_QUEUED;
-    insert(&s->queue, seq);
-    s->live++;
-}
-
-struct llamacpp_sequence *llamacpp_scheduler_find(const struct llamacpp_scheduler *s,
-                                                  uint64_t id)
-{
-    const struct llamacpp_sequence *const lists[] = {s->running, s->queue};
-
-    for (size_t i = 0; i < 2; i++)
-        for (const struct llamacpp_sequence *seq = lists[i]; seq != NULL; seq = seq->next)
-            if (seq->id == id)
-                return (struct llamacpp_sequence *)(uintptr_t)seq;
-    return NULL;
-}
-
-void llamacpp_scheduler_end(struct llamacpp_scheduler *s, struct llamacpp_sequence *seq)
-{
-    if (seq->state == LLAMACPP_RUNNING)
+    if (seq->state == ENGINE_RUNNING)
         leave(s, seq);
-    else if (seq->state == LLAMACPP_QUEUED)
-        unlink_from(&s->queue, seq);
-    else
-        return;
-    seq->state = LLAMACPP_ENDED;
-    s->live--;
+    engine_queue_end(&s->queue, seq);
 }

@@ -5,34 +5,6 @@
 
 #include "base/fail.h"
 
-/* ---- order and lists ---- */
-
-static bool goes_before(const struct gptoss_sequence *a, const struct gptoss_sequence *b)
-{
-    if (a->priority != b->priority)
-        return a->priority > b->priority;
-    return a->arrival < b->arrival;
-}
-
-static void insert(struct gptoss_sequence **list, struct gptoss_sequence *seq)
-{
-    while (*list != NULL && !goes_before(seq, *list))
-        list = &(*list)->next;
-    seq->next = *list;
-    *list = seq;
-}
-
-static bool unlink_from(struct gptoss_sequence **list, struct gptoss_sequence *seq)
-{
-    for (; *list != NULL; list = &(*list)->next)
-        if (*list == seq) {
-            *list = seq->next;
-            seq->next = NULL;
-            return true;
-        }
-    return false;
-}
-
 /* ---- pages ---- */
 
 static uint32_t pages_for(const struct gptoss_scheduler *s, uint32_t ids)
@@ -40,122 +12,125 @@ static uint32_t pages_for(const struct gptoss_scheduler *s, uint32_t ids)
     return (ids + s->plan.page_tokens - 1) / s->plan.page_tokens;
 }
 
-static void give_pages(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+static bool grow_table(uint32_t **table, uint32_t from, uint32_t to)
 {
-    for (uint32_t i = 0; i < seq->page_count; i++) {
-        gptoss_pages_give(&s->full, seq->full_pages[i]);
-        gptoss_pages_give(&s->windowed, seq->window_pages[i]);
-        seq->full_pages[i] = GPTOSS_NO_PAGE;
-        seq->window_pages[i] = GPTOSS_NO_PAGE;
-    }
-    seq->page_count = 0;
-    seq->window_first = 0;
-    seq->computed = 0;
-    seq->take = 0;
-}
+    uint32_t *grown = realloc(*table, to * sizeof(*grown));
 
-/* Full pages for `ids` ids; takes all or none. */
-static bool take_full(struct gptoss_scheduler *s, struct gptoss_sequence *seq, uint32_t ids)
-{
-    uint32_t pages = pages_for(s, ids);
-
-    if (pages > seq->page_count && pages - seq->page_count > s->full.free_count)
+    if (grown == NULL)
         return false;
-    if (!gptoss_sequence_reserve_pages(seq, pages))
-        return false;
-    while (seq->page_count < pages)
-        seq->full_pages[seq->page_count++] = gptoss_pages_take(&s->full);
+    for (uint32_t i = from; i < to; i++)
+        grown[i] = GPTOSS_NO_PAGE;
+    *table = grown;
     return true;
 }
 
-void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+/* Room in both tables for `pages` entries.  False: no memory. */
+static bool reserve(struct gptoss_slot *slot, uint32_t pages)
 {
+    if (pages <= slot->page_capacity)
+        return true;
+    uint32_t to = pages + pages / 2 + 8;
+    if (!grow_table(&slot->full_pages, slot->page_capacity, to) ||
+        !grow_table(&slot->window_pages, slot->page_capacity, to))
+        return false;
+    slot->page_capacity = to;
+    return true;
+}
+
+/* Full pages for `ids` ids; takes all or none. */
+static bool take_full(struct gptoss_scheduler *s, struct gptoss_slot *slot, uint32_t ids)
+{
+    uint32_t pages = pages_for(s, ids);
+
+    if (pages > slot->page_count && pages - slot->page_count > s->full.free_count)
+        return false;
+    if (!reserve(slot, pages))
+        return false;
+    while (slot->page_count < pages)
+        slot->full_pages[slot->page_count++] = gptoss_pages_take(&s->full);
+    return true;
+}
+
+void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct engine_sequence *seq)
+{
+    struct gptoss_slot *slot = &s->slots[seq->slot];
     uint32_t oldest = seq->computed + 1 > s->window ? seq->computed + 1 - s->window : 0;
     uint32_t first = oldest / s->plan.page_tokens;
     uint32_t end = pages_for(s, seq->computed + seq->take);
 
-    for (; seq->window_first < first && seq->window_first < seq->page_count;
-         seq->window_first++) {
-        gptoss_pages_give(&s->windowed, seq->window_pages[seq->window_first]);
-        seq->window_pages[seq->window_first] = GPTOSS_NO_PAGE;
+    for (; slot->window_first < first && slot->window_first < slot->page_count;
+         slot->window_first++) {
+        gptoss_pages_give(&s->windowed, slot->window_pages[slot->window_first]);
+        slot->window_pages[slot->window_first] = GPTOSS_NO_PAGE;
     }
-    for (uint32_t i = seq->window_first; i < end; i++)
-        if (seq->window_pages[i] == GPTOSS_NO_PAGE)
-            seq->window_pages[i] = gptoss_pages_take(&s->windowed);
+    for (uint32_t i = slot->window_first; i < end; i++)
+        if (slot->window_pages[i] == GPTOSS_NO_PAGE)
+            slot->window_pages[i] = gptoss_pages_take(&s->windowed);
 }
 
 /* ---- running ---- */
 
-static uint32_t free_slot(const struct gptoss_scheduler *s)
+static bool enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
-    uint32_t slot = 0;
+    uint32_t i = 0;
 
-    while (slot < s->plan.max_sequences && s->by_slot[slot] != NULL)
-        slot++;
-    return slot;
-}
-
-static bool enter(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
-{
-    uint32_t slot = free_slot(s);
-
-    if (slot == s->plan.max_sequences || !take_full(s, seq, seq->count))
+    while (i < s->plan.max_sequences && s->slots[i].taken)
+        i++;
+    if (i == s->plan.max_sequences || !take_full(s, &s->slots[i], seq->count))
         return false;
-    seq->slot = slot;
-    s->by_slot[slot] = seq;
+    s->slots[i].taken = true;
+    seq->slot = i;
     return true;
 }
 
-static void leave(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+static void leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
-    give_pages(s, seq);
-    s->by_slot[seq->slot] = NULL;
+    struct gptoss_slot *slot = &s->slots[seq->slot];
+
+    for (uint32_t i = 0; i < slot->page_count; i++) {
+        gptoss_pages_give(&s->full, slot->full_pages[i]);
+        gptoss_pages_give(&s->windowed, slot->window_pages[i]);
+        slot->full_pages[i] = GPTOSS_NO_PAGE;
+        slot->window_pages[i] = GPTOSS_NO_PAGE;
+    }
+    slot->page_count = 0;
+    slot->window_first = 0;
+    slot->taken = false;
+    seq->computed = 0;
+    seq->take = 0;
 }
 
-static void suspend(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+static void suspend(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
-    unlink_from(&s->running, seq);
     leave(s, seq);
-    seq->state = GPTOSS_QUEUED;
-    insert(&s->queue, seq);
-}
-
-static struct gptoss_sequence *last_running(const struct gptoss_scheduler *s)
-{
-    struct gptoss_sequence *seq = s->running;
-
-    while (seq != NULL && seq->next != NULL)
-        seq = seq->next;
-    return seq;
+    engine_queue_suspend(&s->queue, seq);
 }
 
 static void let_in(struct gptoss_scheduler *s)
 {
-    while (s->queue != NULL) {
-        struct gptoss_sequence *seq = s->queue;
+    while (s->queue.queued != NULL) {
+        struct engine_sequence *seq = s->queue.queued;
         /* One page of growth for each of the running, or it would be back at once. */
         uint32_t growth = 0;
-        for (const struct gptoss_sequence *r = s->running; r != NULL; r = r->next)
+        for (const struct engine_sequence *r = s->queue.running; r != NULL; r = r->next)
             growth++;
-        if (s->running != NULL && pages_for(s, seq->count) + growth > s->full.free_count)
+        if (s->queue.running != NULL && pages_for(s, seq->count) + growth > s->full.free_count)
             return;
         if (!enter(s, seq))
             return;
-        s->queue = seq->next;
-        seq->state = GPTOSS_RUNNING;
-        insert(&s->running, seq);
+        engine_queue_run(&s->queue, seq);
     }
 }
 
 /* Pages for the ids of everyone who decodes, taken from the last in order where needed. */
 static void grow(struct gptoss_scheduler *s)
 {
-    struct gptoss_sequence *seq = s->running;
+    struct engine_sequence *seq = s->queue.running;
 
     while (seq != NULL) {
-        struct gptoss_sequence *next = seq->next;
-        while (!take_full(s, seq, seq->count)) {
-            struct gptoss_sequence *victim = last_running(s);
+        struct engine_sequence *next = seq->next;
+        while (!take_full(s, &s->slots[seq->slot], seq->count)) {
+            struct engine_sequence *victim = engine_queue_last_running(&s->queue);
             if (victim == next)
                 next = NULL; /* it was the last */
             suspend(s, victim);
@@ -168,42 +143,32 @@ static void grow(struct gptoss_scheduler *s)
 
 uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s)
 {
-    uint32_t chunk = s->plan.prefill_chunk, tokens = 0;
-
     grow(s);
     let_in(s);
-    for (struct gptoss_sequence *seq = s->running; seq != NULL; seq = seq->next) {
-        uint32_t left = seq->count - seq->computed;
-        if (gptoss_sequence_decodes(seq)) {
-            seq->take = 1;
-        } else {
-            seq->take = left < chunk ? left : chunk;
-            chunk -= seq->take;
-        }
+    uint32_t tokens = engine_queue_share(&s->queue, s->plan.prefill_chunk);
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
         if (seq->take > 0)
             gptoss_scheduler_slide(s, seq);
-        tokens += seq->take;
-    }
     return tokens;
 }
 
 void gptoss_scheduler_advance(struct gptoss_scheduler *s)
 {
-    for (struct gptoss_sequence *seq = s->running; seq != NULL; seq = seq->next) {
+    for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
         seq->computed += seq->take;
         seq->take = 0;
         gptoss_scheduler_slide(s, seq);
     }
 }
 
-/* ---- arriving and ending ---- */
+/* ---- beginning and ending ---- */
 
 lr_code gptoss_scheduler_init(struct gptoss_scheduler *s, const struct gptoss_plan *plan,
                               uint32_t window, struct lr_error *err)
 {
     *s = (struct gptoss_scheduler){.plan = *plan, .window = window};
-    s->by_slot = calloc(plan->max_sequences, sizeof(*s->by_slot));
-    if (s->by_slot == NULL || !gptoss_pages_init(&s->full, plan->full_pages) ||
+    s->slots = calloc(plan->max_sequences, sizeof(*s->slots));
+    if (s->slots == NULL || !gptoss_pages_init(&s->full, plan->full_pages) ||
         !gptoss_pages_init(&s->windowed, plan->window_pages)) {
         gptoss_scheduler_deinit(s);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the lists of %u pages",
@@ -212,65 +177,33 @@ lr_code gptoss_scheduler_init(struct gptoss_scheduler *s, const struct gptoss_pl
     return LR_OK;
 }
 
-static void destroy_list(struct gptoss_sequence *list)
-{
-    while (list != NULL) {
-        struct gptoss_sequence *next = list->next;
-        gptoss_sequence_destroy(list);
-        list = next;
-    }
-}
-
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s)
 {
-    destroy_list(s->queue);
-    destroy_list(s->running);
-    free(s->by_slot);
+    engine_queue_deinit(&s->queue);
+    for (uint32_t i = 0; s->slots != NULL && i < s->plan.max_sequences; i++) {
+        free(s->slots[i].full_pages);
+        free(s->slots[i].window_pages);
+    }
+    free(s->slots);
     gptoss_pages_deinit(&s->full);
     gptoss_pages_deinit(&s->windowed);
     *s = (struct gptoss_scheduler){0};
 }
 
-void gptoss_scheduler_add(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
-    seq->arrival = s->arrivals++;
-    seq->state = GPTOSS_QUEUED;
-    insert(&s->queue, seq);
-    s->live++;
-}
-
-struct gptoss_sequence *gptoss_scheduler_find(const struct gptoss_scheduler *s, uint64_t id)
-{
-    for (struct gptoss_sequence *q = s->running; q != NULL; q = q->next)
-        if (q->id == id)
-            return q;
-    for (struct gptoss_sequence *q = s->queue; q != NULL; q = q->next)
-        if (q->id == id)
-            return q;
-    return NULL;
-}
-
-void gptoss_scheduler_end(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
-{
-    if (seq->state == GPTOSS_RUNNING) {
-        unlink_from(&s->running, seq);
+    if (seq->state == ENGINE_RUNNING)
         leave(s, seq);
-    } else if (seq->state == GPTOSS_QUEUED) {
-        unlink_from(&s->queue, seq);
-    } else {
-        return;
-    }
-    seq->state = GPTOSS_ENDED;
-    s->live--;
+    engine_queue_end(&s->queue, seq);
 }
 
 /* ---- beside the others ---- */
 
-lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct gptoss_sequence *seq,
+lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct engine_sequence *seq,
                                 struct lr_error *err)
 {
     while (!enter(s, seq)) {
-        struct gptoss_sequence *victim = last_running(s);
+        struct engine_sequence *victim = engine_queue_last_running(&s->queue);
         if (victim == NULL)
             return lr_fail(err, LR_OUT_OF_RAM,
                            "%u tokens need %u pages of KV cache; the model has %u", seq->count,
@@ -280,7 +213,7 @@ lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct gptoss_sequen
     return LR_OK;
 }
 
-void gptoss_scheduler_return(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+void gptoss_scheduler_return(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     leave(s, seq);
 }

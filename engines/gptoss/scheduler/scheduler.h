@@ -18,19 +18,28 @@
 #ifndef GPTOSS_SCHEDULER_SCHEDULER_H
 #define GPTOSS_SCHEDULER_SCHEDULER_H
 
+#include "engines/common/queue.h"
+#include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/scheduler/pages.h"
-#include "engines/gptoss/scheduler/sequence.h"
+
+/* The pages of whoever has the slot.  The first page_count entries of both tables are in
+ * use, others GPTOSS_NO_PAGE. */
+struct gptoss_slot {
+    bool taken;
+    uint32_t *full_pages;   /* owned, page_capacity entries */
+    uint32_t *window_pages; /* the same */
+    uint32_t page_count;
+    uint32_t page_capacity;
+    uint32_t window_first; /* entries below are given back */
+};
 
 struct gptoss_scheduler {
     struct gptoss_plan plan;
     uint32_t window; /* keys a sliding layer sees */
     struct gptoss_pages full;
     struct gptoss_pages windowed;
-    struct gptoss_sequence *queue;    /* in order */
-    struct gptoss_sequence *running;  /* in order */
-    struct gptoss_sequence **by_slot; /* owned array; NULL: the slot is free */
-    uint32_t live;                    /* queued and running */
-    uint64_t arrivals;
+    struct engine_queue queue;
+    struct gptoss_slot *slots; /* owned, max_sequences */
 };
 
 LR_MUST_USE lr_code gptoss_scheduler_init(struct gptoss_scheduler *s,
@@ -38,13 +47,8 @@ LR_MUST_USE lr_code gptoss_scheduler_init(struct gptoss_scheduler *s,
                                           struct lr_error *err);
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s); /* destroys its sequences */
 
-/* Takes the sequence over and queues it. */
-void gptoss_scheduler_add(struct gptoss_scheduler *s, struct gptoss_sequence *seq);
-
-struct gptoss_sequence *gptoss_scheduler_find(const struct gptoss_scheduler *s, uint64_t id);
-
 /* Gives slot and pages back and unlinks; the caller owns the sequence again. */
-void gptoss_scheduler_end(struct gptoss_scheduler *s, struct gptoss_sequence *seq);
+void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *seq);
 
 /* Lets sequences in and chooses what to compute: sets `take` of every sequence, with
  * pages for all taken tokens in its tables.  Returns how many tokens that are. */
@@ -56,9 +60,9 @@ void gptoss_scheduler_advance(struct gptoss_scheduler *s);
 /* A slot and pages for `tokens` ids beside the live sequences, which step aside for it
  * if they must.  *seq must be new (not added).  OUT_OF_RAM when it never fits. */
 LR_MUST_USE lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s,
-                                            struct gptoss_sequence *seq, struct lr_error *err);
+                                            struct engine_sequence *seq, struct lr_error *err);
 /* Window pages for the next `take` ids, and back what lies behind the window. */
-void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct gptoss_sequence *seq);
-void gptoss_scheduler_return(struct gptoss_scheduler *s, struct gptoss_sequence *seq);
+void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct engine_sequence *seq);
+void gptoss_scheduler_return(struct gptoss_scheduler *s, struct engine_sequence *seq);
 
 #endif

@@ -21,18 +21,17 @@ static struct gptoss_scheduler start(uint32_t window)
     return s;
 }
 
-static struct gptoss_sequence *add(struct gptoss_scheduler *s, uint64_t id, uint32_t prompt,
+static struct engine_sequence *add(struct gptoss_scheduler *s, uint64_t id, uint32_t prompt,
                                    int32_t priority)
 {
     static const uint32_t ids[64];
     struct lr_engine_request r = plain_request(id, ids, prompt, 0);
-    struct gptoss_sequence *seq;
+    struct engine_sequence *seq;
 
     r.priority = priority;
-    assert_int_equal(gptoss_sequence_create(&r, ids, prompt, small.max_context,
-                                            small.page_tokens, 100, &seq, NULL),
-                     LR_OK);
-    gptoss_scheduler_add(s, seq);
+    assert_int_equal(
+        engine_sequence_create(&r, ids, prompt, small.max_context, 100, &seq, NULL), LR_OK);
+    engine_queue_add(&s->queue, seq);
     return seq;
 }
 
@@ -42,16 +41,16 @@ static uint32_t step(struct gptoss_scheduler *s)
     uint32_t tokens = gptoss_scheduler_choose(s);
 
     gptoss_scheduler_advance(s);
-    for (struct gptoss_sequence *q = s->running; q != NULL; q = q->next)
+    for (struct engine_sequence *q = s->queue.running; q != NULL; q = q->next)
         if (q->computed == q->count)
-            assert_true(gptoss_sequence_append(q, 1));
+            assert_true(engine_sequence_append(q, 1));
     return tokens;
 }
 
-static void end(struct gptoss_scheduler *s, struct gptoss_sequence *seq)
+static void end(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     gptoss_scheduler_end(s, seq);
-    gptoss_sequence_destroy(seq);
+    engine_sequence_destroy(seq);
 }
 
 static void expect_all_free(const struct gptoss_scheduler *s)
@@ -65,15 +64,15 @@ static void prompts_go_in_chunks_beside_decoding(void **state)
     struct gptoss_scheduler s = start(8);
 
     (void)state;
-    struct gptoss_sequence *a = add(&s, 1, 3, 0);
+    struct engine_sequence *a = add(&s, 1, 3, 0);
     assert_int_equal(step(&s), 3);
-    assert_true(gptoss_sequence_decodes(a));
-    struct gptoss_sequence *b = add(&s, 2, 20, 0);
+    assert_true(engine_sequence_decodes(a));
+    struct engine_sequence *b = add(&s, 2, 20, 0);
     assert_int_equal(step(&s), 1 + 8);
     assert_int_equal(b->computed, 8);
     assert_int_equal(step(&s), 1 + 8);
     assert_int_equal(step(&s), 1 + 4);
-    assert_true(gptoss_sequence_decodes(b));
+    assert_true(engine_sequence_decodes(b));
     assert_int_equal(step(&s), 2);
     end(&s, a);
     end(&s, b);
@@ -84,17 +83,17 @@ static void prompts_go_in_chunks_beside_decoding(void **state)
 static void the_queue_goes_by_priority_and_then_by_arrival(void **state)
 {
     struct gptoss_scheduler s = start(8);
-    struct gptoss_sequence *q[5];
+    struct engine_sequence *q[5];
 
     (void)state;
     for (uint32_t i = 0; i < 5; i++)
         q[i] = add(&s, i, 4, i == 4 ? 1 : 0);
     gptoss_scheduler_choose(&s);
-    assert_int_equal(q[4]->state, GPTOSS_RUNNING); /* came last, matters more */
+    assert_int_equal(q[4]->state, ENGINE_RUNNING); /* came last, matters more */
     assert_int_equal(q[4]->take, 4);
     assert_int_equal(q[0]->take, 4);
     assert_int_equal(q[1]->take, 0);              /* running, but the chunk is used up */
-    assert_int_equal(q[2]->state, GPTOSS_QUEUED); /* three slots */
+    assert_int_equal(q[2]->state, ENGINE_QUEUED); /* three slots */
     for (uint32_t i = 0; i < 5; i++)
         end(&s, q[i]);
     expect_all_free(&s);
@@ -104,7 +103,7 @@ static void the_queue_goes_by_priority_and_then_by_arrival(void **state)
 static void a_sliding_layer_keeps_its_window_and_nothing_behind_it(void **state)
 {
     struct gptoss_scheduler s = start(8);
-    struct gptoss_sequence *a = add(&s, 1, 30, 0);
+    struct engine_sequence *a = add(&s, 1, 30, 0);
 
     (void)state;
     while (a->count < 60) {
@@ -113,16 +112,16 @@ static void a_sliding_layer_keeps_its_window_and_nothing_behind_it(void **state)
         /* Every key that a query of this step sees has its pages. */
         uint32_t oldest = from >= 7 ? from - 7 : 0;
         for (uint32_t p = oldest; p < from + a->take; p++)
-            assert_true(a->window_pages[p / 4] != GPTOSS_NO_PAGE);
+            assert_true(s.slots[a->slot].window_pages[p / 4] != GPTOSS_NO_PAGE);
         for (uint32_t p = 0; p < from + a->take; p++)
-            assert_true(a->full_pages[p / 4] != GPTOSS_NO_PAGE);
+            assert_true(s.slots[a->slot].full_pages[p / 4] != GPTOSS_NO_PAGE);
         gptoss_scheduler_advance(&s);
         uint32_t held = s.windowed.total - s.windowed.free_count;
         assert_true(held <= 4); /* 8 keys in pages of 4, both ends partly used, one ahead */
         if (a->computed == a->count)
-            assert_true(gptoss_sequence_append(a, 1));
+            assert_true(engine_sequence_append(a, 1));
     }
-    assert_int_equal(a->window_pages[0], GPTOSS_NO_PAGE);
+    assert_int_equal(s.slots[a->slot].window_pages[0], GPTOSS_NO_PAGE);
     end(&s, a);
     expect_all_free(&s);
     gptoss_scheduler_deinit(&s);
@@ -131,16 +130,16 @@ static void a_sliding_layer_keeps_its_window_and_nothing_behind_it(void **state)
 static void when_pages_run_out_the_last_steps_aside_and_comes_back(void **state)
 {
     struct gptoss_scheduler s = start(8);
-    struct gptoss_sequence *a = add(&s, 1, 20, 0), *b = add(&s, 2, 20, 0);
+    struct engine_sequence *a = add(&s, 1, 20, 0), *b = add(&s, 2, 20, 0);
     bool stepped_aside = false;
 
     (void)state;
     /* 16 pages hold 64 ids; together they want up to 120. */
     while (a->count < 60) {
         step(&s);
-        stepped_aside = stepped_aside || b->state == GPTOSS_QUEUED;
-        assert_int_equal(a->state, GPTOSS_RUNNING);
-        if (b->state == GPTOSS_QUEUED)
+        stepped_aside = stepped_aside || b->state == ENGINE_QUEUED;
+        assert_int_equal(a->state, ENGINE_RUNNING);
+        if (b->state == ENGINE_QUEUED)
             assert_int_equal(b->computed, 0);
     }
     assert_true(stepped_aside);
@@ -157,15 +156,15 @@ static void when_pages_run_out_the_last_steps_aside_and_comes_back(void **state)
 static void a_request_that_fits_alone_waits_for_room_and_is_never_lost(void **state)
 {
     struct gptoss_scheduler s = start(8);
-    struct gptoss_sequence *a = add(&s, 1, 40, 0), *b = add(&s, 2, 40, 0);
+    struct engine_sequence *a = add(&s, 1, 40, 0), *b = add(&s, 2, 40, 0);
 
     (void)state;
     step(&s);
-    assert_int_equal(a->state, GPTOSS_RUNNING);
-    assert_int_equal(b->state, GPTOSS_QUEUED);
+    assert_int_equal(a->state, ENGINE_RUNNING);
+    assert_int_equal(b->state, ENGINE_QUEUED);
     end(&s, a);
     step(&s);
-    assert_int_equal(b->state, GPTOSS_RUNNING);
+    assert_int_equal(b->state, ENGINE_RUNNING);
     end(&s, b);
     expect_all_free(&s);
     gptoss_scheduler_deinit(&s);
@@ -174,13 +173,13 @@ static void a_request_that_fits_alone_waits_for_room_and_is_never_lost(void **st
 static void random_arrivals_and_ends_never_lose_a_page(void **state)
 {
     struct gptoss_scheduler s = start(8);
-    struct gptoss_sequence *live[12] = {0};
+    struct engine_sequence *live[12] = {0};
     uint32_t seed = 7;
 
     (void)state;
     for (uint32_t i = 0; i < 3000; i++) {
         seed = seed * 1664525u + 1013904223u;
-        struct gptoss_sequence **at = &live[(seed >> 8) % 12];
+        struct engine_sequence **at = &live[(seed >> 8) % 12];
         if (*at == NULL) {
             *at = add(&s, i, 1 + (seed >> 16) % 40, (int32_t)(seed >> 24) % 2);
         } else if ((seed >> 20) % 3 == 0 || (*at)->count > 60) {
@@ -192,18 +191,18 @@ static void random_arrivals_and_ends_never_lose_a_page(void **state)
                 end(&s, live[k]);
                 live[k] = NULL;
             }
-        if (s.live > 0)
+        if (s.queue.live > 0)
             assert_true(step(&s) > 0); /* work is always found */
         uint32_t full = s.full.free_count;
-        for (struct gptoss_sequence *q = s.running; q != NULL; q = q->next)
-            full += q->page_count;
+        for (struct engine_sequence *q = s.queue.running; q != NULL; q = q->next)
+            full += s.slots[q->slot].page_count;
         assert_int_equal(full, s.full.total);
     }
     for (uint32_t k = 0; k < 12; k++)
         if (live[k] != NULL)
             end(&s, live[k]);
     expect_all_free(&s);
-    assert_int_equal(s.live, 0);
+    assert_int_equal(s.queue.live, 0);
     gptoss_scheduler_deinit(&s);
 }
 

@@ -1,7 +1,7 @@
 /* tests/unit/llamacpp/scheduler_test.c - who is computed next, without libllama. */
 #include "tests/unit/llamacpp/support.h"
 
-#include "engines/llamacpp/sequence.h"
+#include "engines/llamacpp/scheduler.h"
 
 struct bed {
     struct llamacpp_plan plan;
@@ -26,29 +26,29 @@ static void start(struct bed *b, uint32_t sequences, uint32_t kv_tokens, uint32_
     assert_true(llamacpp_scheduler_init(&b->s, &b->plan, on_forget, b));
 }
 
-static struct llamacpp_sequence *add(struct bed *b, uint64_t id, uint32_t prompt,
-                                     int32_t priority)
+static struct engine_sequence *add(struct bed *b, uint64_t id, uint32_t prompt,
+                                   int32_t priority)
 {
     static const uint32_t ids[1024];
     struct lr_engine_request request = plain_request(id, NULL, 0, 0);
-    struct llamacpp_sequence *seq;
+    struct engine_sequence *seq;
     struct lr_error err;
 
     request.priority = priority;
     assert_int_equal(
-        llamacpp_sequence_create(&request, ids, prompt, b->plan.max_context, 8, &seq, &err),
+        engine_sequence_create(&request, ids, prompt, b->plan.max_context, 8, &seq, &err),
         LR_OK);
-    llamacpp_scheduler_add(&b->s, seq);
+    engine_queue_add(&b->s.queue, seq);
     return seq;
 }
 
 /* As the engine does after a decode: a token for everyone who is through. */
 static void advance(struct bed *b)
 {
-    for (struct llamacpp_sequence *seq = b->s.running; seq != NULL; seq = seq->next) {
+    for (struct engine_sequence *seq = b->s.queue.running; seq != NULL; seq = seq->next) {
         seq->computed += seq->take;
         if (seq->take > 0 && seq->computed == seq->count)
-            assert_true(llamacpp_sequence_append(seq, 1));
+            assert_true(engine_sequence_append(seq, 1));
         seq->take = 0;
     }
 }
@@ -58,10 +58,10 @@ static void test_decoding_goes_on_while_a_prompt_is_read_in_chunks(void **state)
     (void)state;
     struct bed b;
     start(&b, 4, 1000, 10);
-    struct llamacpp_sequence *early = add(&b, 1, 5, 0);
+    struct engine_sequence *early = add(&b, 1, 5, 0);
     assert_int_equal(llamacpp_scheduler_choose(&b.s), 5);
     advance(&b);
-    struct llamacpp_sequence *late = add(&b, 2, 25, 0);
+    struct engine_sequence *late = add(&b, 2, 25, 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(llamacpp_scheduler_choose(&b.s), 11);
         assert_int_equal(early->take, 1);
@@ -77,17 +77,17 @@ static void test_priority_then_arrival_decides_who_gets_a_slot(void **state)
     (void)state;
     struct bed b;
     start(&b, 2, 1000, 100);
-    struct llamacpp_sequence *first = add(&b, 1, 5, 0), *second = add(&b, 2, 5, 0);
-    struct llamacpp_sequence *urgent = add(&b, 3, 5, 7);
+    struct engine_sequence *first = add(&b, 1, 5, 0), *second = add(&b, 2, 5, 0);
+    struct engine_sequence *urgent = add(&b, 3, 5, 7);
     assert_int_equal(llamacpp_scheduler_choose(&b.s), 10);
-    assert_int_equal(urgent->state, LLAMACPP_RUNNING);
-    assert_int_equal(first->state, LLAMACPP_RUNNING);
-    assert_int_equal(second->state, LLAMACPP_QUEUED);
+    assert_int_equal(urgent->state, ENGINE_RUNNING);
+    assert_int_equal(first->state, ENGINE_RUNNING);
+    assert_int_equal(second->state, ENGINE_QUEUED);
     llamacpp_scheduler_end(&b.s, first);
     assert_int_equal(b.forgotten, 1);
-    llamacpp_sequence_destroy(first);
+    engine_sequence_destroy(first);
     (void)llamacpp_scheduler_choose(&b.s);
-    assert_int_equal(second->state, LLAMACPP_RUNNING);
+    assert_int_equal(second->state, ENGINE_RUNNING);
     llamacpp_scheduler_deinit(&b.s);
 }
 
@@ -97,17 +97,17 @@ static void test_the_last_in_order_steps_aside_when_the_cells_run_out(void **sta
     struct bed b;
     uint64_t used;
     start(&b, 3, 100, 100);
-    struct llamacpp_sequence *first = add(&b, 1, 30, 0), *last = add(&b, 2, 30, 0);
+    struct engine_sequence *first = add(&b, 1, 30, 0), *last = add(&b, 2, 30, 0);
     for (int step = 0; step < 60; step++) {
         (void)llamacpp_scheduler_choose(&b.s);
         used = 0;
-        for (const struct llamacpp_sequence *q = b.s.running; q != NULL; q = q->next)
+        for (const struct engine_sequence *q = b.s.queue.running; q != NULL; q = q->next)
             used += q->count;
         assert_true(used <= 100);
-        assert_int_equal(first->state, LLAMACPP_RUNNING);
+        assert_int_equal(first->state, ENGINE_RUNNING);
         advance(&b);
     }
-    assert_int_equal(last->state, LLAMACPP_QUEUED);
+    assert_int_equal(last->state, ENGINE_QUEUED);
     assert_int_equal(last->computed, 0);
     assert_true(last->count > 30); /* what it generated is kept */
     assert_int_equal(b.forgotten, 1);
@@ -119,10 +119,10 @@ static void test_one_alone_is_never_sent_away(void **state)
     (void)state;
     struct bed b;
     start(&b, 2, 50, 100);
-    struct llamacpp_sequence *only = add(&b, 1, 49, 0);
+    struct engine_sequence *only = add(&b, 1, 49, 0);
     assert_int_equal(llamacpp_scheduler_choose(&b.s), 49);
     assert_false(llamacpp_scheduler_yield(&b.s));
-    assert_int_equal(only->state, LLAMACPP_RUNNING);
+    assert_int_equal(only->state, ENGINE_RUNNING);
     llamacpp_scheduler_deinit(&b.s);
 }
 

@@ -1,5 +1,5 @@
-/* llamacpp/sequence.c - see sequence.h: one request. */
-#include "engines/llamacpp/sequence.h"
+/* engines/common/sequence.c - see sequence.h. */
+#include "engines/common/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +23,11 @@ static uint32_t limit_of(const struct lr_engine_request *r, size_t prompt, uint3
     return asked < context ? (uint32_t)asked : context;
 }
 
-lr_code llamacpp_sequence_create(const struct lr_engine_request *r, const uint32_t *ids,
-                                 size_t count, uint32_t context, uint32_t vocab,
-                                 struct llamacpp_sequence **out, struct lr_error *err)
+lr_code engine_sequence_create(const struct lr_engine_request *r, const uint32_t *ids,
+                               size_t count, uint32_t context, uint32_t vocab,
+                               struct engine_sequence **out, struct lr_error *err)
 {
-    struct llamacpp_sequence *seq = calloc(1, sizeof(*seq));
+    struct engine_sequence *seq = calloc(1, sizeof(*seq));
     size_t words = ((size_t)vocab + 31) / 32;
     bool ok = seq != NULL;
 
@@ -40,7 +40,6 @@ lr_code llamacpp_sequence_create(const struct lr_engine_request *r, const uint32
         seq->capacity = seq->count + 64;
         seq->limit = limit_of(r, count, context);
         seq->ignore_stop = r->ignore_stop != 0;
-        seq->row = -1;
         seq->sampling = r->sampling;
         seq->sampling.logit_bias =
             copy_array(r->sampling.logit_bias, r->sampling.logit_bias_count,
@@ -53,7 +52,7 @@ lr_code llamacpp_sequence_create(const struct lr_engine_request *r, const uint32
              (seq->mask != NULL || !r->constrained);
     }
     if (!ok) {
-        llamacpp_sequence_destroy(seq);
+        engine_sequence_destroy(seq);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request of %zu tokens", count);
     }
     memcpy(seq->ids, ids, count * sizeof(*ids));
@@ -63,7 +62,7 @@ lr_code llamacpp_sequence_create(const struct lr_engine_request *r, const uint32
     return LR_OK;
 }
 
-void llamacpp_sequence_destroy(struct llamacpp_sequence *seq)
+void engine_sequence_destroy(struct engine_sequence *seq)
 {
     if (seq == NULL)
         return;
@@ -74,7 +73,7 @@ void llamacpp_sequence_destroy(struct llamacpp_sequence *seq)
     free(seq);
 }
 
-bool llamacpp_sequence_append(struct llamacpp_sequence *seq, uint32_t id)
+bool engine_sequence_append(struct engine_sequence *seq, uint32_t id)
 {
     if (seq->count == seq->capacity) {
         uint32_t more = seq->capacity + seq->capacity / 2;

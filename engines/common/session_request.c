@@ -1,0 +1,107 @@
+/* engines/common/session_request.c - requests: checked, taken in, cancelled. */
+#include <math.h>
+
+#include "base/fail.h"
+#include "engines/common/session.h"
+
+lr_code engine_session_check_ids(const struct engine_session *s, const char *what,
+                                 const uint32_t *ids, size_t count, struct lr_error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= s->vocab)
+            return lr_fail(err, LR_INVALID_ARGUMENT,
+                           "%s: token %u at place %zu; the model has %u", what, ids[i], i,
+                           s->vocab);
+    return LR_OK;
+}
+
+static lr_code check_sampling(const struct lr_sampling *p, struct lr_error *err)
+{
+    const struct {
+        const char *name;
+        float value, low, high;
+    } ranges[] = {
+        {"temperature", p->temperature, 0.0f, 100.0f},
+        {"top_p", p->top_p, 0.0f, 1.0f},
+        {"min_p", p->min_p, 0.0f, 1.0f},
+        {"repetition_penalty", p->repetition_penalty, 0.0f, 100.0f},
+        {"presence_penalty", p->presence_penalty, -100.0f, 100.0f},
+        {"frequency_penalty", p->frequency_penalty, -100.0f, 100.0f},
+    };
+
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (!(ranges[i].value >= ranges[i].low && ranges[i].value <= ranges[i].high))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "%s is %g; it must lie in %g to %g",
+                           ranges[i].name, (double)ranges[i].value, (double)ranges[i].low,
+                           (double)ranges[i].high);
+    for (uint32_t i = 0; i < p->logit_bias_count; i++)
+        if (isnan(p->logit_bias[i].bias))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "logit_bias of token %u is not a number",
+                           p->logit_bias[i].token);
+    if (p->top_logprobs > GPTOSS_TOP_LOGPROBS_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "top_logprobs is %u; the limit is %d",
+                       p->top_logprobs, GPTOSS_TOP_LOGPROBS_MAX);
+    return LR_OK;
+}
+
+lr_code engine_session_too_long(const struct engine_session *s, uint64_t amount,
+                                const char *unit, struct lr_error *err)
+{
+    return lr_fail(err, LR_INVALID_ARGUMENT,
+                   "the prompt has %llu %s; the context holds %u tokens, and at least one must "
+                   "be left for the answer: shorten the conversation",
+                   (unsigned long long)amount, unit, s->max_context);
+}
+
+lr_code engine_session_accept(const struct engine_session *s, const struct lr_engine_request *r,
+                              struct lr_error *err)
+{
+    lr_code code = engine_session_alive(s, err);
+
+    if (code != LR_OK)
+        return code;
+    if (r->kind != LR_REQUEST_GENERATE)
+        return lr_fail(err, LR_UNSUPPORTED, "requests of kind %u are not offered", r->kind);
+    return check_sampling(&r->sampling, err);
+}
+
+static lr_code check(const struct engine_session *s, const struct lr_engine_request *r,
+                     const uint32_t *ids, size_t count, struct lr_error *err)
+{
+    uint64_t total = (uint64_t)count + r->generated_count;
+    lr_code code = engine_session_check_ids(s, "prompt", ids, count, err);
+
+    if (code != LR_OK)
+        return code;
+    if (count == 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the prompt is empty");
+    if (total >= s->max_context)
+        return engine_session_too_long(s, total, "tokens", err);
+    if (r->constrained && s->host.fill_mask == NULL)
+        return lr_fail(err, LR_UNSUPPORTED, "constrained output is not offered by this host");
+    if (engine_queue_find(s->queue, r->id) != NULL)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "request %llu is already running",
+                       (unsigned long long)r->id);
+    return engine_session_check_ids(s, "generated", r->generated, r->generated_count, err);
+}
+
+lr_code engine_session_submit(struct engine_session *s, const struct lr_engine_request *r,
+                              const uint32_t *ids, size_t count, struct lr_error *err)
+{
+    struct engine_sequence *seq = NULL;
+    lr_code code = check(s, r, ids, count, err);
+
+    if (code == LR_OK)
+        code = engine_sequence_create(r, ids, count, s->max_context, s->vocab, &seq, err);
+    if (code == LR_OK)
+        engine_queue_add(s->queue, seq);
+    return code;
+}
+
+void engine_session_cancel(struct engine_session *s, uint64_t id)
+{
+    struct engine_sequence *seq = engine_queue_find(s->queue, id);
+
+    if (seq != NULL)
+        engine_session_finish(s, seq, LR_FINISH_CANCELLED, NULL);
+}
