@@ -98,6 +98,8 @@ struct node_model {
     uint32_t crashes;        /* in a row, without a token between */
     uint32_t watchdog_kills; /* in a row */
     struct net_timer *restart;
+    /* Measured, for routers; 0: never.  Moving averages, microseconds per token. */
+    uint64_t load_ms, prefill_us, step_us;
     uint64_t tokens_out, requests_done, requests_failed; /* for metrics */
 };
 

@@ -179,6 +179,9 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
                                                           : 0,
         .live = m->worker != NULL ? m->worker->live_count : 0,
         .queued = m->queue_count,
+        .load_ms = m->load_ms,
+        .prefill_us = m->prefill_us,
+        .step_us = m->step_us,
         .engine = m->engine != NULL ? text_of(m->engine->name) : lr_str(NULL, 0),
     };
     if (d == NULL)

@@ -43,6 +43,7 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
     if (wire_need_decode(frame->body, &w->need, NULL) != LR_OK)
         return;
     w->is_ready = true;
+    model->load_ms = node_now(w->node) - w->started_ms;
     lr_log_info(NULL,
                 "worker.ready model=%s pid=%d engine=%s version=%s ms=%" PRIu64
                 " bytes=%" PRIu64 " slots=%u",
@@ -92,6 +93,29 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
     node_request_event(r, frame);
 }
 
+/* A new value counts a fifth. */
+static void average(uint64_t *value, uint64_t measured)
+{
+    *value = *value != 0 ? (4 * *value + measured) / 5 : measured;
+}
+
+/* What a finished request tells about this node: a prompt that was computed here, tokens
+ * that came one after the other. */
+static void measure(struct node_model *model, const struct node_request *r,
+                    const struct wire_done *m)
+{
+    enum { TOKENS_LEAST = 8 }; /* fewer say little: the clock counts milliseconds */
+    uint64_t fresh =
+        m->prompt_tokens > m->cached_tokens ? m->prompt_tokens - m->cached_tokens : 0;
+    if (r->first_token_ms == 0 || r->submitted_ms == 0 || r->is_proof)
+        return;
+    if (fresh >= TOKENS_LEAST)
+        average(&model->prefill_us, (r->first_token_ms - r->submitted_ms) * 1000 / fresh);
+    if (m->completion_tokens >= TOKENS_LEAST)
+        average(&model->step_us, (node_now(model->node) - r->first_token_ms) * 1000 /
+                                     (m->completion_tokens - 1));
+}
+
 static void done(struct node_worker *w, const struct wire_frame *frame)
 {
     struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
@@ -107,6 +131,7 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
         node_request_fail(r, &m.error, retryable);
     } else {
+        measure(model, r, &m);
         node_request_event(r, frame);
         node_request_end(r);
     }

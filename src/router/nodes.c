@@ -153,6 +153,13 @@ static void take_load(struct router_place *place, const struct wire_fleet_model 
     place->live = m->live;
     place->queued = m->queued;
     place->is_full = false;
+    /* Our own measures see the network, too; the node's are for the time before them. */
+    if (place->load_ms <= 0)
+        place->load_ms = (double)m->load_ms;
+    if (place->prefill_ms <= 0)
+        place->prefill_ms = (double)m->prefill_us / 1000;
+    if (place->step_ms <= 0)
+        place->step_ms = (double)m->step_us / 1000;
 }
 
 static lr_code take_model(struct router_nodes *nodes, struct router_node *node,

@@ -24,6 +24,9 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_u64(w, "slots", m->slots);
     lr_json_member_u64(w, "live", m->live);
     lr_json_member_u64(w, "queued", m->queued);
+    lr_json_member_u64(w, "load_ms", m->load_ms);
+    lr_json_member_u64(w, "prefill_us", m->prefill_us);
+    lr_json_member_u64(w, "step_us", m->step_us);
     if (full) {
         put_text(w, "chat_template", m->chat_template);
         lr_json_member_bool(w, "harmony", m->is_harmony);
@@ -157,6 +160,12 @@ static lr_code read_model(const struct lr_json *v, struct wire_fleet_model *m,
         code = read_number(v, "live", UINT32_MAX, &live, err);
     if (code == LR_OK)
         code = read_number(v, "queued", UINT32_MAX, &queued, err);
+    if (code == LR_OK)
+        code = read_number(v, "load_ms", UINT32_MAX, &m->load_ms, err);
+    if (code == LR_OK)
+        code = read_number(v, "prefill_us", UINT32_MAX, &m->prefill_us, err);
+    if (code == LR_OK)
+        code = read_number(v, "step_us", UINT32_MAX, &m->step_us, err);
     if (code == LR_OK)
         code = read_number(v, "context_tokens", UINT64_MAX, &m->context_tokens, err);
     if (code == LR_OK)

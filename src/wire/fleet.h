@@ -36,6 +36,9 @@ struct wire_fleet_model {
     uint32_t slots; /* sequences its engine takes at once; 0: not known */
     uint32_t live;
     uint32_t queued;
+    /* Measured by the node, so that a router that has just begun need not guess: how long
+     * it took to load, and moving averages per token.  0: never. */
+    uint64_t load_ms, prefill_us, step_us;
     struct lr_str chat_template; /* text; empty: the default */
     bool is_harmony;
     struct lr_str bos_token, eos_token, unk_token, pad_token;

@@ -74,3 +74,19 @@ test('another protocol is refused on joining, and router, node and log name both
   await until('the router says so', () => both.test(router.log));
   assert.deepEqual(await nodes(router), []);
 });
+
+test('a router that has just begun knows from the nodes how fast they are', async () => {
+  const first = await startRouter({ args: ['--allow-cpu-nodes'] });
+  left.push(first);
+  const port = new URL(first.url).port;
+  left.push(await startNode(first, { name: 'paced', args: ['--model', makeEcho('apart', { step_ms: 10 })] }));
+  await serves(first);
+  assert.equal((await call(`${first.url}/v1/chat/completions`, { body: { model: 'apart', ...say('forty letters and a few more to be sure..') } })).status, 200);
+  const rates = async (r) => (await call(`${r.url}/v0/explain?model=apart`)).json?.candidates?.[0];
+  await first.stop('SIGKILL');
+  const again = await startRouter({ dir: first.dir, port, args: ['--allow-cpu-nodes'] });
+  left.push(again);
+  const told = await until('the node has told it', async () => { const got = await rates(again).catch(() => null); return got?.step_ms > 0 && got; });
+  assert.ok(told.step_ms > 5 && told.step_ms < 100, `${told.step_ms} ms a step of an engine that takes 10`);
+  assert.ok(told.prefill_ms_per_token > 0);
+});
