@@ -95,6 +95,23 @@ test('a key with a tenth of the load is never refused and waits no longer than t
   await allIdle(router);
 });
 
+test('a node that is full of others\' work says busy: the request waits at the router and is answered', async () => {
+  const gate = path.join(tempDir('gate'), 'gate');
+  fs.writeFileSync(gate, '');
+  const { router, all } = await fleet(1, makeEcho('shared', { gate }), { nodeArgs: ['--max-sequences', '1'] });
+  const { secret } = JSON.parse(fs.readFileSync(path.join(all[0].dir, 'node-identity.json')));
+  const others = Array.from({ length: 1 + BEYOND }, (_, i) => call(`http://127.0.0.1:${all[0].port}/v0/generate`, { key: secret,
+    body: { protocol: 1, request_id: `other-${i}`, model: 'shared', seed: 1, segments: [{ text: 'other', control: false }], no_queue: true } }));
+  await until('they fill the node', async () => (await call(`http://127.0.0.1:${all[0].port}/v0/models/shared`, { key: secret })).json.workers[0].live === 1 + BEYOND);
+  const running = call(`${router.url}/v1/chat/completions`, { body: { model: 'shared', ...say('hello') } });
+  await until('it was refused and waits', async () => (await metric(router, 'busy_total')) > 0);
+  fs.writeFileSync(gate, 'x'.repeat(100));
+  const answer = await running;
+  assert.equal(answer.json?.choices?.[0].message.content, 'hello', answer.text);
+  assert.equal(await metric(router, 'retries_total'), 0, 'a full node is not an ill one');
+  assert.ok((await Promise.all(others)).every((o) => o.status === 200));
+});
+
 test('a request that waited longer than queue-timeout gets 503 and the setting is named', async () => {
   const { router } = await fleet(1, makeEcho('stuck', { step_ms: 50 }), { args: ['--queue-timeout', '500ms'], nodeArgs: ['--max-sequences', '1'] });
   const long = Array.from({ length: 3 }, () => stream(router.url, { model: 'stuck', ...say('x'.repeat(16)) }));
