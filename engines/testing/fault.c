@@ -1,4 +1,5 @@
 /* engines/testing/fault.c - how the `faulty` engine misbehaves. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,14 @@ void testing_sleep_ms(uint64_t ms)
 {
     struct timespec t = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
     while (ms != 0 && nanosleep(&t, &t) != 0)
+        continue;
+}
+
+void testing_sleep_until(uint64_t monotonic_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(monotonic_ns / 1000000000),
+                         .tv_nsec = (long)(monotonic_ns % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         continue;
 }
 

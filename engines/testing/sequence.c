@@ -341,11 +341,17 @@ lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_err
         (void)fprintf(stderr, "a plugin writes to stderr\n");
         (void)fflush(stdout);
     }
-    if (model->live != 0)
+    bool spreads = model->options.spread && model->admitted != 0;
+    uint64_t slice_ns =
+        spreads ? model->options.step_ms * UINT64_C(1000000) / model->admitted : 0;
+    uint64_t due_ns = lr_clock_ns(NULL);
+    if (model->live != 0 && !spreads)
         testing_sleep_ms(model->options.step_ms);
     for (struct testing_sequence **link = &model->first; *link != NULL;) {
         if (!(*link)->admitted)
             break; /* arrival order: nobody behind it is admitted either */
+        if (spreads)
+            testing_sleep_until(due_ns += slice_ns);
         if (!advance(model, link))
             link = &(*link)->next;
     }

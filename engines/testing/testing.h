@@ -53,6 +53,7 @@ struct testing_options {
     bool on_device;        /* the stated need is device memory */
     bool invalid_utf8;     /* 0xFF before every byte */
     bool say_time;         /* each token is the monotonic time it was made, in ns */
+    bool spread;           /* sequences get their tokens one by one over step_ms, not at once */
     bool say_version;      /* the answer is the library's version */
     bool say_weights;      /* the answer is "artifact" or "safetensors": what was loaded */
     bool noise;            /* writes to stdout and stderr */
@@ -116,6 +117,7 @@ lr_code testing_fault(const struct testing_options *options, enum testing_stage 
                       struct lr_error *err);
 bool testing_gate_open(const struct testing_options *options, uint32_t index);
 void testing_sleep_ms(uint64_t ms);
+void testing_sleep_until(uint64_t monotonic_ns);
 
 lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_request *request,
                        struct lr_error *err);

@@ -113,14 +113,18 @@ static lr_code on_frame(struct router_trunk *t, const struct wire_frame *frame,
     return LR_OK;
 }
 
-/* What one client gets of one read leaves in one write: with its last event. */
+/* What one client gets of one read leaves in one write: with its last event.  An error is not
+ * counted: the answer may go on elsewhere, and what came before must not wait for that. */
 static void count_ahead(struct router_trunk *t, struct lr_str bytes)
 {
     struct wire_frame frame;
+    struct wire_relayed m;
     bool has = true;
     while (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has) {
-        struct router_upstream *u =
-            frame.type == WIRE_RELAYED ? find(t, wire_event_request(frame.body)) : NULL;
+        if (frame.type != WIRE_RELAYED || wire_relayed_decode(frame.body, &m, NULL) != LR_OK ||
+            m.event.type == WIRE_ERROR)
+            continue;
+        struct router_upstream *u = find(t, m.stream);
         if (u != NULL)
             u->ahead++;
     }
