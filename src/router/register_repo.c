@@ -23,6 +23,7 @@ struct asking {
     enum hub_format format;
     struct hub_client client;
     struct hub_supported *supported;
+    const char *publishers[HOSTS_MAX + 1]; /* NULL-terminated; none: the default */
     /* answer */
     struct lr_error err;
     lr_code code;
@@ -94,6 +95,7 @@ static void *ask_hub(void *arg)
     struct hub_register_input in = {
         .client = &a->client,
         .supported = a->supported,
+        .publishers = a->publishers[0] != NULL ? a->publishers : NULL,
         .repo = a->repo,
         .revision = a->revision,
         .request = {.format = a->format, .filename = a->filename, .name = a->name},
@@ -117,6 +119,21 @@ static void *ask_hub(void *arg)
     return NULL;
 }
 
+/* Read anew each time: an operator's file may grow while the router runs. */
+static lr_code read_supported(struct asking *a, struct lr_error *err)
+{
+    const char *path = lr_settings_str(a->router->settings, "supported-models");
+    struct lr_str text = {0};
+    lr_code code = LR_OK;
+    if (path != NULL)
+        code =
+            lr_file_read(net_request_arena(a->req), path, HUB_SUPPORTED_BYTES_MAX, &text, err);
+    if (code == LR_OK)
+        code = hub_supported_parse(text, &a->supported, err);
+    return code == LR_OK || path == NULL ? code
+                                         : lr_fail_prefix(err, "supported-models %s", path);
+}
+
 static lr_code prepare(struct asking *a, struct lr_error *err)
 {
     const struct lr_settings *s = a->router->settings;
@@ -126,9 +143,10 @@ static lr_code prepare(struct asking *a, struct lr_error *err)
     for (size_t i = 0; i < count; i++)
         hosts[i] = lr_settings_list_item(s, "hub-host", i);
     lr_code code = hub_client_init(&a->client, hosts, count, err);
-    if (code == LR_OK)
-        code = hub_supported_parse(lr_str(NULL, 0), &a->supported, err);
-    return code;
+    size_t publishers = lr_settings_list_count(s, "artifact-publisher");
+    for (size_t i = 0; i < publishers && i < HOSTS_MAX; i++)
+        a->publishers[i] = lr_settings_list_item(s, "artifact-publisher", i);
+    return code == LR_OK ? read_supported(a, err) : code;
 }
 
 void router_register_repo(struct router *r, struct net_request *req, const struct lr_json *body)

@@ -1,18 +1,20 @@
 // Registration over HTTP against a stand-in hub: requirements A, with their exact answers.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { readFolder, startHub } from '../support/hub.mjs';
 import { call, cli, DEMO, startRouter, tempDir } from './support.mjs';
 
 const SHARD = 'model-00001-of-00002.safetensors';
-let hub, router, files;
+let hub, router, files, environment;
 
 before(async () => {
   hub = await startHub();
   files = readFolder(DEMO);
   for (const name of Object.keys(files)) if (name.includes('/') || name === 'README.md') delete files[name];
   hub.add('openai/demo', files);
-  const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
+  const env = environment = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   for (const name of ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY']) env[name] = '';
   router = await startRouter({ env, args: ['--hub-host', hub.storage] });
 });
@@ -123,6 +125,23 @@ test('an official artifact is an optional member for its backend; of a publisher
   const other = (await post({ repo: 'acme/fast' })).json;
   assert.ok(!other.manifest.files.some((f) => f.name === 'metal/model.bin'));
   assert.match(router.log, /metal\/model\.bin[^\n]*acme|acme[^\n]*metal\/model\.bin/);
+});
+
+test('an operator may name other publishers and a supported_models.json of his own', async () => {
+  hub.add('acme/big', files);
+  hub.add('acme/big-metal', { 'out/model.bin': Buffer.alloc(64) });
+  const list = path.join(tempDir('list'), 'supported_models.json');
+  fs.writeFileSync(list, JSON.stringify([{ repo: 'acme/big', artifacts: [{ name: 'metal/model.bin', repo: 'acme/big-metal', path: 'out/model.bin', runtimes: ['gptoss'], backends: ['metal'], priority: 5 }] }]));
+  const own = await startRouter({ env: environment, args: ['--hub-host', hub.storage, '--artifact-publisher', 'acme/*', '--supported-models', list] });
+  const ask = (repo) => call(`${own.url}/v0/models/register`, { body: { repo } });
+  const artifact = (await ask('acme/big')).json.manifest.files.find((f) => f.name === 'metal/model.bin');
+  assert.deepEqual([artifact.repo, artifact.optional, artifact.size], ['acme/big-metal', true, 64]);
+  assert.ok(artifact.url.includes(`/acme/big-metal/resolve/${hub.repos.get('acme/big-metal').sha}/out/model.bin`));
+  fs.writeFileSync(list, '[{"repo": 7}]');
+  const broken = await ask('openai/fast');
+  assert.equal(broken.status, 400);
+  assert.match(broken.json.error.message, /supported_models\.json.*repo/);
+  await own.stop();
 });
 
 test('an architecture without an engine keeps its own name as the runtime', async () => {
