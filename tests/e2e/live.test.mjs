@@ -103,6 +103,11 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
   const again = keep(await startNode(router, { name: 'ill', dir: node.dir, args: ['--engine', 'echo', '--no-preload'] }));
   await alert(router, 'node_offline', (a) => !a.open && a.node_name === 'ill');
   await alert(router, 'engine_refused', (a) => !a.open && a.subject === 'echo');
+  // The same process, frozen for a while, is missed and comes back.
+  again.child.kill('SIGSTOP');
+  await alert(router, 'node_offline', (a) => a.open && a.node_name === 'ill');
+  again.child.kill('SIGCONT');
+  await alert(router, 'node_offline', (a) => !a.open && a.node_name === 'ill');
   await again.stop();
 });
 
@@ -126,7 +131,6 @@ test('a download is told file by file; one that fails is an alert until it works
   assert.ok(half.done_bytes > 0 && half.done_bytes < half.total_bytes);
   open();
   await until('it has arrived', () => ear.of('node.model').some((e) => e.model === 'org/fetched' && e.state === 'present'));
-  await ear.stop();
 
   hub.add('org/broken', files);
   hub.script('model.safetensors', Array.from({ length: 20 }, () => ({ status: 404 })));
@@ -135,4 +139,7 @@ test('a download is told file by file; one that fails is an alert until it works
   assert.deepEqual([broken.subject, broken.node_name, broken.open], ['org/broken', 'fetches', true]);
   assert.match(broken.message, /model\.safetensors/);
   assert.match(broken.advice, /tries again by itself/);
+  // New models made the node join again, which tells everything again: once is enough.
+  assert.equal(ear.of('node.model').filter((e) => e.model === 'org/fetched' && e.state === 'fetching').length, 1);
+  await ear.stop();
 });
