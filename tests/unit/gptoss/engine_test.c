@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "engines/gptoss/engine_model.h"
+
 #define API gptoss_engine_api()
 
 static const char prompt_text[] = "<|start|>user<|message|>hello<|end|><|start|>assistant";
@@ -85,6 +87,51 @@ static void a_sampled_run_continued_elsewhere_equals_one_run(void **state)
         assert_memory_equal(rest->tokens, whole->tokens + cut, (40 - cut) * sizeof(uint32_t));
         assert_int_equal(rest->usage.completion_tokens, 40);
     }
+    recorder_close(r);
+}
+
+/* The n-th token of an answer is drawn with the noise of index n, whatever the prompt. */
+static void each_token_is_what_the_sampler_draws_at_its_index(void **state)
+{
+    enum { TOKENS = 24 };
+    static const uint32_t prompt[] = {11, 7, 300, 12};
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct lr_engine_request request = plain_request(1, prompt, 4, TOKENS);
+
+    (void)state;
+    request.sampling.temperature = 1.3f;
+    request.sampling.seed = 99;
+    request.ignore_stop = 1;
+    must_submit(r, &request);
+    recorder_run(r);
+    const struct record *whole = record_of(r, 1);
+    assert_int_equal(whole->count, TOKENS);
+
+    uint32_t vocab = r->model->vocabulary.rows, ids[4 + TOKENS];
+    struct gptoss_sampler *sampler = gptoss_sampler_create(vocab);
+    float *logits = calloc((size_t)(4 + TOKENS) * vocab, sizeof(*logits));
+    assert_true(sampler != NULL && logits != NULL);
+    memcpy(ids, prompt, sizeof(prompt));
+    memcpy(ids + 4, whole->tokens, TOKENS * sizeof(*ids));
+    assert_int_equal(recorder_api()->logits(r->model, ids, 4 + TOKENS, logits, NULL), LR_OK);
+    uint32_t moved = 0;
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        struct gptoss_sample how = {.sampling = &request.sampling,
+                                    .index = i,
+                                    .prompt_count = 4,
+                                    .history_count = 4 + i,
+                                    .history = ids};
+        struct gptoss_sampled drawn;
+        const float *row = logits + (size_t)(3 + i) * vocab;
+        gptoss_sample(sampler, row, r->model->vocabulary.usable, &how, &drawn);
+        assert_int_equal(drawn.id, whole->tokens[i]);
+        how.index = i + 1;
+        gptoss_sample(sampler, row, r->model->vocabulary.usable, &how, &drawn);
+        moved += drawn.id != whole->tokens[i];
+    }
+    assert_true(moved > 0); /* or the index would not be seen at all */
+    free(logits);
+    gptoss_sampler_destroy(sampler);
     recorder_close(r);
 }
 
@@ -435,6 +482,7 @@ int main(void)
         cmocka_unit_test(the_demo_model_answers_in_words_and_stops_by_itself),
         cmocka_unit_test(max_tokens_and_stop_ids_end_an_answer),
         cmocka_unit_test(a_sampled_run_continued_elsewhere_equals_one_run),
+        cmocka_unit_test(each_token_is_what_the_sampler_draws_at_its_index),
         cmocka_unit_test(a_continuation_that_is_complete_only_ends),
         cmocka_unit_test(cancel_frees_the_pages_and_says_so_once_at_every_stage),
         cmocka_unit_test(a_host_may_cancel_from_inside_on_token),

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "engines/gptoss/engine.h"
+#include "tests/unit/engine_recorder.h"
 
 #define DEMO_MODEL  LR_SOURCE_DIR "/models/demo"
 #define DEMO_GOLDEN LR_SOURCE_DIR "/tests/fixtures/golden/demo"
@@ -83,168 +84,9 @@ static inline void golden_load(struct golden *g, const char *folder)
     }
 }
 
-/* ---- a host that records ---- */
-
-enum { RECORDS = 64, RECORD_TOKENS = 1024 };
-
-struct record {
-    uint64_t id;
-    uint32_t tokens[RECORD_TOKENS];
-    float logprobs[RECORD_TOKENS];
-    uint32_t count;
-    uint32_t top_count;
-    struct lr_logprob top[32];
-    char text[4096];
-    uint32_t prefill_calls, prefill_done;
-    uint32_t done_calls;
-    enum lr_finish reason;
-    struct lr_usage usage;
-    struct lr_error error;
-};
-
-struct recorder {
-    struct lr_engine_host host;
-    struct record records[RECORDS];
-    size_t count;
-    struct lr_engine_model *model;
-    uint64_t cancel_at_token; /* 0: never; else the n-th token of a request cancels it */
-    uint32_t mask_ids[4];     /* what fill_mask allows */
-    uint32_t mask_count;
-    lr_code mask_code;
-};
-
-static inline struct record *record_of(struct recorder *r, uint64_t id)
+static inline const struct lr_engine_api *recorder_api(void)
 {
-    for (size_t i = 0; i < r->count; i++)
-        if (r->records[i].id == id)
-            return &r->records[i];
-    assert_true(r->count < RECORDS);
-    r->records[r->count].id = id;
-    return &r->records[r->count++];
-}
-
-static inline void recorder_token(void *ctx, uint64_t id, const struct lr_token *token)
-{
-    struct recorder *r = ctx;
-    struct record *q = record_of(r, id);
-
-    assert_int_equal(q->done_calls, 0);
-    if (q->count < RECORD_TOKENS) {
-        q->tokens[q->count] = token->id;
-        q->logprobs[q->count] = token->logprob;
-    }
-    q->count++;
-    q->top_count = token->top_count;
-    for (uint32_t i = 0; i < token->top_count; i++)
-        q->top[i] = token->top[i];
-    size_t len = strlen(q->text);
-    if (len + token->len < sizeof(q->text))
-        memcpy(q->text + len, token->bytes, token->len);
-    if (r->cancel_at_token != 0 && q->count == r->cancel_at_token)
-        gptoss_engine_api()->cancel(r->model, id);
-}
-
-static inline void recorder_done(void *ctx, uint64_t id, enum lr_finish reason,
-                                 const struct lr_usage *usage, const struct lr_error *error)
-{
-    struct record *q = record_of(ctx, id);
-
-    q->done_calls++;
-    q->reason = reason;
-    q->usage = *usage;
-    if (error != NULL)
-        q->error = *error;
-}
-
-static inline void recorder_prefill(void *ctx, uint64_t id, uint32_t done, uint32_t total)
-{
-    struct record *q = record_of(ctx, id);
-
-    assert_true(done > q->prefill_done && done <= total);
-    q->prefill_calls++;
-    q->prefill_done = done;
-}
-
-static inline lr_code recorder_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words)
-{
-    struct recorder *r = ctx;
-
-    (void)id;
-    for (uint32_t i = 0; i < r->mask_count; i++)
-        if (r->mask_ids[i] / 32 < words)
-            mask[r->mask_ids[i] / 32] |= 1u << (r->mask_ids[i] % 32);
-    return r->mask_code;
-}
-
-static inline struct recorder *recorder_open(const char *dir,
-                                             const struct lr_engine_options *options)
-{
-    struct recorder *r = calloc(1, sizeof(*r));
-    struct lr_error err = {0};
-
-    assert_non_null(r);
-    r->host = (struct lr_engine_host){
-        .size = sizeof(r->host),
-        .ctx = r,
-        .on_token = recorder_token,
-        .on_done = recorder_done,
-        .on_prefill = recorder_prefill,
-        .fill_mask = recorder_mask,
-    };
-    lr_code code = gptoss_engine_api()->open(&r->host, dir, options, &r->model, &err);
-    if (code != LR_OK)
-        fail_msg("%s", err.text);
-    return r;
-}
-
-static inline void recorder_close(struct recorder *r)
-{
-    gptoss_engine_api()->close(r->model);
-    free(r);
-}
-
-/* Steps until nothing waits. */
-static inline void recorder_run(struct recorder *r)
-{
-    struct lr_error err = {0};
-    int32_t busy = 1;
-
-    while (busy) {
-        lr_code code = gptoss_engine_api()->step(r->model, &busy, &err);
-        if (code != LR_OK)
-            fail_msg("%s", err.text);
-    }
-}
-
-static inline struct lr_engine_stats recorder_stats(const struct recorder *r)
-{
-    struct lr_engine_stats st = {.size = sizeof(st)};
-
-    gptoss_engine_api()->stats(r->model, &st);
-    return st;
-}
-
-static inline struct lr_engine_request plain_request(uint64_t id, const uint32_t *ids,
-                                                     size_t count, uint32_t max_tokens)
-{
-    return (struct lr_engine_request){
-        .size = sizeof(struct lr_engine_request),
-        .id = id,
-        .prompt_ids = ids,
-        .prompt_id_count = count,
-        .sampling = {.size = sizeof(struct lr_sampling),
-                     .top_p = 1.0f,
-                     .repetition_penalty = 1.0f},
-        .max_tokens = max_tokens,
-    };
-}
-
-static inline void must_submit(struct recorder *r, const struct lr_engine_request *request)
-{
-    struct lr_error err = {0};
-
-    if (gptoss_engine_api()->submit(r->model, request, &err) != LR_OK)
-        fail_msg("%s", err.text);
+    return gptoss_engine_api();
 }
 
 #endif

@@ -17,7 +17,7 @@ static void test_logits_equal_those_of_a_plain_decode(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    struct recorder *r = recorder_open(&options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
     struct direct d = direct_open(256);
     struct lr_error err = {0};
     uint32_t ids[PROMPT];
@@ -53,12 +53,12 @@ static void test_greedy_tokens_equal_those_of_a_plain_loop(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    struct recorder *r = recorder_open(&options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
     struct direct d = direct_open(256);
     uint32_t ids[PROMPT], id;
 
     fill_prompt(ids, PROMPT, 9);
-    struct lr_engine_request request = plain_request(1, ids, PROMPT, 60);
+    struct lr_engine_request request = endless_request(1, ids, PROMPT, 60);
     must_submit(r, &request);
     recorder_run(r);
     assert_int_equal(record_of(r, 1)->count, 60);
@@ -78,18 +78,18 @@ static void test_greedy_tokens_equal_those_of_a_plain_loop(void **state)
 static void run_many(const struct lr_engine_options *options, uint32_t requests,
                      uint32_t max_tokens)
 {
-    struct recorder *r = recorder_open(options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, options);
     uint32_t ids[PROMPT];
 
     for (uint32_t i = 1; i <= requests; i++) { /* each alone */
         fill_prompt(ids, PROMPT, i);
-        struct lr_engine_request request = plain_request(i, ids, PROMPT, max_tokens);
+        struct lr_engine_request request = endless_request(i, ids, PROMPT, max_tokens);
         must_submit(r, &request);
         recorder_run(r);
     }
     for (uint32_t i = 1; i <= requests; i++) {
         fill_prompt(ids, PROMPT, i);
-        struct lr_engine_request request = plain_request(100 + i, ids, PROMPT, max_tokens);
+        struct lr_engine_request request = endless_request(100 + i, ids, PROMPT, max_tokens);
         must_submit(r, &request);
     }
     recorder_run(r);
@@ -126,14 +126,14 @@ static void test_a_cancel_inside_a_callback_frees_the_cells_at_once(void **state
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    struct recorder *r = recorder_open(&options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
     uint32_t ids[PROMPT];
     int32_t busy = 1;
     struct lr_error err;
 
     fill_prompt(ids, PROMPT, 5);
     r->cancel_at_token = 3;
-    struct lr_engine_request request = plain_request(1, ids, PROMPT, 50);
+    struct lr_engine_request request = endless_request(1, ids, PROMPT, 50);
     must_submit(r, &request);
     assert_int_equal(api()->step(r->model, &busy, &err), LR_OK);
     assert_int_equal(recorder_stats(r).pages_in_use, 16); /* the first chunk */
@@ -149,12 +149,12 @@ static void test_an_end_of_turn_token_is_emitted_and_ends_the_answer(void **stat
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    struct recorder *r = recorder_open(&options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
     uint32_t ids[PROMPT];
     struct lr_logit_bias bias = {token_named(r, "<|im_end|>"), 1000.0f};
 
     fill_prompt(ids, PROMPT, 6);
-    struct lr_engine_request request = plain_request(1, ids, PROMPT, 50);
+    struct lr_engine_request request = endless_request(1, ids, PROMPT, 50);
     request.ignore_stop = 0;
     request.sampling.logit_bias = &bias;
     request.sampling.logit_bias_count = 1;
@@ -170,13 +170,13 @@ static void test_an_unused_token_is_never_drawn(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    struct recorder *r = recorder_open(&options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
     uint32_t ids[PROMPT];
     struct direct d = direct_open(256);
     struct lr_logit_bias bias = {d.rows - 1, 1000.0f};
 
     fill_prompt(ids, PROMPT, 6);
-    struct lr_engine_request request = plain_request(1, ids, PROMPT, 10);
+    struct lr_engine_request request = endless_request(1, ids, PROMPT, 10);
     request.sampling.logit_bias = &bias;
     request.sampling.logit_bias_count = 1;
     must_submit(r, &request);
@@ -191,14 +191,14 @@ static void test_only_tokens_of_the_mask_are_drawn(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    struct recorder *r = recorder_open(&options);
+    struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
     uint32_t ids[PROMPT];
 
     fill_prompt(ids, PROMPT, 7);
     r->mask_ids[0] = 17;
     r->mask_ids[1] = 301;
     r->mask_count = 2;
-    struct lr_engine_request request = plain_request(1, ids, PROMPT, 30);
+    struct lr_engine_request request = endless_request(1, ids, PROMPT, 30);
     request.constrained = 1;
     request.sampling.temperature = 1.5f;
     must_submit(r, &request);
@@ -273,8 +273,8 @@ static void test_other_types_of_cache_work(void **state)
     fill_prompt(ids, PROMPT, 8);
     for (int i = 0; i < 2; i++) {
         options.extra_json = i == 0 ? "{\"kv_type\": \"f32\"}" : "{\"kv_type\": \"q8_0\"}";
-        struct recorder *r = recorder_open(&options);
-        struct lr_engine_request request = plain_request(1, ids, PROMPT, 8);
+        struct recorder *r = recorder_open(LLAMACPP_MODEL, &options);
+        struct lr_engine_request request = endless_request(1, ids, PROMPT, 8);
         must_submit(r, &request);
         recorder_run(r);
         assert_int_equal(record_of(r, 1)->count, 8);

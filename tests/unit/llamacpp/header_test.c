@@ -45,7 +45,7 @@ static void put(struct bytes *b, size_t at, uint64_t value, unsigned bytes)
 }
 
 /* Writes the bytes to the folder and opens it as a model. */
-static lr_code try_open(const struct bytes *b, struct lr_error *err, uint32_t *llama_lines)
+static lr_code try_open(const struct bytes *b, struct lr_error *err, uint32_t *library_lines)
 {
     struct recorder *r = recorder_create();
     struct lr_engine_options options = small_options();
@@ -55,7 +55,7 @@ static lr_code try_open(const struct bytes *b, struct lr_error *err, uint32_t *l
     assert_int_equal(fwrite(b->data, 1, b->len, f), b->len);
     assert_int_equal(fclose(f), 0);
     lr_code code = api()->open(&r->host, folder, &options, &r->model, err);
-    *llama_lines = r->llama_lines;
+    *library_lines = r->library_lines;
     api()->close(r->model);
     free(r);
     return code;

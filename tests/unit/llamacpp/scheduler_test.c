@@ -30,7 +30,7 @@ static struct engine_sequence *add(struct bed *b, uint64_t id, uint32_t prompt,
                                    int32_t priority)
 {
     static const uint32_t ids[1024];
-    struct lr_engine_request request = plain_request(id, NULL, 0, 0);
+    struct lr_engine_request request = endless_request(id, NULL, 0, 0);
     struct engine_sequence *seq;
     struct lr_error err;
 

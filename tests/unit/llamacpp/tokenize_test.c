@@ -151,7 +151,7 @@ static int prepare(void **state)
     struct lr_engine_options options = small_options();
 
     (void)state;
-    r = recorder_open(&options);
+    r = recorder_open(LLAMACPP_MODEL, &options);
     d = direct_open(256);
     return 0;
 }
