@@ -156,6 +156,7 @@ describe('a crash', () => {
     makeModel(models, 'garbage', 'faulty', { invalid_utf8: true });
     makeModel(models, 'noisy', 'faulty', { noise: true });
     makeModel(models, 'liar', 'faulty', { weights_bytes: 1000000, use_bytes: 500000000 });
+    makeModel(models, 'leaks', 'faulty', { leak_bytes: 120_000_000 });
     makeModel(models, 'well', 'echo', { step_ms: 2 });
     node = await startNode({ models });
   });
@@ -243,6 +244,22 @@ describe('a crash', () => {
       await node.post('/v0/models/liar/unload');
       await until('unloaded', async () => (await node.model('liar')).state === 'present');
     });
+
+  it('an engine that leaks is restarted before it takes all there is', async () => {
+    let pid;
+    for (let i = 0; !/memory\.overuse model=leaks/.test(node.log); i++) {
+      assert.ok(i < 20, 'nobody noticed 2.4 GB');
+      const answer = await generate(node, ask('leaks', 'drip'));
+      assert.equal(answer.text, 'drip');
+      pid ??= (await node.worker('leaks'))?.pid;
+      await until('measured', async () => (await node.worker('leaks'))?.measured_bytes > i * 120_000_000 ||
+        /memory\.overuse model=leaks/.test(node.log));
+    }
+    await until('it is gone', () => !isAlive(pid), 2000);
+    assert.equal((await generate(node, ask('leaks', 'drip'))).text, 'drip');
+    await node.post('/v0/models/leaks/unload');
+    await until('unloaded', async () => (await node.model('leaks')).state === 'present');
+  });
 
   const footprint = async () => {
     const ram = (await node.get('/v0/memory')).pools[0];
