@@ -137,6 +137,9 @@ void node_worker_retire(struct node_worker *worker);
 /* Its candidate has answered: it takes over, the old one finishes and goes. */
 void node_worker_promote(struct node_worker *candidate);
 
+/* Who listens to a worker (frames.c); on_exit is the supervisor's. */
+struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
+
 /* ---- admission (admission.c) ---- */
 
 /* Begins to load: probes, makes room, starts a worker.  State PRESENT or STARTING. */

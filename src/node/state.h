@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "node/batch.h"
 #include "node/events.h"
+#include "node/identity.h"
 #include "node/ledger.h"
 #include "node/memory.h"
 #include "node/model.h"
@@ -50,8 +51,9 @@ struct node {
     char executable[LR_PATH_MAX];
     char data_dir[LR_PATH_MAX];
     char engines_dir[LR_PATH_MAX];
-    char device[16]; /* "cpu", "cuda", "metal" */
-    char secret[96]; /* bearer token every caller must show; "": none is asked for */
+    char device[16];              /* "cpu", "cuda", "metal" */
+    char secret[NODE_SECRET_MAX]; /* bearer token every caller must show; "": none is asked for
+                                   */
     struct lr_file_lock lock;
     struct lr_engine_options options; /* template for every model */
 

@@ -1,0 +1,230 @@
+/* node/frames.c - what a worker says while it lives, and what follows from each word. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/reload.h"
+#include "node/state.h"
+#include "wire/bytes.h"
+
+static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_model *model = w->model;
+    struct wire_loading m;
+    if (wire_loading_decode(frame->body, &m, NULL) != LR_OK)
+        return;
+    w->load_done = m.done;
+    w->load_total = m.total;
+    (void)snprintf(w->load_phase, sizeof(w->load_phase), LR_STR_FMT, LR_STR_ARG(m.phase));
+    if (w != model->worker)
+        return;
+    uint64_t now = node_now(w->node);
+    for (struct node_request *r = model->queue, *next; r != NULL; r = next) {
+        next = r->next;
+        if (now - r->last_event_ms >= 100)
+            node_request_event(r, frame);
+    }
+}
+
+static void opened(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_model *model = w->model;
+    if (wire_need_decode(frame->body, &w->need, NULL) != LR_OK)
+        return;
+    w->is_ready = true;
+    model->load_ms = node_now(w->node) - w->started_ms;
+    lr_log_info(NULL,
+                "worker.ready model=%s pid=%d engine=%s version=%s ms=%" PRIu64
+                " bytes=%" PRIu64 " slots=%u",
+                model->id, (int)node_proc_pid(w->proc), w->library->engine_id,
+                w->library->version, node_now(w->node) - w->started_ms, w->need.total,
+                w->need.max_sequences);
+    if (w->is_candidate) {
+        node_reload_prove(w);
+        return;
+    }
+    if (model->state != NODE_MODEL_LOADING)
+        return; /* it is draining already: nobody wants it any more */
+    model->ready_since_ms = model->idle_since_ms = node_now(w->node);
+    model->serve_until_seq = w->node->next_seq;
+    model->is_swapping = false;
+    node_model_move(model, NODE_MODEL_READY, NULL);
+    node_model_pump(model);
+}
+
+static void token(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    if (r == NULL || r->worker != w || frame->body.len < 12)
+        return;
+    struct wire_cursor c = wire_cursor(lr_str_sub(frame->body, 8, 12));
+    uint32_t id = wire_get_u32(&c);
+    if (r->generated_count == r->generated_cap) {
+        size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
+        uint32_t *grown = realloc(r->generated, cap * sizeof(*grown));
+        if (grown != NULL) {
+            r->generated = grown;
+            r->generated_cap = cap;
+        }
+    }
+    /* Without memory the request only loses its second chance: kills says so. */
+    if (r->generated_count < r->generated_cap)
+        r->generated[r->generated_count++] = id;
+    else
+        r->kills = 1;
+    if (r->first_token_ms == 0)
+        r->first_token_ms = node_now(w->node);
+    /* It works: a later crash is a new one, not the next of a row.  Each request takes at
+     * most two workers with it, so this cannot become a loop. */
+    w->model->crashes = 0;
+    w->node->count.tokens++;
+    w->model->tokens_out++;
+    node_request_event(r, frame);
+}
+
+/* A new value counts a fifth. */
+static void average(uint64_t *value, uint64_t measured)
+{
+    *value = *value != 0 ? (4 * *value + measured) / 5 : measured;
+}
+
+/* What a finished request tells about this node: a prompt that was computed here, tokens
+ * that came one after the other. */
+static void measure(struct node_model *model, const struct node_request *r,
+                    const struct wire_done *m)
+{
+    enum { TOKENS_LEAST = 8 }; /* fewer say little: the clock counts milliseconds */
+    uint64_t fresh =
+        m->prompt_tokens > m->cached_tokens ? m->prompt_tokens - m->cached_tokens : 0;
+    if (r->first_token_ms == 0 || r->submitted_ms == 0 || r->is_proof)
+        return;
+    if (fresh >= TOKENS_LEAST)
+        average(&model->prefill_us, (r->first_token_ms - r->submitted_ms) * 1000 / fresh);
+    if (m->completion_tokens >= TOKENS_LEAST)
+        average(&model->step_us, (node_now(model->node) - r->first_token_ms) * 1000 /
+                                     (m->completion_tokens - 1));
+}
+
+static void done(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    struct node_model *model = w->model;
+    struct wire_done m;
+    if (r == NULL || r->worker != w || wire_done_decode(frame->body, &m, NULL) != LR_OK)
+        return;
+    model->crashes = 0;
+    model->watchdog_kills = 0;
+    if (m.reason == LR_FINISH_ERROR) {
+        if (m.error.code == LR_OK)
+            (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");
+        bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
+        node_request_fail(r, &m.error, retryable);
+    } else {
+        measure(model, r, &m);
+        node_request_event(r, frame);
+        node_request_end(r);
+    }
+    if (w->live_count == 0)
+        model->idle_since_ms = node_now(w->node);
+    if (w == model->worker)
+        node_model_pump(model);
+    else if (w->live_count == 0 && w != model->candidate)
+        node_worker_retire(w);
+}
+
+static void prefill(struct node_worker *w, const struct wire_frame *frame)
+{
+    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    if (r != NULL && r->worker == w)
+        node_request_event(r, frame);
+}
+
+static void engine_log(struct node_worker *w, const struct wire_frame *frame)
+{
+    static const enum lr_log_level levels[] = {LR_LOG_DEBUG, LR_LOG_INFO, LR_LOG_WARN,
+                                               LR_LOG_ERROR};
+    struct wire_log m;
+    if (wire_log_decode(frame->body, &m, NULL) != LR_OK)
+        return;
+    enum lr_log_level level = levels[m.level >= 0 && m.level <= 3 ? m.level : 1];
+    lr_log(level, NULL, "engine.log engine=%s model=%s event=" LR_STR_FMT " text=" LR_STR_FMT,
+           w->library->engine_id, w->model->id, LR_STR_ARG(m.event), LR_STR_ARG(m.text));
+}
+
+static void on_frame(void *arg, const struct wire_frame *frame)
+{
+    struct node_worker *w = arg;
+    struct wire_error failed;
+    if (frame->type != WIRE_LOG)
+        w->progress_ms = node_now(w->node);
+    switch (frame->type) {
+    case WIRE_TOKEN:
+        token(w, frame);
+        break;
+    case WIRE_DONE:
+        done(w, frame);
+        break;
+    case WIRE_PREFILL:
+        prefill(w, frame);
+        break;
+    case WIRE_TICK:
+        (void)!wire_tick_decode(frame->body, &w->stats, NULL);
+        break;
+    case WIRE_LOADING:
+        relay_loading(w, frame);
+        break;
+    case WIRE_OPENED:
+        opened(w, frame);
+        break;
+    case WIRE_FAILED:
+        if (wire_error_decode(frame->body, &failed, NULL) == LR_OK)
+            w->failure = failed.error;
+        break;
+    case WIRE_LOG:
+        engine_log(w, frame);
+        break;
+    default:
+        break; /* HELLO, and what a later version may say */
+    }
+}
+
+/* Counts what each request will hear in this batch: the last of it is what sends it off. */
+static void on_batch(void *arg, struct lr_str bytes)
+{
+    struct node_worker *w = arg;
+    struct wire_frame frame;
+    bool has = true;
+    node_batch_begin(&w->node->batch);
+    while (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has) {
+        if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
+            continue;
+        struct node_request *r = node_request_find(w->node, wire_event_request(frame.body));
+        if (r != NULL)
+            r->ahead++;
+    }
+}
+
+static void on_batch_end(void *arg)
+{
+    struct node_worker *w = arg;
+    node_batch_end(&w->node->batch);
+}
+
+static void on_line(void *arg, struct lr_str line)
+{
+    struct node_worker *w = arg;
+    lr_log_warn(NULL, "engine.output engine=%s model=%s pid=%d text=" LR_STR_FMT,
+                w->library->engine_id, w->model->id, (int)node_proc_pid(w->proc),
+                LR_STR_ARG(line));
+}
+
+struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker)
+{
+    return (struct node_proc_callbacks){
+        .arg = worker,
+        .on_frame = on_frame,
+        .on_batch = on_batch,
+        .on_batch_end = on_batch_end,
+        .on_line = on_line,
+    };
+}
