@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>
 
-void lr_random_bytes(void *out, size_t len)
+static void ask_kernel(unsigned char *next, size_t len)
 {
-    unsigned char *next = out;
     while (len != 0) {
         /* Requests up to 256 bytes are never interrupted or cut short. */
         ssize_t got = getrandom(next, len < 256 ? len : 256, 0);
@@ -18,6 +18,31 @@ void lr_random_bytes(void *out, size_t len)
         next += got;
         len -= (size_t)got;
     }
+}
+
+/* A request draws several ids, and each call of the kernel is a microsecond: small draws come
+ * from a pool of the thread.  What was taken is wiped, so that no number is given twice or can
+ * be read later.  A child after fork() has the same pool; ours only exec. */
+enum { POOL_BYTES = 256 };
+static _Thread_local struct {
+    unsigned char bytes[POOL_BYTES];
+    size_t left;
+} pool;
+
+void lr_random_bytes(void *out, size_t len)
+{
+    if (len > POOL_BYTES / 4) {
+        ask_kernel(out, len);
+        return;
+    }
+    if (pool.left < len) {
+        ask_kernel(pool.bytes, POOL_BYTES);
+        pool.left = POOL_BYTES;
+    }
+    unsigned char *from = pool.bytes + pool.left - len;
+    memcpy(out, from, len);
+    explicit_bzero(from, len);
+    pool.left -= len;
 }
 
 uint64_t lr_random_u64(void)
@@ -41,15 +66,15 @@ uint64_t lr_random_below(uint64_t bound)
 /* One byte gives one digit; bytes past the largest multiple of base are dropped. */
 static void random_digits(char *out, size_t len, const char *digits, unsigned base)
 {
-    unsigned char pool[64];
-    size_t used = sizeof(pool);
+    unsigned char drawn[32];
+    size_t used = sizeof(drawn);
     unsigned fair = 256 / base * base;
     for (size_t i = 0; i < len;) {
-        if (used == sizeof(pool)) {
-            lr_random_bytes(pool, sizeof(pool));
+        if (used == sizeof(drawn)) {
+            lr_random_bytes(drawn, sizeof(drawn));
             used = 0;
         }
-        unsigned byte = pool[used++];
+        unsigned byte = drawn[used++];
         if (byte < fair)
             out[i++] = digits[byte % base];
     }
