@@ -140,6 +140,19 @@ test('a worker that crashes in the middle: the answer goes on; a prompt that kil
   assert.equal(well.json?.choices[0].message.content, 'well', well.text);
 });
 
+test('a worker that hangs is killed by its node: a clear error, tried nowhere else, and the next request is served', async () => {
+  const once = path.join(tempDir('once'), 'struck');
+  const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 5, hang: 'step', after_tokens: 5, once }),
+    { args: ['--keep-alive', '500ms'], nodeArgs: ['--step-timeout', '2s'] });
+  const out = await stream(router.url, { model: 'stuck', ...say('0123456789') });
+  assert.equal(out.text, '01234');
+  assert.match(out.error.message, /no progress for \d+ ms .* \(setting step-timeout\)/);
+  assert.ok(out.comments >= 1, 'the silence was filled');
+  assert.equal(await moves(router), 0);
+  const next = await Promise.all([1, 2, 3].map(() => stream(router.url, { model: 'stuck', ...say('0123456789') })));
+  for (const o of next) assert.deepEqual([o.error, o.text], [null, '0123456789']);
+});
+
 test('router killed and restarted: registrations, keys and usage stay, nodes come back by themselves', async () => {
   const { router } = await fleet(1, makeEcho('kept'));
   const key = await makeKey(router);
