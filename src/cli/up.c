@@ -5,17 +5,16 @@
  * ordered: the router lets its requests finish, then the node is told to leave.  The
  * child is started from the main thread and dies with it, however this process ends.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/subprocess.h"
 #include "cli/commands.h"
+#include "cli/demo.h"
 #include "cli/version.h"
 #include "net/guard.h"
 #include "router/router.h"
@@ -92,57 +91,6 @@ static void pass_on(struct flags *f, const struct lr_settings *s)
     }
 }
 
-/* ---- the demo model, where there is nothing else ---- */
-
-static bool has_entry(const char *dir, const char *prefix)
-{
-    bool found = false;
-    DIR *folder = opendir(dir);
-    for (struct dirent *e; folder != NULL && !found && (e = readdir(folder)) != NULL;)
-        found = e->d_name[0] != '.' && lr_str_starts(lr_str_z(e->d_name), prefix);
-    if (folder != NULL)
-        (void)closedir(folder);
-    return found;
-}
-
-/* Whether the operator has models of his own: named, in the models folder, in the cache. */
-static bool has_models(const struct lr_settings *s, const char *data_dir)
-{
-    char dir[LR_PATH_MAX];
-    const char *models = lr_settings_str(s, "models-dir");
-    const char *cache = getenv("HF_HOME"), *home = lr_home_dir();
-    bool is_set = cache != NULL && cache[0] != '\0';
-    if (lr_settings_list_count(s, "model") != 0 || lr_settings_has(s, "engine"))
-        return true;
-    (void)snprintf(dir, sizeof(dir), "%.4000s%s", models != NULL ? models : data_dir,
-                   models != NULL ? "" : "/models");
-    if (has_entry(dir, ""))
-        return true;
-    (void)snprintf(dir, sizeof(dir), "%.4000s%s/hub",
-                   is_set         ? cache
-                   : home != NULL ? home
-                                  : "",
-                   is_set ? "" : "/.cache/huggingface");
-    return lr_settings_bool(s, "hf-cache") && has_entry(dir, "models--");
-}
-
-/* Installed: share/llm-router/models/demo beside bin/; built: models/demo of the sources. */
-static bool find_demo(const char *self, char out[LR_PATH_MAX])
-{
-    static const char *const places[] = {"share/llm-router/models/demo", "../../models/demo"};
-    struct lr_str root = lr_str_z(self);
-    for (int parts = 0; parts < 2; parts++) /* bin/llm-router */
-        while (root.len != 0 && root.ptr[--root.len] != '/')
-            continue;
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        (void)snprintf(out, LR_PATH_MAX, "%.*s/%s", (int)(root.len < 3900 ? root.len : 3900),
-                       root.ptr, places[i]);
-        if (lr_dir_exists(out))
-            return true;
-    }
-    return false;
-}
-
 static lr_code start_node(struct up *up, struct lr_error *err)
 {
     struct flags f = {0};
@@ -159,7 +107,7 @@ static lr_code start_node(struct up *up, struct lr_error *err)
         (void)snprintf(dir, sizeof(dir), "%.4000s/models", up->data_dir);
         add_flag(&f, "models-dir", dir);
     }
-    if (up->serves_demo && find_demo(self, demo))
+    if (up->serves_demo && cli_find_demo(self, demo))
         add_flag(&f, "model", demo);
     add_flag(&f, "listen", "127.0.0.1:0");
     add_flag(&f, "router", up->url);
@@ -372,7 +320,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     struct up up = {.settings = settings, .code = LR_OK};
     (void)snprintf(up.data_dir, sizeof(up.data_dir), "%s",
                    lr_settings_str(settings, "data-dir"));
-    up.serves_demo = !has_models(settings, up.data_dir);
+    up.serves_demo = !cli_has_models(settings, up.data_dir);
     lr_code code = check_listen(settings, err);
     if (code == LR_OK)
         code = net_loops_create((unsigned)lr_settings_int(settings, "threads"), &up.loops, err);

@@ -137,6 +137,9 @@ struct router_access {
 /* sync.c: reads what other routers have changed.  For router_store_on_change. */
 void router_sync(void *arg, struct router_sql *sql);
 
+/* node_store.c: writes a node down as it is now, also that it was removed.  Lock held. */
+void router_node_store(struct router *r, struct router_node *node);
+
 /* ---- answers ---- */
 void router_respond_json(struct net_request *req, int status, struct lr_buf *body);
 void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...) LR_PRINTF(3, 4);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "router/books.h"
 
 enum {
     LOOK_MS = 2000, /* a net under the other routers' words */
@@ -159,30 +160,6 @@ static void do_work(struct router_store *store, struct work *work)
         net_loop_post(work->loop, post_done, work);
 }
 
-struct batch {
-    const struct router_usage *rows;
-    size_t count;
-};
-
-static lr_code insert_usage(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    const struct batch *batch = arg;
-    lr_code code = LR_OK;
-    for (size_t i = 0; code == LR_OK && i < batch->count; i++) {
-        const struct router_usage *u = &batch->rows[i];
-        code = ROUTER_SQL(
-            sql,
-            "INSERT INTO usage (time_ms, key_id, model, node, request_id, status, "
-            "prompt_tokens, completion_tokens, cached_tokens, wait_ms, total_ms) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            NULL, NULL, err, ROUTER_INT(u->time_ms), ROUTER_Z(u->key_id), ROUTER_Z(u->model),
-            ROUTER_Z(u->node), ROUTER_Z(u->request_id), ROUTER_INT(u->status),
-            ROUTER_INT(u->prompt_tokens), ROUTER_INT(u->completion_tokens),
-            ROUTER_INT(u->cached_tokens), ROUTER_INT(u->wait_ms), ROUTER_INT(u->total_ms));
-    }
-    return code;
-}
-
 static bool has_room(struct router_store *store)
 {
     if (store->usage_count < store->usage_cap)
@@ -198,40 +175,20 @@ static bool has_room(struct router_store *store)
     return true;
 }
 
-static lr_code take_count(void *ctx, const struct router_row *row, struct lr_error *err)
-{
-    (void)err;
-    *(int64_t *)ctx = router_row_int(row, 0);
-    return LR_OK;
-}
-
-/* Whether a batch is in the database although its COMMIT failed: the answer may have been
- * lost with the connection.  A batch is written whole or not at all, so one row tells. */
-static bool is_written(struct router_sql *sql, const struct router_usage *first)
-{
-    int64_t count = 0;
-    return ROUTER_SQL(sql,
-                      "SELECT COUNT(*) FROM usage WHERE time_ms = $1 AND request_id = $2 AND "
-                      "key_id = $3",
-                      take_count, &count, NULL, ROUTER_INT(first->time_ms),
-                      ROUTER_Z(first->request_id), ROUTER_Z(first->key_id)) == LR_OK &&
-           count != 0;
-}
-
 /* Called with the lock held; gives it up while it writes.  Rows that cannot be written stay,
  * before those that came meanwhile, and are tried again. */
 static void write_usage(struct router_store *store)
 {
     struct router_usage *rows = store->usage;
-    struct batch batch = {rows, store->usage_count};
+    struct router_usage_batch batch = {rows, store->usage_count};
     size_t cap = store->usage_cap;
     struct lr_error err;
     store->usage = NULL;
     store->usage_count = store->usage_cap = 0;
     (void)pthread_mutex_unlock(&store->lock);
-    lr_code code = store->is_usage_doubtful && is_written(store->sql, &rows[0])
+    lr_code code = store->is_usage_doubtful && router_usage_is_written(store->sql, &rows[0])
                        ? LR_OK
-                       : in_transaction(store->sql, insert_usage, &batch, false, &err);
+                       : in_transaction(store->sql, router_usage_insert, &batch, false, &err);
     if (code != LR_OK && !store->is_usage_doubtful)
         lr_log_error(NULL, "store.usage_waits rows=%zu reason=%s", batch.count, err.text);
     store->is_usage_doubtful = code != LR_OK;
@@ -376,21 +333,6 @@ void router_store_usage(struct router_store *store, const struct router_usage *r
                      row->key_id);
 }
 
-struct audit {
-    int64_t time_ms;
-    char actor[64], action[48], target[256], detail[512];
-};
-
-static lr_code insert_audit(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    const struct audit *a = arg;
-    return ROUTER_SQL(sql,
-                      "INSERT INTO audit (time_ms, actor, action, target, detail) "
-                      "VALUES ($1, $2, $3, $4, $5)",
-                      NULL, NULL, err, ROUTER_INT(a->time_ms), ROUTER_Z(a->actor),
-                      ROUTER_Z(a->action), ROUTER_Z(a->target), ROUTER_Z(a->detail));
-}
-
 static void free_arg(void *arg, const struct lr_error *err)
 {
     (void)err; /* logged where it happened */
@@ -400,7 +342,7 @@ static void free_arg(void *arg, const struct lr_error *err)
 void router_store_audit(struct router_store *store, const char *actor, const char *action,
                         const char *target, const char *detail)
 {
-    struct audit *a = calloc(1, sizeof(*a));
+    struct router_audit *a = calloc(1, sizeof(*a));
     lr_log_info(NULL, "audit.done action=%s actor=%s target=%s detail=%s", action, actor,
                 target, detail);
     if (a == NULL)
@@ -410,7 +352,7 @@ void router_store_audit(struct router_store *store, const char *actor, const cha
     (void)snprintf(a->action, sizeof(a->action), "%s", action);
     (void)snprintf(a->target, sizeof(a->target), "%s", target);
     (void)snprintf(a->detail, sizeof(a->detail), "%s", detail);
-    router_store_submit(store, insert_audit, NULL, free_arg, a);
+    router_store_submit(store, router_audit_insert, NULL, free_arg, a);
 }
 
 void router_store_get_stats(struct router_store *store, struct router_store_stats *out)

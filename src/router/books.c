@@ -1,0 +1,48 @@
+#include "router/books.h"
+
+lr_code router_usage_insert(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct router_usage_batch *batch = arg;
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < batch->count; i++) {
+        const struct router_usage *u = &batch->rows[i];
+        code = ROUTER_SQL(
+            sql,
+            "INSERT INTO usage (time_ms, key_id, model, node, request_id, status, "
+            "prompt_tokens, completion_tokens, cached_tokens, wait_ms, total_ms) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            NULL, NULL, err, ROUTER_INT(u->time_ms), ROUTER_Z(u->key_id), ROUTER_Z(u->model),
+            ROUTER_Z(u->node), ROUTER_Z(u->request_id), ROUTER_INT(u->status),
+            ROUTER_INT(u->prompt_tokens), ROUTER_INT(u->completion_tokens),
+            ROUTER_INT(u->cached_tokens), ROUTER_INT(u->wait_ms), ROUTER_INT(u->total_ms));
+    }
+    return code;
+}
+
+static lr_code take_count(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    (void)err;
+    *(int64_t *)ctx = router_row_int(row, 0);
+    return LR_OK;
+}
+
+bool router_usage_is_written(struct router_sql *sql, const struct router_usage *first)
+{
+    int64_t count = 0;
+    return ROUTER_SQL(sql,
+                      "SELECT COUNT(*) FROM usage WHERE time_ms = $1 AND request_id = $2 AND "
+                      "key_id = $3",
+                      take_count, &count, NULL, ROUTER_INT(first->time_ms),
+                      ROUTER_Z(first->request_id), ROUTER_Z(first->key_id)) == LR_OK &&
+           count != 0;
+}
+
+lr_code router_audit_insert(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct router_audit *a = arg;
+    return ROUTER_SQL(sql,
+                      "INSERT INTO audit (time_ms, actor, action, target, detail) "
+                      "VALUES ($1, $2, $3, $4, $5)",
+                      NULL, NULL, err, ROUTER_INT(a->time_ms), ROUTER_Z(a->actor),
+                      ROUTER_Z(a->action), ROUTER_Z(a->target), ROUTER_Z(a->detail));
+}

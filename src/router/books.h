@@ -1,0 +1,31 @@
+/* router/books.h - the rows that only grow: usage and the audit log.
+ * Thread: the database's.
+ */
+#ifndef ROUTER_BOOKS_H
+#define ROUTER_BOOKS_H
+
+#include "router/store.h"
+
+struct router_usage_batch {
+    const struct router_usage *rows;
+    size_t count;
+};
+
+/* For a transaction; arg is a struct router_usage_batch. */
+LR_MUST_USE lr_code router_usage_insert(struct router_sql *sql, void *arg,
+                                        struct lr_error *err);
+
+/* Whether a batch is in the database although its COMMIT failed: the answer may have been
+ * lost with the connection.  A batch is written whole or not at all, so one row tells. */
+bool router_usage_is_written(struct router_sql *sql, const struct router_usage *first);
+
+struct router_audit {
+    int64_t time_ms;
+    char actor[64], action[48], target[256], detail[512];
+};
+
+/* For a transaction; arg is a struct router_audit. */
+LR_MUST_USE lr_code router_audit_insert(struct router_sql *sql, void *arg,
+                                        struct lr_error *err);
+
+#endif

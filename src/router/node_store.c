@@ -1,0 +1,44 @@
+/* router/node_store.c - what the database keeps of a node, written behind the loops. */
+#include <stdlib.h>
+
+#include "router/state.h"
+
+/* A copy of what the database keeps, for its thread. */
+struct saving {
+    struct router *router;
+    struct router_node copy;
+};
+
+static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    const struct router_node *node = &((struct saving *)arg)->copy;
+    if (!node->is_removed)
+        return router_node_save(sql, node, err);
+    return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err,
+                      ROUTER_Z(node->id));
+}
+
+/* A failure was logged where it happened; the node joins again after a restart. */
+static void saved(void *arg, const struct lr_error *err)
+{
+    struct saving *saving = arg;
+    struct router *r = saving->router;
+    (void)err;
+    router_lock(r);
+    struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(saving->copy.id));
+    if (node != NULL)
+        node->writes--;
+    router_unlock(r);
+    free(saving);
+}
+
+void router_node_store(struct router *r, struct router_node *node)
+{
+    struct saving *saving = malloc(sizeof(*saving));
+    if (saving == NULL)
+        return;
+    *saving = (struct saving){.router = r, .copy = *node};
+    lr_strmap_init(&saving->copy.places);
+    node->writes++;
+    router_store_submit(r->store, save_node, NULL, saved, saving);
+}
