@@ -6,7 +6,6 @@
 // for each slot of that many seconds, and the time below.
 // Colours come from the stylesheet (--chart-1, --chart-2), so that both themes fit.  The
 // picture has a text for screen readers; the figures stand beside it, not only in it.
-import uPlot from 'uplot';
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { getLang } from './i18n.js';
@@ -15,14 +14,21 @@ const WINDOW_S = 900;
 const WINDOW_LEAST_S = 120;
 const NARROW_PX = 220;
 
-/** A canvas takes colours, not variables: the browser resolves one on an element. */
+/** A canvas takes colours, not variables: the browser resolves them on an element, once a theme. */
+const colors = new Map();
 function color(name) {
-  const probe = document.body.appendChild(document.createElement('i'));
-  probe.style.color = `var(${name})`;
-  const value = getComputedStyle(probe).color;
-  probe.remove();
-  return value;
+  if (!colors.has(name)) {
+    const probe = document.body.appendChild(document.createElement('i'));
+    probe.style.color = `var(${name})`;
+    colors.set(name, getComputedStyle(probe).color);
+    probe.remove();
+  }
+  return colors.get(name);
 }
+
+/** The library comes after the first page has been painted: figures are there without it. */
+let library;
+const load = () => (library ??= import('uplot').then((module) => module.default));
 
 /** Hours within a day, days beyond. */
 const slotText = (slotS) => (_, seconds) => seconds.map((s) => new Intl.DateTimeFormat(getLang(), slotS < 86400 ? { timeStyle: 'short' } : { month: 'short', day: 'numeric' }).format(new Date(s * 1000)));
@@ -57,32 +63,37 @@ function options(node, { series, format, height, slotS }) {
   };
 }
 
-export function Chart({ label, times, series, format, height = 88, slotS = 0, onHover }) {
+export function Chart({ label, times, series, format, height = 88, onHover }) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef(null);
   latest.current = [times, ...series.map((s) => s.values)];
   useEffect(() => {
-    const make = () => {
+    let isOver = false;
+    const make = async () => {
+      const Plot = await load();
+      if (isOver) return;
       plot.current?.destroy();
-      const o = options(host.current, { series, format, height, slotS });
+      const o = options(host.current, { series, format, height });
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };
-      plot.current = new uPlot(o, latest.current, host.current);
+      plot.current = new Plot(o, latest.current, host.current);
     };
+    const remake = () => { colors.clear(); make(); };
     make();
     const sizes = new ResizeObserver(() => { if (host.current) plot.current?.setSize({ width: host.current.clientWidth, height }); });
     sizes.observe(host.current);
     const scheme = matchMedia('(prefers-color-scheme: dark)');
-    scheme.addEventListener('change', make);
-    addEventListener('lr-theme', make);
+    scheme.addEventListener('change', remake);
+    addEventListener('lr-theme', remake);
     return () => {
+      isOver = true;
       sizes.disconnect();
-      scheme.removeEventListener('change', make);
-      removeEventListener('lr-theme', make);
-      plot.current.destroy();
+      scheme.removeEventListener('change', remake);
+      removeEventListener('lr-theme', remake);
+      plot.current?.destroy();
       plot.current = null;
     };
-  }, [series.length, height, slotS]);
+  }, [series.length, height]);
   useEffect(() => { plot.current?.setData(latest.current); }, [times, series]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${host}></div>`;
 }

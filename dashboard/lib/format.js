@@ -1,16 +1,14 @@
 // lib/format.js - numbers, bytes and times for people, in the page's language.
 import { getLang } from './i18n.js';
 
-const cache = new Map();
-function numberFormat(options) {
-  const key = getLang() + JSON.stringify(options);
-  if (!cache.has(key)) cache.set(key, new Intl.NumberFormat(getLang(), options));
-  return cache.get(key);
+/** 12,345 or 1.2; at most `digits` after the point.  By hand, since both languages write numbers
+ * alike and the browser's formatter takes longer to wake than the first page to draw. */
+export function number(value, digits = 0) {
+  if (!Number.isFinite(value)) return '–';
+  const [whole, part] = value.toFixed(digits).split('.');
+  const rest = part?.replace(/0+$/, '');
+  return whole.replace(/\B(?=(\d{3})+$)/g, ',') + (rest ? `.${rest}` : '');
 }
-
-/** 12,345 or 1.2; at most `digits` after the point. @param {number} value @param {number} [digits] */
-export const number = (value, digits = 0) =>
-  (Number.isFinite(value) ? numberFormat({ maximumFractionDigits: digits }).format(value) : '–');
 
 /** Three figures that matter: 0.42, 8.1, 120, 12,300. @param {number} value */
 export const figure = (value) => number(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);

@@ -17,7 +17,6 @@ const loaders = {
 /** @type {Record<string, Record<string, string|Record<string, string>>>} */
 let texts = {};
 let lang = 'en';
-let plural = new Intl.PluralRules('en');
 const listeners = new Set();
 
 /** @returns {'en'|'ja'} */
@@ -28,7 +27,6 @@ export async function setLang(name) {
   const next = name === 'ja' ? 'ja' : 'en';
   texts = (await loaders[next]()).default;
   lang = next;
-  plural = new Intl.PluralRules(next);
   document.documentElement.lang = next;
   try { localStorage.setItem('lr.lang', next); } catch { /* storage is off */ }
   listeners.forEach((fn) => fn());
@@ -51,6 +49,6 @@ export function t(key, values) {
   const dot = key.indexOf('.');
   let text = texts[key.slice(0, dot)]?.[key.slice(dot + 1)];
   if (text === undefined) return key;
-  if (typeof text === 'object') text = text[plural.select(Number(values?.count))] ?? text.other;
+  if (typeof text === 'object') text = (Number(values?.count) === 1 && text.one) || text.other;
   return values ? text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole)) : text;
 }
