@@ -66,7 +66,7 @@ export function Usage({ keys }) {
   const rows = data?.usage ?? [];
   const columns = toColumns(rows, times, slotS);
   const table = [
-    { id: 'key', label: t('keys.key'), text: (r) => names.get(r.key) ?? r.key, cell: (r) => html`<span class="break">${r.key === '' ? t('keys.local') : names.get(r.key) ?? r.key}</span>` },
+    { id: 'key', label: t('keys.key'), text: (r) => names.get(r.key) ?? r.key, sort: (r) => names.get(r.key) ?? r.key, cell: (r) => html`<span class="break">${r.key === '' ? t('keys.local') : names.get(r.key) ?? r.key}</span>` },
     { id: 'requests', label: t('keys.requests'), end: true, sort: (r) => r.requests, cell: (r) => number(r.requests) },
     { id: 'prompt', label: t('keys.promptTokens'), end: true, sort: (r) => r.prompt, cell: (r) => number(r.prompt) },
     { id: 'cached', label: t('keys.cachedTokens'), end: true, sort: (r) => r.cached, cell: (r) => number(r.cached) },

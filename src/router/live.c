@@ -116,12 +116,19 @@ void router_api_stats(struct router *r, struct net_request *req)
         router_refuse(req, LR_INVALID_ARGUMENT, "\"step\" is seconds, from 1 to %d", STEP_MAX);
         return;
     }
+    /* Copied, since writing thousands of numbers takes longer than the lock is held. */
+    struct router_stats *stats = lr_arena_alloc(net_request_arena(req), sizeof(*stats));
+    if (stats == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory for %zu bytes of figures", sizeof(*stats));
+        return;
+    }
+    router_lock(r);
+    *stats = r->stats;
+    router_unlock(r);
     lr_buf_init(&body, STATS_BYTES);
     lr_json_writer_init(&w, &body);
     lr_json_begin_object(&w);
-    router_lock(r);
-    router_stats_put_all(&r->stats, (uint32_t)step, &w);
-    router_unlock(r);
+    router_stats_put_all(stats, (uint32_t)step, &w);
     lr_json_end_object(&w);
     router_respond_json(req, 200, &body);
 }

@@ -178,36 +178,45 @@ void router_stats_put_newest(const struct router_stats *stats, struct lr_json_wr
     put_columns(w, put_number, &point);
 }
 
-struct history {
-    struct point points[ROUTER_STATS_KEPT];
-    size_t count;
+/* All there is, `step` seconds in a point.  Points end at the newest second, so that live
+ * ones go on where these stop; the oldest may be a short one. */
+struct series {
+    const struct router_stats *stats;
+    uint64_t step, count;
 };
+
+static void point_at(const struct series *s, uint64_t index, struct point *out)
+{
+    uint64_t to = s->stats->count - (s->count - 1 - index) * s->step;
+    uint64_t first = oldest(s->stats);
+    read_point(s->stats, to > first + s->step ? to - s->step : first, to, out);
+}
 
 static void put_array(void *ctx, struct lr_json_writer *w, size_t column)
 {
-    const struct history *history = ctx;
+    const struct series *series = ctx;
+    struct point point;
     lr_json_begin_array(w);
-    for (size_t i = 0; i < history->count; i++)
-        lr_json_put_double(w, short_number(value_of(&history->points[i], column)));
+    for (uint64_t i = 0; i < series->count; i++) {
+        point_at(series, i, &point);
+        lr_json_put_double(w, short_number(value_of(&point, column)));
+    }
     lr_json_end_array(w);
 }
 
-/* Points end at the newest second, so that live ones go on where these stop. */
 void router_stats_put_all(const struct router_stats *stats, uint32_t step,
                           struct lr_json_writer *w)
 {
-    static struct history history; /* large; the lock makes it ours */
-    uint64_t kept = stats->count - oldest(stats);
-    history.count = (size_t)(kept / step);
-    for (size_t i = 0; i < history.count; i++) {
-        uint64_t from = stats->count - (history.count - i) * (uint64_t)step;
-        read_point(stats, from, from + step, &history.points[i]);
-    }
+    uint64_t seconds = stats->count - oldest(stats);
+    struct series series = {stats, step, (seconds + step - 1) / step};
+    struct point point;
     lr_json_member_u64(w, "step", step);
     lr_json_key(w, "time");
     lr_json_begin_array(w);
-    for (size_t i = 0; i < history.count; i++)
-        lr_json_put_i64(w, history.points[i].wall_ms / 1000);
+    for (uint64_t i = 0; i < series.count; i++) {
+        point_at(&series, i, &point);
+        lr_json_put_i64(w, point.wall_ms / 1000);
+    }
     lr_json_end_array(w);
-    put_columns(w, put_array, &history);
+    put_columns(w, put_array, &series);
 }

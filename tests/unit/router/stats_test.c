@@ -61,6 +61,10 @@ static void a_point_is_the_growth_per_second(void **state)
                                         "\"errors_per_second\":2,\"queue\":3,\"in_flight\":2,"
                                         "\"first_token_ms\":{\"p50\":null,\"p99\":null},"
                                         "\"inter_token_ms\":{\"p50\":6,\"p99\":7.96}}");
+    /* Seven seconds in points of five: a short one, then a whole one. */
+    for (uint64_t i = 0; i < 6; i++)
+        router_stats_tick(&stats, &metrics, 0, 0, 4000 + 1000 * i, 1003000 + 1000 * (int64_t)i);
+    assert_contains(all(&buf, 5), "\"time\":[1003,1008],\"requests_per_second\":[0.33,0],");
     lr_buf_free(&buf);
 }
 
