@@ -6,7 +6,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { BIN, call, launch, ROOT, sleep, startNode, startRouter, tempDir } from './support.mjs';
+import { BIN, call, launch, ROOT, sleep, startNode, startRouter, tempDir, until } from './support.mjs';
 
 let locked, open;
 const keys = {};
@@ -21,7 +21,8 @@ before(async () => {
   const gone = (await call(`${locked.url}/v0/keys`, { body: { name: 'gone', role: 'admin' }, key: keys.admin })).json;
   await call(`${locked.url}/v0/keys/${gone.id}`, { method: 'DELETE', key: keys.admin });
   keys.revoked = gone.key;
-  await sleep(1100); // the shortest life a key can have
+  await until('the key of one second is over', async () =>
+    (await call(`${locked.url}/v0/whoami`, { key: keys.expired })).status === 401);
 });
 after(() => Promise.all([open?.stop(), locked?.stop()]));
 

@@ -2,35 +2,17 @@
 // in a folder of its own, on ports the system chose.
 import { execFile, spawn } from 'node:child_process';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { sleep, tempDir, track, until } from '../support/scene.mjs';
+
+export { sleep, tempDir, until };
 
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/bin/llm-router');
 export const DEMO = path.join(ROOT, 'models/demo');
 export const LONG = process.env.LR_LONG === '1';
-
-export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-
-export async function until(what, check, ms = 15000) {
-  const end = Date.now() + ms;
-  for (;;) {
-    const value = await check();
-    if (value) return value;
-    if (Date.now() > end) throw new Error(`waited ${ms} ms in vain: ${what}`);
-    await sleep(20);
-  }
-}
-
-const folders = [];
-process.on('exit', () => folders.forEach((dir) => fs.rmSync(dir, { recursive: true, force: true })));
-export function tempDir(name) {
-  const dir = fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`));
-  folders.push(dir);
-  return dir;
-}
 
 // A snapshot that the testing engine runs; `testing` are its options.
 export function makeEcho(id, testing = {}) {
@@ -49,7 +31,7 @@ export function makeEcho(id, testing = {}) {
 
 // Starts the program and resolves with `match` of what it prints.
 export function launch(args, { match, env = {}, ms = 30000, bin = BIN } = {}) {
-  const child = spawn(bin, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = track(spawn(bin, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] }));
   const self = { child, pid: child.pid, log: '', out: '' };
   self.ended = new Promise((done) => child.on('exit', (code, signal) => done({ code, signal })));
   self.stop = async (signal = 'SIGTERM') => {

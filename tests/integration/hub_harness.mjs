@@ -4,10 +4,12 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { readFolder, startHub } from '../support/hub.mjs';
+import { tempDir, until } from '../support/scene.mjs';
+
+export { until };
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const release = process.env.LLM_ROUTER_BIN ?? path.join(root, 'build/release/bin/llm-router');
@@ -23,20 +25,10 @@ export function demoFiles() {
   return files;
 }
 
-export async function until(what, check, ms = 20000) {
-  const end = Date.now() + ms;
-  for (;;) {
-    const value = await check();
-    if (value) return value;
-    if (Date.now() > end) throw new Error(`waited ${ms} ms in vain: ${what}`);
-    await new Promise((done) => setTimeout(done, 5));
-  }
-}
-
 // A stand-in hub with the demo model, and a folder to download into.
 export async function setup(t, { files = demoFiles(), repo = 'openai/demo', options, hub: hubOptions } = {}) {
   const hub = await startHub(hubOptions);
-  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'lr-hub-'));
+  const dir = tempDir('hub');
   hub.add(repo, files, options);
   t.after(async () => {
     await hub.close();

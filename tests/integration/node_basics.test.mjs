@@ -216,7 +216,7 @@ describe('engines are refused by name and reason', () => {
 
 describe('a node comes and goes', () => {
   it('does not start without a GPU unless the CPU was asked for', async () => {
-    const child = spawn(BIN, ['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir(),
+    const child = spawn(BIN, ['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'),
       '--nvml-library', '/nowhere.so'], { stdio: ['ignore', 'pipe', 'pipe'] });
     let text = '';
     child.stderr.on('data', (bytes) => { text += bytes; });

@@ -3,9 +3,11 @@
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
-import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { sleep, tempDir, track, until } from '../support/scene.mjs';
+
+export { sleep, tempDir, until };
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(root, 'build/release/bin/llm-router');
@@ -13,30 +15,6 @@ export const BUILD = path.resolve(path.dirname(BIN), '..');
 export const ENGINES = process.env.LLM_ROUTER_ENGINES ?? path.join(BUILD, 'engines');
 export const TESTING = path.join(BUILD, 'testing'); // echo_next.so, echo_alien.so, fake_nvml.so
 export const LONG = process.env.LR_LONG === '1';
-
-const running = new Set();
-const folders = [];
-process.on('exit', () => {
-  running.forEach((child) => child.kill('SIGKILL'));
-  for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true });
-});
-
-export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-
-export async function until(what, check, ms = 10000) {
-  const end = Date.now() + ms;
-  for (;;) {
-    const value = await check();
-    if (value) return value;
-    if (Date.now() > end) throw new Error(`waited ${ms} ms in vain: ${what}`);
-    await sleep(10);
-  }
-}
-
-export function tempDir(name = 'node') {
-  folders.push(fs.mkdtempSync(path.join(os.tmpdir(), `lr-${name}-`)));
-  return folders.at(-1);
-}
 
 // engines/<id> as the build made it, copied so that a test may change it.
 export function copyEngine(to, id) {
@@ -63,7 +41,7 @@ export function makeModel(models, id, runtime = 'echo', testing = {}) {
 }
 
 // Resolves once the node listens; rejects with its log when it ends instead.
-export async function startNode({ args = [], env = {}, engines, models, dir = tempDir(),
+export async function startNode({ args = [], env = {}, engines, models, dir = tempDir('node'),
   device = 'cpu', hfCache = false } = {}) {
   const all = ['node', '--listen', '127.0.0.1:0', '--device', device,
     '--data-dir', path.join(dir, 'data'), '--engines-dir', engines ?? ENGINES];
@@ -72,12 +50,11 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
   const child = spawn(BIN, [...all, ...args],
     { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   const node = { child, pid: child.pid, dir, log: '', exit: undefined };
-  running.add(child);
+  track(child);
   child.stderr.on('data', (bytes) => { node.log += bytes; });
   let out = '';
   const ended = new Promise((done) => child.on('close', (code, signal) => {
     node.exit = { code, signal };
-    running.delete(child);
     done(node.exit);
   }));
   await new Promise((done, fail) => {
