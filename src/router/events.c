@@ -43,8 +43,8 @@ static void unref(struct router_subscriber *s)
         free(s);
 }
 
-/* Thread: its loop. */
-static void end(struct router_subscriber *s)
+/* Whoever is cut off sees that something is missing.  Thread: its loop. */
+static void end(struct router_subscriber *s, bool is_cut)
 {
     if (s->is_ended)
         return;
@@ -55,7 +55,10 @@ static void end(struct router_subscriber *s)
         s->next->link = s->link;
     s->router->events.subscriber_count--;
     router_unlock(s->router);
-    net_stream_end(s->req);
+    if (is_cut)
+        net_stream_abort(s->req);
+    else
+        net_stream_end(s->req);
     unref(s);
 }
 
@@ -67,7 +70,7 @@ static void deliver(void *arg)
         lr_code code = letter->text != NULL ? net_sse_event(s->req, lr_str_z(letter->text))
                                             : net_sse_comment(s->req, "");
         if (code == LR_TOO_LARGE || letter->is_last)
-            end(s);
+            end(s, code == LR_TOO_LARGE);
     }
     unref(s);
     free(letter->text);
@@ -119,7 +122,7 @@ void router_event_send(struct router_events *events)
 
 static void on_gone(void *arg)
 {
-    end(arg);
+    end(arg, true);
 }
 
 void router_events_subscribe(struct router *r, struct net_request *req)

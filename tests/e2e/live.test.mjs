@@ -1,6 +1,7 @@
 // What a dashboard listens to: figures each second, downloads file by file, alerts that say what to do.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
@@ -142,4 +143,32 @@ test('a download is told file by file; one that fails is an alert until it works
   // New models made the node join again, which tells everything again: once is enough.
   assert.equal(ear.of('node.model').filter((e) => e.model === 'org/fetched' && e.state === 'fetching').length, 1);
   await ear.stop();
+});
+
+test('a listener that does not read is cut off and costs nothing more; the others miss nothing', async () => {
+  const node = { protocol: 1, version: '0', node_id: 'node-chatty-0001', name: 'chatty', device: 'cpu', secret: 's'.repeat(40), port: 1, models: [], pools: [] };
+  assert.equal((await call(`${router.url}/v0/nodes/join`, { body: node })).status, 200);
+  const { hostname, port } = new URL(router.url);
+  const deaf = net.connect({ host: hostname, port });
+  let heard = 0, isCut = false;
+  deaf.on('data', (bytes) => { heard += bytes.length; });
+  deaf.on('close', () => { isCut = true; });
+  deaf.on('error', () => {});
+  deaf.write('GET /v0/events HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  await until('the stream begins', () => heard > 0);
+  deaf.pause();
+  const ear = listen(router);
+  await until('the other hears', () => ear.events.length > 0);
+  const event = { event: 'model', model: 'm', state: 'ready', text: 'x'.repeat(12000) };
+  let sent = 0;
+  for (; sent < 1280; sent += 64) {
+    const beat = await call(`${router.url}/v0/nodes/${node.node_id}/beat`, { body: { models: [], pools: [], epoch: 1, event_end: sent + 64, events: Array(64).fill(event) } });
+    assert.equal(beat.status, 200, beat.text);
+  }
+  await until('the other heard it all', () => ear.of('node.model').filter((e) => e.name === 'chatty').length === sent);
+  deaf.resume();
+  await until('the deaf one was cut', () => isCut);
+  assert.ok(heard < sent * 12000, `${heard} of ${sent * 12000} bytes`);
+  await ear.stop();
+  await call(`${router.url}/v0/nodes/${node.node_id}`, { method: 'DELETE' });
 });
