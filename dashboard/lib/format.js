@@ -22,15 +22,18 @@ export function bytes(value) {
   return `${number(value, i === 0 || value >= 100 ? 0 : 1)} ${units[i]}`;
 }
 
+const units = { en: { s: ' s', min: ' min', h: ' h', d: ' d', gap: ' ' }, ja: { s: '秒', min: '分', h: '時間', d: '日', gap: '' } };
+
 /** 850 ms, 12 s, 3 min 5 s, 2 h 10 min. @param {number} ms */
 export function duration(ms) {
   if (!Number.isFinite(ms)) return '–';
   if (ms < 1000) return `${number(ms)} ms`;
+  const u = units[getLang()];
   const s = Math.round(ms / 1000);
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return `${number(Math.floor(s / 86400))} d ${Math.floor((s % 86400) / 3600)} h`;
+  if (s < 60) return `${s}${u.s}`;
+  if (s < 3600) return `${Math.floor(s / 60)}${u.min}${u.gap}${s % 60}${u.s}`;
+  if (s < 86400) return `${Math.floor(s / 3600)}${u.h}${u.gap}${Math.floor((s % 3600) / 60)}${u.min}`;
+  return `${number(Math.floor(s / 86400))}${u.d}${u.gap}${Math.floor((s % 86400) / 3600)}${u.h}`;
 }
 
 /** @param {number|string|Date} time seconds since 1970, or what Date takes */

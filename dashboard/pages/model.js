@@ -49,7 +49,7 @@ function Manifest({ model }) {
   const text = JSON.stringify(data, null, 2);
   const role = (f) => (f.kind === 'artifact' ? t('models.artifact', { backends: (f.backends ?? []).join(', ') }) : t(f.optional ? 'models.optional' : 'models.required'));
   return html`<p class="muted">${t('models.manifestLead')}</p>
-    <${Facts} items=${[[t('models.revision'), html`<code>${data.revision}</code>`], [t('models.runtimes'), (data.runtimes ?? []).join(', ')]]} />
+    <${Facts} items=${[[t('models.revision'), html`<code title=${data.revision}>${data.revision.slice(0, 12)}</code>`], [t('models.runtimes'), (data.runtimes ?? []).join(', ')]]} />
     <${Table} caption=${t('models.manifest')} rows=${data.files} rowKey=${(f) => f.name} pageSize=${20} columns=${[
       { id: 'file', label: t('models.file'), sort: (f) => f.name, cell: (f) => f.name },
       { id: 'role', label: t('models.role'), cell: role },
@@ -67,7 +67,7 @@ export default function Model({ id }) {
   const act = async (action, place) => {
     const where = place ? `?node=${encodeURIComponent(place.node)}` : '';
     const got = await order.run(`${action} ${place?.node ?? ''}`, () => api.post(`/v0/models/${segment(id)}/${action}${where}`));
-    if (got) { toast(t(`models.${place ? `${action}On` : 'loadBest'}`, { node: place?.name ?? '' })); reload(); }
+    if (got) { toast(t(`models.done.${place ? action : 'best'}`, { node: place?.name ?? '' })); reload(); }
   };
   const remove = async () => {
     const answer = await confirm({ title: t('models.deleteTitle', { id }), text: t('models.deleteText'), action: t('models.delete'), danger: true,

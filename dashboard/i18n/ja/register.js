@@ -2,7 +2,7 @@ export default {
   title: 'モデルを登録',
   kind: '場所',
   repoKind: 'Hugging Face',
-  pathKind: 'ノード上のフォルダー',
+  pathKind: 'ノードのフォルダー',
   repo: 'リポジトリまたは URL',
   repoHint: 'org/name、または Hub 上のアドレス。',
   path: 'フォルダー',
