@@ -8,6 +8,7 @@
 
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
+    CLI_JSON_FLAG,
     {.name = "name", .type = LR_SETTING_STRING, .help = "whose key it is"},
     {.name = "role",
      .type = LR_SETTING_CHOICE,
@@ -62,14 +63,10 @@ static lr_code revoke(const struct lr_settings *s, const char *id, struct lr_err
     return code;
 }
 
-static lr_code list(const struct lr_settings *s, struct lr_error *err)
+static void print_keys(struct cli_answer *a, struct lr_buf *out)
 {
-    struct cli_answer a;
-    struct lr_buf out;
-    lr_buf_init(&out, 32 << 20);
-    lr_code code = cli_ask(s, "GET", "/v0/keys", NULL, &a, err);
-    const struct lr_json *keys = code == LR_OK ? lr_json_get(a.json, "keys") : NULL;
-    lr_buf_addf(&out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "CREATED", "NAME");
+    const struct lr_json *keys = lr_json_get(a->json, "keys");
+    lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "CREATED", "NAME");
     for (uint32_t i = 0; keys != NULL && i < keys->count; i++) {
         const struct lr_json *k = &keys->items[i];
         char created[LR_TIME_TEXT_LEN + 1];
@@ -79,15 +76,10 @@ static lr_code list(const struct lr_settings *s, struct lr_error *err)
                                 ? "expired"
                                 : "good";
         lr_time_format(cli_int(k, "created") * 1000, created);
-        lr_buf_addf(&out, "%-18s %-7s %-8s %-24s %s\n", cli_text(&a.arena, k, "id"),
-                    cli_text(&a.arena, k, "role"), state, created,
-                    cli_text(&a.arena, k, "name"));
+        lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", cli_text(&a->arena, k, "id"),
+                    cli_text(&a->arena, k, "role"), state, created,
+                    cli_text(&a->arena, k, "name"));
     }
-    if (code == LR_OK)
-        code = cli_print(&out, err);
-    lr_buf_free(&out);
-    cli_answer_free(&a);
-    return code;
 }
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
@@ -95,7 +87,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "list";
     if (count <= 1 && strcmp(word, "list") == 0)
-        return list(s, err);
+        return cli_show(s, "/v0/keys", print_keys, err);
     if (count == 1 && strcmp(word, "create") == 0)
         return create(s, err);
     if (count == 2 && strcmp(word, "revoke") == 0)

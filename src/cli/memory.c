@@ -22,10 +22,7 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_STRING,
      .secret = true,
      .help = "the node's node-secret, where its address is given"},
-    {.name = "json",
-     .type = LR_SETTING_BOOL,
-     .fallback = "false",
-     .help = "print the node's answer as it is"},
+    CLI_JSON_FLAG,
 };
 
 static void put_size(struct lr_buf *out, const struct lr_json *object, const char *key)

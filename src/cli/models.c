@@ -7,10 +7,7 @@
 
 static const struct lr_setting models_flags[] = {
     CLI_REMOTE_FLAGS,
-    {.name = "json",
-     .type = LR_SETTING_BOOL,
-     .fallback = "false",
-     .help = "print the router's answer as it is"},
+    CLI_JSON_FLAG,
     {.name = "purge",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -71,26 +68,13 @@ static lr_code remove_model(const struct lr_settings *s, const char *id, struct 
 
 static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 {
-    struct cli_answer a;
-    struct lr_buf out;
     size_t count = lr_settings_positional_count(s);
     if (count == 2 && strcmp(lr_settings_positional(s, 0), "remove") == 0)
         return remove_model(s, lr_settings_positional(s, 1), err);
     if (count != 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "models takes nothing, or: remove MODEL [--purge]");
-    lr_buf_init(&out, 32 << 20);
-    lr_code code = cli_ask(s, "GET", "/v0/models", NULL, &a, err);
-    if (code == LR_OK) {
-        if (lr_settings_bool(s, "json"))
-            lr_buf_add_str(&out, a.body);
-        else
-            print_models(&a, &out);
-        code = cli_print(&out, err);
-    }
-    lr_buf_free(&out);
-    cli_answer_free(&a);
-    return code;
+    return cli_show(s, "/v0/models", print_models, err);
 }
 
 const struct cli_command cli_command_models = {

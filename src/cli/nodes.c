@@ -8,10 +8,7 @@
 
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
-    {.name = "json",
-     .type = LR_SETTING_BOOL,
-     .fallback = "false",
-     .help = "print the router's answer as it is"},
+    CLI_JSON_FLAG,
     {.name = "lines",
      .type = LR_SETTING_INT,
      .fallback = "100",
@@ -58,25 +55,24 @@ static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
     return code;
 }
 
+static void print_lines(struct cli_answer *a, struct lr_buf *out)
+{
+    const struct lr_json *lines = lr_json_get(a->json, "lines");
+    for (uint32_t i = 0; lines != NULL && i < lines->count; i++)
+        lr_buf_addf(out, "%s %s %s\n", cli_text(&a->arena, &lines->items[i], "time"),
+                    cli_text(&a->arena, &lines->items[i], "level"),
+                    cli_text(&a->arena, &lines->items[i], "text"));
+}
+
 static lr_code print_logs(const struct lr_settings *s, const char *node, struct lr_error *err)
 {
-    struct cli_answer a;
-    struct lr_buf out;
-    lr_buf_init(&out, 32 << 20);
-    lr_buf_add_z(&out, "/v0/nodes/");
-    cli_escape(&out, node);
-    lr_buf_addf(&out, "/logs?lines=%lld", (long long)lr_settings_int(s, "lines"));
-    lr_code code = cli_ask(s, "GET", lr_buf_z(&out), NULL, &a, err);
-    const struct lr_json *lines = code == LR_OK ? lr_json_get(a.json, "lines") : NULL;
-    lr_buf_clear(&out);
-    for (uint32_t i = 0; lines != NULL && i < lines->count; i++)
-        lr_buf_addf(&out, "%s %s %s\n", cli_text(&a.arena, &lines->items[i], "time"),
-                    cli_text(&a.arena, &lines->items[i], "level"),
-                    cli_text(&a.arena, &lines->items[i], "text"));
-    if (code == LR_OK)
-        code = cli_print(&out, err);
-    lr_buf_free(&out);
-    cli_answer_free(&a);
+    struct lr_buf path;
+    lr_buf_init(&path, 2000);
+    lr_buf_add_z(&path, "/v0/nodes/");
+    cli_escape(&path, node);
+    lr_buf_addf(&path, "/logs?lines=%lld", (long long)lr_settings_int(s, "lines"));
+    lr_code code = cli_show(s, lr_buf_z(&path), print_lines, err);
+    lr_buf_free(&path);
     return code;
 }
 
@@ -110,8 +106,6 @@ static lr_code change(const struct lr_settings *s, const char *what, const char 
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
 {
-    struct cli_answer a;
-    struct lr_buf out;
     size_t count = lr_settings_positional_count(s);
     const char *word = count != 0 ? lr_settings_positional(s, 0) : "";
     if (count == 1 && strcmp(word, "token") == 0)
@@ -125,18 +119,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "nodes takes nothing, or: token, logs NODE, drain NODE, undrain NODE, "
                        "remove NODE");
-    lr_buf_init(&out, 32 << 20);
-    lr_code code = cli_ask(s, "GET", "/v0/nodes", NULL, &a, err);
-    if (code == LR_OK) {
-        if (lr_settings_bool(s, "json"))
-            lr_buf_add_str(&out, a.body);
-        else
-            print_nodes(&a, &out);
-        code = cli_print(&out, err);
-    }
-    lr_buf_free(&out);
-    cli_answer_free(&a);
-    return code;
+    return cli_show(s, "/v0/nodes", print_nodes, err);
 }
 
 const struct cli_command cli_command_nodes = {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/command.h"
 #include "net/client.h"
 #include "net/sse.h"
 
@@ -156,6 +157,25 @@ lr_code cli_ask(const struct lr_settings *s, const char *method, const char *pat
 {
     struct remote r = {0};
     return ask(&r, s, method, path, body, out, err);
+}
+
+lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
+                 struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf out;
+    lr_buf_init(&out, ANSWER_BYTES);
+    lr_code code = cli_ask(s, "GET", path, NULL, &a, err);
+    if (code == LR_OK) {
+        if (lr_settings_bool(s, "json"))
+            lr_buf_addf(&out, LR_STR_FMT "\n", LR_STR_ARG(a.body));
+        else
+            fn(&a, &out);
+        code = cli_print(&out, err);
+    }
+    lr_buf_free(&out);
+    cli_answer_free(&a);
+    return code;
 }
 
 lr_code cli_ask_at(const struct lr_settings *s, const char *base, const char *secret,

@@ -22,6 +22,13 @@
         .help = "the key to show it (or LLM_ROUTER_KEY)"                                       \
     }
 
+/* And for those that use cli_show. */
+#define CLI_JSON_FLAG                                                                          \
+    {                                                                                          \
+        .name = "json", .type = LR_SETTING_BOOL, .fallback = "false",                          \
+        .help = "print the answer as it is"                                                    \
+    }
+
 struct cli_answer {
     struct lr_arena arena;
     int status;
@@ -34,6 +41,11 @@ struct cli_answer {
 LR_MUST_USE lr_code cli_ask(const struct lr_settings *s, const char *method, const char *path,
                             const struct lr_buf *body, struct cli_answer *out,
                             struct lr_error *err);
+/* A GET whose answer is printed: by fn, or as it is with --json. */
+typedef void (*cli_print_fn)(struct cli_answer *answer, struct lr_buf *out);
+LR_MUST_USE lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
+                             struct lr_error *err);
+
 /* A GET to another server than the router, with its own secret (NULL: none). */
 LR_MUST_USE lr_code cli_ask_at(const struct lr_settings *s, const char *base,
                                const char *secret, const char *path, struct cli_answer *out,

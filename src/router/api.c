@@ -16,6 +16,15 @@ struct router_home *router_home_of(struct router *r, const struct net_request *r
     return &r->homes[i];
 }
 
+struct lr_json_writer router_json_begin(struct lr_buf *body, size_t limit)
+{
+    struct lr_json_writer w;
+    lr_buf_init(body, limit);
+    lr_json_writer_init(&w, body);
+    lr_json_begin_object(&w);
+    return w;
+}
+
 void router_respond_json(struct net_request *req, int status, struct lr_buf *body)
 {
     if (body->failed)

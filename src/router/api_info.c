@@ -15,9 +15,7 @@ void router_api_health(struct router *r, struct net_request *req)
     for (size_t i = 0; i < r->nodes.count; i++)
         online += r->nodes.all[i]->is_online;
     router_unlock(r);
-    lr_buf_init(&body, 4096);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&body, 4096);
     lr_json_member_z(&w, "status", draining ? "draining" : "ok");
     lr_json_member_z(&w, "version", r->version);
     lr_json_member_u64(&w, "nodes_online", online);

@@ -200,9 +200,7 @@ void router_api_beat(struct router *r, struct net_request *req)
             router_pump_all(r);
         }
     }
-    lr_buf_init(&reply, 8192);
-    lr_json_writer_init(&w, &reply);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&reply, 8192);
     lr_json_member_u64(&w, "registry_version", r->registry.version);
     put_fleet(r, &w);
     lr_json_end_object(&w);

@@ -39,9 +39,7 @@ void router_api_keys(struct router *r, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_json_writer w;
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&body, BODY_BYTES);
     lr_json_key(&w, "keys");
     lr_json_begin_array(&w);
     router_lock(r);

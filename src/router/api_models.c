@@ -71,22 +71,13 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_model *m,
     lr_json_end_object(w);
 }
 
-static struct lr_json_writer begin(struct lr_buf *body)
-{
-    struct lr_json_writer w;
-    lr_buf_init(body, BODY_BYTES);
-    lr_json_writer_init(&w, body);
-    lr_json_begin_object(&w);
-    return w;
-}
-
 void router_api_v1_models(struct router *r, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_str key;
     void *value;
     bool wants_all = router_wants(req, "all");
-    struct lr_json_writer w = begin(&body);
+    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     lr_json_member_z(&w, "object", "list");
     lr_json_key(&w, "data");
     lr_json_begin_array(&w);
@@ -226,7 +217,7 @@ void router_api_models(struct router *r, struct net_request *req)
     struct lr_buf body;
     struct lr_str key, id;
     void *value;
-    struct lr_json_writer w = begin(&body);
+    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     bool is_brief = router_wants(req, "brief"), has_id = net_request_query_get(req, "id", &id);
     lr_json_key(&w, "models");
     lr_json_begin_array(&w);
@@ -248,7 +239,7 @@ void router_api_registry(struct router *r, struct net_request *req)
     struct lr_buf body;
     struct lr_str key;
     void *value;
-    struct lr_json_writer w = begin(&body);
+    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     router_lock(r);
     lr_json_member_u64(&w, "version", r->registry.version);
     lr_json_key(&w, "models");
@@ -303,7 +294,7 @@ void router_api_explain(struct router *r, struct net_request *req)
         router_refuse(req, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
         return;
     }
-    struct lr_json_writer w = begin(&body);
+    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, id);
     if (model != NULL) {

@@ -83,9 +83,7 @@ void router_api_nodes(struct router *r, struct net_request *req)
     struct lr_buf body;
     struct lr_json_writer w;
     bool is_brief = router_wants(req, "brief");
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&body, BODY_BYTES);
     lr_json_key(&w, "nodes");
     lr_json_begin_array(&w);
     router_lock(r);

@@ -33,9 +33,7 @@ static void put_identity(struct router *r, struct net_request *req,
     struct lr_buf body;
     struct lr_json_writer w;
     bool is_nobody = caller->role == ROUTER_PUBLIC;
-    lr_buf_init(&body, 4096);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&body, 4096);
     lr_json_member_z(&w, "id", is_nobody ? "" : router_caller_name(caller));
     lr_json_member_z(&w, "name",
                      is_nobody             ? ""

@@ -202,9 +202,7 @@ void router_answer_registered(struct router *r, struct net_request *req, const c
     router_lock(r);
     router_foresee(r, need_bytes, &warning);
     router_unlock(r);
-    lr_buf_init(&body, manifest.len + 8192);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&body, manifest.len + 8192);
     lr_json_member_z(&w, "id", id);
     lr_json_member_z(&w, "object", "model");
     lr_json_key(&w, "warnings");

@@ -112,9 +112,7 @@ static void ask_next(struct inspecting *a)
         net_respond_error(a->req, &a->fault);
         return;
     }
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
+    w = router_json_begin(&body, BODY_BYTES);
     lr_json_member_str(&w, "path", a->path);
     if (a->name.len != 0)
         lr_json_member_str(&w, "name", a->name);

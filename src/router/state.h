@@ -141,6 +141,9 @@ void router_sync(void *arg, struct router_sql *sql);
 void router_node_store(struct router *r, struct router_node *node);
 
 /* ---- answers ---- */
+/* An object in a buffer of at most `limit` bytes; close it and hand body to
+ * router_respond_json. */
+struct lr_json_writer router_json_begin(struct lr_buf *body, size_t limit);
 void router_respond_json(struct net_request *req, int status, struct lr_buf *body);
 void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...) LR_PRINTF(3, 4);
 /* ?name=true */
