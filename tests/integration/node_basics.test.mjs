@@ -116,6 +116,30 @@ describe('a node with the echo engine', () => {
   });
 });
 
+describe('a node with a secret', () => {
+  it('asks for it on every path of its API, as docs/node.md lists them', async () => {
+    const docs = fs.readFileSync(new URL('../../docs/node.md', import.meta.url), 'utf8');
+    const routes = [...docs.matchAll(/`(GET|POST|DELETE) (\/[^`? ]*)/g)]
+      .map(([, method, where]) => ({ method, where: where.replace(/\{\w+\}/g, 'echo') }));
+    assert.ok(routes.length > 15);
+    const node = await startNode({ args: ['--engine', 'echo', '--node-secret', 'sesame'] });
+    for (const { method, where } of routes) {
+      const ask_ = (token) => fetch(node.url + where, { method,
+        headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) },
+        body: method === 'POST' ? '{}' : undefined });
+      for (const wrong of ['', 'sesam', 'sesame2']) {
+        const refused = await ask_(wrong);
+        assert.equal(refused.status, 401, `${method} ${where}`);
+        await refused.text();
+      }
+      const answer = await ask_('sesame');
+      if (answer.headers.get('content-type')?.startsWith('text/event-stream')) await answer.body.cancel();
+      else assert.doesNotMatch(await answer.text(), /there is no \/|is not offered for/, `${method} ${where}`);
+    }
+    await node.stop();
+  });
+});
+
 describe('engines are refused by name and reason', () => {
   const fields = ['engine_id', 'engine_version', 'abi_version', 'runtimes', 'formats',
     'architectures', 'backends', 'library', 'license'];
