@@ -33,7 +33,7 @@ const load = () => (library ??= import('uplot').then((module) => module.default)
 /** Hours within a day, days beyond. */
 const slotText = (slotS) => (_, seconds) => seconds.map((s) => new Intl.DateTimeFormat(getLang(), slotS < 86400 ? { timeStyle: 'short' } : { month: 'short', day: 'numeric' }).format(new Date(s * 1000)));
 
-function options(node, { series, format, height, slotS }) {
+function options(Plot, node, { series, format, height, slotS }) {
   const top = 1.2; // some air above the highest value
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
   return {
@@ -58,12 +58,12 @@ function options(node, { series, format, height, slotS }) {
     series: [{}, ...series.map((s) => ({
       label: s.label, stroke: color(`--chart-${s.tone ?? 1}`), width: slotS ? 0 : 1.5, points: { show: false }, spanGaps: false,
       fill: s.fill === false ? undefined : color(slotS ? `--chart-${s.tone ?? 1}` : `--chart-${s.tone ?? 1}-fill`),
-      ...(slotS ? { paths: uPlot.paths.bars({ size: [0.72, 40], radius: 0.2 }) } : {}),
+      ...(slotS ? { paths: Plot.paths.bars({ size: [0.72, 40], radius: 0.2 }) } : {}),
     }))],
   };
 }
 
-export function Chart({ label, times, series, format, height = 88, onHover }) {
+export function Chart({ label, times, series, format, height = 88, slotS = 0, onHover }) {
   const host = useRef(null);
   const plot = useRef(null);
   const latest = useRef(null);
@@ -74,7 +74,7 @@ export function Chart({ label, times, series, format, height = 88, onHover }) {
       const Plot = await load();
       if (isOver) return;
       plot.current?.destroy();
-      const o = options(host.current, { series, format, height });
+      const o = options(Plot, host.current, { series, format, height, slotS });
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };
       plot.current = new Plot(o, latest.current, host.current);
     };
@@ -93,7 +93,7 @@ export function Chart({ label, times, series, format, height = 88, onHover }) {
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [series.length, height]);
+  }, [series.length, height, slotS]);
   useEffect(() => { plot.current?.setData(latest.current); }, [times, series]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${host}></div>`;
 }
