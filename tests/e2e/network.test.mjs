@@ -1,7 +1,7 @@
 // The network between router and node is ill: bytes vanish, stall, trickle, come late.  No
 // request waits on it longer than the limit, and those elsewhere do not notice.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { startProxy } from '../support/proxy.mjs';
 import { addNode, allIdle, fleet, inflight, keep, metric } from './fleet.mjs';
 import { call, makeEcho, nodes, online, register, say, startRouter, stream, until } from './support.mjs';
@@ -27,100 +27,103 @@ async function strikeRunning(harm) {
   return { router, all, took: ends.map((at) => at - begun) };
 }
 
-for (const [what, harm] of [
-  ['swallows every byte', (proxy) => { proxy.mode = 'swallow'; }],
-  ['stalls', (proxy) => { proxy.stall(); }],
-  ['lets a byte pass each second', (proxy) => { proxy.mode = 'trickle'; }],
-]) {
-  test(`a network that ${what} in the middle of streams: they go on elsewhere within the limit, the others at once`, async () => {
-    const { router, all, took } = await strikeRunning(harm);
-    assert.ok(Math.max(...took) < LIMIT_MS + SLACK_MS, `${Math.max(...took)} ms`);
-    assert.ok(took.filter((ms) => ms < LIMIT_MS).length >= 3, 'those of the other node did not wait');
-    assert.ok((await metric(router, 'continuations_total')) > 0);
-    assert.equal(await online(router), 2, 'its heartbeats still come');
+// Mostly waits, so several at a time.
+describe('an ill network', { concurrency: 3 }, () => {
+  for (const [what, harm] of [
+    ['swallows every byte', (proxy) => { proxy.mode = 'swallow'; }],
+    ['stalls', (proxy) => { proxy.stall(); }],
+    ['lets a byte pass each second', (proxy) => { proxy.mode = 'trickle'; }],
+  ]) {
+    test(`a network that ${what} in the middle of streams: they go on elsewhere within the limit, the others at once`, async () => {
+      const { router, all, took } = await strikeRunning(harm);
+      assert.ok(Math.max(...took) < LIMIT_MS + SLACK_MS, `${Math.max(...took)} ms`);
+      assert.ok(took.filter((ms) => ms < LIMIT_MS).length >= 3, 'those of the other node did not wait');
+      assert.ok((await metric(router, 'continuations_total')) > 0);
+      assert.equal(await online(router), 2, 'its heartbeats still come');
+      all[0].proxy.heal();
+      all[0].proxy.reset();
+      await allIdle(router, 10000);
+    });
+  }
+
+  test('a node that beats but swallows requests is tried with one request at a time, not with all', async () => {
+    const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
+    const ask = async () => {
+      const begun = Date.now();
+      const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } });
+      assert.equal(answer.status, 200, answer.text);
+      return Date.now() - begun;
+    };
+    all[0].proxy.mode = 'swallow';
+    await Promise.all(Array.from({ length: 6 }, ask)); // some of these find out
+    assert.equal(await online(router), 2);
+    await until('it may be tried again', async () => (await call(`${router.url}/v0/explain?model=m`)).json.candidates.every((c) => !c.avoided));
+    const times = await Promise.all(Array.from({ length: 6 }, ask));
+    assert.equal(times.filter((ms) => ms > LIMIT_MS - 500).length, 1, `${times} ms`);
     all[0].proxy.heal();
     all[0].proxy.reset();
-    await allIdle(router, 10000);
+    await until('it is trusted again', async () => {
+      await ask();
+      return (await call(`${router.url}/v0/explain?model=m`)).json.candidates.every((c) => !c.avoided);
+    });
+    await allIdle(router);
   });
-}
 
-test('a node that beats but swallows requests is tried with one request at a time, not with all', async () => {
-  const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
-  const ask = async () => {
+  test('connections torn down in the middle of streams: they go on elsewhere at once', async () => {
+    const { took } = await strikeRunning((proxy) => { proxy.reset(); });
+    assert.ok(Math.max(...took) < LIMIT_MS, `${Math.max(...took)} ms`);
+  });
+
+  test('a network that swallows a request before its first token: the next node answers within the limit', async () => {
+    const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
+    all[0].proxy.mode = 'swallow';
     const begun = Date.now();
-    const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } });
-    assert.equal(answer.status, 200, answer.text);
-    return Date.now() - begun;
-  };
-  all[0].proxy.mode = 'swallow';
-  await Promise.all(Array.from({ length: 6 }, ask)); // some of these find out
-  assert.equal(await online(router), 2);
-  await until('it may be tried again', async () => (await call(`${router.url}/v0/explain?model=m`)).json.candidates.every((c) => !c.avoided));
-  const times = await Promise.all(Array.from({ length: 6 }, ask));
-  assert.equal(times.filter((ms) => ms > LIMIT_MS - 500).length, 1, `${times} ms`);
-  all[0].proxy.heal();
-  all[0].proxy.reset();
-  await until('it is trusted again', async () => {
-    await ask();
-    return (await call(`${router.url}/v0/explain?model=m`)).json.candidates.every((c) => !c.avoided);
+    const answers = await Promise.all(Array.from({ length: 4 }, () => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } })));
+    assert.deepEqual(answers.map((a) => a.json?.choices[0].message.content), ['hi', 'hi', 'hi', 'hi']);
+    assert.ok(Date.now() - begun < LIMIT_MS + SLACK_MS, `${Date.now() - begun} ms`);
+    assert.ok((await metric(router, 'retries_total')) > 0);
   });
-  await allIdle(router);
-});
 
-test('connections torn down in the middle of streams: they go on elsewhere at once', async () => {
-  const { took } = await strikeRunning((proxy) => { proxy.reset(); });
-  assert.ok(Math.max(...took) < LIMIT_MS, `${Math.max(...took)} ms`);
-});
+  test('a large prompt that a stalled node does not even read: the next node answers within the limit', async () => {
+    const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
+    all[0].proxy.stall();
+    const text = 'x'.repeat(12 << 20); // more than the sockets' buffers hold
+    const begun = Date.now();
+    const answers = await Promise.all([1, 2].map(() => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', max_tokens: 3, ...say(text) } })));
+    for (const answer of answers) assert.match(answer.text, /the prompt has 12\d+ tokens .* the context holds/, 'a node read it');
+    assert.ok(Date.now() - begun < LIMIT_MS + 2 * SLACK_MS, `${Date.now() - begun} ms`);
+    assert.ok((await metric(router, 'retries_total')) > 0);
+  });
 
-test('a network that swallows a request before its first token: the next node answers within the limit', async () => {
-  const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
-  all[0].proxy.mode = 'swallow';
-  const begun = Date.now();
-  const answers = await Promise.all(Array.from({ length: 4 }, () => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } })));
-  assert.deepEqual(answers.map((a) => a.json?.choices[0].message.content), ['hi', 'hi', 'hi', 'hi']);
-  assert.ok(Date.now() - begun < LIMIT_MS + SLACK_MS, `${Date.now() - begun} ms`);
-  assert.ok((await metric(router, 'retries_total')) > 0);
-});
+  test('a node whose answers all come three seconds late is slow, not lost: requests are answered without a retry', async () => {
+    const { router, all } = await fleet(1, makeEcho('m'), { proxied: true });
+    Object.assign(all[0].proxy, { mode: 'delay', every: 3000 });
+    const out = await stream(router.url, { model: 'm', ...say('hello') });
+    assert.deepEqual([out.error, out.text], [null, 'hello']);
+    assert.equal(await metric(router, 'retries_total'), 0);
+  });
 
-test('a large prompt that a stalled node does not even read: the next node answers within the limit', async () => {
-  const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
-  all[0].proxy.stall();
-  const text = 'x'.repeat(12 << 20); // more than the sockets' buffers hold
-  const begun = Date.now();
-  const answers = await Promise.all([1, 2].map(() => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', max_tokens: 3, ...say(text) } })));
-  for (const answer of answers) assert.match(answer.text, /the prompt has 12\d+ tokens .* the context holds/, 'a node read it');
-  assert.ok(Date.now() - begun < LIMIT_MS + 2 * SLACK_MS, `${Date.now() - begun} ms`);
-  assert.ok((await metric(router, 'retries_total')) > 0);
-});
-
-test('a node whose answers all come three seconds late is slow, not lost: requests are answered without a retry', async () => {
-  const { router, all } = await fleet(1, makeEcho('m'), { proxied: true });
-  Object.assign(all[0].proxy, { mode: 'delay', every: 3000 });
-  const out = await stream(router.url, { model: 'm', ...say('hello') });
-  assert.deepEqual([out.error, out.text], [null, 'hello']);
-  assert.equal(await metric(router, 'retries_total'), 0);
-});
-
-test('only heartbeats are cut: running streams end well, new requests go to the other node, and it comes back', async () => {
-  const model = makeEcho('m', { step_ms: 30 });
-  const router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '1s'] }));
-  const proxy = keep(await startProxy({ port: Number(new URL(router.url).port) }));
-  await addNode({ ...router, url: proxy.url }, model, { name: 'n0' });
-  await addNode(router, model, { name: 'n1' });
-  await until('both online', async () => (await online(router)) === 2);
-  await register(router, 'm');
-  await until('both loaded', async () => (await nodes(router)).every((n) => n.models[0].state === 'ready'));
-  const long = '0123456789'.repeat(10);
-  const running = Array.from({ length: 4 }, () => stream(router.url, { model: 'm', ...say(long) }));
-  await until('both stream', async () => (await inflight(router)).every((n) => n > 0));
-  proxy.mode = 'swallow';
-  await until('one is offline', async () => (await online(router)) === 1);
-  const names = Object.fromEntries((await nodes(router)).map((n) => [n.id, n.name]));
-  const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } });
-  assert.equal(names[answer.headers.get('x-llm-router-node')], 'n1');
-  for (const out of await Promise.all(running)) assert.deepEqual([out.error, out.text], [null, long]);
-  assert.equal(await metric(router, 'continuations_total'), 0, 'nobody was moved: the streams themselves were well');
-  proxy.heal();
-  proxy.reset();
-  await until('it is back', async () => (await online(router)) === 2);
+  test('only heartbeats are cut: running streams end well, new requests go to the other node, and it comes back', async () => {
+    const model = makeEcho('m', { step_ms: 30 });
+    const router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '1s'] }));
+    const proxy = keep(await startProxy({ port: Number(new URL(router.url).port) }));
+    await addNode({ ...router, url: proxy.url }, model, { name: 'n0' });
+    await addNode(router, model, { name: 'n1' });
+    await until('both online', async () => (await online(router)) === 2);
+    await register(router, 'm');
+    await until('both loaded', async () => (await nodes(router)).every((n) => n.models[0].state === 'ready'));
+    const long = '0123456789'.repeat(10);
+    const running = Array.from({ length: 4 }, () => stream(router.url, { model: 'm', ...say(long) }));
+    await until('both stream', async () => (await inflight(router)).every((n) => n > 0));
+    proxy.mode = 'swallow';
+    await until('one is offline', async () => (await online(router)) === 1);
+    const names = Object.fromEntries((await nodes(router)).map((n) => [n.id, n.name]));
+    const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } });
+    assert.equal(names[answer.headers.get('x-llm-router-node')], 'n1');
+    for (const out of await Promise.all(running)) assert.deepEqual([out.error, out.text], [null, long]);
+    assert.equal(await metric(router, 'continuations_total'), 0, 'nobody was moved: the streams themselves were well');
+    proxy.heal();
+    proxy.reset();
+    await until('it is back', async () => (await online(router)) === 2);
+  });
 });
