@@ -34,14 +34,14 @@ static lr_code admit_call(struct router *r, struct router_access *access, struct
         code = lr_fail(err, LR_NOT_FOUND,
                        "there is no model \"" LR_STR_FMT "\"; GET /v1/models lists them",
                        LR_STR_ARG(lr_str_sub(name, 0, 100)));
-    if (code == LR_OK && access->caller.key != NULL)
-        code = router_key_take(access->caller.key, lr_clock_ms(NULL), atomic_load(&r->routers),
-                               retry_s, err);
     if (code == LR_OK)
         *info = router_model_info(*model, &r->nodes.infos,
                                   router_nodes_info(&r->nodes, lr_str_z((*model)->folded)));
     if (code == LR_OK && *info == NULL)
         code = router_refuse_nobody(r, *model, err);
+    if (code == LR_OK && access->caller.key != NULL)
+        code = router_key_take(access->caller.key, lr_clock_ms(NULL), atomic_load(&r->routers),
+                               retry_s, err);
     if (code == LR_OK) {
         (void)router_model_ref(*model);
         (void)router_prompt_info_ref(*info);

@@ -172,7 +172,8 @@ test('no node left: 503 with the reason per node; a node that comes back serves 
   const { router, all } = await fleet(1, model, { args: ['--node-timeout', '1s'] });
   await all[0].stop('SIGKILL');
   await until('it is offline', async () => (await online(router)) === 0);
-  const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') } });
+  const { key } = await makeKey(router, { requests_per_minute: 1 });
+  const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') }, key });
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) >= 1);
   assert.match(refused.json.error.message, /n0: offline/);
@@ -180,5 +181,6 @@ test('no node left: 503 with the reason per node; a node that comes back serves 
   assert.equal((await call(`${router.url}/v1/models?all=true`)).json.data.length, 1);
   await addNode(router, model, { name: 'n0', dir: all[0].dir });
   await until('it serves', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') } })).status === 200);
+  assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') }, key })).status, 200, 'the refusal cost the key nothing');
   await allIdle(router);
 });

@@ -1,0 +1,214 @@
+/* Slots on nodes: who gets one, who waits, who is refused, and what a failure changes. */
+#include "tests/unit/router/support.h"
+
+#include "router/dispatch.h"
+
+enum { SLOTS = 2, ROOM = SLOTS + ROUTER_SLOTS_BEYOND, JOBS = 16 };
+
+static struct router r;
+static struct router_model *model;
+static struct router_node *nodes[2];
+static struct router_job jobs[JOBS];
+
+static struct router_node *join(const char *id)
+{
+    struct wire_fleet_model m = {
+        .id = LR_STR_LIT("demo"), .can_run = true, .is_loaded = true, .slots = SLOTS};
+    struct wire_join told = {.node_id = lr_str_z(id),
+                             .name = lr_str_z(id),
+                             .state = {.models = &m, .model_count = 1}};
+    struct router_node *node;
+    struct lr_error err;
+    assert_int_equal(
+        router_nodes_join(&r.nodes, &told, "http://127.0.0.1:1", 1, 1, &node, &err), LR_OK);
+    return node;
+}
+
+static int setup(void **state)
+{
+    struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
+    struct lr_error err;
+    (void)state;
+    memset(&r, 0, sizeof(r));
+    memset(jobs, 0, sizeof(jobs));
+    (void)pthread_mutex_init(&r.lock, NULL);
+    router_registry_init(&r.registry);
+    router_nodes_init(&r.nodes);
+    r.queue_limit = 3;
+    assert_int_equal(router_registry_add(&r.registry, &demo, &model, &err), LR_OK);
+    nodes[0] = join("node-one");
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i].router = &r;
+        jobs[i].model = model;
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (int i = 0; i < JOBS; i++)
+        router_queue_remove(&model->queue, &jobs[i].waiter);
+    router_registry_free(&r.registry);
+    router_nodes_free(&r.nodes);
+    (void)pthread_mutex_destroy(&r.lock);
+    return 0;
+}
+
+static enum router_admission admit(int i, bool again)
+{
+    struct lr_error err;
+    return router_admit(&jobs[i], again, &err);
+}
+
+static uint64_t avoided_ms(const struct router_node *node)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    return node->avoided_until_ms > now ? node->avoided_until_ms - now : 0;
+}
+
+/* As if the time of its being avoided were over. */
+static void forgive(struct router_node *node)
+{
+    node->avoided_until_ms = 0;
+}
+
+static void slots_and_two_beyond_then_the_queue_then_a_refusal(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROOM; i++)
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(admit(ROOM + i, false), ROUTER_WAITING);
+    assert_int_equal(admit(ROOM + 3, false), ROUTER_REFUSED);
+    assert_int_equal(admit(ROOM + 3, true), ROUTER_WAITING); /* one that ran before */
+    assert_int_equal(model->queue.count, 4);
+    assert_int_equal(r.waiting, 4);
+    assert_true(router_withdraw(&jobs[ROOM]));
+    assert_int_equal(r.waiting, 3);
+}
+
+static void nobody_overtakes_those_who_wait(void **state)
+{
+    (void)state;
+    for (int i = 0; i <= ROOM; i++)
+        (void)admit(i, false);
+    nodes[1] = join("node-two"); /* room again, but the queue has not moved yet */
+    assert_int_equal(admit(ROOM + 1, false), ROUTER_WAITING);
+    assert_int_equal(admit(ROOM + 2, true), ROUTER_GRANTED);
+}
+
+static void a_job_does_not_go_back_to_the_node_that_has_just_failed_it(void **state)
+{
+    (void)state;
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    router_release(&jobs[0], ROUTER_FAILED, NULL);
+    assert_int_equal(admit(0, true), ROUTER_WAITING);
+    assert_true(router_withdraw(&jobs[0]));
+    /* Another one has nowhere else to go and may find out by itself. */
+    assert_int_equal(admit(1, false), ROUTER_GRANTED);
+    /* Later it is worth a try, and with a second node it never comes to that. */
+    forgive(nodes[0]);
+    assert_int_equal(admit(0, true), ROUTER_GRANTED);
+    nodes[1] = join("node-two");
+    router_release(&jobs[0], ROUTER_FAILED, NULL);
+    forgive(nodes[0]);
+    assert_int_equal(admit(0, true), ROUTER_GRANTED);
+    assert_ptr_equal(jobs[0].node, nodes[1]);
+}
+
+static void a_node_is_avoided_longer_each_time_in_a_row(void **state)
+{
+    static const uint64_t expected[] = {2000, 4000, 8000, 16000, 16000};
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+        router_release(&jobs[i], ROUTER_FAILED, NULL);
+        assert_in_range(avoided_ms(nodes[0]), expected[i] - 500, expected[i]);
+        forgive(nodes[0]);
+    }
+    assert_int_equal(admit(5, false), ROUTER_GRANTED);
+    router_trust(&jobs[5]);
+    router_release(&jobs[5], ROUTER_FAILED, NULL);
+    assert_in_range(avoided_ms(nodes[0]), 1500, 2000);
+}
+
+static void what_fails_together_counts_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROOM; i++)
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+    for (int i = 0; i < ROOM; i++)
+        router_release(&jobs[i], ROUTER_FAILED, NULL);
+    assert_in_range(avoided_ms(nodes[0]), 1500, 2000);
+    assert_int_equal(nodes[0]->failures, ROOM);
+}
+
+static void a_doubted_node_gets_one_request_until_that_brings_a_token(void **state)
+{
+    (void)state;
+    nodes[1] = join("node-two");
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    struct router_node *bad = jobs[0].node;
+    router_release(&jobs[0], ROUTER_FAILED, NULL);
+    forgive(bad);
+    bool was_tried = false;
+    for (int i = 1; i <= ROOM; i++) {
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+        assert_false(was_tried && jobs[i].node == bad);
+        was_tried = was_tried || jobs[i].node == bad;
+    }
+    assert_true(was_tried);
+}
+
+static void a_busy_node_is_full_not_ill(void **state)
+{
+    (void)state;
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    router_release(&jobs[0], ROUTER_BUSY, NULL);
+    assert_int_equal(avoided_ms(nodes[0]), 0);
+    assert_int_equal(admit(0, true), ROUTER_WAITING);
+    assert_int_equal(nodes[0]->failures, 0);
+}
+
+static void without_a_node_a_new_one_is_refused_and_one_that_ran_waits(void **state)
+{
+    struct lr_error err;
+    (void)state;
+    nodes[0]->is_online = false;
+    assert_int_equal(router_admit(&jobs[0], false, &err), ROUTER_REFUSED);
+    assert_int_equal(err.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "node-one: offline"));
+    assert_int_equal(admit(0, true), ROUTER_WAITING);
+    assert_true(jobs[0].nobody_since_ms != 0);
+}
+
+static void what_was_measured_is_averaged_and_nothing_is_not_zero(void **state)
+{
+    struct router_measure m = {.load_ms = 100, .prefill_ms = 2, .step_ms = 10};
+    (void)state;
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    const struct router_place *place = jobs[0].place;
+    router_release(&jobs[0], ROUTER_ENDED, &m);
+    m = (struct router_measure){.step_ms = 20};
+    assert_int_equal(admit(1, false), ROUTER_GRANTED);
+    router_release(&jobs[1], ROUTER_ENDED, &m);
+    assert_true(place->load_ms == 100 && place->prefill_ms == 2 && place->step_ms == 12);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(slots_and_two_beyond_then_the_queue_then_a_refusal),
+        TEST(nobody_overtakes_those_who_wait),
+        TEST(a_job_does_not_go_back_to_the_node_that_has_just_failed_it),
+        TEST(a_node_is_avoided_longer_each_time_in_a_row),
+        TEST(what_fails_together_counts_once),
+        TEST(a_doubted_node_gets_one_request_until_that_brings_a_token),
+        TEST(a_busy_node_is_full_not_ill),
+        TEST(without_a_node_a_new_one_is_refused_and_one_that_ran_waits),
+        TEST(what_was_measured_is_averaged_and_nothing_is_not_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
