@@ -5,7 +5,12 @@
 #include "router/api.h"
 #include "router/dispatch.h"
 
-enum { BODY_BYTES = 16 << 20 };
+enum { BODY_BYTES = 16 << 20, AT_ONCE = 16 };
+
+enum { STATES = 9 };
+static const char *const states[STATES] = {"failed",  "absent",   "fetching", "verifying",
+                                           "present", "draining", "starting", "loading",
+                                           "ready"}; /* the better, the later */
 
 /* What a client may expect of a model, over all nodes. */
 struct outlook {
@@ -14,12 +19,9 @@ struct outlook {
     const char *state;
     const char *reason;
     const struct router_place *best;
+    uint64_t counts[STATES]; /* nodes that serve, by its state there */
+    uint64_t inflight, weight_bytes;
 };
-
-enum { STATES = 9 };
-static const char *const states[STATES] = {"failed",  "absent",   "fetching", "verifying",
-                                           "present", "draining", "starting", "loading",
-                                           "ready"}; /* the better, the later */
 
 static size_t rank(const char *state)
 {
@@ -45,6 +47,10 @@ static struct outlook look(const struct router *r, const struct router_model *mo
         out.can_run = out.can_run || place->can_run || on_its_way;
         if (out.best == NULL || rank(place->state) > rank(out.best->state))
             out.best = place;
+        out.counts[rank(place->state)]++;
+        out.inflight += place->inflight;
+        if (place->weight_bytes > out.weight_bytes)
+            out.weight_bytes = place->weight_bytes;
     }
     if (out.best != NULL) {
         out.state = out.best->state;
@@ -159,28 +165,15 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
 
 /* How many nodes have it in which state, instead of each node: a list of a thousand models on
  * a hundred nodes stays small. */
-static void put_counts(struct lr_json_writer *w, const struct router *r,
-                       const struct router_model *m)
+static void put_counts(struct lr_json_writer *w, const struct outlook *o)
 {
-    uint64_t counts[STATES] = {0}, inflight = 0, weight_bytes = 0;
-    const char *why_not;
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_node *node = r->nodes.all[i];
-        const struct router_place *place = router_node_place(node, lr_str_z(m->folded));
-        if (place == NULL || !router_node_serves(node, &why_not))
-            continue;
-        counts[rank(place->state)]++;
-        inflight += place->inflight;
-        if (place->weight_bytes > weight_bytes)
-            weight_bytes = place->weight_bytes;
-    }
-    lr_json_member_u64(w, "inflight", inflight);
-    lr_json_member_u64(w, "weight_bytes", weight_bytes);
+    lr_json_member_u64(w, "inflight", o->inflight);
+    lr_json_member_u64(w, "weight_bytes", o->weight_bytes);
     lr_json_key(w, "states");
     lr_json_begin_object(w);
     for (size_t i = 0; i < STATES; i++)
-        if (counts[i] != 0)
-            lr_json_member_u64(w, states[i], counts[i]);
+        if (o->counts[i] != 0)
+            lr_json_member_u64(w, states[i], o->counts[i]);
     lr_json_end_object(w);
 }
 
@@ -198,7 +191,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
     lr_json_member_z(w, "reason", o.reason[0] != '\0' ? o.reason : NULL);
     lr_json_member_u64(w, "queued", m->queue.count);
     if (is_brief) {
-        put_counts(w, r, m);
+        put_counts(w, &o);
         lr_json_end_object(w);
         return;
     }
@@ -225,8 +218,15 @@ void router_api_models(struct router *r, struct net_request *req)
     const struct router_model *one = has_id ? router_registry_find(&r->registry, id) : NULL;
     if (one != NULL)
         put_v0_model(&w, r, one, is_brief);
-    for (size_t i = 0; !has_id && lr_strmap_at(&r->registry.models, i, &key, &value); i++)
+    for (size_t i = 0; !has_id && lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
         put_v0_model(&w, r, value, is_brief);
+        /* A large fleet takes its time: others get the lock in between.  What is registered
+         * or deleted meanwhile may be in the list or not. */
+        if (i % AT_ONCE == AT_ONCE - 1) {
+            router_unlock(r);
+            router_lock(r);
+        }
+    }
     router_unlock(r);
     lr_json_end_array(&w);
     lr_json_end_object(&w);
