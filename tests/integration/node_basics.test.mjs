@@ -133,7 +133,7 @@ describe('a node with a secret', () => {
         await refused.text();
       }
       const answer = await ask_('sesame');
-      if (answer.headers.get('content-type')?.startsWith('text/event-stream')) await answer.body.cancel();
+      if (!answer.headers.has('content-length')) await answer.body.cancel(); // it has no end
       else assert.doesNotMatch(await answer.text(), /there is no \/|is not offered for/, `${method} ${where}`);
     }
     await node.stop();
