@@ -43,6 +43,14 @@ static bool shares_folder(const struct node_model *a, const struct node_model *b
            strcmp(a->descriptor->model_dir, b->descriptor->model_dir) == 0;
 }
 
+/* "org" may be a model's name and the folder of others'. */
+static bool lies_below(const struct node_model *m, const char *id)
+{
+    size_t len = strlen(id);
+    return strlen(m->id) > len && m->id[len] == '/' &&
+           lr_str_eq_nocase(lr_str(m->id, len), lr_str_z(id));
+}
+
 static void forget(struct node_model *model)
 {
     for (struct node_model *o = model->node->models, *next; o != NULL; o = next) {
@@ -144,11 +152,15 @@ static lr_code check(const struct node *node, const struct node_model *m,
                        "model \"%s\" is in use (%s%s, %u requests): unload it first", m->id,
                        node_model_state_name(m->state), m->is_pinned ? ", pinned" : "",
                        node_model_leases(m));
-    for (const struct node_model *o = node->models; o != NULL; o = o->next)
+    for (const struct node_model *o = node->models; o != NULL; o = o->next) {
+        if (lies_below(o, m->id))
+            return lr_fail(err, LR_CONFLICT,
+                           "the folder of model \"%s\" holds model \"%s\", too", m->id, o->id);
         if (o != m && shares_folder(o, m) && (has_process(o) || node_model_leases(o) != 0))
             return lr_fail(
                 err, LR_CONFLICT,
                 "model \"%s\" is in use, and lies in the same folder: unload it first", o->id);
+    }
     return LR_OK;
 }
 

@@ -63,7 +63,7 @@ describe('thresholds on a GPU (fake NVML)', () => {
     const { pid } = (await node.model('loading')).workers[0];
     const start = Date.now();
     use(910);
-    await until('an alert', () => /memory\.alert pool=GPU-fake-0/.test(node.log), 2500);
+    await until('an alert', () => /memory\.alert pool=GPU-fake-0/.test(node.log), 2000);
     await until('unloaded', async () => (await state('old')) === 'present', 2500);
     assert.ok(Date.now() - start < 3500);
     use(850); // what it held is back
@@ -101,7 +101,7 @@ describe('thresholds on RAM', () => {
     use(79);
     await generate(node, ask('first', 'x')); // now the other is the least recently used
     use(81);
-    await until('an alert', () => /memory\.alert pool=ram/.test(node.log), 2500);
+    await until('an alert', () => /memory\.alert pool=ram/.test(node.log), 2000);
     await until('unloaded', async () => (await node.model('second')).state === 'present');
     use(50);
     await until('relieved', () => /memory\.relieved pool=ram/.test(node.log));

@@ -252,6 +252,7 @@ describe('purging a model', () => {
   before(async () => {
     makeModel(models, 'mine', 'echo', { step_ms: 20 });
     makeModel(models, 'pinned');
+    makeModel(models, 'org/one');
     makeModel(models, 'slow', 'echo', { load_ms: 1000 });
     fs.symlinkSync(linked, path.join(models, 'linked'));
     node = await startNode({ models, args: ['--model', outside] });
@@ -288,6 +289,17 @@ describe('purging a model', () => {
       assert.equal((await generate(node, ask(id, 'hi'))).text, 'hi');
       assert.equal(fs.readdirSync(dir).length, 3);
     }
+  });
+
+  it('spares a folder that holds other models', async () => {
+    makeModel(models, 'org'); // a model of that name among them
+    node.child.kill('SIGHUP');
+    await until('found', async () => (await node.model('org')).state === 'present');
+    const refused = await purge('org');
+    assert.equal(refused.status, 409);
+    assert.match(refused.text, /folder of model \\"org\\" holds model \\"org\/one\\"/);
+    assert.equal((await purge('org%2Fone')).status, 200);
+    assert.equal((await purge('org')).status, 200);
   });
 
   it('ends the idle worker and deletes the folder, once', async () => {
