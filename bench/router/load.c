@@ -14,6 +14,8 @@
  *   poisson=1                            open loop: arrivals at random, the same each time
  *   tokens=N skip=N                      streams: tokens of each; the first `skip` of each
  *                                        are not measured
+ *   rest=MS                              streams: after a look at its sockets the generator
+ *                                        rests, so that it is not woken for each token
  * One line of result: key=value words.  Exit 1 where an answer was wrong.
  *
  * A token's way is measured to two points: `arrive`, when its bytes were in this socket (the
@@ -59,6 +61,7 @@ static struct {
     double seconds, warmup, rate;
     bool is_poisson;
     uint64_t tokens, skip;
+    double rest_ms;
 } args = {.path = "/v1/chat/completions", .count = 64, .seconds = 5};
 
 static struct question {
@@ -343,6 +346,8 @@ static void run_streams(void)
             (void)fflush(stdout);
             told = true;
         }
+        if (args.rest_ms > 0)
+            (void)usleep((useconds_t)(args.rest_ms * 1000));
     }
     printf("right=%llu wrong=%llu", (unsigned long long)right_count,
            (unsigned long long)wrong_count);
@@ -376,6 +381,7 @@ static void read_args(int argc, char **argv)
     args.warmup = atof(value_of(argc, argv, "warmup", "0.5"));
     args.rate = atof(value_of(argc, argv, "rate", "0"));
     args.is_poisson = atoi(value_of(argc, argv, "poisson", "0")) != 0;
+    args.rest_ms = atof(value_of(argc, argv, "rest", "0"));
     args.tokens = (uint64_t)atoll(value_of(argc, argv, "tokens", "0"));
     args.skip = (uint64_t)atoll(value_of(argc, argv, "skip", "5"));
 }
