@@ -90,15 +90,8 @@ static int hex4(const char *s)
 {
     int value = 0;
     for (int i = 0; i < 4; i++) {
-        char c = s[i];
-        int digit;
-        if (c >= '0' && c <= '9')
-            digit = c - '0';
-        else if (c >= 'a' && c <= 'f')
-            digit = c - 'a' + 10;
-        else if (c >= 'A' && c <= 'F')
-            digit = c - 'A' + 10;
-        else
+        int digit = lr_hex_digit(s[i]);
+        if (digit < 0)
             return -1;
         value = value * 16 + digit;
     }

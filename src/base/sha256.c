@@ -147,23 +147,12 @@ void lr_sha256_hex(const unsigned char digest[LR_SHA256_LEN], char out[LR_SHA256
     out[LR_SHA256_HEX_LEN] = '\0';
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 bool lr_sha256_parse(struct lr_str hex, unsigned char out[LR_SHA256_LEN])
 {
     if (hex.len != LR_SHA256_HEX_LEN)
         return false;
     for (int i = 0; i < LR_SHA256_LEN; i++) {
-        int high = hex_digit(hex.ptr[2 * i]), low = hex_digit(hex.ptr[2 * i + 1]);
+        int high = lr_hex_digit(hex.ptr[2 * i]), low = lr_hex_digit(hex.ptr[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         out[i] = (unsigned char)(high << 4 | low);

@@ -32,6 +32,18 @@ static inline struct lr_str lr_str_z(const char *text)
 
 bool lr_str_eq(struct lr_str a, struct lr_str b);
 bool lr_str_eq_z(struct lr_str a, const char *b);
+
+/* The value of a hexadecimal digit in either case, or -1. */
+static inline int lr_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
 bool lr_str_eq_nocase(struct lr_str a, struct lr_str b); /* ASCII only */
 int lr_str_cmp(struct lr_str a, struct lr_str b);        /* by bytes, as qsort wants it */
 bool lr_str_starts(struct lr_str s, const char *prefix);

@@ -30,14 +30,6 @@ struct lr_str hub_repo_owner(struct lr_str repo)
     return slash == LR_STR_NONE ? (struct lr_str){0} : lr_str_sub(repo, 0, slash);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* %XX decoded into out; false when it does not fit, is malformed or hides a control. */
 static bool unescape(struct lr_str text, char *out, size_t cap)
 {
@@ -45,8 +37,8 @@ static bool unescape(struct lr_str text, char *out, size_t cap)
     for (size_t i = 0; i < text.len; i++) {
         int c = (unsigned char)text.ptr[i];
         if (c == '%') {
-            int high = i + 2 < text.len ? hex_digit(text.ptr[i + 1]) : -1;
-            int low = i + 2 < text.len ? hex_digit(text.ptr[i + 2]) : -1;
+            int high = i + 2 < text.len ? lr_hex_digit(text.ptr[i + 1]) : -1;
+            int low = i + 2 < text.len ? lr_hex_digit(text.ptr[i + 2]) : -1;
             if (high < 0 || low < 0)
                 return false;
             c = high << 4 | low;

@@ -23,17 +23,6 @@ void net_body_init(struct net_body *body, enum net_body_kind kind, uint64_t leng
         body->left = 0;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 static enum net_body_result bad(struct lr_error *err, const char *why)
 {
     (void)lr_fail(err, LR_INVALID_ARGUMENT, "malformed chunked body: %s", why);
@@ -54,7 +43,7 @@ static enum net_body_result take_data(struct net_body *body, struct lr_str *inpu
 /* One byte of framing; NULL, or what is wrong with it. */
 static const char *chunk_byte(struct net_body *body, char c)
 {
-    int digit = hex_value(c);
+    int digit = lr_hex_digit(c);
     switch (body->state) {
     case CHUNK_SIZE_FIRST:
     case CHUNK_SIZE:

@@ -3,17 +3,6 @@
 
 #include "base/utf8.h"
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Decodes into out (as long as raw at most); false for a broken escape. */
 static bool decode(struct lr_str raw, bool keep_slash, bool plus_is_blank, char *out,
                    size_t *len)
@@ -26,8 +15,8 @@ static bool decode(struct lr_str raw, bool keep_slash, bool plus_is_blank, char 
         } else if (c == '%') {
             if (raw.len - i < 3)
                 return false;
-            int high = hex_value(raw.ptr[i + 1]);
-            int low = hex_value(raw.ptr[i + 2]);
+            int high = lr_hex_digit(raw.ptr[i + 1]);
+            int low = lr_hex_digit(raw.ptr[i + 2]);
             if (high < 0 || low < 0)
                 return false;
             c = (char)(high << 4 | low);

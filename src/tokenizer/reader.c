@@ -90,17 +90,6 @@ lr_code tokenizer_reader_expect(struct reader *r, char c, const char *what)
     return tokenizer_reader_take(r, c) ? LR_OK : tokenizer_reader_fail(r, what);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* \uXXXX with r->at on the 'u'; -1 when malformed. */
 static int32_t read_hex4(struct reader *r)
 {
@@ -108,7 +97,7 @@ static int32_t read_hex4(struct reader *r)
         return -1;
     int32_t value = 0;
     for (int i = 1; i <= 4; i++) {
-        int digit = hex_digit(r->at[i]);
+        int digit = lr_hex_digit(r->at[i]);
         if (digit < 0)
             return -1;
         value = value * 16 + digit;

@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { writeEchoModel } from '../support/echo_model.mjs';
 import { sleep, tempDir, track, until } from '../support/scene.mjs';
 
 export { sleep, tempDir, until };
@@ -14,20 +15,8 @@ export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/
 export const DEMO = path.join(ROOT, 'models/demo');
 export const LONG = process.env.LR_LONG === '1';
 
-// A snapshot that the testing engine runs; `testing` are its options.
-export function makeEcho(id, testing = {}) {
-  const dir = path.join(tempDir('model'), id);
-  fs.mkdirSync(dir, { recursive: true });
-  fs.writeFileSync(path.join(dir, 'config.json'),
-    JSON.stringify({ architectures: ['EchoForTesting'], model_type: 'echo', testing }));
-  fs.writeFileSync(path.join(dir, 'tokenizer.json'), '{"version":"1.0"}');
-  const header = JSON.stringify({ w: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } });
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(header.length));
-  fs.writeFileSync(path.join(dir, 'model.safetensors'),
-    Buffer.concat([size, Buffer.from(header), Buffer.alloc(4)]));
-  return dir;
-}
+// A model of its own folder for the testing engine.
+export const makeEcho = (id, testing = {}) => writeEchoModel(path.join(tempDir('model'), id), 'echo', testing);
 
 // Starts the program and resolves with `match` of what it prints.
 export function launch(args, { match, env = {}, ms = 30000, bin = BIN } = {}) {

@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { writeEchoModel } from '../support/echo_model.mjs';
 import { sleep, tempDir, track, until } from '../support/scene.mjs';
 
 export { sleep, tempDir, until };
@@ -25,20 +26,9 @@ export function copyEngine(to, id) {
   return folder;
 }
 
-// A snapshot that only the testing engines run; `testing` are its options.
-export function makeModel(models, id, runtime = 'echo', testing = {}) {
-  const dir = path.join(models, id);
-  fs.mkdirSync(dir, { recursive: true });
-  fs.writeFileSync(path.join(dir, 'config.json'),
-    JSON.stringify({ architectures: ['EchoForTesting'], model_type: runtime, testing }));
-  fs.writeFileSync(path.join(dir, 'tokenizer.json'), '{"version":"1.0"}');
-  const header = JSON.stringify({ w: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } });
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(header.length));
-  fs.writeFileSync(path.join(dir, 'model.safetensors'),
-    Buffer.concat([size, Buffer.from(header), Buffer.alloc(4)]));
-  return dir;
-}
+// A model below `models` for the testing engines.
+export const makeModel = (models, id, runtime = 'echo', testing = {}) =>
+  writeEchoModel(path.join(models, id), runtime, testing);
 
 // Resolves once the node listens; rejects with its log when it ends instead.
 export async function startNode({ args = [], env = {}, engines, models, dir = tempDir('node'),

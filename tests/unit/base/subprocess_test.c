@@ -231,7 +231,8 @@ static int run_failpoint(const char *spec, int passes)
     if (child == 0) {
         int errors = 0;
         (void)setenv("LR_FAILPOINT", spec, 1);
-        (void)freopen("/dev/null", "w", stderr);
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(0x80);
         for (int i = 1; i <= passes; i++)
             errors |= lr_failpoint_hit("a.b") ? 1 << i : 0;
         _exit(errors);
