@@ -72,8 +72,8 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
     await ended;
     clearTimeout(timer);
     fs.rmSync(dir, { recursive: true, force: true });
-    if (/ERROR: AddressSanitizer|LeakSanitizer|runtime error:/.test(node.log))
-      throw new Error(node.log.slice(node.log.search(/ERROR: |LeakSan|runtime error:/)));
+    if (/ERROR: AddressSanitizer|LeakSanitizer|WARNING: ThreadSanitizer|runtime error:/.test(node.log))
+      throw new Error(node.log.slice(node.log.search(/ERROR: |LeakSan|WARNING: Thread|runtime error:/)));
     return node.exit;
   };
   return node;
