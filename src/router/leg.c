@@ -205,7 +205,7 @@ void router_leg_watch(struct router_leg *leg, uint64_t now_ms)
     if (leg->is_leaving) {
         router_leg_give_up(leg);
     } else if (!leg->is_over) {
-        /* Bytes may still trickle in, or ours not go out: the transport sees no silence. */
+        /* Bytes may still trickle in: the transport sees no silence. */
         (void)lr_fail(&err, LR_TIMEOUT, "no event of the node in %d ms", ROUTER_SILENCE_MS);
         router_leg_move(leg, ROUTER_FAILED, &err);
     }
