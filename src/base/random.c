@@ -1,6 +1,7 @@
 #include "base/random.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -22,20 +23,33 @@ static void ask_kernel(unsigned char *next, size_t len)
 
 /* A request draws several ids, and each call of the kernel is a microsecond: small draws come
  * from a pool of the thread.  What was taken is wiped, so that no number is given twice or can
- * be read later.  A child after fork() has the same pool; ours only exec. */
+ * be read later.  A child after fork() forgets it, or parent and child would give the same. */
 enum { POOL_BYTES = 256 };
 static _Thread_local struct {
     unsigned char bytes[POOL_BYTES];
     size_t left;
 } pool;
 
+static void forget_pool(void)
+{
+    pool.left = 0;
+}
+
+static void watch_forks(void)
+{
+    if (pthread_atfork(NULL, NULL, forget_pool) != 0)
+        abort();
+}
+
 void lr_random_bytes(void *out, size_t len)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (len > POOL_BYTES / 4) {
         ask_kernel(out, len);
         return;
     }
     if (pool.left < len) {
+        (void)pthread_once(&once, watch_forks);
         ask_kernel(pool.bytes, POOL_BYTES);
         pool.left = POOL_BYTES;
     }

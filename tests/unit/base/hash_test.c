@@ -1,4 +1,7 @@
 /* What SHA-256, HMAC and random ids promise. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/sha256_internal.h"
@@ -143,6 +146,29 @@ static void every_digit_is_as_likely(void **state)
     assert_int_equal(lr_random_below(1), 0);
 }
 
+/* Several times: what is kept for the next draw may just have been used up. */
+static void a_child_draws_other_ids_than_its_parent(void **state)
+{
+    (void)state;
+    char ours[23], theirs[23] = "";
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    for (int i = 0; i < 4; i++) {
+        lr_random_base62(ours, 22);
+        pid_t child = fork();
+        if (child == 0) {
+            lr_random_base62(theirs, 22);
+            _exit(write(pipes[1], theirs, sizeof(theirs)) == sizeof(theirs) ? 0 : 1);
+        }
+        lr_random_base62(ours, 22);
+        assert_true(read(pipes[0], theirs, sizeof(theirs)) == sizeof(theirs));
+        assert_string_not_equal(ours, theirs);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+    }
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +179,7 @@ int main(void)
         cmocka_unit_test(hmac_gives_the_published_tags),
         cmocka_unit_test(ids_use_their_alphabet_and_differ),
         cmocka_unit_test(every_digit_is_as_likely),
+        cmocka_unit_test(a_child_draws_other_ids_than_its_parent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
