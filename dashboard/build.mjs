@@ -69,7 +69,7 @@ files.set('licenses.txt', [...new Set(Object.values(vendor).map(({ file }) => fi
   .map((name) => `${name}\n\n${read(`node_modules/${name}/LICENSE`)}`).join('\n\n'));
 
 const build = hash([...files].flat().join('\0'));
-const preload = closure(['app.js', 'pages/overview.js', 'i18n/en.js', vendorPath('uplot')], files)
+const preload = closure(['app.js', 'pages/overview.js', 'i18n/en.js'], files)
   .map((name) => `<link rel="modulepreload" href="assets/${build}/${name}">`).join('\n');
 const index = read('index.html').replaceAll('{assets}', `assets/${build}`).replace('{preload}', preload);
 

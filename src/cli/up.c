@@ -159,9 +159,10 @@ static void greet_empty(struct up *up)
     (void)printf("\nllm-router is ready at %s and has no model yet.\n\n"
                  "  Give it one:\n"
                  "    llm-router register openai/gpt-oss-20b --url %s\n"
-                 "    or start it again with --model FOLDER\n\n"
+                 "    or start it again with --model FOLDER\n"
+                 "    or in a browser: %s/\n\n"
                  "  Data lies in %s.  Ctrl-C stops everything.\n",
-                 up->url, up->url, up->data_dir);
+                 up->url, up->url, up->url, up->data_dir);
     (void)fflush(stdout);
 }
 
