@@ -50,10 +50,13 @@ test('a reader without gzip gets a line of text that points to the API', async (
 
 // How much longer work takes here because others have work too: 1 on a quiet machine.
 function crowding() {
-  const cpu = process.cpuUsage(), begun = performance.now();
-  while (performance.now() - begun < 60) { /* spin */ }
-  const { user, system } = process.cpuUsage(cpu);
-  return Math.max(1, (performance.now() - begun) / ((user + system) / 1000));
+  const before = process.cpuUsage(), begun = performance.now();
+  let used = 0; // ms of processor time
+  while (used < 50) {
+    const { user, system } = process.cpuUsage(before);
+    used = (user + system) / 1000;
+  }
+  return Math.max(1, (performance.now() - begun) / used);
 }
 
 // Other work on the machine only makes it slower, so the best of a few tries counts, and what
@@ -65,13 +68,14 @@ test('the first page is at most 150 KB over the wire and shows within 200 ms', a
     await page.addInitScript(() => {
       globalThis.shown = new Promise((done) => new PerformanceObserver((list) => done(list.getEntries()[0].renderTime)).observe({ type: 'element', buffered: true }));
     });
-    const slower = crowding();
+    const early = crowding();
     await page.goto(up.url);
     await page.locator('.tally').first().waitFor();
     const { shown, bytes, files } = await page.evaluate(async () => {
       const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
       return { shown: await globalThis.shown, files: all.length, bytes: all.reduce((sum, e) => sum + e.transferSize, 0) };
     });
+    const slower = Math.min(early, crowding());
     assert.ok(files >= 10, 'the modules were counted');
     assert.ok(bytes <= 150 * 1024, `${bytes} bytes over the wire`);
     times.push(shown / slower);
