@@ -20,7 +20,7 @@
  *
  * A token's way is measured to two points: `arrive`, when its bytes were in this socket (the
  * kernel's own time stamp), and `delay`, when this program had read them.  The second has in
- * it how long the generator itself took to get to run.
+ * it how long the generator itself took to get to run.  `gap` is from one arrival to the next.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -129,17 +129,15 @@ static void on_first(void *arg)
         note(&first, now_ns - l->due_ns);
 }
 
-/* The clock is read for each token: the first of a batch must not wait for the last. */
 static void on_time(void *arg, uint64_t said_ns)
 {
     struct link *l = arg;
-    uint64_t got = lr_clock_ns(NULL);
     if (l->answer.times > args.skip) {
         note(&arrive, arrived_ns > said_ns ? arrived_ns - said_ns : 0);
-        note(&delay, got - said_ns);
-        note(&gap, got - l->got_ns);
+        note(&delay, lr_clock_ns(NULL) - said_ns);
+        note(&gap, arrived_ns > l->got_ns ? arrived_ns - l->got_ns : 0);
     }
-    l->got_ns = got;
+    l->got_ns = arrived_ns;
 }
 
 static void dial(struct link *l)
