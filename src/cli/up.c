@@ -37,7 +37,7 @@ struct up {
     char token[64];
     char url[300];
     char data_dir[LR_PATH_MAX];
-    _Atomic bool has_joined;
+    _Atomic bool has_adopted, has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
     bool serves_demo; /* nothing else was named or lies around */
     uint64_t restart_at_ms, kill_at_ms;
@@ -188,7 +188,9 @@ static void look_at_models(struct up *up)
 static void on_node(void *arg, const char *node_id)
 {
     struct up *up = arg;
-    router_adopt_models(up->router, node_id);
+    /* Once: what an operator deletes later stays deleted when the node joins again. */
+    if (!atomic_exchange(&up->has_adopted, true))
+        router_adopt_models(up->router, node_id);
     atomic_store(&up->has_joined, true);
 }
 

@@ -99,6 +99,14 @@ test('chat reads lines, answers each, and keeps the conversation', async () => {
   await fails(['chat', '--model', 'nobody', 'hi'], {}, /no model "nobody"/);
 });
 
+test('a model of up that was removed stays removed when its node joins again', async () => {
+  await says(['models', 'remove', 'parrot'], /removed parrot/);
+  fs.cpSync(makeEcho('later'), path.join(dir, 'models/later'), { recursive: true });
+  await says(['register', 'later', '--path'], /registered later/); // a new model makes the node join again
+  await until('it is listed', async () => /later +present/.test((await cli(['models'], env)).stdout));
+  assert.doesNotMatch((await cli(['models'], env)).stdout, /parrot/);
+});
+
 test('up without any model serves the demo model, and says what to copy', async () => {
   const demo = await launch(['up', '--device', 'cpu', '--listen', '127.0.0.1:0', '--no-hf-cache', '--data-dir', tempDir('empty')], { match: /Ctrl-C stops everything/ });
   left.push(demo);
