@@ -2,7 +2,7 @@
 // that match the tables they are written from.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -26,6 +26,10 @@ test('version names the version and the commit', () => {
     assert.match(result.stdout, /^llm-router \d+\.\d+\.\d+ \(([0-9a-f]{12}|unknown)\)\n$/);
     assert.equal(result.stderr, '');
   }
+});
+
+test('the program without engines is under 8 MB', () => {
+  assert.ok(statSync(program).size < 8e6, `${statSync(program).size} bytes`);
 });
 
 test('version takes under 20 ms', () => {

@@ -1,5 +1,7 @@
-/* The demo model's tokenizer.json, and many threads on one tokenizer. */
+/* The demo model's tokenizer.json, many threads on one tokenizer, and time that no text bends.
+ */
 #include <pthread.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -132,6 +134,64 @@ static void test_threads_share_a_tokenizer(void **state)
         tokenizer_ids_free(&ids[i]);
 }
 
+/* ---- texts that are hard on a tokenizer ---- */
+
+enum { HARD_BYTES = 256 << 10 };
+
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* The best of three: a busy neighbour costs CPU time, too. */
+static double time_of(const char *text)
+{
+    double best = 1e9;
+    for (int i = 0; i < 3; i++) {
+        struct tokenizer_ids ids;
+        struct lr_error err = {0};
+        tokenizer_ids_init(&ids, (size_t)HARD_BYTES * 3);
+        double start = cpu_seconds();
+        if (tokenizer_encode(t, lr_str(text, HARD_BYTES), false, &ids, &err) != LR_OK)
+            fail_msg("%s", err.text);
+        double took = cpu_seconds() - start;
+        best = took < best ? took : best;
+        tokenizer_ids_free(&ids);
+    }
+    return best;
+}
+
+/* What is not linear takes hundreds of times as long at this size; the exact ratios are for
+ * bench_tokenizer and the real vocabulary. */
+static void test_no_text_takes_ten_times_as_long_as_prose(void **state)
+{
+    (void)state;
+    static const char prose[] = "The tide comes in twice a day, and the harbour master knows "
+                                "when; nobody else has to. Ask again at noon.\n";
+    static const char *const names[] = {"one letter", "blanks", "random bytes",
+                                        "random letters", "newlines"};
+    char *text = malloc(HARD_BYTES);
+    assert_non_null(text);
+    for (size_t i = 0; i < HARD_BYTES; i++)
+        text[i] = prose[i % (sizeof(prose) - 1)];
+    double base = time_of(text);
+    for (int kind = 0; kind < 5; kind++) {
+        uint32_t seed = 1;
+        for (size_t i = 0; i < HARD_BYTES; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            const char bytes[] = {'a', ' ', (char)(seed >> 24), (char)('a' + (seed >> 24) % 26),
+                                  '\n'};
+            text[i] = bytes[kind];
+        }
+        double took = time_of(text);
+        if (took > 10 * base)
+            fail_msg("%s: %.1f ms against %.1f", names[kind], took * 1e3, base * 1e3);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_golden_prompts_come_back_as_the_same_ids),
         cmocka_unit_test(test_decoding_gives_the_text_back),
         cmocka_unit_test(test_threads_share_a_tokenizer),
+        cmocka_unit_test(test_no_text_takes_ten_times_as_long_as_prose),
     };
     return cmocka_run_group_tests(tests, open_demo, close_demo);
 }
