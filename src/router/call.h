@@ -64,6 +64,7 @@ struct router_call {
     uint64_t wrote_ms;         /* the client heard from us */
     bool is_over;              /* the client's answer has ended */
     struct router_usage usage; /* what is known when the client's answer ends */
+    uint64_t charged;          /* tokens its key's limit was told of */
     struct router_key *key;    /* who pays; NULL: nobody */
     char name[96];             /* what nodes know it by */
     char trace[64];            /* traceparent; "" where the client sent none */

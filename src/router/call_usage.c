@@ -18,6 +18,21 @@ static void add_tokens(const struct router_call *call, struct router_usage *row)
     }
 }
 
+/* The key's limit hears of the tokens before the answer ends, so that the client's next
+ * request finds them counted; and once more of what the engine made beyond them. */
+static void charge(struct router_call *call)
+{
+    struct router *r = call->home->router;
+    uint64_t tokens = call->usage.prompt_tokens + call->usage.completion_tokens;
+    if (call->key == NULL || call->key->tokens_per_minute == 0 || tokens <= call->charged)
+        return;
+    router_lock(r);
+    router_key_charge(call->key, lr_clock_ms(NULL), tokens - call->charged,
+                      atomic_load(&r->routers));
+    router_unlock(r);
+    call->charged = tokens;
+}
+
 void router_call_note(struct router_call *call, int status)
 {
     struct router_metrics *metrics = &call->home->router->metrics;
@@ -46,6 +61,7 @@ void router_call_note(struct router_call *call, int status)
     router_observe(&metrics->total, now - call->begun_ns);
     if (call->granted_ns != 0)
         router_observe(&metrics->wait, call->granted_ns - call->begun_ns);
+    charge(call);
 }
 
 /* What the node that served it last did of it. */
@@ -88,11 +104,5 @@ void router_call_book(struct router_call *call)
     router_count(&r->metrics.prompt_tokens, row->prompt_tokens);
     router_count(&r->metrics.completion_tokens, row->completion_tokens);
     router_count(&r->metrics.cached_tokens, row->cached_tokens);
-    if (call->key != NULL && call->key->tokens_per_minute != 0) {
-        router_lock(r);
-        router_key_charge(call->key, lr_clock_ms(NULL),
-                          row->prompt_tokens + row->completion_tokens,
-                          atomic_load(&r->routers));
-        router_unlock(r);
-    }
+    charge(call);
 }

@@ -15,7 +15,8 @@ static uint64_t now_ms(void)
     return lr_clock_ms(NULL);
 }
 
-enum grant { GRANT_OK, GRANT_FULL, GRANT_NOBODY };
+/* GRANT_SHARE: full for this key, perhaps not for one that holds less. */
+enum grant { GRANT_OK, GRANT_FULL, GRANT_SHARE, GRANT_NOBODY };
 
 static enum grant try_grant(struct router_job *job, uint64_t now)
 {
@@ -25,14 +26,21 @@ static enum grant try_grant(struct router_job *job, uint64_t now)
         router_candidates(job->router, job->model, job, now, candidates, ROUTER_CANDIDATES_MAX);
     if (count == 0)
         return GRANT_NOBODY;
+    uint64_t slots = 0;
+    for (size_t i = 0; i < count; i++)
+        slots += candidates[i].slots != 0 ? candidates[i].slots : ROUTER_SLOTS_UNKNOWN;
+    /* Who was served before goes on before others begin. */
+    demand.is_within_slots =
+        !job->is_again && !router_shares_is_light(&job->model->shares, job->lane, slots, now);
     size_t best = router_pick(candidates, count, &demand);
     if (best == ROUTER_NOBODY)
-        return GRANT_FULL;
+        return demand.is_within_slots ? GRANT_SHARE : GRANT_FULL;
     const struct router_candidate *chosen = &candidates[best];
     job->node = chosen->node;
     job->place = chosen->place;
     job->place->inflight++;
     job->router->held++;
+    router_shares_hold(&job->model->shares, job->lane);
     job->node->requests++;
     (void)snprintf(job->why, sizeof(job->why), "cost=%.0fms %s active=%u nodes=%zu",
                    chosen->cost, chosen->is_loaded ? "loaded" : "loads-first", chosen->active,
@@ -65,14 +73,29 @@ void router_drop_waiter(struct router_job *job)
     post(job);
 }
 
+/* The first in turn that can go now.  Where the one whose turn it is has its share, another
+ * key's may take a place beyond the slots; the turn stays. */
+static struct router_job *next_granted(struct router_model *model, uint64_t now)
+{
+    struct router_waiter *w = router_queue_peek(&model->queue);
+    for (bool is_turn = true; w != NULL; is_turn = false) {
+        struct router_job *job = (struct router_job *)(void *)w;
+        enum grant grant = try_grant(job, now);
+        if (grant == GRANT_OK && is_turn)
+            (void)router_queue_pop(&model->queue);
+        else if (grant == GRANT_OK)
+            router_queue_remove(&model->queue, w);
+        if (grant != GRANT_SHARE)
+            return grant == GRANT_OK ? job : NULL;
+        w = router_queue_next_lane(&model->queue, w);
+    }
+    return NULL;
+}
+
 void router_pump(struct router *r, struct router_model *model)
 {
     uint64_t now = now_ms();
-    for (struct router_waiter *w; (w = router_queue_peek(&model->queue)) != NULL;) {
-        struct router_job *job = (struct router_job *)(void *)w;
-        if (try_grant(job, now) != GRANT_OK)
-            return;
-        (void)router_queue_pop(&model->queue);
+    for (struct router_job *job; (job = next_granted(model, now)) != NULL;) {
         r->waiting--;
         post(job);
     }
@@ -118,8 +141,13 @@ static enum router_admission admit_locked(struct router_job *job, bool again,
     job->node = NULL;
     job->place = NULL;
     job->is_again = again;
-    /* Nobody overtakes those who wait, but for one who has waited before. */
-    if (again || queue->count == 0)
+    router_shares_see(&job->model->shares, job->lane, now);
+    /* Nobody overtakes those who wait, but for one who has waited before.  A key none of whose
+     * requests waits may take what the others can't: the places beyond the slots. */
+    bool is_first = router_queue_lane_count(queue, job->lane) == 0;
+    if (is_first && queue->count != 0)
+        router_pump(r, job->model);
+    if (again || is_first)
         grant = try_grant(job, now);
     if (grant == GRANT_OK) {
         job->state = ROUTER_JOB_HELD;
@@ -189,6 +217,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
         struct router_place *place = job->place;
         place->inflight--;
         r->held--;
+        router_shares_release(&job->model->shares, job->lane);
         place->is_full = outcome == ROUTER_BUSY;
         if (measure != NULL) {
             average(&place->load_ms, measure->load_ms);

@@ -12,10 +12,15 @@ enum { FULL_STEPS = 64 };
 /* More than any wait: an avoided node is the last resort. */
 static const double avoided_ms = 1e9;
 
-bool router_has_room(const struct router_candidate *node)
+static bool has_room(const struct router_candidate *node, uint32_t beyond)
 {
     uint32_t slots = node->slots != 0 ? node->slots : ROUTER_SLOTS_UNKNOWN;
-    return !node->is_barred && node->inflight < slots + ROUTER_SLOTS_BEYOND;
+    return !node->is_barred && node->inflight < slots + beyond;
+}
+
+bool router_has_room(const struct router_candidate *node)
+{
+    return has_room(node, ROUTER_SLOTS_BEYOND);
 }
 
 /* The middle value of those that were measured; a lone node's own. */
@@ -63,10 +68,11 @@ size_t router_pick(struct router_candidate *nodes, size_t count,
 {
     double prefill = median(nodes, count, true, default_prefill_ms);
     double step = median(nodes, count, false, default_step_ms);
+    uint32_t beyond = demand->is_within_slots ? 0 : ROUTER_SLOTS_BEYOND;
     size_t best = ROUTER_NOBODY;
     for (size_t i = 0; i < count; i++) {
         nodes[i].cost = estimate(&nodes[i], demand, prefill, step);
-        if (router_has_room(&nodes[i]) &&
+        if (has_room(&nodes[i], beyond) &&
             (best == ROUTER_NOBODY || nodes[i].cost < nodes[best].cost))
             best = i;
     }

@@ -35,6 +35,7 @@ struct router_candidate {
 
 struct router_demand {
     uint32_t prompt_tokens; /* estimated */
+    bool is_within_slots;   /* the places beyond the slots are not for it */
 };
 
 enum {

@@ -112,6 +112,13 @@ struct router_waiter *router_queue_pop(struct router_queue *queue)
     return waiter;
 }
 
+struct router_waiter *router_queue_next_lane(const struct router_queue *queue,
+                                             const struct router_waiter *waiter)
+{
+    const struct router_lane *next = waiter->lane->next;
+    return next != queue->head ? next->first : NULL;
+}
+
 struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t id)
 {
     const struct router_lane *longest = queue->head, *lane = queue->head;

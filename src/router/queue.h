@@ -38,6 +38,10 @@ struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, 
 struct router_waiter *router_queue_peek(const struct router_queue *queue);
 struct router_waiter *router_queue_pop(struct router_queue *queue);
 
+/* The first of the lane after this one's; NULL when the ring is back at its head. */
+struct router_waiter *router_queue_next_lane(const struct router_queue *queue,
+                                             const struct router_waiter *waiter);
+
 /* Takes anybody out; nothing happens where it does not wait. */
 void router_queue_remove(struct router_queue *queue, struct router_waiter *waiter);
 

@@ -9,6 +9,7 @@
 
 #include "router/nodes.h"
 #include "router/queue.h"
+#include "router/shares.h"
 #include "router/sql.h"
 
 struct router_model {
@@ -24,6 +25,7 @@ struct router_model {
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
     struct router_queue queue;
+    struct router_shares shares;
     /* Where the registration has a template of its own: that one with a node's tokens. */
     struct router_prompt_info *own_info;        /* reference */
     const struct router_prompt_info *own_basis; /* whose tokens; only compared */

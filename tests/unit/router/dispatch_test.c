@@ -9,6 +9,7 @@ static struct router r;
 static struct router_model *model;
 static struct router_node *nodes[2];
 static struct router_job jobs[JOBS];
+static struct net_loop *loop; /* turned only when it ends */
 
 static struct router_node *join(const char *id)
 {
@@ -24,6 +25,11 @@ static struct router_node *join(const char *id)
     return node;
 }
 
+static void ignore(struct router_job *job, const struct lr_error *err)
+{
+    (void)job, (void)err;
+}
+
 static int setup(void **state)
 {
     struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
@@ -36,10 +42,13 @@ static int setup(void **state)
     router_nodes_init(&r.nodes);
     r.queue_limit = 3;
     assert_int_equal(router_registry_add(&r.registry, &demo, &model, &err), LR_OK);
+    assert_int_equal(net_loop_create(&loop, &err), LR_OK);
     nodes[0] = join("node-one");
     for (int i = 0; i < JOBS; i++) {
         jobs[i].router = &r;
         jobs[i].model = model;
+        jobs[i].loop = loop;
+        jobs[i].on_ready = ignore;
     }
     return 0;
 }
@@ -49,6 +58,7 @@ static int teardown(void **state)
     (void)state;
     for (int i = 0; i < JOBS; i++)
         router_queue_remove(&model->queue, &jobs[i].waiter);
+    net_loop_destroy(loop);
     router_registry_free(&r.registry);
     router_nodes_free(&r.nodes);
     (void)pthread_mutex_destroy(&r.lock);
@@ -96,6 +106,46 @@ static void nobody_overtakes_those_who_wait(void **state)
     nodes[1] = join("node-two"); /* room again, but the queue has not moved yet */
     assert_int_equal(admit(ROOM + 1, false), ROUTER_WAITING);
     assert_int_equal(admit(ROOM + 2, true), ROUTER_GRANTED);
+}
+
+static void the_places_beyond_the_slots_are_for_keys_that_hold_less(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        jobs[i].lane = i < 4 ? 1 : 2;
+    assert_int_equal(admit(4, false), ROUTER_GRANTED);
+    router_release(&jobs[4], ROUTER_ENDED, NULL);
+    /* Another key was here: this one gets the slots, and no more. */
+    for (int i = 0; i < SLOTS; i++)
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+    assert_int_equal(admit(2, false), ROUTER_WAITING);
+    assert_int_equal(admit(5, false), ROUTER_GRANTED);
+    assert_int_equal(admit(6, false), ROUTER_WAITING); /* it has its share now */
+    /* What ends leaves the slots full; then the turns go on. */
+    router_release(&jobs[0], ROUTER_ENDED, NULL);
+    assert_int_equal(jobs[2].state, ROUTER_JOB_WAITING);
+    router_release(&jobs[1], ROUTER_ENDED, NULL);
+    assert_int_equal(jobs[2].state, ROUTER_JOB_POSTED);
+    assert_int_equal(jobs[6].state, ROUTER_JOB_WAITING);
+}
+
+static void who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more(void **state)
+{
+    (void)state;
+    jobs[0].lane = jobs[1].lane = 1;
+    jobs[2].lane = jobs[3].lane = 2;
+    jobs[4].lane = 3;
+    assert_int_equal(admit(4, false), ROUTER_GRANTED);
+    assert_int_equal(admit(2, false), ROUTER_GRANTED);
+    assert_int_equal(admit(3, false), ROUTER_WAITING);
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    assert_int_equal(admit(1, false), ROUTER_WAITING);
+    router_release(&jobs[0], ROUTER_ENDED, NULL);
+    assert_int_equal(jobs[3].state, ROUTER_JOB_WAITING); /* its turn, but it has its share */
+    assert_int_equal(jobs[1].state, ROUTER_JOB_POSTED);
+    router_release(&jobs[2], ROUTER_ENDED, NULL);
+    router_release(&jobs[4], ROUTER_ENDED, NULL);
+    assert_int_equal(jobs[3].state, ROUTER_JOB_POSTED);
 }
 
 static void a_job_does_not_go_back_to_the_node_that_has_just_failed_it(void **state)
@@ -202,6 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(slots_and_two_beyond_then_the_queue_then_a_refusal),
         TEST(nobody_overtakes_those_who_wait),
+        TEST(the_places_beyond_the_slots_are_for_keys_that_hold_less),
+        TEST(who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more),
         TEST(a_job_does_not_go_back_to_the_node_that_has_just_failed_it),
         TEST(a_node_is_avoided_longer_each_time_in_a_row),
         TEST(what_fails_together_counts_once),
