@@ -22,8 +22,8 @@ function(lr_dashboard name)
     set(out ${CMAKE_BINARY_DIR}/generated/dashboard.c)
     add_custom_command(OUTPUT ${out}
         COMMAND ${LR_NODE} ${PROJECT_SOURCE_DIR}/dashboard/build.mjs ${out}
-        DEPENDS ${sources} ${installed} ${PROJECT_SOURCE_DIR}/dashboard/build.mjs ${PROJECT_SOURCE_DIR}/dashboard/index.html
-                ${PROJECT_SOURCE_DIR}/dashboard/icon.svg
+        DEPENDS ${sources} ${installed} ${PROJECT_SOURCE_DIR}/dashboard/build.mjs ${PROJECT_SOURCE_DIR}/dashboard/join.mjs
+                ${PROJECT_SOURCE_DIR}/dashboard/index.html ${PROJECT_SOURCE_DIR}/dashboard/icon.svg
         COMMENT "Embedding the dashboard" VERBATIM)
     target_sources(${name} PRIVATE ${out})
 endfunction()

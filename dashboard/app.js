@@ -128,14 +128,20 @@ function Shell({ me, onSignOut }) {
     <main id="main" tabindex="-1">${body}</main></div><${Toasts} /><${Announcer} />`;
 }
 
+/** For theme.js: whether the next visit begins with the page or with a sign-in. */
+function remember(me) {
+  try { if (me) localStorage.removeItem('lr.guest'); else localStorage.setItem('lr.guest', '1'); } catch { /* storage is off */ }
+  return me;
+}
+
 /** Who is there: /v0/whoami's answer, null for nobody, an error where nothing answers. */
 async function identify() {
   try {
     const me = await api.get('/v0/whoami');
     api.setCsrf(me.csrf ?? '');
-    return me.role === 'public' ? null : me;
+    return remember(me.role === 'public' ? null : me);
   } catch (error) {
-    return error.status === 401 ? null : error;
+    return error.status === 401 ? remember(null) : error;
   }
 }
 
@@ -157,9 +163,12 @@ function App({ first }) {
   return html`<${Shell} key=${getLang()} me=${me} onSignOut=${signOut} />`;
 }
 
-const page = parseRoute().page;
-const [first] = await Promise.all([identify(), setLang(document.documentElement.lang), pages[page] && fetchView(page).catch(() => {})]);
-document.getElementById('app').replaceChildren(); // the frame that was there from the start
-render(html`<${App} first=${first} />`, document.getElementById('app'));
-// The other pages, while nobody waits; one that does not come is asked for again when it is wanted.
-setTimeout(() => Object.keys(pages).forEach((name) => fetchView(name).catch(() => {})), 2000);
+async function start() {
+  const { page } = parseRoute();
+  const [first] = await Promise.all([identify(), setLang(document.documentElement.lang), pages[page] && fetchView(page).catch(() => {})]);
+  document.getElementById('app').replaceChildren(); // the frame that was there from the start
+  render(html`<${App} first=${first} />`, document.getElementById('app'));
+  // The other pages, while nobody waits; one that does not come is asked for again when it is wanted.
+  setTimeout(() => Object.keys(pages).forEach((name) => fetchView(name).catch(() => {})), 2000);
+}
+start();

@@ -4,12 +4,13 @@
 // everything: a browser may keep them for ever, and never mixes two versions.  Bare imports
 // ('preact') become relative paths, so no import map (which would be an inline script) is
 // needed.  Stylesheets are joined in the order of their names, the texts of a language into
-// one file: fewer requests before anything shows.
+// one file, the modules of the first page into app.js: few requests before anything shows.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import zlib from 'node:zlib';
+import { join } from './join.mjs';
 
 const root = path.dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2];
@@ -40,28 +41,19 @@ function rewrite(from, text) {
   });
 }
 
-// What a page needs before it shows: the closure of static imports.
-function closure(start, files) {
-  const seen = new Set();
-  const visit = (name) => {
-    if (seen.has(name)) return;
-    seen.add(name);
-    for (const [, to] of files.get(name).matchAll(/\b(?:from|import)\s*["'](\.[^"']+)["']/g))
-      visit(path.posix.join(path.posix.dirname(name), to));
-  };
-  start.forEach(visit);
-  return [...seen];
-}
-
-const files = new Map();
+const modules = new Map();
 for (const name of fs.readdirSync(root, { recursive: true }).map((n) => n.split(path.sep).join('/')).sort())
-  if (/^(app|theme)\.js$|^(lib|pages)\/.*\.js$/.test(name)) files.set(name, rewrite(name, read(name)));
+  if (/^(app|theme)\.js$|^(lib|pages)\/.*\.js$/.test(name)) modules.set(name, rewrite(name, read(name)));
+let headings = ''; // of the first page, painted before any script of it runs; theme.js says which is right
 for (const lang of ['en', 'ja']) {
   const { default: texts } = await import(pathToFileURL(path.join(root, `i18n/${lang}.js`)));
-  files.set(`i18n/${lang}.js`, `export default ${JSON.stringify(texts)};\n`);
+  modules.set(`i18n/${lang}.js`, `export default ${JSON.stringify(texts)};\n`);
+  headings += `<div class="page" lang="${lang}"><div class="page-head"><div class="page-title"><p class="h1" elementtiming="frame">${texts.overview.title}</p><p class="lead">${texts.overview.lead}</p></div></div></div>`;
 }
 for (const [name, { file, after = '' }] of Object.entries(vendor))
-  files.set(vendorPath(name), rewrite(vendorPath(name), read(`node_modules/${file}`).replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n') + after));
+  modules.set(vendorPath(name), rewrite(vendorPath(name), read(`node_modules/${file}`).replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n') + after));
+
+const files = join(modules, ['i18n/en.js', 'pages/overview.js', 'app.js'], 'app.js');
 const sheets = fs.readdirSync(path.join(root, 'css')).filter((name) => name.endsWith('.css')).sort();
 files.set('app.css', [read('node_modules/uplot/dist/uPlot.min.css'), ...sheets.map((name) => read(`css/${name}`))].join('\n'));
 files.set('icon.svg', read('icon.svg'));
@@ -69,9 +61,7 @@ files.set('licenses.txt', [...new Set(Object.values(vendor).map(({ file }) => fi
   .map((name) => `${name}\n\n${read(`node_modules/${name}/LICENSE`)}`).join('\n\n'));
 
 const build = hash([...files].flat().join('\0'));
-const preload = closure(['app.js', 'pages/overview.js', 'i18n/en.js'], files)
-  .map((name) => `<link rel="modulepreload" href="assets/${build}/${name}">`).join('\n');
-const index = read('index.html').replaceAll('{assets}', `assets/${build}`).replace('{preload}', preload);
+const index = read('index.html').replaceAll('{assets}', `assets/${build}`).replace('{headings}', headings);
 
 const assets = [['', index, '.html'], ...[...files].map(([name, text]) => [`${build}/${name}`, text, path.extname(name)])]
   .map(([name, text, extension]) => ({ name, bytes: zlib.gzipSync(text, { level: 9 }), type: types[extension], etag: hash(text) }));

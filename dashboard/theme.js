@@ -1,10 +1,14 @@
-// Before anything is painted: the theme and the language this browser chose.  A plain
-// script, since a module would run after the first paint.
+// Before anything is painted: the theme and the language this browser chose, and whether the
+// first page is the overview, so that its heading can be painted at once (unless whoever was
+// here last had to sign in).  A plain script, since a module would run after the first paint.
 (function () {
+  var isOverview = /^(#\/?(overview)?)?$/.test(location.hash);
   try {
     var theme = localStorage.getItem('lr.theme');
     if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
     var lang = localStorage.getItem('lr.lang') || (navigator.language || 'en').slice(0, 2);
     document.documentElement.lang = lang === 'ja' ? 'ja' : 'en';
+    if (localStorage.getItem('lr.guest')) isOverview = false;
   } catch (error) { /* storage is off: the system's theme and English */ }
+  if (isOverview) document.documentElement.dataset.first = 'overview';
 })();

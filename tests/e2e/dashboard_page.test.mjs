@@ -1,5 +1,6 @@
 // The page itself: how it is served, how soon it shows, how every page of it looks.
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import { after, before, test } from 'node:test';
 import { SCHEMES, SIZES, startBrowser } from './browser.mjs';
 import { call, DEMO, makeEcho, say, startUp, until } from './support.mjs';
@@ -48,42 +49,73 @@ test('a reader without gzip gets a line of text that points to the API', async (
   assert.match(await answer.text(), /\/v1\/chat\/completions/);
 });
 
-// How much longer work takes here because others have work too: 1 on a quiet machine.
-function crowding() {
-  const before = process.cpuUsage(), begun = performance.now();
-  let used = 0; // ms of processor time
-  while (used < 50) {
-    const { user, system } = process.cpuUsage(before);
-    used = (user + system) / 1000;
-  }
-  return Math.max(1, (performance.now() - begun) / used);
+// Milliseconds from the start of a navigation, in a context of its own (nothing is cached) of a
+// browser and a server that run already: the first contentful paint, and the element that is
+// timed as `title`.
+async function timePaint(url, ready) {
+  const page = await browser.open('about:blank', { wait: false });
+  await page.addInitScript(() => {
+    globalThis.titled = new Promise((done) => new PerformanceObserver((list) => list.getEntries().filter((e) => e.identifier === 'title').forEach((e) => done(e.renderTime))).observe({ type: 'element', buffered: true }));
+  });
+  await page.goto(url);
+  await page.locator(ready).first().waitFor();
+  const result = await page.evaluate(async () => {
+    const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+    return { title: await globalThis.titled, first: performance.getEntriesByName('first-contentful-paint')[0].startTime,
+      files: all.length, bytes: all.reduce((sum, e) => sum + e.transferSize, 0) };
+  });
+  await page.context().close();
+  return result;
 }
 
-// Other work on the machine only makes it slower, so the best of a few tries counts, and what
-// others took of the processor is taken off.
-test('the first page is at most 150 KB over the wire and shows within 200 ms', async () => {
-  const times = [], tries = [];
-  for (let i = 0; i < 8 && !(Math.min(...times) <= 200); i++) {
-    const page = await browser.open('about:blank', { wait: false });
-    await page.addInitScript(() => {
-      globalThis.shown = new Promise((done) => new PerformanceObserver((list) => done(list.getEntries()[0].renderTime)).observe({ type: 'element', buffered: true }));
-    });
-    const early = crowding();
-    await page.goto(up.url);
-    await page.locator('.tally').first().waitFor();
-    const { shown, bytes, files } = await page.evaluate(async () => {
-      const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
-      return { shown: await globalThis.shown, files: all.length, bytes: all.reduce((sum, e) => sum + e.transferSize, 0) };
-    });
-    const slower = Math.min(early, crowding());
-    assert.ok(files >= 10, 'the modules were counted');
+// Other work on the machine only makes it slower, so the best of five counts (of ten where five
+// were not enough).  What this browser
+// needs for a page of one line, measured in turns, tells a busy machine from a slow page: on a
+// quiet one it is 40 to 80 ms, and the limits are the plain figures.
+test('the first page is at most 150 KB over the wire, its heading shows within 200 ms, the live page within 300', async () => {
+  const server = http.createServer((_, answer) => answer.setHeader('content-type', 'text/html').end('<!doctype html><title>One line</title><h1 elementtiming="title">One line</h1>'));
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  const line = [], page = [];
+  const best = (tries, name) => Math.min(...tries.map((one) => one[name]));
+  const isShown = () => best(page, 'first') <= Math.max(200, 2.5 * best(line, 'title'));
+  const isLive = () => best(page, 'title') <= Math.max(300, 4.5 * best(line, 'title'));
+  await timePaint(up.url, '.tally');
+  for (let i = 0; i < 5 || (i < 10 && !(isShown() && isLive())); i++) {
+    line.push(await timePaint(`http://127.0.0.1:${server.address().port}/`, 'h1'));
+    page.push(await timePaint(up.url, '.tally'));
+  }
+  server.close();
+  for (const { files, bytes } of page) {
+    assert.ok(files >= 5, 'the files were counted');
     assert.ok(bytes <= 150 * 1024, `${bytes} bytes over the wire`);
-    times.push(shown / slower);
-    tries.push(`${Math.round(shown)} ms with the machine ${slower.toFixed(1)} times busy`);
+  }
+  const list = (tries, name) => tries.map((one) => Math.round(one[name])).join(', ');
+  const said = `first paint, with the heading: ${list(page, 'first')} ms; the live page: ${list(page, 'title')} ms; a page of one line: ${list(line, 'title')} ms`;
+  console.log(`# ${said}`);
+  assert.ok(isShown(), said);
+  assert.ok(isLive(), said);
+});
+
+test('the first paint holds the heading where the live page will have it, in its language, and none that would be wrong', async () => {
+  const visible = (page) => page.evaluate(() => [...document.querySelectorAll('.frame .h1')].filter((e) => e.checkVisibility()).map((e) => e.textContent));
+  for (const [lang, hash, isGuest, want] of [['en', '', false, ['Overview']], ['ja', '#/overview', false, ['概要']], ['en', '#/models', false, []], ['en', '', true, []]]) {
+    const page = await browser.open('about:blank', { lang, wait: false });
+    if (isGuest) await page.addInitScript(() => localStorage.setItem('lr.guest', '1'));
+    await page.route('**/app.js', (route) => route.abort());
+    await page.goto(`${up.url}/${hash}`);
+    assert.deepEqual(await visible(page), want, `${lang} ${hash}`);
     await page.context().close();
   }
-  console.log(`# the heading of the first page was painted after ${tries.join(', ')}`);
-  assert.ok(Math.min(...times) <= 200, `the first page shows after ${tries.join(', ')}`);
+  for (const size of Object.keys(SIZES)) {
+    const page = await browser.open('about:blank', { size, wait: false });
+    await page.route('**/app.js', (route) => route.abort());
+    await page.goto(up.url);
+    const before = await page.locator('.frame .h1:visible').boundingBox();
+    await page.unroute('**/app.js');
+    await page.reload();
+    assert.deepEqual(await page.locator('h1').boundingBox(), before, size);
+    await page.context().close();
+  }
 });
 
 test('every page, light and dark, large and small: no finding of axe, no error, nothing foreign', async () => {
