@@ -1,8 +1,9 @@
-/* cli/keys.c - llm-router keys: make, list and revoke keys. */
+/* cli/keys.c - llm-router keys: make, list, change and revoke keys. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
 
@@ -27,21 +28,48 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_INT,
      .fallback = "0",
      .help = "0: no limit"},
+    {.name = "models",
+     .type = LR_SETTING_LIST,
+     .value = "ID,...",
+     .help = "the models it may use; \"all\": every one, as without this"},
 };
+
+/* The limits that were given, as members of an open object. */
+static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
+{
+    static const struct {
+        const char *flag, *member;
+    } limits[] = {{"requests-per-minute", "requests_per_minute"},
+                  {"tokens-per-minute", "tokens_per_minute"}};
+    if (lr_settings_has(s, "name"))
+        lr_json_member_z(w, "name", lr_settings_str(s, "name"));
+    if (lr_settings_source(s, "expires") != LR_FROM_DEFAULT)
+        lr_json_member_u64(w, "expires_in", (lr_settings_ms(s, "expires") + 999) / 1000);
+    for (size_t i = 0; i < 2; i++)
+        if (lr_settings_source(s, limits[i].flag) != LR_FROM_DEFAULT)
+            lr_json_member_i64(w, limits[i].member, lr_settings_int(s, limits[i].flag));
+    if (!lr_settings_has(s, "models"))
+        return;
+    lr_json_key(w, "models");
+    lr_json_begin_array(w);
+    for (size_t i = 0; i < lr_settings_list_count(s, "models"); i++) {
+        const char *id = lr_settings_list_item(s, "models", i);
+        if (strcmp(id, "all") != 0)
+            lr_json_put_str(w, lr_str_z(id));
+    }
+    lr_json_end_array(w);
+}
 
 static lr_code create(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf body;
     struct lr_json_writer w;
-    lr_buf_init(&body, 4096);
+    lr_buf_init(&body, 16 << 10);
     lr_json_writer_init(&w, &body);
     lr_json_begin_object(&w);
-    lr_json_member_z(&w, "name", lr_settings_has(s, "name") ? lr_settings_str(s, "name") : "");
     lr_json_member_z(&w, "role", lr_settings_str(s, "role"));
-    lr_json_member_u64(&w, "expires_in", lr_settings_ms(s, "expires") / 1000);
-    lr_json_member_i64(&w, "requests_per_minute", lr_settings_int(s, "requests-per-minute"));
-    lr_json_member_i64(&w, "tokens_per_minute", lr_settings_int(s, "tokens-per-minute"));
+    put_limits(s, &w);
     lr_json_end_object(&w);
     lr_code code = cli_ask(s, "POST", "/v0/keys", &body, &a, err);
     if (code == LR_OK)
@@ -51,35 +79,79 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
     return code;
 }
 
-static lr_code revoke(const struct lr_settings *s, const char *id, struct lr_error *err)
+static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_buf *out)
+{
+    char expires[LR_TIME_TEXT_LEN + 1] = "never";
+    const struct lr_json *models = lr_json_get(k, "models");
+    int64_t end = cli_int(k, "expires"), requests = cli_int(k, "requests_per_minute"),
+            tokens = cli_int(k, "tokens_per_minute");
+    const char *state = cli_int(k, "revoked") != 0                         ? "revoked"
+                        : end != 0 && end * 1000 <= lr_clock_wall_ms(NULL) ? "expired"
+                                                                           : "good";
+    if (end != 0)
+        lr_time_format(end * 1000, expires);
+    lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s", cli_text(&a->arena, k, "id"),
+                cli_text(&a->arena, k, "role"), state, expires, cli_text(&a->arena, k, "name"));
+    if (requests != 0)
+        lr_buf_addf(out, "  %lld requests/min", (long long)requests);
+    if (tokens != 0)
+        lr_buf_addf(out, "  %lld tokens/min", (long long)tokens);
+    for (uint32_t i = 0; models != NULL && i < models->count; i++)
+        lr_buf_addf(out, "%s" LR_STR_FMT, i == 0 ? "  models " : ",",
+                    LR_STR_ARG(models->items[i].text));
+    lr_buf_add_z(out, "\n");
+}
+
+/* METHOD /v0/keys/ID; prints what became of the key, or `done` and its id. */
+static lr_code ask_of(const struct lr_settings *s, const char *method, const char *id,
+                      const struct lr_buf *body, const char *done, struct lr_error *err)
 {
     struct cli_answer a;
-    char path[120];
-    (void)snprintf(path, sizeof(path), "/v0/keys/%.60s", id);
-    lr_code code = cli_ask(s, "DELETE", path, NULL, &a, err);
+    struct lr_buf path, out;
+    lr_buf_init(&path, 4096);
+    lr_buf_init(&out, 16 << 10);
+    lr_buf_add_z(&path, "/v0/keys/");
+    cli_escape(&path, id);
+    lr_code code = cli_ask(s, method, lr_buf_z(&path), body, &a, err);
+    if (code == LR_OK && done != NULL)
+        lr_buf_addf(&out, "%s %s\n", done, id);
+    else if (code == LR_OK)
+        print_key(&a, a.json, &out);
     if (code == LR_OK)
-        (void)printf("revoked %s\n", id);
+        code = cli_print(&out, err);
     cli_answer_free(&a);
+    lr_buf_free(&out);
+    lr_buf_free(&path);
+    return code;
+}
+
+static lr_code set(const struct lr_settings *s, const char *id, struct lr_error *err)
+{
+    struct lr_buf body;
+    struct lr_json_writer w;
+    if (lr_settings_source(s, "role") != LR_FROM_DEFAULT)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "the role of a key cannot be changed: make a new key");
+    lr_buf_init(&body, 16 << 10);
+    lr_json_writer_init(&w, &body);
+    lr_json_begin_object(&w);
+    put_limits(s, &w);
+    lr_json_end_object(&w);
+    lr_code code = body.len == 2 ? lr_fail(err, LR_INVALID_ARGUMENT,
+                                           "say what to change: --name, --expires, --models, "
+                                           "--requests-per-minute or --tokens-per-minute")
+                                 : ask_of(s, "PATCH", id, &body, NULL, err);
+    lr_buf_free(&body);
     return code;
 }
 
 static void print_keys(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *keys = lr_json_get(a->json, "keys");
-    lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "CREATED", "NAME");
-    for (uint32_t i = 0; keys != NULL && i < keys->count; i++) {
-        const struct lr_json *k = &keys->items[i];
-        char created[LR_TIME_TEXT_LEN + 1];
-        int64_t expires = cli_int(k, "expires");
-        const char *state = cli_int(k, "revoked") != 0 ? "revoked"
-                            : expires != 0 && expires * 1000 <= lr_clock_wall_ms(NULL)
-                                ? "expired"
-                                : "good";
-        lr_time_format(cli_int(k, "created") * 1000, created);
-        lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", cli_text(&a->arena, k, "id"),
-                    cli_text(&a->arena, k, "role"), state, created,
-                    cli_text(&a->arena, k, "name"));
-    }
+    lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s\n", "KEY", "ROLE", "STATE", "EXPIRES",
+                "NAME AND LIMITS");
+    for (uint32_t i = 0; keys != NULL && i < keys->count; i++)
+        print_key(a, &keys->items[i], out);
 }
 
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
@@ -90,16 +162,19 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         return cli_show(s, "/v0/keys", print_keys, err);
     if (count == 1 && strcmp(word, "create") == 0)
         return create(s, err);
+    if (count == 2 && strcmp(word, "set") == 0)
+        return set(s, lr_settings_positional(s, 1), err);
     if (count == 2 && strcmp(word, "revoke") == 0)
-        return revoke(s, lr_settings_positional(s, 1), err);
-    return lr_fail(err, LR_INVALID_ARGUMENT, "keys takes: create, list, or revoke KEY");
+        return ask_of(s, "DELETE", lr_settings_positional(s, 1), NULL, "revoked", err);
+    return lr_fail(err, LR_INVALID_ARGUMENT, "keys takes: create, list, set KEY or revoke KEY");
 }
 
 const struct cli_command cli_command_keys = {
     .name = "keys",
-    .summary = "Make, list and revoke keys",
-    .arguments = "[create | list | revoke KEY]",
-    .details = "A new key is printed once; the router keeps only its hash.",
+    .summary = "Make, list, change and revoke keys",
+    .arguments = "[create | list | set KEY | revoke KEY]",
+    .details = "A new key is printed once; the router keeps only its hash.  `set` changes what "
+               "is named and leaves the rest.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

@@ -78,6 +78,7 @@ void router_api_node_token(struct router *r, struct net_request *req);
 void router_api_node_forward(struct router *r, struct net_request *req);
 void router_api_keys(struct router *r, struct net_request *req);
 void router_api_key_create(struct router *r, struct net_request *req);
+void router_api_key_change(struct router *r, struct net_request *req);
 void router_api_key_revoke(struct router *r, struct net_request *req);
 void router_api_usage(struct router *r, struct net_request *req);
 void router_api_audit(struct router *r, struct net_request *req);

@@ -1,4 +1,4 @@
-/* router/api_keys.c - keys are made, listed and revoked; join tokens for nodes. */
+/* router/api_keys.c - keys are made, listed, changed and revoked; join tokens for nodes. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,6 +12,19 @@ struct making {
     struct router_key key;
     char text[ROUTER_KEY_TEXT];
 };
+
+/* Left out for a key that may use every model. */
+static void put_models(struct lr_json_writer *w, const struct router_key *key)
+{
+    struct lr_str rest = lr_str_z(key->models), one;
+    if (rest.len == 0)
+        return;
+    lr_json_key(w, "models");
+    lr_json_begin_array(w);
+    while (lr_str_split(&rest, ' ', &one))
+        lr_json_put_str(w, one);
+    lr_json_end_array(w);
+}
 
 static void put_key(struct lr_json_writer *w, const struct router_key *key, const char *text)
 {
@@ -32,6 +45,7 @@ static void put_key(struct lr_json_writer *w, const struct router_key *key, cons
         lr_json_member_u64(w, "requests_per_minute", key->requests_per_minute);
     if (key->tokens_per_minute != 0)
         lr_json_member_u64(w, "tokens_per_minute", key->tokens_per_minute);
+    put_models(w, key);
     lr_json_end_object(w);
 }
 
@@ -96,63 +110,20 @@ static void make_key(struct router *r, struct net_request *req, const struct rou
     router_store_submit(r->store, insert, net_request_loop(req), inserted, m);
 }
 
-static lr_code read_limit(const struct lr_json *body, const char *name, uint64_t *out,
-                          struct lr_error *err)
-{
-    const struct lr_json *v = lr_json_get(body, name);
-    *out = 0;
-    if (v != NULL && (!lr_json_u64(v, out) || *out > 1000000000))
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"%s\" must be a whole number from 0 (no limit) to 1000000000", name);
-    return LR_OK;
-}
-
-/* {"name": "...", "role": "api", "expires_in": seconds, "requests_per_minute": n, ...} */
-static lr_code read_key(const struct lr_json *body, struct router_key *key,
-                        struct lr_error *err)
-{
-    struct lr_str name = {0}, role = LR_STR_LIT("api");
-    const struct lr_json *v = lr_json_get(body, "name");
-    uint64_t seconds;
-    *key = (struct router_key){0};
-    if (v != NULL && (!lr_json_str(v, &name) || name.len >= sizeof(key->name)))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"name\" must be a string of up to %zu bytes",
-                       sizeof(key->name) - 1);
-    v = lr_json_get(body, "role");
-    if (v != NULL && !lr_json_str(v, &role))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"role\" must be a string");
-    if (!router_role_find(role, &key->role))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"role\" must be admin, api or node");
-    (void)snprintf(key->name, sizeof(key->name), LR_STR_FMT, LR_STR_ARG(name));
-    lr_code code = read_limit(body, "expires_in", &seconds, err);
-    if (code == LR_OK && seconds != 0)
-        key->expires_ms = lr_clock_wall_ms(NULL) + (int64_t)seconds * 1000;
-    if (code == LR_OK)
-        code = read_limit(body, "requests_per_minute", &key->requests_per_minute, err);
-    if (code == LR_OK)
-        code = read_limit(body, "tokens_per_minute", &key->tokens_per_minute, err);
-    for (uint32_t i = 0; code == LR_OK && i < body->count; i++) {
-        struct lr_str k = body->members[i].key;
-        if (!lr_str_eq_z(k, "name") && !lr_str_eq_z(k, "role") &&
-            !lr_str_eq_z(k, "expires_in") && !lr_str_eq_z(k, "requests_per_minute") &&
-            !lr_str_eq_z(k, "tokens_per_minute"))
-            code = lr_fail(err, LR_INVALID_ARGUMENT, "\"" LR_STR_FMT "\" is not known here",
-                           LR_STR_ARG(lr_str_sub(k, 0, 80)));
-    }
-    return code;
-}
-
 void router_api_key_create(struct router *r, struct net_request *req)
 {
-    struct router_key key;
+    struct router_key_change wanted;
     struct lr_error err;
+    enum router_role role = ROUTER_API;
     const struct lr_json *body = router_body(req);
     if (body == NULL)
         return;
-    if (read_key(body, &key, &err) != LR_OK)
+    if (router_key_read(body, &role, lr_clock_wall_ms(NULL), &wanted, &err) != LR_OK) {
         net_respond_error(req, &err);
-    else
-        make_key(r, req, &key);
+        return;
+    }
+    wanted.to.role = role;
+    make_key(r, req, &wanted.to);
 }
 
 /* What `llm-router nodes token` asks for: good for an hour, for any number of nodes. */
@@ -163,43 +134,21 @@ void router_api_node_token(struct router *r, struct net_request *req)
     make_key(r, req, &key);
 }
 
-/* ---- revoking ---- */
+/* ---- changing and revoking ---- */
 
-struct revoking {
+struct changing {
     struct router *router;
     struct net_request *req;
     char id[24];
     int64_t now_ms;
+    struct router_key_change change;
 };
 
-static lr_code revoke(struct router_sql *sql, void *arg, struct lr_error *err)
-{
-    struct revoking *m = arg;
-    return router_key_revoke(sql, m->id, m->now_ms, err);
-}
-
-static void revoked(void *arg, const struct lr_error *err)
-{
-    struct revoking *m = arg;
-    struct router *r = m->router;
-    struct router_access *access = router_access(m->req);
-    if (err != NULL) {
-        net_respond_error(m->req, err);
-        return;
-    }
-    router_lock(r);
-    struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
-    if (key != NULL && key->revoked_ms == 0)
-        key->revoked_ms = m->now_ms;
-    router_unlock(r);
-    router_store_audit(r->store, router_caller_name(&access->caller), "key.revoke", m->id, "");
-    net_respond(m->req, 200, "application/json", LR_STR_LIT("{\"revoked\":true}"));
-}
-
-void router_api_key_revoke(struct router *r, struct net_request *req)
+/* NULL, and the request is answered: there is no such key. */
+static struct changing *find_key(struct router *r, struct net_request *req)
 {
     struct lr_str id = router_access(req)->tail;
-    struct revoking *m = lr_arena_zalloc(net_request_arena(req), sizeof(*m));
+    struct changing *m = lr_arena_zalloc(net_request_arena(req), sizeof(*m));
     router_lock(r);
     const struct router_key *key = router_keys_find(&r->keys, id);
     if (key != NULL && m != NULL)
@@ -208,10 +157,118 @@ void router_api_key_revoke(struct router *r, struct net_request *req)
     if (key == NULL || m == NULL) {
         router_refuse(req, key == NULL ? LR_NOT_FOUND : LR_OUT_OF_RAM,
                       "there is no key \"" LR_STR_FMT "\"", LR_STR_ARG(lr_str_sub(id, 0, 60)));
-        return;
+        return NULL;
     }
     m->router = r;
     m->req = req;
     m->now_ms = lr_clock_wall_ms(NULL);
-    router_store_submit(r->store, revoke, net_request_loop(req), revoked, m);
+    return m;
+}
+
+static void audit(struct changing *m, const char *action, const char *detail)
+{
+    router_store_audit(m->router->store, router_caller_name(&router_access(m->req)->caller),
+                       action, m->id, detail);
+}
+
+static void audit_change(struct changing *m)
+{
+    const struct router_key *to = &m->change.to;
+    unsigned given = m->change.given;
+    struct lr_buf detail;
+    lr_buf_init(&detail, 4096);
+    if ((given & ROUTER_KEY_NAME) != 0)
+        lr_buf_addf(&detail, "name=\"%s\" ", to->name);
+    if ((given & ROUTER_KEY_EXPIRY) != 0)
+        lr_buf_addf(&detail, "expires=%lld ", (long long)to->expires_ms / 1000);
+    if ((given & ROUTER_KEY_REQUESTS) != 0)
+        lr_buf_addf(&detail, "requests_per_minute=%llu ",
+                    (unsigned long long)to->requests_per_minute);
+    if ((given & ROUTER_KEY_TOKENS) != 0)
+        lr_buf_addf(&detail, "tokens_per_minute=%llu ",
+                    (unsigned long long)to->tokens_per_minute);
+    if ((given & ROUTER_KEY_MAY_USE) != 0)
+        lr_buf_addf(&detail, "models=%s ", to->models[0] != '\0' ? to->models : "all");
+    if (detail.len != 0)
+        detail.data[detail.len - 1] = '\0'; /* the last blank */
+    audit(m, "key.change", detail.len != 0 ? detail.data : "");
+    lr_buf_free(&detail);
+}
+
+static lr_code change(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct changing *m = arg;
+    return router_key_update(sql, m->id, &m->change, err);
+}
+
+static void changed(void *arg, const struct lr_error *err)
+{
+    struct changing *m = arg;
+    struct router *r = m->router;
+    struct lr_buf body;
+    struct lr_json_writer w;
+    if (err != NULL) {
+        net_respond_error(m->req, err);
+        return;
+    }
+    lr_buf_init(&body, BODY_BYTES);
+    lr_json_writer_init(&w, &body);
+    router_lock(r);
+    struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
+    router_key_apply(key, &m->change);
+    put_key(&w, key, NULL);
+    router_unlock(r);
+    audit_change(m);
+    router_respond_json(m->req, 200, &body);
+}
+
+void router_api_key_change(struct router *r, struct net_request *req)
+{
+    struct lr_error err;
+    const struct lr_json *body = router_body(req);
+    struct changing *m = body != NULL ? find_key(r, req) : NULL;
+    if (m == NULL)
+        return;
+    router_lock(r);
+    bool is_revoked = router_keys_find(&r->keys, lr_str_z(m->id))->revoked_ms != 0;
+    router_unlock(r);
+    if (is_revoked) {
+        router_refuse(req, LR_CONFLICT, "key %s was revoked for good: make a new one", m->id);
+        return;
+    }
+    if (router_key_read(body, NULL, m->now_ms, &m->change, &err) != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    router_store_submit(r->store, change, net_request_loop(req), changed, m);
+}
+
+static lr_code revoke(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct changing *m = arg;
+    return router_key_revoke(sql, m->id, m->now_ms, err);
+}
+
+static void revoked(void *arg, const struct lr_error *err)
+{
+    struct changing *m = arg;
+    struct router *r = m->router;
+    if (err != NULL) {
+        net_respond_error(m->req, err);
+        return;
+    }
+    router_lock(r);
+    struct router_key *key = router_keys_find(&r->keys, lr_str_z(m->id));
+    if (key->revoked_ms == 0)
+        key->revoked_ms = m->now_ms;
+    router_unlock(r);
+    audit(m, "key.revoke", "");
+    net_respond(m->req, 200, "application/json", LR_STR_LIT("{\"revoked\":true}"));
+}
+
+void router_api_key_revoke(struct router *r, struct net_request *req)
+{
+    struct changing *m = find_key(r, req);
+    if (m != NULL)
+        router_store_submit(r->store, revoke, net_request_loop(req), revoked, m);
 }

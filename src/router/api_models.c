@@ -77,6 +77,29 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_model *m,
     lr_json_end_object(w);
 }
 
+static lr_code fail_unknown(struct lr_str id, struct lr_error *err)
+{
+    return lr_fail(err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
+                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
+}
+
+/* Whether the caller's key is for this model. */
+static lr_code check_caller(struct net_request *req, const struct router_model *model,
+                            struct lr_error *err)
+{
+    const struct router_key *key = router_access(req)->caller.key;
+    return key != NULL ? router_key_check_model(key, lr_str_z(model->id), err) : LR_OK;
+}
+
+/* NULL: unknown, or not for this caller; err says which. */
+static struct router_model *find_for_caller(struct router *r, struct net_request *req,
+                                            struct lr_str id, struct lr_error *err)
+{
+    struct router_model *model = router_registry_find(&r->registry, id);
+    lr_code code = model != NULL ? check_caller(req, model, err) : fail_unknown(id, err);
+    return code == LR_OK ? model : NULL;
+}
+
 void router_api_v1_models(struct router *r, struct net_request *req)
 {
     struct lr_buf body;
@@ -90,7 +113,7 @@ void router_api_v1_models(struct router *r, struct net_request *req)
     router_lock(r);
     for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
         struct outlook o = look(r, value);
-        if (wants_all || o.can_run)
+        if ((wants_all || o.can_run) && check_caller(req, value, NULL) == LR_OK)
             put_v1_model(&w, value, &o);
     }
     router_unlock(r);
@@ -99,21 +122,16 @@ void router_api_v1_models(struct router *r, struct net_request *req)
     router_respond_json(req, 200, &body);
 }
 
-static void refuse_unknown(struct net_request *req, struct lr_str id)
-{
-    router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
-                  LR_STR_ARG(lr_str_sub(id, 0, 200)));
-}
-
 void router_api_v1_model(struct router *r, struct net_request *req)
 {
     struct lr_str id = router_access(req)->tail;
     struct lr_buf body;
     struct lr_json_writer w;
+    struct lr_error err;
     lr_buf_init(&body, BODY_BYTES);
     lr_json_writer_init(&w, &body);
     router_lock(r);
-    const struct router_model *model = router_registry_find(&r->registry, id);
+    const struct router_model *model = find_for_caller(r, req, id, &err);
     if (model != NULL) {
         struct outlook o = look(r, model);
         put_v1_model(&w, model, &o);
@@ -121,7 +139,7 @@ void router_api_v1_model(struct router *r, struct net_request *req)
     router_unlock(r);
     if (model == NULL) {
         lr_buf_free(&body);
-        refuse_unknown(req, id);
+        net_respond_error(req, &err);
         return;
     }
     router_respond_json(req, 200, &body);
@@ -278,7 +296,8 @@ void router_api_manifest(struct router *r, struct net_request *req)
                           "model \"" LR_STR_FMT "\" lies on a node: it has no manifest",
                           LR_STR_ARG(lr_str_sub(id, 0, 200)));
         else
-            refuse_unknown(req, id);
+            router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
+                          LR_STR_ARG(lr_str_sub(id, 0, 200)));
         return;
     }
     router_respond_json(req, 200, &body);
@@ -290,13 +309,14 @@ void router_api_explain(struct router *r, struct net_request *req)
     struct lr_buf body;
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
+    struct lr_error err;
     if (!net_request_query_get(req, "model", &id) || id.len == 0) {
         router_refuse(req, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
         return;
     }
     struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     router_lock(r);
-    struct router_model *model = router_registry_find(&r->registry, id);
+    struct router_model *model = find_for_caller(r, req, id, &err);
     if (model != NULL) {
         size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates,
                                          ROUTER_CANDIDATES_MAX);
@@ -335,7 +355,7 @@ void router_api_explain(struct router *r, struct net_request *req)
     lr_json_end_object(&w);
     if (model == NULL) {
         lr_buf_free(&body);
-        refuse_unknown(req, id);
+        net_respond_error(req, &err);
         return;
     }
     router_respond_json(req, 200, &body);

@@ -32,13 +32,12 @@ static void put_identity(struct router *r, struct net_request *req,
 {
     struct lr_buf body;
     struct lr_json_writer w;
-    bool is_nobody = caller->role == ROUTER_PUBLIC;
+    const char *id = caller->role == ROUTER_PUBLIC ? "" : router_caller_name(caller);
     w = router_json_begin(&body, 4096);
-    lr_json_member_z(&w, "id", is_nobody ? "" : router_caller_name(caller));
-    lr_json_member_z(&w, "name",
-                     is_nobody             ? ""
-                     : caller->key != NULL ? caller->key->name
-                                           : router_caller_name(caller));
+    lr_json_member_z(&w, "id", id);
+    router_lock(r); /* an admin may rename the key meanwhile */
+    lr_json_member_z(&w, "name", caller->key != NULL ? caller->key->name : id);
+    router_unlock(r);
     lr_json_member_z(&w, "role", router_role_name(caller->role));
     lr_json_member_bool(&w, "needs_key", r->needs_key);
     lr_json_member_bool(&w, "signed_in", caller->session != 0);

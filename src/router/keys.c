@@ -121,6 +121,35 @@ bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
     return false;
 }
 
+lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
+                               struct lr_error *err)
+{
+    struct lr_str rest = lr_str_z(key->models), one;
+    if (rest.len == 0)
+        return LR_OK;
+    while (lr_str_split(&rest, ' ', &one))
+        if (lr_str_eq_nocase(one, model))
+            return LR_OK;
+    return lr_fail(err, LR_PERMISSION_DENIED,
+                   "key %s may not use model \"" LR_STR_FMT "\"; it is for: %.300s", key->id,
+                   LR_STR_ARG(lr_str_sub(model, 0, 100)), key->models);
+}
+
+void router_key_apply(struct router_key *key, const struct router_key_change *change)
+{
+    const struct router_key *to = &change->to;
+    if ((change->given & ROUTER_KEY_NAME) != 0)
+        memcpy(key->name, to->name, sizeof(key->name));
+    if ((change->given & ROUTER_KEY_EXPIRY) != 0)
+        key->expires_ms = to->expires_ms;
+    if ((change->given & ROUTER_KEY_REQUESTS) != 0)
+        key->requests_per_minute = to->requests_per_minute;
+    if ((change->given & ROUTER_KEY_TOKENS) != 0)
+        key->tokens_per_minute = to->tokens_per_minute;
+    if ((change->given & ROUTER_KEY_MAY_USE) != 0)
+        memcpy(key->models, to->models, sizeof(key->models));
+}
+
 /* ---- rates ---- */
 
 static double refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms)
@@ -186,20 +215,45 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
     lr_sha256_hex(key->hash, hash);
     return ROUTER_SQL(sql,
                       "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
-                      "revoked_ms, requests_per_minute, tokens_per_minute) "
-                      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                      "revoked_ms, requests_per_minute, tokens_per_minute, models) "
+                      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
                       NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
                       ROUTER_Z(router_role_name(key->role)), ROUTER_Z(hash),
                       ROUTER_INT(key->created_ms), ROUTER_INT(key->expires_ms),
                       ROUTER_INT(key->revoked_ms), ROUTER_INT(key->requests_per_minute),
-                      ROUTER_INT(key->tokens_per_minute));
+                      ROUTER_INT(key->tokens_per_minute), ROUTER_Z(key->models));
+}
+
+lr_code router_key_update(struct router_sql *sql, const char *id,
+                          const struct router_key_change *change, struct lr_error *err)
+{
+    const struct router_key *to = &change->to;
+    const struct {
+        unsigned field;
+        const char *text;
+        struct router_sql_value value;
+    } sets[] = {
+        {ROUTER_KEY_NAME, "UPDATE keys SET name = $1 WHERE id = $2", ROUTER_Z(to->name)},
+        {ROUTER_KEY_EXPIRY, "UPDATE keys SET expires_ms = $1 WHERE id = $2",
+         ROUTER_INT(to->expires_ms)},
+        {ROUTER_KEY_REQUESTS, "UPDATE keys SET requests_per_minute = $1 WHERE id = $2",
+         ROUTER_INT(to->requests_per_minute)},
+        {ROUTER_KEY_TOKENS, "UPDATE keys SET tokens_per_minute = $1 WHERE id = $2",
+         ROUTER_INT(to->tokens_per_minute)},
+        {ROUTER_KEY_MAY_USE, "UPDATE keys SET models = $1 WHERE id = $2", ROUTER_Z(to->models)},
+    };
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < sizeof(sets) / sizeof(sets[0]); i++)
+        if ((change->given & sets[i].field) != 0)
+            code = ROUTER_SQL(sql, sets[i].text, NULL, NULL, err, sets[i].value, ROUTER_Z(id));
+    return code;
 }
 
 lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
                           struct lr_error *err)
 {
-    return ROUTER_SQL(sql, "UPDATE keys SET revoked_ms = $1 WHERE id = $2", NULL, NULL, err,
-                      ROUTER_INT(now_ms), ROUTER_Z(id));
+    return ROUTER_SQL(sql, "UPDATE keys SET revoked_ms = $1 WHERE id = $2 AND revoked_ms = 0",
+                      NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(id));
 }
 
 static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
@@ -217,12 +271,9 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
     key.revoked_ms = router_row_int(row, 6);
     key.requests_per_minute = (uint64_t)router_row_int(row, 7);
     key.tokens_per_minute = (uint64_t)router_row_int(row, 8);
-    struct router_key *known = router_keys_find(keys, lr_str_z(key.id));
-    if (known == NULL)
-        return router_keys_add(keys, &key, err);
-    known->revoked_ms = key.revoked_ms;
-    known->expires_ms = key.expires_ms;
-    return LR_OK;
+    (void)snprintf(key.models, sizeof(key.models), LR_STR_FMT,
+                   LR_STR_ARG(router_row_text(row, 9)));
+    return router_keys_add(keys, &key, err);
 }
 
 lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struct lr_error *err)
@@ -230,6 +281,6 @@ lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struc
     return router_sql_run(
         sql,
         "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
-        "requests_per_minute, tokens_per_minute FROM keys ORDER BY created_ms",
+        "requests_per_minute, tokens_per_minute, models FROM keys ORDER BY created_ms",
         NULL, 0, load_row, keys, err);
 }

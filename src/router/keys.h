@@ -15,8 +15,9 @@
 enum router_role { ROUTER_PUBLIC, ROUTER_API, ROUTER_ADMIN, ROUTER_NODE };
 
 enum {
-    ROUTER_KEY_RANDOM = 43,                     /* base62 characters: 256 bits */
-    ROUTER_KEY_TEXT = 3 + ROUTER_KEY_RANDOM + 1 /* "lr-", terminated */
+    ROUTER_KEY_RANDOM = 43,                      /* base62 characters: 256 bits */
+    ROUTER_KEY_TEXT = 3 + ROUTER_KEY_RANDOM + 1, /* "lr-", terminated */
+    ROUTER_KEY_MODELS = 1024,                    /* bytes of the list, terminated */
 };
 
 /* A bucket that holds a minute's worth and refills evenly. */
@@ -32,10 +33,25 @@ struct router_key {
     unsigned char hash[LR_SHA256_LEN];
     int64_t created_ms, expires_ms, revoked_ms;      /* wall; 0: never */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit */
+    char models[ROUTER_KEY_MODELS];                  /* ids it may use, by spaces; "": all */
     uint64_t lane; /* in queues; 0 is the caller without a key */
     /* live */
     struct router_bucket requests, tokens;
     uint64_t used_ms; /* wall */
+};
+
+/* What can be said of a key when it is made, and said anew later; the rest is fixed. */
+enum router_key_field {
+    ROUTER_KEY_NAME = 1,
+    ROUTER_KEY_EXPIRY = 2,
+    ROUTER_KEY_REQUESTS = 4,
+    ROUTER_KEY_TOKENS = 8,
+    ROUTER_KEY_MAY_USE = 16,
+};
+
+struct router_key_change {
+    unsigned given; /* of enum router_key_field; only those members of `to` count */
+    struct router_key to;
 };
 
 struct router_keys {
@@ -80,10 +96,28 @@ LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uin
 void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
                        uint32_t share);
 
+/* PERMISSION_DENIED where the key is for other models. */
+LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
+                                           struct lr_error *err);
+
+void router_key_apply(struct router_key *key, const struct router_key_change *change);
+
+/* key_body.c: {"name": ..., "expires_in": seconds, "requests_per_minute": n, ...}; with
+ * `role` also "role", for a new key.  INVALID_ARGUMENT names the member. */
+struct lr_json;
+LR_MUST_USE lr_code router_key_read(const struct lr_json *body, enum router_role *role,
+                                    int64_t now_ms, struct router_key_change *out,
+                                    struct lr_error *err);
+
 /* For router_store_submit. */
 LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
                                       struct lr_error *err);
 LR_MUST_USE lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
+                                      struct lr_error *err);
+
+/* Only what was given: two admins who change different things do not undo each other. */
+LR_MUST_USE lr_code router_key_update(struct router_sql *sql, const char *id,
+                                      const struct router_key_change *change,
                                       struct lr_error *err);
 
 #endif

@@ -37,6 +37,7 @@ static const struct router_route routes[] = {
 
     {"GET", "v0/keys", ROUTER_ADMIN, router_api_keys},
     {"POST", "v0/keys", ROUTER_ADMIN, router_api_key_create},
+    {"PATCH", "v0/keys/*", ROUTER_ADMIN, router_api_key_change},
     {"DELETE", "v0/keys/*", ROUTER_ADMIN, router_api_key_revoke},
     {"GET", "v0/usage", ROUTER_ADMIN, router_api_usage},
     {"GET", "v0/audit", ROUTER_ADMIN, router_api_audit},

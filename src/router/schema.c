@@ -44,7 +44,13 @@ static const char *const step_3[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1, step_2, step_3};
+/* Which models a key may use, by spaces; '': all. */
+static const char *const step_4[] = {
+    "ALTER TABLE keys ADD COLUMN models TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2, step_3, step_4};
 
 enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
 

@@ -34,6 +34,8 @@ static lr_code admit_call(struct router *r, struct router_access *access, struct
         code = lr_fail(err, LR_NOT_FOUND,
                        "there is no model \"" LR_STR_FMT "\"; GET /v1/models lists them",
                        LR_STR_ARG(lr_str_sub(name, 0, 100)));
+    if (code == LR_OK && access->caller.key != NULL)
+        code = router_key_check_model(access->caller.key, name, err);
     if (code == LR_OK)
         *info = router_model_info(*model, &r->nodes.infos,
                                   router_nodes_info(&r->nodes, lr_str_z((*model)->folded)));

@@ -31,13 +31,13 @@ after(() => Promise.all([open?.stop(), locked?.stop()]));
 const page = fs.readFileSync(path.join(ROOT, 'docs/openapi.yaml'), 'utf8');
 const routes = page.split(/^ {2}(?=\/)/m).slice(1).flatMap((part) => {
   const at = part.match(/^\S+(?=:)/)[0].replace('{id}', 'org/name').replace(/\{\w+\}/g, 'x');
-  return [...part.matchAll(/^ {4}(get|post|delete):$[^]*?^ {6}x-role: (\w+)$/gm)].map(([, method, role]) => [method.toUpperCase(), at, role]);
+  return [...part.matchAll(/^ {4}(get|post|patch|delete):$[^]*?^ {6}x-role: (\w+)$/gm)].map(([, method, role]) => [method.toUpperCase(), at, role]);
 });
 
 // The status of an answer, which may be a stream that never ends.
 async function status(url, method, key) {
   const controller = new AbortController();
-  const answer = await fetch(url, { method, signal: controller.signal, body: method === 'POST' ? '{}' : undefined,
+  const answer = await fetch(url, { method, signal: controller.signal, body: ['POST', 'PATCH'].includes(method) ? '{}' : undefined,
     headers: { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) } });
   controller.abort();
   return answer.status;

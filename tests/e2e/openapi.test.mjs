@@ -11,7 +11,7 @@ const operations = [], schemas = {};
 for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   const line = lines[i];
   if (/^ {2}\//.test(line)) at = line.trim().slice(0, -1);
-  const method = line.match(/^ {4}(get|post|delete):$/)?.[1];
+  const method = line.match(/^ {4}(get|post|patch|delete):$/)?.[1];
   if (method) operations.push({ method: method.toUpperCase(), path: at });
   const role = line.match(/^ {6}x-role: (\w+)$/)?.[1];
   if (role) operations.at(-1).role = role;
@@ -58,6 +58,7 @@ test('what the server answers has the members the page promises', async () => {
     ['/health', '/health']])
     await check('GET', template, url);
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });
+  await check('PATCH', '/v0/keys/{key}', `/v0/keys/${key.id}`, { body: { name: 'y', requests_per_minute: 7 } });
   await check('DELETE', '/v0/keys/{key}', `/v0/keys/${key.id}`);
   await check('POST', '/v0/nodes/tokens', '/v0/nodes/tokens', { body: {} });
   await check('POST', '/v0/models/{id}/pin', '/v0/models/doc/pin', { body: {} });

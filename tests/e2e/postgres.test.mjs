@@ -34,6 +34,12 @@ test('a model registered at one serves at the other within two seconds', async (
   await until('it serves', async () => (await call(`${second.url}/v1/chat/completions`, { body: { model: 'shared', ...say('hello') } })).status === 200, 2000);
   const key = (await call(`${second.url}/v0/keys`, { body: { name: 'k' } })).json;
   await until('the key is known', async () => (await call(`${first.url}/v0/whoami`, { key: key.key })).status === 200, 2000);
+  // A change spreads at the database's word, well before anybody would look by himself.
+  for (const name of ['a', 'b', 'c']) {
+    await call(`${first.url}/v0/keys/${key.id}`, { method: 'PATCH', body: { name, requests_per_minute: 3 } });
+    await until('the change is known', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).json.name === name, 500);
+  }
+  assert.equal((await call(`${second.url}/v0/keys`)).json.keys.find((k) => k.id === key.id).requests_per_minute, 3);
   await call(`${first.url}/v0/keys/${key.id}`, { method: 'DELETE' });
   await until('the key is revoked', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 401, 2000);
 });
