@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/sha256.h"
 
 static void *copy_array(const void *from, size_t count, size_t size)
 {
@@ -21,6 +22,19 @@ static uint32_t limit_of(const struct lr_engine_request *r, size_t prompt, uint3
     uint64_t asked = r->max_tokens != 0 ? (uint64_t)prompt + r->max_tokens : context;
 
     return asked < context ? (uint32_t)asked : context;
+}
+
+/* A number that nobody can make another scope have too. */
+static uint64_t scope_of(const char *scope)
+{
+    unsigned char digest[LR_SHA256_LEN];
+    uint64_t number = 0;
+
+    if (scope == NULL)
+        return 0;
+    lr_sha256_of(lr_str_z(scope), digest);
+    memcpy(&number, digest, sizeof(number));
+    return (number | 2) & ~(uint64_t)1;
 }
 
 lr_code engine_sequence_create(const struct lr_engine_request *r, const uint32_t *ids,
@@ -40,6 +54,7 @@ lr_code engine_sequence_create(const struct lr_engine_request *r, const uint32_t
         seq->capacity = seq->count + 64;
         seq->limit = limit_of(r, count, context);
         seq->ignore_stop = r->ignore_stop != 0;
+        seq->cache_scope = scope_of(r->cache_scope);
         seq->sampling = r->sampling;
         seq->sampling.logit_bias =
             copy_array(r->sampling.logit_bias, r->sampling.logit_bias_count,

@@ -35,6 +35,7 @@ struct engine_sequence {
     uint32_t prompt_count;
     uint32_t computed; /* leading ids in the cache */
     uint32_t reported; /* of the prompt, by on_prefill */
+    uint32_t cached;   /* of the prompt, found computed */
     uint32_t limit;    /* most ids: max_tokens or the context */
 
     struct lr_sampling sampling; /* logit_bias owned */
@@ -42,6 +43,7 @@ struct engine_sequence {
     size_t stop_id_count;
     uint32_t *mask; /* owned; NULL: not constrained */
     bool ignore_stop;
+    uint64_t cache_scope; /* even; who shares a cached beginning.  0: nobody */
 
     uint32_t slot; /* while running */
     uint32_t take; /* ids in the batch of this step; 0: not in it */
@@ -57,6 +59,18 @@ void engine_sequence_destroy(struct engine_sequence *seq); /* NULL is fine */
 
 /* False: no memory. */
 bool engine_sequence_append(struct engine_sequence *seq, uint32_t id);
+
+/* It begins with `computed` ids in the cache: those of the prompt that it never computed
+ * itself count as cached. */
+static inline void engine_sequence_found(struct engine_sequence *seq)
+{
+    uint32_t found = seq->computed < seq->prompt_count ? seq->computed : seq->prompt_count;
+
+    if (found <= seq->reported)
+        return;
+    seq->cached += found - seq->reported;
+    seq->reported = found;
+}
 
 static inline uint32_t engine_sequence_generated(const struct engine_sequence *seq)
 {

@@ -26,6 +26,7 @@ void engine_session_finish(struct engine_session *s, struct engine_sequence *seq
         .size = sizeof(usage),
         .prompt_tokens = seq->prompt_count,
         .completion_tokens = engine_sequence_generated(seq),
+        .cached_tokens = seq->cached,
     };
     const struct lr_error none = {.code = LR_OK};
 

@@ -33,8 +33,9 @@ static const struct lr_engine_facts *describe(void)
 static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
 {
     const struct gptoss_scheduler *s = &m->scheduler;
-    uint64_t full = s->full.total - s->full.free_count;
-    uint64_t window = s->windowed.total - s->windowed.free_count;
+    const struct gptoss_pages *pages = s->cache.pages;
+    uint64_t full = pages[GPTOSS_FULL].total - pages[GPTOSS_FULL].free_count;
+    uint64_t window = pages[GPTOSS_WINDOW].total - pages[GPTOSS_WINDOW].free_count;
     struct lr_engine_stats st = {
         .size = out->size,
         .sequences = s->queue.live,
@@ -45,7 +46,7 @@ static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
         .fixed_bytes =
             m->plan.fixed +
             (m->vocabulary.tokenizer != NULL ? tokenizer_memory(m->vocabulary.tokenizer) : 0),
-        .pages_total = (uint64_t)s->full.total + s->windowed.total,
+        .pages_total = (uint64_t)pages[GPTOSS_FULL].total + pages[GPTOSS_WINDOW].total,
         .pages_in_use = full + window,
         .steps = m->session.step_count,
         .prompt_tokens = m->session.prompt_tokens,

@@ -185,6 +185,7 @@ static void fill_ask(struct wire_generate *ask, const struct chat_request *chat,
                      const struct chat_prompt *prompt, uint64_t seed, uint32_t index)
 {
     wire_generate_defaults(ask);
+    ask->cache_scope = LR_STR_LIT("node"); /* no keys here: its callers are one */
     ask->sampling = chat->sampling;
     ask->sampling.seed = chat_request_seed(seed, index);
     ask->max_tokens = chat->max_tokens;

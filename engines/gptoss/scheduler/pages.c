@@ -5,30 +5,70 @@
 
 #include "engines/gptoss/backend/backend.h"
 
+/* ---- the list of free pages ---- */
+
+static void link_between(struct gptoss_pages *p, uint32_t page, uint32_t older, uint32_t newer)
+{
+    p->at[page].older = older;
+    p->at[page].newer = newer;
+    *(older != GPTOSS_NO_PAGE ? &p->at[older].newer : &p->oldest) = page;
+    *(newer != GPTOSS_NO_PAGE ? &p->at[newer].older : &p->newest) = page;
+    p->free_count++;
+}
+
+static void unlink_page(struct gptoss_pages *p, uint32_t page)
+{
+    uint32_t older = p->at[page].older, newer = p->at[page].newer;
+
+    *(older != GPTOSS_NO_PAGE ? &p->at[older].newer : &p->oldest) = newer;
+    *(newer != GPTOSS_NO_PAGE ? &p->at[newer].older : &p->newest) = older;
+    p->free_count--;
+}
+
+/* ---- pages ---- */
+
 bool gptoss_pages_init(struct gptoss_pages *pages, uint32_t total)
 {
-    *pages = (struct gptoss_pages){.total = total, .free_count = total};
-    pages->free = calloc((size_t)total + 1, sizeof(*pages->free));
-    if (pages->free == NULL)
+    *pages = (struct gptoss_pages){
+        .total = total, .oldest = GPTOSS_NO_PAGE, .newest = GPTOSS_NO_PAGE};
+    pages->at = calloc((size_t)total + 1, sizeof(*pages->at));
+    if (pages->at == NULL)
         return false;
-    for (uint32_t i = 0; i < total; i++)
-        pages->free[i] = total - 1 - i;
+    for (uint32_t i = 0; i < total; i++) {
+        pages->at[i].memory = GPTOSS_NO_PAGE;
+        link_between(pages, i, pages->newest, GPTOSS_NO_PAGE);
+    }
     return true;
 }
 
 void gptoss_pages_deinit(struct gptoss_pages *pages)
 {
-    free(pages->free);
+    free(pages->at);
     *pages = (struct gptoss_pages){0};
 }
 
 uint32_t gptoss_pages_take(struct gptoss_pages *pages)
 {
-    return pages->free_count > 0 ? pages->free[--pages->free_count] : GPTOSS_NO_PAGE;
+    uint32_t page = pages->oldest;
+
+    if (page != GPTOSS_NO_PAGE)
+        gptoss_pages_hold(pages, page);
+    return page;
+}
+
+void gptoss_pages_hold(struct gptoss_pages *pages, uint32_t page)
+{
+    if (pages->at[page].holders++ == 0)
+        unlink_page(pages, page);
 }
 
 void gptoss_pages_give(struct gptoss_pages *pages, uint32_t page)
 {
-    if (page != GPTOSS_NO_PAGE && pages->free_count < pages->total)
-        pages->free[pages->free_count++] = page;
+    if (page == GPTOSS_NO_PAGE || --pages->at[page].holders != 0)
+        return;
+    /* A page that nobody can find is used again first: it is warm, and others live longer. */
+    if (pages->at[page].memory == GPTOSS_NO_PAGE)
+        link_between(pages, page, GPTOSS_NO_PAGE, pages->oldest);
+    else
+        link_between(pages, page, pages->newest, GPTOSS_NO_PAGE);
 }

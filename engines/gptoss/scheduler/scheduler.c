@@ -12,6 +12,11 @@ static uint32_t pages_for(const struct gptoss_scheduler *s, uint32_t ids)
     return (ids + s->plan.page_tokens - 1) / s->plan.page_tokens;
 }
 
+static uint32_t free_full(const struct gptoss_scheduler *s)
+{
+    return s->cache.pages[GPTOSS_FULL].free_count;
+}
+
 static bool grow_table(uint32_t **table, uint32_t from, uint32_t to)
 {
     uint32_t *grown = realloc(*table, to * sizeof(*grown));
@@ -42,33 +47,78 @@ static bool take_full(struct gptoss_scheduler *s, struct gptoss_slot *slot, uint
 {
     uint32_t pages = pages_for(s, ids);
 
-    if (pages > slot->page_count && pages - slot->page_count > s->full.free_count)
+    if (pages > slot->page_count && pages - slot->page_count > free_full(s))
         return false;
     if (!reserve(slot, pages))
         return false;
     while (slot->page_count < pages)
-        slot->full_pages[slot->page_count++] = gptoss_pages_take(&s->full);
+        slot->full_pages[slot->page_count++] = gptoss_cache_take(&s->cache, GPTOSS_FULL);
     return true;
 }
 
 void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     struct gptoss_slot *slot = &s->slots[seq->slot];
-    uint32_t oldest = seq->computed + 1 > s->window ? seq->computed + 1 - s->window : 0;
-    uint32_t first = oldest / s->plan.page_tokens;
+    uint32_t first = gptoss_cache_window_first(&s->cache, seq->computed);
     uint32_t end = pages_for(s, seq->computed + seq->take);
 
     for (; slot->window_first < first && slot->window_first < slot->page_count;
          slot->window_first++) {
-        gptoss_pages_give(&s->windowed, slot->window_pages[slot->window_first]);
+        gptoss_cache_give(&s->cache, GPTOSS_WINDOW, slot->window_pages[slot->window_first]);
         slot->window_pages[slot->window_first] = GPTOSS_NO_PAGE;
     }
     for (uint32_t i = slot->window_first; i < end; i++)
         if (slot->window_pages[i] == GPTOSS_NO_PAGE)
-            slot->window_pages[i] = gptoss_pages_take(&s->windowed);
+            slot->window_pages[i] = gptoss_cache_take(&s->cache, GPTOSS_WINDOW);
+}
+
+/* Fills the tables of an empty slot with what the cache has of the sequence's beginning. */
+static bool begin_from_cache(struct gptoss_scheduler *s, struct gptoss_slot *slot,
+                             struct engine_sequence *seq)
+{
+    struct gptoss_match match =
+        gptoss_cache_match(&s->cache, seq->cache_scope, seq->ids, seq->count);
+
+    if (!reserve(slot, match.pages))
+        return false;
+    gptoss_cache_hold(&s->cache, seq->cache_scope, seq->ids, match, slot->full_pages,
+                      slot->window_pages);
+    slot->page_count = slot->remembered = match.pages;
+    slot->chain = match.chain;
+    seq->computed = match.pages * s->plan.page_tokens;
+    slot->window_first = gptoss_cache_window_first(&s->cache, seq->computed);
+    return true;
+}
+
+static void remember(struct gptoss_scheduler *s, const struct engine_sequence *seq)
+{
+    struct gptoss_slot *slot = &s->slots[seq->slot];
+    uint32_t complete = seq->computed / s->plan.page_tokens;
+
+    for (; seq->cache_scope != 0 && slot->remembered < complete; slot->remembered++)
+        slot->chain = gptoss_cache_remember(
+            &s->cache, slot->chain, seq->ids + slot->remembered * s->plan.page_tokens,
+            slot->full_pages[slot->remembered], slot->window_pages[slot->remembered]);
 }
 
 /* ---- running ---- */
+
+static void leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
+{
+    struct gptoss_slot *slot = &s->slots[seq->slot];
+
+    /* The end first: of a chain that is forgotten page by page the beginning stays. */
+    for (uint32_t i = slot->page_count; i-- > 0;) {
+        gptoss_cache_give(&s->cache, GPTOSS_FULL, slot->full_pages[i]);
+        gptoss_cache_give(&s->cache, GPTOSS_WINDOW, slot->window_pages[i]);
+        slot->full_pages[i] = GPTOSS_NO_PAGE;
+        slot->window_pages[i] = GPTOSS_NO_PAGE;
+    }
+    slot->page_count = slot->window_first = slot->remembered = 0;
+    slot->taken = false;
+    seq->computed = 0;
+    seq->take = 0;
+}
 
 static bool enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
@@ -76,28 +126,18 @@ static bool enter(struct gptoss_scheduler *s, struct engine_sequence *seq)
 
     while (i < s->plan.max_sequences && s->slots[i].taken)
         i++;
-    if (i == s->plan.max_sequences || !take_full(s, &s->slots[i], seq->count))
+    if (i == s->plan.max_sequences)
         return false;
-    s->slots[i].taken = true;
     seq->slot = i;
-    return true;
-}
-
-static void leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
-{
-    struct gptoss_slot *slot = &s->slots[seq->slot];
-
-    for (uint32_t i = 0; i < slot->page_count; i++) {
-        gptoss_pages_give(&s->full, slot->full_pages[i]);
-        gptoss_pages_give(&s->windowed, slot->window_pages[i]);
-        slot->full_pages[i] = GPTOSS_NO_PAGE;
-        slot->window_pages[i] = GPTOSS_NO_PAGE;
+    if (seq->cache_scope != 0 && !begin_from_cache(s, &s->slots[i], seq))
+        return false;
+    if (!take_full(s, &s->slots[i], seq->count)) {
+        leave(s, seq);
+        return false;
     }
-    slot->page_count = 0;
-    slot->window_first = 0;
-    slot->taken = false;
-    seq->computed = 0;
-    seq->take = 0;
+    s->slots[i].taken = true;
+    engine_sequence_found(seq);
+    return true;
 }
 
 static void suspend(struct gptoss_scheduler *s, struct engine_sequence *seq)
@@ -114,7 +154,7 @@ static void let_in(struct gptoss_scheduler *s)
         uint32_t growth = 0;
         for (const struct engine_sequence *r = s->queue.running; r != NULL; r = r->next)
             growth++;
-        if (s->queue.running != NULL && pages_for(s, seq->count) + growth > s->full.free_count)
+        if (s->queue.running != NULL && pages_for(s, seq->count) + growth > free_full(s))
             return;
         if (!enter(s, seq))
             return;
@@ -157,6 +197,7 @@ void gptoss_scheduler_advance(struct gptoss_scheduler *s)
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
         seq->computed += seq->take;
         seq->take = 0;
+        remember(s, seq);
         gptoss_scheduler_slide(s, seq);
     }
 }
@@ -166,15 +207,15 @@ void gptoss_scheduler_advance(struct gptoss_scheduler *s)
 lr_code gptoss_scheduler_init(struct gptoss_scheduler *s, const struct gptoss_plan *plan,
                               uint32_t window, struct lr_error *err)
 {
-    *s = (struct gptoss_scheduler){.plan = *plan, .window = window};
+    *s = (struct gptoss_scheduler){.plan = *plan};
     s->slots = calloc(plan->max_sequences, sizeof(*s->slots));
-    if (s->slots == NULL || !gptoss_pages_init(&s->full, plan->full_pages) ||
-        !gptoss_pages_init(&s->windowed, plan->window_pages)) {
+    if (s->slots == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u slots", plan->max_sequences);
+    lr_code code = gptoss_cache_init(&s->cache, plan->page_tokens, window, plan->full_pages,
+                                     plan->window_pages, err);
+    if (code != LR_OK)
         gptoss_scheduler_deinit(s);
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the lists of %u pages",
-                       plan->full_pages + plan->window_pages);
-    }
-    return LR_OK;
+    return code;
 }
 
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s)
@@ -185,8 +226,7 @@ void gptoss_scheduler_deinit(struct gptoss_scheduler *s)
         free(s->slots[i].window_pages);
     }
     free(s->slots);
-    gptoss_pages_deinit(&s->full);
-    gptoss_pages_deinit(&s->windowed);
+    gptoss_cache_deinit(&s->cache);
     *s = (struct gptoss_scheduler){0};
 }
 
@@ -207,7 +247,7 @@ lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct engine_sequen
         if (victim == NULL)
             return lr_fail(err, LR_OUT_OF_RAM,
                            "%u tokens need %u pages of KV cache; the model has %u", seq->count,
-                           pages_for(s, seq->count), s->full.total);
+                           pages_for(s, seq->count), s->cache.pages[GPTOSS_FULL].total);
         suspend(s, victim);
     }
     return LR_OK;

@@ -10,6 +10,9 @@
  * So nobody can be promised too little, a queue never deadlocks (one sequence alone
  * always fits), and what was emitted stays as it was.
  *
+ * A sequence begins after what the cache still has of its beginning (cache.h), and what it
+ * computes is remembered there, both only within the request's scope.
+ *
  * Window pages are given back as soon as the next query cannot see them; their number
  * is planned for the worst case of every slot, so they never run out.
  *
@@ -20,7 +23,7 @@
 
 #include "engines/common/queue.h"
 #include "engines/gptoss/backend/backend.h"
-#include "engines/gptoss/scheduler/pages.h"
+#include "engines/gptoss/scheduler/cache.h"
 
 /* The pages of whoever has the slot.  The first page_count entries of both tables are in
  * use, others GPTOSS_NO_PAGE. */
@@ -31,13 +34,13 @@ struct gptoss_slot {
     uint32_t page_count;
     uint32_t page_capacity;
     uint32_t window_first; /* entries below are given back */
+    uint32_t remembered;   /* leading pages that the cache knows */
+    uint64_t chain;        /* the cache's name for the last of them */
 };
 
 struct gptoss_scheduler {
     struct gptoss_plan plan;
-    uint32_t window; /* keys a sliding layer sees */
-    struct gptoss_pages full;
-    struct gptoss_pages windowed;
+    struct gptoss_cache cache;
     struct engine_queue queue;
     struct gptoss_slot *slots; /* owned, max_sequences */
 };

@@ -62,6 +62,41 @@ static void max_tokens_and_stop_ids_end_an_answer(void **state)
     recorder_close(r);
 }
 
+static void
+a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token(void **state)
+{
+    struct recorder *r = recorder_open(DEMO_MODEL, NULL);
+    struct golden g;
+
+    (void)state;
+    golden_load(&g, DEMO_GOLDEN);
+    const struct golden_case *longest = &g.cases[0];
+    for (size_t i = 1; i < g.count; i++)
+        if (g.cases[i].count > longest->count)
+            longest = &g.cases[i];
+    const char *const scopes[] = {"key", "key", "another key", NULL};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct lr_engine_request q = plain_request(i + 1, longest->ids, longest->count, 20);
+        uint64_t before = recorder_stats(r).prompt_tokens;
+        q.cache_scope = scopes[i];
+        must_submit(r, &q);
+        recorder_run(r);
+        const struct record *now = record_of(r, i + 1), *first = record_of(r, 1);
+        assert_memory_equal(now->tokens, first->tokens, first->count * sizeof(uint32_t));
+        assert_int_equal(now->prefill_done, longest->count);
+        assert_int_equal(now->usage.prompt_tokens, longest->count);
+        assert_int_equal(recorder_stats(r).prompt_tokens - before,
+                         longest->count - now->usage.cached_tokens);
+        assert_int_equal(recorder_stats(r).kv_bytes_in_use, 0);
+        if (i == 1)
+            assert_true(now->usage.cached_tokens > longest->count * 3 / 4);
+        else
+            assert_int_equal(now->usage.cached_tokens, 0);
+    }
+    lr_arena_free(&g.arena);
+    recorder_close(r);
+}
+
 static void a_sampled_run_continued_elsewhere_equals_one_run(void **state)
 {
     struct recorder *r = recorder_open(DEMO_MODEL, NULL);
@@ -481,6 +516,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_demo_model_answers_in_words_and_stops_by_itself),
         cmocka_unit_test(max_tokens_and_stop_ids_end_an_answer),
+        cmocka_unit_test(
+            a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token),
         cmocka_unit_test(a_sampled_run_continued_elsewhere_equals_one_run),
         cmocka_unit_test(each_token_is_what_the_sampler_draws_at_its_index),
         cmocka_unit_test(a_continuation_that_is_complete_only_ends),

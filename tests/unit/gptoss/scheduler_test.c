@@ -55,8 +55,8 @@ static void end(struct gptoss_scheduler *s, struct engine_sequence *seq)
 
 static void expect_all_free(const struct gptoss_scheduler *s)
 {
-    assert_int_equal(s->full.free_count, s->full.total);
-    assert_int_equal(s->windowed.free_count, s->windowed.total);
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++)
+        assert_int_equal(s->cache.pages[kind].free_count, s->cache.pages[kind].total);
 }
 
 static void prompts_go_in_chunks_beside_decoding(void **state)
@@ -116,7 +116,8 @@ static void a_sliding_layer_keeps_its_window_and_nothing_behind_it(void **state)
         for (uint32_t p = 0; p < from + a->take; p++)
             assert_true(s.slots[a->slot].full_pages[p / 4] != GPTOSS_NO_PAGE);
         gptoss_scheduler_advance(&s);
-        uint32_t held = s.windowed.total - s.windowed.free_count;
+        const struct gptoss_pages *windowed = &s.cache.pages[GPTOSS_WINDOW];
+        uint32_t held = windowed->total - windowed->free_count;
         assert_true(held <= 4); /* 8 keys in pages of 4, both ends partly used, one ahead */
         if (a->computed == a->count)
             assert_true(engine_sequence_append(a, 1));
@@ -193,10 +194,10 @@ static void random_arrivals_and_ends_never_lose_a_page(void **state)
             }
         if (s.queue.live > 0)
             assert_true(step(&s) > 0); /* work is always found */
-        uint32_t full = s.full.free_count;
+        uint32_t full = s.cache.pages[GPTOSS_FULL].free_count;
         for (struct engine_sequence *q = s.queue.running; q != NULL; q = q->next)
             full += s.slots[q->slot].page_count;
-        assert_int_equal(full, s.full.total);
+        assert_int_equal(full, s.cache.pages[GPTOSS_FULL].total);
     }
     for (uint32_t k = 0; k < 12; k++)
         if (live[k] != NULL)

@@ -1,0 +1,315 @@
+/* What a request finds computed: the right tokens' pages, within its scope, and no page lost.
+ *
+ * The tests run the scheduler against a pretended device whose cells hold a digest of
+ * everything that a key depends on, so a page that holds anything else is seen at once. */
+#include "tests/unit/gptoss/support.h"
+
+#include "engines/gptoss/scheduler/scheduler.h"
+
+enum { PAGE = 4, WINDOW = 8, FULL_PAGES = 40, WINDOW_PAGES = 3 * 6, CONTEXT = 64 };
+
+static const struct gptoss_plan small = {
+    .page_tokens = PAGE,
+    .full_pages = FULL_PAGES,
+    .window_pages = WINDOW_PAGES,
+    .max_sequences = 3,
+    .max_context = CONTEXT,
+    .prefill_chunk = 8,
+    .step_tokens = 11,
+};
+
+struct bed {
+    struct gptoss_scheduler s;
+    uint64_t full[FULL_PAGES][PAGE];
+    uint64_t windowed[WINDOW_PAGES][PAGE];
+    uint32_t computed; /* tokens, since the start */
+};
+
+static struct bed *start(void)
+{
+    struct bed *bed = calloc(1, sizeof(*bed));
+
+    assert_non_null(bed);
+    assert_int_equal(gptoss_scheduler_init(&bed->s, &small, WINDOW, NULL), LR_OK);
+    return bed;
+}
+
+static void stop(struct bed *bed)
+{
+    for (int kind = 0; kind < GPTOSS_KINDS; kind++)
+        assert_int_equal(bed->s.cache.pages[kind].free_count, bed->s.cache.pages[kind].total);
+    gptoss_scheduler_deinit(&bed->s);
+    free(bed);
+}
+
+static struct engine_sequence *add(struct bed *bed, const char *scope, const uint32_t *ids,
+                                   uint32_t count)
+{
+    static uint64_t id = 0;
+    struct lr_engine_request r = plain_request(++id, ids, count, 0);
+    struct engine_sequence *seq;
+
+    r.cache_scope = scope;
+    assert_int_equal(engine_sequence_create(&r, ids, count, CONTEXT, 1000, &seq, NULL), LR_OK);
+    engine_queue_add(&bed->s.queue, seq);
+    return seq;
+}
+
+static void end(struct bed *bed, struct engine_sequence *seq)
+{
+    gptoss_scheduler_end(&bed->s, seq);
+    engine_sequence_destroy(seq);
+}
+
+/* What a key at `position` depends on. */
+static uint64_t digest(const struct engine_sequence *seq, uint32_t position)
+{
+    uint64_t h = seq->cache_scope;
+
+    for (uint32_t i = 0; i <= position; i++)
+        h = (h ^ seq->ids[i]) * 1099511628211u + 7;
+    return h;
+}
+
+/* Checks every cell that the step reads, then writes what it computes. */
+static void compute(struct bed *bed, const struct engine_sequence *seq)
+{
+    const struct gptoss_slot *slot = &bed->s.slots[seq->slot];
+    uint32_t end_at = seq->computed + seq->take;
+
+    for (uint32_t p = 0; p < end_at; p++) {
+        uint64_t want = digest(seq, p),
+                 *full = &bed->full[slot->full_pages[p / PAGE]][p % PAGE];
+        bool in_window = p + WINDOW > seq->computed;
+        uint64_t *windowed =
+            in_window ? &bed->windowed[slot->window_pages[p / PAGE]][p % PAGE] : NULL;
+        if (p >= seq->computed) {
+            *full = want;
+            *windowed = want;
+        }
+        assert_true(*full == want);
+        assert_true(!in_window || *windowed == want);
+    }
+    bed->computed += seq->take;
+}
+
+static void step(struct bed *bed)
+{
+    (void)gptoss_scheduler_choose(&bed->s);
+    for (struct engine_sequence *q = bed->s.queue.running; q != NULL; q = q->next)
+        if (q->take > 0)
+            compute(bed, q);
+    gptoss_scheduler_advance(&bed->s);
+    for (struct engine_sequence *q = bed->s.queue.running; q != NULL; q = q->next) {
+        q->reported = q->computed < q->prompt_count ? q->computed : q->prompt_count;
+        if (q->computed == q->count)
+            assert_true(engine_sequence_append(q, q->ids[q->count - 1] % 5 + 1));
+    }
+}
+
+/* Runs a prompt alone to its first token and ends it; returns how many tokens were found. */
+static uint32_t run(struct bed *bed, const char *scope, const uint32_t *ids, uint32_t count)
+{
+    struct engine_sequence *seq = add(bed, scope, ids, count);
+    uint32_t before = bed->computed;
+
+    while (seq->count == count)
+        step(bed);
+    uint32_t cached = seq->cached;
+    assert_int_equal(bed->computed - before, count - cached);
+    end(bed, seq);
+    return cached;
+}
+
+static const uint32_t counting[CONTEXT] = {
+    1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+    23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44,
+    45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64};
+
+static void a_beginning_is_computed_once(void **state)
+{
+    struct bed *bed = start();
+
+    (void)state;
+    assert_int_equal(run(bed, "key", counting, 20), 0);
+    assert_int_equal(run(bed, "key", counting, 20), 16); /* the last token is wanted anew */
+    assert_int_equal(run(bed, "key", counting, 21), 20);
+    assert_int_equal(run(bed, "key", counting, 40), 20);
+    assert_int_equal(run(bed, "key", counting, 3), 0); /* less than a page */
+    stop(bed);
+}
+
+static void only_what_is_equal_is_found(void **state)
+{
+    struct bed *bed = start();
+    uint32_t other[40];
+
+    (void)state;
+    memcpy(other, counting, sizeof(other));
+    other[17] = 99;
+    assert_int_equal(run(bed, "key", counting, 40), 0);
+    assert_int_equal(run(bed, "key", other, 40), 16);
+    other[0] = 99;
+    assert_int_equal(run(bed, "key", other, 40), 0);
+    stop(bed);
+}
+
+static void nobody_finds_what_another_key_computed(void **state)
+{
+    struct bed *bed = start();
+
+    (void)state;
+    assert_int_equal(run(bed, "one", counting, 20), 0);
+    assert_int_equal(run(bed, "two", counting, 20), 0);
+    assert_int_equal(run(bed, NULL, counting, 20), 0);
+    assert_int_equal(run(bed, NULL, counting, 20), 0);
+    assert_int_equal(run(bed, "one", counting, 20), 16);
+    stop(bed);
+}
+
+static void a_beginning_is_shared_with_requests_that_still_run(void **state)
+{
+    struct bed *bed = start();
+    struct engine_sequence *a = add(bed, "key", counting, 30);
+
+    (void)state;
+    while (a->count == 30)
+        step(bed);
+    struct engine_sequence *b = add(bed, "key", counting, 30);
+    step(bed);
+    assert_int_equal(b->cached, 28);
+    for (uint32_t i = 0; i < 7; i++)
+        assert_int_equal(bed->s.slots[a->slot].full_pages[i],
+                         bed->s.slots[b->slot].full_pages[i]);
+    end(bed, a); /* b goes on with the pages they shared */
+    while (b->count < 50)
+        step(bed);
+    end(bed, b);
+    stop(bed);
+}
+
+static void pages_that_are_needed_are_taken_from_the_end_of_the_oldest(void **state)
+{
+    struct gptoss_cache c;
+    uint32_t full[4], windowed[4];
+    uint64_t chain = 2;
+
+    (void)state;
+    assert_int_equal(gptoss_cache_init(&c, PAGE, WINDOW, 4, 8, NULL), LR_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        full[i] = gptoss_cache_take(&c, GPTOSS_FULL);
+        windowed[i] = gptoss_cache_take(&c, GPTOSS_WINDOW);
+        chain = gptoss_cache_remember(&c, chain, counting + i * PAGE, full[i], windowed[i]);
+    }
+    for (uint32_t i = 4; i-- > 0;) {
+        gptoss_cache_give(&c, GPTOSS_FULL, full[i]);
+        gptoss_cache_give(&c, GPTOSS_WINDOW, windowed[i]);
+    }
+    assert_int_equal(c.pages[GPTOSS_FULL].free_count, 4); /* remembered, and free */
+    for (uint32_t left = 4; left > 0; left--) {
+        assert_int_equal(gptoss_cache_match(&c, 2, counting, 17).pages, left);
+        assert_int_equal(gptoss_cache_take(&c, GPTOSS_FULL), full[left - 1]);
+    }
+    assert_int_equal(gptoss_cache_match(&c, 2, counting, 17).pages, 0);
+    gptoss_cache_deinit(&c);
+}
+
+static void without_the_window_a_beginning_is_not_gone_on_from(void **state)
+{
+    struct gptoss_cache c;
+    uint64_t chain = 2;
+
+    (void)state;
+    assert_int_equal(gptoss_cache_init(&c, PAGE, WINDOW, 8, 8, NULL), LR_OK);
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t windowed = gptoss_cache_take(&c, GPTOSS_WINDOW);
+        chain = gptoss_cache_remember(&c, chain, counting + i * PAGE,
+                                      gptoss_cache_take(&c, GPTOSS_FULL),
+                                      i == 3 ? GPTOSS_NO_PAGE : windowed);
+    }
+    /* A query at 24 sees 17 to 24, one at 20 sees 13 on, which lies in the missing page. */
+    assert_int_equal(gptoss_cache_match(&c, 2, counting, 40).pages, 6);
+    assert_int_equal(gptoss_cache_match(&c, 2, counting, 24).pages, 3);
+    gptoss_cache_deinit(&c);
+}
+
+static void whoever_steps_aside_finds_its_own_beginning_again(void **state)
+{
+    struct bed *bed = start();
+    struct engine_sequence *q[3];
+    uint32_t ids[3][CONTEXT];
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t k = 0; k < CONTEXT; k++)
+            ids[i][k] = 100 * i + k;
+        q[i] = add(bed, "key", ids[i], 30);
+    }
+    while (q[2]->count == 30 || q[2]->state == ENGINE_RUNNING)
+        step(bed);
+    uint32_t count = q[2]->count;
+    assert_true(count > 40); /* 40 pages hold 160 ids */
+    end(bed, q[0]);
+    step(bed);
+    assert_int_equal(q[2]->state, ENGINE_RUNNING);
+    assert_true(q[2]->computed + PAGE >= count); /* one step instead of six */
+    assert_int_equal(q[2]->cached, 0);           /* its own work is not a gift */
+    end(bed, q[1]);
+    end(bed, q[2]);
+    stop(bed);
+}
+
+static uint32_t finish(struct bed *bed, struct engine_sequence **seq)
+{
+    uint32_t cached = (*seq)->cached;
+
+    end(bed, *seq);
+    *seq = NULL;
+    return cached;
+}
+
+static void random_conversations_never_read_a_wrong_page(void **state)
+{
+    static const char *const scopes[] = {"one", "two", NULL};
+    struct bed *bed = start();
+    struct engine_sequence *live[4] = {0};
+    uint32_t seed = 11, cached = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 20000; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        struct engine_sequence **at = &live[(seed >> 8) % 4];
+        if (*at == NULL) {
+            uint32_t ids[CONTEXT], n = 1 + (seed >> 16) % 55, fork = (seed >> 12) % 50;
+            for (uint32_t k = 0; k < n; k++) /* few beginnings, ends of their own */
+                ids[k] = k < fork ? (seed >> 28) % 2 + k : 1 + (seed >> 5) % 400 + k;
+            *at = add(bed, scopes[(seed >> 20) % 3], ids, n);
+        } else if ((seed >> 18) % 16 == 0) {
+            cached += finish(bed, at);
+        }
+        for (uint32_t k = 0; k < 4; k++)
+            if (live[k] != NULL && live[k]->count > 62)
+                cached += finish(bed, &live[k]);
+        step(bed);
+    }
+    for (uint32_t k = 0; k < 4; k++)
+        if (live[k] != NULL)
+            cached += finish(bed, &live[k]);
+    assert_true(cached > 1000); /* or the test would show nothing */
+    stop(bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_beginning_is_computed_once),
+        cmocka_unit_test(only_what_is_equal_is_found),
+        cmocka_unit_test(nobody_finds_what_another_key_computed),
+        cmocka_unit_test(a_beginning_is_shared_with_requests_that_still_run),
+        cmocka_unit_test(pages_that_are_needed_are_taken_from_the_end_of_the_oldest),
+        cmocka_unit_test(without_the_window_a_beginning_is_not_gone_on_from),
+        cmocka_unit_test(whoever_steps_aside_finds_its_own_beginning_again),
+        cmocka_unit_test(random_conversations_never_read_a_wrong_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
