@@ -204,23 +204,24 @@ static void test_norm_route(struct bed *bed, const char *name, struct test_rando
 /* ---- q, k, v ---- */
 
 /* A row whose normalized values lie far enough from the middle between two bf16 values that
- * float32 rounds each as double does.  One value rounded otherwise is an error of 1e-3 in a
- * narrow product; in a wide one, where such rows do not exist, it is nothing. */
+ * float32 rounds each as double does: one value rounded otherwise would be an error of up to
+ * 1e-3 in the product.  Float32 is off by at most 5e-7 there, 1.3e-4 of a unit. */
 static bool rounds_clearly(const double *x, uint32_t count)
 {
-    for (uint32_t i = 0; count <= 1024 && i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         int exponent;
         (void)frexp(x[i], &exponent);
         double units = ldexp(fabs(x[i]), 8 - exponent), rest = units - floor(units);
-        if (fabs(rest - 0.5) < 1e-3)
+        if (fabs(rest - 0.5) < 3e-4)
             return false;
     }
     return true;
 }
 
-/* Random rows for a product that normalizes them itself, and what it must make of them. */
-static void put_clear_rows(struct bed *bed, struct test_random *r, const uint16_t *norm,
-                           float *host, double *normalized, uint32_t rows)
+/* Random rows and what they are normalized.  Where the product normalizes them itself the test
+ * cannot see how it rounded them, so they are such that there is one way. */
+static void put_rows(struct bed *bed, struct test_random *r, const uint16_t *norm, float *host,
+                     double *normalized, uint32_t rows)
 {
     const struct model_config *c = bed->config;
     for (uint32_t i = 0; i < rows; i++)
@@ -228,7 +229,8 @@ static void put_clear_rows(struct bed *bed, struct test_random *r, const uint16_
             test_fill_float(r, host + (size_t)i * c->hidden, c->hidden, 2);
             reference_norm(c, host + (size_t)i * c->hidden, norm,
                            normalized + (size_t)i * c->hidden);
-        } while (!rounds_clearly(normalized + (size_t)i * c->hidden, c->hidden));
+        } while (rows <= CUDA_FUSED_NORM_TOKENS &&
+                 !rounds_clearly(normalized + (size_t)i * c->hidden, c->hidden));
     bed_put(bed, bed->b->ws.residual, host, (size_t)rows * c->hidden * 4);
 }
 
@@ -284,7 +286,7 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
            *want_k = test_alloc((size_t)rows * kv, 8),
            *want_v = test_alloc((size_t)rows * kv, 8), *want_pages = test_alloc(pool, 8);
     struct lr_error err = {0};
-    put_clear_rows(bed, r, m->attn_norm, residual, x, rows);
+    put_rows(bed, r, m->attn_norm, residual, x, rows);
     for (uint32_t i = 0; i < rows; i++)
         positions[i] = test_random_below(r, BED_CONTEXT);
     random_slots(r, slots, rows, pages * 64);
@@ -318,7 +320,7 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
         memcpy(both + kv, want_v + (size_t)i * kv, kv * 8);
         expect_page(bed, l, slots[i], both, expected, want_pages);
     }
-    double limit = rows > CUDA_FUSED_NORM_TOKENS ? TEST_LIMIT : TEST_LIMIT_HIDDEN, stray = 0;
+    double stray = 0;
     size_t written = 0;
     for (size_t i = 0; i < pool; i++) {
         stray += !expected[i] && got_pages[i] != 0xFFFF;
@@ -327,9 +329,9 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
             want_pages[written++] = want_pages[i];
         }
     }
-    test_check(test_error_bf16(got_q, want_q, (size_t)rows * q), limit,
+    test_check(test_error_bf16(got_q, want_q, (size_t)rows * q), TEST_LIMIT,
                "qkv %s layer %u tokens %u: q", name, layer, rows);
-    test_check(test_error_bf16(got_pages, want_pages, written), limit,
+    test_check(test_error_bf16(got_pages, want_pages, written), TEST_LIMIT,
                "qkv %s layer %u tokens %u: k, v in pages", name, layer, rows);
     test_check(stray, 0, "qkv %s layer %u tokens %u: nothing else written", name, layer, rows);
     free(residual), free(got_q), free(got_pages), free(expected), free(normed), free(x);

@@ -1,7 +1,6 @@
 /* tests/gpu/kernels_test.c - every CUDA kernel against a reference in double precision, from
  * the same rounded inputs: |difference| / |reference| is at most 1e-4, where a result rounded
- * to bf16 may differ by half a unit more; 5e-4 after a rounding the test cannot see, and for
- * attention what kernels_attention.c says.
+ * to bf16 may differ by half a unit more.
  *
  * Outputs are poisoned before each run, inputs are random from fixed seeds.  Needs an NVIDIA
  * GPU; fails without one.  One line per test, then "N passed, N failed". */

@@ -6,8 +6,8 @@
  * last block to finish merges (a ticket says which), so there is no second kernel.
  * Prefill: every warp has rows of its own.
  * A sink is one more score that has no value: it only enters the sum, once, at the end.
- * Precision: bf16 Q, K, V and probabilities, float32 sums.  Bound: decode reads each K and
- * V once.  Reference: the CPU backend's attention.
+ * Precision: bf16 Q, K and V, probabilities as two bf16 values, float32 sums.  Bound: decode
+ * reads each K and V once.  Reference: the CPU backend's attention.
  */
 #include "engines/gptoss/backend/cuda/attend.cuh"
 
@@ -19,22 +19,27 @@ __device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const u
                                      uint32_t step, uint32_t g, uint32_t t)
 {
     keys16 one, two;
-    uint32_t chunk = begin;
-    auto load = [&](keys16 &s, uint32_t c) {
-        load_keys(s, key_page(a.kv, table, c, kv_head), a.kv.kv_heads,
-                  c * 16 % CUDA_PAGE_TOKENS, g, t);
+    uint32_t chunk = begin, last = (end - 1) * 16 / CUDA_PAGE_TOKENS;
+    /* Which page comes after the next one is asked for before its keys are. */
+    auto page_of = [&](uint32_t c) { return table[min(c * 16 / CUDA_PAGE_TOKENS, last)]; };
+    auto load = [&](keys16 &s, uint32_t page, uint32_t c) {
+        load_keys(s, key_page(a.kv, page, kv_head), a.kv.kv_heads, c * 16 % CUDA_PAGE_TOKENS, g,
+                  t);
     };
+    if (chunk >= end)
+        return;
+    uint32_t page = page_of(chunk), next_page = page_of(chunk + step);
+    load(one, page, chunk);
     auto advance = [&](keys16 &now, keys16 &next) -> bool {
+        page = next_page;
+        next_page = page_of(chunk + 2 * step);
         if (chunk + step < end)
-            load(next, chunk + step);
+            load(next, page, chunk + step);
         add_keys(r, now, (int32_t)(chunk * 16), a.kv.window, t);
         chunk += step;
         return chunk < end;
     };
-    if (chunk < end) {
-        load(one, chunk);
-        while (advance(one, two) && advance(two, one)) {
-        }
+    while (advance(one, two) && advance(two, one)) {
     }
 }
 
@@ -43,7 +48,7 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, u
                                         uint32_t first_dim, float top, float sum,
                                         const float *o)
 {
-    float sink = from_bf16(a.sinks[head]) * 1.44269504f;
+    float sink = from_bf16(a.sinks[head]) * LOG2_E;
     float base = fmaxf(top, sink);
     float keep = exp2f(top - base);
     float factor = keep / (sum * keep + exp2f(sink - base));
@@ -85,10 +90,9 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
 
     rows16 r;
     clear(r);
-    load_query(r, a.q + (size_t)row * a.heads * 64, 0, kv_head * group + g,
-               g < group ? pos : -1, t);
-    load_query(r, a.q + (size_t)row * a.heads * 64, 1, kv_head * group + g + 8,
-               g + 8 < group ? pos : -1, t);
+    load_query(r, a.q + (size_t)row * a.heads * 64, 0, kv_head * group + g, g < group, pos, t);
+    load_query(r, a.q + (size_t)row * a.heads * 64, 1, kv_head * group + g + 8, g + 8 < group,
+               pos, t);
     walk(r, a, table, kv_head, begin + warp, end, DECODE_WARPS, g, t);
     gather_sums(r);
 #pragma unroll
@@ -122,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
             value += merged[w][head][2 + d] * keep;
         }
         if (active == 1) {
-            float sink = from_bf16(a.sinks[kv_head * group + head]) * 1.44269504f;
+            float sink = from_bf16(a.sinks[kv_head * group + head]) * LOG2_E;
             float base = fmaxf(top, sink), keep = exp2f(top - base);
             a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 + d] =
                 to_bf16(value * keep / (sum * keep + exp2f(sink - base)));
@@ -151,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
     __threadfence();
     for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
         uint32_t head = i / 64, d = i % 64;
-        float sink = from_bf16(a.sinks[kv_head * group + head]) * 1.44269504f;
+        float sink = from_bf16(a.sinks[kv_head * group + head]) * LOG2_E;
         float top = sink, sum = 0, value = 0;
         for (uint32_t p = 0; p < active; p++)
             top = fmaxf(top, __ldcg(partial + (p * CUDA_GROUP_MAX + head) * PARTIAL));
@@ -188,14 +192,16 @@ extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
     rows16 r;
     clear(r);
     uint32_t row[2], head[2];
+    bool there[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         uint32_t i = g + h * 8, token = first + i / group;
-        bool real = i / group < count && i < a.tokens_per_tile * group;
-        row[h] = s.first_row + (real ? token : first);
+        there[h] = i / group < count && i < a.tokens_per_tile * group;
+        token = there[h] ? token : first;
+        row[h] = s.first_row + token;
         head[h] = kv_head * group + i % group;
-        load_query(r, a.q + (size_t)row[h] * a.heads * 64, h, head[h],
-                   real ? (int32_t)(s.position + token) : -1, t);
+        load_query(r, a.q + (size_t)row[h] * a.heads * 64, h, head[h], there[h],
+                   (int32_t)(s.position + token), t);
     }
     uint32_t lowest = s.position + first, highest = lowest + count - 1;
     uint32_t begin =
@@ -204,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
     gather_sums(r);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        if (r.pos[h] < 0)
+        if (!there[h])
             continue;
         float o[16];
 #pragma unroll

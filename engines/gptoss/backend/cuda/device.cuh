@@ -67,7 +67,9 @@ __device__ __forceinline__ uint16_t to_bf16(float v)
 
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high)
 {
-    return (uint32_t)to_bf16(low) | (uint32_t)to_bf16(high) << 16;
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
 }
 
 __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b)
