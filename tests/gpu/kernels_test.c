@@ -21,6 +21,7 @@ static const struct test_shape shapes[] = {
     {"2880", 2, 2880, 160, 3, 1, 32, 4, 517, 128, false, false},
     {"2880 wide", 1, 64, 2880, 64, 8, 4, 2, 1000, 128, false, false},
     {"2880 experts", 1, 2880, 32, 2, 1, 128, 5, 48, 128, true, false},
+    {"2880 both", 1, 2880, 2880, 2, 1, 40, 2, 48, 128, false, false},
     {"4096", 1, 4096, 64, 2, 1, 5, 1, 49, 128, false, false},
 };
 

@@ -35,6 +35,23 @@ enum {
     CUDA_SLOT_MODE_TOKENS = 4,  /* up to here experts are run per (token, choice) */
 };
 
+/* expert_stream.cu: what launch.c must know of its thread and memory map. */
+enum {
+    CUDA_STREAM_BLOCKS = 90, /* width it has code for, in blocks of 32 columns */
+    CUDA_STREAM_TOKENS = 64,
+    CUDA_STREAM_COLUMNS = 16, /* tokens of an expert per pass over its weights */
+    CUDA_STREAM_COMPUTE = 15, /* warps */
+    CUDA_STREAM_FINISH = 2,
+    CUDA_STREAM_THREADS = (CUDA_STREAM_COMPUTE + CUDA_STREAM_FINISH + 1) * 32,
+    CUDA_STREAM_STAGE = 24576, /* bytes: a tile's codes, scales and biases */
+    CUDA_STREAM_STAGES = 6,
+    CUDA_STREAM_SUM_BYTES = CUDA_STREAM_COMPUTE * CUDA_STREAM_COLUMNS * 64,
+    CUDA_STREAM_SUMS = 4,
+    CUDA_STREAM_LISTS = 10240,
+    CUDA_STREAM_SHARED = CUDA_STREAM_STAGE * CUDA_STREAM_STAGES +
+                         CUDA_STREAM_SUM_BYTES * CUDA_STREAM_SUMS + CUDA_STREAM_LISTS,
+};
+
 /* One sequence of the step.  Sequences of one token come first, in the order of their rows:
  * row i < decode rows belongs to sequence i. */
 struct cuda_seq {

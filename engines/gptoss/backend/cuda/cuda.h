@@ -35,6 +35,7 @@ enum {
     X(skinny, skinny_logits_1) X(skinny, skinny_logits_2) X(skinny, skinny_logits_4)           \
     X(skinny, skinny_gate_up_slot) X(skinny, skinny_down_slot)                                 \
     X(skinny, skinny_gate_up_expert) X(skinny, skinny_down_expert)                             \
+    X(expert_stream, stream_gate_up) X(expert_stream, stream_down)                             \
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
     X(attention, attention_decode) X(attention, attention_prefill)                             \
@@ -44,7 +45,7 @@ enum {
     X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
     X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory)
-#define CUDA_MODULES(X) X(skinny) X(tile) X(attention) X(elementwise) X(sample) X(repack)
+#define CUDA_MODULES(X) X(skinny) X(expert_stream) X(tile) X(attention) X(elementwise) X(sample) X(repack)
 /* clang-format on */
 
 enum cuda_kernel {

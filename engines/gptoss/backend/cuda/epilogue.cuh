@@ -128,6 +128,14 @@ __device__ __forceinline__ early_bias expert_bias(const cuda_gemm &a, uint32_t t
     return {from_bf16(bias[0]), from_bf16(bias[8])};
 }
 
+/* gate * sigmoid(1.702 gate) * (up + 1), both clamped. */
+__device__ __forceinline__ float swiglu(float gate, float up, float limit)
+{
+    gate = fminf(gate, limit);
+    up = fminf(fmaxf(up, -limit), limit);
+    return gate / (1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
+}
+
 /* Gate and up of an expert: bias, clamped SwiGLU, times the routing weight, so that the
  * outputs of a token's experts need only be added. */
 struct swiglu_epilogue : plain_epilogue {
@@ -143,9 +151,7 @@ struct swiglu_epilogue : plain_epilogue {
     {
         if (tile * 8 + g >= a.m.rows / 2)
             return;
-        float gate = fminf(low + bias.low, a.limit);
-        float up = fminf(fmaxf(high + bias.high, -a.limit), a.limit);
-        float h = gate / (1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
+        float h = swiglu(low + bias.low, high + bias.high, a.limit);
         a.out_bf16[(size_t)assignment * a.out_stride + tile * 8 + g] =
             to_bf16(h * a.weight[assignment]);
     }

@@ -177,6 +177,13 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
     return code;
 }
 
+/* True where expert_stream.cu has code for a matrix on this GPU. */
+static bool can_stream(const struct gptoss_backend *b, const struct cuda_matrix *m)
+{
+    return b->device.major >= 9 && m->blocks == CUDA_STREAM_BLOCKS &&
+           b->device.shared_per_block >= CUDA_STREAM_SHARED + 4096;
+}
+
 lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
                             struct lr_error *err)
 {
@@ -203,7 +210,7 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
     down.out_f32 = rows <= CUDA_SLOT_MODE_TOKENS ? b->ws.residual : b->ws.expert_out;
     down.out_stride = c->hidden;
     void *up_arguments[] = {&up}, *down_arguments[] = {&down};
-    uint32_t pairs = rows * c->experts_per_token;
+    uint32_t pairs = rows * c->experts_per_token, sms = (uint32_t)b->device.multiprocessors;
     uint32_t up_stride = stride_of(up.m.blocks), down_stride = stride_of(down.m.blocks);
     lr_code code;
     if (rows <= CUDA_SLOT_MODE_TOKENS) {
@@ -217,10 +224,18 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
     }
     if (rows <= CUDA_SKINNY_ROWS) {
         up.tiles_per_group = down.tiles_per_group = EXPERT_TILES;
-        code = cuda_launch(b, CUDA_skinny_gate_up_expert,
-                           (up.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES), c->experts,
-                           1, SKINNY_THREADS, 16 * up_stride + 16384, up_arguments, err);
-        if (code == LR_OK)
+        if (can_stream(b, &up.m))
+            code = cuda_launch(b, CUDA_stream_gate_up, sms, 1, 1, CUDA_STREAM_THREADS,
+                               CUDA_STREAM_SHARED, up_arguments, err);
+        else
+            code = cuda_launch(b, CUDA_skinny_gate_up_expert,
+                               (up.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES),
+                               c->experts, 1, SKINNY_THREADS, 16 * up_stride + 16384,
+                               up_arguments, err);
+        if (code == LR_OK && can_stream(b, &up.m) && can_stream(b, &down.m))
+            code = cuda_launch(b, CUDA_stream_down, sms, 1, 1, CUDA_STREAM_THREADS,
+                               CUDA_STREAM_SHARED, down_arguments, err);
+        else if (code == LR_OK)
             code = cuda_launch(b, CUDA_skinny_down_expert,
                                (down.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES),
                                c->experts, 1, SKINNY_THREADS, 16 * down_stride + 16384,
