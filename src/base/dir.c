@@ -27,8 +27,11 @@ lr_code lr_dir_create(const char *path, struct lr_error *err)
             continue;
         copy[i] = '\0';
         /* EEXIST is decided at the end: a parent may be there without being ours to see. */
-        if (mkdir(copy, 0700) != 0 && errno != EEXIST && !lr_dir_exists(copy))
+        int why = mkdir(copy, 0700) == 0 ? 0 : errno;
+        if (why != 0 && why != EEXIST && !lr_dir_exists(copy)) {
+            errno = why; /* looking has changed it */
             return lr_fail_file(err, "create folder", copy);
+        }
         copy[i] = path[i];
     }
     if (!lr_dir_exists(path))

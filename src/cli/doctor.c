@@ -226,7 +226,8 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
         check_hub();
     (void)fflush(stdout);
     if (problems != 0)
-        return lr_fail(err, LR_UNAVAILABLE, "%d of these need attention", problems);
+        return lr_fail(err, LR_UNAVAILABLE, "%d of these need%s attention", problems,
+                       problems == 1 ? "s" : "");
     return LR_OK;
 }
 

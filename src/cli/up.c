@@ -134,11 +134,6 @@ static void greet(struct up *up, const struct router_glance *g)
 {
     bool is_usual = strcmp(up->url, "http://127.0.0.1:11680") == 0;
     up->is_greeted = true;
-    if (!g->can_run) {
-        (void)printf("\nModel %s cannot run: %s\n", g->model, g->reason);
-        (void)fflush(stdout);
-        return;
-    }
     (void)printf(
         "\nllm-router is ready at %s (OpenAI-compatible, model \"%s\").\n\n"
         "  Try it:\n"
@@ -153,16 +148,21 @@ static void greet(struct up *up, const struct router_glance *g)
     (void)fflush(stdout);
 }
 
-static void greet_empty(struct up *up)
+static void greet_empty(struct up *up, const struct router_glance *g)
 {
+    bool has_one = g->model[0] != '\0';
     up->is_greeted = true;
-    (void)printf("\nllm-router is ready at %s and has no model yet.\n\n"
-                 "  Give it one:\n"
+    (void)printf("\nllm-router is ready at %s and has no model yet.\n", up->url);
+    if (has_one && (strcmp(g->state, "fetching") == 0 || strcmp(g->state, "verifying") == 0))
+        (void)printf("\n  %s is on its way: llm-router models --url %s\n", g->model, up->url);
+    else if (has_one)
+        (void)printf("\n  %s cannot run: %s\n", g->model, g->reason);
+    (void)printf("\n  Give it one:\n"
                  "    llm-router register openai/gpt-oss-20b --url %s\n"
                  "    or start it again with --model FOLDER\n"
                  "    or in a browser: %s/\n\n"
                  "  Data lies in %s.  Ctrl-C stops everything.\n",
-                 up->url, up->url, up->url, up->data_dir);
+                 up->url, up->url, up->data_dir);
     (void)fflush(stdout);
 }
 
@@ -171,8 +171,8 @@ static void look_at_models(struct up *up)
     struct router_glance g;
     if (up->is_greeted || !atomic_load(&up->has_joined))
         return;
-    if (!router_glance(up->router, &g)) {
-        greet_empty(up);
+    if (!router_glance(up->router, &g) || !g.can_run) {
+        greet_empty(up, &g);
         return;
     }
     bool waits = lr_settings_bool(up->settings, "preload") &&
@@ -180,7 +180,7 @@ static void look_at_models(struct up *up)
                   strcmp(g.state, "present") == 0);
     bool named = lr_settings_list_count(up->settings, "model") != 0 ||
                  lr_settings_has(up->settings, "engine") || up->serves_demo;
-    if (g.is_loaded || !g.can_run || !waits || !named)
+    if (g.is_loaded || !waits || !named)
         greet(up, &g);
 }
 
@@ -308,14 +308,26 @@ static lr_code check_listen(const struct lr_settings *s, struct lr_error *err)
     char host[256];
     const char *listen = lr_settings_str(s, "listen");
     const char *colon = strrchr(listen, ':');
-    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon != NULL ? colon - listen : 0),
-                   listen);
+    if (colon == NULL)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "listen: \"%s\" is not ADDRESS:PORT", listen);
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - listen), listen);
     if (net_is_loopback_bind(host))
         return LR_OK;
     return lr_fail(err, LR_INVALID_ARGUMENT,
                    "up listens on this machine only, not on %s: start llm-router router and "
                    "llm-router node to serve others",
                    listen);
+}
+
+/* A node goes on without one of its folders; whoever types a name has mistyped it. */
+static lr_code check_models(const struct lr_settings *s, struct lr_error *err)
+{
+    for (size_t i = 0; i < lr_settings_list_count(s, "model"); i++) {
+        const char *path = lr_settings_list_item(s, "model", i);
+        if (!lr_dir_exists(path) && !lr_file_exists(path))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "model: there is no folder %s", path);
+    }
+    return LR_OK;
 }
 
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
@@ -325,6 +337,8 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
                    lr_settings_str(settings, "data-dir"));
     up.serves_demo = !cli_has_models(settings, up.data_dir);
     lr_code code = check_listen(settings, err);
+    if (code == LR_OK)
+        code = check_models(settings, err);
     if (code == LR_OK)
         code = net_loops_create((unsigned)lr_settings_int(settings, "threads"), &up.loops, err);
     if (code != LR_OK)

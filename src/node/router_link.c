@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/random.h"
 #include "net/client.h"
 #include "net/settings.h"
@@ -29,7 +30,7 @@ struct peer {
     struct net_call *call; /* one at a time */
     bool is_joined;
     bool is_joining;         /* the call under way is a join */
-    bool was_refused;        /* said once, not once a second */
+    char trouble[200];       /* what was said last about it; "": none */
     uint64_t next_ms;        /* the next word is due */
     uint64_t told_signature; /* of the models and states that were told */
     uint64_t told_models;    /* of the models alone */
@@ -121,10 +122,31 @@ static bool write_body(struct peer *peer, bool join)
 
 static void say_trouble(struct peer *peer, const char *what, const char *why)
 {
-    if (!peer->was_refused)
-        lr_log_warn(NULL, "router.trouble router=%s what=%s reason=%s", peer->router, what,
-                    why);
-    peer->was_refused = true;
+    char text[sizeof(peer->trouble)];
+    (void)snprintf(text, sizeof(text), "%s: %s", what, why);
+    if (strcmp(text, peer->trouble) == 0)
+        return; /* it is tried every second, and said once */
+    memcpy(peer->trouble, text, sizeof(text));
+    lr_log_warn(NULL, "router.trouble router=%s what=%s reason=%s", peer->router, what, why);
+}
+
+/* The router's own words, and what to do about a token. */
+static void say_refused(struct peer *peer, const struct net_reply *reply)
+{
+    struct lr_arena arena;
+    const struct lr_json *json = NULL;
+    struct lr_str said = lr_str_sub(reply->body, 0, 240);
+    char text[600];
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply->body, NULL, &json, NULL) == LR_OK)
+        (void)lr_json_str(lr_json_get(lr_json_get(json, "error"), "message"), &said);
+    (void)snprintf(text, sizeof(text), LR_STR_FMT " (status %d)%s",
+                   LR_STR_ARG(lr_str_sub(said, 0, 400)), reply->status,
+                   reply->status == 401 ? ": llm-router nodes token makes a token, --token or "
+                                          "LLM_ROUTER_TOKEN passes it"
+                                        : "");
+    lr_arena_free(&arena);
+    say_trouble(peer, "join", text);
 }
 
 static void add_peer(struct node_router_link *link, struct lr_str url)
@@ -179,16 +201,13 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         /* One that joined may be new: it gets what is kept, and knows again what it knew. */
         peer->told_events = joining ? 0 : peer->telling_events;
         peer->is_joined = true;
-        peer->was_refused = false;
+        peer->trouble[0] = '\0';
         learn_routers(peer, reply->body);
         node_registry_heard(peer->link->registry, peer->router, reply->body);
         return;
     }
-    char text[300];
-    (void)snprintf(text, sizeof(text), "status %d: " LR_STR_FMT, reply->status,
-                   LR_STR_ARG(lr_str_sub(reply->body, 0, 240)));
     if (joining)
-        say_trouble(peer, "join", text);
+        say_refused(peer, reply);
     else
         peer->next_ms = 0; /* it does not know us: join at once */
     peer->is_joined = false;

@@ -48,6 +48,23 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
 
 /* ---- create ---- */
 
+/* What a router knows it keeps in memory: two on one file would contradict each other. */
+static lr_code lock_file(struct router *r, const char *database, struct lr_error *err)
+{
+    char path[LR_PATH_MAX];
+    if (strstr(database, "://") != NULL)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "database: it is neither postgres://... nor a file's path");
+    (void)snprintf(path, sizeof(path), "%.4000s.lock", database);
+    lr_code code = lr_file_lock(path, &r->database_lock, err);
+    return code != LR_CONFLICT
+               ? code
+               : lr_fail(err, LR_CONFLICT,
+                         "%.300s is in use by another router: one router may use a SQLite "
+                         "file, several share a --database postgres://...",
+                         database);
+}
+
 static lr_code open_store(struct router *r, struct lr_error *err)
 {
     const char *dir = lr_settings_str(r->settings, "data-dir");
@@ -57,9 +74,14 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     (void)snprintf(path, sizeof(path), "%s/router.lock", dir);
     if (code == LR_OK)
         code = lr_file_lock(path, &r->data_lock, err);
-    (void)snprintf(path, sizeof(path), "%s/router.db", dir);
+    if (database == NULL) {
+        (void)snprintf(path, sizeof(path), "%s/router.db", dir);
+        database = path;
+    }
+    if (code == LR_OK && !router_store_can_share(database))
+        code = lock_file(r, database, err);
     if (code == LR_OK)
-        code = router_store_open(database != NULL ? database : path, &r->store, err);
+        code = router_store_open(database, &r->store, err);
     if (code != LR_OK)
         return code;
     struct router_sql *sql = router_store_sql(r->store);
@@ -104,7 +126,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router");
     r->settings = settings;
     r->loops = loops;
-    r->data_lock.fd = -1;
+    r->data_lock.fd = r->database_lock.fd = -1;
     r->started_ms = lr_clock_ms(NULL);
     atomic_store(&r->routers, 1);
     (void)snprintf(r->version, sizeof(r->version), "%s", version);
@@ -146,6 +168,8 @@ void router_destroy(struct router *r)
     router_nodes_free(&r->nodes);
     router_keys_free(&r->keys);
     router_events_free(&r->events);
+    if (r->database_lock.fd >= 0)
+        lr_file_unlock(&r->database_lock);
     if (r->data_lock.fd >= 0)
         lr_file_unlock(&r->data_lock);
     (void)pthread_mutex_destroy(&r->lock);
@@ -333,11 +357,11 @@ bool router_glance(struct router *r, struct router_glance *out)
             continue;
         for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
             const struct router_place *place = value;
-            const struct router_model *model = router_registry_find(&r->registry, key);
-            if (model == NULL || (found && !place->is_loaded) || out->is_loaded)
+            bool is_known = router_registry_find(&r->registry, key) != NULL;
+            if ((found && (!is_known || !place->is_loaded)) || out->is_loaded)
                 continue;
-            found = true;
-            (void)snprintf(out->model, sizeof(out->model), "%s", model->id);
+            found = is_known;
+            (void)snprintf(out->model, sizeof(out->model), "%s", place->id);
             (void)snprintf(out->state, sizeof(out->state), "%s", place->state);
             (void)snprintf(out->reason, sizeof(out->reason), "%s", place->reason);
             out->can_run = place->can_run;

@@ -50,7 +50,8 @@ void router_on_node(struct router *router, router_node_fn fn, void *arg);
 /* Registers every model of a node that it can run and that is not registered yet. */
 void router_adopt_models(struct router *router, const char *node_id);
 
-/* What a newcomer wants to see: the first model that can be used and its state. */
+/* What a newcomer wants to see: the first model that is registered, and its state.  False:
+ * none is; where a node has one that cannot run, *out says which and why. */
 struct router_glance {
     char model[256];
     char state[16];

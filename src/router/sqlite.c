@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "router/sql.h"
 
@@ -14,6 +15,7 @@ enum { KEPT_MAX = 64, BUSY_MS = 5000 };
 struct lite {
     struct router_sql base;
     sqlite3 *db;
+    char *path; /* owned */
     struct {
         const char *text;
         sqlite3_stmt *statement;
@@ -26,11 +28,34 @@ struct lite_row {
     sqlite3_stmt *statement;
 };
 
+/* What the operator can do about it. */
+static const char *advice(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+        return ": free space on its disk, or look at the disk's health";
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+        return ": let this user write the file and its folder";
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return ": put a backup in its place";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return ": another program holds it";
+    default:
+        return "";
+    }
+}
+
 static lr_code fail(const struct lite *lite, int rc, const char *what, struct lr_error *err)
 {
     lr_code code = (rc & 0xff) == SQLITE_CONSTRAINT ? LR_CONFLICT : LR_IO;
-    return lr_fail(err, code, "SQLite, %s: %s", what,
-                   lite->db != NULL ? sqlite3_errmsg(lite->db) : sqlite3_errstr(rc));
+    return lr_fail(err, code, "SQLite %.200s, %.100s: %s%s", lite->path, what,
+                   lite->db != NULL ? sqlite3_errmsg(lite->db) : sqlite3_errstr(rc),
+                   advice(rc));
 }
 
 static lr_code prepare(struct lite *lite, const char *text, sqlite3_stmt **out,
@@ -111,6 +136,7 @@ static void lite_close(struct router_sql *sql)
     for (size_t i = 0; i < lite->kept_count; i++)
         (void)sqlite3_finalize(lite->kept[i].statement);
     (void)sqlite3_close(lite->db);
+    free(lite->path);
     free(lite);
 }
 
@@ -128,20 +154,22 @@ lr_code router_sqlite_open(const char *path, struct router_sql **out, struct lr_
                                         "PRAGMA foreign_keys=ON"};
     *out = NULL;
     struct lite *lite = calloc(1, sizeof(*lite));
-    if (lite == NULL)
+    if (lite == NULL || (lite->path = strdup(path)) == NULL) {
+        free(lite);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
+    }
     lite->base.backend = &backend;
     int rc =
         sqlite3_open_v2(path, &lite->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-    lr_code code = rc == SQLITE_OK ? LR_OK : fail(lite, rc, path, err);
+    lr_code code = rc == SQLITE_OK ? LR_OK : fail(lite, rc, "opening", err);
     if (code == LR_OK)
         (void)sqlite3_busy_timeout(lite->db, BUSY_MS);
     for (size_t i = 0; code == LR_OK && i < sizeof(setup) / sizeof(setup[0]); i++)
         code = lite_run(&lite->base, setup[i], NULL, 0, NULL, NULL, err);
     if (code != LR_OK) {
         lite_close(&lite->base);
-        return lr_fail_prefix(err, "%s", path);
+        return code;
     }
     *out = &lite->base;
     return LR_OK;

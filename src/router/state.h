@@ -65,7 +65,8 @@ struct router {
     struct net_timer *watch; /* on loop 0 */
     struct router_drain drain;
     struct router_store *store;
-    struct lr_file_lock data_lock; /* one process owns the data folder */
+    struct lr_file_lock data_lock;     /* one process owns the data folder */
+    struct lr_file_lock database_lock; /* and a SQLite file that lies elsewhere */
     char version[32];
     char host[256];
     uint16_t port;

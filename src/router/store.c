@@ -42,7 +42,7 @@ struct router_store {
     uint64_t looked_ms;
 };
 
-static bool is_postgres(const char *database)
+bool router_store_can_share(const char *database)
 {
     return strncmp(database, "postgres://", 11) == 0 ||
            strncmp(database, "postgresql://", 13) == 0;
@@ -79,8 +79,9 @@ lr_code router_store_open(const char *database, struct router_store **out, struc
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&store->wake, &attr);
     (void)pthread_condattr_destroy(&attr);
-    lr_code code = is_postgres(database) ? router_postgres_open(database, &store->sql, err)
-                                         : router_sqlite_open(database, &store->sql, err);
+    lr_code code = router_store_can_share(database)
+                       ? router_postgres_open(database, &store->sql, err)
+                       : router_sqlite_open(database, &store->sql, err);
     if (code == LR_OK)
         code = migrate(store->sql, router_store_is_shared(store), err);
     if (code != LR_OK) {

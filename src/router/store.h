@@ -30,6 +30,9 @@ struct router_usage {
 LR_MUST_USE lr_code router_store_open(const char *database, struct router_store **out,
                                       struct lr_error *err);
 
+/* Whether several routers may use it at once. */
+bool router_store_can_share(const char *database);
+
 /* For loading at the start and for tests: before router_store_start only. */
 struct router_sql *router_store_sql(struct router_store *store);
 

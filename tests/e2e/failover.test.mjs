@@ -169,7 +169,7 @@ test('router killed and restarted: registrations, keys and usage stay, nodes com
 
 test('no node left: 503 with the reason per node; a node that comes back serves again', async () => {
   const model = makeEcho('alone');
-  const { router, all } = await fleet(1, model, { args: ['--node-timeout', '1s'] });
+  const { router, all } = await fleet(1, model, { args: ['--node-timeout', '2s'] });
   await all[0].stop('SIGKILL');
   await until('it is offline', async () => (await online(router)) === 0);
   const { key } = await makeKey(router, { requests_per_minute: 1 });

@@ -104,7 +104,7 @@ describe('an ill network', { concurrency: 3 }, () => {
   });
 
   test('the only node is lost for good: its streams and those that came meanwhile are told why, and nobody waits for ever', async () => {
-    const { router, all } = await fleet(1, makeEcho('m', { step_ms: 20 }), { args: ['--node-timeout', '1s'] });
+    const { router, all } = await fleet(1, makeEcho('m', { step_ms: 20 }), { args: ['--node-timeout', '2s'] });
     let begun = false;
     const running = stream(router.url, { model: 'm', ...say(TEXT) }, { onChunk: (out) => { begun = out.text.length >= 5; } });
     await until('it streams', () => begun);
@@ -115,12 +115,12 @@ describe('an ill network', { concurrency: 3 }, () => {
     assert.match(fresh.json.error.message, /n0: offline/);
     const out = await running;
     assert.match(out.error.message, /no node can serve model "m": n0: offline/);
-    assert.ok(Date.now() - lost < 1000 + 10000 + SLACK_MS, `${Date.now() - lost} ms`);
+    assert.ok(Date.now() - lost < 2000 + 10000 + SLACK_MS, `${Date.now() - lost} ms`);
   });
 
   test('only heartbeats are cut: running streams end well, new requests go to the other node, and it comes back', async () => {
     const model = makeEcho('m', { step_ms: 30 });
-    const router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '1s'] }));
+    const router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '2s'] }));
     const proxy = keep(await startProxy({ port: Number(new URL(router.url).port) }));
     await addNode({ ...router, url: proxy.url }, model, { name: 'n0' });
     await addNode(router, model, { name: 'n1' });

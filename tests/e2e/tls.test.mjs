@@ -41,7 +41,7 @@ before(async () => {
   certify('old', 'IP:127.0.0.1', -1);
   certify('foreign', 'IP:127.0.0.1', 2, 'stranger');
   const tls = ['--tls-cert', file('good.pem'), '--tls-key', file('good.key'), '--tls-ca', file('ca.pem')];
-  router = await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router'), '--require-key', '--allow-cpu-nodes', '--node-timeout', '1s', ...tls],
+  router = await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router'), '--require-key', '--allow-cpu-nodes', '--node-timeout', '2s', ...tls],
     { match: /listening on (https:\/\/\S+)/ });
   router.url = router.found[1];
   left.push(router);

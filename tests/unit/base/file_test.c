@@ -3,6 +3,7 @@
 #include "base/subprocess.h"
 #include "tests/unit/base/support.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -203,6 +204,11 @@ static void folders_are_made_with_parents_and_removed_with_content(void **state)
     path_in(file, path, "f");
     put(file, "x");
     assert_int_equal(lr_dir_create(file, &err), LR_CONFLICT);
+    /* The reason is the one of mkdir, not of looking whether it is there after all. */
+    assert_int_equal(mkdir("/sys/lr-test", 0700), -1);
+    const char *reason = strerror(errno);
+    assert_int_not_equal(lr_dir_create("/sys/lr-test/below", &err), LR_OK);
+    assert_contains(err.text, reason);
     path_in(outside, *state, "outside");
     put(outside, "keep");
     path_in(file, path, "link");

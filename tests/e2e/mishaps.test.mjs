@@ -1,0 +1,91 @@
+// What goes wrong around a router: a wrong flag, a folder that is not there, a file that
+// another router has, a disk that is full.  Each says what to do, and nothing is lost.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { BIN, call, cli, launch, makeEcho, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import { keep, makeKey } from './fleet.mjs';
+
+const fails = async (args, message, code = 1) => {
+  const error = await cli(args).then(() => assert.fail(`${args.join(' ')} worked`), (e) => e);
+  assert.match(error.stderr, message, args.join(' '));
+  assert.equal(error.code, code, `${args.join(' ')}: ${error.stderr}`);
+};
+const anywhere = ['--listen', '127.0.0.1:0'];
+
+test('up tells at once when a model was mistyped, and why a folder is none', async () => {
+  await fails(['up', '--device', 'cpu', ...anywhere, '--data-dir', tempDir('up'), '--model', '/no/such/model'], /model: there is no folder \/no\/such\/model/, 2);
+  const empty = tempDir('notamodel');
+  const up = keep(await launch(['up', '--device', 'cpu', ...anywhere, '--no-hf-cache', '--data-dir', tempDir('up'), '--model', empty], { match: /Ctrl-C stops everything/ }));
+  assert.match(up.out, /has no model yet\.\n\n {2}\S+ cannot run: .*missing: config\.json, tokenizer\.json/);
+  assert.match(up.out, /llm-router register/);
+  await fails(['up', '--listen', 'nonsense'], /listen: "nonsense" is not ADDRESS:PORT/, 2);
+});
+
+test('a limit that would make healthy nodes flap is refused', () =>
+  fails(['router', ...anywhere, '--node-timeout', '1500ms', '--data-dir', tempDir('r')], /--node-timeout: "1500ms" is not allowed; .* 2s to 10m/, 2));
+
+test('a port in use, a data folder and a database of another router are named', async () => {
+  const first = keep(await startRouter());
+  const { port } = new URL(first.url);
+  await fails(['router', '--listen', `127.0.0.1:${port}`, '--data-dir', tempDir('r')], new RegExp(`127\\.0\\.0\\.1:${port}: the port is in use; stop the program that has it or choose another`));
+  await fails(['router', ...anywhere, '--data-dir', first.dir], new RegExp(`router\\.lock is held by process ${first.pid}: stop it, or choose another --data-dir`));
+  await fails(['router', ...anywhere, '--data-dir', tempDir('r'), '--database', path.join(first.dir, 'router.db')], /router\.db is in use by another router: .*postgres:\/\//);
+  await fails(['router', ...anywhere, '--data-dir', tempDir('r'), '--database', 'redis://me:secret@host'], /^(?!.*secret).*neither postgres:\/\/\.\.\. nor a file's path/, 2);
+  const other = path.join(tempDir('db'), 'elsewhere.db');
+  const second = keep(await startRouter({ args: ['--database', other] }));
+  const { id } = await makeKey(second);
+  await second.stop();
+  const again = keep(await startRouter({ args: ['--database', other] }));
+  assert.equal((await call(`${again.url}/v0/keys`)).json.keys[0].id, id, 'the lock goes with its process');
+});
+
+test('a file that is no database is left as it is, and the message says what to do', async () => {
+  const file = path.join(tempDir('db'), 'router.db');
+  fs.writeFileSync(file, 'these are my notes, not a database\n'.repeat(100));
+  const before = fs.readFileSync(file);
+  await fails(['router', ...anywhere, '--data-dir', path.dirname(file)], /router\.db.*: file is not a database: put a backup in its place/);
+  assert.deepEqual(fs.readFileSync(file), before);
+});
+
+test('a node with a wrong token, or none, says how to get one; with another trouble it tells that, too', async () => {
+  const router = keep(await startRouter({ args: ['--require-key'] }));
+  for (const token of ['lr-wrong', '']) {
+    const node = keep(await startNode(router, { args: ['--engine', 'echo'], token }));
+    await until('it complains', () => /router\.trouble.*this key was not issued here \(status 401\): llm-router nodes token makes a token, --token or LLM_ROUTER_TOKEN passes it/.test(node.log));
+    assert.equal(node.log.match(/router\.trouble/g).length, 1, 'once, not once a second');
+    await node.stop('SIGKILL');
+  }
+  const { port } = new URL(router.url);
+  await router.stop();
+  const early = keep(await startNode(router, { args: ['--engine', 'echo'], token: 'lr-wrong' }));
+  await until('nobody answers', () => /router\.trouble.*cannot connect/.test(early.log));
+  keep(await startRouter({ args: ['--require-key'], dir: router.dir, port }));
+  await until('the reason has changed, and is said', () => /router\.trouble.*not issued here/.test(early.log));
+});
+
+test('a full disk: requests are served all the while, changes are refused with what to do, and no usage is lost', async () => {
+  const dir = tempDir('full');
+  // A limit on the size of its files instead of a disk of our own: the write fails in the same place.
+  const router = keep(await launch(['-c', `trap '' XFSZ; exec ${BIN} router --listen 127.0.0.1:0 --allow-cpu-nodes --data-dir ${dir}`], { match: /listening on (http:\/\/\S+)/, bin: 'bash' }));
+  router.url = router.found[1];
+  keep(await startNode(router, { args: ['--model', makeEcho('m')] }));
+  await until('the node is online', async () => (await online(router)) === 1);
+  await register(router, 'm');
+  const key = await makeKey(router, { name: 'through' });
+  const ask = async () => (await call(`${router.url}/v1/chat/completions`, { key: key.key, body: { model: 'm', ...say('hello') } })).status;
+  assert.equal(await ask(), 200);
+  const wal = fs.statSync(path.join(dir, 'router.db-wal')).size;
+  execFileSync('prlimit', ['--pid', `${router.pid}`, `--fsize=${wal}:`]);
+  let refused;
+  await until('it is full', async () => { refused = await call(`${router.url}/v0/keys`, { body: { name: 'x' } }); return refused.status !== 201; });
+  assert.ok(refused.status >= 500, refused.text);
+  assert.match(refused.json.error.message, /router\.db.*free space on its disk/);
+  for (let i = 0; i < 5; i++) assert.equal(await ask(), 200);
+  assert.equal((await call(`${router.url}/v0/keys`)).json.keys.filter((k) => k.name === 'through').length, 1);
+  execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
+  await until('all six are booked', async () => (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6);
+  assert.equal((await call(`${router.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
+});
