@@ -11,7 +11,7 @@
  *   count=N                              connections at most (open loop), or exactly
  *   seconds=S rate=R warmup=S            rate: open loop, each latency counted from when the
  *                                        request was due; without it a closed loop
- *   poisson=1                            open loop: arrivals at random, the same each time
+ *   poisson=1 seed=N                     open loop: arrivals at random, the same for one seed
  *   tokens=N skip=N                      streams: tokens of each; the first `skip` of each
  *                                        are not measured
  *   rest=MS                              streams: after a look at its sockets the generator
@@ -378,6 +378,7 @@ static void read_args(int argc, char **argv)
     args.seconds = atof(value_of(argc, argv, "seconds", "5"));
     args.warmup = atof(value_of(argc, argv, "warmup", "0.5"));
     args.rate = atof(value_of(argc, argv, "rate", "0"));
+    srand48(atol(value_of(argc, argv, "seed", "1")));
     args.is_poisson = atoi(value_of(argc, argv, "poisson", "0")) != 0;
     args.rest_ms = atof(value_of(argc, argv, "rest", "0"));
     args.tokens = (uint64_t)atoll(value_of(argc, argv, "tokens", "0"));

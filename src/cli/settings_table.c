@@ -56,6 +56,8 @@ static const struct lr_setting rows[] = {
      .help = "whose artifacts are taken, where that is the model's own publisher; default: openai/* and nvidia/*"},
     {.name = "queue", .type = LR_SETTING_INT, .fallback = "512", .max = 1000000, .commands = "router up",
      .help = "requests that may wait for one model; more get 429"},
+    {.name = "queue-wait", .type = LR_SETTING_DURATION, .fallback = "1m", .max = 86400000, .commands = "router up",
+     .help = "a request that would have to wait longer than this gets 429, where 16 wait already; 0: only queue counts"},
     {.name = "queue-timeout", .type = LR_SETTING_DURATION, .fallback = "10m", .max = 86400000, .commands = "router up",
      .help = "longest wait for a free slot; 0 is for ever"},
     {.name = "keep-alive", .type = LR_SETTING_DURATION, .fallback = "5s", .min = 100, .max = 600000, .commands = "router up",

@@ -324,6 +324,9 @@ void router_api_explain(struct router *r, struct net_request *req)
         lr_json_member_z(&w, "model", model->id);
         lr_json_member_u64(&w, "prompt_tokens", demand.prompt_tokens);
         lr_json_member_u64(&w, "queued", model->queue.count);
+        lr_json_member_u64(&w, "wait_ms",
+                           router_pressure_wait_ms(&model->pressure, model->queue.count));
+        lr_json_member_bool(&w, "overloaded", model->pressure.state == ROUTER_OVER);
         lr_json_member_z(&w, "choice",
                          best != ROUTER_NOBODY ? candidates[best].node->id : NULL);
         lr_json_key(&w, "candidates");

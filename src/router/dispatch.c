@@ -15,26 +15,24 @@ static uint64_t now_ms(void)
     return lr_clock_ms(NULL);
 }
 
-/* GRANT_SHARE: full for this key, perhaps not for one that holds less. */
-enum grant { GRANT_OK, GRANT_FULL, GRANT_SHARE, GRANT_NOBODY };
-
-static enum grant try_grant(struct router_job *job, uint64_t now)
+enum router_grant router_try_grant(struct router_job *job, uint64_t now)
 {
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = job->prompt_tokens};
     size_t count =
         router_candidates(job->router, job->model, job, now, candidates, ROUTER_CANDIDATES_MAX);
     if (count == 0)
-        return GRANT_NOBODY;
+        return ROUTER_GRANT_NOBODY;
     uint64_t slots = 0;
     for (size_t i = 0; i < count; i++)
         slots += candidates[i].slots != 0 ? candidates[i].slots : ROUTER_SLOTS_UNKNOWN;
+    job->model->pressure.slots = slots;
     /* Who was served before goes on before others begin. */
     demand.is_within_slots =
         !job->is_again && !router_shares_is_light(&job->model->shares, job->lane, slots, now);
     size_t best = router_pick(candidates, count, &demand);
     if (best == ROUTER_NOBODY)
-        return demand.is_within_slots ? GRANT_SHARE : GRANT_FULL;
+        return demand.is_within_slots ? ROUTER_GRANT_SHARE : ROUTER_GRANT_FULL;
     const struct router_candidate *chosen = &candidates[best];
     job->node = chosen->node;
     job->place = chosen->place;
@@ -45,7 +43,7 @@ static enum grant try_grant(struct router_job *job, uint64_t now)
     (void)snprintf(job->why, sizeof(job->why), "cost=%.0fms %s active=%u nodes=%zu",
                    chosen->cost, chosen->is_loaded ? "loaded" : "loads-first", chosen->active,
                    count);
-    return GRANT_OK;
+    return ROUTER_GRANT_OK;
 }
 
 static void deliver(void *arg)
@@ -80,13 +78,13 @@ static struct router_job *next_granted(struct router_model *model, uint64_t now)
     struct router_waiter *w = router_queue_peek(&model->queue);
     for (bool is_turn = true; w != NULL; is_turn = false) {
         struct router_job *job = (struct router_job *)(void *)w;
-        enum grant grant = try_grant(job, now);
-        if (grant == GRANT_OK && is_turn)
+        enum router_grant grant = router_try_grant(job, now);
+        if (grant == ROUTER_GRANT_OK && is_turn)
             (void)router_queue_pop(&model->queue);
-        else if (grant == GRANT_OK)
+        else if (grant == ROUTER_GRANT_OK)
             router_queue_remove(&model->queue, w);
-        if (grant != GRANT_SHARE)
-            return grant == GRANT_OK ? job : NULL;
+        if (grant != ROUTER_GRANT_SHARE)
+            return grant == ROUTER_GRANT_OK ? job : NULL;
         w = router_queue_next_lane(&model->queue, w);
     }
     return NULL;
@@ -97,8 +95,10 @@ void router_pump(struct router *r, struct router_model *model)
     uint64_t now = now_ms();
     for (struct router_job *job; (job = next_granted(model, now)) != NULL;) {
         r->waiting--;
+        router_pressure_begun(&model->pressure, model->queue.count, now);
         post(job);
     }
+    router_shed(model, now);
 }
 
 void router_pump_all(struct router *r)
@@ -109,75 +109,6 @@ void router_pump_all(struct router *r)
         return;
     for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++)
         router_pump(r, value);
-}
-
-static void refuse_full(const struct router_job *job, struct lr_error *err)
-{
-    (void)lr_fail(err, LR_RATE_LIMITED,
-                  "%zu requests wait for model \"%s\" already (setting queue): try again "
-                  "shortly",
-                  job->model->queue.count, job->model->id);
-}
-
-/* The queue is full.  A key that fills it must not shut out one that does not. */
-static bool make_room(const struct router_job *newcomer)
-{
-    struct router_waiter *w = router_queue_pushed_out(&newcomer->model->queue, newcomer->lane);
-    struct router_job *job = (struct router_job *)(void *)w;
-    if (w == NULL || job->is_again)
-        return false;
-    refuse_full(job, &job->refusal);
-    router_drop_waiter(job);
-    return true;
-}
-
-static enum router_admission admit_locked(struct router_job *job, bool again,
-                                          struct lr_error *err)
-{
-    struct router *r = job->router;
-    uint64_t now = now_ms();
-    struct router_queue *queue = &job->model->queue;
-    enum grant grant = GRANT_FULL;
-    job->node = NULL;
-    job->place = NULL;
-    job->is_again = again;
-    router_shares_see(&job->model->shares, job->lane, now);
-    /* Nobody overtakes those who wait, but for one who has waited before.  A key none of whose
-     * requests waits may take what the others can't: the places beyond the slots. */
-    bool is_first = router_queue_lane_count(queue, job->lane) == 0;
-    if (is_first && queue->count != 0)
-        router_pump(r, job->model);
-    if (again || is_first)
-        grant = try_grant(job, now);
-    if (grant == GRANT_OK) {
-        job->state = ROUTER_JOB_HELD;
-        return ROUTER_GRANTED;
-    }
-    if (grant == GRANT_NOBODY && !again) {
-        (void)router_refuse_nobody(r, job->model, err);
-        return ROUTER_REFUSED;
-    }
-    if (!again && queue->count >= r->queue_limit && !make_room(job)) {
-        refuse_full(job, err);
-        return ROUTER_REFUSED;
-    }
-    if (!router_queue_push(queue, &job->waiter, job->lane, again)) {
-        (void)lr_fail(err, LR_OUT_OF_RAM, "no memory for the queue");
-        return ROUTER_REFUSED;
-    }
-    r->waiting++;
-    job->state = ROUTER_JOB_WAITING;
-    job->waiting_since_ms = now;
-    job->nobody_since_ms = grant == GRANT_NOBODY ? now : 0;
-    return ROUTER_WAITING;
-}
-
-enum router_admission router_admit(struct router_job *job, bool again, struct lr_error *err)
-{
-    router_lock(job->router);
-    enum router_admission admission = admit_locked(job, again, err);
-    router_unlock(job->router);
-    return admission;
 }
 
 /* ---- giving back ---- */

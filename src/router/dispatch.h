@@ -42,14 +42,16 @@ struct router_job {
     uint64_t waiting_since_ms;
     uint64_t nobody_since_ms; /* no node could serve it since; 0: one can */
     struct lr_error refusal;
-    char why[96]; /* why this node: X-LLM-Router-Reason */
+    uint32_t retry_s; /* of a refusal: when to come again; 0: nobody knows */
+    char why[96];     /* why this node: X-LLM-Router-Reason */
 };
 
 enum router_admission { ROUTER_GRANTED, ROUTER_WAITING, ROUTER_REFUSED };
 
 /* A slot now (job->node is set), a place in the queue, or a refusal:
  *   UNAVAILABLE   no node that could serve it, with the reason per node
- *   RATE_LIMITED  the queue is full
+ *   RATE_LIMITED  the queue is full, or more come than are served; job->retry_s says when
+ *                 to come again
  * A full queue still takes a newcomer whose key waits with less than another one: the
  * last to come of the longest lane makes room, and is refused.
  * `again`: it was served before and goes to the front; and where no node is left it
@@ -86,6 +88,22 @@ void router_pump(struct router *r, struct router_model *model);
 void router_pump_all(struct router *r);
 /* Out of the queue; its owner hears job->refusal. */
 void router_drop_waiter(struct router_job *job);
+
+/* SHARE: full for this key, perhaps not for one that holds less. */
+enum router_grant {
+    ROUTER_GRANT_OK,
+    ROUTER_GRANT_FULL,
+    ROUTER_GRANT_SHARE,
+    ROUTER_GRANT_NOBODY
+};
+/* With the lock held: a slot now, or why not. */
+enum router_grant router_try_grant(struct router_job *job, uint64_t now_ms);
+
+/* ---- admit.c ---- */
+
+/* With the lock held.  Under overload more wait than may: the last to come of the longest lane
+ * are refused.  Who has waited for some seconds stays, and so does a key's only one. */
+void router_shed(struct router_model *model, uint64_t now_ms);
 
 /* ---- dispatch_watch.c ---- */
 

@@ -215,6 +215,11 @@ void router_leg_watch(struct router_leg *leg, uint64_t now_ms)
 
 static void refuse(struct router_leg *leg, const struct lr_error *err)
 {
+    char seconds[16];
+    if (leg->job.retry_s != 0 && !net_response_begun(leg->call->req)) {
+        (void)snprintf(seconds, sizeof(seconds), "%u", leg->job.retry_s);
+        net_response_header(leg->call->req, "Retry-After", lr_str_z(seconds));
+    }
     if (err->code == LR_RATE_LIMITED)
         router_count(&leg->call->home->router->metrics.queue_full, 1);
     router_leg_fail(leg, err);

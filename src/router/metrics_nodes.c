@@ -157,6 +157,32 @@ static void write_places(const struct router *r, struct lr_buf *out, size_t whic
     }
 }
 
+/* ---- per model ---- */
+
+static double queued(const struct router_model *model)
+{
+    return (double)model->queue.count;
+}
+
+static double expected_wait(const struct router_model *model)
+{
+    return (double)router_pressure_wait_ms(&model->pressure, model->queue.count) / 1000;
+}
+
+static double is_overloaded(const struct router_model *model)
+{
+    return model->pressure.state == ROUTER_OVER;
+}
+
+static const struct {
+    const char *name, *help;
+    double (*get)(const struct router_model *model);
+} of_queue[] = {
+    {"queued", "Requests that wait, per model", queued},
+    {"expected_wait_seconds", "How long who comes now would wait, per model", expected_wait},
+    {"overloaded", "1 while more requests come for a model than it can serve", is_overloaded},
+};
+
 static void write_state(const struct router *r, struct lr_buf *out)
 {
     struct lr_str key;
@@ -179,12 +205,14 @@ static void write_state(const struct router *r, struct lr_buf *out)
             begin(out, "model_loaded", r->nodes.all[i], "model", place->id);
             add_count(out, place->is_loaded && r->nodes.all[i]->is_online);
         }
-    router_metrics_head(out, "queued", "gauge", "Requests that wait, per model");
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
-        const struct router_model *model = value;
-        lr_buf_add_z(out, "llm_router_queued{");
-        label(out, "model", model->id);
-        lr_buf_addf(out, "} %zu\n", model->queue.count);
+    for (size_t k = 0; k < sizeof(of_queue) / sizeof(of_queue[0]); k++) {
+        router_metrics_head(out, of_queue[k].name, "gauge", of_queue[k].help);
+        for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
+            const struct router_model *model = value;
+            lr_buf_addf(out, "llm_router_%s{", of_queue[k].name);
+            label(out, "model", model->id);
+            lr_buf_addf(out, "} %g\n", of_queue[k].get(model));
+        }
     }
 }
 

@@ -15,6 +15,8 @@
 
 struct router_lane;
 
+#define ROUTER_NO_LANE UINT64_MAX /* nobody's */
+
 /* Lies in whoever waits. */
 struct router_waiter {
     struct router_waiter *next, *prev; /* in its lane */

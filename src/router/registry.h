@@ -8,6 +8,7 @@
 #define ROUTER_REGISTRY_H
 
 #include "router/nodes.h"
+#include "router/pressure.h"
 #include "router/queue.h"
 #include "router/shares.h"
 #include "router/sql.h"
@@ -25,6 +26,7 @@ struct router_model {
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
     struct router_queue queue;
+    struct router_pressure pressure;
     struct router_shares shares;
     /* Where the registration has a template of its own: that one with a node's tokens. */
     struct router_prompt_info *own_info;        /* reference */

@@ -75,7 +75,7 @@ struct router {
     bool allows_cpu_nodes;
     uint32_t queue_limit;
     uint32_t keep_alive_ms;
-    uint64_t queue_timeout_ms;
+    uint64_t queue_timeout_ms, queue_wait_ms;
     uint64_t offline_ms;
     uint64_t started_ms;
     _Atomic bool is_draining;

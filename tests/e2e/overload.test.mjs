@@ -32,6 +32,77 @@ test('ten times the slots: slots, two beyond and the queue are served in full, t
   assert.equal(await metric(router, 'queue_full_total'), refused.length);
 });
 
+// Requests at random moments, `rate` a second for `seconds`; resolves with all answers and the ms to their first token.
+async function arrivals(url, rate, seconds, ask) {
+  const all = [], end = Date.now() + seconds * 1000;
+  let seed = 7;
+  const random = () => { seed = (seed * 48271) % 2147483647; return seed / 2147483647; };
+  for (let due = Date.now(); due < end; due += -Math.log(random()) * 1000 / rate) {
+    const early = due - Date.now();
+    if (early > 0) await sleep(early);
+    const body = ask(all.length), begun = Math.max(due, Date.now() - 50);
+    let first;
+    all.push(stream(url, body.body, { key: body.key, onChunk: () => { first ??= Date.now() - begun; } }).then((out) => ({ ...out, first })));
+  }
+  return Promise.all(all);
+}
+
+// 5 to 35 tokens: slots come free one by one.
+const manyLengths = (model) => (i) => ({ body: { model, ...say('x'.repeat(5 + (i * 7) % 31)) } });
+
+test('ten times too much with default settings: no more than 16 wait, who is admitted waits as on a good day, and when it is over a burst is served', async () => {
+  const step = 20, capacity = SLOTS / (21 * step / 1000);
+  const { router } = await fleet(1, makeEcho('too-much', { step_ms: step }), { nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const explain = async () => (await call(`${router.url}/v0/explain?model=too-much`)).json;
+  const once = LONG ? await arrivals(router.url, 0.9 * capacity, 90, manyLengths('too-much')) : [];
+  let most = 0, isOver = false, ended = false;
+  const look = (async () => {
+    while (!ended) {
+      const seen = await explain();
+      if (isOver) most = Math.max(most, seen.queued);
+      isOver ||= seen.overloaded;
+      await sleep(20);
+    }
+  })();
+  const ten = await arrivals(router.url, 10 * capacity, LONG ? 60 : 7, manyLengths('too-much'));
+  ended = true;
+  await look;
+  assert.ok(isOver, 'it was noticed');
+  assert.ok(most <= 16, `${most} waited`);
+  const served = ten.filter((o) => o.status === 200), refused = ten.filter((o) => o.status === 429);
+  assert.equal(served.length + refused.length, ten.length);
+  assert.ok(served.every((o) => o.done && !o.error));
+  assert.ok(refused.every((o) => Number(o.headers.get('retry-after')) >= 1));
+  assert.match(JSON.parse(refused.at(-1).body).error.message, /more requests come for model "too-much" than it can serve/);
+  if (LONG) {
+    assert.ok(once.every((o) => o.status === 200), 'nobody is refused at nine tenths of what it can do');
+    const [at1, at10] = [once, served].map((all) => quantile(all.map((o) => o.first), 0.99));
+    assert.ok(at10 <= 2 * at1, `p99 of the first token: ${at10} ms at 10x, ${at1} ms at 0.9x`);
+  }
+  await until('it is over', async () => (await explain()).queued === 0);
+  await sleep(1000); // a second without a refusal is what ends it
+  const burst = await Promise.all(Array.from({ length: 100 }, (_, i) => stream(router.url, manyLengths('too-much')(i).body)));
+  assert.ok(burst.every((o) => o.status === 200 && o.done), 'a burst of a hundred waits and is served');
+});
+
+test('who would wait longer than queue-wait hears when the queue has room, and then it has', async () => {
+  const { router } = await fleet(1, makeEcho('slow', { step_ms: 50 }), { args: ['--queue-wait', '2s'], nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const explain = async () => (await call(`${router.url}/v0/explain?model=slow`)).json;
+  const many = Array.from({ length: 70 }, (_, i) => stream(router.url, { model: 'slow', ...say('x'.repeat(10 + i % 20)) }));
+  await until('all wait', async () => (await explain()).queued > 50);
+  await until('its speed is known', async () => (await explain()).queued < 40);
+  const refused = await stream(router.url, { model: 'slow', ...say('hi') });
+  const begun = Date.now();
+  assert.equal(refused.status, 429);
+  assert.match(JSON.parse(refused.body).error.message, /wait for model "slow" already \(setting queue-wait\)/);
+  const promised = Number(refused.headers.get('retry-after'));
+  assert.ok(promised >= 2, `Retry-After: ${promised}`);
+  await until('there is room', async () => (await explain()).queued < 16);
+  const took = (Date.now() - begun) / 1000;
+  assert.ok(took <= promised + 1 && promised <= 2 * took + 1, `room after ${took} s, Retry-After was ${promised}`);
+  assert.ok((await Promise.all(many)).every((o) => o.done), 'whoever waited already is served');
+});
+
 test('a full queue takes a key that waits with less, and that key is next: another one loses its last place', async () => {
   const gate = path.join(tempDir('gate'), 'gate');
   fs.writeFileSync(gate, '');
