@@ -93,12 +93,14 @@ static void average(uint64_t *value, uint64_t measured)
 static void measure(struct node_model *model, const struct node_request *r,
                     const struct wire_done *m)
 {
-    enum { TOKENS_LEAST = 8 }; /* fewer say little: the clock counts milliseconds */
+    /* Fewer say little: the clock counts milliseconds, and what is left of a cached prompt
+     * takes a step's time whatever it is. */
+    enum { TOKENS_LEAST = 8, FRESH_LEAST = 64 };
     uint64_t fresh =
         m->prompt_tokens > m->cached_tokens ? m->prompt_tokens - m->cached_tokens : 0;
     if (r->first_token_ms == 0 || r->submitted_ms == 0 || r->is_proof)
         return;
-    if (fresh >= TOKENS_LEAST)
+    if (fresh >= (m->cached_tokens != 0 ? FRESH_LEAST : TOKENS_LEAST))
         average(&model->prefill_us, (r->first_token_ms - r->submitted_ms) * 1000 / fresh);
     if (m->completion_tokens >= TOKENS_LEAST)
         average(&model->step_us, (node_now(model->node) - r->first_token_ms) * 1000 /

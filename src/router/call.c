@@ -42,6 +42,7 @@ void router_call_drop(struct router_call *call)
     router_prompt_info_unref(&r->nodes.infos, call->info);
     router_unlock(r);
     free(call->legs);
+    free(call->marks);
     free(call);
 }
 

@@ -56,6 +56,7 @@ struct router_call {
     struct router_prompt_info *info; /* reference */
     struct chat_response *response;
     struct lr_buf out;
+    struct router_marks *marks; /* owned, prompt_count of them; NULL: short prompts */
     struct router_leg *legs;
     uint32_t leg_count;
     unsigned holds; /* upstreams and grants that still point here */

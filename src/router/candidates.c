@@ -38,6 +38,9 @@ static struct router_candidate describe(const struct router_job *job, struct rou
         .prefill_ms = place->prefill_ms,
         .step_ms = place->step_ms,
         .weight_bytes = place->weight_bytes,
+        .cached = place->is_caching && job != NULL && job->marks != NULL
+                      ? router_beginnings_share(&job->router->beginnings, node, job->marks)
+                      : 0,
     };
 }
 

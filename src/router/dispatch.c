@@ -40,9 +40,12 @@ enum router_grant router_try_grant(struct router_job *job, uint64_t now)
     job->router->held++;
     router_shares_hold(&job->model->shares, job->lane);
     job->node->requests++;
-    (void)snprintf(job->why, sizeof(job->why), "cost=%.0fms %s active=%u nodes=%zu",
-                   chosen->cost, chosen->is_loaded ? "loaded" : "loads-first", chosen->active,
-                   count);
+    if (job->marks != NULL)
+        router_beginnings_note(&job->router->beginnings, job->node, job->marks);
+    (void)snprintf(job->why, sizeof(job->why),
+                   "cost=%.0fms %s active=%u nodes=%zu cached=%.0f%%", chosen->cost,
+                   chosen->is_loaded ? "loaded" : "loads-first", chosen->active, count,
+                   chosen->cached * 100);
     return ROUTER_GRANT_OK;
 }
 
@@ -154,6 +157,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
             average(&place->load_ms, measure->load_ms);
             average(&place->prefill_ms, measure->prefill_ms);
             average(&place->step_ms, measure->step_ms);
+            place->is_caching = place->is_caching || measure->found_cached;
         }
         if (outcome == ROUTER_FAILED)
             note_failure(job, now_ms());

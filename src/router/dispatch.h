@@ -27,7 +27,8 @@ struct router_job {
     struct router_model *model; /* the owner's reference */
     struct net_loop *loop;
     uint64_t lane;
-    uint32_t prompt_tokens; /* estimated */
+    uint32_t prompt_tokens;           /* estimated */
+    const struct router_marks *marks; /* the owner's; NULL: none */
     /* Always follows ROUTER_WAITING, on the loop, unless router_withdraw said otherwise.
      * err NULL: held. */
     void (*on_ready)(struct router_job *job, const struct lr_error *err);
@@ -64,6 +65,7 @@ struct router_measure {
     double load_ms;
     double prefill_ms; /* per prompt token */
     double step_ms;    /* per token */
+    bool found_cached; /* a part of its prompt was not computed again */
 };
 
 enum router_outcome {

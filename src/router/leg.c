@@ -11,6 +11,8 @@
 #include "router/call.h"
 
 enum {
+    MEASURED_TOKENS =
+        64, /* of a prompt that is partly cached: fewer tell nothing of the rate */
     ATTEMPTS_MAX = 5,
     ERROR_BODY_MAX = 64 << 10,
     EVENT_MAX = 1 << 20, /* a token with twenty alternatives is far below */
@@ -34,9 +36,10 @@ static struct router_measure measure(const struct router_leg *leg)
         return m;
     if (leg->loaded_ns != 0)
         m.load_ms = (double)(leg->loaded_ns - leg->sent_ns) / 1e6;
-    if (tokens > leg->cached_tokens)
-        m.prefill_ms =
-            (double)(leg->first_ns - begun_ns) / 1e6 / (double)(tokens - leg->cached_tokens);
+    uint64_t computed = tokens > leg->cached_tokens ? tokens - leg->cached_tokens : 0;
+    m.found_cached = leg->cached_tokens != 0;
+    if (computed >= (m.found_cached ? MEASURED_TOKENS : 1))
+        m.prefill_ms = (double)(leg->first_ns - begun_ns) / 1e6 / (double)computed;
     if (leg->attempt_tokens > 1)
         m.step_ms = (double)(leg->last_ns - leg->first_ns) / 1e6 / (leg->attempt_tokens - 1);
     return m;

@@ -36,7 +36,8 @@ struct router_place {
     struct router_prompt_info *info; /* reference; NULL: none */
     /* ours */
     uint32_t inflight;
-    bool is_full; /* said "busy": until something of ours ends or it reports again */
+    bool is_full;    /* said "busy": until something of ours ends or it reports again */
+    bool is_caching; /* its engine has found a prompt's beginning computed before */
     double load_ms, prefill_ms, step_ms;             /* measured, moving averages; 0: never */
     uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
     struct router_tally tally;

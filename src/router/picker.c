@@ -55,7 +55,8 @@ static double estimate(const struct router_candidate *n, const struct router_dem
         double guess = (double)n->weight_bytes / 1e9 * load_ms_per_gb;
         cost += n->load_ms > 0 ? n->load_ms : guess > load_ms_least ? guess : load_ms_least;
     }
-    cost += demand->prompt_tokens * (n->prefill_ms > 0 ? n->prefill_ms : prefill);
+    cost +=
+        demand->prompt_tokens * (1 - n->cached) * (n->prefill_ms > 0 ? n->prefill_ms : prefill);
     double own_step = n->step_ms > 0 ? n->step_ms : step;
     cost += n->active * own_step;
     if (n->slots != 0 && n->active >= n->slots)

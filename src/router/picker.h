@@ -1,8 +1,5 @@
 /* router/picker.h - choose the node that will serve a request (design.md 4).
  *
- * No engine keeps the KV pages of a prompt for the next request with the same beginning, so
- * no node is cheaper for having served a conversation before and the cost knows no prefixes.
- *
  * A pure function of what was known at one instant: it owns nothing, keeps no state and
  * reads no clock.  Costs are estimated milliseconds.  Thread: any.
  */
@@ -30,7 +27,8 @@ struct router_candidate {
     double prefill_ms; /* per prompt token; 0: never measured */
     double step_ms;    /* per generated token; 0: never measured */
     uint64_t weight_bytes;
-    double cost; /* out */
+    double cached; /* share of the prompt that it need not compute, 0 to 1 */
+    double cost;   /* out */
 };
 
 struct router_demand {

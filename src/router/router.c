@@ -135,6 +135,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     router_keys_init(&r->keys);
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
+    router_beginnings_init(&r->beginnings);
     router_events_init(&r->events);
     lr_code code = read_settings(r, err);
     if (code == LR_OK)
@@ -167,6 +168,7 @@ void router_destroy(struct router *r)
     free(r->homes);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
+    router_beginnings_free(&r->beginnings);
     router_keys_free(&r->keys);
     router_events_free(&r->events);
     if (r->database_lock.fd >= 0)

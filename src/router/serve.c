@@ -86,6 +86,21 @@ static lr_code render(struct router_call *call, struct lr_error *err)
     return code;
 }
 
+/* What tells the nodes that know the beginnings of these prompts.  Without memory, or with
+ * short prompts, all nodes are alike. */
+static void mark_prompts(struct router_call *call)
+{
+    bool is_short = true;
+    for (uint32_t i = 0; i < call->prompt_count; i++)
+        is_short = is_short && !router_marks_pay(&call->prompts[i]);
+    if (!is_short)
+        call->marks = calloc(call->prompt_count, sizeof(*call->marks));
+    for (uint32_t i = 0; call->marks != NULL && i < call->prompt_count; i++)
+        router_marks_make(&call->marks[i], lr_str_z(call->model->folded),
+                          lr_str_z(router_caller_name(&call->access->caller)),
+                          &call->prompts[i]);
+}
+
 /* A client may use one X-Request-Id twice, and a node is told by name what to stop. */
 static void name_call(struct router_call *call, const char *answer_id)
 {
@@ -117,6 +132,7 @@ static lr_code make_legs(struct router_call *call, struct lr_error *err)
     if (call->legs == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u choices", count);
     call->leg_count = count;
+    mark_prompts(call);
     for (uint32_t i = 0; i < count; i++) {
         struct router_leg *leg = &call->legs[i];
         const struct chat_prompt *prompt = &call->prompts[i / call->chat->n];
@@ -126,6 +142,7 @@ static lr_code make_legs(struct router_call *call, struct lr_error *err)
         leg->job.model = call->model;
         leg->job.loop = call->home->loop;
         leg->job.lane = call->access->caller.key != NULL ? call->access->caller.key->lane : 0;
+        leg->job.marks = call->marks != NULL ? &call->marks[i / call->chat->n] : NULL;
         /* About four bytes a token in the languages people write to models. */
         leg->job.prompt_tokens =
             (uint32_t)(prompt->ids != NULL ? prompt->id_count : prompt->bytes / 4);

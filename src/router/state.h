@@ -18,6 +18,7 @@
 #include "net/request.h"
 #include "net/server.h"
 #include "router/alerts.h"
+#include "router/beginnings.h"
 #include "router/events.h"
 #include "router/keys.h"
 #include "router/metrics.h"
@@ -87,6 +88,7 @@ struct router {
     struct router_sessions sessions;
     struct router_registry registry;
     struct router_nodes nodes;
+    struct router_beginnings beginnings;
     struct router_events events;
     struct router_stats stats;
     struct router_alerts alerts;

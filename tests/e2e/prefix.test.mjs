@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 import { fleet, makeKey, used } from './fleet.mjs';
-import { call, until } from './support.mjs';
+import { call, nodes, until } from './support.mjs';
 
 const DEMO = path.resolve('models/demo');
 const system = { role: 'system', content: 'You are a calculator. '.repeat(12) };
@@ -35,4 +35,29 @@ test('the next turn of a conversation computes its new part only, and says how m
 
   await until('all three requests are in the books', async () => (await used(router, mine)).requests === 3);
   assert.equal((await used(router, mine)).cached_tokens, again.cached + two.cached);
+});
+
+test('the next turn goes to the node that computed the turns before', async () => {
+  const { router } = await fleet(2, DEMO);
+  const [n0, n1] = ['n0', 'n1'];
+  const ids = Object.fromEntries((await nodes(router)).map((n) => [n.name, n.id]));
+  const put = (name, verb) => call(`${router.url}/v0/nodes/${ids[name]}/${verb}`, { method: 'POST' });
+  const long = [{ role: 'system', content: 'You are a calculator. '.repeat(20) }, { role: 'user', content: 'What is 3 + 4?' }];
+  const at = async (messages) => {
+    const { status, json, headers } = await call(`${router.url}/v1/chat/completions`, { body: { model: 'demo', temperature: 0, messages } });
+    assert.equal(status, 200, JSON.stringify(json));
+    return { node: headers.get('x-llm-router-node'), why: headers.get('x-llm-router-reason'), cached: json.usage.prompt_tokens_details.cached_tokens };
+  };
+
+  assert.equal((await put(n0, 'drain')).status, 200);
+  await at(long);
+  assert.ok((await at(long)).cached > 0); // now the router knows that this node's engine keeps beginnings
+  assert.equal((await put(n0, 'undrain')).status, 200);
+  const next = await at([...long, { role: 'assistant', content: '3 + 4 = 7' }, { role: 'user', content: 'What is 5 + 6?' }]);
+  assert.equal(next.node, ids[n1], next.why);
+  assert.match(next.why, /cached=[1-9]\d*%/);
+  assert.ok(next.cached > 0);
+  const other = await at([{ role: 'system', content: 'Calculate. '.repeat(150) }, long[1]]);
+  const [, share] = other.why.match(/cached=(\d+)%/); // what the template puts before every conversation
+  assert.ok(Number(share) < 30, other.why);
 });

@@ -54,6 +54,9 @@ static void the_cheapest_by_each_part_of_the_cost(void **state)
         /* a faster prefill */
         {{{LOADED, .prefill_ms = 2}, {LOADED, .prefill_ms = 0.1}, {LOADED, .prefill_ms = 1}},
          1},
+        /* what is cached need not be computed, and outweighs a little load, not much of it */
+        {{{LOADED}, {LOADED, .cached = 0.9, .active = 1}, {LOADED, .cached = 0.5}}, 1},
+        {{{LOADED}, {LOADED, .cached = 0.9, .active = 3}, {LOADED, .active = 1}}, 0},
         /* a full one costs the wait for somebody's end */
         {{{LOADED, .active = 4, .step_ms = 1, .inflight = 4},
           {LOADED, .active = 3, .step_ms = 10},
