@@ -112,7 +112,7 @@ test('headers and /v0/explain tell which node, why, and why not the others', asy
   await call(`${router.url}/v0/nodes/${n0}/drain`, { method: 'POST' });
   const answer = await chat(router, 'why', 'hi');
   assert.ok([n1, n2].includes(answer.headers.get('x-llm-router-node')));
-  assert.match(answer.headers.get('x-llm-router-reason'), /^cost=\d+ms loaded active=0 nodes=2$/);
+  assert.match(answer.headers.get('x-llm-router-reason'), /^cost=\d+ms loaded active=0 nodes=2 cached=0%$/);
   const told = await explain();
   assert.deepEqual(told.candidates.map((c) => c.node), [n1, n2]);
   assert.ok(told.candidates.some((c) => c.step_ms > 0 || c.prefill_ms_per_token > 0), 'what was measured is told');
