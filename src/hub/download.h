@@ -94,6 +94,20 @@ LR_MUST_USE lr_code hub_download_start(struct hub_downloads *downloads,
 bool hub_download_is_whole(const struct hub_manifest *manifest, const char *dir,
                            const struct hub_filter *filter);
 
+/* ---- one folder's download for another ---- */
+
+/* Gives dir what the manifest wants and what lies in `from`, verified: as links, no byte is
+ * copied.  What cannot be linked will be fetched. */
+void hub_download_reuse(const struct hub_manifest *manifest, const char *from, const char *dir);
+/* Moves the manifest's files, which lie whole in `from`, into dir, over those that have their
+ * names; one that lies in neither is gone from dir as well.  After a crash it is called
+ * again and moves the rest.  Both are in one file system. */
+LR_MUST_USE lr_code hub_download_move(const struct hub_manifest *manifest, const char *from,
+                                      const char *dir, struct lr_error *err);
+/* Removes from dir the files of `old` that `kept` does not name. */
+void hub_download_drop(const struct hub_manifest *old, const struct hub_manifest *kept,
+                       const char *dir);
+
 /* For everybody who joined it.  Partial files stay. */
 void hub_download_cancel(struct hub_download *download);
 /* After this returns no callback of this reference's on_change comes.  A running download

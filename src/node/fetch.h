@@ -2,9 +2,10 @@
  *
  * A manifest comes from a router's registry (node/registry.h) or, at the start, from the
  * folder it was fetched into.  Its files are downloaded into the models root, or verified
- * where they lie there already.  A model in FETCHING or VERIFYING carries its progress as
- * its reason.  Nothing is ever deleted here: a download that is given up keeps its partial
- * files.  Thread: the node's loop (the downloads have threads of their own).
+ * where they lie there already; another revision of what is here goes through node/revision.h.
+ * A model in FETCHING or VERIFYING carries its progress as its reason.  Nothing is ever deleted
+ * here: a download that is given up keeps its partial files.  Thread: the node's loop (the
+ * downloads have threads of their own).
  */
 #ifndef NODE_FETCH_H
 #define NODE_FETCH_H
@@ -30,8 +31,8 @@ void node_fetch_destroy(struct node_fetch *fetch); /* NULL is fine */
 /* Follows a manifest (taken over).  `router` says who gave it; NULL: the disk. */
 void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
                      const char *router);
-/* A manifest of that model is being followed. */
-bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id);
+/* That manifest of that model is being followed; digest "": any. */
+bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_str digest);
 
 /* Gives up what `router` gave and no longer has.  has(arg, id) answers for its registry. */
 void node_fetch_review(struct node_fetch *fetch, const char *router,

@@ -2,6 +2,7 @@
 #include "node/manifest.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "node/state.h"
 
@@ -58,6 +59,24 @@ lr_code node_manifest_write(const char *dir, const struct hub_manifest *manifest
         code = lr_file_write_atomic(path, lr_buf_str(&text), 0600, err);
     lr_buf_free(&text);
     return code;
+}
+
+void node_manifest_remove(const char *dir)
+{
+    char path[LR_PATH_MAX];
+    if (lr_path_join(path, dir, LR_STR_LIT(NAME), NULL) == LR_OK)
+        (void)unlink(path);
+}
+
+void node_manifest_digest(const struct hub_manifest *manifest, char out[LR_SHA256_HEX_LEN + 1])
+{
+    unsigned char digest[LR_SHA256_LEN];
+    struct lr_buf text;
+    lr_buf_init(&text, HUB_MANIFEST_BYTES_MAX);
+    hub_manifest_encode(manifest, &text);
+    lr_sha256_of(lr_buf_str(&text), digest);
+    lr_sha256_hex(digest, out);
+    lr_buf_free(&text);
 }
 
 const char *node_manifest_gguf(const struct hub_manifest *manifest)

@@ -9,6 +9,7 @@
 #define NODE_MANIFEST_H
 
 #include "base/file.h"
+#include "base/sha256.h"
 #include "hub/manifest.h"
 
 struct node;
@@ -24,6 +25,11 @@ LR_MUST_USE lr_code node_models_dir_of(const struct node *node, const char *id,
 struct hub_manifest *node_manifest_read(const char *dir, const char *id);
 LR_MUST_USE lr_code node_manifest_write(const char *dir, const struct hub_manifest *manifest,
                                         struct lr_error *err);
+
+void node_manifest_remove(const char *dir);
+
+/* Sha256 of its JSON, as the router tells it with its list: the same text, the same files. */
+void node_manifest_digest(const struct hub_manifest *manifest, char out[LR_SHA256_HEX_LEN + 1]);
 
 /* The file a GGUF manifest is about; NULL for safetensors. */
 const char *node_manifest_gguf(const struct hub_manifest *manifest);

@@ -69,6 +69,7 @@ struct node_model {
     char reason[NODE_REASON_MAX];
     lr_code reason_code;                  /* of the reason */
     struct model_descriptor *descriptor;  /* owned; NULL for an engine without a model */
+    uint64_t described;                   /* how often it was: routers are told anew */
     struct node_engine *engine;           /* borrowed from the registry; NULL: none fits */
     struct jinja_template *chat_template; /* owned; NULL: the default */
     struct chat_model chat;
@@ -89,7 +90,7 @@ struct node_model {
     bool is_pinned;
     bool skip_artifact;      /* it was broken: the safetensors are run */
     bool is_purging;         /* its files are about to be deleted: takes no work */
-    char registered_as[16];  /* format it is to be described in at its next load; "" */
+    char registered_as[16];  /* format it is to be described anew in at its next load; "" */
     bool is_swapping;        /* a reload that had to drain the old worker first */
     bool wants_room;         /* waits for others to be evicted */
     bool is_yielding;        /* chosen to make room: takes no new work */

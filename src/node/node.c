@@ -12,6 +12,7 @@
 #include "node/fetch.h"
 #include "node/logs.h"
 #include "node/reload.h"
+#include "node/revision.h"
 #include "node/state.h"
 #include "node/storage.h"
 #include "node/trunk.h"
@@ -137,6 +138,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     find_engines_dir(node);
     node_engines_scan(&node->engines, node->engines_dir);
     node_reload_tell_refused(node);
+    node_revision_recover(node);
     node_storage_scan(node);
     *out = node;
     return LR_OK;

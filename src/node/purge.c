@@ -16,6 +16,7 @@
 #include "node/api.h"
 #include "node/fetch.h"
 #include "node/manifest.h"
+#include "node/revision.h"
 #include "node/storage.h"
 
 enum { LOOK_MS = 20 };
@@ -26,8 +27,9 @@ struct purge {
     struct node_model *model; /* is_purging: it stays until we forget it */
     struct net_request *req;
     struct net_timer *timer;
-    char dir[PATH_MAX];  /* real */
-    char root[PATH_MAX]; /* real */
+    char dir[PATH_MAX];         /* real */
+    char root[PATH_MAX];        /* real */
+    char incoming[LR_PATH_MAX]; /* a revision of it that was on its way */
     struct lr_error error;
 };
 
@@ -103,6 +105,8 @@ static lr_code find_folder(struct purge *p, struct lr_error *err)
 static void remove_files(uv_work_t *work)
 {
     struct purge *p = work->data;
+    if (lr_dir_exists(p->incoming) && lr_dir_remove(p->incoming, &p->error) != LR_OK)
+        return;
     if (lr_dir_remove(p->dir, &p->error) != LR_OK)
         return;
     /* "org" of org/name goes with its last model. */
@@ -181,6 +185,8 @@ void node_api_model_delete(struct node *node, struct net_request *req,
         p->req = req;
         code = find_folder(p, &err);
     }
+    if (code == LR_OK)
+        code = node_revision_dir(node, m->id, p->incoming, &err);
     if (code != LR_OK) {
         free(p);
         net_respond_error(req, &err);

@@ -11,6 +11,7 @@
 #include "net/client.h"
 #include "node/fetch.h"
 #include "node/inspect.h"
+#include "node/revision.h"
 #include "node/state.h"
 #include "node/storage.h"
 
@@ -71,17 +72,20 @@ static bool is_registered(void *arg, struct lr_str id)
     return false;
 }
 
-/* A model that lies here, wherever from, needs no manifest, but the right format. */
+/* A model that lies here, wherever from, needs no manifest, but the right format; one that was
+ * fetched, the right revision. */
 static bool is_wanted(const struct node_registry *r, const struct lr_json *entry)
 {
-    struct lr_str id, source, format;
+    struct lr_str id, source, format, digest = {0};
     if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id))
         return false;
     struct node_model *m = node_find_model(r->node, id);
     if (m != NULL && lr_json_str(lr_json_get(entry, "format"), &format))
         node_storage_registered(m, format);
+    (void)lr_json_str(lr_json_get(entry, "manifest_sha256"), &digest);
     return lr_json_str(lr_json_get(entry, "source"), &source) && lr_str_eq_z(source, "hub") &&
-           (m == NULL || m->state == NODE_MODEL_ABSENT) && !node_fetch_has(r->node->fetch, id);
+           !node_fetch_has(r->node->fetch, id, digest) &&
+           (m == NULL || m->state == NODE_MODEL_ABSENT || node_revision_is_other(m, digest));
 }
 
 /* A registration by path: its folder may lie here under another name. */

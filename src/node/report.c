@@ -58,7 +58,7 @@ uint64_t node_report_signature(const struct node *node, bool with_states)
     uint64_t hash = mix(with_states && node->is_draining, with_states ? node->events.count : 0);
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
         hash = mix(hash, lr_hash(lr_str_z(m->id)));
-        hash = mix(hash, m->descriptor != NULL ? 4 + (uint64_t)m->descriptor->format : 2);
+        hash = mix(hash, m->descriptor != NULL ? 4 + m->described : 2);
         hash = mix(hash, m->engine != NULL ? lr_hash(lr_str_z(m->engine->name)) : 3);
         if (with_states)
             hash = mix(hash, (uint64_t)m->state + 16);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "node/directml.h"
+#include "node/manifest.h"
 #include "node/state.h"
 
 struct node_model *node_find_model(const struct node *node, struct lr_str id)
@@ -165,6 +166,7 @@ struct node_model *node_storage_add(struct node *node, const char *id, const cha
     lr_code code = model_descriptor_open(where, wanted, filename, &m->descriptor, &err);
     if (code == LR_OK)
         code = compile_template(m, &err);
+    m->described++;
     if (code == LR_OK) {
         resolve(m);
     } else {
@@ -182,7 +184,7 @@ void node_storage_refuse(struct node *node, const char *id, const char *dir,
         not_ready(m, dir, why);
 }
 
-/* ---- the registered format ---- */
+/* ---- described anew: the registered format, another revision ---- */
 
 bool node_storage_reopen(struct node_model *m)
 {
@@ -191,8 +193,22 @@ bool node_storage_reopen(struct node_model *m)
     m->registered_as[0] = '\0';
     (void)snprintf(dir, sizeof(dir), "%s", m->descriptor->model_dir);
     node_model_move(m, NODE_MODEL_ABSENT, NULL);
-    (void)node_storage_add(m->node, m->id, dir, format, NULL);
+    struct hub_manifest *manifest = node_manifest_read(dir, m->id);
+    (void)node_storage_add(m->node, m->id, dir, format,
+                           manifest != NULL ? node_manifest_gguf(manifest) : NULL);
+    hub_manifest_destroy(manifest);
     return m->state == NODE_MODEL_PRESENT;
+}
+
+static void reopen_soon(struct node_model *m, const char *format, const char *why)
+{
+    bool is_at_rest = m->state == NODE_MODEL_PRESENT || m->state == NODE_MODEL_FAILED ||
+                      m->state == NODE_MODEL_ABSENT;
+    (void)snprintf(m->registered_as, sizeof(m->registered_as), "%s", format);
+    if (is_at_rest)
+        (void)node_storage_reopen(m);
+    else
+        node_model_unload(m, why);
 }
 
 void node_storage_registered(struct node_model *m, struct lr_str format)
@@ -205,14 +221,15 @@ void node_storage_registered(struct node_model *m, struct lr_str format)
         return;
     lr_log_info(NULL, "model.other_format model=%s has=%s registered=%s", m->id,
                 model_format_name(m->descriptor->format), model_format_name(registered));
-    (void)snprintf(m->registered_as, sizeof(m->registered_as), "%s",
-                   model_format_name(registered));
-    bool is_at_rest = m->state == NODE_MODEL_PRESENT || m->state == NODE_MODEL_FAILED ||
-                      m->state == NODE_MODEL_ABSENT;
-    if (is_at_rest)
-        (void)node_storage_reopen(m);
+    reopen_soon(m, model_format_name(registered), "it is registered in another format");
+}
+
+void node_storage_replaced(struct node_model *m, const char *format)
+{
+    if (m->descriptor != NULL)
+        reopen_soon(m, format, "another revision of it was fetched");
     else
-        node_model_unload(m, "it is registered in another format");
+        node_storage_scan(m->node);
 }
 
 /* ---- the end ---- */

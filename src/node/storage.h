@@ -33,7 +33,9 @@ struct node_model *node_storage_name(struct node *node, const char *id);
 /* A router has it registered in this format: the other one that may lie there as well is
  * not run, whatever works (R-21).  What runs now finishes first. */
 void node_storage_registered(struct node_model *model, struct lr_str format);
-/* The registered format takes effect.  False: its files are not usable. */
+/* Its files are others now, of another revision.  What runs now finishes first. */
+void node_storage_replaced(struct node_model *model, const char *format);
+/* The registered format takes effect, or the new files do.  False: its files are not usable. */
 bool node_storage_reopen(struct node_model *model);
 
 /* A model without workers and requests is forgotten. */

@@ -10,6 +10,7 @@
 
 #include "node/reload.h"
 #include "node/state.h"
+#include "node/storage.h"
 #include "wire/open.h"
 
 enum { LOAD_CRASHES_MAX = 3, BACKOFF_MS = 200, BACKOFF_MAX_MS = 30000 };
@@ -200,6 +201,9 @@ static void serving_died(struct node_model *model, struct node_worker *w, const 
 static void drained(struct node_model *model)
 {
     node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    /* With requests that wait for it the next load does it, and tells them where it fails. */
+    if (model->registered_as[0] != '\0' && node_model_leases(model) == 0)
+        (void)node_storage_reopen(model);
     if (model->is_swapping)
         node_model_load(model);
 }

@@ -57,6 +57,11 @@ static struct router_model *new_model(const struct router_new_model *m)
     (void)snprintf(model->source, sizeof(model->source), LR_STR_FMT, LR_STR_ARG(m->source));
     (void)snprintf(model->format, sizeof(model->format), LR_STR_FMT, LR_STR_ARG(m->format));
     model->manifest = copy_of(m->manifest);
+    if (m->manifest.len != 0) {
+        unsigned char digest[LR_SHA256_LEN];
+        lr_sha256_of(m->manifest, digest);
+        lr_sha256_hex(digest, model->manifest_sha256);
+    }
     model->chat_template = copy_of(m->chat_template);
     model->path = copy_of(m->path);
     if (model->manifest == NULL || model->chat_template == NULL || model->path == NULL) {

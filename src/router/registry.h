@@ -7,6 +7,7 @@
 #ifndef ROUTER_REGISTRY_H
 #define ROUTER_REGISTRY_H
 
+#include "base/sha256.h"
 #include "router/nodes.h"
 #include "router/pressure.h"
 #include "router/queue.h"
@@ -19,7 +20,8 @@ struct router_model {
     char folded[ROUTER_ID_MAX];
     char source[8]; /* "hub", "local" */
     char format[16];
-    char *manifest;      /* owned; JSON, "" for a local one */
+    char *manifest;                              /* owned; JSON, "" for a local one */
+    char manifest_sha256[LR_SHA256_HEX_LEN + 1]; /* "" for a local one */
     char *chat_template; /* owned; the registration's own, "" for the model's */
     char *path;          /* owned; of a local one: where nodes look for it, "" by its id */
     int64_t created_ms;

@@ -113,6 +113,134 @@ for (const stage of ['note', 'write', 'received', 'rename', 'renamed', 'sealed']
     assert.deepEqual(fs.readdirSync(world.folder, { recursive: true }).filter((n) => n.endsWith('.part')), []);
   });
 
+test('a node killed after the last file, before it kept the manifest, is complete after a restart', async (t) => {
+  const world = await setup(t);
+  await world.register();
+  await world.startNode({ failpoint: 'fetch.complete=kill' });
+  assert.equal((await world.node.ended).signal, 'SIGKILL');
+  world.assertWhole();
+  assert.equal(fs.existsSync(path.join(world.folder, '.manifest.json')), false);
+  const served = world.hub.requests.filter((r) => r.sent !== undefined).length;
+  await world.startNode();
+  await world.ready();
+  await until('the manifest is kept', () => fs.existsSync(path.join(world.folder, '.manifest.json')));
+  assert.equal(world.hub.requests.filter((r) => r.sent !== undefined).length, served); // verified, not fetched again
+  assert.equal((await world.chat()).status, 200);
+});
+
+// A second revision of the demo: another template (so that prompts have other lengths) and another
+// second shard; one file is gone, the first shard is the same.
+const LAST = SHARD.replace('00001-of', '00002-of');
+const TEMPLATE = 'chat_template.jinja';
+function secondRevision(files) {
+  const shard = Buffer.from(files[LAST]);
+  shard[shard.length - 1] ^= 1;
+  const next = { ...files, [LAST]: shard, [TEMPLATE]: "{% for m in messages %}{{ m.content }}{% endfor %} again and again and again" };
+  delete next['generation_config.json'];
+  return next;
+}
+
+async function setupRevisions(t) {
+  const world = await setup(t);
+  await world.startNode();
+  await world.register();
+  await world.ready();
+  const mine = path.join(world.folder, 'mine.txt');
+  fs.writeFileSync(mine, 'not in any manifest');
+  world.first = (await world.chat()).json.usage.prompt_tokens;
+  assert.ok(world.first > 0);
+  world.next = secondRevision(world.files);
+  world.change = async () => {
+    assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
+    world.hub.repos.get('openai/demo').commit(world.next);
+    await world.register();
+  };
+  world.assertChanged = () => {
+    for (const [name, bytes] of Object.entries(world.next))
+      assert.equal(sha256(fs.readFileSync(path.join(world.folder, name))), sha256(bytes), name);
+    assert.equal(fs.existsSync(path.join(world.folder, 'generation_config.json')), false);
+    assert.equal(fs.readFileSync(mine, 'utf8'), 'not in any manifest');
+    assert.equal(fs.existsSync(path.join(world.dir, 'models/.incoming')), false);
+    assert.equal(world.hub.served(SHARD).length, 1); // the same in both: fetched once
+  };
+  return world;
+}
+
+test('registered again at another revision: what differs is fetched, the old one serves until then, no request is lost', async (t) => {
+  const world = await setupRevisions(t);
+  let open;
+  let reached = false;
+  world.hub.script(LAST, [{ gate: new Promise((go) => { open = go; }), after: 1000, reached: () => { reached = true; } }]);
+  await world.change();
+  await until('the changed shard is on its way', () => reached);
+  const lengths = [];
+  let stop = false;
+  const clients = Array.from({ length: 4 }, async () => {
+    while (!stop) {
+      const answer = await world.chat();
+      assert.equal(answer.status, 200, answer.text);
+      lengths.push(answer.json.usage.prompt_tokens);
+    }
+  });
+  await until('the old revision answers meanwhile', () => lengths.length >= 8);
+  assert.deepEqual([...new Set(lengths)], [world.first]);
+  world.assertWhole();
+  assert.ok((await world.model()).download.done_bytes > 0);
+  open();
+  await until('the new revision answers', () => lengths.at(-1) !== world.first, 30000);
+  const changed = lengths.length;
+  await until('and goes on', () => lengths.length >= changed + 8);
+  stop = true;
+  await Promise.all(clients);
+  assert.equal(new Set(lengths.slice(changed + 4)).size, 1);
+  world.assertChanged();
+
+  // Kept over a restart, with nothing fetched again; and back to the first one.
+  const asked = world.hub.requests.length;
+  await world.node.stop();
+  await world.startNode();
+  await world.ready();
+  assert.equal(world.hub.requests.length, asked);
+  assert.equal((await world.chat()).json.usage.prompt_tokens, lengths.at(-1));
+  world.next = world.files;
+  await world.change();
+  await until('the first revision answers again', async () => (await world.chat()).json.usage?.prompt_tokens === world.first, 30000);
+  world.assertWhole();
+});
+
+for (const stage of ['fetched', 'decided', 'moved', 'written'])
+  test(`a node killed at the stage "${stage}" of a change of revision completes it after a restart`, async (t) => {
+    const world = await setupRevisions(t);
+    await world.node.stop();
+    await world.change();
+    await world.startNode({ failpoint: `revision.${stage}=kill` });
+    assert.equal((await world.node.ended).signal, 'SIGKILL');
+    await world.startNode();
+    await world.ready();
+    await until('the new revision answers', async () => {
+      const { json } = await world.chat();
+      return json.usage && json.usage.prompt_tokens !== world.first;
+    }, 30000);
+    world.assertChanged();
+  });
+
+test('registered at another revision in the middle of a download: the newer one is what is served', async (t) => {
+  const world = await setup(t);
+  let reached = false;
+  world.hub.script(LAST, [{ gate: new Promise(() => {}), after: 1000, reached: () => { reached = true; } }]);
+  await world.startNode();
+  await world.register();
+  await until('the last shard is on its way', () => reached);
+  const next = secondRevision(world.files);
+  assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
+  world.hub.repos.get('openai/demo').commit(next);
+  await world.register();
+  await world.ready();
+  assert.equal((await world.chat()).status, 200);
+  for (const [name, bytes] of Object.entries(next))
+    assert.equal(sha256(fs.readFileSync(path.join(world.folder, name))), sha256(bytes), name);
+});
+
 test('an optional file that cannot be fetched leaves the model ready', async (t) => {
   const world = await setup(t);
   await world.register();
