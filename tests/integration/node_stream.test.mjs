@@ -78,47 +78,37 @@ describe('a client that leaves', () => {
     }
   }
 
-  // The longest time for which the machine did not run this very process while `work` ran.
-  async function pauseDuring(work) {
-    let last = performance.now();
-    let pause = 0;
-    const look = () => {
-      pause = Math.max(pause, performance.now() - last - 5);
-      last = performance.now();
-    };
-    const timer = setInterval(look, 5);
-    await work();
-    clearInterval(timer);
-    look();
-    return pause;
-  }
+  // Milliseconds these processes wanted to run and the machine ran others, by the kernel's own account.
+  const waited = (pids) => pids.reduce((sum, pid) =>
+    sum + Number(fs.readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6, 0);
 
+  // Every sample counts.  What is taken off is only the time in which a processor was wanting.
   for (const api of ['/v0/generate', '/v1/completions'])
     it(`while decoding (${api}): its pages and its slot are free within 50 ms (p99)`, async () => {
       await generate(node, ask('slow', 'x'));
+      const pids = [process.pid, node.pid, (await node.worker('slow')).pid];
+      const text = 'y'.repeat(64); // a third of a second of tokens
       const times = [];
-      const count = LONG ? 500 : 60;
-      // A time that the machine itself was away says nothing of the node; a node that was slow
-      // while this process ran is counted.
-      for (let i = 0; times.length < count; i++) {
-        assert.ok(i < 3 * count, 'the machine is too busy to measure anything');
-        const text = 'y'.repeat(64); // a third of a second of tokens
+      const raw = [];
+      for (let i = 0; i < (LONG ? 500 : 60); i++) {
         const body = api === '/v0/generate' ? ask('slow', text)
           : { model: 'slow', prompt: text, stream: true };
         const socket = rawPost(node.port, api, body);
         let bytes = '';
         socket.on('data', (more) => { bytes += more; });
         await until('tokens', () => (bytes.match(/"y"/g) ?? []).length > 2);
-        let took;
-        const pause = await pauseDuring(async () => {
-          took = await timeToFree('slow', () => socket.destroy());
-        });
-        if (pause < 20) times.push(took);
+        const before = waited(pids);
+        const took = await timeToFree('slow', () => socket.destroy());
+        raw.push(took);
+        times.push(took - (waited(pids) - before));
       }
-      times.sort((a, b) => a - b);
+      for (const list of [times, raw]) list.sort((a, b) => a - b);
       const share = LONG ? 0.99 : 0.95;
-      const late = times[Math.ceil(times.length * share) - 1];
-      assert.ok(late <= 50, `p50 ${times[times.length >> 1]} ms, p${100 * share} ${late} ms, worst ${times.at(-1)} ms`);
+      const at = Math.ceil(times.length * share) - 1;
+      const said = `p50 ${times[times.length >> 1]} ms, p${100 * share} ${times[at]} ms, worst ${times.at(-1)} ms; ` +
+        `with the waiting for a processor: ${raw[raw.length >> 1]}, ${raw[at]}, ${raw.at(-1)} ms`;
+      if (LONG) console.log(said);
+      assert.ok(times[at] <= 50, said);
     });
 
   it('while prefilling: within a chunk', async () => {
