@@ -77,20 +77,25 @@ static struct router_alert *make_room(struct router_alerts *alerts)
     return out;
 }
 
+static const char *id_of(const struct router_node *node)
+{
+    return node != NULL ? node->id : "";
+}
+
 void router_alert_raise(struct router *r, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message)
 {
-    struct router_alert *a = find(&r->alerts, kind, node->id, subject);
+    struct router_alert *a = find(&r->alerts, kind, id_of(node), subject);
     int64_t now = lr_clock_wall_ms(NULL);
     if (a == NULL) {
         a = make_room(&r->alerts);
         *a = (struct router_alert){.id = ++r->alerts.next_id, .kind = kind, .first_ms = now};
-        (void)snprintf(a->node, sizeof(a->node), "%s", node->id);
+        (void)snprintf(a->node, sizeof(a->node), "%s", id_of(node));
         (void)snprintf(a->subject, sizeof(a->subject), LR_STR_FMT,
                        LR_STR_ARG(lr_str_sub(subject, 0, sizeof(a->subject) - 1)));
     }
-    (void)snprintf(a->node_name, sizeof(a->node_name), "%s", node->name);
+    (void)snprintf(a->node_name, sizeof(a->node_name), "%s", node != NULL ? node->name : "");
     (void)snprintf(a->message, sizeof(a->message), LR_STR_FMT,
                    LR_STR_ARG(lr_str_sub(message, 0, sizeof(a->message) - 1)));
     a->count++;
@@ -110,7 +115,7 @@ static void settle(struct router *r, struct router_alert *a)
 void router_alert_settle(struct router *r, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject)
 {
-    struct router_alert *a = find(&r->alerts, kind, node->id, subject);
+    struct router_alert *a = find(&r->alerts, kind, id_of(node), subject);
     if (a != NULL)
         settle(r, a);
 }

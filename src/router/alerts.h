@@ -34,7 +34,10 @@ enum { ROUTER_ALERTS_MAX = 100 };
     X(ENGINE_REFUSED,   "error",   true,                                                       \
       "install a build of this engine for this release, or remove its folder")                 \
     X(RELOAD_FAILED,    "warning", false,                                                      \
-      "the version before goes on serving; repair the new one and reload again")
+      "the version before goes on serving; repair the new one and reload again")               \
+    X(DATABASE_FAILED,  "error",   true,                                                       \
+      "bring the database back or free space on its disk: requests are served meanwhile and "  \
+      "their usage is kept in memory, changes are refused")
 /* clang-format on */
 
 enum router_alert_kind {
@@ -60,7 +63,7 @@ struct router_alerts {
 
 struct router;
 
-/* Keeps it and tells whoever listens. */
+/* Keeps it and tells whoever listens.  node NULL: it is about the router itself. */
 void router_alert_raise(struct router *r, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message);

@@ -6,9 +6,25 @@
 
 enum { STATS_BYTES = 1 << 20, ALERTS_BYTES = 1 << 20, STEP_DEFAULT = 5, STEP_MAX = 60 };
 
+/* Raised when it begins, not every second anew. */
+static void watch_database(struct router *r)
+{
+    char trouble[ROUTER_TROUBLE];
+    bool fails = router_store_trouble(r->store, trouble);
+    if (fails == r->database_fails)
+        return;
+    r->database_fails = fails;
+    if (fails)
+        router_alert_raise(r, ROUTER_ALERT_DATABASE_FAILED, NULL, lr_str_z(""),
+                           lr_str_z(trouble));
+    else
+        router_alert_settle(r, ROUTER_ALERT_DATABASE_FAILED, NULL, lr_str_z(""));
+}
+
 void router_live_second(struct router *r)
 {
     router_lock(r);
+    watch_database(r);
     router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->waiting, (uint32_t)r->held,
                       lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
     if (r->events.subscriber_count != 0) {

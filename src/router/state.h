@@ -92,6 +92,7 @@ struct router {
     struct router_events events;
     struct router_stats stats;
     struct router_alerts alerts;
+    bool database_fails;               /* and an alert says so */
     uint64_t waiting, held;            /* jobs in queues, and on nodes */
     struct router_metrics metrics;     /* atomics: no lock */
     char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */

@@ -37,6 +37,7 @@ struct router_store {
     size_t usage_count, usage_cap;
     bool is_usage_doubtful; /* the last batch failed; maybe only its answer (thread) */
     struct router_store_stats stats;
+    char trouble[ROUTER_TROUBLE]; /* why the database failed last; "": it works */
     router_store_changed_fn on_change;
     void *on_change_arg;
     uint64_t looked_ms;
@@ -148,9 +149,34 @@ static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *
     return code;
 }
 
+void router_store_note(struct router_store *store, const struct lr_error *err)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    (void)snprintf(store->trouble, sizeof(store->trouble), "%s", err != NULL ? err->text : "");
+    store->trouble[strcspn(store->trouble, "\n")] = '\0'; /* PostgreSQL's own advice follows */
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
+bool router_store_trouble(struct router_store *store, char out[ROUTER_TROUBLE])
+{
+    (void)pthread_mutex_lock(&store->lock);
+    memcpy(out, store->trouble, ROUTER_TROUBLE);
+    (void)pthread_mutex_unlock(&store->lock);
+    return out[0] != '\0';
+}
+
+/* A refused row (CONFLICT, say) is no trouble of the database. */
+static void note(struct router_store *store, lr_code code, const struct lr_error *err)
+{
+    if (code == LR_OK || code == LR_IO)
+        router_store_note(store, code == LR_OK ? NULL : err);
+}
+
 static void do_work(struct router_store *store, struct work *work)
 {
-    work->failed = in_transaction(store->sql, work->fn, work->arg, true, &work->err) != LR_OK;
+    lr_code code = in_transaction(store->sql, work->fn, work->arg, true, &work->err);
+    note(store, code, &work->err);
+    work->failed = code != LR_OK;
     if (work->failed)
         lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
     if (work->done == NULL)
@@ -193,6 +219,7 @@ static void write_usage(struct router_store *store)
     if (code != LR_OK && !store->is_usage_doubtful)
         lr_log_error(NULL, "store.usage_waits rows=%zu reason=%s", batch.count, err.text);
     store->is_usage_doubtful = code != LR_OK;
+    note(store, code, &err);
     (void)pthread_mutex_lock(&store->lock);
     store->stats.transactions++;
     if (code == LR_OK) {

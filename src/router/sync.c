@@ -125,6 +125,7 @@ void router_sync(void *arg, struct router_sql *sql)
         code = router_nodes_load(&nodes, sql, &err);
     if (code == LR_OK)
         code = read_fleet(r, sql, &urls, &err);
+    router_store_note(r->store, code == LR_OK ? NULL : &err);
     if (code == LR_OK) {
         router_lock(r);
         merge_keys(r, &keys);

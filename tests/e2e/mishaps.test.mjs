@@ -84,8 +84,13 @@ test('a full disk: requests are served all the while, changes are refused with w
   assert.ok(refused.status >= 500, refused.text);
   assert.match(refused.json.error.message, /router\.db.*free space on its disk/);
   for (let i = 0; i < 5; i++) assert.equal(await ask(), 200);
+  const alert = async () => (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed');
+  const open = await until('an alert is open', async () => { const a = await alert(); return a?.open && a; }, 5000);
+  assert.match(`${open.message} ${open.advice}`, /router\.db.*free space.*usage is kept/);
   assert.equal((await call(`${router.url}/v0/keys`)).json.keys.filter((k) => k.name === 'through').length, 1);
   execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
   await until('all six are booked', async () => (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6);
   assert.equal((await call(`${router.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
+  await until('the alert is over', async () => !(await alert()).open, 5000);
+  assert.equal((await alert()).count, 1, 'one alert, not one a second');
 });
