@@ -80,6 +80,19 @@ const char *lr_code_name(lr_code code)
     return row != NULL ? row->name : "UNKNOWN";
 }
 
+const char *lr_code_word(lr_code code, char out[LR_CODE_WORD])
+{
+    size_t n = 0;
+    if (code == LR_UNAUTHENTICATED)
+        return "invalid_api_key";
+    if (code == LR_RATE_LIMITED)
+        return "rate_limit_exceeded";
+    for (const char *c = lr_code_name(code); *c != '\0' && n + 1 < LR_CODE_WORD; c++)
+        out[n++] = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+    out[n] = '\0';
+    return out;
+}
+
 const char *lr_code_meaning(lr_code code)
 {
     const struct code_row *row = find_row(code);

@@ -1,37 +1,24 @@
 /* chat/openai_error.c - see chat/openai_error.h. */
 #include "chat/openai_error.h"
 
-#include <ctype.h>
+#include <string.h>
 
 #include "base/json.h"
 
-/* OpenAI's word for a code, where clients look for one. */
-static const char *openai_word(lr_code code)
+/* Clients look for these two words: to ask for another model, to shorten a conversation.  In
+ * this API what is not found is the model; that a prompt is too long is known by the
+ * sentence, since engines have ten codes and none for it (R-49). */
+static const char *word_of(const struct lr_error *error, const char **param)
 {
-    switch (code) {
-    case LR_UNAUTHENTICATED:
-        return "invalid_api_key";
-    case LR_RATE_LIMITED:
-        return "rate_limit_exceeded";
-    default:
-        return NULL;
+    if (error->code == LR_NOT_FOUND) {
+        *param = "model";
+        return "model_not_found";
     }
-}
-
-static void write_code(struct lr_json_writer *w, const char *code, lr_code fallback)
-{
-    if (code == NULL || code[0] == '\0')
-        code = openai_word(fallback);
-    if (code != NULL) {
-        lr_json_member_z(w, "code", code);
-        return;
+    if (error->code == LR_INVALID_ARGUMENT && strstr(error->text, "; the context holds ")) {
+        *param = "messages";
+        return "context_length_exceeded";
     }
-    char name[32];
-    const char *upper = lr_code_name(fallback);
-    size_t n = 0;
-    for (; upper[n] != '\0' && n < sizeof(name); n++)
-        name[n] = (char)tolower((unsigned char)upper[n]);
-    lr_json_member_str(w, "code", lr_str(name, n));
+    return NULL;
 }
 
 void chat_openai_error_write(struct lr_buf *out, const struct lr_error *error,
@@ -39,6 +26,11 @@ void chat_openai_error_write(struct lr_buf *out, const struct lr_error *error,
 {
     struct lr_json_writer w;
     const char *type = lr_code_type(error->code);
+    char word[LR_CODE_WORD];
+    if (code == NULL || code[0] == '\0')
+        code = word_of(error, &param);
+    if (code == NULL)
+        code = lr_code_word(error->code, word);
 
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
@@ -47,7 +39,7 @@ void chat_openai_error_write(struct lr_buf *out, const struct lr_error *error,
     lr_json_member_str(&w, "message", lr_str_z(error->text));
     lr_json_member_z(&w, "type", type[0] != '\0' ? type : "server_error");
     lr_json_member_z(&w, "param", param != NULL && param[0] != '\0' ? param : NULL);
-    write_code(&w, code, error->code);
+    lr_json_member_z(&w, "code", code);
     lr_json_end_object(&w);
     lr_json_end_object(&w);
 }

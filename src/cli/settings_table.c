@@ -64,6 +64,8 @@ static const struct lr_setting rows[] = {
      .help = "a stream that is silent for this long gets a comment, so that nobody closes it"},
     {.name = "node-timeout", .type = LR_SETTING_DURATION, .fallback = "5s", .min = 2000, .max = 600000, .commands = "router up",
      .help = "a node without a heartbeat for this long is offline; nodes beat once a second"},
+    {.name = "cors-origin", .type = LR_SETTING_LIST, .commands = "router up", .value = "ORIGIN",
+     .help = "web pages of this origin (https://host[:port], or * where keys are asked for) may use /v1 from a browser; may be given several times"},
     {.name = "session-idle", .type = LR_SETTING_DURATION, .fallback = "2h", .min = 1000, .max = 2592000000, .commands = "router up",
      .help = "sign a browser out that did not use the dashboard for this long; an open page counts as use"},
     {.name = "session-life", .type = LR_SETTING_DURATION, .fallback = "24h", .min = 1000, .max = 2592000000, .commands = "router up",

@@ -86,12 +86,13 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
                        "this server answers to localhost only, not to \"" LR_STR_FMT
                        "\"; give it a key and an address to serve others",
                        LR_STR_ARG(lr_str_sub(in->host, 0, 128)));
-    if (net_headers_get(in->headers, "origin", &value) && !is_loopback_origin(value))
+    if (!in->is_trusted_page && net_headers_get(in->headers, "origin", &value) &&
+        !is_loopback_origin(value))
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "requests from the web page \"" LR_STR_FMT
                        "\" are refused while no key is set",
                        LR_STR_ARG(lr_str_sub(value, 0, 128)));
-    if (net_headers_get(in->headers, "sec-fetch-site", &value) &&
+    if (!in->is_trusted_page && net_headers_get(in->headers, "sec-fetch-site", &value) &&
         lr_str_eq_nocase(value, LR_STR_LIT("cross-site")))
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "requests from other web pages are refused while no key is set");
@@ -104,12 +105,14 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
     return LR_OK;
 }
 
-lr_code net_guard_request(const struct net_request *req, struct lr_error *err)
+lr_code net_guard_request(const struct net_request *req, bool is_trusted_page,
+                          struct lr_error *err)
 {
     struct net_guard_input in = {
         .host = net_request_host(req),
         .headers = net_request_headers(req),
         .has_body = net_request_body_length(req) != 0,
+        .is_trusted_page = is_trusted_page,
     };
     return net_guard_loopback(&in, err);
 }

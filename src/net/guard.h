@@ -20,6 +20,7 @@ struct net_guard_input {
     struct lr_str host; /* of the Host header, port included */
     struct net_headers headers;
     bool has_body;
+    bool is_trusted_page; /* the operator lets pages of this Origin ask */
 };
 
 /* MISDIRECTED (421): the Host is no loopback name.  PERMISSION_DENIED (403): a foreign
@@ -28,7 +29,8 @@ struct net_guard_input {
 LR_MUST_USE lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err);
 
 /* The same over a request; usable in on_head. */
-LR_MUST_USE lr_code net_guard_request(const struct net_request *req, struct lr_error *err);
+LR_MUST_USE lr_code net_guard_request(const struct net_request *req, bool is_trusted_page,
+                                      struct lr_error *err);
 
 /* localhost, *.localhost, 127.0.0.0/8, [::1], each with or without a port. */
 bool net_is_loopback_host(struct lr_str host_and_port);

@@ -327,6 +327,20 @@ static lr_code read_expect(struct net_head *head, int *status, struct lr_error *
     return LR_OK;
 }
 
+/* Unpacking would let a small body become a large one. */
+static lr_code check_encoding(const struct net_head *head, int *status, struct lr_error *err)
+{
+    struct lr_str encoding;
+    if (!net_headers_get(head->headers, "content-encoding", &encoding) ||
+        lr_str_eq_nocase(encoding, LR_STR_LIT("identity")))
+        return LR_OK;
+    *status = 415;
+    return lr_fail(err, LR_UNSUPPORTED_MEDIA,
+                   "Content-Encoding \"" LR_STR_FMT
+                   "\" is not supported: send the body as it is",
+                   LR_STR_ARG(lr_str_sub(encoding, 0, 64)));
+}
+
 lr_code net_head_parse_request(struct lr_arena *arena, struct lr_str block, size_t line_count,
                                struct net_head *out, int *status, struct lr_error *err)
 {
@@ -362,6 +376,8 @@ lr_code net_head_parse_request(struct lr_arena *arena, struct lr_str block, size
         code = read_target(out, err);
     if (code == LR_OK)
         code = read_expect(out, status, err);
+    if (code == LR_OK)
+        code = check_encoding(out, status, err);
     if (code != LR_OK)
         return code;
     out->body = framing.is_chunked                          ? NET_BODY_CHUNKED

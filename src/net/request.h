@@ -93,6 +93,9 @@ void net_respond(struct net_request *req, int status, const char *content_type,
 /* {"error":{"message","type","param":null,"code"}} with the status of err->code; adds
  * Retry-After: 1 to 429 and 503 unless the handler has set one.  Ends the request. */
 void net_respond_error(struct net_request *req, const struct lr_error *err);
+/* The same with JSON of the handler's own. */
+void net_respond_error_body(struct net_request *req, const struct lr_error *err,
+                            struct lr_str body);
 
 /* Begins an answer of unknown length: chunked for HTTP/1.1, delimited by the end of
  * the connection for 1.0.  The head is sent together with the first write, or by

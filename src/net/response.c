@@ -144,10 +144,7 @@ void net_respond(struct net_request *req, int status, const char *content_type,
 
 void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
 {
-    char code[32] = "";
-    const char *name = lr_code_name(err->code);
-    for (size_t i = 0; name[i] != '\0' && i + 1 < sizeof(code); i++)
-        code[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+    char word[LR_CODE_WORD];
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
@@ -156,20 +153,26 @@ void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
     lr_json_member_z(&w, "message", err->text);
     lr_json_member_z(&w, "type", lr_code_type(err->code));
     lr_json_member_null(&w, "param");
-    lr_json_member_z(&w, "code", code);
+    lr_json_member_z(&w, "code", lr_code_word(err->code, word));
     lr_json_end_object(&w);
     lr_json_end_object(&w);
 }
 
-void net_respond_error(struct net_request *req, const struct lr_error *err)
+void net_respond_error_body(struct net_request *req, const struct lr_error *err,
+                            struct lr_str body)
 {
     int status = lr_code_http(err->code);
     if ((status == 429 || status == 503) && !has_extra(req, "retry-after"))
         net_response_header(req, "Retry-After", LR_STR_LIT("1"));
+    net_respond(req, status, "application/json", body);
+}
+
+void net_respond_error(struct net_request *req, const struct lr_error *err)
+{
     struct lr_buf body;
     lr_buf_init(&body, 8192);
     net_server_error_body(&body, err);
-    net_respond(req, status, "application/json", lr_buf_str(&body));
+    net_respond_error_body(req, err, lr_buf_str(&body));
     lr_buf_free(&body);
 }
 

@@ -66,7 +66,7 @@ static lr_code check_caller(const struct node *node, struct net_request *req,
 {
     lr_code code = check_secret(node, req, err);
     if (code == LR_OK && node->is_loopback)
-        code = net_guard_request(req, err);
+        code = net_guard_request(req, false, err);
     return code;
 }
 

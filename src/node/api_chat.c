@@ -58,6 +58,15 @@ static void close_call(struct call *call)
     lr_buf_free(&call->out);
 }
 
+static void respond_error(struct net_request *req, const struct lr_error *err)
+{
+    struct lr_buf body;
+    lr_buf_init(&body, 16 << 10);
+    chat_openai_error_write(&body, err, NULL, NULL);
+    net_respond_error_body(req, err, lr_buf_str(&body));
+    lr_buf_free(&body);
+}
+
 static void fail_call(struct call *call, const struct lr_error *err)
 {
     if (call->is_over)
@@ -66,7 +75,7 @@ static void fail_call(struct call *call, const struct lr_error *err)
     if (!net_response_begun(req)) {
         struct lr_error copy = *err;
         close_call(call);
-        net_respond_error(req, &copy);
+        respond_error(req, &copy);
         return;
     }
     chat_response_on_error(call->response, err, &call->out);

@@ -21,10 +21,23 @@ struct router_route {
 size_t router_route_count(void);
 const struct router_route *router_route_at(size_t index);
 
-/* NULL: none.  *is_known: the path exists for another method. */
+/* NULL: none. */
 const struct router_route *router_route_find(struct lr_str method, const struct net_path *path,
-                                             struct lr_str *tail, struct lr_arena *arena,
-                                             bool *is_known);
+                                             struct lr_str *tail, struct lr_arena *arena);
+
+/* The methods of a path: "GET, HEAD, POST, OPTIONS"; *first is one of its routes, NULL where
+ * there is none. */
+struct lr_str router_route_methods(const struct net_path *path, struct lr_arena *arena,
+                                   const struct router_route **first);
+
+/* cors.c: pages of other origins.  check is for the start; the others are for on_head. */
+LR_MUST_USE lr_code router_cors_check(const struct router *r, struct lr_error *err);
+bool router_cors_trusts(const struct router *r, const struct net_request *req,
+                        const struct router_route *route);
+void router_cors_answer(const struct router *r, struct net_request *req,
+                        const struct router_route *route);
+void router_cors_preflight(const struct router *r, struct net_request *req,
+                           const struct router_route *route, struct lr_str methods);
 
 /* For net_server_config.handler. */
 void router_api_head(void *arg, struct net_request *req);

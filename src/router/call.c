@@ -77,8 +77,16 @@ static void begin_stream(struct router_call *call)
     if (net_response_begun(call->req))
         return;
     add_headers(call);
-    net_response_header(call->req, "X-Accel-Buffering", LR_STR_LIT("no"));
     net_sse_begin(call->req);
+}
+
+void router_respond_openai(struct net_request *req, const struct lr_error *err)
+{
+    struct lr_buf body;
+    lr_buf_init(&body, 16 << 10);
+    chat_openai_error_write(&body, err, NULL, NULL);
+    net_respond_error_body(req, err, lr_buf_str(&body));
+    lr_buf_free(&body);
 }
 
 void router_call_fail(struct router_call *call, const struct lr_error *err)
@@ -89,7 +97,7 @@ void router_call_fail(struct router_call *call, const struct lr_error *err)
         return;
     if (!net_response_begun(req)) {
         close_call(call, lr_code_http(copy.code));
-        net_respond_error(req, &copy);
+        router_respond_openai(req, &copy);
         return;
     }
     chat_response_on_error(call->response, &copy, &call->out);

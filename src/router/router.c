@@ -44,7 +44,7 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
                        "--tls-cert and --tls-key, or say --insecure-http where another "
                        "server in front does TLS",
                        r->host);
-    return LR_OK;
+    return router_cors_check(r, err);
 }
 
 /* ---- create ---- */

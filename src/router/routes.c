@@ -109,19 +109,37 @@ static bool matches(const char *pattern, const struct net_path *path, struct lr_
 }
 
 const struct router_route *router_route_find(struct lr_str method, const struct net_path *path,
-                                             struct lr_str *tail, struct lr_arena *arena,
-                                             bool *is_known)
+                                             struct lr_str *tail, struct lr_arena *arena)
 {
-    bool is_head = lr_str_eq_z(method, "HEAD");
-    *is_known = false;
+    if (lr_str_eq_z(method, "HEAD"))
+        method = LR_STR_LIT("GET");
     for (size_t i = 0; i < router_route_count(); i++) {
         *tail = (struct lr_str){0};
-        if (!matches(routes[i].pattern, path, tail, arena))
-            continue;
-        *is_known = true;
-        if (lr_str_eq_z(method, routes[i].method) ||
-            (is_head && strcmp(routes[i].method, "GET") == 0))
+        if (lr_str_eq_z(method, routes[i].method) &&
+            matches(routes[i].pattern, path, tail, arena))
             return &routes[i];
     }
     return NULL;
+}
+
+struct lr_str router_route_methods(const struct net_path *path, struct lr_arena *arena,
+                                   const struct router_route **first)
+{
+    static const char *const known[] = {"GET", "POST", "PATCH", "DELETE"};
+    const char *text = "";
+    struct lr_str tail;
+    *first = NULL;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        const struct router_route *route =
+            router_route_find(lr_str_z(known[i]), path, &tail, arena);
+        if (route == NULL)
+            continue;
+        if (*first == NULL)
+            *first = route;
+        const char *longer =
+            lr_arena_printf(arena, "%s%s, ", text, i == 0 ? "GET, HEAD" : known[i]);
+        text = longer != NULL ? longer : text;
+    }
+    const char *all = lr_arena_printf(arena, "%sOPTIONS", text);
+    return lr_str_z(all != NULL ? all : "OPTIONS");
 }

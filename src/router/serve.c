@@ -184,7 +184,7 @@ static void refuse(struct router *r, struct net_request *req, const struct lr_er
         (void)snprintf(text, sizeof(text), "%u", retry_s);
         net_response_header(req, "Retry-After", lr_str_z(text));
     }
-    net_respond_error(req, err);
+    router_respond_openai(req, err);
 }
 
 static void complete(struct router *r, struct net_request *req, enum chat_api api)
