@@ -370,12 +370,19 @@ static void a_kill_while_the_tables_are_made_leaves_a_database_that_opens(void *
 static void a_database_of_the_first_version_becomes_the_newest_with_what_it_holds(void **state)
 {
     static const char *const back[] = {"ALTER TABLE models DROP COLUMN path",
+                                       "ALTER TABLE keys DROP COLUMN models",
                                        "DROP TABLE routers",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
                                        "manifest, chat_template, created_ms) VALUES ('a', 'A', "
-                                       "'local', '', '', '', 5)"};
+                                       "'local', '', '', '', 5)",
+                                       "INSERT INTO keys (id, name, role, hash, created_ms, "
+                                       "expires_ms, revoked_ms, requests_per_minute, "
+                                       "tokens_per_minute) VALUES ('key-1', 'old', 'api', "
+                                       "'00000000000000000000000000000000"
+                                       "00000000000000000000000000000000', 1, 0, 0, 7, 0)"};
     struct router_registry registry;
+    struct router_keys keys;
     struct lr_error err;
     struct router_store *store = open_store(*state);
     for (size_t i = 0; i < sizeof(back) / sizeof(back[0]); i++)
@@ -388,6 +395,13 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
     assert_non_null(model);
     assert_string_equal(model->path, "");
     router_registry_free(&registry);
+    router_keys_init(&keys);
+    assert_int_equal(router_keys_load(&keys, router_store_sql(store), &err), LR_OK);
+    const struct router_key *key = router_keys_find(&keys, LR_STR_LIT("key-1"));
+    assert_non_null(key);
+    assert_string_equal(key->models, ""); /* every model, as before */
+    assert_int_equal(key->requests_per_minute, 7);
+    router_keys_free(&keys);
     router_store_close(store);
 }
 
