@@ -209,6 +209,18 @@ static void test_allotment(struct host *h)
                    strstr(err.text, "104857600") == NULL || strstr(err.text, wanted) == NULL,
                0, "allotment: too small is OUT_OF_VRAM with both numbers");
 
+    CUdeviceptr taken;
+    uint64_t most = free_bytes(cu), left = 64ull << 20;
+    options.vram_limit = 0;
+    if (cu->cuMemAlloc(&taken, most - left) == CUDA_SUCCESS) {
+        code = API->open(&h->host, model_dir, &options, &model, &err);
+        test_check(code != LR_OUT_OF_VRAM || model != NULL ||
+                       strstr(err.text, "bytes of GPU memory") == NULL ||
+                       strstr(err.text, "are free") == NULL,
+                   0, "a full GPU is OUT_OF_VRAM: %.80s", err.text);
+        (void)cu->cuMemFree(taken);
+    }
+
     /* The driver keeps a little of its own once a graph has run (2 MiB seen), as long as the
      * context lives: the first round is its, from then on nothing may be missing. */
     for (int round = 0; round < 3; round++) {
@@ -235,5 +247,22 @@ void test_engine(const char *dir)
     test_allotment(h);
     test_batches(h);
     test_cancel(h);
+    free(h);
+}
+
+void test_engine_brief(const char *dir)
+{
+    enum { REQUESTS = 12 };
+    struct host *h = test_alloc(1, sizeof(*h));
+    uint32_t wrong = 0;
+    model_dir = dir;
+    engine_open(h, 96);
+    for (uint32_t i = 0; i < REQUESTS; i++)
+        submit(h, i, i % 5);
+    run(h, UINT32_MAX);
+    for (uint32_t i = 0; i < REQUESTS; i++)
+        wrong += h->answers[i].done != 1 || h->answers[i].count == 0;
+    test_check(wrong, 0, "demo model: %d requests at one time", REQUESTS);
+    API->close(h->model);
     free(h);
 }

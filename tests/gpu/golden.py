@@ -1,8 +1,9 @@
 """tests/gpu/golden.py BIN DEVICE DIR...: the engine's logits and greedy tokens against the reference's.
 
 Each DIR holds model/ and golden/ (made with Hugging Face transformers in float32).  Limits for a GPU: relative error of a
-case 3e-2, of the median position 6e-3; tokens equal up to the first step whose reference margin is below 0.5.  A position
-that is far off comes from an expert chosen differently at a near tie; those are counted.
+case 3e-2, of the median position 6e-3; with the reference's answer given, the largest logit is its token at every step whose
+reference margin is at least 0.5; tokens drawn greedily are its tokens up to the first step below that.  Single positions may
+be further off: backend_choices.c shows why.
 """
 import json
 import os
@@ -48,10 +49,23 @@ for folder in dirs:
                   f"worst {max(rows):.2e}, positions above 3e-2: {sum(r > 3e-2 for r in rows)} of {len(rows)}")
             if not ok:
                 failed.append(name)
+        answer, margins = case["greedy"], case["margins"]
+        forced = array("f")
+        forced.frombytes(run("logits", model, case["ids"] + answer[:-1], "--chunk", "2048"))
+        forced = forced[(len(case["ids"]) - 1) * vocab:]
+        steps = [forced[i * vocab:(i + 1) * vocab] for i in range(len(answer))]
+        clear = [i for i, m in enumerate(margins) if exact or m >= 0.5]
+        wrong = [i for i in clear if steps[i].index(max(steps[i])) != answer[i]]
+        print(f"{'FAIL' if wrong else 'ok  '} {name}: largest logit as the reference's at {len(clear) - len(wrong)} of "
+              f"{len(clear)} clear steps, smallest margin of all {len(answer)}: {min(margins):.2f}")
+        if wrong:
+            failed.append(name)
         tokens = json.loads(run("generate", model, case["ids"], "--max-tokens", str(len(case["greedy"])), "--temperature", "0"))
-        cut = len(tokens) if exact else next((i for i, m in enumerate(case["margins"]) if m < 0.5), len(tokens))
-        if not tokens or tokens[:cut] != case["greedy"][:len(tokens)][:cut]:
-            print(f"FAIL {name}: greedy {tokens} instead of {case['greedy']}")
+        cut = len(answer) if exact else next((i for i, m in enumerate(margins) if m < 0.5), len(answer))
+        same = next((i for i, (a, b) in enumerate(zip(tokens, answer)) if a != b), min(len(tokens), len(answer)))
+        print(f"{'ok  ' if same >= cut else 'FAIL'} {name}: {same} of {len(answer)} greedy tokens as the reference's, {cut} must be")
+        if same < cut:
+            print(f"     {tokens} instead of {answer}")
             failed.append(name)
 print(f"{len(failed)} failed")
 sys.exit(bool(failed))

@@ -1,9 +1,12 @@
 """tests/gpu/node.py BIN MODEL [node arguments]: the node on a real GPU.
 
-Its figures of the GPU's memory are those of nvidia-smi, and what a worker held is free
-again after kill -9.  Memory is compared as a whole, since in a container neither NVML nor
-nvidia-smi can tell whose it is; so nobody else may use the GPU meanwhile.
+Its figures of the GPU's memory are those of nvidia-smi; a worker keeps to its allotment and
+gives a cancelled request's pages back; what it held is free again after kill -9, an unload
+and a normal exit; what cannot fit is refused with both numbers.  Memory is compared as a
+whole, since in a container neither NVML nor nvidia-smi can tell whose it is; so nobody else
+may use the GPU meanwhile.
 """
+import http.client
 import json
 import os
 import re
@@ -12,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 MIB = 1 << 20
@@ -73,6 +77,24 @@ class Node:
         answer = self.call("/v1/completions", {"model": self.model, "prompt": "Hello", "max_tokens": 4})
         return answer["usage"]["completion_tokens"]
 
+    def begin(self, max_tokens):
+        """A stream that goes on; closing the connection cancels it."""
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=WAIT_S)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"model": self.model, "prompt": "Hello", "max_tokens": max_tokens, "ignore_eos": True, "stream": True}),
+            {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        check(answer.status == 200 and answer.readline().startswith(b"data:"), "a stream begins")
+        return connection, answer
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
 
 def check(ok, text):
     print(("ok   " if ok else "FAIL ") + text, flush=True)
@@ -93,6 +115,39 @@ def compare(node, when, offset=0, slack=SLACK):
     return more
 
 
+def cancel(node, held):
+    worker = node.worker()
+    streams = [node.begin(worker["max_context"] // 2) for _ in range(4)]
+    until("pages are in use", lambda: node.worker()["stats"]["pages_in_use"] > 0, 20)
+    before = gpu()[2]
+    for connection, answer in streams:
+        answer.close()
+        connection.close()
+
+    def idle():
+        stats = node.worker()["stats"]
+        return stats["sequences"] == 0 and stats["pages_in_use"] == 0 and stats["kv_bytes_in_use"] == 0
+    until("cancelled requests give their pages back", idle, 20)
+    check(abs(gpu()[2] - before) <= 16 * MIB, "cancel: pages are back, and the GPU's memory is as before")
+    reserved = sum(claim["reserved"] for claim in node.pool(gpu()[0])["claims"])
+    check(held <= reserved, f"the worker keeps to its allotment: {held // MIB} of {reserved // MIB} MiB")
+
+
+def too_large(binary, model, args):
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node(binary, model, [*args, "--max-tokens", "1000000000"], folder)
+        try:
+            node.complete()
+            check(False, "1,000,000,000 tokens of KV cache must not fit")
+        except urllib.error.HTTPError as error:
+            text = error.read().decode()
+            numbers = [int(number) for number in re.findall(r"\d{9,}", text)]
+            check("out_of_vram" in text and len(numbers) > 1 and numbers[0] > numbers[-1],
+                  f"too large is refused with both numbers: {text[:300]}")
+        finally:
+            node.stop()
+
+
 def main():
     binary, model, *args = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +161,7 @@ def main():
             held = gpu()[2] - before
             check(True, f"its worker holds {held // MIB} MiB of the GPU")
             compare(node, "with a model", offset, 64 * MIB)
+            cancel(node, held)
             for kill in range(3):
                 os.kill(worker["pid"], signal.SIGKILL)
                 until("the memory is free", lambda: gpu()[2] <= before + held // 4, 30)
@@ -116,12 +172,13 @@ def main():
             node.call(f"/v0/models/{node.model}/unload", {})
             until("the memory is free", lambda: gpu()[2] <= before + held // 4, 30)
             check(True, "unloaded: the memory is free")
+            check(node.complete() > 0, "the next request works")
+            node.stop()
+            until("the memory is free after the node's exit", lambda: gpu()[2] <= before + 16 * MIB, 30)
+            check(node.process.returncode == 0, "a normal exit: the memory is free")
         finally:
-            node.process.terminate()
-            try:
-                node.process.wait(20)
-            except subprocess.TimeoutExpired:
-                node.process.kill()
+            node.stop()
+    too_large(binary, model, args)
 
 
 main()

@@ -39,6 +39,15 @@ extern "C" {
 
 struct gptoss_backend; /* opaque, one per open model */
 
+/* For tests: told what each layer's router read and chose, in the order of the device's rows
+ * (of one sequence: in order).  Slow: the device stops after every layer. */
+struct gptoss_trace {
+    void *ctx;
+    void (*routed)(void *ctx, uint32_t layer, uint32_t rows,
+                   const float *residual,   /* [rows][hidden], before the norm */
+                   const uint32_t *choice); /* [rows][experts_per_token], most likely first */
+};
+
 /* What the operator asked for; a zero means "the backend chooses". */
 struct gptoss_backend_options {
     const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>" */
@@ -50,6 +59,7 @@ struct gptoss_backend_options {
     uint32_t threads;        /* host threads */
     const char *extra_json;  /* engine-specific options, NULL: none */
     uint32_t measure_memory; /* 1: log how fast the device reads its memory */
+    const struct gptoss_trace *trace; /* NULL: none; borrowed until close */
 };
 
 /* What a model takes on this device under those options.  Made by plan() from the

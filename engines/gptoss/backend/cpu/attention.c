@@ -44,6 +44,7 @@ static void norm_task(void *ctx, uint32_t t, uint32_t worker)
 
     b->kernels->norm(b->x + t * hidden, b->weights->layers[s->layer].attn_norm, hidden,
                      (float)b->config->rms_eps, normed);
+    cpu_round(b, normed, hidden);
     b->kernels->pack_dense(normed, hidden, b->packed + t * b->size.packed);
 }
 
@@ -73,9 +74,11 @@ static void cache_task(void *ctx, uint32_t t, uint32_t worker)
     (void)worker;
     for (uint32_t h = 0; h < c->heads; h++)
         rotate(q + h * n, half, cosines, sines);
+    for (uint32_t h = 0; h < c->kv_heads; h++)
+        rotate(k + h * n, half, cosines, sines);
+    cpu_round(b, q, b->size.qkv);
     for (uint32_t h = 0; h < c->kv_heads; h++) {
         float *to = cache.base + page * cache.page_stride + h * n * CPU_PAGE_TOKENS;
-        rotate(k + h * n, half, cosines, sines);
         for (size_t d = 0; d < n; d++)
             to[d * CPU_PAGE_TOKENS + slot] = k[h * n + d];
         memcpy(to + cache.v_offset + slot * n, v + h * n, n * sizeof(*v));
@@ -124,6 +127,7 @@ static void pack_task(void *ctx, uint32_t t, uint32_t worker)
     struct gptoss_backend *b = s->b;
 
     (void)worker;
+    cpu_round(b, b->mixed + t * b->size.q, b->size.q);
     b->kernels->pack_dense(b->mixed + t * b->size.q, b->size.q, b->packed + t * b->size.packed);
 }
 

@@ -223,22 +223,27 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     return LR_OK;
 }
 
-/* extra_json {"kernels": "plain"} runs the portable kernels on any processor: for checking
- * them, or for telling whether a result comes from the vector ones. */
-static const struct cpu_kernels *pick_kernels(const char *extra_json)
+/* Options of extra_json, both for looking into results:
+ *   "kernels": "plain"      the portable kernels on any processor, to check the vector ones
+ *   "activations": "bf16"   rounded where the CUDA device rounds them: what is then still
+ *                           different there comes from elsewhere */
+static void read_extra(struct gptoss_backend *b, const char *extra_json)
 {
     const struct lr_json *extra;
     struct lr_arena arena;
-    struct lr_str name;
-    bool plain;
+    struct lr_str text;
 
+    b->kernels = cpu_kernels_best();
     if (extra_json == NULL)
-        return cpu_kernels_best();
+        return;
     lr_arena_init(&arena, 1 << 20);
-    plain = lr_json_parse(&arena, lr_str_z(extra_json), NULL, &extra, NULL) == LR_OK &&
-            lr_json_str(lr_json_get(extra, "kernels"), &name) && lr_str_eq_z(name, "plain");
+    if (lr_json_parse(&arena, lr_str_z(extra_json), NULL, &extra, NULL) == LR_OK) {
+        if (lr_json_str(lr_json_get(extra, "kernels"), &text) && lr_str_eq_z(text, "plain"))
+            b->kernels = cpu_kernels_plain();
+        b->rounds =
+            lr_json_str(lr_json_get(extra, "activations"), &text) && lr_str_eq_z(text, "bf16");
+    }
     lr_arena_free(&arena);
-    return plain ? cpu_kernels_plain() : cpu_kernels_best();
 }
 
 static lr_code cpu_open(const struct gptoss_backend_host *host,
@@ -256,7 +261,8 @@ static lr_code cpu_open(const struct gptoss_backend_host *host,
     b->weights = weights;
     b->config = &weights->config;
     b->usable = usable;
-    b->kernels = pick_kernels(options->extra_json);
+    read_extra(b, options->extra_json);
+    b->trace = options->trace;
     b->plan = *plan;
     b->size = sizes_of(b->config);
     lr_code code = allot(b, err);

@@ -45,6 +45,8 @@ struct gptoss_backend {
     const struct model_config *config;  /* in weights */
     const uint32_t *usable;             /* borrowed */
     const struct cpu_kernels *kernels;
+    bool rounds;                      /* activations to bf16, where the CUDA device does */
+    const struct gptoss_trace *trace; /* borrowed; NULL: none */
     struct gptoss_plan plan;
     struct cpu_sizes size;
     struct cpu_pool *pool;
@@ -109,6 +111,13 @@ struct cpu_linear {
 };
 void cpu_linear_run(struct gptoss_backend *b, const struct cpu_linear *parts, uint32_t count,
                     const float *x, size_t x_stride, uint32_t tokens);
+
+/* Rounds activations where the backend was asked to. */
+static inline void cpu_round(const struct gptoss_backend *b, float *x, size_t count)
+{
+    for (size_t i = 0; b->rounds && i < count; i++)
+        x[i] = cpu_round_bf16(x[i]);
+}
 
 /* Brings the mapped weights into memory, with progress in bytes (read.c).  CANCELLED when
  * the host gives up. */

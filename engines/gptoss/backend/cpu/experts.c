@@ -25,6 +25,7 @@ static void input_task(void *ctx, uint32_t t, uint32_t worker)
     b->kernels->norm(b->x + t * hidden, b->weights->layers[s->layer].mlp_norm, hidden,
                      (float)b->config->rms_eps, normed);
     b->kernels->pack_dense(normed, hidden, b->packed + t * b->size.packed);
+    cpu_round(b, normed, hidden); /* the router reads what was there before */
     b->kernels->pack_mx(normed, 0, hidden / CPU_MX_BLOCK, b->mx_input + t * b->size.mx_hidden);
 }
 
@@ -90,6 +91,8 @@ static void route(const struct cpu_step *s)
         cpu_route(b->router + (size_t)t * c->experts, c->experts, c->experts_per_token,
                   b->choice + (size_t)t * c->experts_per_token,
                   b->chance + (size_t)t * c->experts_per_token);
+    if (b->trace != NULL)
+        b->trace->routed(b->trace->ctx, s->layer, s->tokens, b->x, b->choice);
     group_by_expert(s);
 }
 
@@ -147,6 +150,13 @@ static void up_task(void *ctx, uint32_t task, uint32_t worker)
             for (uint32_t r = 0; r < rows; r++)
                 uj[r] += cpu_bf16(bias[r]);
             b->kernels->swiglu(uj, rows / 2, (float)b->config->swiglu_limit, h);
+            if (b->rounds) { /* as the device does it: the expert's weight comes before */
+                const struct cpu_pair *p = &b->pairs[e->first + i + j];
+                float chance =
+                    b->chance[(size_t)p->token * b->config->experts_per_token + p->rank];
+                for (uint32_t r = 0; r < rows / 2; r++)
+                    h[r] = cpu_round_bf16(h[r] * chance);
+            }
             b->kernels->pack_mx(h, row / 2 / CPU_MX_BLOCK, rows / 2 / CPU_MX_BLOCK, inner);
         }
     }
@@ -179,7 +189,8 @@ static void down_task(void *ctx, uint32_t task, uint32_t worker)
             for (uint32_t n = 0; n < k; n++) {
                 size_t at = (size_t)t * k + n;
                 float bias = cpu_bf16(bias_of(m, b->choice[at])[row + r]);
-                sum += b->chance[at] * (y[(size_t)b->pair_of[at] * CPU_DOWN_ROWS + r] + bias);
+                float v = y[(size_t)b->pair_of[at] * CPU_DOWN_ROWS + r];
+                sum += b->rounds ? v + b->chance[at] * bias : b->chance[at] * (v + bias);
             }
             x[r] += sum;
         }

@@ -17,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum {
     CPU_MX_BLOCK = 32,         /* elements that share a scale */
@@ -28,6 +29,17 @@ enum {
 static inline size_t cpu_mx_packed_bytes(size_t columns)
 {
     return (columns / CPU_MX_BLOCK + 7) / 8 * CPU_MX_OCTET_BYTES;
+}
+
+/* To the nearest bf16 value, ties to even. */
+static inline float cpu_round_bf16(float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000u;
+    memcpy(&v, &bits, sizeof(v));
+    return v;
 }
 
 static inline float cpu_bf16(uint16_t bits)

@@ -31,6 +31,7 @@ static void pack_row(struct gptoss_backend *b, uint32_t token, float *packed)
 
     b->kernels->norm(b->x + token * hidden, b->weights->norm, hidden, (float)b->config->rms_eps,
                      b->normed);
+    cpu_round(b, b->normed, hidden);
     b->kernels->pack_dense(b->normed, hidden, packed);
 }
 

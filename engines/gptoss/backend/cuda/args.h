@@ -27,7 +27,8 @@ enum {
     CUDA_GROUP_MAX = 16, /* query heads that share a KV head */
     CUDA_TOPK_MAX = 8,   /* experts per token */
     CUDA_EXPERTS_MAX = 256,
-    CUDA_SKINNY_TOKENS = 32, /* tokens one pass of a skinny product serves */
+    CUDA_ROUTER_EXPERTS = 16, /* experts whose router rows one block holds */
+    CUDA_SKINNY_TOKENS = 32,  /* tokens one pass of a skinny product serves */
     CUDA_TILE_TOKENS = 128,
     CUDA_TILE_ROWS = 128,
     CUDA_SPLITS_MAX = 32,
@@ -151,6 +152,8 @@ struct cuda_norm {
     const uint16_t *router_bias; /* bf16 */
     uint32_t *choice;
     float *weight;
+    float *logits;     /* [rows][experts], where blocks share a row's experts */
+    uint32_t *tickets; /* [rows], zero between launches */
 };
 
 struct cuda_sample_row {

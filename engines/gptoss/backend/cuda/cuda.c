@@ -165,6 +165,7 @@ static lr_code cuda_open(const struct gptoss_backend_host *host,
     b->weights = weights;
     b->usable = usable;
     b->config = &weights->config;
+    b->trace = options->trace;
     b->plan = *plan;
     b->q_width = b->config->heads * 64;
     b->vocab_rows = weights->vocab_rows;
@@ -398,7 +399,8 @@ static lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch 
     lay_out(b, &f, batch);
 
     /* The common step: every sequence is one token and is drawn from. */
-    bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS;
+    bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS &&
+                 b->trace == NULL; /* which cannot look into a graph */
     for (uint32_t i = 0; i < batch->count && plain; i++)
         plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
     if (plain) {

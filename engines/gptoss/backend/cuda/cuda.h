@@ -4,6 +4,7 @@
  *   load.c    weights to the device  launch.c  the kernels of one step
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open, close, forward: what the batch needs on the device and back
+ *   trace.c   what the routers chose, for tests
  *
  * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
  * to one stream.  A decode step (one token a sequence) of n sequences is captured once as
@@ -39,13 +40,14 @@ enum {
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
     X(attention, attention_decode) X(attention, attention_prefill)                             \
-    X(elementwise, embed) X(elementwise, norm_route) X(elementwise, norm_only)                 \
+    X(elementwise, embed) X(elementwise, norm_only)                                            \
+    X(route, norm_route) X(route, norm_route_many_2) X(route, norm_route_many_8)               \
     X(elementwise, add_experts)                                                                \
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
     X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
     X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory)
-#define CUDA_MODULES(X) X(skinny) X(expert_stream) X(tile) X(attention) X(elementwise) X(sample) X(repack)
+#define CUDA_MODULES(X) X(skinny) X(expert_stream) X(tile) X(attention) X(elementwise) X(route) X(sample) X(repack)
 /* clang-format on */
 
 enum cuda_kernel {
@@ -79,6 +81,8 @@ struct cuda_workspace {
     uint16_t *mixed; /* attention's output */
     uint32_t *choice;
     float *weight;
+    float *router_logits;
+    uint32_t *router_tickets;
     uint16_t *inner; /* [assignment][intermediate] */
     float *expert_out;
     uint32_t *sorted;
@@ -108,11 +112,13 @@ struct gptoss_backend {
     CUstream stream;
     CUmodule modules[CUDA_MODULE_COUNT];
     CUfunction kernels[CUDA_KERNEL_COUNT];
+    bool launched[CUDA_KERNEL_COUNT];        /* at least once, for tests */
     CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
 
     const struct model_gptoss *weights; /* borrowed */
     const uint32_t *usable;             /* borrowed */
     const struct model_config *config;  /* in weights */
+    const struct gptoss_trace *trace;   /* borrowed; NULL: none */
     struct gptoss_plan plan;
     uint32_t q_width; /* heads * 64 */
     uint32_t vocab_rows;
@@ -159,6 +165,12 @@ lr_code cuda_fill_weights(struct gptoss_backend *b, struct lr_error *err);
  * they are too few to tell memory from cache. */
 lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                             struct lr_error *err);
+
+/* ---- trace.c ---- */
+
+/* Waits for the layer's router and tells b->trace what it read and chose. */
+lr_code cuda_trace_routed(struct gptoss_backend *b, uint32_t layer, uint32_t rows,
+                          struct lr_error *err);
 
 /* ---- launch.c ---- */
 

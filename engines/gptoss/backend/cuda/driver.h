@@ -19,6 +19,7 @@
     X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocHost) X(cuMemFreeHost)          \
     X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemsetD8Async) X(cuMemsetD16Async)      \
     X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute)     \
+    X(cuFuncGetAttribute)                                                                  \
     X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)                            \
     X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)              \
     X(cuLaunchKernelEx) X(cuStreamBeginCapture) X(cuStreamEndCapture)                      \

@@ -1,7 +1,7 @@
 /* gptoss/backend/cuda/elementwise.cu - the small steps between the products: embedding,
- * norm with router, sorting assignments by expert, adding up experts.
+ * norm, sorting assignments by expert, adding up experts.
  */
-#include "engines/gptoss/backend/cuda/route.cuh"
+#include "engines/gptoss/backend/cuda/device.cuh"
 
 /* grid: rows. */
 extern "C" __global__ void __launch_bounds__(256)
@@ -19,142 +19,40 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/* Eight products with bf16 weights. */
-__device__ __forceinline__ float dot8(uint4 w, const float *x)
+/* RMS norm to bf16.  grid: rows. */
+extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constant__ cuda_norm a)
 {
-    float4 a = reinterpret_cast<const float4 *>(x)[0],
-           b = reinterpret_cast<const float4 *>(x)[1];
-    return from_bf16((uint16_t)w.x) * a.x + from_bf16((uint16_t)(w.x >> 16)) * a.y +
-           from_bf16((uint16_t)w.y) * a.z + from_bf16((uint16_t)(w.y >> 16)) * a.w +
-           from_bf16((uint16_t)w.z) * b.x + from_bf16((uint16_t)(w.z >> 16)) * b.y +
-           from_bf16((uint16_t)w.w) * b.z + from_bf16((uint16_t)(w.w >> 16)) * b.w;
-}
-
-/* RMS norm to bf16; with a router also the expert choice of each row.  A block takes rows
- * blockIdx.x, + gridDim.x, ...  One row is nothing but latency, so whatever does not depend
- * on the previous kernel (norm, router weights and biases) is in registers before the wait, up
- * to HELD_COLUMNS columns and one pair of experts a warp; wider models load the rest late.
- * The router reads the normalized row in float32, before rounding: a near tie should not
- * depend on bf16. */
-enum {
-    ROUTE_THREADS = 512,
-    ROUTE_WARPS = 16,
-    HELD_COLUMNS = 3072,
-    ROUTER_PIECES = HELD_COLUMNS / 256
-};
-
-template <int THREADS, bool ROUTE> __device__ __forceinline__ void norm_rows(const cuda_norm &a)
-{
-    extern __shared__ float normalized[]; /* [hidden] */
-    __shared__ float sums[THREADS / WARP];
-    __shared__ float logits[CUDA_EXPERTS_MAX];
-    constexpr int WARPS = THREADS / WARP, HELD = HELD_COLUMNS / THREADS;
-    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    uint4 router[ROUTE ? 2 : 1][ROUTER_PIECES];
-    float norm[HELD], router_bias[2] = {0, 0};
+    __shared__ float sums[256 / WARP];
+    constexpr int HELD = 12;
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, row = blockIdx.x;
+    float norm[HELD], x[HELD], sum = 0; /* up to 3,072 columns; the rest is read again */
     let_next_kernel_start();
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        norm[i] = threadIdx.x + i * THREADS < a.hidden
-                      ? from_bf16(a.norm[threadIdx.x + i * THREADS])
-                      : 0.0f;
-    if constexpr (ROUTE)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint32_t expert = min(warp + h * WARPS, a.experts - 1);
-            const uint4 *w =
-                reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
-            router_bias[h] = from_bf16(a.router_bias[expert]);
-#pragma unroll
-            for (int i = 0; i < ROUTER_PIECES; i++)
-                router[h][i] = lane + i * WARP < a.hidden / 8 ? __ldg(w + lane + i * WARP)
-                                                              : make_uint4(0, 0, 0, 0);
-        }
+        norm[i] =
+            threadIdx.x + i * 256 < a.hidden ? from_bf16(a.norm[threadIdx.x + i * 256]) : 0.0f;
     wait_for_previous_kernel();
-    for (uint32_t row = blockIdx.x; row < a.count; row += gridDim.x) {
-        const float *in =
-            a.residual + (size_t)(a.rows != nullptr ? a.rows[row] : row) * a.hidden;
-        float x[HELD], sum = 0;
+    const float *in = a.residual + (size_t)(a.rows != nullptr ? a.rows[row] : row) * a.hidden;
+    uint16_t *out = a.out + (size_t)row * a.hidden;
 #pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            x[i] = threadIdx.x + i * THREADS < a.hidden ? in[threadIdx.x + i * THREADS] : 0.0f;
-            sum += x[i] * x[i];
-        }
-        for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += THREADS)
-            sum += in[i] * in[i];
-        sum = warp_sum(sum);
-        if (lane == 0)
-            sums[warp] = sum;
-        __syncthreads();
-        sum = warp_sum(lane < WARPS ? sums[lane] : 0.0f);
-        float scale = rsqrtf(sum / (float)a.hidden + a.eps);
-#pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            uint32_t at = threadIdx.x + i * THREADS;
-            if (at >= a.hidden)
-                continue;
-            float v = x[i] * scale * norm[i];
-            normalized[at] = v;
-            a.out[(size_t)row * a.hidden + at] = to_bf16(v);
-        }
-        for (uint32_t i = HELD_COLUMNS + threadIdx.x; i < a.hidden; i += THREADS) {
-            float v = in[i] * scale * from_bf16(a.norm[i]);
-            normalized[i] = v;
-            a.out[(size_t)row * a.hidden + i] = to_bf16(v);
-        }
-        __syncthreads();
-        if constexpr (ROUTE) {
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                uint32_t expert = warp + h * WARPS;
-                if (expert >= a.experts)
-                    continue;
-                const uint4 *w =
-                    reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
-                float dot = 0;
-#pragma unroll
-                for (int i = 0; i < ROUTER_PIECES; i++) {
-                    /* Keeps the compiler from widening all held weights once, ahead of the
-                     * rows: twice the registers would not be there. */
-                    uint4 &held = router[h][i];
-                    asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
-                    if (lane + i * WARP < a.hidden / 8)
-                        dot += dot8(held, normalized + (lane + i * WARP) * 8);
-                }
-                for (uint32_t i = ROUTER_PIECES * WARP + lane; i < a.hidden / 8; i += WARP)
-                    dot += dot8(__ldg(w + i), normalized + i * 8);
-                dot = warp_sum(dot);
-                if (lane == 0)
-                    logits[expert] = dot + router_bias[h];
-            }
-            for (uint32_t expert = warp + 2 * WARPS; expert < a.experts; expert += WARPS) {
-                const uint4 *w =
-                    reinterpret_cast<const uint4 *>(a.router + (size_t)expert * a.hidden);
-                float dot = 0;
-                for (uint32_t i = lane; i < a.hidden / 8; i += WARP)
-                    dot += dot8(__ldg(w + i), normalized + i * 8);
-                dot = warp_sum(dot);
-                if (lane == 0)
-                    logits[expert] = dot + from_bf16(a.router_bias[expert]);
-            }
-            __syncthreads();
-            if (warp == 0)
-                choose_top(logits, a.experts, a.topk, a.choice + row * a.topk,
-                           a.weight + row * a.topk);
-            /* The next row's first barrier comes before logits are written again. */
-        }
+    for (int i = 0; i < HELD; i++) {
+        x[i] = threadIdx.x + i * 256 < a.hidden ? in[threadIdx.x + i * 256] : 0.0f;
+        sum += x[i] * x[i];
     }
-}
-
-extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
-    norm_route(const __grid_constant__ cuda_norm a)
-{
-    norm_rows<ROUTE_THREADS, true>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constant__ cuda_norm a)
-{
-    norm_rows<256, false>(a);
+    for (uint32_t i = HELD * 256 + threadIdx.x; i < a.hidden; i += 256)
+        sum += in[i] * in[i];
+    sum = warp_sum(sum);
+    if (lane == 0)
+        sums[warp] = sum;
+    __syncthreads();
+    sum = warp_sum(lane < 256 / WARP ? sums[lane] : 0.0f);
+    float scale = rsqrtf(sum / (float)a.hidden + a.eps);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + i * 256 < a.hidden)
+            out[threadIdx.x + i * 256] = to_bf16(x[i] * scale * norm[i]);
+    for (uint32_t i = HELD * 256 + threadIdx.x; i < a.hidden; i += 256)
+        out[i] = to_bf16(in[i] * scale * from_bf16(a.norm[i]));
 }
 
 /* residual += the weighted outputs of a row's experts.  grid: rows. */

@@ -12,6 +12,7 @@
     MODULE(gptoss_cuda_tile, "tile.fatbin")
     MODULE(gptoss_cuda_attention, "attention.fatbin")
     MODULE(gptoss_cuda_elementwise, "elementwise.fatbin")
+    MODULE(gptoss_cuda_route, "route.fatbin")
     MODULE(gptoss_cuda_sample, "sample.fatbin")
     MODULE(gptoss_cuda_repack, "repack.fatbin")
     .section .note.GNU-stack, "", @progbits

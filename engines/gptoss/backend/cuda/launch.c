@@ -10,7 +10,6 @@
 enum {
     SKINNY_THREADS = 256,
     DOWN_THREADS = 512,
-    ROUTE_THREADS = 512,
     TILE_THREADS = 256,
     TILE_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
     EXPERT_TILES = 3
@@ -34,6 +33,7 @@ lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t 
                              .hStream = b->stream,
                              .attrs = &overlap,
                              .numAttrs = plain ? 0 : 1};
+    b->launched[kernel] = true;
     CUDA_TRY(b->cu, cuLaunchKernelEx(&config, b->kernels[kernel], arguments, NULL), err);
     return LR_OK;
 }
@@ -41,12 +41,15 @@ lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t 
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
 {
     for (int k = 0; k < CUDA_repack_bf16; k++) {
-        int room = b->device.shared_per_block - 4096; /* beside static arrays */
-        if (k != CUDA_attention_decode)               /* all of its shared memory is static */
-            CUDA_TRY(b->cu,
-                     cuFuncSetAttribute(b->kernels[k],
-                                        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room),
-                     err);
+        int fixed = 0; /* static arrays */
+        CUDA_TRY(b->cu,
+                 cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, b->kernels[k]),
+                 err);
+        CUDA_TRY(b->cu,
+                 cuFuncSetAttribute(b->kernels[k],
+                                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    b->device.shared_per_block - fixed),
+                 err);
     }
     return LR_OK;
 }
@@ -119,13 +122,19 @@ lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
                           .router = router != NULL ? router->router : NULL,
                           .router_bias = router != NULL ? router->router_bias : NULL,
                           .choice = b->ws.choice,
-                          .weight = b->ws.weight};
+                          .weight = b->ws.weight,
+                          .logits = b->ws.router_logits,
+                          .tickets = b->ws.router_tickets};
     void *arguments[] = {&a};
     if (router == NULL)
-        return cuda_launch(b, CUDA_norm_only, count, 1, 1, 256, c->hidden * 4, arguments, err);
-    uint32_t sms = (uint32_t)b->device.multiprocessors;
-    return cuda_launch(b, CUDA_norm_route, count < sms ? count : sms, 1, 1, ROUTE_THREADS,
-                       c->hidden * 4, arguments, err);
+        return cuda_launch(b, CUDA_norm_only, count, 1, 1, 256, 0, arguments, err);
+    /* As long as each row has multiprocessors of its own they are quicker than mma. */
+    uint32_t parts = (c->experts + CUDA_ROUTER_EXPERTS - 1) / CUDA_ROUTER_EXPERTS;
+    if (count * parts <= (uint32_t)b->device.multiprocessors)
+        return cuda_launch(b, CUDA_norm_route, count, parts, 1, CUDA_ROUTER_EXPERTS * 32,
+                           c->hidden * 4, arguments, err);
+    return cuda_launch(b, c->experts <= 32 ? CUDA_norm_route_many_2 : CUDA_norm_route_many_8,
+                       (count + 7) / 8, 1, 1, 256, 0, arguments, err);
 }
 
 static struct cuda_kv kv_of(const struct gptoss_backend *b, const struct cuda_layer *l)
@@ -310,6 +319,8 @@ static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
         code = cuda_launch_out(b, l, s->rows, err);
     if (code == LR_OK)
         code = cuda_launch_norm(b, l->mlp_norm, l, b->ws.normed, NULL, s->rows, err);
+    if (code == LR_OK && b->trace != NULL)
+        code = cuda_trace_routed(b, (uint32_t)(l - b->layers), s->rows, err);
     if (code == LR_OK)
         code = cuda_launch_experts(b, l, s->rows, err);
     return code;

@@ -122,6 +122,8 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->mixed = place(&at, rows * c->heads * 64 * 2);
     w->choice = place(&at, pairs * 4);
     w->weight = place(&at, pairs * 4);
+    w->router_logits = place(&at, rows * c->experts * 4);
+    w->router_tickets = place(&at, rows * 4);
     w->inner = place(&at, pairs * c->intermediate * 2);
     w->expert_out = place(&at, pairs * c->hidden * 4);
     w->sorted = place(&at, pairs * 4);

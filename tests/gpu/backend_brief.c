@@ -1,0 +1,68 @@
+/* tests/gpu/backend_brief.c - once through every kernel, for tools that make all of it slow
+ * (compute-sanitizer).  Results are held to being numbers; other tests compare them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/gpu/backend_test.h"
+#include "tests/gpu/bed.h"
+
+static bool launched[CUDA_KERNEL_COUNT];
+
+/* Chunks of as many tokens as pick different kernels, then decode steps. */
+static void walk(const char *name, const struct model_gptoss *m, const uint32_t *usable)
+{
+    static const uint32_t chunks[] = {150, 66, 40, 20, 12, 7, 5, 3, 1};
+    uint32_t ids[CONTEXT], vocab = m->vocab_rows, at = 0;
+    float *logits = test_alloc((size_t)CHUNK * vocab, 4);
+    struct test_random r = {7};
+    struct device d;
+    double sum = 0;
+    device_open(&d, gptoss_backend_cuda(), "cuda:0", m, usable, NULL, NULL);
+    for (uint32_t i = 0; i < CONTEXT; i++)
+        ids[i] = test_random_below(&r, vocab);
+    for (size_t c = 0; c < sizeof(chunks) / sizeof(chunks[0]); at += chunks[c++]) {
+        device_forward(&d, &(struct part){0, at, chunks[c], ids, logits}, 1);
+        for (size_t i = 0; i < (size_t)chunks[c] * vocab; i++)
+            sum += (double)logits[i];
+    }
+    for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1)
+        for (uint32_t i = 0; i < 3; i++)
+            test_check(device_draw(&d, ids, i, n, logits, vocab), 0, "%s: draws of %u", name,
+                       n);
+    test_check(isfinite(sum) ? 0 : 1, 0, "%s: numbers", name);
+    for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
+        launched[k] = launched[k] || d.backend->launched[k];
+    d.api->close(d.backend);
+    free(logits);
+}
+
+void test_brief(const char *demo)
+{
+    /* More experts than one block's share; the width and the groups of the published models. */
+    static const struct test_shape shapes[] = {
+        {"brief", 2, 160, 96, 4, 2, 40, 3, 300, 32, false, true},
+        {"brief 2880", 1, 2880, 2880, 64, 8, 8, 4, 517, 128, false, true},
+    };
+    static const char *const names[] = {
+#define X(module, name) #name,
+        CUDA_KERNELS(X)
+#undef X
+    };
+    struct lr_error err = {0};
+    struct model_gptoss *m = NULL;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct test_model *t = test_model_create(&shapes[i], i);
+        walk(shapes[i].name, &t->m, t->usable);
+        test_model_destroy(t);
+    }
+    test_must(model_gptoss_open(demo, NULL, &m, &err), &err, demo);
+    uint32_t *usable = test_alloc(m->vocab_rows / 32 + 1, 4);
+    for (uint32_t i = 0; i <= m->vocab_rows / 32; i++)
+        usable[i] = UINT32_MAX;
+    walk("demo", m, usable);
+    free(usable);
+    model_gptoss_close(m);
+    for (int k = 0; k < CUDA_fill_random; k++)
+        test_check(launched[k] ? 0 : 1, 0, "launched %s", names[k]);
+}
