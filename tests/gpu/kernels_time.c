@@ -153,6 +153,25 @@ static void print_spread(struct gptoss_backend *b, uint32_t rows)
            used, most, groups);
 }
 
+/* Even choices: what experts cost must not hang on how a random model routes. */
+static void put_choices(struct gptoss_backend *b, uint32_t rows)
+{
+    uint32_t choice[64 * CUDA_TOPK_MAX], topk = b->config->experts_per_token;
+    struct test_random r = {rows};
+    for (uint32_t i = 0; i < rows * topk; i++) {
+        bool taken;
+        do {
+            choice[i] = test_random_below(&r, b->config->experts);
+            taken = false;
+            for (uint32_t k = i / topk * topk; k < i; k++)
+                taken = taken || choice[k] == choice[i];
+        } while (taken);
+    }
+    (void)b->cu->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.choice, choice,
+                                   (size_t)rows * topk * 4, b->stream);
+    (void)b->cu->cuStreamSynchronize(b->stream);
+}
+
 static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
 {
     static const struct timed ops[] = {{.name = "norm + qkv", .launch = run_qkv},
@@ -170,6 +189,8 @@ static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
         struct timed t = ops[i];
         t.b = b;
         t.shape = (struct cuda_shape){.rows = rows, .decode_rows = rows, .out_rows = rows};
+        if (t.launch == run_experts)
+            put_choices(b, rows);
         if (t.launch == cuda_launch_attention)
             printf("  %-14s %8.2f us a layer sliding, %.2f full\n", t.name,
                    time_graph(&t, true, false) / (layers / 2),

@@ -53,6 +53,22 @@ enum {
                          CUDA_STREAM_SUM_BYTES * CUDA_STREAM_SUMS + CUDA_STREAM_LISTS,
 };
 
+/* wide.cu, likewise. */
+enum {
+    CUDA_WIDE_TILES = 10, /* of 16 rows a block has */
+    CUDA_WIDE_PHASES = 3,
+    CUDA_WIDE_THREADS = CUDA_WIDE_TILES / 2 * CUDA_WIDE_PHASES * 32,
+    CUDA_WIDE_SLICE = 24, /* most blocks of 32 columns it has */
+    CUDA_WIDE_DEPTH = 4,
+    CUDA_WIDE_RING = CUDA_WIDE_THREADS * CUDA_WIDE_DEPTH * 64, /* bytes of weights under way */
+    CUDA_WIDE_COLUMN_TILE = CUDA_WIDE_SLICE * 512, /* bytes of 8 tokens' activations */
+    CUDA_WIDE_GROUPS = 64,                         /* most groups of blocks that meet */
+    CUDA_WIDE_GRID = 192,                          /* most blocks */
+    CUDA_TALL_THREADS = 512,
+    CUDA_TALL_RING = CUDA_TALL_THREADS * CUDA_WIDE_DEPTH * 64,
+    CUDA_TALL_COLUMN_TILE = 2 * 6 * 512,
+};
+
 /* One sequence of the step.  Sequences of one token come first, in the order of their rows:
  * row i < decode rows belongs to sequence i. */
 struct cuda_seq {
@@ -103,7 +119,9 @@ struct cuda_gemm {
     uint32_t topk;
     uint32_t experts;
     uint32_t heads;
-    uint32_t pad;
+    uint32_t splits;        /* wide: slices of the columns */
+    float *parts;           /* wide: sums of each slice */
+    uint32_t *tickets;      /* wide: [group] a counter, zero between launches, and its round */
     const uint32_t *choice; /* [tokens * topk] expert of each assignment */
     const float *weight;    /* [tokens * topk] */
     /* prefill: assignments sorted by expert */

@@ -37,6 +37,9 @@ enum {
     X(skinny, skinny_gate_up_slot) X(skinny, skinny_down_slot)                                 \
     X(skinny, skinny_gate_up_expert) X(skinny, skinny_down_expert)                             \
     X(expert_stream, stream_gate_up) X(expert_stream, stream_down)                             \
+    X(wide, wide_qkv_1) X(wide, wide_qkv_2) X(wide, wide_qkv_4) X(wide, wide_qkv_8)            \
+    X(wide, wide_out_1) X(wide, wide_out_2) X(wide, wide_out_4) X(wide, wide_out_8)            \
+    X(wide, tall_logits_2) X(wide, tall_logits_4) X(wide, tall_logits_8)                       \
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
     X(attention, attention_decode) X(attention, attention_prefill)                             \
@@ -47,7 +50,9 @@ enum {
     X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
     X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory)
-#define CUDA_MODULES(X) X(skinny) X(expert_stream) X(tile) X(attention) X(elementwise) X(route) X(sample) X(repack)
+#define CUDA_MODULES(X)                                                                        \
+    X(skinny) X(expert_stream) X(wide) X(tile) X(attention) X(elementwise) X(route) X(sample)  \
+    X(repack)
 /* clang-format on */
 
 enum cuda_kernel {
@@ -92,6 +97,8 @@ struct cuda_workspace {
     float *logits;
     float *partial;
     uint32_t *attention_tickets;
+    float *wide_parts;
+    uint32_t *wide_tickets;
     float *best_value;
     uint32_t *best_id;
     uint32_t *sample_tickets;

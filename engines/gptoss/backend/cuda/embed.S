@@ -9,6 +9,7 @@
     .section .rodata
     MODULE(gptoss_cuda_skinny, "skinny.fatbin")
     MODULE(gptoss_cuda_expert_stream, "expert_stream.fatbin")
+    MODULE(gptoss_cuda_wide, "wide.fatbin")
     MODULE(gptoss_cuda_tile, "tile.fatbin")
     MODULE(gptoss_cuda_attention, "attention.fatbin")
     MODULE(gptoss_cuda_elementwise, "elementwise.fatbin")

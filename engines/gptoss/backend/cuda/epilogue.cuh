@@ -31,6 +31,11 @@ struct qkv_epilogue {
             s.position[threadIdx.x] = a.row_pos[first + threadIdx.x];
             s.slot[threadIdx.x] = a.row_slot[first + threadIdx.x];
         }
+        /* Many tokens: their rows of the table are brought near. */
+        if (count > ROPE_TOKENS && threadIdx.x < 2 * count)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(
+                a.rope + (size_t)a.row_pos[first + threadIdx.x / 2] * 64 +
+                threadIdx.x % 2 * 32));
         uint32_t token = threadIdx.x / 32;
         if (count <= ROPE_TOKENS && token < count)
             s.rope[token][threadIdx.x % 32] = reinterpret_cast<const float2 *>(

@@ -81,12 +81,53 @@ static struct skinny_cut cut_skinny(const struct gptoss_backend *b, const struct
     return cut;
 }
 
+/* 1, 2, 4 or 8 tiles of 8 tokens, as the kernel that follows the first by so many. */
+static uint32_t column_step(uint32_t tokens)
+{
+    return tokens <= 8 ? 0 : tokens <= 16 ? 1 : tokens <= 32 ? 2 : 3;
+}
+
+/* A product for wide.cu: how many slices its columns are cut into; 0: it is none. */
+static uint32_t wide_splits(const struct gptoss_backend *b, const struct cuda_matrix *m,
+                            uint32_t tokens)
+{
+    uint32_t groups = (m->tiles + CUDA_WIDE_TILES - 1) / CUDA_WIDE_TILES;
+    uint32_t sms = (uint32_t)b->device.multiprocessors, splits = sms / groups;
+    uint32_t shared = CUDA_WIDE_RING + (CUDA_WIDE_COLUMN_TILE << column_step(tokens));
+    splits = splits > 8 ? 8 : splits;
+    if (tokens <= CUDA_SLOT_MODE_TOKENS || tokens > CUDA_SKINNY_ROWS || m->blocks < 64 ||
+        groups > CUDA_WIDE_GROUPS || groups * splits > CUDA_WIDE_GRID ||
+        m->blocks > splits * CUDA_WIDE_SLICE ||
+        shared + 4096 > (uint32_t)b->device.shared_per_block)
+        return 0;
+    return splits;
+}
+
+static lr_code wide(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_kernel first,
+                    uint32_t splits, struct lr_error *err)
+{
+    uint32_t step = column_step(a->tokens);
+    void *arguments[] = {a};
+    a->splits = splits;
+    a->parts = b->ws.wide_parts;
+    a->tickets = b->ws.wide_tickets;
+    return cuda_launch(
+        b, first + step, (a->m.tiles + CUDA_WIDE_TILES - 1) / CUDA_WIDE_TILES * splits, 1, 1,
+        CUDA_WIDE_THREADS, CUDA_WIDE_RING + (CUDA_WIDE_COLUMN_TILE << step), arguments, err);
+}
+
 static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_kernel skinny,
                      enum cuda_kernel tile, bool split, struct lr_error *err)
 {
     void *arguments[] = {a};
-    /* A wide product (the vocabulary) fills the machine with tiles; two passes over its
-     * weights would not. */
+    /* The vocabulary. */
+    uint32_t tall = CUDA_TALL_RING + (CUDA_TALL_COLUMN_TILE << column_step(a->tokens));
+    if (!split && a->tokens > CUDA_FUSED_NORM_TOKENS && a->tokens <= CUDA_SKINNY_ROWS &&
+        tall + 4096 <= (uint32_t)b->device.shared_per_block)
+        return cuda_launch(b, CUDA_tall_logits_2 + column_step(a->tokens) - 1,
+                           (uint32_t)b->device.multiprocessors, 1, 1, CUDA_TALL_THREADS, tall,
+                           arguments, err);
+    /* It fills the machine with tiles; two passes over its weights would not. */
     if (a->tokens > CUDA_SKINNY_ROWS || (!split && a->tokens > CUDA_SKINNY_TOKENS))
         return cuda_launch(b, tile, (a->tokens + CUDA_TILE_TOKENS - 1) / CUDA_TILE_TOKENS,
                            (a->m.tiles + CUDA_TILE_ROWS / 16 - 1) / (CUDA_TILE_ROWS / 16), 1,
@@ -272,7 +313,8 @@ lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, ui
                         struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    bool fused = rows <= CUDA_FUSED_NORM_TOKENS;
+    uint32_t splits = wide_splits(b, &l->qkv, rows);
+    bool fused = rows <= CUDA_FUSED_NORM_TOKENS && splits == 0;
     struct cuda_gemm a = {
         .m = l->qkv,
         .x = b->ws.normed,
@@ -292,9 +334,10 @@ lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, ui
         .kv = kv_of(b, l)};
     lr_code code =
         fused ? LR_OK : cuda_launch_norm(b, l->attn_norm, NULL, b->ws.normed, NULL, rows, err);
-    if (code == LR_OK)
-        code = dense(b, &a, CUDA_skinny_qkv_1, CUDA_tile_qkv, true, err);
-    return code;
+    if (code != LR_OK)
+        return code;
+    return splits != 0 ? wide(b, &a, CUDA_wide_qkv_1, splits, err)
+                       : dense(b, &a, CUDA_skinny_qkv_1, CUDA_tile_qkv, true, err);
 }
 
 lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
@@ -306,7 +349,9 @@ lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, ui
                           .tokens = rows,
                           .out_f32 = b->ws.residual,
                           .out_stride = b->config->hidden};
-    return dense(b, &a, CUDA_skinny_out_1, CUDA_tile_out, true, err);
+    uint32_t splits = wide_splits(b, &l->out, rows);
+    return splits != 0 ? wide(b, &a, CUDA_wide_out_1, splits, err)
+                       : dense(b, &a, CUDA_skinny_out_1, CUDA_tile_out, true, err);
 }
 
 static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
