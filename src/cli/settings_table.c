@@ -60,6 +60,8 @@ static const struct lr_setting rows[] = {
      .help = "a request that would have to wait longer than this gets 429, where 16 wait already; 0: only queue counts"},
     {.name = "queue-timeout", .type = LR_SETTING_DURATION, .fallback = "10m", .max = 86400000, .commands = "router up",
      .help = "longest wait for a free slot; 0 is for ever"},
+    {.name = "yield", .type = LR_SETTING_BOOL, .fallback = "true", .commands = "router up",
+     .help = "an answer of a key that holds more than its share of a model steps aside, once, for a key that holds less, and goes on later"},
     {.name = "keep-alive", .type = LR_SETTING_DURATION, .fallback = "5s", .min = 100, .max = 600000, .commands = "router up",
      .help = "a stream that is silent for this long gets a comment, so that nobody closes it"},
     {.name = "node-timeout", .type = LR_SETTING_DURATION, .fallback = "5s", .min = 2000, .max = 600000, .commands = "router up",

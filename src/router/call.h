@@ -36,6 +36,7 @@ struct router_leg {
     size_t sent_count; /* of them, when this attempt began */
     bool is_over;      /* DONE arrived, or the call gave it up */
     bool is_leaving;   /* given up: the node was told; its DONE, with the usage, is awaited */
+    bool is_yielding;  /* the node was told to stop it; it goes on later, perhaps elsewhere */
     uint32_t prompt_tokens, cached_tokens; /* as far as known */
     uint32_t counted_tokens;               /* by the engine, at the end */
     uint32_t attempt_tokens;
@@ -99,6 +100,8 @@ void router_leg_start(struct router_leg *leg);
 /* The node is lost to this request: the next one.  The caller holds the call. */
 void router_leg_move(struct router_leg *leg, enum router_outcome outcome,
                      const struct lr_error *why);
+/* Its key holds more than others: it waits for its turn and goes on.  As above. */
+void router_leg_yield(struct router_leg *leg);
 /* Its answer is complete. */
 void router_leg_done(struct router_leg *leg);
 void router_leg_fail(struct router_leg *leg, const struct lr_error *err);

@@ -15,6 +15,48 @@ static uint64_t now_ms(void)
     return lr_clock_ms(NULL);
 }
 
+static void hold(struct router_job *job, const struct router_candidate *chosen)
+{
+    struct router_place *place = chosen->place;
+    job->node = chosen->node;
+    job->place = place;
+    job->next_held = place->held;
+    job->held_link = &place->held;
+    if (place->held != NULL)
+        place->held->held_link = &job->next_held;
+    place->held = job;
+    place->inflight++;
+    job->router->held++;
+    router_shares_hold(&job->model->shares, job->lane);
+    job->node->requests++;
+}
+
+static void unhold(struct router_job *job)
+{
+    router_unask(job);
+    *job->held_link = job->next_held;
+    if (job->next_held != NULL)
+        job->next_held->held_link = job->held_link;
+    job->place->inflight--;
+    job->router->held--;
+    router_shares_release(&job->model->shares, job->lane);
+    job->node = NULL;
+    job->place = NULL;
+}
+
+/* Not even beyond the slots is there a place: at the node that is quickest one is made. */
+static void make_way_somewhere(const struct router_job *job,
+                               const struct router_candidate *candidates, size_t count,
+                               uint64_t now)
+{
+    const struct router_candidate *best = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!candidates[i].is_barred && (best == NULL || candidates[i].cost < best->cost))
+            best = &candidates[i];
+    if (best != NULL)
+        router_make_way(job, best->place, job->model->pressure.slots, now);
+}
+
 enum router_grant router_try_grant(struct router_job *job, uint64_t now)
 {
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
@@ -27,19 +69,19 @@ enum router_grant router_try_grant(struct router_job *job, uint64_t now)
     for (size_t i = 0; i < count; i++)
         slots += candidates[i].slots != 0 ? candidates[i].slots : ROUTER_SLOTS_UNKNOWN;
     job->model->pressure.slots = slots;
-    /* Who was served before goes on before others begin. */
+    /* Who was served before goes on before others begin, but for one that stepped aside. */
     demand.is_within_slots =
-        !job->is_again && !router_shares_is_light(&job->model->shares, job->lane, slots, now);
+        (!job->is_again || job->has_yielded) &&
+        !router_shares_is_light(&job->model->shares, job->lane, slots, now);
     size_t best = router_pick(candidates, count, &demand);
-    if (best == ROUTER_NOBODY)
+    if (best == ROUTER_NOBODY) {
+        if (!demand.is_within_slots)
+            make_way_somewhere(job, candidates, count, now);
         return demand.is_within_slots ? ROUTER_GRANT_SHARE : ROUTER_GRANT_FULL;
+    }
     const struct router_candidate *chosen = &candidates[best];
-    job->node = chosen->node;
-    job->place = chosen->place;
-    job->place->inflight++;
-    job->router->held++;
-    router_shares_hold(&job->model->shares, job->lane);
-    job->node->requests++;
+    hold(job, chosen);
+    router_make_way(job, job->place, slots, now);
     if (job->marks != NULL)
         router_beginnings_note(&job->router->beginnings, job->node, job->marks);
     (void)snprintf(job->why, sizeof(job->why),
@@ -149,9 +191,6 @@ void router_release(struct router_job *job, enum router_outcome outcome,
     router_lock(r);
     if (job->state == ROUTER_JOB_HELD) {
         struct router_place *place = job->place;
-        place->inflight--;
-        r->held--;
-        router_shares_release(&job->model->shares, job->lane);
         place->is_full = outcome == ROUTER_BUSY;
         if (measure != NULL) {
             average(&place->load_ms, measure->load_ms);
@@ -161,8 +200,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
         }
         if (outcome == ROUTER_FAILED)
             note_failure(job, now_ms());
-        job->node = NULL;
-        job->place = NULL;
+        unhold(job);
         job->state = ROUTER_JOB_IDLE;
         if (job->model->queue.count != 0)
             router_pump(r, job->model);

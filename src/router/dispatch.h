@@ -32,11 +32,18 @@ struct router_job {
     /* Always follows ROUTER_WAITING, on the loop, unless router_withdraw said otherwise.
      * err NULL: held. */
     void (*on_ready)(struct router_job *job, const struct lr_error *err);
+    /* It holds a slot and is asked to step aside: to leave its node and ask again, for a key
+     * that holds less.  On the loop; may be NULL. */
+    void (*on_yield)(struct router_job *job);
 
     /* guarded by the lock */
     enum router_job_state state;
     struct router_node *node; /* held or posted with a slot; else NULL */
     struct router_place *place;
+    struct router_job *next_held, **held_link; /* of place->held */
+    struct router_yield *yield;                /* on its way to ask for its place */
+    bool is_yielding;                          /* was asked, and still has its place */
+    bool has_yielded;                          /* was asked once: not again */
     const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed this job */
     uint32_t failed_count;
     bool is_again; /* it was sent to a node before: its client may have tokens */
@@ -69,9 +76,10 @@ struct router_measure {
 };
 
 enum router_outcome {
-    ROUTER_ENDED,  /* the node did its work (or the client left) */
-    ROUTER_BUSY,   /* it answered 429: full for the moment */
-    ROUTER_FAILED, /* it is ill, or lost: avoid it for a while, longer each time in a row */
+    ROUTER_ENDED,   /* the node did its work (or the client left) */
+    ROUTER_BUSY,    /* it answered 429: full for the moment */
+    ROUTER_YIELDED, /* nothing: another key needed the slot more */
+    ROUTER_FAILED,  /* it is ill, or lost: avoid it for a while, longer each time in a row */
 };
 
 /* Gives the slot back and lets the next one in. */
@@ -106,6 +114,19 @@ enum router_grant router_try_grant(struct router_job *job, uint64_t now_ms);
 /* With the lock held.  Under overload more wait than may: the last to come of the longest lane
  * are refused.  Who has waited for some seconds stays, and so does a key's only one. */
 void router_shed(struct router_model *model, uint64_t now_ms);
+
+/* ---- yield.c; with the lock held ---- */
+
+/* `job` has gone beyond the slots of this place, or waits because it is full: as many as are
+ * too many there are asked to step aside, of keys that hold more than their share of the
+ * model's `slots` places.  Nobody where the job's own key has its share. */
+void router_make_way(const struct router_job *job, struct router_place *place, uint64_t slots,
+                     uint64_t now_ms);
+/* The job gives its place back: it need not be asked any more. */
+void router_unask(struct router_job *job);
+
+/* The job is about to be freed; lock not held, on its loop. */
+void router_job_forget(struct router_job *job);
 
 /* ---- dispatch_watch.c ---- */
 

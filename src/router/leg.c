@@ -20,6 +20,7 @@ enum {
 
 void router_leg_free(struct router_leg *leg)
 {
+    router_job_forget(&leg->job);
     lr_buf_free(&leg->in);
     free(leg->generated);
 }
@@ -151,6 +152,7 @@ static void run(struct router_leg *leg)
     leg->sent_ns = lr_clock_ns(NULL);
     leg->loaded_ns = leg->first_ns = leg->last_ns = 0;
     leg->attempt_tokens = 0;
+    leg->is_yielding = false;
     leg->sent_count = leg->generated_count;
     leg->heard_ms = net_loop_now_ms(call->home->loop);
     note_node(leg);
@@ -168,6 +170,10 @@ static void count_move(struct router_leg *leg, enum router_outcome outcome, cons
     struct lr_log_ctx log = {.request_id = call->access->request_id};
     if (outcome == ROUTER_BUSY) {
         router_count(&metrics->busy, 1);
+        return;
+    }
+    if (outcome == ROUTER_YIELDED) {
+        router_count(&metrics->yielded, 1);
         return;
     }
     router_count(leg->generated_count != 0 ? &metrics->continuations : &metrics->retries, 1);
@@ -198,6 +204,13 @@ void router_leg_move(struct router_leg *leg, enum router_outcome outcome,
         run(leg);
     else
         leg->call->holds++;
+}
+
+void router_leg_yield(struct router_leg *leg)
+{
+    struct lr_error why;
+    (void)lr_fail(&why, LR_RATE_LIMITED, "its key holds more of the model than others");
+    router_leg_move(leg, ROUTER_YIELDED, &why);
 }
 
 void router_leg_watch(struct router_leg *leg, uint64_t now_ms)
@@ -243,11 +256,40 @@ static void on_ready(struct router_job *job, const struct lr_error *err)
     router_call_drop(call);
 }
 
+static void on_yield_told(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct router_leg *leg = arg;
+    struct router_call *call = leg->call;
+    /* A node that did not understand goes on, and so does the answer. */
+    if (err != NULL || reply->status != 200)
+        leg->is_yielding = false;
+    router_call_drop(call);
+}
+
+/* Another key holds less of the model: this answer waits a moment and goes on.  The place is
+ * given back when the node has confirmed, so that it is never sent more than it takes; what it
+ * makes until then is not lost. */
+static void on_yield(struct router_job *job)
+{
+    struct router_leg *leg = (struct router_leg *)(void *)job;
+    struct router_call *call = leg->call;
+    if (leg->is_over || leg->upstream == NULL)
+        return;
+    call->holds++;
+    if (leg->status != 200)
+        router_leg_yield(leg); /* it has not begun */
+    else
+        leg->is_yielding = router_leg_send_stop(leg, on_yield_told);
+    if (!leg->is_yielding)
+        router_call_drop(call); /* else on_yield_told does */
+}
+
 void router_leg_start(struct router_leg *leg)
 {
     struct lr_error err;
     lr_buf_init(&leg->in, EVENT_MAX);
     leg->job.on_ready = on_ready;
+    leg->job.on_yield = on_yield;
     enum router_admission admission = router_admit(&leg->job, false, &err);
     if (admission == ROUTER_REFUSED)
         refuse(leg, &err);

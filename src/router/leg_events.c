@@ -78,6 +78,10 @@ static void on_done(struct router_leg *leg, struct lr_str body)
         router_leg_fail(leg, &err);
         return;
     }
+    if (m.reason == LR_FINISH_CANCELLED && leg->is_yielding) {
+        router_leg_yield(leg);
+        return;
+    }
     if (m.reason == LR_FINISH_CANCELLED) {
         /* Not by us: is_leaving is set then. */
         (void)lr_fail(&err, LR_UPSTREAM, "the node cancelled the request");

@@ -79,6 +79,8 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     counter(out, "continuations_total", "Requests moved to another node after it",
             &m->continuations);
     counter(out, "busy_total", "Times a node had no slot after all", &m->busy);
+    counter(out, "yielded_total",
+            "Times an answer waited a moment so that a key with less could begin", &m->yielded);
     counter(out, "queue_full_total", "Requests refused because the queue was full",
             &m->queue_full);
     counter(out, "rate_limited_total", "Requests refused by a key's limits", &m->rate_limited);

@@ -13,6 +13,8 @@
 #include "router/sql.h"
 #include "wire/fleet.h"
 
+struct router_job;
+
 enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
 
 /* What a model's requests on a node came to, for metrics; since the router's start. */
@@ -36,8 +38,10 @@ struct router_place {
     struct router_prompt_info *info; /* reference; NULL: none */
     /* ours */
     uint32_t inflight;
-    bool is_full;    /* said "busy": until something of ours ends or it reports again */
-    bool is_caching; /* its engine has found a prompt's beginning computed before */
+    uint32_t yielding;       /* of them, asked to step aside */
+    struct router_job *held; /* all of them, the newest first */
+    bool is_full;            /* said "busy": until something of ours ends or it reports again */
+    bool is_caching;         /* its engine has found a prompt's beginning computed before */
     double load_ms, prefill_ms, step_ms;             /* measured, moving averages; 0: never */
     uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
     struct router_tally tally;

@@ -30,6 +30,7 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     r->is_loopback = net_is_loopback_bind(r->host);
     r->needs_key = !r->is_loopback || lr_settings_bool(s, "require-key");
     r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
+    r->asks_to_yield = lr_settings_bool(s, "yield");
     r->queue_limit = (uint32_t)lr_settings_int(s, "queue");
     r->queue_wait_ms = lr_settings_ms(s, "queue-wait");
     r->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");

@@ -30,17 +30,42 @@ void router_shares_see(struct router_shares *shares, uint64_t lane, uint64_t now
         share->seen_ms = now != 0 ? now : 1;
 }
 
-bool router_shares_is_light(const struct router_shares *shares, uint64_t lane, uint64_t slots,
-                            uint64_t now)
+/* How many keys use the model, and what this one holds and keeps. */
+static uint64_t count(const struct router_shares *shares, uint64_t lane, uint64_t now,
+                      uint64_t *kept)
 {
-    uint64_t active = 0, held = 0;
+    uint64_t active = 0;
+    *kept = 0;
     for (int i = 0; i < ROUTER_SHARES_MAX; i++) {
         const struct router_share *share = &shares->all[i];
         active += is_active(share, now);
         if (share->seen_ms != 0 && share->lane == lane)
-            held = share->held;
+            *kept = share->held - share->leaving;
     }
+    return active;
+}
+
+bool router_shares_is_light(const struct router_shares *shares, uint64_t lane, uint64_t slots,
+                            uint64_t now)
+{
+    uint64_t held, active = count(shares, lane, now, &held);
     return active <= 1 || held * active < slots;
+}
+
+bool router_shares_is_heavy(const struct router_shares *shares, uint64_t lane, uint64_t slots,
+                            uint64_t now)
+{
+    uint64_t held, active = count(shares, lane, now, &held);
+    return active > 1 && held != 0 && (held - 1) * active >= slots;
+}
+
+void router_shares_ask(struct router_shares *shares, uint64_t lane, bool is_asked)
+{
+    struct router_share *share = find(shares, lane);
+    if (share != NULL && is_asked)
+        share->leaving++;
+    else if (share != NULL && share->leaving != 0)
+        share->leaving--;
 }
 
 void router_shares_hold(struct router_shares *shares, uint64_t lane)

@@ -1,5 +1,5 @@
-/* router/shares.h - how much of a model each key holds, for one rule: the places beyond the
- * slots are for keys that hold less than their share.
+/* router/shares.h - how much of a model each key holds, for two rules: the places beyond the
+ * slots are for keys that hold less than their share, and who holds more steps aside for them.
  *
  * What is sent beyond a node's slots starts in the first step that has a slot free; what
  * waits here misses that step.  So while several keys use a model, one that fills it gets its
@@ -19,6 +19,7 @@ struct router_share {
     uint64_t lane;
     uint64_t seen_ms; /* 0: nobody's */
     uint32_t held;
+    uint32_t leaving; /* of them, asked to step aside */
 };
 
 struct router_shares {
@@ -31,6 +32,12 @@ void router_shares_see(struct router_shares *shares, uint64_t lane, uint64_t now
 /* Whether this key's next request may go beyond the slots, of which the model has `slots`. */
 bool router_shares_is_light(const struct router_shares *shares, uint64_t lane, uint64_t slots,
                             uint64_t now_ms);
+
+/* Whether this key has its share even with one place less: it can give one to another. */
+bool router_shares_is_heavy(const struct router_shares *shares, uint64_t lane, uint64_t slots,
+                            uint64_t now_ms);
+/* It was asked for a place; or that is settled. */
+void router_shares_ask(struct router_shares *shares, uint64_t lane, bool is_asked);
 
 /* It got a place, or gave one back. */
 void router_shares_hold(struct router_shares *shares, uint64_t lane);

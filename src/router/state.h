@@ -74,6 +74,7 @@ struct router {
     bool is_loopback;
     bool needs_key;
     bool allows_cpu_nodes;
+    bool asks_to_yield;
     uint32_t queue_limit;
     uint32_t keep_alive_ms;
     uint64_t queue_timeout_ms, queue_wait_ms;

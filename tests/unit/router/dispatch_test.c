@@ -9,7 +9,7 @@ static struct router r;
 static struct router_model *model;
 static struct router_node *nodes[2];
 static struct router_job jobs[JOBS];
-static struct net_loop *loop; /* turned only when it ends */
+static struct net_loop *loop; /* turned where a test does, and when it ends */
 
 static struct router_node *join(const char *id)
 {
@@ -148,6 +148,112 @@ static void who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more(
     assert_int_equal(jobs[3].state, ROUTER_JOB_POSTED);
 }
 
+static int asked;
+static void note_asked(struct router_job *job)
+{
+    (void)job;
+    asked++;
+}
+
+static void stop(void *arg)
+{
+    net_loop_stop(arg);
+}
+
+static void turn_loop(void)
+{
+    net_loop_post(loop, stop, loop);
+    net_loop_run(loop);
+}
+
+/* A key that fills both slots, and others that come. */
+static struct router_place *flood(void)
+{
+    r.asks_to_yield = true;
+    asked = 0;
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i].on_yield = note_asked;
+        jobs[i].lane = i < 4 ? 1 : (uint64_t)i;
+    }
+    for (int i = 0; i < SLOTS; i++)
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+    return jobs[0].place;
+}
+
+static void who_holds_more_than_its_share_steps_aside_for_who_holds_less(void **state)
+{
+    (void)state;
+    struct router_place *place = flood();
+    assert_int_equal(admit(4, false), ROUTER_GRANTED); /* beyond the slots */
+    assert_true(jobs[1].is_yielding);                  /* the newest: it has done the least */
+    assert_false(jobs[0].is_yielding);                 /* with one it has its share */
+    assert_int_equal(place->yielding, 1);
+    turn_loop();
+    assert_int_equal(asked, 1);
+    /* It waits for a slot, first of its key, and no place beyond the slots is for it. */
+    router_release(&jobs[1], ROUTER_YIELDED, NULL);
+    assert_int_equal(place->yielding, 0);
+    assert_int_equal(admit(2, false), ROUTER_WAITING);
+    assert_int_equal(admit(1, true), ROUTER_WAITING);
+    router_release(&jobs[0], ROUTER_ENDED, NULL);
+    assert_int_equal(jobs[1].state, ROUTER_JOB_POSTED);
+    assert_int_equal(jobs[2].state, ROUTER_JOB_WAITING);
+    assert_int_equal(place->inflight, SLOTS);
+}
+
+static void
+nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free(void **state)
+{
+    (void)state;
+    struct router_place *place = flood();
+    assert_int_equal(admit(3, false), ROUTER_GRANTED); /* its own: alone it gets all places */
+    assert_int_equal(place->yielding, 0);
+    router_release(&jobs[3], ROUTER_ENDED, NULL);
+    router_release(&jobs[1], ROUTER_ENDED, NULL);
+    assert_int_equal(admit(4, false), ROUTER_GRANTED); /* the free slot */
+    jobs[5].lane = jobs[4].lane;
+    assert_int_equal(admit(5, false), ROUTER_WAITING); /* it has its share */
+    assert_int_equal(place->yielding, 0);
+}
+
+static void who_is_asked_and_ends_first_is_forgotten(void **state)
+{
+    (void)state;
+    struct router_place *place = flood();
+    assert_int_equal(admit(4, false), ROUTER_GRANTED);
+    assert_true(jobs[1].is_yielding);
+    router_release(&jobs[1], ROUTER_ENDED, NULL);
+    assert_int_equal(place->yielding, 0);
+    turn_loop();
+    assert_int_equal(asked, 0);
+}
+
+static void
+nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again(void **state)
+{
+    (void)state;
+    struct router_place *place = flood();
+    place->prefill_ms = 1;
+    jobs[0].has_yielded = true;
+    jobs[1].prompt_tokens = 2000;
+    assert_int_equal(admit(4, false), ROUTER_GRANTED);
+    assert_int_equal(place->yielding, 0);
+}
+
+/* The key had all places when it was alone: those beyond the slots leave, too. */
+static void where_no_place_is_left_as_many_leave_as_are_too_many(void **state)
+{
+    (void)state;
+    struct router_place *place = flood();
+    assert_int_equal(admit(2, false), ROUTER_GRANTED);
+    assert_int_equal(admit(3, false), ROUTER_GRANTED);
+    assert_int_equal(admit(4, false), ROUTER_WAITING);
+    assert_int_equal(place->yielding, 3);
+    router_release(&jobs[3], ROUTER_YIELDED, NULL);
+    assert_int_equal(jobs[4].state, ROUTER_JOB_POSTED);
+    assert_int_equal(place->yielding, 2);
+}
+
 static void a_job_does_not_go_back_to_the_node_that_has_just_failed_it(void **state)
 {
     (void)state;
@@ -254,6 +360,11 @@ int main(void)
         TEST(nobody_overtakes_those_who_wait),
         TEST(the_places_beyond_the_slots_are_for_keys_that_hold_less),
         TEST(who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more),
+        TEST(who_holds_more_than_its_share_steps_aside_for_who_holds_less),
+        TEST(nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free),
+        TEST(who_is_asked_and_ends_first_is_forgotten),
+        TEST(nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again),
+        TEST(where_no_place_is_left_as_many_leave_as_are_too_many),
         TEST(a_job_does_not_go_back_to_the_node_that_has_just_failed_it),
         TEST(a_node_is_avoided_longer_each_time_in_a_row),
         TEST(what_fails_together_counts_once),

@@ -1,0 +1,94 @@
+/* router/yield.c - a key that holds more of a model than its share gives a slot to one that
+ * holds less, at once and not when one of its answers ends.
+ *
+ * Slots kept free for others would stand idle: at eight slots two of them, a quarter of what
+ * the model can do.  An answer that steps aside costs its prompt computed once more: it leaves
+ * its node, waits first in line of its key, and goes on with every token its client has, as
+ * after the loss of a node.  An answer is asked once, and never where beginning again would
+ * take long.
+ */
+#include <stdlib.h>
+
+#include "router/dispatch.h"
+
+/* A prompt that takes longer than this is not computed twice for another's sake. */
+static const double again_most_ms = 1000;
+
+/* The way to a job's loop.  The job may end before it arrives. */
+struct router_yield {
+    struct router_job *job; /* NULL: it has; only its loop writes this */
+};
+
+static void arrive(void *arg)
+{
+    struct router_yield *yield = arg;
+    struct router_job *job = yield->job;
+    free(yield);
+    if (job == NULL)
+        return;
+    router_lock(job->router);
+    job->yield = NULL;
+    router_unlock(job->router);
+    job->on_yield(job);
+}
+
+void router_job_forget(struct router_job *job)
+{
+    if (job->yield != NULL)
+        job->yield->job = NULL;
+    job->yield = NULL;
+}
+
+void router_unask(struct router_job *job)
+{
+    router_job_forget(job);
+    if (!job->is_yielding)
+        return;
+    job->is_yielding = false;
+    job->place->yielding--;
+    router_shares_ask(&job->model->shares, job->lane, false);
+}
+
+static void ask(struct router_job *job)
+{
+    struct router_yield *yield = malloc(sizeof(*yield));
+    if (yield == NULL)
+        return;
+    yield->job = job;
+    job->yield = yield;
+    job->has_yielded = job->is_yielding = true;
+    job->place->yielding++;
+    router_shares_ask(&job->model->shares, job->lane, true);
+    net_loop_post(job->loop, arrive, yield);
+}
+
+/* Who can go on later at the least cost: the shortest prompt, of equal ones the newest. */
+static struct router_job *find(const struct router_job *for_whom,
+                               const struct router_place *place, uint64_t slots, uint64_t now)
+{
+    struct router_job *best = NULL;
+    for (struct router_job *job = place->held; job != NULL; job = job->next_held) {
+        if (job->state != ROUTER_JOB_HELD || job->has_yielded || job->on_yield == NULL ||
+            job->lane == for_whom->lane ||
+            job->prompt_tokens * place->prefill_ms > again_most_ms ||
+            (best != NULL && job->prompt_tokens >= best->prompt_tokens))
+            continue;
+        if (router_shares_is_heavy(&job->model->shares, job->lane, slots, now))
+            best = job;
+    }
+    return best;
+}
+
+void router_make_way(const struct router_job *job, struct router_place *place, uint64_t slots,
+                     uint64_t now)
+{
+    uint32_t needed = place->inflight + (job->place == NULL);
+    if (!job->router->asks_to_yield || job->is_again || place->slots == 0)
+        return;
+    while (needed > place->slots + place->yielding) {
+        struct router_job *victim = find(job, place, slots, now);
+        if (victim == NULL)
+            return;
+        ask(victim);
+    }
+}
