@@ -27,7 +27,7 @@ async function killOneOfThree(model, asks) {
     assert.ok(o.done);
     assert.equal(o.text, calm[i].text);
     assert.equal(o.reasoning, calm[i].reasoning);
-    assert.deepEqual(o.usage, calm[i].usage, 'and every token was counted once');
+    for (const word of ['prompt_tokens', 'completion_tokens', 'total_tokens']) assert.equal(o.usage[word], calm[i].usage[word], `and every token was counted once: ${word}`);
   });
   assert.ok((await moves(router)) > 0, 'somebody was moved');
   assert.ok((await metric(router, 'continuations_total')) > 0, 'some in the middle of their answer');
