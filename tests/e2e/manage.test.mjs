@@ -201,3 +201,31 @@ test('an architecture nobody runs is registered, never ready, and the operator s
   assert.match(model.nodes[0].reason, /NobodyRunsThis|nobodyrunsthis/);
   assert.ok(!(await call(`${router.url}/v1/models`)).json.data.some((m) => m.id === 'soon-0'));
 });
+
+test('a model is loaded, unloaded and pinned through the router, on the node that is named, and the log tells it', async () => {
+  const models = ['first', 'second'].map((id) => makeEcho(id));
+  const two = [];
+  for (const name of ['left', 'right']) two.push(keep(await startNode(router, { name, args: [...models.flatMap((m) => ['--model', m]), '--no-preload'] })));
+  await until('both are online', async () => (await nodes(router)).filter((n) => ['left', 'right'].includes(n.name) && n.online).length === 2);
+  for (const id of ['first', 'second']) assert.equal((await post({ path: id })).status, 201);
+  const at = async (name, id) => (await nodes(router)).find((n) => n.name === name).models.find((m) => m.id === id);
+  const id = Object.fromEntries((await nodes(router)).map((n) => [n.name, n.id]));
+  const act = (model, what, name) => call(`${router.url}/v0/models/${model}/${what}?node=${id[name]}`, { body: {} });
+
+  assert.equal((await act('first', 'load', 'right')).status, 200);
+  await until('it is loaded there', async () => (await at('right', 'first')).state === 'ready');
+  assert.equal((await at('left', 'first')).state, 'present', 'and only there');
+  assert.equal((await act('first', 'pin', 'right')).status, 200);
+  assert.equal((await call(`${router.url}/v0/nodes/${id.right}/models`)).json.models.find((m) => m.id === 'first').pinned, true);
+  assert.equal((await act('first', 'unpin', 'right')).status, 200);
+  assert.equal((await call(`${router.url}/v0/nodes/${id.right}/models`)).json.models.find((m) => m.id === 'first').pinned, false);
+  assert.equal((await act('first', 'unload', 'right')).status, 200);
+  await until('it is unloaded', async () => (await at('right', 'first')).state === 'present');
+
+  const wrong = await call(`${router.url}/v0/models/first/load?node=nobody`, { body: {} });
+  assert.equal(wrong.status, 503);
+  assert.equal((await call(`${router.url}/v0/models/nobody/load`, { body: {} })).status, 404);
+  const log = await until('all are in the log', async () => { const rows = (await call(`${router.url}/v0/audit`)).json.audit.filter((a) => a.target === 'first'); return rows.length >= 5 && rows; });
+  for (const action of ['model.load', 'model.pin', 'model.unpin', 'model.unload']) assert.ok(log.some((a) => a.action === action && a.detail === 'right'), action);
+  await Promise.all(two.map((n) => n.stop('SIGKILL')));
+});

@@ -192,5 +192,14 @@ test('an unreachable hub is 502', async () => {
   await hub.close();
   const answer = await post({ repo: 'openai/other' });
   assert.equal(answer.status, 502, answer.text);
+  assert.match(answer.json.error.message, /127\.0\.0\.1/, 'it names the hub');
+  // What was registered needs the hub no more, also after a restart.
+  const manifest = async (r) => (await call(`${r.url}/v0/models/registry/openai/demo/manifest.json`)).text;
+  const before = await manifest(router);
+  assert.match(before, /"revision"/);
+  await router.stop('SIGKILL');
+  const again = await startRouter({ env: environment, dir: router.dir });
+  assert.equal(await manifest(again), before);
+  await again.stop();
   hub = undefined;
 });
