@@ -22,6 +22,7 @@ extern const struct cli_command cli_command_chat;
 extern const struct cli_command cli_command_register;
 extern const struct cli_command cli_command_models;
 extern const struct cli_command cli_command_nodes;
+extern const struct cli_command cli_command_engines;
 extern const struct cli_command cli_command_keys;
 extern const struct cli_command cli_command_doctor;
 extern const struct cli_command cli_command_version;

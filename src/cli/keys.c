@@ -173,8 +173,8 @@ const struct cli_command cli_command_keys = {
     .name = "keys",
     .summary = "Make, list, change and revoke keys",
     .arguments = "[create | list | set KEY | revoke KEY]",
-    .details = "A new key is printed once; the router keeps only its hash.  `set` changes what "
-               "is named and leaves the rest.",
+    .details = "A new key is printed once; the router keeps only its hash. With `set` what is\n"
+               "named changes and the rest stays.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

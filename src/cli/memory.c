@@ -102,38 +102,6 @@ static lr_code show(const struct cli_answer *a, bool as_json, struct lr_error *e
     return code;
 }
 
-static bool is_named(struct lr_arena *arena, const struct lr_json *node, const char *wanted)
-{
-    return wanted == NULL || strcmp(cli_text(arena, node, "id"), wanted) == 0 ||
-           strcmp(cli_text(arena, node, "name"), wanted) == 0;
-}
-
-/* The id of the node that was named, or of the only one there is. */
-static lr_code choose_node(const struct lr_settings *s, char id[64], struct lr_error *err)
-{
-    struct cli_answer a;
-    const char *wanted = lr_settings_str(s, "node");
-    uint32_t found = 0;
-    lr_code code = cli_ask(s, "GET", "/v0/nodes", NULL, &a, err);
-    const struct lr_json *list = code == LR_OK ? lr_json_get(a.json, "nodes") : NULL;
-    for (uint32_t i = 0; list != NULL && i < list->count; i++)
-        if (is_named(&a.arena, &list->items[i], wanted)) {
-            (void)snprintf(id, 64, "%s", cli_text(&a.arena, &list->items[i], "id"));
-            found++;
-        }
-    if (code == LR_OK && found == 0)
-        code = wanted != NULL
-                   ? lr_fail(err, LR_NOT_FOUND, "there is no node \"%s\": see llm-router nodes",
-                             wanted)
-                   : lr_fail(err, LR_NOT_FOUND, "no node has joined this router yet");
-    else if (code == LR_OK && found > 1)
-        code = lr_fail(err, LR_INVALID_ARGUMENT,
-                       "%u nodes %s: say which with --node NODE (see llm-router nodes)", found,
-                       wanted != NULL ? "have this name" : "have joined");
-    cli_answer_free(&a);
-    return code;
-}
-
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct cli_answer a = {0};
@@ -142,7 +110,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     const char *model = lr_settings_str(settings, "model");
     const char *node = lr_settings_str(settings, "node");
     bool is_direct = node != NULL && strstr(node, "://") != NULL;
-    lr_code code = is_direct ? LR_OK : choose_node(settings, id, err);
+    lr_code code = is_direct ? LR_OK : cli_choose_node(settings, id, err);
     if (code != LR_OK)
         return code;
     lr_buf_init(&path, 8192);

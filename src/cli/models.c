@@ -2,8 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
+
+enum { TEMPLATE_BYTES = 1 << 20 };
 
 static const struct lr_setting models_flags[] = {
     CLI_REMOTE_FLAGS,
@@ -12,6 +15,10 @@ static const struct lr_setting models_flags[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .help = "with remove: nodes delete the files too, never those of a Hugging Face cache"},
+    {.name = "node",
+     .type = LR_SETTING_STRING,
+     .value = "NODE",
+     .help = "with load, unload, pin and unpin: on this node; default: the best one"},
 };
 
 static void print_models(struct cli_answer *a, struct lr_buf *out)
@@ -66,23 +73,64 @@ static lr_code remove_model(const struct lr_settings *s, const char *id, struct 
     return code;
 }
 
+/* load, unload, pin, unpin. */
+static lr_code act(const struct lr_settings *s, const char *action, const char *id,
+                   struct lr_error *err)
+{
+    struct cli_answer a;
+    struct lr_buf path, body;
+    const char *node = lr_settings_str(s, "node");
+    lr_buf_init(&path, 4096);
+    lr_buf_init(&body, 16);
+    lr_buf_add_z(&body, "{}");
+    lr_buf_add_z(&path, "/v0/models/");
+    cli_escape(&path, id);
+    lr_buf_addf(&path, "/%s", action);
+    if (node != NULL) {
+        lr_buf_add_z(&path, "?node=");
+        cli_escape(&path, node);
+    }
+    lr_code code = cli_ask(s, "POST", lr_buf_z(&path), &body, &a, err);
+    if (code == LR_OK)
+        (void)printf("%s: %s%s\n", id, cli_text(&a.arena, a.json, "state"),
+                     cli_bool(a.json, "pinned") ? ", pinned" : "");
+    cli_answer_free(&a);
+    lr_buf_free(&path);
+    lr_buf_free(&body);
+    return code;
+}
+
+static bool is_action(const char *word)
+{
+    static const char *const words[] = {"load", "unload", "pin", "unpin"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
 static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 {
     size_t count = lr_settings_positional_count(s);
     if (count == 2 && strcmp(lr_settings_positional(s, 0), "remove") == 0)
         return remove_model(s, lr_settings_positional(s, 1), err);
+    if (count == 2 && is_action(lr_settings_positional(s, 0)))
+        return act(s, lr_settings_positional(s, 0), lr_settings_positional(s, 1), err);
     if (count != 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "models takes nothing, or: remove MODEL [--purge]");
+                       "models takes nothing, or: remove MODEL [--purge], load MODEL, unload "
+                       "MODEL, pin MODEL, unpin MODEL");
     return cli_show(s, "/v0/models", print_models, err);
 }
 
 const struct cli_command cli_command_models = {
     .name = "models",
-    .summary = "List the registered models and say why one is not ready; or remove one",
-    .arguments = "[remove MODEL]",
+    .summary =
+        "List the registered models and say why one is not ready; load, pin or remove one",
+    .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL]",
     .details =
-        "Removing a registration leaves the files on the nodes, unless --purge is given.",
+        "Removing a registration leaves the files on the nodes, unless --purge is given. A\n"
+        "pinned model is never unloaded to make room.",
     .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},
     .most = 2,
     .run = run_models,
@@ -101,6 +149,10 @@ static const struct lr_setting register_flags[] = {
      .type = LR_SETTING_STRING,
      .help = "one file, where there are several"},
     {.name = "name", .type = LR_SETTING_STRING, .help = "the id; default: the repository's"},
+    {.name = "chat-template",
+     .type = LR_SETTING_PATH,
+     .value = "FILE",
+     .help = "a Jinja file to render prompts with, instead of the model's own"},
     {.name = "path",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -111,18 +163,28 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
 {
     static const char *const optional[] = {"format", "revision", "filename", "name"};
     struct cli_answer a;
-    struct lr_buf body;
+    struct lr_buf body, template;
     struct lr_json_writer w;
-    lr_buf_init(&body, 64 << 10);
+    const char *file = lr_settings_str(s, "chat-template");
+    lr_buf_init(&template, TEMPLATE_BYTES);
+    lr_code code = file != NULL ? lr_file_read_buf(file, &template, err) : LR_OK;
+    if (code != LR_OK) {
+        lr_buf_free(&template);
+        return code;
+    }
+    lr_buf_init(&body, 8 * TEMPLATE_BYTES);
     lr_json_writer_init(&w, &body);
     lr_json_begin_object(&w);
+    if (file != NULL)
+        lr_json_member_str(&w, "chat_template", lr_buf_str(&template));
+    lr_buf_free(&template);
     lr_json_member_z(&w, lr_settings_bool(s, "path") ? "path" : "repo",
                      lr_settings_positional(s, 0));
     for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
         if (lr_settings_has(s, optional[i]))
             lr_json_member_z(&w, optional[i], lr_settings_str(s, optional[i]));
     lr_json_end_object(&w);
-    lr_code code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
+    code = cli_ask(s, "POST", "/v0/models/register", &body, &a, err);
     if (code == LR_OK) {
         const struct lr_json *warnings = lr_json_get(a.json, "warnings");
         struct lr_str text;

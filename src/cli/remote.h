@@ -58,6 +58,10 @@ LR_MUST_USE lr_code cli_stream(const struct lr_settings *s, const char *path,
                                const struct lr_buf *body, cli_event_fn fn, void *arg,
                                struct lr_error *err);
 
+/* engines.c: the id of the node that --node names (its name or id), or of the only one. */
+LR_MUST_USE lr_code cli_choose_node(const struct lr_settings *s, char id[64],
+                                    struct lr_error *err);
+
 /* The router these settings name. */
 const char *cli_router_url(const struct lr_settings *s);
 

@@ -11,6 +11,7 @@ static const struct cli_command *const rows[] = {
     &cli_command_register,
     &cli_command_models,
     &cli_command_nodes,
+    &cli_command_engines,
     &cli_command_keys,
     &cli_command_doctor,
     &cli_command_memory,

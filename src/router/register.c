@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "jinja/jinja.h"
 #include "router/api.h"
 #include "router/ask.h"
 
@@ -127,6 +128,18 @@ bool router_read_text(struct net_request *req, const struct lr_json *body, const
     router_refuse(req, LR_INVALID_ARGUMENT, "\"%s\" must be a string, not %s", key,
                   lr_json_type_name(v->type));
     return false;
+}
+
+lr_code router_check_template(struct lr_str text, struct lr_error *err)
+{
+    struct jinja_template *compiled;
+    if (text.len == 0)
+        return LR_OK;
+    lr_code code = jinja_compile(text, &compiled, err);
+    if (code != LR_OK)
+        return lr_fail_prefix(err, "\"chat_template\"");
+    jinja_template_destroy(compiled);
+    return LR_OK;
 }
 
 static bool check_members(struct net_request *req, const struct lr_json *body)

@@ -29,6 +29,9 @@ void router_register_path(struct router *r, struct net_request *req,
 bool router_read_text(struct net_request *req, const struct lr_json *body, const char *key,
                       struct lr_str *out);
 
+/* "chat_template" of the body, which must compile: INVALID_ARGUMENT says where not. */
+LR_MUST_USE lr_code router_check_template(struct lr_str text, struct lr_error *err);
+
 /* 201 with the model, its manifest where it has one, and warnings: an operator should know
  * at once that nobody can run it.  need_bytes: of weights; 0: not known.  Ends req. */
 void router_answer_registered(struct router *r, struct net_request *req, const char *id,

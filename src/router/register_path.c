@@ -18,7 +18,7 @@ enum { INSPECT_MS = 20000, BODY_BYTES = 64 << 10 };
 struct inspecting {
     struct router *router;
     struct net_request *req;
-    struct lr_str path, name, format; /* in the request's arena */
+    struct lr_str path, name, format, chat_template; /* in the request's arena */
     char id[ROUTER_ID_MAX];
     char found_format[16];
     uint64_t need_bytes;
@@ -46,6 +46,7 @@ static void settle(struct inspecting *a)
         .source = LR_STR_LIT("local"),
         .format = lr_str_z(a->found_format),
         .path = a->path,
+        .chat_template = a->chat_template,
         .created_ms = lr_clock_wall_ms(NULL),
     };
     router_register(a->router, &model, net_request_loop(a->req), registered, a);
@@ -154,7 +155,7 @@ static bool find_listed(struct inspecting *a)
 
 static lr_code check(struct inspecting *a, const struct lr_json *body, struct lr_error *err)
 {
-    static const char *const of_repo[] = {"revision", "filename", "chat_template"};
+    static const char *const of_repo[] = {"revision", "filename"};
     for (size_t i = 0; i < sizeof(of_repo) / sizeof(of_repo[0]); i++)
         if (lr_json_get(body, of_repo[i]) != NULL)
             return lr_fail(err, LR_INVALID_ARGUMENT,
@@ -166,9 +167,10 @@ static lr_code check(struct inspecting *a, const struct lr_json *body, struct lr
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "\"format\" must be safetensors or gguf, not \"" LR_STR_FMT "\"",
                        LR_STR_ARG(lr_str_sub(a->format, 0, 60)));
-    if (a->name.len == 0)
-        return LR_OK;
-    lr_code code = router_check_model_id(a->name, err);
+    lr_code code = router_check_template(a->chat_template, err);
+    if (code != LR_OK || a->name.len == 0)
+        return code;
+    code = router_check_model_id(a->name, err);
     return code == LR_OK ? router_check_free(a->router, a->name, err) : code;
 }
 
@@ -185,6 +187,7 @@ void router_register_path(struct router *r, struct net_request *req, const struc
     a->req = req;
     if (!router_read_text(req, body, "path", &a->path) ||
         !router_read_text(req, body, "name", &a->name) ||
+        !router_read_text(req, body, "chat_template", &a->chat_template) ||
         !router_read_text(req, body, "format", &a->format))
         return;
     while (a->path.len > 1 && a->path.ptr[a->path.len - 1] == '/')

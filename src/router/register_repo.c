@@ -175,14 +175,8 @@ void router_register_repo(struct router *r, struct net_request *req, const struc
         return;
     }
     lr_code code = router_check_free(r, a->name.len != 0 ? a->name : a->repo, &err);
-    if (code == LR_OK && a->chat_template.len != 0) {
-        struct jinja_template *compiled;
-        code = jinja_compile(a->chat_template, &compiled, &err);
-        if (code == LR_OK)
-            jinja_template_destroy(compiled);
-        else
-            (void)lr_fail_prefix(&err, "\"chat_template\"");
-    }
+    if (code == LR_OK)
+        code = router_check_template(a->chat_template, &err);
     if (code == LR_OK && a->name.len != 0)
         code = router_check_model_id(a->name, &err);
     if (code != LR_OK) {

@@ -25,7 +25,7 @@ const fails = async (args, more, message, code = 1) => {
 };
 const says = async (args, message, more) => { const { stdout } = await cli(args, { ...env, ...more }); assert.match(stdout, message, args.join(' ')); return stdout; };
 
-const all = [['models'], ['nodes'], ['keys'], ['memory'], ['chat', 'hi'], ['register', 'a/b'], ['models', 'remove', 'a/b'], ['nodes', 'token'], ['nodes', 'logs', 'x'], ['nodes', 'drain', 'x'], ['keys', 'create'], ['keys', 'revoke', 'x']];
+const all = [['models'], ['nodes'], ['keys'], ['memory'], ['chat', 'hi'], ['register', 'a/b'], ['models', 'remove', 'a/b'], ['nodes', 'token'], ['nodes', 'logs', 'x'], ['nodes', 'drain', 'x'], ['keys', 'create'], ['keys', 'set', 'x', '--name', 'y'], ['keys', 'revoke', 'x'], ['engines'], ['engines', 'reload', 'echo'], ['models', 'load', 'x'], ['models', 'pin', 'x']];
 
 test('without a router every command says so, and how to start or name one', async () => {
   for (const args of all) await fails(args, { LLM_ROUTER_URL: 'http://127.0.0.1:1' }, /127\.0\.0\.1:1: cannot connect: .*llm-router up starts a router; --url names another/);
@@ -69,6 +69,36 @@ test('a model is registered by path, told about, and removed with its files', as
   if (/stay/.test(done)) await until('it is purged', async () => /files deleted/.test((await cli(['models', 'remove', 'acme/fresh', '--purge'], env)).stdout));
   assert.ok(!fs.existsSync(path.join(models, 'fresh')));
   await fails(['models', 'remove', 'acme/fresh'], {}, /no model "acme\/fresh"/);
+});
+
+test('a model is loaded, pinned and unloaded; engines are listed and reloaded', async () => {
+  await says(['models', 'unload', 'parrot'], /^parrot: (present|draining)\n$/);
+  await until('it is unloaded', async () => /parrot +present/.test((await cli(['models'], env)).stdout));
+  const [{ id, name }] = await nodes(up);
+  await says(['models', 'load', 'parrot', '--node', name], /^parrot: (starting|loading|ready)\n$/);
+  await until('it is loaded', async () => /parrot +ready/.test((await cli(['models'], env)).stdout));
+  await says(['models', 'pin', 'parrot'], /^parrot: ready, pinned\n$/);
+  await says(['models', 'unpin', 'parrot'], /^parrot: ready\n$/);
+  await fails(['models', 'load', 'nobody'], {}, /there is no model "nobody"/);
+  await fails(['models', 'load', 'parrot', '--node', 'nobody'], {}, /no node that serves can run/);
+  await says(['engines'], new RegExp(`NODE +ENGINE[^]*${name} +echo +\\d\\S+ +usable +cpu`));
+  await says(['engines', '--node', id], /echo/);
+  await says(['engines', 'reload', 'echo'], new RegExp(`reloading echo on ${id}`));
+  await fails(['engines', 'reload', 'nothing'], {}, /nothing/);
+  await fails(['engines', '--node', 'nobody'], {}, /no node "nobody": see llm-router nodes/);
+  await fails(['engines', 'fly'], {}, /engines takes nothing, or: reload ENGINE/, 2);
+});
+
+test('a chat template of one\'s own is registered from a file', async () => {
+  fs.cpSync(makeEcho('shouter'), path.join(dir, 'models/shouter'), { recursive: true });
+  const file = path.join(dir, 'loud.jinja');
+  fs.writeFileSync(file, '{% for m in messages %}{{ m.content | upper }}{% endfor %}');
+  await fails(['register', 'shouter', '--path', '--chat-template', '/no/such.jinja'], {}, /\/no\/such\.jinja: No such file/);
+  fs.writeFileSync(`${file}.bad`, '{% for %}');
+  await fails(['register', 'shouter', '--path', '--chat-template', `${file}.bad`], {}, /chat_template/);
+  await says(['register', 'shouter', '--path', '--chat-template', file], /registered shouter/);
+  await until('it answers', async () => (await cli(['chat', '--model', 'shouter', 'hello'], env).catch(() => ({}))).stdout === 'HELLO\n');
+  await says(['models', 'remove', 'shouter'], /removed shouter/);
 });
 
 test('where there is nothing yet, the commands say what comes next', async () => {

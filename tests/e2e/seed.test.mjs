@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { demoFiles, SHARD } from '../integration/hub_harness.mjs';
 import { startHub } from '../support/hub.mjs';
 import { keep } from './fleet.mjs';
-import { call, LONG, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import { call, LONG, makeEcho, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
 
 const ID = 'openai/demo';
 
@@ -81,4 +81,26 @@ test('a node that is restarted in the middle of the fetch goes on where it was, 
   await ready(router);
   await chats(router);
   assert.ok(hub.served(SHARD).at(-1).from > 0, 'it did not begin again');
+});
+
+test('prompts are rendered with the registration\'s own template, else chat_template.jinja, else that of tokenizer_config.json', async (t) => {
+  const { hub, router, node } = await setup(t);
+  await node('n0');
+  const dir = makeEcho('echo');
+  const files = Object.fromEntries(fs.readdirSync(dir).map((name) => [name, fs.readFileSync(path.join(dir, name))]));
+  const mark = (filter) => `{% for m in messages %}{{ m.content | ${filter} }}{% endfor %}`;
+  const config = { 'tokenizer_config.json': JSON.stringify({ chat_template: mark('upper') }) };
+  hub.add('acme/config', { ...files, ...config });
+  hub.add('acme/file', { ...files, ...config, 'chat_template.jinja': mark('title') });
+  const say1 = async (model) => (await call(`${router.url}/v1/chat/completions`, { body: { model, ...say('hello') } })).json.choices?.[0].message.content;
+  const post = (body) => call(`${router.url}/v0/models/register`, { body });
+  for (const [body, id, said] of [[{ repo: 'acme/config' }, 'acme/config', 'HELLO'], [{ repo: 'acme/file' }, 'acme/file', 'Hello'],
+    [{ repo: 'acme/file', name: 'own', chat_template: mark('reverse') }, 'own', 'olleh']]) {
+    const answer = await post(body);
+    assert.equal(answer.status, 201, answer.text);
+    await until(`${id} answers`, async () => (await say1(id)) === said, 30000);
+  }
+  const bad = await post({ repo: 'acme/file', name: 'bad', chat_template: '{% for %}' });
+  assert.equal(bad.status, 400);
+  assert.match(bad.json.error.message, /^"chat_template": .*line 1/);
 });
