@@ -110,7 +110,7 @@ static const struct test_shape shapes[] = {
     {"2880 experts", 1, 2880, 160, 8, 1, 32, 4, 517, 128, false, true},
 };
 
-/* backend_test [backend|choices|engine|all|brief] [REPOSITORY] */
+/* backend_test [backend|choices|engine|all|brief|brief-small] [REPOSITORY] */
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "all";
@@ -124,8 +124,8 @@ int main(int argc, char **argv)
         test_choices(root);
     if (WANTED("engine"))
         test_engine(demo);
-    if (strcmp(part, "brief") == 0) {
-        test_brief(demo);
+    if (strncmp(part, "brief", 5) == 0) {
+        test_brief(demo, strcmp(part, "brief-small") == 0);
         test_engine_brief(demo);
     }
     return test_verdict();

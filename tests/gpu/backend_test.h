@@ -2,6 +2,8 @@
 #ifndef TESTS_GPU_BACKEND_TEST_H
 #define TESTS_GPU_BACKEND_TEST_H
 
+#include <stdbool.h>
+
 #include "engines/gptoss/backend/backend.h"
 
 enum { SEQUENCES = 4, CONTEXT = 512, CHUNK = 400, PAGES_MAX = CONTEXT / 16 };
@@ -54,6 +56,7 @@ void test_engine_brief(const char *model_dir);
 
 /* ---- backend_brief.c ---- */
 
-void test_brief(const char *demo);
+/* small: without the published models' width, and what runs only there. */
+void test_brief(const char *demo, bool small);
 
 #endif
