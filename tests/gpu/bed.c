@@ -153,6 +153,34 @@ void bed_get(struct bed *bed, const void *device, void *host, size_t bytes)
            "copy from the device");
 }
 
+/* Where the products of a prompt on Hopper want column c: within a block of 32, lane t of four
+ * owns columns 8t .. 8t + 7; pair p of all four lanes comes before pair p + 1. */
+static size_t place_of(const struct bed *bed, uint32_t tokens, size_t c)
+{
+    size_t lane = c % 32 / 8, pair = c % 8 / 2;
+    return cuda_is_prompt(bed->b, tokens) ? c / 32 * 32 + pair * 8 + lane * 2 + c % 2 : c;
+}
+
+void bed_put_rows(struct bed *bed, const void *device, const uint16_t *host, uint32_t tokens,
+                  size_t rows, uint32_t columns)
+{
+    uint16_t *moved = test_alloc(rows * columns, 2);
+    for (size_t i = 0; i < rows * columns; i++)
+        moved[i / columns * columns + place_of(bed, tokens, i % columns)] = host[i];
+    bed_put(bed, device, moved, rows * columns * 2);
+    free(moved);
+}
+
+void bed_get_rows(struct bed *bed, const void *device, uint16_t *host, uint32_t tokens,
+                  size_t rows, uint32_t columns)
+{
+    uint16_t *moved = test_alloc(rows * columns, 2);
+    bed_get(bed, device, moved, rows * columns * 2);
+    for (size_t i = 0; i < rows * columns; i++)
+        host[i] = moved[i / columns * columns + place_of(bed, tokens, i % columns)];
+    free(moved);
+}
+
 void bed_poison(struct bed *bed, const void *device, size_t bytes)
 {
     finish(bed,

@@ -44,6 +44,12 @@ void bed_close(struct bed *bed);
 
 void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes);
 void bed_get(struct bed *bed, const void *device, void *host, size_t bytes);
+/* Rows of activations of a step of `tokens` tokens: in the order of columns that the step's
+ * products read on the device, in plain order on the host. */
+void bed_put_rows(struct bed *bed, const void *device, const uint16_t *host, uint32_t tokens,
+                  size_t rows, uint32_t columns);
+void bed_get_rows(struct bed *bed, const void *device, uint16_t *host, uint32_t tokens,
+                  size_t rows, uint32_t columns);
 /* Every byte 0xFF: a NaN in float32 and in bf16. */
 void bed_poison(struct bed *bed, const void *device, size_t bytes);
 void *bed_input(struct bed *bed, uint64_t offset); /* address within the step's inputs */

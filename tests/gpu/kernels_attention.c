@@ -105,8 +105,7 @@ static double run_once(struct attention *a, struct test_random *r, double sink,
     struct gptoss_backend *b = bed->b;
     const struct model_config *c = bed->config;
     size_t cells = (size_t)a->rows * c->heads * 64;
-    uint32_t tile_seq[BED_TOKENS], tile_first[BED_TOKENS],
-        per_tile = 16 * c->kv_heads / c->heads;
+    uint32_t tile_seq[BED_TOKENS], tile_first[BED_TOKENS], per_tile = cuda_query_tokens(b);
     struct cuda_shape shape = {.rows = a->rows};
     struct lr_error err = {0};
     for (uint32_t s = 0; s < a->seq_count; s++) {
@@ -129,7 +128,7 @@ static double run_once(struct attention *a, struct test_random *r, double sink,
     }
     bed_poison(bed, b->ws.mixed, cells * 2);
     test_must(cuda_launch_attention(b, a->layer, &shape, &err), &err, "attention");
-    bed_get(bed, b->ws.mixed, a->got, cells * 2);
+    bed_get_rows(bed, b->ws.mixed, a->got, a->rows, a->rows, c->heads * 64);
     test_parallel(a->rows, expect_row, a);
     return test_error_bf16(a->got, a->want, cells);
 }

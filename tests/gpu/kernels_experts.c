@@ -132,14 +132,14 @@ static void test_case(struct bed *bed, const char *name, struct test_random *r,
     choose(c, r, how, rows, t.choice, t.weight);
     test_fill_bf16(r, t.normed, cells, 1);
     test_fill_float(r, t.residual, cells, 1);
-    bed_put(bed, b->ws.normed, t.normed, cells * 2);
+    bed_put_rows(bed, b->ws.normed, t.normed, rows, rows, c->hidden);
     bed_put(bed, b->ws.residual, t.residual, cells * 4);
     bed_put(bed, b->ws.choice, t.choice, t.pairs * 4);
     bed_put(bed, b->ws.weight, t.weight, t.pairs * 4);
     bed_poison(bed, b->ws.inner, inner * 2);
     bed_poison(bed, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
     test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
-    bed_get(bed, b->ws.inner, t.inner, inner * 2);
+    bed_get_rows(bed, b->ws.inner, t.inner, rows, t.pairs, c->intermediate);
     bed_get(bed, b->ws.residual, t.got, cells * 4);
     expect_experts(bed, &t);
     test_check(test_error_bf16(t.inner, t.inner_want, inner), TEST_LIMIT,

@@ -1,7 +1,8 @@
 /* tests/gpu/kernels_time.c - where a decode step's time goes: each operation of a layer alone,
  * over all layers of a full-size model with random weights, then the whole step.
  *
- * kernels_time [SHAPE [CONTEXT [ROWS...]]]: "20b", 576 and 8 32 64 where nothing is said.  An
+ * kernels_time [SHAPE [CONTEXT [ROWS...]]]: "20b", 576 and 8 32 64 where nothing is said.  More
+ * than 64 rows, up to 2048, are one prompt's, the first at position CONTEXT.  An
  * operation is captured as a graph of one launch a layer, so weights come from memory and
  * not from L2; times include what a dependent launch costs.  Needs an NVIDIA GPU. */
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "model/shape.h"
 #include "tests/gpu/bed.h"
 
-enum { REPEATS = 10 };
+enum { REPEATS = 10, PROMPT_MAX = 2048 };
 
 struct timed {
     struct gptoss_backend *b;
@@ -56,7 +57,7 @@ static lr_code run_draws(struct gptoss_backend *b, const struct cuda_layer *l,
                          const struct cuda_shape *s, struct lr_error *err)
 {
     (void)l;
-    return cuda_launch_draws(b, s->rows, err);
+    return cuda_launch_draws(b, s->out_rows, err);
 }
 
 static lr_code run_logits(struct gptoss_backend *b, const struct cuda_layer *l,
@@ -65,7 +66,7 @@ static lr_code run_logits(struct gptoss_backend *b, const struct cuda_layer *l,
     struct cuda_shape quiet = *s;
     quiet.sample = false;
     (void)l;
-    return cuda_launch_logits(b, &quiet, 0, s->rows, err);
+    return cuda_launch_logits(b, &quiet, 0, s->out_rows, err);
 }
 
 /* One launch a layer; NULL launch: the whole step.  Returns microseconds of the graph. */
@@ -84,7 +85,7 @@ static double time_graph(const struct timed *t, bool sliding, bool full)
         if (b->layers[i].sliding ? sliding : full)
             code = t->launch(b, &b->layers[i], &t->shape, &err);
     if (code == LR_OK && t->launch == NULL)
-        code = cuda_launch_logits(b, &t->shape, 0, t->shape.rows, &err);
+        code = cuda_launch_logits(b, &t->shape, 0, t->shape.out_rows, &err);
     (void)cu->cuStreamEndCapture(b->stream, &graph);
     test_must(code, &err, t->name);
     (void)cu->cuGraphInstantiateWithFlags(&exec, graph, 0);
@@ -101,6 +102,28 @@ static double time_graph(const struct timed *t, bool sliding, bool full)
     }
     (void)cu->cuGraphExecDestroy(exec);
     return best;
+}
+
+/* One prompt of `rows` tokens from position `context` on. */
+static void real_prompt(struct gptoss_backend *b, uint32_t rows, uint32_t context)
+{
+    static uint32_t tokens[PROMPT_MAX];
+    uint32_t count = (context + rows) / CUDA_PAGE_TOKENS + 1;
+    uint32_t *pages = test_alloc(count, 4);
+    struct lr_error err = {0};
+    for (uint32_t k = 0; k < count; k++)
+        pages[k] = k % b->plan.window_pages;
+    for (uint32_t i = 0; i < rows; i++)
+        tokens[i] = (i + 1) * 2654435761u % b->vocab_rows;
+    struct gptoss_step step = {.position = context,
+                               .count = rows,
+                               .page_count = count,
+                               .tokens = tokens,
+                               .full_pages = pages,
+                               .window_pages = pages};
+    const struct gptoss_batch batch = {.steps = &step, .count = 1, .tokens = rows};
+    test_must(gptoss_backend_cuda()->forward(b, &batch, &err), &err, "a prompt");
+    free(pages);
 }
 
 /* A real step of `rows` sequences at position `context`, so that rows and choices are what a
@@ -136,8 +159,8 @@ static void real_step(struct gptoss_backend *b, uint32_t rows, uint32_t context)
 
 static void print_spread(struct gptoss_backend *b, uint32_t rows)
 {
-    uint32_t choice[64 * CUDA_TOPK_MAX], load[CUDA_EXPERTS_MAX] = {0}, used = 0, most = 0,
-                                         groups = 0;
+    static uint32_t choice[PROMPT_MAX * CUDA_TOPK_MAX];
+    uint32_t load[CUDA_EXPERTS_MAX] = {0}, used = 0, most = 0, groups = 0;
     uint32_t pairs = rows * b->config->experts_per_token;
     (void)b->cu->cuMemcpyDtoHAsync(choice, (CUdeviceptr)(uintptr_t)b->ws.choice, pairs * 4,
                                    b->stream);
@@ -156,7 +179,8 @@ static void print_spread(struct gptoss_backend *b, uint32_t rows)
 /* Even choices: what experts cost must not hang on how a random model routes. */
 static void put_choices(struct gptoss_backend *b, uint32_t rows)
 {
-    uint32_t choice[64 * CUDA_TOPK_MAX], topk = b->config->experts_per_token;
+    static uint32_t choice[PROMPT_MAX * CUDA_TOPK_MAX];
+    uint32_t topk = b->config->experts_per_token;
     struct test_random r = {rows};
     for (uint32_t i = 0; i < rows * topk; i++) {
         bool taken;
@@ -183,12 +207,20 @@ static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
                                        {.name = "logits", .launch = run_logits},
                                        {.name = "draws", .launch = run_draws}};
     double layers = b->config->layers;
-    real_step(b, rows, context);
+    const bool prompt = rows > 64;
+    struct cuda_shape shape = {.rows = rows, .decode_rows = rows, .out_rows = rows};
+    if (prompt) {
+        shape = (struct cuda_shape){.rows = rows, .out_rows = 1};
+        shape.query_tiles = (rows + cuda_query_tokens(b) - 1) / cuda_query_tokens(b);
+        real_prompt(b, rows, context);
+    } else {
+        real_step(b, rows, context);
+    }
     print_spread(b, rows);
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         struct timed t = ops[i];
         t.b = b;
-        t.shape = (struct cuda_shape){.rows = rows, .decode_rows = rows, .out_rows = rows};
+        t.shape = shape;
         if (t.launch == run_experts)
             put_choices(b, rows);
         if (t.launch == cuda_launch_attention)
@@ -199,10 +231,8 @@ static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
             printf("  %-14s %8.2f us a layer\n", t.name, time_graph(&t, true, true) / layers);
         (void)fflush(stdout);
     }
-    struct timed all = {
-        .b = b,
-        .name = "step",
-        .shape = {.rows = rows, .decode_rows = rows, .out_rows = rows, .sample = true}};
+    struct timed all = {.b = b, .name = "step", .shape = shape};
+    all.shape.sample = true;
     double us = time_graph(&all, true, true);
     printf("  %-14s %8.1f us, %.0f tokens/s\n", all.name, us, rows * 1e6 / us);
     (void)fflush(stdout);
@@ -215,8 +245,8 @@ int main(int argc, char **argv)
     const struct gptoss_backend_options options = {.device = "cuda:0",
                                                    .kv_tokens = 64ull * (context + 64),
                                                    .max_sequences = 64,
-                                                   .max_context = context + 64,
-                                                   .prefill_chunk = 2048};
+                                                   .max_context = context + PROMPT_MAX + 64,
+                                                   .prefill_chunk = PROMPT_MAX};
     const struct gptoss_backend_host host = {0};
     struct model_gptoss *model = NULL;
     struct gptoss_backend *b = NULL;

@@ -69,6 +69,22 @@ enum {
     CUDA_TALL_COLUMN_TILE = 2 * 6 * 512,
 };
 
+/* The products and the attention of prompts on Hopper (prompt.cuh, prompt_attention.cu). */
+enum {
+    CUDA_PROMPT_ROWS = 192,   /* of a tile: 64 for each multiplying warpgroup */
+    CUDA_PROMPT_TOKENS = 160, /* of a tile, at most */
+    CUDA_PROMPT_GROUPS = CUDA_PROMPT_ROWS / 64,
+    CUDA_PROMPT_THREADS = CUDA_PROMPT_GROUPS * 128 + 128,
+    CUDA_PROMPT_STAGES = 8, /* of 64 columns */
+    CUDA_PROMPT_SHARED =
+        CUDA_PROMPT_TOKENS * (CUDA_PROMPT_STAGES * 128 + CUDA_PROMPT_GROUPS * 64) + 1024,
+    CUDA_QUERY_GROUPS = 4, /* of 64 query rows each */
+    CUDA_QUERY_THREADS = CUDA_QUERY_GROUPS * 128 + 128,
+    CUDA_QUERY_STAGES = 4, /* of a page's K and V of one head */
+    CUDA_QUERY_SHARED =
+        CUDA_PAGE_TOKENS * 128 * (2 * CUDA_QUERY_STAGES + CUDA_QUERY_GROUPS) + 1024,
+};
+
 /* One sequence of the step.  Sequences of one token come first, in the order of their rows:
  * row i < decode rows belongs to sequence i. */
 struct cuda_seq {
@@ -122,11 +138,12 @@ struct cuda_gemm {
     uint32_t splits;        /* wide: slices of the columns */
     float *parts;           /* wide: sums of each slice */
     uint32_t *tickets;      /* wide: [group] a counter, zero between launches, and its round */
+    uint32_t tile_tokens;   /* prompts: tokens of a tile of a dense product */
     const uint32_t *choice; /* [tokens * topk] expert of each assignment */
     const float *weight;    /* [tokens * topk] */
     /* prefill: assignments sorted by expert */
     const uint32_t *sorted;      /* [tokens * topk] assignment indices */
-    const uint32_t *expert_tile; /* [tiles][4]: expert, start in sorted, count, unused */
+    const uint32_t *expert_tile; /* [tiles][4]: expert, start in sorted, count, room */
     const uint32_t *tile_count;
     const uint32_t *row_pos; /* [tokens] position of each token */
     const uint32_t
@@ -150,7 +167,7 @@ struct cuda_attention {
     const uint32_t *tile_seq;   /* prefill: sequence of each query tile */
     const uint32_t *tile_first; /* prefill: first token of the tile within its sequence */
     uint32_t tiles;
-    uint32_t pad;
+    uint32_t permuted; /* out in the column order of the products of prompts */
     struct cuda_kv kv;
 };
 
@@ -165,7 +182,7 @@ struct cuda_norm {
     /* router, where weights != NULL */
     uint32_t experts;
     uint32_t topk;
-    uint32_t pad;
+    uint32_t permuted;           /* out in the column order of the products of prompts */
     const uint16_t *router;      /* [experts][hidden] bf16, as stored */
     const uint16_t *router_bias; /* bf16 */
     uint32_t *choice;

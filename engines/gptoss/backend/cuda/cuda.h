@@ -2,6 +2,7 @@
  *
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
+ *   prompt.c    prompts on Hopper
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open, close, forward: what the batch needs on the device and back
  *   trace.c   what the routers chose, for tests
@@ -42,7 +43,9 @@ enum {
     X(wide, tall_logits_2) X(wide, tall_logits_4) X(wide, tall_logits_8)                       \
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
+    X(prompt, prompt_qkv) X(prompt, prompt_out) X(prompt, prompt_gate_up) X(prompt, prompt_down)               \
     X(attention, attention_decode) X(attention, attention_prefill)                             \
+    X(prompt_attention, prompt_attention)                                                      \
     X(elementwise, embed) X(elementwise, norm_only)                                            \
     X(route, norm_route) X(route, norm_route_many_2) X(route, norm_route_many_8)               \
     X(elementwise, add_experts)                                                                \
@@ -51,8 +54,8 @@ enum {
     X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory)
 #define CUDA_MODULES(X)                                                                        \
-    X(skinny) X(expert_stream) X(wide) X(tile) X(attention) X(elementwise) X(route) X(sample)  \
-    X(repack)
+    X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(attention) X(prompt_attention)      \
+    X(elementwise) X(route) X(sample) X(repack)
 /* clang-format on */
 
 enum cuda_kernel {
@@ -121,6 +124,7 @@ struct gptoss_backend {
     CUfunction kernels[CUDA_KERNEL_COUNT];
     bool launched[CUDA_KERNEL_COUNT];        /* at least once, for tests */
     CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
+    bool prompts; /* prompt.cu and prompt_attention.cu have code for this GPU */
 
     const struct model_gptoss *weights; /* borrowed */
     const uint32_t *usable;             /* borrowed */
@@ -178,6 +182,21 @@ lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backen
 /* Waits for the layer's router and tells b->trace what it read and chose. */
 lr_code cuda_trace_routed(struct gptoss_backend *b, uint32_t layer, uint32_t rows,
                           struct lr_error *err);
+/* ---- prompt.c ---- */
+
+/* Finds out whether the Hopper kernels are there and can be used. */
+lr_code cuda_prepare_prompts(struct gptoss_backend *b, struct lr_error *err);
+
+/* A dense product of many tokens; only where cuda_is_prompt(). */
+lr_code cuda_launch_prompt_dense(struct gptoss_backend *b, struct cuda_gemm *a,
+                                 enum cuda_kernel kernel, struct lr_error *err);
+
+/* True where the products of so many rows want the columns of their activations (normed, mixed,
+ * inner) in the order of device.cuh's prompt_column. */
+bool cuda_is_prompt(const struct gptoss_backend *b, uint32_t rows);
+
+/* Tokens of a prompt that one query tile has. */
+uint32_t cuda_query_tokens(const struct gptoss_backend *b);
 
 /* ---- launch.c ---- */
 

@@ -97,6 +97,13 @@ __device__ __forceinline__ void decode_mxfp4(uint32_t w, uint32_t scale, uint32_
     out[3] = mul_bf16x2((w >> 3 & 0x01C001C0u) | (w << 2 & 0x80008000u), scale);
 }
 
+/* Where column c of an activation lies in the order of the products of prompts (prompt.cuh): in
+ * each block of 32, the fragments of two steps of 16 columns one after the other. */
+__host__ __device__ __forceinline__ uint32_t prompt_column(uint32_t c)
+{
+    return (c & ~31u) | (c >> 1 & 3) << 3 | (c >> 3 & 3) << 1 | (c & 1);
+}
+
 /* Scale byte i of four, as a pair of bf16. */
 __device__ __forceinline__ uint32_t scale_pair(uint32_t bytes, int i)
 {

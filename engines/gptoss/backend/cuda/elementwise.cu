@@ -34,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constan
     wait_for_previous_kernel();
     const float *in = a.residual + (size_t)(a.rows != nullptr ? a.rows[row] : row) * a.hidden;
     uint16_t *out = a.out + (size_t)row * a.hidden;
+    auto place = [&](uint32_t column) { return a.permuted ? prompt_column(column) : column; };
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         x[i] = threadIdx.x + i * 256 < a.hidden ? in[threadIdx.x + i * 256] : 0.0f;
@@ -50,9 +51,9 @@ extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constan
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (threadIdx.x + i * 256 < a.hidden)
-            out[threadIdx.x + i * 256] = to_bf16(x[i] * scale * norm[i]);
+            out[place(threadIdx.x + i * 256)] = to_bf16(x[i] * scale * norm[i]);
     for (uint32_t i = HELD * 256 + threadIdx.x; i < a.hidden; i += 256)
-        out[i] = to_bf16(in[i] * scale * from_bf16(a.norm[i]));
+        out[place(i)] = to_bf16(in[i] * scale * from_bf16(a.norm[i]));
 }
 
 /* residual += the weighted outputs of a row's experts.  grid: rows. */
@@ -77,12 +78,14 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/* Sorts the assignments of a prompt by expert and cuts each expert's share into tiles of
- * CUDA_TILE_TOKENS.  One block of 1024.  The order within an expert is not fixed; nothing
- * depends on it, because every assignment is a column of its own. */
+/* Sorts the assignments of a prompt by expert and cuts each expert's share into equal tiles of
+ * at most tile_tokens.  Tiles with room for more come first; the room, a multiple of 16, is the
+ * same for all tiles of an expert.  One block of 1024.  The order within an expert is not
+ * fixed; nothing depends on it, because every assignment is a column of its own. */
 extern "C" __global__ void __launch_bounds__(1024)
-    sort_assignments(const uint32_t *choice, uint32_t count, uint32_t experts, uint32_t *sorted,
-                     uint32_t *expert_tile, uint32_t *tile_count)
+    sort_assignments(const uint32_t *choice, uint32_t count, uint32_t experts,
+                     uint32_t tile_tokens, uint32_t *sorted, uint32_t *expert_tile,
+                     uint32_t *tile_count)
 {
     __shared__ uint32_t size[CUDA_EXPERTS_MAX], start[CUDA_EXPERTS_MAX];
     let_next_kernel_start();
@@ -93,18 +96,27 @@ extern "C" __global__ void __launch_bounds__(1024)
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)
         atomicAdd(&size[choice[i]], 1);
     __syncthreads();
-    if (threadIdx.x == 0) {
-        uint32_t at = 0, tiles = 0;
-        for (uint32_t e = 0; e < experts; e++) {
-            start[e] = at;
-            for (uint32_t i = 0; i < size[e]; i += CUDA_TILE_TOKENS, tiles++) {
-                expert_tile[tiles * 4] = e;
-                expert_tile[tiles * 4 + 1] = at + i;
-                expert_tile[tiles * 4 + 2] = min(size[e] - i, (uint32_t)CUDA_TILE_TOKENS);
-            }
-            at += size[e];
+    if (threadIdx.x < experts) {
+        const uint32_t e = threadIdx.x, mine = size[e];
+        auto tiles_of = [&](uint32_t n) { return (n + tile_tokens - 1) / tile_tokens; };
+        auto room_of = [&](uint32_t n) {
+            return n == 0 ? 0 : ((n + tiles_of(n) - 1) / tiles_of(n) + 15) / 16 * 16;
+        };
+        const uint32_t room = room_of(mine), tiles = tiles_of(mine);
+        uint32_t at = 0, first = 0, all = 0;
+        for (uint32_t other = 0; other < experts; other++) {
+            uint32_t n = size[other], its_room = room_of(n);
+            at += other < e ? n : 0;
+            first += its_room > room || (its_room == room && other < e) ? tiles_of(n) : 0;
+            all += tiles_of(n);
         }
-        *tile_count = tiles;
+        start[e] = at;
+        const uint32_t each = tiles == 0 ? 0 : (mine + tiles - 1) / tiles;
+        for (uint32_t i = 0; i < tiles; i++)
+            reinterpret_cast<uint4 *>(expert_tile)[first + i] =
+                make_uint4(e, at + i * each, min(each, mine - i * each), room);
+        if (e == 0)
+            *tile_count = all;
     }
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)

@@ -138,7 +138,7 @@ __device__ __forceinline__ float swiglu(float gate, float up, float limit)
 {
     gate = fminf(gate, limit);
     up = fminf(fmaxf(up, -limit), limit);
-    return gate / (1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
+    return __fdividef(gate, 1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
 }
 
 /* Gate and up of an expert: bias, clamped SwiGLU, times the routing weight, so that the

@@ -51,7 +51,7 @@ lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
                                     b->device.shared_per_block - fixed),
                  err);
     }
-    return LR_OK;
+    return cuda_prepare_prompts(b, err);
 }
 
 static uint32_t stride_of(uint32_t blocks)
@@ -117,9 +117,12 @@ static lr_code wide(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_ker
 }
 
 static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_kernel skinny,
-                     enum cuda_kernel tile, bool split, struct lr_error *err)
+                     enum cuda_kernel tile, enum cuda_kernel prompt, bool split,
+                     struct lr_error *err)
 {
     void *arguments[] = {a};
+    if (split && cuda_is_prompt(b, a->tokens))
+        return cuda_launch_prompt_dense(b, a, prompt, err);
     /* The vocabulary. */
     uint32_t tall = CUDA_TALL_RING + (CUDA_TALL_COLUMN_TILE << column_step(a->tokens));
     if (!split && a->tokens > CUDA_FUSED_NORM_TOKENS && a->tokens <= CUDA_SKINNY_ROWS &&
@@ -160,6 +163,7 @@ lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
                           .eps = (float)c->rms_eps,
                           .experts = c->experts,
                           .topk = c->experts_per_token,
+                          .permuted = out == b->ws.normed && cuda_is_prompt(b, count),
                           .router = router != NULL ? router->router : NULL,
                           .router_bias = router != NULL ? router->router_bias : NULL,
                           .choice = b->ws.choice,
@@ -208,10 +212,11 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                                .splits = splits < 1    ? 1
                                          : splits > 16 ? 16
                                                        : splits,
-                               .tokens_per_tile = 16 / (c->heads / c->kv_heads),
+                               .tokens_per_tile = cuda_query_tokens(b),
                                .tile_seq = (uint32_t *)(void *)(in + b->at.tile_seq),
                                .tile_first = (uint32_t *)(void *)(in + b->at.tile_first),
                                .tiles = s->query_tiles,
+                               .permuted = cuda_is_prompt(b, s->rows),
                                .kv = kv_of(b, l)};
     /* A window is a few chunks of keys: one block has them all. */
     if (l->sliding && c->window <= 512)
@@ -221,7 +226,10 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
     if (s->decode_rows != 0)
         code = cuda_launch(b, CUDA_attention_decode, a.splits, c->kv_heads, s->decode_rows, 256,
                            0, arguments, err);
-    if (code == LR_OK && s->query_tiles != 0)
+    if (code == LR_OK && s->query_tiles != 0 && b->prompts)
+        code = cuda_launch(b, CUDA_prompt_attention, s->query_tiles, c->kv_heads, 1,
+                           CUDA_QUERY_THREADS, CUDA_QUERY_SHARED, arguments, err);
+    else if (code == LR_OK && s->query_tiles != 0)
         code = cuda_launch(b, CUDA_attention_prefill, (s->query_tiles + 3) / 4, c->kv_heads, 1,
                            128, 0, arguments, err);
     return code;
@@ -291,16 +299,24 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
                                c->experts, 1, SKINNY_THREADS, 16 * down_stride + 16384,
                                down_arguments, err);
     } else {
-        uint32_t experts_count = c->experts, most_tiles = pairs / CUDA_TILE_TOKENS + c->experts;
-        void *sort[] = {&b->ws.choice,      &pairs,           &experts_count, &b->ws.sorted,
-                        &b->ws.expert_tile, &b->ws.tile_count};
+        bool prompt = cuda_is_prompt(b, rows);
+        uint32_t experts_count = c->experts,
+                 room = prompt ? CUDA_PROMPT_TOKENS : CUDA_TILE_TOKENS,
+                 most_tiles = pairs / room + c->experts;
+        void *sort[] = {
+            &b->ws.choice,      &pairs,           &experts_count, &room, &b->ws.sorted,
+            &b->ws.expert_tile, &b->ws.tile_count};
         code = cuda_launch(b, CUDA_sort_assignments, 1, 1, 1, 1024, 0, sort, err);
         if (code == LR_OK)
-            code = cuda_launch(b, CUDA_tile_gate_up, (up.m.tiles + 7) / 8, most_tiles, 1,
-                               TILE_THREADS, TILE_SHARED, up_arguments, err);
+            code = prompt ? cuda_launch(b, CUDA_prompt_gate_up, sms, 1, 1, CUDA_PROMPT_THREADS,
+                                        CUDA_PROMPT_SHARED, up_arguments, err)
+                          : cuda_launch(b, CUDA_tile_gate_up, (up.m.tiles + 7) / 8, most_tiles,
+                                        1, TILE_THREADS, TILE_SHARED, up_arguments, err);
         if (code == LR_OK)
-            code = cuda_launch(b, CUDA_tile_down, (down.m.tiles + 7) / 8, most_tiles, 1,
-                               TILE_THREADS, TILE_SHARED, down_arguments, err);
+            code = prompt ? cuda_launch(b, CUDA_prompt_down, sms, 1, 1, CUDA_PROMPT_THREADS,
+                                        CUDA_PROMPT_SHARED, down_arguments, err)
+                          : cuda_launch(b, CUDA_tile_down, (down.m.tiles + 7) / 8, most_tiles,
+                                        1, TILE_THREADS, TILE_SHARED, down_arguments, err);
     }
     if (code != LR_OK)
         return code;
@@ -336,8 +352,9 @@ lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, ui
         fused ? LR_OK : cuda_launch_norm(b, l->attn_norm, NULL, b->ws.normed, NULL, rows, err);
     if (code != LR_OK)
         return code;
-    return splits != 0 ? wide(b, &a, CUDA_wide_qkv_1, splits, err)
-                       : dense(b, &a, CUDA_skinny_qkv_1, CUDA_tile_qkv, true, err);
+    return splits != 0
+               ? wide(b, &a, CUDA_wide_qkv_1, splits, err)
+               : dense(b, &a, CUDA_skinny_qkv_1, CUDA_tile_qkv, CUDA_prompt_qkv, true, err);
 }
 
 lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
@@ -350,8 +367,9 @@ lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, ui
                           .out_f32 = b->ws.residual,
                           .out_stride = b->config->hidden};
     uint32_t splits = wide_splits(b, &l->out, rows);
-    return splits != 0 ? wide(b, &a, CUDA_wide_out_1, splits, err)
-                       : dense(b, &a, CUDA_skinny_out_1, CUDA_tile_out, true, err);
+    return splits != 0
+               ? wide(b, &a, CUDA_wide_out_1, splits, err)
+               : dense(b, &a, CUDA_skinny_out_1, CUDA_tile_out, CUDA_prompt_out, true, err);
 }
 
 static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
@@ -397,7 +415,8 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
     lr_code code =
         cuda_launch_norm(b, b->norm, NULL, b->ws.final, s->gather ? rows : NULL, count, err);
     if (code == LR_OK)
-        code = dense(b, &a, CUDA_skinny_logits_1, CUDA_tile_logits, false, err);
+        code =
+            dense(b, &a, CUDA_skinny_logits_1, CUDA_tile_logits, CUDA_KERNEL_COUNT, false, err);
     return code == LR_OK && s->sample ? cuda_launch_draws(b, count, err) : code;
 }
 

@@ -92,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
         auto put = [&](uint32_t at, float v) {
             normalized[at] = v;
             if (blockIdx.y == 0)
-                a.out[(size_t)row * a.hidden + at] = to_bf16(v);
+                a.out[(size_t)row * a.hidden + (a.permuted ? prompt_column(at) : at)] =
+                    to_bf16(v);
         };
 #pragma unroll
         for (int i = 0; i < HELD; i++)
@@ -133,6 +134,20 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
 /* ---- many rows ---- */
 
 enum { MANY_WARPS = 8, MANY_ROWS = 8 };
+
+/* Eight columns of a normalized row. */
+__device__ __forceinline__ void put_columns(const cuda_norm &a, uint16_t *out, uint32_t column,
+                                            const uint32_t packed[4])
+{
+    if (!a.permuted) {
+        *reinterpret_cast<uint4 *>(out + column) =
+            make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        *reinterpret_cast<uint32_t *>(out + prompt_column(column + 2 * i)) = packed[i];
+}
 
 /* Two values as three pairs of bf16 whose sums they are. */
 __device__ __forceinline__ void split_three(float low, float high, uint32_t out[3])
@@ -196,8 +211,7 @@ template <int TILES> __device__ __forceinline__ void route_many(const cuda_norm 
                 split_three(even, odd, b[i]);
             }
             if (group == 0 && first + g < a.count)
-                *reinterpret_cast<uint4 *>(a.out + (size_t)row * a.hidden + column) =
-                    make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                put_columns(a, a.out + (size_t)row * a.hidden, column, packed);
 #pragma unroll
             for (int i = 0; i < TILES; i++) {
                 uint32_t e = group + i * 16 + g;
