@@ -344,11 +344,13 @@ void node_request_orphaned(struct node_request *request, const char *how)
 static void tick(struct node *node, struct node_request *request, uint64_t now)
 {
     if (request->deadline_at_ms != 0 && now >= request->deadline_at_ms &&
-        request->sink.on_event != NULL) {
+        request->place == NODE_REQUEST_QUEUED && request->sink.on_event != NULL) {
         struct lr_error err;
         struct node_sink sink = request->sink;
-        (void)lr_fail(&err, LR_TIMEOUT, "the request's deadline of %" PRIu64 " ms has passed",
-                      request->ask.deadline_ms);
+        (void)lr_fail(&err, LR_TIMEOUT,
+                      "model \"%s\" was not there to begin within %" PRIu64
+                      " ms, the request's deadline (setting queue-timeout of the router)",
+                      request->model->id, request->ask.deadline_ms);
         struct wire_error m = {.error = err};
         struct lr_buf buf;
         lr_buf_init(&buf, 4096);

@@ -44,7 +44,7 @@ struct node_request {
     uint32_t *generated;        /* owned: every token the client has */
     size_t generated_count, generated_cap;
     uint64_t arrived_ms, submitted_ms, first_token_ms, last_event_ms;
-    uint64_t deadline_at_ms; /* 0: none */
+    uint64_t deadline_at_ms; /* who still waits then is dropped; 0: none */
     uint32_t kills;          /* workers that died with it */
     uint32_t ahead;          /* frames of the running batch that are still to come */
     bool is_proof;           /* the node's own question to a new worker; on no list but LIVE */

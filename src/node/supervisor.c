@@ -177,8 +177,9 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
 static void orphan_all(struct node_worker *w, const char *how)
 {
     while (w->live != NULL) {
+        /* It may hang here again, for as long: whoever has other nodes tries there. */
         if (w->failure.code == LR_TIMEOUT)
-            node_request_fail(w->live, &w->failure, false);
+            node_request_fail(w->live, &w->failure, true);
         else
             node_request_orphaned(w->live, how);
     }

@@ -28,6 +28,7 @@ struct router_leg {
     struct router_call *call;
     uint32_t index;
     uint32_t attempts;                /* that failed */
+    uint32_t hangs;                   /* of them, with an engine that hung and was killed */
     struct router_upstream *upstream; /* NULL: none is under way */
     int status;                       /* of the node's answer; 0: no head yet */
     struct lr_buf in;                 /* a frame that has not arrived whole, or an error body */

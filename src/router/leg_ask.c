@@ -31,6 +31,18 @@ static void name_of(const struct router_leg *leg, char out[112])
     (void)snprintf(out, 112, "%s.%u", leg->call->name, leg->index);
 }
 
+/* What is left of the wait its client is asked for: a node that loads the model first drops it
+ * then.  0: any wait. */
+static uint64_t time_to_begin(const struct router_call *call)
+{
+    uint64_t limit = call->home->router->queue_timeout_ms;
+    uint64_t waited = (lr_clock_ns(NULL) - call->begun_ns) / 1000000;
+    if (limit == 0)
+        return 0;
+    /* A continuation may have begun long ago. */
+    return call->first_ns != 0 ? limit : waited < limit ? limit - waited : 1;
+}
+
 static void write_ask(const struct router_leg *leg, struct lr_buf *out)
 {
     const struct router_call *call = leg->call;
@@ -54,6 +66,7 @@ static void write_ask(const struct router_leg *leg, struct lr_buf *out)
     ask.max_tokens = chat->max_tokens;
     ask.ignore_stop = chat->ignore_stop;
     ask.no_queue = true;
+    ask.deadline_ms = time_to_begin(call);
     lr_buf_clear(out);
     wire_generate_write_json(out, &ask);
 }

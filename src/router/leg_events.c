@@ -4,6 +4,8 @@
 #include "router/call.h"
 #include "wire/event.h"
 
+enum { HANGS_MAX = 2 };
+
 /* ---- tokens ---- */
 
 static bool keep_id(struct router_leg *leg, uint32_t id)
@@ -98,11 +100,25 @@ static void on_done(struct router_leg *leg, struct lr_str body)
     router_call_done(leg, m.reason, &usage);
 }
 
+/* One that kills a second engine is tried nowhere else: it would go through the fleet (R-53).
+ */
+static bool is_poison(struct router_leg *leg, const struct lr_error *why, struct lr_error *err)
+{
+    if (why->code != LR_TIMEOUT || ++leg->hangs < HANGS_MAX)
+        return false;
+    (void)lr_fail(err, LR_TIMEOUT,
+                  "%d engines hung while they worked on this request, the last: %s", HANGS_MAX,
+                  why->text);
+    return true;
+}
+
 static void on_error(struct router_leg *leg, struct lr_str body)
 {
     struct wire_error m;
     struct lr_error err;
     if (wire_error_decode(body, &m, &err) != LR_OK)
+        router_leg_fail(leg, &err);
+    else if (m.retryable && is_poison(leg, &m.error, &err))
         router_leg_fail(leg, &err);
     else if (m.retryable)
         router_leg_move(leg, ROUTER_FAILED, &m.error);

@@ -23,7 +23,7 @@ struct wire_generate {
     uint64_t id;              /* chosen by the node; binary form only */
     struct lr_str request_id; /* on every log line; JSON form only, as the next three */
     struct lr_str model;
-    uint64_t deadline_ms;              /* from now; 0: none */
+    uint64_t deadline_ms;              /* from now: begun by then, or never; 0: none */
     struct lr_str cache_scope;         /* both forms; empty: no sharing */
     const struct lr_segment *segments; /* the prompt, or else prompt_ids */
     size_t segment_count;

@@ -140,17 +140,25 @@ test('a worker that crashes in the middle: the answer goes on; a prompt that kil
   assert.equal(well.json?.choices[0].message.content, 'well', well.text);
 });
 
-test('a worker that hangs is killed by its node: a clear error, tried nowhere else, and the next request is served', async () => {
+test('a worker that hangs is killed by its node: its answers go on at another one, begun or not', async () => {
   const once = path.join(tempDir('once'), 'struck');
   const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 5, hang: 'step', after_tokens: 5, once }),
-    { args: ['--keep-alive', '500ms'], nodeArgs: ['--step-timeout', '2s'] });
-  const out = await stream(router.url, { model: 'stuck', ...say('0123456789') });
-  assert.equal(out.text, '01234');
-  assert.match(out.error.message, /no progress for \d+ ms .* \(setting step-timeout\)/);
-  assert.ok(out.comments >= 1, 'the silence was filled');
-  assert.equal(await moves(router), 0);
-  const next = await Promise.all([1, 2, 3].map(() => stream(router.url, { model: 'stuck', ...say('0123456789') })));
-  for (const o of next) assert.deepEqual([o.error, o.text], [null, '0123456789']);
+    { args: ['--keep-alive', '500ms'], nodeArgs: ['--step-timeout', '2s', '--max-sequences', '1'] });
+  // One slot: of those sent to the node that hangs, the others have no token yet.
+  const all = await Promise.all(Array.from({ length: 4 }, () => stream(router.url, { model: 'stuck', ...say('0123456789') })));
+  for (const o of all) assert.deepEqual([o.error, o.text], [null, '0123456789']);
+  assert.ok(all.some((o) => o.comments >= 1), 'the silence was filled');
+  assert.ok(await metric(router, 'continuations_total') >= 1, 'one in the middle of its answer');
+  assert.ok(await metric(router, 'retries_total') >= 1, 'one before its first token');
+});
+
+test('a request that hangs a second worker ends with 504 and is tried nowhere else', async () => {
+  const { router } = await fleet(3, makeFaulty('hangs', { hang: 'step', after_tokens: 5 }), { nodeArgs: ['--step-timeout', '1s'] });
+  const out = await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('0123456789') } });
+  assert.equal(out.status, 504);
+  assert.match(out.json.error.message, /2 engines hung while they worked on this request, the last: .*no progress for \d+ ms .* \(setting step-timeout\)/);
+  assert.equal(await moves(router), 1);
+  assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('0123') } })).json?.choices[0].message.content, '0123');
 });
 
 test('router killed and restarted: registrations, keys and usage stay, nodes come back by themselves', async () => {

@@ -196,6 +196,17 @@ test('a request that waited longer than queue-timeout gets 503 and the setting i
   for (const out of await Promise.all(long)) assert.equal(out.text, 'x'.repeat(16));
 });
 
+test('a request that waits at a node for its model is dropped there when queue-timeout is over; one that has begun is not', async () => {
+  const { router } = await fleet(1, makeEcho('late', { load_ms: 4000, step_ms: 100 }), { args: ['--queue-timeout', '1500ms'], nodeArgs: ['--no-preload'], isLoaded: false });
+  const ask = (text) => call(`${router.url}/v1/chat/completions`, { body: { model: 'late', ...say(text) } });
+  const begun = Date.now(), early = await ask('early');
+  assert.equal(early.status, 504);
+  assert.match(early.json.error.message, /was not there to begin within \d+ ms, the request's deadline \(setting queue-timeout of the router\)/);
+  assert.ok(Date.now() - begun < 3500, 'before the model was loaded');
+  await until('it is loaded', async () => (await call(`${router.url}/v0/explain?model=late`)).json.candidates[0].loaded);
+  assert.equal((await ask('an answer that takes longer')).json?.choices[0].message.content, 'an answer that takes longer');
+});
+
 test('a client that leaves while it waits gives its place up', async () => {
   const { router } = await fleet(1, makeEcho('wait', { step_ms: 50 }), { args: ['--queue', '1'], nodeArgs: ['--max-sequences', '1'] });
   const long = Array.from({ length: 3 }, () => stream(router.url, { model: 'wait', ...say('x'.repeat(14)) }));

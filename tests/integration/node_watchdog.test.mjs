@@ -54,7 +54,7 @@ describe('the watchdog', () => {
     assert.deepEqual([ill.status, ill.model], ['stalled', 'hangs']);
     const answer = await asked;
     const took = Date.now() - start;
-    assert.equal(answer.error.code, 'TIMEOUT');
+    assert.deepEqual([answer.error.code, answer.error.retryable], ['TIMEOUT', true]);
     assert.match(answer.error.message, /no progress for \d+ ms.*step-timeout/);
     assert.equal(answer.text, 'a s');
     assert.ok(took >= 500 && took < 1500, `${took} ms`);
