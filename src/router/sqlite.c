@@ -3,10 +3,12 @@
  * WAL with full syncs: what was committed survives kill -9 and a power cut.  Statements
  * are kept prepared, keyed by the address of their (static) text.
  */
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "router/sql.h"
 
@@ -159,6 +161,10 @@ lr_code router_sqlite_open(const char *path, struct router_sql **out, struct lr_
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
     }
     lite->base.backend = &backend;
+    /* Nodes' secrets are in it.  SQLite gives its side files the mode of this one. */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)close(fd);
     int rc =
         sqlite3_open_v2(path, &lite->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);

@@ -37,6 +37,7 @@ test('a port in use, a data folder and a database of another router are named', 
   const other = path.join(tempDir('db'), 'elsewhere.db');
   const second = keep(await startRouter({ args: ['--database', other] }));
   const { id } = await makeKey(second);
+  for (const name of fs.readdirSync(path.dirname(other))) assert.equal(fs.statSync(path.join(path.dirname(other), name)).mode & 0o077, 0, `${name} holds secrets`);
   await second.stop();
   const again = keep(await startRouter({ args: ['--database', other] }));
   assert.equal((await call(`${again.url}/v0/keys`)).json.keys[0].id, id, 'the lock goes with its process');
