@@ -74,7 +74,6 @@ static void inserted(void *arg, const struct lr_error *err)
 {
     struct making *m = arg;
     struct router *r = m->router;
-    struct router_access *access = router_access(m->req);
     struct lr_error failure;
     lr_code code = LR_OK;
     if (err == NULL) {
@@ -86,8 +85,6 @@ static void inserted(void *arg, const struct lr_error *err)
         net_respond_error(m->req, err != NULL ? err : &failure);
         return;
     }
-    router_store_audit(r->store, router_caller_name(&access->caller), "key.create", m->key.id,
-                       router_role_name(m->key.role));
     struct lr_buf body;
     struct lr_json_writer w;
     lr_buf_init(&body, 4096);
@@ -107,7 +104,9 @@ static void make_key(struct router *r, struct net_request *req, const struct rou
     m->req = req;
     m->key = *wanted;
     router_key_draw(&m->key, lr_clock_wall_ms(NULL), m->text);
-    router_store_submit(r->store, insert, net_request_loop(req), inserted, m);
+    struct router_action action = {router_caller_name(&router_access(req)->caller),
+                                   "key.create", m->key.id, router_role_name(m->key.role)};
+    router_store_act(r->store, &action, insert, net_request_loop(req), inserted, m);
 }
 
 void router_api_key_create(struct router *r, struct net_request *req)
@@ -165,34 +164,12 @@ static struct changing *find_key(struct router *r, struct net_request *req)
     return m;
 }
 
-static void audit(struct changing *m, const char *action, const char *detail)
+static void act(struct changing *m, const char *name, const char *detail, router_store_fn fn,
+                router_store_done done)
 {
-    router_store_audit(m->router->store, router_caller_name(&router_access(m->req)->caller),
-                       action, m->id, detail);
-}
-
-static void audit_change(struct changing *m)
-{
-    const struct router_key *to = &m->change.to;
-    unsigned given = m->change.given;
-    struct lr_buf detail;
-    lr_buf_init(&detail, 4096);
-    if ((given & ROUTER_KEY_NAME) != 0)
-        lr_buf_addf(&detail, "name=\"%s\" ", to->name);
-    if ((given & ROUTER_KEY_EXPIRY) != 0)
-        lr_buf_addf(&detail, "expires=%lld ", (long long)to->expires_ms / 1000);
-    if ((given & ROUTER_KEY_REQUESTS) != 0)
-        lr_buf_addf(&detail, "requests_per_minute=%llu ",
-                    (unsigned long long)to->requests_per_minute);
-    if ((given & ROUTER_KEY_TOKENS) != 0)
-        lr_buf_addf(&detail, "tokens_per_minute=%llu ",
-                    (unsigned long long)to->tokens_per_minute);
-    if ((given & ROUTER_KEY_MAY_USE) != 0)
-        lr_buf_addf(&detail, "models=%s ", to->models[0] != '\0' ? to->models : "all");
-    if (detail.len != 0)
-        detail.data[detail.len - 1] = '\0'; /* the last blank */
-    audit(m, "key.change", detail.len != 0 ? detail.data : "");
-    lr_buf_free(&detail);
+    struct router_action action = {router_caller_name(&router_access(m->req)->caller), name,
+                                   m->id, detail};
+    router_store_act(m->router->store, &action, fn, net_request_loop(m->req), done, m);
 }
 
 static lr_code change(struct router_sql *sql, void *arg, struct lr_error *err)
@@ -218,13 +195,34 @@ static void changed(void *arg, const struct lr_error *err)
     router_key_apply(key, &m->change);
     put_key(&w, key, NULL);
     router_unlock(r);
-    audit_change(m);
     router_respond_json(m->req, 200, &body);
+}
+
+/* What was changed, for the audit log: "name=... requests_per_minute=..." */
+static void describe(const struct changing *m, struct lr_buf *detail)
+{
+    const struct router_key *to = &m->change.to;
+    unsigned given = m->change.given;
+    if ((given & ROUTER_KEY_NAME) != 0)
+        lr_buf_addf(detail, "name=\"%s\" ", to->name);
+    if ((given & ROUTER_KEY_EXPIRY) != 0)
+        lr_buf_addf(detail, "expires=%lld ", (long long)to->expires_ms / 1000);
+    if ((given & ROUTER_KEY_REQUESTS) != 0)
+        lr_buf_addf(detail, "requests_per_minute=%llu ",
+                    (unsigned long long)to->requests_per_minute);
+    if ((given & ROUTER_KEY_TOKENS) != 0)
+        lr_buf_addf(detail, "tokens_per_minute=%llu ",
+                    (unsigned long long)to->tokens_per_minute);
+    if ((given & ROUTER_KEY_MAY_USE) != 0)
+        lr_buf_addf(detail, "models=%s ", to->models[0] != '\0' ? to->models : "all");
+    if (detail->len != 0)
+        detail->len--; /* the last blank */
 }
 
 void router_api_key_change(struct router *r, struct net_request *req)
 {
     struct lr_error err;
+    struct lr_buf detail;
     const struct lr_json *body = router_body(req);
     struct changing *m = body != NULL ? find_key(r, req) : NULL;
     if (m == NULL)
@@ -240,7 +238,10 @@ void router_api_key_change(struct router *r, struct net_request *req)
         net_respond_error(req, &err);
         return;
     }
-    router_store_submit(r->store, change, net_request_loop(req), changed, m);
+    lr_buf_init(&detail, 4096);
+    describe(m, &detail);
+    act(m, "key.change", lr_buf_z(&detail), change, changed);
+    lr_buf_free(&detail);
 }
 
 static lr_code revoke(struct router_sql *sql, void *arg, struct lr_error *err)
@@ -262,7 +263,6 @@ static void revoked(void *arg, const struct lr_error *err)
     if (key->revoked_ms == 0)
         key->revoked_ms = m->now_ms;
     router_unlock(r);
-    audit(m, "key.revoke", "");
     net_respond(m->req, 200, "application/json", LR_STR_LIT("{\"revoked\":true}"));
 }
 
@@ -270,5 +270,5 @@ void router_api_key_revoke(struct router *r, struct net_request *req)
 {
     struct changing *m = find_key(r, req);
     if (m != NULL)
-        router_store_submit(r->store, revoke, net_request_loop(req), revoked, m);
+        act(m, "key.revoke", "", revoke, revoked);
 }

@@ -47,7 +47,7 @@ static void inserted(void *arg, const struct lr_error *err)
     free(a);
 }
 
-void router_register(struct router *r, const struct router_new_model *model,
+void router_register(struct router *r, const struct router_new_model *model, const char *actor,
                      struct net_loop *loop, router_registered_fn fn, void *arg)
 {
     struct lr_error err;
@@ -68,7 +68,12 @@ void router_register(struct router *r, const struct router_new_model *model,
             fn(arg, &err);
         return;
     }
-    router_store_submit(r->store, insert, loop, inserted, a);
+    if (actor == NULL) {
+        router_store_submit(r->store, insert, loop, inserted, a);
+        return;
+    }
+    struct router_action action = {actor, "model.register", a->model->id, a->model->source};
+    router_store_act(r->store, &action, insert, loop, inserted, a);
 }
 
 static bool pick_unregistered(struct router *r, const char *node_id, char id[ROUTER_ID_MAX],
@@ -104,7 +109,7 @@ void router_adopt_models(struct router *r, const char *node_id)
             .format = lr_str_z(format),
             .created_ms = lr_clock_wall_ms(NULL),
         };
-        router_register(r, &model, NULL, NULL, NULL);
+        router_register(r, &model, NULL, NULL, NULL, NULL);
     }
 }
 
@@ -206,11 +211,8 @@ void router_foresee(const struct router *r, uint64_t need_bytes, struct lr_buf *
 void router_answer_registered(struct router *r, struct net_request *req, const char *id,
                               struct lr_str manifest, uint64_t need_bytes)
 {
-    struct router_access *access = router_access(req);
     struct lr_buf body, warning;
     struct lr_json_writer w;
-    router_store_audit(r->store, router_caller_name(&access->caller), "model.register", id,
-                       manifest.len != 0 ? "hub" : "local");
     lr_buf_init(&warning, 1024);
     router_lock(r);
     router_foresee(r, need_bytes, &warning);

@@ -9,8 +9,9 @@
 typedef void (*router_registered_fn)(void *arg, const struct lr_error *err);
 
 /* Adds a model and stores it, then calls fn(arg) on `loop` (fn may be NULL).  The model
- * serves once fn was called without an error.  CONFLICT: the id is taken. */
-void router_register(struct router *r, const struct router_new_model *model,
+ * serves once fn was called without an error.  CONFLICT: the id is taken.  actor: who asked
+ * for it, for the audit log; NULL: nobody did. */
+void router_register(struct router *r, const struct router_new_model *model, const char *actor,
                      struct net_loop *loop, router_registered_fn fn, void *arg);
 
 /* CONFLICT: the id is taken; the first stays untouched (R-04).  Asked before a hub or a

@@ -49,7 +49,8 @@ static void settle(struct inspecting *a)
         .chat_template = a->chat_template,
         .created_ms = lr_clock_wall_ms(NULL),
     };
-    router_register(a->router, &model, net_request_loop(a->req), registered, a);
+    router_register(a->router, &model, router_caller_name(&router_access(a->req)->caller),
+                    net_request_loop(a->req), registered, a);
 }
 
 /* A fault in the folder (400) says more than "it is not there". */

@@ -85,7 +85,8 @@ static void on_asked(void *arg)
         .chat_template = lr_buf_str(&a->template_text),
         .created_ms = lr_clock_wall_ms(NULL),
     };
-    router_register(a->router, &model, a->loop, answer, a);
+    router_register(a->router, &model, router_caller_name(&router_access(a->req)->caller),
+                    a->loop, answer, a);
 }
 
 static void *ask_hub(void *arg)

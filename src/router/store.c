@@ -22,6 +22,7 @@ struct work {
     router_store_done done;
     struct net_loop *loop;
     void *arg;
+    struct router_audit *audit; /* owned; NULL: none */
     bool failed;
     struct lr_error err;
 };
@@ -172,10 +173,24 @@ static void note(struct router_store *store, lr_code code, const struct lr_error
         router_store_note(store, code == LR_OK ? NULL : err);
 }
 
+static lr_code run_work(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct work *work = arg;
+    lr_code code = work->fn != NULL ? work->fn(sql, work->arg, err) : LR_OK;
+    if (code == LR_OK && work->audit != NULL)
+        code = router_audit_insert(sql, work->audit, err);
+    return code;
+}
+
 static void do_work(struct router_store *store, struct work *work)
 {
-    lr_code code = in_transaction(store->sql, work->fn, work->arg, true, &work->err);
+    lr_code code = in_transaction(store->sql, run_work, work, true, &work->err);
+    const struct router_audit *a = work->audit;
     note(store, code, &work->err);
+    if (code == LR_OK && a != NULL)
+        lr_log_info(NULL, "audit.done action=%s actor=%s target=%s detail=%s", a->action,
+                    a->actor, a->target, a->detail);
+    free(work->audit);
     work->failed = code != LR_OK;
     if (work->failed)
         lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
@@ -328,23 +343,49 @@ void router_store_close(struct router_store *store)
 
 /* ---- from the loops ---- */
 
-void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
-                         router_store_done done, void *arg)
+static void submit(struct router_store *store, struct work wanted)
 {
     struct work *work = calloc(1, sizeof(*work));
     if (work == NULL) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory to write to the database");
-        if (done != NULL)
-            done(arg, &err);
+        free(wanted.audit);
+        if (wanted.done != NULL)
+            wanted.done(wanted.arg, &err);
         return;
     }
-    *work = (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg};
+    *work = wanted;
     (void)pthread_mutex_lock(&store->lock);
     *store->last = work;
     store->last = &work->next;
     (void)pthread_cond_signal(&store->wake);
     (void)pthread_mutex_unlock(&store->lock);
+}
+
+void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                         router_store_done done, void *arg)
+{
+    submit(store, (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg});
+}
+
+void router_store_act(struct router_store *store, const struct router_action *action,
+                      router_store_fn fn, struct net_loop *loop, router_store_done done,
+                      void *arg)
+{
+    struct router_audit *a = calloc(1, sizeof(*a));
+    struct lr_error err;
+    if (a == NULL) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the audit log");
+        if (done != NULL)
+            done(arg, &err);
+        return;
+    }
+    a->time_ms = lr_clock_wall_ms(NULL);
+    (void)snprintf(a->actor, sizeof(a->actor), "%s", action->actor);
+    (void)snprintf(a->action, sizeof(a->action), "%s", action->action);
+    (void)snprintf(a->target, sizeof(a->target), "%s", action->target);
+    (void)snprintf(a->detail, sizeof(a->detail), "%s", action->detail);
+    submit(store, (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg, .audit = a});
 }
 
 void router_store_usage(struct router_store *store, const struct router_usage *row)
@@ -361,26 +402,11 @@ void router_store_usage(struct router_store *store, const struct router_usage *r
                      row->key_id);
 }
 
-static void free_arg(void *arg, const struct lr_error *err)
-{
-    (void)err; /* logged where it happened */
-    free(arg);
-}
-
 void router_store_audit(struct router_store *store, const char *actor, const char *action,
                         const char *target, const char *detail)
 {
-    struct router_audit *a = calloc(1, sizeof(*a));
-    lr_log_info(NULL, "audit.done action=%s actor=%s target=%s detail=%s", action, actor,
-                target, detail);
-    if (a == NULL)
-        return;
-    a->time_ms = lr_clock_wall_ms(NULL);
-    (void)snprintf(a->actor, sizeof(a->actor), "%s", actor);
-    (void)snprintf(a->action, sizeof(a->action), "%s", action);
-    (void)snprintf(a->target, sizeof(a->target), "%s", target);
-    (void)snprintf(a->detail, sizeof(a->detail), "%s", detail);
-    router_store_submit(store, router_audit_insert, NULL, free_arg, a);
+    struct router_action a = {actor, action, target, detail};
+    router_store_act(store, &a, NULL, NULL, NULL, NULL);
 }
 
 void router_store_get_stats(struct router_store *store, struct router_store_stats *out)

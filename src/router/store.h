@@ -62,7 +62,16 @@ void router_store_submit(struct router_store *store, router_store_fn fn, struct 
 /* Dropped, with a log line, when the database has not kept up for a very long time. */
 void router_store_usage(struct router_store *store, const struct router_usage *row);
 
-/* An admin's action, for GET /v0/audit. */
+/* Like submit, for an admin's action: its line in the audit log is in the same transaction, so
+ * that one is never there without the other.  fn NULL: the line alone. */
+struct router_action {
+    const char *actor, *action, *target, *detail; /* copied */
+};
+void router_store_act(struct router_store *store, const struct router_action *action,
+                      router_store_fn fn, struct net_loop *loop, router_store_done done,
+                      void *arg);
+
+/* An action that changes nothing here: a node did it. */
 void router_store_audit(struct router_store *store, const char *actor, const char *action,
                         const char *target, const char *detail);
 

@@ -108,7 +108,6 @@ static void erased(void *arg, const struct lr_error *err)
 {
     struct removing *a = arg;
     struct router *r = a->router;
-    struct router_access *access = router_access(a->req);
     size_t count;
     if (err != NULL) {
         net_respond_error(a->req, err);
@@ -127,8 +126,6 @@ static void erased(void *arg, const struct lr_error *err)
         router_targets(r, lr_str_z(a->folded), net_request_arena(a->req), &count, &a->offline);
     router_unlock(r);
     router_tell_nodes(r);
-    router_store_audit(r->store, router_caller_name(&access->caller), "model.delete", a->id,
-                       a->is_purge ? "purge" : "");
     lr_buf_init(&a->body, BODY_BYTES);
     lr_json_writer_init(&a->w, &a->body);
     lr_json_begin_object(&a->w);
@@ -184,11 +181,13 @@ void router_api_delete_model(struct router *r, struct net_request *req)
     bool is_left = model == NULL && is_purge && is_left_over(r, lr_str_z(a->folded));
     memcpy(a->id, model != NULL ? model->id : a->folded, sizeof(a->id));
     router_unlock(r);
-    if (is_left)
-        erased(a, NULL);
-    else if (model != NULL)
-        router_store_submit(r->store, erase, net_request_loop(req), erased, a);
-    else
+    if (model == NULL && !is_left) {
         router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
                       LR_STR_ARG(lr_str_sub(id, 0, 200)));
+        return;
+    }
+    struct router_action action = {router_caller_name(&router_access(req)->caller),
+                                   "model.delete", a->id, is_purge ? "purge" : ""};
+    router_store_act(r->store, &action, is_left ? NULL : erase, net_request_loop(req), erased,
+                     a);
 }

@@ -68,7 +68,20 @@ async function check(url, done) {
   }
 }
 
-test('killed before, inside and after any transaction: every answer holds, nothing is half', async () => {
+// The log has a line for every action that was answered, and for none that did not happen.
+async function checkAudit(url, done) {
+  const { audit } = (await call(`${url}/v0/audit?limit=1000`)).json;
+  const targets = (action) => audit.filter((a) => a.action === action).map((a) => a.target).sort();
+  const keys = (await call(`${url}/v0/keys`)).json.keys;
+  assert.deepEqual(targets('key.create'), keys.map((k) => k.id).sort());
+  assert.deepEqual(targets('key.revoke'), keys.filter((k) => k.revoked).map((k) => k.id).sort());
+  const models = (await call(`${url}/v0/models`)).json.models.map((m) => m.id);
+  const deleted = targets('model.delete');
+  for (const id of done.gone) assert.ok(deleted.includes(id), `${id} was deleted`);
+  assert.deepEqual(targets('model.register'), [...models, ...deleted].sort());
+}
+
+test('killed before, inside and after any transaction: every answer holds, nothing is half, and the log tells it', async () => {
   let kills = 0;
   for (const point of ['store.begun', 'store.before_commit', 'store.after_commit']) {
     for (let turn = 1; turn <= 24; turn += LONG ? 1 : 5) {
@@ -81,6 +94,7 @@ test('killed before, inside and after any transaction: every answer holds, nothi
       const again = await start(dir);
       left.push(again);
       await check(again.found[1], done);
+      await checkAudit(again.found[1], done);
       await again.stop('SIGKILL');
     }
   }
