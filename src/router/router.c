@@ -262,28 +262,26 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
 {
     struct router_key admin = {.name = "first admin", .role = ROUTER_ADMIN};
     char text[ROUTER_KEY_TEXT];
-    lr_code code = LR_OK;
     admin_key[0] = '\0';
-    if (r->needs_key && !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL))) {
+    /* A start that fails must not keep a key that nobody has seen. */
+    lr_code code = start_server(r, err);
+    if (code == LR_OK && r->needs_key &&
+        !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL))) {
         code = make_key(r, &admin, text, err);
         if (code == LR_OK)
             (void)snprintf(admin_key, 64, "%s", text);
     }
-    if (code == LR_OK)
-        code = start_server(r, err);
     if (code != LR_OK)
         return code;
     router_url(r, r->fleet[0]);
     r->fleet_count = 1;
-    router_store_on_change(r->store, router_sync, r);
-    code = router_store_start(r->store, err);
-    if (code != LR_OK)
-        return code;
-    for (unsigned i = 0; i < r->home_count; i++)
-        net_loop_post(r->homes[i].loop, start_home, &r->homes[i]);
     lr_log_info(NULL, "router.listening addr=%s port=%u models=%zu nodes=%zu keys=%zu", r->host,
                 r->port, r->registry.models.count, r->nodes.count, r->keys.count);
-    return LR_OK;
+    router_store_on_change(r->store, router_sync, r);
+    code = router_store_start(r->store, err);
+    for (unsigned i = 0; code == LR_OK && i < r->home_count; i++)
+        net_loop_post(r->homes[i].loop, start_home, &r->homes[i]);
+    return code;
 }
 
 /* Stops listening; what is not answered after grace_ms is cut. */

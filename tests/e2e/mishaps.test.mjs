@@ -43,6 +43,14 @@ test('a port in use, a data folder and a database of another router are named', 
   assert.equal((await call(`${again.url}/v0/keys`)).json.keys[0].id, id, 'the lock goes with its process');
 });
 
+test('the first admin key is made by the first start that works, not by one that fails', async () => {
+  const other = keep(await startRouter());
+  const dir = tempDir('locked');
+  await fails(['router', '--listen', `127.0.0.1:${new URL(other.url).port}`, '--require-key', '--data-dir', dir], /the port is in use/);
+  const router = keep(await startRouter({ args: ['--require-key'], dir }));
+  assert.equal((await call(`${router.url}/v0/keys`, { key: router.adminKey })).status, 200, 'the key was shown');
+});
+
 test('a file that is no database is left as it is, and the message says what to do', async () => {
   const file = path.join(tempDir('db'), 'router.db');
   fs.writeFileSync(file, 'these are my notes, not a database\n'.repeat(100));
