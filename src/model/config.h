@@ -30,6 +30,7 @@ struct model_identity {
     char model_type[MODEL_NAME_MAX];   /* "gpt_oss"; may be "" */
     char runtime[MODEL_NAME_MAX];
     uint64_t context_tokens; /* max_position_embeddings or its kin; 0: not given */
+    uint64_t kv_bytes;       /* keys and values of one whole context at 16 bits; 0: not known */
 };
 
 LR_MUST_USE lr_code model_identity_parse(struct lr_str text, struct model_identity *out,

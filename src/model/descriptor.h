@@ -44,6 +44,7 @@ struct model_descriptor {
     size_t file_count;
     uint64_t weight_bytes;            /* sizes of the weight files */
     uint64_t context_tokens;          /* 0: not given */
+    uint64_t kv_bytes;                /* of one whole context; 0: not known */
     const char *chat_template;        /* text; NULL: none, use the default */
     const char *chat_template_source; /* "chat_template.jinja", "tokenizer_config.json", ... */
     const char *bos_token;            /* texts; NULL: not given */

@@ -100,6 +100,7 @@ static lr_code read_config(struct model_build *b)
         return code;
     }
     b->d->context_tokens = id.context_tokens;
+    b->d->kv_bytes = id.kv_bytes;
     code = model_build_text(b, lr_str_z(id.runtime), &b->d->runtime);
     if (code != LR_OK)
         return code;

@@ -71,6 +71,37 @@ static uint64_t context_of(const struct model_fields *f)
     return 0;
 }
 
+/* Of the kinds of config.json that say it in these words, which most do.  A layer that slides
+ * keeps its window. */
+static uint64_t kv_of(const struct model_fields *f, uint64_t tokens, bool is_gptoss)
+{
+    enum { LAYERS_MAX = 4096, WIDTH_MAX = 1 << 20, TOKENS_MAX = 1 << 26 };
+    uint64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, window = 0;
+    (void)lr_json_u64(lr_json_get(f->object, "num_hidden_layers"), &layers);
+    (void)lr_json_u64(lr_json_get(f->object, "num_attention_heads"), &heads);
+    (void)lr_json_u64(lr_json_get(f->object, "hidden_size"), &hidden);
+    (void)lr_json_u64(lr_json_get(f->object, "sliding_window"), &window);
+    if (!lr_json_u64(lr_json_get(f->object, "num_key_value_heads"), &kv_heads))
+        kv_heads = heads;
+    if (!lr_json_u64(lr_json_get(f->object, "head_dim"), &head_dim) && heads != 0)
+        head_dim = hidden / heads;
+    if (layers > LAYERS_MAX || kv_heads > WIDTH_MAX || head_dim > WIDTH_MAX ||
+        kv_heads * head_dim > WIDTH_MAX || tokens > TOKENS_MAX)
+        return 0;
+    const struct lr_json *types = lr_json_get(f->object, "layer_types");
+    uint64_t sliding = types == NULL && is_gptoss ? (layers + 1) / 2 : 0; /* as config.h */
+    for (size_t i = 0; lr_json_is(types, LR_JSON_ARRAY) && i < types->count; i++) {
+        struct lr_str type;
+        sliding +=
+            lr_json_str(&types->items[i], &type) && lr_str_eq_z(type, "sliding_attention");
+    }
+    if (window == 0 || window > tokens)
+        window = tokens;
+    if (sliding > layers)
+        sliding = layers;
+    return 2 * 2 * kv_heads * head_dim * ((layers - sliding) * tokens + sliding * window);
+}
+
 static lr_code read_identity(struct model_fields *f, struct model_identity *out)
 {
     const struct lr_json *list = model_field(f, "architectures");
@@ -92,6 +123,7 @@ static lr_code read_identity(struct model_fields *f, struct model_identity *out)
                        f->file);
     (void)snprintf(out->runtime, sizeof(out->runtime), "%s", runtime_of(out));
     out->context_tokens = context_of(f);
+    out->kv_bytes = kv_of(f, out->context_tokens, strcmp(out->runtime, "gptoss") == 0);
     return LR_OK;
 }
 

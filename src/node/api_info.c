@@ -103,6 +103,7 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
         lr_json_member_z(w, "dir", m->descriptor->model_dir);
         lr_json_member_u64(w, "weight_bytes", m->descriptor->weight_bytes);
         lr_json_member_u64(w, "context", m->descriptor->context_tokens);
+        lr_json_member_u64(w, "kv_bytes", m->descriptor->kv_bytes);
     }
     node_fetch_put(w, m);
     lr_json_member_bool(w, "pinned", m->is_pinned);

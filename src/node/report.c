@@ -46,6 +46,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
     out->format = lr_str_z(model_format_name(d->format));
     out->context_tokens = d->context_tokens;
     out->weight_bytes = d->weight_bytes;
+    out->kv_bytes = d->kv_bytes;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)

@@ -177,6 +177,7 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
     copy_text(place->format, sizeof(place->format), m->format);
     place->context_tokens = m->context_tokens;
     place->weight_bytes = m->weight_bytes;
+    place->kv_bytes = m->kv_bytes;
     if (router_prompt_info_get(&nodes->infos, m, &info, &bad) != LR_OK) {
         place->can_run = false;
         copy_text(place->reason, sizeof(place->reason), lr_str_z(bad.text));

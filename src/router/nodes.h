@@ -35,6 +35,7 @@ struct router_place {
     bool is_loaded, is_pinned;
     uint32_t slots, live, queued; /* as reported */
     uint64_t context_tokens, weight_bytes;
+    uint64_t kv_bytes;               /* of one whole context; 0: not known */
     struct router_prompt_info *info; /* reference; NULL: none */
     /* ours */
     uint32_t inflight;

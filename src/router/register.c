@@ -178,7 +178,30 @@ static uint64_t largest_pool(const struct router_node *node)
     return most;
 }
 
-void router_foresee(const struct router *r, uint64_t need_bytes, struct lr_buf *out)
+static void foresee_memory(const struct router_need *need, const struct router_node *best,
+                           uint64_t most, struct lr_buf *out)
+{
+    char weights[32], kv[32], has[32];
+    if (need->weights + need->kv <= most)
+        return;
+    lr_format_size(need->weights, weights);
+    lr_format_size(need->kv, kv);
+    lr_format_size(most, has);
+    if (need->weights > most)
+        lr_buf_addf(out, "no node has the memory: its weights take %s", weights);
+    else
+        lr_buf_addf(out, "no node has the memory for its whole context: its weights take %s",
+                    weights);
+    if (need->kv != 0)
+        lr_buf_addf(out, " and the KV cache of one request of %llu tokens about %s",
+                    (unsigned long long)need->tokens, kv);
+    lr_buf_addf(out, ", the largest node (%s) has %s", best->name, has);
+    if (need->weights <= most)
+        lr_buf_add_z(out,
+                     "; longer requests are refused there (setting max-context bounds them)");
+}
+
+void router_foresee(const struct router *r, const struct router_need *need, struct lr_buf *out)
 {
     const struct router_node *best = NULL;
     uint64_t most = 0;
@@ -197,25 +220,19 @@ void router_foresee(const struct router *r, uint64_t need_bytes, struct lr_buf *
     if (!has_online) {
         lr_buf_add_z(out, "no node is online: nobody fetches or serves it before one joins "
                           "(llm-router nodes token)");
-    } else if (best != NULL && need_bytes > most) {
-        char need[32], has[32];
-        lr_format_size(need_bytes, need);
-        lr_format_size(most, has);
-        lr_buf_addf(out,
-                    "no node has the memory: its weights take %s, the largest node (%s) has "
-                    "%s",
-                    need, best->name, has);
+    } else if (best != NULL) {
+        foresee_memory(need, best, most, out);
     }
 }
 
 void router_answer_registered(struct router *r, struct net_request *req, const char *id,
-                              struct lr_str manifest, uint64_t need_bytes)
+                              struct lr_str manifest, const struct router_need *need)
 {
     struct lr_buf body, warning;
     struct lr_json_writer w;
     lr_buf_init(&warning, 1024);
     router_lock(r);
-    router_foresee(r, need_bytes, &warning);
+    router_foresee(r, need, &warning);
     router_unlock(r);
     w = router_json_begin(&body, manifest.len + 8192);
     lr_json_member_z(&w, "id", id);

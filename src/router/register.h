@@ -33,13 +33,19 @@ bool router_read_text(struct net_request *req, const struct lr_json *body, const
 /* "chat_template" of the body, which must compile: INVALID_ARGUMENT says where not. */
 LR_MUST_USE lr_code router_check_template(struct lr_str text, struct lr_error *err);
 
-/* 201 with the model, its manifest where it has one, and warnings: an operator should know
- * at once that nobody can run it.  need_bytes: of weights; 0: not known.  Ends req. */
-void router_answer_registered(struct router *r, struct net_request *req, const char *id,
-                              struct lr_str manifest, uint64_t need_bytes);
+/* Memory, before anybody has loaded it.  0: not known. */
+struct router_need {
+    uint64_t weights;
+    uint64_t kv, tokens; /* of one request of the whole context */
+};
 
-/* With the lock held: why no node can run a model whose weights take need_bytes, or
- * nothing.  *out stays empty then. */
-void router_foresee(const struct router *r, uint64_t need_bytes, struct lr_buf *out);
+/* 201 with the model, its manifest where it has one, and warnings: an operator should know
+ * at once that nobody can run it.  Ends req. */
+void router_answer_registered(struct router *r, struct net_request *req, const char *id,
+                              struct lr_str manifest, const struct router_need *need);
+
+/* With the lock held: why no node can run a model that needs this, or not with its whole
+ * context; or nothing.  *out stays empty then. */
+void router_foresee(const struct router *r, const struct router_need *need, struct lr_buf *out);
 
 #endif

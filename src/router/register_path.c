@@ -21,7 +21,7 @@ struct inspecting {
     struct lr_str path, name, format, chat_template; /* in the request's arena */
     char id[ROUTER_ID_MAX];
     char found_format[16];
-    uint64_t need_bytes;
+    struct router_need need;
     const struct router_target *nodes; /* in the request's arena */
     size_t count, at;
     struct lr_error fault; /* code OK: no node has said anything */
@@ -36,7 +36,7 @@ static void registered(void *arg, const struct lr_error *err)
     if (err != NULL)
         net_respond_error(a->req, err);
     else
-        router_answer_registered(a->router, a->req, a->id, lr_str(NULL, 0), a->need_bytes);
+        router_answer_registered(a->router, a->req, a->id, lr_str(NULL, 0), &a->need);
 }
 
 static void settle(struct inspecting *a)
@@ -88,7 +88,9 @@ static void on_inspected(void *arg, const struct lr_error *err, const struct net
         lr_json_parse(net_request_arena(a->req), reply->body, NULL, &body, NULL) == LR_OK &&
         lr_json_str(lr_json_get(body, "id"), &id)) {
         (void)lr_json_str(lr_json_get(body, "format"), &format);
-        (void)lr_json_u64(lr_json_get(body, "weight_bytes"), &a->need_bytes);
+        (void)lr_json_u64(lr_json_get(body, "weight_bytes"), &a->need.weights);
+        (void)lr_json_u64(lr_json_get(body, "kv_bytes"), &a->need.kv);
+        (void)lr_json_u64(lr_json_get(body, "context"), &a->need.tokens);
         (void)snprintf(a->id, sizeof(a->id), LR_STR_FMT,
                        LR_STR_ARG(lr_str_sub(id, 0, sizeof(a->id) - 1)));
         (void)snprintf(a->found_format, sizeof(a->found_format), LR_STR_FMT,
@@ -148,7 +150,8 @@ static bool find_listed(struct inspecting *a)
     if (place != NULL) {
         memcpy(a->id, place->id, sizeof(a->id));
         memcpy(a->found_format, place->format, sizeof(a->found_format));
-        a->need_bytes = place->weight_bytes;
+        a->need =
+            (struct router_need){place->weight_bytes, place->kv_bytes, place->context_tokens};
     }
     router_unlock(r);
     return place != NULL;

@@ -8,6 +8,7 @@
 
 #include "hub/client.h"
 #include "hub/register.h"
+#include "model/config.h"
 #include "router/api.h"
 #include "router/register.h"
 
@@ -28,7 +29,7 @@ struct asking {
     struct lr_error err;
     lr_code code;
     uint32_t retry_after_s;
-    uint64_t need_bytes; /* of what every node must hold */
+    struct router_need need; /* weights: of what every node must hold */
     struct lr_buf manifest;
     struct lr_buf template_text;
     char id[ROUTER_ID_MAX];
@@ -50,8 +51,7 @@ static void answer(void *arg, const struct lr_error *err)
     if (err != NULL)
         net_respond_error(a->req, err);
     else
-        router_answer_registered(a->router, a->req, a->id, lr_buf_str(&a->manifest),
-                                 a->need_bytes);
+        router_answer_registered(a->router, a->req, a->id, lr_buf_str(&a->manifest), &a->need);
     finish(a);
 }
 
@@ -89,6 +89,15 @@ static void on_asked(void *arg)
                     a->loop, answer, a);
 }
 
+static void foresee_context(struct asking *a, struct lr_str config)
+{
+    struct model_identity id;
+    if (config.len == 0 || model_identity_parse(config, &id, NULL) != LR_OK)
+        return;
+    a->need.kv = id.kv_bytes;
+    a->need.tokens = id.context_tokens;
+}
+
 static void *ask_hub(void *arg)
 {
     struct asking *a = arg;
@@ -110,7 +119,8 @@ static void *ask_hub(void *arg)
         a->format = got.manifest->format;
         for (size_t i = 0; i < got.manifest->file_count; i++)
             if (!got.manifest->files[i].optional)
-                a->need_bytes += got.manifest->files[i].size;
+                a->need.weights += got.manifest->files[i].size;
+        foresee_context(a, got.config);
         if (a->manifest.failed || a->template_text.failed)
             a->code =
                 lr_fail(&a->err, LR_TOO_LARGE, "the manifest is over %d bytes", MANIFEST_BYTES);

@@ -40,6 +40,7 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
         put_text(w, "format", m->format);
         lr_json_member_u64(w, "context_tokens", m->context_tokens);
         lr_json_member_u64(w, "weight_bytes", m->weight_bytes);
+        lr_json_member_u64(w, "kv_bytes", m->kv_bytes);
     }
     lr_json_end_object(w);
 }
@@ -170,6 +171,8 @@ static lr_code read_model(const struct lr_json *v, struct wire_fleet_model *m,
         code = read_number(v, "context_tokens", UINT64_MAX, &m->context_tokens, err);
     if (code == LR_OK)
         code = read_number(v, "weight_bytes", UINT64_MAX, &m->weight_bytes, err);
+    if (code == LR_OK)
+        code = read_number(v, "kv_bytes", UINT64_MAX, &m->kv_bytes, err);
     if (code != LR_OK)
         return code;
     m->slots = (uint32_t)slots;

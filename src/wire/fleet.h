@@ -45,6 +45,7 @@ struct wire_fleet_model {
     struct lr_str engine, runtime, architecture, format;
     uint64_t context_tokens;
     uint64_t weight_bytes;
+    uint64_t kv_bytes; /* of one whole context; 0: not known */
 };
 
 struct wire_fleet_pool {

@@ -93,7 +93,7 @@ test('a path that cannot be registered is refused with the reason, and nothing c
   assert.equal((await nodes(router))[0].models.length, there, 'the node keeps nothing of a folder with a fault');
 });
 
-test('a registration warns when no node has the memory, naming both figures', async () => {
+test('a registration warns when no node has the memory for the weights, or for one whole context, naming the figures', async () => {
   const small = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
   const poor = keep(await startNode(small, { name: 'poor', args: ['--ram-limit', '64MiB', '--models-dir', root] }));
   await until('it is online', async () => (await online(small)) === 1);
@@ -108,6 +108,18 @@ test('a registration warns when no node has the memory, naming both figures', as
   assert.equal(answer.status, 201, answer.text);
   assert.equal(answer.json.warnings.length, 1);
   assert.match(answer.json.warnings[0], /no node has the memory: .*200\.?0? MiB.*largest node \(poor\) has 64\.?0? MiB/);
+
+  // Weights of a few bytes, and a context that nobody has room for: 4 layers x 8 heads x 64 x keys and values x 2 bytes.
+  const config = (context) => JSON.stringify({ architectures: ['EchoForTesting'], model_type: 'echo', num_hidden_layers: 4, num_attention_heads: 16, num_key_value_heads: 8,
+    head_dim: 64, max_position_embeddings: context });
+  for (const [name, context, warnings] of [['wide', 131072, [/no node has the memory for its whole context: its weights take .* and the KV cache of one request of 131072 tokens about 1\.?0? GiB, the largest node \(poor\) has 64\.?0? MiB/]], ['narrow', 4096, []]]) {
+    fs.cpSync(makeEcho(name), path.join(root, name), { recursive: true });
+    fs.writeFileSync(path.join(root, name, 'config.json'), config(context));
+    const { status, json } = await call(`${small.url}/v0/models/register`, { body: { path: path.join(root, name) } });
+    assert.equal(status, 201, JSON.stringify(json));
+    assert.equal(json.warnings.length, warnings.length, `${json.warnings}`);
+    warnings.forEach((w, i) => assert.match(json.warnings[i], w));
+  }
   await poor.stop('SIGKILL');
   await small.stop();
 });
