@@ -2,6 +2,7 @@
 //
 //   await api.get('/v0/nodes')                      the answer's JSON
 //   await api.post('/v0/keys', {name: 'x'})         JSON in, JSON out
+//   await api.patch('/v0/keys/abc', {name: 'y'})
 //   await api.del('/v0/keys/abc')
 //   await api.raw('/v1/chat/completions', {method: 'POST', body, signal})
 //                                                   the Response itself, for streams
@@ -71,6 +72,7 @@ export const api = {
   raw,
   get: async (path, options) => json(await raw(path, options)),
   post: async (path, body = {}, options) => json(await raw(path, { ...options, method: 'POST', body })),
+  patch: async (path, body, options) => json(await raw(path, { ...options, method: 'PATCH', body })),
   del: async (path, options) => json(await raw(path, { ...options, method: 'DELETE' })),
   /** @param {string} token of /v0/whoami; '' where there is no session */
   setCsrf: (token) => { csrf = token; },

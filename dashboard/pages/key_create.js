@@ -1,23 +1,29 @@
-// pages/key_create.js - makes a key and shows it, this once (part of the keys page).
+// pages/key_create.js - makes a key and shows it, this once; changes one (parts of the keys page).
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { api } from '../lib/api.js';
+import { api, segment } from '../lib/api.js';
 import { t } from '../lib/i18n.js';
 import { Button, CopyButton, Dialog, ErrorNote, Field, Note, useOrder } from '../lib/ui.js';
 
 const DAY = 86400;
 const lives = { never: 0, day: DAY, week: 7 * DAY, month: 30 * DAY, quarter: 90 * DAY, year: 365 * DAY };
-const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '' };
+const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '', models: '' };
+const asForm = (key) => ({ name: key.name, life: 'keep', requests: key.requests_per_minute ?? '', tokens: key.tokens_per_minute ?? '', models: (key.models ?? []).join(', ') });
+// What the API takes; an expiry that stays is not said.
+const asBody = (form) => ({ name: form.name.trim(), requests_per_minute: Number(form.requests), tokens_per_minute: Number(form.tokens), models: form.models.split(/[\s,]+/).filter(Boolean),
+  ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }) });
 
 function Form({ form, onChange, onSubmit }) {
+  const choices = form.role === undefined ? ['keep', ...Object.keys(lives)] : Object.keys(lives);
   const set = (name) => (event) => onChange({ ...form, [name]: event.currentTarget.value });
   return html`<form id="key-form" class="stack" onSubmit=${onSubmit}>
     <${Field} label=${t('keys.name')} hint=${t('keys.nameHint')}>${(props) => html`<input autofocus maxlength="63" autocomplete="off" ...${props} value=${form.name} onInput=${set('name')} />`}<//>
-    <fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${['api', 'admin', 'node'].map((role) => html`
-      <label class="check" key=${role}><input type="radio" name="role" value=${role} checked=${form.role === role} onChange=${set('role')} /><span><b>${role}</b><br /><span class="small muted">${t(`keys.role_${role}`)}</span></span></label>`)}</fieldset>
-    <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${Object.keys(lives).map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
+    ${form.role && html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${['api', 'admin', 'node'].map((role) => html`
+      <label class="check" key=${role}><input type="radio" name="role" value=${role} checked=${form.role === role} onChange=${set('role')} /><span><b>${role}</b><br /><span class="small muted">${t(`keys.role_${role}`)}</span></span></label>`)}</fieldset>`}
+    <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${choices.map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
     <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>
-      <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div></form>`;
+      <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div>
+    <${Field} label=${t('keys.models')} hint=${t('keys.modelsHint')}>${(props) => html`<input autocomplete="off" spellcheck=${false} placeholder=${t('keys.allModels')} ...${props} value=${form.models} onInput=${set('models')} />`}<//></form>`;
 }
 
 function Shown({ made }) {
@@ -36,7 +42,7 @@ export function CreateKey({ open, onClose }) {
   const close = () => { setMade(null); setForm(blank); dismiss(); onClose(); };
   const submit = async (event) => {
     event.preventDefault();
-    const answer = await run('make', () => api.post('/v0/keys', { name: form.name.trim(), role: form.role, expires_in: lives[form.life], requests_per_minute: Number(form.requests), tokens_per_minute: Number(form.tokens) }));
+    const answer = await run('make', () => api.post('/v0/keys', { ...asBody(form), role: form.role }));
     if (answer) setMade(answer);
   };
   const footer = made ? html`<${Button} kind="primary" onClick=${close}>${t('keys.stored')}<//>`
@@ -44,4 +50,17 @@ export function CreateKey({ open, onClose }) {
   return html`<${Dialog} open=${open} title=${t('keys.create')} onClose=${close} footer=${footer}>
     <${ErrorNote} error=${error} onDismiss=${dismiss} />
     ${made ? html`<${Shown} made=${made} />` : html`<${Form} form=${form} onChange=${setForm} onSubmit=${submit} />`}<//>`;
+}
+
+/** @param {{item: object, onClose: (isChanged: boolean) => void}} props item: the key */
+export function EditKey({ item, onClose }) {
+  const [form, setForm] = useState(() => asForm(item));
+  const { busy, error, run, dismiss } = useOrder();
+  const submit = async (event) => {
+    event.preventDefault();
+    if (await run('save', () => api.patch(`/v0/keys/${segment(item.id)}`, asBody(form)))) onClose(true);
+  };
+  const footer = html`<${Button} onClick=${() => onClose(false)}>${t('common.cancel')}<//><${Button} kind="primary" type="submit" form="key-form" busy=${busy === 'save'}>${t('keys.save')}<//>`;
+  return html`<${Dialog} open title=${t('keys.editOne', { name: item.name || item.id })} onClose=${() => onClose(false)} footer=${footer}>
+    <${ErrorNote} error=${error} onDismiss=${dismiss} /><${Form} form=${form} onChange=${setForm} onSubmit=${submit} /><//>`;
 }

@@ -8,7 +8,7 @@ import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
 import { Badge, Button, confirm, Empty, ErrorNote, Page, Skeleton, toast, useOrder } from '../lib/ui.js';
 import { Audit } from './audit.js';
-import { CreateKey } from './key_create.js';
+import { CreateKey, EditKey } from './key_create.js';
 import { Usage } from './usage.js';
 
 const isExpired = (key) => key.expires !== undefined && key.expires * 1000 <= Date.now();
@@ -22,13 +22,13 @@ function State({ item }) {
 
 function limits(key) {
   const texts = [key.requests_per_minute && t('keys.requestsLimit', { count: number(key.requests_per_minute) }),
-    key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) })].filter(Boolean);
+    key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) }), key.models && t('keys.modelsLimit', { models: key.models.join(', ') })].filter(Boolean);
   return texts.length ? texts.join(', ') : html`<span class="muted">${t('keys.noLimit')}</span>`;
 }
 
 const when = (time) => (time === undefined ? html`<span class="muted">${t('keys.never')}</span>` : html`<time datetime=${new Date(time * 1000).toISOString()} title=${dateTime(time)}>${ago(time)}</time>`);
 
-function KeyTable({ keys, me, onRevoke, isShowingOver, onShowOver }) {
+function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
   const over = keys.filter(isOver).length;
   const rows = isShowingOver ? keys : keys.filter((k) => !isOver(k));
   const columns = [
@@ -38,8 +38,9 @@ function KeyTable({ keys, me, onRevoke, isShowingOver, onShowOver }) {
     { id: 'limits', label: t('keys.limits'), cell: limits },
     { id: 'expires', label: t('keys.expires'), sort: (k) => k.expires ?? Infinity, cell: (k) => when(k.expires) },
     { id: 'used', label: t('keys.lastUsed'), sort: (k) => -(k.last_used ?? 0), cell: (k) => when(k.last_used) },
-    { id: 'actions', label: t('keys.actions'), hidden: true, end: true, cell: (k) => !isOver(k) && html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
-      onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>` },
+    { id: 'actions', label: t('keys.actions'), hidden: true, end: true, cell: (k) => k.revoked === undefined && html`<${Button} class="small" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
+      ${!isOver(k) && html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
+      onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>`}` },
   ];
   const actions = over > 0 && html`<label class="check"><input type="checkbox" checked=${isShowingOver} onChange=${(e) => onShowOver(e.currentTarget.checked)} /><span>${t('keys.showOver', { count: over })}</span></label>`;
   const empty = over === 0 ? html`<${Empty} icon="keys" title=${t('keys.emptyTitle')} text=${me.needs_key ? t('keys.emptyText') : t('keys.emptyTextOpen')} />` : undefined;
@@ -49,6 +50,7 @@ function KeyTable({ keys, me, onRevoke, isShowingOver, onShowOver }) {
 export default function Keys({ me }) {
   const { data, error, reload } = useResource('/v0/keys', { everyS: 10 });
   const [isCreating, setCreating] = useState(false);
+  const [edited, setEdited] = useState(null);
   const [isShowingOver, setShowingOver] = useState(false);
   const [changes, setChanges] = useState(0);
   const order = useOrder();
@@ -63,8 +65,9 @@ export default function Keys({ me }) {
   return html`<${Page} title=${t('keys.title')} lead=${t('keys.lead')} actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t('keys.create')}<//>`}>
     <${ErrorNote} error=${order.error ?? error} onDismiss=${order.error ? order.dismiss : undefined} />
     <section class="section"><h2>${t('keys.keys')}</h2>
-      ${data ? html`<${KeyTable} keys=${keys} me=${me} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}</section>
+      ${data ? html`<${KeyTable} keys=${keys} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}</section>
     <${Usage} keys=${keys} />
     <${Audit} keys=${keys} changes=${changes} />
-    <${CreateKey} open=${isCreating} onClose=${() => { setCreating(false); changed(); }} /><//>`;
+    <${CreateKey} open=${isCreating} onClose=${() => { setCreating(false); changed(); }} />
+    ${edited && html`<${EditKey} key=${edited.id} item=${edited} onClose=${(isChanged) => { setEdited(null); if (isChanged) { toast(t('keys.editDone', { name: edited.name || edited.id })); changed(); } }} />`}<//>`;
 }

@@ -107,6 +107,38 @@ test('a key is made, shown once, used, seen in the usage, revoked, and refused f
   await page.context().close();
 });
 
+test('a key is edited while it is in use: what is shown is what holds, what is refused stays in the form', async () => {
+  const page = await signIn();
+  page.watch.allow(400);
+  const { key, dialog } = await create(page, 'Taro', async (form) => {
+    await form.getByLabel('Requests per minute').fill('60');
+    await form.getByLabel('Expires').selectOption('month');
+    await form.getByLabel('Models', { exact: true }).fill('echo, other/model');
+  });
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  assert.match(await row(page, 'Taro').textContent(), /60 requests\/min, only echo, other\/model.*in 30 days/);
+  await page.getByRole('button', { name: 'Edit Taro' }).click();
+  const form = page.getByRole('dialog');
+  assert.deepEqual([await form.getByLabel('Name').inputValue(), await form.getByLabel('Requests per minute').inputValue(), await form.getByLabel('Models', { exact: true }).inputValue()], ['Taro', '60', 'echo, other/model']);
+  assert.equal(await form.getByText('Role').count(), 0, 'a role cannot be changed');
+  await page.look('keys-edit', { fullPage: false });
+  await form.getByLabel('Models', { exact: true }).fill('../no');
+  await form.getByRole('button', { name: 'Save' }).click();
+  await form.getByRole('alert').waitFor();
+  assert.match(await form.getByRole('alert').textContent(), /"models"/);
+  await form.getByLabel('Models', { exact: true }).fill('other/model');
+  await form.getByLabel('Requests per minute').fill('');
+  await form.getByLabel('Name').fill('Jiro');
+  await form.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Taro was changed').waitFor();
+  await until('the row tells it', async () => /only other\/model.*in 30 days/.test(await row(page, 'Jiro').textContent()));
+  assert.doesNotMatch(await row(page, 'Jiro').textContent(), /requests/);
+  assert.equal((await talk(key)).status, 403, 'it holds at once');
+  await page.getByRole('region', { name: 'Audit log' }).getByRole('row').filter({ hasText: 'key.change' }).filter({ hasText: 'models=other/model' }).waitFor();
+  page.watch.assertClean();
+  await page.context().close();
+});
+
 test('names are text, never HTML; what the API refuses stays until it is dismissed', async () => {
   const page = await signIn();
   page.watch.allow(400);
