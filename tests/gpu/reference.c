@@ -36,9 +36,12 @@ static void widen_row(const struct product *p, uint32_t row, double *out)
         p->e->blocks + p->expert * p->e->blocks_stride + (size_t)row * blocks * 16;
     const uint8_t *scales =
         p->e->scales + p->expert * p->e->scales_stride + (size_t)row * blocks;
-    for (uint32_t i = 0; i < p->columns; i++) {
-        uint32_t byte = codes[i / 2];
-        out[i] = ldexp(e2m1(i % 2 == 0 ? byte & 15 : byte >> 4), (int)scales[i / 32] - 127);
+    for (uint32_t block = 0; block < blocks; block++) {
+        double scale = ldexp(1, (int)scales[block] - 127); /* a power of two: exact */
+        for (uint32_t i = block * 16; i < block * 16 + 16; i++) {
+            out[2 * i] = e2m1(codes[i] & 15) * scale;
+            out[2 * i + 1] = e2m1(codes[i] >> 4) * scale;
+        }
     }
 }
 
