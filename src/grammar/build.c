@@ -1,0 +1,307 @@
+/* grammar/build.c - see grammar/program.h: steps, and the checks of a whole program. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "grammar/program.h"
+
+enum { RULES_MAX = 4096, INFINITE = UINT8_MAX };
+
+lr_code grammar_fail(struct grammar_build *b, lr_code code, const char *fmt, ...)
+{
+    char text[400];
+    va_list args;
+    if (b->code != LR_OK)
+        return b->code;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    b->code = code;
+    return lr_fail(b->err, code, "%.*s%s%s", (int)b->path_len, b->path,
+                   b->path_len != 0 ? ": " : "", text);
+}
+
+uint32_t grammar_enter(struct grammar_build *b, const char *word, struct lr_str name)
+{
+    uint32_t mark = b->path_len;
+    size_t room = sizeof(b->path) - mark;
+    int n = snprintf(b->path + mark, room, "%s%s" LR_STR_FMT, mark != 0 ? "." : "", word,
+                     LR_STR_ARG(lr_str_sub(name, 0, 64)));
+    b->path_len += n > 0 && (size_t)n < room ? (uint32_t)n : 0;
+    return mark;
+}
+
+void grammar_leave(struct grammar_build *b, uint32_t mark)
+{
+    b->path_len = mark;
+}
+
+uint32_t grammar_step(struct grammar_build *b, enum grammar_op op, uint32_t next,
+                      uint32_t other)
+{
+    struct grammar_program *p = b->program;
+    if (b->code != LR_OK)
+        return 0;
+    if (p->count == GRAMMAR_STEPS_MAX) {
+        grammar_fail(b, LR_INVALID_ARGUMENT,
+                     "the schema is too large: it needs more than %d steps; bounds of lengths "
+                     "and counts are what makes it grow",
+                     GRAMMAR_STEPS_MAX);
+        return 0;
+    }
+    if (p->count == p->capacity) {
+        uint32_t capacity = p->capacity != 0 ? 2 * p->capacity : 256;
+        struct grammar_step *grown = realloc(p->steps, capacity * sizeof(*grown));
+        if (grown == NULL) {
+            grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+            return 0;
+        }
+        p->steps = grown;
+        p->capacity = capacity;
+    }
+    p->steps[p->count] = (struct grammar_step){.op = (uint8_t)op, .next = next, .other = other};
+    return p->count++;
+}
+
+uint32_t grammar_byte(struct grammar_build *b, char low, char high, uint32_t next)
+{
+    uint32_t at = grammar_step(b, GRAMMAR_BYTE, next, 0);
+    if (b->code != LR_OK)
+        return 0;
+    b->program->steps[at].low = (uint8_t)low;
+    b->program->steps[at].high = (uint8_t)high;
+    return at;
+}
+
+uint32_t grammar_literal(struct grammar_build *b, struct lr_str text, uint32_t next)
+{
+    for (size_t i = text.len; i-- > 0;)
+        next = grammar_byte(b, text.ptr[i], text.ptr[i], next);
+    return next;
+}
+
+uint32_t grammar_fork(struct grammar_build *b, uint32_t one, uint32_t two)
+{
+    return grammar_step(b, GRAMMAR_FORK, one, two);
+}
+
+void grammar_patch(struct grammar_build *b, uint32_t fork, uint32_t one, uint32_t two)
+{
+    if (b->code != LR_OK)
+        return;
+    b->program->steps[fork].next = one;
+    b->program->steps[fork].other = two;
+}
+
+uint32_t grammar_space(struct grammar_build *b, uint32_t next)
+{
+    return grammar_step(b, GRAMMAR_SPACE, next, 0);
+}
+
+uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, uint32_t next)
+{
+    uint32_t at = grammar_step(b, GRAMMAR_CONTROL, next, 0);
+    if (b->code != LR_OK)
+        return 0;
+    b->program->steps[at].low = (uint8_t)control;
+    b->program->controls |= 1u << control;
+    return at;
+}
+
+uint32_t grammar_rule_add(struct grammar_build *b, const struct lr_json *schema)
+{
+    struct grammar_program *p = b->program;
+    if (b->code != LR_OK)
+        return 0;
+    if (p->rule_count == RULES_MAX) {
+        grammar_fail(b, LR_INVALID_ARGUMENT, "the schema is too large: more than %d rules",
+                     RULES_MAX);
+        return 0;
+    }
+    if (p->rule_count == p->rule_capacity) {
+        uint32_t capacity = p->rule_capacity != 0 ? 2 * p->rule_capacity : 16;
+        struct grammar_rule *grown = realloc(p->rules, capacity * sizeof(*grown));
+        if (grown == NULL) {
+            grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+            return 0;
+        }
+        p->rules = grown;
+        p->rule_capacity = capacity;
+    }
+    p->rules[p->rule_count] = (struct grammar_rule){.schema = schema};
+    return p->rule_count++;
+}
+
+uint32_t grammar_call(struct grammar_build *b, uint32_t rule, uint32_t next)
+{
+    return grammar_step(b, GRAMMAR_CALL, next, rule);
+}
+
+/* ---- choices ---- */
+
+static int by_text(const void *a, const void *b)
+{
+    return lr_str_cmp(((const struct grammar_choice *)a)->text,
+                      ((const struct grammar_choice *)b)->text);
+}
+
+/* list[0..count) agree in their first `depth` bytes and are sorted: one step for each
+ * different byte that follows. */
+static uint32_t choose(struct grammar_build *b, const struct grammar_choice *list, size_t count,
+                       size_t depth)
+{
+    uint32_t result = 0;
+    bool is_first = true;
+    for (size_t i = 0; i < count && b->code == LR_OK;) {
+        uint32_t branch;
+        size_t end = i + 1;
+        if (list[i].text.len == depth) {
+            branch = list[i].next;
+        } else {
+            char c = list[i].text.ptr[depth];
+            size_t same = depth + 1;
+            while (end < count && list[end].text.len > depth && list[end].text.ptr[depth] == c)
+                end++;
+            /* What all of them share is one run: no recursion for each byte of long texts. */
+            while (list[i].text.len > same && list[end - 1].text.len > same &&
+                   list[i].text.ptr[same] == list[end - 1].text.ptr[same])
+                same++;
+            uint32_t tail = choose(b, list + i, end - i, same);
+            branch = grammar_literal(b, lr_str_sub(list[i].text, depth, same), tail);
+        }
+        result = is_first ? branch : grammar_fork(b, result, branch);
+        is_first = false;
+        i = end;
+    }
+    return result;
+}
+
+uint32_t grammar_choose(struct grammar_build *b, struct grammar_choice *list, size_t count)
+{
+    qsort(list, count, sizeof(*list), by_text);
+    return choose(b, list, count, 0);
+}
+
+/* ---- the whole program ---- */
+
+static uint8_t higher(uint8_t a, uint8_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint8_t height_of(const struct grammar_program *p, const struct grammar_step *s)
+{
+    uint8_t next = p->steps[s->next].height;
+    switch ((enum grammar_op)s->op) {
+    case GRAMMAR_RETURN:
+    case GRAMMAR_END:
+        return 0;
+    case GRAMMAR_FORK:
+        return next < p->steps[s->other].height ? next : p->steps[s->other].height;
+    case GRAMMAR_CALL: {
+        uint8_t rule = p->steps[p->rules[s->other].entry].height;
+        return rule >= GRAMMAR_DEPTH_MAX ? INFINITE : higher(next, (uint8_t)(rule + 1));
+    }
+    default:
+        return next;
+    }
+}
+
+/* Least fixed point: round n settles what ends within n calls.  Steps lie before those that
+ * lead to them, but for the way back of a loop, which never ends sooner than the way out. */
+static void measure(struct grammar_program *p)
+{
+    bool changed = true;
+    for (uint32_t i = 0; i < p->count; i++)
+        p->steps[i].height = INFINITE;
+    while (changed) {
+        changed = false;
+        for (uint32_t i = 0; i < p->count; i++) {
+            uint8_t height = height_of(p, &p->steps[i]);
+            changed = changed || height != p->steps[i].height;
+            p->steps[i].height = height;
+        }
+    }
+}
+
+enum colour { UNSEEN, OPEN, CLOSED };
+
+/* The steps reached from `at` without consuming anything. */
+static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t out[2])
+{
+    const struct grammar_step *s = &p->steps[at];
+    out[0] = s->next;
+    switch ((enum grammar_op)s->op) {
+    case GRAMMAR_FORK:
+        out[1] = s->other;
+        return 2;
+    case GRAMMAR_SPACE:
+        return 1;
+    case GRAMMAR_CALL: /* every rule consumes something before it returns */
+        out[0] = p->rules[s->other].entry;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Depth first over silent steps; a way back to an open one is a rule that begins with itself.
+ */
+static bool is_circular(const struct grammar_program *p, uint8_t *colours, uint32_t *stack)
+{
+    for (uint32_t start = 0; start < p->count; start++) {
+        uint32_t depth = 0;
+        if (colours[start] != UNSEEN)
+            continue;
+        stack[depth++] = start;
+        while (depth != 0) {
+            uint32_t at = stack[depth - 1], to[2];
+            uint32_t n = silent(p, at, to), i = 0;
+            if (colours[at] == UNSEEN)
+                colours[at] = OPEN;
+            while (i < n && colours[to[i]] == CLOSED)
+                i++;
+            if (i == n) {
+                colours[at] = CLOSED;
+                depth--;
+            } else if (colours[to[i]] == OPEN) {
+                return true;
+            } else {
+                stack[depth++] = to[i];
+            }
+        }
+    }
+    return false;
+}
+
+lr_code grammar_finish(struct grammar_build *b)
+{
+    struct grammar_program *p = b->program;
+    if (b->code != LR_OK)
+        return b->code;
+    measure(p);
+    if (p->steps[p->start].height > GRAMMAR_DEPTH_MAX)
+        return grammar_fail(b, LR_INVALID_ARGUMENT,
+                            "no value fits the schema: each one would contain another without "
+                            "end (or be nested deeper than %d)",
+                            GRAMMAR_DEPTH_MAX);
+    uint8_t *colours = calloc(p->count, 1);
+    uint32_t *stack = calloc(p->count, sizeof(*stack));
+    if (colours == NULL || stack == NULL)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    else if (is_circular(p, colours, stack))
+        grammar_fail(b, LR_INVALID_ARGUMENT,
+                     "a $ref leads back to itself with nothing in between");
+    free(colours);
+    free(stack);
+    return b->code;
+}
+
+void grammar_program_free(struct grammar_program *program)
+{
+    if (program == NULL)
+        return;
+    free(program->steps);
+    free(program->rules);
+    free(program);
+}

@@ -1,0 +1,82 @@
+/* grammar/grammar.h - which tokens may come next, so that an answer is what was asked for.
+ *
+ * A constraint is a small JSON text, written by the chat layer (grammar/constraint.h) and
+ * carried by the wire.  It is compiled into a program over bytes and control tokens; a
+ * matcher follows one answer through the program, and tells as a bit mask which tokens of a
+ * vocabulary keep it legal.  What a matcher lets through can always be completed: there are
+ * no dead ends.
+ * Thread: one at a time; programs and vocabularies may be shared by matchers of one thread.
+ */
+#ifndef GRAMMAR_GRAMMAR_H
+#define GRAMMAR_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fail.h"
+#include "base/json.h"
+#include "base/str.h"
+
+enum {
+    GRAMMAR_CONSTRAINT_MAX = 512 << 10, /* bytes of a constraint */
+    GRAMMAR_STEPS_MAX = 1 << 16,        /* of a program: bounds what a schema may ask for */
+    GRAMMAR_DEPTH_MAX = 64,             /* values within values */
+    GRAMMAR_INDENT_MAX = 32,            /* blanks after a line break */
+    GRAMMAR_PROPERTIES_MAX = 512,       /* of one object */
+};
+
+/* ---- programs ---- */
+
+struct grammar_program;
+
+/* INVALID_ARGUMENT or UNSUPPORTED names the place and the keyword that is at fault. */
+LR_MUST_USE lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
+                                    struct lr_error *err);
+void grammar_program_free(struct grammar_program *program); /* NULL is fine */
+
+/* Whether grammar_compile would take this schema: for refusing a request at once.  lenient: as
+ * one of a tool that is not strict. */
+LR_MUST_USE lr_code grammar_check_schema(const struct lr_json *schema, bool lenient,
+                                         struct lr_error *err);
+
+/* ---- vocabularies ---- */
+
+struct grammar_vocab;
+
+/* The tokens of a model.  token() gives borrowed bytes and LR_VOCAB_ flags; false ends the
+ * list.  Bytes of control tokens are their names. */
+struct grammar_tokens {
+    void *ctx;
+    bool (*token)(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags);
+};
+
+LR_MUST_USE lr_code grammar_vocab_create(const struct grammar_tokens *tokens,
+                                         struct grammar_vocab **out, struct lr_error *err);
+void grammar_vocab_free(struct grammar_vocab *vocab); /* NULL is fine */
+
+/* ---- matchers ---- */
+
+struct grammar_matcher;
+
+/* Borrows both until it is freed.  UNSUPPORTED: the vocabulary lacks a control token that the
+ * program needs. */
+LR_MUST_USE lr_code grammar_matcher_create(const struct grammar_program *program,
+                                           const struct grammar_vocab *vocab,
+                                           struct grammar_matcher **out, struct lr_error *err);
+void grammar_matcher_free(struct grammar_matcher *m); /* NULL is fine */
+
+/* One more token of the answer; false when it is not legal here, and nothing has changed. */
+bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id);
+
+/* The legal tokens as bits, in `words` words.  INTERNAL when there is none: the vocabulary
+ * cannot spell what has to come. */
+LR_MUST_USE lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask,
+                                         size_t words, struct lr_error *err);
+
+/* The same byte by byte, for tests: text, or (control) the name of a control token. */
+bool grammar_matcher_bytes(struct grammar_matcher *m, struct lr_str bytes, bool control);
+/* Everything that had to come has come. */
+bool grammar_matcher_is_complete(const struct grammar_matcher *m);
+
+#endif

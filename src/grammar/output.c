@@ -1,0 +1,272 @@
+/* grammar/output.c - see grammar/constraint.h: constraints as text, and the whole output of a
+ * model around the part that is constrained.
+ */
+#include <stdlib.h>
+
+#include "grammar/constraint.h"
+#include "grammar/program.h"
+
+enum { TOOLS_MAX = 256, ARENA_BYTES = 32 << 20 };
+
+static const char *const answers[] = {"none", "text", "object", "schema"};
+
+void grammar_constraint_write(struct lr_buf *out, const struct grammar_constraint *c)
+{
+    struct lr_json_writer w;
+    lr_json_writer_init(&w, out);
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, "format", c->is_harmony ? "harmony" : "plain");
+    lr_json_member_z(&w, "answer", answers[c->answer]);
+    if (c->answer == GRAMMAR_ANSWER_SCHEMA) {
+        lr_json_key(&w, "schema");
+        lr_json_put_value(&w, c->schema);
+    }
+    if (c->tool_count != 0) {
+        lr_json_key(&w, "tools");
+        lr_json_begin_array(&w);
+        for (uint32_t i = 0; i < c->tool_count; i++) {
+            lr_json_begin_object(&w);
+            lr_json_member_str(&w, "name", c->tools[i].name);
+            lr_json_member_bool(&w, "strict", c->tools[i].strict);
+            if (c->tools[i].schema != NULL) {
+                lr_json_key(&w, "schema");
+                lr_json_put_value(&w, c->tools[i].schema);
+            }
+            lr_json_end_object(&w);
+        }
+        lr_json_end_array(&w);
+    }
+    lr_json_end_object(&w);
+}
+
+/* ---- reading ---- */
+
+struct reading {
+    struct grammar_constraint c;
+    struct grammar_tool tools[TOOLS_MAX];
+};
+
+static lr_code malformed(struct lr_error *err, const char *what)
+{
+    return lr_fail(err, LR_INVALID_ARGUMENT, "constraint: \"%s\" is missing or wrong", what);
+}
+
+static lr_code read_tools(struct reading *r, const struct lr_json *list, struct lr_error *err)
+{
+    if (list == NULL)
+        return LR_OK;
+    if (list->type != LR_JSON_ARRAY || list->count > TOOLS_MAX)
+        return malformed(err, "tools");
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct grammar_tool *tool = &r->tools[i];
+        const struct lr_json *item = &list->items[i];
+        if (!lr_json_str(lr_json_get(item, "name"), &tool->name) || tool->name.len == 0 ||
+            !lr_json_bool(lr_json_get(item, "strict"), &tool->strict))
+            return malformed(err, "tools");
+        tool->schema = lr_json_get(item, "schema");
+    }
+    r->c.tools = r->tools;
+    r->c.tool_count = list->count;
+    return LR_OK;
+}
+
+static lr_code read_constraint(const struct lr_json *root, struct reading *r,
+                               struct lr_error *err)
+{
+    struct lr_str format, answer;
+    size_t i = 0;
+    if (!lr_json_str(lr_json_get(root, "format"), &format) ||
+        (!lr_str_eq_z(format, "harmony") && !lr_str_eq_z(format, "plain")))
+        return malformed(err, "format");
+    r->c.is_harmony = lr_str_eq_z(format, "harmony");
+    if (!lr_json_str(lr_json_get(root, "answer"), &answer))
+        return malformed(err, "answer");
+    while (i < sizeof(answers) / sizeof(answers[0]) && !lr_str_eq_z(answer, answers[i]))
+        i++;
+    if (i == sizeof(answers) / sizeof(answers[0]))
+        return malformed(err, "answer");
+    r->c.answer = (enum grammar_answer)i;
+    r->c.schema = lr_json_get(root, "schema");
+    if (r->c.answer == GRAMMAR_ANSWER_SCHEMA && r->c.schema == NULL)
+        return malformed(err, "schema");
+    lr_code code = read_tools(r, lr_json_get(root, "tools"), err);
+    if (code == LR_OK && r->c.tool_count == 0 && r->c.answer == GRAMMAR_ANSWER_NONE)
+        return malformed(err, "tools");
+    if (code == LR_OK && r->c.tool_count != 0 && !r->c.is_harmony)
+        return malformed(err, "tools");
+    return code;
+}
+
+/* ---- compiling ---- */
+
+static uint32_t text_until(struct grammar_build *b, uint32_t next)
+{
+    uint32_t loop = grammar_fork(b, 0, 0);
+    grammar_patch(b, loop, grammar_step(b, GRAMMAR_TEXT, loop, 0), next);
+    return loop;
+}
+
+static uint32_t answer_until(struct grammar_build *b, const struct grammar_constraint *c,
+                             uint32_t next)
+{
+    switch (c->answer) {
+    case GRAMMAR_ANSWER_SCHEMA:
+        return grammar_schema_whole(b, c->schema, next);
+    case GRAMMAR_ANSWER_OBJECT:
+        return grammar_any_object(b, next);
+    default:
+        return text_until(b, next);
+    }
+}
+
+/* After the channel: nothing, or that JSON follows, in the ways the model was seen to say it.
+ */
+static uint32_t json_type(struct grammar_build *b, bool plain_word, uint32_t body)
+{
+    uint32_t message = grammar_token(b, GRAMMAR_MESSAGE, body);
+    uint32_t json = grammar_literal(b, LR_STR_LIT("json"), message);
+    uint32_t marked = grammar_token(b, GRAMMAR_CONSTRAIN, json);
+    uint32_t blank =
+        grammar_byte(b, ' ', ' ', plain_word ? grammar_fork(b, marked, json) : marked);
+    return grammar_fork(b, message, grammar_fork(b, marked, blank));
+}
+
+static uint32_t arguments(struct grammar_build *b, const struct grammar_tool *tool,
+                          uint32_t next)
+{
+    const struct lr_json *schema = tool->schema;
+    uint32_t mark = grammar_enter(b, "", tool->name);
+    uint32_t at;
+    b->lenient = !tool->strict;
+    /* Arguments are an object whatever a schema says or leaves out. */
+    if (schema == NULL || schema->type != LR_JSON_OBJECT || schema->count == 0)
+        at = grammar_any_object(b, next);
+    else
+        at = grammar_schema_whole(b, schema, next);
+    b->lenient = false;
+    grammar_leave(b, mark);
+    return at;
+}
+
+/* Calls have their recipient after the channel or, as often, after the role. */
+struct calls {
+    uint32_t in_channel; /* after <|channel|> */
+    uint32_t in_role;    /* after "assistant" */
+};
+
+static struct calls compile_calls(struct grammar_build *b, const struct grammar_constraint *c,
+                                  uint32_t end)
+{
+    struct grammar_choice channel[TOOLS_MAX], role[TOOLS_MAX];
+    uint32_t over = grammar_token(b, GRAMMAR_TOOL_CALL, end);
+    for (uint32_t i = 0; i < c->tool_count; i++) {
+        uint32_t type = json_type(b, true, arguments(b, &c->tools[i], over));
+        uint32_t commentary = grammar_literal(b, LR_STR_LIT("commentary"), type);
+        channel[i] = (struct grammar_choice){c->tools[i].name, type};
+        role[i] = (struct grammar_choice){c->tools[i].name,
+                                          grammar_token(b, GRAMMAR_CHANNEL, commentary)};
+    }
+    struct calls calls = {0};
+    calls.in_channel = grammar_literal(b, LR_STR_LIT("commentary to=functions."),
+                                       grammar_choose(b, channel, c->tool_count));
+    calls.in_role = grammar_literal(b, LR_STR_LIT(" to=functions."),
+                                    grammar_choose(b, role, c->tool_count));
+    return calls;
+}
+
+/* A message that is free, after which another one begins. */
+static uint32_t free_message(struct grammar_build *b, struct lr_str channel, uint32_t again)
+{
+    uint32_t role = grammar_literal(b, LR_STR_LIT("assistant"), again);
+    uint32_t over =
+        grammar_token(b, GRAMMAR_MESSAGE_END, grammar_token(b, GRAMMAR_START, role));
+    return grammar_literal(b, channel, grammar_token(b, GRAMMAR_MESSAGE, text_until(b, over)));
+}
+
+/* The prompt ended with <|start|>assistant.  Reasoning is free, as often as the model likes;
+ * a preamble on the commentary channel is content, so it comes only where content is free. */
+static uint32_t compile_harmony(struct grammar_build *b, const struct grammar_constraint *c,
+                                uint32_t end)
+{
+    uint32_t start = grammar_fork(b, 0, 0);
+    uint32_t channel = free_message(b, LR_STR_LIT("analysis"), start);
+    if (c->answer != GRAMMAR_ANSWER_NONE) {
+        uint32_t body = answer_until(b, c, grammar_token(b, GRAMMAR_ANSWER_END, end));
+        uint32_t type = c->answer == GRAMMAR_ANSWER_TEXT
+                            ? grammar_token(b, GRAMMAR_MESSAGE, body)
+                            : json_type(b, false, body);
+        channel = grammar_fork(b, channel, grammar_literal(b, LR_STR_LIT("final"), type));
+    }
+    if (c->answer == GRAMMAR_ANSWER_TEXT)
+        channel = grammar_fork(b, channel, free_message(b, LR_STR_LIT("commentary"), start));
+    if (c->tool_count == 0) {
+        uint32_t only = grammar_token(b, GRAMMAR_CHANNEL, channel);
+        grammar_patch(b, start, only, only);
+        return start;
+    }
+    struct calls calls = compile_calls(b, c, end);
+    channel = grammar_fork(b, channel, calls.in_channel);
+    grammar_patch(b, start, grammar_token(b, GRAMMAR_CHANNEL, channel), calls.in_role);
+    return start;
+}
+
+static lr_code compile(struct grammar_build *b, const struct grammar_constraint *c)
+{
+    uint32_t end = grammar_step(b, GRAMMAR_END, 0, 0);
+    uint32_t start = c->is_harmony ? compile_harmony(b, c, end)
+                                   : answer_until(b, c, grammar_token(b, GRAMMAR_STOP, end));
+    b->program->start = start;
+    return grammar_finish(b);
+}
+
+static lr_code compile_new(const struct grammar_constraint *c, struct grammar_program **out,
+                           struct lr_error *err)
+{
+    struct lr_error ignored;
+    struct grammar_build b = {
+        .program = calloc(1, sizeof(*b.program)),
+        .err = err != NULL ? err : &ignored,
+        .rule_any = GRAMMAR_NO_RULE,
+        .rule_number = GRAMMAR_NO_RULE,
+        .rule_integer = GRAMMAR_NO_RULE,
+    };
+    *out = NULL;
+    if (b.program == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a grammar");
+    lr_code code = compile(&b, c);
+    if (code != LR_OK)
+        grammar_program_free(b.program);
+    else
+        *out = b.program;
+    return code;
+}
+
+lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
+                        struct lr_error *err)
+{
+    struct lr_json_limits limits = {.max_bytes = GRAMMAR_CONSTRAINT_MAX};
+    struct lr_arena arena;
+    const struct lr_json *root;
+    struct reading r = {0};
+    *out = NULL;
+    lr_arena_init(&arena, ARENA_BYTES);
+    lr_code code = lr_json_parse(&arena, constraint, &limits, &root, err);
+    if (code == LR_OK)
+        code = read_constraint(root, &r, err);
+    if (code == LR_OK)
+        code = compile_new(&r.c, out, err);
+    lr_arena_free(&arena);
+    return code;
+}
+
+lr_code grammar_check_schema(const struct lr_json *schema, bool lenient, struct lr_error *err)
+{
+    struct grammar_tool tool = {.name = LR_STR_LIT("f"), .schema = schema};
+    struct grammar_constraint c = {.answer = GRAMMAR_ANSWER_SCHEMA, .schema = schema};
+    if (lenient)
+        c = (struct grammar_constraint){.is_harmony = true, .tools = &tool, .tool_count = 1};
+    struct grammar_program *program;
+    lr_code code = compile_new(&c, &program, err);
+    grammar_program_free(program);
+    return code;
+}

@@ -1,0 +1,487 @@
+/* grammar/schema.c - see grammar/program.h: JSON Schema to steps.
+ *
+ * Keywords are of three kinds: those compiled here, those that say nothing about validity and
+ * are skipped, and those that would narrow the values in a way that is not offered.  The last
+ * are refused by name, unless the schema is only advice (lenient).  A keyword nobody knows is
+ * an annotation, as JSON Schema has it.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "grammar/program.h"
+
+enum { ALTERNATIVES_MAX = 1024 };
+
+enum {
+    TYPE_NULL = 1,
+    TYPE_BOOL = 2,
+    TYPE_INTEGER = 4,
+    TYPE_NUMBER = 8,
+    TYPE_STRING = 16,
+    TYPE_ARRAY = 32,
+    TYPE_OBJECT = 64,
+    TYPE_ANY = 127
+};
+
+static const struct {
+    const char *name;
+    uint32_t bit;
+} type_names[] = {
+    {"null", TYPE_NULL},     {"boolean", TYPE_BOOL},  {"integer", TYPE_INTEGER},
+    {"number", TYPE_NUMBER}, {"string", TYPE_STRING}, {"array", TYPE_ARRAY},
+    {"object", TYPE_OBJECT},
+};
+
+/* What narrows the values of some type and is not offered; hint may be empty. */
+static const struct {
+    const char *name;
+    const char *hint;
+} refused[] = {
+    {"oneOf", "; use \"anyOf\""},
+    {"allOf", "; write the parts as one schema"},
+    {"not", ""},
+    {"if", ""},
+    {"then", ""},
+    {"else", ""},
+    {"dependentRequired", ""},
+    {"dependentSchemas", ""},
+    {"dependencies", ""},
+    {"pattern", ""},
+    {"multipleOf", ""},
+    {"uniqueItems", ""},
+    {"prefixItems", ""},
+    {"additionalItems", ""},
+    {"unevaluatedItems", ""},
+    {"contains", ""},
+    {"minContains", ""},
+    {"maxContains", ""},
+    {"patternProperties", ""},
+    {"propertyNames", ""},
+    {"unevaluatedProperties", ""},
+    {"minProperties", ""},
+    {"maxProperties", ""},
+    {"$dynamicRef", "; use \"$ref\""},
+    {"$recursiveRef", "; use \"$ref\""},
+};
+
+/* Those whose value makes them say nothing: false, an empty list, "any string" for names. */
+static bool is_idle(const struct lr_json_member *m)
+{
+    const struct lr_json *v = &m->value;
+    struct lr_str type;
+    if (lr_str_eq_z(m->key, "uniqueItems"))
+        return v->type == LR_JSON_BOOL && !v->boolean;
+    if (lr_str_eq_z(m->key, "unevaluatedProperties"))
+        return v->type == LR_JSON_BOOL;
+    if (lr_str_eq_z(m->key, "propertyNames"))
+        return v->type == LR_JSON_OBJECT && v->count == 1 &&
+               lr_json_str(lr_json_get(v, "type"), &type) && lr_str_eq_z(type, "string");
+    return false;
+}
+
+static void check_keywords(struct grammar_build *b, const struct lr_json *schema)
+{
+    for (uint32_t i = 0; i < schema->count && !b->lenient; i++) {
+        const struct lr_json_member *m = &schema->members[i];
+        for (size_t k = 0; k < sizeof(refused) / sizeof(refused[0]); k++)
+            if (lr_str_eq_z(m->key, refused[k].name) && !is_idle(m))
+                grammar_fail(b, LR_UNSUPPORTED, "the keyword \"%s\" is not offered%s",
+                             refused[k].name, refused[k].hint);
+    }
+}
+
+/* ---- $ref ---- */
+
+/* The next part of a JSON pointer, with ~0 and ~1 undone. */
+static bool pointer_part(struct lr_str *rest, char *out, size_t room, struct lr_str *part)
+{
+    struct lr_str raw;
+    size_t len = 0;
+    if (!lr_str_split(rest, '/', &raw))
+        return false;
+    for (size_t i = 0; i < raw.len && len < room; i++) {
+        char c = raw.ptr[i];
+        if (c == '~' && i + 1 < raw.len && (raw.ptr[i + 1] == '0' || raw.ptr[i + 1] == '1'))
+            c = raw.ptr[++i] == '0' ? '~' : '/';
+        out[len++] = c;
+    }
+    *part = lr_str(out, len);
+    return true;
+}
+
+static const struct lr_json *resolve(struct grammar_build *b, struct lr_str ref)
+{
+    const struct lr_json *at = b->root;
+    struct lr_str rest = lr_str_sub(ref, 2, ref.len), part;
+    char text[256];
+    uint64_t index;
+    if (lr_str_eq_z(ref, "#"))
+        return at;
+    if (lr_str_starts(ref, "#/"))
+        while (at != NULL && pointer_part(&rest, text, sizeof(text), &part)) {
+            if (at->type == LR_JSON_ARRAY)
+                at = lr_str_u64(part, &index) && index < at->count ? &at->items[index] : NULL;
+            else
+                at = lr_json_get_str(at, part);
+        }
+    else
+        at = NULL;
+    if (at == NULL)
+        grammar_fail(b, LR_INVALID_ARGUMENT,
+                     "$ref \"" LR_STR_FMT "\" leads nowhere; it is a pointer within the "
+                     "schema, such as \"#/$defs/name\"",
+                     LR_STR_ARG(lr_str_sub(ref, 0, 100)));
+    return at;
+}
+
+static uint32_t call_schema(struct grammar_build *b, const struct lr_json *schema,
+                            uint32_t next)
+{
+    uint32_t rule = 0;
+    while (rule < b->program->rule_count && b->program->rules[rule].schema != schema)
+        rule++;
+    if (rule == b->program->rule_count)
+        rule = grammar_rule_add(b, schema);
+    return grammar_call(b, rule, next);
+}
+
+/* A schema used in several places, or possibly within itself: a rule of its own. */
+static uint32_t compile_ref(struct grammar_build *b, struct lr_str ref, uint32_t next)
+{
+    const struct lr_json *target = resolve(b, ref);
+    return target != NULL ? call_schema(b, target, next) : 0;
+}
+
+/* ---- enum, const, anyOf ---- */
+
+static uint32_t type_of(const struct lr_json *v)
+{
+    switch (v->type) {
+    case LR_JSON_NULL:
+        return TYPE_NULL;
+    case LR_JSON_BOOL:
+        return TYPE_BOOL;
+    case LR_JSON_STRING:
+        return TYPE_STRING;
+    case LR_JSON_ARRAY:
+        return TYPE_ARRAY;
+    case LR_JSON_OBJECT:
+        return TYPE_OBJECT;
+    case LR_JSON_NUMBER:
+        break;
+    }
+    return lr_str_find_char(v->text, '.') == LR_STR_NONE &&
+                   lr_str_find_char(v->text, 'e') == LR_STR_NONE &&
+                   lr_str_find_char(v->text, 'E') == LR_STR_NONE
+               ? TYPE_INTEGER | TYPE_NUMBER
+               : TYPE_NUMBER;
+}
+
+/* One of the given values, written as compact JSON. */
+static uint32_t compile_values(struct grammar_build *b, const struct lr_json *values,
+                               uint32_t count, uint32_t types, uint32_t next)
+{
+    struct grammar_choice *list = calloc(count != 0 ? count : 1, sizeof(*list));
+    struct lr_buf text;
+    size_t used = 0, from = 0;
+    uint32_t result = 0;
+    lr_buf_init(&text, GRAMMAR_CONSTRAINT_MAX * 2);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        struct lr_json_writer w;
+        if ((type_of(&values[i]) & types) == 0)
+            continue;
+        lr_json_writer_init(&w, &text);
+        lr_json_put_value(&w, &values[i]);
+        list[used++] = (struct grammar_choice){{NULL, text.len - from}, next};
+        from = text.len;
+    }
+    if (list == NULL || text.failed)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for %u values", count);
+    else if (used == 0)
+        grammar_fail(b, LR_INVALID_ARGUMENT, "no value is left to choose from");
+    from = 0;
+    for (size_t i = 0; b->code == LR_OK && i < used; i++) {
+        list[i].text.ptr = text.data + from; /* the buffer has stopped moving */
+        from += list[i].text.len;
+    }
+    if (b->code == LR_OK)
+        result = grammar_choose(b, list, used);
+    free(list);
+    lr_buf_free(&text);
+    return result;
+}
+
+static uint32_t compile_enum(struct grammar_build *b, const struct lr_json *list,
+                             uint32_t types, uint32_t next)
+{
+    if (list->type != LR_JSON_ARRAY || list->count == 0) {
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"enum\" must be a list of values");
+        return 0;
+    }
+    return compile_values(b, list->items, list->count, types, next);
+}
+
+static uint32_t compile_any_of(struct grammar_build *b, const struct lr_json *list,
+                               uint32_t next)
+{
+    uint32_t result = 0;
+    if (list->type != LR_JSON_ARRAY || list->count == 0 || list->count > ALTERNATIVES_MAX) {
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"anyOf\" must be a list of 1 to %d schemas",
+                     ALTERNATIVES_MAX);
+        return 0;
+    }
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint32_t mark = grammar_enter(b, "anyOf", lr_str(NULL, 0));
+        uint32_t one = grammar_schema(b, &list->items[i], next);
+        grammar_leave(b, mark);
+        result = i == 0 ? one : grammar_fork(b, result, one);
+    }
+    return result;
+}
+
+/* ---- types ---- */
+
+static uint32_t type_bit(struct grammar_build *b, const struct lr_json *name)
+{
+    struct lr_str text = {0};
+    if (lr_json_str(name, &text))
+        for (size_t i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++)
+            if (lr_str_eq_z(text, type_names[i].name))
+                return type_names[i].bit;
+    grammar_fail(
+        b, LR_INVALID_ARGUMENT,
+        "\"type\" must be one of null, boolean, integer, number, string, array, object, "
+        "or a list of them");
+    return 0;
+}
+
+static uint32_t types_of(struct grammar_build *b, const struct lr_json *schema)
+{
+    const struct lr_json *type = lr_json_get(schema, "type");
+    uint32_t bits = 0;
+    if (type == NULL) {
+        if (lr_json_get(schema, "properties") != NULL)
+            return TYPE_OBJECT;
+        return lr_json_get(schema, "items") != NULL ? TYPE_ARRAY : TYPE_ANY;
+    }
+    if (type->type != LR_JSON_ARRAY)
+        return type_bit(b, type);
+    for (uint32_t i = 0; i < type->count; i++)
+        bits |= type_bit(b, &type->items[i]);
+    if (bits == 0)
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"type\" is an empty list");
+    return bits;
+}
+
+static uint32_t length_of(struct grammar_build *b, const struct lr_json *schema,
+                          const char *key, uint32_t otherwise)
+{
+    const struct lr_json *v = lr_json_get(schema, key);
+    uint64_t n;
+    if (v == NULL)
+        return otherwise;
+    if (!lr_json_u64(v, &n)) {
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"%s\" must be a whole number, 0 or more", key);
+        return 0;
+    }
+    return n < GRAMMAR_STEPS_MAX ? (uint32_t)n : GRAMMAR_STEPS_MAX;
+}
+
+static uint32_t compile_string(struct grammar_build *b, const struct lr_json *schema,
+                               uint32_t next)
+{
+    uint32_t min = length_of(b, schema, "minLength", 0);
+    uint32_t max = length_of(b, schema, "maxLength", GRAMMAR_UNBOUNDED);
+    if (max < min)
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"maxLength\" is less than \"minLength\"");
+    return grammar_string(b, min, max, next);
+}
+
+/* A bound as a whole number: exact, or (integers) rounded into the range. */
+static bool read_bound(struct grammar_build *b, const struct lr_json *schema, const char *key,
+                       bool is_integer, bool is_low, int64_t *out, bool *exact)
+{
+    const struct lr_json *v = lr_json_get(schema, key);
+    double d;
+    *exact = true;
+    if (v == NULL)
+        return false;
+    if (lr_json_i64(v, out))
+        return true;
+    if (!lr_json_double(v, &d)) {
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"%s\" must be a number", key);
+        return false;
+    }
+    double rounded = is_low ? ceil(d) : floor(d);
+    *exact = !(rounded < d) && !(rounded > d);
+    if (!is_integer && !*exact && !b->lenient)
+        grammar_fail(b, LR_UNSUPPORTED, "\"%s\" of a number must be whole here", key);
+    if (fabs(rounded) >= 9e18)
+        return false; /* beyond what is written anyway */
+    *out = (int64_t)rounded;
+    return is_integer || *exact;
+}
+
+static void read_bounds(struct grammar_build *b, const struct lr_json *schema, bool is_integer,
+                        struct grammar_bounds *out)
+{
+    int64_t n;
+    bool exact;
+    *out = (struct grammar_bounds){0};
+    out->has_low = read_bound(b, schema, "minimum", is_integer, true, &out->low, &exact);
+    out->has_high = read_bound(b, schema, "maximum", is_integer, false, &out->high, &exact);
+    if (read_bound(b, schema, "exclusiveMinimum", is_integer, true, &n, &exact)) {
+        if (is_integer && exact && n < INT64_MAX)
+            n++;
+        if (!out->has_low || n >= out->low) {
+            out->low = n;
+            out->low_open = !is_integer;
+        }
+        out->has_low = true;
+    }
+    if (read_bound(b, schema, "exclusiveMaximum", is_integer, false, &n, &exact)) {
+        if (is_integer && exact && n > INT64_MIN)
+            n--;
+        if (!out->has_high || n <= out->high) {
+            out->high = n;
+            out->high_open = !is_integer;
+        }
+        out->has_high = true;
+    }
+}
+
+static uint32_t compile_number(struct grammar_build *b, const struct lr_json *schema,
+                               bool is_integer, uint32_t next)
+{
+    struct grammar_bounds bounds;
+    read_bounds(b, schema, is_integer, &bounds);
+    if (!bounds.has_low && !bounds.has_high)
+        return is_integer ? grammar_integer(b, next) : grammar_number(b, next);
+    return is_integer ? grammar_integer_within(b, &bounds, next)
+                      : grammar_number_within(b, &bounds, next);
+}
+
+static uint32_t compile_type(struct grammar_build *b, const struct lr_json *schema,
+                             uint32_t type, uint32_t next)
+{
+    struct grammar_choice words[] = {{LR_STR_LIT("true"), next}, {LR_STR_LIT("false"), next}};
+    switch (type) {
+    case TYPE_NULL:
+        return grammar_literal(b, LR_STR_LIT("null"), next);
+    case TYPE_BOOL:
+        return grammar_choose(b, words, 2);
+    case TYPE_INTEGER:
+    case TYPE_NUMBER:
+        return compile_number(b, schema, type == TYPE_INTEGER, next);
+    case TYPE_STRING:
+        return compile_string(b, schema, next);
+    case TYPE_ARRAY:
+        return grammar_array(b, schema, next);
+    default:
+        return grammar_object(b, schema, next);
+    }
+}
+
+static uint32_t compile_types(struct grammar_build *b, const struct lr_json *schema,
+                              uint32_t types, uint32_t next)
+{
+    uint32_t result = 0;
+    bool has = false;
+    if ((types & TYPE_NUMBER) != 0)
+        types &= ~(uint32_t)TYPE_INTEGER; /* every integer is a number */
+    for (uint32_t bit = TYPE_NULL; bit <= TYPE_OBJECT; bit <<= 1) {
+        if ((types & bit) == 0)
+            continue;
+        uint32_t one = compile_type(b, schema, bit, next);
+        result = has ? grammar_fork(b, result, one) : one;
+        has = true;
+    }
+    return result;
+}
+
+/* ---- a schema ---- */
+
+/* Says nothing about values: annotations only. */
+static bool is_open(const struct lr_json *schema)
+{
+    static const char *const words[] = {"type",
+                                        "properties",
+                                        "required",
+                                        "additionalProperties",
+                                        "items",
+                                        "minItems",
+                                        "maxItems",
+                                        "minLength",
+                                        "maxLength",
+                                        "minimum",
+                                        "maximum",
+                                        "exclusiveMinimum",
+                                        "exclusiveMaximum",
+                                        NULL};
+    for (size_t i = 0; words[i] != NULL; i++)
+        if (lr_json_get(schema, words[i]) != NULL)
+            return false;
+    return true;
+}
+
+/* A keyword that decides alone may not stand beside others that narrow. */
+static void alone(struct grammar_build *b, const struct lr_json *schema, const char *key)
+{
+    if (!is_open(schema) && !b->lenient)
+        grammar_fail(b, LR_UNSUPPORTED,
+                     "\"%s\" beside other keywords is not offered; put them into it", key);
+}
+
+static uint32_t compile(struct grammar_build *b, const struct lr_json *schema, uint32_t next)
+{
+    const struct lr_json *v;
+    struct lr_str ref;
+    if (schema->type == LR_JSON_BOOL && schema->boolean)
+        return grammar_any(b, next);
+    if (schema->type != LR_JSON_OBJECT) {
+        grammar_fail(b, LR_INVALID_ARGUMENT, "a schema must be an object, not %s",
+                     lr_json_type_name(schema->type));
+        return 0;
+    }
+    if ((v = lr_json_get(schema, "allOf")) != NULL && v->type == LR_JSON_ARRAY &&
+        v->count == 1 && is_open(schema))
+        return grammar_schema(b, &v->items[0], next); /* how some tools write a $ref */
+    check_keywords(b, schema);
+    if (lr_json_str(lr_json_get(schema, "$ref"), &ref)) {
+        alone(b, schema, "$ref");
+        return compile_ref(b, ref, next);
+    }
+    if ((v = lr_json_get(schema, "const")) != NULL)
+        return compile_values(b, v, 1, types_of(b, schema), next);
+    if ((v = lr_json_get(schema, "enum")) != NULL)
+        return compile_enum(b, v, types_of(b, schema), next);
+    if ((v = lr_json_get(schema, "anyOf")) != NULL ||
+        (b->lenient && (v = lr_json_get(schema, "oneOf")) != NULL)) {
+        alone(b, schema, "anyOf");
+        return compile_any_of(b, v, next);
+    }
+    return is_open(schema) ? grammar_any(b, next)
+                           : compile_types(b, schema, types_of(b, schema), next);
+}
+
+uint32_t grammar_schema(struct grammar_build *b, const struct lr_json *schema, uint32_t next)
+{
+    return b->code == LR_OK ? compile(b, schema, next) : 0;
+}
+
+uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *schema,
+                              uint32_t next)
+{
+    uint32_t rule = b->program->rule_count;
+    b->root = schema;
+    uint32_t entry = grammar_schema(b, schema, next);
+    for (; b->code == LR_OK && rule < b->program->rule_count; rule++) {
+        const struct lr_json *of = b->program->rules[rule].schema;
+        if (of == NULL)
+            continue;
+        uint32_t at = grammar_schema(b, of, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+        if (b->code == LR_OK)
+            b->program->rules[rule].entry = at;
+    }
+    return entry;
+}

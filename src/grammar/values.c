@@ -1,0 +1,141 @@
+/* grammar/values.c - see grammar/program.h: JSON values as RFC 8259 has them.
+ *
+ * Where JSON leaves room for endless runs that say nothing, there is a bound: blanks stand
+ * only after '{', '[', ',' and ':' and before '}' and ']' (GRAMMAR_SPACE), a number has
+ * at most 20 digits before and 20 after its point, an exponent two.
+ */
+#include "grammar/program.h"
+
+enum { DIGITS = 20, EXPONENT_DIGITS = 2 };
+
+uint32_t grammar_string(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next)
+{
+    uint32_t end = grammar_byte(b, '"', '"', next);
+    uint32_t at = end;
+    if (max == GRAMMAR_UNBOUNDED) {
+        at = grammar_fork(b, 0, 0);
+        grammar_patch(b, at, grammar_step(b, GRAMMAR_CHAR, at, GRAMMAR_UNBOUNDED), end);
+    }
+    for (uint32_t i = max; max != GRAMMAR_UNBOUNDED && i > min && b->code == LR_OK; i--)
+        at = grammar_fork(b, grammar_step(b, GRAMMAR_CHAR, at, max - i + 1), end);
+    for (uint32_t i = min; i > 0 && b->code == LR_OK; i--)
+        at = grammar_step(b, GRAMMAR_CHAR, at, max == GRAMMAR_UNBOUNDED ? max : max - i + 1);
+    return grammar_byte(b, '"', '"', at);
+}
+
+/* min to max digits. */
+static uint32_t digits(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next)
+{
+    uint32_t at = next;
+    for (uint32_t i = max; i > 0; i--) {
+        at = grammar_byte(b, '0', '9', at);
+        if (i > min)
+            at = grammar_fork(b, at, next);
+    }
+    return at;
+}
+
+static uint32_t whole(struct grammar_build *b, uint32_t next)
+{
+    uint32_t rest = digits(b, 0, DIGITS - 1, next);
+    uint32_t positive =
+        grammar_fork(b, grammar_byte(b, '0', '0', next), grammar_byte(b, '1', '9', rest));
+    return grammar_fork(b, positive, grammar_byte(b, '-', '-', positive));
+}
+
+static uint32_t real(struct grammar_build *b, uint32_t next)
+{
+    uint32_t power = digits(b, 1, EXPONENT_DIGITS, next);
+    uint32_t sign = grammar_fork(
+        b, power,
+        grammar_fork(b, grammar_byte(b, '+', '+', power), grammar_byte(b, '-', '-', power)));
+    uint32_t exponent =
+        grammar_fork(b, grammar_byte(b, 'e', 'e', sign), grammar_byte(b, 'E', 'E', sign));
+    uint32_t end = grammar_fork(b, exponent, next);
+    uint32_t fraction = grammar_byte(b, '.', '.', digits(b, 1, DIGITS, end));
+    return whole(b, grammar_fork(b, fraction, end));
+}
+
+uint32_t grammar_number(struct grammar_build *b, uint32_t next)
+{
+    if (b->rule_number == GRAMMAR_NO_RULE) {
+        b->rule_number = grammar_rule_add(b, NULL);
+        uint32_t entry = real(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+        if (b->code == LR_OK)
+            b->program->rules[b->rule_number].entry = entry;
+    }
+    return grammar_call(b, b->rule_number, next);
+}
+
+uint32_t grammar_integer(struct grammar_build *b, uint32_t next)
+{
+    if (b->rule_integer == GRAMMAR_NO_RULE) {
+        b->rule_integer = grammar_rule_add(b, NULL);
+        uint32_t entry = whole(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+        if (b->code == LR_OK)
+            b->program->rules[b->rule_integer].entry = entry;
+    }
+    return grammar_call(b, b->rule_integer, next);
+}
+
+/* item, then ", item" as often as one likes, then `close`. */
+static uint32_t list_of(struct grammar_build *b, char open, char close, uint32_t next,
+                        uint32_t (*item)(struct grammar_build *, uint32_t rule, uint32_t next),
+                        uint32_t rule)
+{
+    uint32_t end = grammar_byte(b, close, close, next);
+    uint32_t loop = grammar_fork(b, 0, 0);
+    uint32_t first = item(b, rule, loop);
+    grammar_patch(b, loop, grammar_byte(b, ',', ',', grammar_space(b, first)),
+                  grammar_space(b, end));
+    return grammar_byte(b, open, open, grammar_space(b, grammar_fork(b, first, end)));
+}
+
+static uint32_t member(struct grammar_build *b, uint32_t rule, uint32_t next)
+{
+    uint32_t value = grammar_call(b, rule, next);
+    uint32_t colon = grammar_byte(b, ':', ':', grammar_space(b, value));
+    return grammar_string(b, 0, GRAMMAR_UNBOUNDED, colon);
+}
+
+uint32_t grammar_map(struct grammar_build *b, uint32_t value, uint32_t next)
+{
+    return list_of(b, '{', '}', next, member, value);
+}
+
+static uint32_t any_body(struct grammar_build *b, uint32_t next)
+{
+    struct grammar_choice words[] = {
+        {LR_STR_LIT("true"), next}, {LR_STR_LIT("false"), next}, {LR_STR_LIT("null"), next}};
+    uint32_t at = grammar_choose(b, words, 3);
+    at = grammar_fork(b, at, grammar_number(b, next));
+    at = grammar_fork(b, at, grammar_string(b, 0, GRAMMAR_UNBOUNDED, next));
+    at = grammar_fork(b, at, list_of(b, '[', ']', next, grammar_call, b->rule_any));
+    return grammar_fork(b, at, grammar_map(b, b->rule_any, next));
+}
+
+static uint32_t any_rule(struct grammar_build *b)
+{
+    if (b->rule_any == GRAMMAR_NO_RULE) {
+        b->rule_any = grammar_rule_add(b, NULL);
+        uint32_t entry = any_body(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+        if (b->code == LR_OK)
+            b->program->rules[b->rule_any].entry = entry;
+    }
+    return b->rule_any;
+}
+
+uint32_t grammar_any(struct grammar_build *b, uint32_t next)
+{
+    return grammar_call(b, any_rule(b), next);
+}
+
+uint32_t grammar_any_object(struct grammar_build *b, uint32_t next)
+{
+    return grammar_map(b, any_rule(b), next);
+}
+
+uint32_t grammar_any_array(struct grammar_build *b, uint32_t next)
+{
+    return list_of(b, '[', ']', next, grammar_call, any_rule(b));
+}

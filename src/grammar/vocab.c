@@ -1,0 +1,258 @@
+/* grammar/vocab.c - see grammar/vocab.h. */
+#include "grammar/vocab.h"
+
+#include <stdlib.h>
+
+#include "llm-router/engine.h"
+
+/* Beyond any vocabulary there is. */
+enum { TOKENS_MAX = 4 << 20, BYTES_MAX = 256 << 20 };
+
+static const char *const names[GRAMMAR_CONTROL_COUNT] = {
+    "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>",
+    "<|start|>",   "<|call|>",    "<|return|>",    "the stop token",
+};
+
+const char *grammar_control_name(enum grammar_control control)
+{
+    return names[control];
+}
+
+static lr_code no_memory(struct lr_error *err)
+{
+    return lr_fail(err, LR_OUT_OF_RAM, "no memory for the vocabulary of constrained output");
+}
+
+/* ---- taking the tokens in ---- */
+
+static lr_code take_tokens(struct grammar_vocab *v, const struct grammar_tokens *tokens,
+                           struct lr_error *err)
+{
+    struct lr_buf bytes, begins, flags;
+    struct lr_str text;
+    uint32_t flag, zero = 0;
+    lr_buf_init(&bytes, BYTES_MAX);
+    lr_buf_init(&begins, ((size_t)TOKENS_MAX + 1) * sizeof(uint32_t));
+    lr_buf_init(&flags, TOKENS_MAX);
+    lr_buf_add(&begins, &zero, sizeof(zero));
+    while (tokens->token(tokens->ctx, v->size, &text, &flag)) {
+        lr_buf_add(&bytes, text.ptr, text.len);
+        uint32_t end = (uint32_t)bytes.len;
+        lr_buf_add(&begins, &end, sizeof(end));
+        lr_buf_add_char(&flags, (char)flag);
+        v->size++;
+        if (bytes.failed || begins.failed || flags.failed)
+            break;
+    }
+    bool failed = bytes.failed || begins.failed || flags.failed;
+    v->words = ((size_t)v->size + 31) / 32;
+    v->bytes = bytes.data;
+    v->begins = (uint32_t *)(void *)begins.data;
+    v->flags = (uint8_t *)flags.data;
+    if (v->size == 0 && !failed)
+        return lr_fail(err, LR_UNSUPPORTED, "the engine does not tell its vocabulary");
+    return failed ? no_memory(err) : LR_OK;
+}
+
+static bool is_text(const struct grammar_vocab *v, uint32_t id)
+{
+    return (v->flags[id] & (LR_VOCAB_SPECIAL | LR_VOCAB_UNUSED)) == 0 &&
+           v->begins[id] != v->begins[id + 1];
+}
+
+static bool find_controls(struct grammar_vocab *v)
+{
+    for (uint32_t c = 0; c < GRAMMAR_CONTROL_COUNT; c++)
+        v->control[c] = GRAMMAR_NO_TOKEN;
+    v->stops = calloc(v->size, sizeof(*v->stops));
+    if (v->stops == NULL)
+        return false;
+    for (uint32_t id = 0; id < v->size; id++) {
+        if ((v->flags[id] & LR_VOCAB_STOP) != 0)
+            v->stops[v->stop_count++] = id;
+        for (uint32_t c = 0; (v->flags[id] & LR_VOCAB_SPECIAL) != 0 && c < GRAMMAR_STOP; c++)
+            if (lr_str_eq_z(grammar_vocab_bytes(v, id), names[c]))
+                v->control[c] = id;
+    }
+    if (v->stop_count != 0)
+        v->control[GRAMMAR_STOP] = v->stops[0];
+    return true;
+}
+
+/* ---- tries ---- */
+
+static bool add_node(struct grammar_trie *t, uint8_t byte, uint16_t depth)
+{
+    if (t->count == t->capacity) {
+        uint32_t capacity = t->capacity != 0 ? 2 * t->capacity : 1024;
+        struct grammar_node *grown = realloc(t->nodes, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        t->nodes = grown;
+        t->capacity = capacity;
+    }
+    t->nodes[t->count++] =
+        (struct grammar_node){.token = GRAMMAR_NO_TOKEN, .byte = byte, .depth = depth};
+    return true;
+}
+
+/* `text` sorts behind or equals the one added before it, which was `last`.  Of equal texts
+ * each gets a leaf of its own. */
+static bool add_token(struct grammar_trie *t, struct lr_str last, struct lr_str text,
+                      uint32_t id)
+{
+    size_t same = 0;
+    while (same < last.len && same < text.len && last.ptr[same] == text.ptr[same])
+        same++;
+    if (same == text.len)
+        same--;
+    for (size_t i = same; i < text.len; i++)
+        if (!add_node(t, (uint8_t)text.ptr[i], (uint16_t)i))
+            return false;
+    t->nodes[t->count - 1].token = id;
+    return true;
+}
+
+/* Each node's skip: where the next one of its depth or less is. */
+static void link_nodes(struct grammar_trie *t)
+{
+    uint32_t open[GRAMMAR_TOKEN_MAX]; /* the way from the root to the node before, by depth */
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i <= t->count; i++) {
+        uint32_t to = i < t->count ? t->nodes[i].depth : 0;
+        while (depth > to)
+            t->nodes[open[--depth]].skip = i;
+        if (i < t->count)
+            open[depth++] = i;
+    }
+}
+
+/* ---- strings ---- */
+
+enum place { NOT_IN_STRING, STAYS, LEAVES };
+
+/* What a token does that comes between two characters of a JSON string. */
+static enum place place_of(struct lr_str text, uint32_t *chars)
+{
+    uint8_t state = 0;
+    *chars = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (state == 0 && text.ptr[i] == '"')
+            return LEAVES;
+        *chars += state == 0;
+        state = grammar_char_next(state, (uint8_t)text.ptr[i]);
+        if (state == GRAMMAR_CHAR_BAD)
+            return NOT_IN_STRING;
+    }
+    return STAYS;
+}
+
+static int by_chars(const void *a, const void *b)
+{
+    const struct grammar_inside *x = a, *y = b;
+    if (x->chars != y->chars)
+        return x->chars < y->chars ? -1 : 1;
+    return x->token < y->token ? -1 : x->token > y->token;
+}
+
+/* ---- building ---- */
+
+struct sorted {
+    struct lr_str text;
+    uint32_t id;
+};
+
+static int by_text(const void *a, const void *b)
+{
+    const struct sorted *x = a, *y = b;
+    int order = lr_str_cmp(x->text, y->text);
+    return order != 0 ? order : x->id < y->id ? -1 : x->id > y->id;
+}
+
+static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t count)
+{
+    struct lr_str last = {0}, last_leaving = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sorted *s = &list[i];
+        uint32_t chars;
+        if (!add_token(&v->all, last, s->text, s->id))
+            return false;
+        last = s->text;
+        switch (place_of(s->text, &chars)) {
+        case STAYS:
+            v->inside[v->inside_count++] = (struct grammar_inside){s->id, chars};
+            v->inside_mask[s->id >> 5] |= 1u << (s->id & 31);
+            v->inside_chars = chars > v->inside_chars ? chars : v->inside_chars;
+            break;
+        case LEAVES:
+            if (!add_token(&v->leaving, last_leaving, s->text, s->id))
+                return false;
+            last_leaving = s->text;
+            break;
+        case NOT_IN_STRING:
+            break;
+        }
+    }
+    link_nodes(&v->all);
+    link_nodes(&v->leaving);
+    qsort(v->inside, v->inside_count, sizeof(*v->inside), by_chars);
+    return true;
+}
+
+static bool build(struct grammar_vocab *v)
+{
+    uint32_t count = 0;
+    v->inside = calloc(v->size, sizeof(*v->inside));
+    v->inside_mask = calloc(v->words, sizeof(*v->inside_mask));
+    v->text_mask = calloc(v->words, sizeof(*v->text_mask));
+    struct sorted *list = calloc(v->size, sizeof(*list));
+    bool ok = v->inside != NULL && v->inside_mask != NULL && v->text_mask != NULL &&
+              list != NULL && find_controls(v);
+    for (uint32_t id = 0; ok && id < v->size; id++) {
+        struct lr_str text = grammar_vocab_bytes(v, id);
+        if (!is_text(v, id))
+            continue;
+        v->text_mask[id >> 5] |= 1u << (id & 31);
+        if (text.len <= GRAMMAR_TOKEN_MAX)
+            list[count++] = (struct sorted){text, id};
+    }
+    if (ok) {
+        qsort(list, count, sizeof(*list), by_text);
+        ok = sort_in(v, list, count);
+    }
+    free(list);
+    return ok;
+}
+
+lr_code grammar_vocab_create(const struct grammar_tokens *tokens, struct grammar_vocab **out,
+                             struct lr_error *err)
+{
+    struct grammar_vocab *v = calloc(1, sizeof(*v));
+    *out = NULL;
+    if (v == NULL)
+        return no_memory(err);
+    lr_code code = take_tokens(v, tokens, err);
+    if (code == LR_OK && !build(v))
+        code = no_memory(err);
+    if (code != LR_OK)
+        grammar_vocab_free(v);
+    else
+        *out = v;
+    return code;
+}
+
+void grammar_vocab_free(struct grammar_vocab *v)
+{
+    if (v == NULL)
+        return;
+    free(v->bytes);
+    free(v->begins);
+    free(v->flags);
+    free(v->all.nodes);
+    free(v->leaving.nodes);
+    free(v->inside);
+    free(v->inside_mask);
+    free(v->text_mask);
+    free(v->stops);
+    free(v);
+}

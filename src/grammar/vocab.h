@@ -1,0 +1,68 @@
+/* grammar/vocab.h - a vocabulary as masks need it (internal).
+ *
+ * Tokens that begin alike are looked at together: they form a trie, laid out in the order of a
+ * walk over it, so that a whole branch is skipped by one jump.  Inside a JSON string nearly
+ * every token is legal, whatever comes around the string; so that set is made once, and only
+ * the tokens that leave the string (a second, small trie) are looked at for each state.
+ */
+#ifndef GRAMMAR_VOCAB_H
+#define GRAMMAR_VOCAB_H
+
+#include "grammar/program.h"
+
+enum { GRAMMAR_TOKEN_MAX = 512 }; /* bytes of a token that is looked at byte by byte */
+
+#define GRAMMAR_NO_TOKEN UINT32_MAX
+
+struct grammar_node {
+    uint32_t token; /* that ends here, or NO_TOKEN */
+    uint32_t skip;  /* index of the first node that is not below this one */
+    uint16_t depth; /* 0: a first byte */
+    uint8_t byte;
+};
+
+struct grammar_trie {
+    struct grammar_node *nodes; /* owned */
+    uint32_t count;
+    uint32_t capacity;
+};
+
+/* A token that stays inside a string it begins in. */
+struct grammar_inside {
+    uint32_t token;
+    uint32_t chars; /* characters it begins */
+};
+
+struct grammar_vocab {
+    uint32_t size;
+    size_t words;
+    char *bytes;      /* owned: of all tokens */
+    uint32_t *begins; /* owned: token i is bytes[begins[i]..begins[i + 1]) */
+    uint8_t *flags;   /* owned: LR_VOCAB_ bits */
+    struct grammar_trie all;
+    struct grammar_trie leaving;   /* those that end a string they begin in */
+    struct grammar_inside *inside; /* owned, fewest characters first */
+    uint32_t inside_count;
+    uint32_t inside_chars;                   /* most characters of one of them */
+    uint32_t *inside_mask;                   /* owned */
+    uint32_t *text_mask;                     /* owned: every token that is text */
+    uint32_t control[GRAMMAR_CONTROL_COUNT]; /* ids, or NO_TOKEN; STOP is found by its flag */
+    uint32_t *stops;                         /* owned: ids of tokens that end an answer */
+    uint32_t stop_count;
+};
+
+static inline struct lr_str grammar_vocab_bytes(const struct grammar_vocab *v, uint32_t id)
+{
+    return lr_str(v->bytes + v->begins[id], v->begins[id + 1] - v->begins[id]);
+}
+
+const char *grammar_control_name(enum grammar_control control);
+
+/* ---- json_char.c ---- */
+
+/* One byte further in a character of a JSON string: UTF-8, or an escape, of which surrogates
+ * come in pairs.  0 is between characters; GRAMMAR_CHAR_BAD: not a string any more. */
+enum { GRAMMAR_CHAR_BAD = 255 };
+uint8_t grammar_char_next(uint8_t state, uint8_t byte);
+
+#endif

@@ -1,0 +1,65 @@
+/* What the tests of grammars share: constraints around schemas, and texts against them. */
+#ifndef TESTS_GRAMMAR_TEST_H
+#define TESTS_GRAMMAR_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "grammar/grammar.h"
+
+static inline struct grammar_program *compile_text(const char *constraint, struct lr_error *err)
+{
+    struct grammar_program *program = NULL;
+    lr_code code = grammar_compile(lr_str_z(constraint), &program, err);
+    assert_true((code == LR_OK) == (program != NULL));
+    return program;
+}
+
+/* The program of a plain answer by this schema; NULL when it is refused. */
+static inline struct grammar_program *compile_schema(const char *schema, struct lr_error *err)
+{
+    size_t room = strlen(schema) + 100;
+    char *text = malloc(room);
+    assert_non_null(text);
+    (void)snprintf(text, room, "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":%s}",
+                   schema);
+    struct grammar_program *program = compile_text(text, err);
+    free(text);
+    return program;
+}
+
+static inline struct grammar_matcher *matcher_of(const struct grammar_program *program)
+{
+    struct grammar_matcher *m;
+    struct lr_error err;
+    assert_int_equal(grammar_matcher_create(program, NULL, &m, &err), LR_OK);
+    return m;
+}
+
+/* How many bytes are legal; the length when all are. */
+static inline size_t legal_bytes(struct grammar_matcher *m, struct lr_str text)
+{
+    size_t i = 0;
+    while (i < text.len && grammar_matcher_bytes(m, lr_str(text.ptr + i, 1), false))
+        i++;
+    return i;
+}
+
+/* The text is an answer: every byte of it is legal, and it may end there. */
+static inline bool takes(const struct grammar_program *program, struct lr_str text)
+{
+    struct grammar_matcher *m = matcher_of(program);
+    bool ok = legal_bytes(m, text) == text.len &&
+              grammar_matcher_bytes(m, LR_STR_LIT("the stop token"), true) &&
+              grammar_matcher_is_complete(m);
+    grammar_matcher_free(m);
+    return ok;
+}
+
+#endif
