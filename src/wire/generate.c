@@ -48,6 +48,7 @@ void wire_submit_encode(struct lr_buf *buf, const struct wire_generate *g)
     wire_put_u32s(buf, g->prompt_ids, g->prompt_id_count);
     wire_put_u32s(buf, g->generated, g->generated_count);
     wire_put_u32s(buf, g->stop_ids, g->stop_id_count);
+    wire_put_str(buf, g->constraint);
     wire_frame_end(buf, start);
 }
 
@@ -129,7 +130,9 @@ lr_code wire_submit_decode(struct lr_arena *arena, struct lr_str body,
         out->prompt_ids = NULL;
     out->generated = get_u32s(arena, &c, WIRE_IDS_MAX, &out->generated_count);
     out->stop_ids = get_u32s(arena, &c, WIRE_STOP_IDS_MAX, &out->stop_id_count);
-    if (!wire_cursor_done(&c) || (!has_ids && out->prompt_id_count != 0))
+    out->constraint = wire_get_str(&c);
+    if (!wire_cursor_done(&c) || (!has_ids && out->prompt_id_count != 0) ||
+        out->constraint.len > WIRE_CONSTRAINT_MAX)
         return wire_malformed(err, "submit");
     return LR_OK;
 }

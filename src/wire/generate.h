@@ -17,6 +17,7 @@ enum {
     WIRE_IDS_MAX = 8 << 20, /* tokens of a prompt or a continuation */
     WIRE_STOP_IDS_MAX = 256,
     WIRE_BIAS_MAX = 4096,
+    WIRE_CONSTRAINT_MAX = 512 << 10,
 };
 
 struct wire_generate {
@@ -35,6 +36,7 @@ struct wire_generate {
     uint32_t max_tokens;         /* generated[] included; 0: to the context's end */
     const uint32_t *stop_ids;
     size_t stop_id_count;
+    struct lr_str constraint; /* of the output (grammar/constraint.h); empty: none */
     int32_t priority;
     bool ignore_stop;
     bool no_queue; /* JSON only: the caller queues itself; no free slot is RATE_LIMITED */

@@ -80,6 +80,8 @@ void wire_generate_write_json(struct lr_buf *out, const struct wire_generate *g)
         lr_json_member_u64(&w, "max_tokens", g->max_tokens);
     if (g->stop_id_count != 0)
         put_ids(&w, "stop_ids", g->stop_ids, g->stop_id_count);
+    if (g->constraint.len != 0)
+        lr_json_member_str(&w, "constraint", g->constraint);
     if (g->priority != 0)
         lr_json_member_i64(&w, "priority", g->priority);
     if (g->ignore_stop)
@@ -256,6 +258,8 @@ static bool get_member(struct reading *r, struct lr_str key, const struct lr_jso
         return get_ids(r, v, WIRE_STOP_IDS_MAX, &g->stop_ids, &g->stop_id_count);
     if (lr_str_eq_z(key, "max_tokens"))
         return get_u32(v, &g->max_tokens);
+    if (lr_str_eq_z(key, "constraint"))
+        return lr_json_str(v, &g->constraint) && g->constraint.len <= WIRE_CONSTRAINT_MAX;
     if (lr_str_eq_z(key, "priority"))
         return get_priority(g, v);
     if (lr_str_eq_z(key, "ignore_stop"))

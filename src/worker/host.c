@@ -73,10 +73,21 @@ static size_t find_logprobs(const struct worker_host *host, uint64_t request_id)
     return i;
 }
 
+static lr_code on_mask(void *ctx, uint64_t request_id, uint32_t *mask, size_t words)
+{
+    struct worker_host *host = ctx;
+    struct lr_error err = {0};
+    lr_code code = worker_constraints_mask(&host->constraints, request_id, mask, words, &err);
+    if (code != LR_OK)
+        on_log(host, 3, "constraint.mask", err.text);
+    return code;
+}
+
 static void on_token(void *ctx, uint64_t request_id, const struct lr_token *token)
 {
     struct worker_host *host = ctx;
     struct wire_token m;
+    worker_constraints_token(&host->constraints, request_id, token->id);
     /* Not an initializer: it would clear the twenty alternatives for every token. */
     m.request = request_id;
     m.id = token->id;
@@ -103,6 +114,7 @@ static void on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
     }
     if (error != NULL && reason == LR_FINISH_ERROR)
         m.error = *error;
+    worker_constraints_drop(&host->constraints, request_id);
     size_t at = find_logprobs(host, request_id);
     if (at < host->with_logprobs_count)
         host->with_logprobs[at] = host->with_logprobs[--host->with_logprobs_count];
@@ -130,6 +142,7 @@ void worker_host_init(struct worker_host *host, struct worker_link *link,
         .on_token = on_token,
         .on_done = on_done,
         .on_prefill = on_prefill,
+        .fill_mask = on_mask,
     };
     lr_buf_init(&host->out, FRAME_MAX);
 }
@@ -137,6 +150,7 @@ void worker_host_init(struct worker_host *host, struct worker_link *link,
 void worker_host_free(struct worker_host *host)
 {
     lr_buf_free(&host->out);
+    worker_constraints_free(&host->constraints);
     free(host->with_logprobs);
     host->with_logprobs = NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "llm-router/engine.h"
+#include "worker/constraints.h"
 #include "worker/link.h"
 
 struct worker_host {
@@ -17,6 +18,7 @@ struct worker_host {
     uint64_t *with_logprobs; /* owned */
     size_t with_logprobs_count;
     size_t with_logprobs_cap;
+    struct worker_constraints constraints; /* of live requests */
 };
 
 void worker_host_init(struct worker_host *host, struct worker_link *link,

@@ -129,6 +129,8 @@ static void handle_submit(struct worker *w, struct lr_str body)
     lr_code code = wire_submit_decode(&w->scratch, body, &g, &err);
     if (code == LR_OK && w->model == NULL)
         code = lr_fail(&err, LR_INTERNAL, "no model is open in this worker");
+    if (code == LR_OK && g.constraint.len != 0)
+        code = worker_constraints_add(&w->host.constraints, w->api, w->model, &g, &err);
     if (code == LR_OK) {
         struct lr_engine_request request = {
             .size = sizeof(request),
@@ -148,8 +150,11 @@ static void handle_submit(struct worker *w, struct lr_str body)
             .cache_scope =
                 g.cache_scope.len != 0 ? lr_arena_copy(&w->scratch, g.cache_scope) : NULL,
             .priority = g.priority,
+            .constrained = g.constraint.len != 0,
         };
         code = w->api->submit(w->model, &request, &err);
+        if (code != LR_OK)
+            worker_constraints_drop(&w->host.constraints, g.id);
     }
     if (code != LR_OK) {
         err.code = code;

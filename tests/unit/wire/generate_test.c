@@ -35,6 +35,7 @@ static struct wire_generate sample(void)
     g.max_tokens = 100;
     g.priority = -2;
     g.ignore_stop = true;
+    g.constraint = lr_str_z("{\"format\":\"plain\",\"answer\":\"object\"}");
     g.sampling.temperature = 0.7f;
     g.sampling.top_p = 0.95f;
     g.sampling.top_k = 40;
@@ -62,6 +63,7 @@ static void check_equal(const struct wire_generate *a, const struct wire_generat
     assert_int_equal(a->max_tokens, b->max_tokens);
     assert_int_equal(a->priority, b->priority);
     assert_int_equal(a->ignore_stop, b->ignore_stop);
+    assert_true(lr_str_eq(a->constraint, b->constraint));
     assert_memory_equal(&a->sampling.temperature, &b->sampling.temperature, sizeof(float));
     assert_memory_equal(&a->sampling.top_p, &b->sampling.top_p, sizeof(float));
     assert_int_equal(a->sampling.top_k, b->sampling.top_k);

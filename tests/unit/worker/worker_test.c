@@ -46,19 +46,26 @@ static void send_open(const struct place *p, enum wire_type type, uint32_t abi,
     lr_buf_free(&out);
 }
 
-static void send_submit(const struct place *p, uint64_t id, const char *text)
+static void send_constrained(const struct place *p, uint64_t id, const char *text,
+                             const char *constraint)
 {
     struct lr_segment segment = {.text = text, .len = strlen(text)};
     struct wire_generate g;
     struct lr_buf out;
     wire_generate_defaults(&g);
     g.id = id;
+    g.constraint = lr_str_z(constraint);
     g.segments = &segment;
     g.segment_count = 1;
     lr_buf_init(&out, 1 << 16);
     wire_submit_encode(&out, &g);
     place_send(p, lr_buf_str(&out));
     lr_buf_free(&out);
+}
+
+static void send_submit(const struct place *p, uint64_t id, const char *text)
+{
+    send_constrained(p, id, text, "");
 }
 
 /* The next frame of this type; others are passed over, but not a failure. */
@@ -139,6 +146,38 @@ static void a_cancelled_request_gives_its_pages_back_and_says_so(void **state)
     assert_int_equal(place_finish(&p), 0); /* the end of the stream is a way to leave, too */
 }
 
+static void a_constraint_that_cannot_be_kept_is_refused_with_the_reason(void **state)
+{
+    static const struct {
+        const char *constraint, *says;
+        lr_code code;
+    } cases[] = {
+        {"{}", "\"format\"", LR_INVALID_ARGUMENT},
+        {"{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"not\":{}}}", "\"not\"",
+         LR_UNSUPPORTED},
+        {"{\"format\":\"harmony\",\"answer\":\"object\"}", "<|constrain|>", LR_UNSUPPORTED},
+        {"{\"format\":\"plain\",\"answer\":\"object\"}", "cannot be constrained",
+         LR_UNSUPPORTED}, /* by the engine */
+    };
+    struct place p = start_worker(false);
+    (void)state;
+    send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
+    (void)skip_to(&p, WIRE_OPENED);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct wire_done done;
+        send_constrained(&p, 7 + i, "abc", cases[i].constraint);
+        assert_int_equal(wire_done_decode(skip_to(&p, WIRE_DONE).body, &done, NULL), LR_OK);
+        assert_int_equal(done.reason, LR_FINISH_ERROR);
+        assert_int_equal(done.error.code, cases[i].code);
+        if (strstr(done.error.text, cases[i].says) == NULL)
+            fail_msg("%s", done.error.text);
+    }
+    send_submit(&p, 7, "abc"); /* and the worker lives on */
+    (void)skip_to(&p, WIRE_TOKEN);
+    (void)skip_to(&p, WIRE_DONE);
+    assert_int_equal(place_finish(&p), 0);
+}
+
 static void a_probe_answers_one_question_and_leaves(void **state)
 {
     struct place p = start_worker(true);
@@ -196,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_opens_generates_and_closes),
         cmocka_unit_test(a_cancelled_request_gives_its_pages_back_and_says_so),
+        cmocka_unit_test(a_constraint_that_cannot_be_kept_is_refused_with_the_reason),
         cmocka_unit_test(a_probe_answers_one_question_and_leaves),
         cmocka_unit_test(what_cannot_be_opened_fails_with_the_reason),
         cmocka_unit_test(frames_at_the_wrong_time_are_refused_or_passed_over),
