@@ -168,23 +168,6 @@ static lr_code parse_kwargs(struct chat_parse *p, const char *name, const struct
     return LR_OK;
 }
 
-static lr_code parse_response_format(struct chat_parse *p, const char *name,
-                                     const struct lr_json *value)
-{
-    struct lr_str type;
-    if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, name, "an object", value);
-    if (!lr_json_str(lr_json_get(value, "type"), &type))
-        return chat_parse_fail(p, "response_format.type", "missing_required_parameter",
-                               LR_INVALID_ARGUMENT, "'response_format' needs a 'type'.");
-    if (lr_str_eq_z(type, "text"))
-        return LR_OK;
-    return chat_parse_fail(p, "response_format.type", "unsupported_value", LR_UNSUPPORTED,
-                           "'response_format' of type '%.*s' is not offered, since output is "
-                           "not constrained; ask for JSON in the prompt and use 'text'.",
-                           type.len < 40 ? (int)type.len : 40, type.ptr);
-}
-
 static lr_code parse_user(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     if (!lr_json_str(value, &p->req->user))
@@ -258,11 +241,11 @@ static const struct chat_field fields[] = {
     {{"stop", YES, BOTH, "a string or up to 4, of 1 to 512 bytes; matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
     {{"logprobs", YES, BOTH, "chat: boolean; completions: 0 to 20 alternatives"}, parse_logprobs},
     {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, parse_top_logprobs},
-    {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict` has no effect: arguments are not constrained"}, chat_parse_tools},
-    {{"tool_choice", YES, CHAT, "`auto` or `none`; `required` and a named tool are refused"}, chat_parse_tool_choice},
+    {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_parse_tools},
+    {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two for models that speak Harmony"}, chat_parse_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, parse_flag},
     {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template"}, parse_effort},
-    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`; `json_object` and `json_schema` are refused"}, parse_response_format},
+    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced, whatever `strict` says (docs/structured-output.md)"}, chat_parse_format},
     {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
     {{"min_p", YES, BOTH, "extension: 0 to 1"}, chat_parse_sampling},
@@ -292,13 +275,13 @@ static const struct chat_field fields[] = {
     {{"reasoning", NO, CHAT, "Use `reasoning_effort`."}, NULL},
     {{"thinking", NO, CHAT, "Use `reasoning_effort` or `chat_template_kwargs`."}, NULL},
     {{"suffix", NO, COMPLETIONS, "Filling in the middle is not offered."}, NULL},
-    {{"grammar", NO, BOTH, "Output is not constrained."}, NULL},
-    {{"json_schema", NO, BOTH, "Output is not constrained."}, NULL},
-    {{"guided_json", NO, BOTH, "Output is not constrained."}, NULL},
-    {{"guided_regex", NO, BOTH, "Output is not constrained."}, NULL},
-    {{"guided_choice", NO, BOTH, "Output is not constrained."}, NULL},
-    {{"guided_grammar", NO, BOTH, "Output is not constrained."}, NULL},
-    {{"structured_outputs", NO, BOTH, "Output is not constrained."}, NULL},
+    {{"grammar", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"json_schema", NO, BOTH, "Use `response_format`."}, NULL},
+    {{"guided_json", NO, BOTH, "Use `response_format`."}, NULL},
+    {{"guided_regex", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"guided_choice", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"guided_grammar", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"structured_outputs", NO, BOTH, "Use `response_format`."}, NULL},
     {{"min_tokens", NO, BOTH, "There is no least length."}, NULL},
     {{"stop_token_ids", NO, BOTH, "Use `stop`."}, NULL},
     {{"typical_p", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},

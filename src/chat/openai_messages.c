@@ -291,6 +291,23 @@ lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr
     return LR_OK;
 }
 
+/* {"type": "function", "function": {"name": ...}} */
+static lr_code parse_named_tool(struct chat_parse *p, const struct lr_json *value)
+{
+    struct lr_str type;
+    if (!lr_json_str(lr_json_get(value, "type"), &type) || !lr_str_eq_z(type, "function"))
+        return chat_parse_fail(p, "tool_choice.type", "unsupported_value", LR_UNSUPPORTED,
+                               "'tool_choice' as an object takes the type 'function'.");
+    if (!lr_json_str(lr_json_get(lr_json_get(value, "function"), "name"),
+                     &p->req->required_tool) ||
+        p->req->required_tool.len == 0)
+        return chat_parse_fail(p, "tool_choice.function.name", "missing_required_parameter",
+                               LR_INVALID_ARGUMENT,
+                               "'tool_choice.function' needs the 'name' of a tool.");
+    p->req->requires_tool_call = true;
+    return LR_OK;
+}
+
 lr_code chat_parse_tool_choice(struct chat_parse *p, const char *name,
                                const struct lr_json *value)
 {
@@ -298,17 +315,13 @@ lr_code chat_parse_tool_choice(struct chat_parse *p, const char *name,
     if (!lr_json_str(value, &word)) {
         if (value->type != LR_JSON_OBJECT)
             return chat_parse_type(p, name, "a string or an object", value);
-        return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
-                               "Naming a tool in 'tool_choice' is not offered; use 'auto' and "
-                               "declare only that tool, or 'none'.");
+        return parse_named_tool(p, value);
     }
-    if (lr_str_eq_z(word, "required"))
-        return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
-                               "'tool_choice': 'required' is not offered; use 'auto' or "
-                               "'none'.");
-    if (!lr_str_eq_z(word, "auto") && !lr_str_eq_z(word, "none"))
-        return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
-                               "Invalid value for 'tool_choice': expected 'auto' or 'none'.");
     p->tool_choice_none = lr_str_eq_z(word, "none");
+    p->req->requires_tool_call = lr_str_eq_z(word, "required");
+    if (!p->tool_choice_none && !p->req->requires_tool_call && !lr_str_eq_z(word, "auto"))
+        return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
+                               "Invalid value for 'tool_choice': expected 'auto', 'none', "
+                               "'required' or the name of a function.");
     return LR_OK;
 }

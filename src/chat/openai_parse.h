@@ -53,6 +53,9 @@ lr_code chat_parse_float(struct chat_parse *p, const char *param, const struct l
 lr_code chat_parse_messages(struct chat_parse *p, const char *name,
                             const struct lr_json *value);
 lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value);
+/* What tools, tool_choice and response_format ask of the output together. */
+lr_code chat_check_format(struct chat_parse *p);
 lr_code chat_parse_tool_choice(struct chat_parse *p, const char *name,
                                const struct lr_json *value);
 /* chat/openai_values.c */

@@ -179,7 +179,7 @@ static lr_code check(struct chat_parse *p)
     if (p->tool_choice_none)
         req->tools = NULL;
     req->forbids_tool_calls = p->tool_choice_none;
-    return LR_OK;
+    return chat_check_format(p);
 }
 
 static lr_code parse_root(struct chat_parse *p, const struct lr_json *root)

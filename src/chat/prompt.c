@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "chat/format.h"
 #include "chat/repair.h"
 #include "chat/template_chatml.h"
 #include "chat/template_harmony.h"
@@ -27,8 +28,8 @@ static void put(struct lr_json_member *members, uint32_t *count, struct lr_str k
 /* The variables of a template, as the Hugging Face tools name them.  The client's own
  * come last and may replace all but messages, tools and add_generation_prompt, which
  * the codec refuses. */
-static lr_code make_context(const struct chat_request *req, struct lr_arena *arena,
-                            struct lr_json *out, struct lr_error *err)
+static lr_code make_context(const struct chat_request *req, bool is_gptoss,
+                            struct lr_arena *arena, struct lr_json *out, struct lr_error *err)
 {
     const struct lr_json *kwargs = req->template_kwargs;
     uint32_t room = 8 + (kwargs != NULL ? kwargs->count : 0);
@@ -38,7 +39,10 @@ static lr_code make_context(const struct chat_request *req, struct lr_arena *are
 
     if (members == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u template variables", room);
-    put(members, &count, LR_STR_LIT("messages"), *req->messages);
+    struct lr_json messages = *req->messages;
+    if (is_gptoss && !chat_format_show(arena, req, &messages))
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the response format");
+    put(members, &count, LR_STR_LIT("messages"), messages);
     put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
     put(members, &count, LR_STR_LIT("documents"), none);
     put(members, &count, LR_STR_LIT("add_generation_prompt"),
@@ -94,7 +98,7 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
 
     localtime_r(&seconds, &tm);
     lr_arena_init(&arena, CONTEXT_MAX);
-    lr_code code = make_context(req, &arena, &context, err);
+    lr_code code = make_context(req, model->is_gptoss, &arena, &context, err);
     if (code == LR_OK)
         code = chat_repair(&arena, &context, model->is_gptoss, &repaired, err);
     if (code == LR_OK)

@@ -45,6 +45,13 @@ enum {
     CHAT_GIVEN_REPETITION_PENALTY = 16,
 };
 
+/* What the content of the answer has to be. */
+enum chat_format {
+    CHAT_FORMAT_TEXT,
+    CHAT_FORMAT_OBJECT, /* some JSON object */
+    CHAT_FORMAT_SCHEMA, /* JSON that fits a schema */
+};
+
 /* A prompt of the completions API: text, or ids when `ids` is not NULL. */
 struct chat_raw_prompt {
     struct lr_str text;
@@ -62,6 +69,12 @@ struct chat_request {
     const struct lr_json *template_kwargs; /* an object, or NULL */
     struct lr_str reasoning_effort;        /* empty: the template's default */
     bool forbids_tool_calls;               /* tool_choice is "none" */
+    bool requires_tool_call;               /* tool_choice is "required" or names a tool */
+    struct lr_str required_tool;           /* the tool it names; empty: any of them */
+    enum chat_format format;
+    const struct lr_json *schema; /* of CHAT_FORMAT_SCHEMA, with its name and description */
+    struct lr_str schema_name;
+    struct lr_str schema_about; /* empty: none */
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "chat/format.h"
 #include "chat/openai_request.h"
 #include "chat/openai_response.h"
 #include "node/api.h"
@@ -217,6 +218,9 @@ static bool start_choices(struct call *call, struct node_model *model,
     lr_code code = id != NULL ? LR_OK : lr_fail(&err, LR_OUT_OF_RAM, "no memory");
     if (code == LR_OK)
         lr_random_base62(id, 24);
+    struct lr_str constraint = {0};
+    if (code == LR_OK)
+        code = chat_format_constraint(arena, chat, model->chat.is_gptoss, &constraint, &err);
     for (uint32_t i = 0; code == LR_OK && i < call->choice_count && !call->is_over; i++) {
         struct wire_generate ask;
         struct choice *choice = &call->choices[i];
@@ -228,6 +232,7 @@ static bool start_choices(struct call *call, struct node_model *model,
             break;
         fill_ask(&ask, chat, &call->prompts[i / chat->n], seed, i);
         ask.request_id = lr_str_z(id);
+        ask.constraint = constraint;
         struct node_sink sink = {.ctx = choice, .on_event = on_event};
         code = node_request_start(call->node, model, &ask, sink, &choice->request, &err);
     }

@@ -53,6 +53,7 @@ struct router_call {
     struct router_access *access;    /* in the request's arena */
     const struct chat_request *chat; /* in the request's arena */
     struct chat_prompt *prompts;     /* in the request's arena */
+    struct lr_str constraint;        /* of the output, in the request's arena; empty: none */
     uint32_t prompt_count;
     struct router_model *model;      /* reference */
     struct router_prompt_info *info; /* reference */

@@ -65,6 +65,7 @@ static void write_ask(const struct router_leg *leg, struct lr_buf *out)
     ask.sampling.seed = chat_request_seed(call->seed, leg->index);
     ask.max_tokens = chat->max_tokens;
     ask.ignore_stop = chat->ignore_stop;
+    ask.constraint = call->constraint;
     ask.no_queue = true;
     ask.deadline_ms = time_to_begin(call);
     lr_buf_clear(out);

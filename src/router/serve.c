@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "chat/format.h"
 #include "router/api.h"
 
 enum { OUT_BYTES = 96 << 20 };
@@ -79,7 +80,8 @@ static lr_code render(struct router_call *call, struct lr_error *err)
                                     chat->prompt_count * sizeof(*call->prompts));
     if (call->prompts == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the prompt");
-    lr_code code = LR_OK;
+    lr_code code = chat_format_constraint(net_request_arena(call->req), chat,
+                                          call->info->chat.is_gptoss, &call->constraint, err);
     for (uint32_t i = 0; code == LR_OK && i < chat->prompt_count; i++)
         code = chat_prompt_render(chat, &call->info->chat, i, now,
                                   &call->prompts[call->prompt_count++], err);

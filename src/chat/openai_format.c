@@ -1,0 +1,161 @@
+/* chat/openai_format.c - the fields of the request codec that say what the output has to be:
+ * response_format, and what it means together with the tools. */
+#include <stdio.h>
+
+#include "chat/openai_parse.h"
+#include "grammar/grammar.h"
+
+enum { FORMAT_NAME_MAX = 64, FORMAT_ABOUT_MAX = 4096 };
+
+static bool is_format_name(struct lr_str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '_' || c == '-'))
+            return false;
+    }
+    return name.len > 0 && name.len <= FORMAT_NAME_MAX;
+}
+
+/* A schema that cannot be honoured is refused here, before anything is queued. */
+static lr_code check_schema(struct chat_parse *p, const char *param,
+                            const struct lr_json *schema)
+{
+    struct lr_error err = {0};
+    struct lr_buf text;
+    struct lr_json_writer w;
+    lr_buf_init(&text, GRAMMAR_CONSTRAINT_MAX);
+    lr_json_writer_init(&w, &text);
+    lr_json_put_value(&w, schema);
+    bool too_large = text.failed;
+    lr_buf_free(&text);
+    if (too_large)
+        return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
+                               "'%s' has more than %d bytes, or too many levels.", param,
+                               GRAMMAR_CONSTRAINT_MAX);
+    lr_code code = grammar_check_schema(schema, false, &err);
+    if (code == LR_OK)
+        return LR_OK;
+    return chat_parse_fail(
+        p, param, code == LR_UNSUPPORTED ? "unsupported_value" : "invalid_value",
+        code == LR_UNSUPPORTED ? LR_UNSUPPORTED : LR_INVALID_ARGUMENT,
+        "Invalid schema for '%s': %s. docs/structured-output.md lists what is offered.", param,
+        err.text);
+}
+
+static lr_code parse_schema(struct chat_parse *p, const struct lr_json *about)
+{
+    struct chat_request *req = p->req;
+    bool strict;
+    const struct lr_json *text = lr_json_get(about, "description");
+    const struct lr_json *flag = lr_json_get(about, "strict");
+    if (!lr_json_is(about, LR_JSON_OBJECT))
+        return chat_parse_fail(
+            p, "response_format.json_schema", "missing_required_parameter", LR_INVALID_ARGUMENT,
+            "'response_format' of type 'json_schema' needs 'json_schema', an "
+            "object with 'name' and 'schema'.");
+    if (!lr_json_str(lr_json_get(about, "name"), &req->schema_name) ||
+        !is_format_name(req->schema_name))
+        return chat_parse_fail(
+            p, "response_format.json_schema.name", "invalid_value", LR_INVALID_ARGUMENT,
+            "'response_format.json_schema.name' has 1 to %d letters, digits, "
+            "'_' or '-'.",
+            FORMAT_NAME_MAX);
+    if (text != NULL && text->type != LR_JSON_NULL &&
+        (!lr_json_str(text, &req->schema_about) || req->schema_about.len > FORMAT_ABOUT_MAX))
+        return chat_parse_fail(p, "response_format.json_schema.description", "invalid_value",
+                               LR_INVALID_ARGUMENT,
+                               "'response_format.json_schema.description' is a string of at "
+                               "most %d bytes.",
+                               FORMAT_ABOUT_MAX);
+    if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &strict))
+        return chat_parse_type(p, "response_format.json_schema.strict", "a boolean", flag);
+    req->schema = lr_json_get(about, "schema");
+    if (req->schema == NULL)
+        return chat_parse_fail(p, "response_format.json_schema.schema",
+                               "missing_required_parameter", LR_INVALID_ARGUMENT,
+                               "'response_format.json_schema' needs a 'schema'.");
+    return check_schema(p, "response_format.json_schema.schema", req->schema);
+}
+
+lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    struct lr_str type;
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    if (!lr_json_str(lr_json_get(value, "type"), &type))
+        return chat_parse_fail(p, "response_format.type", "missing_required_parameter",
+                               LR_INVALID_ARGUMENT, "'response_format' needs a 'type'.");
+    if (lr_str_eq_z(type, "text"))
+        return LR_OK;
+    if (lr_str_eq_z(type, "json_object")) {
+        p->req->format = CHAT_FORMAT_OBJECT;
+        return LR_OK;
+    }
+    if (!lr_str_eq_z(type, "json_schema"))
+        return chat_parse_fail(p, "response_format.type", "unsupported_value", LR_UNSUPPORTED,
+                               "'response_format' of type '%.*s' is not offered; use 'text', "
+                               "'json_object' or 'json_schema'.",
+                               type.len < 40 ? (int)type.len : 40, type.ptr);
+    p->req->format = CHAT_FORMAT_SCHEMA;
+    return parse_schema(p, lr_json_get(value, "json_schema"));
+}
+
+static bool is_declared(const struct chat_request *req, struct lr_str name)
+{
+    struct lr_str other;
+    for (uint32_t i = 0; req->tools != NULL && i < req->tools->count; i++) {
+        const struct lr_json *function = lr_json_get(&req->tools->items[i], "function");
+        if (lr_json_str(lr_json_get(function, "name"), &other) && lr_str_eq(name, other))
+            return true;
+    }
+    return false;
+}
+
+static lr_code check_strict_tools(struct chat_parse *p, bool *any)
+{
+    const struct lr_json *tools = p->req->tools;
+    *any = false;
+    for (uint32_t i = 0; tools != NULL && i < tools->count; i++) {
+        const struct lr_json *function = lr_json_get(&tools->items[i], "function");
+        const struct lr_json *flag = lr_json_get(function, "strict");
+        const struct lr_json *schema = lr_json_get(function, "parameters");
+        char param[64];
+        bool strict = false;
+        (void)snprintf(param, sizeof(param), "tools[%u].function.strict", i);
+        if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &strict))
+            return chat_parse_type(p, param, "a boolean", flag);
+        *any = *any || strict;
+        if (!strict || !lr_json_is(schema, LR_JSON_OBJECT))
+            continue;
+        (void)snprintf(param, sizeof(param), "tools[%u].function.parameters", i);
+        lr_code code = check_schema(p, param, schema);
+        if (code != LR_OK)
+            return code;
+    }
+    return LR_OK;
+}
+
+lr_code chat_check_format(struct chat_parse *p)
+{
+    const struct chat_request *req = p->req;
+    bool any_strict;
+    if (req->requires_tool_call && req->tools == NULL)
+        return chat_parse_fail(p, "tool_choice", "invalid_value", LR_INVALID_ARGUMENT,
+                               "'tool_choice' demands a call, but 'tools' declares nothing.");
+    if (req->required_tool.len != 0 && !is_declared(req, req->required_tool))
+        return chat_parse_fail(p, "tool_choice.function.name", "invalid_value",
+                               LR_INVALID_ARGUMENT,
+                               "'tool_choice' names '%.*s', which 'tools' does not declare.",
+                               req->required_tool.len < 64 ? (int)req->required_tool.len : 64,
+                               req->required_tool.ptr);
+    lr_code code = check_strict_tools(p, &any_strict);
+    if (code == LR_OK && req->ignore_stop &&
+        (req->requires_tool_call || req->format != CHAT_FORMAT_TEXT || any_strict))
+        return chat_parse_fail(p, "ignore_eos", "invalid_value", LR_INVALID_ARGUMENT,
+                               "'ignore_eos' goes on after the end of the answer, which "
+                               "'response_format', 'tool_choice' or strict tools settle; send "
+                               "only one of them.");
+    return code;
+}

@@ -1,0 +1,159 @@
+/* What a request demands of its output: as a constraint, and as words in the prompt. */
+#include "chat/format.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "chat/openai_request.h"
+#include "chat/prompt.h"
+
+#define GET                                                                                    \
+    "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":"          \
+    "\"object\","                                                                              \
+    "\"properties\":{\"n\":{\"type\":\"integer\"}}}}}"
+#define PUT                                                                                    \
+    "{\"type\":\"function\",\"function\":{\"name\":\"put\",\"parameters\":{\"$ref\":\"#/"      \
+    "none\"}}}"
+#define STRICT "{\"type\":\"function\",\"function\":{\"name\":\"do\",\"strict\":true}}"
+#define SCHEMA                                                                                 \
+    "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"list\","        \
+    "\"description\":"                                                                         \
+    "\"a list\",\"schema\":{\"type\":\"array\"}}}"
+
+struct made {
+    struct lr_arena arena;
+    const struct chat_request *req;
+    struct lr_str constraint;
+    struct lr_error err;
+    lr_code code;
+};
+
+static void make(struct made *m, const char *members, bool is_harmony)
+{
+    char body[2048];
+    struct chat_error e;
+    *m = (struct made){0};
+    lr_arena_init(&m->arena, 16 << 20);
+    (void)snprintf(body, sizeof(body),
+                   "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],%s}",
+                   members);
+    char *kept = lr_arena_copy(&m->arena, lr_str_z(body));
+    if (chat_openai_parse(&m->arena, CHAT_API_CHAT, lr_str_z(kept), &m->req, &e) != LR_OK)
+        fail_msg("%s", e.error.text);
+    m->code = chat_format_constraint(&m->arena, m->req, is_harmony, &m->constraint, &m->err);
+}
+
+static void a_constraint_says_what_the_request_demands(void **state)
+{
+    static const struct {
+        const char *members;
+        bool is_harmony;
+        const char *constraint;
+    } cases[] = {
+        {"\"response_format\":{\"type\":\"text\"}", true, ""},
+        {"\"tools\":[" GET "]", true, ""},
+        {"\"response_format\":{\"type\":\"json_object\"}", false,
+         "{\"format\":\"plain\",\"answer\":\"object\"}"},
+        {"\"response_format\":{\"type\":\"json_object\"}", true,
+         "{\"format\":\"harmony\",\"answer\":\"object\"}"},
+        {SCHEMA, true,
+         "{\"format\":\"harmony\",\"answer\":\"schema\",\"schema\":{\"type\":\"array\"}}"},
+        {"\"tool_choice\":\"required\",\"tools\":[" GET "," PUT "]", true,
+         "{\"format\":\"harmony\",\"answer\":\"none\",\"tools\":[{\"name\":\"get\",\"strict\":"
+         "false,\"schema\":"
+         "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}},{\"name\":"
+         "\"put\",\"strict\":false}]}"},
+        {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"put\"}},\"tools\":"
+         "[" GET "," PUT "]",
+         true,
+         "{\"format\":\"harmony\",\"answer\":\"none\",\"tools\":[{\"name\":\"put\",\"strict\":"
+         "false}]}"},
+        {"\"tools\":[" STRICT "]", true,
+         "{\"format\":\"harmony\",\"answer\":\"text\",\"tools\":[{\"name\":\"do\",\"strict\":"
+         "true}]}"},
+        {"\"tools\":[" STRICT "]", false, ""},
+        {"\"tool_choice\":\"none\",\"tools\":[" STRICT "]", true, ""},
+        {"\"response_format\":{\"type\":\"json_object\"},\"tools\":[" STRICT "]", true,
+         "{\"format\":\"harmony\",\"answer\":\"object\",\"tools\":[{\"name\":\"do\",\"strict\":"
+         "true}]}"},
+        {"\"response_format\":{\"type\":\"json_object\"},\"tool_choice\":\"none\",\"tools\":"
+         "[" STRICT "]",
+         true, "{\"format\":\"harmony\",\"answer\":\"object\"}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct made m;
+        make(&m, cases[i].members, cases[i].is_harmony);
+        if (m.code != LR_OK || !lr_str_eq_z(m.constraint, cases[i].constraint))
+            fail_msg("%s: " LR_STR_FMT " %s", cases[i].members, LR_STR_ARG(m.constraint),
+                     m.err.text);
+        lr_arena_free(&m.arena);
+    }
+}
+
+static void a_call_is_demanded_only_of_models_whose_calls_are_understood(void **state)
+{
+    struct made m;
+    (void)state;
+    make(&m, "\"tool_choice\":\"required\",\"tools\":[" GET "]", false);
+    assert_int_equal(m.code, LR_UNSUPPORTED);
+    assert_non_null(strstr(m.err.text, "'auto'"));
+    lr_arena_free(&m.arena);
+}
+
+static void expect_prompt(const char *messages, const char *format, bool is_gptoss,
+                          const char *part, bool is_there)
+{
+    struct lr_arena arena;
+    struct chat_error e;
+    struct lr_error err;
+    const struct chat_request *req;
+    struct chat_prompt prompt;
+    struct chat_model model = {.is_gptoss = is_gptoss};
+    char body[2048], text[4096] = "";
+    lr_arena_init(&arena, 16 << 20);
+    (void)snprintf(body, sizeof(body), "{\"model\":\"m\",\"messages\":[%s],%s}", messages,
+                   format);
+    assert_int_equal(chat_openai_parse(&arena, CHAT_API_CHAT, lr_str_z(body), &req, &e), LR_OK);
+    assert_int_equal(chat_prompt_render(req, &model, 0, 0, &prompt, &err), LR_OK);
+    for (size_t i = 0; i < prompt.segment_count; i++)
+        (void)strncat(text, prompt.segments[i].text, prompt.segments[i].len);
+    if ((strstr(text, part) != NULL) != is_there)
+        fail_msg("%s", text);
+    chat_prompt_free(&prompt);
+    lr_arena_free(&arena);
+}
+
+#define FORMAT "# Response Formats\n\n## list\n\n// a list\n{\"type\":\"array\"}"
+
+static void a_harmony_prompt_shows_the_schema_in_its_developer_message(void **state)
+{
+    static const char user[] = "{\"role\":\"user\",\"content\":\"x\"}";
+    static const char text[] =
+        "{\"role\":\"system\",\"content\":\"Be kind.\"},{\"role\":\"user\",\"content\":\"x\"}";
+    static const char parts[] =
+        "{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"Be "
+        "kind.\"}]},{\"role\":\"user\",\"content\":\"x\"}";
+    (void)state;
+    expect_prompt(user, SCHEMA, true, "<|start|>developer<|message|># Instructions\n\n" FORMAT,
+                  true);
+    expect_prompt(text, SCHEMA, true, "# Instructions\n\nBe kind.\n\n" FORMAT, true);
+    expect_prompt(parts, SCHEMA, true, "# Instructions\n\nBe kind.\n" FORMAT, true);
+    expect_prompt(user, SCHEMA, false, "Response Formats", false);
+    expect_prompt(user, "\"response_format\":{\"type\":\"json_object\"}", true,
+                  "Response Formats", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_constraint_says_what_the_request_demands),
+        cmocka_unit_test(a_call_is_demanded_only_of_models_whose_calls_are_understood),
+        cmocka_unit_test(a_harmony_prompt_shows_the_schema_in_its_developer_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
