@@ -108,6 +108,7 @@ static const struct test_shape shapes[] = {
     {"pairs", 3, 256, 224, 8, 8, 8, 2, 2000, 100, false, true},
     {"2880", 1, 2880, 2880, 64, 8, 4, 2, 517, 128, false, true},
     {"2880 experts", 1, 2880, 160, 8, 1, 32, 4, 517, 128, false, true},
+    {"20b", 2, 2880, 2880, 64, 8, 32, 4, 517, 32, false, true},
 };
 
 /* backend_test [backend|choices|engine|all|brief|brief-small] [REPOSITORY] */

@@ -63,5 +63,6 @@ void test_products(struct bed *bed, const char *name, struct test_random *r);
 void test_experts(struct bed *bed, const char *name, struct test_random *r);
 void test_attention(struct test_random *r);
 void test_sampling(struct test_random *r);
+void test_token(struct test_random *r);
 
 #endif

@@ -118,7 +118,8 @@ void test_sampling(struct test_random *r)
     free(d);
 }
 
-/* kernels_test [PART]: repack, products, experts, attention or sampling alone. */
+/* kernels_test [PART]: repack, products, experts, attention, sampling or token
+ * alone. */
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -136,10 +137,12 @@ int main(int argc, char **argv)
             test_experts(&bed, shapes[i].name, &other);
         bed_close(&bed);
     }
-    struct test_random r = {1}, other = {2};
+    struct test_random r = {1}, other = {2}, third = {3};
     if (WANTED("attention"))
         test_attention(&r);
     if (WANTED("sampling"))
         test_sampling(&other);
+    if (WANTED("token"))
+        test_token(&third);
     return test_verdict();
 }

@@ -140,6 +140,8 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
         code = allot(b, err);
     if (code == LR_OK)
         code = cuda_load_weights(b, host, err);
+    if (code == LR_OK)
+        code = cuda_token_open(b, err);
     if (code == LR_OK && o->measure_memory)
         code = cuda_measure_memory(b, host, err);
     if (code == LR_OK && host->log != NULL) {

@@ -3,6 +3,7 @@
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
  *   prompt.c    prompts on Hopper
+ *   token.c   the one kernel that runs all layers of a single token, where it can
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open, close, forward: what the batch needs on the device and back
  *   trace.c   what the routers chose, for tests
@@ -20,6 +21,7 @@
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cuda/args.h"
 #include "engines/gptoss/backend/cuda/driver.h"
+#include "engines/gptoss/backend/cuda/token.h"
 
 enum {
     CUDA_GRAPH_ROWS = 64,   /* decode steps of up to so many sequences are graphs */
@@ -52,10 +54,10 @@ enum {
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
     X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
     X(repack, repack_scales) \
-    X(repack, fill_random) X(repack, read_memory)
+    X(repack, fill_random) X(repack, read_memory) X(token, token_layers)
 #define CUDA_MODULES(X)                                                                        \
     X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(attention) X(prompt_attention)      \
-    X(elementwise) X(route) X(sample) X(repack)
+    X(elementwise) X(route) X(sample) X(repack) X(token)
 /* clang-format on */
 
 enum cuda_kernel {
@@ -142,6 +144,8 @@ struct gptoss_backend {
     const float *rope;
     struct cuda_workspace ws;
     struct cuda_inputs at;
+    struct token_args token; /* complete where has_token */
+    bool has_token;
 
     uint8_t *host_inputs;   /* pinned */
     uint32_t *host_sampled; /* pinned */
@@ -241,5 +245,15 @@ lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);
 lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
                     uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
                     struct lr_error *err);
+
+/* ---- token.c ---- */
+
+/* Places what the kernel for one token writes (base 0: only counts) and returns its bytes; 0
+ * where the model has another shape than it is made for. */
+uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, uint64_t base);
+/* After weights and workspace are placed: finds out whether the kernel can run here. */
+lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err);
+/* All layers of the step's only token: inputs -> pages, residual. */
+lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err);
 
 #endif

@@ -18,4 +18,5 @@
     MODULE(gptoss_cuda_route, "route.fatbin")
     MODULE(gptoss_cuda_sample, "sample.fatbin")
     MODULE(gptoss_cuda_repack, "repack.fatbin")
+    MODULE(gptoss_cuda_token, "token.fatbin")
     .section .note.GNU-stack, "", @progbits

@@ -392,6 +392,8 @@ static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,
 lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
                            struct lr_error *err)
 {
+    if (s->rows == 1 && s->decode_rows == 1 && b->has_token && b->trace == NULL)
+        return cuda_token_launch(b, err);
     uint32_t hidden = b->config->hidden;
     uint32_t *tokens = (uint32_t *)(void *)(b->ws.inputs + b->at.tokens);
     void *arguments[] = {&tokens, &b->embed, &b->ws.residual, &hidden};

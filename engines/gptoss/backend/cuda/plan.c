@@ -142,6 +142,8 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->sampled = place(&at, (uint64_t)CUDA_LOGIT_ROWS * 4);
     w->usable = place(&at, vocab / 8 + 64);
     b->logit_stride = (uint32_t)vocab;
+    uint64_t token = cuda_token_place(&b->token, c, at.base + at.used);
+    (void)place(&at, token);
     return at.used;
 }
 

@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#if __CUDA_ARCH__ >= 900
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 __device__ __forceinline__ uint32_t ring_address(const void *shared)
 {

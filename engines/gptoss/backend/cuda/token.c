@@ -1,0 +1,138 @@
+/* gptoss/backend/cuda/token.c - the persistent kernel for a single token (token.cu): where it
+ * can run, its memory and its launch.  Elsewhere launch.c's kernels do the same.
+ */
+#include <stdlib.h>
+
+#include "engines/gptoss/backend/cuda/cuda.h"
+
+enum { TOKEN_THREADS = 12 * 32 };
+
+static bool fits(const struct model_config *c)
+{
+    return c->hidden == TOKEN_HIDDEN && c->intermediate == TOKEN_INNER &&
+           c->heads == TOKEN_HEADS && c->kv_heads == TOKEN_KV_HEADS &&
+           c->experts_per_token == TOKEN_TOPK &&
+           (c->experts == 32 || c->experts == 64 || c->experts == 128) &&
+           c->experts <= TOKEN_EXPERTS_MAX && c->layers <= TOKEN_LAYERS_MAX;
+}
+
+uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, uint64_t base)
+{
+    uint64_t used = 0;
+    *a = (struct token_args){0};
+    if (!fits(c))
+        return 0;
+#define PLACE(member, bytes)                                                                   \
+    a->member = (void *)(uintptr_t)(base + used);                                              \
+    used = (used + (bytes) + 255) / 256 * 256
+    PLACE(layers, c->layers * sizeof(struct token_layer));
+    PLACE(qkv_sums, 2 * TOKEN_QKV_ROWS * 4);
+    PLACE(out_sums, 2 * TOKEN_HIDDEN * 4);
+    PLACE(down_sums, 2 * TOKEN_HIDDEN * 4);
+    PLACE(router_sums, (uint64_t)TOKEN_SMS_MAX * c->experts * 4);
+    PLACE(mixed, TOKEN_HEADS * CUDA_HEAD_DIM * 2);
+    PLACE(inner, TOKEN_TOPK * TOKEN_INNER * 2);
+    PLACE(partial, TOKEN_HEADS * TOKEN_SPLITS * (CUDA_HEAD_DIM + 2) * 4);
+    PLACE(tickets, TOKEN_KV_HEADS * 4);
+    PLACE(sync, 2 * 4);
+#undef PLACE
+    return used;
+}
+
+static struct token_layer describe(const struct gptoss_backend *b, const struct cuda_layer *l)
+{
+    uint64_t layer_bytes = 2ull * TOKEN_KV_HEADS * CUDA_PAGE_TOKENS * CUDA_HEAD_DIM * 2;
+    CUdeviceptr pages = l->sliding ? b->window_memory : b->full_memory;
+    return (struct token_layer){
+        .qkv = l->qkv.weights,
+        .out = l->out.weights,
+        .up = l->gate_up.weights,
+        .up_scales = l->gate_up.scales,
+        .down = l->down.weights,
+        .down_scales = l->down.scales,
+        .qkv_bias = l->qkv.bias,
+        .out_bias = l->out.bias,
+        .up_bias = l->gate_up.bias,
+        .down_bias = l->down.bias,
+        .attn_norm = l->attn_norm,
+        .mlp_norm = l->mlp_norm,
+        .sinks = l->sinks,
+        .router = l->router,
+        .router_bias = l->router_bias,
+        .keys = (uint8_t *)(uintptr_t)(pages + l->kind_index * layer_bytes),
+        .page_bytes = l->sliding ? b->plan.window_page_bytes : b->plan.full_page_bytes,
+        .window = l->sliding ? b->config->window : 0,
+    };
+}
+
+/* Hopper; the build's code for it (an architecture without it has an empty kernel, which
+ * needs no shared memory); as many multiprocessors as the division of work is made for. */
+static lr_code can_run(const struct gptoss_backend *b, bool *out, struct lr_error *err)
+{
+    int shared = 0, sms = b->device.multiprocessors;
+    CUDA_TRY(b->cu,
+             cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                b->kernels[CUDA_token_layers]),
+             err);
+    *out = fits(b->config) && b->device.major == 9 && shared != 0 && sms >= TOKEN_SMS_MIN &&
+           sms <= TOKEN_SMS_MAX && b->device.shared_per_block >= shared + (int)TOKEN_DYNAMIC;
+    return LR_OK;
+}
+
+lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
+{
+    const struct model_config *c = b->config;
+    struct token_args *a = &b->token;
+    uint8_t *in = b->ws.inputs;
+    lr_code code = can_run(b, &b->has_token, err);
+    if (code != LR_OK || !b->has_token)
+        return code;
+    CUDA_TRY(b->cu,
+             cuFuncSetAttribute(b->kernels[CUDA_token_layers],
+                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, TOKEN_DYNAMIC),
+             err);
+    a->layer_count = c->layers;
+    a->experts = c->experts;
+    a->eps = (float)c->rms_eps;
+    a->limit = (float)c->swiglu_limit;
+    a->embed = b->embed;
+    a->token = (uint32_t *)(void *)(in + b->at.tokens);
+    a->rope = b->rope;
+    a->seq = (struct cuda_seq *)(void *)(in + b->at.seqs);
+    a->tables = (uint32_t *)(void *)(in + b->at.tables);
+    a->slot_full = (uint32_t *)(void *)(in + b->at.row_full);
+    a->slot_window = (uint32_t *)(void *)(in + b->at.row_window);
+    a->residual = b->ws.residual;
+    struct token_layer *layers = calloc(c->layers, sizeof(*layers));
+    if (layers == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u layers", c->layers);
+    for (uint32_t i = 0; i < c->layers; i++)
+        layers[i] = describe(b, &b->layers[i]);
+    CUresult copied = b->cu->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)a->layers, layers,
+                                               c->layers * sizeof(*layers), b->stream);
+    if (copied == CUDA_SUCCESS)
+        copied = b->cu->cuStreamSynchronize(b->stream);
+    free(layers);
+    return copied == CUDA_SUCCESS ? LR_OK : cuda_fail(b->cu, copied, "the layers' table", err);
+}
+
+lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err)
+{
+    /* Blocks wait for each other: all must be resident. */
+    CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                  .value.cooperative = 1};
+    CUlaunchConfig config = {.gridDimX = (uint32_t)b->device.multiprocessors,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = TOKEN_THREADS,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = TOKEN_DYNAMIC,
+                             .hStream = b->stream,
+                             .attrs = &together,
+                             .numAttrs = 1};
+    void *arguments[] = {&b->token};
+    CUDA_TRY(b->cu, cuLaunchKernelEx(&config, b->kernels[CUDA_token_layers], arguments, NULL),
+             err);
+    return LR_OK;
+}

@@ -1,0 +1,62 @@
+/* gptoss/backend/cuda/token.h - arguments of the persistent decode kernel (token.cu),
+ * shared by host C and device code.  Plain data; pointers are device addresses.
+ */
+#ifndef GPTOSS_CUDA_TOKEN_H
+#define GPTOSS_CUDA_TOKEN_H
+
+#include "engines/gptoss/backend/cuda/args.h"
+
+/* The shape the kernel is made for: that of both published models. */
+enum {
+    TOKEN_HIDDEN = 2880,
+    TOKEN_INNER = 2880,
+    TOKEN_HEADS = 64,
+    TOKEN_KV_HEADS = 8,
+    TOKEN_TOPK = 4,
+    TOKEN_EXPERTS_MAX = 128, /* 32, 64 or 128 */
+    TOKEN_LAYERS_MAX = 36,
+    TOKEN_SPLITS = 16,      /* blocks that share the keys of a KV head */
+    TOKEN_SHARED = 232448,  /* shared memory of a block on Hopper */
+    TOKEN_DYNAMIC = 223744, /* of it, what the launch asks for */
+    TOKEN_QKV_ROWS = (TOKEN_HEADS + 2 * TOKEN_KV_HEADS) * 64,
+    TOKEN_SMS_MIN = 104, /* fewer: a block has more tiles than its sums have room for */
+    TOKEN_SMS_MAX = 180, /* more: a tile is spread over more than two blocks */
+};
+
+struct token_layer {
+    const uint8_t *qkv, *out, *up, *up_scales, *down, *down_scales;
+    const uint16_t *qkv_bias, *out_bias, *up_bias, *down_bias;
+    const uint16_t *attn_norm, *mlp_norm, *sinks, *router, *router_bias;
+    uint8_t *keys; /* page 0, K of this layer; V follows K */
+    uint64_t page_bytes;
+    uint64_t window; /* 0: full attention */
+};
+
+struct token_args {
+    const struct token_layer *layers;
+    uint32_t layer_count;
+    uint32_t experts;
+    float eps;
+    float limit; /* SwiGLU clamp */
+    /* the step's inputs, one token */
+    const uint16_t *embed;
+    const uint32_t *token;
+    const float *rope;
+    const struct cuda_seq *seq;
+    const uint32_t *tables;
+    const uint32_t *slot_full, *slot_window;
+    /* what blocks tell each other, in L2 */
+    float *qkv_sums;    /* [2][TOKEN_QKV_ROWS]: a tile's sums lie in two blocks at most */
+    float *out_sums;    /* [2][TOKEN_HIDDEN] */
+    float *down_sums;   /* [2][TOKEN_HIDDEN] */
+    float *router_sums; /* [blocks][experts] */
+    uint16_t *mixed;    /* [heads * 64] attention's output */
+    uint16_t *inner;    /* [topk][TOKEN_INNER] */
+    float *partial;     /* [kv head][split][8][66] */
+    uint32_t *tickets;  /* [kv head], zero between launches */
+    uint32_t *sync;     /* [2]: arrivals so far; their number when the kernel starts */
+    float *residual;    /* out: [TOKEN_HIDDEN] */
+    uint64_t *trace;    /* measurements only */
+};
+
+#endif

@@ -1,0 +1,261 @@
+/* gptoss/backend/cuda/token_attend.cuh - attention of one token, as a step of token.cu.
+ *
+ * Block b works for KV head b % 8.  Keys and values come through the ring, a page (64 tokens)
+ * a piece, asked for before the query is known.  While the context is short one block has all
+ * keys of a head; else the last block of a head to finish merges.
+ */
+#ifndef GPTOSS_CUDA_TOKEN_ATTEND_CUH
+#define GPTOSS_CUDA_TOKEN_ATTEND_CUH
+
+#include "engines/gptoss/backend/cuda/attend.cuh"
+#include "engines/gptoss/backend/cuda/token_consume.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+/* What of the weights attention needs, asked for a step ahead. */
+struct attend_early {
+    float2 rope;      /* of dimension tid % 32 */
+    float q_bias[2];  /* of dimensions d and d + 32 of this thread's query head */
+    float kv_bias[2]; /* of the token's own K or V */
+    float sink[2];    /* of heads tid / 64 and tid / 64 + 4, log2 domain */
+    uint32_t position;
+};
+
+template <class C> struct attention_step {
+    C &c;
+    const token_layer &l;
+    const key_run keys;
+    const uint32_t kv_head, position;
+
+    static __device__ __forceinline__ uint32_t tile_row(uint32_t head, uint32_t d)
+    {
+        return (head * 4 + d / 8) * 16 + d % 8;
+    }
+    /* The head of K (first warp) or V (second warp) this thread finishes. */
+    __device__ __forceinline__ uint32_t kv_row_head() const
+    {
+        return TOKEN_HEADS + (c.tid < WARP ? 0 : TOKEN_KV_HEADS) + kv_head;
+    }
+    __device__ __forceinline__ bool works() const
+    {
+        return keys.first < keys.last;
+    }
+    /* The token's own key is the last one. */
+    __device__ __forceinline__ bool has_token() const
+    {
+        return keys.last == position / CUDA_PAGE_TOKENS + 1;
+    }
+
+    __device__ __forceinline__ void ask(attend_early &e) const
+    {
+        if (!works() || c.tid >= 256)
+            return;
+        uint32_t row = tile_row(kv_head * GROUP + c.warp, c.lane);
+        e.q_bias[0] = from_bf16(__ldg(l.qkv_bias + row));
+        e.q_bias[1] = from_bf16(__ldg(l.qkv_bias + row + 8));
+        if (c.warp < 2) {
+            row = tile_row(kv_row_head(), c.lane);
+            e.kv_bias[0] = from_bf16(__ldg(l.qkv_bias + row));
+            e.kv_bias[1] = from_bf16(__ldg(l.qkv_bias + row + 8));
+        }
+        for (int i = 0; i < 2; i++)
+            e.sink[i] =
+                from_bf16(__ldg(l.sinks + kv_head * GROUP + c.tid / 64 + i * 4)) * LOG2_E;
+    }
+
+    /* Dimensions d and d + 32 of a head: sums of both blocks, bias, RoPE. */
+    struct pair {
+        float low[2], high[2];
+    };
+    __device__ __forceinline__ pair load_pair(uint32_t head) const
+    {
+        const float *in = c.a.qkv_sums + tile_row(head, c.lane);
+        return {{__ldcg(in), __ldcg(in + TOKEN_QKV_ROWS)},
+                {__ldcg(in + 8), __ldcg(in + TOKEN_QKV_ROWS + 8)}};
+    }
+    static __device__ __forceinline__ void finish_pair(const pair &p, const float bias[2],
+                                                       bool rotate, float2 rope, uint16_t *out)
+    {
+        float low = p.low[0] + p.low[1] + bias[0], high = p.high[0] + p.high[1] + bias[1];
+        if (rotate) {
+            float turned = low * rope.x - high * rope.y;
+            high = high * rope.x + low * rope.y;
+            low = turned;
+        }
+        out[0] = to_bf16(low);
+        out[32] = to_bf16(high);
+    }
+
+    /* q to shared memory; the token's own K and V there and to their page. */
+    __device__ __forceinline__ void finish_qkv(const attend_early &e, uint16_t *q,
+                                               uint32_t slot)
+    {
+        if (c.tid < 256) {
+            bool own = c.warp < 2 && has_token();
+            pair mine = load_pair(kv_head * GROUP + c.warp), kv = mine;
+            if (own)
+                kv = load_pair(kv_row_head());
+            finish_pair(mine, e.q_bias, true, e.rope, q + c.warp * 64 + c.lane);
+            if (own) {
+                uint16_t *fresh = c.s.fresh + c.warp * CUDA_HEAD_DIM + c.lane;
+                finish_pair(kv, e.kv_bias, c.warp == 0, e.rope, fresh);
+                uint16_t *page = reinterpret_cast<uint16_t *>(l.keys + slot / CUDA_PAGE_TOKENS *
+                                                                           l.page_bytes);
+                page += ((kv_row_head() - TOKEN_HEADS) * CUDA_PAGE_TOKENS +
+                         slot % CUDA_PAGE_TOKENS) *
+                            CUDA_HEAD_DIM +
+                        c.lane;
+                page[0] = fresh[0];
+                page[32] = fresh[32];
+            }
+        }
+        c.meet();
+    }
+
+    /* The page in the ring is older than the token: puts its K and V there. */
+    __device__ __forceinline__ void patch(uint8_t *piece)
+    {
+        uint4 *row = reinterpret_cast<uint4 *>(piece) + position % CUDA_PAGE_TOKENS * 8;
+        const uint4 *fresh = reinterpret_cast<const uint4 *>(c.s.fresh);
+        if (c.lane < 8)
+            row[c.lane] = fresh[c.lane];
+        else if (c.lane < 16)
+            row[KEY_BYTES / 16 + c.lane - 8] = fresh[c.lane];
+        __syncwarp();
+    }
+
+    /* Chunks of 16 keys are dealt to the warps in turn. */
+    template <int W> __device__ __forceinline__ void walk(rows16 &rows)
+    {
+        uint32_t turn = c.warp; /* chunk of this page that is this warp's, if below 4 */
+        for (uint32_t p = keys.first; p < keys.last; p++) {
+            uint8_t *piece = c.take();
+            uint32_t first = p * CUDA_PAGE_TOKENS + turn * 16;
+            bool seen = turn < 4 && first <= position &&
+                        (l.window == 0 || first + 15 + l.window > position);
+            if (seen) {
+                bool newest = first + 16 > position;
+                if (newest)
+                    patch(piece);
+                keys16 k;
+                load_keys(k, piece, 1, turn * 16, c.g, c.t);
+                add_keys(rows, k, (int32_t)first, (uint32_t)l.window, c.t);
+                if (newest) /* the ring's next copy here comes after these writes */
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            }
+            c.release();
+            turn = (turn + 4 * W - 4) % W;
+        }
+    }
+
+    template <int W> __device__ __forceinline__ void merge(const attend_early &e, float *parts)
+    {
+        token_shared &s = c.s;
+        float *partial = c.a.partial + (size_t)kv_head * TOKEN_SPLITS * GROUP * PARTIAL;
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t head = c.tid / 64 + i * 4, d = c.tid % 64;
+            if (c.tid >= 256)
+                break;
+            float top = -INFINITY, sum = 0, value = 0;
+            for (int w = 0; w < W; w++)
+                top = fmaxf(top, parts[(w * GROUP + head) * PARTIAL]);
+            for (int w = 0; w < W; w++) {
+                const float *in = parts + (w * GROUP + head) * PARTIAL;
+                float keep = exp2f(in[0] - top);
+                sum += in[1] * keep;
+                value += in[2 + d] * keep;
+            }
+            if (keys.active == 1) {
+                float base = fmaxf(top, e.sink[i]), keep = exp2f(top - base);
+                c.a.mixed[(kv_head * GROUP + head) * 64 + d] =
+                    to_bf16(value * keep / (sum * keep + exp2f(e.sink[i] - base)));
+            } else {
+                float *out = partial + (blockIdx.x / TOKEN_KV_HEADS * GROUP + head) * PARTIAL;
+                out[2 + d] = value;
+                if (d == 0) {
+                    out[0] = top;
+                    out[1] = sum;
+                }
+            }
+        }
+        if (keys.active == 1)
+            return;
+        __threadfence();
+        c.meet();
+        if (c.tid == 0) {
+            uint32_t *ticket = c.a.tickets + kv_head;
+            s.is_last = atomicAdd(ticket, 1) == keys.active - 1;
+            if (s.is_last)
+                *ticket = 0;
+            __threadfence();
+        }
+        c.meet();
+        if (s.is_last && c.tid < 256)
+            merge_blocks(e, partial);
+    }
+
+    /* All loads are asked for at once: 16 blocks one after the other would be 16 latencies. */
+    __device__ __forceinline__ void merge_blocks(const attend_early &e, const float *partial)
+    {
+#pragma unroll 1
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t head = c.tid / 64 + i * 4, d = c.tid % 64;
+            float tops[TOKEN_SPLITS], of[TOKEN_SPLITS], values[TOKEN_SPLITS];
+            float sink = i == 0 ? e.sink[0] : e.sink[1], top = sink, sum = 0, value = 0;
+#pragma unroll
+            for (uint32_t p = 0; p < TOKEN_SPLITS; p++) {
+                const float *in = partial + (p * GROUP + head) * PARTIAL;
+                bool real = p < keys.active;
+                tops[p] = real ? __ldcg(in) : -INFINITY;
+                of[p] = real ? __ldcg(in + 1) : 0.0f;
+                values[p] = real ? __ldcg(in + 2 + d) : 0.0f;
+            }
+#pragma unroll
+            for (uint32_t p = 0; p < TOKEN_SPLITS; p++)
+                top = fmaxf(top, tops[p]);
+#pragma unroll
+            for (uint32_t p = 0; p < TOKEN_SPLITS; p++) {
+                float keep = exp2f(tops[p] - top);
+                sum += of[p] * keep;
+                value += values[p] * keep;
+            }
+            c.a.mixed[(kv_head * GROUP + head) * 64 + d] =
+                to_bf16(value / (sum + exp2f(sink - top)));
+        }
+    }
+
+    template <int W> __device__ __forceinline__ void run(const attend_early &e, uint32_t slot)
+    {
+        if (!works())
+            return;
+        uint16_t *q = reinterpret_cast<uint16_t *>(c.sums + 1024);
+        float *parts = reinterpret_cast<float *>(c.x); /* [warp][8][PARTIAL] */
+        finish_qkv(e, q, slot);
+        rows16 rows;
+        clear(rows);
+        const uint4 *mine = reinterpret_cast<const uint4 *>(q + c.g * 64);
+        rows.q[0][0] = mine[c.t];
+        rows.q[1][0] = mine[4 + c.t];
+        rows.q[0][1] = rows.q[1][1] = make_uint4(0, 0, 0, 0);
+        rows.pos[0] = (int32_t)position;
+        rows.pos[1] = -1;
+        walk<W>(rows);
+        gather_sums(rows);
+        float *out = parts + (c.warp * GROUP + c.g) * PARTIAL;
+        if (c.t == 0) {
+            out[0] = rows.top[0];
+            out[1] = rows.sum[0];
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            out[2 + 16 * c.t + j] = rows.o[j][0];
+            out[2 + 16 * c.t + 8 + j] = rows.o[j][1];
+        }
+        c.meet();
+        merge<W>(e, parts);
+    }
+};
+
+#endif
+#endif

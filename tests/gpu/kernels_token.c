@@ -1,0 +1,291 @@
+/* tests/gpu/kernels_token.c - the kernel that runs all layers of a single token, where the GPU
+ * has it: one layer at a time, each step against its reference from what the device had before
+ * it, over contexts that end within a page, at its end, behind the window, and in many blocks.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/gpu/bed.h"
+#include "tests/gpu/reference.h"
+
+/* After a rounding to bf16 that the test cannot see: a value between two may go either way. */
+#define HIDDEN_LIMIT 5e-4
+
+enum { TABLE = BED_CONTEXT / CUDA_PAGE_TOKENS, WIDTH = TOKEN_HEADS * 64 };
+
+struct token_case {
+    struct bed *bed;
+    const struct cuda_layer *layer;
+    const struct model_gptoss_layer *l;
+    uint16_t *pool; /* this layer's kind of page, as on the device */
+    uint64_t page_bytes;
+    uint32_t table[TABLE];
+    uint32_t position, id;
+    float qkv[2 * TOKEN_QKV_ROWS], out[2 * TOKEN_HIDDEN], residual[TOKEN_HIDDEN];
+    uint16_t mixed[WIDTH], inner[TOKEN_TOPK * TOKEN_INNER];
+    double q[WIDTH], wanted[WIDTH];
+};
+
+/* K (part 0) or V (part 1) of a position, in the mirror. */
+static uint16_t *key_at(const struct token_case *t, uint32_t part, uint32_t head,
+                        uint32_t position)
+{
+    uint32_t page = t->table[position / CUDA_PAGE_TOKENS];
+    return t->pool + page * (t->page_bytes / 2) +
+           (size_t)t->layer->kind_index * 2 * TOKEN_KV_HEADS * CUDA_PAGE_TOKENS * 64 +
+           (((size_t)part * TOKEN_KV_HEADS + head) * CUDA_PAGE_TOKENS +
+            position % CUDA_PAGE_TOKENS) *
+               64;
+}
+
+static void put_inputs(struct token_case *t)
+{
+    struct bed *bed = t->bed;
+    const struct gptoss_backend *b = bed->b;
+    uint32_t slot = t->table[t->position / CUDA_PAGE_TOKENS] * CUDA_PAGE_TOKENS +
+                    t->position % CUDA_PAGE_TOKENS;
+    const struct cuda_seq seq = {
+        .position = t->position, .count = 1, .table_count = t->layer->sliding ? TABLE : 0};
+    /* The window's entries follow the full ones; a full layer reads its own at once. */
+    uint32_t tables[2 * TABLE];
+    memset(tables, 0xFF, sizeof(tables));
+    memcpy(tables + (t->layer->sliding ? TABLE : 0), t->table, sizeof(t->table));
+    bed_put(bed, bed_input(bed, b->at.tokens), &t->id, 4);
+    bed_put(bed, bed_input(bed, b->at.seqs), &seq, sizeof(seq));
+    bed_put(bed, bed_input(bed, b->at.tables), tables, sizeof(tables));
+    bed_put(bed, bed_input(bed, b->at.row_full), &slot, 4);
+    bed_put(bed, bed_input(bed, b->at.row_window), &slot, 4);
+}
+
+static void run_layer(struct token_case *t, uint32_t index)
+{
+    struct bed *bed = t->bed;
+    struct gptoss_backend *b = bed->b;
+    struct token_args all = b->token, *a = &b->token;
+    struct lr_error err = {0};
+    uint64_t head_bytes = CUDA_PAGE_TOKENS * 128;
+    a->layers += index;
+    a->layer_count = 1;
+    bed_poison(bed, a->qkv_sums, sizeof(t->qkv));
+    bed_poison(bed, a->out_sums, sizeof(t->out));
+    bed_poison(bed, a->down_sums, 2 * TOKEN_HIDDEN * 4);
+    bed_poison(bed, a->router_sums, (size_t)TOKEN_SMS_MIN * bed->config->experts * 4);
+    bed_poison(bed, a->mixed, sizeof(t->mixed));
+    bed_poison(bed, a->inner, sizeof(t->inner));
+    bed_poison(bed, a->residual, sizeof(t->residual));
+    test_must(cuda_token_launch(b, &err), &err, "one token");
+    bed_get(bed, a->qkv_sums, t->qkv, sizeof(t->qkv));
+    bed_get(bed, a->out_sums, t->out, sizeof(t->out));
+    bed_get(bed, a->mixed, t->mixed, sizeof(t->mixed));
+    bed_get(bed, a->inner, t->inner, sizeof(t->inner));
+    bed_get(bed, a->residual, t->residual, sizeof(t->residual));
+    const char *page =
+        (const char *)(uintptr_t)(t->layer->sliding ? b->window_memory : b->full_memory) +
+        t->table[t->position / CUDA_PAGE_TOKENS] * t->page_bytes +
+        t->layer->kind_index * 2 * TOKEN_KV_HEADS * head_bytes;
+    for (uint32_t i = 0; i < 2 * TOKEN_KV_HEADS; i++)
+        bed_get(bed, page + i * head_bytes + t->position % CUDA_PAGE_TOKENS * 128,
+                key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->position), 128);
+    *a = all;
+}
+
+/* A head of what qkv gave, by dimension: sums of both blocks and bias, not rotated. */
+static void device_head(const struct token_case *t, uint32_t head, const uint16_t *bias,
+                        double out[64])
+{
+    for (uint32_t d = 0; d < 64; d++) {
+        uint32_t row = (head * 4 + d % 32 / 8) * 16 + d % 8 + d / 32 * 8;
+        out[d] = (double)t->qkv[row] + (double)t->qkv[TOKEN_QKV_ROWS + row] +
+                 test_from_bf16(bias[d]);
+    }
+}
+
+static void check_qkv(struct token_case *t, const char *name)
+{
+    const struct model_config *c = t->bed->config;
+    const struct model_gptoss *m = &t->bed->model->m;
+    static float embedded[TOKEN_HIDDEN];
+    static double x[TOKEN_HIDDEN], want[WIDTH + 1024];
+    static float got[WIDTH + 1024];
+    for (uint32_t i = 0; i < c->hidden; i++)
+        embedded[i] = (float)test_from_bf16(m->embed[(size_t)t->id * c->hidden + i]);
+    reference_norm(c, embedded, t->l->attn_norm, x);
+    for (uint32_t i = 0; i < c->hidden; i++)
+        x[i] = test_from_bf16(test_to_bf16(x[i]));
+    reference_dense(t->l->q_weight, t->l->q_bias, WIDTH, c->hidden, x, 1, want);
+    reference_dense(t->l->k_weight, t->l->k_bias, 512, c->hidden, x, 1, want + WIDTH);
+    reference_dense(t->l->v_weight, t->l->v_bias, 512, c->hidden, x, 1, want + WIDTH + 512);
+    for (uint32_t h = 0; h < TOKEN_HEADS + 2 * TOKEN_KV_HEADS; h++) {
+        const uint16_t *bias = h < 64   ? t->l->q_bias + h * 64
+                               : h < 72 ? t->l->k_bias + (h - 64) * 64
+                                        : t->l->v_bias + (h - 72) * 64;
+        double head[64];
+        device_head(t, h, bias, head);
+        for (uint32_t d = 0; d < 64; d++)
+            got[h * 64 + d] = (float)head[d];
+    }
+    test_check(test_error_f32(got, want, WIDTH + 1024), HIDDEN_LIMIT, "%s: q, k, v", name);
+}
+
+static void check_pages(struct token_case *t, const char *name)
+{
+    double head[64], worst = 0;
+    for (uint32_t h = 0; h < 2 * TOKEN_KV_HEADS; h++) {
+        const uint16_t *bias = h < 8 ? t->l->k_bias + h * 64 : t->l->v_bias + (h - 8) * 64;
+        device_head(t, TOKEN_HEADS + h, bias, head);
+        if (h < 8)
+            reference_rope(t->bed->config, t->position, head);
+        worst = fmax(worst, test_error_bf16(key_at(t, h / 8, h % 8, t->position), head, 64));
+    }
+    test_check(worst, TEST_LIMIT, "%s: K and V in their page", name);
+}
+
+static void attend_head(void *ctx, uint32_t h)
+{
+    struct token_case *t = ctx;
+    uint32_t window = t->layer->sliding ? t->bed->config->window : 0;
+    uint32_t low = window != 0 && t->position >= window ? t->position + 1 - window : 0;
+    double *scores = test_alloc(t->position + 1, 8), sink = test_from_bf16(t->l->sinks[h]);
+    double top = sink, *q = t->q + (size_t)h * 64, *out = t->wanted + (size_t)h * 64;
+    device_head(t, h, t->l->q_bias + h * 64, q);
+    reference_rope(t->bed->config, t->position, q);
+    for (uint32_t d = 0; d < 64; d++) {
+        q[d] = test_from_bf16(test_to_bf16(q[d]));
+        out[d] = 0;
+    }
+    for (uint32_t p = low; p <= t->position; p++) {
+        const uint16_t *k = key_at(t, 0, h / 8, p);
+        scores[p] = 0;
+        for (uint32_t d = 0; d < 64; d++)
+            scores[p] += q[d] * test_from_bf16(k[d]) / 8;
+        top = fmax(top, scores[p]);
+    }
+    double sum = exp(sink - top);
+    for (uint32_t p = low; p <= t->position; p++) {
+        const uint16_t *v = key_at(t, 1, h / 8, p);
+        double e = exp(scores[p] - top);
+        sum += e;
+        for (uint32_t d = 0; d < 64; d++)
+            out[d] += e * test_from_bf16(v[d]);
+    }
+    for (uint32_t d = 0; d < 64; d++)
+        out[d] /= sum;
+    free(scores);
+}
+
+/* The experts' part, from the residual the device had; returns what is added to it. */
+static void check_experts(struct token_case *t, const char *name, const float *before)
+{
+    const struct model_config *c = t->bed->config;
+    static double normalized[TOKEN_HIDDEN], x[TOKEN_INNER], y[2 * TOKEN_INNER];
+    static double inner[TOKEN_TOPK * TOKEN_INNER], want[TOKEN_HIDDEN];
+    uint32_t choice[TOKEN_TOPK];
+    double weight[TOKEN_TOPK];
+    reference_norm(c, before, t->l->mlp_norm, normalized);
+    (void)reference_route(c, t->l, normalized, choice, weight);
+    for (uint32_t d = 0; d < c->hidden; d++)
+        want[d] = (double)before[d];
+    struct model_experts down = t->l->down;
+    uint16_t *none = test_alloc((size_t)down.rows * c->experts, 2);
+    down.bias = none;
+    for (uint32_t k = 0; k < TOKEN_TOPK; k++) {
+        for (uint32_t i = 0; i < c->hidden; i++)
+            x[i] = test_from_bf16(test_to_bf16(normalized[i]));
+        reference_expert(&t->l->gate_up, choice[k], x, 1, y);
+        for (uint32_t i = 0; i < TOKEN_INNER; i++)
+            inner[k * TOKEN_INNER + i] =
+                reference_swiglu(c, y[2 * i], y[2 * i + 1]) * weight[k];
+        reference_widen(t->inner + k * TOKEN_INNER, x, TOKEN_INNER);
+        reference_expert(&down, choice[k], x, 1, y);
+        for (uint32_t d = 0; d < c->hidden; d++)
+            want[d] +=
+                y[d] +
+                weight[k] * test_from_bf16(t->l->down.bias[(size_t)choice[k] * c->hidden + d]);
+    }
+    free(none);
+    test_check(test_error_bf16(t->inner, inner, TOKEN_TOPK * TOKEN_INNER), HIDDEN_LIMIT,
+               "%s: router, gate and up", name);
+    test_check(test_error_f32(t->residual, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: down", name);
+}
+
+static void check_layer(struct token_case *t, const char *shape, uint32_t index)
+{
+    const struct model_config *c = t->bed->config;
+    static float got[TOKEN_HIDDEN], before[TOKEN_HIDDEN], again[TOKEN_HIDDEN];
+    static double x[WIDTH], want[TOKEN_HIDDEN];
+    char name[96];
+    (void)snprintf(name, sizeof(name), "token %s, %s layer, position %u", shape,
+                   t->layer->sliding ? "sliding" : "full", t->position);
+    put_inputs(t);
+    run_layer(t, index);
+    memcpy(again, t->residual, sizeof(again));
+    check_qkv(t, name);
+    check_pages(t, name);
+    test_parallel(TOKEN_HEADS, attend_head, t);
+    test_check(test_error_bf16(t->mixed, t->wanted, WIDTH), HIDDEN_LIMIT, "%s: attention",
+               name);
+    reference_widen(t->mixed, x, WIDTH);
+    reference_dense(t->l->o_weight, t->l->o_bias, c->hidden, WIDTH, x, 1, want);
+    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++) {
+        got[i] = t->out[i] + t->out[TOKEN_HIDDEN + i];
+        before[i] =
+            (float)test_from_bf16(t->bed->model->m.embed[(size_t)t->id * c->hidden + i]) +
+            got[i];
+    }
+    test_check(test_error_f32(got, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: output", name);
+    check_experts(t, name, before);
+    run_layer(t, index);
+    test_check(memcmp(again, t->residual, sizeof(again)) != 0, 0, "%s: the same bits again",
+               name);
+}
+
+static void test_positions(struct bed *bed, const char *shape, struct test_random *r)
+{
+    static const uint32_t positions[] = {0, 1, 63, 64, 127, 128, 200, 1000, 5000, 8100};
+    struct token_case *t = test_alloc(1, sizeof(*t));
+    for (uint32_t index = 0; index < bed->config->layers; index++) {
+        t->bed = bed;
+        t->layer = &bed->b->layers[index];
+        t->l = &bed->model->layers[index];
+        bool sliding = t->layer->sliding;
+        uint32_t pages = sliding ? bed->plan.window_pages : bed->plan.full_pages;
+        pages = pages < BED_PAGES ? pages : BED_PAGES;
+        t->page_bytes = sliding ? bed->plan.window_page_bytes : bed->plan.full_page_bytes;
+        t->pool = test_alloc(pages, t->page_bytes);
+        test_fill_bf16(r, t->pool, pages * t->page_bytes / 2, 1);
+        bed_put(
+            bed,
+            (const void *)(uintptr_t)(sliding ? bed->b->window_memory : bed->b->full_memory),
+            t->pool, pages * t->page_bytes);
+        for (size_t i = 0; i < sizeof(positions) / sizeof(positions[0]); i++) {
+            t->position = positions[i];
+            t->id = test_random_below(r, bed->config->vocab);
+            for (uint32_t k = 0; k < TABLE; k++)
+                t->table[k] = (k * 37 + 5) % pages; /* the last page is no other's */
+            check_layer(t, shape, index);
+        }
+        free(t->pool);
+    }
+    free(t);
+}
+
+void test_token(struct test_random *r)
+{
+    static const struct test_shape shapes[] = {
+        {"20b", 2, 2880, 2880, 64, 8, 32, 4, 100, 128, false, false},
+        {"64 experts, ties", 1, 2880, 2880, 64, 8, 64, 4, 100, 128, true, false},
+    };
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct bed bed;
+        bed_open(&bed, &shapes[i], 300 + i);
+        int sms = bed.b->device.multiprocessors;
+        bool wanted = bed.b->device.major == 9 && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX;
+        test_check(bed.b->has_token != wanted, 0, "token %s: runs where it can",
+                   shapes[i].name);
+        if (bed.b->has_token)
+            test_positions(&bed, shapes[i].name, r);
+        bed_close(&bed);
+    }
+}
