@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -252,16 +253,35 @@ static void start_flight(struct net_conn *conn)
         conn->is_writing = true;
 }
 
-enum { MAX_PARTS = 4 };
+enum { MAX_PARTS = 4, JOINED_BYTES = 2048 };
+
+/* What the socket took at once, or a uv code.  Small parts are joined first: for the system one
+ * piece is cheaper than several, by more than the copy (bench/results/node-2026-11-15.md). */
+static int try_write(struct net_conn *conn, const struct lr_str *parts, unsigned count)
+{
+    char joined[JOINED_BYTES];
+    uv_buf_t bufs[MAX_PARTS];
+    size_t len = 0;
+    for (unsigned i = 0; i < count; i++)
+        len += parts[i].len;
+    bool is_small = count > 1 && len <= sizeof(joined);
+    len = 0;
+    for (unsigned i = 0; i < count; i++) {
+        bufs[i] = (uv_buf_t){.base = (char *)(uintptr_t)parts[i].ptr, .len = parts[i].len};
+        if (is_small)
+            memcpy(joined + len, parts[i].ptr, parts[i].len);
+        len += parts[i].len;
+    }
+    if (is_small)
+        bufs[0] = (uv_buf_t){.base = joined, .len = len};
+    return uv_try_write((uv_stream_t *)&conn->tcp, bufs, is_small ? 1 : count);
+}
 
 static void raw_write(struct net_conn *conn, const struct lr_str *parts, unsigned count)
 {
     size_t sent = 0;
     if (!conn->is_writing && conn->out.len == 0) {
-        uv_buf_t bufs[MAX_PARTS];
-        for (unsigned i = 0; i < count; i++)
-            bufs[i] = (uv_buf_t){.base = (char *)(uintptr_t)parts[i].ptr, .len = parts[i].len};
-        int rc = uv_try_write((uv_stream_t *)&conn->tcp, bufs, count);
+        int rc = try_write(conn, parts, count);
         if (rc < 0 && rc != UV_EAGAIN) {
             break_later(conn, rc);
             return;
