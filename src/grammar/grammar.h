@@ -69,8 +69,8 @@ void grammar_matcher_free(struct grammar_matcher *m); /* NULL is fine */
 /* One more token of the answer; false when it is not legal here, and nothing has changed. */
 bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id);
 
-/* The legal tokens as bits, in `words` words.  INTERNAL when there is none: the vocabulary
- * cannot spell what has to come. */
+/* The legal tokens as bits, in `words` words.  UNSUPPORTED when there is none: the
+ * vocabulary cannot spell what has to come. */
 LR_MUST_USE lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask,
                                          size_t words, struct lr_error *err);
 

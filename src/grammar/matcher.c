@@ -557,7 +557,7 @@ lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask, size_t w
         any |= mask[i];
     }
     if (any == 0)
-        return lr_fail(err, LR_INTERNAL,
+        return lr_fail(err, LR_UNSUPPORTED,
                        "no token of the vocabulary can continue the constrained output");
     return LR_OK;
 }

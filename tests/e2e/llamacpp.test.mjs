@@ -62,6 +62,19 @@ if (fs.existsSync(engine)) {
     assert.equal(text, whole.choices[0].message.content ?? '');
   });
 
+  test('a GGUF model answers with JSON that fits a schema, from its first token', async () => {
+    const schema = { type: 'object', properties: { n: { type: 'integer', minimum: 1, maximum: 99 }, kind: { enum: ['a', 'b'] } },
+      required: ['n', 'kind'], additionalProperties: false };
+    for (let seed = 0; seed < 5; seed++) {
+      const { message, finish_reason: why } = (await client.chat.completions.create({ model: 'tiny', seed, max_tokens: 200, ...say('Hello there'),
+        response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } })).choices[0];
+      assert.equal(why, 'stop');
+      const { n, kind, ...rest } = JSON.parse(message.content);
+      assert.ok(n >= 1 && n <= 99 && ['a', 'b'].includes(kind), message.content);
+      assert.deepEqual(rest, {});
+    }
+  });
+
   test('log probabilities come with every token', async () => {
     const answer = await client.chat.completions.create({ model: 'tiny', max_tokens: 5, logprobs: true,
       top_logprobs: 3, seed: 4, ...say('Hello there') });
