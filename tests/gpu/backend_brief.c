@@ -9,8 +9,10 @@
 
 static bool launched[CUDA_KERNEL_COUNT];
 
-/* Chunks of as many tokens as pick different kernels, then decode steps. */
-static void walk(const char *name, const struct model_gptoss *m, const uint32_t *usable)
+/* Chunks of as many tokens as pick different kernels, then decode steps; as this GPU, or as a
+ * smaller one. */
+static void walk_as(const char *name, const struct model_gptoss *m, const uint32_t *usable,
+                    bool smaller)
 {
     static const uint32_t chunks[] = {150, 66, 40, 20, 12, 7, 5, 3, 1};
     uint32_t ids[CONTEXT], vocab = m->vocab_rows, at = 0;
@@ -19,6 +21,8 @@ static void walk(const char *name, const struct model_gptoss *m, const uint32_t 
     struct device d;
     double sum = 0;
     device_open(&d, gptoss_backend_cuda(), "cuda:0", m, usable, NULL, NULL);
+    if (smaller)
+        bed_act_smaller(d.backend);
     for (uint32_t i = 0; i < CONTEXT; i++)
         ids[i] = test_random_below(&r, vocab);
     for (size_t c = 0; c < sizeof(chunks) / sizeof(chunks[0]); at += chunks[c++]) {
@@ -35,6 +39,12 @@ static void walk(const char *name, const struct model_gptoss *m, const uint32_t 
         launched[k] = launched[k] || d.backend->launched[k];
     d.api->close(d.backend);
     free(logits);
+}
+
+static void walk(const char *name, const struct model_gptoss *m, const uint32_t *usable)
+{
+    walk_as(name, m, usable, false);
+    walk_as(name, m, usable, true);
 }
 
 void test_brief(const char *demo, bool small)

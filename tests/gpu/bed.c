@@ -128,6 +128,13 @@ void bed_close(struct bed *bed)
     test_model_destroy(bed->model);
 }
 
+void bed_act_smaller(struct gptoss_backend *b)
+{
+    b->prompts = false;
+    b->device.major = 8;
+    b->device.shared_per_block = 99 << 10;
+}
+
 static void finish(struct bed *bed, CUresult result, const char *what)
 {
     struct lr_error err = {0};

@@ -41,6 +41,8 @@ struct bed {
 /* 64 sequences, BED_TOKENS rows, BED_PAGES full pages. */
 void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed);
 void bed_close(struct bed *bed);
+/* From now on what a GPU with less shared memory and without wgmma would launch. */
+void bed_act_smaller(struct gptoss_backend *b);
 
 void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes);
 void bed_get(struct bed *bed, const void *device, void *host, size_t bytes);
@@ -59,8 +61,9 @@ void *test_alloc(size_t count, size_t size);
 
 /* ---- kernels_*.c ---- */
 void test_repack(struct bed *bed, const char *name);
-void test_products(struct bed *bed, const char *name, struct test_random *r);
-void test_experts(struct bed *bed, const char *name, struct test_random *r);
+/* For the numbers of tokens from `from` on. */
+void test_products(struct bed *bed, const char *name, struct test_random *r, uint32_t from);
+void test_experts(struct bed *bed, const char *name, struct test_random *r, uint32_t from);
 void test_attention(struct test_random *r);
 void test_sampling(struct test_random *r);
 void test_token(struct test_random *r);

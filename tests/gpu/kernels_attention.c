@@ -161,11 +161,13 @@ static void test_decode(struct attention *a, struct test_random *r, uint32_t gro
     static const uint32_t windows[] = {0, 16, 64, 128}, rows[] = {2, 3, 5, 8, 17, 33, 64};
     for (int w = 0; w < 4; w++) {
         use_window(a, windows[w]);
-        for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]); i++) {
-            double sink = i % 3 == 0 ? 30 : i % 3 == 1 ? -30 : 0;
-            add_seq(a, r, contexts[i] - 1, 1);
-            run(a, r, sink, "decode group %u window %u context %u sink %+.0f", group,
-                windows[w], contexts[i], sink);
+        for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]) * 2; i++) {
+            uint32_t context = contexts[i / 2], count = i % 2 == 0 ? 1 : 3; /* two kernels */
+            double sink = i / 2 % 3 == 0 ? 30 : i / 2 % 3 == 1 ? -30 : 0;
+            for (uint32_t k = 0; k < count; k++)
+                add_seq(a, r, context - 1, 1);
+            run(a, r, sink, "decode group %u window %u context %u sink %+.0f rows %u", group,
+                windows[w], context, sink, count);
         }
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
             for (uint32_t k = 0; k < rows[i]; k++)
@@ -237,6 +239,8 @@ void test_attention(struct test_random *r)
         a.pool[0] = full;
         a.pool[1] = window;
         test_decode(&a, r, group);
+        test_prefill(&a, r, group);
+        bed_act_smaller(bed.b);
         test_prefill(&a, r, group);
         free(a.tables), free(a.q), free(a.got), free(a.sinks), free(a.want);
         free(full), free(window);

@@ -151,7 +151,7 @@ static void test_case(struct bed *bed, const char *name, struct test_random *r,
     case_close(&t);
 }
 
-void test_experts(struct bed *bed, const char *name, struct test_random *r)
+void test_experts(struct bed *bed, const char *name, struct test_random *r, uint32_t from)
 {
     static const uint32_t counts[] = {1,  2,  3,  4,  5,  7,   8,   9,
                                       16, 17, 33, 64, 65, 128, 129, 300};
@@ -159,6 +159,6 @@ void test_experts(struct bed *bed, const char *name, struct test_random *r)
     bool large = (uint64_t)bed->config->hidden * bed->config->intermediate > 4u << 20;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !(large && counts[i] > 65);
          i++)
-        for (int how = 0; how < CHOICES; how++)
+        for (int how = 0; counts[i] >= from && how < CHOICES; how++)
             test_case(bed, name, r, (enum choices)how, counts[i]);
 }

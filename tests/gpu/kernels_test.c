@@ -4,6 +4,7 @@
  *
  * Outputs are poisoned before each run, inputs are random from fixed seeds.  Needs an NVIDIA
  * GPU; fails without one.  One line per test, then "N passed, N failed". */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,9 +133,17 @@ int main(int argc, char **argv)
         if (WANTED("repack"))
             test_repack(&bed, shapes[i].name);
         if (WANTED("products"))
-            test_products(&bed, shapes[i].name, &r);
+            test_products(&bed, shapes[i].name, &r, 0);
         if (WANTED("experts"))
-            test_experts(&bed, shapes[i].name, &other);
+            test_experts(&bed, shapes[i].name, &other, 0);
+        /* Few tokens are the same there. */
+        char smaller[64];
+        (void)snprintf(smaller, sizeof(smaller), "%s, smaller GPU", shapes[i].name);
+        bed_act_smaller(bed.b);
+        if (WANTED("products"))
+            test_products(&bed, smaller, &r, 5);
+        if (WANTED("experts"))
+            test_experts(&bed, smaller, &other, 5);
         bed_close(&bed);
     }
     struct test_random r = {1}, other = {2}, third = {3};
