@@ -4,8 +4,8 @@ enum {
     WINDOW_MS = 1000,
     STALLED_MS = 2000,   /* without a free slot for so long, and for STALLED_GAPS times the */
     STALLED_GAPS = 4,    /* usual time: loading, or a lost node */
-    GAPS_AVERAGED = 32,  /* a new one counts a 32nd */
-    OUTLIER_GAPS = 8,    /* no gap counts for more than so many: a node was lost in it */
+    GAPS_AVERAGED = 32,  /* and two turns of the slots */
+    OUTLIER_GAPS = 8,    /* with the slots: a longer one is a lost node, not a slow one */
     CALM_REFUSED_IN = 8, /* one refused of so many: it can serve what comes */
 };
 
@@ -25,8 +25,6 @@ static bool has_window(const struct router_pressure *p, uint64_t now_ms)
 
 static void look(struct router_pressure *p, size_t waiting, uint64_t now_ms)
 {
-    /* Answers that began together end together: what begins swings by the slots. */
-    uint64_t swing = 2 * ROUTER_STANDING + p->slots;
     switch (p->state) {
     case ROUTER_CALM:
         if (waiting >= ROUTER_STANDING)
@@ -41,11 +39,7 @@ static void look(struct router_pressure *p, size_t waiting, uint64_t now_ms)
     case ROUTER_WATCHED:
         if (waiting < ROUTER_STANDING)
             restart(p, ROUTER_CALM, now_ms);
-        else if (p->begun != 0 && p->came >= p->begun + swing) {
-            restart(p, ROUTER_OVER, now_ms);
-            p->refused_ms = now_ms;
-        }
-        break;
+        break; /* the rest where one begins: while none does nothing is known */
     case ROUTER_OVER:
         if (has_window(p, now_ms))
             restart(p, p->refused * CALM_REFUSED_IN <= p->came ? ROUTER_CALM : ROUTER_OVER,
@@ -62,24 +56,39 @@ void router_pressure_came(struct router_pressure *p, bool is_refused, size_t wai
         p->refused++;
         p->refused_ms = now_ms;
     } else if (waiting == 1) {
-        p->begun_ms = 0;
+        p->is_moving = false;
     }
     look(p, waiting, now_ms);
 }
 
-static void note_gap(struct router_pressure *p, double gap_ms)
+/* False: no slot came free for so long that something was the matter. */
+static bool note_gap(struct router_pressure *p, double gap_ms)
 {
-    double most = OUTLIER_GAPS * p->gap_ms + WINDOW_MS;
-    p->gaps += p->gaps < GAPS_AVERAGED;
+    /* Answers that began together end together: then nothing begins for a whole turn. */
+    double most = (double)(OUTLIER_GAPS + p->slots) * p->gap_ms + WINDOW_MS;
+    p->gaps += p->gaps < GAPS_AVERAGED + 2 * p->slots;
     p->gap_ms += ((gap_ms < most ? gap_ms : most) - p->gap_ms) / p->gaps;
+    return gap_ms < most;
+}
+
+/* More came than began, by more than what begins swings by the slots. */
+static void judge(struct router_pressure *p, uint64_t now_ms)
+{
+    if (p->state != ROUTER_WATCHED || p->came < p->begun + 2 * ROUTER_STANDING + p->slots)
+        return;
+    restart(p, ROUTER_OVER, now_ms);
+    p->refused_ms = now_ms;
 }
 
 void router_pressure_begun(struct router_pressure *p, size_t waiting, uint64_t now_ms)
 {
     p->begun++;
-    if (p->begun_ms != 0)
-        note_gap(p, (double)(now_ms - p->begun_ms));
-    p->begun_ms = waiting != 0 ? now_ms : 0;
+    if (p->is_moving && !note_gap(p, (double)(now_ms - p->begun_ms)) &&
+        p->state == ROUTER_WATCHED)
+        restart(p, ROUTER_WATCHED, now_ms); /* who came meanwhile found no slot to begin in */
+    p->begun_ms = now_ms;
+    p->is_moving = waiting != 0;
+    judge(p, now_ms);
     look(p, waiting, now_ms);
 }
 

@@ -35,7 +35,8 @@ struct router_pressure {
     uint64_t came, begun,
         refused;         /* found no slot; left the queue for one; of those who came */
     uint64_t refused_ms; /* the last one, or when overload began */
-    uint64_t begun_ms;   /* the last one; 0: the queue was empty since */
+    uint64_t begun_ms;   /* the last one; 0: nobody yet */
+    bool is_moving;      /* others have waited ever since */
     double gap_ms;       /* between two that begin while others wait: an average */
     uint32_t gaps;       /* it is made of */
 };

@@ -9,16 +9,18 @@ enum { LIMIT = 512, STEP_MS = 10, SLOTS_MAX = 64 };
 
 struct service {
     uint32_t slots;
-    double load;      /* arrivals / what it can serve */
-    uint32_t seconds; /* simulated */
-    uint32_t down_from_ms, down_to_ms;
-    uint32_t burst_ms, burst; /* so many more come then, at once */
-    uint32_t clients;         /* instead of arrivals: each asks again when it was answered */
+    double load;                                      /* arrivals / what it can serve */
+    uint32_t seconds;                                 /* simulated */
+    uint32_t down_from_ms, down_to_ms, down_again_ms; /* from then as long as before */
+    uint32_t burst_ms, burst;                         /* so many more come then, at once */
+    uint32_t length;  /* of every answer, in steps; 0: 6 to 36 */
+    uint32_t clients; /* instead of arrivals: each asks again when it was answered */
 };
 
 struct seen {
-    uint32_t came, refused, served, most;
-    uint32_t p99_ms; /* from arrival to the first token, of those admitted after 3 s */
+    uint32_t came, refused, served;
+    uint32_t most, most_late; /* waited; late: in the second half */
+    uint32_t p99_ms;          /* from arrival to the first token, of those admitted after 3 s */
     bool was_over, is_over;
 };
 
@@ -67,13 +69,15 @@ static struct seen run(struct service s)
             seen.came++;
             seen.refused += refused;
         }
-        bool is_down = now >= s.down_from_ms && now < s.down_to_ms;
+        bool is_down = (now >= s.down_from_ms && now < s.down_to_ms) ||
+                       (s.down_again_ms != 0 && now >= s.down_again_ms &&
+                        now < s.down_again_ms + s.down_to_ms - s.down_from_ms);
         for (uint32_t i = 0; i < s.slots && !is_down; i++) {
             if (left[i] != 0 && --left[i] == 0)
                 thinking++;
             if (left[i] != 0 || head == tail)
                 continue;
-            left[i] = 6 + 2 * roll(16);
+            left[i] = s.length != 0 ? s.length : 6 + 2 * roll(16);
             if (queue[head] > 3000)
                 waits[wait_count++] = (uint32_t)(now + STEP_MS - queue[head]);
             head++;
@@ -89,6 +93,8 @@ static struct seen run(struct service s)
         }
         if (tail - head > seen.most)
             seen.most = (uint32_t)(tail - head);
+        if (now > s.seconds * 500 && tail - head > seen.most_late)
+            seen.most_late = (uint32_t)(tail - head);
     }
     qsort(waits, wait_count, sizeof(*waits), by_size);
     seen.p99_ms = wait_count != 0 ? waits[wait_count * 99 / 100] : 0;
@@ -115,6 +121,20 @@ static void ten_times_too_much_waits_no_longer_than_twice_a_good_day(void **stat
     }
 }
 
+/* Answers of one length: all slots come free at once, and then none for a whole turn.  Who
+ * came before that was known has waited for long, and is served. */
+static void answers_that_end_together_are_overload_as_well(void **state)
+{
+    static const uint32_t all[] = {8, 64};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct seen seen =
+            run((struct service){.slots = all[i], .load = 10, .seconds = 400, .length = 200});
+        assert_true(seen.is_over);
+        assert_in_range(seen.most_late, 1, ROUTER_STANDING);
+    }
+}
+
 static void a_burst_of_hundreds_is_served(void **state)
 {
     (void)state;
@@ -133,7 +153,15 @@ static void what_came_while_no_slot_was_there_is_served(void **state)
         .slots = 8, .load = 0.9, .seconds = 120, .down_from_ms = 20000, .down_to_ms = 25000});
     struct seen load =
         run((struct service){.slots = 8, .load = 0.9, .seconds = 120, .down_to_ms = 10000});
-    assert_true(lost.most > 100 && load.most > 250);
+    /* And once more, before what came meanwhile was served. */
+    struct seen twice = run((struct service){.slots = 8,
+                                             .load = 0.9,
+                                             .seconds = 120,
+                                             .down_from_ms = 20000,
+                                             .down_to_ms = 25000,
+                                             .down_again_ms = 30000});
+    assert_true(lost.most > 100 && load.most > 250 && twice.most > 200);
+    assert_int_equal(twice.refused, 0);
     assert_int_equal(lost.refused, 0);
     assert_int_equal(load.refused, 0);
 }
@@ -199,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_times_too_much_waits_no_longer_than_twice_a_good_day),
+        cmocka_unit_test(answers_that_end_together_are_overload_as_well),
         cmocka_unit_test(a_burst_of_hundreds_is_served),
         cmocka_unit_test(what_came_while_no_slot_was_there_is_served),
         cmocka_unit_test(clients_that_wait_for_their_answer_are_no_overload),
