@@ -1,0 +1,57 @@
+// A router that runs for weeks: whatever clients send, its memory, its files and its metrics
+// stay as large as they were.  Small here; LR_LONG=1 goes on twenty times as long.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+import { fleet } from './fleet.mjs';
+import { call, LONG, makeEcho, say, stream, until } from './support.mjs';
+
+const ROUNDS = LONG ? 120 : 6;
+const GROWTH = 2 << 20; // what an allocator keeps back; 1.2 KB a request lost would be more
+
+test('mixed traffic, much of it faulty: memory, files and metrics are flat', async () => {
+  const { router } = await fleet(2, makeEcho('m'));
+  const key = (await call(`${router.url}/v0/keys`, { body: { name: 'soak' } })).json.key;
+  const resident = () => 1024 * Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
+  // Those of clients are the clients' to close, and fetch keeps some.
+  const files = async () => fs.readdirSync(`/proc/${router.pid}/fd`).length - Number((await call(`${router.url}/metrics`)).text.match(/^llm_router_connections (\d+)/m)[1]);
+  const series = async () => (await call(`${router.url}/metrics`)).text.split('\n').length;
+  const random = () => Math.random().toString(36).slice(2);
+  const chat = (body, more) => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hello'), ...body }, key, ...more });
+  const leave = async () => {
+    const controller = new AbortController();
+    await stream(router.url, { model: 'm', ...say('x'.repeat(500)) }, { key, signal: controller.signal, onChunk: () => controller.abort() }).catch(() => {});
+  };
+  const listen = async () => {
+    const controller = new AbortController();
+    await fetch(`${router.url}/v0/events`, { signal: controller.signal });
+    controller.abort();
+  };
+  // Each gets what it should, or the memory would stay flat for the wrong reason.
+  const kinds = [
+    async () => assert.equal((await chat({})).status, 200),
+    async () => assert.equal((await stream(router.url, { model: 'm', ...say('hello') }, { key })).text, 'hello'),
+    async () => assert.equal((await chat({ n: 4 })).json.choices.length, 4),
+    async () => assert.equal((await chat({ model: random() })).status, 404),
+    async () => assert.equal((await chat({ [random()]: 1 })).status, 400),
+    async () => assert.equal((await chat({}, { key: `lr-${random()}` })).status, 401),
+    async () => assert.equal((await call(`${router.url}/${random()}`)).status, 404),
+    async () => assert.equal((await chat({}, { headers: { 'x-request-id': random() } })).status, 200),
+    async () => assert.equal((await call(`${router.url}/v0/session`, { body: { key } })).status, 200),
+    async () => assert.equal((await call(`${router.url}/v0/explain?model=m`)).status, 200),
+    leave, listen,
+  ];
+  const round = async () => {
+    for (let i = 0; i < 5; i++) await Promise.all(kinds.flatMap((kind) => Array.from({ length: 5 }, kind)));
+    await until('nothing runs', async () => /^llm_router_active_requests 1$/m.test((await call(`${router.url}/metrics`)).text));
+  };
+  for (let i = 0; i < 3; i++) await round(); // pools, tables and sessions fill up to their bounds
+  const before = { bytes: resident(), files: await files(), series: await series() };
+  for (let i = 0; i < ROUNDS; i++) await round();
+  const after = { bytes: resident(), files: await files(), series: await series() };
+  const told = `${JSON.stringify(before)} became ${JSON.stringify(after)}`;
+  assert.ok(after.bytes <= before.bytes + GROWTH, told);
+  assert.ok(after.files <= before.files + 20, told);
+  assert.ok(after.series <= before.series + 2, told);
+  console.log(`# ${ROUNDS} rounds: ${told}`);
+});
