@@ -1,15 +1,16 @@
 // What goes wrong around a router: a wrong flag, a folder that is not there, a file that
 // another router has, a disk that is full.  Each says what to do, and nothing is lost.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { BIN, call, cli, launch, makeEcho, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import { promisify } from 'node:util';
+import { BIN, call, launch, makeEcho, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
 import { keep, makeKey } from './fleet.mjs';
 
 const fails = async (args, message, code = 1) => {
-  const error = await cli(args).then(() => assert.fail(`${args.join(' ')} worked`), (e) => e);
+  const error = await promisify(execFile)(BIN, args, { timeout: 10000 }).then(() => assert.fail(`${args.join(' ')} worked`), (e) => e);
   assert.match(error.stderr, message, args.join(' '));
   assert.equal(error.code, code, `${args.join(' ')}: ${error.stderr}`);
 };

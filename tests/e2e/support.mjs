@@ -132,4 +132,4 @@ export async function stream(url, body, { key, signal, onChunk } = {}) {
 }
 
 export const cli = async (args, env = {}) =>
-  promisify(execFile)(BIN, args, { env: { ...process.env, ...env } });
+  promisify(execFile)(BIN, args, { env: { ...process.env, ...env }, timeout: 60000 });
