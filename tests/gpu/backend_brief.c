@@ -7,7 +7,7 @@
 #include "tests/gpu/backend_test.h"
 #include "tests/gpu/bed.h"
 
-static bool launched[CUDA_KERNEL_COUNT];
+static bool launched[CUDA_KERNEL_COUNT], hopper; /* which has code for every kernel */
 
 /* Chunks of as many tokens as pick different kernels, then decode steps; as this GPU, or as a
  * smaller one. */
@@ -21,6 +21,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
     struct device d;
     double sum = 0;
     device_open(&d, gptoss_backend_cuda(), "cuda:0", m, usable, NULL, NULL);
+    hopper = hopper || d.backend->device.major == 9;
     if (smaller)
         bed_act_smaller(d.backend);
     for (uint32_t i = 0; i < CONTEXT; i++)
@@ -53,7 +54,7 @@ void test_brief(const char *demo, bool small)
      * have. */
     static const struct test_shape shapes[] = {
         {"brief", 2, 160, 96, 12, 1, 40, 3, 300, 32, false, true},
-        {"brief 2880", 1, 2880, 2880, 64, 8, 8, 4, 517, 128, false, true},
+        {"brief 2880", 1, 2880, 2880, 64, 8, 32, 4, 517, 128, false, true},
     };
     static const char *const names[] = {
 #define X(module, name) #name,
@@ -74,6 +75,7 @@ void test_brief(const char *demo, bool small)
     walk("demo", m, usable);
     free(usable);
     model_gptoss_close(m);
-    for (int k = 0; !small && k < CUDA_fill_random; k++)
-        test_check(launched[k] ? 0 : 1, 0, "launched %s", names[k]);
+    for (int k = 0; !small && hopper && k < CUDA_KERNEL_COUNT; k++)
+        if (k != CUDA_fill_random && k != CUDA_read_memory)
+            test_check(launched[k] ? 0 : 1, 0, "launched %s", names[k]);
 }

@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/attend.cuh - a warp's 16 query rows against keys, 16 at a time.
+/* gptoss/backend/cuda/attend.cuh - a warp's 16 or 8 query rows against keys, 16 at a time.
  *
  * Scores by mma, softmax kept as running maximum and sum in float32, output by two mma: a
  * probability meets V as the sum of two bf16 values, which leaves 2^-17 of it out where one
@@ -16,21 +16,29 @@
 enum { PARTIAL = 66 /* maximum, sum, 64 values */ };
 #define LOG2_E 1.44269504f
 
-struct rows16 {
-    uint4 q[2][2]; /* [32-dimension block][row half] */
-    float o[8][4]; /* [j]: rows g, g + 8; dimensions 16t + j and 16t + 8 + j */
-    float top[2];  /* maximum, log2 domain, of rows g and g + 8 */
-    float sum[2];
-    int32_t pos[2]; /* positions of the rows' tokens */
+/* FOLD: 8 rows only.  Their probabilities' upper parts are rows g of an mma, the rests rows
+ * g + 8, so that one mma does for both; an output is the sum of its two halves. */
+template <bool FOLD> struct rows_of {
+    enum { HALVES = FOLD ? 1 : 2 };
+    uint4 q[2][HALVES]; /* [32-dimension block][row half] */
+    float o[8][4];      /* [j]: rows g, g + 8; dimensions 16t + j and 16t + 8 + j */
+    float top[HALVES];  /* maximum, log2 domain, of rows g and g + 8 */
+    float sum[HALVES];
+    int32_t pos[HALVES]; /* positions of the rows' tokens */
 };
+using rows8 = rows_of<true>;
+using rows16 = rows_of<false>;
 
-__device__ __forceinline__ void clear(rows16 &r)
+template <bool FOLD> __device__ __forceinline__ void clear(rows_of<FOLD> &r)
 {
 #pragma unroll
     for (int j = 0; j < 8; j++)
         r.o[j][0] = r.o[j][1] = r.o[j][2] = r.o[j][3] = 0;
-    r.top[0] = r.top[1] = -INFINITY;
-    r.sum[0] = r.sum[1] = 0;
+#pragma unroll
+    for (int h = 0; h < r.HALVES; h++) {
+        r.top[h] = -INFINITY;
+        r.sum[h] = 0;
+    }
 }
 
 struct keys16 {
@@ -39,19 +47,32 @@ struct keys16 {
 };
 
 /* `page` is the address of K's head within its page; V's lies kv_heads heads further. */
-__device__ __forceinline__ void load_keys(keys16 &s, const uint8_t *page, uint32_t kv_heads,
-                                          uint32_t slot, uint32_t g, uint32_t t)
+__device__ __forceinline__ void load_k(keys16 &s, const uint8_t *page, uint32_t slot,
+                                       uint32_t g, uint32_t t)
 {
     const uint4 *k = reinterpret_cast<const uint4 *>(page) + slot * 8;
-    const uint4 *v = k + (size_t)kv_heads * CUDA_PAGE_TOKENS * 8;
 #pragma unroll
     for (int n = 0; n < 2; n++)
 #pragma unroll
         for (int b = 0; b < 2; b++)
             s.k[n][b] = k[(n * 8 + g) * 8 + b * 4 + t];
+}
+
+__device__ __forceinline__ void load_v(keys16 &s, const uint8_t *page, uint32_t kv_heads,
+                                       uint32_t slot, uint32_t g, uint32_t t)
+{
+    const uint4 *v = reinterpret_cast<const uint4 *>(page) + slot * 8 +
+                     (size_t)kv_heads * CUDA_PAGE_TOKENS * 8;
 #pragma unroll
     for (int i = 0; i < 4; i++)
         s.v[i] = v[(2 * t + (i & 1) + (i >> 1) * 8) * 8 + g];
+}
+
+__device__ __forceinline__ void load_keys(keys16 &s, const uint8_t *page, uint32_t kv_heads,
+                                          uint32_t slot, uint32_t g, uint32_t t)
+{
+    load_k(s, page, slot, g, t);
+    load_v(s, page, kv_heads, slot, g, t);
 }
 
 __device__ __forceinline__ uint32_t word(const uint4 &v, int i)
@@ -76,36 +97,48 @@ __device__ __forceinline__ float power_of_two(float x)
     return y;
 }
 
-/* Adds 16 keys, the first at position `first`, to the rows. */
-__device__ __forceinline__ void add_keys(rows16 &r, const keys16 &s, int32_t first,
-                                         uint32_t window, uint32_t t)
+/* Scores of 16 keys, not yet scaled. */
+template <bool FOLD>
+__device__ __forceinline__ void score_keys(const rows_of<FOLD> &r, const keys16 &s,
+                                           float c[2][4])
 {
-    const float scale = 0.125f * LOG2_E; /* 1 / sqrt(64), and exp as a power of two */
-    float c[2][4];
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
 #pragma unroll
         for (int b = 0; b < 2; b++) {
-            const uint4 x = r.q[b][0], y = r.q[b][1], k = s.k[n][b];
+            const uint4 x = r.q[b][0], y = FOLD ? make_uint4(0, 0, 0, 0) : r.q[b][!FOLD],
+                        k = s.k[n][b];
             mma(c[n], x.x, y.x, x.y, y.y, k.x, k.y);
             mma(c[n], x.z, y.z, x.w, y.w, k.z, k.w);
         }
     }
+}
+
+/* Scores of 16 keys, the first at position `first`, become probabilities. */
+template <bool FOLD>
+__device__ __forceinline__ void soften_keys(rows_of<FOLD> &r, float c[2][4], int32_t first,
+                                            uint32_t window, uint32_t t)
+{
+    const float scale = 0.125f * LOG2_E; /* 1 / sqrt(64), and exp as a power of two */
+    constexpr int HALVES = rows_of<FOLD>::HALVES;
     /* Most chunks lie in sight of all rows. */
-    bool whole = first + 15 <= min(r.pos[0], r.pos[1]) &&
-                 (window == 0 || first + (int32_t)window > max(r.pos[0], r.pos[1]));
+    int32_t lowest = min(r.pos[0], r.pos[HALVES - 1]),
+            highest = max(r.pos[0], r.pos[HALVES - 1]);
+    bool whole = first + 15 <= lowest && (window == 0 || first + (int32_t)window > highest);
     if (!__all_sync(0xFFFFFFFFu, whole))
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            int32_t key = first + i / 4 * 8 + 2 * (int32_t)t + i % 2, pos = r.pos[i / 2 % 2];
-            if (key > pos || (window != 0 && key + (int32_t)window <= pos))
-                c[i / 4][i % 4] = -INFINITY;
-        }
-    float keep[2];
+        for (int h = 0; h < HALVES; h++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int32_t key = first + i / 2 * 8 + 2 * (int32_t)t + i % 2;
+                if (key > r.pos[h] || (window != 0 && key + (int32_t)window <= r.pos[h]))
+                    c[i / 2][h * 2 + i % 2] = -INFINITY;
+            }
+    float keep[HALVES];
     bool moved = false;
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < HALVES; h++) {
         float best =
             fmaxf(fmaxf(c[0][h * 2], c[0][h * 2 + 1]), fmaxf(c[1][h * 2], c[1][h * 2 + 1]));
         best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFFu, best, 1));
@@ -127,13 +160,18 @@ __device__ __forceinline__ void add_keys(rows16 &r, const keys16 &s, int32_t fir
     }
     if (__any_sync(0xFFFFFFFFu, moved))
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            r.o[j][0] *= keep[0];
-            r.o[j][1] *= keep[0];
-            r.o[j][2] *= keep[1];
-            r.o[j][3] *= keep[1];
-        }
-    uint32_t big[4], rest[4];
+        for (int j = 0; j < 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                r.o[j][i] *= keep[i / 2 % HALVES];
+}
+
+/* Adds V of 16 keys times their probabilities. */
+template <bool FOLD>
+__device__ __forceinline__ void mix_values(rows_of<FOLD> &r, const keys16 &s,
+                                           const float c[2][4])
+{
+    uint32_t big[4], rest[4]; /* [key half][row half] */
 #pragma unroll
     for (int i = 0; i < 4; i++)
         split_bf16(c[i / 2][i % 2 * 2], c[i / 2][i % 2 * 2 + 1], big[i], rest[i]);
@@ -146,19 +184,31 @@ __device__ __forceinline__ void add_keys(rows16 &r, const keys16 &s, int32_t fir
             uint32_t pick = j % 2 == 0 ? 0x5410u : 0x7632u;
             b0[j] = __byte_perm(word(s.v[0], (i + j) / 2), word(s.v[1], (i + j) / 2), pick);
             b1[j] = __byte_perm(word(s.v[2], (i + j) / 2), word(s.v[3], (i + j) / 2), pick);
-            mma(r.o[i + j], big[0], big[1], big[2], big[3], b0[j], b1[j]);
+            mma(r.o[i + j], big[0], FOLD ? rest[0] : big[1], big[2], FOLD ? rest[2] : big[3],
+                b0[j], b1[j]);
         }
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < 4 && !FOLD; j++)
             mma(r.o[i + j], rest[0], rest[1], rest[2], rest[3], b0[j], b1[j]);
     }
 }
 
+/* Adds 16 keys, the first at position `first`, to the rows. */
+template <bool FOLD>
+__device__ __forceinline__ void add_keys(rows_of<FOLD> &r, const keys16 &s, int32_t first,
+                                         uint32_t window, uint32_t t)
+{
+    float c[2][4];
+    score_keys(r, s, c);
+    soften_keys(r, c, first, window, t);
+    mix_values(r, s, c);
+}
+
 /* The sums of a row lie spread over its four lanes. */
-__device__ __forceinline__ void gather_sums(rows16 &r)
+template <bool FOLD> __device__ __forceinline__ void gather_sums(rows_of<FOLD> &r)
 {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < r.HALVES; h++) {
         r.sum[h] += __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 1);
         r.sum[h] += __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 2);
     }
@@ -168,7 +218,8 @@ __device__ __forceinline__ void gather_sums(rows16 &r)
  * is zero and sees what its neighbours see: nobody asks for its result, and it keeps nobody
  * from seeing whole chunks.  Read from L2: in a kernel that stays, another multiprocessor
  * wrote it. */
-__device__ __forceinline__ void load_query(rows16 &r, const uint16_t *q_row, int h,
+template <bool FOLD>
+__device__ __forceinline__ void load_query(rows_of<FOLD> &r, const uint16_t *q_row, int h,
                                            uint32_t head, bool there, int32_t pos, uint32_t t)
 {
     const uint4 *q = reinterpret_cast<const uint4 *>(q_row + head * 64);

@@ -13,33 +13,49 @@
 
 enum { DECODE_WARPS = 8, PREFILL_WARPS = 4 };
 
-/* Walks over chunks of 16 keys: begin, begin + step, ... below end. */
-__device__ __forceinline__ void walk(rows16 &r, const cuda_attention &a, const uint32_t *table,
-                                     uint32_t kv_head, uint32_t begin, uint32_t end,
-                                     uint32_t step, uint32_t g, uint32_t t)
+/* Walks over chunks of 16 keys: begin, begin + step, ... below end.
+ * AHEAD: K and V are asked for a whole chunk ahead, into a second set of registers: for few
+ * blocks with much to read each.  Else K as soon as this chunk has used its, and V likewise:
+ * twice as many warps fit. */
+template <bool AHEAD, bool FOLD>
+__device__ __forceinline__ void walk(rows_of<FOLD> &r, const cuda_attention &a,
+                                     const uint32_t *table, uint32_t kv_head, uint32_t begin,
+                                     uint32_t end, uint32_t step, uint32_t g, uint32_t t)
 {
+    if (begin >= end)
+        return;
     keys16 one, two;
-    uint32_t chunk = begin, last = (end - 1) * 16 / CUDA_PAGE_TOKENS;
+    uint32_t chunk = begin;
+    const uint32_t last = (end - 1) * 16 / CUDA_PAGE_TOKENS;
     /* Which page comes after the next one is asked for before its keys are. */
     auto page_of = [&](uint32_t c) { return table[min(c * 16 / CUDA_PAGE_TOKENS, last)]; };
-    auto load = [&](keys16 &s, uint32_t page, uint32_t c) {
-        load_keys(s, key_page(a.kv, page, kv_head), a.kv.kv_heads, c * 16 % CUDA_PAGE_TOKENS, g,
-                  t);
-    };
-    if (chunk >= end)
-        return;
-    uint32_t page = page_of(chunk), next_page = page_of(chunk + step);
-    load(one, page, chunk);
+    uint32_t after = page_of(begin + step);
+    load_keys(one, key_page(a.kv, page_of(begin), kv_head), a.kv.kv_heads,
+              begin * 16 % CUDA_PAGE_TOKENS, g, t);
     auto advance = [&](keys16 &now, keys16 &next) -> bool {
-        page = next_page;
-        next_page = page_of(chunk + 2 * step);
-        if (chunk + step < end)
-            load(next, page, chunk + step);
-        add_keys(r, now, (int32_t)(chunk * 16), a.kv.window, t);
+        const bool more = chunk + step < end;
+        const uint32_t slot = (chunk + step) * 16 % CUDA_PAGE_TOKENS;
+        const uint8_t *page = key_page(a.kv, after, kv_head);
+        float c[2][4];
+        after = page_of(chunk + 2 * step);
+        if (AHEAD && more)
+            load_keys(next, page, a.kv.kv_heads, slot, g, t);
+        score_keys(r, now, c);
+        if (!AHEAD && more)
+            load_k(next, page, slot, g, t);
+        soften_keys(r, c, (int32_t)(chunk * 16), a.kv.window, t);
+        mix_values(r, now, c);
+        if (!AHEAD && more)
+            load_v(next, page, a.kv.kv_heads, slot, g, t);
         chunk += step;
-        return chunk < end;
+        return more;
     };
-    while (advance(one, two) && advance(two, one)) {
+    if (AHEAD) {
+        while (advance(one, two) && advance(two, one)) {
+        }
+    } else {
+        while (advance(one, one)) {
+        }
     }
 }
 
@@ -62,11 +78,10 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, u
     out[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
 }
 
-/* One token a block.  grid: (splits, kv heads, rows of the batch). */
-extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
-    attention_decode(const __grid_constant__ cuda_attention a)
+/* One token a block, whose heads of a group are the rows. */
+template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention &a)
 {
-    __shared__ float merged[DECODE_WARPS][CUDA_GROUP_MAX][PARTIAL];
+    __shared__ float merged[DECODE_WARPS][FOLD ? 8 : CUDA_GROUP_MAX][PARTIAL];
     __shared__ uint32_t is_last;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
                    t = lane % 4;
@@ -88,15 +103,16 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
         return;
     uint32_t begin = low + blockIdx.x * share, end = min(begin + share, high);
 
-    rows16 r;
+    rows_of<FOLD> r;
     clear(r);
-    load_query(r, a.q + (size_t)row * a.heads * 64, 0, kv_head * group + g, g < group, pos, t);
-    load_query(r, a.q + (size_t)row * a.heads * 64, 1, kv_head * group + g + 8, g + 8 < group,
-               pos, t);
-    walk(r, a, table, kv_head, begin + warp, end, DECODE_WARPS, g, t);
+#pragma unroll
+    for (int h = 0; h < r.HALVES; h++)
+        load_query(r, a.q + (size_t)row * a.heads * 64, h, kv_head * group + g + h * 8,
+                   g + h * 8 < group, pos, t);
+    walk<!FOLD>(r, a, table, kv_head, begin + warp, end, DECODE_WARPS, g, t);
     gather_sums(r);
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < r.HALVES; h++) {
         if (g + h * 8 >= group)
             continue;
         float *out = merged[warp][g + h * 8];
@@ -106,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
         }
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            out[2 + 16 * t + j] = r.o[j][h * 2];
-            out[2 + 16 * t + 8 + j] = r.o[j][h * 2 + 1];
+            out[2 + 16 * t + j] = r.o[j][h * 2] + (FOLD ? r.o[j][2] : 0.0f);
+            out[2 + 16 * t + 8 + j] = r.o[j][h * 2 + 1] + (FOLD ? r.o[j][3] : 0.0f);
         }
     }
     __syncthreads();
@@ -171,6 +187,20 @@ extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
     }
 }
 
+/* grid: (splits, kv heads, rows of the batch).  The first for many rows, whose groups have up
+ * to 8 heads: two blocks a multiprocessor. */
+extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP, 2)
+    attention_decode_8(const __grid_constant__ cuda_attention a)
+{
+    decode<true>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP)
+    attention_decode_16(const __grid_constant__ cuda_attention a)
+{
+    decode<false>(a);
+}
+
 /* A prompt: a warp has 16 rows = tokens_per_tile tokens times the heads of a group.
  * grid: (tiles / PREFILL_WARPS, kv heads). */
 extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
@@ -207,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(PREFILL_WARPS *WARP)
     uint32_t lowest = s.position + first, highest = lowest + count - 1;
     uint32_t begin =
         a.kv.window != 0 && lowest >= a.kv.window ? (lowest + 1 - a.kv.window) / 16 : 0;
-    walk(r, a, table, kv_head, begin, highest / 16 + 1, 1, g, t);
+    walk<false>(r, a, table, kv_head, begin, highest / 16 + 1, 1, g, t);
     gather_sums(r);
 #pragma unroll
     for (int h = 0; h < 2; h++) {

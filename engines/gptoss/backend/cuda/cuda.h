@@ -46,8 +46,8 @@ enum {
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
     X(prompt, prompt_qkv) X(prompt, prompt_out) X(prompt, prompt_gate_up) X(prompt, prompt_down)               \
-    X(attention, attention_decode) X(attention, attention_prefill)                             \
-    X(prompt_attention, prompt_attention)                                                      \
+    X(attention, attention_decode_8) X(attention, attention_decode_16)                         \
+    X(attention, attention_prefill) X(prompt_attention, prompt_attention)                      \
     X(elementwise, embed) X(elementwise, norm_only)                                            \
     X(route, norm_route) X(route, norm_route_many_2) X(route, norm_route_many_8)               \
     X(elementwise, add_experts)                                                                \

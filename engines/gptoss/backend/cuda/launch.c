@@ -224,8 +224,11 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
     void *arguments[] = {&a};
     lr_code code = LR_OK;
     if (s->decode_rows != 0)
-        code = cuda_launch(b, CUDA_attention_decode, a.splits, c->kv_heads, s->decode_rows, 256,
-                           0, arguments, err);
+        code = cuda_launch(b,
+                           c->heads / c->kv_heads <= 8 && s->decode_rows > 2
+                               ? CUDA_attention_decode_8
+                               : CUDA_attention_decode_16,
+                           a.splits, c->kv_heads, s->decode_rows, 256, 0, arguments, err);
     if (code == LR_OK && s->query_tiles != 0 && b->prompts)
         code = cuda_launch(b, CUDA_prompt_attention, s->query_tiles, c->kv_heads, 1,
                            CUDA_QUERY_THREADS, CUDA_QUERY_SHARED, arguments, err);

@@ -132,6 +132,7 @@ lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err)
                              .attrs = &together,
                              .numAttrs = 1};
     void *arguments[] = {&b->token};
+    b->launched[CUDA_token_layers] = true;
     CUDA_TRY(b->cu, cuLaunchKernelEx(&config, b->kernels[CUDA_token_layers], arguments, NULL),
              err);
     return LR_OK;
