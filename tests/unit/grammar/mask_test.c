@@ -84,6 +84,8 @@ static const char *const constraints[] = {
     "\"anyOf\":[{\"type\":"
     "\"string\",\"minLength\":2},{\"type\":\"string\",\"maxLength\":9},{\"enum\":[\"name\",12,"
     "1]}]}}}",
+    "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"type\":\"string\",\"minLength\":"
+    "1,\"maxLength\":9}}",
     "{\"format\":\"harmony\",\"answer\":\"object\"}",
     "{\"format\":\"harmony\",\"answer\":\"text\",\"tools\":[{\"name\":\"a\",\"strict\":true,"
     "\"schema\":{\"type\":"
@@ -181,7 +183,7 @@ static void a_vocabulary_without_the_control_tokens_is_refused(void **state)
     w->count = 256;
     const struct grammar_tokens tokens = {w, token};
     assert_int_equal(grammar_vocab_create(&tokens, &vocab, &err), LR_OK);
-    struct grammar_program *program = compile_text(constraints[3], &err);
+    struct grammar_program *program = compile_text(constraints[4], &err);
     assert_int_equal(grammar_matcher_create(program, vocab, &m, &err), LR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "<|channel|>"));
     grammar_program_free(program);
