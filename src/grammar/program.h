@@ -125,6 +125,10 @@ uint32_t grammar_integer_within(struct grammar_build *b, const struct grammar_bo
 uint32_t grammar_number_within(struct grammar_build *b, const struct grammar_bounds *bounds,
                                uint32_t next);
 
+/* ---- formats.c ---- */
+/* A string of a format that is known by this name; false: it is not. */
+bool grammar_format(struct grammar_build *b, struct lr_str name, uint32_t next, uint32_t *out);
+
 /* ---- schema.c ---- */
 /* A value that fits the schema; rules it refers to are compiled by grammar_schema_whole. */
 uint32_t grammar_schema(struct grammar_build *b, const struct lr_json *schema, uint32_t next);

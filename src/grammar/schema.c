@@ -292,8 +292,16 @@ static uint32_t compile_string(struct grammar_build *b, const struct lr_json *sc
 {
     uint32_t min = length_of(b, schema, "minLength", 0);
     uint32_t max = length_of(b, schema, "maxLength", GRAMMAR_UNBOUNDED);
+    struct lr_str format;
+    uint32_t at;
     if (max < min)
         grammar_fail(b, LR_INVALID_ARGUMENT, "\"maxLength\" is less than \"minLength\"");
+    /* By itself a format is an annotation; those we know are kept where nothing else is said.
+     */
+    if (min == 0 && max == GRAMMAR_UNBOUNDED &&
+        lr_json_str(lr_json_get(schema, "format"), &format) &&
+        grammar_format(b, format, next, &at))
+        return at;
     return grammar_string(b, min, max, next);
 }
 
