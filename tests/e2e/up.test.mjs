@@ -1,6 +1,7 @@
 // `llm-router up` with the demo model, spoken to with OpenAI's own client.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import fs from 'node:fs';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import OpenAI from 'openai';
@@ -21,6 +22,24 @@ const weather = [{ type: 'function', function: { name: 'get_weather', descriptio
 test('up tells the address, a line to copy, where data lies and how to stop', () => {
   assert.match(up.out, /curl http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions/);
   assert.match(up.out, /Data lies in .*\. {2}Ctrl-C stops/);
+});
+
+// Every port that a process and its children listen on, as the kernel writes addresses.
+function listening(pid) {
+  const all = fs.readdirSync(`/proc/${pid}/task`).flatMap((task) => fs.readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean)).flatMap(listening);
+  const sockets = new Set(fs.readdirSync(`/proc/${pid}/fd`).map((fd) => { try { return fs.readlinkSync(`/proc/${pid}/fd/${fd}`).match(/^socket:\[(\d+)\]$/)?.[1]; } catch { return undefined; } }).filter(Boolean));
+  for (const table of ['tcp', 'tcp6', 'udp', 'udp6'])
+    for (const line of fs.readFileSync(`/proc/${pid}/net/${table}`, 'utf8').split('\n').slice(1)) {
+      const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
+      if (sockets.has(inode) && (state === '0A' || table.startsWith('udp'))) all.push(`${table} ${local}`);
+    }
+  return all;
+}
+
+test('up opens nothing but loopback, router, node and worker together', () => {
+  const open = listening(up.pid);
+  assert.ok(open.length >= 2, `${open}: the router's port and the node's`);
+  for (const address of open) assert.match(address, /^tcp 0100007F:/);
 });
 
 test('the openai client lists the model, ready', async () => {
@@ -61,7 +80,7 @@ test('a tools round trip: the model calls get_weather and uses its result', asyn
   messages.push(first.choices[0].message, { role: 'tool', tool_call_id: made.id, content: '{"temperature": 21, "sky": "sunny"}' });
   const second = await client.chat.completions.create({ model: 'demo', temperature: 0, tools: weather, messages });
   assert.equal(second.choices[0].finish_reason, 'stop');
-  assert.ok(second.choices[0].message.content.length > 0);
+  assert.match(second.choices[0].message.content, /21|sunny/i, 'the result is in the answer');
 });
 
 test('an aborted stream ends on the node too', async () => {
@@ -74,6 +93,16 @@ test('an aborted stream ends on the node too', async () => {
     if (json.models[0].nodes[0].inflight === 0) break;
     assert.ok(Date.now() < end, 'the generation still runs');
   }
+});
+
+test('what one key has sent is known faster for that key alone', async () => {
+  const make = async () => (await call(`${up.url}/v0/keys`, { body: {} })).json.key;
+  const [ann, bob] = [await make(), await make()];
+  const cached = async (key) => (await call(`${up.url}/v1/chat/completions`, { key, body: { model: 'demo', max_tokens: 1, temperature: 0, ...say('A secret of Ann, told at some length. '.repeat(20)) } })).json.usage.prompt_tokens_details.cached_tokens;
+  assert.equal(await cached(ann), 0);
+  assert.ok((await cached(ann)) > 100, 'her own prompt is kept');
+  assert.equal(await cached(bob), 0, 'nobody else can tell that she sent it');
+  assert.ok((await cached(undefined)) < 100, 'without a key: what others without one have sent, the system message');
 });
 
 test('errors arrive as the typed exceptions of the openai client', async () => {
