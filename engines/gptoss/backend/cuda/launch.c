@@ -93,7 +93,7 @@ static uint32_t wide_splits(const struct gptoss_backend *b, const struct cuda_ma
 {
     uint32_t groups = (m->tiles + CUDA_WIDE_TILES - 1) / CUDA_WIDE_TILES;
     uint32_t sms = (uint32_t)b->device.multiprocessors, splits = sms / groups;
-    uint32_t shared = CUDA_WIDE_RING + (CUDA_WIDE_COLUMN_TILE << column_step(tokens));
+    uint32_t shared = CUDA_WIDE_RING + ((uint32_t)CUDA_WIDE_COLUMN_TILE << column_step(tokens));
     splits = splits > 8 ? 8 : splits;
     if (tokens <= CUDA_SLOT_MODE_TOKENS || tokens > CUDA_SKINNY_ROWS || m->blocks < 64 ||
         groups > CUDA_WIDE_GROUPS || groups * splits > CUDA_WIDE_GRID ||
@@ -113,7 +113,8 @@ static lr_code wide(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_ker
     a->tickets = b->ws.wide_tickets;
     return cuda_launch(
         b, first + step, (a->m.tiles + CUDA_WIDE_TILES - 1) / CUDA_WIDE_TILES * splits, 1, 1,
-        CUDA_WIDE_THREADS, CUDA_WIDE_RING + (CUDA_WIDE_COLUMN_TILE << step), arguments, err);
+        CUDA_WIDE_THREADS, CUDA_WIDE_RING + ((uint32_t)CUDA_WIDE_COLUMN_TILE << step),
+        arguments, err);
 }
 
 static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_kernel skinny,
@@ -124,7 +125,8 @@ static lr_code dense(struct gptoss_backend *b, struct cuda_gemm *a, enum cuda_ke
     if (split && cuda_is_prompt(b, a->tokens))
         return cuda_launch_prompt_dense(b, a, prompt, err);
     /* The vocabulary. */
-    uint32_t tall = CUDA_TALL_RING + (CUDA_TALL_COLUMN_TILE << column_step(a->tokens));
+    uint32_t tall =
+        CUDA_TALL_RING + ((uint32_t)CUDA_TALL_COLUMN_TILE << column_step(a->tokens));
     if (!split && a->tokens > CUDA_FUSED_NORM_TOKENS && a->tokens <= CUDA_SKINNY_ROWS &&
         tall + 4096 <= (uint32_t)b->device.shared_per_block)
         return cuda_launch(b, CUDA_tall_logits_2 + column_step(a->tokens) - 1,
