@@ -101,7 +101,7 @@ static lr_code check_request(const struct lr_engine_model *model,
                        request->size);
     if (request->kind != LR_REQUEST_GENERATE)
         return lr_fail(err, LR_UNSUPPORTED, "request kind %u is not known", request->kind);
-    if (request->constrained)
+    if (request->size >= offsetof(struct lr_engine_request, priority) && request->constrained)
         return lr_fail(err, LR_UNSUPPORTED,
                        "this engine says what it likes: its output cannot "
                        "be constrained");

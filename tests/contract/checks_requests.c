@@ -199,6 +199,36 @@ void check_cancel(struct run *run)
     conformance_close(run, model);
 }
 
+void check_constrained(struct run *run)
+{
+    struct lr_error err = {0};
+    struct lr_engine_model *model = conformance_open(run);
+    if (model == NULL)
+        return;
+    struct lr_engine_request one = random_request(60, &story), two = random_request(61, &other);
+    one.constrained = two.constrained = 1;
+    one.ignore_stop = two.ignore_stop = 1;
+    lr_code code = run->api->submit(model, &one, &err);
+    if (code == LR_OK) {
+        EXPECT(run, run->api->submit(model, &two, &err) == LR_OK, "submit");
+        (void)conformance_drain(run, model, 100000);
+        for (uint64_t id = 60; id <= 61; id++) {
+            const struct seen *s = conformance_seen(run, id);
+            EXPECT(run, s->done_count == 1 && s->token_count == one.max_tokens, "%u tokens",
+                   s->token_count);
+            for (uint32_t i = 0; i < s->token_count; i++)
+                EXPECT(run, s->tokens[i] == conformance_legal(i), "token %u is %u", i,
+                       s->tokens[i]);
+            EXPECT(run, s->masks_late == 0, "%u masks were asked for out of turn",
+                   s->masks_late);
+        }
+    } else {
+        EXPECT(run, code == LR_UNSUPPORTED && err.text[0] != '\0', "code %d", (int)code);
+    }
+    conformance_expect_idle(run, model);
+    conformance_close(run, model);
+}
+
 void check_storm(struct run *run)
 {
     struct lr_error err;

@@ -23,6 +23,8 @@ struct seen {
     uint32_t after_done; /* callbacks that came too late */
     uint32_t bad_logprobs;
     uint32_t prefill_done, prefill_total;
+    uint32_t masks;      /* asked for */
+    uint32_t masks_late; /* asked for before the token before was told */
     enum lr_finish reason;
     struct lr_usage usage;
     struct lr_error error;
@@ -94,6 +96,13 @@ void check_continuation(struct run *run);
 void check_two_at_once(struct run *run);
 void check_cancel(struct run *run);
 void check_storm(struct run *run);
+void check_constrained(struct run *run);
+
+/* The only token that the host's mask allows as number `index` of an answer. */
+static inline uint32_t conformance_legal(uint32_t index)
+{
+    return 66 + index % 5;
+}
 
 void check_bad_requests(struct run *run);
 void check_old_host(struct run *run);

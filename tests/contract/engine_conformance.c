@@ -35,6 +35,7 @@ static const struct {
     {"two requests at once do not disturb each other", check_two_at_once},
     {"cancel works at every stage", check_cancel},
     {"a storm of requests and cancels leaves no page", check_storm},
+    {"constrained output keeps to its masks, or is refused", check_constrained},
     {"closing while busy is quiet", check_close_busy},
     {"bad requests are refused", check_bad_requests},
     {"a smaller request struct is understood", check_old_host},
@@ -96,6 +97,18 @@ static struct seen *callback_for(struct run *run, uint64_t id)
     run->late_callbacks += run->is_closed;
     s->after_done += s->done_count != 0;
     return s;
+}
+
+static lr_code on_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words)
+{
+    struct run *run = ctx;
+    struct seen *s = callback_for(run, id);
+    uint32_t legal = conformance_legal(s->token_count);
+    s->masks_late += s->masks++ != s->token_count;
+    EXPECT(run, words == ((size_t)run->need.vocab_size + 31) / 32, "a mask of %zu words",
+           words);
+    mask[legal >> 5] |= 1u << (legal & 31);
+    return LR_OK;
 }
 
 static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
@@ -313,6 +326,7 @@ int main(int argc, char **argv)
         .log = on_log,
         .progress = on_progress,
         .on_token = on_token,
+        .fill_mask = on_mask,
         .on_done = on_done,
         .on_prefill = on_prefill,
     };
