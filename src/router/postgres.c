@@ -68,8 +68,16 @@ static lr_code fail(const struct pg *pg, const PGresult *result, struct lr_error
     const char *text =
         result != NULL ? pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
     bool is_taken = state != NULL && strcmp(state, "23505") == 0; /* unique_violation */
-    return lr_fail(err, is_taken ? LR_CONFLICT : LR_IO, "PostgreSQL: %s",
+    char line[400];
+    (void)snprintf(line, sizeof(line), "%s",
                    text != NULL ? text : pq.PQerrorMessage(pg->connection));
+    /* libpq's advice is on lines of its own; a log has one. */
+    for (char *c = line; *c != '\0'; c++)
+        if (*c == '\n' || *c == '\t')
+            *c = ' ';
+    struct lr_str trimmed = lr_str_trim(lr_str_z(line));
+    return lr_fail(err, is_taken ? LR_CONFLICT : LR_UNAVAILABLE, "PostgreSQL: " LR_STR_FMT,
+                   LR_STR_ARG(trimmed));
 }
 
 static lr_code listen_for_words(struct pg *pg, struct lr_error *err)
@@ -88,7 +96,7 @@ static lr_code stay_connected(struct pg *pg, struct lr_error *err)
     if (pq.PQstatus(pg->connection) == CONNECTION_OK)
         return LR_OK;
     if (pg->is_open)
-        return lr_fail(err, LR_IO, "PostgreSQL: the connection was lost");
+        return lr_fail(err, LR_UNAVAILABLE, "PostgreSQL: the connection was lost");
     pq.PQreset(pg->connection);
     if (pq.PQstatus(pg->connection) != CONNECTION_OK)
         return fail(pg, NULL, err);

@@ -35,8 +35,8 @@ typedef lr_code (*router_row_fn)(void *ctx, const struct router_row *row, struct
 int64_t router_row_int(const struct router_row *row, int column); /* 0 for NULL */
 struct lr_str router_row_text(const struct router_row *row, int column);
 
-/* Runs one statement.  fn may be NULL.  CONFLICT for a key that exists already, IO for
- * everything else the database refuses; the text names the database. */
+/* Runs one statement.  fn may be NULL.  CONFLICT for a key that exists already, UNAVAILABLE for
+ * everything else the database refuses: it is full, or gone; the text names it. */
 LR_MUST_USE lr_code router_sql_run(struct router_sql *sql, const char *text,
                                    const struct router_sql_value *values, size_t count,
                                    router_row_fn fn, void *ctx, struct lr_error *err);

@@ -54,7 +54,7 @@ static const char *advice(int rc)
 
 static lr_code fail(const struct lite *lite, int rc, const char *what, struct lr_error *err)
 {
-    lr_code code = (rc & 0xff) == SQLITE_CONSTRAINT ? LR_CONFLICT : LR_IO;
+    lr_code code = (rc & 0xff) == SQLITE_CONSTRAINT ? LR_CONFLICT : LR_UNAVAILABLE;
     return lr_fail(err, code, "SQLite %.200s, %.100s: %s%s", lite->path, what,
                    lite->db != NULL ? sqlite3_errmsg(lite->db) : sqlite3_errstr(rc),
                    advice(rc));

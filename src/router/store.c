@@ -154,7 +154,6 @@ void router_store_note(struct router_store *store, const struct lr_error *err)
 {
     (void)pthread_mutex_lock(&store->lock);
     (void)snprintf(store->trouble, sizeof(store->trouble), "%s", err != NULL ? err->text : "");
-    store->trouble[strcspn(store->trouble, "\n")] = '\0'; /* PostgreSQL's own advice follows */
     (void)pthread_mutex_unlock(&store->lock);
 }
 
@@ -169,7 +168,7 @@ bool router_store_trouble(struct router_store *store, char out[ROUTER_TROUBLE])
 /* A refused row (CONFLICT, say) is no trouble of the database. */
 static void note(struct router_store *store, lr_code code, const struct lr_error *err)
 {
-    if (code == LR_OK || code == LR_IO)
+    if (code == LR_OK || code == LR_UNAVAILABLE)
         router_store_note(store, code == LR_OK ? NULL : err);
 }
 
