@@ -51,10 +51,17 @@ static void refuse(struct router_job *job, size_t limit, uint64_t now, struct lr
                       limit < job->router->queue_limit ? "queue-wait" : "queue", job->retry_s);
 }
 
-/* The last to come of the longest lane leaves, where that is longer than `lane` would be. */
+/* The last to come of the key with the most, waiting and on nodes. */
+static struct router_waiter *find_last(const struct router_model *model, uint64_t lane)
+{
+    struct router_queue_weight weight = {router_shares_held, &model->shares};
+    return router_queue_pushed_out(&model->queue, lane, weight);
+}
+
+/* It leaves, where its key has more than `lane` would have. */
 static bool push_out(struct router_model *model, uint64_t lane, size_t limit, uint64_t now)
 {
-    struct router_waiter *w = router_queue_pushed_out(&model->queue, lane);
+    struct router_waiter *w = find_last(model, lane);
     struct router_job *job = (struct router_job *)(void *)w;
     if (w == NULL || job->is_again)
         return false;
@@ -73,7 +80,7 @@ static bool is_owed(const struct router_job *job, uint64_t now)
 void router_shed(struct router_model *model, uint64_t now)
 {
     while (model->pressure.state == ROUTER_OVER) {
-        struct router_waiter *w = router_queue_pushed_out(&model->queue, ROUTER_NO_LANE);
+        struct router_waiter *w = find_last(model, ROUTER_NO_LANE);
         const struct router_job *job = (struct router_job *)(void *)w;
         if (w == NULL || is_owed(job, now))
             return;

@@ -60,8 +60,8 @@ enum router_admission { ROUTER_GRANTED, ROUTER_WAITING, ROUTER_REFUSED };
  *   UNAVAILABLE   no node that could serve it, with the reason per node
  *   RATE_LIMITED  the queue is full, or more come than are served; job->retry_s says when
  *                 to come again
- * A full queue still takes a newcomer whose key waits with less than another one: the
- * last to come of the longest lane makes room, and is refused.
+ * A full queue still takes a newcomer whose key has less than another one, waiting and on
+ * nodes: the last to come of the key with the most makes room, and is refused.
  * `again`: it was served before and goes to the front; and where no node is left it
  * waits a few seconds for one to come back. */
 enum router_admission router_admit(struct router_job *job, bool again, struct lr_error *err);
@@ -111,8 +111,9 @@ enum router_grant router_try_grant(struct router_job *job, uint64_t now_ms);
 
 /* ---- admit.c ---- */
 
-/* With the lock held.  Under overload more wait than may: the last to come of the longest lane
- * are refused.  Who has waited for some seconds stays, and so does a key's only one. */
+/* With the lock held.  Under overload more wait than may: the last to come of the key with the
+ * most are refused.  Who has waited for some seconds stays, and so does the only one of a key
+ * that holds nothing. */
 void router_shed(struct router_model *model, uint64_t now_ms);
 
 /* ---- yield.c; with the lock held ---- */

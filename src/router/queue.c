@@ -119,15 +119,28 @@ struct router_waiter *router_queue_next_lane(const struct router_queue *queue,
     return next != queue->head ? next->first : NULL;
 }
 
-struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t id)
+static size_t weigh(struct router_queue_weight weight, uint64_t lane, size_t waiting)
 {
-    const struct router_lane *longest = queue->head, *lane = queue->head;
+    return waiting + (weight.held != NULL ? weight.held(weight.ctx, lane) : 0);
+}
+
+struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t id,
+                                              struct router_queue_weight weight)
+{
+    const struct router_lane *lane = queue->head;
+    struct router_waiter *last = NULL;
+    size_t most = weigh(weight, id, router_queue_lane_count(queue, id) + 1);
     if (lane == NULL)
         return NULL;
-    while ((lane = lane->next) != queue->head)
-        if (lane->count > longest->count)
-            longest = lane;
-    return longest->count > router_queue_lane_count(queue, id) + 1 ? longest->last : NULL;
+    do {
+        size_t has = weigh(weight, lane->id, lane->count);
+        if (has > most) {
+            most = has;
+            last = lane->last;
+        }
+        lane = lane->next;
+    } while (lane != queue->head);
+    return last;
 }
 
 size_t router_queue_lane_count(const struct router_queue *queue, uint64_t id)

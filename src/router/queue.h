@@ -32,9 +32,16 @@ struct router_queue {
 bool router_queue_push(struct router_queue *queue, struct router_waiter *waiter, uint64_t lane,
                        bool at_front);
 
-/* Who leaves so that a full queue can take one more into `lane`: the last to come of the
- * longest lane, where that is longer than `lane` would become.  NULL: nobody. */
-struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t lane);
+/* What a lane has beside those who wait; held NULL: nothing. */
+struct router_queue_weight {
+    uint32_t (*held)(const void *ctx, uint64_t lane);
+    const void *ctx;
+};
+
+/* Who leaves so that a full queue can take one more into `lane`: the last to come of the lane
+ * with the most, where that is more than `lane` would have.  NULL: nobody. */
+struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t lane,
+                                              struct router_queue_weight weight);
 
 /* Whose turn it is; NULL when nobody waits.  pop takes it out and turns the ring. */
 struct router_waiter *router_queue_peek(const struct router_queue *queue);

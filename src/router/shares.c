@@ -68,6 +68,15 @@ void router_shares_ask(struct router_shares *shares, uint64_t lane, bool is_aske
         share->leaving--;
 }
 
+uint32_t router_shares_held(const void *arg, uint64_t lane)
+{
+    const struct router_shares *shares = arg;
+    for (int i = 0; i < ROUTER_SHARES_MAX; i++)
+        if (shares->all[i].seen_ms != 0 && shares->all[i].lane == lane)
+            return shares->all[i].held;
+    return 0;
+}
+
 void router_shares_hold(struct router_shares *shares, uint64_t lane)
 {
     struct router_share *share = find(shares, lane);

@@ -39,6 +39,10 @@ bool router_shares_is_heavy(const struct router_shares *shares, uint64_t lane, u
 /* It was asked for a place; or that is settled. */
 void router_shares_ask(struct router_shares *shares, uint64_t lane, bool is_asked);
 
+/* How many places it holds.  For struct router_queue_weight: shares is a struct router_shares.
+ */
+uint32_t router_shares_held(const void *shares, uint64_t lane);
+
 /* It got a place, or gave one back. */
 void router_shares_hold(struct router_shares *shares, uint64_t lane);
 void router_shares_release(struct router_shares *shares, uint64_t lane);

@@ -148,6 +148,22 @@ static void who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more(
     assert_int_equal(jobs[3].state, ROUTER_JOB_POSTED);
 }
 
+static void a_full_queue_counts_what_a_key_holds_on_nodes_as_well(void **state)
+{
+    (void)state;
+    for (int i = 0; i < JOBS; i++)
+        jobs[i].lane = i <= ROOM ? 1 : 2;
+    for (int i = 0; i < ROOM; i++)
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(admit(ROOM + i, false), ROUTER_WAITING);
+    /* One waits here and two there; but this one's key has all the slots. */
+    assert_int_equal(admit(ROOM + 3, false), ROUTER_WAITING);
+    assert_int_equal(jobs[ROOM].state, ROUTER_JOB_POSTED);
+    assert_null(jobs[ROOM].node);
+    assert_int_equal(admit(ROOM + 4, false), ROUTER_REFUSED);
+}
+
 static int asked;
 static void note_asked(struct router_job *job)
 {
@@ -360,6 +376,7 @@ int main(void)
         TEST(nobody_overtakes_those_who_wait),
         TEST(the_places_beyond_the_slots_are_for_keys_that_hold_less),
         TEST(who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more),
+        TEST(a_full_queue_counts_what_a_key_holds_on_nodes_as_well),
         TEST(who_holds_more_than_its_share_steps_aside_for_who_holds_less),
         TEST(nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free),
         TEST(who_is_asked_and_ends_first_is_forgotten),

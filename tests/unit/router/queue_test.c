@@ -8,6 +8,7 @@
 
 #include "router/queue.h"
 
+static const struct router_queue_weight alone; /* nobody holds anything */
 static struct router_waiter w[100];
 static struct router_queue q;
 
@@ -119,17 +120,18 @@ static void a_walk_sees_everybody_and_may_remove(void **state)
 static void the_last_of_the_longest_lane_makes_room_for_a_shorter_one(void **state)
 {
     (void)state;
-    assert_null(router_queue_pushed_out(&q, 1));
+    assert_null(router_queue_pushed_out(&q, 1, alone));
     push(0, 1);
-    assert_null(router_queue_pushed_out(&q, 2)); /* one each is fair */
+    assert_null(router_queue_pushed_out(&q, 2, alone)); /* one each is fair */
     push(1, 1);
     push(2, 2);
     push(3, 1);
-    assert_ptr_equal(router_queue_pushed_out(&q, 2), &w[3]); /* 3 and 1: 2 and 2 is fair */
-    assert_ptr_equal(router_queue_pushed_out(&q, 9), &w[3]);
-    assert_null(router_queue_pushed_out(&q, 1)); /* not for its own lane */
+    assert_ptr_equal(router_queue_pushed_out(&q, 2, alone),
+                     &w[3]); /* 3 and 1: 2 and 2 is fair */
+    assert_ptr_equal(router_queue_pushed_out(&q, 9, alone), &w[3]);
+    assert_null(router_queue_pushed_out(&q, 1, alone)); /* not for its own lane */
     router_queue_remove(&q, &w[3]);
-    assert_null(router_queue_pushed_out(&q, 2)); /* 2 and 1: nothing would be won */
+    assert_null(router_queue_pushed_out(&q, 2, alone)); /* 2 and 1: nothing would be won */
 }
 
 int main(void)
