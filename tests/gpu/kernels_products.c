@@ -299,7 +299,7 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
     test_must(cuda_launch_qkv(b, l, rows, &err), &err, name);
     bed_get(bed, b->ws.q, got_q, (size_t)rows * q * 2);
     bed_get(bed, memory, got_pages, pool * 2);
-    bed_get_rows(bed, b->ws.normed, normed, rows, rows, c->hidden);
+    bed_get(bed, b->ws.normed, normed, cells * 2);
     if (rows > CUDA_FUSED_NORM_TOKENS) { /* normalized by a kernel of its own */
         test_check(test_error_bf16(normed, x, cells), TEST_LIMIT,
                    "norm before qkv %s tokens %u", name, rows);
@@ -353,7 +353,7 @@ static void test_out(struct bed *bed, const char *name, struct test_random *r, u
     struct lr_error err = {0};
     put_residual(bed, r, residual, rows);
     test_fill_bf16(r, mixed, (size_t)rows * q, 1);
-    bed_put_rows(bed, b->ws.mixed, mixed, rows, rows, q);
+    bed_put(bed, b->ws.mixed, mixed, (size_t)rows * q * 2);
     test_must(cuda_launch_out(b, &b->layers[0], rows, &err), &err, name);
     bed_get(bed, b->ws.residual, got, cells * 4);
     reference_widen(mixed, x, (size_t)rows * q);

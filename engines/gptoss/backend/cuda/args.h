@@ -15,6 +15,9 @@
  *          bf16 exponent field of 2^(scale - 127 + 126)
  * Row order: q, k, v tiles pair dimension d with d + 32 (rows g and g + 8), so that RoPE
  * needs no exchange; gate_up tiles pair gate i with up i.
+ *
+ * Activations have plain columns, but for those that the experts of a prompt read on Hopper:
+ * there the columns of a block lie in the order of the fragments (device.cuh, prompt_column).
  */
 #ifndef GPTOSS_CUDA_ARGS_H
 #define GPTOSS_CUDA_ARGS_H
@@ -78,6 +81,12 @@ enum {
     CUDA_PROMPT_STAGES = 8, /* of 64 columns */
     CUDA_PROMPT_SHARED =
         CUDA_PROMPT_TOKENS * (CUDA_PROMPT_STAGES * 128 + CUDA_PROMPT_GROUPS * 64) + 1024,
+    CUDA_DENSE_ROWS = 256, /* of a tile of a dense product: 128 for each warpgroup */
+    CUDA_DENSE_TOKENS = 192,
+    CUDA_DENSE_THREADS = CUDA_DENSE_ROWS + 128,
+    CUDA_DENSE_STAGES_MAX = 6,
+    CUDA_DENSE_RING_BYTES = 213 * 1024,
+    CUDA_DENSE_SHARED = CUDA_DENSE_RING_BYTES + 1024,
     CUDA_QUERY_GROUPS = 4, /* of 64 query rows each */
     CUDA_QUERY_THREADS = CUDA_QUERY_GROUPS * 128 + 128,
     CUDA_QUERY_STAGES = 4, /* of a page's K and V of one head */
@@ -167,7 +176,7 @@ struct cuda_attention {
     const uint32_t *tile_seq;   /* prefill: sequence of each query tile */
     const uint32_t *tile_first; /* prefill: first token of the tile within its sequence */
     uint32_t tiles;
-    uint32_t permuted; /* out in the column order of the products of prompts */
+    uint32_t pad;
     struct cuda_kv kv;
 };
 

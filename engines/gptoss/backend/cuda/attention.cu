@@ -144,8 +144,7 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
         if (active == 1) {
             float sink = from_bf16(a.sinks[kv_head * group + head]) * LOG2_E;
             float base = fmaxf(top, sink), keep = exp2f(top - base);
-            a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 +
-                  (a.permuted ? prompt_column(d) : d)] =
+            a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 + d] =
                 to_bf16(value * keep / (sum * keep + exp2f(sink - base)));
         } else {
             float *out = partial + (blockIdx.x * CUDA_GROUP_MAX + head) * PARTIAL;
@@ -182,8 +181,8 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
             sum += __ldcg(in + 1) * keep;
             value += __ldcg(in + 2 + d) * keep;
         }
-        a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 +
-              (a.permuted ? prompt_column(d) : d)] = to_bf16(value / (sum + exp2f(sink - top)));
+        a.out[(size_t)row * a.heads * 64 + (kv_head * group + head) * 64 + d] =
+            to_bf16(value / (sum + exp2f(sink - top)));
     }
 }
 

@@ -45,7 +45,8 @@ enum {
     X(wide, tall_logits_2) X(wide, tall_logits_4) X(wide, tall_logits_8)                       \
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
-    X(prompt, prompt_qkv) X(prompt, prompt_out) X(prompt, prompt_gate_up) X(prompt, prompt_down)               \
+    X(prompt_dense, prompt_qkv) X(prompt_dense, prompt_out)                                    \
+    X(prompt, prompt_gate_up) X(prompt, prompt_down)                                           \
     X(attention, attention_decode_8) X(attention, attention_decode_16)                         \
     X(attention, attention_prefill) X(prompt_attention, prompt_attention)                      \
     X(elementwise, embed) X(elementwise, norm_only)                                            \
@@ -56,8 +57,8 @@ enum {
     X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory) X(token, token_layers)
 #define CUDA_MODULES(X)                                                                        \
-    X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(attention) X(prompt_attention)      \
-    X(elementwise) X(route) X(sample) X(repack) X(token)
+    X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(prompt_dense) X(attention)          \
+    X(prompt_attention) X(elementwise) X(route) X(sample) X(repack) X(token)
 /* clang-format on */
 
 enum cuda_kernel {
@@ -195,8 +196,8 @@ lr_code cuda_prepare_prompts(struct gptoss_backend *b, struct lr_error *err);
 lr_code cuda_launch_prompt_dense(struct gptoss_backend *b, struct cuda_gemm *a,
                                  enum cuda_kernel kernel, struct lr_error *err);
 
-/* True where the products of so many rows want the columns of their activations (normed, mixed,
- * inner) in the order of device.cuh's prompt_column. */
+/* True where the products of so many rows want the columns of their activations in the order of
+ * device.cuh's prompt_column. */
 bool cuda_is_prompt(const struct gptoss_backend *b, uint32_t rows);
 
 /* Tokens of a prompt that one query tile has. */

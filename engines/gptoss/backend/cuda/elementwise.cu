@@ -34,7 +34,6 @@ extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constan
     wait_for_previous_kernel();
     const float *in = a.residual + (size_t)(a.rows != nullptr ? a.rows[row] : row) * a.hidden;
     uint16_t *out = a.out + (size_t)row * a.hidden;
-    auto place = [&](uint32_t column) { return a.permuted ? prompt_column(column) : column; };
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         x[i] = threadIdx.x + i * 256 < a.hidden ? in[threadIdx.x + i * 256] : 0.0f;
@@ -51,9 +50,9 @@ extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constan
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (threadIdx.x + i * 256 < a.hidden)
-            out[place(threadIdx.x + i * 256)] = to_bf16(x[i] * scale * norm[i]);
+            out[threadIdx.x + i * 256] = to_bf16(x[i] * scale * norm[i]);
     for (uint32_t i = HELD * 256 + threadIdx.x; i < a.hidden; i += 256)
-        out[place(i)] = to_bf16(in[i] * scale * from_bf16(a.norm[i]));
+        out[i] = to_bf16(in[i] * scale * from_bf16(a.norm[i]));
 }
 
 /* residual += the weighted outputs of a row's experts.  grid: rows. */

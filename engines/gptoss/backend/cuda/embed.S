@@ -12,6 +12,7 @@
     MODULE(gptoss_cuda_wide, "wide.fatbin")
     MODULE(gptoss_cuda_tile, "tile.fatbin")
     MODULE(gptoss_cuda_prompt, "prompt.fatbin")
+    MODULE(gptoss_cuda_prompt_dense, "prompt_dense.fatbin")
     MODULE(gptoss_cuda_attention, "attention.fatbin")
     MODULE(gptoss_cuda_prompt_attention, "prompt_attention.fatbin")
     MODULE(gptoss_cuda_elementwise, "elementwise.fatbin")

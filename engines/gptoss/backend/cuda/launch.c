@@ -165,7 +165,7 @@ lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
                           .eps = (float)c->rms_eps,
                           .experts = c->experts,
                           .topk = c->experts_per_token,
-                          .permuted = out == b->ws.normed && cuda_is_prompt(b, count),
+                          .permuted = router != NULL && cuda_is_prompt(b, count),
                           .router = router != NULL ? router->router : NULL,
                           .router_bias = router != NULL ? router->router_bias : NULL,
                           .choice = b->ws.choice,
@@ -218,7 +218,6 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                                .tile_seq = (uint32_t *)(void *)(in + b->at.tile_seq),
                                .tile_first = (uint32_t *)(void *)(in + b->at.tile_first),
                                .tiles = s->query_tiles,
-                               .permuted = cuda_is_prompt(b, s->rows),
                                .kv = kv_of(b, l)};
     /* A window is a few chunks of keys: one block has them all. */
     if (l->sliding && c->window <= 512)

@@ -11,7 +11,7 @@ lr_code cuda_prepare_prompts(struct gptoss_backend *b, struct lr_error *err)
                                 b->kernels[CUDA_prompt_attention]),
              err);
     b->prompts = barriers != 0 && b->device.major == 9 &&
-                 b->device.shared_per_block >= CUDA_PROMPT_SHARED + 4096;
+                 b->device.shared_per_block >= CUDA_DENSE_SHARED + 8192;
     return LR_OK;
 }
 
@@ -29,9 +29,9 @@ uint32_t cuda_query_tokens(const struct gptoss_backend *b)
 /* Tokens of a tile such that the tiles, dealt to all multiprocessors, end soonest. */
 static uint32_t best_tile(uint32_t row_blocks, uint32_t tokens, uint32_t sms)
 {
-    enum { FIXED = 24 }; /* what a tile costs beside its tokens, in tokens */
+    enum { FIXED = 64 }; /* what a tile costs beside its tokens, in tokens */
     uint32_t best = 0, best_cost = UINT32_MAX;
-    for (uint32_t n = 32; n <= CUDA_PROMPT_TOKENS; n += 16) {
+    for (uint32_t n = 32; n <= CUDA_DENSE_TOKENS; n += 32) {
         uint32_t tiles = (tokens + n - 1) / n * row_blocks;
         uint32_t cost = (tiles + sms - 1) / sms * (n + FIXED);
         if (cost <= best_cost) {
@@ -45,10 +45,10 @@ static uint32_t best_tile(uint32_t row_blocks, uint32_t tokens, uint32_t sms)
 lr_code cuda_launch_prompt_dense(struct gptoss_backend *b, struct cuda_gemm *a,
                                  enum cuda_kernel kernel, struct lr_error *err)
 {
-    uint32_t row_blocks = (a->m.tiles * 16 + CUDA_PROMPT_ROWS - 1) / CUDA_PROMPT_ROWS;
+    uint32_t row_blocks = (a->m.tiles * 16 + CUDA_DENSE_ROWS - 1) / CUDA_DENSE_ROWS;
     uint32_t sms = (uint32_t)b->device.multiprocessors;
     void *arguments[] = {a};
     a->tile_tokens = best_tile(row_blocks, a->tokens, sms);
-    return cuda_launch(b, kernel, sms, 1, 1, CUDA_PROMPT_THREADS, CUDA_PROMPT_SHARED, arguments,
+    return cuda_launch(b, kernel, sms, 1, 1, CUDA_DENSE_THREADS, CUDA_DENSE_SHARED, arguments,
                        err);
 }

@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/prompt.cu - the products of a prompt on Hopper (prompt.cuh).
+/* gptoss/backend/cuda/prompt.cu - the experts of a prompt on Hopper (prompt.cuh).
  *
  * Blocks of 192 rows divide 2,880 and 5,760 evenly.  Precision: bf16 products, float32 sums,
  * each in a fixed order.  Bound: tensor cores.  On other GPUs these kernels are empty.
@@ -6,37 +6,6 @@
 #include "engines/gptoss/backend/cuda/prompt.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-/* Row blocks, then tiles of tile_tokens tokens: neighbours share weights. */
-struct dense_work {
-    uint32_t token_tiles, total;
-
-    __device__ __forceinline__ dense_work(const cuda_gemm &a)
-    {
-        token_tiles = (a.tokens + a.tile_tokens - 1) / a.tile_tokens;
-        total = token_tiles * ((a.m.tiles * 16 + CUDA_PROMPT_ROWS - 1) / CUDA_PROMPT_ROWS);
-    }
-    __device__ __forceinline__ prompt_work get(const cuda_gemm &a, uint32_t index) const
-    {
-        uint32_t first = index % token_tiles * a.tile_tokens;
-        return {static_cast<const uint8_t *>(a.m.weights),
-                nullptr,
-                index / token_tiles,
-                0,
-                first,
-                min(a.tokens - first, a.tile_tokens),
-                a.tile_tokens};
-    }
-    __device__ __forceinline__ uint32_t row(const cuda_gemm &, const prompt_work &w,
-                                            uint32_t i) const
-    {
-        return w.first + i;
-    }
-    __device__ __forceinline__ uint32_t source(const cuda_gemm &, uint32_t row) const
-    {
-        return row;
-    }
-};
 
 /* Expert tiles, then row blocks: neighbours share activations. */
 template <bool BY_ASSIGNMENT> struct expert_work {
@@ -79,16 +48,6 @@ template <bool BY_ASSIGNMENT> struct expert_work {
 
 /* grid: at most one block a multiprocessor. */
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_PROMPT_THREADS, 1)
-
-KERNEL prompt_qkv(const __grid_constant__ cuda_gemm a)
-{
-    BODY(prompt_bf16, prompt_qkv_rows, dense_work);
-}
-
-KERNEL prompt_out(const __grid_constant__ cuda_gemm a)
-{
-    BODY(prompt_bf16, prompt_residual, dense_work);
-}
 
 KERNEL prompt_gate_up(const __grid_constant__ cuda_gemm a)
 {

@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/prompt.cuh - products with many tokens on Hopper's wgmma.
+/* gptoss/backend/cuda/prompt.cuh - products of experts with many tokens on wgmma.
  *
  * A block stays on its multiprocessor and makes one tile after the other: 192 rows of up to 160
  * tokens.  The warps of three warpgroups load weights straight from memory (L2) as
@@ -40,44 +40,6 @@ struct prompt_work {
  * four.  begin() asks for the first ones, start() makes block 0's; use<H> gives those of the
  * current block; after<H> is called when the products of the block before the current one
  * are over: it makes the next block's and asks for later ones. */
-struct prompt_bf16 {
-    const uint4 *from;
-    uint32_t blocks;
-    uint4 r[4][2];
-
-    __device__ __forceinline__ void load(int to, uint32_t block)
-    {
-        const uint4 *p = from + min(block, blocks - 1) * 64;
-        r[to][0] = __ldg(p);
-        r[to][1] = __ldg(p + 32);
-    }
-    __device__ __forceinline__ void begin(const cuda_matrix &m, const prompt_work &w,
-                                          uint32_t warp, uint32_t lane)
-    {
-        const uint32_t tile = min(w.row_block * (CUDA_PROMPT_ROWS / 16) + warp, m.tiles - 1);
-        blocks = m.blocks;
-        from = reinterpret_cast<const uint4 *>(w.weights) + (size_t)tile * m.blocks * 64 + lane;
-        load(0, 0);
-        load(1, 1);
-        load(2, 2);
-    }
-    __device__ __forceinline__ void start()
-    {
-    }
-    template <int H> __device__ __forceinline__ void after(uint32_t block)
-    {
-        load((H + 3) % 4, block + 3);
-    }
-    template <int H> __device__ __forceinline__ void use(int step, uint32_t a[4]) const
-    {
-        const uint4 x = r[H][0], y = r[H][1];
-        a[0] = step == 0 ? x.x : x.z;
-        a[1] = step == 0 ? y.x : y.z;
-        a[2] = step == 0 ? x.y : x.w;
-        a[3] = step == 0 ? y.y : y.w;
-    }
-};
-
 struct prompt_mxfp4 {
     const uint4 *from;
     const uint2 *scales_from;
@@ -131,10 +93,8 @@ struct prompt_mxfp4 {
     template <int H> __device__ __forceinline__ void after(uint32_t block)
     {
         decode<(H + 1) % 4>(H == 3 ? 1 : 0);
-        if (H == 0)
-            load(0, block / 2 + 2);
-        if (H == 2)
-            load(1, block / 2 + 2);
+        if (H % 2 == 0)
+            load(H / 2, block / 2 + 2);
         if (H == 3) {
             s[0] = s[1];
             load_scales(1, block / 4 + 2);
@@ -183,6 +143,12 @@ __device__ __forceinline__ void prompt_copy(const cuda_gemm &a, Work &work, uint
     const uint32_t to = data + row * 128 + ((piece ^ (row & 7)) << 4);
     prompt_slot slot = {0, 1};
     uint32_t pending = 0, buffer = 0, buffer_parity = 1;
+    auto settle = [&] {
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        fence_for_wgmma();
+        for (; pending != 0; pending--)
+            ring_arrive(&barriers.full[slot.before(pending)]);
+    };
     for (uint32_t index = blockIdx.x; index < work.total; index += gridDim.x) {
         const prompt_work w = work.get(a, index);
         uint32_t from[ROWS];
@@ -219,11 +185,11 @@ __device__ __forceinline__ void prompt_copy(const cuda_gemm &a, Work &work, uint
             fence_for_wgmma();
             ring_arrive(&barriers.full[slot.before(PROMPT_LAG + 1)]);
         }
+        /* Tile after next waits for this one: none of its stages may be held back then. */
+        if (steps < PROMPT_LAG)
+            settle();
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    fence_for_wgmma();
-    for (; pending != 0; pending--)
-        ring_arrive(&barriers.full[slot.before(pending)]);
+    settle();
 }
 
 /* One block of 32 columns: H is its place in a run of four. */
@@ -261,18 +227,17 @@ __device__ __forceinline__ void prompt_multiply(uint32_t data, prompt_barriers &
     for (int j = 0; j < N / 2; j++)
         acc[j] = 0;
     w.start();
+#define BLOCK(h)                                                                               \
+    prompt_block<h, N>(data, barriers, w, block + h, slot, acc);                               \
+    if (block + h + 1 >= blocks)                                                               \
+    break
     for (uint32_t block = 0; block < blocks; block += 4) {
-        prompt_block<0, N>(data, barriers, w, block, slot, acc);
-        if (block + 1 >= blocks)
-            break;
-        prompt_block<1, N>(data, barriers, w, block + 1, slot, acc);
-        if (block + 2 >= blocks)
-            break;
-        prompt_block<2, N>(data, barriers, w, block + 2, slot, acc);
-        if (block + 3 >= blocks)
-            break;
-        prompt_block<3, N>(data, barriers, w, block + 3, slot, acc);
+        BLOCK(0);
+        BLOCK(1);
+        BLOCK(2);
+        BLOCK(3);
     }
+#undef BLOCK
     if (blocks % 2 == 1)
         slot.advance();
     wgmma_wait<0>();

@@ -166,14 +166,27 @@ __device__ __forceinline__ void attend_page(rows &r, uint32_t q, uint32_t data, 
     wgmma_wait<0>();
 }
 
+/* Four lanes have word t of four pieces each; lane t gets piece t. */
+__device__ __forceinline__ uint4 gather_words(const uint32_t w[4], uint32_t t)
+{
+    const bool even = t % 2 == 0;
+    const uint32_t a = __shfl_xor_sync(0xFFFFFFFFu, even ? w[1] : w[0], 1),
+                   b = __shfl_xor_sync(0xFFFFFFFFu, even ? w[3] : w[2], 1);
+    /* Words t & ~1 and the next of piece t & 1 and of that plus 2. */
+    const uint2 low = even ? make_uint2(w[0], a) : make_uint2(a, w[1]),
+                high = even ? make_uint2(w[2], b) : make_uint2(b, w[3]);
+    const uint2 give = t < 2 ? high : low;
+    const uint32_t c = __shfl_xor_sync(0xFFFFFFFFu, give.x, 2),
+                   d = __shfl_xor_sync(0xFFFFFFFFu, give.y, 2);
+    return t < 2 ? make_uint4(low.x, low.y, c, d) : make_uint4(c, d, high.x, high.y);
+}
+
 /* Divides by the sum, sink included, and writes a row. */
 __device__ __forceinline__ void put_row(const cuda_attention &a, rows &r, int h, uint32_t token,
                                         uint32_t head, uint32_t t)
 {
     float sum = r.sum[h] + __shfl_xor_sync(0xFFFFFFFFu, r.sum[h], 1);
     sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-    if (r.pos[h] < 0)
-        return;
     float sink = from_bf16(a.sinks[head]) * 1.44269504f;
     float base = fmaxf(r.top[h], sink), keep = exp2f(r.top[h] - base);
     float factor = keep / (sum * keep + exp2f(sink - base));
@@ -181,17 +194,12 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, rows &r, int h,
 #pragma unroll
     for (int j = 0; j < 8; j++)
         packed[j] = pack_bf16(r.o[4 * j + 2 * h] * factor, r.o[4 * j + 2 * h + 1] * factor);
-    uint32_t *out = reinterpret_cast<uint32_t *>(a.out + ((size_t)token * a.heads + head) * 64);
-    if (a.permuted) {
-        reinterpret_cast<uint4 *>(out)[t] =
-            make_uint4(packed[0], packed[1], packed[2], packed[3]);
-        reinterpret_cast<uint4 *>(out)[4 + t] =
-            make_uint4(packed[4], packed[5], packed[6], packed[7]);
-    } else {
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-            out[j * 4 + t] = packed[j];
-    }
+    const uint4 first = gather_words(packed, t), second = gather_words(packed + 4, t);
+    if (r.pos[h] < 0)
+        return;
+    uint4 *out = reinterpret_cast<uint4 *>(a.out + ((size_t)token * a.heads + head) * 64);
+    out[t] = first;
+    out[4 + t] = second;
 }
 
 #endif

@@ -11,12 +11,12 @@
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
 
 struct prompt_columns {
-    uint32_t row[CUDA_PROMPT_TOKENS]; /* what the column is: a token or an assignment */
+    uint32_t row[CUDA_DENSE_TOKENS]; /* what the column is: a token or an assignment */
     union {
-        float weight[CUDA_PROMPT_TOKENS];
-        uint32_t position[CUDA_PROMPT_TOKENS];
+        float weight[CUDA_DENSE_TOKENS];
+        uint32_t position[CUDA_DENSE_TOKENS];
     };
-    uint32_t slot[CUDA_PROMPT_TOKENS];
+    uint32_t slot[CUDA_DENSE_TOKENS];
 };
 
 /* Place of a lane: its warp's tile, its rows and columns in it. */
@@ -125,7 +125,7 @@ struct prompt_swiglu {
 
 /* q, k, v: bias, RoPE on q and k, q to its row, k and v to their page. */
 struct prompt_qkv_rows {
-    enum { BATCH = 4 }; /* looked up together */
+    enum { BATCH = 2 }; /* looked up together */
     static __device__ __forceinline__ void stage(const cuda_gemm &a, prompt_columns &columns,
                                                  uint32_t i)
     {

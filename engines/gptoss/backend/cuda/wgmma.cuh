@@ -59,10 +59,6 @@ template <int N> struct wgmma;
 #define WGMMA_OUT_160 WGMMA_OUT_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define WGMMA_OUT_176 WGMMA_OUT_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define WGMMA_OUT_192 WGMMA_OUT_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
-#define WGMMA_OUT_208 WGMMA_OUT_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
-#define WGMMA_OUT_224 WGMMA_OUT_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
-#define WGMMA_OUT_240 WGMMA_OUT_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
-#define WGMMA_OUT_256 WGMMA_OUT_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_EIGHT(i)                                                                         \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),                \
         "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -78,10 +74,6 @@ template <int N> struct wgmma;
 #define WGMMA_SUMS_160 WGMMA_SUMS_144, WGMMA_EIGHT(72)
 #define WGMMA_SUMS_176 WGMMA_SUMS_160, WGMMA_EIGHT(80)
 #define WGMMA_SUMS_192 WGMMA_SUMS_176, WGMMA_EIGHT(88)
-#define WGMMA_SUMS_208 WGMMA_SUMS_192, WGMMA_EIGHT(96)
-#define WGMMA_SUMS_224 WGMMA_SUMS_208, WGMMA_EIGHT(104)
-#define WGMMA_SUMS_240 WGMMA_SUMS_224, WGMMA_EIGHT(112)
-#define WGMMA_SUMS_256 WGMMA_SUMS_240, WGMMA_EIGHT(120)
 
 #define WGMMA(N, A0, A1, A2, A3, B)                                                            \
     template <> struct wgmma<N> {                                                              \
@@ -114,10 +106,6 @@ WGMMA(144, 72, 73, 74, 75, 76)
 WGMMA(160, 80, 81, 82, 83, 84)
 WGMMA(176, 88, 89, 90, 91, 92)
 WGMMA(192, 96, 97, 98, 99, 100)
-WGMMA(208, 104, 105, 106, 107, 108)
-WGMMA(224, 112, 113, 114, 115, 116)
-WGMMA(240, 120, 121, 122, 123, 124)
-WGMMA(256, 128, 129, 130, 131, 132)
 #undef WGMMA
 
 /* Arrives when the copies (cp.async) this thread has asked for are there. */
