@@ -106,13 +106,14 @@ test('the demo model, which knows nothing of JSON, answers with an object, with 
   }
 });
 
-test(`${ANSWERS} answers of random weights at temperature 1: every one that ends fits its schema, at the router and at the node`, async () => {
+test(`${ANSWERS} answers of random weights at temperature 1: every one that ends fits its schema, at the router and at the node`, async (t) => {
   const { url, node, secret } = await served(noise());
   let whole = 0;
   for (let i = 0; i < ANSWERS; i += 10) {
     const body = { n: 10, seed: i, temperature: 1, max_tokens: 500, response_format: asSchema(person) };
     whole += ended(i % 20 === 0 ? await chat(url, 'noise', body) : await chat(node, 'noise', body, secret), person).length;
   }
+  t.diagnostic(`${whole} of ${ANSWERS} came to an end`);
   assert.ok(whole >= ANSWERS / 4, `${whole} of ${ANSWERS} came to an end`);
 });
 
