@@ -196,8 +196,10 @@ static void check_experts(struct token_case *t, const char *name, const float *b
         reference_expert(&t->l->gate_up, choice[k], x, 1, y);
         for (uint32_t i = 0; i < TOKEN_INNER; i++)
             inner[k * TOKEN_INNER + i] =
-                reference_swiglu(c, y[2 * i], y[2 * i + 1]) * weight[k];
+                reference_swiglu(c, y[2 * i], y[2 * i + 1]) * weight[k] * (double)TOKEN_LIFT;
         reference_widen(t->inner + k * TOKEN_INNER, x, TOKEN_INNER);
+        for (uint32_t i = 0; i < TOKEN_INNER; i++)
+            x[i] /= (double)TOKEN_LIFT;
         reference_expert(&down, choice[k], x, 1, y);
         for (uint32_t d = 0; d < c->hidden; d++)
             want[d] +=

@@ -24,8 +24,11 @@ template <class C> struct steps {
 
     /* ---- output projection and router ---- */
 
-    struct router_rows {
-        uint4 weights[TOKEN_EXPERTS_MAX / WARP]; /* of expert lane + 32 k, eight rows */
+    /* What of the weights a step needs at its end, asked for before the barrier ahead of it;
+     * bf16 as it comes, since to widen it would be to wait for it. */
+    struct out_early {
+        uint4 router[TOKEN_EXPERTS_MAX / WARP]; /* of expert lane + 32 k, eight rows */
+        uint16_t bias, norm;                    /* of row tid */
         uint32_t tile, tiles;
 
         __device__ __forceinline__ bool has(int k, uint32_t eight, uint32_t experts) const
@@ -34,29 +37,32 @@ template <class C> struct steps {
         }
     };
 
-    __device__ __forceinline__ void out(const token_layer &l)
+    __device__ __forceinline__ void ask_out(const token_layer &l, out_early &e)
+    {
+        const run units = run_of(OUT_UNITS);
+        e.tile = units.first / OUT_PARTS;
+        e.tiles = (units.last - 1) / OUT_PARTS + 1 - e.tile;
+        const uint32_t first = e.tile * 16, rows = e.tiles * 16;
+#pragma unroll
+        for (int k = 0; k < TOKEN_EXPERTS_MAX / WARP; k++)
+            if (e.has(k, c.warp, c.a.experts))
+                e.router[k] = __ldg(reinterpret_cast<const uint4 *>(
+                    l.router + (size_t)(k * WARP + c.lane) * TOKEN_HIDDEN + first +
+                    c.warp * 8));
+        if (c.tid < rows) {
+            e.bias = __ldg(l.out_bias + first + c.tid);
+            e.norm = __ldg(l.mlp_norm + first + c.tid);
+        }
+    }
+
+    __device__ __forceinline__ void out(const out_early &e)
     {
         const token_args &a = c.a;
         const run units = run_of(OUT_UNITS);
-        router_rows router;
-        router.tile = units.first / OUT_PARTS;
-        router.tiles = (units.last - 1) / OUT_PARTS + 1 - router.tile;
-        const uint32_t first = router.tile * 16, rows = router.tiles * 16;
-#pragma unroll
-        for (int k = 0; k < TOKEN_EXPERTS_MAX / WARP; k++)
-            if (router.has(k, c.warp, a.experts))
-                router.weights[k] = __ldg(reinterpret_cast<const uint4 *>(
-                    l.router + (size_t)(k * WARP + c.lane) * TOKEN_HIDDEN + first +
-                    c.warp * 8));
-        float bias = 0, scale = 0;
-        if (c.tid < rows) {
-            bias = from_bf16(__ldg(l.out_bias + first + c.tid));
-            scale = from_bf16(__ldg(l.mlp_norm + first + c.tid));
-        }
 #pragma unroll
         for (int j = 0; j < C::MINE; j++) {
-            uint32_t quad = c.tid + j * C::THREADS - first / 4;
-            if (quad < rows / 4)
+            uint32_t quad = c.tid + j * C::THREADS - e.tile * 4;
+            if (quad < e.tiles * 4)
                 reinterpret_cast<float4 *>(c.s.rows)[quad] = c.r[j];
         }
         c.template stage<TOKEN_HEADS * 8>(a.mixed);
@@ -65,25 +71,25 @@ template <class C> struct steps {
         c.stamp();
         c.template put_sums<OUT_PARTS>(
             a.out_sums, TOKEN_HIDDEN, units, [&](uint32_t i, bool begins, float v) {
-                v += begins ? bias : 0.0f;
-                c.s.rows[i] = (v + (begins ? c.s.rows[i] : 0.0f)) * scale;
+                v += begins ? from_bf16(e.bias) : 0.0f;
+                c.s.rows[i] = (v + (begins ? c.s.rows[i] : 0.0f)) * from_bf16(e.norm);
                 return v;
             });
         c.meet(); /* behind it `sums` are free for other use */
-        route(router);
+        route(e);
     }
 
     /* This block's part of the router's sums: its rows of the new residual, times the norm's
      * weights, times the router's.  The norm's factor comes later. */
-    __device__ __forceinline__ void route(const router_rows &router)
+    __device__ __forceinline__ void route(const out_early &early)
     {
         const uint32_t experts = c.a.experts;
         const float *v = c.s.rows + c.warp * 8;
 #pragma unroll
         for (int k = 0; k < TOKEN_EXPERTS_MAX / WARP; k++) {
-            if (!router.has(k, c.warp, experts))
+            if (!early.has(k, c.warp, experts))
                 continue;
-            const uint4 w = router.weights[k];
+            const uint4 w = early.router[k];
             c.sums[c.warp * experts + k * WARP + c.lane] =
                 from_bf16((uint16_t)w.x) * v[0] + from_bf16((uint16_t)(w.x >> 16)) * v[1] +
                 from_bf16((uint16_t)w.y) * v[2] + from_bf16((uint16_t)(w.y >> 16)) * v[3] +
@@ -93,7 +99,7 @@ template <class C> struct steps {
         c.meet();
         for (uint32_t e = c.tid; e < experts; e += C::THREADS) {
             float sum = 0;
-            for (uint32_t i = 0; i < router.tiles * 2; i++)
+            for (uint32_t i = 0; i < early.tiles * 2; i++)
                 sum += c.sums[i * experts + e];
             c.a.router_sums[(size_t)blockIdx.x * experts + e] = sum;
         }
@@ -138,51 +144,59 @@ template <class C> struct steps {
         const run units = run_of(UP_UNITS);
         const uint32_t unit = units.first + c.tid / 8, choice = unit / UP_TILES,
                        row = unit % UP_TILES * 16 + c.tid % 8;
-        float gate = 0, up = 0;
+        uint16_t gate_bias = 0, up_bias = 0;
         (void)c.take(); /* the choice was made before the first piece was asked for */
         if (unit < units.last) {
             const uint16_t *bias =
                 l.up_bias + (size_t)c.s.choice[choice] * (TOKEN_INNER * 2) + row;
-            gate = from_bf16(__ldg(bias));
-            up = from_bf16(__ldg(bias + 8));
+            gate_bias = __ldg(bias);
+            up_bias = __ldg(bias + 8);
         }
         c.multiply_up(units);
         c.stamp();
         c.meet();
         if (unit < units.last) {
-            gate = fminf(gate + c.sum_of(c.tid / 8, c.tid % 8), a.limit);
-            up = fminf(fmaxf(up + c.sum_of(c.tid / 8, c.tid % 8 + 8), -a.limit), a.limit);
+            float gate = c.sum_of(c.tid / 8, c.tid % 8) / TOKEN_LIFT + from_bf16(gate_bias);
+            float up = c.sum_of(c.tid / 8, c.tid % 8 + 8) / TOKEN_LIFT + from_bf16(up_bias);
+            gate = fminf(gate, a.limit);
+            up = fminf(fmaxf(up, -a.limit), a.limit);
             float h = gate / (1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
             a.inner[(size_t)choice * TOKEN_INNER + unit % UP_TILES * 8 + c.tid % 8] =
-                to_bf16(h * c.s.weight[choice]);
+                to_bf16(h * c.s.weight[choice] * TOKEN_LIFT);
         }
     }
 
-    __device__ __forceinline__ float down_bias(const token_layer &l) const
+    struct down_early {
+        uint16_t bias[TOKEN_TOPK]; /* of row tid, by choice */
+    };
+    __device__ __forceinline__ void ask_down(const token_layer &l, down_early &e) const
     {
         const run units = run_of(DOWN_UNITS);
         const uint32_t first = units.first / DOWN_PARTS * 16,
                        rows = ((units.last - 1) / DOWN_PARTS + 1) * 16 - first;
-        float bias = 0;
-        if (c.tid < rows)
-            for (int k = 0; k < TOKEN_TOPK; k++)
-                bias += c.s.weight[k] *
-                        from_bf16(__ldg(l.down_bias + (size_t)c.s.choice[k] * TOKEN_HIDDEN +
-                                        first + c.tid));
-        return bias;
+#pragma unroll
+        for (int k = 0; k < TOKEN_TOPK; k++)
+            e.bias[k] =
+                c.tid < rows
+                    ? __ldg(l.down_bias + (size_t)c.s.choice[k] * TOKEN_HIDDEN + first + c.tid)
+                    : 0;
     }
 
-    __device__ __forceinline__ void down(const token_layer &l)
+    __device__ __forceinline__ void down(const down_early &e)
     {
         const run units = run_of(DOWN_UNITS);
-        float bias = down_bias(l);
         c.template stage<X_BYTES / 16>(c.a.inner);
         c.stamp();
         c.multiply_down(units);
         c.stamp();
         c.template put_sums<DOWN_PARTS>(
-            c.a.down_sums, TOKEN_HIDDEN, units,
-            [&](uint32_t, bool begins, float v) { return begins ? v + bias : v; });
+            c.a.down_sums, TOKEN_HIDDEN, units, [&](uint32_t, bool begins, float v) {
+                v /= TOKEN_LIFT;
+#pragma unroll
+                for (int k = 0; k < TOKEN_TOPK; k++)
+                    v += begins ? c.s.weight[k] * from_bf16(e.bias[k]) : 0.0f;
+                return v;
+            });
     }
 
     /* ---- the whole ---- */
@@ -217,7 +231,7 @@ template <class C> struct steps {
             c.add_sums(a.down_sums);
         c.add_squares();
         c.meet();
-        c.normalize();
+        c.normalize(1);
         c.stamp();
         attention.ask(early);
         c.template multiply_dense<QKV_BLOCKS, QKV_PARTS>(qkv);
@@ -227,19 +241,23 @@ template <class C> struct steps {
         c.grid_meet();
         attention.template run<W>(early, l.window != 0 ? *a.slot_window : *a.slot_full);
         c.load_norm(l.mlp_norm);
+        out_early out_weights;
+        ask_out(l, out_weights);
         c.grid_meet();
-        out(l);
+        out(out_weights);
         c.grid_meet();
         gather_router();
         c.add_sums(a.out_sums);
         c.add_squares();
         all_meet<C::THREADS>();
-        c.normalize();
+        c.normalize(TOKEN_LIFT);
         c.stamp();
         gate_up(l);
+        down_early down_weights;
+        ask_down(l, down_weights);
         c.grid_meet();
         c.load_norm(next_norm);
-        down(l);
+        down(down_weights);
         c.grid_meet();
     }
 
@@ -294,7 +312,8 @@ template <int W, bool TRACE> __device__ __forceinline__ void token(const token_a
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(W == 8 ? 232 : 152));
     consumer<W, TRACE> c = {
-        a, s, ring, x, sums, tid, tid / WARP, tid % WARP, tid % WARP / 4, tid % 4, 0, 0, 0, 0};
+        a,       s, ring, x, sums, tid, tid / WARP, tid % WARP, tid % WARP / 4,
+        tid % 4, 0, 0,    0, 0,    0};
     steps<consumer<W, TRACE>> all = {c};
     all.template run_layers<W>();
 }

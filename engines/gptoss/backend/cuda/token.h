@@ -23,6 +23,10 @@ enum {
     TOKEN_SMS_MAX = 180, /* more: a tile is spread over more than two blocks */
 };
 
+/* Activations that meet MXFP4 weights are multiplied by it: the codes, taken as bf16, are the
+ * weights times 2^-126, and their products should be normal numbers. */
+#define TOKEN_LIFT 1.2676506002282294e30f /* 2^100 */
+
 struct token_layer {
     const uint8_t *qkv, *out, *up, *up_scales, *down, *down_scales;
     const uint16_t *qkv_bias, *out_bias, *up_bias, *down_bias;
@@ -51,7 +55,7 @@ struct token_args {
     float *down_sums;   /* [2][TOKEN_HIDDEN] */
     float *router_sums; /* [blocks][experts] */
     uint16_t *mixed;    /* [heads * 64] attention's output */
-    uint16_t *inner;    /* [topk][TOKEN_INNER] */
+    uint16_t *inner;    /* [topk][TOKEN_INNER], times TOKEN_LIFT */
     float *partial;     /* [kv head][split][8][66] */
     uint32_t *tickets;  /* [kv head], zero between launches */
     uint32_t *sync;     /* [2]: arrivals so far; their number when the kernel starts */

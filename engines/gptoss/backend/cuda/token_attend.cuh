@@ -12,13 +12,19 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* What of the weights attention needs, asked for a step ahead. */
+/* What of the weights attention needs, asked for a step ahead; bf16 as it comes, since to
+ * widen it would be to wait for it. */
 struct attend_early {
-    float2 rope;      /* of dimension tid % 32 */
-    float q_bias[2];  /* of dimensions d and d + 32 of this thread's query head */
-    float kv_bias[2]; /* of the token's own K or V */
-    float sink[2];    /* of heads tid / 64 and tid / 64 + 4, log2 domain */
+    float2 rope;         /* of dimension tid % 32 */
+    uint16_t q_bias[2];  /* of dimensions d and d + 32 of this thread's query head */
+    uint16_t kv_bias[2]; /* of the token's own K or V */
+    uint16_t sinks[2];   /* of heads tid / 64 and tid / 64 + 4 */
     uint32_t position;
+
+    __device__ __forceinline__ float sink(int i) const /* log2 domain */
+    {
+        return from_bf16(i == 0 ? sinks[0] : sinks[1]) * LOG2_E;
+    }
 };
 
 template <class C> struct attention_step {
@@ -51,16 +57,15 @@ template <class C> struct attention_step {
         if (!works() || c.tid >= 256)
             return;
         uint32_t row = tile_row(kv_head * GROUP + c.warp, c.lane);
-        e.q_bias[0] = from_bf16(__ldg(l.qkv_bias + row));
-        e.q_bias[1] = from_bf16(__ldg(l.qkv_bias + row + 8));
+        e.q_bias[0] = __ldg(l.qkv_bias + row);
+        e.q_bias[1] = __ldg(l.qkv_bias + row + 8);
         if (c.warp < 2) {
             row = tile_row(kv_row_head(), c.lane);
-            e.kv_bias[0] = from_bf16(__ldg(l.qkv_bias + row));
-            e.kv_bias[1] = from_bf16(__ldg(l.qkv_bias + row + 8));
+            e.kv_bias[0] = __ldg(l.qkv_bias + row);
+            e.kv_bias[1] = __ldg(l.qkv_bias + row + 8);
         }
         for (int i = 0; i < 2; i++)
-            e.sink[i] =
-                from_bf16(__ldg(l.sinks + kv_head * GROUP + c.tid / 64 + i * 4)) * LOG2_E;
+            e.sinks[i] = __ldg(l.sinks + kv_head * GROUP + c.tid / 64 + i * 4);
     }
 
     /* Dimensions d and d + 32 of a head: sums of both blocks, bias, RoPE. */
@@ -73,10 +78,11 @@ template <class C> struct attention_step {
         return {{__ldcg(in), __ldcg(in + TOKEN_QKV_ROWS)},
                 {__ldcg(in + 8), __ldcg(in + TOKEN_QKV_ROWS + 8)}};
     }
-    static __device__ __forceinline__ void finish_pair(const pair &p, const float bias[2],
+    static __device__ __forceinline__ void finish_pair(const pair &p, const uint16_t bias[2],
                                                        bool rotate, float2 rope, uint16_t *out)
     {
-        float low = p.low[0] + p.low[1] + bias[0], high = p.high[0] + p.high[1] + bias[1];
+        float low = p.low[0] + p.low[1] + from_bf16(bias[0]),
+              high = p.high[0] + p.high[1] + from_bf16(bias[1]);
         if (rotate) {
             float turned = low * rope.x - high * rope.y;
             high = high * rope.x + low * rope.y;
@@ -167,9 +173,9 @@ template <class C> struct attention_step {
                 value += in[2 + d] * keep;
             }
             if (keys.active == 1) {
-                float base = fmaxf(top, e.sink[i]), keep = exp2f(top - base);
+                float base = fmaxf(top, e.sink(i)), keep = exp2f(top - base);
                 c.a.mixed[(kv_head * GROUP + head) * 64 + d] =
-                    to_bf16(value * keep / (sum * keep + exp2f(e.sink[i] - base)));
+                    to_bf16(value * keep / (sum * keep + exp2f(e.sink(i) - base)));
             } else {
                 float *out = partial + (blockIdx.x / TOKEN_KV_HEADS * GROUP + head) * PARTIAL;
                 out[2 + d] = value;
@@ -202,7 +208,7 @@ template <class C> struct attention_step {
         for (uint32_t i = 0; i < 2; i++) {
             uint32_t head = c.tid / 64 + i * 4, d = c.tid % 64;
             float tops[TOKEN_SPLITS], of[TOKEN_SPLITS], values[TOKEN_SPLITS];
-            float sink = i == 0 ? e.sink[0] : e.sink[1], top = sink, sum = 0, value = 0;
+            float sink = e.sink(i), top = sink, sum = 0, value = 0;
 #pragma unroll
             for (uint32_t p = 0; p < TOKEN_SPLITS; p++) {
                 const float *in = partial + (p * GROUP + head) * PARTIAL;

@@ -25,6 +25,7 @@ template <int W, bool TRACE> struct consumer {
     float *sums; /* [tile][warp][16] */
     const uint32_t tid, warp, lane, g, t;
     uint32_t slot, phase; /* of the ring: next to take */
+    uint32_t units_taken; /* in the piece taken last */
     uint32_t target;      /* arrivals that end the next barrier; thread 0 */
     uint32_t stamps;
     float4 r[MINE]; /* the residual, the same in all blocks: quads tid, tid + THREADS, ... */
@@ -66,7 +67,9 @@ template <int W, bool TRACE> struct consumer {
     __device__ __forceinline__ uint8_t *wait_for(uint32_t which, uint32_t parity)
     {
         ring_wait(&s.full[which], parity);
-        return ring + s.slot_at[which];
+        const uint32_t at = s.slot_at[which];
+        units_taken = at >> 24;
+        return ring + (at & 0xFFFFFFu);
     }
     __device__ __forceinline__ uint8_t *take()
     {
@@ -85,28 +88,26 @@ template <int W, bool TRACE> struct consumer {
 
     /* ---- products ---- */
 
-    struct accumulator {
-        float c[2][4];
-        __device__ __forceinline__ accumulator()
-        {
-            clear();
-        }
-        __device__ __forceinline__ void clear()
-        {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                c[0][i] = c[1][i] = 0;
-        }
+    /* One token leaves seven of the eight columns of an mma unused, so each column has the
+     * activations of another block: lane g brings those of column g, one load serves eight
+     * blocks, and of a block's sums the column with its own activations counts.  A block
+     * thus has sums of its own, which MXFP4 scales need. */
+    struct partial {
+        float low, high; /* rows g and g + 8, this lane's columns */
     };
 
-    __device__ __forceinline__ void store_sums(uint32_t tile, accumulator &acc)
+    __device__ __forceinline__ void store_sums(uint32_t tile, partial &p)
     {
-        /* One token: all columns of the product are the same. */
-        if (t == 0) {
-            sums[(tile * W + warp) * 16 + g] = acc.c[0][0] + acc.c[1][0];
-            sums[(tile * W + warp) * 16 + g + 8] = acc.c[0][2] + acc.c[1][2];
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {
+            p.low += __shfl_xor_sync(0xFFFFFFFFu, p.low, d);
+            p.high += __shfl_xor_sync(0xFFFFFFFFu, p.high, d);
         }
-        acc.clear();
+        if (t == 0) {
+            sums[(tile * W + warp) * 16 + g] = p.low;
+            sums[(tile * W + warp) * 16 + g + 8] = p.high;
+        }
+        p.low = p.high = 0;
     }
     __device__ __forceinline__ float sum_of(uint32_t tile, uint32_t row) const
     {
@@ -117,121 +118,166 @@ template <int W, bool TRACE> struct consumer {
         return v;
     }
 
-    template <int BLOCKS> struct dense_piece {
-        enum { MOST = (BLOCKS + W - 1) / W };
-        uint4 low[MOST], high[MOST], x[MOST];
-    };
-    template <int BLOCKS>
-    __device__ __forceinline__ void load_dense(dense_piece<BLOCKS> &p, const uint8_t *piece,
-                                               uint32_t part, uint32_t turn)
-    {
-        const uint4 *w = reinterpret_cast<const uint4 *>(piece) + lane;
-        const uint4 *v = reinterpret_cast<const uint4 *>(x) + part * BLOCKS * 4 + t;
-#pragma unroll
-        for (int i = 0; i < dense_piece<BLOCKS>::MOST; i++) {
-            uint32_t b = turn + i * W;
-            bool real = (i + 1) * W <= BLOCKS || b < BLOCKS;
-            p.low[i] = real ? w[b * 64] : make_uint4(0, 0, 0, 0);
-            p.high[i] = real ? w[b * 64 + 32] : make_uint4(0, 0, 0, 0);
-            p.x[i] = real ? v[b * 4] : make_uint4(0, 0, 0, 0);
-        }
-    }
-
-    /* Units [first, last), PARTS to a tile: piece u + 1 is on its way to registers while piece
-     * u is multiplied. */
+    /* Units [first, last) of BLOCKS blocks, PARTS to a tile, up to two in a piece. */
     template <int BLOCKS, int PARTS> __device__ __forceinline__ void multiply_dense(run units)
     {
-        accumulator acc;
-        dense_piece<BLOCKS> one, two;
-        uint32_t u = units.first, part = u % PARTS, tile = 0, turn = warp;
-        auto load = [&](dense_piece<BLOCKS> &p, uint32_t at, uint32_t ph, uint32_t its_part) {
-            load_dense<BLOCKS>(p, wait_for(at, ph), its_part, turn);
-            turn = (turn + W - BLOCKS % W) % W;
-        };
-        auto advance = [&](dense_piece<BLOCKS> &now, dense_piece<BLOCKS> &next) -> bool {
-            bool tile_ends = part + 1 == PARTS;
-            if (u + 1 < units.last)
-                load(next, slot + 1 == SLOTS ? 0 : slot + 1,
-                     slot + 1 == SLOTS ? phase ^ 1 : phase, tile_ends ? 0 : part + 1);
+        constexpr int MOST = (2 * BLOCKS + W - 1) / W; /* of a warp's blocks in a piece */
+        float acc[MOST][4];
+        uint32_t tile = 0, turn = warp;
 #pragma unroll
-            for (int i = 0; i < dense_piece<BLOCKS>::MOST; i++) {
-                const uint4 lo = now.low[i], hi = now.high[i], v = now.x[i];
-                mma(acc.c[0], lo.x, hi.x, lo.y, hi.y, v.x, v.y);
-                mma(acc.c[1], lo.z, hi.z, lo.w, hi.w, v.z, v.w);
+        for (int i = 0; i < MOST; i++)
+            acc[i][0] = acc[i][1] = acc[i][2] = acc[i][3] = 0;
+        for (uint32_t u = units.first; u < units.last;) {
+            const uint4 *w = reinterpret_cast<const uint4 *>(take()) + lane;
+            const uint32_t count = units_taken, blocks = count * BLOCKS;
+            const uint4 *v = reinterpret_cast<const uint4 *>(x) + u % PARTS * (BLOCKS * 4) + t;
+            const uint4 xs = v[min(turn + g % MOST * W, blocks - 1) * 4];
+#pragma unroll
+            for (int i = 0; i < MOST; i++) {
+                uint32_t b = turn + i * W;
+                if (b < blocks) {
+                    const uint4 lo = w[b * 64], hi = w[b * 64 + 32];
+                    mma(acc[i], lo.x, hi.x, lo.y, hi.y, xs.x, xs.y);
+                    mma(acc[i], lo.z, hi.z, lo.w, hi.w, xs.z, xs.w);
+                }
             }
             release();
-            u++;
-            part = tile_ends ? 0 : part + 1;
-            if (tile_ends || u == units.last)
-                store_sums(tile++, acc);
-            return u < units.last;
-        };
-        load(one, slot, phase, part);
-        while (advance(one, two) && advance(two, one)) {
+            u += count;
+            turn = (turn + 4 * W - blocks) % W;
+            if (u % PARTS == 0 || u == units.last) {
+                partial p = {0, 0};
+#pragma unroll
+                for (uint32_t i = 0; i < MOST; i++) {
+                    const uint32_t mine = mask(t == i / 2);
+                    p.low += pick(acc[i][i % 2], mine, 0);
+                    p.high += pick(acc[i][2 + i % 2], mine, 0);
+                    acc[i][0] = acc[i][1] = acc[i][2] = acc[i][3] = 0;
+                }
+                store_sums(tile++, p);
+            }
         }
     }
 
-    __device__ __forceinline__ void multiply_pair(const uint4 *w, const uint2 *scales,
-                                                  const uint4 *v, uint32_t p, accumulator &acc)
+    /* Up to N <= 4 pairs of blocks of an MXFP4 piece: pairs first, first + W, ...; those past
+     * `pairs` do not exist (of them only the last may).  x has been multiplied by TOKEN_LIFT,
+     * so that codes need no scale to be normal numbers times an activation. */
+    template <int N>
+    __device__ __forceinline__ void multiply_pairs(const uint4 *w, const uint2 *scales,
+                                                   const uint4 *v, uint32_t first,
+                                                   uint32_t pairs, partial &p)
     {
-        const uint4 codes = w[p * 32], x0 = v[p * 8], x1 = v[p * 8 + 4];
-        const uint2 e = scales[p / 2 * 8];
-        const uint32_t shift = p % 2 * 16, e0 = e.x >> shift, e1 = e.y >> shift;
-        uint32_t lo[4], hi[4];
-        decode_mxfp4(codes.x, scale_pair(e0, 0), lo);
-        decode_mxfp4(codes.y, scale_pair(e1, 0), hi);
-        mma(acc.c[0], lo[0], hi[0], lo[1], hi[1], x0.x, x0.y);
-        mma(acc.c[0], lo[2], hi[2], lo[3], hi[3], x0.z, x0.w);
-        decode_mxfp4(codes.z, scale_pair(e0, 1), lo);
-        decode_mxfp4(codes.w, scale_pair(e1, 1), hi);
-        mma(acc.c[1], lo[0], hi[0], lo[1], hi[1], x1.x, x1.y);
-        mma(acc.c[1], lo[2], hi[2], lo[3], hi[3], x1.z, x1.w);
+        const bool last = first + (N - 1) * W < pairs;
+        const uint32_t own_x = first + min(g / 2, N - 2 + (uint32_t)last) * W,
+                       own = first + min(t, N - 2 + (uint32_t)last) * W;
+        const uint4 xs = v[(own_x * 2 + g % 2) * 4];
+        const uint2 e = scales[own / 2 * 8];
+        float acc[2 * N][4];
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (i + 1 < N || last) {
+                const uint4 codes = w[(first + i * W) * 32];
+                uint32_t lo[4], hi[4];
+                spread_mxfp4(codes.x, lo);
+                spread_mxfp4(codes.y, hi);
+                mma_first(acc[2 * i], lo[0], hi[0], lo[1], hi[1], xs.x, xs.y);
+                mma(acc[2 * i], lo[2], hi[2], lo[3], hi[3], xs.z, xs.w);
+                spread_mxfp4(codes.z, lo);
+                spread_mxfp4(codes.w, hi);
+                mma_first(acc[2 * i + 1], lo[0], hi[0], lo[1], hi[1], xs.x, xs.y);
+                mma(acc[2 * i + 1], lo[2], hi[2], lo[3], hi[3], xs.z, xs.w);
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    acc[2 * i][k] = acc[2 * i + 1][k] = 0;
+            }
+        }
+        /* Lane t's columns are the two blocks of pair t. */
+        float a0 = 0, a1 = 0, b0 = 0, b1 = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++) {
+            const uint32_t mine = mask(t == i);
+            a0 = pick(acc[2 * i][0], mine, a0);
+            a1 = pick(acc[2 * i + 1][1], mine, a1);
+            b0 = pick(acc[2 * i][2], mine, b0);
+            b1 = pick(acc[2 * i + 1][3], mine, b1);
+        }
+        const uint32_t shift = own % 2 * 16, e0 = e.x >> shift, e1 = e.y >> shift;
+        float low = a0 * power_of(e0) + a1 * power_of(e0 >> 8),
+              high = b0 * power_of(e1) + b1 * power_of(e1 >> 8);
+        p.low += low; /* zero in lanes that have no pair */
+        p.high += high;
     }
 
-    /* This warp's pairs of blocks of an mxfp4 piece; every warp has at least LEAST. */
-    template <int LEAST>
-    __device__ __forceinline__ void multiply_pairs(const uint8_t *piece, const uint8_t *scales,
-                                                   const uint8_t *xs, uint32_t pairs,
-                                                   uint32_t turn, accumulator &acc)
+    /* Bits, so that the compiler does not make a table in memory of what a lane picks. */
+    static __device__ __forceinline__ uint32_t mask(bool all)
     {
-        const uint4 *w = reinterpret_cast<const uint4 *>(piece) + lane;
-        const uint2 *e = reinterpret_cast<const uint2 *>(scales) + g;
-        const uint4 *v = reinterpret_cast<const uint4 *>(xs) + t;
-#pragma unroll
-        for (int i = 0; i < LEAST; i++)
-            multiply_pair(w, e, v, turn + i * W, acc);
-        if (turn + LEAST * W < pairs)
-            multiply_pair(w, e, v, turn + LEAST * W, acc);
+        return all ? 0xFFFFFFFFu : 0;
+    }
+    static __device__ __forceinline__ float pick(float v, uint32_t mask, float otherwise)
+    {
+        return __uint_as_float((__float_as_uint(v) & mask) | __float_as_uint(otherwise));
+    }
+
+    /* The lowest byte as a float's exponent field. */
+    static __device__ __forceinline__ float power_of(uint32_t byte)
+    {
+        return __uint_as_float(byte << 23 & 0x7F800000u);
+    }
+    /* As decode_mxfp4, without the scale. */
+    static __device__ __forceinline__ void spread_mxfp4(uint32_t w, uint32_t out[4])
+    {
+        out[0] = w & 0x81C081C0u;
+        out[1] = w << 3 & 0x81C081C0u;
+        out[2] = (w << 6 & 0x01C001C0u) | (w << 1 & 0x80008000u);
+        out[3] = (w >> 3 & 0x01C001C0u) | (w << 2 & 0x80008000u);
+    }
+    /* mma() whose sums start at zero. */
+    static __device__ __forceinline__ void mma_first(float c[4], uint32_t a0, uint32_t a1,
+                                                     uint32_t a2, uint32_t a3, uint32_t b0,
+                                                     uint32_t b1)
+    {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+                     : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f));
     }
 
     __device__ __forceinline__ void multiply_up(run units)
     {
-        accumulator acc;
+        static_assert(W == 8, "a warp has five or six pairs of a tile: four, and two");
+        const uint4 *v = reinterpret_cast<const uint4 *>(x) + t;
         uint32_t turn = warp;
         for (uint32_t u = units.first; u < units.last; u++) {
+            partial p = {0, 0};
             const uint8_t *piece = take();
-            multiply_pairs<PAIRS / W>(piece, piece + TILE_BYTES, x, PAIRS, turn, acc);
+            const uint4 *w = reinterpret_cast<const uint4 *>(piece) + lane;
+            const uint2 *e = reinterpret_cast<const uint2 *>(piece + TILE_BYTES) + g;
+            multiply_pairs<4>(w, e, v, turn, PAIRS, p);
+            multiply_pairs<2>(w, e, v, turn + 4 * W, PAIRS, p);
             release();
             turn = (turn + W - PAIRS % W) % W;
-            store_sums(u - units.first, acc);
+            store_sums(u - units.first, p);
         }
     }
 
     __device__ __forceinline__ void multiply_down(run units)
     {
-        accumulator acc;
+        partial p = {0, 0};
         uint32_t turn = warp, tile = 0;
         for (uint32_t u = units.first; u < units.last; u++) {
-            uint32_t half = u % 2, pairs = half == 0 ? HALF_PAIRS : PAIRS - HALF_PAIRS;
+            const uint32_t half = u % 2, pairs = half == 0 ? HALF_PAIRS : PAIRS - HALF_PAIRS;
+            const uint4 *v =
+                reinterpret_cast<const uint4 *>(x + u % DOWN_PARTS / 2 * (TOKEN_INNER * 2) +
+                                                half * HALF_PAIRS * 128) +
+                t;
             const uint8_t *piece = take();
-            multiply_pairs<HALF_PAIRS / W>(piece, piece + pairs * 512,
-                                           x + u % DOWN_PARTS / 2 * (TOKEN_INNER * 2) +
-                                               half * HALF_PAIRS * 128,
-                                           pairs, turn, acc);
+            multiply_pairs<3>(reinterpret_cast<const uint4 *>(piece) + lane,
+                              reinterpret_cast<const uint2 *>(piece + pairs * 512) + g, v, turn,
+                              pairs, p);
             release();
             turn = (turn + 3 * W - pairs) % W;
             if (u % DOWN_PARTS == DOWN_PARTS - 1 || u + 1 == units.last)
-                store_sums(tile++, acc);
+                store_sums(tile++, p);
         }
     }
 
@@ -296,14 +342,15 @@ template <int W, bool TRACE> struct consumer {
             s.sums[warp] = sum;
     }
 
-    /* After a barrier behind add_squares(): the normalized residual to x. */
-    __device__ __forceinline__ void normalize()
+    /* After a barrier behind add_squares(): the normalized residual, times a power of two, to
+     * x. */
+    __device__ __forceinline__ void normalize(float lift)
     {
         float sum = 0;
 #pragma unroll
         for (int w = 0; w < W; w++)
             sum += s.sums[w];
-        float scale = rsqrtf(sum / (float)TOKEN_HIDDEN + a.eps);
+        float scale = rsqrtf(sum / (float)TOKEN_HIDDEN + a.eps) * lift;
 #pragma unroll
         for (int j = 0; j < MINE; j++) {
             if (tid + j * THREADS >= QUADS)

@@ -45,7 +45,7 @@ enum {
 
 struct token_shared {
     uint64_t full[SLOTS], empty[SLOTS];
-    uint32_t slot_at[SLOTS];
+    uint32_t slot_at[SLOTS]; /* where the piece lies; its units in the upper eight bits */
     uint32_t slot_start[PRODUCERS][SLOTS];
     float sums[16];
     float logits[TOKEN_EXPERTS_MAX];
@@ -72,6 +72,12 @@ struct run {
 __device__ __forceinline__ run run_of(uint32_t units)
 {
     return {units * blockIdx.x / gridDim.x, units * (blockIdx.x + 1) / gridDim.x};
+}
+
+/* How many of the units from u on are one piece: two, where they are of one tile. */
+__device__ __forceinline__ uint32_t dense_piece(uint32_t u, uint32_t last)
+{
+    return u % 2 == 0 && u + 1 < last ? 2 : 1;
 }
 
 /* The pages whose keys a block attends to; none in most blocks while the context is short. */
@@ -124,16 +130,25 @@ template <int W> struct producer {
 
     /* A piece of two parts, the second right behind the first. */
     __device__ __forceinline__ void put(const uint8_t *one, uint32_t one_bytes,
-                                        const uint8_t *two, uint32_t two_bytes)
+                                        const uint8_t *two, uint32_t two_bytes,
+                                        uint32_t units = 1)
     {
         uint32_t at = reserve(one_bytes + two_bytes), slot = count % SLOTS;
         if (count++ % PRODUCERS != self)
             return;
-        s.slot_at[slot] = at;
+        s.slot_at[slot] = at | units << 24;
         ring_expect(&s.full[slot], one_bytes + two_bytes);
         ring_copy(ring + at, one, one_bytes, &s.full[slot]);
         if (two_bytes != 0)
             ring_copy(ring + at + one_bytes, two, two_bytes, &s.full[slot]);
+    }
+
+    __device__ __forceinline__ void put_run(const uint8_t *weights, run units, uint32_t bytes)
+    {
+        for (uint32_t u = units.first, n; u < units.last; u += n) {
+            n = dense_piece(u, units.last);
+            put(weights + (size_t)u * bytes, n * bytes, nullptr, 0, n);
+        }
     }
 
     __device__ __forceinline__ void put_dense(const token_layer &l, const uint32_t *table,
@@ -141,15 +156,13 @@ template <int W> struct producer {
     {
         const run qkv = run_of(QKV_UNITS), out = run_of(OUT_UNITS);
         const key_run keys = keys_of(position, (uint32_t)l.window);
-        for (uint32_t u = qkv.first; u < qkv.last; u++)
-            put(l.qkv + (size_t)u * (QKV_BLOCKS * 1024), QKV_BLOCKS * 1024, nullptr, 0);
+        put_run(l.qkv, qkv, QKV_BLOCKS * 1024);
         for (uint32_t p = keys.first; p < keys.last; p++) {
             const uint8_t *k = l.keys + table[p] * l.page_bytes +
                                (size_t)(blockIdx.x % TOKEN_KV_HEADS) * KEY_BYTES;
             put(k, KEY_BYTES, k + TOKEN_KV_HEADS * KEY_BYTES, KEY_BYTES);
         }
-        for (uint32_t u = out.first; u < out.last; u++)
-            put(l.out + (size_t)u * (OUT_BLOCKS * 1024), OUT_BLOCKS * 1024, nullptr, 0);
+        put_run(l.out, out, OUT_BLOCKS * 1024);
     }
 
     __device__ __forceinline__ void put_experts(const token_layer &l)
