@@ -53,8 +53,12 @@ static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
     job->retry_ms = node_now(f->node) + RETRY_MS;
     /* Said once, not at every retry. */
     bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
-    if (is_news && (m->state == NODE_MODEL_ABSENT || is_under_way(m)))
+    bool is_absent = m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m));
+    if (is_news && is_absent)
         node_model_move(m, NODE_MODEL_ABSENT, why);
+    if (!is_absent) /* the old revision serves on, so its state cannot tell */
+        lr_log_warn(NULL, "revision.waits model=%s revision=%s reason=%s", job->manifest->id,
+                    job->manifest->revision, why->text);
 }
 
 /* Files that were fetched before have their notes there, and are verified first. */
@@ -281,10 +285,11 @@ bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_
 
 /* Another manifest for a job, or the same one again. */
 static void follow_again(struct node_fetch *f, struct node_fetch_job *job,
-                         struct hub_manifest *manifest)
+                         struct hub_manifest *manifest, const char *router)
 {
     char digest[LR_SHA256_HEX_LEN + 1];
     node_manifest_digest(manifest, digest);
+    (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
     job->is_given_up = false;
     if (strcmp(digest, job->digest) != 0) {
         memcpy(job->digest, digest, sizeof(digest));
@@ -306,7 +311,7 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
     struct lr_error err;
     struct node_fetch_job *job = node_fetch_find(fetch, lr_str_z(manifest->id));
     if (job != NULL) {
-        follow_again(fetch, job, manifest);
+        follow_again(fetch, job, manifest, router);
         return;
     }
     job = calloc(1, sizeof(*job));

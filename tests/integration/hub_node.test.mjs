@@ -208,6 +208,21 @@ test('registered again at another revision: what differs is fetched, the old one
   world.assertWhole();
 });
 
+test('another revision that cannot be fetched: the old one serves on, and the log says why', async (t) => {
+  const world = await setupRevisions(t);
+  world.hub.script(LAST, Array.from({ length: 50 }, () => ({ status: 404 })));
+  await world.change();
+  await until('the log says so', () => /warn revision\.waits model=openai\/demo revision=\w+ reason=.*does not exist/.test(world.node.log));
+  const answer = await world.chat();
+  assert.deepEqual([answer.status, answer.json.usage?.prompt_tokens], [200, world.first], answer.text);
+  world.assertWhole();
+  // The model goes, and what was begun of the other revision with it.
+  assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
+  await until('unloaded', async () => (await world.model()).state === 'present');
+  assert.equal((await world.ask('openai/demo', '?purge=true', 'DELETE')).status, 200);
+  assert.deepEqual([fs.existsSync(world.folder), fs.existsSync(path.join(world.dir, 'models/.incoming/openai/demo'))], [false, false]);
+});
+
 for (const stage of ['fetched', 'decided', 'moved', 'written'])
   test(`a node killed at the stage "${stage}" of a change of revision completes it after a restart`, async (t) => {
     const world = await setupRevisions(t);
