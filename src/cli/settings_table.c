@@ -57,7 +57,7 @@ static const struct lr_setting rows[] = {
     {.name = "queue", .type = LR_SETTING_INT, .fallback = "512", .max = 1000000, .commands = "router up",
      .help = "requests that may wait for one model; more get 429"},
     {.name = "queue-wait", .type = LR_SETTING_DURATION, .fallback = "1m", .max = 86400000, .commands = "router up",
-     .help = "a request that would have to wait longer than this gets 429, where 16 wait already; 0: only queue counts"},
+     .help = "a request that would have to wait longer than this gets 429, where 12 wait already; 0: only queue counts"},
     {.name = "queue-timeout", .type = LR_SETTING_DURATION, .fallback = "10m", .max = 86400000, .commands = "router up",
      .help = "longest wait for a free slot; 0 is for ever"},
     {.name = "yield", .type = LR_SETTING_BOOL, .fallback = "true", .commands = "router up",

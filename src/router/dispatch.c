@@ -180,6 +180,7 @@ static void note_failure(struct router_job *job, uint64_t now)
 
 void router_trust(struct router_job *job)
 {
+    atomic_store_explicit(&job->has_begun, true, memory_order_relaxed);
     if (atomic_load_explicit(&job->node->failures_in_row, memory_order_relaxed) != 0)
         atomic_store(&job->node->failures_in_row, 0);
 }

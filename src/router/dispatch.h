@@ -42,6 +42,7 @@ struct router_job {
     struct router_place *place;
     struct router_job *next_held, **held_link; /* of place->held */
     struct router_yield *yield;                /* on its way to ask for its place */
+    _Atomic bool has_begun;                    /* it gave a token; set without the lock */
     bool is_yielding;                          /* was asked, and still has its place */
     bool has_yielded;                          /* was asked once: not again */
     const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed this job */

@@ -8,7 +8,7 @@
  *
  * That number needs no speed.  Of a service at nine tenths of what it can do the queue is
  * longer than about 20 in one instant of a hundred, whatever its slots and its answers' length
- * (bench/results/router): with 16 who is admitted under any overload waits about as long as
+ * (bench/results/router): with 12 who is admitted under any overload waits about as long as
  * the unlucky of a good day.
  * Thread: the router's lock is held.  Times are the caller's, monotonic.
  */
@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ROUTER_STANDING = 16 };
+enum { ROUTER_STANDING = 12 };
 
 enum router_pressure_state {
     ROUTER_CALM,    /* fewer than ROUTER_STANDING wait */

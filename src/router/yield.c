@@ -62,7 +62,15 @@ static void ask(struct router_job *job)
     net_loop_post(job->loop, arrive, yield);
 }
 
-/* Who can go on later at the least cost: the shortest prompt, of equal ones the newest. */
+/* A pause hurts less than a first token that comes late; then the shortest prompt, of equal
+ * ones the newest. */
+static bool is_better(const struct router_job *job, const struct router_job *best)
+{
+    bool begun = atomic_load_explicit(&job->has_begun, memory_order_relaxed);
+    bool best_begun = atomic_load_explicit(&best->has_begun, memory_order_relaxed);
+    return begun != best_begun ? begun : job->prompt_tokens < best->prompt_tokens;
+}
+
 static struct router_job *find(const struct router_job *for_whom,
                                const struct router_place *place, uint64_t slots, uint64_t now)
 {
@@ -71,7 +79,7 @@ static struct router_job *find(const struct router_job *for_whom,
         if (job->state != ROUTER_JOB_HELD || job->has_yielded || job->on_yield == NULL ||
             job->lane == for_whom->lane ||
             job->prompt_tokens * place->prefill_ms > again_most_ms ||
-            (best != NULL && job->prompt_tokens >= best->prompt_tokens))
+            (best != NULL && !is_better(job, best)))
             continue;
         if (router_shares_is_heavy(&job->model->shares, job->lane, slots, now))
             best = job;

@@ -232,6 +232,16 @@ nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free(void **s
     assert_int_equal(place->yielding, 0);
 }
 
+static void who_has_given_a_token_steps_aside_before_one_whose_client_still_waits(void **state)
+{
+    (void)state;
+    (void)flood();
+    router_trust(&jobs[0]);
+    assert_int_equal(admit(4, false), ROUTER_GRANTED);
+    assert_true(jobs[0].is_yielding);
+    assert_false(jobs[1].is_yielding);
+}
+
 static void who_is_asked_and_ends_first_is_forgotten(void **state)
 {
     (void)state;
@@ -379,6 +389,7 @@ int main(void)
         TEST(a_full_queue_counts_what_a_key_holds_on_nodes_as_well),
         TEST(who_holds_more_than_its_share_steps_aside_for_who_holds_less),
         TEST(nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free),
+        TEST(who_has_given_a_token_steps_aside_before_one_whose_client_still_waits),
         TEST(who_is_asked_and_ends_first_is_forgotten),
         TEST(nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again),
         TEST(where_no_place_is_left_as_many_leave_as_are_too_many),
