@@ -119,8 +119,8 @@ void test_sampling(struct test_random *r)
     free(d);
 }
 
-/* kernels_test [PART]: repack, products, experts, attention, sampling or token
- * alone. */
+/* kernels_test [PART [SHAPE]]: repack, products, experts, attention, sampling or token alone;
+ * of the first three, one shape alone. */
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -129,6 +129,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; shaped && i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct bed bed;
         struct test_random r = {20251115 + i}, other = {40251115 + i};
+        if (argc > 2 && strcmp(argv[2], shapes[i].name) != 0)
+            continue;
         bed_open(&bed, &shapes[i], i);
         if (WANTED("repack"))
             test_repack(&bed, shapes[i].name);

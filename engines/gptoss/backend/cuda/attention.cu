@@ -97,7 +97,9 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
                        ? (uint32_t)(pos + 1 - (int32_t)a.kv.window) / 16
                        : 0;
     uint32_t high = (uint32_t)pos / 16 + 1, chunks = high - low;
-    uint32_t share = max((chunks + a.splits - 1) / a.splits, (uint32_t)DECODE_WARPS);
+    /* With other rows to do, a second block is worth its merging only for many keys. */
+    uint32_t share = max((chunks + a.splits - 1) / a.splits,
+                         (uint32_t)(FOLD ? 8 * DECODE_WARPS : DECODE_WARPS));
     uint32_t active = (chunks + share - 1) / share;
     if (blockIdx.x >= active)
         return;

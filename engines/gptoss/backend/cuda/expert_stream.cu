@@ -1,15 +1,15 @@
 /* gptoss/backend/cuda/expert_stream.cu - experts for 5 to 64 tokens, weights streamed through
  * shared memory.
  *
- * The tiles of every expert that has tokens are one long list, cut evenly over a block a
- * multiprocessor.  In a block one warp keeps a ring of tiles filled by bulk copies and
- * never stops between experts; COMPUTE warps each own a fixed part of the columns of a
- * tile and hold the activations of that part in registers for as long as the expert lasts,
- * up to 16 tokens at a time; FINISH warps add the parts of a tile in a fixed order and
- * run the epilogue.  So an activation is read once an expert, weights once, and what a
- * token gets does not depend on its neighbours.
+ * The tiles of every expert that has tokens, in units of two, are one long list, cut evenly
+ * over a block a multiprocessor.  In a block one warp keeps a ring of units filled by bulk
+ * copies and never stops between experts; COMPUTE warps each own a fixed part of the columns
+ * and hold the activations of that part in registers for as long as the expert lasts, up to 16
+ * tokens at a time.  They take turns to add up the parts of a tile, in a fixed order and a unit
+ * later, and to run the epilogue.  So an activation is read once an expert, weights once, and
+ * what a token gets does not depend on its neighbours.
  *
- * Bound by reading weights: 24.5 KB a tile.  Precision: bf16 products, float32 sums.
+ * Bound by reading weights: 49 KB a unit.  Precision: bf16 products, float32 sums.
  * Reference: the expert operations of the CPU backend.  Widths of 90 blocks (gpt-oss 20b and
  * 120b), GPUs with bulk copies and 227 KB of shared memory; launch.c has others done by
  * skinny.cu.
@@ -17,7 +17,7 @@
  * Shared memory: ring, parts of sums, then the lists of struct work.
  */
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
-#include "engines/gptoss/backend/cuda/stream.cuh"
+#include "engines/gptoss/backend/cuda/ring.cuh"
 
 /* The epilogues of epilogue.cuh, with the routing weight at hand. */
 struct swiglu_finish {
@@ -52,13 +52,16 @@ enum {
     BLOCKS = CUDA_STREAM_BLOCKS,
     PAIRS = BLOCKS / 2,
     COMPUTE = CUDA_STREAM_COMPUTE,
-    FINISH = CUDA_STREAM_FINISH,
     WARP_PAIRS = PAIRS / COMPUTE,
     WARP_BLOCKS = 2 * WARP_PAIRS,
     FOURS = (BLOCKS + 3) / 4,
+    UNIT = 2,                                    /* tiles */
+    QUARTERS = UNIT * (CUDA_STREAM_COLUMNS / 8), /* what a unit is finished in */
     CODE_BYTES = PAIRS * 512,
     SCALE_BYTES = FOURS * 64,
-    BIAS_BYTES = 32,
+    SCALES_AT = UNIT * CODE_BYTES,
+    BIAS_AT = SCALES_AT + UNIT * SCALE_BYTES,
+    UNIT_BYTES = BIAS_AT + UNIT * 32,
     COLUMNS = CUDA_STREAM_COLUMNS,
     COLUMN_TILES = COLUMNS / 8,
     LIST = CUDA_TOPK_MAX * CUDA_STREAM_TOKENS,
@@ -66,7 +69,7 @@ enum {
     HISTOGRAMS = LIST / WARP,
 };
 static_assert(COMPUTE * WARP_PAIRS == PAIRS, "compute warps share the columns evenly");
-static_assert(CODE_BYTES + SCALE_BYTES + BIAS_BYTES <= CUDA_STREAM_STAGE, "a stage is a tile");
+static_assert(UNIT_BYTES <= CUDA_STREAM_STAGE, "a stage is a unit");
 
 /* Up to COLUMNS tokens of one expert. */
 struct item {
@@ -76,6 +79,7 @@ struct item {
 struct work {
     uint64_t full[CUDA_STREAM_STAGES], empty[CUDA_STREAM_STAGES];
     uint64_t sums_full[CUDA_STREAM_SUMS], sums_empty[CUDA_STREAM_SUMS];
+    uint16_t bias[CUDA_STREAM_SUMS][UNIT * 16];
     float weight[LIST];    /* routing weight of an assignment of the list */
     uint16_t sorted[LIST]; /* assignments by expert */
     item items[ITEMS];
@@ -150,45 +154,60 @@ __device__ __forceinline__ void make_work(const cuda_gemm &a, work &w)
     __syncthreads();
 }
 
-/* The tiles of this block: `first` to `last` of the list of all items' tiles. */
-struct share {
-    uint32_t first, last;
+/* A block's share of the list of all items' units, and where a warp is in it. */
+struct place {
+    uint32_t left, item, unit, units; /* units: of one matrix */
+    uint32_t stage, round;            /* of the ring */
+    uint32_t buffer, turn;            /* of the sums */
+
+    __device__ __forceinline__ place(const cuda_gemm &a, const work &w)
+        : units(a.m.tiles / UNIT), stage(0), round(0), buffer(0), turn(0)
+    {
+        const uint32_t all = w.item_count * units;
+        const uint32_t first = (uint32_t)((uint64_t)all * blockIdx.x / gridDim.x);
+        left = (uint32_t)((uint64_t)all * (blockIdx.x + 1) / gridDim.x) - first;
+        item = first / units;
+        unit = first % units;
+    }
+    /* True where another item begins. */
+    __device__ __forceinline__ bool next()
+    {
+        left--;
+        if (++stage == CUDA_STREAM_STAGES) {
+            stage = 0;
+            round ^= 1;
+        }
+        if (++buffer == CUDA_STREAM_SUMS) {
+            buffer = 0;
+            turn ^= 1;
+        }
+        if (++unit < units)
+            return false;
+        unit = 0;
+        item++;
+        return true;
+    }
 };
 
-__device__ __forceinline__ share share_of(const cuda_gemm &a, const work &w)
-{
-    uint32_t all = w.item_count * a.m.tiles;
-    return {(uint32_t)((uint64_t)all * blockIdx.x / gridDim.x),
-            (uint32_t)((uint64_t)all * (blockIdx.x + 1) / gridDim.x)};
-}
-
 /* One lane: keeps the ring filled. */
-__device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *ring,
-                                          share mine)
+__device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *ring)
 {
-    uint32_t at = mine.first / a.m.tiles, tile = mine.first % a.m.tiles;
-    ring_position p = {0, 0};
-    for (uint32_t q = mine.first; q < mine.last; q++) {
-        const uint32_t expert = w.items[at].expert;
+    for (place p(a, w); p.left != 0; p.next()) {
+        const uint32_t expert = w.items[p.item].expert, tile = p.unit * UNIT;
         uint8_t *stage = ring + p.stage * CUDA_STREAM_STAGE;
-        barrier_wait(&w.empty[p.stage], p.phase ^ 1);
-        barrier_expect(&w.full[p.stage], CODE_BYTES + SCALE_BYTES + BIAS_BYTES);
-        copy_bulk(stage,
+        uint64_t *full = &w.full[p.stage];
+        ring_wait(&w.empty[p.stage], p.round ^ 1);
+        ring_expect(full, UNIT_BYTES);
+        ring_copy(stage,
                   static_cast<const uint8_t *>(a.m.weights) + expert * a.m.expert_weights +
                       tile * CODE_BYTES,
-                  CODE_BYTES, &w.full[p.stage]);
-        copy_bulk(stage + CODE_BYTES,
+                  UNIT * CODE_BYTES, full);
+        ring_copy(stage + SCALES_AT,
                   static_cast<const uint8_t *>(a.m.scales) + expert * a.m.expert_scales +
                       tile * SCALE_BYTES,
-                  SCALE_BYTES, &w.full[p.stage]);
-        copy_bulk(stage + CODE_BYTES + SCALE_BYTES,
-                  a.m.bias + expert * a.m.expert_bias + tile * 16, BIAS_BYTES,
-                  &w.full[p.stage]);
-        p.advance(CUDA_STREAM_STAGES);
-        if (++tile == a.m.tiles) {
-            tile = 0;
-            at++;
-        }
+                  UNIT * SCALE_BYTES, full);
+        ring_copy(stage + BIAS_AT, a.m.bias + expert * a.m.expert_bias + tile * 16, UNIT * 32,
+                  full);
     }
 }
 
@@ -214,145 +233,160 @@ __device__ __forceinline__ void hold(const cuda_gemm &a, const work &w, const it
     }
 }
 
-/* A tile in the ring times the held activations. */
-template <int NT>
-__device__ __forceinline__ void multiply(const uint4 codes[WARP_PAIRS], const uint32_t low[2],
-                                         const uint32_t high[2], const held &h,
-                                         float acc[NT][4])
-{
-#pragma unroll
-    for (int n = 0; n < NT; n++)
-        acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
-#pragma unroll
-    for (int u = 0; u < WARP_BLOCKS; u++) {
-        uint32_t x[4], y[4];
-        const uint4 c = codes[u / 2];
-        decode_mxfp4(u % 2 == 0 ? c.x : c.z, scale_pair(low[u / 4], u % 4), x);
-        decode_mxfp4(u % 2 == 0 ? c.y : c.w, scale_pair(high[u / 4], u % 4), y);
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            const uint4 v = h.x[u][n];
-            mma(acc[n], x[0], y[0], x[1], y[1], v.x, v.y);
-            mma(acc[n], x[2], y[2], x[3], y[3], v.z, v.w);
-        }
-    }
-}
+/* A warp's part of a tile: codes, and the scales of 6 blocks of rows g and g + 8. */
+struct piece {
+    uint4 codes[WARP_PAIRS];
+    uint32_t low[2], high[2];
 
-__device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8_t *ring,
-                                        float4 *sums, share mine, bool by_assignment,
-                                        uint32_t warp, uint32_t lane)
-{
-    static_assert(WARP_BLOCKS == 6, "scales of 6 blocks lie in two words of four");
-    /* Where its scales start in the first word: warps begin at multiples of 6 blocks. */
-    const uint32_t shift = warp * WARP_BLOCKS % 4 * 8;
-    const uint8_t *codes_at = ring + warp * WARP_PAIRS * 512 + lane * 16;
-    const uint8_t *scales_at = ring + CODE_BYTES + warp * WARP_BLOCKS / 4 * 64 + lane / 4 * 8;
-    uint32_t at = mine.first / a.m.tiles, tile = mine.first % a.m.tiles;
-    ring_position p = {0, 0}, s = {0, 0};
-    held h;
-    bool fresh = true, wide = false;
-    for (uint32_t q = mine.first; q < mine.last; q++) {
-        if (fresh) {
-            const item it = w.items[at];
-            wide = it.count > 8;
-            hold(a, w, it, by_assignment, warp, lane, h);
-            fresh = false;
-        }
-        barrier_wait(&w.full[p.stage], p.phase);
-        uint4 codes[WARP_PAIRS];
+    /* Scales start `shift` bits into the first of two words of four. */
+    __device__ __forceinline__ void load(const uint8_t *codes_at, const uint8_t *scales_at,
+                                         uint32_t shift)
+    {
+        static_assert(WARP_BLOCKS == 6, "scales of 6 blocks lie in two words of four");
 #pragma unroll
         for (int u = 0; u < WARP_PAIRS; u++)
-            codes[u] = *reinterpret_cast<const uint4 *>(codes_at + p.stage * CUDA_STREAM_STAGE +
-                                                        u * 512);
-        uint2 one = *reinterpret_cast<const uint2 *>(scales_at + p.stage * CUDA_STREAM_STAGE),
-              two = *reinterpret_cast<const uint2 *>(scales_at + p.stage * CUDA_STREAM_STAGE +
-                                                     64);
-        uint32_t low[2] = {__funnelshift_r(one.x, two.x, shift), two.x >> shift};
-        uint32_t high[2] = {__funnelshift_r(one.y, two.y, shift), two.y >> shift};
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(&w.empty[p.stage]);
-        p.advance(CUDA_STREAM_STAGES);
-
-        float acc[COLUMN_TILES][4];
-        if (wide)
-            multiply<COLUMN_TILES>(codes, low, high, h, acc);
-        else
-            multiply<1>(codes, low, high, h, acc);
-        barrier_wait(&w.sums_empty[s.stage], s.phase ^ 1);
-        float4 *out = sums + (s.stage * COMPUTE + warp) * COLUMN_TILES * WARP + lane;
-        out[0] = make_float4(acc[0][0], acc[0][1], acc[0][2], acc[0][3]);
-        if (wide)
-            out[WARP] = make_float4(acc[1][0], acc[1][1], acc[1][2], acc[1][3]);
-        __syncwarp();
-        if (lane == 0)
-            barrier_arrive(&w.sums_full[s.stage]);
-        s.advance(CUDA_STREAM_SUMS);
-        if (++tile == a.m.tiles) {
-            tile = 0;
-            at++;
-            fresh = true;
-        }
+            codes[u] = *reinterpret_cast<const uint4 *>(codes_at + u * 512);
+        const uint2 one = *reinterpret_cast<const uint2 *>(scales_at),
+                    two = *reinterpret_cast<const uint2 *>(scales_at + 64);
+        low[0] = __funnelshift_r(one.x, two.x, shift);
+        low[1] = two.x >> shift;
+        high[0] = __funnelshift_r(one.y, two.y, shift);
+        high[1] = two.y >> shift;
     }
+};
+
+template <int NT>
+__device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
+                                         float acc[UNIT][COLUMN_TILES][4])
+{
+#pragma unroll
+    for (int i = 0; i < UNIT * NT * 4; i++)
+        acc[i / (NT * 4)][i / 4 % NT][i % 4] = 0;
+#pragma unroll
+    for (int u = 0; u < WARP_BLOCKS; u++)
+#pragma unroll
+        for (int i = 0; i < UNIT; i++) {
+            uint32_t x[4], y[4];
+            const uint4 c = p[i].codes[u / 2];
+            decode_mxfp4(u % 2 == 0 ? c.x : c.z, scale_pair(p[i].low[u / 4], u % 4), x);
+            decode_mxfp4(u % 2 == 0 ? c.y : c.w, scale_pair(p[i].high[u / 4], u % 4), y);
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                const uint4 v = h.x[u][n];
+                mma(acc[i][n], x[0], y[0], x[1], y[1], v.x, v.y);
+                mma(acc[i][n], x[2], y[2], x[3], y[3], v.z, v.w);
+            }
+        }
 }
 
-/* Tiles of this block in turn, FINISH warps alternating. */
-template <class Epilogue>
-__device__ __forceinline__ void finish(const cuda_gemm &a, work &w, const uint8_t *ring,
-                                       const float4 *sums, share mine, uint32_t which,
-                                       uint32_t lane)
+/* Sums of a unit: [tile][warp][column tile][lane] */
+__device__ __forceinline__ uint32_t sum_at(uint32_t buffer, uint32_t tile, uint32_t warp,
+                                           uint32_t n)
 {
-    static_assert(COLUMN_TILES == 2, "an item is one or two column tiles");
-    const uint32_t g = lane / 4, t = lane % 4;
-    uint32_t at = mine.first / a.m.tiles, tile = mine.first % a.m.tiles;
-    ring_position p = {0, 0}, s = {0, 0};
-    for (uint32_t q = mine.first; q < mine.last; q++) {
-        if ((q - mine.first) % FINISH == which) {
-            const item it = w.items[at];
-            barrier_wait(&w.full[p.stage], p.phase);
-            const uint16_t *b = reinterpret_cast<const uint16_t *>(
-                ring + p.stage * CUDA_STREAM_STAGE + CODE_BYTES + SCALE_BYTES);
-            const early_bias bias = {from_bf16(b[g]), from_bf16(b[g + 8])};
-            __syncwarp();
-            if (lane == 0)
-                barrier_arrive(&w.empty[p.stage]);
-            barrier_wait(&w.sums_full[s.stage], s.phase);
-            const float4 *in = sums + s.stage * COMPUTE * COLUMN_TILES * WARP + lane;
-            const uint32_t tiles = it.count > 8 ? 2 : 1;
-            float total[COLUMN_TILES][4];
+    return (((buffer * UNIT + tile) * COMPUTE + warp) * COLUMN_TILES + n) * WARP;
+}
+
+/* Column tile n of tile i of a unit whose sums lie in `buffer`: adds up and finishes. */
+template <class Epilogue>
+__device__ __forceinline__ void finish(const cuda_gemm &a, work &w, const float4 *sums,
+                                       uint32_t buffer, const item &it, uint32_t tile,
+                                       uint32_t i, uint32_t n, uint32_t lane)
+{
+    const uint32_t g = lane / 4, column = n * 8 + lane % 4 * 2;
+    float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
-            for (int n = 0; n < COLUMN_TILES; n++) {
-                total[n][0] = total[n][1] = total[n][2] = total[n][3] = 0;
-                if (n < tiles)
-#pragma unroll
-                    for (int k = 0; k < COMPUTE; k++) {
-                        float4 v = in[(k * COLUMN_TILES + n) * WARP];
-                        total[n][0] += v.x;
-                        total[n][1] += v.y;
-                        total[n][2] += v.z;
-                        total[n][3] += v.w;
-                    }
+    for (int k = 0; k < COMPUTE; k++) {
+        const float4 v = sums[sum_at(buffer, i, k, n) + lane];
+        sum.x += v.x;
+        sum.y += v.y;
+        sum.z += v.z;
+        sum.w += v.w;
+    }
+    const early_bias bias = {from_bf16(w.bias[buffer][i * 16 + g]),
+                             from_bf16(w.bias[buffer][i * 16 + g + 8])};
+    if (column < it.count)
+        Epilogue::finish(a, bias, tile, g, w.sorted[it.first + column],
+                         w.weight[it.first + column], sum.x, sum.z);
+    if (column + 1 < it.count)
+        Epilogue::finish(a, bias, tile, g, w.sorted[it.first + column + 1],
+                         w.weight[it.first + column + 1], sum.y, sum.w);
+}
+
+template <class Epilogue>
+__device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8_t *ring,
+                                        float4 *sums, bool by_assignment, uint32_t warp,
+                                        uint32_t lane)
+{
+    static_assert(CUDA_STREAM_SUMS == 2, "a unit is finished while the next is computed");
+    const uint32_t shift = warp * WARP_BLOCKS % 4 * 8;
+    const uint8_t *codes_at = ring + warp * WARP_PAIRS * 512 + lane * 16;
+    const uint8_t *scales_at = ring + SCALES_AT + warp * WARP_BLOCKS / 4 * 64 + lane / 4 * 8;
+    held h;
+    bool fresh = true, two = false;
+    uint32_t turn = warp; /* this warp finishes quarter `turn` of a unit, if there is one */
+    place p(a, w), before = p;
+    for (bool first = true;; first = false) {
+        const bool more = p.left != 0;
+        if (more) {
+            if (fresh) {
+                const item it = w.items[p.item];
+                two = it.count > 8;
+                hold(a, w, it, by_assignment, warp, lane, h);
             }
+            ring_wait(&w.full[p.stage], p.round);
+            piece pieces[UNIT];
+#pragma unroll
+            for (int i = 0; i < UNIT; i++)
+                pieces[i].load(codes_at + p.stage * CUDA_STREAM_STAGE + i * CODE_BYTES,
+                               scales_at + p.stage * CUDA_STREAM_STAGE + i * SCALE_BYTES,
+                               shift);
+            uint32_t bias = 0;
+            if (warp == 0 && lane < UNIT * 8)
+                bias = reinterpret_cast<const uint32_t *>(ring + p.stage * CUDA_STREAM_STAGE +
+                                                          BIAS_AT)[lane];
             __syncwarp();
             if (lane == 0)
-                barrier_arrive(&w.sums_empty[s.stage]);
+                ring_arrive(&w.empty[p.stage]);
+
+            float acc[UNIT][COLUMN_TILES][4];
+            if (two)
+                multiply<COLUMN_TILES>(pieces, h, acc);
+            else
+                multiply<1>(pieces, h, acc);
+            ring_wait(&w.sums_empty[p.buffer], p.turn ^ 1);
 #pragma unroll
-            for (int n = 0; n < COLUMN_TILES; n++)
+            for (int i = 0; i < UNIT; i++)
 #pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    const uint32_t column = n * 8 + 2 * t + i;
-                    if (column < it.count)
-                        Epilogue::finish(a, bias, tile, g, w.sorted[it.first + column],
-                                         w.weight[it.first + column], total[n][i],
-                                         total[n][i + 2]);
-                }
+                for (int n = 0; n < COLUMN_TILES; n++)
+                    if (n == 0 || two)
+                        sums[sum_at(p.buffer, i, warp, n) + lane] =
+                            make_float4(acc[i][n][0], acc[i][n][1], acc[i][n][2], acc[i][n][3]);
+            if (warp == 0 && lane < UNIT * 8)
+                reinterpret_cast<uint32_t *>(w.bias[p.buffer])[lane] = bias;
+            __syncwarp();
+            if (lane == 0)
+                ring_arrive(&w.sums_full[p.buffer]);
         }
-        p.advance(CUDA_STREAM_STAGES);
-        s.advance(CUDA_STREAM_SUMS);
-        if (++tile == a.m.tiles) {
-            tile = 0;
-            at++;
+        /* The unit before: most likely everybody is through with it. */
+        if (!first) {
+            if (turn < QUARTERS) {
+                const item it = w.items[before.item];
+                const uint32_t i = turn / COLUMN_TILES, n = turn % COLUMN_TILES;
+                ring_wait(&w.sums_full[before.buffer], before.turn);
+                if (n * 8 < it.count)
+                    finish<Epilogue>(a, w, sums, before.buffer, it, before.unit * UNIT + i, i,
+                                     n, lane);
+                __syncwarp();
+                if (lane == 0)
+                    ring_arrive(&w.sums_empty[before.buffer]);
+                turn += COMPUTE;
+            }
+            turn -= QUARTERS;
         }
+        if (!more)
+            break;
+        before = p;
+        fresh = p.next();
     }
 }
 
@@ -369,29 +403,26 @@ __device__ __forceinline__ void stream_experts(const cuda_gemm &a, bool by_assig
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
         for (int i = 0; i < CUDA_STREAM_STAGES; i++) {
-            barrier_init(&w.full[i], 1);
-            barrier_init(&w.empty[i], COMPUTE + 1);
+            ring_init(&w.full[i], 1);
+            ring_init(&w.empty[i], COMPUTE);
         }
         for (int i = 0; i < CUDA_STREAM_SUMS; i++) {
-            barrier_init(&w.sums_full[i], COMPUTE);
-            barrier_init(&w.sums_empty[i], 1);
+            ring_init(&w.sums_full[i], COMPUTE);
+            ring_init(&w.sums_empty[i], QUARTERS);
         }
-        barrier_init_fence();
+        ring_publish();
     }
     if (!EARLY)
         wait_for_previous_kernel();
     make_work(a, w);
-    const share mine = share_of(a, w);
-    if (EARLY && warp != COMPUTE + FINISH)
+    if (EARLY && warp < COMPUTE)
         wait_for_previous_kernel();
     /* Not before the wait: the next kernel counts on what came before this one. */
     let_next_kernel_start();
     if (warp < COMPUTE)
-        compute(a, w, ring, sums, mine, by_assignment, warp, lane);
-    else if (warp < COMPUTE + FINISH)
-        finish<Epilogue>(a, w, ring, sums, mine, warp - COMPUTE, lane);
+        compute<Epilogue>(a, w, ring, sums, by_assignment, warp, lane);
     else if (lane == 0)
-        fill_ring(a, w, ring, mine);
+        fill_ring(a, w, ring);
 }
 
 #endif

@@ -242,7 +242,7 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
 /* True where expert_stream.cu has code for a matrix on this GPU. */
 static bool can_stream(const struct gptoss_backend *b, const struct cuda_matrix *m)
 {
-    return b->device.major >= 9 && m->blocks == CUDA_STREAM_BLOCKS &&
+    return b->device.major >= 9 && m->blocks == CUDA_STREAM_BLOCKS && m->tiles % 2 == 0 &&
            b->device.shared_per_block >= CUDA_STREAM_SHARED + 4096;
 }
 
