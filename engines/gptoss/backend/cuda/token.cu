@@ -66,9 +66,7 @@ template <class C> struct steps {
                 reinterpret_cast<float4 *>(c.s.rows)[quad] = c.r[j];
         }
         c.template stage<TOKEN_HEADS * 8>(a.mixed);
-        c.stamp();
         c.template multiply_dense<OUT_BLOCKS, OUT_PARTS>(units);
-        c.stamp();
         c.template put_sums<OUT_PARTS>(
             a.out_sums, TOKEN_HIDDEN, units, [&](uint32_t i, bool begins, float v) {
                 v += begins ? from_bf16(e.bias) : 0.0f;
@@ -153,7 +151,6 @@ template <class C> struct steps {
             up_bias = __ldg(bias + 8);
         }
         c.multiply_up(units);
-        c.stamp();
         c.meet();
         if (unit < units.last) {
             float gate = c.sum_of(c.tid / 8, c.tid % 8) / TOKEN_LIFT + from_bf16(gate_bias);
@@ -186,9 +183,7 @@ template <class C> struct steps {
     {
         const run units = run_of(DOWN_UNITS);
         c.template stage<X_BYTES / 16>(c.a.inner);
-        c.stamp();
         c.multiply_down(units);
-        c.stamp();
         c.template put_sums<DOWN_PARTS>(
             c.a.down_sums, TOKEN_HIDDEN, units, [&](uint32_t, bool begins, float v) {
                 v /= TOKEN_LIFT;
@@ -216,7 +211,6 @@ template <class C> struct steps {
             }
         c.load_norm(c.s.layers[0].attn_norm);
         c.target = a.sync[1];
-        c.stamp();
     }
 
     template <int W>
@@ -232,10 +226,8 @@ template <class C> struct steps {
         c.add_squares();
         c.meet();
         c.normalize(1);
-        c.stamp();
         attention.ask(early);
         c.template multiply_dense<QKV_BLOCKS, QKV_PARTS>(qkv);
-        c.stamp();
         c.template put_sums<QKV_PARTS>(a.qkv_sums, TOKEN_QKV_ROWS, qkv,
                                        [](uint32_t, bool, float v) { return v; });
         c.grid_meet();
@@ -251,7 +243,6 @@ template <class C> struct steps {
         c.add_squares();
         all_meet<C::THREADS>();
         c.normalize(TOKEN_LIFT);
-        c.stamp();
         gate_up(l);
         down_early down_weights;
         ask_down(l, down_weights);
@@ -284,7 +275,7 @@ template <class C> struct steps {
     }
 };
 
-template <int W, bool TRACE> __device__ __forceinline__ void token(const token_args &a)
+template <int W> __device__ __forceinline__ void token(const token_args &a)
 {
     extern __shared__ __align__(128) uint8_t dynamic[];
     __shared__ token_shared s;
@@ -311,22 +302,19 @@ template <int W, bool TRACE> __device__ __forceinline__ void token(const token_a
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(W == 8 ? 232 : 152));
-    consumer<W, TRACE> c = {
-        a,       s, ring, x, sums, tid, tid / WARP, tid % WARP, tid % WARP / 4,
-        tid % 4, 0, 0,    0, 0,    0};
-    steps<consumer<W, TRACE>> all = {c};
+    consumer<W> c = {a,       s, ring, x, sums, tid, tid / WARP, tid % WARP, tid % WARP / 4,
+                     tid % 4, 0, 0,    0, 0};
+    steps<consumer<W>> all = {c};
     all.template run_layers<W>();
 }
 
 #endif
 
-#ifndef TOKEN_VARIANTS
 extern "C" __global__ void __launch_bounds__(12 * WARP, 1)
     token_layers(const __grid_constant__ token_args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     static_assert(dynamic_bytes<8> == TOKEN_DYNAMIC, "what token.c asks for");
-    token<8, false>(a);
+    token<8>(a);
 #endif
 }
-#endif

@@ -60,7 +60,6 @@ struct token_args {
     uint32_t *tickets;  /* [kv head], zero between launches */
     uint32_t *sync;     /* [2]: arrivals so far; their number when the kernel starts */
     float *residual;    /* out: [TOKEN_HIDDEN] */
-    uint64_t *trace;    /* measurements only */
 };
 
 #endif

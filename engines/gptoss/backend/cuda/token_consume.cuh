@@ -12,7 +12,7 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <int W, bool TRACE> struct consumer {
+template <int W> struct consumer {
     enum {
         THREADS = W * WARP,
         QUADS = TOKEN_HIDDEN / 4,
@@ -27,15 +27,8 @@ template <int W, bool TRACE> struct consumer {
     uint32_t slot, phase; /* of the ring: next to take */
     uint32_t units_taken; /* in the piece taken last */
     uint32_t target;      /* arrivals that end the next barrier; thread 0 */
-    uint32_t stamps;
     float4 r[MINE]; /* the residual, the same in all blocks: quads tid, tid + THREADS, ... */
     uint2 norm[MINE];
-
-    __device__ __forceinline__ void stamp()
-    {
-        if (TRACE && tid == 0 && a.trace != nullptr)
-            a.trace[blockIdx.x * 1024 + stamps++] = clock64();
-    }
 
     __device__ __forceinline__ void meet()
     {
@@ -46,7 +39,6 @@ template <int W, bool TRACE> struct consumer {
     __device__ __forceinline__ void grid_meet()
     {
         meet();
-        stamp();
         if (tid == 0) {
             uint32_t now;
             target += gridDim.x;
@@ -59,7 +51,6 @@ template <int W, bool TRACE> struct consumer {
             while ((int32_t)(now - target) < 0);
         }
         meet();
-        stamp();
     }
 
     /* ---- the ring ---- */
