@@ -13,11 +13,12 @@
 #include "node/logs.h"
 #include "node/reload.h"
 #include "node/revision.h"
+#include "node/router_link.h"
 #include "node/state.h"
 #include "node/storage.h"
 #include "node/trunk.h"
 
-enum { SECOND_MS = 1000, CLOSE_MS = 10000 };
+enum { SECOND_MS = 1000, CLOSE_MS = 10000, SAY_GOODBYE_MS = 1000 };
 
 /* ---- settings ---- */
 
@@ -170,7 +171,9 @@ static void drain_step(struct node *node)
         return;
     for (struct node_model *m = node->models; m != NULL; m = m->next)
         node_model_unload(m, "the node is shutting down");
-    if (!has_workers(node) && node->drained != NULL)
+    bool may_leave = node_router_link_has_told(node->link) ||
+                     node_now(node) - node->drain_began_ms >= SAY_GOODBYE_MS;
+    if (!has_workers(node) && may_leave && node->drained != NULL)
         finish_drain(node);
 }
 
@@ -286,6 +289,7 @@ lr_code node_start(struct node *node, struct net_loops *loops, const char *liste
 static void end_now(struct node *node)
 {
     struct lr_error err;
+    node->drain_began_ms = 0; /* nobody is told any more */
     (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
     for (uint32_t i = 0; i < node->slot_count; i++)
         if (node->slots[i].request != NULL && !node->slots[i].request->is_proof)
@@ -315,6 +319,7 @@ void node_drain(struct node *node, net_loop_fn done, void *arg)
         return;
     }
     node->is_draining = true;
+    node->drain_began_ms = node_now(node);
     node->drained = done;
     node->drained_arg = arg;
     lr_log_info(NULL, "node.drain requests=%u", node->request_count);

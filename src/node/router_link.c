@@ -282,6 +282,17 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
     link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
 }
 
+bool node_router_link_has_told(const struct node_router_link *link)
+{
+    uint64_t states = link != NULL ? node_report_signature(link->node, true) : 0;
+    for (size_t i = 0; link != NULL && i < link->peer_count; i++) {
+        const struct peer *peer = &link->peers[i];
+        if (peer->is_joined && (peer->call != NULL || peer->told_signature != states))
+            return false;
+    }
+    return true;
+}
+
 /* POST /v0/beat: a router has news (a registration came or went) and waits for our word. */
 void node_api_beat(struct node *node, struct net_request *req, const struct net_path *path)
 {

@@ -9,6 +9,8 @@
 #ifndef NODE_ROUTER_LINK_H
 #define NODE_ROUTER_LINK_H
 
+#include <stdbool.h>
+
 #include "base/settings.h"
 #include "net/loop.h"
 
@@ -22,6 +24,10 @@ LR_MUST_USE lr_code node_router_link_create(struct node *node, struct node_route
 
 /* Begins to join; `port` is the node's own.  Nothing happens without a router. */
 void node_router_link_start(struct node_router_link *link, uint16_t port);
+
+/* Every router it has joined knows its newest state: a node that leaves says so first, or it
+ * would count as lost.  NULL is fine. */
+bool node_router_link_has_told(const struct node_router_link *link);
 
 /* NULL is fine. */
 void node_router_link_destroy(struct node_router_link *link);

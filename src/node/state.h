@@ -64,6 +64,7 @@ struct node {
 
     struct net_timer *second, *watch, *memory, *late;
     bool is_draining;
+    uint64_t drain_began_ms;
     bool is_loopback; /* guard against web pages */
     net_loop_fn drained;
     void *drained_arg;

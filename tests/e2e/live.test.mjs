@@ -86,6 +86,7 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
   const settled = await alert(router, 'memory_alert', (a) => !a.open); // it left in peace, and its troubles with it
   assert.equal(settled.node_name, 'full');
   await until('the other left', async () => !(await nodes(router)).find((n) => n.name === 'full').online);
+  assert.ok(!(await call(`${router.url}/v0/alerts`)).json.alerts.some((a) => a.kind === 'node_offline' && a.node_name === 'full'), 'nobody is alarmed');
   await until('the model is known', async () => (await nodes(router)).find((n) => n.name === 'ill').models.length === 1);
   await register(router, 'hangs');
   await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('x') } });
