@@ -332,9 +332,12 @@ void node_reload_all(struct node *node)
 {
     struct lr_error err;
     node_storage_scan(node);
-    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
-        if (node_reload(node, e, false, NULL, NULL, &err) != LR_OK)
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+        /* Reading an unchanged library would keep every stream waiting for its hash. */
+        bool is_same = e->library != NULL && node_engine_signature(e->folder) == e->signature;
+        if (!is_same && node_reload(node, e, false, NULL, NULL, &err) != LR_OK)
             lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+    }
 }
 
 void node_destroy(struct node *node)
