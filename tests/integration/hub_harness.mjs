@@ -13,7 +13,7 @@ export { until };
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const release = process.env.LLM_ROUTER_BIN ?? path.join(root, 'build/release/bin/llm-router');
-// Failpoints are compiled into debug builds only.
+// Failpoints are compiled into the debug and sanitized builds only.
 export const DEBUG_BIN = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(root, 'build/debug/bin/llm-router');
 
 export const SHARD = 'model-00001-of-00002.safetensors';
