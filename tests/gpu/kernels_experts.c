@@ -151,6 +151,42 @@ static void test_case(struct bed *bed, const char *name, struct test_random *r,
     case_close(&t);
 }
 
+/* A kernel that reads shared memory while the next copy lands there is right nearly always: the
+ * bits of many runs tell. */
+static void test_repeats(struct bed *bed, const char *name, struct test_random *r,
+                         uint32_t rows)
+{
+    enum { RUNS = 300 };
+    const struct model_config *c = bed->config;
+    struct gptoss_backend *b = bed->b;
+    struct expert_case first, t;
+    struct lr_error err = {0};
+    uint32_t other = 0;
+    case_open(&first, c, rows);
+    case_open(&t, c, rows);
+    size_t cells = (size_t)rows * c->hidden, inner = (size_t)t.pairs * c->intermediate;
+    choose(c, r, SPREAD, rows, t.choice, t.weight);
+    test_fill_bf16(r, t.normed, cells, 1);
+    test_fill_float(r, t.residual, cells, 1);
+    bed_put_rows(bed, b->ws.normed, t.normed, rows, rows, c->hidden);
+    bed_put(bed, b->ws.choice, t.choice, t.pairs * 4);
+    bed_put(bed, b->ws.weight, t.weight, t.pairs * 4);
+    for (int run = 0; run < RUNS; run++) {
+        struct expert_case *to = run == 0 ? &first : &t;
+        bed_put(bed, b->ws.residual, t.residual, cells * 4);
+        test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
+        bed_get_rows(bed, b->ws.inner, to->inner, rows, t.pairs, c->intermediate);
+        bed_get(bed, b->ws.residual, to->got, cells * 4);
+        if (run != 0)
+            other += memcmp(first.inner, t.inner, inner * 2) != 0 ||
+                     memcmp(first.got, t.got, cells * 4) != 0;
+    }
+    test_check((double)other, TEST_LIMIT, "experts %s: %d runs of %u tokens give the same bits",
+               name, RUNS, rows);
+    case_close(&first);
+    case_close(&t);
+}
+
 void test_experts(struct bed *bed, const char *name, struct test_random *r, uint32_t from)
 {
     static const uint32_t counts[] = {1,  2,  3,  4,  5,  7,   8,   9,
@@ -161,4 +197,7 @@ void test_experts(struct bed *bed, const char *name, struct test_random *r, uint
          i++)
         for (int how = 0; counts[i] >= from && how < CHOICES; how++)
             test_case(bed, name, r, (enum choices)how, counts[i]);
+    if (large && from <= 64)
+        for (uint32_t rows = 8; rows <= 64; rows *= 2)
+            test_repeats(bed, name, r, rows);
 }

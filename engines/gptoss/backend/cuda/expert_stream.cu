@@ -344,10 +344,6 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
             if (warp == 0 && lane < UNIT * 8)
                 bias = reinterpret_cast<const uint32_t *>(ring + p.stage * CUDA_STREAM_STAGE +
                                                           BIAS_AT)[lane];
-            __syncwarp();
-            if (lane == 0)
-                ring_arrive(&w.empty[p.stage]);
-
             float acc[UNIT][COLUMN_TILES][4];
             if (two)
                 multiply<COLUMN_TILES>(pieces, h, acc);
@@ -364,8 +360,12 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
             if (warp == 0 && lane < UNIT * 8)
                 reinterpret_cast<uint32_t *>(w.bias[p.buffer])[lane] = bias;
             __syncwarp();
-            if (lane == 0)
+            if (lane == 0) {
                 ring_arrive(&w.sums_full[p.buffer]);
+                /* Not before the sums are stored: an arrival does not wait for loads that are
+                 * still under way, and the next copy would overtake them. */
+                ring_arrive(&w.empty[p.stage]);
+            }
         }
         /* The unit before: most likely everybody is through with it. */
         if (!first) {

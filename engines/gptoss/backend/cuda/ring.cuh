@@ -11,7 +11,11 @@
  *   producer                                  each reading warp
  *     ring_wait(&empty[s], (n - 1) & 1)         ring_wait(&full[s], n & 1)
  *     ring_expect(&full[s], bytes)              ... read ...
- *     ring_copy(to, from, bytes, &full[s])      __syncwarp(), lane 0: ring_arrive(&empty[s])
+ *     ring_copy(to, from, bytes, &full[s])      ... use what was read ...
+ *                                               __syncwarp(), lane 0: ring_arrive(&empty[s])
+ *
+ * "Use" is not "load": an arrival does not wait for loads of its warp that are still under way,
+ * so a slot is freed only behind instructions that need the loaded values.
  *
  * Addresses and sizes are multiples of 16; copies under 8 KB waste bandwidth.
  */
