@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "model/config.h"
 
 enum { MANIFEST_ARENA_MAX = 64 << 20, NAMES_TEXT_MAX = 400 };
 
@@ -182,17 +183,17 @@ static lr_code set_runtimes(struct hub_builder *b, const char *runtime)
 static lr_code find_runtime(struct hub_builder *b)
 {
     const struct hub_text *config = hub_listing_text(b->listing, "config.json");
-    char runtime[HUB_NAME_MAX];
+    struct model_identity id;
+    struct lr_error why;
     if (config == NULL)
         return lr_fail(b->err, LR_INTERNAL, "config.json of %s was not fetched",
                        b->listing->repo);
-    hub_runtime_fn fn = b->in->runtime_of != NULL ? b->in->runtime_of : hub_runtime_of;
-    lr_code code = fn(config->text, runtime, b->err);
-    if (code != LR_OK) {
-        (void)lr_fail_prefix(b->err, "%s", b->listing->repo);
-        return code;
-    }
-    return set_runtimes(b, runtime);
+    lr_code code = model_identity_parse(config->text, &id, &why);
+    if (code == LR_OK)
+        return set_runtimes(b, id.runtime);
+    /* What is broken is what was asked for, not what lies here. */
+    return lr_fail(b->err, code == LR_MODEL_CORRUPT ? LR_INVALID_ARGUMENT : code, "%s: %s",
+                   b->listing->repo, why.text);
 }
 
 static lr_code add_metadata(struct hub_builder *b)

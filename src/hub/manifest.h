@@ -58,13 +58,6 @@ struct hub_request {
     struct lr_str name; /* the id; else the repository's */
 };
 
-/* config.json -> the engine's name.  UNSUPPORTED, MODEL_CORRUPT as the function wants. */
-typedef lr_code (*hub_runtime_fn)(struct lr_str config_json, char out[HUB_NAME_MAX],
-                                  struct lr_error *err);
-/* `architectures`, else `model_type`.  An unknown one keeps its own name. */
-LR_MUST_USE lr_code hub_runtime_of(struct lr_str config_json, char out[HUB_NAME_MAX],
-                                   struct lr_error *err);
-
 struct hub_build_input {
     const struct hub_policy *policy; /* for the URLs */
     const struct hub_listing *listing;
@@ -72,7 +65,6 @@ struct hub_build_input {
     size_t artifact_listing_count;
     const struct hub_supported *supported; /* may be NULL */
     const char *const *publishers;         /* allowlist; NULL: hub_default_publishers */
-    hub_runtime_fn runtime_of;             /* NULL: hub_runtime_of */
 };
 
 /* All of openai and of nvidia, NULL-terminated. */

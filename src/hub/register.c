@@ -152,8 +152,7 @@ static lr_code work_through(struct work *w, struct hub_registration *out)
                                     .artifact_listings = others,
                                     .artifact_listing_count = w->other_count,
                                     .supported = w->in->supported,
-                                    .publishers = w->in->publishers,
-                                    .runtime_of = w->in->runtime_of};
+                                    .publishers = w->in->publishers};
     return hub_manifest_build(&input, &w->request, &out->manifest, w->err);
 }
 

@@ -25,7 +25,6 @@ struct hub_register_input {
     const struct hub_client *client;
     const struct hub_supported *supported; /* may be NULL */
     const char *const *publishers;         /* NULL: hub_default_publishers */
-    hub_runtime_fn runtime_of;             /* NULL: hub_runtime_of */
     struct lr_str repo;                    /* "org/name" or an address */
     struct lr_str revision;                /* wins over the address's; empty: default */
     struct hub_request request;            /* an empty filename takes the address's */

@@ -1,4 +1,4 @@
-/* LINK: hub base */
+/* LINK: hub model base */
 /* What a hub and a router say: manifests, listings with their small files, addresses.
  * The first byte chooses; parts of a registration are separated by byte 1. */
 #include <stdint.h>

@@ -239,14 +239,20 @@ static void runtimes_come_from_architectures_else_model_type(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        char runtime[HUB_NAME_MAX];
-        struct lr_error err;
-        lr_code code = hub_runtime_of(lr_str_z(rows[i].config), runtime, &err);
+        struct hub_listing *listing = make_listing("a/b", META "m.safetensors");
+        struct hub_policy policy = default_policy();
+        struct hub_build_input in = {.policy = &policy, .listing = listing};
+        struct hub_request request = {0};
+        struct hub_manifest *m = NULL;
+        add_text(listing, "config.json", rows[i].config);
+        lr_code code = hub_manifest_build(&in, &request, &m, NULL);
         assert_int_equal(code == LR_OK, rows[i].runtime != NULL);
         if (code == LR_OK)
-            assert_string_equal(runtime, rows[i].runtime);
+            assert_string_equal(m->runtimes[0], rows[i].runtime);
         else
             assert_int_equal(lr_code_http(code), 400);
+        hub_manifest_destroy(m);
+        hub_listing_destroy(listing);
     }
 }
 
