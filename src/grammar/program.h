@@ -129,7 +129,26 @@ uint32_t grammar_number_within(struct grammar_build *b, const struct grammar_bou
 /* A string of a format that is known by this name; false: it is not. */
 bool grammar_format(struct grammar_build *b, struct lr_str name, uint32_t next, uint32_t *out);
 
+/* ---- ref.c ---- */
+/* The schema a $ref names; NULL: nowhere, and the build has failed. */
+const struct lr_json *grammar_resolve(struct grammar_build *b, struct lr_str ref);
+
+/* ---- exclusive.c ---- */
+/* Fails the build unless no value can fit two of the schemas, which is what "oneOf" demands. */
+void grammar_check_exclusive(struct grammar_build *b, const struct lr_json *list);
+
 /* ---- schema.c ---- */
+enum { /* types, as bits */
+       GRAMMAR_NULL = 1,
+       GRAMMAR_BOOL = 2,
+       GRAMMAR_INTEGER = 4,
+       GRAMMAR_NUMBER = 8,
+       GRAMMAR_STRING = 16,
+       GRAMMAR_ARRAY = 32,
+       GRAMMAR_OBJECT = 64,
+       GRAMMAR_ANY = 127,
+};
+uint32_t grammar_types_of(struct grammar_build *b, const struct lr_json *schema);
 /* A value that fits the schema; rules it refers to are compiled by grammar_schema_whole. */
 uint32_t grammar_schema(struct grammar_build *b, const struct lr_json *schema, uint32_t next);
 /* A schema on its own: sets the root, and compiles what is left of its rules. */

@@ -12,24 +12,13 @@
 
 enum { ALTERNATIVES_MAX = 1024 };
 
-enum {
-    TYPE_NULL = 1,
-    TYPE_BOOL = 2,
-    TYPE_INTEGER = 4,
-    TYPE_NUMBER = 8,
-    TYPE_STRING = 16,
-    TYPE_ARRAY = 32,
-    TYPE_OBJECT = 64,
-    TYPE_ANY = 127
-};
-
 static const struct {
     const char *name;
     uint32_t bit;
 } type_names[] = {
-    {"null", TYPE_NULL},     {"boolean", TYPE_BOOL},  {"integer", TYPE_INTEGER},
-    {"number", TYPE_NUMBER}, {"string", TYPE_STRING}, {"array", TYPE_ARRAY},
-    {"object", TYPE_OBJECT},
+    {"null", GRAMMAR_NULL},     {"boolean", GRAMMAR_BOOL},  {"integer", GRAMMAR_INTEGER},
+    {"number", GRAMMAR_NUMBER}, {"string", GRAMMAR_STRING}, {"array", GRAMMAR_ARRAY},
+    {"object", GRAMMAR_OBJECT},
 };
 
 /* What narrows the values of some type and is not offered; hint may be empty. */
@@ -37,7 +26,6 @@ static const struct {
     const char *name;
     const char *hint;
 } refused[] = {
-    {"oneOf", "; use \"anyOf\""},
     {"allOf", "; write the parts as one schema"},
     {"not", ""},
     {"if", ""},
@@ -92,48 +80,6 @@ static void check_keywords(struct grammar_build *b, const struct lr_json *schema
 
 /* ---- $ref ---- */
 
-/* The next part of a JSON pointer, with ~0 and ~1 undone. */
-static bool pointer_part(struct lr_str *rest, char *out, size_t room, struct lr_str *part)
-{
-    struct lr_str raw;
-    size_t len = 0;
-    if (!lr_str_split(rest, '/', &raw))
-        return false;
-    for (size_t i = 0; i < raw.len && len < room; i++) {
-        char c = raw.ptr[i];
-        if (c == '~' && i + 1 < raw.len && (raw.ptr[i + 1] == '0' || raw.ptr[i + 1] == '1'))
-            c = raw.ptr[++i] == '0' ? '~' : '/';
-        out[len++] = c;
-    }
-    *part = lr_str(out, len);
-    return true;
-}
-
-static const struct lr_json *resolve(struct grammar_build *b, struct lr_str ref)
-{
-    const struct lr_json *at = b->root;
-    struct lr_str rest = lr_str_sub(ref, 2, ref.len), part;
-    char text[256];
-    uint64_t index;
-    if (lr_str_eq_z(ref, "#"))
-        return at;
-    if (lr_str_starts(ref, "#/"))
-        while (at != NULL && pointer_part(&rest, text, sizeof(text), &part)) {
-            if (at->type == LR_JSON_ARRAY)
-                at = lr_str_u64(part, &index) && index < at->count ? &at->items[index] : NULL;
-            else
-                at = lr_json_get_str(at, part);
-        }
-    else
-        at = NULL;
-    if (at == NULL)
-        grammar_fail(b, LR_INVALID_ARGUMENT,
-                     "$ref \"" LR_STR_FMT "\" leads nowhere; it is a pointer within the "
-                     "schema, such as \"#/$defs/name\"",
-                     LR_STR_ARG(lr_str_sub(ref, 0, 100)));
-    return at;
-}
-
 static uint32_t call_schema(struct grammar_build *b, const struct lr_json *schema,
                             uint32_t next)
 {
@@ -148,7 +94,7 @@ static uint32_t call_schema(struct grammar_build *b, const struct lr_json *schem
 /* A schema used in several places, or possibly within itself: a rule of its own. */
 static uint32_t compile_ref(struct grammar_build *b, struct lr_str ref, uint32_t next)
 {
-    const struct lr_json *target = resolve(b, ref);
+    const struct lr_json *target = grammar_resolve(b, ref);
     return target != NULL ? call_schema(b, target, next) : 0;
 }
 
@@ -158,23 +104,23 @@ static uint32_t type_of(const struct lr_json *v)
 {
     switch (v->type) {
     case LR_JSON_NULL:
-        return TYPE_NULL;
+        return GRAMMAR_NULL;
     case LR_JSON_BOOL:
-        return TYPE_BOOL;
+        return GRAMMAR_BOOL;
     case LR_JSON_STRING:
-        return TYPE_STRING;
+        return GRAMMAR_STRING;
     case LR_JSON_ARRAY:
-        return TYPE_ARRAY;
+        return GRAMMAR_ARRAY;
     case LR_JSON_OBJECT:
-        return TYPE_OBJECT;
+        return GRAMMAR_OBJECT;
     case LR_JSON_NUMBER:
         break;
     }
     return lr_str_find_char(v->text, '.') == LR_STR_NONE &&
                    lr_str_find_char(v->text, 'e') == LR_STR_NONE &&
                    lr_str_find_char(v->text, 'E') == LR_STR_NONE
-               ? TYPE_INTEGER | TYPE_NUMBER
-               : TYPE_NUMBER;
+               ? GRAMMAR_INTEGER | GRAMMAR_NUMBER
+               : GRAMMAR_NUMBER;
 }
 
 /* One of the given values, written as compact JSON. */
@@ -221,17 +167,18 @@ static uint32_t compile_enum(struct grammar_build *b, const struct lr_json *list
     return compile_values(b, list->items, list->count, types, next);
 }
 
-static uint32_t compile_any_of(struct grammar_build *b, const struct lr_json *list,
-                               uint32_t next)
+/* key: "anyOf" or "oneOf" */
+static uint32_t compile_any_of(struct grammar_build *b, const char *key,
+                               const struct lr_json *list, uint32_t next)
 {
     uint32_t result = 0;
     if (list->type != LR_JSON_ARRAY || list->count == 0 || list->count > ALTERNATIVES_MAX) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"anyOf\" must be a list of 1 to %d schemas",
+        grammar_fail(b, LR_INVALID_ARGUMENT, "\"%s\" must be a list of 1 to %d schemas", key,
                      ALTERNATIVES_MAX);
         return 0;
     }
     for (uint32_t i = 0; i < list->count; i++) {
-        uint32_t mark = grammar_enter(b, "anyOf", lr_str(NULL, 0));
+        uint32_t mark = grammar_enter(b, key, lr_str(NULL, 0));
         uint32_t one = grammar_schema(b, &list->items[i], next);
         grammar_leave(b, mark);
         result = i == 0 ? one : grammar_fork(b, result, one);
@@ -255,14 +202,14 @@ static uint32_t type_bit(struct grammar_build *b, const struct lr_json *name)
     return 0;
 }
 
-static uint32_t types_of(struct grammar_build *b, const struct lr_json *schema)
+uint32_t grammar_types_of(struct grammar_build *b, const struct lr_json *schema)
 {
     const struct lr_json *type = lr_json_get(schema, "type");
     uint32_t bits = 0;
     if (type == NULL) {
         if (lr_json_get(schema, "properties") != NULL)
-            return TYPE_OBJECT;
-        return lr_json_get(schema, "items") != NULL ? TYPE_ARRAY : TYPE_ANY;
+            return GRAMMAR_OBJECT;
+        return lr_json_get(schema, "items") != NULL ? GRAMMAR_ARRAY : GRAMMAR_ANY;
     }
     if (type->type != LR_JSON_ARRAY)
         return type_bit(b, type);
@@ -374,16 +321,16 @@ static uint32_t compile_type(struct grammar_build *b, const struct lr_json *sche
 {
     struct grammar_choice words[] = {{LR_STR_LIT("true"), next}, {LR_STR_LIT("false"), next}};
     switch (type) {
-    case TYPE_NULL:
+    case GRAMMAR_NULL:
         return grammar_literal(b, LR_STR_LIT("null"), next);
-    case TYPE_BOOL:
+    case GRAMMAR_BOOL:
         return grammar_choose(b, words, 2);
-    case TYPE_INTEGER:
-    case TYPE_NUMBER:
-        return compile_number(b, schema, type == TYPE_INTEGER, next);
-    case TYPE_STRING:
+    case GRAMMAR_INTEGER:
+    case GRAMMAR_NUMBER:
+        return compile_number(b, schema, type == GRAMMAR_INTEGER, next);
+    case GRAMMAR_STRING:
         return compile_string(b, schema, next);
-    case TYPE_ARRAY:
+    case GRAMMAR_ARRAY:
         return grammar_array(b, schema, next);
     default:
         return grammar_object(b, schema, next);
@@ -395,9 +342,9 @@ static uint32_t compile_types(struct grammar_build *b, const struct lr_json *sch
 {
     uint32_t result = 0;
     bool has = false;
-    if ((types & TYPE_NUMBER) != 0)
-        types &= ~(uint32_t)TYPE_INTEGER; /* every integer is a number */
-    for (uint32_t bit = TYPE_NULL; bit <= TYPE_OBJECT; bit <<= 1) {
+    if ((types & GRAMMAR_NUMBER) != 0)
+        types &= ~(uint32_t)GRAMMAR_INTEGER; /* every integer is a number */
+    for (uint32_t bit = GRAMMAR_NULL; bit <= GRAMMAR_OBJECT; bit <<= 1) {
         if ((types & bit) == 0)
             continue;
         uint32_t one = compile_type(b, schema, bit, next);
@@ -440,6 +387,22 @@ static void alone(struct grammar_build *b, const struct lr_json *schema, const c
                      "\"%s\" beside other keywords is not offered; put them into it", key);
 }
 
+/* Of the keywords that decide alone there is one, or const beside enum, as some tools write it.
+ */
+static void check_deciders(struct grammar_build *b, const struct lr_json *schema)
+{
+    static const char *const words[] = {"$ref", "const", "enum", "anyOf", "oneOf"};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && !b->lenient; i++) {
+        if (lr_json_get(schema, words[i]) == NULL)
+            continue;
+        if (first != NULL && !(strcmp(first, "const") == 0 && strcmp(words[i], "enum") == 0))
+            grammar_fail(b, LR_UNSUPPORTED, "\"%s\" beside \"%s\" is not offered", words[i],
+                         first);
+        first = words[i];
+    }
+}
+
 static uint32_t compile(struct grammar_build *b, const struct lr_json *schema, uint32_t next)
 {
     const struct lr_json *v;
@@ -455,21 +418,27 @@ static uint32_t compile(struct grammar_build *b, const struct lr_json *schema, u
         v->count == 1 && is_open(schema))
         return grammar_schema(b, &v->items[0], next); /* how some tools write a $ref */
     check_keywords(b, schema);
+    check_deciders(b, schema);
     if (lr_json_str(lr_json_get(schema, "$ref"), &ref)) {
         alone(b, schema, "$ref");
         return compile_ref(b, ref, next);
     }
     if ((v = lr_json_get(schema, "const")) != NULL)
-        return compile_values(b, v, 1, types_of(b, schema), next);
+        return compile_values(b, v, 1, grammar_types_of(b, schema), next);
     if ((v = lr_json_get(schema, "enum")) != NULL)
-        return compile_enum(b, v, types_of(b, schema), next);
-    if ((v = lr_json_get(schema, "anyOf")) != NULL ||
-        (b->lenient && (v = lr_json_get(schema, "oneOf")) != NULL)) {
+        return compile_enum(b, v, grammar_types_of(b, schema), next);
+    if ((v = lr_json_get(schema, "anyOf")) != NULL) {
         alone(b, schema, "anyOf");
-        return compile_any_of(b, v, next);
+        return compile_any_of(b, "anyOf", v, next);
+    }
+    if ((v = lr_json_get(schema, "oneOf")) != NULL) {
+        alone(b, schema, "oneOf");
+        if (!b->lenient)
+            grammar_check_exclusive(b, v);
+        return compile_any_of(b, "oneOf", v, next);
     }
     return is_open(schema) ? grammar_any(b, next)
-                           : compile_types(b, schema, types_of(b, schema), next);
+                           : compile_types(b, schema, grammar_types_of(b, schema), next);
 }
 
 uint32_t grammar_schema(struct grammar_build *b, const struct lr_json *schema, uint32_t next)

@@ -38,6 +38,7 @@ const person = {
 function fits(schema, value, root = schema) {
   if (schema.$ref) return fits(schema.$ref.slice(2).split('/').reduce((at, key) => at[key], root), value, root);
   if (schema.anyOf) return schema.anyOf.some((s) => fits(s, value, root));
+  if (schema.oneOf) return schema.oneOf.filter((s) => fits(s, value, root)).length === 1;
   if ('const' in schema) return value === schema.const;
   if (schema.enum) return schema.enum.includes(value);
   const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
@@ -115,6 +116,15 @@ test(`${ANSWERS} answers of random weights at temperature 1: every one that ends
   }
   t.diagnostic(`${whole} of ${ANSWERS} came to an end`);
   assert.ok(whole >= ANSWERS / 4, `${whole} of ${ANSWERS} came to an end`);
+});
+
+test('a tagged union, a wild demo model: exactly one of its schemas fits every answer', async () => {
+  const { url } = await served(DEMO);
+  const animal = (kind, more) => ({ type: 'object', properties: { kind: { const: kind }, ...more }, required: ['kind', ...Object.keys(more)], additionalProperties: false });
+  const schema = { oneOf: [{ $ref: '#/$defs/fish' }, animal('bird', { ring: { type: 'string', maxLength: 4 } }), { type: 'null' }],
+    $defs: { fish: animal('fish', { fins: { type: 'integer', minimum: 0, maximum: 9 } }) } };
+  const seen = ended(await chat(url, 'demo', { n: 16, seed: 1, temperature: 1.5, max_tokens: 300, response_format: asSchema(schema) }), schema);
+  assert.ok(seen.length >= 8, `${seen.length} of 16 came to an end`);
 });
 
 test('random weights with a strict tool, tool_choice auto: what is called is declared, and its arguments fit', async () => {

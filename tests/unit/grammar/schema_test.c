@@ -135,6 +135,14 @@ static const struct texts tables[] = {
      {"\"123e4567-e89b-12d3-a456-426614174000\""},
      {"\"123e4567e89b12d3a456426614174000\"", "\"123e4567-e89b-12d3-a456-42661417400\"",
       "\"123g4567-e89b-12d3-a456-426614174000\""}},
+    {"{\"oneOf\":[{\"$ref\":\"#/$defs/cat\"},{\"$ref\":\"#/$defs/dog\"},{\"type\":\"null\"}],"
+     "\"$defs\":{\"cat\":{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"cat\"},"
+     "\"lives\":{\"type\":\"integer\"}},\"required\":[\"kind\",\"lives\"]},\"dog\":{\"type\":"
+     "\"object\",\"properties\":{\"kind\":{\"enum\":[\"dog\",\"wolf\"]}},\"required\":["
+     "\"kind\"]}}}",
+     {"{\"kind\":\"cat\",\"lives\":9}", "{\"kind\":\"dog\"}", "{\"kind\":\"wolf\"}", "null"},
+     {"{\"kind\":\"cat\"}", "{\"kind\":\"dog\",\"lives\":9}", "{}", "\"cat\""}},
+    {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", {"\"a\"", "1"}, {"1.5"}},
     {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}",
      {"\"abc\""},
      {"\"2026-11-15\""}},
@@ -165,7 +173,17 @@ static void a_schema_that_cannot_be_honoured_is_refused_with_the_reason(void **s
         const char *schema, *says;
     } cases[] = {
         {"{\"type\":\"string\",\"pattern\":\"a+\"}", "\"pattern\""},
-        {"{\"oneOf\":[{\"type\":\"null\"}]}", "\"oneOf\""},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "numbers 1 and 2"},
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"object\",\"properties\":{\"k\":{"
+         "\"const\":\"a\"}},\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{"
+         "\"enum\":[\"b\",\"a\"]}},\"required\":[\"k\"]}]}",
+         "numbers 2 and 3"},
+        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"a\"}}},"
+         "{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"}},\"required\":[\"k\"]}]"
+         "}",
+         "numbers 1 and 2"},
+        {"{\"oneOf\":[{\"type\":\"null\"}],\"anyOf\":[{}]}", "\"oneOf\" beside \"anyOf\""},
+        {"{\"oneOf\":[]}", "\"oneOf\" must be a list"},
         {"{\"allOf\":[{\"type\":\"null\"},{}]}", "\"allOf\""},
         {"{\"not\":{}}", "\"not\""},
         {"{\"type\":\"array\",\"uniqueItems\":true}", "\"uniqueItems\""},
