@@ -14,7 +14,7 @@
 struct chat_choice {
     struct chat_response *response; /* borrowed: the owner */
     uint32_t index;
-    bool began;     /* its role has been written */
+    bool began;     /* the writer has begun it */
     bool cut;       /* a stop string matched, or a call too many began */
     bool closed;    /* its finish_reason has been written or settled */
     bool done;      /* on_done was called */
@@ -37,7 +37,10 @@ struct chat_choice {
     struct lr_buf calls_json; /* the members of "tool_calls", with commas */
 };
 
+struct chat_writer;
+
 struct chat_response {
+    const struct chat_writer *writer;
     enum chat_api api;
     bool stream;
     bool include_usage;
@@ -45,6 +48,7 @@ struct chat_response {
     bool logprobs;
     bool parallel_calls;
     bool complete;
+    bool lost;          /* text of the model found no memory */
     uint32_t reasoning; /* CHAT_REASONING_ bits */
     uint32_t n;
     uint32_t choice_count;
@@ -65,20 +69,21 @@ struct chat_response {
     struct chat_choice *choices;
 };
 
-/* openai_chunk.c: SSE events, written to r->out. */
-void chat_chunk_role(struct chat_choice *c);
-void chat_chunk_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                     struct lr_str text);
-void chat_chunk_call(struct chat_choice *c, uint32_t tool, struct lr_str name);
-void chat_chunk_finish(struct chat_choice *c);
-void chat_chunk_usage(struct chat_response *r);
-void chat_chunk_error(struct chat_response *r, const struct lr_error *error);
-void chat_chunk_done(struct chat_response *r);
+/* How an API writes an answer, to r->out.  begin and finish may be NULL: nothing to say. */
+struct chat_writer {
+    void (*begin)(struct chat_choice *c); /* once, before the choice's first text */
+    void (*text)(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                 struct lr_str text);
+    void (*call)(struct chat_choice *c, uint32_t tool, struct lr_str name);
+    void (*finish)(struct chat_choice *c);     /* the client's side of a choice is over */
+    void (*complete)(struct chat_response *r); /* every choice is done */
+    void (*fail)(struct chat_response *r, const struct lr_error *error);
+};
+
+extern const struct chat_writer chat_chunk_writer; /* openai_chunk.c: SSE */
+extern const struct chat_writer chat_body_writer;  /* openai_body.c: in one piece */
 
 /* openai_body.c */
-void chat_body_text(struct chat_choice *c, enum chat_delta_kind kind, struct lr_str text);
-void chat_body_call(struct chat_choice *c, uint32_t tool, struct lr_str name);
-void chat_body_write(struct chat_response *r);
 void chat_write_usage(const struct chat_response *r, struct lr_buf *out);
 
 /* "stop", "length" or "tool_calls". */

@@ -19,8 +19,10 @@ static void extend_string(struct lr_buf *buf, struct lr_str text)
         buf->data[at] = last;
 }
 
-void chat_body_text(struct chat_choice *c, enum chat_delta_kind kind, struct lr_str text)
+static void add_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                     struct lr_str text)
 {
+    (void)tool; /* the open call is the last one */
     switch (kind) {
     case CHAT_DELTA_CONTENT:
         lr_buf_add_str(&c->content, text);
@@ -39,7 +41,7 @@ void chat_body_text(struct chat_choice *c, enum chat_delta_kind kind, struct lr_
     }
 }
 
-void chat_body_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
+static void add_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     char id[CHAT_CALL_ID_LEN];
     struct lr_buf *out = &c->calls_json;
@@ -126,10 +128,10 @@ static bool is_whole(const struct chat_response *r)
             c->logprobs.failed)
             return false;
     }
-    return true;
+    return !r->lost;
 }
 
-void chat_body_write(struct chat_response *r)
+static void write_body(struct chat_response *r)
 {
     struct lr_buf *out = r->out;
     if (!is_whole(r)) {
@@ -149,3 +151,11 @@ void chat_body_write(struct chat_response *r)
     chat_write_usage(r, out);
     lr_buf_add_z(out, "}");
 }
+
+static void write_error(struct chat_response *r, const struct lr_error *error)
+{
+    chat_openai_error_write(r->out, error, NULL, NULL);
+}
+
+const struct chat_writer chat_body_writer = {
+    .text = add_text, .call = add_call, .complete = write_body, .fail = write_error};

@@ -47,9 +47,8 @@ static void end(struct chat_choice *c, const char *finish, bool with_logprobs)
         ADD(r->out, "}]}\n\n");
 }
 
-void chat_chunk_role(struct chat_choice *c)
+static void write_role(struct chat_choice *c)
 {
-    c->began = true;
     if (c->response->api != CHAT_API_CHAT)
         return;
     struct lr_buf *out = begin(c);
@@ -72,8 +71,8 @@ static void add_reasoning(struct chat_choice *c, struct lr_buf *out, struct lr_s
     }
 }
 
-void chat_chunk_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
-                     struct lr_str text)
+static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                       struct lr_str text)
 {
     struct lr_buf *out = begin(c);
     if (c->response->api != CHAT_API_CHAT) {
@@ -99,7 +98,7 @@ void chat_chunk_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t 
     end(c, NULL, kind == CHAT_DELTA_CONTENT);
 }
 
-void chat_chunk_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
+static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 {
     char id[CHAT_CALL_ID_LEN];
     struct lr_buf *out = begin(c);
@@ -114,7 +113,7 @@ void chat_chunk_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
     end(c, NULL, false);
 }
 
-void chat_chunk_finish(struct chat_choice *c)
+static void write_finish(struct chat_choice *c)
 {
     struct lr_buf *out = begin(c);
     if (c->response->api == CHAT_API_CHAT)
@@ -124,7 +123,7 @@ void chat_chunk_finish(struct chat_choice *c)
     end(c, chat_finish_reason(c), false);
 }
 
-void chat_chunk_usage(struct chat_response *r)
+static void write_usage(struct chat_response *r)
 {
     ADD(r->out, "data: ");
     lr_buf_add_str(r->out, r->head);
@@ -133,14 +132,29 @@ void chat_chunk_usage(struct chat_response *r)
     ADD(r->out, "}\n\n");
 }
 
-void chat_chunk_error(struct chat_response *r, const struct lr_error *error)
+static void write_done(struct chat_response *r)
+{
+    ADD(r->out, "data: [DONE]\n\n");
+}
+
+static void write_complete(struct chat_response *r)
+{
+    if (r->include_usage)
+        write_usage(r);
+    write_done(r);
+}
+
+static void write_error(struct chat_response *r, const struct lr_error *error)
 {
     ADD(r->out, "data: ");
     chat_openai_error_write(r->out, error, NULL, NULL);
     ADD(r->out, "\n\n");
+    write_done(r);
 }
 
-void chat_chunk_done(struct chat_response *r)
-{
-    ADD(r->out, "data: [DONE]\n\n");
-}
+const struct chat_writer chat_chunk_writer = {.begin = write_role,
+                                              .text = write_text,
+                                              .call = write_call,
+                                              .finish = write_finish,
+                                              .complete = write_complete,
+                                              .fail = write_error};

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "chat/openai_answer.h"
-#include "chat/openai_error.h"
 
 enum {
     DEFAULT_MAX_BYTES = 64 * 1024 * 1024,
@@ -149,6 +148,7 @@ lr_code chat_response_create(const struct chat_response_options *options,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a response of %u choices",
                        chat_request_choices(req));
 
+    r->writer = req->stream ? &chat_chunk_writer : &chat_body_writer;
     r->api = req->api;
     r->stream = req->stream;
     r->include_usage = req->include_usage;
@@ -195,19 +195,16 @@ static void flush_pending(struct chat_response *r)
     if (c == NULL)
         return;
     r->pending_choice = NULL;
-    chat_chunk_text(c, r->pending_kind, r->pending_tool, lr_buf_str(&r->pending));
+    r->lost = r->lost || r->pending.failed;
+    r->writer->text(c, r->pending_kind, r->pending_tool, lr_buf_str(&r->pending));
     lr_buf_clear(&r->pending);
 }
 
-/* Text of one kind that one token gave becomes one chunk. */
+/* Text of one kind that one token gave is written at once. */
 static void give(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
                  struct lr_str text)
 {
     struct chat_response *r = c->response;
-    if (!r->stream) {
-        chat_body_text(c, kind, text);
-        return;
-    }
     if (r->pending_choice != NULL && (r->pending_kind != kind || r->pending_tool != tool))
         flush_pending(r);
     r->pending_choice = c;
@@ -231,12 +228,8 @@ static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
         return;
     }
     c->calls++;
-    if (!r->stream) {
-        chat_body_call(c, delta->tool_index, delta->text);
-        return;
-    }
     flush_pending(r);
-    chat_chunk_call(c, delta->tool_index, delta->text);
+    r->writer->call(c, delta->tool_index, delta->text);
 }
 
 static void on_delta(void *ctx, const struct chat_delta *delta)
@@ -271,8 +264,11 @@ static void on_delta(void *ctx, const struct chat_delta *delta)
 
 static void begin_choice(struct chat_choice *c)
 {
-    if (c->response->stream && !c->began)
-        chat_chunk_role(c);
+    if (c->began)
+        return;
+    c->began = true;
+    if (c->response->writer->begin != NULL)
+        c->response->writer->begin(c);
 }
 
 /* The client's side of a choice is over; its usage may still be on the way. */
@@ -280,10 +276,9 @@ static void close_choice(struct chat_choice *c)
 {
     struct chat_response *r = c->response;
     c->closed = true;
-    if (!r->stream)
-        return;
     flush_pending(r);
-    chat_chunk_finish(c);
+    if (r->writer->finish != NULL)
+        r->writer->finish(c);
 }
 
 void chat_response_begin(struct chat_response *r, struct lr_buf *out)
@@ -324,18 +319,6 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
     return !c->cut;
 }
 
-static void complete(struct chat_response *r)
-{
-    r->complete = true;
-    if (!r->stream) {
-        chat_body_write(r);
-        return;
-    }
-    if (r->include_usage)
-        chat_chunk_usage(r);
-    chat_chunk_done(r);
-}
-
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
                            const struct chat_usage *usage, struct lr_buf *out)
 {
@@ -365,8 +348,10 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
             chat_stop_flush(&c->stop, give_content, c);
         close_choice(c);
     }
-    if (r->done_count == r->choice_count)
-        complete(r);
+    if (r->done_count < r->choice_count)
+        return;
+    r->complete = true;
+    r->writer->complete(r);
 }
 
 void chat_response_on_error(struct chat_response *r, const struct lr_error *error,
@@ -377,12 +362,7 @@ void chat_response_on_error(struct chat_response *r, const struct lr_error *erro
     r->complete = true;
     r->status = error->code;
     r->out = out;
-    if (!r->stream) {
-        chat_openai_error_write(out, error, NULL, NULL);
-        return;
-    }
-    chat_chunk_error(r, error);
-    chat_chunk_done(r);
+    r->writer->fail(r, error);
 }
 
 /* ---- what is known ---- */
