@@ -41,6 +41,7 @@ struct chat_writer;
 
 struct chat_response {
     const struct chat_writer *writer;
+    struct chat_items *own; /* of chat_items_writer */
     enum chat_api api;
     bool stream;
     bool include_usage;
@@ -69,12 +70,18 @@ struct chat_response {
     struct chat_choice *choices;
 };
 
-/* How an API writes an answer, to r->out.  begin and finish may be NULL: nothing to say. */
+/* How an API writes an answer, to r->out.  All but text, call, complete and fail may be
+ * NULL: nothing to do. */
 struct chat_writer {
+    /* Makes r->own, which copies what it needs of the request. */
+    lr_code (*open)(struct chat_response *r, const struct chat_response_options *options,
+                    struct lr_error *err);
+    void (*close)(struct chat_response *r);
     void (*begin)(struct chat_choice *c); /* once, before the choice's first text */
     void (*text)(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
                  struct lr_str text);
     void (*call)(struct chat_choice *c, uint32_t tool, struct lr_str name);
+    void (*call_end)(struct chat_choice *c);
     void (*finish)(struct chat_choice *c);     /* the client's side of a choice is over */
     void (*complete)(struct chat_response *r); /* every choice is done */
     void (*fail)(struct chat_response *r, const struct lr_error *error);
@@ -82,6 +89,7 @@ struct chat_writer {
 
 extern const struct chat_writer chat_chunk_writer; /* openai_chunk.c: SSE */
 extern const struct chat_writer chat_body_writer;  /* openai_body.c: in one piece */
+extern const struct chat_writer chat_items_writer; /* responses_items.c: both */
 
 /* openai_body.c */
 void chat_write_usage(const struct chat_response *r, struct lr_buf *out);
@@ -92,10 +100,15 @@ const char *chat_finish_reason(const struct chat_choice *c);
 /* "call_" and 24 letters, the same for the same answer; not terminated. */
 enum { CHAT_CALL_ID_LEN = 29 };
 void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN]);
+/* Letters of the n-th such id of an answer. */
+enum { CHAT_ID_LETTERS = 24 };
+void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS]);
 
 /* openai_logprobs.c */
 void chat_logprobs_add(struct chat_choice *c, const struct chat_token *token);
 /* Writes those whose text is out, and forgets them; "null" where there are none. */
 void chat_logprobs_write(struct chat_choice *c, struct lr_buf *out);
+/* The same as entries with commas between them; nothing where there are none. */
+void chat_logprobs_entries(struct chat_choice *c, struct lr_buf *out);
 
 #endif

@@ -154,7 +154,7 @@ static void write_body(struct chat_response *r)
 
 static void write_error(struct chat_response *r, const struct lr_error *error)
 {
-    chat_openai_error_write(r->out, error, NULL, NULL);
+    chat_api_error_write(r->out, r->api, error);
 }
 
 const struct chat_writer chat_body_writer = {

@@ -147,7 +147,7 @@ static void write_complete(struct chat_response *r)
 static void write_error(struct chat_response *r, const struct lr_error *error)
 {
     ADD(r->out, "data: ");
-    chat_openai_error_write(r->out, error, NULL, NULL);
+    chat_api_error_write(r->out, r->api, error);
     ADD(r->out, "\n\n");
     write_done(r);
 }

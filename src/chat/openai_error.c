@@ -8,14 +8,18 @@
 /* Clients look for these two words: to ask for another model, to shorten a conversation.  In
  * this API what is not found is the model; that a prompt is too long is known by the
  * sentence, since engines have ten codes and none for it (R-49). */
-static const char *word_of(const struct lr_error *error, const char **param)
+const char *chat_api_error_word(enum chat_api api, const struct lr_error *error,
+                                const char **param)
 {
+    static const char *const prompts[] = {[CHAT_API_CHAT] = "messages",
+                                          [CHAT_API_COMPLETIONS] = "prompt",
+                                          [CHAT_API_RESPONSES] = "input"};
     if (error->code == LR_NOT_FOUND) {
         *param = "model";
         return "model_not_found";
     }
     if (error->code == LR_INVALID_ARGUMENT && strstr(error->text, "; the context holds ")) {
-        *param = "messages";
+        *param = prompts[api];
         return "context_length_exceeded";
     }
     return NULL;
@@ -28,7 +32,7 @@ void chat_openai_error_write(struct lr_buf *out, const struct lr_error *error,
     const char *type = lr_code_type(error->code);
     char word[LR_CODE_WORD];
     if (code == NULL || code[0] == '\0')
-        code = word_of(error, &param);
+        code = chat_api_error_word(CHAT_API_CHAT, error, &param);
     if (code == NULL)
         code = lr_code_word(error->code, word);
 
@@ -42,4 +46,11 @@ void chat_openai_error_write(struct lr_buf *out, const struct lr_error *error,
     lr_json_member_z(&w, "code", code);
     lr_json_end_object(&w);
     lr_json_end_object(&w);
+}
+
+void chat_api_error_write(struct lr_buf *out, enum chat_api api, const struct lr_error *error)
+{
+    const char *param = NULL;
+    const char *word = chat_api_error_word(api, error, &param);
+    chat_openai_error_write(out, error, param, word);
 }

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/fail.h"
+#include "chat/request.h"
 
 /* What a codec says about a bad request.  Zeroed by whoever declares it. */
 struct chat_error {
@@ -23,6 +24,13 @@ struct chat_error {
  * from error->code. */
 void chat_openai_error_write(struct lr_buf *out, const struct lr_error *error,
                              const char *param, const char *code);
+
+/* The body for a failure behind the codec, in the words of that API. */
+void chat_api_error_write(struct lr_buf *out, enum chat_api api, const struct lr_error *error);
+
+/* OpenAI's word for such a failure and the field it belongs to; NULL where it has none. */
+const char *chat_api_error_word(enum chat_api api, const struct lr_error *error,
+                                const char **param);
 
 static inline void chat_error_write(struct lr_buf *out, const struct chat_error *e)
 {

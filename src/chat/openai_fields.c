@@ -7,7 +7,7 @@
 
 #include "chat/openai_parse.h"
 
-static lr_code parse_model(struct chat_parse *p, const char *name, const struct lr_json *value)
+lr_code chat_parse_model(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     if (!lr_json_str(value, &p->req->model))
         return chat_parse_type(p, name, "a string", value);
@@ -32,7 +32,7 @@ static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr
                           is_new ? &p->max_completion_tokens : &p->max_tokens);
 }
 
-static lr_code parse_flag(struct chat_parse *p, const char *name, const struct lr_json *value)
+lr_code chat_parse_flag(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     static const struct {
         const char *name;
@@ -88,8 +88,8 @@ static lr_code parse_logprobs(struct chat_parse *p, const char *name,
     return code;
 }
 
-static lr_code parse_top_logprobs(struct chat_parse *p, const char *name,
-                                  const struct lr_json *value)
+lr_code chat_parse_top_logprobs(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
 {
     uint32_t count;
     lr_code code = chat_parse_u32(p, name, value, 0, CHAT_TOP_LOGPROBS_MAX, &count);
@@ -98,9 +98,8 @@ static lr_code parse_top_logprobs(struct chat_parse *p, const char *name,
     return code;
 }
 
-/* One of `words`, which ends with NULL; its index goes to *out. */
-static lr_code parse_word(struct chat_parse *p, const char *name, const struct lr_json *value,
-                          const char *const *words, lr_code status, uint32_t *out)
+lr_code chat_parse_word(struct chat_parse *p, const char *name, const struct lr_json *value,
+                        const char *const *words, lr_code status, uint32_t *out)
 {
     struct lr_str s;
     char list[160] = "";
@@ -119,11 +118,11 @@ static lr_code parse_word(struct chat_parse *p, const char *name, const struct l
         "'%s' takes %s here, not '%.*s'.", name, list, s.len < 40 ? (int)s.len : 40, s.ptr);
 }
 
-static lr_code parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value)
+lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     static const char *const words[] = {"low", "medium", "high", NULL};
     uint32_t index;
-    lr_code code = parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
+    lr_code code = chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
     if (code == LR_OK)
         p->req->reasoning_effort = value->text;
     return code;
@@ -138,7 +137,7 @@ static lr_code parse_reasoning_format(struct chat_parse *p, const char *name,
         CHAT_REASONING_CONTENT, CHAT_REASONING_CONTENT, CHAT_REASONING_PLAIN,
         CHAT_REASONING_CONTENT | CHAT_REASONING_PLAIN, CHAT_REASONING_HIDDEN};
     uint32_t index;
-    lr_code code = parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &index);
+    lr_code code = chat_parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &index);
     if (code == LR_OK)
         p->req->reasoning = bits[index];
     return code;
@@ -168,7 +167,7 @@ static lr_code parse_kwargs(struct chat_parse *p, const char *name, const struct
     return LR_OK;
 }
 
-static lr_code parse_user(struct chat_parse *p, const char *name, const struct lr_json *value)
+lr_code chat_parse_user(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     if (!lr_json_str(value, &p->req->user))
         return chat_parse_type(p, name, "a string", value);
@@ -186,20 +185,20 @@ static lr_code parse_must_be_false(struct chat_parse *p, const char *name,
     return code;
 }
 
-static lr_code parse_service_tier(struct chat_parse *p, const char *name,
-                                  const struct lr_json *value)
+lr_code chat_parse_service_tier(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
 {
     static const char *const words[] = {"auto", "default", NULL};
     uint32_t index;
-    return parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
+    return chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
 }
 
-static lr_code parse_verbosity(struct chat_parse *p, const char *name,
-                               const struct lr_json *value)
+lr_code chat_parse_verbosity(struct chat_parse *p, const char *name,
+                             const struct lr_json *value)
 {
     static const char *const words[] = {"medium", NULL};
     uint32_t index;
-    return parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
+    return chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
 }
 
 static lr_code parse_modalities(struct chat_parse *p, const char *name,
@@ -224,10 +223,10 @@ static lr_code parse_modalities(struct chat_parse *p, const char *name,
 
 /* clang-format off */
 static const struct chat_field fields[] = {
-    {{"model", YES, BOTH, "id of a registered model; required"}, parse_model},
+    {{"model", YES, BOTH, "id of a registered model; required"}, chat_parse_model},
     {{"messages", YES, CHAT, "1 or more; roles `system`, `developer`, `user`, `assistant`, `tool`; `content` a string, `null` (assistant) or parts of type `text`; `name`, `tool_calls`, `tool_call_id`, `reasoning_content`, `reasoning`; further members reach the template"}, chat_parse_messages},
     {{"prompt", YES, COMPLETIONS, "a string, an array of strings, token ids, or an array of arrays of token ids; required. Control tokens in it are recognised"}, chat_parse_prompt},
-    {{"stream", YES, BOTH, "boolean"}, parse_flag},
+    {{"stream", YES, BOTH, "boolean"}, chat_parse_flag},
     {{"stream_options", YES, BOTH, "`include_usage`; `include_obfuscation` has no effect. Only with `stream: true`"}, parse_stream_options},
     {{"max_completion_tokens", YES, CHAT, "1 or more; default: to the end of the context. Reasoning counts"}, parse_max},
     {{"max_tokens", YES, BOTH, "the older name; in completions the default is 16"}, parse_max},
@@ -240,11 +239,11 @@ static const struct chat_field fields[] = {
     {{"n", YES, BOTH, "1 to 128 answers (prompts x n)"}, parse_n},
     {{"stop", YES, BOTH, "a string or up to 4, of 1 to 512 bytes; matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
     {{"logprobs", YES, BOTH, "chat: boolean; completions: 0 to 20 alternatives"}, parse_logprobs},
-    {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, parse_top_logprobs},
+    {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, chat_parse_top_logprobs},
     {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_parse_tools},
     {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two for models that speak Harmony"}, chat_parse_tool_choice},
-    {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, parse_flag},
-    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template"}, parse_effort},
+    {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
+    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template"}, chat_parse_effort},
     {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced, whatever `strict` says (docs/structured-output.md)"}, chat_parse_format},
     {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
@@ -252,18 +251,18 @@ static const struct chat_field fields[] = {
     {{"repetition_penalty", YES, BOTH, "extension: 0.01 to 10; 1 is off"}, chat_parse_sampling},
     {{"reasoning_format", YES, CHAT, "extension: where reasoning goes: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`"}, parse_reasoning_format},
     {{"include_reasoning", YES, CHAT, "extension: `false` is `reasoning_format: hidden`"}, parse_include_reasoning},
-    {{"ignore_eos", YES, BOTH, "extension, for benchmarks: go on past the model's stop tokens"}, parse_flag},
+    {{"ignore_eos", YES, BOTH, "extension, for benchmarks: go on past the model's stop tokens"}, chat_parse_flag},
 
-    {{"user", NONE, BOTH, "string"}, parse_user},
+    {{"user", NONE, BOTH, "string"}, chat_parse_user},
     {{"metadata", NONE, CHAT, ""}, NULL},
     {{"store", NONE, CHAT, "`false`; `true` is refused: nothing is stored"}, parse_must_be_false},
-    {{"service_tier", NONE, CHAT, "`auto`, `default`"}, parse_service_tier},
+    {{"service_tier", NONE, CHAT, "`auto`, `default`"}, chat_parse_service_tier},
     {{"prompt_cache_key", NONE, CHAT, "prefixes are reused by themselves"}, NULL},
     {{"prompt_cache_retention", NONE, CHAT, ""}, NULL},
     {{"safety_identifier", NONE, CHAT, ""}, NULL},
     {{"prediction", NONE, CHAT, "a hint about speed; the answer is the same"}, NULL},
     {{"cache_prompt", NONE, BOTH, "prefixes are reused by themselves"}, NULL},
-    {{"verbosity", NONE, CHAT, "`medium`; other values are refused"}, parse_verbosity},
+    {{"verbosity", NONE, CHAT, "`medium`; other values are refused"}, chat_parse_verbosity},
     {{"modalities", NONE, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
     {{"echo", NONE, COMPLETIONS, "`false`; `true` is refused"}, parse_must_be_false},
     {{"best_of", NONE, COMPLETIONS, "equal to `n`; other values are refused"}, parse_best_of},
@@ -308,6 +307,8 @@ struct chat_field_row chat_openai_field(size_t index)
 
 const struct chat_field *chat_field_find(enum chat_api api, struct lr_str name)
 {
+    if (api == CHAT_API_RESPONSES)
+        return chat_responses_field_find(name);
     for (size_t i = 0; i < chat_openai_field_count(); i++) {
         const struct chat_field_row *row = &fields[i].row;
         if (lr_str_eq_z(name, row->name) &&

@@ -44,39 +44,34 @@ static lr_code check_schema(struct chat_parse *p, const char *param,
         err.text);
 }
 
-static lr_code parse_schema(struct chat_parse *p, const struct lr_json *about)
+lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about)
 {
     struct chat_request *req = p->req;
     bool strict;
+    char param[64];
     const struct lr_json *text = lr_json_get(about, "description");
     const struct lr_json *flag = lr_json_get(about, "strict");
-    if (!lr_json_is(about, LR_JSON_OBJECT))
-        return chat_parse_fail(
-            p, "response_format.json_schema", "missing_required_parameter", LR_INVALID_ARGUMENT,
-            "'response_format' of type 'json_schema' needs 'json_schema', an "
-            "object with 'name' and 'schema'.");
+    (void)snprintf(param, sizeof(param), "%s.name", at);
     if (!lr_json_str(lr_json_get(about, "name"), &req->schema_name) ||
         !is_format_name(req->schema_name))
-        return chat_parse_fail(
-            p, "response_format.json_schema.name", "invalid_value", LR_INVALID_ARGUMENT,
-            "'response_format.json_schema.name' has 1 to %d letters, digits, "
-            "'_' or '-'.",
-            FORMAT_NAME_MAX);
+        return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
+                               "'%s' has 1 to %d letters, digits, '_' or '-'.", param,
+                               FORMAT_NAME_MAX);
+    (void)snprintf(param, sizeof(param), "%s.description", at);
     if (text != NULL && text->type != LR_JSON_NULL &&
         (!lr_json_str(text, &req->schema_about) || req->schema_about.len > FORMAT_ABOUT_MAX))
-        return chat_parse_fail(p, "response_format.json_schema.description", "invalid_value",
-                               LR_INVALID_ARGUMENT,
-                               "'response_format.json_schema.description' is a string of at "
-                               "most %d bytes.",
+        return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
+                               "'%s' is a string of at most %d bytes.", param,
                                FORMAT_ABOUT_MAX);
+    (void)snprintf(param, sizeof(param), "%s.strict", at);
     if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &strict))
-        return chat_parse_type(p, "response_format.json_schema.strict", "a boolean", flag);
+        return chat_parse_type(p, param, "a boolean", flag);
+    (void)snprintf(param, sizeof(param), "%s.schema", at);
     req->schema = lr_json_get(about, "schema");
     if (req->schema == NULL)
-        return chat_parse_fail(p, "response_format.json_schema.schema",
-                               "missing_required_parameter", LR_INVALID_ARGUMENT,
-                               "'response_format.json_schema' needs a 'schema'.");
-    return check_schema(p, "response_format.json_schema.schema", req->schema);
+        return chat_parse_fail(p, param, "missing_required_parameter", LR_INVALID_ARGUMENT,
+                               "'%s' needs a 'schema'.", at);
+    return check_schema(p, param, req->schema);
 }
 
 lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
@@ -99,7 +94,13 @@ lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct l
                                "'json_object' or 'json_schema'.",
                                type.len < 40 ? (int)type.len : 40, type.ptr);
     p->req->format = CHAT_FORMAT_SCHEMA;
-    return parse_schema(p, lr_json_get(value, "json_schema"));
+    const struct lr_json *about = lr_json_get(value, "json_schema");
+    if (!lr_json_is(about, LR_JSON_OBJECT))
+        return chat_parse_fail(
+            p, "response_format.json_schema", "missing_required_parameter", LR_INVALID_ARGUMENT,
+            "'response_format' of type 'json_schema' needs 'json_schema', an "
+            "object with 'name' and 'schema'.");
+    return chat_parse_schema(p, "response_format.json_schema", about);
 }
 
 static bool is_declared(const struct chat_request *req, struct lr_str name)
@@ -116,6 +117,7 @@ static bool is_declared(const struct chat_request *req, struct lr_str name)
 static lr_code check_strict_tools(struct chat_parse *p, bool *any)
 {
     const struct lr_json *tools = p->req->tools;
+    const char *where = p->req->api == CHAT_API_RESPONSES ? "" : ".function";
     *any = false;
     for (uint32_t i = 0; tools != NULL && i < tools->count; i++) {
         const struct lr_json *function = lr_json_get(&tools->items[i], "function");
@@ -123,13 +125,13 @@ static lr_code check_strict_tools(struct chat_parse *p, bool *any)
         const struct lr_json *schema = lr_json_get(function, "parameters");
         char param[64];
         bool strict = false;
-        (void)snprintf(param, sizeof(param), "tools[%u].function.strict", i);
+        (void)snprintf(param, sizeof(param), "tools[%u]%s.strict", i, where);
         if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &strict))
             return chat_parse_type(p, param, "a boolean", flag);
         *any = *any || strict;
         if (!strict || !lr_json_is(schema, LR_JSON_OBJECT))
             continue;
-        (void)snprintf(param, sizeof(param), "tools[%u].function.parameters", i);
+        (void)snprintf(param, sizeof(param), "tools[%u]%s.parameters", i, where);
         lr_code code = check_schema(p, param, schema);
         if (code != LR_OK)
             return code;
@@ -145,8 +147,10 @@ lr_code chat_check_format(struct chat_parse *p)
         return chat_parse_fail(p, "tool_choice", "invalid_value", LR_INVALID_ARGUMENT,
                                "'tool_choice' demands a call, but 'tools' declares nothing.");
     if (req->required_tool.len != 0 && !is_declared(req, req->required_tool))
-        return chat_parse_fail(p, "tool_choice.function.name", "invalid_value",
-                               LR_INVALID_ARGUMENT,
+        return chat_parse_fail(p,
+                               req->api == CHAT_API_RESPONSES ? "tool_choice.name"
+                                                              : "tool_choice.function.name",
+                               "invalid_value", LR_INVALID_ARGUMENT,
                                "'tool_choice' names '%.*s', which 'tools' does not declare.",
                                req->required_tool.len < 64 ? (int)req->required_tool.len : 64,
                                req->required_tool.ptr);

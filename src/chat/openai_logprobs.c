@@ -104,6 +104,20 @@ static size_t write_chat(struct chat_choice *c, struct lr_json_writer *w)
     return at;
 }
 
+void chat_logprobs_entries(struct chat_choice *c, struct lr_buf *out)
+{
+    struct record rec;
+    size_t at = 0;
+    for (; next_record(c, at, &rec); at += rec.size) {
+        struct lr_json_writer w;
+        if (at > 0)
+            lr_buf_add_char(out, ',');
+        lr_json_writer_init(&w, out);
+        put_chat_record(&w, c->logprobs.data + at, &rec);
+    }
+    lr_buf_consume(&c->logprobs, at);
+}
+
 /* ---- completions: parallel arrays ---- */
 
 static void put_top_object(struct lr_json_writer *w, const char *p, const struct record *rec)
@@ -161,6 +175,7 @@ void chat_logprobs_write(struct chat_choice *c, struct lr_buf *out)
         return;
     }
     lr_json_writer_init(&w, out);
-    size_t used = c->response->api == CHAT_API_CHAT ? write_chat(c, &w) : write_legacy(c, &w);
+    size_t used =
+        c->response->api == CHAT_API_COMPLETIONS ? write_legacy(c, &w) : write_chat(c, &w);
     lr_buf_consume(&c->logprobs, used);
 }

@@ -9,12 +9,7 @@
 
 #include "chat/openai_parse.h"
 
-enum {
-    MESSAGES_MAX = 100000,
-    TOOLS_MAX = 256,
-    TOOL_NAME_MAX = 64,
-    NAME_MAX_BYTES = 256,
-};
+enum { NAME_MAX_BYTES = 256 };
 
 enum role { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_COUNT };
 static const char *const role_names[] = {"system", "developer", "user", "assistant", "tool"};
@@ -195,10 +190,10 @@ lr_code chat_parse_messages(struct chat_parse *p, const char *name, const struct
 {
     if (value->type != LR_JSON_ARRAY)
         return chat_parse_type(p, name, "an array of messages", value);
-    if (value->count == 0 || value->count > MESSAGES_MAX)
+    if (value->count == 0 || value->count > CHAT_MESSAGES_MAX)
         return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
                                "'messages' has %u entries; 1 to %d are taken.", value->count,
-                               MESSAGES_MAX);
+                               CHAT_MESSAGES_MAX);
     struct place at = {.list = name};
     for (; at.message < value->count; at.message++) {
         lr_code code = check_message(p, &at, &value->items[at.message]);
@@ -212,9 +207,9 @@ lr_code chat_parse_messages(struct chat_parse *p, const char *name, const struct
 
 /* ---- tools ---- */
 
-static bool is_tool_name(struct lr_str name)
+bool chat_is_tool_name(struct lr_str name)
 {
-    if (name.len == 0 || name.len > TOOL_NAME_MAX)
+    if (name.len == 0 || name.len > CHAT_TOOL_NAME_MAX)
         return false;
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
@@ -231,9 +226,10 @@ static lr_code check_function(struct chat_parse *p, const struct place *at,
     struct lr_str name;
     if (!lr_json_is(function, LR_JSON_OBJECT))
         return type_at(p, at, ".function", "an object", function);
-    if (!lr_json_str(lr_json_get(function, "name"), &name) || !is_tool_name(name))
+    if (!lr_json_str(lr_json_get(function, "name"), &name) || !chat_is_tool_name(name))
         return fail_at(p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
-                       "a name has 1 to %d letters, digits, '_', '-' or '.'.", TOOL_NAME_MAX);
+                       "a name has 1 to %d letters, digits, '_', '-' or '.'.",
+                       CHAT_TOOL_NAME_MAX);
     const struct lr_json *about = lr_json_get(function, "description");
     if (about != NULL && about->type != LR_JSON_STRING && about->type != LR_JSON_NULL)
         return type_at(p, at, ".function.description", "a string", about);
@@ -277,10 +273,10 @@ lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr
 {
     if (value->type != LR_JSON_ARRAY)
         return chat_parse_type(p, name, "an array of tools", value);
-    if (value->count > TOOLS_MAX)
+    if (value->count > CHAT_TOOLS_MAX)
         return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
                                "'tools' has %u entries, the limit is %d.", value->count,
-                               TOOLS_MAX);
+                               CHAT_TOOLS_MAX);
     struct place at = {.list = name};
     for (; at.message < value->count; at.message++) {
         lr_code code = check_tool(p, &at, value);

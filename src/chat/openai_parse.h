@@ -11,6 +11,9 @@ struct chat_parse {
     struct chat_error *e;
     /* what the checks between fields need */
     bool has_messages;
+    const struct lr_json *input; /* of the Responses API, as are the next two */
+    const struct lr_json *tools;
+    struct lr_str instructions;
     bool has_prompt;
     bool has_stream_options;
     uint32_t max_tokens; /* the two spellings; 0: not given */
@@ -32,6 +35,7 @@ struct chat_field {
 
 /* The row of that name, or NULL. */
 const struct chat_field *chat_field_find(enum chat_api api, struct lr_str name);
+const struct chat_field *chat_responses_field_find(struct lr_str name);
 
 /* Fails with a param.  `code` is OpenAI's word, static. */
 lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *code,
@@ -49,11 +53,31 @@ lr_code chat_parse_u32(struct chat_parse *p, const char *param, const struct lr_
 lr_code chat_parse_float(struct chat_parse *p, const char *param, const struct lr_json *value,
                          double min, double max, float *out);
 
+/* One of `words`, which ends with NULL; its index goes to *out.  status: of the failure. */
+lr_code chat_parse_word(struct chat_parse *p, const char *name, const struct lr_json *value,
+                        const char *const *words, lr_code status, uint32_t *out);
+
+/* chat/openai_fields.c: fields that several APIs have. */
+lr_code chat_parse_model(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_flag(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_user(struct chat_parse *p, const char *name, const struct lr_json *value);
+lr_code chat_parse_service_tier(struct chat_parse *p, const char *name,
+                                const struct lr_json *value);
+lr_code chat_parse_verbosity(struct chat_parse *p, const char *name,
+                             const struct lr_json *value);
+lr_code chat_parse_top_logprobs(struct chat_parse *p, const char *name,
+                                const struct lr_json *value);
+
 /* chat/openai_messages.c */
+enum { CHAT_MESSAGES_MAX = 100000, CHAT_TOOLS_MAX = 256, CHAT_TOOL_NAME_MAX = 64 };
+bool chat_is_tool_name(struct lr_str name);
 lr_code chat_parse_messages(struct chat_parse *p, const char *name,
                             const struct lr_json *value);
 lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value);
+/* name, description, strict and schema, which stand in `about`; `at` is where that is. */
+lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about);
 /* What tools, tool_choice and response_format ask of the output together. */
 lr_code chat_check_format(struct chat_parse *p);
 lr_code chat_parse_tool_choice(struct chat_parse *p, const char *name,
@@ -66,5 +90,12 @@ lr_code chat_parse_logit_bias(struct chat_parse *p, const char *name,
 lr_code chat_parse_stop(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_prompt(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_seed(struct chat_parse *p, const char *name, const struct lr_json *value);
+
+/* chat/responses_input.c: p->input and p->instructions become the request's messages. */
+lr_code chat_responses_messages(struct chat_parse *p);
+/* chat/responses_tools.c: p->tools become the request's tools. */
+lr_code chat_responses_tools(struct chat_parse *p);
+lr_code chat_responses_tool_choice(struct chat_parse *p, const char *name,
+                                   const struct lr_json *value);
 
 #endif

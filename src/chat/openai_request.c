@@ -95,10 +95,11 @@ static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m
 
     snprintf(name, sizeof(name), "%.*s", len, m->key.ptr);
     if (field == NULL)
-        return chat_parse_fail(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
-                               "Unrecognized request argument supplied: %s. "
-                               "docs/api-fields.md lists what is understood.",
-                               name);
+        return chat_parse_fail(
+            p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
+            "Unrecognized request argument supplied: %s. "
+            "docs/%s lists what is understood.",
+            name, p->req->api == CHAT_API_RESPONSES ? "responses.md" : "api-fields.md");
     /* null is how many clients write "not set". */
     if (m->value.type == LR_JSON_NULL)
         return LR_OK;
@@ -150,9 +151,11 @@ static lr_code check_answer(struct chat_parse *p)
         return chat_parse_fail(p, "stream_options", "invalid_value", LR_INVALID_ARGUMENT,
                                "'stream_options' is only allowed when 'stream' is true.");
     if (p->top_logprobs_given > 1 && !p->logprobs)
-        return chat_parse_fail(p, "top_logprobs", "invalid_value", LR_INVALID_ARGUMENT,
-                               "'top_logprobs' needs 'logprobs': true.");
-    if (req->api == CHAT_API_CHAT) {
+        return chat_parse_fail(
+            p, "top_logprobs", "invalid_value", LR_INVALID_ARGUMENT, "'top_logprobs' needs %s.",
+            req->api == CHAT_API_RESPONSES ? "'include': [\"message.output_text.logprobs\"]"
+                                           : "'logprobs': true");
+    if (req->api != CHAT_API_COMPLETIONS) {
         req->sampling.logprobs = p->logprobs;
         req->sampling.top_logprobs =
             p->top_logprobs_given > 1 ? (uint32_t)(p->top_logprobs_given - 1) : 0;
@@ -173,6 +176,11 @@ static lr_code check(struct chat_parse *p)
         return missing(p, "messages");
     if (req->api == CHAT_API_COMPLETIONS && !p->has_prompt)
         return missing(p, "prompt");
+    if (req->api == CHAT_API_RESPONSES && p->input == NULL)
+        return missing(p, "input");
+    if (req->api == CHAT_API_RESPONSES && ((code = chat_responses_tools(p)) != LR_OK ||
+                                           (code = chat_responses_messages(p)) != LR_OK))
+        return code;
     if ((code = check_lengths(p)) != LR_OK || (code = check_choices(p)) != LR_OK ||
         (code = check_answer(p)) != LR_OK)
         return code;
@@ -226,6 +234,7 @@ lr_code chat_openai_parse(struct lr_arena *arena, enum chat_api api, struct lr_s
         lr_fail_prefix(&e->error, "The body is not a JSON object we can read");
         return code;
     }
+    p.req->body = api == CHAT_API_RESPONSES ? root : NULL;
     code = parse_root(&p, root);
     if (code == LR_OK)
         *out = p.req;

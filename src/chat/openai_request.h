@@ -1,8 +1,9 @@
 /* chat/openai_request.h - the OpenAI codec for requests: JSON body -> chat_request.
  *
  * Every field is honoured, accepted without effect, or refused by name (R-11); a
- * field nobody knows is refused too.  One table (chat/openai_fields.c) says which,
- * and docs/api-fields.md is checked against it.
+ * field nobody knows is refused too.  One table (chat/openai_fields.c, for the Responses
+ * API chat/responses_fields.c) says which, and docs/api-fields.md and docs/responses.md are
+ * checked against it.
  */
 #ifndef CHAT_OPENAI_REQUEST_H
 #define CHAT_OPENAI_REQUEST_H
@@ -40,5 +41,7 @@ struct chat_field_row chat_openai_field(size_t index);
 
 /* The three lists as docs/api-fields.md holds them. */
 void chat_openai_fields_markdown(struct lr_buf *out);
+/* Those of the Responses API, within docs/responses.md. */
+void chat_responses_fields_markdown(struct lr_buf *out);
 
 #endif

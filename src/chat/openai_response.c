@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/random.h"
 #include "base/utf8.h"
 #include "chat/openai_answer.h"
 
@@ -15,25 +16,39 @@ enum {
 
 /* ---- creation ---- */
 
+void chat_answer_id(enum chat_api api, char out[CHAT_ANSWER_ID_MAX])
+{
+    static const char *const prefixes[] = {[CHAT_API_CHAT] = "chatcmpl-",
+                                           [CHAT_API_COMPLETIONS] = "cmpl-",
+                                           [CHAT_API_RESPONSES] = "resp_"};
+    size_t len = strlen(prefixes[api]);
+    memcpy(out, prefixes[api], len);
+    lr_random_base62(out + len, 24);
+}
+
 /* {"id":...,"object":...,"created":...,"model":...,"system_fingerprint":..., */
 static void write_head(const struct chat_response_options *o, struct lr_buf *out)
 {
     const struct chat_request *req = o->request;
-    const char *object = req->api != CHAT_API_CHAT ? "text_completion"
-                         : req->stream             ? "chat.completion.chunk"
-                                                   : "chat.completion";
+    const char *object = req->api == CHAT_API_RESPONSES ? "response"
+                         : req->api != CHAT_API_CHAT    ? "text_completion"
+                         : req->stream                  ? "chat.completion.chunk"
+                                                        : "chat.completion";
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
     lr_json_member_str(&w, "id", o->id);
     lr_json_member_z(&w, "object", object);
-    lr_json_member_i64(&w, "created", o->created);
+    lr_json_member_i64(&w, req->api == CHAT_API_RESPONSES ? "created_at" : "created",
+                       o->created);
     lr_json_member_str(&w, "model", o->model.len > 0 ? o->model : req->model);
-    lr_json_key(&w, "system_fingerprint");
-    if (o->system_fingerprint.len > 0)
-        lr_json_put_str(&w, o->system_fingerprint);
-    else
-        lr_json_put_null(&w);
+    if (req->api != CHAT_API_RESPONSES) {
+        lr_json_key(&w, "system_fingerprint");
+        if (o->system_fingerprint.len > 0)
+            lr_json_put_str(&w, o->system_fingerprint);
+        else
+            lr_json_put_null(&w);
+    }
     lr_buf_add_char(out, ',');
 }
 
@@ -148,7 +163,9 @@ lr_code chat_response_create(const struct chat_response_options *options,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a response of %u choices",
                        chat_request_choices(req));
 
-    r->writer = req->stream ? &chat_chunk_writer : &chat_body_writer;
+    r->writer = req->api == CHAT_API_RESPONSES ? &chat_items_writer
+                : req->stream                  ? &chat_chunk_writer
+                                               : &chat_body_writer;
     r->api = req->api;
     r->stream = req->stream;
     r->include_usage = req->include_usage;
@@ -158,25 +175,31 @@ lr_code chat_response_create(const struct chat_response_options *options,
     r->n = req->n;
     r->id_hash = hash_id(options->id);
     /* A raw prompt has no format, so its answer has none. */
-    r->is_harmony = options->is_harmony && req->api == CHAT_API_CHAT;
+    r->is_harmony = options->is_harmony && req->api != CHAT_API_COMPLETIONS;
     lr_buf_init(&r->pending, PENDING_MAX);
 
+    size_t max_bytes = options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES;
     struct chat_harmony_options harmony = {
         .no_tool_calls = req->forbids_tool_calls,
         .builtin_tools = r->builtin_tools,
         .builtin_tool_count = r->builtin_tool_count,
     };
     for (uint32_t i = 0; i < r->choice_count; i++)
-        init_choice(r, i, options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES,
-                    &harmony);
-    *out = r;
-    return LR_OK;
+        init_choice(r, i, max_bytes, &harmony);
+    lr_code code = r->writer->open != NULL ? r->writer->open(r, options, err) : LR_OK;
+    if (code == LR_OK)
+        *out = r;
+    else
+        chat_response_destroy(r);
+    return code;
 }
 
 void chat_response_destroy(struct chat_response *r)
 {
     if (r == NULL)
         return;
+    if (r->writer->close != NULL)
+        r->writer->close(r);
     for (uint32_t i = 0; i < r->choice_count; i++) {
         lr_buf_free(&r->choices[i].logprobs);
         lr_buf_free(&r->choices[i].content);
@@ -256,6 +279,9 @@ static void on_delta(void *ctx, const struct chat_delta *delta)
         give(c, delta->kind, delta->tool_index, delta->text);
         break;
     case CHAT_DELTA_TOOL_END:
+        flush_pending(r);
+        if (r->writer->call_end != NULL)
+            r->writer->call_end(c);
         break;
     }
 }
@@ -400,17 +426,21 @@ const char *chat_finish_reason(const struct chat_choice *c)
     return c->calls > 0 ? "tool_calls" : "stop";
 }
 
-void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN])
+void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS])
 {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     uint64_t x = 0;
-    memcpy(out, "call_", 5);
-    for (uint32_t i = 0; i < CHAT_CALL_ID_LEN - 5; i++) {
+    for (uint32_t i = 0; i < CHAT_ID_LETTERS; i++) {
         if (i % 8 == 0)
-            x = chat_request_seed(c->response->id_hash,
-                                  1 + i / 8 + 3 * (tool + c->index * 1024));
-        out[5 + i] = letters[x % 62];
+            x = chat_request_seed(r->id_hash, 1 + i / 8 + 3 * n);
+        out[i] = letters[x % 62];
         x /= 62;
     }
+}
+
+void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN])
+{
+    memcpy(out, "call_", 5);
+    chat_id_letters(c->response, tool + c->index * 1024, out + 5);
 }

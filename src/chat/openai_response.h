@@ -3,12 +3,13 @@
  * One struct chat_response per client request, with a parser, a stop matcher and
  * counters per choice.  It does no I/O: every call appends what is due to `out`,
  * and the caller sends that at once (R-50).
- *  - streaming: whole SSE events ("data: {...}\n\n"), the last of them [DONE];
+ *  - streaming: whole SSE events ("data: {...}\n\n"), the last of them [DONE]; those of
+ *    the Responses API have names, and response.completed, .incomplete or .failed ends them;
  *  - otherwise: nothing until the last choice is done, then one JSON body.
  * Router and node use the same object (R-26).  It copies what it needs from the
  * request.  A streaming response takes less than 2 KB plus 2 KB per choice (more
- * with log probabilities); a collecting one grows with the answer up to max_bytes.
- * Thread: one at a time.
+ * with log probabilities); a collecting one, and any of the Responses API, grows with the
+ * answer up to max_bytes. Thread: one at a time.
  */
 #ifndef CHAT_OPENAI_RESPONSE_H
 #define CHAT_OPENAI_RESPONSE_H
@@ -20,9 +21,13 @@
 
 struct chat_response;
 
+/* "chatcmpl-", "cmpl-" or "resp_" and 24 random letters. */
+enum { CHAT_ANSWER_ID_MAX = 40 };
+void chat_answer_id(enum chat_api api, char out[CHAT_ANSWER_ID_MAX]);
+
 struct chat_response_options {
     const struct chat_request *request; /* borrowed for the call */
-    struct lr_str id;                   /* "chatcmpl-..." or "cmpl-...", chosen by the caller */
+    struct lr_str id;                   /* of chat_answer_id */
     struct lr_str model;                /* as the answer names it; empty: as the request did */
     struct lr_str system_fingerprint;   /* empty: null */
     int64_t created;                    /* seconds since 1970 */

@@ -20,6 +20,7 @@
 enum chat_api {
     CHAT_API_CHAT,        /* /v1/chat/completions: messages, rendered by a template */
     CHAT_API_COMPLETIONS, /* /v1/completions: raw prompts */
+    CHAT_API_RESPONSES,   /* /v1/responses: items, made into messages */
 };
 
 /* Where the reasoning of the model goes in the answer: a set of bits. */
@@ -63,7 +64,7 @@ struct chat_request {
     enum chat_api api;
     struct lr_str model;
 
-    /* CHAT_API_CHAT */
+    /* CHAT_API_CHAT and CHAT_API_RESPONSES */
     const struct lr_json *messages;        /* a non-empty array, every message checked */
     const struct lr_json *tools;           /* NULL: none, or tool_choice "none" */
     const struct lr_json *template_kwargs; /* an object, or NULL */
@@ -80,7 +81,7 @@ struct chat_request {
 
     /* CHAT_API_COMPLETIONS */
     const struct chat_raw_prompt *prompts;
-    uint32_t prompt_count; /* 1 for CHAT_API_CHAT */
+    uint32_t prompt_count; /* 1 for the others */
 
     /* Generation.  Choice i answers prompt i / n; derive its seed from i. */
     struct lr_sampling sampling; /* .seed is meaningful only where has_seed */
@@ -95,6 +96,8 @@ struct chat_request {
     /* Answer */
     bool stream;
     bool include_usage;
+
+    const struct lr_json *body; /* CHAT_API_RESPONSES: the answer repeats parts of it */
 
     struct lr_str user; /* for logs and limits only */
 };
