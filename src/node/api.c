@@ -14,6 +14,7 @@ static const struct route {
     {"DELETE", "v0/trunk/*/*", node_api_trunk_leave},
     {"POST", "v1/chat/completions", node_api_chat},
     {"POST", "v1/completions", node_api_completions},
+    {"POST", "v1/responses", node_api_responses},
     {"GET", "v1/models", node_api_v1_models},
     {"GET", "v0/models", node_api_models},
     {"GET", "v0/models/*", node_api_model_info},

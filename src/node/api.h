@@ -30,6 +30,7 @@ void node_api_trunk(struct node *, struct net_request *, const struct net_path *
 void node_api_trunk_leave(struct node *, struct net_request *, const struct net_path *);
 void node_api_chat(struct node *, struct net_request *, const struct net_path *);
 void node_api_completions(struct node *, struct net_request *, const struct net_path *);
+void node_api_responses(struct node *, struct net_request *, const struct net_path *);
 void node_api_v1_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_model_info(struct node *, struct net_request *, const struct net_path *);

@@ -1,4 +1,4 @@
-/* node/api_chat.c - /v1/chat/completions and /v1/completions on the node itself (R-26):
+/* node/api_chat.c - /v1/chat/completions, /v1/completions, /v1/responses on the node (R-26):
  * the chat layer's codecs around generations of this node.
  */
 #include <stdio.h>
@@ -31,6 +31,7 @@ struct call {
     struct chat_prompt *prompts; /* borrowed by the generations until they end */
     uint32_t prompt_count;       /* rendered so far */
     struct node_flush flush;
+    enum chat_api api;
     bool is_stream;
     bool is_over; /* answered; events of what is left are ignored */
 };
@@ -59,11 +60,12 @@ static void close_call(struct call *call)
     lr_buf_free(&call->out);
 }
 
-static void respond_error(struct net_request *req, const struct lr_error *err)
+static void respond_error(struct net_request *req, enum chat_api api,
+                          const struct lr_error *err)
 {
     struct lr_buf body;
     lr_buf_init(&body, 16 << 10);
-    chat_openai_error_write(&body, err, NULL, NULL);
+    chat_api_error_write(&body, api, err);
     net_respond_error_body(req, err, lr_buf_str(&body));
     lr_buf_free(&body);
 }
@@ -76,7 +78,7 @@ static void fail_call(struct call *call, const struct lr_error *err)
     if (!net_response_begun(req)) {
         struct lr_error copy = *err;
         close_call(call);
-        respond_error(req, &copy);
+        respond_error(req, call->api, &copy);
         return;
     }
     chat_response_on_error(call->response, err, &call->out);
@@ -256,7 +258,7 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     const struct chat_request *chat;
     struct chat_error bad = {0};
     struct lr_error err;
-    char id[40];
+    char id[CHAT_ANSWER_ID_MAX];
 
     if (chat_openai_parse(arena, api, net_request_body(req), &chat, &bad) != LR_OK) {
         answer_bad_request(req, &bad);
@@ -269,8 +271,7 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     struct choice *choices = lr_arena_zalloc(arena, count * sizeof(*choices));
     struct chat_prompt *prompts = lr_arena_zalloc(arena, chat->prompt_count * sizeof(*prompts));
-    (void)snprintf(id, sizeof(id), "%s", api == CHAT_API_CHAT ? "chatcmpl-" : "cmpl-");
-    lr_random_base62(id + strlen(id), 24);
+    chat_answer_id(api, id);
     struct chat_response_options options = {
         .request = chat,
         .id = lr_str_z(id),
@@ -293,6 +294,7 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     call->prompts = prompts;
     call->choice_count = count;
     call->flush = (struct node_flush){.fn = flush, .arg = call};
+    call->api = api;
     call->is_stream = chat->stream;
     lr_buf_init(&call->out, OUT_BYTES);
     if (start_choices(call, model, chat))
@@ -310,4 +312,10 @@ void node_api_completions(struct node *node, struct net_request *req,
 {
     (void)path;
     complete(node, req, CHAT_API_COMPLETIONS);
+}
+
+void node_api_responses(struct node *node, struct net_request *req, const struct net_path *path)
+{
+    (void)path;
+    complete(node, req, CHAT_API_RESPONSES);
 }

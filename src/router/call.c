@@ -80,11 +80,12 @@ static void begin_stream(struct router_call *call)
     net_sse_begin(call->req);
 }
 
-void router_respond_openai(struct net_request *req, const struct lr_error *err)
+void router_respond_openai(struct net_request *req, enum chat_api api,
+                           const struct lr_error *err)
 {
     struct lr_buf body;
     lr_buf_init(&body, 16 << 10);
-    chat_openai_error_write(&body, err, NULL, NULL);
+    chat_api_error_write(&body, api, err);
     net_respond_error_body(req, err, lr_buf_str(&body));
     lr_buf_free(&body);
 }
@@ -96,8 +97,9 @@ void router_call_fail(struct router_call *call, const struct lr_error *err)
     if (call->is_over)
         return;
     if (!net_response_begun(req)) {
+        enum chat_api api = call->chat->api;
         close_call(call, lr_code_http(copy.code));
-        router_respond_openai(req, &copy);
+        router_respond_openai(req, api, &copy);
         return;
     }
     chat_response_on_error(call->response, &copy, &call->out);

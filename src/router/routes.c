@@ -4,6 +4,7 @@
 static const struct router_route routes[] = {
     {"POST", "v1/chat/completions", ROUTER_API, router_api_chat},
     {"POST", "v1/completions", ROUTER_API, router_api_completions},
+    {"POST", "v1/responses", ROUTER_API, router_api_responses},
     {"GET", "v1/models", ROUTER_API, router_api_v1_models},
     {"GET", "v1/models/**", ROUTER_API, router_api_v1_model},
     {"GET", "v0/explain", ROUTER_API, router_api_explain},

@@ -1,5 +1,5 @@
-/* router/serve.c - /v1/chat/completions and /v1/completions: from the client's bytes to a
- * call whose generations are under way.
+/* router/serve.c - /v1/chat/completions, /v1/completions and /v1/responses: from the client's
+ * bytes to a call whose generations are under way.
  */
 #include "router/call.h"
 
@@ -107,15 +107,13 @@ static void mark_prompts(struct router_call *call)
 static void name_call(struct router_call *call, const char *answer_id)
 {
     (void)snprintf(call->name, sizeof(call->name), "%s.%.8s", call->access->request_id,
-                   strchr(answer_id, '-') + 1);
+                   answer_id + strcspn(answer_id, "-_") + 1);
 }
 
 static lr_code make_response(struct router_call *call, struct lr_error *err)
 {
-    char id[40];
-    bool is_chat = call->chat->api == CHAT_API_CHAT;
-    (void)snprintf(id, sizeof(id), "%s", is_chat ? "chatcmpl-" : "cmpl-");
-    lr_random_base62(id + strlen(id), 24);
+    char id[CHAT_ANSWER_ID_MAX];
+    chat_answer_id(call->chat->api, id);
     name_call(call, id);
     struct chat_response_options options = {
         .request = call->chat,
@@ -177,8 +175,8 @@ static void begin(struct router_call *call)
         start_legs(call);
 }
 
-static void refuse(struct router *r, struct net_request *req, const struct lr_error *err,
-                   uint32_t retry_s)
+static void refuse(struct router *r, struct net_request *req, enum chat_api api,
+                   const struct lr_error *err, uint32_t retry_s)
 {
     char text[16];
     if (retry_s != 0) {
@@ -186,7 +184,7 @@ static void refuse(struct router *r, struct net_request *req, const struct lr_er
         (void)snprintf(text, sizeof(text), "%u", retry_s);
         net_response_header(req, "Retry-After", lr_str_z(text));
     }
-    router_respond_openai(req, err);
+    router_respond_openai(req, api, err);
 }
 
 static void complete(struct router *r, struct net_request *req, enum chat_api api)
@@ -208,7 +206,7 @@ static void complete(struct router *r, struct net_request *req, enum chat_api ap
     (void)snprintf(access->model, sizeof(access->model), LR_STR_FMT,
                    LR_STR_ARG(lr_str_sub(chat->model, 0, 95)));
     if (admit_call(r, access, chat->model, &model, &info, &retry_s, &err) != LR_OK) {
-        refuse(r, req, &err, retry_s);
+        refuse(r, req, api, &err, retry_s);
         return;
     }
     struct router_call *call = calloc(1, sizeof(*call));
@@ -245,4 +243,9 @@ void router_api_chat(struct router *r, struct net_request *req)
 void router_api_completions(struct router *r, struct net_request *req)
 {
     complete(r, req, CHAT_API_COMPLETIONS);
+}
+
+void router_api_responses(struct router *r, struct net_request *req)
+{
+    complete(r, req, CHAT_API_RESPONSES);
 }

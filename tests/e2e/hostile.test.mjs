@@ -131,13 +131,13 @@ const malformed = {
 };
 
 test('JSON that is none, or not what is asked for, is refused on every route that reads a body', () => unchanged('malformed JSON', async () => {
-  for (const at of ['/v1/chat/completions', '/v1/completions', '/v0/models/register', '/v0/keys', '/v0/nodes/join', '/v0/nodes/x/beat', '/v0/session'])
+  for (const at of ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v0/models/register', '/v0/keys', '/v0/nodes/join', '/v0/nodes/x/beat', '/v0/session'])
     for (const [what, body] of Object.entries(malformed))
       refused(await call(`${router.url}${at}`, { raw: body, method: 'POST' }), `${at} with ${what}`);
 }));
 
 test('a body that is too large is refused before it is read', () => unchanged('oversized JSON', async () => {
-  for (const [at, size] of [['/v0/keys', 9 << 20], ['/v0/models/register', 9 << 20], ['/v1/chat/completions', 33 << 20]]) {
+  for (const [at, size] of [['/v0/keys', 9 << 20], ['/v0/models/register', 9 << 20], ['/v1/chat/completions', 33 << 20], ['/v1/responses', 33 << 20]]) {
     const answer = await new Promise((done, fail) => {
       const { hostname, port } = new URL(router.url);
       const req = http.request({ hostname, port, path: at, method: 'POST', headers: { 'content-type': 'application/json', 'content-length': size } }, async (res) => {

@@ -50,6 +50,7 @@ test('what the server answers has the members the page promises', async () => {
     return answer.json;
   };
   await check('POST', '/v1/chat/completions', '/v1/chat/completions', { body: { model: 'doc', ...say('hi') } });
+  await check('POST', '/v1/responses', '/v1/responses', { body: { model: 'doc', input: 'hi' } });
   await check('POST', '/v1/completions', '/v1/completions', { body: { model: 'doc', prompt: 'hi', max_tokens: 2 } });
   for (const [template, url] of [['/v1/models', '/v1/models'], ['/v1/models/{id}', '/v1/models/doc'], ['/v0/explain', '/v0/explain?model=doc'],
     ['/v0/whoami', '/v0/whoami'], ['/v0/models', '/v0/models'], ['/v0/models/registry', '/v0/models/registry'], ['/v0/nodes', '/v0/nodes'],
