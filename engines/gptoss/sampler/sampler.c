@@ -1,43 +1,55 @@
 /* gptoss/sampler/sampler.c - the definition in sampler.h, step by step, on the host. */
 #include "engines/gptoss/sampler/sampler.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* No noise is larger: -log(-log(1 - 2^-24)), rounded up. */
-#define GUMBEL_MAX 16.64f
-
-struct candidate {
-    float x;
-    uint32_t id;
-};
-
-struct gptoss_sampler {
-    uint32_t vocab;
-    float *values;          /* l, then x; -infinity: not there */
-    uint32_t *counts;       /* all zero between calls */
-    struct candidate *heap; /* of the filters */
-};
+#include "engines/gptoss/sampler/state.h"
 
 #define IN_HISTORY (1u << 31)
 
-struct gptoss_sampler *gptoss_sampler_create(uint32_t vocab)
+/* ---- memory ---- */
+
+static uint32_t whole_blocks(uint32_t count)
+{
+    return (count + SCAN_BLOCK - 1) / SCAN_BLOCK * SCAN_BLOCK;
+}
+
+struct gptoss_sampler *sampler_create(uint32_t vocab, const struct scan_kernels *scan)
 {
     struct gptoss_sampler *s = calloc(1, sizeof(*s));
+    uint32_t values = whole_blocks(vocab), peaks = whole_blocks(values / SCAN_BLOCK);
 
     if (s == NULL)
         return NULL;
+    s->scan = scan;
     s->vocab = vocab;
-    s->values = calloc(vocab, sizeof(*s->values));
+    s->blocks = values / SCAN_BLOCK;
+    s->values = calloc(values, sizeof(*s->values));
+    s->peaks = calloc(peaks, sizeof(*s->peaks));
     s->counts = calloc(vocab, sizeof(*s->counts));
-    s->heap = calloc(vocab, sizeof(*s->heap));
-    if (s->values == NULL || s->counts == NULL || s->heap == NULL) {
+    s->touched = calloc(peaks / 64, sizeof(*s->touched));
+    s->list_x = calloc(values, sizeof(*s->list_x));
+    s->list_id = calloc(values, sizeof(*s->list_id));
+    s->sums = calloc((SCAN_BUCKETS + 1) * SCAN_LANES, sizeof(*s->sums));
+    if (s->values == NULL || s->peaks == NULL || s->counts == NULL || s->touched == NULL ||
+        s->list_x == NULL || s->list_id == NULL || s->sums == NULL) {
         gptoss_sampler_destroy(s);
         return NULL;
     }
+    for (uint32_t i = s->blocks; i < peaks; i++)
+        s->peaks[i] = -INFINITY;
     return s;
+}
+
+struct gptoss_sampler *gptoss_sampler_create(uint32_t vocab)
+{
+    const struct scan_kernels *avx2 = scan_kernels_avx2();
+
+    return sampler_create(vocab, avx2 != NULL ? avx2 : scan_kernels_plain());
 }
 
 void gptoss_sampler_destroy(struct gptoss_sampler *s)
@@ -45,61 +57,70 @@ void gptoss_sampler_destroy(struct gptoss_sampler *s)
     if (s == NULL)
         return;
     free(s->values);
+    free(s->peaks);
     free(s->counts);
-    free(s->heap);
+    free(s->touched);
+    free(s->list_x);
+    free(s->list_id);
+    free(s->sums);
     free(s);
-}
-
-static bool bit(const uint32_t *words, uint32_t i)
-{
-    return (words[i >> 5] >> (i & 31) & 1u) != 0;
-}
-
-/* ---- log probabilities of the raw row ---- */
-
-static void insert_top(struct gptoss_sampled *out, uint32_t wanted, uint32_t id, float logit)
-{
-    uint32_t at = out->top_count;
-
-    if (at == wanted && !(logit > out->top[at - 1].logprob))
-        return;
-    if (at < wanted)
-        out->top_count++;
-    else
-        at--;
-    for (; at > 0 && logit > out->top[at - 1].logprob; at--)
-        out->top[at] = out->top[at - 1];
-    out->top[at] = (struct lr_logprob){id, logit};
-}
-
-/* The top list holds logits until the last loop turns them into log probabilities. */
-static void report(const struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
-                   const struct lr_sampling *how, struct gptoss_sampled *out)
-{
-    uint32_t wanted = how->top_logprobs < GPTOSS_TOP_LOGPROBS_MAX ? how->top_logprobs
-                                                                  : GPTOSS_TOP_LOGPROBS_MAX;
-    float top = -INFINITY;
-    double sum = 0;
-
-    for (uint32_t i = 0; i < s->vocab; i++)
-        if (bit(usable, i) && logits[i] > top)
-            top = logits[i];
-    for (uint32_t i = 0; i < s->vocab; i++) {
-        if (!bit(usable, i))
-            continue;
-        sum += (double)expf(logits[i] - top);
-        if (wanted > 0)
-            insert_top(out, wanted, i, logits[i]);
-    }
-    double base = (double)top + log(sum);
-    out->logprob = (float)((double)logits[out->id] - base);
-    for (uint32_t i = 0; i < out->top_count; i++)
-        out->top[i].logprob = (float)((double)out->top[i].logprob - base);
 }
 
 /* ---- penalties, bias, mask ---- */
 
-static void penalise(struct gptoss_sampler *s, const struct gptoss_sample *how)
+static bool bit(const uint32_t *words, uint32_t i)
+{
+    return words == NULL || (words[i >> 5] >> (i & 31) & 1u) != 0;
+}
+
+bool sampler_fill(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
+                  const uint32_t *mask)
+{
+    uint32_t words = (s->vocab + 31) / 32;
+    float end[SCAN_BLOCK]; /* nothing is read, nor legal, behind the row */
+    bool odd = false;
+
+    for (uint32_t b = 0; b < s->blocks; b++) {
+        uint32_t first = b * SCAN_BLOCK, w = first / 32, left = s->vocab - first;
+        uint64_t legal = usable[w] & (mask != NULL ? mask[w] : UINT32_MAX);
+        const float *in = logits + first;
+        if (w + 1 < words)
+            legal |= (uint64_t)(usable[w + 1] & (mask != NULL ? mask[w + 1] : UINT32_MAX))
+                     << 32;
+        if (left < SCAN_BLOCK) {
+            memset(end, 0, sizeof(end));
+            memcpy(end, in, left * sizeof(*in));
+            in = end;
+            legal &= ((uint64_t)1 << left) - 1;
+        }
+        s->peaks[b] = s->scan->mask(in, legal, s->values + first, &odd);
+    }
+    return odd;
+}
+
+static void touch(struct gptoss_sampler *s, uint32_t id)
+{
+    uint32_t block = id / SCAN_BLOCK;
+
+    s->touched[block / 64] |= (uint64_t)1 << block % 64;
+}
+
+/* Peaks of the blocks in which values were changed. */
+static void renew_peaks(struct gptoss_sampler *s)
+{
+    bool odd = false;
+
+    for (uint32_t w = 0; w < (s->blocks + 63) / 64; w++) {
+        for (; s->touched[w] != 0; s->touched[w] &= s->touched[w] - 1) {
+            uint32_t b = w * 64 + (uint32_t)__builtin_ctzll(s->touched[w]);
+            float *values = s->values + (size_t)b * SCAN_BLOCK;
+            s->peaks[b] = s->scan->mask(values, UINT64_MAX, values, &odd);
+        }
+    }
+}
+
+static void penalise(struct gptoss_sampler *s, const uint32_t *usable,
+                     const struct gptoss_sample *how)
 {
     const struct lr_sampling *p = how->sampling;
     float repetition = p->repetition_penalty > 0 ? p->repetition_penalty : 1.0f;
@@ -116,11 +137,14 @@ static void penalise(struct gptoss_sampler *s, const struct gptoss_sample *how)
         if (id >= s->vocab || s->counts[id] == 0)
             continue;
         uint32_t count = s->counts[id] & ~IN_HISTORY;
+        s->counts[id] = 0; /* once for each id, and clean for the next call */
+        if (!bit(usable, id) || !bit(how->mask, id))
+            continue;
         float *l = &s->values[id];
         *l = *l > 0 ? *l / repetition : *l * repetition;
         if (count > 0)
             *l -= p->presence_penalty + (float)count * p->frequency_penalty;
-        s->counts[id] = 0; /* once for each id, and clean for the next call */
+        touch(s, id);
     }
 }
 
@@ -136,170 +160,115 @@ static void prepare(struct gptoss_sampler *s, const float *logits, const uint32_
 {
     const struct lr_sampling *p = how->sampling;
 
-    memcpy(s->values, logits, s->vocab * sizeof(*logits));
+    (void)sampler_fill(s, logits, usable, how->mask);
     if (wants_penalties(p))
-        penalise(s, how);
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
-        if (p->logit_bias[i].token < s->vocab)
-            s->values[p->logit_bias[i].token] += p->logit_bias[i].bias;
-    for (uint32_t w = 0; w < (s->vocab + 31) / 32; w++) {
-        uint32_t legal = usable[w] & (how->mask != NULL ? how->mask[w] : UINT32_MAX);
-        if (legal == UINT32_MAX)
+        penalise(s, usable, how);
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        uint32_t id = p->logit_bias[i].token;
+        if (id >= s->vocab || !bit(usable, id) || !bit(how->mask, id))
             continue;
-        for (uint32_t i = w * 32; i < s->vocab && i < w * 32 + 32; i++)
-            if ((legal >> (i & 31) & 1u) == 0)
-                s->values[i] = -INFINITY;
+        s->values[id] += p->logit_bias[i].bias;
+        touch(s, id);
     }
-}
-
-static uint32_t largest(const float *values, uint32_t n)
-{
-    uint32_t best = 0;
-
-    for (uint32_t i = 1; i < n; i++)
-        if (values[i] > values[best] || values[best] != values[best])
-            best = i;
-    return best;
-}
-
-/* ---- filters ---- */
-
-static bool ranks_before(struct candidate a, struct candidate b)
-{
-    return a.x > b.x || (a.x == b.x && a.id < b.id);
-}
-
-static void sift(struct candidate *heap, uint32_t n, uint32_t at)
-{
-    struct candidate moving = heap[at];
-
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= n)
-            break;
-        if (child + 1 < n && ranks_before(heap[child + 1], heap[child]))
-            child++;
-        if (!ranks_before(heap[child], moving))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = moving;
-}
-
-/* Moves candidates to the end of the heap array in rank order, the first at heap[n - 1],
- * and stops after `most` of them or once their weight reaches `enough`; at least one. */
-static uint32_t take_ranks(struct candidate *heap, uint32_t n, uint32_t most, double enough)
-{
-    uint32_t taken = 0;
-    double sum = 0;
-
-    while (taken < n && (taken == 0 || (taken < most && sum < enough))) {
-        uint32_t last = n - 1 - taken;
-        struct candidate first = heap[0];
-        heap[0] = heap[last];
-        heap[last] = first;
-        sift(heap, last, 0);
-        sum += exp((double)first.x);
-        taken++;
-    }
-    return taken;
-}
-
-/* Leaves in values only what top_k and top_p keep. */
-static void keep_likely(struct gptoss_sampler *s, const struct lr_sampling *p)
-{
-    struct candidate *heap = s->heap;
-    uint32_t n = 0, taken;
-    double total = 0;
-
-    for (uint32_t i = 0; i < s->vocab; i++)
-        if (s->values[i] > -INFINITY)
-            heap[n++] = (struct candidate){s->values[i], i};
-    if (n == 0)
-        return; /* not numbers: draw() falls back on its own */
-    for (uint32_t i = n / 2; i-- > 0;)
-        sift(heap, n, i);
-    taken = n;
-    if (p->top_k > 0 && p->top_k < n) {
-        taken = take_ranks(heap, n, p->top_k, INFINITY);
-        for (uint32_t i = 0; i < taken; i++)
-            total += exp((double)heap[n - 1 - i].x);
-    } else {
-        for (uint32_t i = 0; i < n; i++)
-            total += exp((double)heap[i].x);
-    }
-    if (p->top_p < 1.0f) {
-        double enough = (double)p->top_p * total;
-        if (taken == n) {
-            taken = take_ranks(heap, n, n, enough);
-        } else {
-            double sum = 0;
-            uint32_t kept = 0;
-            while (kept < taken && (kept == 0 || sum < enough))
-                sum += exp((double)heap[n - 1 - kept++].x);
-            taken = kept;
-        }
-    } else if (taken == n) {
-        return;
-    }
-    for (uint32_t i = 0; i < s->vocab; i++)
-        s->values[i] = -INFINITY;
-    for (uint32_t i = 0; i < taken; i++)
-        s->values[heap[n - 1 - i].id] = heap[n - 1 - i].x;
+    renew_peaks(s);
 }
 
 /* ---- the draw ---- */
 
-static uint32_t draw(const struct gptoss_sampler *s, uint64_t seed, uint32_t index, float floor)
+/* The lowest id of the largest value; where no value is a number, the last id. */
+static uint32_t largest(const struct gptoss_sampler *s)
 {
-    float best = -INFINITY;
-    uint32_t id = largest(s->values, s->vocab);
+    float top = -INFINITY;
+    uint32_t b = 0;
 
-    for (uint32_t i = 0; i < s->vocab; i += 4) {
-        uint32_t words[4], end = i + 4 < s->vocab ? i + 4 : s->vocab;
-        bool needed = false;
-        /* An id that could not win with the largest noise needs none. */
-        for (uint32_t j = i; j < end; j++)
-            needed = needed || (s->values[j] >= floor && s->values[j] + GUMBEL_MAX >= best);
-        if (!needed)
+    for (uint32_t i = 0; i < s->blocks; i++)
+        top = s->peaks[i] > top ? s->peaks[i] : top;
+    while (b < s->blocks && s->peaks[b] != top)
+        b++;
+    for (uint32_t i = b * SCAN_BLOCK; i < s->vocab; i++)
+        if (s->values[i] == top)
+            return i;
+    return s->vocab - 1;
+}
+
+/* The largest x + g within the border, visiting the block of the most likely id first: the
+ * higher the best is, the fewer ids can still beat it. */
+static uint32_t draw(const struct gptoss_sampler *s, const struct scan_row *row,
+                     const struct gptoss_sample *how, const struct sampler_border *border,
+                     uint32_t likely)
+{
+    const struct lr_sampling *p = how->sampling;
+    float floor = p->min_p > 0 ? logf(p->min_p) : -FLT_MAX;
+    struct scan_noise n = {.seed = p->seed,
+                           .index = how->index,
+                           .low = floor > border->x ? floor : border->x,
+                           .best = -INFINITY};
+    uint32_t id = likely;
+
+    scan_noise_keys(&n);
+    for (uint32_t turn = 0; turn <= s->blocks; turn++) {
+        uint32_t words[SCAN_BLOCK], b = turn == 0 ? likely / SCAN_BLOCK : turn - 1;
+        float peak = scan_x(row, s->peaks[b]);
+        if (!(peak >= n.low && peak + SCAN_NOISE_MAX >= n.best))
             continue;
-        gptoss_philox(seed, i / 4, index, words);
-        for (uint32_t j = i; j < end; j++) {
-            if (!(s->values[j] >= floor) || s->values[j] == -INFINITY)
+        uint64_t found = s->scan->noise(row, b, &n, words);
+        for (; found != 0; found &= found - 1) {
+            uint32_t at = (uint32_t)__builtin_ctzll(found), i = b * SCAN_BLOCK + at;
+            float x = scan_x(row, s->values[i]);
+            if (x == border->x && i > border->id)
                 continue;
-            float value = s->values[j] + gptoss_gumbel(words[j - i]);
-            if (value > best) {
-                best = value;
-                id = j;
+            float value = x + gptoss_gumbel(words[at]);
+            if (value > n.best || (value == n.best && i < id)) {
+                n.best = value;
+                id = i;
             }
         }
     }
     return id;
 }
 
+/* Replaces l by x where most of the row will be looked at more than once: dividing takes time.
+ */
+static void scale(struct gptoss_sampler *s, struct scan_row *row, float least)
+{
+    uint32_t often = 0;
+
+    for (uint32_t b = 0; b < s->blocks; b++)
+        often += scan_x(row, s->peaks[b]) >= least;
+    if (often < s->blocks / 4)
+        return;
+    s->scan->scale(s->values, s->blocks, row->top, row->temperature);
+    s->scan->scale(s->peaks, (s->blocks + SCAN_BLOCK - 1) / SCAN_BLOCK, row->top,
+                   row->temperature);
+    row->top = 0;
+    row->temperature = 1;
+}
+
 static uint32_t choose(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
                        const struct gptoss_sample *how)
 {
     const struct lr_sampling *p = how->sampling;
+    struct sampler_border border = {-FLT_MAX, UINT32_MAX};
 
     prepare(s, logits, usable, how);
-    uint32_t best = largest(s->values, s->vocab);
-    float top = s->values[best];
+    uint32_t likely = largest(s);
+    float top = s->values[likely];
     if (!(top > -INFINITY)) { /* nothing is legal, or the row is not numbers */
-        memcpy(s->values, logits, s->vocab * sizeof(*logits));
-        for (uint32_t i = 0; i < s->vocab; i++)
-            if (!bit(usable, i))
-                s->values[i] = -INFINITY;
-        return largest(s->values, s->vocab);
+        (void)sampler_fill(s, logits, usable, NULL);
+        return largest(s);
     }
-    if (!(p->temperature > 0))
-        return best;
-    for (uint32_t i = 0; i < s->vocab; i++)
-        s->values[i] = (s->values[i] - top) / p->temperature;
+    if (!(p->temperature > 0) || top == INFINITY)
+        return likely;
+    struct scan_row row = {.values = s->values,
+                           .peaks = s->peaks,
+                           .blocks = s->blocks,
+                           .top = top,
+                           .temperature = p->temperature};
+    if (p->top_p < 1.0f && p->temperature != 1)
+        scale(s, &row, sampler_least(s, p->top_p));
     if (p->top_k > 0 || p->top_p < 1.0f)
-        keep_likely(s, p);
-    return draw(s, p->seed, how->index, p->min_p > 0 ? logf(p->min_p) : -INFINITY);
+        border = sampler_filter(s, &row, p);
+    return draw(s, &row, how, &border, likely);
 }
 
 void gptoss_sample(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
@@ -309,5 +278,5 @@ void gptoss_sample(struct gptoss_sampler *s, const float *logits, const uint32_t
     out->logprob = 0;
     out->top_count = 0;
     if (how->sampling->logprobs || how->sampling->top_logprobs > 0)
-        report(s, logits, usable, how->sampling, out);
+        sampler_report(s, logits, usable, how->sampling, out);
 }

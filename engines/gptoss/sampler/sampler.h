@@ -11,13 +11,18 @@
  *     generated): l = l > 0 ? l / r : l * r.  Then for ids generated c > 0 times:
  *     l -= presence_penalty + c * frequency_penalty.  Then l += logit_bias.
  *  3. ids whose mask bit is clear are removed.
- *  4. temperature 0: the largest l; equal values: the lowest id.  Done.
+ *  4. temperature 0, or the largest l is infinite: the largest l; equal values: the lowest
+ *     id.  Done.
  *  5. x = (l - l_max) / temperature.  Ids are ranked by x descending, equal values by
  *     id ascending, and kept by three filters, in this order:
  *       top_k   the first top_k ranks;
  *       top_p   of those, the shortest leading run whose exp(x) add up to at least
  *               top_p of the sum over all of them (never fewer than one);
  *       min_p   of those, x >= log(min_p) (the most likely id has x = 0).
+ *     exp(x) and its sums are taken in double precision or close to it: to 2e-10 of their
+ *     value, in any order, and exactly where every x is 0.  So two devices may end a run of
+ *     top_p at different ids, but only where a sum misses the share by so little, and then
+ *     part only if that id is drawn: less than once in 10^9 tokens.
  *  6. The token is the kept id with the largest x + g(seed, index, id), equal values:
  *     the lowest id, where g is Gumbel noise from a counter-based generator (below).
  *     That draws from softmax(x) over the kept ids, needs no running sum, and does

@@ -1,0 +1,23 @@
+/* gptoss/sampler/scan_dispatch.c - which loops this processor gets.
+ *
+ * Compiled without processor flags: it must run where avx2_scan.c must not.
+ */
+#include <stddef.h>
+
+#include "engines/gptoss/sampler/avx2_scan.h"
+
+const struct scan_kernels *scan_kernels_avx2(void)
+{
+#if defined(__x86_64__)
+    static const struct scan_kernels table = {.name = "avx2",
+                                              .mask = scan_avx2_mask,
+                                              .tally = scan_avx2_tally,
+                                              .scale = scan_avx2_scale,
+                                              .gather = scan_avx2_gather,
+                                              .noise = scan_avx2_noise};
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2"))
+        return &table;
+#endif
+    return NULL;
+}
