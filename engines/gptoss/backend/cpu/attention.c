@@ -139,16 +139,16 @@ void cpu_attention(struct cpu_step *s)
     size_t stride = b->size.qkv;
     uint32_t q = (uint32_t)b->size.q, kv = (uint32_t)b->size.kv;
 
-    cpu_pool_run(b->pool, norm_task, s, s->tokens);
+    engine_pool_run(b->pool, norm_task, s, s->tokens);
     const struct cpu_linear qkv[3] = {
         {w->q_weight, w->q_bias, c->hidden, q, b->qkv, stride, 0},
         {w->k_weight, w->k_bias, c->hidden, kv, b->qkv + q, stride, 0},
         {w->v_weight, w->v_bias, c->hidden, kv, b->qkv + q + kv, stride, 0},
     };
     cpu_linear_run(b, qkv, 3, b->packed, b->size.packed, s->tokens);
-    cpu_pool_run(b->pool, cache_task, s, s->tokens);
-    cpu_pool_run(b->pool, attend_task, s, s->tokens * c->kv_heads);
-    cpu_pool_run(b->pool, pack_task, s, s->tokens);
+    engine_pool_run(b->pool, cache_task, s, s->tokens);
+    engine_pool_run(b->pool, attend_task, s, s->tokens * c->kv_heads);
+    engine_pool_run(b->pool, pack_task, s, s->tokens);
     const struct cpu_linear out = {w->o_weight, w->o_bias, b->size.q, c->hidden,
                                    b->x,        c->hidden, 1};
     cpu_linear_run(b, &out, 1, b->packed, b->size.packed, s->tokens);

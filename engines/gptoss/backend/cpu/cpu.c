@@ -160,7 +160,7 @@ static lr_code cpu_plan(const struct model_config *c, const struct gptoss_backen
     p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
     p->prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, MAX_CHUNK);
     p->step_tokens = p->prefill_chunk + p->max_sequences;
-    p->threads = pick(o->threads, cpu_pool_cores(), 1, MAX_THREADS);
+    p->threads = pick(o->threads, engine_pool_cores(), 1, MAX_THREADS);
     p->weights = model_gptoss_weight_bytes(c);
     p->workspace = lay_out(&shape, c, NULL);
     p->fixed = FIXED_BYTES;
@@ -176,7 +176,7 @@ static void cpu_close(struct gptoss_backend *b)
 {
     if (b == NULL)
         return;
-    cpu_pool_destroy(b->pool);
+    engine_pool_destroy(b->pool);
     for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
         gptoss_sampler_destroy(b->samplers[i]);
     free(b->samplers);
@@ -217,7 +217,7 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
                        (unsigned long long)p->kv, (unsigned long long)p->workspace);
     memset(b->block, 0, bytes);
     lay_out(b, b->config, b->block);
-    b->pool = cpu_pool_create(p->threads);
+    b->pool = engine_pool_create(p->threads);
     if (b->pool == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "cannot start %u threads", p->threads);
     return LR_OK;

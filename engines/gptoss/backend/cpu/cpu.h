@@ -7,9 +7,9 @@
 #ifndef GPTOSS_BACKEND_CPU_CPU_H
 #define GPTOSS_BACKEND_CPU_CPU_H
 
+#include "engines/common/pool.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cpu/kernels.h"
-#include "engines/gptoss/backend/cpu/pool.h"
 
 /* One token of the batch: where it stands. */
 struct cpu_token {
@@ -49,7 +49,7 @@ struct gptoss_backend {
     const struct gptoss_trace *trace; /* borrowed; NULL: none */
     struct gptoss_plan plan;
     struct cpu_sizes size;
-    struct cpu_pool *pool;
+    struct engine_pool *pool;
     struct gptoss_sampler **samplers; /* one per thread */
 
     /* Key/value cache: [page][layer of the kind][K then V][kv head][head_dim * page] */

@@ -202,9 +202,9 @@ void cpu_experts(struct cpu_step *s)
     struct gptoss_backend *b = s->b;
     const struct model_gptoss_layer *w = &b->weights->layers[s->layer];
 
-    cpu_pool_run(b->pool, input_task, s, s->tokens);
+    engine_pool_run(b->pool, input_task, s, s->tokens);
     route(s);
-    cpu_pool_run(b->pool, up_task, s,
-                 (w->gate_up.rows + CPU_UP_ROWS - 1) / CPU_UP_ROWS * b->config->experts);
-    cpu_pool_run(b->pool, down_task, s, (w->down.rows + CPU_DOWN_ROWS - 1) / CPU_DOWN_ROWS);
+    engine_pool_run(b->pool, up_task, s,
+                    (w->gate_up.rows + CPU_UP_ROWS - 1) / CPU_UP_ROWS * b->config->experts);
+    engine_pool_run(b->pool, down_task, s, (w->down.rows + CPU_DOWN_ROWS - 1) / CPU_DOWN_ROWS);
 }

@@ -68,5 +68,5 @@ void cpu_linear_run(struct gptoss_backend *b, const struct cpu_linear *parts, ui
 
     for (uint32_t i = 0; i < count; i++)
         tasks += tasks_of(&parts[i]);
-    cpu_pool_run(b->pool, linear_task, &run, tasks);
+    engine_pool_run(b->pool, linear_task, &run, tasks);
 }

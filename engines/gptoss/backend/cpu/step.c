@@ -97,5 +97,5 @@ void cpu_logits(struct cpu_step *s)
     if (packed > 0)
         unembed(b, packed, b->logits);
     struct draw draw = {b, s->batch, steps, rows};
-    cpu_pool_run(b->pool, draw_task, &draw, drawn);
+    engine_pool_run(b->pool, draw_task, &draw, drawn);
 }

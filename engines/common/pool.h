@@ -1,0 +1,31 @@
+/* engines/common/pool.h - a few threads that share the tasks of one operation.
+ *
+ * engine_pool_run() hands task numbers 0..count-1 to whichever thread is free, the caller
+ * included, and returns when all are done.  Who runs a task never changes its result:
+ * every task writes memory of its own.  Thread: one caller.
+ *
+ * The caller waits for tasks, never for threads: one that is asleep, or that another program
+ * keeps from its processor, is not missed, because the others do its share.
+ */
+#ifndef ENGINES_COMMON_POOL_H
+#define ENGINES_COMMON_POOL_H
+
+#include <stdint.h>
+
+struct engine_pool;
+
+typedef void (*engine_task_fn)(void *ctx, uint32_t task, uint32_t worker);
+
+/* threads counts the caller; NULL when a thread or memory is not to be had. */
+struct engine_pool *engine_pool_create(uint32_t threads);
+void engine_pool_destroy(struct engine_pool *pool); /* NULL is fine; joins every thread */
+
+/* worker is 0..threads-1 and names the thread's scratch. */
+void engine_pool_run(struct engine_pool *pool, engine_task_fn fn, void *ctx, uint32_t count);
+
+uint32_t engine_pool_threads(const struct engine_pool *pool);
+
+/* Cores this process may run on. */
+uint32_t engine_pool_cores(void);
+
+#endif
