@@ -81,6 +81,39 @@ static void make_rows(struct draws *d, struct test_random *r, uint32_t count, bo
     }
 }
 
+/* Draws `count` rows, the last one first, the way a step with filters does; returns how many
+ * come out otherwise than from the row itself. */
+static uint32_t run_host_draws(struct draws *d, uint32_t count)
+{
+    struct gptoss_backend *b = d->bed.b;
+    struct gptoss_step steps[DRAW_ROWS];
+    struct lr_sampling sampling[DRAW_ROWS];
+    struct gptoss_sample how[DRAW_ROWS];
+    struct gptoss_sampled got[DRAW_ROWS], want;
+    struct cuda_draw draws[DRAW_ROWS];
+    struct lr_error err = {0};
+    uint32_t wrong = 0;
+    bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t row = count - 1 - i;
+        sampling[i] = (struct lr_sampling){.size = sizeof(sampling[i]),
+                                           .temperature = 1,
+                                           .top_p = 0.9f,
+                                           .repetition_penalty = 1,
+                                           .seed = d->how[row].seed};
+        how[i] = (struct gptoss_sample){.sampling = &sampling[i], .index = d->how[row].index};
+        steps[i] = (struct gptoss_step){.sample = &how[i], .sampled = &got[i]};
+        draws[i] = (struct cuda_draw){&steps[i], row};
+    }
+    test_must(cuda_draw(b, draws, count, &err), &err, "draws on the host");
+    for (uint32_t i = 0; i < count; i++) {
+        gptoss_sample(d->sampler, d->logits + (size_t)(count - 1 - i) * b->logit_stride,
+                      b->usable, &how[i], &want);
+        wrong += want.id != got[i].id;
+    }
+    return wrong;
+}
+
 void test_sampling(struct test_random *r)
 {
     static const struct test_shape shape = {.name = "vocabulary",
@@ -113,6 +146,10 @@ void test_sampling(struct test_random *r)
         wrong += run_draws(d, count);
     }
     test_check(wrong, 0, "sampling: Gumbel draws equal the host's, %d rows", DRAWS);
+    for (uint32_t count = 1; count <= DRAW_ROWS; count += 7) {
+        make_rows(d, r, count, false, false);
+        test_check(run_host_draws(d, count), 0, "sampling: %u rows drawn on the host", count);
+    }
     gptoss_sampler_destroy(d->sampler);
     free(d->logits);
     bed_close(&d->bed);

@@ -33,8 +33,7 @@ static void cuda_close(struct gptoss_backend *b)
             (void)cu->cuMemFreeHost(b->host_inputs);
         if (b->host_sampled != NULL)
             (void)cu->cuMemFreeHost(b->host_sampled);
-        if (b->host_logits != NULL)
-            (void)cu->cuMemFreeHost(b->host_logits);
+        cuda_draw_close(b);
         for (int i = 0; i < CUDA_MODULE_COUNT; i++)
             if (b->modules[i] != NULL)
                 (void)cu->cuModuleUnload(b->modules[i]);
@@ -42,7 +41,6 @@ static void cuda_close(struct gptoss_backend *b)
             (void)cu->cuStreamDestroy(b->stream);
         (void)cu->cuDevicePrimaryCtxRelease(b->device.handle);
     }
-    gptoss_sampler_destroy(b->sampler);
     free(b->layers);
     free(b);
 }
@@ -109,16 +107,12 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_sampled, CUDA_LOGIT_ROWS * 4), err);
-    CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_logits, (size_t)b->logit_stride * 4), err);
     CUDA_TRY(cu,
              cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
                                (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream),
              err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
-    b->sampler = gptoss_sampler_create(b->vocab_rows);
-    if (b->sampler == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the sampler");
-    return LR_OK;
+    return cuda_draw_open(b, err);
 }
 
 static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,
@@ -293,21 +287,15 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
                                (size_t)f->draws * 4, b->stream),
              err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+    struct cuda_draw draws[CUDA_LOGIT_ROWS];
+    uint32_t count = 0;
     for (uint32_t i = 0; i < f->draws; i++) {
         struct gptoss_step *s = f->drawn[i];
         *s->sampled = (struct gptoss_sampled){.id = b->host_sampled[i]};
-        if (drawn_on_device(s->sample) && s->sampled->id < b->vocab_rows)
-            continue;
-        CUDA_TRY(cu,
-                 cuMemcpyDtoHAsync(
-                     b->host_logits,
-                     (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
-                     (size_t)b->vocab_rows * 4, b->stream),
-                 err);
-        CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
-        gptoss_sample(b->sampler, b->host_logits, b->usable, s->sample, s->sampled);
+        if (!drawn_on_device(s->sample) || s->sampled->id >= b->vocab_rows)
+            draws[count++] = (struct cuda_draw){s, i};
     }
-    return LR_OK;
+    return cuda_draw(b, draws, count, err);
 }
 
 /* A decode step as a graph: captured at the first step of this many sequences. */

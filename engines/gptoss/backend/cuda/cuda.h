@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 
+#include "engines/common/pool.h"
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cuda/args.h"
 #include "engines/gptoss/backend/cuda/driver.h"
@@ -27,6 +28,7 @@ enum {
     CUDA_GRAPH_ROWS = 64,   /* decode steps of up to so many sequences are graphs */
     CUDA_SKINNY_ROWS = 64,  /* tokens up to which weights are streamed, not tiled */
     CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
+    CUDA_HOST_THREADS = 8,  /* at most; they draw what sample.cu does not */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_STAGING_SLOTS = 4,
     CUDA_STAGING_BYTES = 32 << 20,
@@ -148,10 +150,11 @@ struct gptoss_backend {
     struct token_args token; /* complete where has_token */
     bool has_token;
 
-    uint8_t *host_inputs;   /* pinned */
-    uint32_t *host_sampled; /* pinned */
-    float *host_logits;     /* pinned: one row, for draws made on the host */
-    struct gptoss_sampler *sampler;
+    uint8_t *host_inputs;     /* pinned */
+    uint32_t *host_sampled;   /* pinned */
+    float *host_logits;       /* pinned: rows for draws made on the host */
+    struct engine_pool *pool; /* owned; makes them */
+    struct gptoss_sampler *samplers[CUDA_HOST_THREADS]; /* owned; one per thread */
 };
 
 /* ---- plan.c ---- */
@@ -181,6 +184,20 @@ lr_code cuda_fill_weights(struct gptoss_backend *b, struct lr_error *err);
  * they are too few to tell memory from cache. */
 lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                             struct lr_error *err);
+
+/* ---- draw.c ---- */
+
+/* A step that is drawn on the host, and its row of logits on the device. */
+struct cuda_draw {
+    struct gptoss_step *step;
+    uint32_t row;
+};
+
+lr_code cuda_draw_open(struct gptoss_backend *b, struct lr_error *err);
+void cuda_draw_close(struct gptoss_backend *b); /* also after a part of opening */
+/* Fills what the steps sampled. */
+lr_code cuda_draw(struct gptoss_backend *b, const struct cuda_draw *draws, uint32_t count,
+                  struct lr_error *err);
 
 /* ---- trace.c ---- */
 
