@@ -15,7 +15,7 @@ static uint64_t now_ms(void)
     return lr_clock_ms(NULL);
 }
 
-static void hold(struct router_job *job, const struct router_candidate *chosen)
+static void hold(struct router_job *job, const struct router_candidate *chosen, uint64_t now)
 {
     struct router_place *place = chosen->place;
     job->node = chosen->node;
@@ -27,11 +27,11 @@ static void hold(struct router_job *job, const struct router_candidate *chosen)
     place->held = job;
     place->inflight++;
     job->router->held++;
-    router_shares_hold(&job->model->shares, job->lane);
+    router_shares_hold(&job->model->shares, job->lane, now);
     job->node->requests++;
 }
 
-static void unhold(struct router_job *job)
+static void unhold(struct router_job *job, uint64_t now)
 {
     router_unask(job);
     *job->held_link = job->next_held;
@@ -39,7 +39,7 @@ static void unhold(struct router_job *job)
         job->next_held->held_link = job->held_link;
     job->place->inflight--;
     job->router->held--;
-    router_shares_release(&job->model->shares, job->lane);
+    router_shares_release(&job->model->shares, job->lane, now);
     job->node = NULL;
     job->place = NULL;
 }
@@ -80,7 +80,7 @@ enum router_grant router_try_grant(struct router_job *job, uint64_t now)
         return demand.is_within_slots ? ROUTER_GRANT_SHARE : ROUTER_GRANT_FULL;
     }
     const struct router_candidate *chosen = &candidates[best];
-    hold(job, chosen);
+    hold(job, chosen, now);
     router_make_way(job, job->place, slots, now);
     if (job->marks != NULL)
         router_beginnings_note(&job->router->beginnings, job->node, job->marks);
@@ -192,6 +192,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
     router_lock(r);
     if (job->state == ROUTER_JOB_HELD) {
         struct router_place *place = job->place;
+        uint64_t now = now_ms();
         place->is_full = outcome == ROUTER_BUSY;
         if (measure != NULL) {
             average(&place->load_ms, measure->load_ms);
@@ -200,8 +201,8 @@ void router_release(struct router_job *job, enum router_outcome outcome,
             place->is_caching = place->is_caching || measure->found_cached;
         }
         if (outcome == ROUTER_FAILED)
-            note_failure(job, now_ms());
-        unhold(job);
+            note_failure(job, now);
+        unhold(job, now);
         job->state = ROUTER_JOB_IDLE;
         if (job->model->queue.count != 0)
             router_pump(r, job->model);

@@ -1,5 +1,5 @@
-/* router/yield.c - a key that holds more of a model than its share gives a slot to one that
- * holds less, at once and not when one of its answers ends.
+/* router/yield.c - a key that has more of a model than its share gives a slot to one that has
+ * less, at once and not when one of its answers ends.
  *
  * Slots kept free for others would stand idle: at eight slots two of them, a quarter of what
  * the model can do.  An answer that steps aside costs its prompt computed once more: it leaves
@@ -62,26 +62,39 @@ static void ask(struct router_job *job)
     net_loop_post(job->loop, arrive, yield);
 }
 
-/* A pause hurts less than a first token that comes late; then the shortest prompt, of equal
- * ones the newest. */
-static bool is_better(const struct router_job *job, const struct router_job *best)
+/* The key that used the most.  A pause hurts less than a first token that comes late; then the
+ * shortest prompt, of equal ones the newest. */
+static bool is_better(const struct router_job *job, const struct router_job *best, uint64_t now)
 {
+    const struct router_shares *shares = &job->model->shares;
+    if (job->lane != best->lane)
+        return router_shares_used(shares, job->lane, now) >
+               router_shares_used(shares, best->lane, now);
     bool begun = atomic_load_explicit(&job->has_begun, memory_order_relaxed);
     bool best_begun = atomic_load_explicit(&best->has_begun, memory_order_relaxed);
     return begun != best_begun ? begun : job->prompt_tokens < best->prompt_tokens;
+}
+
+static bool may_leave(const struct router_job *job, const struct router_place *place)
+{
+    return job->state == ROUTER_JOB_HELD && !job->has_yielded && job->on_yield != NULL &&
+           job->prompt_tokens * place->prefill_ms <= again_most_ms;
 }
 
 static struct router_job *find(const struct router_job *for_whom,
                                const struct router_place *place, uint64_t slots, uint64_t now)
 {
     struct router_job *best = NULL;
+    uint64_t lane = for_whom->lane; /* looked at last: mostly all are of one key */
+    bool gives = false;
     for (struct router_job *job = place->held; job != NULL; job = job->next_held) {
-        if (job->state != ROUTER_JOB_HELD || job->has_yielded || job->on_yield == NULL ||
-            job->lane == for_whom->lane ||
-            job->prompt_tokens * place->prefill_ms > again_most_ms ||
-            (best != NULL && !is_better(job, best)))
+        if (!may_leave(job, place))
             continue;
-        if (router_shares_is_heavy(&job->model->shares, job->lane, slots, now))
+        if (job->lane != lane)
+            gives =
+                router_shares_gives(&job->model->shares, job->lane, for_whom->lane, slots, now);
+        lane = job->lane;
+        if (gives && lane != for_whom->lane && (best == NULL || is_better(job, best, now)))
             best = job;
     }
     return best;
