@@ -14,6 +14,11 @@ void node_api_request(void *arg, struct net_request *req);
 /* 404 names the model and says what there is.  Ends req then and returns NULL. */
 struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id);
 
+/* Whom WIRE_INSTEAD_HEADER names; NULL: nobody, or nobody who runs here.  The answer says it.
+ */
+struct node_request *node_api_instead_of(struct node *node, struct net_request *req,
+                                         const struct node_model *model);
+
 /* Sends a JSON body built in a buffer and frees the buffer. */
 void node_api_json(struct net_request *req, int status, struct lr_buf *body);
 

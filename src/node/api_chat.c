@@ -236,7 +236,7 @@ static bool start_choices(struct call *call, struct node_model *model,
         ask.request_id = lr_str_z(id);
         ask.constraint = constraint;
         struct node_sink sink = {.ctx = choice, .on_event = on_event};
-        code = node_request_start(call->node, model, &ask, sink, &choice->request, &err);
+        code = node_request_start(call->node, model, &ask, NULL, sink, &choice->request, &err);
     }
     if (code != LR_OK)
         fail_call(call, &err);

@@ -71,6 +71,18 @@ static void on_gone(void *arg)
     net_stream_abort(call->req);
 }
 
+struct node_request *node_api_instead_of(struct node *node, struct net_request *req,
+                                         const struct node_model *model)
+{
+    struct lr_str name;
+    struct node_request *leaves = net_request_header(req, WIRE_INSTEAD_HEADER, &name)
+                                      ? node_request_named(node, model, name)
+                                      : NULL;
+    if (leaves != NULL)
+        net_response_header(req, WIRE_INSTEAD_HEADER, name);
+    return leaves;
+}
+
 void node_api_generate(struct node *node, struct net_request *req, const struct net_path *path)
 {
     struct lr_arena *arena = net_request_arena(req);
@@ -98,7 +110,8 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
     call->as_frames =
         net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
     struct node_sink sink = {.ctx = call, .on_event = on_event};
-    code = node_request_start(node, model, &ask, sink, &call->request, &err);
+    code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model), sink,
+                              &call->request, &err);
     if (code != LR_OK) {
         lr_buf_free(&call->out);
         net_respond_error(req, &err);

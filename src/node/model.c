@@ -91,7 +91,7 @@ static void dispatch(struct node_model *model)
         return;
     }
     uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
-    while (model->queue != NULL && w->live_count < most && may_serve(model, model->queue))
+    while (model->queue != NULL && node_worker_load(w) < most && may_serve(model, model->queue))
         node_request_submit(model->queue, w);
 }
 

@@ -48,6 +48,7 @@ struct node_worker {
     bool is_closing;              /* CLOSE was sent or it was killed on purpose */
     struct node_request *live;    /* list */
     uint32_t live_count;
+    uint32_t leaving_count;     /* of them, told to end */
     struct lr_engine_need need; /* from OPENED; total 0 before */
     struct lr_engine_stats stats;
     uint32_t pool;     /* whose memory it uses */
@@ -133,6 +134,9 @@ LR_MUST_USE lr_code node_worker_start(struct node_model *model, struct node_libr
                                       const struct lr_engine_need *need, uint32_t pool,
                                       struct node_worker **out, struct lr_error *err);
 void node_worker_kill(struct node_worker *worker, const struct lr_error *why);
+/* What it has to do once it has read what it was sent: whoever is told to end is gone before
+ * what was sent afterwards begins.  All its slots may change hands in one step, and no more. */
+uint32_t node_worker_load(const struct node_worker *worker);
 /* CLOSE once nothing is live; killed if it does not leave. */
 void node_worker_retire(struct node_worker *worker);
 /* Its candidate has answered: it takes over, the old one finishes and goes. */

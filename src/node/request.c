@@ -81,6 +81,18 @@ struct node_request *node_request_find(struct node *node, uint64_t id)
     return node->slots[index].request;
 }
 
+struct node_request *node_request_named(struct node *node, const struct node_model *model,
+                                        struct lr_str name)
+{
+    for (uint32_t i = 0; i < node->slot_count; i++) {
+        struct node_request *r = node->slots[i].request;
+        if (r != NULL && r->place == NODE_REQUEST_LIVE && r->model == model && !r->is_proof &&
+            r->sink.on_event != NULL && lr_str_eq(r->ask.request_id, name))
+            return r;
+    }
+    return NULL;
+}
+
 /* ---- events ---- */
 
 static void tell(struct node_request *request, struct lr_buf *buf)
@@ -120,8 +132,17 @@ static void tell_accepted(struct node_request *request)
 
 /* ---- life ---- */
 
+static bool is_full(const struct node_model *model, const struct node_request *leaves)
+{
+    const struct node_worker *w = model->worker;
+    bool makes_room = leaves != NULL && !leaves->is_leaving && leaves->worker == w;
+    return model->state == NODE_MODEL_READY && w != NULL &&
+           node_worker_load(w) + model->queue_count >=
+               w->need.max_sequences + SLOTS_BEYOND + makes_room;
+}
+
 static lr_code check_admission(struct node *node, const struct node_model *model, bool no_queue,
-                               struct lr_error *err)
+                               const struct node_request *leaves, struct lr_error *err)
 {
     if (node->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
@@ -135,20 +156,19 @@ static lr_code check_admission(struct node *node, const struct node_model *model
         return lr_fail(err, LR_RATE_LIMITED,
                        "%u requests wait for model \"%s\" already (setting node-queue)",
                        model->queue_count, model->id);
-    if (no_queue && model->state == NODE_MODEL_READY && model->worker != NULL &&
-        model->worker->live_count + model->queue_count >=
-            model->worker->need.max_sequences + SLOTS_BEYOND)
+    if (no_queue && is_full(model, leaves))
         return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
                        model->worker->need.max_sequences, model->id);
     return LR_OK;
 }
 
 lr_code node_request_start(struct node *node, struct node_model *model,
-                           const struct wire_generate *ask, struct node_sink sink,
-                           struct node_request **out, struct lr_error *err)
+                           const struct wire_generate *ask, struct node_request *leaves,
+                           struct node_sink sink, struct node_request **out,
+                           struct lr_error *err)
 {
     *out = NULL;
-    lr_code code = check_admission(node, model, ask->no_queue, err);
+    lr_code code = check_admission(node, model, ask->no_queue, leaves, err);
     if (code != LR_OK)
         return code;
     struct node_request *r = calloc(1, sizeof(*r));
@@ -168,6 +188,8 @@ lr_code node_request_start(struct node *node, struct node_model *model,
     node_request_push(&model->queue, r);
     model->queue_count++;
     *out = r;
+    if (leaves != NULL)
+        node_request_stop(leaves);
     tell_accepted(r);
     node_model_pump(model);
     return LR_OK;
@@ -196,8 +218,11 @@ static void leave_queue(struct node_request *request)
     node_request_unlink(request);
     if (request->place == NODE_REQUEST_QUEUED)
         request->model->queue_count--;
-    if (request->place == NODE_REQUEST_LIVE)
+    if (request->place == NODE_REQUEST_LIVE) {
         request->worker->live_count--;
+        request->worker->leaving_count -= request->is_leaving;
+        request->is_leaving = false;
+    }
 }
 
 void node_request_submit(struct node_request *request, struct node_worker *worker)
@@ -289,6 +314,8 @@ void node_request_end(struct node_request *request)
 static void send_cancel(struct node_request *request)
 {
     struct node *node = request->model->node;
+    request->worker->leaving_count += !request->is_leaving;
+    request->is_leaving = true;
     lr_buf_clear(&node->scratch);
     wire_u64_encode(&node->scratch, WIRE_CANCEL, request->id);
     if (request->worker->proc != NULL)

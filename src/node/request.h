@@ -48,16 +48,20 @@ struct node_request {
     uint32_t kills;          /* workers that died with it */
     uint32_t ahead;          /* frames of the running batch that are still to come */
     bool is_proof;           /* the node's own question to a new worker; on no list but LIVE */
+    bool is_leaving;         /* LIVE, and its worker was told to end it */
 };
 
-/* Takes a generation in.  The sink may be called before this returns (ACCEPTED).
+/* Takes a generation in.  The sink may be called before this returns (ACCEPTED).  `leaves`,
+ * which may be NULL, is stopped for it once it is taken: its place is this one's, and the
+ * worker hears of both before its next step.
  *   RATE_LIMITED  no room in the queue
  *   UNAVAILABLE   the node is draining
  *   another code  the model cannot be loaded: why
  * With ask->no_queue a request beyond the free slots of a loaded model is refused, too:
  * a router has a queue of its own (design.md 4). */
 LR_MUST_USE lr_code node_request_start(struct node *node, struct node_model *model,
-                                       const struct wire_generate *ask, struct node_sink sink,
+                                       const struct wire_generate *ask,
+                                       struct node_request *leaves, struct node_sink sink,
                                        struct node_request **out, struct lr_error *err);
 
 /* The owner leaves: no event after this.  The worker is told at once. */
@@ -66,6 +70,11 @@ void node_request_cancel(struct node_request *request);
 /* The owner has all it wants (a stop string matched): the worker is told, and the
  * last event, with the usage, still comes. */
 void node_request_stop(struct node_request *request);
+
+/* The generation of this model that runs under this name and whose owner still listens; NULL:
+ * none does. */
+struct node_request *node_request_named(struct node *node, const struct node_model *model,
+                                        struct lr_str request_id);
 
 /* NULL when it has ended. */
 struct node_request *node_request_find(struct node *node, uint64_t id);

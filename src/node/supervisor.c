@@ -103,6 +103,12 @@ void node_worker_promote(struct node_worker *candidate)
         node_model_pump(model);
 }
 
+uint32_t node_worker_load(const struct node_worker *w)
+{
+    uint32_t slots = w->need.max_sequences;
+    return w->live_count - (w->leaving_count < slots ? w->leaving_count : slots);
+}
+
 /* ---- death ---- */
 
 static void detach(struct node_worker *w)

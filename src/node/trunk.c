@@ -214,7 +214,8 @@ static bool start(struct node *node, struct relayed *r, struct net_request *req)
         return false;
     struct node_sink sink = {.ctx = r, .on_event = on_event};
     if (code == LR_OK)
-        code = node_request_start(node, model, &ask, sink, &r->request, &err);
+        code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model),
+                                  sink, &r->request, &err);
     if (code != LR_OK)
         net_respond_error(req, &err);
     return code == LR_OK;

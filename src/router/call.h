@@ -37,7 +37,6 @@ struct router_leg {
     size_t sent_count; /* of them, when this attempt began */
     bool is_over;      /* DONE arrived, or the call gave it up */
     bool is_leaving;   /* given up: the node was told; its DONE, with the usage, is awaited */
-    bool is_yielding;  /* the node was told to stop it; it goes on later, perhaps elsewhere */
     uint32_t prompt_tokens, cached_tokens; /* as far as known */
     uint32_t counted_tokens;               /* by the engine, at the end */
     uint32_t attempt_tokens;

@@ -25,6 +25,7 @@ static struct router_candidate describe(const struct router_job *job, struct rou
 {
     uint32_t reported = place->live + place->queued;
     bool failed = router_has_failed(job, node);
+    uint32_t inflight = place->inflight - (node->takes_instead ? place->replaced : 0);
     return (struct router_candidate){
         .node = node,
         .place = place,
@@ -33,7 +34,7 @@ static struct router_candidate describe(const struct router_job *job, struct rou
         .is_barred = place->is_full || (failed && now < node->avoided_until_ms),
         .slots = place->slots,
         .active = place->inflight > reported ? place->inflight : reported,
-        .inflight = place->inflight,
+        .inflight = inflight,
         .load_ms = place->load_ms,
         .prefill_ms = place->prefill_ms,
         .step_ms = place->step_ms,

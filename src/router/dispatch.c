@@ -34,6 +34,7 @@ static void hold(struct router_job *job, const struct router_candidate *chosen, 
 static void unhold(struct router_job *job, uint64_t now)
 {
     router_unask(job);
+    router_insist(job);
     *job->held_link = job->next_held;
     if (job->next_held != NULL)
         job->next_held->held_link = job->held_link;
@@ -45,7 +46,7 @@ static void unhold(struct router_job *job, uint64_t now)
 }
 
 /* Not even beyond the slots is there a place: at the node that is quickest one is made. */
-static void make_way_somewhere(const struct router_job *job,
+static void make_way_somewhere(struct router_job *job,
                                const struct router_candidate *candidates, size_t count,
                                uint64_t now)
 {

@@ -12,7 +12,7 @@
 #include "router/state.h"
 
 /* Nodes looked at for one request: more than any fleet of one router. */
-enum { ROUTER_CANDIDATES_MAX = 256, ROUTER_FAILED_MAX = 8 };
+enum { ROUTER_CANDIDATES_MAX = 256, ROUTER_FAILED_MAX = 8, ROUTER_JOB_NAME_MAX = 112 };
 
 enum router_job_state {
     ROUTER_JOB_IDLE,
@@ -27,6 +27,7 @@ struct router_job {
     struct router_model *model; /* the owner's reference */
     struct net_loop *loop;
     uint64_t lane;
+    char name[ROUTER_JOB_NAME_MAX];   /* what nodes know it by */
     uint32_t prompt_tokens;           /* estimated */
     const struct router_marks *marks; /* the owner's; NULL: none */
     /* Always follows ROUTER_WAITING, on the loop, unless router_withdraw said otherwise.
@@ -43,8 +44,11 @@ struct router_job {
     struct router_job *next_held, **held_link; /* of place->held */
     struct router_yield *yield;                /* on its way to ask for its place */
     _Atomic bool has_begun;                    /* it gave a token; set without the lock */
-    bool is_yielding;                          /* was asked, and still has its place */
-    bool has_yielded;                          /* was asked once: not again */
+    char instead_of[ROUTER_JOB_NAME_MAX];      /* who leaves its node when it comes there; "":
+                                                * nobody, or that is settled */
+    bool is_yielding;                          /* is to leave, and still has its place */
+    bool is_replaced; /* by the one that comes instead: its place counts no more */
+    bool has_yielded; /* was told to leave once: not again */
     const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed this job */
     uint32_t failed_count;
     bool is_again; /* it was sent to a node before: its client may have tokens */
@@ -120,10 +124,20 @@ void router_shed(struct router_model *model, uint64_t now_ms);
 /* ---- yield.c; with the lock held ---- */
 
 /* `job` has gone beyond the slots of this place, or waits because it is full: as many as are
- * too many there are asked to step aside, of keys that hold more than their share of the
- * model's `slots` places.  Nobody where the job's own key has its share. */
-void router_make_way(const struct router_job *job, struct router_place *place, uint64_t slots,
+ * too many there step aside, of keys that had more than their share of the model's `slots`
+ * places.  Nobody where the job's own key has its share.  One that has a place there names the
+ * first of them to the node itself (job->instead_of); the others are asked. */
+void router_make_way(struct router_job *job, struct router_place *place, uint64_t slots,
                      uint64_t now_ms);
+/* Lock not held.  The node said whether the one that `job` came instead of leaves.  One that it
+ * did not find, or a node that did not understand: that one is asked. */
+void router_came_instead(struct router_job *job, bool is_confirmed);
+/* Lock not held.  Whether it was told to leave: a node that cancels it does what we want. */
+bool router_was_asked(struct router_job *job);
+/* Lock not held.  It was asked and stays: its node knows nothing of it. */
+void router_stays(struct router_job *job);
+/* The job gives its place back before that was settled. */
+void router_insist(struct router_job *job);
 /* The job gives its place back: it need not be asked any more. */
 void router_unask(struct router_job *job);
 

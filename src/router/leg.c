@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "router/call.h"
+#include "wire/frame.h"
 
 enum {
     MEASURED_TOKENS =
@@ -92,8 +93,12 @@ void router_leg_give_up(struct router_leg *leg)
 static void on_headers(void *arg, int status, struct net_headers headers)
 {
     struct router_leg *leg = arg;
-    (void)headers;
+    struct lr_str left;
     leg->status = status;
+    /* Where an event overtook the answer's head, or it is a refusal, that is settled when the
+     * place is given back. */
+    if (leg->job.instead_of[0] != '\0' && status == 200 && headers.count != 0)
+        router_came_instead(&leg->job, net_headers_get(headers, WIRE_INSTEAD_HEADER, &left));
 }
 
 static void on_body(void *arg, struct lr_str bytes)
@@ -152,7 +157,6 @@ static void run(struct router_leg *leg)
     leg->sent_ns = lr_clock_ns(NULL);
     leg->loaded_ns = leg->first_ns = leg->last_ns = 0;
     leg->attempt_tokens = 0;
-    leg->is_yielding = false;
     leg->sent_count = leg->generated_count;
     leg->heard_ms = net_loop_now_ms(call->home->loop);
     note_node(leg);
@@ -262,7 +266,7 @@ static void on_yield_told(void *arg, const struct lr_error *err, const struct ne
     struct router_call *call = leg->call;
     /* A node that did not understand goes on, and so does the answer. */
     if (err != NULL || reply->status != 200)
-        leg->is_yielding = false;
+        router_stays(&leg->job);
     router_call_drop(call);
 }
 
@@ -276,12 +280,13 @@ static void on_yield(struct router_job *job)
     if (leg->is_over || leg->upstream == NULL)
         return;
     call->holds++;
+    if (leg->status == 200 && router_leg_send_stop(leg, on_yield_told))
+        return; /* on_yield_told goes on */
     if (leg->status != 200)
         router_leg_yield(leg); /* it has not begun */
     else
-        leg->is_yielding = router_leg_send_stop(leg, on_yield_told);
-    if (!leg->is_yielding)
-        router_call_drop(call); /* else on_yield_told does */
+        router_stays(job);
+    router_call_drop(call);
 }
 
 void router_leg_start(struct router_leg *leg)

@@ -25,12 +25,6 @@ static void find_node(struct router_leg *leg, const char *path, const char *name
     router_unlock(r);
 }
 
-/* Each choice has a name of its own. */
-static void name_of(const struct router_leg *leg, char out[112])
-{
-    (void)snprintf(out, 112, "%s.%u", leg->call->name, leg->index);
-}
-
 /* What is left of the wait its client is asked for: a node that loads the model first drops it
  * then.  0: any wait. */
 static uint64_t time_to_begin(const struct router_call *call)
@@ -49,10 +43,8 @@ static void write_ask(const struct router_leg *leg, struct lr_buf *out)
     const struct chat_request *chat = call->chat;
     const struct chat_prompt *prompt = &call->prompts[leg->index / chat->n];
     struct wire_generate ask;
-    char name[112];
-    name_of(leg, name);
     wire_generate_defaults(&ask);
-    ask.request_id = lr_str_z(name);
+    ask.request_id = lr_str_z(leg->job.name);
     ask.model = lr_str_z(leg->job.place->id);
     ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
     ask.segments = prompt->segments;
@@ -80,15 +72,21 @@ lr_code router_leg_send(struct router_leg *leg, const struct net_call_callbacks 
     struct address to;
     find_node(leg, "/v0/generate", "", &to);
     write_ask(leg, &home->scratch);
-    struct net_header headers[] = {
+    struct net_header headers[4] = {
         {LR_STR_LIT("Accept"), LR_STR_LIT(WIRE_EVENTS_TYPE)},
         {LR_STR_LIT("Authorization"), lr_str_z(to.bearer)},
-        {LR_STR_LIT("traceparent"), lr_str_z(call->trace)},
     };
+    size_t count = 2;
+    if (call->trace[0] != '\0')
+        headers[count++] =
+            (struct net_header){LR_STR_LIT("traceparent"), lr_str_z(call->trace)};
+    if (leg->job.instead_of[0] != '\0')
+        headers[count++] =
+            (struct net_header){LR_STR_LIT(WIRE_INSTEAD_HEADER), lr_str_z(leg->job.instead_of)};
     struct net_call_config config = {
         .url = to.url,
         .headers = headers,
-        .header_count = call->trace[0] != '\0' ? 3 : 2,
+        .header_count = count,
         .content_type = "application/json",
         .body = lr_buf_str(&home->scratch),
         .connect_timeout_ms = CONNECT_MS,
@@ -103,9 +101,7 @@ lr_code router_leg_send(struct router_leg *leg, const struct net_call_callbacks 
 bool router_leg_send_stop(struct router_leg *leg, net_fetch_fn fn)
 {
     struct address to;
-    char name[112];
-    name_of(leg, name);
-    find_node(leg, "/v0/generate/", name, &to);
+    find_node(leg, "/v0/generate/", leg->job.name, &to);
     struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(to.bearer)};
     struct net_call_config config = {
         .method = "DELETE",

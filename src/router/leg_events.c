@@ -80,7 +80,7 @@ static void on_done(struct router_leg *leg, struct lr_str body)
         router_leg_fail(leg, &err);
         return;
     }
-    if (m.reason == LR_FINISH_CANCELLED && leg->is_yielding) {
+    if (m.reason == LR_FINISH_CANCELLED && router_was_asked(&leg->job)) {
         router_leg_yield(leg);
         return;
     }

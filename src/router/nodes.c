@@ -262,6 +262,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     if (code != LR_OK)
         return code;
     hear(node, join->state.is_draining, now_ms);
+    node->takes_instead = false; /* perhaps another release now */
     *out = node;
     return LR_OK;
 }

@@ -39,7 +39,8 @@ struct router_place {
     struct router_prompt_info *info; /* reference; NULL: none */
     /* ours */
     uint32_t inflight;
-    uint32_t yielding;       /* of them, asked to step aside */
+    uint32_t yielding;       /* of them, told to step aside */
+    uint32_t replaced;       /* of those, whose place another one has already */
     struct router_job *held; /* all of them, the newest first */
     bool is_full;            /* said "busy": until something of ours ends or it reports again */
     bool is_caching;         /* its engine has found a prompt's beginning computed before */
@@ -62,6 +63,7 @@ struct router_node {
     unsigned writes;           /* on their way to the database, which is older until then */
     bool is_drained;           /* an operator took it out of service */
     bool is_draining;          /* it is shutting down */
+    bool takes_instead;        /* it has let one go for another in one step: it can */
     int64_t joined_ms;         /* wall */
     uint64_t beat_ms;          /* monotonic; the last word of it */
     uint64_t avoided_until_ms; /* it has just failed us */

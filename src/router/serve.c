@@ -141,6 +141,7 @@ static lr_code make_legs(struct router_call *call, struct lr_error *err)
         leg->job.router = call->home->router;
         leg->job.model = call->model;
         leg->job.loop = call->home->loop;
+        (void)snprintf(leg->job.name, sizeof(leg->job.name), "%s.%u", call->name, i);
         leg->job.lane = call->access->caller.key != NULL ? call->access->caller.key->lane : 0;
         leg->job.marks = call->marks != NULL ? &call->marks[i / call->chat->n] : NULL;
         /* About four bytes a token in the languages people write to models. */

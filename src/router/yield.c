@@ -4,9 +4,15 @@
  * Slots kept free for others would stand idle: at eight slots two of them, a quarter of what
  * the model can do.  An answer that steps aside costs its prompt computed once more: it leaves
  * its node, waits first in line of its key, and goes on with every token its client has, as
- * after the loss of a node.  An answer is asked once, and never where beginning again would
+ * after the loss of a node.  An answer is told once, and never where beginning again would
  * take long.
+ *
+ * Who comes beyond the slots names who leaves: the node stops the one and starts the other
+ * between two steps, and nobody waits for a word from the loop of the one that leaves.  That
+ * loop learns it from the node, when the last token has come.  Where the node has not confirmed
+ * (an older one, or the answer was not there), the answer is asked through its loop.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "router/dispatch.h"
@@ -39,16 +45,31 @@ void router_job_forget(struct router_job *job)
     job->yield = NULL;
 }
 
+static void unreplace(struct router_job *job)
+{
+    job->place->replaced -= job->is_replaced;
+    job->is_replaced = false;
+}
+
 void router_unask(struct router_job *job)
 {
     router_job_forget(job);
     if (!job->is_yielding)
         return;
+    unreplace(job);
     job->is_yielding = false;
     job->place->yielding--;
     router_shares_ask(&job->model->shares, job->lane, false);
 }
 
+static void mark(struct router_job *job)
+{
+    job->has_yielded = job->is_yielding = true;
+    job->place->yielding++;
+    router_shares_ask(&job->model->shares, job->lane, true);
+}
+
+/* Without memory it stays where it is, and leaves when it ends. */
 static void ask(struct router_job *job)
 {
     struct router_yield *yield = malloc(sizeof(*yield));
@@ -56,11 +77,59 @@ static void ask(struct router_job *job)
         return;
     yield->job = job;
     job->yield = yield;
-    job->has_yielded = job->is_yielding = true;
-    job->place->yielding++;
-    router_shares_ask(&job->model->shares, job->lane, true);
     net_loop_post(job->loop, arrive, yield);
 }
+
+/* ---- one instead of another ---- */
+
+static void name(struct router_job *job, struct router_job *victim)
+{
+    (void)snprintf(job->instead_of, sizeof(job->instead_of), "%s", victim->name);
+    victim->is_replaced = true;
+    victim->place->replaced++;
+}
+
+void router_insist(struct router_job *job)
+{
+    if (job->instead_of[0] == '\0')
+        return;
+    for (struct router_job *v = job->place->held; v != NULL; v = v->next_held)
+        if (v->is_replaced && v->yield == NULL && strcmp(v->name, job->instead_of) == 0) {
+            unreplace(v);
+            ask(v);
+        }
+    job->instead_of[0] = '\0';
+}
+
+void router_came_instead(struct router_job *job, bool is_confirmed)
+{
+    router_lock(job->router);
+    if (job->node != NULL && is_confirmed) {
+        job->node->takes_instead = true;
+        job->instead_of[0] = '\0';
+    } else if (job->node != NULL) {
+        router_insist(job);
+    }
+    router_unlock(job->router);
+}
+
+bool router_was_asked(struct router_job *job)
+{
+    router_lock(job->router);
+    bool was_asked = job->has_yielded;
+    router_unlock(job->router);
+    return was_asked;
+}
+
+void router_stays(struct router_job *job)
+{
+    router_lock(job->router);
+    if (job->place != NULL)
+        router_unask(job);
+    router_unlock(job->router);
+}
+
+/* ---- who ---- */
 
 /* The key that used the most.  A pause hurts less than a first token that comes late; then the
  * shortest prompt, of equal ones the newest. */
@@ -100,7 +169,7 @@ static struct router_job *find(const struct router_job *for_whom,
     return best;
 }
 
-void router_make_way(const struct router_job *job, struct router_place *place, uint64_t slots,
+void router_make_way(struct router_job *job, struct router_place *place, uint64_t slots,
                      uint64_t now)
 {
     uint32_t needed = place->inflight + (job->place == NULL);
@@ -110,6 +179,10 @@ void router_make_way(const struct router_job *job, struct router_place *place, u
         struct router_job *victim = find(job, place, slots, now);
         if (victim == NULL)
             return;
-        ask(victim);
+        mark(victim);
+        if (job->place == place && job->instead_of[0] == '\0' && victim->name[0] != '\0')
+            name(job, victim);
+        else
+            ask(victim);
     }
 }

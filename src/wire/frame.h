@@ -29,6 +29,11 @@ enum {
  * they shall have there.  The answer is then 202, without a body. */
 #define WIRE_TRUNK_HEADER "X-LLM-Router-Trunk"
 
+/* Header of POST /v0/generate: the request_id of a generation of the same model that leaves for
+ * this one, in the same step.  The answer (200, 202) repeats it where that one was running; it
+ * ends with "cancelled" after its last token. */
+#define WIRE_INSTEAD_HEADER "X-LLM-Router-Instead-Of"
+
 enum wire_type {
     /* node to worker */
     WIRE_OPEN = 1,   /* wire/open.h, JSON */

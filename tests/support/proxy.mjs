@@ -13,6 +13,8 @@
 //   trickle   the node's answers come one byte every `proxy.every` ms
 //   delay     the node's answers come `proxy.every` ms late
 //   refuse    new connections are torn down at once
+//
+// proxy.change(bytes), where set, rewrites what goes to the target, read by read.
 import net from 'node:net';
 
 export async function startProxy({ port } = {}) {
@@ -36,6 +38,7 @@ export async function startProxy({ port } = {}) {
       if (waiting.length > 0) timer = setTimeout(drip, proxy.mode === 'trickle' ? proxy.every : 0);
     };
     from.on('data', (bytes) => {
+      if (!isAnswer && proxy.change) bytes = proxy.change(bytes);
       if (!isAnswer) proxy.asked = (proxy.asked + bytes.toString('latin1')).slice(-65536);
       if (proxy.mode === 'swallow') return;
       if (proxy.mode === 'delay' && isAnswer) {

@@ -280,6 +280,76 @@ static void where_no_place_is_left_as_many_leave_as_are_too_many(void **state)
     assert_int_equal(place->yielding, 2);
 }
 
+/* As flood, with names: who comes tells the node who leaves. */
+static struct router_place *named_flood(void)
+{
+    for (int i = 0; i < JOBS; i++)
+        (void)snprintf(jobs[i].name, sizeof(jobs[i].name), "job-%d", i);
+    struct router_place *place = flood();
+    assert_int_equal(admit(4, false), ROUTER_GRANTED);
+    assert_string_equal(jobs[4].instead_of, "job-1");
+    assert_true(jobs[1].is_yielding && jobs[1].is_replaced);
+    assert_int_equal(place->replaced, 1);
+    return place;
+}
+
+static void who_comes_names_who_leaves_and_the_places_of_both_count_once(void **state)
+{
+    (void)state;
+    struct router_place *place = named_flood();
+    router_came_instead(&jobs[4], true);
+    turn_loop();
+    assert_int_equal(asked, 0); /* the node has told it */
+    assert_true(router_was_asked(&jobs[1]));
+    assert_false(router_was_asked(&jobs[0]));
+    /* Two more in the same step: the one that leaves is not in their way. */
+    assert_int_equal(admit(5, false), ROUTER_GRANTED);
+    assert_int_equal(admit(6, false), ROUTER_GRANTED);
+    assert_int_equal(admit(7, false), ROUTER_WAITING);
+    router_release(&jobs[1], ROUTER_YIELDED, NULL);
+    assert_int_equal(place->replaced, 0);
+    assert_int_equal(place->inflight, ROOM);
+    assert_int_equal(jobs[7].state, ROUTER_JOB_WAITING);
+}
+
+static void
+a_node_that_does_not_confirm_is_sent_no_more_than_before_and_who_leaves_is_asked(void **state)
+{
+    (void)state;
+    struct router_place *place = named_flood();
+    router_came_instead(&jobs[4], false);
+    assert_int_equal(place->replaced, 0);
+    assert_int_equal(place->yielding, 1);
+    turn_loop();
+    assert_int_equal(asked, 1);
+    assert_int_equal(admit(5, false), ROUTER_GRANTED);
+    assert_int_equal(admit(6, false), ROUTER_WAITING);
+    router_stays(&jobs[1]); /* its node knew nothing of it */
+    assert_int_equal(place->yielding, 0);
+}
+
+static void who_is_named_and_ends_first_is_not_asked(void **state)
+{
+    (void)state;
+    struct router_place *place = named_flood();
+    router_release(&jobs[1], ROUTER_ENDED, NULL);
+    router_came_instead(&jobs[4], false);
+    turn_loop();
+    assert_int_equal(asked, 0);
+    assert_int_equal(place->replaced + place->yielding, 0);
+}
+
+static void who_leaves_before_the_node_has_answered_has_the_other_asked(void **state)
+{
+    (void)state;
+    struct router_place *place = named_flood();
+    router_release(&jobs[4], ROUTER_BUSY, NULL);
+    assert_int_equal(place->replaced, 0);
+    assert_string_equal(jobs[4].instead_of, "");
+    turn_loop();
+    assert_int_equal(asked, 1);
+}
+
 static void a_job_does_not_go_back_to_the_node_that_has_just_failed_it(void **state)
 {
     (void)state;
@@ -393,6 +463,10 @@ int main(void)
         TEST(who_is_asked_and_ends_first_is_forgotten),
         TEST(nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again),
         TEST(where_no_place_is_left_as_many_leave_as_are_too_many),
+        TEST(who_comes_names_who_leaves_and_the_places_of_both_count_once),
+        TEST(a_node_that_does_not_confirm_is_sent_no_more_than_before_and_who_leaves_is_asked),
+        TEST(who_is_named_and_ends_first_is_not_asked),
+        TEST(who_leaves_before_the_node_has_answered_has_the_other_asked),
         TEST(a_job_does_not_go_back_to_the_node_that_has_just_failed_it),
         TEST(a_node_is_avoided_longer_each_time_in_a_row),
         TEST(what_fails_together_counts_once),
