@@ -33,9 +33,8 @@ test('ten times the slots: slots, two beyond and the queue are served in full, t
 });
 
 // Requests at random moments, `rate` a second for `seconds`; resolves with all answers and the ms to their first token.
-async function arrivals(url, rate, seconds, ask, isOver = () => false) {
+async function arrivals(url, rate, seconds, ask, { isOver = () => false, seed = 20261115 } = {}) {
   const all = [], end = Date.now() + seconds * 1000;
-  let seed = 20261115;
   const random = () => { seed = (seed * 48271) % 2147483647; return seed / 2147483647; };
   for (let due = Date.now(); due < end && !isOver(); due += -Math.log(random()) * 1000 / rate) {
     const early = due - Date.now();
@@ -131,31 +130,45 @@ test('a full queue takes a key that waits with less, and that key is next: anoth
   assert.ok(place < 2 * SLOTS, `it was served after ${place} of the flood, not after all ${SLOTS + BEYOND + queue}`);
 });
 
+// At full size three rounds of a minute, half of it alone and half beside, and the middle ratio is judged: the p99 of some forty
+// requests is the unluckiest one, and a hiccup of the machine in one round must neither decide nor hide what holds in the others.
+// A wait that is ours shows in every round: each one's arrivals are chosen so that two or more of the small key's requests find
+// four of its own running, its half of the slots, as one in a hundred does (and in the second three come within one step).
 test('a key with a tenth of the load is never refused, and its p99 to the first token is at most twice what it is alone', async () => {
-  const step = 30, capacity = SLOTS / (21 * step / 1000), [seconds, times] = LONG ? [160, 10] : [10, 4];
+  const step = 30, capacity = SLOTS / (21 * step / 1000), [seeds, seconds, times] = LONG ? [[52, 78, 223], 30, 10] : [[20261115], 10, 4];
   const { router } = await fleet(1, makeEcho('fair', { step_ms: step }), { nodeArgs: ['--max-sequences', `${SLOTS}`] });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   const texts = '0123456789abcdefghijklmnopqrstuvwxyz';
   const asks = (key) => (i) => ({ key: key.key, body: { model: 'fair', ...say(texts.slice(0, 5 + (i * 7) % 31)) } });
   const isWhole = (o) => o.status === 200 && o.done && texts.startsWith(o.text) && o.text.length >= 5;
-  const some = async () => {
-    const out = await arrivals(router.url, capacity / 10, seconds, asks(small));
+  const some = async (seed) => {
+    const out = await arrivals(router.url, capacity / 10, seconds, asks(small), { seed });
     assert.ok(out.every(isWhole), 'the small key is taken, whoever is refused');
     return out.map((o) => o.first).sort((x, y) => x - y);
   };
-  const alone = await some();
-  let ended = false;
-  const flooding = arrivals(router.url, times * capacity, Infinity, asks(flood), () => ended);
-  await until('the flood is refused', async () => (await metric(router, 'queue_full_total')) > 0);
-  const beside = await some();
-  ended = true;
-  const served = (await flooding).filter((o) => o.status !== 429);
-  assert.ok(served.length > 0 && served.every(isWhole), 'what the flood gets is whole, also where it stepped aside');
+  const round = async (seed) => {
+    const alone = await some(seed), refused = await metric(router, 'queue_full_total');
+    let ended = false;
+    const flooding = arrivals(router.url, times * capacity, Infinity, asks(flood), { isOver: () => ended, seed: seed + 1 });
+    await until('the flood is refused', async () => (await metric(router, 'queue_full_total')) > refused);
+    const beside = await some(seed);
+    ended = true;
+    const served = (await flooding).filter((o) => o.status !== 429);
+    assert.ok(served.length > 0 && served.every(isWhole), 'what the flood gets is whole, also where it stepped aside');
+    await allIdle(router);
+    // Of a dozen, on a busy machine, one may be late.
+    const [x, y] = LONG ? [quantile(alone, 0.99), quantile(beside, 0.99)] : [alone.at(-1), beside.at(-2)];
+    const worst = (times) => times.slice(-5).map(Math.round).join(', ');
+    return { ratio: y / x, says: `${(y / x).toFixed(2)}: of ${beside.length} beside the flood the last began after ${worst(beside)} ms, of ${alone.length} alone after ${worst(alone)}` };
+  };
+  const all = [];
+  for (const seed of seeds) {
+    all.push(await round(seed));
+    if (LONG) console.log(`round ${all.length}: ${all.at(-1).says}`);
+  }
   assert.ok(await metric(router, 'yielded_total') > 0, 'some of the flood stepped aside');
-  // p99 of two hundred; of a dozen on a busy machine one may be late.
-  const [x, y] = [alone.at(LONG ? -3 : -1), beside.at(LONG ? -3 : -2)];
-  assert.ok(y <= 2 * x, `${y} ms beside the flood, ${x} ms alone; all: ${beside} and ${alone}`);
-  await allIdle(router);
+  const middle = all.sort((x, y) => x.ratio - y.ratio)[Math.floor(seeds.length / 2)];
+  assert.ok(middle.ratio <= 2, all.map((r) => r.says).join('\n'));
 });
 
 test('with --no-yield nobody steps aside', async () => {
