@@ -96,37 +96,82 @@ void router_api_nodes(struct router *r, struct net_request *req)
     router_respond_json(req, 200, &body);
 }
 
+/* ---- changes: written down together with their line in the audit log, and only then true ----
+ */
+
 enum change { DRAIN, UNDRAIN, REMOVE };
+
+static const char *const change_names[] = {"node.drain", "node.undrain", "node.delete"};
+
+/* In the request's arena. */
+struct changing {
+    struct router *router;
+    struct net_request *req;
+    enum change change;
+    struct router_node to; /* as it shall be; without places */
+};
+
+static lr_code write_change(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct changing *m = arg;
+    return router_node_write(sql, &m->to, err);
+}
+
+static void apply(struct router *r, struct router_node *node, enum change change)
+{
+    if (change == REMOVE) {
+        router_node_remove(node);
+        router_alerts_settle_node(r, node);
+    } else {
+        node->is_drained = change == DRAIN;
+        router_pump_all(r);
+    }
+    router_live_node(r, node, change_names[change]);
+}
+
+static void written(void *arg, const struct lr_error *err)
+{
+    struct changing *m = arg;
+    struct router *r = m->router;
+    router_lock(r);
+    struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(m->to.id));
+    node->writes--;
+    if (err == NULL)
+        apply(r, node, m->change);
+    /* It has joined meanwhile, and was written down as it was before. */
+    if (err == NULL && node->joined_ms != m->to.joined_ms)
+        router_node_store(r, node);
+    router_unlock(r);
+    if (err != NULL)
+        net_respond_error(m->req, err);
+    else
+        net_respond(m->req, 200, "application/json", LR_STR_LIT("{\"ok\":true}"));
+}
 
 static void change_node(struct router *r, struct net_request *req, enum change change)
 {
-    static const char *const names[] = {"node.drain", "node.undrain", "node.delete"};
     struct router_access *access = router_access(req);
     /* "*" of v0/nodes/(*)/drain: the segment itself, whatever follows. */
     struct lr_str id = access->path->segments[2];
-    char text[48] = "";
+    struct changing *m = lr_arena_zalloc(net_request_arena(req), sizeof(*m));
     router_lock(r);
     struct router_node *node = router_nodes_find(&r->nodes, id);
-    if (node != NULL) {
-        (void)snprintf(text, sizeof(text), "%s", node->id);
-        if (change == REMOVE) {
-            router_node_remove(node);
-            router_alerts_settle_node(r, node);
-        } else {
-            node->is_drained = change == DRAIN;
-            router_pump_all(r);
-        }
-        router_node_store(r, node);
-        router_live_node(r, node, names[change]);
+    if (node != NULL && m != NULL) {
+        *m = (struct changing){.router = r, .req = req, .change = change, .to = *node};
+        lr_strmap_init(&m->to.places);
+        m->to.is_removed = change == REMOVE;
+        m->to.is_drained = change == DRAIN;
+        node->writes++;
     }
     router_unlock(r);
-    if (node == NULL) {
-        router_refuse(req, LR_NOT_FOUND, "there is no node \"" LR_STR_FMT "\"",
-                      LR_STR_ARG(lr_str_sub(id, 0, 60)));
+    if (node == NULL || m == NULL) {
+        router_refuse(req, node == NULL ? LR_NOT_FOUND : LR_OUT_OF_RAM,
+                      "there is no node \"" LR_STR_FMT "\"", LR_STR_ARG(lr_str_sub(id, 0, 60)));
         return;
     }
-    router_store_audit(r->store, router_caller_name(&access->caller), names[change], text, "");
-    net_respond(req, 200, "application/json", LR_STR_LIT("{\"ok\":true}"));
+    struct router_action action = {router_caller_name(&access->caller), change_names[change],
+                                   m->to.id, ""};
+    router_store_act(r->store, &action, write_change, net_request_loop(req), written, m);
 }
 
 void router_api_node_drain(struct router *r, struct net_request *req)

@@ -9,13 +9,18 @@ struct saving {
     struct router_node copy;
 };
 
-static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err)
+lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
+                          struct lr_error *err)
 {
-    const struct router_node *node = &((struct saving *)arg)->copy;
     if (!node->is_removed)
         return router_node_save(sql, node, err);
     return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err,
                       ROUTER_Z(node->id));
+}
+
+static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    return router_node_write(sql, &((struct saving *)arg)->copy, err);
 }
 
 /* A failure was logged where it happened; the node joins again after a restart. */

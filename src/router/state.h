@@ -144,6 +144,9 @@ void router_sync(void *arg, struct router_sql *sql);
 
 /* node_store.c: writes a node down as it is now, also that it was removed.  Lock held. */
 void router_node_store(struct router *r, struct router_node *node);
+/* The same within a transaction. */
+LR_MUST_USE lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
+                                      struct lr_error *err);
 
 /* ---- answers ---- */
 /* An object in a buffer of at most `limit` bytes; close it and hand body to

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { BIN, call, launch, makeEcho, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import { BIN, call, launch, makeEcho, nodes, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
 import { keep, makeKey } from './fleet.mjs';
 
 const fails = async (args, message, code = 1) => {
@@ -93,6 +93,13 @@ test('a full disk: requests are served all the while, changes are refused with w
   await until('it is full', async () => { refused = await call(`${router.url}/v0/keys`, { body: { name: 'x' } }); return refused.status !== 201; });
   assert.equal(refused.status, 503, refused.text);
   assert.match(refused.json.error.message, /router\.db.*free space on its disk/);
+  const [node] = await nodes(router);
+  for (const [way, method] of [['/drain', 'POST'], ['/undrain', 'POST'], ['', 'DELETE']]) {
+    const unchanged = await call(`${router.url}/v0/nodes/${node.id}${way}`, { method, headers: { 'content-type': 'application/json' } });
+    assert.equal(unchanged.status, 503, `${method} ${way}: ${unchanged.text}`);
+    assert.match(unchanged.json.error.message, /router\.db.*free space on its disk/);
+    assert.deepEqual((await nodes(router)).map((n) => [n.id, n.drained, n.online]), [[node.id, false, true]], 'it is as it was');
+  }
   for (let i = 0; i < 5; i++) assert.equal(await ask(), 200);
   const alert = async () => (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed');
   const open = await until('an alert is open', async () => { const a = await alert(); return a?.open && a; }, 5000);
@@ -101,6 +108,9 @@ test('a full disk: requests are served all the while, changes are refused with w
   execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
   await until('all six are booked', async () => (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6);
   assert.equal((await call(`${router.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
+  assert.equal((await call(`${router.url}/v0/nodes/${node.id}/drain`, { method: 'POST', headers: { 'content-type': 'application/json' } })).status, 200);
+  assert.equal((await nodes(router))[0].drained, true);
+  assert.deepEqual((await call(`${router.url}/v0/audit`)).json.audit.filter((a) => a.action.startsWith('node.')).map((a) => [a.action, a.target]), [['node.drain', node.id]], 'what was refused was not done');
   await until('the alert is over', async () => !(await alert()).open, 5000);
   assert.equal((await alert()).count, 1, 'one alert, not one a second');
 });

@@ -15,12 +15,20 @@ for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   if (method) operations.push({ method: method.toUpperCase(), path: at });
   const role = line.match(/^ {6}x-role: (\w+)$/)?.[1];
   if (role) operations.at(-1).role = role;
+  const code = line.match(/^ {8}"(\d+)":$/)?.[1];
+  if (code) (operations.at(-1).codes ??= []).push(code);
   const answer = line.match(/schemas\/(\w+)'/)?.[1];
   if (answer && answer !== 'Error' && !answer.endsWith('Request')) operations.at(-1).schema ??= answer;
   schema = line.match(/^ {4}([A-Z]\w+):$/)?.[1] ?? schema;
   const member = line.match(/^ {8}(\w+): \{type: (\w+)/);
   if (member && schema) (schemas[schema] ??= {})[member[1]] = member[2];
 }
+
+test('what an admin changes may find no database or no node: every such route lists 503', () => {
+  const changes = operations.filter((o) => o.role === 'admin' && o.method !== 'GET');
+  assert.ok(changes.length >= 14);
+  assert.deepEqual(changes.filter((o) => !o.codes.includes('503')).map((o) => `${o.method} ${o.path}`), []);
+});
 
 test('the page lists every route of the table with its role, and no other', () => {
   const table = fs.readFileSync(path.join(ROOT, 'src/router/routes.c'), 'utf8');

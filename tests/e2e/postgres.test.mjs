@@ -94,6 +94,9 @@ test('the database goes away and comes back: both serve all the while, and no us
   assert.equal(refused.status, 503);
   assert.doesNotMatch(refused.json.error.message, /[\n\t]/);
   assert.match(refused.json.error.message, /PostgreSQL/);
+  const [spared] = await nodes(first);
+  assert.equal((await call(`${first.url}/v0/nodes/${spared.id}/drain`, { body: {} })).status, 503);
+  assert.equal((await nodes(first)).find((n) => n.id === spared.id).drained, false, 'it stays in service');
   execFileSync(server, ['again', data]);
   const used = async (r) => (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
   await until('all four are counted', async () => (await used(first)) === 4 && (await used(second)) === 4);
