@@ -30,6 +30,7 @@ struct peer {
     struct net_call *call; /* one at a time */
     bool is_joined;
     bool is_joining;         /* the call under way is a join */
+    bool has_missed;         /* the last word got no answer */
     char trouble[200];       /* what was said last about it; "": none */
     uint64_t next_ms;        /* the next word is due */
     uint64_t told_signature; /* of the models and states that were told */
@@ -190,10 +191,16 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     bool joining = peer->is_joining;
     peer->call = NULL;
     if (err != NULL) {
-        /* Unreachable: the next beat tries again; it may not have noticed we are gone. */
-        say_trouble(peer, joining ? "join" : "beat", err->text);
+        /* Unreachable: the next beat tries again; it may not have noticed we are gone.  One
+         * beat that is lost is no trouble yet: a router that ends takes its node with it, and
+         * one that is started anew is back.  Who leaves misses nobody. */
+        bool is_new = peer->is_joined && !peer->has_missed;
+        peer->has_missed = true;
+        if (!is_new && !peer->link->node->is_draining)
+            say_trouble(peer, joining ? "join" : "beat", err->text);
         return;
     }
+    peer->has_missed = false;
     if (reply->status == 200) {
         if (joining)
             lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { fleet, keep, makeKey } from './fleet.mjs';
-import { call, makeEcho, say, startRouter, startUp, stream, tempDir, until } from './support.mjs';
+import { call, LONG, makeEcho, say, sleep, startRouter, startUp, stream, tempDir, until } from './support.mjs';
 
 // Resolves with the stream's end, or 'cut'.
 const begin = (url, body, key) => new Promise((begun) => {
@@ -68,6 +68,16 @@ test('drain-timeout is the longest a stopping router waits', async () => {
   assert.ok(Date.now() - begun >= 500 && Date.now() - begun < 4000, `${Date.now() - begun} ms`);
   const out = await running.done;
   assert.ok(out === 'cut' || !out.done);
+});
+
+test('up: Ctrl-C ends without a word of trouble, whenever it comes between two beats of the node', async () => {
+  for (const wait of LONG ? [0, 150, 300, 450, 600, 750, 900] : [0, 450, 900]) {
+    const up = keep(await startUp({ args: ['--model', makeEcho('calm')], dir: tempDir('up') }));
+    await sleep(wait); // the moment is what is tested
+    up.child.kill('SIGINT');
+    assert.equal((await up.ended).code, 0);
+    assert.doesNotMatch(up.log, /level=(warn|error)| (WARN|ERROR) |router\.trouble/i);
+  }
 });
 
 test('up: a second Ctrl-C ends router, node and worker at once', async () => {
