@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/burst.h"
+
 enum { KEEPALIVE_S = 60 };
 
 static void pump_tls(struct net_conn *conn);
@@ -78,7 +80,7 @@ static void conn_break(struct net_conn *conn, int uv_code)
     conn_end(conn, &err);
 }
 
-static uint64_t taken(const struct net_conn *conn)
+static uint64_t taken(struct net_conn *conn)
 {
     return conn->queued_total - net_conn_queued(conn);
 }
@@ -277,18 +279,16 @@ static int try_write(struct net_conn *conn, const struct lr_str *parts, unsigned
     return uv_try_write((uv_stream_t *)&conn->tcp, bufs, is_small ? 1 : count);
 }
 
-static void raw_write(struct net_conn *conn, const struct lr_str *parts, unsigned count)
+/* A write was tried, with this result; what the socket did not take is queued. */
+static void after_try(struct net_conn *conn, const struct lr_str *parts, unsigned count,
+                      ssize_t rc)
 {
-    size_t sent = 0;
-    if (!conn->is_writing && conn->out.len == 0) {
-        int rc = try_write(conn, parts, count);
-        if (rc < 0 && rc != UV_EAGAIN) {
-            break_later(conn, rc);
-            return;
-        }
-        sent = rc > 0 ? (size_t)rc : 0;
-        conn->sent_total += sent;
+    if (rc < 0 && rc != UV_EAGAIN) {
+        break_later(conn, (int)rc);
+        return;
     }
+    size_t sent = rc > 0 ? (size_t)rc : 0;
+    conn->sent_total += sent;
     size_t before = conn->out.len;
     for (unsigned i = 0; i < count; i++) {
         size_t skip = sent < parts[i].len ? sent : parts[i].len;
@@ -311,6 +311,37 @@ static void raw_write(struct net_conn *conn, const struct lr_str *parts, unsigne
     }
 }
 
+static void on_lent_back(void *arg, ssize_t sent, struct lr_str bytes)
+{
+    struct net_conn *conn = arg;
+    conn->is_lent = false;
+    after_try(conn, &bytes, 1, sent);
+}
+
+/* Before anything is done with a socket that the sending thread may have. */
+static void take_back(struct net_conn *conn)
+{
+    if (conn->is_lent)
+        net_burst_settle(conn->loop->burst);
+}
+
+static bool lend(struct net_conn *conn, const struct lr_str *parts, unsigned count)
+{
+    uv_os_fd_t fd;
+    if (conn->tls != NULL || uv_fileno((uv_handle_t *)&conn->tcp, &fd) != 0)
+        return false;
+    conn->is_lent = net_burst_send(conn->loop->burst, fd, parts, count, on_lent_back, conn);
+    return conn->is_lent;
+}
+
+static void raw_write(struct net_conn *conn, const struct lr_str *parts, unsigned count)
+{
+    if (conn->is_writing || conn->out.len != 0)
+        after_try(conn, parts, count, 0);
+    else if (!net_burst_is_begun(conn->loop->burst) || !lend(conn, parts, count))
+        after_try(conn, parts, count, try_write(conn, parts, count));
+}
+
 static void flush_tls(struct net_conn *conn)
 {
     struct lr_str pending = net_tls_session_pending(conn->tls);
@@ -321,6 +352,7 @@ static void flush_tls(struct net_conn *conn)
 
 void net_conn_write(struct net_conn *conn, const struct lr_str *parts, unsigned count)
 {
+    take_back(conn);
     if (conn->is_closing || conn->is_ended || conn->is_shutdown || conn->broken != 0)
         return;
     if (conn->tls == NULL) {
@@ -336,8 +368,9 @@ void net_conn_write(struct net_conn *conn, const struct lr_str *parts, unsigned 
     flush_tls(conn);
 }
 
-size_t net_conn_queued(const struct net_conn *conn)
+size_t net_conn_queued(struct net_conn *conn)
 {
+    take_back(conn);
     size_t flying =
         conn->is_writing ? uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp) : 0;
     return conn->out.len + flying;
@@ -351,6 +384,7 @@ void net_conn_shutdown(struct net_conn *conn)
         net_tls_session_close_notify(conn->tls);
         flush_tls(conn);
     }
+    take_back(conn);
     conn->is_shutdown = true;
     if (!conn->is_writing && conn->out.len == 0)
         finish_shutdown(conn);
@@ -463,6 +497,7 @@ void net_conn_close(struct net_conn *conn)
 {
     if (conn->is_closing)
         return;
+    take_back(conn);
     unwatch(conn);
     conn->is_closing = true;
     conn->is_reading = false;

@@ -60,6 +60,7 @@ struct net_conn {
     bool is_watched;  /* in loop->unread */
     bool is_shutdown; /* our side is closed after the queue */
     bool is_open;     /* the socket is connected */
+    bool is_lent;     /* the sending thread has the socket: net_burst_settle first */
     int broken;       /* uv code of a write that failed, told in the next turn */
 };
 
@@ -80,7 +81,7 @@ void net_conn_read(struct net_conn *conn, bool wanted);
 /* Sends what the socket takes and queues a copy of the rest.  A failure is told by
  * on_end in a later turn. */
 void net_conn_write(struct net_conn *conn, const struct lr_str *parts, unsigned count);
-size_t net_conn_queued(const struct net_conn *conn);
+size_t net_conn_queued(struct net_conn *conn);
 /* Ends our direction once the queue is empty (close_notify and FIN). */
 void net_conn_shutdown(struct net_conn *conn);
 

@@ -22,6 +22,7 @@ struct net_task {
     struct net_task *next;
 };
 
+struct net_burst;
 struct net_conn;
 
 enum {
@@ -47,6 +48,7 @@ struct net_loop {
     struct net_timer *timers; /* all that are not closed yet */
     struct net_signal *signals;
     struct net_conn *unread; /* connections the peek timer looks at */
+    struct net_burst *burst; /* owned; NULL: the loop sends alone */
 
     struct lr_buf scratch;              /* heads are put together here */
     time_t date_at;                     /* second for which date is valid */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "net/burst.h"
 #include "net/internal.h"
 
 struct posted {
@@ -249,6 +250,7 @@ void net_loop_destroy(struct net_loop *loop)
     run_posted(loop);
     if (uv_loop_close(&loop->uv) != 0)
         abort(); /* everything was seen closing above */
+    net_burst_destroy(loop->burst);
     uv_mutex_destroy(&loop->mutex);
     lr_buf_free(&loop->scratch);
     free(loop);
@@ -280,6 +282,23 @@ const char *net_loop_date(struct net_loop *loop)
         loop->date_at = now;
     }
     return loop->date;
+}
+
+/* ---- a second thread that sends ---- */
+
+lr_code net_loop_share_sends(struct net_loop *loop, struct lr_error *err)
+{
+    return loop->burst == NULL ? net_burst_create(&loop->burst, err) : LR_OK;
+}
+
+void net_loop_burst_begin(struct net_loop *loop)
+{
+    net_burst_begin(loop->burst);
+}
+
+void net_loop_burst_end(struct net_loop *loop)
+{
+    net_burst_end(loop->burst);
 }
 
 /* ---- timers and signals ---- */

@@ -48,6 +48,14 @@ void net_loop_bury(struct net_loop *loop, net_loop_fn fn, void *arg);
 /* Milliseconds of a monotonic clock, read once a turn.  Thread: loop. */
 uint64_t net_loop_now_ms(const struct net_loop *loop);
 
+/* From now on, between _burst_begin and _burst_end, writes to plain connections are shared with
+ * a thread of the loop's own (net/burst.h).  Both calls lie within one callback; without
+ * net_loop_share_sends, or where there is one processor only, they do nothing.  Thread: loop.
+ */
+LR_MUST_USE lr_code net_loop_share_sends(struct net_loop *loop, struct lr_error *err);
+void net_loop_burst_begin(struct net_loop *loop);
+void net_loop_burst_end(struct net_loop *loop);
+
 /* For what libuv does and this header does not: pipes and child processes of the
  * node.  Handles put on it are closed by whoever put them there, before
  * net_loop_destroy.  Thread: loop. */

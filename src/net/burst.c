@@ -1,0 +1,300 @@
+/* net/burst.c - jobs in a small ring, taken by the sending thread or back by the loop.
+ *
+ * The loop puts, both take, the loop settles in the order of putting; the three counters only
+ * grow.  docs/adr/0016 says why there is a thread, why it is kept on another processor, and
+ * why it is woken before there is anything to send.
+ */
+#include "net/burst.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+
+enum {
+    JOBS = 16, /* a power of two: the counters wrap */
+    AHEAD = 4, /* jobs that wait before the loop sends one itself: as many as the thread sends
+                  while the loop is at work on something else; 2 and 8 were not better */
+    CACHE_LINE = 64,
+    SPIN_NS = 200000, /* without a job, before the thread gives up on a burst */
+    WAIT_NS = 100000, /* ten sends: the thread has been put off its processor */
+};
+
+struct job {
+    alignas(CACHE_LINE) atomic_bool is_done;
+    int fd;
+    size_t len;
+    ssize_t sent;
+    net_burst_fn done;
+    void *arg;
+    char bytes[NET_BURST_BYTES];
+};
+
+struct net_burst {
+    struct job jobs[JOBS];
+    alignas(CACHE_LINE) _Atomic uint32_t put; /* written by the loop */
+    atomic_bool is_begun;
+    atomic_bool is_stopping;
+    alignas(CACHE_LINE) _Atomic uint32_t taken; /* written by both */
+    _Atomic uint64_t shared;
+    alignas(CACHE_LINE) uint32_t settled; /* the loop's own, from here on */
+    int apart_from;                       /* processor the thread may not use, -1: not known */
+    sem_t wake;
+    pthread_t thread;
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* ---- jobs: both threads ---- */
+
+static struct job *take(struct net_burst *b)
+{
+    uint32_t at = atomic_load(&b->taken);
+    do {
+        if (at == atomic_load(&b->put))
+            return NULL;
+    } while (!atomic_compare_exchange_weak(&b->taken, &at, at + 1));
+    return &b->jobs[at % JOBS];
+}
+
+static void perform(struct job *job)
+{
+    ssize_t n;
+    do
+        n = send(job->fd, job->bytes, job->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    job->sent = n < 0 ? -errno : n;
+    atomic_store_explicit(&job->is_done, true, memory_order_release);
+}
+
+/* ---- the thread ---- */
+
+static void help(struct net_burst *b)
+{
+    uint64_t idle_since = 0;
+    while (atomic_load(&b->is_begun)) {
+        struct job *job = take(b);
+        if (job != NULL) {
+            perform(job);
+            atomic_fetch_add_explicit(&b->shared, 1, memory_order_relaxed);
+            idle_since = 0;
+            continue;
+        }
+        uint64_t now = lr_clock_ns(NULL);
+        if (idle_since == 0)
+            idle_since = now;
+        if (now - idle_since > SPIN_NS)
+            return;
+        relax();
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct net_burst *b = arg;
+    for (;;) {
+        while (sem_wait(&b->wake) != 0)
+            ;
+        if (atomic_load(&b->is_stopping))
+            return NULL;
+        help(b);
+    }
+}
+
+/* Some kernels wake a thread on its waker's processor though another one is idle; there it
+ * could only take turns with the loop (bench/results/node-2026-11-15.md). */
+static void keep_apart(struct net_burst *b)
+{
+    int here = sched_getcpu();
+    cpu_set_t others;
+    if (here < 0 || here == b->apart_from || sched_getaffinity(0, sizeof(others), &others) != 0)
+        return;
+    CPU_CLR((size_t)here, &others);
+    if (CPU_COUNT(&others) != 0)
+        (void)pthread_setaffinity_np(b->thread, sizeof(others), &others);
+    b->apart_from = here;
+}
+
+/* Somebody else runs on the thread's processor, in the middle of a send of ours: it goes on
+ * here, where the loop has nothing to do but to wait for it. */
+static void call_here(struct net_burst *b)
+{
+    int here = sched_getcpu();
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    if (here < 0)
+        return;
+    CPU_SET((size_t)here, &only);
+    (void)pthread_setaffinity_np(b->thread, sizeof(only), &only);
+    b->apart_from = -1;
+}
+
+/* ---- the loop ---- */
+
+static void await(struct net_burst *b, struct job *job)
+{
+    uint64_t since = 0;
+    bool is_called = false;
+    while (!atomic_load_explicit(&job->is_done, memory_order_acquire)) {
+        uint64_t now = lr_clock_ns(NULL);
+        if (since == 0)
+            since = now;
+        if (now - since <= WAIT_NS) {
+            relax();
+            continue;
+        }
+        if (!is_called)
+            call_here(b);
+        is_called = true;
+        (void)sched_yield();
+    }
+}
+
+/* Settles the jobs that are done, as far as they are the oldest; with is_all it waits. */
+static void settle(struct net_burst *b, bool is_all)
+{
+    while (b->settled != atomic_load_explicit(&b->put, memory_order_relaxed)) {
+        struct job *job = &b->jobs[b->settled % JOBS];
+        if (is_all)
+            await(b, job);
+        else if (!atomic_load_explicit(&job->is_done, memory_order_acquire))
+            return;
+        b->settled++;
+        job->done(job->arg, job->sent, lr_str(job->bytes, job->len));
+    }
+}
+
+void net_burst_begin(struct net_burst *b)
+{
+    if (b == NULL || atomic_load(&b->is_begun))
+        return;
+    keep_apart(b);
+    atomic_store(&b->is_begun, true);
+    (void)sem_post(&b->wake);
+}
+
+bool net_burst_is_begun(const struct net_burst *b)
+{
+    return b != NULL && atomic_load_explicit(&b->is_begun, memory_order_relaxed);
+}
+
+/* A place in the ring.  The oldest job is sent here when enough wait for the thread: the
+ * loop's turn comes, and nothing waits long where the thread does not wake. */
+static struct job *make_room(struct net_burst *b, uint32_t put)
+{
+    struct job *oldest = put - atomic_load(&b->taken) >= AHEAD ? take(b) : NULL;
+    if (oldest != NULL)
+        perform(oldest);
+    settle(b, false);
+    if (put - b->settled == JOBS) {
+        await(b, &b->jobs[b->settled % JOBS]);
+        settle(b, false);
+    }
+    return &b->jobs[put % JOBS];
+}
+
+bool net_burst_send(struct net_burst *b, int fd, const struct lr_str *parts, unsigned count,
+                    net_burst_fn done, void *arg)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < count; i++)
+        len += parts[i].len;
+    if (!net_burst_is_begun(b) || len > NET_BURST_BYTES)
+        return false;
+    uint32_t put = atomic_load_explicit(&b->put, memory_order_relaxed);
+    struct job *job = make_room(b, put);
+    job->fd = fd;
+    job->len = 0;
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(job->bytes + job->len, parts[i].ptr, parts[i].len);
+        job->len += parts[i].len;
+    }
+    job->done = done;
+    job->arg = arg;
+    atomic_store_explicit(&job->is_done, false, memory_order_relaxed);
+    atomic_store(&b->put, put + 1);
+    return true;
+}
+
+void net_burst_settle(struct net_burst *b)
+{
+    if (b == NULL)
+        return;
+    for (struct job *job; (job = take(b)) != NULL;)
+        perform(job);
+    settle(b, true);
+}
+
+void net_burst_end(struct net_burst *b)
+{
+    if (!net_burst_is_begun(b))
+        return;
+    net_burst_settle(b);
+    atomic_store(&b->is_begun, false);
+}
+
+uint64_t net_burst_shared(const struct net_burst *b)
+{
+    return b != NULL ? atomic_load_explicit(&b->shared, memory_order_relaxed) : 0;
+}
+
+/* ---- life ---- */
+
+/* Signals are for the loop's thread. */
+static int start_thread(struct net_burst *b)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&b->thread, NULL, thread_main, b);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        (void)pthread_setname_np(b->thread, "sender");
+    return rc;
+}
+
+lr_code net_burst_create(struct net_burst **out, struct lr_error *err)
+{
+    cpu_set_t allowed;
+    *out = NULL;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+        return LR_OK;
+    struct net_burst *b = aligned_alloc(CACHE_LINE, sizeof(*b));
+    if (b == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a sending thread");
+    memset(b, 0, sizeof(*b));
+    b->apart_from = -1;
+    (void)sem_init(&b->wake, 0, 0);
+    int rc = start_thread(b);
+    if (rc != 0) {
+        (void)sem_destroy(&b->wake);
+        free(b);
+        return lr_fail(err, LR_INTERNAL, "cannot start a sending thread: %s", strerror(rc));
+    }
+    *out = b;
+    return LR_OK;
+}
+
+void net_burst_destroy(struct net_burst *b)
+{
+    if (b == NULL)
+        return;
+    atomic_store(&b->is_stopping, true);
+    (void)sem_post(&b->wake);
+    (void)pthread_join(b->thread, NULL);
+    (void)sem_destroy(&b->wake);
+    free(b);
+}
