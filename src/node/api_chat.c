@@ -235,7 +235,8 @@ static bool start_choices(struct call *call, struct node_model *model,
         fill_ask(&ask, chat, &call->prompts[i / chat->n], seed, i);
         ask.request_id = lr_str_z(id);
         ask.constraint = constraint;
-        struct node_sink sink = {.ctx = choice, .on_event = on_event};
+        struct node_sink sink = {
+            .ctx = choice, .on_event = on_event, .has_connection = chat->stream};
         code = node_request_start(call->node, model, &ask, NULL, sink, &choice->request, &err);
     }
     if (code != LR_OK)

@@ -109,7 +109,7 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
     lr_buf_init(&call->out, OUT_BYTES);
     call->as_frames =
         net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
-    struct node_sink sink = {.ctx = call, .on_event = on_event};
+    struct node_sink sink = {.ctx = call, .on_event = on_event, .has_connection = true};
     code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model), sink,
                               &call->request, &err);
     if (code != LR_OK) {

@@ -190,19 +190,26 @@ static void on_frame(void *arg, const struct wire_frame *frame)
     }
 }
 
+/* Connections a batch will write to, for which waking the sending thread is worth its price:
+ * they take as long as it takes to wake (bench/results/node-2026-11-15.md). */
+enum { BURST_LEAST = 8 };
+
 /* Counts what each request will hear in this batch: the last of it is what sends it off. */
 static void on_batch(void *arg, struct lr_str bytes)
 {
     struct node_worker *w = arg;
     struct wire_frame frame;
     bool has = true;
+    unsigned connections = 0;
     node_batch_begin(&w->node->batch);
     while (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has) {
         if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
             continue;
         struct node_request *r = node_request_find(w->node, wire_event_request(frame.body));
-        if (r != NULL)
-            r->ahead++;
+        if (r == NULL)
+            continue;
+        if (r->ahead++ == 0 && r->sink.has_connection && ++connections == BURST_LEAST)
+            net_loop_burst_begin(w->node->loop);
     }
 }
 
@@ -210,6 +217,7 @@ static void on_batch_end(void *arg)
 {
     struct node_worker *w = arg;
     node_batch_end(&w->node->batch);
+    net_loop_burst_end(w->node->loop);
 }
 
 static void on_line(void *arg, struct lr_str line)

@@ -24,6 +24,7 @@ struct node_sink {
     void *ctx;
     /* Borrowed for the call.  May call node_request_cancel. */
     void (*on_event)(void *ctx, const struct wire_frame *frame);
+    bool has_connection; /* of its own: each event is a write */
 };
 
 enum node_request_place {

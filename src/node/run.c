@@ -64,6 +64,8 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
     struct net_loop *loop = net_loops_get(run.loops, 0);
     code = node_create(loop, settings, &run.node, err);
     if (code == LR_OK)
+        code = net_loop_share_sends(loop, err);
+    if (code == LR_OK)
         code = node_router_link_create(run.node, &run.link, err);
     if (code == LR_OK)
         code = node_start(run.node, run.loops, lr_settings_str(settings, "listen"), &port, err);

@@ -32,12 +32,12 @@ export const makeModel = (models, id, runtime = 'echo', testing = {}) =>
 
 // Resolves once the node listens; rejects with its log when it ends instead.
 export async function startNode({ args = [], env = {}, engines, models, dir = tempDir('node'),
-  device = 'cpu', hfCache = false } = {}) {
+  device = 'cpu', hfCache = false, bin = BIN } = {}) {
   const all = ['node', '--listen', '127.0.0.1:0', '--device', device,
     '--data-dir', path.join(dir, 'data'), '--engines-dir', engines ?? ENGINES];
   if (!hfCache) all.push('--no-hf-cache');
   if (models) all.push('--models-dir', models);
-  const child = spawn(BIN, [...all, ...args],
+  const child = spawn(bin, [...all, ...args],
     { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   const node = { child, pid: child.pid, dir, log: '', exit: undefined };
   track(child);
