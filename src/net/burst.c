@@ -7,15 +7,17 @@
 #include "net/burst.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -43,11 +45,13 @@ struct net_burst {
     alignas(CACHE_LINE) _Atomic uint32_t put; /* written by the loop */
     atomic_bool is_begun;
     atomic_bool is_stopping;
+    atomic_int source;                          /* where the last burst came from, -1: none */
     alignas(CACHE_LINE) _Atomic uint32_t taken; /* written by both */
+    atomic_bool is_awake;
     _Atomic uint64_t shared;
     alignas(CACHE_LINE) uint32_t settled; /* the loop's own, from here on */
     int apart_from;                       /* processor the thread may not use, -1: not known */
-    sem_t wake;
+    int wake;                             /* an eventfd */
     pthread_t thread;
 };
 
@@ -82,10 +86,30 @@ static void perform(struct job *job)
 
 /* ---- the thread ---- */
 
-static void help(struct net_burst *b)
+/* Sleeps until a burst has begun or the source of the last one can be read, which is sooner:
+ * then the loop has it to read and to parse yet.  The number is a hint: by now it may be
+ * closed, or something else. */
+static bool await_wake(struct net_burst *b)
+{
+    uint64_t count;
+    struct pollfd fds[2] = {{.fd = b->wake, .events = POLLIN},
+                            {.fd = atomic_load(&b->source), .events = POLLIN}};
+    (void)poll(fds, 2, -1);
+    if (fds[0].revents != 0)
+        (void)!read(b->wake, &count, sizeof(count));
+    return fds[1].revents != 0;
+}
+
+/* Sends while the burst lasts; false when none came. */
+static bool help(struct net_burst *b)
 {
     uint64_t idle_since = 0;
-    while (atomic_load(&b->is_begun)) {
+    bool is_begun = false;
+    for (;;) {
+        if (atomic_load(&b->is_begun))
+            is_begun = true;
+        else if (is_begun)
+            return true;
         struct job *job = take(b);
         if (job != NULL) {
             perform(job);
@@ -97,7 +121,7 @@ static void help(struct net_burst *b)
         if (idle_since == 0)
             idle_since = now;
         if (now - idle_since > SPIN_NS)
-            return;
+            return is_begun;
         relax();
     }
 }
@@ -106,11 +130,16 @@ static void *thread_main(void *arg)
 {
     struct net_burst *b = arg;
     for (;;) {
-        while (sem_wait(&b->wake) != 0)
-            ;
+        bool is_early = await_wake(b);
         if (atomic_load(&b->is_stopping))
             return NULL;
-        help(b);
+        if (!is_early && !atomic_load(&b->is_begun))
+            continue;
+        atomic_store(&b->is_awake, true);
+        /* One that brings less than a burst would wake it for nothing, again and again. */
+        if (!help(b))
+            atomic_store(&b->source, -1);
+        atomic_store(&b->is_awake, false);
     }
 }
 
@@ -177,13 +206,16 @@ static void settle(struct net_burst *b, bool is_all)
     }
 }
 
-void net_burst_begin(struct net_burst *b)
+void net_burst_begin(struct net_burst *b, int source)
 {
+    static const uint64_t one = 1;
     if (b == NULL || atomic_load(&b->is_begun))
         return;
     keep_apart(b);
+    atomic_store(&b->source, source);
     atomic_store(&b->is_begun, true);
-    (void)sem_post(&b->wake);
+    if (!atomic_load(&b->is_awake))
+        (void)!write(b->wake, &one, sizeof(one));
 }
 
 bool net_burst_is_begun(const struct net_burst *b)
@@ -277,10 +309,12 @@ lr_code net_burst_create(struct net_burst **out, struct lr_error *err)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a sending thread");
     memset(b, 0, sizeof(*b));
     b->apart_from = -1;
-    (void)sem_init(&b->wake, 0, 0);
-    int rc = start_thread(b);
+    atomic_store(&b->source, -1);
+    b->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = b->wake < 0 ? errno : start_thread(b);
     if (rc != 0) {
-        (void)sem_destroy(&b->wake);
+        if (b->wake >= 0)
+            (void)close(b->wake);
         free(b);
         return lr_fail(err, LR_INTERNAL, "cannot start a sending thread: %s", strerror(rc));
     }
@@ -292,9 +326,10 @@ void net_burst_destroy(struct net_burst *b)
 {
     if (b == NULL)
         return;
+    static const uint64_t one = 1;
     atomic_store(&b->is_stopping, true);
-    (void)sem_post(&b->wake);
+    (void)!write(b->wake, &one, sizeof(one));
     (void)pthread_join(b->thread, NULL);
-    (void)sem_destroy(&b->wake);
+    (void)close(b->wake);
     free(b);
 }

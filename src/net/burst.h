@@ -40,8 +40,10 @@ typedef void (*net_burst_fn)(void *arg, ssize_t sent, struct lr_str bytes);
 LR_MUST_USE lr_code net_burst_create(struct net_burst **out, struct lr_error *err);
 void net_burst_destroy(struct net_burst *burst); /* not within a burst */
 
-/* Several sends will come: wakes the thread, the sooner the better. */
-void net_burst_begin(struct net_burst *burst);
+/* Several sends will come: wakes the thread, the sooner the better.  The next burst is expected
+ * when `source` can be read, a descriptor that is only watched, or -1: the thread then wakes
+ * by itself while the loop still reads, and no longer after it did so in vain. */
+void net_burst_begin(struct net_burst *burst, int source);
 bool net_burst_is_begun(const struct net_burst *burst);
 
 /* True: the burst has a copy of the bytes, sends them to fd, and calls done(arg) in time; not

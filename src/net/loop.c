@@ -291,9 +291,9 @@ lr_code net_loop_share_sends(struct net_loop *loop, struct lr_error *err)
     return loop->burst == NULL ? net_burst_create(&loop->burst, err) : LR_OK;
 }
 
-void net_loop_burst_begin(struct net_loop *loop)
+void net_loop_burst_begin(struct net_loop *loop, int source)
 {
-    net_burst_begin(loop->burst);
+    net_burst_begin(loop->burst, source);
 }
 
 void net_loop_burst_end(struct net_loop *loop)

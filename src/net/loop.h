@@ -53,7 +53,7 @@ uint64_t net_loop_now_ms(const struct net_loop *loop);
  * net_loop_share_sends, or where there is one processor only, they do nothing.  Thread: loop.
  */
 LR_MUST_USE lr_code net_loop_share_sends(struct net_loop *loop, struct lr_error *err);
-void net_loop_burst_begin(struct net_loop *loop);
+void net_loop_burst_begin(struct net_loop *loop, int source); /* see net_burst_begin */
 void net_loop_burst_end(struct net_loop *loop);
 
 /* For what libuv does and this header does not: pipes and child processes of the

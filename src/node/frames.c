@@ -209,7 +209,7 @@ static void on_batch(void *arg, struct lr_str bytes)
         if (r == NULL)
             continue;
         if (r->ahead++ == 0 && r->sink.has_connection && ++connections == BURST_LEAST)
-            net_loop_burst_begin(w->node->loop);
+            net_loop_burst_begin(w->node->loop, node_proc_source(w->proc));
     }
 }
 

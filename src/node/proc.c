@@ -301,6 +301,12 @@ pid_t node_proc_pid(const struct node_proc *proc)
     return proc->process.pid;
 }
 
+int node_proc_source(const struct node_proc *proc)
+{
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&proc->out, &fd) == 0 ? fd : -1;
+}
+
 struct pending_write {
     uv_write_t request;
     char bytes[];

@@ -43,6 +43,8 @@ LR_MUST_USE lr_code node_proc_start(struct net_loop *loop,
                                     struct node_proc **out, struct lr_error *err);
 
 pid_t node_proc_pid(const struct node_proc *proc);
+/* Where its frames come from; -1 once that is closed. */
+int node_proc_source(const struct node_proc *proc);
 
 /* Sends frames; copies what the pipe does not take at once.  False once the pipe is
  * broken: the end follows. */

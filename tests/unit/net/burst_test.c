@@ -90,7 +90,7 @@ static void every_socket_gets_its_bytes_once_and_in_order(void **state)
 {
     (void)state;
     for (unsigned round = 0; round < ROUNDS; round++) {
-        net_burst_begin(burst);
+        net_burst_begin(burst, -1);
         for (size_t i = 0; i < SOCKETS; i++)
             say_next(&ends[i]);
         net_burst_end(burst);
@@ -105,7 +105,7 @@ static void a_socket_that_is_lent_is_had_back_before_it_is_used_again(void **sta
 {
     (void)state;
     for (unsigned round = 0; round < ROUNDS; round++) {
-        net_burst_begin(burst);
+        net_burst_begin(burst, -1);
         for (size_t i = 0; i < SOCKETS; i++)
             say_next(&ends[i % 3]);
         net_burst_end(burst);
@@ -120,7 +120,7 @@ static void the_thread_takes_its_share_once_it_is_awake(void **state)
     (void)state;
     uint64_t until = now_ms() + 5000;
     while (burst != NULL && net_burst_shared(burst) == 0) {
-        net_burst_begin(burst);
+        net_burst_begin(burst, -1);
         for (size_t i = 0; i < SOCKETS; i++)
             say_next(&ends[i]);
         net_burst_end(burst);
@@ -130,13 +130,39 @@ static void the_thread_takes_its_share_once_it_is_awake(void **state)
     }
 }
 
+static void the_source_of_bursts_is_watched_but_neither_read_nor_needed(void **state)
+{
+    (void)state;
+    int source[2];
+    char got[ROUNDS];
+    assert_int_equal(pipe(source), 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        if (round <= ROUNDS / 2)
+            assert_int_equal(write(source[1], "x", 1), 1);
+        net_burst_begin(burst, source[0]);
+        for (size_t i = 0; i < SOCKETS; i++)
+            say_next(&ends[i]);
+        net_burst_end(burst);
+        if (round ==
+            ROUNDS / 2) { /* all that was written is there; from here on it is closed */
+            assert_int_equal(read(source[0], got, sizeof(got)), round + 1);
+            (void)close(source[0]);
+            source[0] = open("/dev/null", O_RDONLY);
+        }
+        for (size_t i = 0; i < SOCKETS; i++)
+            expect_all(&ends[i]);
+    }
+    (void)close(source[0]);
+    (void)close(source[1]);
+}
+
 static void nothing_is_taken_outside_of_a_burst_nor_what_is_too_long(void **state)
 {
     (void)state;
     static char long_text[NET_BURST_BYTES + 1];
     struct lr_str parts[2] = {LR_STR_LIT("x"), lr_str(long_text, NET_BURST_BYTES)};
     assert_false(net_burst_send(burst, ends[0].ours, parts, 1, on_done, &ends[0]));
-    net_burst_begin(burst);
+    net_burst_begin(burst, -1);
     assert_false(net_burst_send(burst, ends[0].ours, parts, 2, on_done, &ends[0]));
     net_burst_end(burst);
     assert_false(net_burst_send(burst, ends[0].ours, parts, 1, on_done, &ends[0]));
@@ -145,7 +171,7 @@ static void nothing_is_taken_outside_of_a_burst_nor_what_is_too_long(void **stat
 static ssize_t lend_one(struct end *end)
 {
     struct lr_str text = LR_STR_LIT("some bytes");
-    net_burst_begin(burst);
+    net_burst_begin(burst, -1);
     end->is_lent = net_burst_send(burst, end->ours, &text, 1, on_done, end);
     assert_true(end->is_lent);
     net_burst_end(burst);
@@ -178,7 +204,7 @@ static unsigned stream_count;
 static void write_all(void)
 {
     for (unsigned piece = 0; piece < PIECES; piece += 2) {
-        net_loop_burst_begin(net_request_loop(streams[0]));
+        net_loop_burst_begin(net_request_loop(streams[0]), -1);
         for (unsigned i = 0; i < 2 * STREAMS; i++) {
             char text[16];
             int len = snprintf(text, sizeof(text), "%04u;", piece + i / STREAMS);
@@ -188,7 +214,7 @@ static void write_all(void)
         }
         net_loop_burst_end(net_request_loop(streams[0]));
     }
-    net_loop_burst_begin(net_request_loop(streams[0]));
+    net_loop_burst_begin(net_request_loop(streams[0]), -1);
     for (unsigned i = 0; i < STREAMS; i++) {
         lr_code ignored = net_stream_finish(streams[i], LR_STR_LIT("end"));
         (void)ignored; /* one of them has left */
@@ -273,6 +299,8 @@ int main(void)
             a_socket_that_is_lent_is_had_back_before_it_is_used_again, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(the_thread_takes_its_share_once_it_is_awake, open_ends,
                                         close_ends),
+        cmocka_unit_test_setup_teardown(
+            the_source_of_bursts_is_watched_but_neither_read_nor_needed, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(
             nothing_is_taken_outside_of_a_burst_nor_what_is_too_long, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_full_socket_and_a_closed_one_are_told_as_they_are,
