@@ -346,17 +346,3 @@ void node_proc_kill(struct node_proc *proc)
     if (!proc->exited && proc->has_process)
         (void)uv_process_kill(&proc->process, SIGKILL);
 }
-
-static void after_abandon_exit(void *arg, const char *how)
-{
-    (void)arg;
-    (void)how;
-}
-
-void node_proc_abandon(struct node_proc *proc)
-{
-    if (proc == NULL)
-        return;
-    proc->callbacks = (struct node_proc_callbacks){.on_exit = after_abandon_exit};
-    node_proc_kill(proc);
-}

@@ -53,7 +53,4 @@ bool node_proc_send(struct node_proc *proc, struct lr_str bytes);
 /* SIGKILL.  The end is told as always. */
 void node_proc_kill(struct node_proc *proc);
 
-/* From now on nothing is told.  The process is killed and freed in the background. */
-void node_proc_abandon(struct node_proc *proc);
-
 #endif
