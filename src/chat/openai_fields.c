@@ -120,11 +120,14 @@ lr_code chat_parse_word(struct chat_parse *p, const char *name, const struct lr_
 
 lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
-    static const char *const words[] = {"low", "medium", "high", NULL};
+    /* Models know the three in the middle; the others are nearest to one of them. */
+    static const char *const words[] = {"none", "minimal", "low", "medium",
+                                        "high", "xhigh",   "max", NULL};
+    static const char *const known[] = {"low", "low", "low", "medium", "high", "high", "high"};
     uint32_t index;
     lr_code code = chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
     if (code == LR_OK)
-        p->req->reasoning_effort = value->text;
+        p->req->reasoning_effort = lr_str_z(known[index]);
     return code;
 }
 
@@ -196,7 +199,7 @@ lr_code chat_parse_service_tier(struct chat_parse *p, const char *name,
 lr_code chat_parse_verbosity(struct chat_parse *p, const char *name,
                              const struct lr_json *value)
 {
-    static const char *const words[] = {"medium", NULL};
+    static const char *const words[] = {"low", "medium", "high", NULL};
     uint32_t index;
     return chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &index);
 }
@@ -243,7 +246,7 @@ static const struct chat_field fields[] = {
     {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_parse_tools},
     {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two for models that speak Harmony"}, chat_parse_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
-    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template"}, chat_parse_effort},
+    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
     {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced, whatever `strict` says (docs/structured-output.md)"}, chat_parse_format},
     {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
@@ -262,7 +265,7 @@ static const struct chat_field fields[] = {
     {{"safety_identifier", NONE, CHAT, ""}, NULL},
     {{"prediction", NONE, CHAT, "a hint about speed; the answer is the same"}, NULL},
     {{"cache_prompt", NONE, BOTH, "prefixes are reused by themselves"}, NULL},
-    {{"verbosity", NONE, CHAT, "`medium`; other values are refused"}, chat_parse_verbosity},
+    {{"verbosity", NONE, CHAT, "`low`, `medium`, `high`: models have no such setting"}, chat_parse_verbosity},
     {{"modalities", NONE, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
     {{"echo", NONE, COMPLETIONS, "`false`; `true` is refused"}, parse_must_be_false},
     {{"best_of", NONE, COMPLETIONS, "equal to `n`; other values are refused"}, parse_best_of},

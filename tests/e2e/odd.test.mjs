@@ -42,7 +42,7 @@ const honoured = {
   'its own answer again': [{ messages: [...question, { role: 'assistant', content: TOKYO, refusal: null, annotations: [], audio: null, tool_calls: null, function_call: null, reasoning_content: 'x' }, ...question] }, says(TOKYO)],
   'user, metadata and their like': [{ user: 'u', metadata: { a: 'b' }, safety_identifier: 's', prompt_cache_key: 'k', service_tier: 'auto', store: false, modalities: ['text'], prediction: { type: 'content', content: TOKYO }, verbosity: 'medium' }, says(TOKYO)],
   'penalties and a bias': [{ presence_penalty: 0, frequency_penalty: 0, logit_bias: { 50: -100 }, top_p: 1 }, says(TOKYO)],
-  'reasoning effort': [{ reasoning_effort: 'low' }, says(TOKYO)], 'null everywhere': [{ n: null, max_tokens: null, tools: null, logprobs: null, user: null }, says(TOKYO)],
+  'reasoning effort': [{ reasoning_effort: 'low' }, says(TOKYO)], 'an effort that is nearest to low': [{ reasoning_effort: 'minimal', verbosity: 'low' }, says(TOKYO)], 'null everywhere': [{ n: null, max_tokens: null, tools: null, logprobs: null, user: null }, says(TOKYO)],
 };
 
 test('what is understood is honoured', async () => {
@@ -63,7 +63,7 @@ const refused = [
   [{ messages: [] }, 'messages'], [{ messages: undefined }, 'messages'], [{ messages: [{ role: 'user', content: null }] }, 'messages[0].content'], [{ messages: [{ role: 'wizard', content: 'x' }] }, 'messages[0].role'], [{ messages: [{ role: 'function', name: 'f', content: 'x' }] }, 'messages[0].role'],
   [{ messages: [...question, { role: 'tool', content: 'x' }] }, 'messages[1].tool_call_id'], [{ messages: [image] }, 'messages[0].content[1]'], [{ messages: [{ role: 'user', content: [{ type: 'input_audio', input_audio: { data: '', format: 'wav' } }] }] }, 'messages[0].content[0]'], [{ messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'x' } }] }] }, 'messages[0].content[0]'],
   [{ stream_options: { include_usage: true } }, 'stream_options'], [{ user: 7 }, 'user'], [{ store: true }, 'store'], [{ no_such_thing: 1 }, 'no_such_thing'], [{ temperature: 2.1 }, 'temperature'], [{ temperature: 'hot' }, 'temperature'], [{ top_p: -0.1 }, 'top_p'], [{ presence_penalty: 2.5 }, 'presence_penalty'],
-  [{ logit_bias: { x: 1 } }, 'logit_bias'], [{ logit_bias: { 5: 101 } }, 'logit_bias.5'], [{ reasoning_effort: 'minimal' }, 'reasoning_effort'], [{ modalities: ['text', 'audio'] }, 'modalities'], [{ audio: { voice: 'x', format: 'wav' } }, 'audio'], [{ service_tier: 'flex' }, 'service_tier'], [{ verbosity: 'low' }, 'verbosity'], [{ web_search_options: {} }, 'web_search_options'],
+  [{ logit_bias: { x: 1 } }, 'logit_bias'], [{ logit_bias: { 5: 101 } }, 'logit_bias.5'], [{ reasoning_effort: 'extreme' }, 'reasoning_effort'], [{ modalities: ['text', 'audio'] }, 'modalities'], [{ audio: { voice: 'x', format: 'wav' } }, 'audio'], [{ service_tier: 'flex' }, 'service_tier'], [{ verbosity: 'endless' }, 'verbosity'], [{ web_search_options: {} }, 'web_search_options'],
   [{ model: undefined }, 'model'], [{ model: 5 }, 'model'], [{ stream: 'yes' }, 'stream'],
 ];
 

@@ -262,10 +262,9 @@ static void every_refused_field_is_refused_by_name(void **state)
 static void fields_without_effect_are_taken(void **state)
 {
     (void)state;
-    accept_chat(
-        "\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":false,"
-        "\"service_tier\":\"auto\",\"prompt_cache_key\":\"k\","
-        "\"safety_identifier\":\"s\",\"modalities\":[\"text\"],\"verbosity\":\"medium\"");
+    accept_chat("\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":false,"
+                "\"service_tier\":\"auto\",\"prompt_cache_key\":\"k\","
+                "\"safety_identifier\":\"s\",\"modalities\":[\"text\"],\"verbosity\":\"low\"");
 }
 
 static void required_fields_are_required(void **state)

@@ -186,6 +186,24 @@ static void a_custom_tool_is_a_strict_function_of_one_string(void **state)
     lr_arena_free(&p.arena);
 }
 
+static void efforts_that_models_do_not_know_are_the_nearest_they_do(void **state)
+{
+    (void)state;
+    static const char *const efforts[][2] = {
+        {"none", "low"},  {"minimal", "low"}, {"low", "low"}, {"medium", "medium"},
+        {"high", "high"}, {"xhigh", "high"},  {"max", "high"}};
+    for (size_t i = 0; i < sizeof(efforts) / sizeof(efforts[0]); i++) {
+        char members[128];
+        snprintf(members, sizeof(members),
+                 "\"input\":\"x\",\"reasoning\":{\"effort\":\"%s\"},\"text\":{\"verbosity\":"
+                 "\"%s\"}",
+                 efforts[i][0], i % 2 == 0 ? "low" : "high");
+        struct parsed p = accept(members);
+        assert_true(lr_str_eq_z(p.req->reasoning_effort, efforts[i][1]));
+        lr_arena_free(&p.arena);
+    }
+}
+
 static void fields_reach_the_request(void **state)
 {
     (void)state;
@@ -257,8 +275,8 @@ static void what_is_not_offered_is_refused_by_its_name(void **state)
            "docs/responses.md");
     refuse("\"input\":\"x\",\"reasoning\":{\"depth\":1}", "reasoning.depth",
            "unknown_parameter", "depth");
-    refuse("\"input\":\"x\",\"reasoning\":{\"effort\":\"minimal\"}", "reasoning.effort",
-           "unsupported_value", "minimal");
+    refuse("\"input\":\"x\",\"reasoning\":{\"effort\":\"extreme\"}", "reasoning.effort",
+           "unsupported_value", "extreme");
     refuse("\"input\":\"x\",\"tool_choice\":{\"type\":\"allowed_tools\"}", "tool_choice.type",
            "unsupported_value", "'function' or 'custom'");
 }
@@ -319,6 +337,7 @@ int main(void)
         cmocka_unit_test(a_call_after_a_result_is_a_turn_of_its_own),
         cmocka_unit_test(reasoning_that_led_to_nothing_is_left_out),
         cmocka_unit_test(a_custom_tool_is_a_strict_function_of_one_string),
+        cmocka_unit_test(efforts_that_models_do_not_know_are_the_nearest_they_do),
         cmocka_unit_test(fields_reach_the_request),
         cmocka_unit_test(what_needs_a_store_is_refused_with_what_to_do_instead),
         cmocka_unit_test(what_is_not_offered_is_refused_by_its_name),
