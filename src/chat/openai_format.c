@@ -117,21 +117,22 @@ static bool is_declared(const struct chat_request *req, struct lr_str name)
 static lr_code check_strict_tools(struct chat_parse *p, bool *any)
 {
     const struct lr_json *tools = p->req->tools;
-    const char *where = p->req->api == CHAT_API_RESPONSES ? "" : ".function";
     *any = false;
     for (uint32_t i = 0; tools != NULL && i < tools->count; i++) {
         const struct lr_json *function = lr_json_get(&tools->items[i], "function");
         const struct lr_json *flag = lr_json_get(function, "strict");
         const struct lr_json *schema = lr_json_get(function, "parameters");
-        char param[64];
+        char param[64], at[CHAT_TOOL_AT_MAX];
         bool strict = false;
-        (void)snprintf(param, sizeof(param), "tools[%u]%s.strict", i, where);
+        (void)snprintf(at, sizeof(at), "tools[%u].function", i);
+        const char *where = p->req->origins != NULL ? p->req->origins[i].at : at;
+        (void)snprintf(param, sizeof(param), "%s.strict", where);
         if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &strict))
             return chat_parse_type(p, param, "a boolean", flag);
         *any = *any || strict;
         if (!strict || !lr_json_is(schema, LR_JSON_OBJECT))
             continue;
-        (void)snprintf(param, sizeof(param), "tools[%u]%s.parameters", i, where);
+        (void)snprintf(param, sizeof(param), "%s.parameters", where);
         lr_code code = check_schema(p, param, schema);
         if (code != LR_OK)
             return code;

@@ -70,7 +70,11 @@ lr_code chat_parse_top_logprobs(struct chat_parse *p, const char *name,
                                 const struct lr_json *value);
 
 /* chat/openai_messages.c */
-enum { CHAT_MESSAGES_MAX = 100000, CHAT_TOOLS_MAX = 256, CHAT_TOOL_NAME_MAX = 64 };
+enum {
+    CHAT_MESSAGES_MAX = 100000,
+    CHAT_TOOLS_MAX = 256,
+    CHAT_TOOL_NAME_MAX = 64, /* of a namespace, too */
+};
 bool chat_is_tool_name(struct lr_str name);
 lr_code chat_parse_messages(struct chat_parse *p, const char *name,
                             const struct lr_json *value);
@@ -95,6 +99,9 @@ lr_code chat_parse_seed(struct chat_parse *p, const char *name, const struct lr_
 lr_code chat_responses_messages(struct chat_parse *p);
 /* chat/responses_tools.c: p->tools become the request's tools. */
 lr_code chat_responses_tools(struct chat_parse *p);
+/* The name a model knows a tool of a namespace by; without memory its ptr is NULL. */
+struct lr_str chat_responses_tool_name(struct lr_arena *arena, struct lr_str space,
+                                       struct lr_str name);
 lr_code chat_responses_tool_choice(struct chat_parse *p, const char *name,
                                    const struct lr_json *value);
 

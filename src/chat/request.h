@@ -60,18 +60,28 @@ struct chat_raw_prompt {
     size_t id_count;
 };
 
+/* Where a tool of the Responses API came from. */
+enum { CHAT_TOOL_AT_MAX = 32 };
+struct chat_tool_origin {
+    char at[CHAT_TOOL_AT_MAX]; /* "tools[4].tools[1]" */
+    struct lr_str name;        /* as the model sees it: "name" or "namespace.name" */
+    uint32_t space_len;        /* of the namespace; 0: it is in none */
+    bool is_custom;
+};
+
 struct chat_request {
     enum chat_api api;
     struct lr_str model;
 
     /* CHAT_API_CHAT and CHAT_API_RESPONSES */
-    const struct lr_json *messages;        /* a non-empty array, every message checked */
-    const struct lr_json *tools;           /* NULL: none, or tool_choice "none" */
-    const struct lr_json *template_kwargs; /* an object, or NULL */
-    struct lr_str reasoning_effort;        /* empty: the template's default */
-    bool forbids_tool_calls;               /* tool_choice is "none" */
-    bool requires_tool_call;               /* tool_choice is "required" or names a tool */
-    struct lr_str required_tool;           /* the tool it names; empty: any of them */
+    const struct lr_json *messages;         /* a non-empty array, every message checked */
+    const struct lr_json *tools;            /* NULL: none, or tool_choice "none" */
+    const struct chat_tool_origin *origins; /* of `tools`, one each; NULL for chat */
+    const struct lr_json *template_kwargs;  /* an object, or NULL */
+    struct lr_str reasoning_effort;         /* empty: the template's default */
+    bool forbids_tool_calls;                /* tool_choice is "none" */
+    bool requires_tool_call;                /* tool_choice is "required" or names a tool */
+    struct lr_str required_tool;            /* the tool it names; empty: any of them */
     enum chat_format format;
     const struct lr_json *schema; /* of CHAT_FORMAT_SCHEMA, with its name and description */
     struct lr_str schema_name;

@@ -19,13 +19,22 @@ enum chat_item {
 };
 
 enum {
-    CHAT_ITEM_ID_MAX = 32,    /* "msg_" and letters, terminated */
-    CHAT_ITEM_NAME_MAX = 384, /* what a Harmony header may hold */
+    CHAT_ITEM_ID_MAX = 32,     /* "msg_" and letters, terminated */
+    CHAT_ITEM_NAME_MAX = 384,  /* what a Harmony header may hold */
+    CHAT_SHOWN_NAME_MAX = 129, /* "namespace.name" as a model sees it */
+};
+
+/* A declared tool: what its call is made into. */
+struct chat_items_tool {
+    char name[CHAT_SHOWN_NAME_MAX + 1];
+    uint32_t space_len;
+    bool is_custom;
 };
 
 struct chat_items {
-    char *repeated;      /* owned: the members that repeat the request, "...}" */
-    char *custom_tools;  /* owned: their names, a line each */
+    char *repeated;                /* owned: the members that repeat the request, "...}" */
+    struct chat_items_tool *tools; /* owned */
+    uint32_t tool_count;
     struct lr_buf items; /* those that are done, as JSON with commas */
     uint64_t sequence;   /* of the next event */
     /* the item under way */
@@ -34,6 +43,7 @@ struct chat_items {
     uint32_t tool;
     char id[CHAT_ITEM_ID_MAX];
     char name[CHAT_ITEM_NAME_MAX];
+    char space[CHAT_SHOWN_NAME_MAX]; /* its namespace, or empty */
     struct lr_buf text;
     struct lr_buf logprobs;    /* entries with commas */
     bool had[CHAT_ITEM_COUNT]; /* there was one of this kind before */

@@ -217,7 +217,7 @@ static const struct chat_field fields[] = {
     {{YES("model", "id of a registered model; required")}, chat_parse_model},
     {{YES("input", "a string or 1 or more items; required. See below")}, parse_input},
     {{YES("instructions", "string; stands before the `system` and `developer` messages of `input`")}, parse_instructions},
-    {{YES("tools", "up to 256 of type `function` or `custom`. See below")}, parse_tools},
+    {{YES("tools", "up to 256 of type `function` or `custom`, those in a `namespace` counted. See below")}, parse_tools},
     {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; those that demand a call for models that speak Harmony")}, chat_responses_tool_choice},
     {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
     {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: there are no summaries, the reasoning itself is in the answer")}, parse_reasoning},

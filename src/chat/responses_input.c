@@ -62,6 +62,12 @@ static lr_code part_text(struct chat_build *b, const char *member, uint32_t inde
     (void)snprintf(at, sizeof(at), "%s[%u]", member, index);
     if (part->type != LR_JSON_OBJECT || !lr_json_str(lr_json_get(part, "type"), &type))
         return chat_build_bad(b, at, "a part is an object with a 'type'.");
+    /* A client's own tool gave it.  Were it refused, the conversation would be over; so the
+     * model is told instead. */
+    if (strcmp(member, ".output") == 0 && lr_str_eq_z(type, "input_image")) {
+        *out = LR_STR_LIT("[An image. This model reads text only.]");
+        return LR_OK;
+    }
     const char *key = lr_str_eq_z(type, "refusal") ? "refusal" : "text";
     for (size_t i = 0; types[i] != NULL; i++)
         if (lr_str_eq_z(type, types[i]))

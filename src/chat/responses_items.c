@@ -18,34 +18,39 @@ enum { ITEM_IDS = 1 << 20 };
 
 /* ---- making and freeing ---- */
 
-/* The names of the custom tools, a line each; NULL without memory. */
-static char *list_custom_tools(const struct lr_json *tools)
+/* Where the request's tools come from; false without memory. */
+static bool keep_tools(struct chat_items *items, const struct chat_request *req)
 {
-    struct lr_buf names;
-    struct lr_str type, name;
-    char *text = NULL;
-    lr_buf_init(&names, 1 << 20);
-    for (uint32_t i = 0; lr_json_is(tools, LR_JSON_ARRAY) && i < tools->count; i++)
-        if (lr_json_str(lr_json_get(&tools->items[i], "type"), &type) &&
-            lr_str_eq_z(type, "custom") &&
-            lr_json_str(lr_json_get(&tools->items[i], "name"), &name)) {
-            lr_buf_add_str(&names, name);
-            lr_buf_add_char(&names, '\n');
-        }
-    lr_buf_add_char(&names, '\0');
-    if (!names.failed && (text = malloc(names.len)) != NULL)
-        memcpy(text, names.data, names.len);
-    lr_buf_free(&names);
-    return text;
+    uint32_t count = req->tools != NULL ? req->tools->count : 0;
+    items->tools = calloc((size_t)count + 1, sizeof(*items->tools));
+    for (uint32_t i = 0; items->tools != NULL && i < count; i++) {
+        const struct chat_tool_origin *origin = &req->origins[i];
+        struct chat_items_tool *tool = &items->tools[i];
+        (void)snprintf(tool->name, sizeof(tool->name), LR_STR_FMT, LR_STR_ARG(origin->name));
+        tool->space_len = origin->space_len;
+        tool->is_custom = origin->is_custom;
+    }
+    items->tool_count = items->tools != NULL ? count : 0;
+    return items->tools != NULL;
 }
 
-static bool is_custom(const struct chat_items *items, struct lr_str name)
+/* The tool that the model means; NULL: nobody declared it.  A model may leave the namespace
+ * out: the name alone will do where only one namespace has it. */
+static const struct chat_items_tool *find_tool(const struct chat_items *items,
+                                               struct lr_str name)
 {
-    struct lr_str rest = lr_str_z(items->custom_tools), line;
-    while (lr_str_split(&rest, '\n', &line))
-        if (line.len > 0 && lr_str_eq(line, name))
-            return true;
-    return false;
+    const struct chat_items_tool *found = NULL;
+    uint32_t namesakes = 0;
+    for (uint32_t i = 0; i < items->tool_count; i++) {
+        const struct chat_items_tool *tool = &items->tools[i];
+        if (lr_str_eq_z(name, tool->name))
+            return tool;
+        if (tool->space_len > 0 && lr_str_eq_z(name, tool->name + tool->space_len + 1)) {
+            found = tool;
+            namesakes++;
+        }
+    }
+    return namesakes == 1 ? found : NULL;
 }
 
 static lr_code open_writer(struct chat_response *r, const struct chat_response_options *options,
@@ -59,9 +64,8 @@ static lr_code open_writer(struct chat_response *r, const struct chat_response_o
         lr_buf_init(&items->text, limit);
         lr_buf_init(&items->logprobs, limit);
         items->repeated = chat_items_repeated(options->request);
-        items->custom_tools = list_custom_tools(lr_json_get(options->request->body, "tools"));
     }
-    if (items == NULL || items->repeated == NULL || items->custom_tools == NULL)
+    if (items == NULL || items->repeated == NULL || !keep_tools(items, options->request))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a response");
     return LR_OK;
 }
@@ -75,7 +79,7 @@ static void close_writer(struct chat_response *r)
     lr_buf_free(&items->text);
     lr_buf_free(&items->logprobs);
     free(items->repeated);
-    free(items->custom_tools);
+    free(items->tools);
     free(items);
     r->own = NULL;
 }
@@ -228,8 +232,14 @@ static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
     struct chat_items *items = c->response->own;
     close_item(c, "completed", true);
     items->tool = tool;
+    const struct chat_items_tool *known = find_tool(items, name);
+    uint32_t space = known != NULL ? known->space_len : 0;
+    if (space > 0)
+        name = lr_str_z(known->name + space + 1);
+    (void)snprintf(items->space, sizeof(items->space), "%.*s", (int)space,
+                   space > 0 ? known->name : "");
     (void)snprintf(items->name, sizeof(items->name), LR_STR_FMT, LR_STR_ARG(name));
-    open_item(c, is_custom(items, name) ? CHAT_ITEM_CUSTOM : CHAT_ITEM_FUNCTION);
+    open_item(c, known != NULL && known->is_custom ? CHAT_ITEM_CUSTOM : CHAT_ITEM_FUNCTION);
 }
 
 static void end_call(struct chat_choice *c)

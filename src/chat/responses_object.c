@@ -170,6 +170,10 @@ static void write_call(const struct chat_choice *c, bool with_text, struct lr_bu
     chat_call_id(c, items->tool, id);
     lr_buf_addf(out, ",\"call_id\":\"%.*s\",\"name\":", CHAT_CALL_ID_LEN, id);
     lr_json_quote(out, lr_str_z(items->name));
+    if (items->space[0] != '\0') {
+        lr_buf_add_z(out, ",\"namespace\":");
+        lr_json_quote(out, lr_str_z(items->space));
+    }
     lr_buf_add_z(out, items->open == CHAT_ITEM_CUSTOM ? ",\"input\":" : ",\"arguments\":");
     lr_json_quote(out, with_text ? lr_buf_str(&items->text) : LR_STR_LIT(""));
 }

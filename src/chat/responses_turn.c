@@ -91,13 +91,17 @@ static bool wrap_input(struct chat_build *b, struct lr_str text, struct lr_json 
 lr_code chat_turn_call(struct chat_build *b, bool is_custom)
 {
     const char *key = is_custom ? "input" : "arguments";
-    struct lr_str id, name, text;
+    const struct lr_json *within = lr_json_get(b->item, "namespace");
+    struct lr_str id, name, text, space = {0};
     struct lr_json arguments;
     struct chat_object call, function;
     if (!lr_json_str(lr_json_get(b->item, "call_id"), &id) || id.len == 0)
         return chat_build_bad(b, ".call_id", "a call needs its 'call_id', a string.");
     if (!lr_json_str(lr_json_get(b->item, "name"), &name) || !chat_is_tool_name(name))
         return chat_build_bad(b, ".name", "expected 1 to 64 letters, digits, '_', '-' or '.'.");
+    if (within != NULL && within->type != LR_JSON_NULL &&
+        (!lr_json_str(within, &space) || !chat_is_tool_name(space)))
+        return chat_build_bad(b, ".namespace", "expected the name of a namespace.");
     if (!lr_json_str(lr_json_get(b->item, key), &text))
         return chat_build_bad(b, is_custom ? ".input" : ".arguments", "expected a string.");
     lr_code code = open_turn(b);
@@ -106,7 +110,9 @@ lr_code chat_turn_call(struct chat_build *b, bool is_custom)
     if (b->turn_call_count == 0)
         b->turn_calls = lr_arena_array(b->p->arena, count_calls(b), sizeof(*b->turn_calls));
     arguments = chat_string_json(text);
-    if (b->turn_calls == NULL || !chat_object_begin(&call, b->p->arena, NULL, 3) ||
+    name = chat_responses_tool_name(b->p->arena, space, name);
+    if (b->turn_calls == NULL || name.ptr == NULL ||
+        !chat_object_begin(&call, b->p->arena, NULL, 3) ||
         !chat_object_begin(&function, b->p->arena, NULL, 2) ||
         (is_custom && !wrap_input(b, text, &arguments)) ||
         !lr_strmap_put(&b->calls, id, b, NULL))

@@ -143,17 +143,38 @@ test('log probabilities, where they are included', async () => {
   assert.ok(logprobs.every((l) => l.logprob <= 0 && l.top_logprobs.length === 2));
 });
 
-test('what Codex sends is taken: instructions, a developer message, custom and function tools, a key for the cache', async () => {
-  const all = await events(await client.responses.create({ model: 'demo', stream: true, store: false, instructions: 'You are a coding agent.', tool_choice: 'auto', parallel_tool_calls: false,
-    reasoning: { effort: 'medium', summary: 'auto' }, include: ['reasoning.encrypted_content'], prompt_cache_key: 'a-b-c', temperature: 0,
-    tools: [...weather, { type: 'custom', name: 'apply_patch', description: 'Edits files', format: { type: 'grammar', syntax: 'lark', definition: 'start: "x"' } }],
-    input: [{ type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'Sandbox: none' }] },
-      { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'What is the weather in Paris?' }] }] }));
-  const items = all.filter((e) => e.type === 'response.output_item.done').map((e) => e.item);
-  assert.deepEqual(items.map((item) => item.type), ['reasoning', 'function_call']);
-  assert.ok(items.every((item) => item.id));
-  assert.equal(all.at(-1).type, 'response.completed');
-  assert.ok(all.at(-1).response.usage.total_tokens > 0);
+// The shape of what Codex 0.166 sends by default, with an MCP server that offers `tools`.
+const codex = (tools, input) => ({ model: 'demo', stream: true, temperature: 0, tool_choice: 'auto', parallel_tool_calls: true, store: false, reasoning: { summary: 'auto' },
+  include: ['reasoning.encrypted_content'], prompt_cache_key: 'a-b-c', client_metadata: { session_id: 'a-b-c', 'x-turn': '{"n":1}' },
+  tools: [...tools, { type: 'web_search', external_web_access: false }],
+  input: [{ type: 'message', id: 'msg_1', role: 'developer', content: [{ type: 'input_text', text: 'You work on code.' }] },
+    { type: 'message', id: 'msg_2', role: 'developer', content: [{ type: 'input_text', text: 'No skills.' }, { type: 'input_text', text: 'Sandbox: none' }] }, ...input] });
+const ask = [{ type: 'message', id: 'msg_3', role: 'user', content: [{ type: 'input_text', text: 'What is the weather in Paris?' }] }];
+const group = (name, tools) => ({ type: 'namespace', name, description: `Tools of ${name}.`, tools });
+const itemsOf = (all) => all.filter((e) => e.type === 'response.output_item.done').map((e) => e.item);
+
+test('what Codex sends is taken, and a call of a namespace goes there and back', async () => {
+  const tools = [group('mcp__weather', weather)];
+  const first = await events(await client.responses.create(codex(tools, ask)));
+  const [reasoning, made] = itemsOf(first);
+  assert.deepEqual([reasoning.type, made.type, made.name, made.namespace], ['reasoning', 'function_call', 'get_weather', 'mcp__weather']);
+  const added = first.find((e) => e.type === 'response.output_item.added' && e.item.type === 'function_call').item;
+  assert.deepEqual([added.name, added.namespace], ['get_weather', 'mcp__weather']);
+  assert.deepEqual([first.at(-1).type, first.at(-1).response.tools[0].name], ['response.completed', 'mcp__weather']);
+  const back = [{ ...reasoning, status: undefined, encrypted_content: null }, made,
+    { type: 'function_call_output', id: 'fco_1', call_id: made.call_id, output: [{ type: 'input_text', text: 'Took 1 ms.' }, { type: 'input_text', text: '{"temperature": 21, "sky": "sunny"}' }] }];
+  const second = await events(await client.responses.create(codex(tools, [...ask, ...back])));
+  assert.equal(second.at(-1).type, 'response.completed');
+  assert.match(textOf(second), /21|sunny/i, 'the result is in the answer');
+});
+
+test('a tool that is demanded by both its names is called, among functions and custom tools', async () => {
+  const tools = [...weather, { type: 'custom', name: 'apply_patch', description: 'Edits files', format: { type: 'grammar', syntax: 'lark', definition: 'start: "x"' } },
+    group('agents', [{ type: 'function', name: 'close', strict: true, parameters: { type: 'object', properties: { target: { type: 'string', maxLength: 8 } }, required: ['target'], additionalProperties: false } }])];
+  const answer = await create({ ...codex(tools, ask), stream: false, tool_choice: { type: 'function', name: 'agents.close' }, max_output_tokens: 300 });
+  const made = answer.output.at(-1);
+  assert.deepEqual([made.type, made.name, made.namespace], ['function_call', 'close', 'agents']);
+  assert.deepEqual(Object.keys(JSON.parse(made.arguments)), ['target']);
 });
 
 test('what is not offered arrives as a typed exception that names it', async () => {

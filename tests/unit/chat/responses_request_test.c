@@ -156,6 +156,17 @@ static void reasoning_that_led_to_nothing_is_left_out(void **state)
         "\"A\\nB\"}]");
 }
 
+static void an_image_from_a_tool_is_told_and_does_not_end_the_conversation(void **state)
+{
+    (void)state;
+    expect_messages(
+        "\"input\":[" CALL("a", "f") "," OUTPUT(
+            "a", "[{\"type\":\"input_text\",\"text\":\"Seen:\"},{\"type\":\"input_image\","
+                 "\"image_url\":\"data:image/png;base64,AA==\",\"detail\":\"high\"}]") "]",
+        "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[" MADE("a", "f") "]}," TOLD(
+            "a", "Seen:\\n[An image. This model reads text only.]") "]");
+}
+
 static void a_custom_tool_is_a_strict_function_of_one_string(void **state)
 {
     (void)state;
@@ -336,6 +347,7 @@ int main(void)
         cmocka_unit_test(reasoning_text_and_calls_of_a_turn_are_one_message),
         cmocka_unit_test(a_call_after_a_result_is_a_turn_of_its_own),
         cmocka_unit_test(reasoning_that_led_to_nothing_is_left_out),
+        cmocka_unit_test(an_image_from_a_tool_is_told_and_does_not_end_the_conversation),
         cmocka_unit_test(a_custom_tool_is_a_strict_function_of_one_string),
         cmocka_unit_test(efforts_that_models_do_not_know_are_the_nearest_they_do),
         cmocka_unit_test(fields_reach_the_request),
