@@ -1,7 +1,8 @@
 /* chat/openai_answer.h - the parts of a chat_response (internal).
  *
- * openai_response.c runs the choices, openai_chunk.c writes SSE, openai_body.c writes
- * whole answers, openai_logprobs.c keeps and writes log probabilities.
+ * openai_create.c makes and frees it, openai_response.c runs the choices, openai_chunk.c
+ * writes SSE, openai_body.c writes whole answers, openai_logprobs.c keeps and writes log
+ * probabilities.
  */
 #ifndef CHAT_OPENAI_ANSWER_H
 #define CHAT_OPENAI_ANSWER_H
@@ -90,6 +91,9 @@ struct chat_writer {
 extern const struct chat_writer chat_chunk_writer; /* openai_chunk.c: SSE */
 extern const struct chat_writer chat_body_writer;  /* openai_body.c: in one piece */
 extern const struct chat_writer chat_items_writer; /* responses_items.c: both */
+
+/* openai_response.c: what the parser of a choice, which is ctx, gives. */
+void chat_choice_delta(void *ctx, const struct chat_delta *delta);
 
 /* openai_body.c */
 void chat_write_usage(const struct chat_response *r, struct lr_buf *out);
