@@ -96,6 +96,21 @@ static void answer(const struct grammar_program *program, const struct grammar_v
     grammar_matcher_free(m);
 }
 
+/* The whole answer is JSON: no Harmony around it, and text is not an answer. */
+static bool asks_for_json(struct lr_str constraint)
+{
+    struct lr_arena arena;
+    const struct lr_json *root;
+    struct lr_str format, kind;
+    lr_arena_init(&arena, 64 << 20);
+    bool is_json =
+        lr_json_parse(&arena, constraint, NULL, &root, NULL) == LR_OK &&
+        lr_json_str(lr_json_get(root, "format"), &format) && lr_str_eq_z(format, "plain") &&
+        lr_json_str(lr_json_get(root, "answer"), &kind) && !lr_str_eq_z(kind, "text");
+    lr_arena_free(&arena);
+    return is_json;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct grammar_vocab *vocab;
@@ -110,8 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     demand(code == LR_OK || err.text[0] != '\0');
     if (code != LR_OK)
         return 0;
-    bool is_json = lr_str_find(text, LR_STR_LIT("\"plain\"")) != LR_STR_NONE &&
-                   lr_str_find(text, LR_STR_LIT("\"text\"")) == LR_STR_NONE;
+    bool is_json = asks_for_json(text);
     for (uint32_t seed = 0; seed < 3; seed++)
         answer(program, vocab, is_json, seed + (uint32_t)size);
     grammar_program_free(program);
