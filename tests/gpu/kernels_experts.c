@@ -120,6 +120,21 @@ static void expect_experts(const struct bed *bed, struct expert_case *t)
         }
 }
 
+/* Random inputs, to the device but for the residual, which a run adds to. */
+static void case_put(struct bed *bed, struct expert_case *t, struct test_random *r,
+                     enum choices how)
+{
+    const struct model_config *c = bed->config;
+    struct gptoss_backend *b = bed->b;
+    size_t cells = (size_t)t->rows * c->hidden;
+    choose(c, r, how, t->rows, t->choice, t->weight);
+    test_fill_bf16(r, t->normed, cells, 1);
+    test_fill_float(r, t->residual, cells, 1);
+    bed_put_rows(bed, b->ws.normed, t->normed, t->rows, t->rows, c->hidden);
+    bed_put(bed, b->ws.choice, t->choice, t->pairs * 4);
+    bed_put(bed, b->ws.weight, t->weight, t->pairs * 4);
+}
+
 static void test_case(struct bed *bed, const char *name, struct test_random *r,
                       enum choices how, uint32_t rows)
 {
@@ -129,13 +144,8 @@ static void test_case(struct bed *bed, const char *name, struct test_random *r,
     struct lr_error err = {0};
     case_open(&t, c, rows);
     size_t cells = (size_t)rows * c->hidden, inner = (size_t)t.pairs * c->intermediate;
-    choose(c, r, how, rows, t.choice, t.weight);
-    test_fill_bf16(r, t.normed, cells, 1);
-    test_fill_float(r, t.residual, cells, 1);
-    bed_put_rows(bed, b->ws.normed, t.normed, rows, rows, c->hidden);
+    case_put(bed, &t, r, how);
     bed_put(bed, b->ws.residual, t.residual, cells * 4);
-    bed_put(bed, b->ws.choice, t.choice, t.pairs * 4);
-    bed_put(bed, b->ws.weight, t.weight, t.pairs * 4);
     bed_poison(bed, b->ws.inner, inner * 2);
     bed_poison(bed, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
     test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
@@ -165,12 +175,7 @@ static void test_repeats(struct bed *bed, const char *name, struct test_random *
     case_open(&first, c, rows);
     case_open(&t, c, rows);
     size_t cells = (size_t)rows * c->hidden, inner = (size_t)t.pairs * c->intermediate;
-    choose(c, r, SPREAD, rows, t.choice, t.weight);
-    test_fill_bf16(r, t.normed, cells, 1);
-    test_fill_float(r, t.residual, cells, 1);
-    bed_put_rows(bed, b->ws.normed, t.normed, rows, rows, c->hidden);
-    bed_put(bed, b->ws.choice, t.choice, t.pairs * 4);
-    bed_put(bed, b->ws.weight, t.weight, t.pairs * 4);
+    case_put(bed, &t, r, SPREAD);
     for (int run = 0; run < RUNS; run++) {
         struct expert_case *to = run == 0 ? &first : &t;
         bed_put(bed, b->ws.residual, t.residual, cells * 4);

@@ -1,66 +1,7 @@
 /* What the codec of POST /v1/responses promises about requests: items become the messages a
  * template expects, and every field is honoured, accepted without effect or refused by name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "base/file.h"
-#include "chat/openai_request.h"
-
-struct parsed {
-    struct lr_arena arena;
-    const struct chat_request *req;
-    struct chat_error e;
-    lr_code code;
-};
-
-/* {"model":"m",MEMBERS} */
-static struct parsed parse(const char *members)
-{
-    static char body[1 << 16];
-    struct parsed p;
-    snprintf(body, sizeof(body), "{\"model\":\"m\",%s}", members);
-    /* What openai_request.h promises to be enough. */
-    lr_arena_init(&p.arena, 16 * strlen(body) + (64 << 10));
-    p.code = chat_openai_parse(&p.arena, CHAT_API_RESPONSES, lr_str_z(body), &p.req, &p.e);
-    assert_int_equal(p.req != NULL, p.code == LR_OK);
-    return p;
-}
-
-static struct parsed accept(const char *members)
-{
-    struct parsed p = parse(members);
-    if (p.code != LR_OK)
-        fail_msg("%s: %s", members, p.e.error.text);
-    return p;
-}
-
-static void refuse(const char *members, const char *param, const char *code, const char *says)
-{
-    struct parsed p = parse(members);
-    if (p.code == LR_OK)
-        fail_msg("accepted: %s", members);
-    assert_int_equal(lr_code_http(p.code), 400);
-    assert_string_equal(p.e.param, param);
-    assert_string_equal(p.e.code, code);
-    if (strstr(p.e.error.text, says) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", p.e.error.text, says);
-    lr_arena_free(&p.arena);
-}
-
-static void expect_json(const struct lr_json *value, const char *wanted)
-{
-    struct lr_buf text;
-    struct lr_json_writer w;
-    lr_buf_init(&text, 1 << 20);
-    lr_json_writer_init(&w, &text);
-    lr_json_put_value(&w, value);
-    assert_string_equal(lr_buf_z(&text), wanted);
-    lr_buf_free(&text);
-}
+#include "responses_test.h"
 
 static void expect_messages(const char *members, const char *wanted)
 {
