@@ -74,26 +74,34 @@ lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_
     return check_schema(p, param, req->schema);
 }
 
-lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
+                               const struct lr_json *value)
 {
     struct lr_str type;
+    char param[40];
+    (void)snprintf(param, sizeof(param), "%s.type", at);
     if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, name, "an object", value);
+        return chat_parse_type(p, at, "an object", value);
     if (!lr_json_str(lr_json_get(value, "type"), &type))
-        return chat_parse_fail(p, "response_format.type", "missing_required_parameter",
-                               LR_INVALID_ARGUMENT, "'response_format' needs a 'type'.");
-    if (lr_str_eq_z(type, "text"))
-        return LR_OK;
-    if (lr_str_eq_z(type, "json_object")) {
+        return chat_parse_fail(p, param, "missing_required_parameter", LR_INVALID_ARGUMENT,
+                               "'%s' needs a 'type'.", at);
+    if (lr_str_eq_z(type, "json_object"))
         p->req->format = CHAT_FORMAT_OBJECT;
-        return LR_OK;
-    }
-    if (!lr_str_eq_z(type, "json_schema"))
-        return chat_parse_fail(p, "response_format.type", "unsupported_value", LR_UNSUPPORTED,
-                               "'response_format' of type '%.*s' is not offered; use 'text', "
+    else if (lr_str_eq_z(type, "json_schema"))
+        p->req->format = CHAT_FORMAT_SCHEMA;
+    else if (!lr_str_eq_z(type, "text"))
+        return chat_parse_fail(p, param, "unsupported_value", LR_UNSUPPORTED,
+                               "'%s' of type '%.*s' is not offered; use 'text', "
                                "'json_object' or 'json_schema'.",
-                               type.len < 40 ? (int)type.len : 40, type.ptr);
-    p->req->format = CHAT_FORMAT_SCHEMA;
+                               at, type.len < 40 ? (int)type.len : 40, type.ptr);
+    return LR_OK;
+}
+
+lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    lr_code code = chat_parse_format_type(p, name, value);
+    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+        return code;
     const struct lr_json *about = lr_json_get(value, "json_schema");
     if (!lr_json_is(about, LR_JSON_OBJECT))
         return chat_parse_fail(

@@ -80,6 +80,9 @@ lr_code chat_parse_messages(struct chat_parse *p, const char *name,
                             const struct lr_json *value);
 lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_format(struct chat_parse *p, const char *name, const struct lr_json *value);
+/* Which of the formats an object at `at` asks for. */
+lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
+                               const struct lr_json *value);
 /* name, description, strict and schema, which stand in `about`; `at` is where that is. */
 lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about);
 /* What tools, tool_choice and response_format ask of the output together. */

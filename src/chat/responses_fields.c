@@ -77,24 +77,9 @@ static lr_code parse_reasoning(struct chat_parse *p, const char *name,
 
 static lr_code parse_format(struct chat_parse *p, const struct lr_json *value)
 {
-    struct lr_str type;
-    if (value->type != LR_JSON_OBJECT)
-        return chat_parse_type(p, "text.format", "an object", value);
-    if (!lr_json_str(lr_json_get(value, "type"), &type))
-        return chat_parse_fail(p, "text.format.type", "missing_required_parameter",
-                               LR_INVALID_ARGUMENT, "'text.format' needs a 'type'.");
-    if (lr_str_eq_z(type, "text"))
-        return LR_OK;
-    if (lr_str_eq_z(type, "json_object")) {
-        p->req->format = CHAT_FORMAT_OBJECT;
-        return LR_OK;
-    }
-    if (!lr_str_eq_z(type, "json_schema"))
-        return chat_parse_fail(p, "text.format.type", "unsupported_value", LR_UNSUPPORTED,
-                               "'text.format' of type '%.*s' is not offered; use 'text', "
-                               "'json_object' or 'json_schema'.",
-                               shown(type), type.ptr);
-    p->req->format = CHAT_FORMAT_SCHEMA;
+    lr_code code = chat_parse_format_type(p, "text.format", value);
+    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+        return code;
     return chat_parse_schema(p, "text.format", value);
 }
 
