@@ -5,7 +5,7 @@
  *   prompt.c    prompts on Hopper
  *   token.c   the one kernel that runs all layers of a single token, where it can
  *   random.c  weights without a file, and how fast the device's memory reads
- *   cuda.c    open, close, forward: what the batch needs on the device and back
+ *   cuda.c    open and close         forward.c  one step: what it needs there, and back
  *   trace.c   what the routers chose, for tests
  *
  * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
@@ -184,6 +184,11 @@ lr_code cuda_fill_weights(struct gptoss_backend *b, struct lr_error *err);
  * they are too few to tell memory from cache. */
 lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                             struct lr_error *err);
+
+/* ---- forward.c ---- */
+
+lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                     struct lr_error *err);
 
 /* ---- draw.c ---- */
 

@@ -1,0 +1,240 @@
+/* gptoss/backend/cuda/forward.c - one step: what the batch needs on the device, and back. */
+#include <string.h>
+
+#include "engines/gptoss/backend/cuda/cuda.h"
+
+/* True for the draws that sample.cu makes. */
+static bool drawn_on_device(const struct gptoss_sample *s)
+{
+    const struct lr_sampling *p = s->sampling;
+    return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 &&
+           p->logit_bias_count == 0 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
+           (p->repetition_penalty == 1 || p->repetition_penalty == 0) &&
+           (p->temperature == 0 ||
+            (p->top_k == 0 && (p->top_p >= 1 || p->top_p == 0) && p->min_p == 0));
+}
+
+#define INPUT(b, type, member) ((type *)(void *)((b)->host_inputs + (b)->at.member))
+
+struct forward {
+    struct cuda_shape shape;
+    uint32_t seqs;
+    uint32_t table_used;
+    uint32_t draws;
+    struct gptoss_step *drawn[CUDA_LOGIT_ROWS]; /* step behind each drawn row of this round */
+};
+
+static void add_step(struct gptoss_backend *b, struct forward *f, const struct gptoss_step *s)
+{
+    uint32_t seq = f->seqs++, row = f->shape.rows;
+    uint32_t per_tile = cuda_query_tokens(b);
+    uint32_t *tables = INPUT(b, uint32_t, tables) + f->table_used;
+    INPUT(b, struct cuda_seq, seqs)
+    [seq] = (struct cuda_seq){.position = s->position,
+                              .count = s->count,
+                              .first_row = row,
+                              .table_start = f->table_used,
+                              .table_count = s->page_count};
+    memcpy(tables, s->full_pages, s->page_count * sizeof(*tables));
+    memcpy(tables + s->page_count, s->window_pages, s->page_count * sizeof(*tables));
+    f->table_used += 2 * s->page_count;
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint32_t position = s->position + i, entry = position / CUDA_PAGE_TOKENS,
+                 slot = position % CUDA_PAGE_TOKENS;
+        INPUT(b, uint32_t, tokens)[row + i] = s->tokens[i];
+        INPUT(b, uint32_t, row_pos)[row + i] = position;
+        INPUT(b, uint32_t, row_full)[row + i] = s->full_pages[entry] * CUDA_PAGE_TOKENS + slot;
+        INPUT(b, uint32_t, row_window)
+        [row + i] = s->window_pages[entry] * CUDA_PAGE_TOKENS + slot;
+    }
+    if (s->count == 1) {
+        f->shape.decode_rows++;
+    } else {
+        for (uint32_t i = 0; i < s->count; i += per_tile) {
+            INPUT(b, uint32_t, tile_seq)[f->shape.query_tiles] = seq;
+            INPUT(b, uint32_t, tile_first)[f->shape.query_tiles++] = i;
+        }
+    }
+    f->shape.rows += s->count;
+}
+
+/* Rows on the device: single tokens first, prompts after them. */
+static void lay_out(struct gptoss_backend *b, struct forward *f,
+                    const struct gptoss_batch *batch)
+{
+    *f = (struct forward){0};
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->steps[i].count == 1)
+            add_step(b, f, &batch->steps[i]);
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->steps[i].count != 1)
+            add_step(b, f, &batch->steps[i]);
+}
+
+/* Row of a step's first token, in the order of lay_out(). */
+static uint32_t first_row(const struct gptoss_batch *batch, uint32_t index)
+{
+    bool single = batch->steps[index].count == 1;
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < batch->count; i++)
+        if ((batch->steps[i].count == 1) == single ? i < index : !single)
+            row += batch->steps[i].count;
+    return row;
+}
+
+static void describe_draw(struct gptoss_backend *b, struct forward *f, struct gptoss_step *s)
+{
+    const struct lr_sampling *p = s->sample->sampling;
+    INPUT(b, struct cuda_sample_row, how)
+    [f->draws] = (struct cuda_sample_row){
+        .seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
+    f->drawn[f->draws++] = s;
+}
+
+static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
+                           struct lr_error *err)
+{
+    uint64_t used = b->at.tables + (uint64_t)f->table_used * 4;
+    CUDA_TRY(b->cu,
+             cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.inputs, b->host_inputs, used,
+                               b->stream),
+             err);
+    return LR_OK;
+}
+
+/* Waits for the drawn ids; draws on the host what the device has no code for. */
+static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    CUDA_TRY(cu,
+             cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled,
+                               (size_t)f->draws * 4, b->stream),
+             err);
+    CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+    struct cuda_draw draws[CUDA_LOGIT_ROWS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < f->draws; i++) {
+        struct gptoss_step *s = f->drawn[i];
+        *s->sampled = (struct gptoss_sampled){.id = b->host_sampled[i]};
+        if (!drawn_on_device(s->sample) || s->sampled->id >= b->vocab_rows)
+            draws[count++] = (struct cuda_draw){s, i};
+    }
+    return cuda_draw(b, draws, count, err);
+}
+
+/* A decode step as a graph: captured at the first step of this many sequences. */
+static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
+                      struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    CUgraphExec *graph = &b->graphs[shape->rows];
+    if (*graph == NULL) {
+        CUgraph captured = NULL;
+        CUDA_TRY(cu, cuStreamBeginCapture(b->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), err);
+        lr_code code = cuda_launch_layers(b, shape, err);
+        if (code == LR_OK)
+            code = cuda_launch_logits(b, shape, 0, shape->rows, err);
+        CUresult ended = cu->cuStreamEndCapture(b->stream, &captured);
+        if (code != LR_OK)
+            return code;
+        if (ended != CUDA_SUCCESS)
+            return cuda_fail(cu, ended, "cuStreamEndCapture", err);
+        CUresult made = cu->cuGraphInstantiateWithFlags(graph, captured, 0);
+        (void)cu->cuGraphDestroy(captured);
+        if (made != CUDA_SUCCESS)
+            return cuda_fail(cu, made, "cuGraphInstantiate", err);
+    }
+    CUDA_TRY(cu, cuGraphLaunch(*graph, b->stream), err);
+    return LR_OK;
+}
+
+/* Every position's logits of one step, a group of rows at a time. */
+static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
+                            const struct gptoss_batch *batch, uint32_t index,
+                            struct lr_error *err)
+{
+    const struct cuda_driver *cu = b->cu;
+    struct gptoss_step *s = &batch->steps[index];
+    uint32_t row = first_row(batch, index);
+    for (uint32_t i = 0; i < s->count; i++)
+        INPUT(b, uint32_t, out_rows)[i] = row + i;
+    lr_code code = copy_inputs(b, f, err);
+    struct cuda_shape shape = f->shape;
+    shape.gather = true;
+    shape.sample = false;
+    for (uint32_t at = 0; at < s->count && code == LR_OK; at += CUDA_LOGIT_ROWS) {
+        uint32_t count = s->count - at < CUDA_LOGIT_ROWS ? s->count - at : CUDA_LOGIT_ROWS;
+        code = cuda_launch_logits(b, &shape, at, count, err);
+        for (uint32_t i = 0; i < count && code == LR_OK; i++)
+            CUDA_TRY(cu,
+                     cuMemcpyDtoHAsync(
+                         s->logits + (size_t)(at + i) * b->vocab_rows,
+                         (CUdeviceptr)(uintptr_t)(b->ws.logits + (size_t)i * b->logit_stride),
+                         (size_t)b->vocab_rows * 4, b->stream),
+                     err);
+        CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
+    }
+    return code;
+}
+
+static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f,
+                                const struct gptoss_batch *batch, struct lr_error *err)
+{
+    uint32_t i = 0;
+    lr_code code = LR_OK;
+    while (i < batch->count && code == LR_OK) {
+        f->draws = 0;
+        for (; i < batch->count && f->draws < CUDA_LOGIT_ROWS; i++) {
+            if (batch->steps[i].sample == NULL)
+                continue;
+            INPUT(b, uint32_t, out_rows)
+            [f->draws] = first_row(batch, i) + batch->steps[i].count - 1;
+            describe_draw(b, f, &batch->steps[i]);
+        }
+        if (f->draws == 0)
+            break;
+        code = copy_inputs(b, f, err);
+        struct cuda_shape shape = f->shape;
+        shape.gather = true;
+        shape.sample = true;
+        if (code == LR_OK)
+            code = cuda_launch_logits(b, &shape, 0, f->draws, err);
+        if (code == LR_OK)
+            code = collect(b, f, err);
+    }
+    return code;
+}
+
+lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
+                     struct lr_error *err)
+{
+    struct forward f;
+    CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
+    lay_out(b, &f, batch);
+
+    /* The common step: every sequence is one token and is drawn from. */
+    bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS &&
+                 b->trace == NULL; /* which cannot look into a graph */
+    for (uint32_t i = 0; i < batch->count && plain; i++)
+        plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
+    if (plain) {
+        for (uint32_t i = 0; i < batch->count; i++)
+            describe_draw(b, &f, &batch->steps[i]);
+        f.shape.sample = true;
+        lr_code code = copy_inputs(b, &f, err);
+        if (code == LR_OK)
+            code = replay(b, &f.shape, err);
+        return code == LR_OK ? collect(b, &f, err) : code;
+    }
+
+    lr_code code = copy_inputs(b, &f, err);
+    if (code == LR_OK)
+        code = cuda_launch_layers(b, &f.shape, err);
+    /* The inputs are written again below; the copy must be over before that. */
+    if (code == LR_OK)
+        CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
+    for (uint32_t i = 0; i < batch->count && code == LR_OK; i++)
+        if (batch->steps[i].logits != NULL)
+            code = bring_logits(b, &f, batch, i, err);
+    return code == LR_OK ? draw_and_collect(b, &f, batch, err) : code;
+}
