@@ -37,6 +37,9 @@ enum {
     CUDA_SPLITS_MAX = 32,
     CUDA_FUSED_NORM_TOKENS = 8, /* up to here a product normalizes its own input */
     CUDA_SLOT_MODE_TOKENS = 4,  /* up to here experts are run per (token, choice) */
+    CUDA_FILTER_BLOCKS = 8,     /* that share a row of logits, as a cluster */
+    CUDA_FILTER_THREADS = 512,
+    CUDA_TOP_MAX = 20, /* most likely ids that are reported */
 };
 
 /* expert_stream.cu: what launch.c must know of its thread and memory map. */
@@ -213,6 +216,52 @@ struct cuda_sample {
     uint32_t *best_id; /* [rows][blocks] */
     uint32_t *tickets; /* [rows], zero between launches */
     uint32_t *out;     /* [rows] */
+    uint32_t vocab;
+    uint32_t stride; /* floats between rows */
+};
+
+/* A draw of sample_filtered.cu.  Masks and edits lie behind the rows, in the same copy. */
+struct cuda_filter_row {
+    uint64_t seed;
+    uint32_t index;
+    float temperature; /* 0: greedy */
+    uint32_t row;      /* of the logits */
+    uint32_t top_k;    /* 0: off */
+    float top_p;       /* 1: off */
+    float least;       /* no run of top_p gets below this x */
+    float floor;       /* an x below it is not drawn: log(min_p) */
+    uint32_t mask;     /* first word in the copy, 0: none */
+    uint32_t edits;    /* first word in the copy */
+    uint32_t edit_count;
+    float repetition, presence, frequency;
+    uint32_t report; /* 0: nothing; else 1 and so many most likely ids */
+};
+
+/* What penalties and bias change of one id; an id occurs once. */
+struct cuda_edit {
+    uint32_t id;
+    uint32_t seen; /* 0: not in the history; else 1 and how often it was generated */
+    float bias;
+};
+
+/* What was drawn.  log(sum) and what follows are the host's. */
+struct cuda_filtered {
+    uint32_t id;    /* UINT32_MAX: to be drawn on the host */
+    uint32_t count; /* ids in top */
+    float logit;    /* of id, before anything changed it; with report, as all below */
+    float largest;  /* of the row's */
+    double sum;     /* of exp(logit - largest) */
+    struct {
+        uint32_t id;
+        float logit;
+    } top[CUDA_TOP_MAX];
+};
+
+struct cuda_filter {
+    const float *logits; /* [rows][vocab] */
+    const uint32_t *usable;
+    const uint32_t *input; /* the copy; it begins with the rows */
+    struct cuda_filtered *out;
     uint32_t vocab;
     uint32_t stride; /* floats between rows */
 };

@@ -34,6 +34,7 @@ static void cuda_close(struct gptoss_backend *b)
         if (b->host_sampled != NULL)
             (void)cu->cuMemFreeHost(b->host_sampled);
         cuda_draw_close(b);
+        cuda_filter_close(b);
         for (int i = 0; i < CUDA_MODULE_COUNT; i++)
             if (b->modules[i] != NULL)
                 (void)cu->cuModuleUnload(b->modules[i]);
@@ -106,13 +107,17 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
              err);
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
-    CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_sampled, CUDA_LOGIT_ROWS * 4), err);
+    CUDA_TRY(cu,
+             cuMemAllocHost((void **)&b->host_sampled,
+                            CUDA_LOGIT_ROWS * (4 + sizeof(struct cuda_filtered))),
+             err);
     CUDA_TRY(cu,
              cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
                                (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream),
              err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
-    return cuda_draw_open(b, err);
+    lr_code code = cuda_filter_open(b, err);
+    return code == LR_OK ? cuda_draw_open(b, err) : code;
 }
 
 static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,

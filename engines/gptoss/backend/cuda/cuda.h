@@ -6,6 +6,8 @@
  *   token.c   the one kernel that runs all layers of a single token, where it can
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open and close         forward.c  one step: what it needs there, and back
+ *   filter.c  draws with penalties, masks and filters on the device
+ *   draw.c    draws on the host, where the device has no code for them
  *   trace.c   what the routers chose, for tests
  *
  * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
@@ -28,8 +30,9 @@ enum {
     CUDA_GRAPH_ROWS = 64,   /* decode steps of up to so many sequences are graphs */
     CUDA_SKINNY_ROWS = 64,  /* tokens up to which weights are streamed, not tiled */
     CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
-    CUDA_HOST_THREADS = 8,  /* at most; they draw what sample.cu does not */
+    CUDA_HOST_THREADS = 8,  /* at most; they draw what the device does not */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
+    CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
     CUDA_STAGING_SLOTS = 4,
     CUDA_STAGING_BYTES = 32 << 20,
 };
@@ -55,12 +58,14 @@ enum {
     X(route, norm_route) X(route, norm_route_many_2) X(route, norm_route_many_8)               \
     X(elementwise, add_experts)                                                                \
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
+    X(sample_filtered, sample_filtered)                                                        \
     X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
     X(repack, repack_scales) \
     X(repack, fill_random) X(repack, read_memory) X(token, token_layers)
 #define CUDA_MODULES(X)                                                                        \
     X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(prompt_dense) X(attention)          \
-    X(prompt_attention) X(elementwise) X(route) X(sample) X(repack) X(token)
+    X(prompt_attention) X(elementwise) X(route) X(sample) X(sample_filtered)         \
+    X(repack) X(token)
 /* clang-format on */
 
 enum cuda_kernel {
@@ -110,7 +115,9 @@ struct cuda_workspace {
     float *best_value;
     uint32_t *best_id;
     uint32_t *sample_tickets;
-    uint32_t *sampled;
+    uint32_t *sampled;              /* one copy brings it and what follows */
+    struct cuda_filtered *filtered; /* just behind it */
+    uint32_t *filter_input;
     uint32_t *usable;
 };
 
@@ -118,6 +125,16 @@ struct cuda_workspace {
 struct cuda_inputs {
     uint64_t tokens, row_pos, row_full, row_window, out_rows, how, tile_seq, tile_first, seqs,
         tables, end;
+};
+
+/* The draws of a step that sample_filtered.cu makes. */
+struct cuda_filters {
+    bool has;          /* it has code for this GPU and this vocabulary */
+    uint32_t count;    /* rows so far */
+    uint32_t words;    /* of the copy so far */
+    uint32_t edits;    /* of all rows so far */
+    uint32_t *input;   /* pinned: what the copy brings */
+    uint32_t *edit_of; /* owned; [vocabulary]: 1 and the id's edit; zero between rows */
 };
 
 struct gptoss_backend {
@@ -150,8 +167,9 @@ struct gptoss_backend {
     struct token_args token; /* complete where has_token */
     bool has_token;
 
-    uint8_t *host_inputs;     /* pinned */
-    uint32_t *host_sampled;   /* pinned */
+    uint8_t *host_inputs;   /* pinned */
+    uint32_t *host_sampled; /* pinned; as ws.sampled and what follows it */
+    struct cuda_filters filters;
     float *host_logits;       /* pinned: rows for draws made on the host */
     struct engine_pool *pool; /* owned; makes them */
     struct gptoss_sampler *samplers[CUDA_HOST_THREADS]; /* owned; one per thread */
@@ -203,6 +221,22 @@ void cuda_draw_close(struct gptoss_backend *b); /* also after a part of opening 
 /* Fills what the steps sampled. */
 lr_code cuda_draw(struct gptoss_backend *b, const struct cuda_draw *draws, uint32_t count,
                   struct lr_error *err);
+
+/* ---- filter.c ---- */
+
+uint64_t cuda_filter_bytes(uint32_t vocab); /* of the copy, at most */
+lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err);
+void cuda_filter_close(struct gptoss_backend *b); /* also after a part of opening */
+
+void cuda_filter_begin(struct gptoss_backend *b);
+/* Adds a draw from a row of logits; false: it is the host's. */
+bool cuda_filter_add(struct gptoss_backend *b, const struct gptoss_sample *how, uint32_t row);
+/* Copies what was added, and draws.  After that the input may be written again when the stream
+ * was waited for. */
+lr_code cuda_filter_copy(struct gptoss_backend *b, struct lr_error *err);
+lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err);
+/* What the i-th draw that was added gave, from host_sampled; false: it is the host's. */
+bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct gptoss_sampled *out);
 
 /* ---- trace.c ---- */
 

@@ -18,6 +18,7 @@
     MODULE(gptoss_cuda_elementwise, "elementwise.fatbin")
     MODULE(gptoss_cuda_route, "route.fatbin")
     MODULE(gptoss_cuda_sample, "sample.fatbin")
+    MODULE(gptoss_cuda_sample_filtered, "sample_filtered.fatbin")
     MODULE(gptoss_cuda_repack, "repack.fatbin")
     MODULE(gptoss_cuda_token, "token.fatbin")
     .section .note.GNU-stack, "", @progbits

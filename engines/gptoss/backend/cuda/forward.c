@@ -4,23 +4,26 @@
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 /* True for the draws that sample.cu makes. */
-static bool drawn_on_device(const struct gptoss_sample *s)
+static bool is_plain(const struct gptoss_sample *s)
 {
     const struct lr_sampling *p = s->sampling;
     return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 &&
            p->logit_bias_count == 0 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
            (p->repetition_penalty == 1 || p->repetition_penalty == 0) &&
-           (p->temperature == 0 ||
-            (p->top_k == 0 && (p->top_p >= 1 || p->top_p == 0) && p->min_p == 0));
+           (p->temperature == 0 || (p->top_k == 0 && p->top_p >= 1 && p->min_p == 0));
 }
 
 #define INPUT(b, type, member) ((type *)(void *)((b)->host_inputs + (b)->at.member))
+
+enum maker { MADE_PLAIN, MADE_FILTERED, MADE_ON_HOST };
 
 struct forward {
     struct cuda_shape shape;
     uint32_t seqs;
     uint32_t table_used;
     uint32_t draws;
+    enum maker maker[CUDA_LOGIT_ROWS];          /* of each drawn row */
+    uint32_t filter[CUDA_LOGIT_ROWS];           /* its number among the filtered */
     struct gptoss_step *drawn[CUDA_LOGIT_ROWS]; /* step behind each drawn row of this round */
 };
 
@@ -102,21 +105,48 @@ static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
     return LR_OK;
 }
 
+/* Behind the logits and the plain draws: the others, as far as the device makes them.  How they
+ * are made is written down here, while the device is still busy with the layers. */
+static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
+{
+    cuda_filter_begin(b);
+    for (uint32_t i = 0; i < f->draws; i++) {
+        f->filter[i] = b->filters.count;
+        f->maker[i] = is_plain(f->drawn[i]->sample)                ? MADE_PLAIN
+                      : cuda_filter_add(b, f->drawn[i]->sample, i) ? MADE_FILTERED
+                                                                   : MADE_ON_HOST;
+    }
+    if (b->filters.count == 0)
+        return LR_OK;
+    lr_code code = cuda_filter_copy(b, err);
+    return code == LR_OK ? cuda_filter_launch(b, err) : code;
+}
+
 /* Waits for the drawn ids; draws on the host what the device has no code for. */
 static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
-    CUDA_TRY(cu,
-             cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled,
-                               (size_t)f->draws * 4, b->stream),
-             err);
-    CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     struct cuda_draw draws[CUDA_LOGIT_ROWS];
     uint32_t count = 0;
+    lr_code code = launch_filters(b, f, err);
+    if (code != LR_OK)
+        return code;
+    uint64_t bytes =
+        b->filters.count == 0
+            ? (uint64_t)f->draws * 4
+            : CUDA_LOGIT_ROWS * 4 + (uint64_t)b->filters.count * sizeof(struct cuda_filtered);
+    CUDA_TRY(cu,
+             cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled, bytes,
+                               b->stream),
+             err);
+    CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     for (uint32_t i = 0; i < f->draws; i++) {
         struct gptoss_step *s = f->drawn[i];
+        bool made = f->maker[i] == MADE_PLAIN && b->host_sampled[i] < b->vocab_rows;
         *s->sampled = (struct gptoss_sampled){.id = b->host_sampled[i]};
-        if (!drawn_on_device(s->sample) || s->sampled->id >= b->vocab_rows)
+        if (f->maker[i] == MADE_FILTERED)
+            made = cuda_filter_read(b, f->filter[i], s->sampled);
+        if (!made)
             draws[count++] = (struct cuda_draw){s, i};
     }
     return cuda_draw(b, draws, count, err);
