@@ -3,11 +3,52 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/gpu/backend_test.h"
 #include "tests/gpu/bed.h"
 
 static bool launched[CUDA_KERNEL_COUNT], hopper; /* which has code for every kernel */
+
+/* Steps in which every other draw has penalties, a mask, filters and log probabilities: all of
+ * them, then each alone. */
+static void draw_filtered(struct device *d, const char *name, const uint32_t *ids, uint32_t n,
+                          float *logits, uint32_t vocab)
+{
+    static const struct lr_logit_bias bias[] = {{3, 1.5f}, {11, -2}};
+    const struct lr_sampling all = {.size = sizeof(all),
+                                    .temperature = 0.9f,
+                                    .top_p = 0.8f,
+                                    .min_p = 0.001f,
+                                    .top_k = 40,
+                                    .repetition_penalty = 1.2f,
+                                    .frequency_penalty = 0.1f,
+                                    .logit_bias = bias,
+                                    .logit_bias_count = 2,
+                                    .logprobs = 1,
+                                    .top_logprobs = 5,
+                                    .seed = 99};
+    const struct lr_sampling kinds[] = {
+        all,
+        {.size = sizeof(all), .top_p = 1}, /* a mask alone */
+        {.size = sizeof(all), .temperature = 1, .top_p = 0.5f},
+        {.size = sizeof(all), .temperature = 1, .top_p = 1, .top_k = 3},
+        {.size = sizeof(all), .top_p = 1, .logprobs = 1, .top_logprobs = 8},
+    };
+    uint32_t *mask = test_alloc(vocab / 32 + 1, 4), wrong = 0;
+    memset(mask, 0xB7, (vocab / 32 + 1) * 4);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const struct gptoss_sample how = {.sampling = &kinds[i],
+                                          .index = (uint32_t)i,
+                                          .prompt_count = 20,
+                                          .history_count = 40,
+                                          .history = ids,
+                                          .mask = i < 2 ? mask : NULL};
+        wrong += device_draw(d, ids, (uint32_t)i, n, &how, logits, vocab);
+    }
+    test_check(wrong, 0, "%s: filtered draws of %u", name, n);
+    free(mask);
+}
 
 /* Chunks of as many tokens as pick different kernels, then decode steps; as this GPU, or as a
  * smaller one. */
@@ -31,10 +72,12 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
         for (size_t i = 0; i < (size_t)chunks[c] * vocab; i++)
             sum += (double)logits[i];
     }
-    for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1)
+    for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1) {
         for (uint32_t i = 0; i < 3; i++)
-            test_check(device_draw(&d, ids, i, n, logits, vocab), 0, "%s: draws of %u", name,
-                       n);
+            test_check(device_draw(&d, ids, i, n, NULL, logits, vocab), 0, "%s: draws of %u",
+                       name, n);
+        draw_filtered(&d, name, ids, n, logits, vocab);
+    }
     test_check(isfinite(sum) ? 0 : 1, 0, "%s: numbers", name);
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
         launched[k] = launched[k] || d.backend->launched[k];

@@ -52,10 +52,10 @@ void device_forward(struct device *d, const struct part *parts, uint32_t count)
 }
 
 uint32_t device_draw(struct device *d, const uint32_t *ids, uint32_t from, uint32_t count,
-                     float *logits, uint32_t vocab)
+                     const struct gptoss_sample *how, float *logits, uint32_t vocab)
 {
     struct gptoss_step steps[SEQUENCES];
-    struct gptoss_sampled drawn[SEQUENCES];
+    struct gptoss_sampled drawn[SEQUENCES], want;
     uint32_t full[SEQUENCES][PAGES_MAX], window[SEQUENCES][PAGES_MAX], wrong = 0;
     const struct gptoss_batch batch = {.steps = steps, .count = count, .tokens = count};
     const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
@@ -75,19 +75,20 @@ uint32_t device_draw(struct device *d, const uint32_t *ids, uint32_t from, uint3
                                         .tokens = ids + from,
                                         .full_pages = full[i],
                                         .window_pages = window[i],
-                                        .sample = &greedy,
+                                        .sample = how != NULL && i % 2 == 0 ? how : &greedy,
                                         .sampled = &drawn[i]};
     }
     test_must(d->api->forward(d->backend, &batch, &err), &err, d->api->name);
+    struct gptoss_sampler *sampler = gptoss_sampler_create(vocab);
     for (uint32_t i = 0; i < count; i++) {
         float *row = logits + (size_t)i * vocab;
-        uint32_t best = 0;
         bed_get(&bed, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
                 vocab * 4);
-        for (uint32_t k = 1; k < vocab; k++)
-            best = row[k] > row[best] ? k : best;
-        wrong += drawn[i].id != best;
+        gptoss_sample(sampler, row, d->backend->usable, steps[i].sample, &want);
+        wrong += drawn[i].id != want.id || drawn[i].top_count != want.top_count ||
+                 !(fabsf(drawn[i].logprob - want.logprob) <= 1e-5f);
     }
+    gptoss_sampler_destroy(sampler);
     return wrong;
 }
 

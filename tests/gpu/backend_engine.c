@@ -1,6 +1,6 @@
 /* tests/gpu/backend_engine.c - the demo model on the GPU through the engine's ABI: the same
- * tokens alone, in a batch of 64 and in chunks; pages back after cancels; the allotment kept,
- * refused with both numbers, and given back. */
+ * tokens alone, in a batch of 64, in chunks and with masks; pages back after cancels; the
+ * allotment kept, refused with both numbers, and given back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ enum { BATCH = 64, ANSWER = 40, PROMPTS = 8, LONGEST = 600 };
 struct answer {
     uint32_t tokens[ANSWER];
     uint32_t count, done;
+    uint32_t unlisted; /* tokens that are not the first of their log probabilities */
     enum lr_finish reason;
 };
 
@@ -32,6 +33,18 @@ static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
     struct answer *a = &((struct host *)ctx)->answers[id];
     if (a->count < ANSWER)
         a->tokens[a->count++] = token->id;
+    a->unlisted += token->top_count == 0 || !(token->logprob <= token->top[0].logprob);
+}
+
+/* Every fifth id may not be drawn. */
+static lr_code fill_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words)
+{
+    (void)ctx;
+    (void)id;
+    memset(mask, 0, words * sizeof(*mask));
+    for (size_t i = 0; i < words * 32; i++)
+        mask[i / 32] |= (i % 5 != 2 ? 1u : 0) << i % 32;
+    return LR_OK;
 }
 
 static void on_done(void *ctx, uint64_t id, enum lr_finish reason, const struct lr_usage *usage,
@@ -61,8 +74,11 @@ static void engine_open(struct host *h, uint32_t chunk)
     const struct lr_engine_options options = options_of(chunk);
     struct lr_error err = {0};
     memset(h, 0, sizeof(*h));
-    h->host = (struct lr_engine_host){
-        .size = sizeof(h->host), .ctx = h, .on_token = on_token, .on_done = on_done};
+    h->host = (struct lr_engine_host){.size = sizeof(h->host),
+                                      .ctx = h,
+                                      .on_token = on_token,
+                                      .on_done = on_done,
+                                      .fill_mask = fill_mask};
     test_must(API->open(&h->host, model_dir, &options, &h->model, &err), &err,
               "open the demo model");
 }
@@ -92,7 +108,8 @@ static uint32_t prompt_of(const struct host *h, uint32_t which, uint32_t *ids)
     return (uint32_t)(count < LONGEST ? count : LONGEST);
 }
 
-static void submit(struct host *h, uint64_t id, uint32_t which)
+static void submit_as(struct host *h, uint64_t id, uint32_t which,
+                      const struct lr_sampling *sampling, bool constrained)
 {
     uint32_t ids[LONGEST], count = prompt_of(h, which, ids);
     const struct lr_engine_request request = {
@@ -100,12 +117,20 @@ static void submit(struct host *h, uint64_t id, uint32_t which)
         .id = id,
         .prompt_ids = ids,
         .prompt_id_count = count,
-        .sampling = {.size = sizeof(struct lr_sampling), .top_p = 1, .repetition_penalty = 1},
+        .sampling = *sampling,
         .max_tokens = ANSWER,
+        .constrained = constrained,
     };
     struct lr_error err = {0};
     h->answers[id] = (struct answer){0};
     test_must(API->submit(h->model, &request, &err), &err, "submit");
+}
+
+static void submit(struct host *h, uint64_t id, uint32_t which)
+{
+    const struct lr_sampling greedy = {
+        .size = sizeof(greedy), .top_p = 1, .repetition_penalty = 1};
+    submit_as(h, id, which, &greedy, false);
 }
 
 static void run(struct host *h, uint32_t steps)
@@ -149,6 +174,51 @@ static void test_batches(struct host *h)
                    chunks[c]);
         API->close(h->model);
     }
+}
+
+/* Masks and log probabilities, alone and beside requests with filters and plain ones. */
+static void test_filters(struct host *h)
+{
+    const struct lr_sampling listed = {.size = sizeof(listed),
+                                       .top_p = 1,
+                                       .repetition_penalty = 1,
+                                       .logprobs = 1,
+                                       .top_logprobs = 3};
+    const struct lr_sampling filtered = {.size = sizeof(filtered),
+                                         .temperature = 0.8f,
+                                         .top_p = 0.9f,
+                                         .top_k = 50,
+                                         .repetition_penalty = 1.1f,
+                                         .seed = 5};
+    struct answer alone[PROMPTS];
+    uint32_t wrong = 0, illegal = 0, unlisted = 0;
+    engine_open(h, 64);
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+        submit_as(h, i, i, &listed, true);
+        run(h, UINT32_MAX);
+        alone[i] = h->answers[i];
+    }
+    for (uint32_t i = 0; i < BATCH; i++) {
+        if (i % 4 == 3)
+            submit(h, i, i % PROMPTS);
+        else
+            submit_as(h, i, i % PROMPTS, i % 4 == 2 ? &filtered : &listed, i % 4 != 2);
+    }
+    run(h, UINT32_MAX);
+    for (uint32_t i = 0; i < BATCH; i++) {
+        const struct answer *a = &h->answers[i];
+        wrong += a->done != 1 || a->count == 0;
+        if (i % 4 >= 2)
+            continue;
+        wrong += differing(a, &alone[i % PROMPTS]);
+        unlisted += a->unlisted;
+        for (uint32_t k = 0; k < a->count; k++)
+            illegal += a->tokens[k] % 5 == 2;
+    }
+    test_check(wrong, 0, "demo model: masked, alone and in a batch of %d, same tokens", BATCH);
+    test_check(illegal, 0, "demo model: masked, illegal tokens");
+    test_check(unlisted, 0, "demo model: masked, tokens without log probabilities");
+    API->close(h->model);
 }
 
 static void test_cancel(struct host *h)
@@ -246,6 +316,7 @@ void test_engine(const char *dir)
     struct host *h = test_alloc(1, sizeof(*h));
     test_allotment(h);
     test_batches(h);
+    test_filters(h);
     test_cancel(h);
     free(h);
 }

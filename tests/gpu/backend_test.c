@@ -68,7 +68,7 @@ static void run_shape(const struct test_shape *shape, uint64_t seed, uint32_t le
         float *drawn = test_alloc((size_t)SEQUENCES * vocab, 4);
         char what[48];
         for (uint32_t at = 0; at < rows; at++) {
-            wrong += device_draw(&cuda, ids, at, n, drawn, vocab);
+            wrong += device_draw(&cuda, ids, at, n, NULL, drawn, vocab);
             memcpy(got + (size_t)at * vocab, drawn + (size_t)(n - 1) * vocab, vocab * 4);
         }
         (void)snprintf(what, sizeof(what), "graphs of %u sequence(s)", n);

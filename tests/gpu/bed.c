@@ -130,7 +130,7 @@ void bed_close(struct bed *bed)
 
 void bed_act_smaller(struct gptoss_backend *b)
 {
-    b->prompts = b->has_token = false;
+    b->prompts = b->has_token = b->filters.has = false;
     b->device.major = 8;
     b->device.shared_per_block = 99 << 10;
 }

@@ -66,6 +66,9 @@ void test_products(struct bed *bed, const char *name, struct test_random *r, uin
 void test_experts(struct bed *bed, const char *name, struct test_random *r, uint32_t from);
 void test_attention(struct test_random *r);
 void test_sampling(struct test_random *r);
+void test_filtered(struct test_random *r);
 void test_token(struct test_random *r);
+/* Prints what draws with filters take, from rows of its own. */
+void time_filters(struct gptoss_backend *b);
 
 #endif

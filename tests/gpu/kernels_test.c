@@ -156,8 +156,8 @@ void test_sampling(struct test_random *r)
     free(d);
 }
 
-/* kernels_test [PART [SHAPE]]: repack, products, experts, attention, sampling or token alone;
- * of the first three, one shape alone. */
+/* kernels_test [PART [SHAPE]]: repack, products, experts, attention, sampling, filtered or
+ * token alone; of the first three, one shape alone. */
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -185,11 +185,13 @@ int main(int argc, char **argv)
             test_experts(&bed, smaller, &other, 5);
         bed_close(&bed);
     }
-    struct test_random r = {1}, other = {2}, third = {3};
+    struct test_random r = {1}, other = {2}, third = {3}, fourth = {4};
     if (WANTED("attention"))
         test_attention(&r);
     if (WANTED("sampling"))
         test_sampling(&other);
+    if (WANTED("filtered"))
+        test_filtered(&fourth);
     if (WANTED("token"))
         test_token(&third);
     return test_verdict();

@@ -4,7 +4,8 @@
  * kernels_time [SHAPE [CONTEXT [ROWS...]]]: "20b", 576 and 8 32 64 where nothing is said.  More
  * than 64 rows, up to 2048, are one prompt's, the first at position CONTEXT.  An
  * operation is captured as a graph of one launch a layer, so weights come from memory and
- * not from L2; times include what a dependent launch costs.  Needs an NVIDIA GPU. */
+ * not from L2; times include what a dependent launch costs.  At the end, the draws with
+ * filters. Needs an NVIDIA GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,6 +264,7 @@ int main(int argc, char **argv)
     else
         for (uint32_t rows = 8; rows <= 64; rows *= rows == 8 ? 4 : 2)
             time_rows(b, rows, context);
+    time_filters(b);
     api->close(b);
     model_gptoss_close(model);
     free(usable);
