@@ -245,9 +245,9 @@ template <int W> struct consumer {
             const uint2 *e = reinterpret_cast<const uint2 *>(piece + TILE_BYTES) + g;
             multiply_pairs<4>(w, e, v, turn, PAIRS, p);
             multiply_pairs<2>(w, e, v, turn + 4 * W, PAIRS, p);
-            release();
             turn = (turn + W - PAIRS % W) % W;
             store_sums(u - units.first, p);
+            release(); /* behind what waits for the scales */
         }
     }
 
@@ -265,10 +265,10 @@ template <int W> struct consumer {
             multiply_pairs<3>(reinterpret_cast<const uint4 *>(piece) + lane,
                               reinterpret_cast<const uint2 *>(piece + pairs * 512) + g, v, turn,
                               pairs, p);
-            release();
             turn = (turn + 3 * W - pairs) % W;
             if (u % DOWN_PARTS == DOWN_PARTS - 1 || u + 1 == units.last)
                 store_sums(tile++, p);
+            release();
         }
     }
 
