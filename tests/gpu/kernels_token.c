@@ -1,6 +1,7 @@
 /* tests/gpu/kernels_token.c - the kernel that runs all layers of a single token, where the GPU
  * has it: one layer at a time, each step against its reference from what the device had before
- * it, over contexts that end within a page, at its end, behind the window, and in many blocks.
+ * it, over contexts that end within a page, at its end, behind the window, and in many blocks;
+ * then several in one launch, since a layer's first weights are asked for in the one before.
  */
 #include <math.h>
 #include <stdio.h>
@@ -40,18 +41,22 @@ static uint16_t *key_at(const struct token_case *t, uint32_t part, uint32_t head
                64;
 }
 
-static void put_inputs(struct token_case *t)
+/* both: the table and its page are for layers of either kind. */
+static void put_inputs(struct token_case *t, bool both)
 {
     struct bed *bed = t->bed;
     const struct gptoss_backend *b = bed->b;
     uint32_t slot = t->table[t->position / CUDA_PAGE_TOKENS] * CUDA_PAGE_TOKENS +
                     t->position % CUDA_PAGE_TOKENS;
+    const bool second = both || t->layer->sliding;
     const struct cuda_seq seq = {
-        .position = t->position, .count = 1, .table_count = t->layer->sliding ? TABLE : 0};
+        .position = t->position, .count = 1, .table_count = second ? TABLE : 0};
     /* The window's entries follow the full ones; a full layer reads its own at once. */
     uint32_t tables[2 * TABLE];
     memset(tables, 0xFF, sizeof(tables));
-    memcpy(tables + (t->layer->sliding ? TABLE : 0), t->table, sizeof(t->table));
+    memcpy(tables + (second ? TABLE : 0), t->table, sizeof(t->table));
+    if (both)
+        memcpy(tables, t->table, sizeof(t->table));
     bed_put(bed, bed_input(bed, b->at.tokens), &t->id, 4);
     bed_put(bed, bed_input(bed, b->at.seqs), &seq, sizeof(seq));
     bed_put(bed, bed_input(bed, b->at.tables), tables, sizeof(tables));
@@ -59,15 +64,15 @@ static void put_inputs(struct token_case *t)
     bed_put(bed, bed_input(bed, b->at.row_window), &slot, 4);
 }
 
-static void run_layer(struct token_case *t, uint32_t index)
+/* Layers of a table on the device; what the last one left comes to `t`. */
+static void launch(struct token_case *t, const struct token_layer *layers, uint32_t count)
 {
     struct bed *bed = t->bed;
     struct gptoss_backend *b = bed->b;
     struct token_args all = b->token, *a = &b->token;
     struct lr_error err = {0};
-    uint64_t head_bytes = CUDA_PAGE_TOKENS * 128;
-    a->layers += index;
-    a->layer_count = 1;
+    a->layers = layers;
+    a->layer_count = count;
     bed_poison(bed, a->qkv_sums, sizeof(t->qkv));
     bed_poison(bed, a->out_sums, sizeof(t->out));
     bed_poison(bed, a->down_sums, 2 * TOKEN_HIDDEN * 4);
@@ -81,6 +86,15 @@ static void run_layer(struct token_case *t, uint32_t index)
     bed_get(bed, a->mixed, t->mixed, sizeof(t->mixed));
     bed_get(bed, a->inner, t->inner, sizeof(t->inner));
     bed_get(bed, a->residual, t->residual, sizeof(t->residual));
+    *a = all;
+}
+
+static void run_layer(struct token_case *t, uint32_t index)
+{
+    struct bed *bed = t->bed;
+    struct gptoss_backend *b = bed->b;
+    uint64_t head_bytes = CUDA_PAGE_TOKENS * 128;
+    launch(t, b->token.layers + index, 1);
     const char *page =
         (const char *)(uintptr_t)(t->layer->sliding ? b->window_memory : b->full_memory) +
         t->table[t->position / CUDA_PAGE_TOKENS] * t->page_bytes +
@@ -88,7 +102,6 @@ static void run_layer(struct token_case *t, uint32_t index)
     for (uint32_t i = 0; i < 2 * TOKEN_KV_HEADS; i++)
         bed_get(bed, page + i * head_bytes + t->position % CUDA_PAGE_TOKENS * 128,
                 key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->position), 128);
-    *a = all;
 }
 
 /* A head of what qkv gave, by dimension: sums of both blocks and bias, not rotated. */
@@ -102,16 +115,12 @@ static void device_head(const struct token_case *t, uint32_t head, const uint16_
     }
 }
 
-static void check_qkv(struct token_case *t, const char *name)
+static void check_qkv(struct token_case *t, const char *name, const float *residual)
 {
     const struct model_config *c = t->bed->config;
-    const struct model_gptoss *m = &t->bed->model->m;
-    static float embedded[TOKEN_HIDDEN];
     static double x[TOKEN_HIDDEN], want[WIDTH + 1024];
     static float got[WIDTH + 1024];
-    for (uint32_t i = 0; i < c->hidden; i++)
-        embedded[i] = (float)test_from_bf16(m->embed[(size_t)t->id * c->hidden + i]);
-    reference_norm(c, embedded, t->l->attn_norm, x);
+    reference_norm(c, residual, t->l->attn_norm, x);
     for (uint32_t i = 0; i < c->hidden; i++)
         x[i] = test_from_bf16(test_to_bf16(x[i]));
     reference_dense(t->l->q_weight, t->l->q_bias, WIDTH, c->hidden, x, 1, want);
@@ -220,10 +229,13 @@ static void check_layer(struct token_case *t, const char *shape, uint32_t index)
     char name[96];
     (void)snprintf(name, sizeof(name), "token %s, %s layer, position %u", shape,
                    t->layer->sliding ? "sliding" : "full", t->position);
-    put_inputs(t);
+    put_inputs(t, false);
     run_layer(t, index);
     memcpy(again, t->residual, sizeof(again));
-    check_qkv(t, name);
+    for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
+        before[i] =
+            (float)test_from_bf16(t->bed->model->m.embed[(size_t)t->id * c->hidden + i]);
+    check_qkv(t, name, before);
     check_pages(t, name);
     test_parallel(TOKEN_HEADS, attend_head, t);
     test_check(test_error_bf16(t->mixed, t->wanted, WIDTH), HIDDEN_LIMIT, "%s: attention",
@@ -232,15 +244,41 @@ static void check_layer(struct token_case *t, const char *shape, uint32_t index)
     reference_dense(t->l->o_weight, t->l->o_bias, c->hidden, WIDTH, x, 1, want);
     for (uint32_t i = 0; i < TOKEN_HIDDEN; i++) {
         got[i] = t->out[i] + t->out[TOKEN_HIDDEN + i];
-        before[i] =
-            (float)test_from_bf16(t->bed->model->m.embed[(size_t)t->id * c->hidden + i]) +
-            got[i];
+        before[i] += got[i];
     }
     test_check(test_error_f32(got, want, TOKEN_HIDDEN), TEST_LIMIT, "%s: output", name);
     check_experts(t, name, before);
     run_layer(t, index);
     test_check(memcmp(again, t->residual, sizeof(again)) != 0, 0, "%s: the same bits again",
                name);
+}
+
+/* The model's layers in turn, more and more of them in a launch: the q, k, v of the last from
+ * the residual that the others gave in a launch of their own.  All pages have been filled. */
+static void test_chain(struct token_case *t, const char *shape)
+{
+    enum { CHAIN = 6 };
+    const struct gptoss_backend *b = t->bed->b;
+    const uint32_t layers = t->bed->config->layers;
+    struct token_layer chain[CHAIN];
+    const struct token_layer *table = (const void *)b->ws.expert_out; /* not this kernel's */
+    static float before[TOKEN_HIDDEN];
+    for (uint32_t i = 0; i < CHAIN; i++)
+        bed_get(t->bed, b->token.layers + i % layers, &chain[i], sizeof(chain[i]));
+    bed_put(t->bed, table, chain, sizeof(chain));
+    t->position = 200;
+    for (uint32_t k = 0; k < TABLE; k++)
+        t->table[k] = k % 4;
+    put_inputs(t, true);
+    launch(t, table, 1);
+    for (uint32_t count = 2; count <= CHAIN; count++) {
+        char name[96];
+        (void)snprintf(name, sizeof(name), "token %s, %u layers", shape, count);
+        t->l = &t->bed->model->layers[(count - 1) % layers];
+        memcpy(before, t->residual, sizeof(before));
+        launch(t, table, count);
+        check_qkv(t, name, before);
+    }
 }
 
 static void test_positions(struct bed *bed, const char *shape, struct test_random *r)
@@ -270,6 +308,7 @@ static void test_positions(struct bed *bed, const char *shape, struct test_rando
         }
         free(t->pool);
     }
+    test_chain(t, shape);
     free(t);
 }
 
