@@ -83,18 +83,37 @@ __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b)
     return r;
 }
 
+/* mma() whose sums start at zero. */
+__device__ __forceinline__ void mma_first(float c[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                          uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+                 : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f));
+}
+
 /* Eight E2M1 values in a word become four pairs of bf16, each value times 2^-126: a code
  * "s eem" is the bf16 with sign s, low exponent bits ee and first mantissa bit m.  The
  * word keeps, in each half, pair p's magnitude at bits 3(2 - p) .. (p = 0, 1, 2 at 8..6,
  * 5..3, 2..0; p = 3 at 11..9) and its sign at bit 15 - p (p = 0, 1: 15, 12; p = 2, 3: 14,
  * 13), so that at most two shifts and two masks make a pair.  The even element of a pair
  * sits in the low half. */
+__device__ __forceinline__ void spread_mxfp4(uint32_t w, uint32_t out[4])
+{
+    out[0] = w & 0x81C081C0u;
+    out[1] = w << 3 & 0x81C081C0u;
+    out[2] = (w << 6 & 0x01C001C0u) | (w << 1 & 0x80008000u);
+    out[3] = (w >> 3 & 0x01C001C0u) | (w << 2 & 0x80008000u);
+}
+
+/* The same, times their scale. */
 __device__ __forceinline__ void decode_mxfp4(uint32_t w, uint32_t scale, uint32_t out[4])
 {
-    out[0] = mul_bf16x2(w & 0x81C081C0u, scale);
-    out[1] = mul_bf16x2(w << 3 & 0x81C081C0u, scale);
-    out[2] = mul_bf16x2((w << 6 & 0x01C001C0u) | (w << 1 & 0x80008000u), scale);
-    out[3] = mul_bf16x2((w >> 3 & 0x01C001C0u) | (w << 2 & 0x80008000u), scale);
+    spread_mxfp4(w, out);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        out[i] = mul_bf16x2(out[i], scale);
 }
 
 /* Where column c of an activation lies in the order of the products of prompts (prompt.cuh): in

@@ -1,13 +1,13 @@
-/* gptoss/backend/cuda/expert_stream.cu - experts for 5 to 64 tokens, weights streamed through
+/* gptoss/backend/cuda/expert_stream.cu - experts for 2 to 64 tokens, weights streamed through
  * shared memory.
  *
- * The tiles of every expert that has tokens, in units of two, are one long list, cut evenly
- * over a block a multiprocessor.  In a block one warp keeps a ring of units filled by bulk
- * copies and never stops between experts; COMPUTE warps each own a fixed part of the columns
- * and hold the activations of that part in registers for as long as the expert lasts, up to 16
- * tokens at a time.  They take turns to add up the parts of a tile, in a fixed order and a unit
- * later, and to run the epilogue.  So an activation is read once an expert, weights once, and
- * what a token gets does not depend on its neighbours.
+ * The tiles of every expert that has tokens, in units of two, are one long list, dealt to a
+ * block a multiprocessor (expert_work.cuh).  In a block one warp keeps a ring of units filled
+ * by bulk copies and never stops between experts; COMPUTE warps each own a fixed part of the
+ * columns and hold the activations of that part in registers for as long as the expert lasts,
+ * up to 16 tokens at a time.  They take turns to add up the parts of a tile, in a fixed order
+ * and a unit later, and to run the epilogue.  So an activation is read once an expert, weights
+ * once, and what a token gets does not depend on its neighbours.
  *
  * Bound by reading weights: 49 KB a unit.  Precision: bf16 products, float32 sums.
  * Reference: the expert operations of the CPU backend.  Widths of 90 blocks (gpt-oss 20b and
@@ -17,6 +17,7 @@
  * Shared memory: ring, parts of sums, then the lists of struct work.
  */
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
+#include "engines/gptoss/backend/cuda/expert_work.cuh"
 #include "engines/gptoss/backend/cuda/ring.cuh"
 
 /* The epilogues of epilogue.cuh, with the routing weight at hand. */
@@ -55,139 +56,18 @@ enum {
     WARP_PAIRS = PAIRS / COMPUTE,
     WARP_BLOCKS = 2 * WARP_PAIRS,
     FOURS = (BLOCKS + 3) / 4,
-    UNIT = 2,                                    /* tiles */
     QUARTERS = UNIT * (CUDA_STREAM_COLUMNS / 8), /* what a unit is finished in */
     CODE_BYTES = PAIRS * 512,
     SCALE_BYTES = FOURS * 64,
     SCALES_AT = UNIT * CODE_BYTES,
     BIAS_AT = SCALES_AT + UNIT * SCALE_BYTES,
     UNIT_BYTES = BIAS_AT + UNIT * 32,
-    COLUMNS = CUDA_STREAM_COLUMNS,
     COLUMN_TILES = COLUMNS / 8,
-    LIST = CUDA_TOPK_MAX * CUDA_STREAM_TOKENS,
-    ITEMS = CUDA_EXPERTS_MAX + LIST / COLUMNS,
-    HISTOGRAMS = LIST / WARP,
+    LIFT_PAIR = 0x5D805D80, /* 2^60, as a pair of bf16 */
 };
+#define UNLIFT 0x1p-60f
 static_assert(COMPUTE * WARP_PAIRS == PAIRS, "compute warps share the columns evenly");
 static_assert(UNIT_BYTES <= CUDA_STREAM_STAGE, "a stage is a unit");
-
-/* Up to COLUMNS tokens of one expert. */
-struct item {
-    uint16_t expert, first, count, pad;
-};
-
-struct work {
-    uint64_t full[CUDA_STREAM_STAGES], empty[CUDA_STREAM_STAGES];
-    uint64_t sums_full[CUDA_STREAM_SUMS], sums_empty[CUDA_STREAM_SUMS];
-    uint16_t bias[CUDA_STREAM_SUMS][UNIT * 16];
-    float weight[LIST];    /* routing weight of an assignment of the list */
-    uint16_t sorted[LIST]; /* assignments by expert */
-    item items[ITEMS];
-    uint32_t item_count;
-    uint16_t start[CUDA_EXPERTS_MAX];
-    uint8_t histogram[HISTOGRAMS][CUDA_EXPERTS_MAX]; /* of each 32 assignments */
-};
-static_assert(sizeof(work) <= CUDA_STREAM_LISTS, "launch.c leaves room for the lists");
-
-/* Sorts assignments by expert and makes the items.  Every block does it for itself: a kernel
- * for it would cost more.  All threads; at least experts and assignments many. */
-__device__ __forceinline__ void make_work(const cuda_gemm &a, work &w)
-{
-    __shared__ uint32_t warp_total[CUDA_EXPERTS_MAX / WARP],
-        warp_items[CUDA_EXPERTS_MAX / WARP];
-    const uint32_t i = threadIdx.x, warp = i / WARP, lane = i % WARP;
-    const uint32_t pairs = a.tokens * a.topk;
-    for (uint32_t k = i; k < sizeof(w.histogram) / 4; k += blockDim.x)
-        reinterpret_cast<uint32_t *>(w.histogram)[k] = 0;
-    const bool real = i < pairs;
-    const uint32_t expert = real ? __ldcg(a.choice + i) : CUDA_EXPERTS_MAX;
-    const float weight = real ? __ldcg(a.weight + i) : 0.0f;
-    const uint32_t same = __match_any_sync(0xFFFFFFFFu, expert);
-    const uint32_t before = __popc(same & ((1u << lane) - 1));
-    __syncthreads();
-    if (real && before == 0)
-        w.histogram[warp][expert] = (uint8_t)__popc(same);
-    __syncthreads();
-    /* Thread e: how many tokens expert e has; then where its share starts. */
-    uint32_t mine = 0, items = 0, total = 0, total_items = 0;
-    if (i < CUDA_EXPERTS_MAX) {
-        for (uint32_t k = 0; k < HISTOGRAMS; k++) {
-            uint32_t n = w.histogram[k][i];
-            w.histogram[k][i] = (uint8_t)mine; /* at most 64 tokens choose an expert */
-            mine += n;
-        }
-        items = (mine + COLUMNS - 1) / COLUMNS;
-        total = mine;
-        total_items = items;
-#pragma unroll
-        for (int d = 1; d < WARP; d <<= 1) {
-            uint32_t x = __shfl_up_sync(0xFFFFFFFFu, total, d),
-                     y = __shfl_up_sync(0xFFFFFFFFu, total_items, d);
-            total += lane >= d ? x : 0;
-            total_items += lane >= d ? y : 0;
-        }
-        if (lane == WARP - 1) {
-            warp_total[warp] = total;
-            warp_items[warp] = total_items;
-        }
-    }
-    __syncthreads();
-    if (i < CUDA_EXPERTS_MAX) {
-        for (uint32_t k = 0; k < warp; k++) {
-            total += warp_total[k];
-            total_items += warp_items[k];
-        }
-        w.start[i] = (uint16_t)(total - mine);
-        if (i == CUDA_EXPERTS_MAX - 1)
-            w.item_count = total_items;
-        for (uint32_t k = 0; k < items; k++)
-            w.items[total_items - items + k] = {
-                (uint16_t)i, (uint16_t)(total - mine + k * COLUMNS),
-                (uint16_t)min(mine - k * COLUMNS, (uint32_t)COLUMNS), 0};
-    }
-    __syncthreads();
-    if (real) {
-        uint32_t at = w.start[expert] + w.histogram[warp][expert] + before;
-        w.sorted[at] = (uint16_t)i;
-        w.weight[at] = weight;
-    }
-    __syncthreads();
-}
-
-/* A block's share of the list of all items' units, and where a warp is in it. */
-struct place {
-    uint32_t left, item, unit, units; /* units: of one matrix */
-    uint32_t stage, round;            /* of the ring */
-    uint32_t buffer, turn;            /* of the sums */
-
-    __device__ __forceinline__ place(const cuda_gemm &a, const work &w)
-        : units(a.m.tiles / UNIT), stage(0), round(0), buffer(0), turn(0)
-    {
-        const uint32_t all = w.item_count * units;
-        const uint32_t first = (uint32_t)((uint64_t)all * blockIdx.x / gridDim.x);
-        left = (uint32_t)((uint64_t)all * (blockIdx.x + 1) / gridDim.x) - first;
-        item = first / units;
-        unit = first % units;
-    }
-    /* True where another item begins. */
-    __device__ __forceinline__ bool next()
-    {
-        left--;
-        if (++stage == CUDA_STREAM_STAGES) {
-            stage = 0;
-            round ^= 1;
-        }
-        if (++buffer == CUDA_STREAM_SUMS) {
-            buffer = 0;
-            turn ^= 1;
-        }
-        if (++unit < units)
-            return false;
-        unit = 0;
-        item++;
-        return true;
-    }
-};
 
 /* One lane: keeps the ring filled. */
 __device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *ring)
@@ -211,7 +91,8 @@ __device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *
     }
 }
 
-/* This warp's part of the activations of up to COLUMNS tokens, as fragments. */
+/* This warp's part of the activations of up to COLUMNS tokens, as fragments, times 2^60: codes
+ * without their scale are as small as 2^-127, and their products are to be normal numbers. */
 struct held {
     uint4 x[WARP_BLOCKS][COLUMN_TILES];
 };
@@ -230,6 +111,12 @@ __device__ __forceinline__ void hold(const cuda_gemm &a, const work &w, const it
 #pragma unroll
         for (int u = 0; u < WARP_BLOCKS; u++)
             h.x[u][n] = real ? __ldcg(from + u * 4) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < WARP_BLOCKS * COLUMN_TILES; i++) {
+        uint4 &v = h.x[i / COLUMN_TILES][i % COLUMN_TILES];
+        v = make_uint4(mul_bf16x2(v.x, LIFT_PAIR), mul_bf16x2(v.y, LIFT_PAIR),
+                       mul_bf16x2(v.z, LIFT_PAIR), mul_bf16x2(v.w, LIFT_PAIR));
     }
 }
 
@@ -255,6 +142,14 @@ struct piece {
     }
 };
 
+/* Byte I of a word of scales, as a float's exponent field. */
+__device__ __forceinline__ float scale_of(uint32_t bytes, int i)
+{
+    return __uint_as_float((i == 3 ? bytes >> 1 : bytes << (23 - 8 * i)) & 0x7F800000u);
+}
+
+/* A block's scales are applied to its sums: with one column tile that is half the work of
+ * applying them to the weights, with two it is as much, and gives a token the same bits. */
 template <int NT>
 __device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
                                          float acc[UNIT][COLUMN_TILES][4])
@@ -263,18 +158,25 @@ __device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
     for (int i = 0; i < UNIT * NT * 4; i++)
         acc[i / (NT * 4)][i / 4 % NT][i % 4] = 0;
 #pragma unroll
-    for (int u = 0; u < WARP_BLOCKS; u++)
+    for (int i = 0; i < UNIT; i++)
 #pragma unroll
-        for (int i = 0; i < UNIT; i++) {
+        for (int u = 0; u < WARP_BLOCKS; u++) {
             uint32_t x[4], y[4];
             const uint4 c = p[i].codes[u / 2];
-            decode_mxfp4(u % 2 == 0 ? c.x : c.z, scale_pair(p[i].low[u / 4], u % 4), x);
-            decode_mxfp4(u % 2 == 0 ? c.y : c.w, scale_pair(p[i].high[u / 4], u % 4), y);
+            spread_mxfp4(u % 2 == 0 ? c.x : c.z, x);
+            spread_mxfp4(u % 2 == 0 ? c.y : c.w, y);
+            const float low = scale_of(p[i].low[u / 4], u % 4),
+                        high = scale_of(p[i].high[u / 4], u % 4);
 #pragma unroll
             for (int n = 0; n < NT; n++) {
                 const uint4 v = h.x[u][n];
-                mma(acc[i][n], x[0], y[0], x[1], y[1], v.x, v.y);
-                mma(acc[i][n], x[2], y[2], x[3], y[3], v.z, v.w);
+                float part[4];
+                mma_first(part, x[0], y[0], x[1], y[1], v.x, v.y);
+                mma(part, x[2], y[2], x[3], y[3], v.z, v.w);
+                acc[i][n][0] = fmaf(low, part[0], acc[i][n][0]);
+                acc[i][n][1] = fmaf(low, part[1], acc[i][n][1]);
+                acc[i][n][2] = fmaf(high, part[2], acc[i][n][2]);
+                acc[i][n][3] = fmaf(high, part[3], acc[i][n][3]);
             }
         }
 }
@@ -306,10 +208,10 @@ __device__ __forceinline__ void finish(const cuda_gemm &a, work &w, const float4
                              from_bf16(w.bias[buffer][i * 16 + g + 8])};
     if (column < it.count)
         Epilogue::finish(a, bias, tile, g, w.sorted[it.first + column],
-                         w.weight[it.first + column], sum.x, sum.z);
+                         w.weight[it.first + column], sum.x * UNLIFT, sum.z * UNLIFT);
     if (column + 1 < it.count)
         Epilogue::finish(a, bias, tile, g, w.sorted[it.first + column + 1],
-                         w.weight[it.first + column + 1], sum.y, sum.w);
+                         w.weight[it.first + column + 1], sum.y * UNLIFT, sum.w * UNLIFT);
 }
 
 template <class Epilogue>

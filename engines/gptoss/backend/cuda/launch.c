@@ -87,15 +87,16 @@ static uint32_t column_step(uint32_t tokens)
     return tokens <= 8 ? 0 : tokens <= 16 ? 1 : tokens <= 32 ? 2 : 3;
 }
 
-/* A product for wide.cu: how many slices its columns are cut into; 0: it is none. */
+/* A product for wide.cu, of so many tokens at least: how many slices its columns are cut into;
+ * 0: it is none. */
 static uint32_t wide_splits(const struct gptoss_backend *b, const struct cuda_matrix *m,
-                            uint32_t tokens)
+                            uint32_t tokens, uint32_t least)
 {
     uint32_t groups = (m->tiles + CUDA_WIDE_TILES - 1) / CUDA_WIDE_TILES;
     uint32_t sms = (uint32_t)b->device.multiprocessors, splits = sms / groups;
     uint32_t shared = CUDA_WIDE_RING + ((uint32_t)CUDA_WIDE_COLUMN_TILE << column_step(tokens));
     splits = splits > 8 ? 8 : splits;
-    if (tokens <= CUDA_SLOT_MODE_TOKENS || tokens > CUDA_SKINNY_ROWS || m->blocks < 64 ||
+    if (tokens < least || tokens > CUDA_SKINNY_ROWS || m->blocks < 64 ||
         groups > CUDA_WIDE_GROUPS || groups * splits > CUDA_WIDE_GRID ||
         m->blocks > splits * CUDA_WIDE_SLICE ||
         shared + 4096 > (uint32_t)b->device.shared_per_block)
@@ -246,6 +247,15 @@ static bool can_stream(const struct gptoss_backend *b, const struct cuda_matrix 
            b->device.shared_per_block >= CUDA_STREAM_SHARED + 4096;
 }
 
+/* True where experts are run per (token, choice): few tokens have few experts in common.  A
+ * stream is quicker from two tokens on. */
+static bool is_slot_mode(const struct gptoss_backend *b, const struct cuda_layer *l,
+                         uint32_t rows)
+{
+    bool streams = can_stream(b, &l->gate_up) && can_stream(b, &l->down);
+    return rows <= (streams ? 1 : CUDA_SLOT_MODE_TOKENS);
+}
+
 lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
                             struct lr_error *err)
 {
@@ -269,13 +279,13 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
     down.x = b->ws.inner;
     down.x_stride = c->intermediate;
     down.out_bf16 = NULL;
-    down.out_f32 = rows <= CUDA_SLOT_MODE_TOKENS ? b->ws.residual : b->ws.expert_out;
+    down.out_f32 = is_slot_mode(b, l, rows) ? b->ws.residual : b->ws.expert_out;
     down.out_stride = c->hidden;
     void *up_arguments[] = {&up}, *down_arguments[] = {&down};
     uint32_t pairs = rows * c->experts_per_token, sms = (uint32_t)b->device.multiprocessors;
     uint32_t up_stride = stride_of(up.m.blocks), down_stride = stride_of(down.m.blocks);
     lr_code code;
-    if (rows <= CUDA_SLOT_MODE_TOKENS) {
+    if (is_slot_mode(b, l, rows)) {
         up.tiles_per_group = 1;
         code = cuda_launch(b, CUDA_skinny_gate_up_slot, (up.m.tiles + 3) / 4, pairs, 1,
                            SKINNY_THREADS, up_stride + 8192, up_arguments, err);
@@ -333,7 +343,7 @@ lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, ui
                         struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    uint32_t splits = wide_splits(b, &l->qkv, rows);
+    uint32_t splits = wide_splits(b, &l->qkv, rows, 2);
     bool fused = rows <= CUDA_FUSED_NORM_TOKENS && splits == 0;
     struct cuda_gemm a = {
         .m = l->qkv,
@@ -370,7 +380,7 @@ lr_code cuda_launch_out(struct gptoss_backend *b, const struct cuda_layer *l, ui
                           .tokens = rows,
                           .out_f32 = b->ws.residual,
                           .out_stride = b->config->hidden};
-    uint32_t splits = wide_splits(b, &l->out, rows);
+    uint32_t splits = wide_splits(b, &l->out, rows, CUDA_SLOT_MODE_TOKENS + 1);
     return splits != 0
                ? wide(b, &a, CUDA_wide_out_1, splits, err)
                : dense(b, &a, CUDA_skinny_out_1, CUDA_tile_out, CUDA_prompt_out, true, err);

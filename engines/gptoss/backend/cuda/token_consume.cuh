@@ -214,24 +214,6 @@ template <int W> struct consumer {
     {
         return __uint_as_float(byte << 23 & 0x7F800000u);
     }
-    /* As decode_mxfp4, without the scale. */
-    static __device__ __forceinline__ void spread_mxfp4(uint32_t w, uint32_t out[4])
-    {
-        out[0] = w & 0x81C081C0u;
-        out[1] = w << 3 & 0x81C081C0u;
-        out[2] = (w << 6 & 0x01C001C0u) | (w << 1 & 0x80008000u);
-        out[3] = (w >> 3 & 0x01C001C0u) | (w << 2 & 0x80008000u);
-    }
-    /* mma() whose sums start at zero. */
-    static __device__ __forceinline__ void mma_first(float c[4], uint32_t a0, uint32_t a1,
-                                                     uint32_t a2, uint32_t a3, uint32_t b0,
-                                                     uint32_t b1)
-    {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                     "{%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-                     : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
-                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f));
-    }
 
     __device__ __forceinline__ void multiply_up(run units)
     {

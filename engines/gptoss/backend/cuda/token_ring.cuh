@@ -44,13 +44,14 @@ enum {
 };
 
 struct token_shared {
+    /* Read and written 16 bytes at a time. */
+    alignas(16) float rows[64];
+    alignas(16) uint16_t fresh[2 * CUDA_HEAD_DIM]; /* the token's own K and V */
     uint64_t full[SLOTS], empty[SLOTS];
     uint32_t slot_at[SLOTS]; /* where the piece lies; its units in the upper eight bits */
     uint32_t slot_start[PRODUCERS][SLOTS];
     float sums[16];
     float logits[TOKEN_EXPERTS_MAX];
-    float rows[64];
-    uint16_t fresh[2 * CUDA_HEAD_DIM]; /* the token's own K and V */
     uint32_t choice[TOKEN_TOPK];
     float weight[TOKEN_TOPK];
     uint32_t is_last;
