@@ -128,6 +128,7 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
     const uint8_t *weights, *scales;
     uint32_t first, last, begin, end; /* tiles; blocks of this warp's part */
     uint32_t load_tile, load_block;   /* what is requested next */
+    uint32_t load_end;                /* of a tile, in requests */
     Chunk one, two;
 
     __device__ __forceinline__ tile_loop(const cuda_gemm &args, const uint8_t *w,
@@ -141,6 +142,9 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
         last = min(first + a.tiles_per_group, a.m.tiles);
         begin = min(part * per, a.m.blocks);
         end = min(begin + per, a.m.blocks);
+        /* Where warps meet, a tile is a whole number of turns of both chunks. */
+        const uint32_t turn = KSPLIT > 1 ? 2 * Chunk::BLOCKS : Chunk::BLOCKS;
+        load_end = begin + (end - begin + turn - 1) / turn * turn;
         load_tile = first;
         load_block = begin;
     }
@@ -150,7 +154,7 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
             return;
         c.load(a.m, weights, scales, load_tile, load_block, end, threadIdx.x % WARP);
         load_block += Chunk::BLOCKS;
-        if (load_block >= end) {
+        if (load_block >= load_end) {
             load_block = begin;
             load_tile++;
         }
@@ -177,23 +181,37 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
         early_bias bias = tile < last ? Epilogue::early(a, tile, g, expert) : early_bias{0, 0};
         /* Uses a chunk and asks for the one after the next in its place; two chunks take
          * turns because copying one would wait for it. */
-        auto advance = [&](Chunk &now) -> bool {
+        auto advance = [&](Chunk &now) {
             now.template use<NT>(mine, row_stride, block, end, acc);
             request(now);
             block += Chunk::BLOCKS;
-            if (block >= end) {
-                finish_tile<NT, KSPLIT, Epilogue>(a, extra, bias, sums, tile, count, flip, acc,
-                                                  column);
-                flip ^= 1;
-                block = begin;
-                if (++tile < last)
-                    bias = Epilogue::early(a, tile, g, expert);
-            }
-            return tile < last;
         };
-        if (tile < last)
-            while (advance(one) && advance(two)) {
-            }
+        auto finish = [&]() {
+            finish_tile<NT, KSPLIT, Epilogue>(a, extra, bias, sums, tile, count, flip, acc,
+                                              column);
+            flip ^= 1;
+            block = begin;
+            if (++tile < last)
+                bias = Epilogue::early(a, tile, g, expert);
+        };
+        /* Warps that meet at the end of a tile all do so here, whatever number of chunks each
+         * has: synccheck wants one place. */
+        while (KSPLIT > 1 && tile < last) {
+            advance(one);
+            advance(two);
+            if (block >= end)
+                finish();
+        }
+        while (KSPLIT == 1 && tile < last) {
+            advance(one);
+            if (block >= end)
+                finish();
+            if (tile >= last)
+                break;
+            advance(two);
+            if (block >= end)
+                finish();
+        }
         /* A group with fewer tiles passes as many barriers as the others: racecheck tells
          * before and after by their number. */
         for (; KSPLIT > 1 && tile < first + a.tiles_per_group; tile++)
