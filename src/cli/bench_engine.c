@@ -88,8 +88,9 @@ static void make_prompt(uint32_t *ids, size_t count, uint32_t vocab, uint64_t se
     }
 }
 
-static lr_code run_once(struct cli_engine *engine, struct run *r, uint32_t *ids, size_t prompt,
-                        uint32_t batch, uint32_t generate, uint64_t seed, struct lr_error *err)
+static lr_code run_once(struct cli_engine *engine, const struct lr_settings *settings,
+                        struct run *r, uint32_t *ids, size_t prompt, uint32_t batch,
+                        uint64_t seed, struct lr_error *err)
 {
     lr_code code = LR_OK;
     int32_t busy = 1;
@@ -102,8 +103,11 @@ static lr_code run_once(struct cli_engine *engine, struct run *r, uint32_t *ids,
             .id = i,
             .prompt_ids = ids,
             .prompt_id_count = prompt,
-            .sampling = {.size = sizeof(struct lr_sampling), .top_p = 1.0f},
-            .max_tokens = generate,
+            .sampling = {.size = sizeof(struct lr_sampling),
+                         .temperature = (float)lr_settings_float(settings, "temperature"),
+                         .top_p = (float)lr_settings_float(settings, "top-p"),
+                         .seed = seed + i},
+            .max_tokens = (uint32_t)lr_settings_int(settings, "generate"),
             .ignore_stop = 1,
         };
         code = engine->api->submit(engine->model, &request, err);
@@ -191,7 +195,7 @@ static lr_code measure(struct bench *b, uint32_t prompt, uint32_t batch, struct 
     if (ids == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a prompt of %u", prompt);
     for (size_t i = 0; code == LR_OK && i < repeats; i++) {
-        code = run_once(&b->engine, r, ids, prompt, batch, generate, i * 1000003, err);
+        code = run_once(&b->engine, b->settings, r, ids, prompt, batch, i * 1000003, err);
         double fill = (double)(r->all_first_ns - r->start_ns) / 1e9;
         double rest = (double)(r->end_ns - r->all_first_ns) / 1e9;
         f.prefill[i] = fill > 0 ? (double)prompt * batch / fill : 0;
@@ -371,6 +375,16 @@ static const struct lr_setting flags[] = {
      .min = 1,
      .max = 1 << 20,
      .help = "tokens each request generates"},
+    {.name = "temperature",
+     .type = LR_SETTING_FLOAT,
+     .fallback = "0",
+     .max = 2,
+     .help = "of the draws; 0: the most likely token"},
+    {.name = "top-p",
+     .type = LR_SETTING_FLOAT,
+     .fallback = "1",
+     .max = 1,
+     .help = "of the draws; 1: off"},
     {.name = "repeat",
      .type = LR_SETTING_INT,
      .fallback = "3",
