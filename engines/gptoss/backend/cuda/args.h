@@ -42,7 +42,7 @@ enum {
     CUDA_TOP_MAX = 20, /* most likely ids that are reported */
 };
 
-/* expert_stream.cu: what launch.c must know of its thread and memory map. */
+/* expert_stream.cu: what the launch must know of its thread and memory map. */
 enum {
     CUDA_STREAM_BLOCKS = 90, /* width it has code for, in blocks of 32 columns */
     CUDA_STREAM_TOKENS = 64,

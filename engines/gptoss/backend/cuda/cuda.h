@@ -2,7 +2,8 @@
  *
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
- *   prompt.c    prompts on Hopper
+ *   products.c  dense products       experts.c  experts
+ *   prompt.c  prompts on Hopper
  *   token.c   the one kernel that runs all layers of a single token, where it can
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open and close         forward.c  one step: what it needs there, and back
@@ -259,7 +260,19 @@ bool cuda_is_prompt(const struct gptoss_backend *b, uint32_t rows);
 /* Tokens of a prompt that one query tile has. */
 uint32_t cuda_query_tokens(const struct gptoss_backend *b);
 
-/* ---- launch.c ---- */
+/* ---- launch.c, products.c, experts.c ---- */
+
+enum {
+    CUDA_SKINNY_THREADS = 256,
+    CUDA_TILE_THREADS = 256,
+    CUDA_TILE_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
+};
+
+/* activation_stride of device.cuh. */
+static inline uint32_t cuda_stride_of(uint32_t blocks)
+{
+    return blocks * 64 + (blocks % 2 == 0 ? 64 : 0);
+}
 
 /* What one step launches. */
 struct cuda_shape {
@@ -295,6 +308,9 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
                            uint32_t count, struct lr_error *err);
 /* The plain draws alone, from `count` rows of logits. */
 lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_error *err);
+
+/* The pages of a layer's kind, and where it lies in them. */
+struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_layer *l);
 
 /* Raises the shared-memory limits the launches need; once, after the modules are loaded. */
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);

@@ -31,7 +31,7 @@ struct work {
     uint16_t start[CUDA_EXPERTS_MAX];
     uint8_t histogram[HISTOGRAMS][CUDA_EXPERTS_MAX]; /* of each 32 assignments */
 };
-static_assert(sizeof(work) <= CUDA_STREAM_LISTS, "launch.c leaves room for the lists");
+static_assert(sizeof(work) <= CUDA_STREAM_LISTS, "the launch leaves room for the lists");
 
 /* Sorts assignments by expert and makes the items.  Every block does it for itself: a kernel
  * for it would cost more.  All threads; at least experts and assignments many. */

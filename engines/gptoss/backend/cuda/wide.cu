@@ -25,7 +25,7 @@ enum {
     DEPTH = CUDA_WIDE_DEPTH,
     BLOCK_BYTES = 2048, /* of two tiles */
 };
-static_assert(THREADS == CUDA_WIDE_THREADS, "launch.c starts this many");
+static_assert(THREADS == CUDA_WIDE_THREADS, "products.c starts this many");
 
 /* 16 bytes from memory to shared memory, or zeros. */
 __device__ __forceinline__ void copy16(void *to, const void *from, bool real)
