@@ -225,6 +225,17 @@ static void leave_queue(struct node_request *request)
     }
 }
 
+static void send_cancel(struct node_request *request)
+{
+    struct node *node = request->model->node;
+    request->worker->leaving_count += !request->is_leaving;
+    request->is_leaving = true;
+    lr_buf_clear(&node->scratch);
+    wire_u64_encode(&node->scratch, WIRE_CANCEL, request->id);
+    if (request->worker->proc != NULL)
+        (void)node_proc_send(request->worker->proc, lr_buf_str(&node->scratch));
+}
+
 void node_request_submit(struct node_request *request, struct node_worker *worker)
 {
     struct node *node = worker->node;
@@ -253,6 +264,9 @@ void node_request_submit(struct node_request *request, struct node_worker *worke
     wire_submit_encode(&node->scratch, &ask);
     /* A broken pipe is the worker's death, and orphans are looked after there. */
     (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+    /* The worker that was told died over it.  The next one only tells what it took. */
+    if (request->is_stopped)
+        send_cancel(request);
 }
 
 lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
@@ -311,21 +325,12 @@ void node_request_end(struct node_request *request)
     free_request(request);
 }
 
-static void send_cancel(struct node_request *request)
-{
-    struct node *node = request->model->node;
-    request->worker->leaving_count += !request->is_leaving;
-    request->is_leaving = true;
-    lr_buf_clear(&node->scratch);
-    wire_u64_encode(&node->scratch, WIRE_CANCEL, request->id);
-    if (request->worker->proc != NULL)
-        (void)node_proc_send(request->worker->proc, lr_buf_str(&node->scratch));
-}
-
 void node_request_stop(struct node_request *request)
 {
-    if (request->place == NODE_REQUEST_LIVE)
-        send_cancel(request);
+    if (request->place != NODE_REQUEST_LIVE)
+        return;
+    request->is_stopped = true;
+    send_cancel(request);
 }
 
 void node_request_cancel(struct node_request *request)

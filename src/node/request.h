@@ -49,7 +49,8 @@ struct node_request {
     uint32_t kills;          /* workers that died with it */
     uint32_t ahead;          /* frames of the running batch that are still to come */
     bool is_proof;           /* the node's own question to a new worker; on no list but LIVE */
-    bool is_leaving;         /* LIVE, and its worker was told to end it */
+    bool is_stopped;         /* its owner has enough: a worker is told to end it */
+    bool is_leaving;         /* LIVE, and its worker was told */
 };
 
 /* Takes a generation in.  The sink may be called before this returns (ACCEPTED).  `leaves`,
