@@ -122,6 +122,24 @@ void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed)
               &err, shape->name);
 }
 
+void bed_open_vocabulary(struct bed *bed, uint32_t vocab, uint32_t unusable)
+{
+    const struct test_shape shape = {.name = "vocabulary",
+                                     .layers = 1,
+                                     .hidden = 32,
+                                     .intermediate = 32,
+                                     .heads = 1,
+                                     .kv_heads = 1,
+                                     .experts = 1,
+                                     .topk = 1,
+                                     .vocab = vocab,
+                                     .window = 64};
+    bed_open(bed, &shape, 7);
+    for (uint32_t i = 0; i < vocab; i += unusable)
+        bed->model->usable[i / 32] &= ~(1u << i % 32);
+    bed_put(bed, bed->b->ws.usable, bed->model->usable, (size_t)(vocab + 31) / 32 * 4);
+}
+
 void bed_close(struct bed *bed)
 {
     gptoss_backend_cuda()->close(bed->b);

@@ -179,21 +179,8 @@ static void judge(const struct trial *x, struct tally *n)
 
 static void open_trials(struct trials *t, uint32_t vocab)
 {
-    const struct test_shape shape = {.name = "vocabulary",
-                                     .layers = 1,
-                                     .hidden = 32,
-                                     .intermediate = 32,
-                                     .heads = 1,
-                                     .kv_heads = 1,
-                                     .experts = 1,
-                                     .topk = 1,
-                                     .vocab = vocab,
-                                     .window = 64};
     t->vocab = vocab;
-    bed_open(&t->bed, &shape, 7);
-    for (uint32_t i = 0; i < vocab; i += 7) /* unusable */
-        t->bed.model->usable[i / 32] &= ~(1u << i % 32);
-    bed_put(&t->bed, t->bed.b->ws.usable, t->bed.model->usable, (size_t)(vocab + 31) / 32 * 4);
+    bed_open_vocabulary(&t->bed, vocab, 7);
     t->logits = test_alloc((size_t)ROWS * t->bed.b->logit_stride, 4);
     t->trial = test_alloc(ROWS, sizeof(*t->trial));
     for (uint32_t i = 0; i < ROWS; i++) {

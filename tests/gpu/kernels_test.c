@@ -116,23 +116,10 @@ static uint32_t run_host_draws(struct draws *d, uint32_t count)
 
 void test_sampling(struct test_random *r)
 {
-    static const struct test_shape shape = {.name = "vocabulary",
-                                            .layers = 1,
-                                            .hidden = 32,
-                                            .intermediate = 32,
-                                            .heads = 1,
-                                            .kv_heads = 1,
-                                            .experts = 1,
-                                            .topk = 1,
-                                            .vocab = DRAW_VOCAB,
-                                            .window = 64};
     struct draws *d = test_alloc(1, sizeof(*d));
-    bed_open(&d->bed, &shape, 7);
+    bed_open_vocabulary(&d->bed, DRAW_VOCAB, 3);
     d->sampler = gptoss_sampler_create(DRAW_VOCAB);
     d->logits = test_alloc((size_t)DRAW_ROWS * d->bed.b->logit_stride, 4);
-    for (uint32_t i = 0; i < DRAW_VOCAB; i += 3) /* a third of the ids is unusable */
-        d->bed.model->usable[i / 32] &= ~(1u << i % 32);
-    bed_put(&d->bed, d->bed.b->ws.usable, d->bed.model->usable, (DRAW_VOCAB + 31) / 32 * 4);
     make_rows(d, r, DRAW_ROWS, true, false);
     test_check(run_draws(d, DRAW_ROWS), 0, "sampling: greedy, 64 rows");
     make_rows(d, r, DRAW_ROWS, true, true);
