@@ -14,6 +14,9 @@
 /* After a rounding to bf16 that the test cannot see: a value between two may go either way. */
 #define HIDDEN_LIMIT 5e-4
 
+/* As in token_exchange.cuh. */
+enum { ROUND_OF_SUM = 2, ROUND_OF_PAIR = 0x4000 };
+
 enum { TABLE = BED_CONTEXT / CUDA_PAGE_TOKENS, WIDTH = TOKEN_HEADS * 64 };
 
 struct token_case {
@@ -25,6 +28,7 @@ struct token_case {
     uint32_t table[TABLE];
     uint32_t position, id;
     float qkv[2 * TOKEN_QKV_ROWS], out[2 * TOKEN_HIDDEN], residual[TOKEN_HIDDEN];
+    uint32_t words[WIDTH]; /* of mixed, as on the device */
     uint16_t mixed[WIDTH], inner[TOKEN_TOPK * TOKEN_INNER];
     double q[WIDTH], wanted[WIDTH];
 };
@@ -64,6 +68,18 @@ static void put_inputs(struct token_case *t, bool both)
     bed_put(bed, bed_input(bed, b->at.row_window), &slot, 4);
 }
 
+/* Words that look like those of the layer before: all ones but for the round, which is `bit`
+ * (token_exchange.cuh).  What reads them before they are written anew goes wrong. */
+static void poison_old(struct bed *bed, const void *at, size_t bytes, uint32_t bit)
+{
+    static uint32_t words[2 * TOKEN_QKV_ROWS];
+    uint32_t layers;
+    bed_get(bed, bed->b->token.sync + 2, &layers, 4);
+    for (size_t i = 0; i < bytes / 4; i++)
+        words[i] = layers % 2 != 0 ? UINT32_MAX : ~bit;
+    bed_put(bed, at, words, bytes);
+}
+
 /* Layers of a table on the device; what the last one left comes to `t`. */
 static void launch(struct token_case *t, const struct token_layer *layers, uint32_t count)
 {
@@ -73,18 +89,23 @@ static void launch(struct token_case *t, const struct token_layer *layers, uint3
     struct lr_error err = {0};
     a->layers = layers;
     a->layer_count = count;
-    bed_poison(bed, a->qkv_sums, sizeof(t->qkv));
-    bed_poison(bed, a->out_sums, sizeof(t->out));
-    bed_poison(bed, a->down_sums, 2 * TOKEN_HIDDEN * 4);
-    bed_poison(bed, a->router_sums, (size_t)TOKEN_SMS_MIN * bed->config->experts * 4);
-    bed_poison(bed, a->mixed, sizeof(t->mixed));
-    bed_poison(bed, a->inner, sizeof(t->inner));
+    poison_old(bed, a->qkv_sums, sizeof(t->qkv), ROUND_OF_SUM);
+    poison_old(bed, a->out_sums, sizeof(t->out), ROUND_OF_SUM);
+    poison_old(bed, a->down_sums, 2 * TOKEN_HIDDEN * 4, ROUND_OF_SUM);
+    poison_old(bed, a->router_sums, (size_t)TOKEN_SMS_MIN * bed->config->experts * 4,
+               ROUND_OF_SUM);
+    poison_old(bed, a->mixed, sizeof(t->words), ROUND_OF_SUM);
+    poison_old(bed, a->inner, sizeof(t->inner), ROUND_OF_PAIR);
     bed_poison(bed, a->residual, sizeof(t->residual));
     test_must(cuda_token_launch(b, &err), &err, "one token");
     bed_get(bed, a->qkv_sums, t->qkv, sizeof(t->qkv));
     bed_get(bed, a->out_sums, t->out, sizeof(t->out));
-    bed_get(bed, a->mixed, t->mixed, sizeof(t->mixed));
+    bed_get(bed, a->mixed, t->words, sizeof(t->words));
+    for (uint32_t i = 0; i < WIDTH; i++)
+        t->mixed[i] = (uint16_t)(t->words[i] >> 16);
     bed_get(bed, a->inner, t->inner, sizeof(t->inner));
+    for (uint32_t i = 0; i < TOKEN_TOPK * TOKEN_INNER; i++)
+        t->inner[i] &= (uint16_t)~ROUND_OF_PAIR;
     bed_get(bed, a->residual, t->residual, sizeof(t->residual));
     *a = all;
 }
@@ -204,11 +225,11 @@ static void check_experts(struct token_case *t, const char *name, const float *b
             x[i] = test_from_bf16(test_to_bf16(normalized[i]));
         reference_expert(&t->l->gate_up, choice[k], x, 1, y);
         for (uint32_t i = 0; i < TOKEN_INNER; i++)
-            inner[k * TOKEN_INNER + i] =
-                reference_swiglu(c, y[2 * i], y[2 * i + 1]) * weight[k] * (double)TOKEN_LIFT;
+            inner[k * TOKEN_INNER + i] = reference_swiglu(c, y[2 * i], y[2 * i + 1]) *
+                                         weight[k] / (double)TOKEN_INNER_SCALE;
         reference_widen(t->inner + k * TOKEN_INNER, x, TOKEN_INNER);
         for (uint32_t i = 0; i < TOKEN_INNER; i++)
-            x[i] /= (double)TOKEN_LIFT;
+            x[i] *= (double)TOKEN_INNER_SCALE;
         reference_expert(&down, choice[k], x, 1, y);
         for (uint32_t d = 0; d < c->hidden; d++)
             want[d] +=

@@ -11,7 +11,7 @@ static bool fits(const struct model_config *c)
 {
     return c->hidden == TOKEN_HIDDEN && c->intermediate == TOKEN_INNER &&
            c->heads == TOKEN_HEADS && c->kv_heads == TOKEN_KV_HEADS &&
-           c->experts_per_token == TOKEN_TOPK &&
+           c->experts_per_token == TOKEN_TOPK && c->swiglu_limit <= TOKEN_LIMIT_MAX &&
            (c->experts == 32 || c->experts == 64 || c->experts == 128) &&
            c->experts <= TOKEN_EXPERTS_MAX && c->layers <= TOKEN_LAYERS_MAX;
 }
@@ -30,11 +30,11 @@ uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, ui
     PLACE(out_sums, 2 * TOKEN_HIDDEN * 4);
     PLACE(down_sums, 2 * TOKEN_HIDDEN * 4);
     PLACE(router_sums, (uint64_t)TOKEN_SMS_MAX * c->experts * 4);
-    PLACE(mixed, TOKEN_HEADS * CUDA_HEAD_DIM * 2);
+    PLACE(mixed, TOKEN_HEADS * CUDA_HEAD_DIM * 4);
     PLACE(inner, TOKEN_TOPK * TOKEN_INNER * 2);
     PLACE(partial, TOKEN_HEADS * TOKEN_SPLITS * (CUDA_HEAD_DIM + 2) * 4);
     PLACE(tickets, TOKEN_KV_HEADS * 4);
-    PLACE(sync, 2 * 4);
+    PLACE(sync, 3 * 4);
 #undef PLACE
     return used;
 }

@@ -3,7 +3,8 @@
  * A block a multiprocessor stays for the whole token.  Its producer warp streams weights, keys
  * and values through a ring in shared memory and does not stop at the barriers between steps;
  * its consumer warps multiply what is in the ring.  Only the experts' weights must wait until
- * it is known which.  Steps of a layer, a barrier of all blocks behind each:
+ * it is known which.  Steps of a layer; what blocks give each other lies in L2
+ * (token_exchange.cuh), and but for attention all wait for all before the next one:
  *   qkv        every block normalizes the residual itself; sums of its tiles to L2
  *   attention  few blocks while the context is short; bias and RoPE first
  *   out        sums to L2, and of the router the part that is linear in them
@@ -16,78 +17,80 @@
  * in float32.  Bound: reading the weights.  Shape: token.h.
  */
 #include "engines/gptoss/backend/cuda/token_attend.cuh"
+#include "engines/gptoss/backend/cuda/token_multiply.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+/* What steps need of the small weights at their end, asked for long before; bf16 as it comes,
+ * since to widen it would be to wait for it. */
+struct early_weights {
+    attend_early attention;
+    uint4
+        router[TOKEN_EXPERTS_MAX / WARP]; /* of expert lane + 32 k, rows 8 warp ... of out's */
+    uint16_t out_bias, mlp_norm;          /* of out's row tid */
+    uint16_t gate_bias, up_bias;          /* of gate_up's pair of rows tid */
+    uint16_t down_bias[TOKEN_TOPK];       /* of down's row tid, by choice */
+};
+
 template <class C> struct steps {
     C &c;
+    early_weights e;
+    uint32_t step;
+    step_plan plan; /* of the step */
 
     /* ---- output projection and router ---- */
 
-    /* What of the weights a step needs at its end, asked for before the barrier ahead of it;
-     * bf16 as it comes, since to widen it would be to wait for it. */
-    struct out_early {
-        uint4 router[TOKEN_EXPERTS_MAX / WARP]; /* of expert lane + 32 k, eight rows */
-        uint16_t bias, norm;                    /* of row tid */
-        uint32_t tile, tiles;
-
-        __device__ __forceinline__ bool has(int k, uint32_t eight, uint32_t experts) const
-        {
-            return k * WARP < experts && eight < tiles * 2;
-        }
-    };
-
-    __device__ __forceinline__ void ask_out(const token_layer &l, out_early &e)
+    __device__ __forceinline__ bool routes(int k, const step_plan &out) const
     {
-        const run units = run_of(OUT_UNITS);
-        e.tile = units.first / OUT_PARTS;
-        e.tiles = (units.last - 1) / OUT_PARTS + 1 - e.tile;
-        const uint32_t first = e.tile * 16, rows = e.tiles * 16;
+        return k * WARP < c.a.experts && c.warp < out.tiles * 2;
+    }
+
+    __device__ __forceinline__ void ask_out(const token_layer &l)
+    {
+        const step_plan &out = c.s.plan[STEP_OUT];
+        const uint32_t first = out.tile * 16;
 #pragma unroll
         for (int k = 0; k < TOKEN_EXPERTS_MAX / WARP; k++)
-            if (e.has(k, c.warp, c.a.experts))
+            if (routes(k, out))
                 e.router[k] = __ldg(reinterpret_cast<const uint4 *>(
                     l.router + (size_t)(k * WARP + c.lane) * TOKEN_HIDDEN + first +
                     c.warp * 8));
-        if (c.tid < rows) {
-            e.bias = __ldg(l.out_bias + first + c.tid);
-            e.norm = __ldg(l.mlp_norm + first + c.tid);
+        if (c.tid < out.tiles * 16) {
+            e.out_bias = __ldg(l.out_bias + first + c.tid);
+            e.mlp_norm = __ldg(l.mlp_norm + first + c.tid);
         }
     }
 
-    __device__ __forceinline__ void out(const out_early &e)
+    /* This block's rows of the residual, for finish_out(). */
+    __device__ __forceinline__ void keep_rows()
     {
-        const token_args &a = c.a;
-        const run units = run_of(OUT_UNITS);
 #pragma unroll
         for (int j = 0; j < C::MINE; j++) {
-            uint32_t quad = c.tid + j * C::THREADS - e.tile * 4;
-            if (quad < e.tiles * 4)
+            uint32_t quad = c.tid + j * C::THREADS - plan.tile * 4;
+            if (quad < plan.tiles * 4)
                 reinterpret_cast<float4 *>(c.s.rows)[quad] = c.r[j];
         }
-        c.template stage<TOKEN_HEADS * 8>(a.mixed);
-        c.template multiply_dense<OUT_BLOCKS, OUT_PARTS>(units);
-        c.template put_sums<OUT_PARTS>(
-            a.out_sums, TOKEN_HIDDEN, units, [&](uint32_t i, bool begins, float v) {
-                v += begins ? from_bf16(e.bias) : 0.0f;
-                c.s.rows[i] = (v + (begins ? c.s.rows[i] : 0.0f)) * from_bf16(e.norm);
-                return v;
-            });
-        c.meet(); /* behind it `sums` are free for other use */
-        route(e);
+    }
+
+    __device__ __forceinline__ float finish_out(bool begins, float v)
+    {
+        v += begins ? from_bf16(e.out_bias) : 0.0f;
+        c.s.rows[c.tid] = (v + (begins ? c.s.rows[c.tid] : 0.0f)) * from_bf16(e.mlp_norm);
+        return v;
     }
 
     /* This block's part of the router's sums: its rows of the new residual, times the norm's
      * weights, times the router's.  The norm's factor comes later. */
-    __device__ __forceinline__ void route(const out_early &early)
+    __device__ __forceinline__ void route()
     {
         const uint32_t experts = c.a.experts;
         const float *v = c.s.rows + c.warp * 8;
+        c.meet(); /* behind it `sums` are free for other use */
 #pragma unroll
         for (int k = 0; k < TOKEN_EXPERTS_MAX / WARP; k++) {
-            if (!early.has(k, c.warp, experts))
+            if (!routes(k, plan))
                 continue;
-            const uint4 w = early.router[k];
+            const uint4 w = e.router[k];
             c.sums[c.warp * experts + k * WARP + c.lane] =
                 from_bf16((uint16_t)w.x) * v[0] + from_bf16((uint16_t)(w.x >> 16)) * v[1] +
                 from_bf16((uint16_t)w.y) * v[2] + from_bf16((uint16_t)(w.y >> 16)) * v[3] +
@@ -95,11 +98,11 @@ template <class C> struct steps {
                 from_bf16((uint16_t)w.w) * v[6] + from_bf16((uint16_t)(w.w >> 16)) * v[7];
         }
         c.meet();
-        for (uint32_t e = c.tid; e < experts; e += C::THREADS) {
+        if (c.tid < experts) {
             float sum = 0;
-            for (uint32_t i = 0; i < early.tiles * 2; i++)
-                sum += c.sums[i * experts + e];
-            c.a.router_sums[(size_t)blockIdx.x * experts + e] = sum;
+            for (uint32_t i = 0; i < plan.tiles * 2; i++)
+                sum += c.sums[i * experts + c.tid];
+            tell_sum(c.a.router_sums + (size_t)blockIdx.x * experts + c.tid, sum, c.round);
         }
     }
 
@@ -110,18 +113,18 @@ template <class C> struct steps {
         const float4 *in = reinterpret_cast<const float4 *>(c.a.router_sums) + c.tid % quads;
         float4 sum = make_float4(0, 0, 0, 0);
         for (uint32_t first = c.tid / quads; first < gridDim.x; first += 6 * parts) {
-            float4 v[6];
-#pragma unroll
-            for (int i = 0; i < 6; i++)
-                v[i] = first + i * parts < gridDim.x
-                           ? __ldcg(in + (size_t)(first + i * parts) * quads)
-                           : make_float4(0, 0, 0, 0);
+            uint4 v[6];
+            hear_all(v, ROUND_OF_SUM, c.round, [&](int i) {
+                return in + (size_t)min(first + i * parts, gridDim.x - 1) * quads;
+            });
 #pragma unroll
             for (int i = 0; i < 6; i++) {
-                sum.x += v[i].x;
-                sum.y += v[i].y;
-                sum.z += v[i].z;
-                sum.w += v[i].w;
+                const float4 p = told_sums(v[i]);
+                const bool is = first + i * parts < gridDim.x;
+                sum.x += is ? p.x : 0.0f;
+                sum.y += is ? p.y : 0.0f;
+                sum.z += is ? p.z : 0.0f;
+                sum.w += is ? p.w : 0.0f;
             }
         }
         for (uint32_t lanes = quads; lanes < WARP; lanes *= 2) {
@@ -136,65 +139,139 @@ template <class C> struct steps {
 
     /* ---- experts ---- */
 
-    __device__ __forceinline__ void gate_up(const token_layer &l)
+    /* Row tid of gate_up's pairs of rows is row tid % 8 of unit tid / 8. */
+    __device__ __forceinline__ void ask_experts(const token_layer &l)
     {
-        const token_args &a = c.a;
-        const run units = run_of(UP_UNITS);
-        const uint32_t unit = units.first + c.tid / 8, choice = unit / UP_TILES,
-                       row = unit % UP_TILES * 16 + c.tid % 8;
-        uint16_t gate_bias = 0, up_bias = 0;
-        (void)c.take(); /* the choice was made before the first piece was asked for */
-        if (unit < units.last) {
+        const uint32_t unit = plan.first + c.tid / 8, row = unit % UP_TILES * 16 + c.tid % 8;
+        if (unit < plan.last) {
             const uint16_t *bias =
-                l.up_bias + (size_t)c.s.choice[choice] * (TOKEN_INNER * 2) + row;
-            gate_bias = __ldg(bias);
-            up_bias = __ldg(bias + 8);
+                l.up_bias + (size_t)c.s.choice[unit / UP_TILES] * (TOKEN_INNER * 2) + row;
+            e.gate_bias = __ldg(bias);
+            e.up_bias = __ldg(bias + 8);
         }
-        c.multiply_up(units);
-        c.meet();
-        if (unit < units.last) {
-            float gate = c.sum_of(c.tid / 8, c.tid % 8) / TOKEN_LIFT + from_bf16(gate_bias);
-            float up = c.sum_of(c.tid / 8, c.tid % 8 + 8) / TOKEN_LIFT + from_bf16(up_bias);
-            gate = fminf(gate, a.limit);
-            up = fminf(fmaxf(up, -a.limit), a.limit);
-            float h = gate / (1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
-            a.inner[(size_t)choice * TOKEN_INNER + unit % UP_TILES * 8 + c.tid % 8] =
-                to_bf16(h * c.s.weight[choice] * TOKEN_LIFT);
-        }
-    }
-
-    struct down_early {
-        uint16_t bias[TOKEN_TOPK]; /* of row tid, by choice */
-    };
-    __device__ __forceinline__ void ask_down(const token_layer &l, down_early &e) const
-    {
-        const run units = run_of(DOWN_UNITS);
-        const uint32_t first = units.first / DOWN_PARTS * 16,
-                       rows = ((units.last - 1) / DOWN_PARTS + 1) * 16 - first;
+        const step_plan &down = c.s.plan[STEP_DOWN];
 #pragma unroll
         for (int k = 0; k < TOKEN_TOPK; k++)
-            e.bias[k] =
-                c.tid < rows
-                    ? __ldg(l.down_bias + (size_t)c.s.choice[k] * TOKEN_HIDDEN + first + c.tid)
-                    : 0;
+            if (c.tid < down.tiles * 16)
+                e.down_bias[k] = __ldg(l.down_bias + (size_t)c.s.choice[k] * TOKEN_HIDDEN +
+                                       down.tile * 16 + c.tid);
     }
 
-    __device__ __forceinline__ void down(const down_early &e)
+    __device__ __forceinline__ void finish_up()
     {
-        const run units = run_of(DOWN_UNITS);
-        c.template stage<X_BYTES / 16>(c.a.inner);
-        c.multiply_down(units);
-        c.template put_sums<DOWN_PARTS>(
-            c.a.down_sums, TOKEN_HIDDEN, units, [&](uint32_t, bool begins, float v) {
-                v /= TOKEN_LIFT;
+        const token_args &a = c.a;
+        const uint32_t unit = plan.first + c.tid / 8, choice = unit / UP_TILES;
+        float h = 0;
+        if (unit < plan.last) {
+            float gate = c.sum_of(c.tid / 8, c.tid % 8) / TOKEN_LIFT + from_bf16(e.gate_bias);
+            float up = c.sum_of(c.tid / 8, c.tid % 8 + 8) / TOKEN_LIFT + from_bf16(e.up_bias);
+            gate = fminf(gate, a.limit);
+            up = fminf(fmaxf(up, -a.limit), a.limit);
+            h = gate / (1.0f + __expf(-1.702f * gate)) * (up + 1.0f) * c.s.weight[choice] /
+                TOKEN_INNER_SCALE;
+        }
+        const uint32_t pair = pack_bf16(h, __shfl_down_sync(0xFFFFFFFFu, h, 1));
+        if (unit < plan.last && c.tid % 2 == 0)
+            tell(a.inner + (size_t)choice * TOKEN_INNER + unit % UP_TILES * 8 + c.tid % 8,
+                 (pair & ~(uint32_t)ROUND_OF_PAIR) | (c.round != 0 ? ROUND_OF_PAIR : 0));
+    }
+
+    __device__ __forceinline__ float finish_down(bool begins, float v) const
+    {
+        v /= TOKEN_LIFT;
 #pragma unroll
-                for (int k = 0; k < TOKEN_TOPK; k++)
-                    v += begins ? c.s.weight[k] * from_bf16(e.bias[k]) : 0.0f;
-                return v;
-            });
+        for (int k = 0; k < TOKEN_TOPK; k++)
+            v += begins ? c.s.weight[k] * from_bf16(e.down_bias[k]) : 0.0f;
+        return v;
     }
 
     /* ---- the whole ---- */
+
+    __device__ __forceinline__ attention_step<C> attention(const token_layer &l) const
+    {
+        const uint32_t position = e.attention.position;
+        return {c, l, keys_of(position, (uint32_t)l.window), blockIdx.x % TOKEN_KV_HEADS,
+                position};
+    }
+
+    /* The step's activations to c.x; then, so that nothing waits for it, what later steps need
+     * of the small weights is asked for. */
+    __device__ __forceinline__ void prepare(const token_layer &l, bool first,
+                                            const uint16_t *next_norm)
+    {
+        const bool up = step == STEP_UP;
+        if (step != STEP_QKV || !first)
+            c.grid_meet();
+        if (step == STEP_OUT) {
+            keep_rows();
+            c.stage_mixed();
+        } else if (step == STEP_DOWN) {
+            c.stage_inner();
+            c.load_norm(c.norm[0], next_norm);
+        } else {
+            if (up)
+                gather_router();
+            if (up || !first)
+                c.add_sums(up ? c.a.out_sums : c.a.down_sums, up ? c.round : c.round ^ 1);
+            c.add_squares();
+            if (up)
+                all_meet<C::THREADS>();
+            else
+                c.meet();
+            c.normalize(up, up ? TOKEN_LIFT : 1);
+            if (up) {
+                c.wait_for_piece(); /* the choice was made before it was asked for */
+                ask_experts(l);
+            } else {
+                c.load_norm(c.norm[1], l.mlp_norm);
+                ask_out(l);
+                attention(l).ask(e.attention);
+            }
+        }
+    }
+
+    /* What the sums of the step's tiles become. */
+    __device__ __forceinline__ void finish(const token_layer &l)
+    {
+        const token_args &a = c.a;
+        if (step == STEP_UP) {
+            c.meet();
+            finish_up();
+            return;
+        }
+        const bool qkv = step == STEP_QKV, is_out = step == STEP_OUT;
+        c.put_sums(qkv      ? a.qkv_sums
+                   : is_out ? a.out_sums
+                            : a.down_sums,
+                   qkv ? TOKEN_QKV_ROWS : TOKEN_HIDDEN, plan, parts_of(step),
+                   [&](bool begins, float v) {
+                       return qkv ? v : is_out ? finish_out(begins, v) : finish_down(begins, v);
+                   });
+        if (qkv) {
+            attention(l).template run<C::WARPS>(e.attention,
+                                                l.window != 0 ? *a.slot_window : *a.slot_full);
+        } else if (is_out) {
+            route();
+        }
+    }
+
+    /* One loop for all steps, so that there is one place of each product: a layer runs through
+     * all of the kernel's code, which therefore has to fit the instruction cache. */
+    __device__ __forceinline__ void layer(const token_layer &l, bool first,
+                                          const uint16_t *next_norm)
+    {
+#pragma unroll 1
+        for (step = 0; step < STEPS; step++) {
+            plan = c.s.plan[step];
+            prepare(l, first, next_norm);
+            const multiplier<C> product = {c, c.g, c.t};
+            if (step <= STEP_OUT)
+                product.dense(plan, step == STEP_QKV ? QKV_BLOCKS : OUT_BLOCKS, parts_of(step));
+            else
+                product.experts(plan, step == STEP_DOWN);
+            finish(l);
+        }
+    }
 
     __device__ __forceinline__ void start()
     {
@@ -209,69 +286,35 @@ template <class C> struct steps {
                     make_float4(from_bf16((uint16_t)v.x), from_bf16((uint16_t)(v.x >> 16)),
                                 from_bf16((uint16_t)v.y), from_bf16((uint16_t)(v.y >> 16)));
             }
-        c.load_norm(c.s.layers[0].attn_norm);
+        c.load_norm(c.norm[0], c.s.layers[0].attn_norm);
         c.target = a.sync[1];
+        e.attention.position = a.seq->position;
+        e.attention.rope = reinterpret_cast<const float2 *>(
+            a.rope)[(size_t)e.attention.position * (CUDA_HEAD_DIM / 2) + c.lane];
     }
 
-    template <int W>
-    __device__ __forceinline__ void layer(const token_layer &l, attend_early &early, bool first,
-                                          const uint16_t *next_norm)
+    __device__ __forceinline__ void run_layers()
     {
         const token_args &a = c.a;
-        const run qkv = run_of(QKV_UNITS);
-        attention_step<C> attention = {c, l, keys_of(early.position, (uint32_t)l.window),
-                                       blockIdx.x % TOKEN_KV_HEADS, early.position};
-        if (!first)
-            c.add_sums(a.down_sums);
-        c.add_squares();
-        c.meet();
-        c.normalize(1);
-        attention.ask(early);
-        c.template multiply_dense<QKV_BLOCKS, QKV_PARTS>(qkv);
-        c.template put_sums<QKV_PARTS>(a.qkv_sums, TOKEN_QKV_ROWS, qkv,
-                                       [](uint32_t, bool, float v) { return v; });
-        c.grid_meet();
-        attention.template run<W>(early, l.window != 0 ? *a.slot_window : *a.slot_full);
-        c.load_norm(l.mlp_norm);
-        out_early out_weights;
-        ask_out(l, out_weights);
-        c.grid_meet();
-        out(out_weights);
-        c.grid_meet();
-        gather_router();
-        c.add_sums(a.out_sums);
-        c.add_squares();
-        all_meet<C::THREADS>();
-        c.normalize(TOKEN_LIFT);
-        gate_up(l);
-        down_early down_weights;
-        ask_down(l, down_weights);
-        c.grid_meet();
-        c.load_norm(next_norm);
-        down(down_weights);
-        c.grid_meet();
-    }
-
-    template <int W> __device__ __forceinline__ void run_layers()
-    {
-        const token_args &a = c.a;
-        attend_early early;
-        early.position = a.seq->position;
-        early.rope = reinterpret_cast<const float2 *>(
-            a.rope)[(size_t)early.position * (CUDA_HEAD_DIM / 2) + c.lane];
+        const uint32_t before = a.sync[2]; /* layers so far: words start at 0, so rounds at 1 */
         start();
-        for (uint32_t i = 0; i < a.layer_count; i++)
-            layer<W>(c.s.layers[i], early, i == 0,
-                     c.s.layers[i + 1 < a.layer_count ? i + 1 : i].attn_norm);
+#pragma unroll 1
+        for (uint32_t i = 0; i < a.layer_count; i++) {
+            c.round = ~(before + i) & 1;
+            layer(c.s.layers[i], i == 0,
+                  c.s.layers[i + 1 < a.layer_count ? i + 1 : i].attn_norm);
+        }
         if (blockIdx.x != 0)
             return;
-        c.add_sums(a.down_sums);
+        c.add_sums(a.down_sums, c.round);
 #pragma unroll
         for (int j = 0; j < C::MINE; j++)
             if (c.tid + j * C::THREADS < C::QUADS)
                 reinterpret_cast<float4 *>(a.residual)[c.tid + j * C::THREADS] = c.r[j];
-        if (c.tid == 0)
+        if (c.tid == 0) {
             a.sync[1] = c.target;
+            a.sync[2] = before + a.layer_count;
+        }
     }
 };
 
@@ -294,6 +337,8 @@ template <int W> __device__ __forceinline__ void token(const token_args &a)
             reinterpret_cast<const uint64_t *>(a.layers)[i];
     if (tid < TOKEN_TOPK)
         s.choice[tid] = 0;
+    if (tid < STEPS)
+        s.plan[tid] = plan_of(tid);
     __syncthreads();
     /* The producers leave their registers to the consumers. */
     if (tid >= W * WARP) {
@@ -302,10 +347,9 @@ template <int W> __device__ __forceinline__ void token(const token_args &a)
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(W == 8 ? 232 : 152));
-    consumer<W> c = {a,       s, ring, x, sums, tid, tid / WARP, tid % WARP, tid % WARP / 4,
-                     tid % 4, 0, 0,    0, 0};
+    consumer<W> c = {a, s, ring, x, sums, tid, tid / WARP, tid % WARP, tid % WARP / 4, tid % 4};
     steps<consumer<W>> all = {c};
-    all.template run_layers<W>();
+    all.run_layers();
 }
 
 #endif

@@ -17,7 +17,7 @@ enum {
     TOKEN_LAYERS_MAX = 36,
     TOKEN_SPLITS = 16,      /* blocks that share the keys of a KV head */
     TOKEN_SHARED = 232448,  /* shared memory of a block on Hopper */
-    TOKEN_DYNAMIC = 223744, /* of it, what the launch asks for */
+    TOKEN_DYNAMIC = 224768, /* of it, what the launch asks for */
     TOKEN_QKV_ROWS = (TOKEN_HEADS + 2 * TOKEN_KV_HEADS) * 64,
     TOKEN_SMS_MIN = 104, /* fewer: a block has more tiles than its sums have room for */
     TOKEN_SMS_MAX = 180, /* more: a tile is spread over more than two blocks */
@@ -26,6 +26,12 @@ enum {
 /* Activations that meet MXFP4 weights are multiplied by it: the codes, taken as bf16, are the
  * weights times 2^-126, and their products should be normal numbers. */
 #define TOKEN_LIFT 1.2676506002282294e30f /* 2^100 */
+
+/* SwiGLU's results are given on divided by it: below 1 with a clamp of at most
+ * TOKEN_LIMIT_MAX, which leaves a bit free (token_exchange.cuh). */
+#define TOKEN_INNER_SCALE 128.0f
+#define TOKEN_LIMIT_MAX   10.0f
+#define INNER_LIFT_PAIR   0x75007500u /* TOKEN_LIFT * TOKEN_INNER_SCALE, as a pair of bf16 */
 
 struct token_layer {
     const uint8_t *qkv, *out, *up, *up_scales, *down, *down_scales;
@@ -54,11 +60,11 @@ struct token_args {
     float *out_sums;    /* [2][TOKEN_HIDDEN] */
     float *down_sums;   /* [2][TOKEN_HIDDEN] */
     float *router_sums; /* [blocks][experts] */
-    uint16_t *mixed;    /* [heads * 64] attention's output */
-    uint16_t *inner;    /* [topk][TOKEN_INNER], times TOKEN_LIFT */
+    uint32_t *mixed;    /* [heads * 64] attention's output */
+    uint16_t *inner;    /* [topk][TOKEN_INNER], divided by TOKEN_INNER_SCALE */
     float *partial;     /* [kv head][split][8][66] */
     uint32_t *tickets;  /* [kv head], zero between launches */
-    uint32_t *sync;     /* [2]: arrivals so far; their number when the kernel starts */
+    uint32_t *sync;     /* [3]: arrivals so far; their number when the kernel starts; layers */
     float *residual;    /* out: [TOKEN_HIDDEN] */
 };
 

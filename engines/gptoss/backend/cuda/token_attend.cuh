@@ -70,19 +70,26 @@ template <class C> struct attention_step {
 
     /* Dimensions d and d + 32 of a head: sums of both blocks, bias, RoPE. */
     struct pair {
-        float low[2], high[2];
+        uint32_t low[2], high[2];
     };
     __device__ __forceinline__ pair load_pair(uint32_t head) const
     {
         const float *in = c.a.qkv_sums + tile_row(head, c.lane);
-        return {{__ldcg(in), __ldcg(in + TOKEN_QKV_ROWS)},
-                {__ldcg(in + 8), __ldcg(in + TOKEN_QKV_ROWS + 8)}};
+        return {{hear(in), hear(in + TOKEN_QKV_ROWS)},
+                {hear(in + 8), hear(in + TOKEN_QKV_ROWS + 8)}};
+    }
+    __device__ __forceinline__ bool is_new(const pair &p) const
+    {
+        const uint32_t wanted = c.round != 0 ? ROUND_OF_SUM : 0;
+        return (((p.low[0] ^ wanted) | (p.low[1] ^ wanted) | (p.high[0] ^ wanted) |
+                 (p.high[1] ^ wanted)) &
+                ROUND_OF_SUM) == 0;
     }
     static __device__ __forceinline__ void finish_pair(const pair &p, const uint16_t bias[2],
                                                        bool rotate, float2 rope, uint16_t *out)
     {
-        float low = p.low[0] + p.low[1] + from_bf16(bias[0]),
-              high = p.high[0] + p.high[1] + from_bf16(bias[1]);
+        float low = told_sum(p.low[0]) + told_sum(p.low[1]) + from_bf16(bias[0]),
+              high = told_sum(p.high[0]) + told_sum(p.high[1]) + from_bf16(bias[1]);
         if (rotate) {
             float turned = low * rope.x - high * rope.y;
             high = high * rope.x + low * rope.y;
@@ -98,9 +105,15 @@ template <class C> struct attention_step {
     {
         if (c.tid < 256) {
             bool own = c.warp < 2 && has_token();
-            pair mine = load_pair(kv_head * GROUP + c.warp), kv = mine;
-            if (own)
-                kv = load_pair(kv_row_head());
+            pair mine, kv;
+            for (;;) {
+                mine = kv = load_pair(kv_head * GROUP + c.warp);
+                if (own)
+                    kv = load_pair(kv_row_head());
+                if (is_new(mine) && is_new(kv))
+                    break;
+                hear_again();
+            }
             finish_pair(mine, e.q_bias, true, e.rope, q + c.warp * 64 + c.lane);
             if (own) {
                 uint16_t *fresh = c.s.fresh + c.warp * CUDA_HEAD_DIM + c.lane;
@@ -131,11 +144,11 @@ template <class C> struct attention_step {
     }
 
     /* Chunks of 16 keys are dealt to the warps in turn. */
-    template <int W> __device__ __forceinline__ void walk(rows16 &rows)
+    template <int W> __device__ __forceinline__ void walk(rows8 &rows)
     {
         uint32_t turn = c.warp; /* chunk of this page that is this warp's, if below 4 */
         for (uint32_t p = keys.first; p < keys.last; p++) {
-            uint8_t *piece = c.take();
+            uint8_t *piece = c.take(2 * KEY_BYTES);
             uint32_t first = p * CUDA_PAGE_TOKENS + turn * 16;
             bool seen = turn < 4 && first <= position &&
                         (l.window == 0 || first + 15 + l.window > position);
@@ -149,9 +162,15 @@ template <class C> struct attention_step {
                 if (newest) /* the ring's next copy here comes after these writes */
                     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             }
-            c.release();
+            c.release(0); /* the branch above has used what it read */
             turn = (turn + 4 * W - 4) % W;
         }
+    }
+
+    __device__ __forceinline__ void tell_mixed(uint32_t head, uint32_t d, float v) const
+    {
+        tell(c.a.mixed + (kv_head * GROUP + head) * 64 + d,
+             (uint32_t)to_bf16(v) << 16 | (c.round != 0 ? ROUND_OF_SUM : 0));
     }
 
     template <int W> __device__ __forceinline__ void merge(const attend_early &e, float *parts)
@@ -174,8 +193,7 @@ template <class C> struct attention_step {
             }
             if (keys.active == 1) {
                 float base = fmaxf(top, e.sink(i)), keep = exp2f(top - base);
-                c.a.mixed[(kv_head * GROUP + head) * 64 + d] =
-                    to_bf16(value * keep / (sum * keep + exp2f(e.sink(i) - base)));
+                tell_mixed(head, d, value * keep / (sum * keep + exp2f(e.sink(i) - base)));
             } else {
                 float *out = partial + (blockIdx.x / TOKEN_KV_HEADS * GROUP + head) * PARTIAL;
                 out[2 + d] = value;
@@ -226,8 +244,7 @@ template <class C> struct attention_step {
                 sum += of[p] * keep;
                 value += values[p] * keep;
             }
-            c.a.mixed[(kv_head * GROUP + head) * 64 + d] =
-                to_bf16(value / (sum + exp2f(sink - top)));
+            tell_mixed(head, d, value / (sum + exp2f(sink - top)));
         }
     }
 
@@ -238,14 +255,12 @@ template <class C> struct attention_step {
         uint16_t *q = reinterpret_cast<uint16_t *>(c.sums + 1024);
         float *parts = reinterpret_cast<float *>(c.x); /* [warp][8][PARTIAL] */
         finish_qkv(e, q, slot);
-        rows16 rows;
+        rows8 rows;
         clear(rows);
         const uint4 *mine = reinterpret_cast<const uint4 *>(q + c.g * 64);
         rows.q[0][0] = mine[c.t];
         rows.q[1][0] = mine[4 + c.t];
-        rows.q[0][1] = rows.q[1][1] = make_uint4(0, 0, 0, 0);
         rows.pos[0] = (int32_t)position;
-        rows.pos[1] = -1;
         walk<W>(rows);
         gather_sums(rows);
         float *out = parts + (c.warp * GROUP + c.g) * PARTIAL;
@@ -255,8 +270,8 @@ template <class C> struct attention_step {
         }
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            out[2 + 16 * c.t + j] = rows.o[j][0];
-            out[2 + 16 * c.t + 8 + j] = rows.o[j][1];
+            out[2 + 16 * c.t + j] = rows.o[j][0] + rows.o[j][2];
+            out[2 + 16 * c.t + 8 + j] = rows.o[j][1] + rows.o[j][3];
         }
         c.meet();
         merge<W>(e, parts);

@@ -1,101 +1,13 @@
-/* gptoss/backend/cuda/token_ring.cuh - how token.cu deals work to blocks, and its producer
- * warp.
- *
- * Work of a step comes in units of 12 to 24 KB, in the order of the weights; block b has a run
- * of them: units b * n / blocks on.  A unit is one piece of the ring:
- *   qkv   (tile, sixth of its columns)   keys  (page) K and V of one KV head, 64 tokens
- *   out   (tile, eighth)                 up    (choice, tile)
- *   down  (tile, choice, half)
- * A tile's sums therefore lie in at most two neighbouring blocks (token.h's limits on their
- * number), and the order of additions is fixed.
+/* gptoss/backend/cuda/token_ring.cuh - the producer warps of token.cu: they fill the ring, and
+ * choose the experts, whose weights they are the first to need.
  */
 #ifndef GPTOSS_CUDA_TOKEN_RING_CUH
 #define GPTOSS_CUDA_TOKEN_RING_CUH
 
-#include "engines/gptoss/backend/cuda/device.cuh"
 #include "engines/gptoss/backend/cuda/ring.cuh"
-#include "engines/gptoss/backend/cuda/token.h"
+#include "engines/gptoss/backend/cuda/token_plan.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-enum {
-    QKV_BLOCKS = 15,
-    QKV_PARTS = 6,
-    QKV_UNITS = TOKEN_QKV_ROWS / 16 * QKV_PARTS,
-    OUT_BLOCKS = 16,
-    OUT_PARTS = 8,
-    OUT_UNITS = TOKEN_HIDDEN / 16 * OUT_PARTS,
-    PAIRS = 45, /* of blocks in an mxfp4 row */
-    TILE_BYTES = PAIRS * 512,
-    TILE_SCALES = 23 * 64,
-    UP_TILES = TOKEN_INNER * 2 / 16,
-    UP_UNITS = UP_TILES * TOKEN_TOPK,
-    HALF_PAIRS = 22, /* of the first half of a down tile; even, so that scales can be cut */
-    DOWN_TILES = TOKEN_HIDDEN / 16,
-    DOWN_PARTS = TOKEN_TOPK * 2,
-    DOWN_UNITS = DOWN_TILES * DOWN_PARTS,
-    KEY_BYTES = CUDA_PAGE_TOKENS * CUDA_HEAD_DIM * 2, /* K of one head in a page */
-    SPLIT_PAGES = 6, /* an attention block has at least so many pages, if there are */
-    GROUP = TOKEN_HEADS / TOKEN_KV_HEADS,
-    SLOTS = 16,
-    PRODUCERS = 4,  /* warps */
-    TILES_MAX = 14, /* of a block in a step */
-    X_BYTES = TOKEN_TOPK * TOKEN_INNER * 2,
-};
-
-struct token_shared {
-    /* Read and written 16 bytes at a time. */
-    alignas(16) float rows[64];
-    alignas(16) uint16_t fresh[2 * CUDA_HEAD_DIM]; /* the token's own K and V */
-    uint64_t full[SLOTS], empty[SLOTS];
-    uint32_t slot_at[SLOTS]; /* where the piece lies; its units in the upper eight bits */
-    uint32_t slot_start[PRODUCERS][SLOTS];
-    float sums[16];
-    float logits[TOKEN_EXPERTS_MAX];
-    uint32_t choice[TOKEN_TOPK];
-    float weight[TOKEN_TOPK];
-    uint32_t is_last;
-    token_layer layers[TOKEN_LAYERS_MAX];
-};
-
-/* Dynamic shared memory with W consumer warps: ring, activations, sums of tiles. */
-template <int W> constexpr uint32_t sums_bytes = TILES_MAX *W * 64;
-template <int W>
-constexpr uint32_t ring_bytes = (TOKEN_SHARED - 1024 - sizeof(token_shared) - X_BYTES -
-                                 sums_bytes<W>) /
-                                1024 * 1024;
-template <int W> constexpr uint32_t dynamic_bytes = ring_bytes<W> + X_BYTES + sums_bytes<W>;
-
-struct run {
-    uint32_t first, last;
-};
-
-__device__ __forceinline__ run run_of(uint32_t units)
-{
-    return {units * blockIdx.x / gridDim.x, units * (blockIdx.x + 1) / gridDim.x};
-}
-
-/* How many of the units from u on are one piece: two, where they are of one tile. */
-__device__ __forceinline__ uint32_t dense_piece(uint32_t u, uint32_t last)
-{
-    return u % 2 == 0 && u + 1 < last ? 2 : 1;
-}
-
-/* The pages whose keys a block attends to; none in most blocks while the context is short. */
-struct key_run {
-    uint32_t first, last; /* entries of the page table */
-    uint32_t active;      /* blocks that share the head's keys */
-};
-
-__device__ __forceinline__ key_run keys_of(uint32_t position, uint32_t window)
-{
-    uint32_t low =
-        window != 0 && position >= window ? (position + 1 - window) / CUDA_PAGE_TOKENS : 0;
-    uint32_t high = position / CUDA_PAGE_TOKENS + 1;
-    uint32_t share = max((high - low + TOKEN_SPLITS - 1) / TOKEN_SPLITS, (uint32_t)SPLIT_PAGES);
-    uint32_t first = min(low + blockIdx.x / TOKEN_KV_HEADS * share, high);
-    return {first, min(first + share, high), (high - low + share - 1) / share};
-}
 
 /* One thread's view of the ring while it fills it.  Positions grow without end; a piece
  * never wraps, so the end of the ring may stay unused.  Asking for a piece takes a warp
@@ -131,58 +43,63 @@ template <int W> struct producer {
 
     /* A piece of two parts, the second right behind the first. */
     __device__ __forceinline__ void put(const uint8_t *one, uint32_t one_bytes,
-                                        const uint8_t *two, uint32_t two_bytes,
-                                        uint32_t units = 1)
+                                        const uint8_t *two, uint32_t two_bytes)
     {
-        uint32_t at = reserve(one_bytes + two_bytes), slot = count % SLOTS;
-        if (count++ % PRODUCERS != self)
+        const uint32_t at = reserve(one_bytes + two_bytes), n = count++, slot = n % SLOTS;
+        if (n % PRODUCERS != self)
             return;
-        s.slot_at[slot] = at | units << 24;
+        if (n >= FLIGHT)
+            ring_wait(&s.full[(n - FLIGHT) % SLOTS], (n - FLIGHT) / SLOTS & 1);
         ring_expect(&s.full[slot], one_bytes + two_bytes);
         ring_copy(ring + at, one, one_bytes, &s.full[slot]);
         if (two_bytes != 0)
             ring_copy(ring + at + one_bytes, two, two_bytes, &s.full[slot]);
     }
 
-    __device__ __forceinline__ void put_run(const uint8_t *weights, run units, uint32_t bytes)
-    {
-        for (uint32_t u = units.first, n; u < units.last; u += n) {
-            n = dense_piece(u, units.last);
-            put(weights + (size_t)u * bytes, n * bytes, nullptr, 0, n);
-        }
-    }
-
+    /* One place that puts, and loops that are not unrolled: the whole kernel's code has to fit
+     * the instruction cache, since a layer runs through all of it. */
     __device__ __forceinline__ void put_dense(const token_layer &l, const uint32_t *table,
                                               uint32_t position)
     {
-        const run qkv = run_of(QKV_UNITS), out = run_of(OUT_UNITS);
         const key_run keys = keys_of(position, (uint32_t)l.window);
-        put_run(l.qkv, qkv, QKV_BLOCKS * 1024);
-        for (uint32_t p = keys.first; p < keys.last; p++) {
-            const uint8_t *k = l.keys + table[p] * l.page_bytes +
-                               (size_t)(blockIdx.x % TOKEN_KV_HEADS) * KEY_BYTES;
-            put(k, KEY_BYTES, k + TOKEN_KV_HEADS * KEY_BYTES, KEY_BYTES);
+#pragma unroll 1
+        for (uint32_t which = 0; which < 3; which++) {
+            const bool is_keys = which == 1;
+            const step_plan &plan = s.plan[which == 0 ? STEP_QKV : STEP_OUT];
+            const uint8_t *weights = which == 0 ? l.qkv : l.out;
+            const uint32_t bytes = which == 0 ? QKV_BLOCKS * 1024 : OUT_BLOCKS * 1024;
+            uint32_t u = is_keys ? keys.first : plan.first;
+            const uint32_t last = is_keys ? keys.last : plan.last;
+#pragma unroll 1
+            for (uint32_t n; u < last; u += n) {
+                n = is_keys ? 1 : units_of_piece(u, last);
+                const uint8_t *one = is_keys
+                                         ? l.keys + table[u] * l.page_bytes +
+                                               (size_t)(blockIdx.x % TOKEN_KV_HEADS) * KEY_BYTES
+                                         : weights + (size_t)u * bytes;
+                put(one, is_keys ? (uint32_t)KEY_BYTES : n * bytes,
+                    one + TOKEN_KV_HEADS * KEY_BYTES, is_keys ? (uint32_t)KEY_BYTES : 0);
+            }
         }
-        put_run(l.out, out, OUT_BLOCKS * 1024);
     }
 
     __device__ __forceinline__ void put_experts(const token_layer &l)
     {
-        const run up = run_of(UP_UNITS), down = run_of(DOWN_UNITS);
-        for (uint32_t u = up.first; u < up.last; u++) {
-            size_t tile = (size_t)s.choice[u / UP_TILES] * UP_TILES + u % UP_TILES;
-            put(l.up + tile * TILE_BYTES, TILE_BYTES, l.up_scales + tile * TILE_SCALES,
-                TILE_SCALES);
-        }
-        for (uint32_t u = down.first; u < down.last; u++) {
-            size_t tile = (size_t)s.choice[u % DOWN_PARTS / 2] * DOWN_TILES + u / DOWN_PARTS;
-            const uint8_t *w = l.down + tile * TILE_BYTES,
-                          *e = l.down_scales + tile * TILE_SCALES;
-            if (u % 2 == 0)
-                put(w, HALF_PAIRS * 512, e, HALF_PAIRS * 32);
-            else
-                put(w + HALF_PAIRS * 512, TILE_BYTES - HALF_PAIRS * 512, e + HALF_PAIRS * 32,
-                    TILE_SCALES - HALF_PAIRS * 32);
+#pragma unroll 1
+        for (uint32_t step = STEP_UP; step <= STEP_DOWN; step++) {
+            const bool down = step == STEP_DOWN;
+            const step_plan &plan = s.plan[step];
+#pragma unroll 1
+            for (uint32_t u = plan.first, n; u < plan.last; u += n) {
+                n = down ? units_of_piece(u, plan.last) : 1;
+                const size_t tile =
+                    down ? (size_t)s.choice[u % DOWN_PARTS / 2] * DOWN_TILES + u / DOWN_PARTS
+                         : (size_t)s.choice[u / UP_TILES] * UP_TILES + u % UP_TILES;
+                const mxfp4_piece p = down ? down_piece(u, n) : whole_piece();
+                put((down ? l.down : l.up) + tile * TILE_BYTES + p.first * 512, p.pairs * 512,
+                    (down ? l.down_scales : l.up_scales) + tile * TILE_SCALES + p.first * 32,
+                    p.scale_bytes());
+            }
         }
     }
 };
