@@ -179,6 +179,9 @@ static void test_repeats(struct bed *bed, const char *name, struct test_random *
     for (int run = 0; run < RUNS; run++) {
         struct expert_case *to = run == 0 ? &first : &t;
         bed_put(bed, b->ws.residual, t.residual, cells * 4);
+        /* What the run before left is what this one is to write. */
+        bed_poison(bed, b->ws.inner, inner * 2);
+        bed_poison(bed, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
         test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
         bed_get_rows(bed, b->ws.inner, to->inner, rows, t.pairs, c->intermediate);
         bed_get(bed, b->ws.residual, to->got, cells * 4);
