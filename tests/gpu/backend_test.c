@@ -111,7 +111,18 @@ static const struct test_shape shapes[] = {
     {"20b", 2, 2880, 2880, 64, 8, 32, 4, 517, 32, false, true},
 };
 
-/* backend_test [backend|choices|engine|all|brief|brief-small] [REPOSITORY] */
+/* As on a GPU that the build has no machine code for, older or newer: the driver compiles the
+ * build's PTX.  Nothing may have loaded the driver before. */
+static void test_ptx(const char *demo)
+{
+    const struct test_shape *wide = &shapes[sizeof(shapes) / sizeof(shapes[0]) - 1];
+    (void)setenv("CUDA_FORCE_PTX_JIT", "1", 1);
+    run_shape(&shapes[0], 0, 200);
+    run_shape(wide, 6, 70);
+    test_brief(demo, false);
+}
+
+/* backend_test [backend|choices|engine|all|brief|brief-small|ptx] [REPOSITORY] */
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "all";
@@ -129,5 +140,7 @@ int main(int argc, char **argv)
         test_brief(demo, strcmp(part, "brief-small") == 0);
         test_engine_brief(demo);
     }
+    if (strcmp(part, "ptx") == 0)
+        test_ptx(demo);
     return test_verdict();
 }

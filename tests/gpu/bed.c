@@ -148,8 +148,11 @@ void bed_close(struct bed *bed)
 
 void bed_act_smaller(struct gptoss_backend *b)
 {
-    b->prompts = b->has_token = b->filters.has = false;
-    b->device.major = 8;
+#define X(module, name) b->kernels[CUDA_##name] = NULL;
+    CUDA_HOPPER_KERNELS(X)
+#undef X
+    memset(b->overlaps, 0, sizeof(b->overlaps));
+    b->has_token = b->filters.has = false;
     b->device.shared_per_block = 99 << 10;
 }
 

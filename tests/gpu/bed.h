@@ -43,7 +43,8 @@ void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed);
 /* The smallest model with so many ids, of which every `unusable`-th may not be drawn. */
 void bed_open_vocabulary(struct bed *bed, uint32_t vocab, uint32_t unusable);
 void bed_close(struct bed *bed);
-/* From now on what a GPU with less shared memory and without wgmma would launch. */
+/* From now on what a GPU with less shared memory would launch, for which there is no code of
+ * Hopper's kernels. */
 void bed_act_smaller(struct gptoss_backend *b);
 
 void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes);

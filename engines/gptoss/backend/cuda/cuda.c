@@ -46,19 +46,29 @@ static void cuda_close(struct gptoss_backend *b)
     free(b);
 }
 
+static const struct {
+    enum cuda_module module;
+    bool common;
+    const char *name;
+} kernels[] = {
+#define X(module, name) {CUDA_MODULE_##module, true, #name},
+    CUDA_COMMON_KERNELS(X)
+#undef X
+#define X(module, name) {CUDA_MODULE_##module, false, #name},
+        CUDA_HOPPER_KERNELS(X)
+#undef X
+};
+
+const char *cuda_kernel_name(enum cuda_kernel kernel)
+{
+    return kernels[kernel].name;
+}
+
 static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
 {
     static const char *const images[] = {
 #define X(name) gptoss_cuda_##name,
         CUDA_MODULES(X)
-#undef X
-    };
-    static const struct {
-        enum cuda_module module;
-        const char *name;
-    } kernels[] = {
-#define X(module, name) {CUDA_MODULE_##module, #name},
-        CUDA_KERNELS(X)
 #undef X
     };
     for (int i = 0; i < CUDA_MODULE_COUNT; i++) {
@@ -72,11 +82,14 @@ static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
         if (result != CUDA_SUCCESS)
             return cuda_fail(b->cu, result, "cuModuleLoadData", err);
     }
-    for (int i = 0; i < CUDA_KERNEL_COUNT; i++)
-        CUDA_TRY(
-            b->cu,
-            cuModuleGetFunction(&b->kernels[i], b->modules[kernels[i].module], kernels[i].name),
-            err);
+    for (int i = 0; i < CUDA_KERNEL_COUNT; i++) {
+        CUresult result = b->cu->cuModuleGetFunction(
+            &b->kernels[i], b->modules[kernels[i].module], kernels[i].name);
+        if (result == CUDA_ERROR_NOT_FOUND && !kernels[i].common)
+            b->kernels[i] = NULL;
+        else if (result != CUDA_SUCCESS)
+            return cuda_fail(b->cu, result, kernels[i].name, err);
+    }
     return cuda_prepare_kernels(b, err);
 }
 

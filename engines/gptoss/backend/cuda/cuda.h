@@ -38,31 +38,38 @@ enum {
     CUDA_STAGING_BYTES = 32 << 20,
 };
 
+/* Kernels by module: those in the code of every architecture, and those in the code of some
+ * (Hopper's; part of them in later ones').  Where one of the latter has no code the whole
+ * kernel is left out, never its body alone, so that what the driver loaded tells: the driver
+ * may have compiled PTX of an older architecture than the GPU's.  cuda_can_run() is to be asked
+ * before one is chosen; to launch one that is not there is an error. */
 /* clang-format off */
-#define CUDA_KERNELS(X)                                                                        \
+#define CUDA_COMMON_KERNELS(X)                                                                 \
     X(skinny, skinny_qkv_1) X(skinny, skinny_qkv_2) X(skinny, skinny_qkv_4)                    \
     X(skinny, skinny_out_1) X(skinny, skinny_out_2) X(skinny, skinny_out_4)                    \
     X(skinny, skinny_logits_1) X(skinny, skinny_logits_2) X(skinny, skinny_logits_4)           \
     X(skinny, skinny_gate_up_slot) X(skinny, skinny_down_slot)                                 \
     X(skinny, skinny_gate_up_expert) X(skinny, skinny_down_expert)                             \
-    X(expert_stream, stream_gate_up) X(expert_stream, stream_down)                             \
     X(wide, wide_qkv_1) X(wide, wide_qkv_2) X(wide, wide_qkv_4) X(wide, wide_qkv_8)            \
     X(wide, wide_out_1) X(wide, wide_out_2) X(wide, wide_out_4) X(wide, wide_out_8)            \
     X(wide, tall_logits_2) X(wide, tall_logits_4) X(wide, tall_logits_8)                       \
     X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
     X(tile, tile_gate_up) X(tile, tile_down)                                                   \
-    X(prompt_dense, prompt_qkv) X(prompt_dense, prompt_out)                                    \
-    X(prompt, prompt_gate_up) X(prompt, prompt_down)                                           \
     X(attention, attention_decode_8) X(attention, attention_decode_16)                         \
-    X(attention, attention_prefill) X(prompt_attention, prompt_attention)                      \
+    X(attention, attention_prefill)                                                            \
     X(elementwise, embed) X(elementwise, norm_only)                                            \
     X(route, norm_route) X(route, norm_route_many_2) X(route, norm_route_many_8)               \
     X(elementwise, add_experts)                                                                \
     X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
-    X(sample_filtered, sample_filtered)                                                        \
-    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)          \
-    X(repack, repack_scales) \
-    X(repack, fill_random) X(repack, read_memory) X(token, token_layers)
+    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)                      \
+    X(repack, repack_scales) X(repack, fill_random) X(repack, read_memory)
+#define CUDA_HOPPER_KERNELS(X)                                                                 \
+    X(expert_stream, stream_gate_up) X(expert_stream, stream_down)                             \
+    X(prompt_dense, prompt_qkv) X(prompt_dense, prompt_out)                                    \
+    X(prompt, prompt_gate_up) X(prompt, prompt_down)                                           \
+    X(prompt_attention, prompt_attention) X(sample_filtered, sample_filtered)                  \
+    X(token, token_layers)
+#define CUDA_KERNELS(X) CUDA_COMMON_KERNELS(X) CUDA_HOPPER_KERNELS(X)
 #define CUDA_MODULES(X)                                                                        \
     X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(prompt_dense) X(attention)          \
     X(prompt_attention) X(elementwise) X(route) X(sample) X(sample_filtered)         \
@@ -144,10 +151,11 @@ struct gptoss_backend {
     CUcontext context;
     CUstream stream;
     CUmodule modules[CUDA_MODULE_COUNT];
-    CUfunction kernels[CUDA_KERNEL_COUNT];
+    CUfunction kernels[CUDA_KERNEL_COUNT];   /* NULL: not in the code that was loaded */
+    int static_shared[CUDA_KERNEL_COUNT];    /* bytes of a kernel's static arrays */
+    bool overlaps[CUDA_KERNEL_COUNT];        /* waits itself for the kernel before it */
     bool launched[CUDA_KERNEL_COUNT];        /* at least once, for tests */
     CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
-    bool prompts; /* prompt.cu and prompt_attention.cu have code for this GPU */
 
     const struct model_gptoss *weights; /* borrowed */
     const uint32_t *usable;             /* borrowed */
@@ -246,8 +254,8 @@ lr_code cuda_trace_routed(struct gptoss_backend *b, uint32_t layer, uint32_t row
                           struct lr_error *err);
 /* ---- prompt.c ---- */
 
-/* Finds out whether the Hopper kernels are there and can be used. */
-lr_code cuda_prepare_prompts(struct gptoss_backend *b, struct lr_error *err);
+/* True where prompts are run by the Hopper kernels: products and attention. */
+bool cuda_has_prompts(const struct gptoss_backend *b);
 
 /* A dense product of many tokens; only where cuda_is_prompt(). */
 lr_code cuda_launch_prompt_dense(struct gptoss_backend *b, struct cuda_gemm *a,
@@ -312,9 +320,30 @@ lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_er
 /* The pages of a layer's kind, and where it lies in them. */
 struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_layer *l);
 
-/* Raises the shared-memory limits the launches need; once, after the modules are loaded. */
+/* Finds out about the loaded kernels what the launches must know, and raises the shared-memory
+ * limits they need; once, after the modules are loaded. */
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);
 
+const char *cuda_kernel_name(enum cuda_kernel kernel);
+
+/* True where the code that was loaded for this GPU has the kernel. */
+static inline bool cuda_has(const struct gptoss_backend *b, enum cuda_kernel kernel)
+{
+    return b->kernels[kernel] != NULL;
+}
+
+/* The same, and a block with so many bytes of dynamic shared memory fits. */
+static inline bool cuda_can_run(const struct gptoss_backend *b, enum cuda_kernel kernel,
+                                uint32_t shared)
+{
+    return cuda_has(b, kernel) &&
+           (uint32_t)b->static_shared[kernel] + shared <= (uint32_t)b->device.shared_per_block;
+}
+
+/* INTERNAL for a kernel that is not there. */
+lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
+                         const CUlaunchConfig *config, void **arguments, struct lr_error *err);
+/* The same, allowed to start before its predecessor ends where its code waits for that. */
 lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
                     uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
                     struct lr_error *err);

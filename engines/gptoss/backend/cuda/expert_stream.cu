@@ -327,20 +327,16 @@ __device__ __forceinline__ void stream_experts(const cuda_gemm &a, bool by_assig
         fill_ring(a, w, ring);
 }
 
-#endif
-
 extern "C" __global__ void __launch_bounds__(CUDA_STREAM_THREADS, 1)
     stream_gate_up(const __grid_constant__ cuda_gemm a)
 {
-#if __CUDA_ARCH__ >= 900
     stream_experts<swiglu_finish, false>(a, false);
-#endif
 }
 
 extern "C" __global__ void __launch_bounds__(CUDA_STREAM_THREADS, 1)
     stream_down(const __grid_constant__ cuda_gemm a)
 {
-#if __CUDA_ARCH__ >= 900
     stream_experts<down_finish, true>(a, true);
-#endif
 }
+
+#endif

@@ -4,11 +4,12 @@
 
 enum { DOWN_THREADS = 512, EXPERT_TILES = 3 };
 
-/* True where expert_stream.cu has code for a matrix on this GPU. */
-static bool can_stream(const struct gptoss_backend *b, const struct cuda_matrix *m)
+/* True where a kernel of expert_stream.cu can be used for a matrix. */
+static bool can_stream(const struct gptoss_backend *b, enum cuda_kernel kernel,
+                       const struct cuda_matrix *m)
 {
-    return b->device.major >= 9 && m->blocks == CUDA_STREAM_BLOCKS && m->tiles % 2 == 0 &&
-           b->device.shared_per_block >= CUDA_STREAM_SHARED + 4096;
+    return cuda_can_run(b, kernel, CUDA_STREAM_SHARED) && m->blocks == CUDA_STREAM_BLOCKS &&
+           m->tiles % 2 == 0;
 }
 
 /* True where experts are run per (token, choice): few tokens have few experts in common.  A
@@ -16,7 +17,8 @@ static bool can_stream(const struct gptoss_backend *b, const struct cuda_matrix 
 static bool is_slot_mode(const struct gptoss_backend *b, const struct cuda_layer *l,
                          uint32_t rows)
 {
-    bool streams = can_stream(b, &l->gate_up) && can_stream(b, &l->down);
+    bool streams = can_stream(b, CUDA_stream_gate_up, &l->gate_up) &&
+                   can_stream(b, CUDA_stream_down, &l->down);
     return rows <= (streams ? 1 : CUDA_SLOT_MODE_TOKENS);
 }
 
@@ -61,7 +63,8 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
     }
     if (rows <= CUDA_SKINNY_ROWS) {
         up.tiles_per_group = down.tiles_per_group = EXPERT_TILES;
-        if (can_stream(b, &up.m))
+        bool streams = can_stream(b, CUDA_stream_gate_up, &up.m);
+        if (streams)
             code = cuda_launch(b, CUDA_stream_gate_up, sms, 1, 1, CUDA_STREAM_THREADS,
                                CUDA_STREAM_SHARED, up_arguments, err);
         else
@@ -69,7 +72,7 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
                                (up.m.tiles + 4 * EXPERT_TILES - 1) / (4 * EXPERT_TILES),
                                c->experts, 1, CUDA_SKINNY_THREADS, 16 * up_stride + 16384,
                                up_arguments, err);
-        if (code == LR_OK && can_stream(b, &up.m) && can_stream(b, &down.m))
+        if (code == LR_OK && streams && can_stream(b, CUDA_stream_down, &down.m))
             code = cuda_launch(b, CUDA_stream_down, sms, 1, 1, CUDA_STREAM_THREADS,
                                CUDA_STREAM_SHARED, down_arguments, err);
         else if (code == LR_OK)

@@ -38,14 +38,7 @@ static uint32_t part_bytes(const struct gptoss_backend *b)
 lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err)
 {
     struct cuda_filters *f = &b->filters;
-    /* Code for other GPUs is an empty kernel, which has nothing in shared memory. */
-    int fixed = 0;
-    CUDA_TRY(b->cu,
-             cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                b->kernels[CUDA_sample_filtered]),
-             err);
-    f->has = fixed != 0 && b->device.major >= 9 &&
-             part_bytes(b) + (uint32_t)fixed <= (uint32_t)b->device.shared_per_block;
+    f->has = cuda_can_run(b, CUDA_sample_filtered, part_bytes(b));
     CUDA_TRY(b->cu, cuMemAllocHost((void **)&f->input, cuda_filter_bytes(b->vocab_rows)), err);
     f->edit_of = calloc(b->vocab_rows, sizeof(*f->edit_of));
     return f->edit_of != NULL ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "no memory for draws");
@@ -192,10 +185,7 @@ lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err)
                             .vocab = b->vocab_rows,
                             .stride = b->logit_stride};
     void *arguments[] = {&a};
-    b->launched[CUDA_sample_filtered] = true;
-    CUDA_TRY(b->cu,
-             cuLaunchKernelEx(&config, b->kernels[CUDA_sample_filtered], arguments, NULL), err);
-    return LR_OK;
+    return cuda_launch_with(b, CUDA_sample_filtered, &config, arguments, err);
 }
 
 /* ---- what it found ---- */

@@ -3,14 +3,23 @@
  */
 #include "engines/gptoss/backend/cuda/cuda.h"
 
+lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
+                         const CUlaunchConfig *config, void **arguments, struct lr_error *err)
+{
+    if (!cuda_has(b, kernel))
+        return lr_fail(err, LR_INTERNAL, "the code for %s has no kernel %s", b->device.name,
+                       cuda_kernel_name(kernel));
+    b->launched[kernel] = true;
+    CUDA_TRY(b->cu, cuLaunchKernelEx(config, b->kernels[kernel], arguments, NULL), err);
+    return LR_OK;
+}
+
 lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
                     uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
                     struct lr_error *err)
 {
     CUlaunchAttribute overlap = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                  .value.programmaticStreamSerializationAllowed = 1};
-    /* Repacking reads what a copy brings and is read by what follows: plain order. */
-    bool plain = kernel >= CUDA_repack_bf16 || b->device.major < 9;
     CUlaunchConfig config = {.gridDimX = x,
                              .gridDimY = y,
                              .gridDimZ = z,
@@ -20,26 +29,36 @@ lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t 
                              .sharedMemBytes = shared,
                              .hStream = b->stream,
                              .attrs = &overlap,
-                             .numAttrs = plain ? 0 : 1};
-    b->launched[kernel] = true;
-    CUDA_TRY(b->cu, cuLaunchKernelEx(&config, b->kernels[kernel], arguments, NULL), err);
-    return LR_OK;
+                             .numAttrs = b->overlaps[kernel] ? 1 : 0};
+    return cuda_launch_with(b, kernel, &config, arguments, err);
 }
 
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
 {
-    for (int k = 0; k < CUDA_repack_bf16; k++) {
-        int fixed = 0; /* static arrays */
+    for (int k = 0; k < CUDA_KERNEL_COUNT; k++) {
+        CUfunction kernel = b->kernels[k];
+        int made_for = 0; /* the architecture of the code's PTX: 10 times it is __CUDA_ARCH__ */
+        if (kernel == NULL)
+            continue;
         CUDA_TRY(b->cu,
-                 cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, b->kernels[k]),
+                 cuFuncGetAttribute(&b->static_shared[k], CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                    kernel),
+                 err);
+        CUDA_TRY(b->cu, cuFuncGetAttribute(&made_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, kernel),
                  err);
         CUDA_TRY(b->cu,
-                 cuFuncSetAttribute(b->kernels[k],
-                                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                    b->device.shared_per_block - fixed),
+                 cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    b->device.shared_per_block - b->static_shared[k]),
                  err);
+        /* As device.cuh's wait_for_previous_kernel.  Repacking reads what a copy brings and is
+         * read by what follows: plain order. */
+        bool repacks = k >= CUDA_repack_bf16 && k <= CUDA_read_memory;
+        b->overlaps[k] = made_for >= 90 && !repacks;
     }
-    return cuda_prepare_prompts(b, err);
+    /* token.cu has its kernel without a body where it has no code: nothing in shared memory. */
+    if (b->static_shared[CUDA_token_layers] == 0)
+        b->kernels[CUDA_token_layers] = NULL;
+    return LR_OK;
 }
 
 lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
@@ -121,7 +140,7 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                                ? CUDA_attention_decode_8
                                : CUDA_attention_decode_16,
                            a.splits, c->kv_heads, s->decode_rows, 256, 0, arguments, err);
-    if (code == LR_OK && s->query_tiles != 0 && b->prompts)
+    if (code == LR_OK && s->query_tiles != 0 && cuda_has_prompts(b))
         code = cuda_launch(b, CUDA_prompt_attention, s->query_tiles, c->kv_heads, 1,
                            CUDA_QUERY_THREADS, CUDA_QUERY_SHARED, arguments, err);
     else if (code == LR_OK && s->query_tiles != 0)

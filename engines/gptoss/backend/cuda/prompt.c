@@ -2,28 +2,24 @@
  * prompt_attention.cu) are launched. */
 #include "engines/gptoss/backend/cuda/cuda.h"
 
-lr_code cuda_prepare_prompts(struct gptoss_backend *b, struct lr_error *err)
+bool cuda_has_prompts(const struct gptoss_backend *b)
 {
-    /* Code for other GPUs has empty kernels, which have no barriers in shared memory. */
-    int barriers = 0;
-    CUDA_TRY(b->cu,
-             cuFuncGetAttribute(&barriers, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                b->kernels[CUDA_prompt_attention]),
-             err);
-    b->prompts = barriers != 0 && b->device.major == 9 &&
-                 b->device.shared_per_block >= CUDA_DENSE_SHARED + 8192;
-    return LR_OK;
+    return cuda_can_run(b, CUDA_prompt_qkv, CUDA_DENSE_SHARED) &&
+           cuda_can_run(b, CUDA_prompt_out, CUDA_DENSE_SHARED) &&
+           cuda_can_run(b, CUDA_prompt_gate_up, CUDA_PROMPT_SHARED) &&
+           cuda_can_run(b, CUDA_prompt_down, CUDA_PROMPT_SHARED) &&
+           cuda_can_run(b, CUDA_prompt_attention, CUDA_QUERY_SHARED);
 }
 
 bool cuda_is_prompt(const struct gptoss_backend *b, uint32_t rows)
 {
-    return b->prompts && rows > CUDA_SKINNY_ROWS;
+    return cuda_has_prompts(b) && rows > CUDA_SKINNY_ROWS;
 }
 
 uint32_t cuda_query_tokens(const struct gptoss_backend *b)
 {
     uint32_t group = b->config->heads / b->config->kv_heads;
-    return b->prompts ? CUDA_QUERY_GROUPS * (64 / group) : 16 / group;
+    return cuda_has_prompts(b) ? CUDA_QUERY_GROUPS * (64 / group) : 16 / group;
 }
 
 /* Tokens of a tile such that the tiles, dealt to all multiprocessors, end soonest. */

@@ -1,7 +1,7 @@
 /* gptoss/backend/cuda/prompt.cu - the experts of a prompt on Hopper (prompt.cuh).
  *
  * Blocks of 192 rows divide 2,880 and 5,760 evenly.  Precision: bf16 products, float32 sums,
- * each in a fixed order.  Bound: tensor cores.  On other GPUs these kernels are empty.
+ * each in a fixed order.  Bound: tensor cores.  Code for other GPUs is without them.
  */
 #include "engines/gptoss/backend/cuda/prompt.cuh"
 
@@ -42,9 +42,6 @@ template <bool BY_ASSIGNMENT> struct expert_work {
     let_next_kernel_start();                                                                   \
     wait_for_previous_kernel();                                                                \
     prompt_run<weights, epilogue>(a, work(a))
-#else
-#define BODY(weights, epilogue, work)
-#endif
 
 /* grid: at most one block a multiprocessor. */
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_PROMPT_THREADS, 1)
@@ -58,3 +55,5 @@ KERNEL prompt_down(const __grid_constant__ cuda_gemm a)
 {
     BODY(prompt_mxfp4, prompt_down_rows, expert_work<true>);
 }
+
+#endif

@@ -202,13 +202,10 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, rows &r, int h,
     out[4 + t] = second;
 }
 
-#endif
-
 /* grid: (query tiles, kv heads); a tile is tokens_per_tile tokens of one sequence. */
 extern "C" __global__ void __launch_bounds__(CUDA_QUERY_THREADS, 1)
     prompt_attention(const __grid_constant__ cuda_attention a)
 {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ uint64_t full[STAGES], empty[STAGES];
     const uint32_t data = (ring_address(shared) + 1023) & ~1023u;
@@ -284,5 +281,6 @@ extern "C" __global__ void __launch_bounds__(CUDA_QUERY_THREADS, 1)
         (void)row_of(row + h * 8, head, token);
         put_row(a, r, h, token, head, t);
     }
-#endif
 }
+
+#endif

@@ -225,20 +225,17 @@ template <class Epilogue> __device__ __forceinline__ void run(const cuda_gemm &a
     }
 }
 
-#define BODY(epilogue) run<epilogue>(a)
-#else
-#define BODY(epilogue)
-#endif
-
 /* grid: at most one block a multiprocessor. */
 #define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_DENSE_THREADS, 1)
 
 KERNEL prompt_qkv(const __grid_constant__ cuda_gemm a)
 {
-    BODY(prompt_qkv_rows);
+    run<prompt_qkv_rows>(a);
 }
 
 KERNEL prompt_out(const __grid_constant__ cuda_gemm a)
 {
-    BODY(prompt_residual);
+    run<prompt_residual>(a);
 }
+
+#endif

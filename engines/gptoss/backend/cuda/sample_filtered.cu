@@ -266,13 +266,10 @@ __device__ bool report(const cuda_filter &a, const cuda_filter_row &how, draw_st
     return true;
 }
 
-#endif
-
 /* grid: (CUDA_FILTER_BLOCKS, rows) in clusters of a row; shared memory for the block's part. */
 extern "C" __global__ void __launch_bounds__(CUDA_FILTER_THREADS, 2)
     sample_filtered(const __grid_constant__ cuda_filter a)
 {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ float4 values[];
     __shared__ draw_state s;
     const cuda_filter_row how = reinterpret_cast<const cuda_filter_row *>(a.input)[blockIdx.y];
@@ -287,5 +284,6 @@ extern "C" __global__ void __launch_bounds__(CUDA_FILTER_THREADS, 2)
     if (cluster_rank() == 0 && threadIdx.x == 0)
         out->id = id;
     cluster_sync(); /* nobody leaves while another block reads what it has */
-#endif
 }
+
+#endif

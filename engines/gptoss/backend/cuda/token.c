@@ -65,18 +65,12 @@ static struct token_layer describe(const struct gptoss_backend *b, const struct 
     };
 }
 
-/* Hopper; the build's code for it (an architecture without it has an empty kernel, which
- * needs no shared memory); as many multiprocessors as the division of work is made for. */
-static lr_code can_run(const struct gptoss_backend *b, bool *out, struct lr_error *err)
+/* The shape; the kernel; as many multiprocessors as the division of work is made for. */
+static bool can_run(const struct gptoss_backend *b)
 {
-    int shared = 0, sms = b->device.multiprocessors;
-    CUDA_TRY(b->cu,
-             cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                b->kernels[CUDA_token_layers]),
-             err);
-    *out = fits(b->config) && b->device.major == 9 && shared != 0 && sms >= TOKEN_SMS_MIN &&
-           sms <= TOKEN_SMS_MAX && b->device.shared_per_block >= shared + (int)TOKEN_DYNAMIC;
-    return LR_OK;
+    int sms = b->device.multiprocessors;
+    return fits(b->config) && cuda_can_run(b, CUDA_token_layers, TOKEN_DYNAMIC) &&
+           sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX;
 }
 
 lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
@@ -84,13 +78,9 @@ lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
     const struct model_config *c = b->config;
     struct token_args *a = &b->token;
     uint8_t *in = b->ws.inputs;
-    lr_code code = can_run(b, &b->has_token, err);
-    if (code != LR_OK || !b->has_token)
-        return code;
-    CUDA_TRY(b->cu,
-             cuFuncSetAttribute(b->kernels[CUDA_token_layers],
-                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, TOKEN_DYNAMIC),
-             err);
+    b->has_token = can_run(b);
+    if (!b->has_token)
+        return LR_OK;
     a->layer_count = c->layers;
     a->experts = c->experts;
     a->eps = (float)c->rms_eps;
@@ -132,8 +122,5 @@ lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err)
                              .attrs = &together,
                              .numAttrs = 1};
     void *arguments[] = {&b->token};
-    b->launched[CUDA_token_layers] = true;
-    CUDA_TRY(b->cu, cuLaunchKernelEx(&config, b->kernels[CUDA_token_layers], arguments, NULL),
-             err);
-    return LR_OK;
+    return cuda_launch_with(b, CUDA_token_layers, &config, arguments, err);
 }
