@@ -144,19 +144,6 @@ void test_sampling(struct test_random *r)
     free(d);
 }
 
-/* False, and says so, where the code for this GPU is without the kernel. */
-static bool is_there(enum cuda_kernel kernel)
-{
-    struct bed bed;
-    bed_open_vocabulary(&bed, 17, 3);
-    bool there = cuda_has(bed.b, kernel);
-    if (!there)
-        printf("     not in the code for this GPU, so not tested: %s\n",
-               cuda_kernel_name(kernel));
-    bed_close(&bed);
-    return there;
-}
-
 /* kernels_test [PART [SHAPE]]: repack, products, experts, attention, sampling, filtered or
  * token alone; of the first three, one shape alone. */
 int main(int argc, char **argv)
@@ -193,7 +180,7 @@ int main(int argc, char **argv)
         test_sampling(&other);
     if (WANTED("filtered"))
         test_filtered(&fourth);
-    if (WANTED("token") && is_there(CUDA_token_layers))
+    if (WANTED("token"))
         test_token(&third);
     return test_verdict();
 }

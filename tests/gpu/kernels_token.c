@@ -274,6 +274,29 @@ static void check_layer(struct token_case *t, const char *shape, uint32_t index)
                name);
 }
 
+/* A slot of the ring that is filled again too early, or a word that is read too early, shows in
+ * some runs only. */
+static void test_repeats(struct token_case *t, const char *shape,
+                         const struct token_layer *table, uint32_t count)
+{
+    enum { REPEATS = 1000 };
+    struct gptoss_backend *b = t->bed->b;
+    struct token_args all = b->token;
+    struct lr_error err = {0};
+    static float residual[TOKEN_HIDDEN];
+    uint32_t wrong = 0;
+    b->token.layers = table;
+    b->token.layer_count = count;
+    for (uint32_t i = 0; i < REPEATS; i++) {
+        test_must(cuda_token_launch(b, &err), &err, "one token");
+        bed_get(t->bed, b->token.residual, residual, sizeof(residual));
+        wrong += memcmp(residual, t->residual, sizeof(residual)) != 0;
+    }
+    b->token = all;
+    test_check(wrong, 0, "token %s: %d runs of %u layers give the same bits", shape, REPEATS,
+               count);
+}
+
 /* The model's layers in turn, more and more of them in a launch: the q, k, v of the last from
  * the residual that the others gave in a launch of their own.  All pages have been filled. */
 static void test_chain(struct token_case *t, const char *shape)
@@ -300,6 +323,7 @@ static void test_chain(struct token_case *t, const char *shape)
         launch(t, table, count);
         check_qkv(t, name, before);
     }
+    test_repeats(t, shape, table, CHAIN);
 }
 
 static void test_positions(struct bed *bed, const char *shape, struct test_random *r)
@@ -343,9 +367,11 @@ void test_token(struct test_random *r)
         struct bed bed;
         bed_open(&bed, &shapes[i], 300 + i);
         int sms = bed.b->device.multiprocessors;
-        bool wanted = bed.b->device.major == 9 && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX;
-        test_check(bed.b->has_token != wanted, 0, "token %s: runs where it can",
-                   shapes[i].name);
+        bool there = cuda_has(bed.b, CUDA_token_layers);
+        test_check(bed.b->has_token != (there && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX),
+                   0, "token %s: runs where it can", shapes[i].name);
+        if (!there)
+            printf("     not in the code for this GPU, so not tested: token_layers\n");
         if (bed.b->has_token)
             test_positions(&bed, shapes[i].name, r);
         bed_close(&bed);

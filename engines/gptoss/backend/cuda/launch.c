@@ -55,9 +55,6 @@ lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
         bool repacks = k >= CUDA_repack_bf16 && k <= CUDA_read_memory;
         b->overlaps[k] = made_for >= 90 && !repacks;
     }
-    /* token.cu has its kernel without a body where it has no code: nothing in shared memory. */
-    if (b->static_shared[CUDA_token_layers] == 0)
-        b->kernels[CUDA_token_layers] = NULL;
     return LR_OK;
 }
 

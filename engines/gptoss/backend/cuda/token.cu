@@ -354,11 +354,11 @@ template <int W> __device__ __forceinline__ void token(const token_args &a)
 
 #endif
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 extern "C" __global__ void __launch_bounds__(12 * WARP, 1)
     token_layers(const __grid_constant__ token_args a)
 {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     static_assert(dynamic_bytes<8> == TOKEN_DYNAMIC, "what token.c asks for");
     token<8>(a);
-#endif
 }
+#endif
