@@ -47,11 +47,12 @@ static uint32_t run_draws(struct draws *d, uint32_t count)
     struct lr_error err = {0};
     bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
     bed_put(&d->bed, bed_input(&d->bed, b->at.how), d->how, count * sizeof(d->how[0]));
-    bed_poison(&d->bed, b->ws.sampled, count * 4);
+    memset(b->drawn->ids, 0xFF, count * 4);
     bed_poison(&d->bed, b->ws.best_value, (size_t)count * CUDA_SAMPLE_PARTS * 4);
     bed_poison(&d->bed, b->ws.best_id, (size_t)count * CUDA_SAMPLE_PARTS * 4);
     test_must(cuda_launch_draws(b, count, &err), &err, "sampling");
-    bed_get(&d->bed, b->ws.sampled, d->got, count * 4);
+    (void)b->cu->cuStreamSynchronize(b->stream);
+    memcpy(d->got, b->drawn->ids, count * 4);
     for (uint32_t i = 0; i < count; i++) {
         const struct lr_sampling sampling = {.size = sizeof(sampling),
                                              .temperature = d->how[i].temperature,

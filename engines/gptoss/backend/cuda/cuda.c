@@ -31,8 +31,8 @@ static void cuda_close(struct gptoss_backend *b)
                 (void)cu->cuMemFree(memory[i]);
         if (b->host_inputs != NULL)
             (void)cu->cuMemFreeHost(b->host_inputs);
-        if (b->host_sampled != NULL)
-            (void)cu->cuMemFreeHost(b->host_sampled);
+        if (b->drawn != NULL)
+            (void)cu->cuMemFreeHost(b->drawn);
         cuda_draw_close(b);
         cuda_filter_close(b);
         for (int i = 0; i < CUDA_MODULE_COUNT; i++)
@@ -120,10 +120,7 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
              err);
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
-    CUDA_TRY(cu,
-             cuMemAllocHost((void **)&b->host_sampled,
-                            CUDA_LOGIT_ROWS * (4 + sizeof(struct cuda_filtered))),
-             err);
+    CUDA_TRY(cu, cuMemAllocHost((void **)&b->drawn, sizeof(*b->drawn)), err);
     CUDA_TRY(cu,
              cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
                                (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream),

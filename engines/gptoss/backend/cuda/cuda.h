@@ -123,8 +123,6 @@ struct cuda_workspace {
     float *best_value;
     uint32_t *best_id;
     uint32_t *sample_tickets;
-    uint32_t *sampled;              /* one copy brings it and what follows */
-    struct cuda_filtered *filtered; /* just behind it */
     uint32_t *filter_input;
     uint32_t *usable;
 };
@@ -133,6 +131,12 @@ struct cuda_workspace {
 struct cuda_inputs {
     uint64_t tokens, row_pos, row_full, row_window, out_rows, how, tile_seq, tile_first, seqs,
         tables, end;
+};
+
+/* What the draws of a step gave: written by their kernels, complete when the step is. */
+struct cuda_drawn {
+    uint32_t ids[CUDA_LOGIT_ROWS]; /* of plain draws, by row */
+    struct cuda_filtered filtered[CUDA_LOGIT_ROWS];
 };
 
 /* The draws of a step that sample_filtered.cu makes. */
@@ -176,8 +180,8 @@ struct gptoss_backend {
     struct token_args token; /* complete where has_token */
     bool has_token;
 
-    uint8_t *host_inputs;   /* pinned */
-    uint32_t *host_sampled; /* pinned; as ws.sampled and what follows it */
+    uint8_t *host_inputs;     /* pinned */
+    struct cuda_drawn *drawn; /* pinned, so that no copy stands between a draw and the host */
     struct cuda_filters filters;
     float *host_logits;       /* pinned: rows for draws made on the host */
     struct engine_pool *pool; /* owned; makes them */
@@ -244,7 +248,7 @@ bool cuda_filter_add(struct gptoss_backend *b, const struct gptoss_sample *how, 
  * was waited for. */
 lr_code cuda_filter_copy(struct gptoss_backend *b, struct lr_error *err);
 lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err);
-/* What the i-th draw that was added gave, from host_sampled; false: it is the host's. */
+/* What the i-th draw that was added gave; false: it is the host's. */
 bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct gptoss_sampled *out);
 
 /* ---- trace.c ---- */

@@ -69,7 +69,8 @@ enum {
 static_assert(COMPUTE * WARP_PAIRS == PAIRS, "compute warps share the columns evenly");
 static_assert(UNIT_BYTES <= CUDA_STREAM_STAGE, "a stage is a unit");
 
-/* One lane: keeps the ring filled. */
+/* One lane: keeps the ring filled, asking for one unit at a time: several under way at once
+ * come no sooner, and all else that blocks read queues behind them. */
 __device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *ring)
 {
     for (place p(a, w); p.left != 0; p.next()) {
@@ -88,6 +89,7 @@ __device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *
                   UNIT * SCALE_BYTES, full);
         ring_copy(stage + BIAS_AT, a.m.bias + expert * a.m.expert_bias + tile * 16, UNIT * 32,
                   full);
+        ring_wait(full, p.round);
     }
 }
 

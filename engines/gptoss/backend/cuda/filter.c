@@ -181,7 +181,7 @@ lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err)
     struct cuda_filter a = {.logits = b->ws.logits,
                             .usable = b->ws.usable,
                             .input = b->ws.filter_input,
-                            .out = b->ws.filtered,
+                            .out = b->drawn->filtered,
                             .vocab = b->vocab_rows,
                             .stride = b->logit_stride};
     void *arguments[] = {&a};
@@ -193,8 +193,7 @@ lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err)
 bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct gptoss_sampled *out)
 {
     const struct cuda_filter_row *row = (struct cuda_filter_row *)(void *)b->filters.input + i;
-    const struct cuda_filtered *r =
-        (struct cuda_filtered *)(void *)(b->host_sampled + CUDA_LOGIT_ROWS) + i;
+    const struct cuda_filtered *r = &b->drawn->filtered[i];
     *out = (struct gptoss_sampled){.id = r->id};
     if (r->id >= b->vocab_rows)
         return false;

@@ -131,19 +131,11 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
     lr_code code = launch_filters(b, f, err);
     if (code != LR_OK)
         return code;
-    uint64_t bytes =
-        b->filters.count == 0
-            ? (uint64_t)f->draws * 4
-            : CUDA_LOGIT_ROWS * 4 + (uint64_t)b->filters.count * sizeof(struct cuda_filtered);
-    CUDA_TRY(cu,
-             cuMemcpyDtoHAsync(b->host_sampled, (CUdeviceptr)(uintptr_t)b->ws.sampled, bytes,
-                               b->stream),
-             err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     for (uint32_t i = 0; i < f->draws; i++) {
         struct gptoss_step *s = f->drawn[i];
-        bool made = f->maker[i] == MADE_PLAIN && b->host_sampled[i] < b->vocab_rows;
-        *s->sampled = (struct gptoss_sampled){.id = b->host_sampled[i]};
+        bool made = f->maker[i] == MADE_PLAIN && b->drawn->ids[i] < b->vocab_rows;
+        *s->sampled = (struct gptoss_sampled){.id = b->drawn->ids[i]};
         if (f->maker[i] == MADE_FILTERED)
             made = cuda_filter_read(b, f->filter[i], s->sampled);
         if (!made)

@@ -186,7 +186,7 @@ lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_er
                                .best_value = b->ws.best_value,
                                .best_id = b->ws.best_id,
                                .tickets = b->ws.sample_tickets,
-                               .out = b->ws.sampled,
+                               .out = b->drawn->ids,
                                .vocab = b->vocab_rows,
                                .stride = b->logit_stride};
     void *arguments[] = {&draw};

@@ -139,8 +139,6 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->best_value = place(&at, (uint64_t)CUDA_LOGIT_ROWS * CUDA_SAMPLE_PARTS * 4);
     w->best_id = place(&at, (uint64_t)CUDA_LOGIT_ROWS * CUDA_SAMPLE_PARTS * 4);
     w->sample_tickets = place(&at, (uint64_t)CUDA_LOGIT_ROWS * 4);
-    w->sampled = place(&at, (uint64_t)CUDA_LOGIT_ROWS * 4);
-    w->filtered = place(&at, (uint64_t)CUDA_LOGIT_ROWS * sizeof(*w->filtered));
     w->filter_input = place(&at, cuda_filter_bytes(c->vocab));
     w->usable = place(&at, vocab / 8 + 64);
     b->logit_stride = (uint32_t)vocab;

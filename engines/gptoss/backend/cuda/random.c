@@ -90,7 +90,7 @@ lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backen
     uint64_t bytes = b->plan.weights / 16 * 16, best_ns = UINT64_MAX;
     if (bytes < READ_LEAST || host->log == NULL)
         return LR_OK;
-    CUdeviceptr sum = (CUdeviceptr)(uintptr_t)b->ws.sampled;
+    CUdeviceptr sum = (CUdeviceptr)(uintptr_t)b->ws.logits; /* nobody reads it */
     size_t pieces = (size_t)(bytes / 16);
     void *arguments[] = {&b->weight_memory, &pieces, &sum};
     for (int i = 0; i < READ_PASSES; i++) {

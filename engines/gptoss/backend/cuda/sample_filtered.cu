@@ -259,9 +259,10 @@ __device__ bool report(const cuda_filter &a, const cuda_filter_row &how, draw_st
         out->count = listed;
         out->logit = a.logits[(size_t)how.row * a.stride + id];
         out->largest = raw.value;
-        out->sum = 0;
+        double all = 0;
         for (uint32_t rank = 0; rank < CUDA_FILTER_BLOCKS; rank++)
-            out->sum += *cluster_at(&s.sum, rank);
+            all += *cluster_at(&s.sum, rank);
+        out->sum = all;
     }
     return true;
 }
