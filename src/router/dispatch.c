@@ -165,6 +165,19 @@ static void average(double *value, double measured)
         *value = *value > 0 ? *value + share_of_new * (measured - *value) : measured;
 }
 
+/* Weighed by tokens: of a short prompt's time little is computing, and what it says must not
+ * outweigh a long one's. */
+static void average_prefill(struct router_place *place, const struct router_measure *m)
+{
+    if (m->prefill_ms <= 0 || m->prefill_tokens <= 0)
+        return;
+    double kept = (1 - share_of_new) * place->prefill_tokens;
+    double fresh = (place->prefill_tokens > 0 ? share_of_new : 1) * m->prefill_tokens;
+    place->prefill_tokens = kept + fresh;
+    place->prefill_ms =
+        (place->prefill_ms * kept + m->prefill_ms * fresh) / place->prefill_tokens;
+}
+
 static void note_failure(struct router_job *job, uint64_t now)
 {
     struct router_node *node = job->node;
@@ -197,7 +210,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
         place->is_full = outcome == ROUTER_BUSY;
         if (measure != NULL) {
             average(&place->load_ms, measure->load_ms);
-            average(&place->prefill_ms, measure->prefill_ms);
+            average_prefill(place, measure);
             average(&place->step_ms, measure->step_ms);
             place->is_caching = place->is_caching || measure->found_cached;
         }

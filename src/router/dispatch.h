@@ -75,9 +75,10 @@ enum router_admission router_admit(struct router_job *job, bool again, struct lr
 struct router_measure {
     /* 0: nothing */
     double load_ms;
-    double prefill_ms; /* per prompt token */
-    double step_ms;    /* per token */
-    bool found_cached; /* a part of its prompt was not computed again */
+    double prefill_ms;     /* per prompt token */
+    double prefill_tokens; /* that it was measured on */
+    double step_ms;        /* per token */
+    bool found_cached;     /* a part of its prompt was not computed again */
 };
 
 enum router_outcome {

@@ -40,8 +40,10 @@ static struct router_measure measure(const struct router_leg *leg)
         m.load_ms = (double)(leg->loaded_ns - leg->sent_ns) / 1e6;
     uint64_t computed = tokens > leg->cached_tokens ? tokens - leg->cached_tokens : 0;
     m.found_cached = leg->cached_tokens != 0;
-    if (computed >= (m.found_cached ? MEASURED_TOKENS : 1))
-        m.prefill_ms = (double)(leg->first_ns - begun_ns) / 1e6 / (double)computed;
+    if (computed >= (m.found_cached ? MEASURED_TOKENS : 1)) {
+        m.prefill_tokens = (double)computed;
+        m.prefill_ms = (double)(leg->first_ns - begun_ns) / 1e6 / m.prefill_tokens;
+    }
     if (leg->attempt_tokens > 1)
         m.step_ms = (double)(leg->last_ns - leg->first_ns) / 1e6 / (leg->attempt_tokens - 1);
     return m;

@@ -44,7 +44,8 @@ struct router_place {
     struct router_job *held; /* all of them, the newest first */
     bool is_full;            /* said "busy": until something of ours ends or it reports again */
     bool is_caching;         /* its engine has found a prompt's beginning computed before */
-    double load_ms, prefill_ms, step_ms;             /* measured, moving averages; 0: never */
+    double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
+    double prefill_tokens;               /* what prefill_ms stands on; 0: the node's word */
     uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
     struct router_tally tally;
 };

@@ -437,7 +437,8 @@ static void without_a_node_a_new_one_is_refused_and_one_that_ran_waits(void **st
 
 static void what_was_measured_is_averaged_and_nothing_is_not_zero(void **state)
 {
-    struct router_measure m = {.load_ms = 100, .prefill_ms = 2, .step_ms = 10};
+    struct router_measure m = {
+        .load_ms = 100, .prefill_ms = 2, .prefill_tokens = 50, .step_ms = 10};
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
     const struct router_place *place = jobs[0].place;
@@ -446,6 +447,23 @@ static void what_was_measured_is_averaged_and_nothing_is_not_zero(void **state)
     assert_int_equal(admit(1, false), ROUTER_GRANTED);
     router_release(&jobs[1], ROUTER_ENDED, &m);
     assert_true(place->load_ms == 100 && place->prefill_ms == 2 && place->step_ms == 12);
+}
+
+static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
+{
+    const struct router_measure long_one = {.prefill_ms = 0.02, .prefill_tokens = 1000},
+                                short_one = {.prefill_ms = 1, .prefill_tokens = 5};
+    (void)state;
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    const struct router_place *place = jobs[0].place;
+    router_release(&jobs[0], ROUTER_ENDED, &short_one);
+    assert_true(place->prefill_ms == 1);
+    assert_int_equal(admit(1, false), ROUTER_GRANTED);
+    router_release(&jobs[1], ROUTER_ENDED, &long_one);
+    assert_true(place->prefill_ms < 0.05);
+    assert_int_equal(admit(2, false), ROUTER_GRANTED);
+    router_release(&jobs[2], ROUTER_ENDED, &short_one);
+    assert_true(place->prefill_ms < 0.05);
 }
 
 int main(void)
@@ -474,6 +492,7 @@ int main(void)
         TEST(a_busy_node_is_full_not_ill),
         TEST(without_a_node_a_new_one_is_refused_and_one_that_ran_waits),
         TEST(what_was_measured_is_averaged_and_nothing_is_not_zero),
+        TEST(the_time_of_a_short_prompt_says_little_of_a_long_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
