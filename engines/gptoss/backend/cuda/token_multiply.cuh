@@ -10,8 +10,8 @@
  * blocks, and of a block's sums the column with its own activations counts.  A block thus has
  * sums of its own, which MXFP4 scales need.
  *
- * Bound, with the ring full: decoding MXFP4 on the integer pipe; twelve warps instead of eight
- * are no quicker.
+ * Bound, with the ring full: most likely the integer pipe, which decodes MXFP4; twelve warps
+ * instead of eight are no quicker.
  */
 #ifndef GPTOSS_CUDA_TOKEN_MULTIPLY_CUH
 #define GPTOSS_CUDA_TOKEN_MULTIPLY_CUH

@@ -56,8 +56,8 @@ template <int W> struct producer {
             ring_copy(ring + at + one_bytes, two, two_bytes, &s.full[slot]);
     }
 
-    /* One place that puts, and loops that are not unrolled: the whole kernel's code has to fit
-     * the instruction cache, since a layer runs through all of it. */
+    /* One place that puts, and loops that are not unrolled: a layer runs through all of the
+     * kernel's code, and much of it is slow (docs/cuda-notes.md). */
     __device__ __forceinline__ void put_dense(const token_layer &l, const uint32_t *table,
                                               uint32_t position)
     {
