@@ -45,8 +45,9 @@ struct engine_sequence {
     bool ignore_stop;
     uint64_t cache_scope; /* even; who shares a cached beginning.  0: nobody */
 
-    uint32_t slot; /* while running */
-    uint32_t take; /* ids in the batch of this step; 0: not in it */
+    bool has_entered; /* it has been part of a step */
+    uint32_t slot;    /* while running */
+    uint32_t take;    /* ids in the batch of this step; 0: not in it */
 };
 
 /* Copies everything out of the request; ids[] is the prompt, request->generated follows.

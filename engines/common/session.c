@@ -77,6 +77,25 @@ void engine_session_begin(struct engine_session *s)
     }
 }
 
+void engine_session_enter(struct engine_session *s)
+{
+    enum { AT_ONCE = 64 };
+    uint64_t ids[AT_ONCE];
+    size_t count = 0;
+
+    for (struct engine_sequence *seq = s->queue->running; seq != NULL; seq = seq->next) {
+        if (seq->take == 0 || seq->has_entered)
+            continue;
+        seq->has_entered = true;
+        ids[count++] = seq->id;
+        if (count == AT_ONCE && s->host.on_enter != NULL)
+            s->host.on_enter(s->host.ctx, ids, count);
+        count %= AT_ONCE;
+    }
+    if (count != 0 && s->host.on_enter != NULL)
+        s->host.on_enter(s->host.ctx, ids, count);
+}
+
 void engine_session_end(struct engine_session *s)
 {
     s->stepping = false;

@@ -63,6 +63,8 @@ void engine_session_cancel(struct engine_session *s, uint64_t id);
 
 /* Ends continuations that arrived complete.  They cost no step. */
 void engine_session_begin(struct engine_session *s);
+/* The step is chosen: tells the host which sequences take part in a step for the first time. */
+void engine_session_enter(struct engine_session *s);
 void engine_session_end(struct engine_session *s);
 
 /* Ends a live sequence: on_done called, memory freed now or after the step. */

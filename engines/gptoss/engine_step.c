@@ -60,6 +60,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
 {
     if (gptoss_scheduler_choose(&m->scheduler) == 0)
         return LR_OK;
+    engine_session_enter(&m->session);
     ask_masks(m);
     struct gptoss_batch batch = build(m);
     if (batch.count == 0)

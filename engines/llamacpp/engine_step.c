@@ -89,6 +89,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
 {
     if (llamacpp_scheduler_choose(&m->scheduler) == 0)
         return LR_OK;
+    engine_session_enter(&m->session);
     uint32_t count = build(m);
     llamacpp_library_forget_complaint();
     int32_t result = m->lib->llama_decode(m->context, m->batch);

@@ -48,6 +48,7 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         {"leak_bytes", &o->leak_bytes},         {"load_ms", &o->load_ms},
         {"load_silent_ms", &o->load_silent_ms}, {"step_ms", &o->step_ms},
         {"prefill_ms", &o->prefill_ms},         {"after_tokens", &o->after_tokens},
+        {"poison_after", &o->poison_after},
     };
     const struct {
         const char *name;

@@ -187,6 +187,8 @@ static void admit(struct lr_engine_model *model)
             (model->pages_in_use + pages > model->pages_total && model->admitted != 0))
             return;
         s->admitted = true;
+        if (model->host->on_enter != NULL)
+            model->host->on_enter(model->host->ctx, &s->id, 1);
         s->pages = pages;
         model->pages_in_use += pages;
         model->admitted++;
@@ -321,7 +323,7 @@ static lr_code strike(struct lr_engine_model *model, struct lr_error *err)
 {
     uint32_t most = 0;
     for (const struct testing_sequence *s = model->first; s != NULL; s = s->next) {
-        if (s->admitted && s->poisoned && s->prefilled == s->prompt_tokens) {
+        if (s->admitted && s->poisoned && s->emitted >= model->options.poison_after) {
             struct testing_options deadly = {.crash = TESTING_STEP};
             (void)testing_fault(&deadly, TESTING_STEP, err);
         }

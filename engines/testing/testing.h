@@ -60,9 +60,11 @@ struct testing_options {
     enum testing_stage hang;
     enum testing_stage crash;
     enum testing_stage fail;
-    char poison[64]; /* a prompt that holds this text crashes the step */
-    char gate[512];  /* token i leaves once this file holds more than i bytes */
-    char once[512];  /* the fault strikes only if this file could be created */
+    char
+        poison[64]; /* a prompt that holds this text crashes a step, its first one or the one */
+    uint64_t poison_after; /* behind so many of its tokens */
+    char gate[512];        /* token i leaves once this file holds more than i bytes */
+    char once[512];        /* the fault strikes only if this file could be created */
 };
 
 struct testing_sequence {

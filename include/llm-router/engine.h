@@ -191,6 +191,12 @@ struct lr_engine_host {
     void (*on_prefill)(void *ctx, uint64_t request_id, uint32_t done, uint32_t total);
     /* Which tokens are legal next: bit (i & 31) of mask[i >> 5].  Optional. */
     lr_code (*fill_mask)(void *ctx, uint64_t request_id, uint32_t *mask, size_t words);
+    /* From step(), before anything of the step is computed: the requests that take part in a
+     * step for the first time since their submit().  Several calls in one step add up.  Where
+     * the engine dies in that step, the host suspects these requests and no others.  An engine
+     * that never calls it is taken to let a request in with the step behind its submit().
+     * Optional. */
+    void (*on_enter)(void *ctx, const uint64_t *request_ids, size_t count);
 };
 
 struct lr_engine_stats {

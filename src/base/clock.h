@@ -24,6 +24,13 @@ uint64_t lr_clock_ns(const struct lr_clock *clock);     /* monotonic */
 uint64_t lr_clock_ms(const struct lr_clock *clock);     /* monotonic */
 int64_t lr_clock_wall_ms(const struct lr_clock *clock); /* UTC */
 
+/* The time between two readings of one clock, never negative: 0 where `to` is the earlier one,
+ * as with a time that was noted for something else. */
+static inline uint64_t lr_elapsed(uint64_t from, uint64_t to)
+{
+    return to > from ? to - from : 0;
+}
+
 /* A clock that moves only when told to.  Pass &fake->clock.  Thread: one at a time. */
 struct lr_fake_clock {
     struct lr_clock clock;

@@ -157,10 +157,7 @@ static void begin_load(struct node_model *model, uint32_t pool)
 
 static uint64_t first_seq(const struct node_model *model)
 {
-    uint64_t seq = model->queue != NULL ? model->queue->seq : model->node->next_seq;
-    if (model->suspects != NULL && model->suspects->seq < seq)
-        seq = model->suspects->seq;
-    return seq;
+    return model->queue != NULL ? model->queue->seq : model->node->next_seq;
 }
 
 static void make_room(struct node_model *model)

@@ -57,7 +57,7 @@ static void on_event(void *ctx, const struct wire_frame *frame)
         lr_buf_add_str(&call->out, frame->bytes);
     else
         (void)wire_event_json(&call->out, frame);
-    if (frame->type == WIRE_DONE || frame->type == WIRE_ERROR) {
+    if (wire_event_is_last(frame->type)) {
         call->is_last = true;
         call->request = NULL;
     }
@@ -109,7 +109,10 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
     lr_buf_init(&call->out, OUT_BYTES);
     call->as_frames =
         net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
-    struct node_sink sink = {.ctx = call, .on_event = on_event, .has_connection = true};
+    struct node_sink sink = {.ctx = call,
+                             .on_event = on_event,
+                             .has_connection = true,
+                             .takes_lost = call->as_frames};
     code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model), sink,
                               &call->request, &err);
     if (code != LR_OK) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "node/reload.h"
 #include "node/state.h"
 #include "wire/bytes.h"
@@ -52,6 +53,44 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
     node_model_pump(model);
 }
 
+/* What a token says about the attempt it belongs to. */
+static void note_token(struct node_worker *w, struct node_request *r)
+{
+    struct node_attempt *a = &r->attempt;
+    a->tokens++;
+    if (a->first_token_ms == 0)
+        a->first_token_ms = node_now(w->node);
+    if (!a->has_entered)
+        node_request_entered(r);
+    /* The last of its cohort to come far enough lets the next cohort in. */
+    if (a->probation != 0 && --a->probation == 0 && w == w->model->worker)
+        node_model_pump(w->model);
+}
+
+/* The step that was under way is over: the requests that entered with it have survived it. */
+static void step_survived(struct node_worker *w)
+{
+    if (w->entering_count == 0)
+        return;
+    for (struct node_request *r = w->live; r != NULL; r = r->next)
+        if (r->attempt.is_entering)
+            node_request_entered(r);
+    if (w == w->model->worker)
+        node_model_pump(w->model);
+}
+
+static void enter(struct node_worker *w, const struct wire_frame *frame)
+{
+    size_t count = wire_enter_count(frame->body);
+    for (size_t i = 0; i < count; i++) {
+        struct node_request *r = node_request_find(w->node, wire_enter_id(frame->body, i));
+        if (r == NULL || r->worker != w || r->attempt.is_entering || r->attempt.has_entered)
+            continue;
+        r->attempt.is_entering = true;
+        w->entering_count++;
+    }
+}
+
 static void token(struct node_worker *w, const struct wire_frame *frame)
 {
     struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
@@ -59,21 +98,13 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
         return;
     struct wire_cursor c = wire_cursor(lr_str_sub(frame->body, 8, 12));
     uint32_t id = wire_get_u32(&c);
-    if (r->generated_count == r->generated_cap) {
-        size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
-        uint32_t *grown = realloc(r->generated, cap * sizeof(*grown));
-        if (grown != NULL) {
-            r->generated = grown;
-            r->generated_cap = cap;
-        }
+    if (!node_request_keep_token(r, id)) {
+        struct lr_error err;
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the tokens of a request");
+        node_request_abandon(r, &err, true);
+        return;
     }
-    /* Without memory the request only loses its second chance: kills says so. */
-    if (r->generated_count < r->generated_cap)
-        r->generated[r->generated_count++] = id;
-    else
-        r->kills = 1;
-    if (r->first_token_ms == 0)
-        r->first_token_ms = node_now(w->node);
+    note_token(w, r);
     /* It works: a later crash is a new one, not the next of a row.  Each request takes at
      * most two workers with it, so this cannot become a loop. */
     w->model->crashes = 0;
@@ -89,22 +120,24 @@ static void average(uint64_t *value, uint64_t measured)
 }
 
 /* What a finished request tells about this node: a prompt that was computed here, tokens
- * that came one after the other. */
+ * that came one after the other.  Of its last attempt only: an earlier worker's times say
+ * nothing about this one's. */
 static void measure(struct node_model *model, const struct node_request *r,
                     const struct wire_done *m)
 {
     /* Fewer say little: the clock counts milliseconds, and what is left of a cached prompt
      * takes a step's time whatever it is. */
     enum { TOKENS_LEAST = 8, FRESH_LEAST = 64 };
-    uint64_t fresh =
-        m->prompt_tokens > m->cached_tokens ? m->prompt_tokens - m->cached_tokens : 0;
-    if (r->first_token_ms == 0 || r->submitted_ms == 0 || r->is_proof)
+    const struct node_attempt *a = &r->attempt;
+    uint64_t fresh = lr_elapsed(m->cached_tokens, (uint64_t)m->prompt_tokens + a->given);
+    if (a->first_token_ms == 0 || r->is_proof)
         return;
     if (fresh >= (m->cached_tokens != 0 ? FRESH_LEAST : TOKENS_LEAST))
-        average(&model->prefill_us, (r->first_token_ms - r->submitted_ms) * 1000 / fresh);
-    if (m->completion_tokens >= TOKENS_LEAST)
-        average(&model->step_us, (node_now(model->node) - r->first_token_ms) * 1000 /
-                                     (m->completion_tokens - 1));
+        average(&model->prefill_us,
+                lr_elapsed(a->submitted_ms, a->first_token_ms) * 1000 / fresh);
+    if (a->tokens >= TOKENS_LEAST)
+        average(&model->step_us,
+                lr_elapsed(a->first_token_ms, node_now(model->node)) * 1000 / (a->tokens - 1));
 }
 
 static void done(struct node_worker *w, const struct wire_frame *frame)
@@ -171,6 +204,10 @@ static void on_frame(void *arg, const struct wire_frame *frame)
         break;
     case WIRE_TICK:
         (void)!wire_tick_decode(frame->body, &w->stats, NULL);
+        step_survived(w);
+        break;
+    case WIRE_ENTER:
+        enter(w, frame);
         break;
     case WIRE_LOADING:
         relay_loading(w, frame);

@@ -54,10 +54,7 @@ void node_model_move(struct node_model *model, enum node_model_state state,
 
 uint32_t node_model_leases(const struct node_model *model)
 {
-    uint32_t count = model->queue_count;
-    for (const struct node_request *r = model->suspects; r != NULL; r = r->next)
-        count++;
-    return count + (model->worker != NULL ? model->worker->live_count : 0);
+    return model->queue_count + (model->worker != NULL ? model->worker->live_count : 0);
 }
 
 bool node_model_is_resident(const struct node_model *model)
@@ -78,35 +75,44 @@ static bool may_serve(const struct node_model *model, const struct node_request 
     return request->seq <= until;
 }
 
+/* The first in the queue that may go into the worker now. */
+static struct node_request *next_to_enter(const struct node_model *model)
+{
+    bool suspect_waits = false;
+    for (struct node_request *r = model->queue; r != NULL && may_serve(model, r); r = r->next) {
+        if (node_request_may_enter(r, model->worker, suspect_waits))
+            return r;
+        suspect_waits = suspect_waits || r->ask.entry == WIRE_ENTRY_SUSPECT;
+    }
+    return NULL;
+}
+
 static void dispatch(struct node_model *model)
 {
     struct node_worker *w = model->worker;
-    /* One that was in a worker when it died runs alone, so that a second death tells
-     * who is to blame (R-53). */
-    if (w->live_count != 0 && w->live->kills != 0)
-        return;
-    if (model->suspects != NULL) {
-        if (w->live_count == 0)
-            node_request_submit(model->suspects, w);
-        return;
-    }
     uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
-    while (model->queue != NULL && node_worker_load(w) < most && may_serve(model, model->queue))
-        node_request_submit(model->queue, w);
+    struct node_request *r;
+    while (node_worker_load(w) < most && (r = next_to_enter(model)) != NULL)
+        node_request_submit(r, w);
 }
 
 static bool has_nothing_to_serve(const struct node_model *model)
 {
-    return model->worker->live_count == 0 && model->suspects == NULL &&
+    return model->worker->live_count == 0 &&
            (model->queue == NULL || !may_serve(model, model->queue));
 }
 
 void node_model_pump(struct node_model *model)
 {
+    struct lr_error leaving;
     switch (model->state) {
     case NODE_MODEL_PRESENT:
-        if ((model->queue != NULL || model->suspects != NULL) && !model->node->is_draining)
+        if (model->queue != NULL && model->node->is_draining) {
+            (void)lr_fail(&leaving, LR_UNAVAILABLE, "this node is shutting down");
+            node_model_fail_waiting(model, &leaving, true);
+        } else if (model->queue != NULL) {
             node_admit(model);
+        }
         break;
     case NODE_MODEL_READY:
         dispatch(model);
@@ -153,8 +159,6 @@ void node_model_fail_waiting(struct node_model *model, const struct lr_error *er
                              bool retryable)
 {
     struct lr_error copy = *err; /* err may be the model's own */
-    while (model->suspects != NULL)
-        node_request_fail(model->suspects, &copy, retryable);
     while (model->queue != NULL)
         node_request_fail(model->queue, &copy, retryable);
 }

@@ -48,7 +48,10 @@ struct node_worker {
     bool is_closing;              /* CLOSE was sent or it was killed on purpose */
     struct node_request *live;    /* list */
     uint32_t live_count;
-    uint32_t leaving_count;     /* of them, told to end */
+    uint32_t leaving_count;  /* of them, told to end */
+    uint32_t newcomer_count; /* of them, have yet to survive their first step */
+    uint32_t suspect_count;  /* of these, suspects of an earlier death */
+    uint32_t entering_count; /* of the live, in the step that is under way for the first time */
     struct lr_engine_need need; /* from OPENED; total 0 before */
     struct lr_engine_stats stats;
     uint32_t pool;     /* whose memory it uses */
@@ -79,8 +82,9 @@ struct node_model {
     struct node_worker *worker;    /* serves or loads; NULL: none */
     struct node_worker *candidate; /* of a reload */
     struct node_worker *leaving;   /* finish what they have, then go */
-    struct node_request *queue, *suspects;
+    struct node_request *queue;    /* those that were computed before come first */
     uint32_t queue_count;
+    struct node_blame blame;  /* of its workers' deaths */
     uint64_t serve_until_seq; /* a fresh model serves these before it may be evicted */
 
     struct node_proc *probe; /* asks what it needs */

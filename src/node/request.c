@@ -27,6 +27,14 @@ static void push_front(struct node_request **list, struct node_request *request)
     *list = request;
 }
 
+/* Behind the others that were computed before, ahead of those that never were. */
+static void push_again(struct node_request **list, struct node_request *request)
+{
+    while (*list != NULL && (*list)->ask.entry != WIRE_ENTRY_NEW)
+        list = &(*list)->next;
+    push_front(list, request);
+}
+
 void node_request_unlink(struct node_request *request)
 {
     if (request->link == NULL)
@@ -162,6 +170,17 @@ static lr_code check_admission(struct node *node, const struct node_model *model
     return LR_OK;
 }
 
+static void enqueue(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    request->place = NODE_REQUEST_QUEUED;
+    model->queue_count++;
+    if (request->ask.entry == WIRE_ENTRY_NEW)
+        node_request_push(&model->queue, request);
+    else
+        push_again(&model->queue, request);
+}
+
 lr_code node_request_start(struct node *node, struct node_model *model,
                            const struct wire_generate *ask, struct node_request *leaves,
                            struct node_sink sink, struct node_request **out,
@@ -184,9 +203,9 @@ lr_code node_request_start(struct node *node, struct node_model *model,
     r->deadline_at_ms = ask->deadline_ms != 0 ? r->arrived_ms + ask->deadline_ms : 0;
     node->count.requests++;
     model->last_used_ms = r->arrived_ms;
-    r->place = NODE_REQUEST_QUEUED;
-    node_request_push(&model->queue, r);
-    model->queue_count++;
+    if (ask->entry == WIRE_ENTRY_NEW && ask->generated_count != 0)
+        r->ask.entry = WIRE_ENTRY_RESUMED;
+    enqueue(r);
     *out = r;
     if (leaves != NULL)
         node_request_stop(leaves);
@@ -213,16 +232,37 @@ static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t coun
     return true;
 }
 
-static void leave_queue(struct node_request *request)
+static void settle_entry(struct node_request *request)
+{
+    struct node_worker *w = request->worker;
+    struct node_attempt *a = &request->attempt;
+    w->entering_count -= a->is_entering;
+    w->newcomer_count -= a->is_newcomer;
+    w->suspect_count -= a->is_newcomer && request->ask.entry == WIRE_ENTRY_SUSPECT;
+    a->is_entering = a->is_newcomer = false;
+}
+
+void node_request_entered(struct node_request *request)
+{
+    settle_entry(request);
+    request->attempt.has_entered = true;
+}
+
+/* Off every list; what belongs to the attempt goes with it. */
+static void leave_place(struct node_request *request)
 {
     node_request_unlink(request);
     if (request->place == NODE_REQUEST_QUEUED)
         request->model->queue_count--;
     if (request->place == NODE_REQUEST_LIVE) {
+        settle_entry(request);
         request->worker->live_count--;
         request->worker->leaving_count -= request->is_leaving;
         request->is_leaving = false;
+        request->worker = NULL;
+        request->attempt = (struct node_attempt){0};
     }
+    request->place = NODE_REQUEST_NEW;
 }
 
 static void send_cancel(struct node_request *request)
@@ -240,29 +280,36 @@ void node_request_submit(struct node_request *request, struct node_worker *worke
 {
     struct node *node = worker->node;
     struct wire_generate ask = request->ask;
-    leave_queue(request);
+    leave_place(request);
     ask.id = request->id;
     if (request->generated_count != 0) {
-        ask.generated = request->generated; /* begins with what the router gave us */
+        ask.generated = request->generated; /* begins with what the owner gave us */
         ask.generated_count = request->generated_count;
-    } else if (!keep_tokens(request, ask.generated, ask.generated_count)) {
+    } else if (!request->sink.takes_lost &&
+               !keep_tokens(request, ask.generated, ask.generated_count)) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-        request->place = NODE_REQUEST_QUEUED;
-        request->model->queue_count++;
         node_request_fail(request, &err, true);
         return;
     }
+    bool is_newcomer = ask.entry == WIRE_ENTRY_NEW || ask.entry == WIRE_ENTRY_SUSPECT;
     request->place = NODE_REQUEST_LIVE;
     request->worker = worker;
-    request->submitted_ms = node_now(node);
+    request->attempt = (struct node_attempt){
+        .submitted_ms = node_now(node),
+        .given = (uint32_t)ask.generated_count,
+        .probation = ask.entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
+        .is_newcomer = is_newcomer,
+    };
     request->ahead = 0;
     push_front(&worker->live, request);
+    worker->newcomer_count += is_newcomer;
+    worker->suspect_count += ask.entry == WIRE_ENTRY_SUSPECT;
     if (worker->live_count++ == 0)
         worker->progress_ms = node_now(node);
     lr_buf_clear(&node->scratch);
     wire_submit_encode(&node->scratch, &ask);
-    /* A broken pipe is the worker's death, and orphans are looked after there. */
+    /* A broken pipe is the worker's death, and its requests are looked after there. */
     (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
     /* The worker that was told died over it.  The next one only tells what it took. */
     if (request->is_stopped)
@@ -290,7 +337,6 @@ lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
     r->ask.segment_count = 1;
     r->ask.max_tokens = 1;
     r->ask.ignore_stop = true;
-    r->place = NODE_REQUEST_SUSPECT; /* on no list */
     node_request_submit(r, worker);
     return LR_OK;
 }
@@ -298,7 +344,7 @@ lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
 static void free_request(struct node_request *request)
 {
     struct node *node = request->model->node;
-    leave_queue(request);
+    leave_place(request);
     give_slot(node, request->id);
     free(request->generated);
     free(request);
@@ -348,29 +394,100 @@ void node_request_cancel(struct node_request *request)
     send_cancel(request);
 }
 
-void node_request_orphaned(struct node_request *request, const char *how)
+void node_request_abandon(struct node_request *request, const struct lr_error *err,
+                          bool retryable)
+{
+    struct node_sink sink = request->sink;
+    struct wire_error m = {.error = *err, .retryable = retryable};
+    struct wire_frame frame;
+    struct lr_buf buf;
+    bool has = false;
+    lr_buf_init(&buf, 4096);
+    wire_error_encode(&buf, WIRE_ERROR, &m);
+    struct lr_str bytes = lr_buf_str(&buf);
+    node_request_cancel(request);
+    if (sink.on_event != NULL && wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
+        sink.on_event(sink.ctx, &frame);
+    lr_buf_free(&buf);
+}
+
+static void tell_lost(struct node_request *request, const struct node_victim *verdict,
+                      const struct lr_error *how)
+{
+    struct wire_lost m = {.has_strike = verdict->has_strike,
+                          .entry = verdict->entry,
+                          .cohort = verdict->cohort,
+                          .error = *how};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 4096); /* not scratch: the owner may submit again at once */
+    wire_lost_encode(&buf, &m);
+    tell(request, &buf);
+    lr_buf_free(&buf);
+    free_request(request);
+}
+
+void node_request_lost(struct node_request *request, const struct node_victim *verdict,
+                       const struct lr_error *how)
 {
     struct node_model *model = request->model;
-    leave_queue(request);
-    request->worker = NULL;
-    request->kills++;
-    request->place = NODE_REQUEST_SUSPECT;
+    struct lr_error err;
+    leave_place(request);
     if (request->sink.on_event == NULL || request->is_proof) {
         free_request(request);
         return;
     }
-    if (request->kills >= 2) {
-        struct lr_error err;
-        (void)lr_fail(&err, LR_INTERNAL,
-                      "the engine died twice while it worked on this request, the second "
-                      "time with nothing else to do (%s): it is not tried again",
-                      how);
-        lr_log_error(NULL, "request.poison request=" LR_STR_FMT " model=%s how=%s",
-                     LR_STR_ARG(request->ask.request_id), model->id, how);
-        node_request_fail(request, &err, false);
+    lr_log_warn(NULL, "request.lost request=" LR_STR_FMT " model=%s strike=%d entry=%s how=%s",
+                LR_STR_ARG(request->ask.request_id), model->id, verdict->has_strike,
+                wire_entry_name(verdict->entry), how->text);
+    if (request->sink.takes_lost) {
+        tell_lost(request, verdict, how);
         return;
     }
-    node_request_push(&model->suspects, request);
+    request->ask.entry = verdict->entry;
+    request->ask.cohort = verdict->cohort;
+    request->strikes += verdict->has_strike;
+    if (request->strikes >= WIRE_STRIKES_MAX) {
+        (void)wire_lost_fail(&err, how);
+        lr_log_error(NULL, "request.poison request=" LR_STR_FMT " model=%s how=%s",
+                     LR_STR_ARG(request->ask.request_id), model->id, how->text);
+        node_request_fail(request, &err, false);
+    } else if (model->node->is_draining) {
+        (void)lr_fail(&err, LR_UNAVAILABLE, "this node is shutting down");
+        node_request_fail(request, &err, true);
+    } else {
+        enqueue(request);
+    }
+}
+
+bool node_request_keep_token(struct node_request *request, uint32_t id)
+{
+    return request->sink.takes_lost || keep_tokens(request, &id, 1);
+}
+
+/* Whether a cohort that goes in by itself is on probation there. */
+static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
+{
+    for (const struct node_request *r = worker->live; r != NULL; r = r->next)
+        if (r->attempt.probation != 0 && r->ask.cohort != WIRE_COHORT_TOGETHER &&
+            r->ask.cohort != cohort)
+            return true;
+    return false;
+}
+
+bool node_request_may_enter(const struct node_request *request,
+                            const struct node_worker *worker, bool suspect_waits)
+{
+    switch (request->ask.entry) {
+    case WIRE_ENTRY_NEW:
+        return !suspect_waits && worker->suspect_count == 0;
+    case WIRE_ENTRY_SUSPECT:
+        return worker->newcomer_count == 0;
+    case WIRE_ENTRY_COHORT:
+        return request->ask.cohort == WIRE_COHORT_TOGETHER ||
+               !has_other_cohort(worker, request->ask.cohort);
+    default:
+        return true;
+    }
 }
 
 static void tick(struct node *node, struct node_request *request, uint64_t now)
@@ -378,22 +495,11 @@ static void tick(struct node *node, struct node_request *request, uint64_t now)
     if (request->deadline_at_ms != 0 && now >= request->deadline_at_ms &&
         request->place == NODE_REQUEST_QUEUED && request->sink.on_event != NULL) {
         struct lr_error err;
-        struct node_sink sink = request->sink;
         (void)lr_fail(&err, LR_TIMEOUT,
                       "model \"%s\" was not there to begin within %" PRIu64
                       " ms, the request's deadline (setting queue-timeout of the router)",
                       request->model->id, request->ask.deadline_ms);
-        struct wire_error m = {.error = err};
-        struct lr_buf buf;
-        lr_buf_init(&buf, 4096);
-        wire_error_encode(&buf, WIRE_ERROR, &m);
-        struct lr_str bytes = lr_buf_str(&buf);
-        struct wire_frame frame;
-        bool has;
-        node_request_cancel(request);
-        if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
-            sink.on_event(sink.ctx, &frame);
-        lr_buf_free(&buf);
+        node_request_abandon(request, &err, false);
         return;
     }
     if (now - request->last_event_ms < TICK_MS)

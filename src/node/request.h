@@ -3,8 +3,17 @@
  * A request holds a lease on its model for as long as it exists: nothing evicts or
  * replaces what it runs on before it has ended.  Its owner (an HTTP handler) hears
  * events through a sink; the last one is WIRE_DONE or WIRE_ERROR, after which the
- * request is gone.  A request survives the death of its worker once: what the client
- * has is sent along as generated[] and the answer goes on where it stopped (R-53).
+ * request is gone.
+ *
+ * Its worker may die.  An owner that holds the tokens itself (a router) hears WIRE_LOST, also a
+ * last event, and submits the generation again wherever it likes.  For any other owner the node
+ * keeps the tokens and submits the request again here.  Either way the request re-enters by the
+ * rules of node/blame.h.
+ *
+ *   new --> queued --> live --> (gone)
+ *              ^         |
+ *              +---------+  its worker died, and the node keeps its tokens
+ *
  * Thread: the node's loop.
  */
 #ifndef NODE_REQUEST_H
@@ -13,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "node/blame.h"
 #include "wire/event.h"
 #include "wire/generate.h"
 
@@ -25,12 +35,24 @@ struct node_sink {
     /* Borrowed for the call.  May call node_request_cancel. */
     void (*on_event)(void *ctx, const struct wire_frame *frame);
     bool has_connection; /* of its own: each event is a write */
+    bool takes_lost;     /* the owner holds the tokens: WIRE_LOST where the worker dies */
 };
 
 enum node_request_place {
-    NODE_REQUEST_QUEUED,  /* in its model's queue */
-    NODE_REQUEST_SUSPECT, /* was in a worker that died; will run alone */
-    NODE_REQUEST_LIVE,    /* in a worker */
+    NODE_REQUEST_NEW,    /* on no list */
+    NODE_REQUEST_QUEUED, /* in its model's queue */
+    NODE_REQUEST_LIVE,   /* in a worker */
+};
+
+/* What is true of a request in one worker, and of no other. */
+struct node_attempt {
+    uint64_t submitted_ms, first_token_ms; /* first_token_ms 0: none yet */
+    uint32_t given;                        /* tokens it had when it was submitted */
+    uint32_t tokens;                       /* that the worker made */
+    uint32_t probation;                    /* tokens until it is no longer suspected */
+    bool is_newcomer;                      /* has yet to survive its first step */
+    bool is_entering;                      /* its first step is under way */
+    bool has_entered;                      /* its first step is over */
 };
 
 struct node_request {
@@ -42,11 +64,12 @@ struct node_request {
     struct node_worker *worker; /* LIVE only */
     struct wire_generate ask;   /* borrowed from the owner until the last event or cancel */
     struct node_sink sink;      /* on_event NULL: the owner has left */
-    uint32_t *generated;        /* owned: every token the client has */
+    uint32_t *generated;        /* owned: every token the client has; not with takes_lost */
     size_t generated_count, generated_cap;
-    uint64_t arrived_ms, submitted_ms, first_token_ms, last_event_ms;
+    struct node_attempt attempt; /* LIVE only */
+    uint64_t arrived_ms, last_event_ms;
     uint64_t deadline_at_ms; /* who still waits then is dropped; 0: none */
-    uint32_t kills;          /* workers that died with it */
+    uint32_t strikes;        /* deaths that are blamed on it; not with takes_lost */
     uint32_t ahead;          /* frames of the running batch that are still to come */
     bool is_proof;           /* the node's own question to a new worker; on no list but LIVE */
     bool is_stopped;         /* its owner has enough: a worker is told to end it */
@@ -87,13 +110,24 @@ void node_request_event(struct node_request *request, const struct wire_frame *f
 /* Ends it with WIRE_ERROR and frees it. */
 void node_request_fail(struct node_request *request, const struct lr_error *err,
                        bool retryable);
+/* Ends it with WIRE_ERROR for its owner; a worker that has it is told to stop. */
+void node_request_abandon(struct node_request *request, const struct lr_error *err,
+                          bool retryable);
 /* Asks a worker for one token, to see that it can. */
 LR_MUST_USE lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
                                        struct lr_error *err);
 /* Frees it after its WIRE_DONE. */
 void node_request_end(struct node_request *request);
-/* The worker it was in has died: to the suspects, or failed for good. */
-void node_request_orphaned(struct node_request *request, const char *how);
+/* The worker it was in has died: back to its owner or into the queue, or failed for good. */
+void node_request_lost(struct node_request *request, const struct node_victim *verdict,
+                       const struct lr_error *how);
+/* The worker made a token for it.  False: no memory to keep it. */
+bool node_request_keep_token(struct node_request *request, uint32_t id);
+/* Its first step is over. */
+void node_request_entered(struct node_request *request);
+/* Whether it may go into the worker now; `suspect_waits`: one before it may not. */
+bool node_request_may_enter(const struct node_request *request,
+                            const struct node_worker *worker, bool suspect_waits);
 /* Once a second: ticks for silent requests, deadlines. */
 void node_requests_tick(struct node *node, uint64_t now_ms);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "node/reload.h"
 #include "node/state.h"
 #include "node/storage.h"
@@ -180,15 +181,51 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
     node_model_fail_waiting(model, &err, err.code != LR_MODEL_CORRUPT);
 }
 
-static void orphan_all(struct node_worker *w, const char *how)
+static struct node_victim describe_victim(const struct node_request *r)
 {
-    while (w->live != NULL) {
-        /* It may hang here again, for as long: whoever has other nodes tries there. */
-        if (w->failure.code == LR_TIMEOUT)
-            node_request_fail(w->live, &w->failure, true);
-        else
-            node_request_orphaned(w->live, how);
+    const struct node_attempt *a = &r->attempt;
+    return (struct node_victim){
+        .entry = r->ask.entry,
+        .cohort = r->ask.cohort,
+        .is_newcomer = a->is_newcomer && a->is_entering,
+        .has_entered = a->has_entered || a->is_entering,
+        .is_on_probation = a->probation != 0,
+    };
+}
+
+/* Decides about everything that was in the worker, then tells each owner.  Owners may submit
+ * again or cancel others meanwhile: the requests are found again by their ids. */
+static void lose_all(struct node_worker *w, const char *how)
+{
+    struct node *node = w->node;
+    size_t count = 0, room = w->live_count;
+    struct lr_error err = w->failure;
+    struct node_victim *victims = calloc(room + 1, sizeof(*victims));
+    uint64_t *ids = calloc(room + 1, sizeof(*ids));
+    if (err.code == LR_OK)
+        (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
+    for (struct node_request *r = w->live; victims != NULL && ids != NULL && r != NULL;
+         r = r->next) {
+        ids[count] = r->id;
+        victims[count++] = describe_victim(r);
     }
+    /* The time that a hanging worker was waited for says nothing about the one before it. */
+    uint64_t now = node_now(node);
+    if (err.code == LR_TIMEOUT)
+        now = lr_elapsed(node->limits.step_ms, now);
+    node_blame_decide(&w->model->blame, victims, count, now);
+    for (size_t i = 0; i < count; i++) {
+        struct node_request *r = node_request_find(node, ids[i]);
+        if (r != NULL)
+            node_request_lost(r, &victims[i], &err);
+    }
+    /* Without memory to decide, nobody is blamed. */
+    while (w->live != NULL) {
+        struct node_victim nobody = {.entry = WIRE_ENTRY_RESUMED};
+        node_request_lost(w->live, &nobody, &err);
+    }
+    free(victims);
+    free(ids);
 }
 
 static void serving_died(struct node_model *model, struct node_worker *w, const char *how)
@@ -237,7 +274,7 @@ static void on_exit_of(void *arg, const char *how)
     } else {
         lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
     }
-    orphan_all(w, how);
+    lose_all(w, how);
     if (was_candidate)
         node_reload_failed(model, w, how);
     else if (was_serving && model->state == NODE_MODEL_DRAINING)

@@ -118,7 +118,7 @@ static void on_event(void *ctx, const struct wire_frame *frame)
     if (frame->type == WIRE_ACCEPTED)
         return; /* the status has said it */
     wire_relayed_encode(&t->out, r->stream, frame->bytes);
-    if (frame->type == WIRE_DONE || frame->type == WIRE_ERROR) {
+    if (wire_event_is_last(frame->type)) {
         r->request = NULL;
         drop(r);
     }
@@ -212,7 +212,7 @@ static bool start(struct node *node, struct relayed *r, struct net_request *req)
     struct node_model *model = code == LR_OK ? node_api_model(node, req, ask.model) : NULL;
     if (code == LR_OK && model == NULL)
         return false;
-    struct node_sink sink = {.ctx = r, .on_event = on_event};
+    struct node_sink sink = {.ctx = r, .on_event = on_event, .takes_lost = true};
     if (code == LR_OK)
         code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model),
                                   sink, &r->request, &err);

@@ -18,6 +18,7 @@
 #include "chat/openai_response.h"
 #include "router/dispatch.h"
 #include "router/upstream.h"
+#include "wire/lost.h"
 
 /* Without an event for so long a node is lost; it gives one at least once a second. */
 enum { ROUTER_SILENCE_MS = 5000 };
@@ -27,8 +28,10 @@ struct router_leg {
     struct router_job job; /* first: a job is cast back to its leg */
     struct router_call *call;
     uint32_t index;
-    uint32_t attempts;                /* that failed */
-    uint32_t hangs;                   /* of them, with an engine that hung and was killed */
+    uint32_t attempts;     /* that failed in a row, without a token between */
+    uint32_t strikes;      /* deaths of engines that are blamed on it */
+    enum wire_entry entry; /* how it goes into its next worker, and in which cohort */
+    uint32_t cohort;
     struct router_upstream *upstream; /* NULL: none is under way */
     int status;                       /* of the node's answer; 0: no head yet */
     struct lr_buf in;                 /* a frame that has not arrived whole, or an error body */
@@ -102,6 +105,8 @@ void router_leg_start(struct router_leg *leg);
 /* The node is lost to this request: the next one.  The caller holds the call. */
 void router_leg_move(struct router_leg *leg, enum router_outcome outcome,
                      const struct lr_error *why);
+/* Engines died over it and nothing else can be blamed: it fails for good. */
+void router_leg_poison(struct router_leg *leg, const struct lr_error *err);
 /* Its key holds more than others: it waits for its turn and goes on.  As above. */
 void router_leg_yield(struct router_leg *leg);
 /* Its answer is complete. */

@@ -45,20 +45,28 @@ static struct router_candidate describe(const struct router_job *job, struct rou
     };
 }
 
+/* NULL: the node cannot run the model. */
+static struct router_place *place_on(const struct router_node *node,
+                                     const struct router_model *model)
+{
+    const char *why_not;
+    struct router_place *place = router_node_serves(node, &why_not)
+                                     ? router_node_place(node, lr_str_z(model->folded))
+                                     : NULL;
+    return place != NULL && place->can_run ? place : NULL;
+}
+
 size_t router_candidates(struct router *r, const struct router_model *model,
                          const struct router_job *job, uint64_t now,
                          struct router_candidate *out, size_t capacity)
 {
     size_t count = 0;
-    const char *why_not;
-    struct lr_str folded = lr_str_z(model->folded);
+    bool is_bound = job != NULL && job->bound != NULL && place_on(job->bound, model) != NULL;
     for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
         struct router_node *node = r->nodes.all[i];
-        struct router_place *place;
-        if (!router_node_serves(node, &why_not) ||
-            (place = router_node_place(node, folded)) == NULL || !place->can_run)
-            continue;
-        out[count++] = describe(job, node, place, now);
+        struct router_place *place = place_on(node, model);
+        if (place != NULL && (!is_bound || node == job->bound))
+            out[count++] = describe(job, node, place, now);
     }
     return count;
 }

@@ -214,6 +214,8 @@ void router_release(struct router_job *job, enum router_outcome outcome,
             average(&place->step_ms, measure->step_ms);
             place->is_caching = place->is_caching || measure->found_cached;
         }
+        if (outcome == ROUTER_LOST)
+            place->is_loaded = false; /* until its next heartbeat says otherwise */
         if (outcome == ROUTER_FAILED)
             note_failure(job, now);
         unhold(job, now);

@@ -49,6 +49,9 @@ struct router_job {
     bool is_yielding;                          /* is to leave, and still has its place */
     bool is_replaced; /* by the one that comes instead: its place counts no more */
     bool has_yielded; /* was told to leave once: not again */
+    const struct router_node
+        *bound; /* where it goes as long as that node can run it: there it is
+                 * under suspicion, and other nodes are spared.  NULL: none */
     const struct router_node *failed[ROUTER_FAILED_MAX]; /* nodes that failed this job */
     uint32_t failed_count;
     bool is_again; /* it was sent to a node before: its client may have tokens */
@@ -85,6 +88,7 @@ enum router_outcome {
     ROUTER_ENDED,   /* the node did its work (or the client left) */
     ROUTER_BUSY,    /* it answered 429: full for the moment */
     ROUTER_YIELDED, /* nothing: another key needed the slot more */
+    ROUTER_LOST,    /* its engine died and is being started again; the node is well */
     ROUTER_FAILED,  /* it is ill, or lost: avoid it for a while, longer each time in a row */
 };
 

@@ -2,8 +2,9 @@
  *
  * The router keeps every token id the client has.  A node that dies, falls silent for
  * five seconds or says "retryable" is replaced: the next one gets the prompt and those
- * ids, and goes on where the answer stopped.  A request that a node calls poisonous
- * (not retryable) is tried nowhere else (R-53).
+ * ids, and goes on where the answer stopped.  A generation whose engine died goes on at once
+ * where it can begin first, the same node included; with two deaths to its blame it is tried
+ * nowhere else (wire/lost.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,7 +184,8 @@ static void count_move(struct router_leg *leg, enum router_outcome outcome, cons
         return;
     }
     router_count(leg->generated_count != 0 ? &metrics->continuations : &metrics->retries, 1);
-    leg->attempts++;
+    /* A death that is not blamed on this generation is no failed attempt of it. */
+    leg->attempts += outcome != ROUTER_LOST;
     lr_log_warn(&log, "request.moved node=%s tokens=%zu attempt=%u reason=%s",
                 leg->job.node->name, leg->generated_count, leg->attempts, why);
 }
@@ -210,6 +212,14 @@ void router_leg_move(struct router_leg *leg, enum router_outcome outcome,
         run(leg);
     else
         leg->call->holds++;
+}
+
+void router_leg_poison(struct router_leg *leg, const struct lr_error *err)
+{
+    struct lr_log_ctx log = {.request_id = leg->call->access->request_id};
+    lr_log_error(&log, "request.poison node=%s model=%s strikes=%u reason=%s",
+                 leg->job.node->name, leg->call->model->id, leg->strikes, err->text);
+    router_leg_fail(leg, err);
 }
 
 void router_leg_yield(struct router_leg *leg)

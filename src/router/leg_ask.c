@@ -59,6 +59,8 @@ static void write_ask(const struct router_leg *leg, struct lr_buf *out)
     ask.ignore_stop = chat->ignore_stop;
     ask.constraint = call->constraint;
     ask.no_queue = true;
+    ask.entry = leg->entry;
+    ask.cohort = leg->cohort;
     ask.deadline_ms = time_to_begin(call);
     lr_buf_clear(out);
     wire_generate_write_json(out, &ask);

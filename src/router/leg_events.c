@@ -4,8 +4,6 @@
 #include "router/call.h"
 #include "wire/event.h"
 
-enum { HANGS_MAX = 2 };
-
 /* ---- tokens ---- */
 
 static bool keep_id(struct router_leg *leg, uint32_t id)
@@ -28,12 +26,18 @@ static void note_times(struct router_leg *leg)
     uint64_t now = lr_clock_ns(NULL);
     if (leg->first_ns == 0) {
         leg->first_ns = now;
+        leg->attempts = 0;
         router_trust(&leg->job);
     } else {
         router_observe(&metrics->inter_token, now - leg->last_ns);
     }
     leg->last_ns = now;
     leg->attempt_tokens++;
+    /* Wherever it goes next, for another reason, it goes unsuspected. */
+    if (leg->entry != WIRE_ENTRY_COHORT || leg->attempt_tokens >= WIRE_PROBATION_TOKENS) {
+        leg->entry = WIRE_ENTRY_RESUMED;
+        leg->job.bound = NULL;
+    }
 }
 
 static void on_token(struct router_leg *leg, struct lr_str body)
@@ -41,10 +45,12 @@ static void on_token(struct router_leg *leg, struct lr_str body)
     struct wire_token t;
     struct lr_error err;
     struct chat_logprob top[WIRE_TOP_MAX];
-    lr_code code = wire_token_decode(body, &t, &err);
-    if (code == LR_OK && !keep_id(leg, t.id))
-        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory for a token");
-    if (code != LR_OK) {
+    if (wire_token_decode(body, &t, &err) != LR_OK) {
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    if (!keep_id(leg, t.id)) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a token");
         router_leg_fail(leg, &err);
         return;
     }
@@ -77,7 +83,7 @@ static void on_done(struct router_leg *leg, struct lr_str body)
     struct wire_done m;
     struct lr_error err;
     if (wire_done_decode(body, &m, &err) != LR_OK) {
-        router_leg_fail(leg, &err);
+        router_leg_move(leg, ROUTER_FAILED, &err);
         return;
     }
     if (m.reason == LR_FINISH_CANCELLED && router_was_asked(&leg->job)) {
@@ -100,37 +106,46 @@ static void on_done(struct router_leg *leg, struct lr_str body)
     router_call_done(leg, m.reason, &usage);
 }
 
-/* One that kills a second engine is tried nowhere else: it would go through the fleet (R-53).
- */
-static bool is_poison(struct router_leg *leg, const struct lr_error *why, struct lr_error *err)
-{
-    if (why->code != LR_TIMEOUT || ++leg->hangs < HANGS_MAX)
-        return false;
-    (void)lr_fail(err, LR_TIMEOUT,
-                  "%d engines hung while they worked on this request, the last: %s", HANGS_MAX,
-                  why->text);
-    return true;
-}
-
 static void on_error(struct router_leg *leg, struct lr_str body)
 {
     struct wire_error m;
     struct lr_error err;
     if (wire_error_decode(body, &m, &err) != LR_OK)
-        router_leg_fail(leg, &err);
-    else if (m.retryable && is_poison(leg, &m.error, &err))
-        router_leg_fail(leg, &err);
+        router_leg_move(leg, ROUTER_FAILED, &err);
     else if (m.retryable)
         router_leg_move(leg, ROUTER_FAILED, &m.error);
     else
         router_leg_fail(leg, &m.error);
 }
 
+/* The engine died with this generation in it.  The node is well, and says how the generation
+ * goes in again. */
+static void on_lost(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_lost m;
+    struct lr_error err;
+    if (wire_lost_decode(body, &m, &err) != LR_OK) {
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    leg->entry = m.entry;
+    leg->cohort = m.cohort;
+    leg->strikes += m.has_strike;
+    leg->job.bound =
+        m.entry == WIRE_ENTRY_COHORT && m.cohort != WIRE_COHORT_TOGETHER ? leg->job.node : NULL;
+    if (leg->strikes < WIRE_STRIKES_MAX) {
+        router_leg_move(leg, ROUTER_LOST, &m.error);
+        return;
+    }
+    (void)wire_lost_fail(&err, &m.error);
+    router_leg_poison(leg, &err);
+}
+
 /* The client has left, or has all it wants: only the usage is of interest. */
 static void on_last_event(struct router_leg *leg, const struct wire_frame *frame)
 {
     struct wire_done m;
-    if (frame->type != WIRE_DONE && frame->type != WIRE_ERROR)
+    if (!wire_event_is_last(frame->type))
         return;
     if (frame->type == WIRE_DONE && wire_done_decode(frame->body, &m, NULL) == LR_OK)
         take_usage(leg, &m);
@@ -163,6 +178,9 @@ static void on_event(struct router_leg *leg, const struct wire_frame *frame)
         break;
     case WIRE_ERROR:
         on_error(leg, frame->body);
+        break;
+    case WIRE_LOST:
+        on_lost(leg, frame->body);
         break;
     case WIRE_PREFILL:
         on_prefill(leg, frame->body);

@@ -108,8 +108,7 @@ static lr_code on_frame(struct router_trunk *t, const struct wire_frame *frame,
     if (u->ahead != 0)
         u->ahead--;
     t->home->more_comes = u->ahead != 0;
-    router_upstream_event(u, m.event.bytes,
-                          m.event.type == WIRE_DONE || m.event.type == WIRE_ERROR);
+    router_upstream_event(u, m.event.bytes, wire_event_is_last(m.event.type));
     return LR_OK;
 }
 
@@ -122,7 +121,7 @@ static void count_ahead(struct router_trunk *t, struct lr_str bytes)
     bool has = true;
     while (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has) {
         if (frame.type != WIRE_RELAYED || wire_relayed_decode(frame.body, &m, NULL) != LR_OK ||
-            m.event.type == WIRE_ERROR)
+            m.event.type == WIRE_ERROR || m.event.type == WIRE_LOST)
             continue;
         struct router_upstream *u = find(t, m.stream);
         if (u != NULL)

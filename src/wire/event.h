@@ -117,6 +117,12 @@ LR_MUST_USE lr_code wire_u32_decode(struct lr_str body, uint32_t *out, struct lr
 LR_MUST_USE lr_code wire_relayed_decode(struct lr_str body, struct wire_relayed *out,
                                         struct lr_error *err);
 
+/* True for an event behind which no other of the same generation comes. */
+static inline bool wire_event_is_last(enum wire_type type)
+{
+    return type == WIRE_DONE || type == WIRE_ERROR || type == WIRE_LOST;
+}
+
 /* The request an event belongs to, without decoding the rest; TOKEN, DONE, PREFILL.
  * 0 for a body that is too short. */
 uint64_t wire_event_request(struct lr_str body);

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "wire/event.h"
+#include "wire/lost.h"
 
 static const char *const finish_names[] = {"stop", "length", "cancelled", "error"};
 
@@ -71,6 +72,17 @@ static bool put_error(struct lr_json_writer *w, struct lr_str body)
     return true;
 }
 
+static bool put_lost(struct lr_json_writer *w, struct lr_str body)
+{
+    struct wire_lost m;
+    if (wire_lost_decode(body, &m, NULL) != LR_OK)
+        return false;
+    lr_json_member_z(w, "message", m.error.text);
+    lr_json_member_bool(w, "strike", m.has_strike);
+    lr_json_member_z(w, "entry", wire_entry_name(m.entry));
+    return true;
+}
+
 static bool put_prefill(struct lr_json_writer *w, struct lr_str body)
 {
     struct wire_prefill m;
@@ -129,6 +141,7 @@ bool wire_event_json(struct lr_buf *out, const struct wire_frame *frame)
         {WIRE_PREFILL, "prefill", put_prefill}, {WIRE_TICK, "tick", put_nothing},
         {WIRE_LOADING, "loading", put_loading}, {WIRE_ACCEPTED, "accepted", put_accepted},
         {WIRE_QUEUED, "queued", put_queued},    {WIRE_ERROR, "error", put_error},
+        {WIRE_LOST, "lost", put_lost},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (kinds[i].type != frame->type)

@@ -48,6 +48,7 @@ enum wire_type {
     WIRE_OPENED = 35, /* wire_need: the model is loaded */
     WIRE_PROBED = 36, /* wire_need: the answer to WIRE_PROBE */
     WIRE_FAILED = 37, /* wire_error: the model is dead, the worker leaves */
+    WIRE_ENTER = 38,  /* requests that take part in a step for the first time (wire/lost.h) */
 
     /* events of one generation; worker to node and node to router */
     WIRE_LOADING = 64,  /* wire_loading */
@@ -58,6 +59,7 @@ enum wire_type {
     WIRE_ACCEPTED = 69, /* wire_accepted; node to router only, as the next two */
     WIRE_QUEUED = 70,   /* u32 position */
     WIRE_ERROR = 71,    /* wire_error */
+    WIRE_LOST = 74,     /* wire_lost: its worker died; the owner may submit it again */
 
     /* node to router, the answer of POST /v0/trunk: events of many generations */
     WIRE_TRUNK = 72,   /* u64: the trunk's number, once, first */

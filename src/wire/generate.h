@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "llm-router/engine.h"
-#include "wire/frame.h"
+#include "wire/lost.h"
 
 enum {
     WIRE_GENERATE_PROTOCOL = 1,
@@ -40,6 +40,8 @@ struct wire_generate {
     int32_t priority;
     bool ignore_stop;
     bool no_queue; /* JSON only: the caller queues itself; no free slot is RATE_LIMITED */
+    enum wire_entry entry; /* JSON only: how it goes into a worker, and in which cohort */
+    uint32_t cohort;
 };
 
 /* temperature 1, top_p 1, penalties off, everything else zero. */

@@ -88,6 +88,10 @@ void wire_generate_write_json(struct lr_buf *out, const struct wire_generate *g)
         lr_json_member_bool(&w, "ignore_stop", true);
     if (g->no_queue)
         lr_json_member_bool(&w, "no_queue", true);
+    if (g->entry != WIRE_ENTRY_NEW)
+        lr_json_member_z(&w, "entry", wire_entry_name(g->entry));
+    if (g->entry == WIRE_ENTRY_COHORT)
+        lr_json_member_u64(&w, "cohort", g->cohort);
     lr_json_end_object(&w);
 }
 
@@ -237,6 +241,7 @@ static bool get_sampling_member(struct reading *r, struct lr_str key, const stru
 static bool get_member(struct reading *r, struct lr_str key, const struct lr_json *v)
 {
     struct wire_generate *g = r->g;
+    struct lr_str entry;
     bool known;
     if (lr_str_eq_z(key, "protocol"))
         return get_protocol(r, v);
@@ -266,6 +271,10 @@ static bool get_member(struct reading *r, struct lr_str key, const struct lr_jso
         return lr_json_bool(v, &g->ignore_stop);
     if (lr_str_eq_z(key, "no_queue"))
         return lr_json_bool(v, &g->no_queue);
+    if (lr_str_eq_z(key, "entry"))
+        return lr_json_str(v, &entry) && wire_entry_parse(entry, &g->entry);
+    if (lr_str_eq_z(key, "cohort"))
+        return get_u32(v, &g->cohort);
     return get_sampling_member(r, key, v, &known) && known;
 }
 

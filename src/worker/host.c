@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "wire/event.h"
+#include "wire/lost.h"
 #include "worker/worker.h"
 
 enum { LOG_TEXT_MAX = 4096, FRAME_MAX = 4 << 20 };
@@ -130,6 +131,25 @@ static void on_prefill(void *ctx, uint64_t request_id, uint32_t done, uint32_t t
     worker_link_send(host->link, &host->out);
 }
 
+void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, size_t count)
+{
+    while (count != 0) {
+        size_t now = count < WIRE_ENTER_MAX ? count : WIRE_ENTER_MAX;
+        wire_enter_encode(&host->out, request_ids, now);
+        worker_link_send(host->link, &host->out);
+        request_ids += now;
+        count -= now;
+        host->has_entered = true;
+    }
+}
+
+static void on_enter(void *ctx, const uint64_t *request_ids, size_t count)
+{
+    struct worker_host *host = ctx;
+    host->engine_reports = true;
+    worker_host_enter(host, request_ids, count);
+}
+
 void worker_host_init(struct worker_host *host, struct worker_link *link,
                       const struct lr_engine_api *api)
 {
@@ -143,6 +163,7 @@ void worker_host_init(struct worker_host *host, struct worker_link *link,
         .on_done = on_done,
         .on_prefill = on_prefill,
         .fill_mask = on_mask,
+        .on_enter = on_enter,
     };
     lr_buf_init(&host->out, FRAME_MAX);
 }

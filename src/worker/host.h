@@ -19,11 +19,17 @@ struct worker_host {
     size_t with_logprobs_count;
     size_t with_logprobs_cap;
     struct worker_constraints constraints; /* of live requests */
+    bool engine_reports; /* the engine itself says which requests enter a step */
+    bool has_entered;    /* some entered the step that is under way */
 };
 
 void worker_host_init(struct worker_host *host, struct worker_link *link,
                       const struct lr_engine_api *api);
 void worker_host_free(struct worker_host *host);
+
+/* The step that comes computes these requests for the first time: the node hears of them before
+ * the step begins, since it may be the engine's last. */
+void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, size_t count);
 
 void worker_host_wants_logprobs(struct worker_host *host, uint64_t request_id);
 

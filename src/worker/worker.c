@@ -16,7 +16,7 @@
 
 /* Ticks carry progress to the watchdog, whose limits are seconds: more than fifty a
  * second would only cost writes. */
-enum { TICK_NS = 20 * 1000 * 1000, REQUEST_BYTES = 256 << 20 };
+enum { TICK_NS = 20 * 1000 * 1000, REQUEST_BYTES = 256 << 20, FRESH_MAX = 512 };
 
 struct worker {
     struct worker_link link;
@@ -24,7 +24,9 @@ struct worker {
     const struct lr_engine_api *api; /* NULL until a library is open */
     struct lr_engine_model *model;   /* NULL until a model is open */
     struct lr_buf out;
-    struct lr_arena scratch; /* of one frame */
+    struct lr_arena scratch;   /* of one frame */
+    uint64_t fresh[FRESH_MAX]; /* submitted since the last step */
+    size_t fresh_count;
     uint64_t last_tick_ns;
     bool is_probe;
     bool busy;
@@ -163,6 +165,8 @@ static void handle_submit(struct worker *w, struct lr_str body)
     }
     if (g.sampling.logprobs != 0)
         worker_host_wants_logprobs(&w->host, g.id);
+    if (w->fresh_count < FRESH_MAX)
+        w->fresh[w->fresh_count++] = g.id;
     w->busy = true;
 }
 
@@ -204,6 +208,10 @@ static void step(struct worker *w)
 {
     struct lr_error err = {0};
     int32_t busy = 0;
+    w->host.has_entered = false;
+    if (!w->host.engine_reports)
+        worker_host_enter(&w->host, w->fresh, w->fresh_count);
+    w->fresh_count = 0;
     lr_code code = w->api->step(w->model, &busy, &err);
     if (code != LR_OK) {
         err.code = code;
@@ -212,7 +220,8 @@ static void step(struct worker *w)
     }
     w->busy = busy != 0;
     uint64_t now = lr_clock_ns(NULL);
-    if (!w->busy || now - w->last_tick_ns >= TICK_NS)
+    /* Behind a step that requests entered, the tick also says that the step is survived. */
+    if (!w->busy || w->host.has_entered || now - w->last_tick_ns >= TICK_NS)
         send_tick(w, now);
 }
 

@@ -23,6 +23,7 @@ struct seen {
     uint32_t after_done; /* callbacks that came too late */
     uint32_t bad_logprobs;
     uint32_t prefill_done, prefill_total;
+    uint32_t entered;    /* times it was named by on_enter */
     uint32_t masks;      /* asked for */
     uint32_t masks_late; /* asked for before the token before was told */
     enum lr_finish reason;
@@ -43,8 +44,9 @@ struct run {
     struct seen seen[REQUESTS_MAX];
     uint32_t seen_count;
     uint32_t progress_calls;
-    uint32_t give_up_at; /* progress returns non-zero at this call; 0: never */
-    bool is_closed;      /* callbacks after close are counted as failures */
+    uint32_t give_up_at;  /* progress returns non-zero at this call; 0: never */
+    bool reports_entries; /* the engine calls on_enter */
+    bool is_closed;       /* callbacks after close are counted as failures */
     uint32_t late_callbacks;
 
     FILE *report;      /* our own stdout */

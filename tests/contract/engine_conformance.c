@@ -139,6 +139,18 @@ static void on_done(void *ctx, uint64_t id, enum lr_finish reason, const struct 
     EXPECT(run, usage != NULL, "on_done without usage");
 }
 
+static void on_enter(void *ctx, const uint64_t *ids, size_t count)
+{
+    struct run *run = ctx;
+    for (size_t i = 0; i < count; i++) {
+        struct seen *s = callback_for(run, ids[i]);
+        EXPECT(run, s->entered == 0 && s->token_count == 0 && s->prefill_done == 0,
+               "on_enter for a request that was part of a step already");
+        s->entered++;
+    }
+    run->reports_entries = true;
+}
+
 static void on_prefill(void *ctx, uint64_t id, uint32_t done, uint32_t total)
 {
     struct seen *s = callback_for(ctx, id);
@@ -228,6 +240,8 @@ struct seen *conformance_complete(struct run *run, struct lr_engine_model *model
     if (code == LR_OK)
         (void)conformance_drain(run, model, 100000);
     EXPECT(run, s->done_count == 1, "on_done came %u times", s->done_count);
+    EXPECT(run, !run->reports_entries || s->token_count == 0 || s->entered == 1,
+           "tokens without on_enter");
     EXPECT(run, s->after_done == 0, "%u callbacks after on_done", s->after_done);
     return s;
 }
@@ -329,6 +343,7 @@ int main(int argc, char **argv)
         .fill_mask = on_mask,
         .on_done = on_done,
         .on_prefill = on_prefill,
+        .on_enter = on_enter,
     };
     if (!load(&run))
         return 1;

@@ -21,11 +21,12 @@ static void decode_any(struct lr_str body, uint8_t which)
     struct wire_error error;
     struct wire_log log;
     struct wire_relayed relayed;
+    struct wire_lost lost;
     struct lr_engine_stats stats;
     struct lr_engine_need need;
     lr_arena_init(&arena, 16 << 20);
     lr_buf_init(&out, 16 << 20);
-    switch (which % 10) {
+    switch (which % 11) {
     case 0:
         if (wire_submit_decode(&arena, body, &g, NULL) == LR_OK)
             wire_submit_encode(&out, &g);
@@ -49,6 +50,12 @@ static void decode_any(struct lr_str body, uint8_t which)
     case 5:
         if (wire_error_decode(body, &error, NULL) == LR_OK)
             wire_error_encode(&out, WIRE_ERROR, &error);
+        break;
+    case 10:
+        if (wire_lost_decode(body, &lost, NULL) == LR_OK)
+            wire_lost_encode(&out, &lost);
+        for (size_t i = 0; i < wire_enter_count(body); i++)
+            (void)wire_enter_id(body, i);
         break;
     case 6:
         if (wire_log_decode(body, &log, NULL) == LR_OK)

@@ -28,7 +28,7 @@ describe('the watchdog', () => {
     .match(/^llm_router_node_watchdog_kills_total (\d+)$/m)[1]);
   const ram = async () => (await node.get('/v0/memory')).pools.find((p) => p.pool === 'ram');
 
-  it('kills a hanging step, answers TIMEOUT, and the next request works', async () => {
+  it('kills a hanging step, the answer goes on, and the next request works', async () => {
     // Another model streams all the while and must never pause.
     let last = Date.now();
     let gap = 0;
@@ -54,9 +54,8 @@ describe('the watchdog', () => {
     assert.deepEqual([ill.status, ill.model], ['stalled', 'hangs']);
     const answer = await asked;
     const took = Date.now() - start;
-    assert.deepEqual([answer.error.code, answer.error.retryable], ['TIMEOUT', true]);
-    assert.match(answer.error.message, /no progress for \d+ ms.*step-timeout/);
-    assert.equal(answer.text, 'a s');
+    assert.deepEqual([answer.error, answer.text], [null, 'a story']);
+    assert.match(node.log, /request\.lost .*no progress for \d+ ms.*step-timeout/);
     assert.ok(took >= 500 && took < 1500, `${took} ms`);
     await until('the worker is gone', () => !isAlive(pid), 1000);
     const { claims } = await ram(); // and what it held

@@ -14,7 +14,8 @@
 //   delay     the node's answers come `proxy.every` ms late
 //   refuse    new connections are torn down at once
 //
-// proxy.change(bytes), where set, rewrites what goes to the target, read by read.
+// proxy.change(bytes), where set, rewrites what goes to the target, read by read;
+// proxy.changeAnswer(bytes) what comes back.
 import net from 'node:net';
 
 export async function startProxy({ port } = {}) {
@@ -39,6 +40,7 @@ export async function startProxy({ port } = {}) {
     };
     from.on('data', (bytes) => {
       if (!isAnswer && proxy.change) bytes = proxy.change(bytes);
+      if (isAnswer && proxy.changeAnswer) bytes = proxy.changeAnswer(bytes);
       if (!isAnswer) proxy.asked = (proxy.asked + bytes.toString('latin1')).slice(-65536);
       if (proxy.mode === 'swallow') return;
       if (proxy.mode === 'delay' && isAnswer) {

@@ -1,0 +1,150 @@
+// A worker dies.  Its answers go on at once and together, the request that killed it is found,
+// and afterwards the fleet is as it was before.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+import { allIdle, fleet, makeFaulty, metric } from './fleet.mjs';
+import { call, LONG, makeEcho, nodes, say, sleep, stream, until } from './support.mjs';
+
+const STREAMS = 16;
+
+const workersOf = (node) => fs.readdirSync('/proc').filter((p) => /^\d+$/.test(p)).map(Number).filter((pid) => {
+  try {
+    const parent = Number(fs.readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop().split(' ')[1]);
+    return parent === node.child.pid && fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').split('\0')[1] === 'worker';
+  } catch { return false; }
+});
+
+async function killWorkers(node) {
+  const pids = await until('a worker runs', () => { const p = workersOf(node); return p.length > 0 && p; });
+  pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
+}
+
+// Everybody online, every model ready, no slot taken, no heartbeat refused, longer than a
+// node may be silent.
+async function isWhole(router, all) {
+  await allIdle(router);
+  await until('ready everywhere', async () => (await nodes(router)).every((n) => n.online && n.models.every((m) => m.state === 'ready')));
+  await sleep(LONG ? 12000 : 1500);
+  assert.equal((await nodes(router)).filter((n) => n.online).length, all.length);
+  assert.doesNotMatch(router.log, /node\.refused|heartbeat\.refused/);
+}
+
+const longestGap = (times) => Math.max(...times.slice(1).map((t, i) => t - times[i]));
+
+// Streams of one text; kill() is called once all have some tokens.
+async function streamsWith(router, asks, kill) {
+  let begun = 0;
+  const running = asks.map((ask) => {
+    const times = [];
+    return stream(router.url, ask, { onChunk: (out) => { times.push(Date.now()); if (out.chunks === 5) begun++; } })
+      .then((out) => Object.assign(out, { gap: longestGap([...times, Date.now()]) }));
+  });
+  await until('all run', () => begun >= asks.length);
+  await kill();
+  return Promise.all(running);
+}
+
+test('a worker killed under sixteen streams: all go on together, the texts are whole, the node stays in the fleet', async () => {
+  const { router, all } = await fleet(1, makeEcho('calm', { step_ms: 10 }));
+  const text = 'x0123456789'.repeat(25);
+  const ask = { model: 'calm', stream_options: { include_usage: true }, ...say(text) };
+  const out = await streamsWith(router, Array.from({ length: STREAMS }, () => ask), () => killWorkers(all[0]));
+  for (const o of out) {
+    assert.deepEqual([o.error, o.text === text, o.usage.completion_tokens], [null, true, text.length + 1]);
+    assert.ok(o.gap < 2500, `silent for ${o.gap} ms, each text alone takes 2750`);
+  }
+  assert.ok(await metric(router, 'continuations_total') >= STREAMS);
+  await isWhole(router, all);
+});
+
+test('twelve worker kills in mid-answer take none of three nodes out', async () => {
+  const { router, all } = await fleet(3, makeEcho('often', { step_ms: 10 }));
+  const ask = { model: 'often', ...say('0123456789'.repeat(30)) };
+  // So many that at no death a request is alone in its worker: nobody has a strike.
+  const running = Array.from({ length: 36 }, () => stream(router.url, ask));
+  for (let i = 0; i < 12; i++) {
+    await sleep(150);
+    await killWorkers(all[i % 3]);
+  }
+  for (const o of await Promise.all(running)) assert.deepEqual([o.error, o.text.length], [null, 300]);
+  await isWhole(router, all);
+});
+
+test('a node whose model takes long to load again: its streams go on at a node that is ready', async () => {
+  const { router, all } = await fleet(2, makeEcho('heavy', { step_ms: 20, load_ms: 4000 }));
+  const text = '0123456789'.repeat(15);
+  const out = await streamsWith(router, Array.from({ length: 8 }, () => ({ model: 'heavy', ...say(text) })), () => killWorkers(all[0]));
+  for (const o of out) {
+    assert.deepEqual([o.error, o.text], [null, text]);
+    assert.ok(o.gap < 3000, `silent for ${o.gap} ms: it waited for the load`);
+  }
+  await isWhole(router, all);
+});
+
+test('a prompt that kills its worker ends alone with a 500; those beside it lose nothing', async () => {
+  const { router, all } = await fleet(2, makeFaulty('frail', { step_ms: 10, poison: 'cyanide' }));
+  const text = '0123456789'.repeat(25);
+  let bad;
+  const out = await streamsWith(router, Array.from({ length: STREAMS }, () => ({ model: 'frail', ...say(text) })), async () => {
+    bad = await call(`${router.url}/v1/chat/completions`, { body: { model: 'frail', ...say('some cyanide') } });
+  });
+  assert.equal(bad.status, 500);
+  assert.match(bad.json.error.message, /died twice/);
+  for (const o of out) assert.deepEqual([o.error, o.text], [null, text]);
+  const deaths = all.map((n) => (n.log.match(/worker\.died/g) ?? []).length).reduce((a, b) => a + b);
+  assert.equal(deaths, 2, 'as the only newcomer of its steps it has two strikes');
+  await isWhole(router, all);
+});
+
+test('a request that kills its worker in mid-answer is found by halves; those beside it lose nothing', async () => {
+  const { router, all } = await fleet(1, makeFaulty('late', { step_ms: 5, poison: 'cyanide', poison_after: 20 }));
+  const text = '0123456789'.repeat(LONG ? 80 : 40);
+  let bad;
+  const out = await streamsWith(router, Array.from({ length: 7 }, () => ({ model: 'late', ...say(text) })), async () => {
+    bad = await call(`${router.url}/v1/chat/completions`, { body: { model: 'late', ...say(`some cyanide ${'.'.repeat(50)}`) } });
+  });
+  assert.equal(bad.status, 500);
+  assert.match(bad.json.error.message, /died twice/);
+  for (const o of out) assert.deepEqual([o.error, o.text], [null, text]);
+  await isWhole(router, all);
+});
+
+test('a worker that dies on a draining node: its streams leave at once', async () => {
+  const { router, all } = await fleet(2, makeEcho('leaving', { step_ms: 20 }), { nodeArgs: ['--drain-timeout', '60s'] });
+  const text = '0123456789'.repeat(15);
+  const out = await streamsWith(router, Array.from({ length: 6 }, () => ({ model: 'leaving', ...say(text) })), async () => {
+    const pids = workersOf(all[0]);
+    all[0].child.kill('SIGTERM');
+    await until('it drains', () => /node\.drain/.test(all[0].log));
+    pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
+  });
+  for (const o of out) {
+    assert.deepEqual([o.error, o.text], [null, text]);
+    assert.ok(o.gap < 3000, `silent for ${o.gap} ms`);
+  }
+});
+
+test('links that break six times under one stream, with tokens between, do not end it', async () => {
+  const { router, all } = await fleet(3, makeEcho('shaky', { step_ms: 10 }), { proxied: true });
+  const text = '0123456789'.repeat(20);
+  let cuts = 0;
+  const out = await stream(router.url, { model: 'shaky', ...say(text) }, {
+    onChunk: (o) => { if (cuts < 6 && o.text.length >= 20 * (cuts + 1)) { cuts++; all.forEach((n) => n.proxy.reset()); } } });
+  assert.deepEqual([cuts, out.error, out.text], [6, null, text]);
+});
+
+test('a malformed event of a node moves the answer instead of ending it', async () => {
+  const { router, all } = await fleet(2, makeEcho('garbled', { step_ms: 15 }), { proxied: true });
+  const text = '0123456789'.repeat(10);
+  let spoiled = 0;
+  for (const node of all) node.proxy.changeAnswer = (bytes) => {
+    // The header of a token frame; behind it the request, the id, flags, and a count that
+    // the frame cannot hold.
+    const at = bytes.indexOf(Buffer.from([1, 66, 0, 0]));
+    if (spoiled === 0 && at >= 0 && at + 18 < bytes.length) { spoiled++; bytes[at + 17] = 255; }
+    return bytes;
+  };
+  const out = await stream(router.url, { model: 'garbled', ...say(text) });
+  assert.deepEqual([spoiled, out.error, out.text], [1, null, text]);
+});
