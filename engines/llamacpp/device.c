@@ -83,11 +83,11 @@ lr_code llamacpp_device_find(const struct llamacpp_library *lib, const char *nam
             return LR_OK;
         }
     }
-    if (gpus == 0)
-        return lr_fail(err, LR_UNSUPPORTED,
+    if (gpus == 0) /* one may come: no verdict on the model */
+        return lr_fail(err, LR_INTERNAL,
                        "device \"%s\": this libllama has no GPU backend, or finds no GPU; put "
                        "one with CUDA beside the engine, or use --device cpu",
                        name);
-    return lr_fail(err, LR_UNSUPPORTED, "device \"%s\": none of libllama's %zu GPUs is it",
-                   name, gpus);
+    return lr_fail(err, LR_INTERNAL, "device \"%s\": none of libllama's %zu GPUs is it", name,
+                   gpus);
 }

@@ -109,16 +109,6 @@ size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_c
     return count;
 }
 
-static void give_up(struct node_model *model, const struct lr_error *err)
-{
-    struct lr_error copy = *err;
-    bool may_pass = err->code == LR_OUT_OF_VRAM || err->code == LR_OUT_OF_RAM ||
-                    err->code == LR_UNAVAILABLE;
-    model->wants_room = false;
-    node_model_move(model, may_pass ? NODE_MODEL_PRESENT : NODE_MODEL_FAILED, &copy);
-    node_model_fail_waiting(model, &copy, true);
-}
-
 static void refuse(struct node_model *model, const struct node_pool *pool, uint64_t available)
 {
     const struct lr_engine_need *n = &model->need;
@@ -137,7 +127,7 @@ static void refuse(struct node_model *model, const struct node_pool *pool, uint6
                   "use a machine with more memory, or lower max-tokens or max-sequences",
                   model->id, need, n->total, weights, kv, work, pool->title, room, available,
                   total, pool->state.limit_percent);
-    give_up(model, &err);
+    node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
 }
 
 static void begin_load(struct node_model *model, uint32_t pool)
@@ -147,7 +137,7 @@ static void begin_load(struct node_model *model, uint32_t pool)
     lr_code code =
         node_worker_start(model, model->engine->library, &model->need, pool, &w, &err);
     if (code != LR_OK) {
-        give_up(model, &err);
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
         return;
     }
     model->worker = w;
@@ -158,6 +148,17 @@ static void begin_load(struct node_model *model, uint32_t pool)
 static uint64_t first_seq(const struct node_model *model)
 {
     return model->queue != NULL ? model->queue->seq : model->node->next_seq;
+}
+
+bool node_has_room(struct node_model *model, uint64_t *available)
+{
+    static struct node_claim claims[CLAIMS_MAX];
+    static struct node_worker *owners[CLAIMS_MAX];
+    const struct node *node = model->node;
+    uint32_t pool = node_pool_for(node, model->need.on_device != 0);
+    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
+    return node_ledger_plan(&node->pools.pool[pool].state, claims, count, model->need.total,
+                            available) != NODE_PLAN_NEVER;
 }
 
 static void make_room(struct node_model *model)
@@ -181,6 +182,11 @@ static void make_room(struct node_model *model)
         begin_load(model, pool);
         return;
     }
+    if (!node_model_has_demand(model) && !model->is_pinned) {
+        /* A try of the circuit breaker, for nobody in particular: nobody is evicted for it. */
+        node_model_move(model, NODE_MODEL_PRESENT, NULL);
+        return;
+    }
     model->wants_room = true;
     model->wants_room_seq = first_seq(model);
     for (size_t i = 0; i < count; i++) {
@@ -200,6 +206,7 @@ struct probe {
     struct node_library *library; /* reference */
     struct lr_engine_need need;
     struct lr_error error;
+    uint64_t started_ms;
     bool has_need;
 };
 
@@ -223,13 +230,15 @@ static void on_probe_exit(void *arg, const char *how)
         model->has_need = true;
         node_library_unref(model->need_library);
         model->need_library = node_library_ref(p->library);
-    } else if (p->error.code == LR_OK) {
-        (void)lr_fail(&p->error, LR_INTERNAL, "the engine %s when it was asked about the model",
-                      how);
     }
-    bool failed = !p->has_need;
+    bool failed = !p->has_need, was_told = p->error.code != LR_OK;
+    bool is_late = node_now(model->node) - p->started_ms >= model->node->limits.load_ms;
+    if (failed && !was_told)
+        (void)lr_fail(&p->error, is_late ? LR_TIMEOUT : LR_INTERNAL,
+                      "the engine %s when it was asked about the model", how);
     const char *artifact = node_artifact_of(model);
-    if (failed && artifact != NULL && model->state == NODE_MODEL_STARTING) {
+    bool is_refused = p->error.code == LR_MODEL_CORRUPT || p->error.code == LR_UNSUPPORTED;
+    if (failed && is_refused && artifact != NULL && model->state == NODE_MODEL_STARTING) {
         lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
                     artifact, p->error.text);
         model->skip_artifact = true;
@@ -243,10 +252,12 @@ static void on_probe_exit(void *arg, const char *how)
     free(p);
     if (model->state != NODE_MODEL_STARTING)
         return;
-    if (failed)
-        give_up(model, &err);
-    else
+    if (!failed) {
         node_admit(model);
+        return;
+    }
+    node_model_trouble(model, was_told ? NODE_TROUBLE_TOLD : NODE_TROUBLE_DEATH, &err);
+    node_model_pump(model);
 }
 
 static void start_probe(struct node_model *model)
@@ -255,9 +266,13 @@ static void start_probe(struct node_model *model)
     struct lr_error err;
     struct wire_open open;
     struct probe *p = calloc(1, sizeof(*p));
-    if (p == NULL)
+    if (p == NULL) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask the engine about the model");
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
         return;
+    }
     p->model = model;
+    p->started_ms = node_now(node);
     p->library = node_library_ref(model->engine->library);
     struct node_proc_config config = {
         .executable = node->executable,
@@ -269,7 +284,7 @@ static void start_probe(struct node_model *model)
     if (node_proc_start(node->loop, &config, &model->probe, &err) != LR_OK) {
         node_library_unref(p->library);
         free(p);
-        give_up(model, &err);
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
         return;
     }
     uint32_t pool = node_pool_for(node, strcmp(node->device, "cpu") != 0);
@@ -284,21 +299,27 @@ static void start_probe(struct node_model *model)
 void node_admit(struct node_model *model)
 {
     struct lr_error err = {.code = LR_UNAVAILABLE};
-    if (model->state == NODE_MODEL_PRESENT && model->registered_as[0] != '\0' &&
-        !node_storage_reopen(model)) {
+    if (model->state == NODE_MODEL_WAITING)
+        node_storage_look(model); /* what it failed with may lie there no more */
+    bool is_at_rest = model->state == NODE_MODEL_PRESENT || model->state == NODE_MODEL_WAITING;
+    if (is_at_rest && model->registered_as[0] != '\0' && !node_storage_reopen(model)) {
         err.code = model->reason_code;
         (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
         node_model_fail_waiting(model, &err, true);
         return;
     }
-    if (model->state == NODE_MODEL_PRESENT)
+    if (is_at_rest) {
+        node_breaker_try(&model->breaker);
         node_model_move(model, NODE_MODEL_STARTING, NULL);
-    if (model->state != NODE_MODEL_STARTING || model->probe != NULL || model->restart != NULL)
+    }
+    if (model->state != NODE_MODEL_STARTING || model->probe != NULL)
         return;
     const char *artifact = node_artifact_of(model);
     if (artifact != NULL && node_directml_is(artifact)) {
         node_directml_refuse(artifact, &err);
-        give_up(model, &err);
+        node_model_trouble(model, NODE_TROUBLE_JUDGED, &err);
+    } else if (node_library_restore(&model->node->engines, model->engine, &err) != LR_OK) {
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
     } else if (!model->has_need || model->need_library != model->engine->library) {
         start_probe(model);
     } else {
@@ -308,6 +329,7 @@ void node_admit(struct node_model *model)
 
 void node_admit_waiting(struct node *node)
 {
+    node_recovery_room(node);
     /* One after another in order of arrival: a younger one never overtakes into the
      * room an older one waits for. */
     uint64_t after = 0;

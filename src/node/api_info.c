@@ -32,7 +32,8 @@ void node_api_v1_models(struct node *node, struct net_request *req, const struct
         lr_json_member_z(&w, "object", "model");
         lr_json_member_i64(&w, "created", m->created);
         lr_json_member_z(&w, "owned_by", "llm-router");
-        lr_json_member_bool(&w, "ready", m->state >= NODE_MODEL_PRESENT);
+        lr_json_member_bool(&w, "ready",
+                            m->state >= NODE_MODEL_PRESENT && m->state != NODE_MODEL_WAITING);
         lr_json_member_z(&w, "state", node_model_state_name(m->state));
         lr_json_end_object(&w);
     }
@@ -106,6 +107,10 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
         lr_json_member_u64(w, "kv_bytes", m->descriptor->kv_bytes);
     }
     node_fetch_put(w, m);
+    lr_json_member_u64(w, "failures", m->breaker.failures);
+    if (m->breaker.due_ms != 0)
+        lr_json_member_u64(w, "next_try_ms",
+                           node_breaker_wait_ms(&m->breaker, node_now(m->node)));
     lr_json_member_bool(w, "pinned", m->is_pinned);
     lr_json_member_u64(w, "queued", m->queue_count);
     lr_json_member_u64(w, "leases", node_model_leases(m));

@@ -10,6 +10,7 @@
 static void refuse(struct node_engine *e, const struct lr_error *err)
 {
     (void)snprintf(e->reason, sizeof(e->reason), "%s", err->text);
+    e->reason_code = err->code;
     lr_log_warn(NULL, "engine.refused folder=%s code=%s reason=%s", e->folder,
                 lr_code_name(err->code), err->text);
 }
@@ -41,7 +42,7 @@ static void scan_folder(struct node_engines *engines, const char *folder)
         return;
     (void)snprintf(e->folder, sizeof(e->folder), "%s", folder);
     (void)snprintf(e->name, sizeof(e->name), "%.64s", lr_path_base(folder));
-    e->signature = node_engine_signature(folder);
+    e->signature = node_folder_signature(folder);
     lr_code code = plugin_manifest_read(&e->manifest, folder, &err);
     if (code == LR_OK) {
         (void)snprintf(e->name, sizeof(e->name), "%s", e->manifest.engine_id);

@@ -27,6 +27,7 @@ struct node_library {
     char engine_id[65];
     char version[PLUGIN_MANIFEST_TEXT + 1];
     char path[LR_PATH_MAX]; /* the private copy */
+    uint64_t signature;     /* of the copy's folder */
 };
 
 struct node_engine {
@@ -39,8 +40,10 @@ struct node_engine {
     bool is_reloading;
     uint64_t seen_signature;      /* at the last look, if it differed: waits for quiet */
     char reason[NODE_REASON_MAX]; /* why it is refused; "" when it is not */
-    bool is_told;                 /* that it is refused, to whoever watches */
-    uint64_t signature;           /* of the folder's files when it was last read */
+    lr_code reason_code;
+    uint64_t retry_ms;  /* refused for what may pass: looked at again then */
+    bool is_told;       /* that it is refused, to whoever watches */
+    uint64_t signature; /* of the folder's files when it was last read */
 };
 
 struct node_engines {
@@ -73,10 +76,13 @@ LR_MUST_USE lr_code node_engines_resolve(const struct node_engines *engines,
 LR_MUST_USE lr_code node_library_take(const struct node_engines *engines, const char *folder,
                                       struct plugin_manifest *manifest,
                                       struct node_library **out, struct lr_error *err);
+/* Makes the private copy of what new workers run again if somebody deleted or changed it. */
+LR_MUST_USE lr_code node_library_restore(const struct node_engines *engines,
+                                         struct node_engine *engine, struct lr_error *err);
 struct node_library *node_library_ref(struct node_library *library);
 void node_library_unref(struct node_library *library); /* NULL is fine */
 
-/* Changes whenever a file of the folder does. */
-uint64_t node_engine_signature(const char *folder);
+/* Changes whenever a file of the folder does; 0: there is no folder. */
+uint64_t node_folder_signature(const char *folder);
 
 #endif

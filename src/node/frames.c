@@ -107,7 +107,8 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
     note_token(w, r);
     /* It works: a later crash is a new one, not the next of a row.  Each request takes at
      * most two workers with it, so this cannot become a loop. */
-    w->model->crashes = 0;
+    if (w == w->model->worker)
+        node_model_served(w->model);
     w->node->count.tokens++;
     w->model->tokens_out++;
     node_request_event(r, frame);
@@ -147,8 +148,8 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
     struct wire_done m;
     if (r == NULL || r->worker != w || wire_done_decode(frame->body, &m, NULL) != LR_OK)
         return;
-    model->crashes = 0;
-    model->watchdog_kills = 0;
+    if (w == model->worker && m.reason != LR_FINISH_ERROR && m.reason != LR_FINISH_CANCELLED)
+        node_model_served(model);
     if (m.reason == LR_FINISH_ERROR) {
         if (m.error.code == LR_OK)
             (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");

@@ -208,6 +208,15 @@ static lr_code make_copy(const struct node_engines *engines, const struct plugin
     return code;
 }
 
+/* The folder of a private copy. */
+static void folder_of(const struct node_library *lib, char out[LR_PATH_MAX])
+{
+    (void)snprintf(out, LR_PATH_MAX, "%s", lib->path);
+    char *slash = strrchr(out, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
 lr_code node_library_take(const struct node_engines *engines, const char *folder,
                           struct plugin_manifest *manifest, struct node_library **out,
                           struct lr_error *err)
@@ -227,11 +236,46 @@ lr_code node_library_take(const struct node_engines *engines, const char *folder
         plugin_manifest_free(manifest);
         return code;
     }
+    char copy[LR_PATH_MAX];
+    folder_of(lib, copy);
+    lib->signature = node_folder_signature(copy);
     lib->refs = 1;
     lib->abi = manifest->abi_version;
     (void)snprintf(lib->engine_id, sizeof(lib->engine_id), "%s", manifest->engine_id);
     (void)snprintf(lib->version, sizeof(lib->version), "%s", manifest->engine_version);
     *out = lib;
+    return LR_OK;
+}
+
+lr_code node_library_restore(const struct node_engines *engines, struct node_engine *engine,
+                             struct lr_error *err)
+{
+    struct node_library *old = engine->library, *fresh;
+    struct plugin_manifest manifest = {0};
+    char copy[LR_PATH_MAX];
+    folder_of(old, copy);
+    uint64_t now = node_folder_signature(copy);
+    /* A folder that cannot be listed for want of a descriptor is not for that gone. */
+    if (now == old->signature || (now == 0 && is_plain_file(old->path)))
+        return LR_OK;
+    lr_log_warn(NULL, "engine.copy_changed id=%s copy=%s", engine->name, copy);
+    if (lr_dir_exists(copy))
+        discard(copy);
+    lr_code code = node_library_take(engines, engine->folder, &manifest, &fresh, err);
+    if (code != LR_OK)
+        return lr_fail_prefix(err, "the private copy of engine \"%.60s\" is gone",
+                              engine->name);
+    if (strcmp(fresh->sha256, old->sha256) == 0) {
+        old->signature = fresh->signature; /* the same files at the same path */
+        node_library_unref(fresh);
+        plugin_manifest_free(&manifest);
+        return LR_OK;
+    }
+    /* The engine's folder holds another version by now, and the old one exists no more. */
+    node_library_unref(old);
+    engine->library = fresh;
+    plugin_manifest_free(&engine->manifest);
+    engine->manifest = manifest;
     return LR_OK;
 }
 
@@ -248,7 +292,7 @@ void node_library_unref(struct node_library *library)
         free(library);
 }
 
-uint64_t node_engine_signature(const char *folder)
+uint64_t node_folder_signature(const char *folder)
 {
     struct dirent **entries;
     uint64_t sum = 0;

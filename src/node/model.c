@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "node/state.h"
+#include "node/storage.h"
 
 /* Bit i of moves[s]: state i may follow s. */
 #define M(name) (1u << NODE_MODEL_##name)
@@ -12,10 +13,11 @@ static const uint32_t moves[] = {
     [NODE_MODEL_FETCHING] = M(ABSENT) | M(VERIFYING) | M(FAILED),
     [NODE_MODEL_VERIFYING] = M(ABSENT) | M(FETCHING) | M(PRESENT) | M(FAILED),
     [NODE_MODEL_PRESENT] = M(ABSENT) | M(STARTING) | M(FAILED),
-    [NODE_MODEL_STARTING] = M(LOADING) | M(PRESENT) | M(FAILED),
-    [NODE_MODEL_LOADING] = M(READY) | M(STARTING) | M(PRESENT) | M(DRAINING) | M(FAILED),
-    [NODE_MODEL_READY] = M(DRAINING) | M(STARTING) | M(PRESENT) | M(FAILED),
-    [NODE_MODEL_DRAINING] = M(PRESENT) | M(STARTING) | M(FAILED),
+    [NODE_MODEL_STARTING] = M(LOADING) | M(PRESENT) | M(WAITING) | M(FAILED),
+    [NODE_MODEL_LOADING] = M(READY) | M(PRESENT) | M(DRAINING) | M(WAITING) | M(FAILED),
+    [NODE_MODEL_READY] = M(DRAINING) | M(PRESENT) | M(WAITING) | M(FAILED),
+    [NODE_MODEL_DRAINING] = M(PRESENT),
+    [NODE_MODEL_WAITING] = M(ABSENT) | M(PRESENT) | M(STARTING) | M(FAILED),
     [NODE_MODEL_FAILED] = M(ABSENT) | M(PRESENT),
 };
 
@@ -47,6 +49,8 @@ void node_model_move(struct node_model *model, enum node_model_state state,
         lr_json_member_z(w, "reason", reason->text);
     node_event_send(&node->events);
     model->state = state;
+    if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING)
+        model->is_wanted = false;
     model->reason_code = reason != NULL ? reason->code : LR_OK;
     (void)snprintf(model->reason, sizeof(model->reason), "%s",
                    reason != NULL ? reason->text : "");
@@ -55,6 +59,11 @@ void node_model_move(struct node_model *model, enum node_model_state state,
 uint32_t node_model_leases(const struct node_model *model)
 {
     return model->queue_count + (model->worker != NULL ? model->worker->live_count : 0);
+}
+
+bool node_model_has_demand(const struct node_model *model)
+{
+    return model->queue != NULL || model->is_wanted;
 }
 
 bool node_model_is_resident(const struct node_model *model)
@@ -110,9 +119,12 @@ void node_model_pump(struct node_model *model)
         if (model->queue != NULL && model->node->is_draining) {
             (void)lr_fail(&leaving, LR_UNAVAILABLE, "this node is shutting down");
             node_model_fail_waiting(model, &leaving, true);
-        } else if (model->queue != NULL) {
+        } else if (node_model_has_demand(model) && !model->node->is_draining) {
             node_admit(model);
         }
+        break;
+    case NODE_MODEL_WAITING:
+        node_model_pump_waiting(model);
         break;
     case NODE_MODEL_READY:
         dispatch(model);
@@ -132,16 +144,23 @@ void node_model_load(struct node_model *model)
 {
     if (model->is_purging)
         return;
-    if (model->state == NODE_MODEL_FAILED && model->engine != NULL) {
-        model->crashes = model->watchdog_kills = 0;
-        node_model_move(model, NODE_MODEL_PRESENT, NULL);
-    }
+    if (model->state == NODE_MODEL_ABSENT || model->state == NODE_MODEL_FAILED)
+        node_storage_look(model);
+    if (model->state == NODE_MODEL_STARTING || model->state == NODE_MODEL_LOADING ||
+        model->state == NODE_MODEL_READY || model->state == NODE_MODEL_DRAINING)
+        return;
+    model->is_wanted = true; /* also where its files are still to come */
+    node_model_retry(model);
     if (model->state == NODE_MODEL_PRESENT)
         node_admit(model);
 }
 
 void node_model_unload(struct node_model *model, const char *because)
 {
+    if (model->state == NODE_MODEL_WAITING) {
+        model->is_wanted = false; /* it is not tried again before somebody asks */
+        node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    }
     if (model->state != NODE_MODEL_READY && model->state != NODE_MODEL_LOADING)
         return;
     struct lr_error why = {.code = LR_OK};

@@ -1,9 +1,16 @@
 /* node/model.h - a model on this node: one state machine, one function that moves it.
  *
  *   absent --> present <--> starting --> loading --> ready --> draining --> present
- *                 \___________\____________\___________\----> failed
+ *                 ^             \            |          |
+ *                 |              \___________|__________|---> trouble (recovery.c)
+ *                 |                                             |
+ *                 |<-- again at once: a worker died by chance --|
+ *                 |<-- waiting: the circuit breaker is open ----|   (waiting --> starting)
+ *                 |<-- failed: the files were judged -----------|
  *
- * (fetching and verifying lie between absent and present and belong to node/fetch.c.)
+ * (fetching and verifying lie between absent and present and belong to node/fetch.c.)  A
+ * failed model is tried again when somebody acts: `load`, other files, another engine.  A
+ * waiting one is tried again by itself, and at any sign that the cause has gone.
  * Thread: the node's loop.
  */
 #ifndef NODE_MODEL_H
@@ -12,6 +19,7 @@
 #include "chat/prompt.h"
 #include "jinja/jinja.h"
 #include "model/descriptor.h"
+#include "node/breaker.h"
 #include "node/engines.h"
 #include "node/ledger.h"
 #include "node/proc.h"
@@ -23,11 +31,12 @@
     X(FETCHING,  "fetching")  /* files are being downloaded */                        \
     X(VERIFYING, "verifying") /* files are being checked */                           \
     X(PRESENT,   "present")   /* files are complete, no worker */                     \
-    X(STARTING,  "starting")  /* being probed, or waiting for room or for a restart */\
+    X(STARTING,  "starting")  /* being probed, or waiting for room */                 \
     X(LOADING,   "loading")   /* a worker opens it */                                 \
     X(READY,     "ready")     /* a worker serves it */                                \
     X(DRAINING,  "draining")  /* its worker is leaving; queued requests wait */       \
-    X(FAILED,    "failed")    /* not tried again before somebody acts; reason */
+    X(WAITING,   "waiting")   /* it could not be loaded; tried again by itself */     \
+    X(FAILED,    "failed")    /* its files were judged; not tried before somebody acts */
 /* clang-format on */
 
 enum node_model_state {
@@ -77,7 +86,10 @@ struct node_model {
     struct node_engine *engine;           /* borrowed from the registry; NULL: none fits */
     struct jinja_template *chat_template; /* owned; NULL: the default */
     struct chat_model chat;
-    int64_t created; /* seconds since 1970 */
+    int64_t created;    /* seconds since 1970 */
+    char *folder;       /* owned: where its files are looked for; NULL: nowhere */
+    uint64_t signature; /* of that folder when the model came to rest */
+    uint64_t seen_signature, described_signature; /* at the last look; when it was described */
 
     struct node_worker *worker;    /* serves or loads; NULL: none */
     struct node_worker *candidate; /* of a reload */
@@ -93,6 +105,7 @@ struct node_model {
     struct node_library *need_library; /* reference */
 
     bool is_pinned;
+    bool is_wanted;          /* somebody asked for it to be loaded, beside requests */
     bool skip_artifact;      /* it was broken: the safetensors are run */
     bool is_purging;         /* its files are about to be deleted: takes no work */
     char registered_as[16];  /* format it is to be described anew in at its next load; "" */
@@ -101,9 +114,9 @@ struct node_model {
     bool is_yielding;        /* chosen to make room: takes no new work */
     uint64_t wants_room_seq; /* arrival of the request that needs it */
     uint64_t last_used_ms, ready_since_ms, idle_since_ms;
-    uint32_t crashes;        /* in a row, without a token between */
-    uint32_t watchdog_kills; /* in a row */
-    struct net_timer *restart;
+    struct node_breaker breaker;
+    uint64_t room_wanted; /* WAITING for memory: bytes that would be enough; 0: not for that */
+    uint32_t deaths;      /* of its workers, since one last served */
     /* Measured, for routers; 0: never.  Moving averages, microseconds per token. */
     uint64_t load_ms, prefill_us, step_us;
     uint64_t tokens_out, requests_done, requests_failed; /* for metrics */
@@ -128,9 +141,38 @@ void node_model_load(struct node_model *model);
 /* Lets its worker finish and go; queued requests wait for the next one. */
 void node_model_unload(struct node_model *model, const char *because);
 
+/* Requests wait for it, or somebody wants it loaded. */
+bool node_model_has_demand(const struct node_model *model);
+
 /* Fails everything that waits. */
 void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,
                              bool retryable);
+
+/* ---- trouble (recovery.c) ---- */
+
+enum node_trouble {
+    NODE_TROUBLE_DEATH,  /* a worker or a probe ended without a word: may be chance */
+    NODE_TROUBLE_TOLD,   /* the engine or the system said why it does not work */
+    NODE_TROUBLE_ROOM,   /* the plan leaves no memory for it; nothing was started */
+    NODE_TROUBLE_JUDGED, /* no try can end otherwise */
+};
+/* The only way out of a try that did not work: decides between "again at once" (PRESENT; the
+ * caller pumps), WAITING and FAILED, and what those who wait are told. */
+void node_model_trouble(struct node_model *model, enum node_trouble kind,
+                        const struct lr_error *why);
+/* Tries a WAITING model if its time has come or a request may cause it; tells requests that
+ * come too early why and when. */
+void node_model_pump_waiting(struct node_model *model);
+/* A sign that the cause has gone.  Nothing for a model that is neither WAITING nor FAILED. */
+void node_model_retry(struct node_model *model);
+/* A worker of it gave a token, or ended an answer well. */
+void node_model_served(struct node_model *model);
+/* Tries whatever is due.  Often. */
+void node_recovery_watch(struct node *node);
+/* Files that came back or changed.  Once a second. */
+void node_recovery_look(struct node *node);
+/* Memory that came back. */
+void node_recovery_room(struct node *node);
 
 /* ---- workers (supervisor.c) ---- */
 /* Takes a reference to the library; reserves `need` in `pool`. */
@@ -151,8 +193,11 @@ struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
 
 /* ---- admission (admission.c) ---- */
 
-/* Begins to load: probes, makes room, starts a worker.  State PRESENT or STARTING. */
+/* Begins to load: probes, makes room, starts a worker.  State PRESENT, WAITING or STARTING. */
 void node_admit(struct node_model *model);
+/* Whether there would be room for what it needs, which is known; *available: how much at most.
+ */
+bool node_has_room(struct node_model *model, uint64_t *available);
 /* Memory has come back: whoever waits for room is tried again, in order of arrival. */
 void node_admit_waiting(struct node *node);
 /* Fills what an engine is to be told about a model; strings are borrowed. */

@@ -188,6 +188,7 @@ static void every_second(void *arg)
     node_idle_watch(node, now);
     node_events_keep_alive(&node->events);
     node_reload_watch(node);
+    node_recovery_look(node);
 }
 
 static void on_memory(void *arg)
@@ -201,6 +202,7 @@ static void on_watch(void *arg)
 {
     struct node *node = arg;
     node_workers_watch(node, node_now(node));
+    node_recovery_watch(node);
     drain_step(node);
 }
 
@@ -334,7 +336,7 @@ void node_reload_all(struct node *node)
     node_storage_scan(node);
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
         /* Reading an unchanged library would keep every stream waiting for its hash. */
-        bool is_same = e->library != NULL && node_engine_signature(e->folder) == e->signature;
+        bool is_same = e->library != NULL && node_folder_signature(e->folder) == e->signature;
         if (!is_same && node_reload(node, e, false, NULL, NULL, &err) != LR_OK)
             lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
     }

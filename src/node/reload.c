@@ -1,5 +1,6 @@
 #include "node/reload.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "node/state.h"
@@ -7,7 +8,7 @@
 #include "wire/event.h"
 #include "wire/open.h"
 
-enum { CLAIMS_MAX = 1024 };
+enum { CLAIMS_MAX = 1024, RETRY_MS = 5000 };
 
 /* One reload from the check of the new files to the start of its candidates. */
 struct reload {
@@ -138,14 +139,18 @@ static void take_over(struct reload *r)
     e->manifest = r->manifest;
     r->manifest = (struct plugin_manifest){0};
     e->reason[0] = '\0';
+    e->is_told = false;
+    if (e->previous == NULL)
+        tell(r->node, "reloaded", e->library, "", "");
     node_storage_resolve(r->node); /* models that waited for an engine */
     for (struct node_model *m = r->node->models; m != NULL; m = m->next) {
         if (m->engine != e)
             continue;
         if (m->state == NODE_MODEL_READY)
             start_candidate(m);
-        else if (m->state == NODE_MODEL_FAILED)
-            node_model_move(m, NODE_MODEL_PRESENT, NULL);
+        else
+            node_model_retry(m);
+        node_model_pump(m);
     }
 }
 
@@ -216,7 +221,7 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a reload");
     *r = (struct reload){.node = node, .engine = engine, .fn = fn, .arg = arg};
-    engine->signature = node_engine_signature(engine->folder);
+    engine->signature = node_folder_signature(engine->folder);
     lr_code code =
         node_library_take(&node->engines, engine->folder, &r->manifest, &r->library, err);
     if (code == LR_OK && engine->library != NULL && !force &&
@@ -253,21 +258,37 @@ void node_reload_tell_refused(struct node *node)
     }
 }
 
+/* An engine that was refused for what may pass (a full disk, a file half there) is looked at
+ * again though its folder has not changed. */
+static bool is_worth_a_look(const struct node *node, const struct node_engine *e)
+{
+    bool is_judged = e->reason_code == LR_ABI_MISMATCH || e->reason_code == LR_UNSUPPORTED ||
+                     e->reason_code == LR_INVALID_ARGUMENT ||
+                     e->reason_code == LR_PERMISSION_DENIED || e->reason_code == LR_CONFLICT;
+    return e->library == NULL && !is_judged && node_now(node) >= e->retry_ms;
+}
+
 void node_reload_watch(struct node *node)
 {
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
-        uint64_t now = node_engine_signature(e->folder);
+        uint64_t now = node_folder_signature(e->folder);
         struct lr_error err;
-        if (now == e->signature || e->is_reloading)
+        bool is_again = is_worth_a_look(node, e);
+        if ((now == e->signature && !is_again) || e->is_reloading)
             continue;
         /* Files still being copied differ from one look to the next. */
-        if (now != e->seen_signature) {
+        if (now != e->signature && now != e->seen_signature) {
             e->seen_signature = now;
             continue;
         }
+        e->retry_ms = node_now(node) + RETRY_MS;
         lr_code code = node_reload(node, e, false, NULL, NULL, &err);
-        if (code != LR_OK)
+        if (code != LR_OK && strcmp(err.text, e->reason) != 0)
             lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+        if (code != LR_OK && e->library == NULL) {
+            (void)snprintf(e->reason, sizeof(e->reason), "%s", err.text);
+            e->reason_code = err.code;
+        }
         if (code == LR_UNAVAILABLE)
             e->signature = 0; /* half copied: look again */
     }

@@ -19,7 +19,8 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
     *out = (struct wire_fleet_model){
         .id = lr_str_z(m->id),
         .state = lr_str_z(node_model_state_name(m->state)),
-        .reason = usable ? lr_str(NULL, 0) : lr_str_z(m->reason),
+        .reason =
+            usable && m->state != NODE_MODEL_WAITING ? lr_str(NULL, 0) : lr_str_z(m->reason),
         .can_run = usable,
         .is_loaded = m->state == NODE_MODEL_READY,
         .is_pinned = m->is_pinned,
@@ -28,6 +29,8 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
                                                           : 0,
         .live = m->worker != NULL ? m->worker->live_count : 0,
         .queued = m->queue_count,
+        .failures = m->breaker.failures,
+        .next_try_ms = node_breaker_wait_ms(&m->breaker, node_now(m->node)),
         .load_ms = m->load_ms,
         .prefill_us = m->prefill_us,
         .step_us = m->step_us,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "hub/download.h"
 #include "node/directml.h"
 #include "node/manifest.h"
 #include "node/state.h"
@@ -74,15 +75,18 @@ static void resolve(struct node_model *m)
 
 void node_storage_resolve(struct node *node)
 {
+    const char *engine = lr_settings_str(node->settings, "engine");
     for (struct node_model *m = node->models; m != NULL; m = m->next)
         resolve(m);
+    if (engine != NULL && lr_settings_list_count(node->settings, "model") == 0)
+        (void)node_storage_add_engine(node, engine);
 }
 
 struct node_model *node_storage_add_engine(struct node *node, const char *engine_id)
 {
     struct node_model *m = node_storage_name(node, engine_id);
     struct lr_error err;
-    if (m == NULL || m->engine != NULL)
+    if (m == NULL || m->engine != NULL || m->descriptor != NULL)
         return m;
     struct node_engine *e = node_engines_find(&node->engines, engine_id);
     if (e == NULL || e->library == NULL) {
@@ -150,6 +154,20 @@ static bool is_settled(const struct node_model *m)
     return m->state != NODE_MODEL_ABSENT && !is_unusable;
 }
 
+void node_storage_note(struct node_model *m)
+{
+    m->signature = m->seen_signature = m->folder != NULL ? node_folder_signature(m->folder) : 0;
+}
+
+static void keep_folder(struct node_model *m, const char *dir)
+{
+    char *copy = strdup(dir); /* without memory nobody notices when its files change */
+    free(m->folder);
+    m->folder = copy;
+    node_storage_note(m);
+    m->described_signature = m->signature;
+}
+
 struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
                                     const char *format, const char *filename)
 {
@@ -163,6 +181,7 @@ struct node_model *node_storage_add(struct node *node, const char *id, const cha
         wanted = node_storage_guess_format(dir);
     const char *where = realpath(dir, real) != NULL ? real : dir;
     undescribe(m);
+    keep_folder(m, dir);
     lr_code code = model_descriptor_open(where, wanted, filename, &m->descriptor, &err);
     if (code == LR_OK)
         code = compile_template(m, &err);
@@ -203,7 +222,7 @@ bool node_storage_reopen(struct node_model *m)
 static void reopen_soon(struct node_model *m, const char *format, const char *why)
 {
     bool is_at_rest = m->state == NODE_MODEL_PRESENT || m->state == NODE_MODEL_FAILED ||
-                      m->state == NODE_MODEL_ABSENT;
+                      m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_WAITING;
     (void)snprintf(m->registered_as, sizeof(m->registered_as), "%s", format);
     if (is_at_rest)
         (void)node_storage_reopen(m);
@@ -232,13 +251,37 @@ void node_storage_replaced(struct node_model *m, const char *format)
         node_storage_scan(m->node);
 }
 
+/* ---- looked at again ---- */
+
+bool node_storage_is_verified(const struct node_model *m)
+{
+    struct node_filter filter;
+    struct hub_manifest *manifest =
+        m->descriptor != NULL ? node_manifest_read(m->descriptor->model_dir, m->id) : NULL;
+    if (manifest == NULL)
+        return false;
+    node_filter_init(&filter, m->node);
+    bool is_whole = hub_download_is_whole(manifest, m->descriptor->model_dir, &filter.hub);
+    hub_manifest_destroy(manifest);
+    return is_whole;
+}
+
+void node_storage_look(struct node_model *m)
+{
+    node_storage_note(m);
+    if (m->state == NODE_MODEL_ABSENT || m->descriptor == NULL)
+        node_storage_scan(m->node);
+    else if (m->signature != m->described_signature && m->signature != 0)
+        reopen_soon(m, model_format_name(m->descriptor->format), "its files have changed");
+}
+
 /* ---- the end ---- */
 
 static void free_model(struct node_model *m)
 {
-    net_timer_stop(m->restart);
     node_library_unref(m->need_library);
     undescribe(m);
+    free(m->folder);
     free(m->id);
     free(m);
 }

@@ -38,6 +38,14 @@ void node_storage_replaced(struct node_model *model, const char *format);
 /* The registered format takes effect, or the new files do.  False: its files are not usable. */
 bool node_storage_reopen(struct node_model *model);
 
+/* Looks at its folder again: what lacked files or was judged may be usable now.  Nothing runs.
+ */
+void node_storage_look(struct node_model *model);
+/* Remembers what its folder looks like now, to see when that changes. */
+void node_storage_note(struct node_model *model);
+/* Whether its files are as they were when their hashes were checked. */
+bool node_storage_is_verified(const struct node_model *model);
+
 /* A model without workers and requests is forgotten. */
 void node_storage_forget(struct node_model *model);
 

@@ -14,8 +14,6 @@
 #include "node/storage.h"
 #include "wire/open.h"
 
-enum { LOAD_CRASHES_MAX = 3, BACKOFF_MS = 200, BACKOFF_MAX_MS = 30000 };
-
 static void on_exit_of(void *arg, const char *how);
 
 /* ---- start and end ---- */
@@ -126,59 +124,29 @@ static void detach(struct node_worker *w)
         }
 }
 
-static void on_restart(void *arg)
-{
-    struct node_model *model = arg;
-    net_timer_stop(model->restart);
-    model->restart = NULL;
-    if (model->state == NODE_MODEL_STARTING)
-        node_model_move(model, NODE_MODEL_PRESENT, NULL);
-    node_model_pump(model);
-}
-
-static void restart_later(struct node_model *model, const struct lr_error *why)
-{
-    uint32_t n = model->crashes > 1 ? model->crashes - 2 : 0;
-    uint64_t delay = model->crashes > 1 ? (uint64_t)BACKOFF_MS << (n < 8 ? n : 8) : 0;
-    delay = delay < BACKOFF_MAX_MS ? delay : BACKOFF_MAX_MS;
-    node_model_move(model, NODE_MODEL_STARTING, why);
-    net_timer_stop(model->restart);
-    model->restart = net_timer_start(model->node->loop, delay, 0, on_restart, model);
-}
-
-/* An open that failed with a reason is not tried again by itself, except where memory
- * was the reason: that may change. */
 static void load_failed(struct node_model *model, const struct node_worker *w, const char *how)
 {
     struct lr_error err = w->failure;
-    bool told = err.code != LR_OK;
+    bool was_told = err.code != LR_OK;
     const char *artifact = node_artifact_of(model);
-    if (told && artifact != NULL &&
+    if (was_told && artifact != NULL &&
         (err.code == LR_MODEL_CORRUPT || err.code == LR_UNSUPPORTED)) {
         /* One model, one format, two encodings: the original is still there. */
         lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
                     artifact, err.text);
         model->skip_artifact = true;
         model->has_need = false;
-        restart_later(model, &err);
+        node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
     }
-    if (!told)
+    if (!was_told)
         (void)lr_fail(&err, LR_INTERNAL, "the engine %s while it loaded the model", how);
-    model->crashes++;
     if (model->is_swapping && node_reload_revert(model, &err)) {
-        restart_later(model, &err);
+        node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
     }
-    if (!told && model->crashes < LOAD_CRASHES_MAX) {
-        restart_later(model, &err);
-        return;
-    }
-    bool may_pass =
-        err.code == LR_OUT_OF_VRAM || err.code == LR_OUT_OF_RAM || err.code == LR_CANCELLED ||
-        (err.code == LR_TIMEOUT && ++model->watchdog_kills < model->node->limits.kills);
-    node_model_move(model, may_pass ? NODE_MODEL_PRESENT : NODE_MODEL_FAILED, &err);
-    node_model_fail_waiting(model, &err, err.code != LR_MODEL_CORRUPT);
+    bool was_killed = !was_told || err.code == LR_TIMEOUT;
+    node_model_trouble(model, was_killed ? NODE_TROUBLE_DEATH : NODE_TROUBLE_TOLD, &err);
 }
 
 static struct node_victim describe_victim(const struct node_request *r)
@@ -233,13 +201,8 @@ static void serving_died(struct node_model *model, struct node_worker *w, const 
     struct lr_error err = w->failure;
     if (err.code == LR_OK)
         (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
-    model->crashes++;
-    if (err.code == LR_TIMEOUT && ++model->watchdog_kills >= model->node->limits.kills) {
-        node_model_move(model, NODE_MODEL_FAILED, &err);
-        node_model_fail_waiting(model, &err, true);
-        return;
-    }
-    restart_later(model, &err);
+    model->is_wanted = true; /* the node is to be as it was before, also where nobody waits */
+    node_model_trouble(model, NODE_TROUBLE_DEATH, &err);
 }
 
 static void drained(struct node_model *model)
@@ -265,6 +228,7 @@ static void on_exit_of(void *arg, const char *how)
     detach(w);
     if (!expected) {
         node->count.worker_deaths++;
+        model->deaths++;
         lr_log_error(NULL, "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
                      w->library->engine_id, how, w->failure.text, w->live_count);
         struct lr_json_writer *j = node_event_begin(&node->events, "worker_died");

@@ -24,6 +24,10 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_member_u64(w, "slots", m->slots);
     lr_json_member_u64(w, "live", m->live);
     lr_json_member_u64(w, "queued", m->queued);
+    if (m->failures != 0)
+        lr_json_member_u64(w, "failures", m->failures);
+    if (m->next_try_ms != 0)
+        lr_json_member_u64(w, "next_try_ms", m->next_try_ms);
     lr_json_member_u64(w, "load_ms", m->load_ms);
     lr_json_member_u64(w, "prefill_us", m->prefill_us);
     lr_json_member_u64(w, "step_us", m->step_us);
@@ -161,6 +165,10 @@ static lr_code read_model(const struct lr_json *v, struct wire_fleet_model *m,
         code = read_number(v, "live", UINT32_MAX, &live, err);
     if (code == LR_OK)
         code = read_number(v, "queued", UINT32_MAX, &queued, err);
+    if (code == LR_OK)
+        code = read_number(v, "failures", UINT32_MAX, &m->failures, err);
+    if (code == LR_OK)
+        code = read_number(v, "next_try_ms", UINT32_MAX, &m->next_try_ms, err);
     if (code == LR_OK)
         code = read_number(v, "load_ms", UINT32_MAX, &m->load_ms, err);
     if (code == LR_OK)

@@ -30,12 +30,14 @@ enum {
 struct wire_fleet_model {
     struct lr_str id;
     struct lr_str state;  /* as node/model.h names it */
-    struct lr_str reason; /* why it cannot run; empty: it can */
+    struct lr_str reason; /* why it cannot run, or could not be loaded; empty: neither */
     bool can_run;         /* files complete, an engine found */
     bool is_loaded, is_pinned;
     uint32_t slots; /* sequences its engine takes at once; 0: not known */
     uint32_t live;
     uint32_t queued;
+    uint64_t failures;    /* to load it or to serve with it, in a row */
+    uint64_t next_try_ms; /* "waiting": until it is tried again by itself; 0: not by time */
     /* Measured by the node, so that a router that has just begun need not guess: how long
      * it took to load, and moving averages per token.  0: never. */
     uint64_t load_ms, prefill_us, step_us;

@@ -139,7 +139,9 @@ describe('room for one', () => {
     const answer = await generate(node, ask('giant', 'x'));
     assert.equal(answer.error.code, 'OUT_OF_RAM');
     assert.equal((await node.model('b')).state, 'ready');
-    assert.equal((await node.model('giant')).state, 'present');
+    const giant = await node.model('giant');
+    assert.deepEqual([giant.state, giant.failures], ['waiting', 0]);
+    assert.match(giant.reason, /needs .* and RAM can give it/);
   });
 
   it('a model in use is not evicted; the other waits for it', async () => {

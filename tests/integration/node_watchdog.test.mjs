@@ -66,22 +66,26 @@ describe('the watchdog', () => {
     assert.ok(gap < 400, `the other model paused for ${gap} ms`);
   });
 
-  it('gives up after three kills in a row and says why', async () => {
+  it('after three kills in a row lets the model wait, says why, and tries again by itself', async () => {
     for (let i = 0; i < 3; i++)
       assert.equal((await generate(node, ask('hangs-always', 'x'))).error.code, 'TIMEOUT');
-    const model = await until('failed', async () => {
+    const model = await until('it waits', async () => {
       const m = await node.model('hangs-always');
-      return m.state === 'failed' && m;
+      return m.state === 'waiting' && m;
     });
     assert.match(model.reason, /no progress/);
-    const refused = await node.post('/v0/generate', ask('hangs-always', 'x'));
-    assert.equal(refused.status, 504);
-    assert.equal((await node.model('hangs-always')).workers.length, 0);
+    assert.deepEqual([model.failures, model.workers], [3, []]);
+    const refused = await generate(node, ask('hangs-always', 'x'));
+    assert.deepEqual([refused.error.code, refused.error.retryable], ['UNAVAILABLE', true]);
+    assert.match(refused.error.message, /no progress.*tried again in 1 s/);
+    await until('it is loaded again', async () => (await node.model('hangs-always')).state === 'ready');
+    assert.equal((await node.model('hangs-always')).failures, 3, 'loaded is not yet served');
   });
 
   it('kills a hanging load', async () => {
     const answer = await generate(node, ask('hangs-loading', 'x'));
-    assert.equal(answer.error.code, 'TIMEOUT');
+    assert.deepEqual([answer.error.code, answer.error.retryable], ['UNAVAILABLE', true]);
+    assert.match(answer.error.message, /no progress for \d+ ms.*load-timeout/);
     assert.equal((await generate(node, ask('hangs-loading', 'well'))).text, 'well');
   });
 
@@ -193,11 +197,14 @@ describe('a crash', () => {
     assert.equal(node.log.match(/worker\.died model=deadly/g).length, 2);
   });
 
-  it('while loading is tried three times, then the model is failed', async () => {
+  it('while loading is tried three times at once, then with pauses', async () => {
     const answer = await generate(node, ask('crashes-loading', 'x'));
-    assert.equal(answer.error.code, 'INTERNAL');
-    assert.match((await node.model('crashes-loading')).reason, /SIGKILL while it loaded/);
-    assert.equal((await node.model('crashes-loading')).state, 'failed');
+    assert.deepEqual([answer.error.code, answer.error.retryable], ['UNAVAILABLE', true]);
+    const model = await node.model('crashes-loading');
+    assert.match(model.reason, /SIGKILL while it loaded/);
+    assert.deepEqual([model.state, model.failures], ['waiting', 3]);
+    assert.equal(node.log.match(/worker\.start model=crashes-loading /g).length, 3);
+    await node.post('/v0/models/crashes-loading/unload');
     assert.equal((await generate(node, ask('crashes-loading-once', 'ok'))).text, 'ok');
   });
 
@@ -213,7 +220,8 @@ describe('a crash', () => {
     assert.equal((await generate(node, ask('fails', 'device'))).text, 'device');
     const answer = await generate(node, ask('fails-loading', 'x'));
     assert.match(answer.error.message, /told to fail/);
-    assert.equal((await node.model('fails-loading')).state, 'failed');
+    assert.equal((await node.model('fails-loading')).state, 'waiting');
+    await node.post('/v0/models/fails-loading/unload');
   });
 
   it('is not caused by an engine that emits invalid UTF-8', async () => {

@@ -16,7 +16,7 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
-        return lr_fail(err, LR_UNSUPPORTED,
+        return lr_fail(err, LR_INTERNAL, /* it may come: no verdict on the model */
                        "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s); install the "
                        "NVIDIA driver, or "
                        "use --device cpu",
@@ -33,9 +33,9 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
 #undef X
     CUresult result = cu->cuInit(0);
     if (result == CUDA_ERROR_NO_DEVICE)
-        return lr_fail(err, LR_UNSUPPORTED, "the NVIDIA driver finds no GPU on this machine");
+        return lr_fail(err, LR_INTERNAL, "the NVIDIA driver finds no GPU on this machine");
     if (result != CUDA_SUCCESS)
-        return lr_fail(err, LR_UNSUPPORTED, "the NVIDIA driver does not start (cuInit: %d)",
+        return lr_fail(err, LR_INTERNAL, "the NVIDIA driver does not start (cuInit: %d)",
                        (int)result);
     int version = 0;
     CUDA_TRY(cu, cuDriverGetVersion(&version), err);
