@@ -11,7 +11,7 @@ import { Button, Empty, ErrorNote, Meter, Page, Skeleton } from '../lib/ui.js';
 import Model from './model.js';
 import { Register } from './register.js';
 
-const order = ['ready', 'loading', 'starting', 'fetching', 'verifying', 'draining', 'present', 'failed', 'absent'];
+const order = ['ready', 'loading', 'starting', 'fetching', 'verifying', 'draining', 'present', 'waiting', 'failed', 'absent'];
 
 const source = (m) => t(m.source === 'hub' ? 'models.fromHub' : 'models.fromNode');
 

@@ -106,7 +106,7 @@ static const struct lr_setting rows[] = {
     {.name = "load-timeout", .type = LR_SETTING_DURATION, .fallback = "120s", .min = 50, .max = 86400000, .commands = "up node",
      .help = "the same while it loads a model"},
     {.name = "watchdog-kills", .type = LR_SETTING_INT, .fallback = "3", .min = 1, .max = 1000, .commands = "up node",
-     .help = "kills in a row after which a model is failed and not tried again by itself"},
+     .help = "deaths of a model's worker in a row, killed or crashed, after which it waits before the next try"},
     {.name = "idle-unload", .type = LR_SETTING_DURATION, .fallback = "0", .max = 2592000000, .commands = "up node",
      .help = "unload a model nobody used for this long; 0 keeps it"},
     {.name = "drain-timeout", .type = LR_SETTING_DURATION, .fallback = "5m", .max = 86400000, .commands = "up node",

@@ -138,6 +138,13 @@ static struct lr_str text_of(const struct lr_json *event, const char *name)
     return text;
 }
 
+/* What was wrong with a model's workers is over. */
+static void settle_deaths(struct router *r, const struct router_node *node, struct lr_str model)
+{
+    router_alert_settle(r, ROUTER_ALERT_WORKER_DIED, node, model);
+    router_alert_settle(r, ROUTER_ALERT_WATCHDOG_KILL, node, model);
+}
+
 static void hear_model(struct router *r, const struct router_node *node,
                        const struct lr_json *event)
 {
@@ -148,6 +155,13 @@ static void hear_model(struct router *r, const struct router_node *node,
         router_alert_raise(r, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
     else
         router_alert_settle(r, ROUTER_ALERT_MODEL_FAILED, node, model);
+    if (lr_str_eq_z(state, "waiting"))
+        router_alert_raise(r, ROUTER_ALERT_MODEL_WAITING, node, model, reason);
+    else if (!lr_str_eq_z(state, "starting") && !lr_str_eq_z(state, "loading"))
+        router_alert_settle(r, ROUTER_ALERT_MODEL_WAITING, node,
+                            model); /* a try is no success */
+    if (is_absent)                  /* nobody will serve with it */
+        settle_deaths(r, node, model);
     if (is_absent && reason.len != 0 &&
         (lr_str_eq_z(from, "fetching") || lr_str_eq_z(from, "absent")))
         router_alert_raise(r, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
@@ -189,6 +203,8 @@ void router_alerts_hear(struct router *r, const struct router_node *node,
                   reason = text_of(event, "reason");
     if (lr_str_eq_z(name, "model"))
         hear_model(r, node, event);
+    else if (lr_str_eq_z(name, "model_served"))
+        settle_deaths(r, node, text_of(event, "model"));
     else if (lr_str_eq_z(name, "memory_alert"))
         hear_memory(r, node, event);
     else if (lr_str_eq_z(name, "memory_relieved"))

@@ -21,14 +21,19 @@ enum { ROUTER_ALERTS_MAX = 100 };
     X(MEMORY_ALERT,     "warning", true,                                                       \
       "unload or unpin a model, or serve one on another node; idle models are unloaded by "    \
       "themselves (setting memory-threshold)")                                                 \
-    X(WATCHDOG_KILL,    "error",   false,                                                      \
-      "the worker was restarted; if it happens again, update the engine, or raise "            \
+    X(WATCHDOG_KILL,    "error",   true,                                                       \
+      "the node starts another worker by itself, and this alert ends when a worker of the "    \
+      "model has served again; if it happens again, update the engine, or raise "              \
       "step-timeout or load-timeout where the device is just slow")                            \
-    X(WORKER_DIED,      "error",   false,                                                      \
-      "the worker was restarted and its requests continued; if it happens again, look at "     \
-      "the node's log and update the engine")                                                  \
+    X(WORKER_DIED,      "error",   true,                                                       \
+      "the node starts another worker by itself, and this alert ends when a worker of the "    \
+      "model has served again; if it happens again, look at the node's log and update the "    \
+      "engine")                                                                                \
     X(DOWNLOAD_FAILED,  "error",   true,                                                       \
       "the node tries again by itself; check its disk space and its way to the hub")           \
+    X(MODEL_WAITING,    "error",   true,                                                       \
+      "the node tries again by itself, at most five minutes apart; remove the cause that the " \
+      "message names, then load the model to have it tried at once")                           \
     X(MODEL_FAILED,     "error",   true,                                                       \
       "remove the cause that the message names, then load the model again")                    \
     X(ENGINE_REFUSED,   "error",   true,                                                       \

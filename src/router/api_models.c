@@ -7,10 +7,10 @@
 
 enum { BODY_BYTES = 16 << 20, AT_ONCE = 16 };
 
-enum { STATES = 9 };
-static const char *const states[STATES] = {"failed",  "absent",   "fetching", "verifying",
-                                           "present", "draining", "starting", "loading",
-                                           "ready"}; /* the better, the later */
+enum { STATES = 10 };
+static const char *const states[STATES] = {"failed",    "absent",  "waiting",  "fetching",
+                                           "verifying", "present", "draining", "starting",
+                                           "loading",   "ready"}; /* the better, the later */
 
 /* What a client may expect of a model, over all nodes. */
 struct outlook {
@@ -43,7 +43,7 @@ static struct outlook look(const struct router *r, const struct router_model *mo
             continue;
         bool on_its_way =
             strcmp(place->state, "fetching") == 0 || strcmp(place->state, "verifying") == 0;
-        out.is_ready = out.is_ready || place->can_run;
+        out.is_ready = out.is_ready || (place->can_run && !place->is_waiting);
         out.can_run = out.can_run || place->can_run || on_its_way;
         if (out.best == NULL || rank(place->state) > rank(out.best->state))
             out.best = place;
@@ -160,13 +160,16 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
         reason = why_not;
     else if (place == NULL)
         reason = "the node does not have it";
-    else if (!place->can_run)
+    else if (!place->can_run || place->is_waiting)
         reason = place->reason;
     lr_json_member_z(w, "reason", reason);
     if (place != NULL) {
         lr_json_member_z(w, "state", place->state);
         lr_json_member_bool(w, "loaded", place->is_loaded);
         lr_json_member_bool(w, "pinned", place->is_pinned);
+        lr_json_member_u64(w, "failures", place->failures);
+        if (place->is_waiting && place->next_try_ms != 0)
+            lr_json_member_u64(w, "next_try_ms", place->next_try_ms);
         lr_json_member_z(w, "engine", place->engine);
         lr_json_member_z(w, "runtime", place->runtime);
         lr_json_member_z(w, "architecture", place->architecture);

@@ -56,19 +56,46 @@ static struct router_place *place_on(const struct router_node *node,
     return place != NULL && place->can_run ? place : NULL;
 }
 
+/* Where the model could not be loaded lately nobody is sent who can be served elsewhere. */
+static size_t drop_waiting(struct router_candidate *all, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!all[i].place->is_waiting)
+            all[kept++] = all[i];
+    return kept != 0 ? kept : count;
+}
+
 size_t router_candidates(struct router *r, const struct router_model *model,
                          const struct router_job *job, uint64_t now,
                          struct router_candidate *out, size_t capacity)
 {
     size_t count = 0;
-    bool is_bound = job != NULL && job->bound != NULL && place_on(job->bound, model) != NULL;
+    const struct router_place *bound =
+        job != NULL && job->bound != NULL ? place_on(job->bound, model) : NULL;
+    bool is_bound = bound != NULL && !bound->is_waiting;
     for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
         struct router_node *node = r->nodes.all[i];
         struct router_place *place = place_on(node, model);
         if (place != NULL && (!is_bound || node == job->bound))
             out[count++] = describe(job, node, place, now);
     }
-    return count;
+    return drop_waiting(out, count);
+}
+
+bool router_has_another(struct router_job *job)
+{
+    struct router_candidate all[ROUTER_CANDIDATES_MAX];
+    bool found = false;
+    router_lock(job->router);
+    if (job->node->is_draining)
+        found = true; /* it is leaving, and its successor may come */
+    size_t count = router_candidates(job->router, job->model, job, lr_clock_ms(NULL), all,
+                                     ROUTER_CANDIDATES_MAX);
+    for (size_t i = 0; i < count; i++)
+        found |= all[i].node != job->node && !router_has_failed(job, all[i].node);
+    router_unlock(job->router);
+    return found;
 }
 
 /* "node-a: offline; node-b: ..." */

@@ -165,6 +165,9 @@ size_t router_candidates(struct router *r, const struct router_model *model,
                          const struct router_job *job, uint64_t now_ms,
                          struct router_candidate *out, size_t capacity);
 bool router_has_failed(const struct router_job *job, const struct router_node *node);
+/* Whether a node could serve the job that has not failed it, beside the one that has it.  The
+ * job holds a place. */
+bool router_has_another(struct router_job *job);
 
 /* UNAVAILABLE, and why of each node. */
 lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,

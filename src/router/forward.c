@@ -78,23 +78,54 @@ void router_api_node_forward(struct router *r, struct net_request *req)
     forward(r, req, &to, &target);
 }
 
-/* The place that ?node= names, else the best one. */
-static size_t choose(struct router_candidate *all, size_t count, struct lr_str wanted)
+static bool is_named(const struct router_node *node, struct lr_str wanted)
 {
+    return wanted.len == 0 || lr_str_eq_z(wanted, node->id) || lr_str_eq_z(wanted, node->name);
+}
+
+struct choice {
+    const struct router_node *node;
+    const struct router_place *place;
+};
+
+/* A place that cannot run the model now may after a load: it is tried there.  One whose files
+ * are there comes before one without. */
+static struct choice choose_ill(const struct router *r, const struct router_model *model,
+                                struct lr_str wanted)
+{
+    struct choice best = {0};
+    const char *why_not;
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        const struct router_place *place = router_node_place(node, lr_str_z(model->folded));
+        if (place == NULL || !router_node_serves(node, &why_not) || !is_named(node, wanted))
+            continue;
+        if (best.node == NULL || strcmp(best.place->state, "absent") == 0)
+            best = (struct choice){node, place};
+    }
+    return best;
+}
+
+/* The place that ?node= names, else the best one. */
+static struct choice choose(struct router *r, const struct router_model *model,
+                            struct lr_str wanted)
+{
+    struct router_candidate all[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
-    if (wanted.len == 0)
-        return router_pick(all, count, &demand);
-    for (size_t i = 0; i < count; i++)
-        if (lr_str_eq_z(wanted, all[i].node->id) || lr_str_eq_z(wanted, all[i].node->name))
-            return i;
-    return ROUTER_NOBODY;
+    if (wanted.len != 0)
+        return choose_ill(r, model, wanted);
+    size_t count =
+        router_candidates(r, model, NULL, lr_clock_ms(NULL), all, ROUTER_CANDIDATES_MAX);
+    size_t best = router_pick(all, count, &demand);
+    return best != ROUTER_NOBODY ? (struct choice){all[best].node, all[best].place}
+                                 : choose_ill(r, model, wanted);
 }
 
 void router_api_model_action(struct router *r, struct net_request *req)
 {
     struct router_access *access = router_access(req);
     struct lr_str wanted = {0}, action = access->path->segments[access->path->count - 1];
-    struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
+    struct choice best = {0};
     struct router_target to;
     struct lr_buf target;
     char id[ROUTER_ID_MAX] = "", audited[32];
@@ -103,14 +134,12 @@ void router_api_model_action(struct router *r, struct net_request *req)
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, access->tail);
     if (model != NULL) {
-        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates,
-                                         ROUTER_CANDIDATES_MAX);
-        size_t best = choose(candidates, count, wanted);
-        if (best != ROUTER_NOBODY) {
+        best = choose(r, model, wanted);
+        if (best.node != NULL) {
             memcpy(id, model->id, sizeof(id));
-            router_target_set(&to, candidates[best].node);
+            router_target_set(&to, best.node);
             lr_buf_add_z(&target, "/v0/models");
-            add_segment(&target, lr_str_z(candidates[best].place->id));
+            add_segment(&target, lr_str_z(best.place->id));
             add_segment(&target, action);
         }
     }

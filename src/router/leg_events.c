@@ -106,12 +106,24 @@ static void on_done(struct router_leg *leg, struct lr_str body)
     router_call_done(leg, m.reason, &usage);
 }
 
+/* The node cannot load the model now, which is known at once, and no other node is left to
+ * ask: nobody who has nothing yet waits to hear it. */
+static bool is_hopeless(struct router_leg *leg, const struct lr_error *why)
+{
+    bool cannot_load = why->code == LR_UNAVAILABLE || why->code == LR_OUT_OF_VRAM ||
+                       why->code == LR_OUT_OF_RAM || why->code == LR_MODEL_CORRUPT ||
+                       why->code == LR_UNSUPPORTED;
+    return cannot_load && leg->generated_count == 0 && !router_has_another(&leg->job);
+}
+
 static void on_error(struct router_leg *leg, struct lr_str body)
 {
     struct wire_error m;
     struct lr_error err;
     if (wire_error_decode(body, &m, &err) != LR_OK)
         router_leg_move(leg, ROUTER_FAILED, &err);
+    else if (m.retryable && is_hopeless(leg, &m.error))
+        router_leg_fail(leg, &m.error);
     else if (m.retryable)
         router_leg_move(leg, ROUTER_FAILED, &m.error);
     else

@@ -148,6 +148,9 @@ static void take_load(struct router_place *place, const struct wire_fleet_model 
     place->can_run = m->can_run;
     place->is_loaded = m->is_loaded;
     place->is_pinned = m->is_pinned;
+    place->is_waiting = lr_str_eq_z(m->state, "waiting");
+    place->failures = m->failures;
+    place->next_try_ms = m->next_try_ms;
     if (m->slots != 0)
         place->slots = m->slots;
     place->live = m->live;

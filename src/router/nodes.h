@@ -33,6 +33,8 @@ struct router_place {
     char engine[64], runtime[64], architecture[96], format[16];
     bool can_run;
     bool is_loaded, is_pinned;
+    bool is_waiting; /* the node could not load it and tries again: a last resort */
+    uint64_t failures, next_try_ms;
     uint32_t slots, live, queued; /* as reported */
     uint64_t context_tokens, weight_bytes;
     uint64_t kv_bytes;               /* of one whole context; 0: not known */

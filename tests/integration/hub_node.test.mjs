@@ -76,6 +76,25 @@ test('a registered model is fetched, verified, listed and served, and its progre
   assert.ok(answer.json.usage.completion_tokens > 0);
 });
 
+test('files that were verified and that the engine judges are failed for good, until an operator says load', async (t) => {
+  const world = await setup(t, { ...demoFiles(), 'tokenizer.json': Buffer.from('{"version":"1.0"}') });
+  await world.startNode();
+  await world.register();
+  await world.ready();
+  const refused = await world.chat();
+  assert.notEqual(refused.status, 200);
+  const failed = await until('it is failed', async () => { const m = await world.model(); return m.state === 'failed' && m; });
+  assert.match(failed.reason, /tokenizer/);
+  const probes = () => (world.node.log.match(/model\.state model=openai\/demo from=present to=starting/g) ?? []).length;
+  const before = probes();
+  // The router knows it, too, and reaches the node all the same.
+  await until('the router knows', async () => (await call(`${world.router.url}/v0/models?id=openai/demo`)).json.models[0].state === 'failed');
+  const loaded = await call(`${world.router.url}/v0/models/openai/demo/load`, { body: {} });
+  assert.equal(loaded.status, 200, loaded.text);
+  await until('it is tried', () => probes() > before);
+  await until('and judged again', async () => (await world.model()).state === 'failed');
+});
+
 test('a node killed in the middle of a download goes on where it was', async (t) => {
   const world = await setup(t);
   let reached = false;

@@ -18,6 +18,7 @@ export default {
   'state.present': 'on disk',
   'state.absent': 'absent',
   'state.failed': 'failed',
+  'state.waiting': 'trying again',
   'state.draining': 'unloading',
   'state.fetching': 'downloading',
   'state.verifying': 'checking files',

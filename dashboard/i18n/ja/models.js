@@ -18,6 +18,7 @@ export default {
   'state.present': 'ディスク上',
   'state.absent': 'なし',
   'state.failed': '失敗',
+  'state.waiting': '再試行待ち',
   'state.draining': 'アンロード中',
   'state.fetching': 'ダウンロード中',
   'state.verifying': 'ファイル検査中',

@@ -1,0 +1,88 @@
+// A model that cannot be loaded, as the router's clients and operators see it: told at once, served
+// elsewhere where that is possible, back by itself, and no alert that says more than is true.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { call, cli, makeEcho, nodes, online, register, say, startRouter, tempDir, until } from './support.mjs';
+import { addNode, fleet, keep, makeFaulty } from './fleet.mjs';
+
+const chat = (router, id, text = 'hello') => call(`${router.url}/v1/chat/completions`, { body: { model: id, ...say(text) } });
+const model = async (router, id) => (await call(`${router.url}/v0/models?id=${id}`)).json.models[0];
+const place = async (router, id, node = 0) => (await model(router, id)).nodes[node];
+const ready = (router, id) => until(`${id} is ready`, async () => (await place(router, id)).state === 'ready');
+const alertOf = async (router, kind) => (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === kind);
+// What the node itself says of its workers.
+const worker = async (router, id) => {
+  const [node] = await nodes(router);
+  const all = (await call(`${router.url}/v0/nodes/${node.id}/models`)).json.models;
+  return all.find((m) => m.id === id).workers[0];
+};
+
+test('that the only node has no memory for a model reaches the client at once, with both numbers', async () => {
+  const { router } = await fleet(1, makeEcho('big', { weights_bytes: 2e9 }), { nodeArgs: ['--ram-limit', '1000MB', '--no-preload'], isLoaded: false });
+  const began = Date.now();
+  const answer = await chat(router, 'big');
+  assert.equal(answer.status, 503, answer.text);
+  assert.match(answer.json.error.message, /needs 1\.9 GiB .* and RAM can give it/);
+  assert.ok(Number(answer.headers.get('retry-after')) >= 1);
+  assert.ok(Date.now() - began < 5000, `${Date.now() - began} ms`);
+  const { state, reason } = await until('the router knows', async () => { const m = await model(router, 'big'); return m.state === 'waiting' && m; });
+  assert.deepEqual([state, /RAM can give it/.test(reason)], ['waiting', true]);
+  assert.equal((await chat(router, 'big')).status, 503, 'and the next one');
+});
+
+test('a model that one node cannot load is served by the other, and nobody notices', async () => {
+  const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
+  await addNode(router, makeFaulty('m', { fail: 'load' }), { name: 'ill' });
+  await addNode(router, makeEcho('m', { step_ms: 5 }), { name: 'well', args: ['--max-sequences', '2'] });
+  await until('both are there', async () => (await online(router)) === 2);
+  await register(router, 'm');
+  const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => chat(router, 'm', `text ${i}`)));
+  assert.deepEqual(answers.map((a) => a.status), Array(12).fill(200));
+  const ill = (await model(router, 'm')).nodes.find((n) => n.name === 'ill');
+  assert.deepEqual([ill.state, /told to fail/.test(ill.reason)], ['waiting', true]);
+});
+
+test('a model that waits says so at once, with the tries; models load tries it again, and so does the node by itself', async () => {
+  const once = path.join(tempDir('once'), 'x');
+  const { router } = await fleet(1, makeFaulty('m', { fail: 'load', once }), { nodeArgs: ['--no-preload'], isLoaded: false });
+  const began = Date.now();
+  const refused = await chat(router, 'm');
+  assert.equal(refused.status, 503, refused.text);
+  assert.match(refused.json.error.message, /cannot be loaded at the moment: .*told to fail/);
+  assert.ok(Date.now() - began < 5000);
+  const waiting = await until('the router knows', async () => { const p = await place(router, 'm'); return p.state === 'waiting' && p; });
+  assert.match(waiting.reason, /told to fail/);
+  assert.equal(waiting.failures, 1);
+  const alert = await until('an alert', () => alertOf(router, 'model_waiting'));
+  assert.match(`${alert.message} ${alert.advice}`, /told to fail.*tries again by itself/);
+  assert.match((await cli(['models', 'load', 'm', '--url', router.url])).stdout, /^m: (starting|loading|ready)\n$/);
+  await ready(router, 'm');
+  assert.equal((await chat(router, 'm')).status, 200);
+  await until('it is forgotten', async () => (await place(router, 'm')).failures === 0);
+  await until('the alert is over', async () => !(await alertOf(router, 'model_waiting')).open);
+  // And without anybody's word: its time comes.
+  await call(`${router.url}/v0/models/m/unload`, { method: 'POST', headers: { 'content-type': 'application/json' } });
+  await until('unloaded', async () => (await place(router, 'm')).state === 'present');
+  fs.rmSync(once);
+  assert.equal((await chat(router, 'm')).status, 503);
+  await ready(router, 'm');
+});
+
+test('the alert of a dead worker is open until a worker of that model has served again', async () => {
+  const { router } = await fleet(1, makeEcho('m'));
+  await call(`${router.url}/v0/models/m/pin`, { method: 'POST', headers: { 'content-type': 'application/json' } });
+  for (let i = 1; i <= 2; i++) {
+    const { pid } = await until('a worker', async () => { const w = await worker(router, 'm'); return w?.ready && w; });
+    process.kill(pid, 'SIGKILL');
+    const alert = await until('an alert', async () => { const a = await alertOf(router, 'worker_died'); return a?.count === i && a; });
+    assert.deepEqual([alert.subject, alert.open], ['m', true]);
+    assert.doesNotMatch(alert.advice, /requests continued/);
+    await until('another worker', async () => { const w = await worker(router, 'm'); return w?.ready && w.pid !== pid; });
+    await ready(router, 'm');
+    assert.equal((await alertOf(router, 'worker_died')).open, true, 'loaded is not yet served');
+  }
+  assert.equal((await chat(router, 'm')).status, 200);
+  await until('it is over', async () => !(await alertOf(router, 'worker_died')).open);
+});
