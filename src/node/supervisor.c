@@ -196,12 +196,14 @@ static void lose_all(struct node_worker *w, const char *how)
     free(ids);
 }
 
-static void serving_died(struct node_model *model, struct node_worker *w, const char *how)
+static void serving_died(struct node_model *model, struct node_worker *w, bool was_busy,
+                         const char *how)
 {
     struct lr_error err = w->failure;
     if (err.code == LR_OK)
         (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
-    model->is_wanted = true; /* the node is to be as it was before, also where nobody waits */
+    /* A model that was in use is loaded again, also where its requests went on elsewhere. */
+    model->is_wanted = model->is_wanted || model->is_pinned || was_busy;
     node_model_trouble(model, NODE_TROUBLE_DEATH, &err);
 }
 
@@ -223,6 +225,7 @@ static void on_exit_of(void *arg, const char *how)
     bool was_serving = model->worker == w;
     bool was_candidate = model->candidate == w;
     bool expected = w->is_closing;
+    bool was_busy = w->live_count != 0;
 
     w->proc = NULL;
     detach(w);
@@ -246,7 +249,7 @@ static void on_exit_of(void *arg, const char *how)
     else if (was_serving && model->state == NODE_MODEL_LOADING)
         load_failed(model, w, how);
     else if (was_serving)
-        serving_died(model, w, how);
+        serving_died(model, w, was_busy, how);
     node_library_unref(w->library);
     free(w);
     node_model_pump(model);
