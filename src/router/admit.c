@@ -119,12 +119,16 @@ static enum router_admission admit_locked(struct router_job *job, bool again,
     job->place = NULL;
     job->is_again = again;
     job->retry_s = 0;
+    if (job->model->is_deleted && !again) {
+        (void)router_refuse_deleted(job->model, err);
+        return ROUTER_REFUSED;
+    }
     router_shares_see(&job->model->shares, job->lane, now);
     /* Nobody overtakes those who wait, but for one who has waited before.  A key none of whose
      * requests waits may take what the others can't: the places beyond the slots. */
     bool is_first = router_queue_lane_count(queue, job->lane) == 0;
     if (is_first && queue->count != 0)
-        router_pump(r, job->model);
+        router_pump(job->model);
     if (again || is_first)
         grant = router_try_grant(job, now);
     if (grant == ROUTER_GRANT_OK) {
@@ -138,7 +142,7 @@ static enum router_admission admit_locked(struct router_job *job, bool again,
     enum router_admission admission = enter_queue(job, again, now, err);
     if (admission != ROUTER_WAITING)
         return admission;
-    r->waiting++;
+    router_waits(job);
     job->state = ROUTER_JOB_WAITING;
     job->waiting_since_ms = now;
     job->nobody_since_ms = grant == ROUTER_GRANT_NOBODY ? now : 0;

@@ -66,6 +66,15 @@ static size_t drop_waiting(struct router_candidate *all, size_t count)
     return kept != 0 ? kept : count;
 }
 
+/* Another model has the name by now: nodes' places with that name are no places of this one. */
+static bool is_replaced(const struct router *r, const struct router_model *model)
+{
+    const struct router_model *other =
+        model->is_deleted ? router_registry_find(&r->registry, lr_str_z(model->folded)) : NULL;
+    return other != NULL && (strcmp(other->manifest_sha256, model->manifest_sha256) != 0 ||
+                             strcmp(other->path, model->path) != 0);
+}
+
 size_t router_candidates(struct router *r, const struct router_model *model,
                          const struct router_job *job, uint64_t now,
                          struct router_candidate *out, size_t capacity)
@@ -74,6 +83,8 @@ size_t router_candidates(struct router *r, const struct router_model *model,
     const struct router_place *bound =
         job != NULL && job->bound != NULL ? place_on(job->bound, model) : NULL;
     bool is_bound = bound != NULL && !bound->is_waiting;
+    if (is_replaced(r, model))
+        return 0;
     for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
         struct router_node *node = r->nodes.all[i];
         struct router_place *place = place_on(node, model);
@@ -127,9 +138,13 @@ lr_code router_refuse_nobody(const struct router *r, const struct router_model *
 {
     struct lr_buf why;
     lr_buf_init(&why, 380); /* a list that does not fit is cut where it stops fitting */
-    explain_nobody(r, model, &why);
-    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve model \"%.100s\": %.*s", model->id,
-                  (int)why.len, why.data != NULL ? why.data : "");
+    if (is_replaced(r, model))
+        lr_buf_add_z(&why, "another model was registered by this name: send the request again");
+    else
+        explain_nobody(r, model, &why);
+    (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve %smodel \"%.100s\": %.*s",
+                  model->is_deleted ? "deleted " : "", model->id, (int)why.len,
+                  why.data != NULL ? why.data : "");
     lr_buf_free(&why);
     return LR_UNAVAILABLE;
 }

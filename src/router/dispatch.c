@@ -110,10 +110,36 @@ static void post(struct router_job *job)
     net_loop_post(job->loop, deliver, job);
 }
 
+void router_waits(struct router_job *job)
+{
+    struct router *r = job->router;
+    struct router_model *model = job->model;
+    r->waiting++;
+    if (model->waited_link != NULL)
+        return;
+    model->next_waited = r->waited;
+    model->waited_link = &r->waited;
+    if (r->waited != NULL)
+        r->waited->waited_link = &model->next_waited;
+    r->waited = model;
+}
+
+void router_waits_no_more(struct router_job *job)
+{
+    struct router_model *model = job->model;
+    job->router->waiting--;
+    if (model->queue.count != 0)
+        return;
+    *model->waited_link = model->next_waited;
+    if (model->next_waited != NULL)
+        model->next_waited->waited_link = model->waited_link;
+    model->waited_link = NULL;
+}
+
 void router_drop_waiter(struct router_job *job)
 {
     router_queue_remove(&job->model->queue, &job->waiter);
-    job->router->waiting--;
+    router_waits_no_more(job);
     post(job);
 }
 
@@ -136,11 +162,11 @@ static struct router_job *next_granted(struct router_model *model, uint64_t now)
     return NULL;
 }
 
-void router_pump(struct router *r, struct router_model *model)
+void router_pump(struct router_model *model)
 {
     uint64_t now = now_ms();
     for (struct router_job *job; (job = next_granted(model, now)) != NULL;) {
-        r->waiting--;
+        router_waits_no_more(job);
         router_pressure_begun(&model->pressure, model->queue.count, now);
         post(job);
     }
@@ -149,12 +175,11 @@ void router_pump(struct router *r, struct router_model *model)
 
 void router_pump_all(struct router *r)
 {
-    struct lr_str key;
-    void *value;
-    if (r->waiting == 0)
-        return;
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++)
-        router_pump(r, value);
+    struct router_model *next;
+    for (struct router_model *model = r->waited; model != NULL; model = next) {
+        next = model->next_waited;
+        router_pump(model);
+    }
 }
 
 /* ---- giving back ---- */
@@ -221,7 +246,7 @@ void router_release(struct router_job *job, enum router_outcome outcome,
         unhold(job, now);
         job->state = ROUTER_JOB_IDLE;
         if (job->model->queue.count != 0)
-            router_pump(r, job->model);
+            router_pump(job->model);
     }
     router_unlock(r);
 }
@@ -234,7 +259,7 @@ bool router_withdraw(struct router_job *job)
     bool held = job->state == ROUTER_JOB_HELD;
     if (waited) {
         router_queue_remove(&job->model->queue, &job->waiter);
-        r->waiting--;
+        router_waits_no_more(job);
         job->state = ROUTER_JOB_IDLE;
     }
     router_unlock(r);

@@ -104,8 +104,12 @@ void router_trust(struct router_job *job);
 bool router_withdraw(struct router_job *job);
 
 /* With the lock held: whoever waits for this model and can be served now. */
-void router_pump(struct router *r, struct router_model *model);
+void router_pump(struct router_model *model);
 void router_pump_all(struct router *r);
+/* With the lock held, after each change of a queue: the job came to wait, or waits no more.
+ * Timers find a job by these two and not by the registry, which a deleted model has left. */
+void router_waits(struct router_job *job);
+void router_waits_no_more(struct router_job *job);
 /* Out of the queue; its owner hears job->refusal. */
 void router_drop_waiter(struct router_job *job);
 
@@ -151,8 +155,10 @@ void router_job_forget(struct router_job *job);
 
 /* ---- dispatch_watch.c ---- */
 
-/* With the lock held.  Nobody will serve this model any more: whoever waits is told so. */
-void router_refuse_waiting(struct router *r, struct router_model *model);
+/* With the lock held.  The model is deleted: requests that have not begun are told so.  A
+ * request that was served before goes on where a node still has the model. */
+void router_refuse_waiting(struct router_model *model);
+lr_code router_refuse_deleted(const struct router_model *model, struct lr_error *err);
 /* Lock not held.  Every quarter of a second: nodes that fell silent, waits that were too long.
  */
 void router_dispatch_watch(struct router *r, uint64_t now_ms);

@@ -32,18 +32,24 @@ static void watch_waiter(void *ctx, struct router_waiter *waiter)
     }
 }
 
-static void refuse_deleted(void *ctx, struct router_waiter *waiter)
+lr_code router_refuse_deleted(const struct router_model *model, struct lr_error *err)
 {
-    struct watch *w = ctx;
+    return lr_fail(err, LR_NOT_FOUND, "model \"%s\" was deleted", model->id);
+}
+
+static void refuse_newcomer(void *ctx, struct router_waiter *waiter)
+{
     struct router_job *job = (struct router_job *)(void *)waiter;
-    (void)lr_fail(&job->refusal, LR_NOT_FOUND, "model \"%s\" was deleted", w->model->id);
+    (void)ctx;
+    if (job->is_again)
+        return;
+    (void)router_refuse_deleted(job->model, &job->refusal);
     router_drop_waiter(job);
 }
 
-void router_refuse_waiting(struct router *r, struct router_model *model)
+void router_refuse_waiting(struct router_model *model)
 {
-    struct watch w = {.router = r, .model = model};
-    router_queue_each(&model->queue, refuse_deleted, &w);
+    router_queue_each(&model->queue, refuse_newcomer, NULL);
 }
 
 static void watch_nodes(struct router *r, uint64_t now)
@@ -72,11 +78,11 @@ void router_dispatch_watch(struct router *r, uint64_t now)
             ((struct router_place *)value)->is_full = false;
     }
     router_pump_all(r);
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
+    struct router_model *next;
+    for (struct router_model *model = r->waited; model != NULL; model = next) {
         struct router_candidate any;
-        struct watch w = {.router = r, .model = value, .now = now};
-        if (w.model->queue.count == 0)
-            continue;
+        struct watch w = {.router = r, .model = model, .now = now};
+        next = model->next_waited;
         w.nobody = router_candidates(r, w.model, NULL, now, &any, 1) == 0;
         router_queue_each(&w.model->queue, watch_waiter, &w);
     }

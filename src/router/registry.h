@@ -28,6 +28,7 @@ struct router_model {
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
     struct router_queue queue;
+    struct router_model *next_waited, **waited_link; /* of router->waited; NULL: nobody waits */
     struct router_pressure pressure;
     struct router_shares shares;
     /* Where the registration has a template of its own: that one with a node's tokens. */

@@ -95,6 +95,7 @@ struct router {
     struct router_alerts alerts;
     bool database_fails;               /* and an alert says so */
     uint64_t waiting, held;            /* jobs in queues, and on nodes */
+    struct router_model *waited;       /* models that jobs wait for, deleted ones too */
     struct router_metrics metrics;     /* atomics: no lock */
     char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
     size_t fleet_count;

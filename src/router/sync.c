@@ -50,7 +50,7 @@ static void merge_models(struct router *r, const struct router_registry *read)
             i++;
             continue;
         }
-        router_refuse_waiting(r, model);
+        router_refuse_waiting(model);
         router_registry_remove(&r->registry, model); /* the last one moves to place i */
     }
 }

@@ -466,6 +466,97 @@ static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
     assert_true(place->prefill_ms < 0.05);
 }
 
+/* The model is deleted while jobs[0] waits to go on; its owner's reference keeps it. */
+static void delete_while_one_waits_to_go_on(void)
+{
+    nodes[0]->is_online = false;
+    assert_int_equal(admit(0, true), ROUTER_WAITING);
+    (void)router_model_ref(model);
+    router_refuse_waiting(model);
+    router_registry_remove(&r.registry, model);
+    assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
+    r.offline_ms = 3600 * 1000;
+}
+
+static void let_go_of_deleted(void)
+{
+    turn_loop();
+    router_release(&jobs[0], ROUTER_ENDED, NULL);
+    assert_null(r.waited);
+    assert_int_equal(r.waiting, 0);
+    /* setup's jobs still point at it: the teardown takes them out of its queue. */
+    struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
+    struct lr_error err;
+    router_model_unref(model);
+    assert_int_equal(router_registry_add(&r.registry, &demo, &model, &err), LR_OK);
+}
+
+static void a_request_of_a_deleted_model_goes_on_when_its_node_is_back(void **state)
+{
+    (void)state;
+    delete_while_one_waits_to_go_on();
+    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
+    nodes[0]->is_online = true;
+    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
+    assert_ptr_equal(jobs[0].node, nodes[0]);
+    let_go_of_deleted();
+}
+
+static void a_request_of_a_deleted_model_is_refused_when_no_node_comes_back(void **state)
+{
+    (void)state;
+    delete_while_one_waits_to_go_on();
+    router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);
+    assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
+    assert_int_equal(jobs[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(jobs[0].refusal.text, "deleted model \"demo\": node-one: offline"));
+    let_go_of_deleted();
+}
+
+static void queue_timeout_reaches_a_request_of_a_deleted_model(void **state)
+{
+    (void)state;
+    r.queue_timeout_ms = 2000;
+    delete_while_one_waits_to_go_on();
+    router_dispatch_watch(&r, lr_clock_ms(NULL) + 3000);
+    assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
+    assert_int_equal(jobs[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(jobs[0].refusal.text, "queue-timeout"));
+    let_go_of_deleted();
+}
+
+static void an_answer_never_goes_on_with_another_model_of_the_same_name(void **state)
+{
+    struct router_new_model other = {
+        .id = LR_STR_LIT("Demo"), .source = LR_STR_LIT("local"), .path = LR_STR_LIT("other")};
+    struct router_model *added;
+    struct lr_error err;
+    (void)state;
+    delete_while_one_waits_to_go_on();
+    assert_int_equal(router_registry_add(&r.registry, &other, &added, &err), LR_OK);
+    nodes[0]->is_online = true;
+    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
+    router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);
+    assert_int_equal(jobs[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(jobs[0].refusal.text, "another model was registered"));
+    router_registry_remove(&r.registry, added);
+    let_go_of_deleted();
+}
+
+static void a_new_request_of_a_deleted_model_is_told_so(void **state)
+{
+    struct lr_error err;
+    (void)state;
+    (void)router_model_ref(model);
+    router_registry_remove(&r.registry, model);
+    assert_int_equal(router_admit(&jobs[0], false, &err), ROUTER_REFUSED);
+    assert_int_equal(err.code, LR_NOT_FOUND);
+    let_go_of_deleted();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -491,6 +582,11 @@ int main(void)
         TEST(a_doubted_node_gets_one_request_until_that_brings_a_token),
         TEST(a_busy_node_is_full_not_ill),
         TEST(without_a_node_a_new_one_is_refused_and_one_that_ran_waits),
+        TEST(a_request_of_a_deleted_model_goes_on_when_its_node_is_back),
+        TEST(a_request_of_a_deleted_model_is_refused_when_no_node_comes_back),
+        TEST(queue_timeout_reaches_a_request_of_a_deleted_model),
+        TEST(an_answer_never_goes_on_with_another_model_of_the_same_name),
+        TEST(a_new_request_of_a_deleted_model_is_told_so),
         TEST(what_was_measured_is_averaged_and_nothing_is_not_zero),
         TEST(the_time_of_a_short_prompt_says_little_of_a_long_one),
     };

@@ -1,0 +1,46 @@
+// A model is deleted while it answers: its requests go on, or end with a word; none hangs.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { addNode, allIdle, fleet } from './fleet.mjs';
+import { call, makeEcho, nodes, online, register, say, stream, until } from './support.mjs';
+
+const TEXT = '0123456789'.repeat(6);
+
+// A stream whose model is deleted, and whose only node is then killed.
+async function deletedAndKilled(id, args = []) {
+  const model = makeEcho(id, { step_ms: 30 });
+  const { router, all } = await fleet(1, model, { args });
+  let begun;
+  const running = stream(router.url, { model: id, ...say(TEXT) }, { onChunk: (out) => { begun ||= out.text.length >= 5; } });
+  await until('the stream runs', () => begun);
+  const gone = await call(`${router.url}/v0/models/${id}`, { method: 'DELETE' });
+  assert.equal(gone.status, 200, gone.text);
+  await all[0].stop('SIGKILL');
+  return { model, router, node: all[0], running };
+}
+
+test('a stream of a deleted model goes on when its node is back', async () => {
+  const { model, router, node, running } = await deletedAndKilled('gone-on');
+  await allIdle(router); // its place is given back: it waits
+  const fresh = await call(`${router.url}/v1/chat/completions`, { body: { model: 'gone-on', ...say('hi') } });
+  assert.equal(fresh.status, 404, 'a new request finds no such model');
+  await addNode(router, model, { name: 'n0', dir: node.dir, port: node.port });
+  const out = await running;
+  assert.equal(out.error, null);
+  assert.equal(out.text, TEXT);
+  assert.equal(await online(router), 1);
+  await register(router, 'gone-on');
+  assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'gone-on', ...say('hi') } })).status, 200);
+  await until('the model is ready', async () => (await nodes(router))[0].models[0].state === 'ready');
+  await allIdle(router);
+});
+
+test('queue-timeout ends a stream of a deleted model whose node does not come back, with a retryable error', async () => {
+  const { router, running } = await deletedAndKilled('gone-off', ['--queue-timeout', '2s']);
+  const begun = Date.now();
+  const out = await running;
+  assert.ok(Date.now() - begun < 10000, 'two seconds and what finding out takes');
+  assert.match(out.error.message, /gone-off.*queue-timeout/);
+  assert.equal(out.error.type, 'server_error');
+  await allIdle(router);
+});
