@@ -48,6 +48,8 @@ static const struct lr_setting rows[] = {
      .help = "allow addresses beyond this machine without TLS"},
     {.name = "database", .type = LR_SETTING_STRING, .commands = "router up", .value = "URL", .secret = true,
      .help = "postgres://... shared by several routers; default: a file below data-dir"},
+    {.name = "database-timeout", .type = LR_SETTING_DURATION, .fallback = "10s", .min = 100, .max = 600000, .commands = "router up",
+     .help = "longest wait for an answer of the database; a request that needs it then gets 503, and usage is kept in memory"},
     {.name = "hub-host", .type = LR_SETTING_LIST, .commands = "router up node", .value = "HOST[:PORT]",
      .help = "another host that models may be fetched from; may be given several times"},
     {.name = "supported-models", .type = LR_SETTING_PATH, .commands = "router up", .value = "FILE",

@@ -1,11 +1,11 @@
 #include "router/books.h"
 
-lr_code router_usage_insert(struct router_sql *sql, void *arg, struct lr_error *err)
+lr_code router_batch_insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
-    const struct router_usage_batch *batch = arg;
+    const struct router_batch *batch = arg;
     lr_code code = LR_OK;
-    for (size_t i = 0; code == LR_OK && i < batch->count; i++) {
-        const struct router_usage *u = &batch->rows[i];
+    for (size_t i = 0; code == LR_OK && i < batch->usage_count; i++) {
+        const struct router_usage *u = &batch->usage[i];
         code = ROUTER_SQL(
             sql,
             "INSERT INTO usage (time_ms, key_id, model, node, request_id, status, "
@@ -16,6 +16,8 @@ lr_code router_usage_insert(struct router_sql *sql, void *arg, struct lr_error *
             ROUTER_INT(u->prompt_tokens), ROUTER_INT(u->completion_tokens),
             ROUTER_INT(u->cached_tokens), ROUTER_INT(u->wait_ms), ROUTER_INT(u->total_ms));
     }
+    for (size_t i = 0; code == LR_OK && i < batch->audit_count; i++)
+        code = router_audit_insert(sql, &batch->audits[i], err);
     return code;
 }
 
@@ -26,15 +28,32 @@ static lr_code take_count(void *ctx, const struct router_row *row, struct lr_err
     return LR_OK;
 }
 
-bool router_usage_is_written(struct router_sql *sql, const struct router_usage *first)
+static lr_code count_first(struct router_sql *sql, const struct router_batch *batch,
+                           int64_t *count, struct lr_error *err)
+{
+    const struct router_usage *u = &batch->usage[0];
+    const struct router_audit *a = &batch->audits[0];
+    if (batch->usage_count != 0)
+        return ROUTER_SQL(
+            sql,
+            "SELECT COUNT(*) FROM usage WHERE time_ms = $1 AND request_id = $2 AND "
+            "key_id = $3",
+            take_count, count, err, ROUTER_INT(u->time_ms), ROUTER_Z(u->request_id),
+            ROUTER_Z(u->key_id));
+    return ROUTER_SQL(sql,
+                      "SELECT COUNT(*) FROM audit WHERE time_ms = $1 AND actor = $2 AND "
+                      "action = $3 AND target = $4",
+                      take_count, count, err, ROUTER_INT(a->time_ms), ROUTER_Z(a->actor),
+                      ROUTER_Z(a->action), ROUTER_Z(a->target));
+}
+
+lr_code router_batch_find(struct router_sql *sql, const struct router_batch *batch,
+                          bool *is_written, struct lr_error *err)
 {
     int64_t count = 0;
-    return ROUTER_SQL(sql,
-                      "SELECT COUNT(*) FROM usage WHERE time_ms = $1 AND request_id = $2 AND "
-                      "key_id = $3",
-                      take_count, &count, NULL, ROUTER_INT(first->time_ms),
-                      ROUTER_Z(first->request_id), ROUTER_Z(first->key_id)) == LR_OK &&
-           count != 0;
+    lr_code code = count_first(sql, batch, &count, err);
+    *is_written = count != 0;
+    return code;
 }
 
 lr_code router_audit_insert(struct router_sql *sql, void *arg, struct lr_error *err)

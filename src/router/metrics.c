@@ -93,6 +93,8 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     gauge(out, "active_requests", "Requests that are being answered", server.active);
     gauge(out, "usage_rows_written", "Usage rows in the database since the start",
           store.usage_written);
+    gauge(out, "usage_rows_waiting", "Usage rows in memory that wait for the database",
+          store.usage_waiting);
     gauge(out, "usage_rows_lost", "Usage rows that could not be written", store.usage_dropped);
     router_lock(r);
     router_metrics_write_nodes(r, out);

@@ -5,23 +5,35 @@
  * with every change, so the others read again.  A lost connection is made again, once,
  * before a statement that is not inside a transaction; whoever comes back counts
  * everything as changed.
+ *
+ * A server that is frozen, or behind a network that drops everything, keeps its connections
+ * open and never answers.  So libpq is used without blocking, every wait has a deadline, and a
+ * connection that ran into it is given up.
  */
 #include <dlfcn.h>
 #include <libpq-fe.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "router/sql.h"
 
-enum { VALUES_MAX = 16, NUMBER_LEN = 24 };
+enum {
+    VALUES_MAX = 16,
+    NUMBER_LEN = 24,
+    SLICE_MS = 50, /* a timeout that was made shorter is seen after this */
+};
 
 /* clang-format off */
 #define LIBPQ_FUNCTIONS(X)                                                                    \
-    X(PQconnectdb) X(PQstatus) X(PQreset) X(PQfinish) X(PQerrorMessage) X(PQexecParams)       \
-    X(PQresultStatus) X(PQresultErrorField) X(PQntuples) X(PQgetvalue) X(PQgetlength)         \
-    X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem) X(PQsetNoticeProcessor)
+    X(PQconnectStart) X(PQconnectPoll) X(PQsocket) X(PQsetnonblocking) X(PQstatus)            \
+    X(PQhost) X(PQdb) X(PQfinish) X(PQerrorMessage) X(PQsendQueryParams) X(PQflush)           \
+    X(PQisBusy) X(PQgetResult) X(PQresultStatus) X(PQresultErrorField) X(PQntuples)           \
+    X(PQgetvalue) X(PQgetlength) X(PQclear) X(PQconsumeInput) X(PQnotifies) X(PQfreemem)      \
+    X(PQsetNoticeProcessor)
 /* clang-format on */
 
 static struct {
@@ -33,8 +45,11 @@ static struct {
 
 struct pg {
     struct router_sql base;
-    PGconn *connection;
-    char self[24]; /* what we sign our words with */
+    char *url;          /* owned */
+    PGconn *connection; /* NULL: given up */
+    char name[160];     /* which server and database, for errors */
+    uint64_t called_ms; /* when the call that runs began */
+    char self[24];      /* what we sign our words with */
     bool was_lost;
     bool is_open; /* a transaction is: lost with the connection */
 };
@@ -80,12 +95,113 @@ static lr_code fail(const struct pg *pg, const PGresult *result, struct lr_error
                    LR_STR_ARG(trimmed));
 }
 
+/* ---- waiting, with a deadline ---- */
+
+static void give_up(struct pg *pg)
+{
+    pq.PQfinish(pg->connection);
+    pg->connection = NULL;
+}
+
+static lr_code fail_silent(struct pg *pg, const char *what, struct lr_error *err)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    give_up(pg);
+    pg->base.gave_up_ms = now;
+    return lr_fail(err, LR_UNAVAILABLE,
+                   "PostgreSQL %s %s within %.1f s (setting database-timeout): look at the "
+                   "server and at the network between",
+                   pg->name, what, (double)(now - pg->called_ms) / 1000);
+}
+
+/* False: the deadline of the call has passed. */
+static bool wait_for(struct pg *pg, short events)
+{
+    struct pollfd fd = {.fd = pq.PQsocket(pg->connection), .events = events};
+    if (fd.fd < 0)
+        return true; /* the connection is lost: the next call into libpq says so */
+    for (;;) {
+        uint64_t spent = lr_clock_ms(NULL) - pg->called_ms;
+        uint32_t limit = atomic_load(&pg->base.timeout_ms);
+        if (spent >= limit)
+            return false;
+        uint64_t left = limit - spent;
+        if (poll(&fd, 1, left < SLICE_MS ? (int)left : SLICE_MS) > 0)
+            return true;
+    }
+}
+
+/* libpq would write them to standard error. */
+static void on_notice(void *arg, const char *text)
+{
+    (void)arg;
+    lr_log_debug(NULL, "store.notice text=%s", text);
+}
+
+static lr_code dial(struct pg *pg, struct lr_error *err)
+{
+    give_up(pg);
+    pg->connection = pq.PQconnectStart(pg->url);
+    const char *host = pq.PQhost(pg->connection), *database = pq.PQdb(pg->connection);
+    (void)snprintf(pg->name, sizeof(pg->name), "\"%.40s\" at %.100s",
+                   database != NULL ? database : "", host != NULL ? host : "");
+    (void)pq.PQsetNoticeProcessor(pg->connection, on_notice, NULL);
+    /* Until PQconnectPoll says otherwise the socket is to be written. */
+    PostgresPollingStatusType state = pq.PQstatus(pg->connection) == CONNECTION_BAD
+                                          ? PGRES_POLLING_FAILED
+                                          : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        if (!wait_for(pg, state == PGRES_POLLING_READING ? POLLIN : POLLOUT))
+            return fail_silent(pg, "did not accept a connection", err);
+        state = pq.PQconnectPoll(pg->connection);
+    }
+    if (state != PGRES_POLLING_OK || pq.PQsetnonblocking(pg->connection, 1) != 0)
+        return fail(pg, NULL, err);
+    return LR_OK;
+}
+
+/* The answer of one statement; NULL: err says why there is none. */
+static PGresult *ask(struct pg *pg, const char *text, const char *const *params, int count,
+                     struct lr_error *err)
+{
+    PGresult *result = NULL;
+    if (pq.PQsendQueryParams(pg->connection, text, count, NULL, params, NULL, NULL, 0) != 1) {
+        (void)fail(pg, NULL, err);
+        return NULL;
+    }
+    for (;;) {
+        int unsent = pq.PQflush(pg->connection);
+        if (unsent == 0 && pq.PQisBusy(pg->connection) == 0) {
+            PGresult *next = pq.PQgetResult(pg->connection);
+            if (next == NULL)
+                break;
+            pq.PQclear(result);
+            result = next;
+            continue;
+        }
+        if (unsent >= 0 && !wait_for(pg, unsent != 0 ? POLLIN | POLLOUT : POLLIN)) {
+            pq.PQclear(result);
+            (void)fail_silent(pg, "did not answer", err);
+            return NULL;
+        }
+        if (unsent < 0 || pq.PQconsumeInput(pg->connection) != 1) {
+            pq.PQclear(result);
+            (void)fail(pg, NULL, err);
+            return NULL;
+        }
+    }
+    if (result == NULL)
+        (void)fail(pg, NULL, err);
+    return result;
+}
+
 static lr_code listen_for_words(struct pg *pg, struct lr_error *err)
 {
-    PGresult *result =
-        pq.PQexecParams(pg->connection, "LISTEN llm_router", 0, NULL, NULL, NULL, NULL, 0);
-    bool ok = pq.PQresultStatus(result) == PGRES_COMMAND_OK;
-    lr_code code = ok ? LR_OK : fail(pg, result, err);
+    PGresult *result = ask(pg, "LISTEN llm_router", NULL, 0, err);
+    if (result == NULL)
+        return LR_UNAVAILABLE;
+    lr_code code =
+        pq.PQresultStatus(result) == PGRES_COMMAND_OK ? LR_OK : fail(pg, result, err);
     pq.PQclear(result);
     return code;
 }
@@ -97,12 +213,14 @@ static lr_code stay_connected(struct pg *pg, struct lr_error *err)
         return LR_OK;
     if (pg->is_open)
         return lr_fail(err, LR_UNAVAILABLE, "PostgreSQL: the connection was lost");
-    pq.PQreset(pg->connection);
-    if (pq.PQstatus(pg->connection) != CONNECTION_OK)
-        return fail(pg, NULL, err);
+    lr_code code = dial(pg, err);
+    if (code == LR_OK)
+        code = listen_for_words(pg, err);
+    if (code != LR_OK)
+        return code;
     pg->was_lost = true;
     lr_log_warn(NULL, "store.reconnected database=PostgreSQL");
-    return listen_for_words(pg, err);
+    return LR_OK;
 }
 
 static lr_code pg_run(struct router_sql *sql, const char *text,
@@ -117,6 +235,7 @@ static lr_code pg_run(struct router_sql *sql, const char *text,
         pg->is_open = false; /* the server has done it */
         return LR_OK;
     }
+    pg->called_ms = lr_clock_ms(NULL);
     lr_code code = stay_connected(pg, err);
     if (code == LR_OK && count > VALUES_MAX)
         code = lr_fail(err, LR_INTERNAL, "a statement has more than %d values", VALUES_MAX);
@@ -134,10 +253,11 @@ static lr_code pg_run(struct router_sql *sql, const char *text,
         }
     }
     if (code == LR_OK) {
-        PGresult *result =
-            pq.PQexecParams(pg->connection, text, (int)count, NULL, params, NULL, NULL, 0);
+        PGresult *result = ask(pg, text, params, (int)count, err);
         ExecStatusType status = pq.PQresultStatus(result);
-        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        if (result == NULL)
+            code = LR_UNAVAILABLE;
+        else if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
             code = fail(pg, result, err);
         struct pg_row row = {.base.sql = sql, .result = result};
         int rows = code == LR_OK ? pq.PQntuples(result) : 0;
@@ -174,6 +294,7 @@ static bool pg_changed(struct router_sql *sql)
     bool changed = pg->was_lost;
     struct lr_error err;
     pg->was_lost = false;
+    pg->called_ms = lr_clock_ms(NULL);
     (void)pq.PQconsumeInput(pg->connection);
     if (stay_connected(pg, &err) != LR_OK)
         return false;
@@ -196,7 +317,8 @@ static lr_code pg_announce(struct router_sql *sql, struct lr_error *err)
 static void pg_close(struct router_sql *sql)
 {
     struct pg *pg = (struct pg *)(void *)sql;
-    pq.PQfinish(pg->connection);
+    give_up(pg);
+    free(pg->url);
     free(pg);
 }
 
@@ -210,28 +332,23 @@ static const struct router_sql_backend backend = {
     .announce = pg_announce,
 };
 
-/* libpq would write them to standard error. */
-static void on_notice(void *arg, const char *text)
-{
-    (void)arg;
-    lr_log_debug(NULL, "store.notice text=%s", text);
-}
-
-lr_code router_postgres_open(const char *url, struct router_sql **out, struct lr_error *err)
+lr_code router_postgres_open(const char *url, uint32_t timeout_ms, struct router_sql **out,
+                             struct lr_error *err)
 {
     *out = NULL;
     lr_code code = load_library(err);
     if (code != LR_OK)
         return code;
     struct pg *pg = calloc(1, sizeof(*pg));
-    if (pg == NULL)
+    if (pg == NULL || (pg->url = strdup(url)) == NULL) {
+        free(pg);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
+    }
     pg->base.backend = &backend;
+    atomic_store(&pg->base.timeout_ms, timeout_ms);
     lr_random_base62(pg->self, sizeof(pg->self) - 1);
-    pg->connection = pq.PQconnectdb(url);
-    (void)pq.PQsetNoticeProcessor(pg->connection, on_notice, NULL);
-    if (pq.PQstatus(pg->connection) != CONNECTION_OK)
-        code = fail(pg, NULL, err);
+    pg->called_ms = lr_clock_ms(NULL);
+    code = dial(pg, err);
     if (code == LR_OK)
         code = listen_for_words(pg, err);
     if (code != LR_OK) {

@@ -83,7 +83,9 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     if (code == LR_OK && !router_store_can_share(database))
         code = lock_file(r, database, err);
     if (code == LR_OK)
-        code = router_store_open(database, &r->store, err);
+        code = router_store_open(database,
+                                 (uint32_t)lr_settings_ms(r->settings, "database-timeout"),
+                                 &r->store, err);
     if (code != LR_OK)
         return code;
     struct router_sql *sql = router_store_sql(r->store);
@@ -165,7 +167,8 @@ void router_destroy(struct router *r)
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);
-    router_store_close(r->store);
+    if (!router_store_close(r->store))
+        return; /* its thread still uses what follows; the process ends here anyway */
     free(r->homes);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
@@ -291,6 +294,7 @@ static void end_drain(struct router *r, uint32_t grace_ms)
     if (drain->is_cut)
         return;
     drain->is_cut = true;
+    router_store_hurry(r->store);
     net_server_stop(r->server, grace_ms, drain->done, drain->arg);
 }
 

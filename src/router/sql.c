@@ -14,7 +14,9 @@ lr_code router_sql_run(struct router_sql *sql, const char *text,
                        const struct router_sql_value *values, size_t count, router_row_fn fn,
                        void *ctx, struct lr_error *err)
 {
-    return sql->backend->run(sql, text, values, count, fn, ctx, err);
+    lr_code code = sql->backend->run(sql, text, values, count, fn, ctx, err);
+    atomic_fetch_add(&sql->answers, 1);
+    return code;
 }
 
 void router_sql_close(struct router_sql *sql)

@@ -6,6 +6,7 @@
 #ifndef ROUTER_SQL_H
 #define ROUTER_SQL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,7 +37,8 @@ int64_t router_row_int(const struct router_row *row, int column); /* 0 for NULL 
 struct lr_str router_row_text(const struct router_row *row, int column);
 
 /* Runs one statement.  fn may be NULL.  CONFLICT for a key that exists already, UNAVAILABLE for
- * everything else the database refuses: it is full, or gone; the text names it. */
+ * everything else the database refuses: it is full, gone, or did not answer within the timeout;
+ * the text names it. */
 LR_MUST_USE lr_code router_sql_run(struct router_sql *sql, const char *text,
                                    const struct router_sql_value *values, size_t count,
                                    router_row_fn fn, void *ctx, struct lr_error *err);
@@ -74,18 +76,22 @@ struct router_sql_backend {
 
 struct router_sql {
     const struct router_sql_backend *backend;
+    /* Of each call, connecting included.  Any thread may change it, also under a call. */
+    _Atomic uint32_t timeout_ms;
+    uint64_t gave_up_ms;      /* when a call last ended for its timeout; 0: never */
+    _Atomic uint64_t answers; /* calls that have ended: progress, for whoever watches */
 };
 
 struct router_row {
     const struct router_sql *sql;
 };
 
-LR_MUST_USE lr_code router_sqlite_open(const char *path, struct router_sql **out,
-                                       struct lr_error *err);
+LR_MUST_USE lr_code router_sqlite_open(const char *path, uint32_t timeout_ms,
+                                       struct router_sql **out, struct lr_error *err);
 
 /* libpq is loaded at first use; UNSUPPORTED says which package brings it. */
-LR_MUST_USE lr_code router_postgres_open(const char *url, struct router_sql **out,
-                                         struct lr_error *err);
+LR_MUST_USE lr_code router_postgres_open(const char *url, uint32_t timeout_ms,
+                                         struct router_sql **out, struct lr_error *err);
 
 /* ---- schema.c ---- */
 

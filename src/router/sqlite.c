@@ -4,20 +4,23 @@
  * are kept prepared, keyed by the address of their (static) text.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "router/sql.h"
 
-enum { KEPT_MAX = 64, BUSY_MS = 5000 };
+enum { KEPT_MAX = 64, BUSY_LOOK_MS = 10 };
 
 struct lite {
     struct router_sql base;
     sqlite3 *db;
-    char *path; /* owned */
+    char *path;         /* owned */
+    uint64_t called_ms; /* when the call that runs began */
     struct {
         const char *text;
         sqlite3_stmt *statement;
@@ -46,15 +49,17 @@ static const char *advice(int rc)
         return ": put a backup in its place";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return ": another program holds it";
+        return ": another program holds it for longer than the setting database-timeout";
     default:
         return "";
     }
 }
 
-static lr_code fail(const struct lite *lite, int rc, const char *what, struct lr_error *err)
+static lr_code fail(struct lite *lite, int rc, const char *what, struct lr_error *err)
 {
     lr_code code = (rc & 0xff) == SQLITE_CONSTRAINT ? LR_CONFLICT : LR_UNAVAILABLE;
+    if ((rc & 0xff) == SQLITE_BUSY)
+        lite->base.gave_up_ms = lr_clock_ms(NULL);
     return lr_fail(err, code, "SQLite %.200s, %.100s: %s%s", lite->path, what,
                    lite->db != NULL ? sqlite3_errmsg(lite->db) : sqlite3_errstr(rc),
                    advice(rc));
@@ -98,12 +103,24 @@ static void bind(sqlite3_stmt *statement, const struct router_sql_value *values,
     }
 }
 
+/* SQLite's own handler has a fixed time; ours ends sooner when the router stops. */
+static int on_busy(void *arg, int tries)
+{
+    const struct lite *lite = arg;
+    (void)tries;
+    if (lr_clock_ms(NULL) - lite->called_ms >= atomic_load(&lite->base.timeout_ms))
+        return 0;
+    (void)poll(NULL, 0, BUSY_LOOK_MS);
+    return 1;
+}
+
 static lr_code lite_run(struct router_sql *sql, const char *text,
                         const struct router_sql_value *values, size_t count, router_row_fn fn,
                         void *ctx, struct lr_error *err)
 {
     struct lite *lite = (struct lite *)(void *)sql;
     struct lite_row row = {.base.sql = sql};
+    lite->called_ms = lr_clock_ms(NULL);
     lr_code code = prepare(lite, text, &row.statement, err);
     if (code != LR_OK)
         return code;
@@ -150,7 +167,8 @@ static const struct router_sql_backend backend = {
     .close = lite_close,
 };
 
-lr_code router_sqlite_open(const char *path, struct router_sql **out, struct lr_error *err)
+lr_code router_sqlite_open(const char *path, uint32_t timeout_ms, struct router_sql **out,
+                           struct lr_error *err)
 {
     static const char *const setup[] = {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL",
                                         "PRAGMA foreign_keys=ON"};
@@ -161,6 +179,7 @@ lr_code router_sqlite_open(const char *path, struct router_sql **out, struct lr_
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
     }
     lite->base.backend = &backend;
+    atomic_store(&lite->base.timeout_ms, timeout_ms);
     /* Nodes' secrets are in it.  SQLite gives its side files the mode of this one. */
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
@@ -170,7 +189,7 @@ lr_code router_sqlite_open(const char *path, struct router_sql **out, struct lr_
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     lr_code code = rc == SQLITE_OK ? LR_OK : fail(lite, rc, "opening", err);
     if (code == LR_OK)
-        (void)sqlite3_busy_timeout(lite->db, BUSY_MS);
+        (void)sqlite3_busy_handler(lite->db, on_busy, lite);
     for (size_t i = 0; code == LR_OK && i < sizeof(setup) / sizeof(setup[0]); i++)
         code = lite_run(&lite->base, setup[i], NULL, 0, NULL, NULL, err);
     if (code != LR_OK) {

@@ -26,9 +26,10 @@ struct router_usage {
     uint64_t wait_ms, total_ms;
 };
 
-/* `database` is "postgres://..." or a file's path.  Opens and migrates it. */
-LR_MUST_USE lr_code router_store_open(const char *database, struct router_store **out,
-                                      struct lr_error *err);
+/* `database` is "postgres://..." or a file's path.  Opens and migrates it.  No call waits for
+ * it longer than timeout_ms. */
+LR_MUST_USE lr_code router_store_open(const char *database, uint32_t timeout_ms,
+                                      struct router_store **out, struct lr_error *err);
 
 /* Whether several routers may use it at once. */
 bool router_store_can_share(const char *database);
@@ -39,8 +40,14 @@ struct router_sql *router_store_sql(struct router_store *store);
 /* Begins the thread. */
 LR_MUST_USE lr_code router_store_start(struct router_store *store, struct lr_error *err);
 
-/* Writes what waits and ends the thread.  NULL is fine. */
-void router_store_close(struct router_store *store);
+/* The router stops: from now on a database that does not answer is given up soon, also by a
+ * call that waits for it already. */
+void router_store_hurry(struct router_store *store);
+
+/* Writes what waits and ends the thread.  False: the thread hangs where no timeout reaches (a
+ * disk that does not answer, a name server); it goes on to use the store and what it was given,
+ * so nothing of that may be freed before the process ends.  NULL is fine. */
+bool router_store_close(struct router_store *store);
 
 /* fn(arg, sql) on the database's thread whenever another router may have changed
  * something: at its word, after a lost connection, and every two seconds in any case.
@@ -55,7 +62,9 @@ typedef lr_code (*router_store_fn)(struct router_sql *sql, void *arg, struct lr_
 typedef void (*router_store_done)(void *arg, const struct lr_error *err);
 
 /* done(arg) is posted to `loop` afterwards; without a loop done runs on the database's
- * thread (free(arg), say).  done may be NULL. */
+ * thread (free(arg), say).  done may be NULL.  Where the database did not answer others within
+ * the timeout meanwhile, the work is not tried, and fails with their error: nobody waits for
+ * one timeout after the other. */
 void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
                          router_store_done done, void *arg);
 
@@ -71,7 +80,8 @@ void router_store_act(struct router_store *store, const struct router_action *ac
                       router_store_fn fn, struct net_loop *loop, router_store_done done,
                       void *arg);
 
-/* An action that changes nothing here: a node did it. */
+/* An action that changes nothing here: a node did it.  Kept and written later where the
+ * database does not answer; dropped, with a log line, when very many wait. */
 void router_store_audit(struct router_store *store, const char *actor, const char *action,
                         const char *target, const char *detail);
 
@@ -82,7 +92,7 @@ void router_store_note(struct router_store *store, const struct lr_error *err);
 bool router_store_trouble(struct router_store *store, char out[ROUTER_TROUBLE]);
 
 struct router_store_stats {
-    uint64_t usage_written, usage_dropped, transactions;
+    uint64_t usage_written, usage_dropped, usage_waiting, transactions;
 };
 void router_store_get_stats(struct router_store *store, struct router_store_stats *out);
 

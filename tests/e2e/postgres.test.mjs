@@ -3,9 +3,11 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { metric } from './fleet.mjs';
 import { call, makeEcho, nodes, online, register, ROOT, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
 
 const server = path.join(ROOT, 'tests/support/postgres');
+const TIMEOUT_MS = 1500;
 const left = [];
 let data, url, first, second, model;
 
@@ -13,7 +15,7 @@ before(async () => {
   data = tempDir('pg');
   url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
   model = makeEcho('shared');
-  const args = ['--database', url, '--allow-cpu-nodes'];
+  const args = ['--database', url, '--allow-cpu-nodes', '--database-timeout', `${TIMEOUT_MS}ms`];
   first = await startRouter({ args });
   second = await startRouter({ args });
   left.push(first, second);
@@ -102,6 +104,52 @@ test('the database goes away and comes back: both serve all the while, and no us
   await until('all four are counted', async () => (await used(first)) === 4 && (await used(second)) === 4);
   const fresh = (await call(`${second.url}/v0/keys`, { body: { name: 'again' } })).json;
   await until('words arrive again', async () => (await call(`${first.url}/v0/whoami`, { key: fresh.key })).status === 200, 2000);
+});
+
+test('the database freezes: both serve, a change gets 503 in time that names the setting, and what was kept is written afterwards', async () => {
+  const key = (await call(`${first.url}/v0/keys`, { body: { name: 'frozen' } })).json;
+  await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200, 2000);
+  execFileSync(server, ['freeze', data]);
+  try {
+    const begun = Date.now();
+    const refused = Promise.all([first, second, first, second].map((r) => call(`${r.url}/v0/keys`, { body: { name: 'not now' } })));
+    for (const r of [first, second, first]) assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
+    for (const answer of await refused) {
+      assert.equal(answer.status, 503);
+      assert.ok(Number(answer.headers.get('retry-after')) >= 1);
+      assert.match(answer.json.error.message, /PostgreSQL "postgres" at .*database-timeout/);
+    }
+    assert.ok(Date.now() - begun < 3 * TIMEOUT_MS + 2000, `${Date.now() - begun} ms`);
+    const alert = await until('an alert says so', async () => (await call(`${first.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed' && a.open));
+    assert.match(alert.message, /database-timeout/);
+    // A third one can't even begin, and says why.
+    const begunLate = Date.now();
+    await assert.rejects(startRouter({ args: ['--database', url, '--database-timeout', '500ms'] }), /did not accept a connection/);
+    assert.ok(Date.now() - begunLate < 10000);
+  } finally {
+    execFileSync(server, ['thaw', data]);
+  }
+  const used = async (r) => (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
+  await until('all three are counted', async () => (await used(first)) === 3 && (await used(second)) === 3);
+  assert.equal((await call(`${second.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
+  await until('the alert is over', async () => !(await call(`${first.url}/v0/alerts`)).json.alerts.some((a) => a.kind === 'database_failed' && a.open));
+  assert.equal(await online(first), 3);
+});
+
+test('a frozen database does not keep a router from stopping, whoever waits for it', async () => {
+  const third = await startRouter({ args: ['--database', url, '--allow-cpu-nodes', '--database-timeout', '1m'], dir: tempDir('frozen') });
+  left.push(third);
+  execFileSync(server, ['freeze', data]);
+  try {
+    const refused = call(`${third.url}/v0/keys`, { body: { name: 'not now' } }).catch(() => undefined);
+    await until('it waits', async () => (await metric(third, 'active_requests')) === 2); // this one and the other
+    const begun = Date.now();
+    assert.deepEqual(await third.stop('SIGTERM'), { code: 0, signal: null });
+    assert.ok(Date.now() - begun < 8000, `${Date.now() - begun} ms`);
+    await refused;
+  } finally {
+    execFileSync(server, ['thaw', data]);
+  }
 });
 
 test('either router dies, the other goes on; a deleted model is gone there too', async () => {

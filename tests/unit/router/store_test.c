@@ -17,7 +17,7 @@
 
 #define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"
 
-enum { WAIT_MS = 10000 };
+enum { WAIT_MS = 10000, TIMEOUT_MS = 10000 };
 
 static int rounds(int few)
 {
@@ -51,7 +51,7 @@ static int make_database(struct bed *bed)
     (void)snprintf(statement, sizeof(statement), "CREATE DATABASE %s", name);
     name_database("postgres", url);
     name_database(name, bed->database);
-    lr_code code = router_postgres_open(url, &sql, &err);
+    lr_code code = router_postgres_open(url, TIMEOUT_MS, &sql, &err);
     if (code == LR_OK)
         code = router_sql_plain(sql, statement, &err);
     if (code != LR_OK)
@@ -108,7 +108,7 @@ static struct router_store *open_store(const struct bed *bed)
 {
     struct router_store *store;
     struct lr_error err;
-    if (router_store_open(bed->database, &store, &err) != LR_OK) {
+    if (router_store_open(bed->database, TIMEOUT_MS, &store, &err) != LR_OK) {
         print_error("%s\n", err.text);
         fail();
     }
@@ -414,7 +414,8 @@ static void a_database_of_a_newer_program_is_refused(void **state)
                                       "UPDATE schema_version SET number = 99", &err),
                      LR_OK);
     router_store_close(store);
-    assert_int_equal(router_store_open(bed->database, &store, &err), LR_UNSUPPORTED);
+    assert_int_equal(router_store_open(bed->database, TIMEOUT_MS, &store, &err),
+                     LR_UNSUPPORTED);
     assert_contains(err.text, "99");
 }
 
@@ -449,7 +450,7 @@ static void cut_connections(const struct bed *bed)
 {
     struct router_sql *sql;
     struct lr_error err;
-    assert_int_equal(router_postgres_open(bed->database, &sql, &err), LR_OK);
+    assert_int_equal(router_postgres_open(bed->database, TIMEOUT_MS, &sql, &err), LR_OK);
     assert_int_equal(router_sql_plain(sql,
                                       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                                       "WHERE datname = current_database() AND pid <> "
@@ -507,6 +508,104 @@ static void usage_outlives_lost_connections_and_is_counted_once(void **state)
     assert_int_equal(ask_number(*state, "SELECT COUNT(DISTINCT request_id) FROM usage"), ROWS);
 }
 
+/* ---- a database that says nothing ---- */
+
+static void signal_server(const char *word)
+{
+    char command[256];
+    (void)snprintf(command, sizeof(command), POSTGRES " %s %s", word, server_folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* PostgreSQL is frozen; of SQLite another program holds the lock. */
+static struct router_sql *silence(const struct bed *bed)
+{
+    struct router_sql *holder = NULL;
+    struct lr_error err;
+    if (server_url[0] != '\0') {
+        signal_server("freeze");
+        return NULL;
+    }
+    assert_int_equal(router_sqlite_open(bed->database, TIMEOUT_MS, &holder, &err), LR_OK);
+    assert_int_equal(router_sql_plain(holder, "BEGIN IMMEDIATE", &err), LR_OK);
+    return holder;
+}
+
+static void end_silence(struct router_sql *holder)
+{
+    if (holder == NULL)
+        signal_server("thaw");
+    router_sql_close(holder);
+}
+
+static struct router_store *start_impatient(const struct bed *bed, uint32_t timeout_ms)
+{
+    struct router_store *store;
+    struct lr_error err;
+    assert_int_equal(router_store_open(bed->database, timeout_ms, &store, &err), LR_OK);
+    assert_int_equal(router_store_start(store, &err), LR_OK);
+    return store;
+}
+
+static void a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost(void **state)
+{
+    enum { TASKS = 8, ROWS = 600 };
+    struct router_store *store = start_impatient(*state, 500);
+    struct router_store_stats stats;
+    struct task tasks[TASKS], after;
+    assert_int_equal(insert_and_wait(store, &after), 1);
+    struct router_sql *holder = silence(*state);
+    uint64_t begun = lr_clock_ms(NULL);
+    for (int i = 0; i < TASKS; i++) {
+        draw(&tasks[i]);
+        router_store_submit(store, insert_key, NULL, on_inserted, &tasks[i]);
+    }
+    for (int i = 0; i < ROWS; i++) {
+        struct router_usage row = {.time_ms = i, .key_id = "k", .model = "m"};
+        (void)snprintf(row.request_id, sizeof(row.request_id), "r%d", i);
+        router_store_usage(store, &row);
+        if (i % 200 == 0)
+            router_store_audit(store, "somebody", "session.create", row.request_id, "");
+    }
+    for (int i = 0; i < TASKS; i++) {
+        await(atomic_load(&tasks[i].ended) == 2);
+        assert_int_equal(tasks[i].err.code, LR_UNAVAILABLE);
+        assert_contains(tasks[i].err.text, "database-timeout");
+    }
+    assert_true(lr_clock_ms(NULL) - begun < 3000); /* one after the other would take 4 s */
+    char trouble[ROUTER_TROUBLE];
+    assert_true(router_store_trouble(store, trouble));
+    end_silence(holder);
+    do {
+        (void)usleep(10000);
+        router_store_get_stats(store, &stats);
+    } while (stats.usage_written < ROWS);
+    assert_int_equal(insert_and_wait(store, &after), 1);
+    assert_false(router_store_trouble(store, trouble));
+    assert_true(router_store_close(store));
+    assert_int_equal(count_usage(*state), ROWS);
+    assert_int_equal(ask_number(*state, "SELECT COUNT(DISTINCT request_id) FROM usage"), ROWS);
+    assert_int_equal(ask_number(*state, "SELECT COUNT(DISTINCT target) FROM audit"), 3);
+    assert_int_equal(ask_number(*state, "SELECT COUNT(*) FROM audit"), 3);
+}
+
+static void a_silent_database_does_not_keep_the_store_from_closing(void **state)
+{
+    struct router_store *store = start_impatient(*state, 60000);
+    struct router_usage row = {.time_ms = 1, .key_id = "k", .model = "m"};
+    struct task task;
+    assert_int_equal(insert_and_wait(store, &task), 1);
+    struct router_sql *holder = silence(*state);
+    draw(&task);
+    router_store_submit(store, insert_key, NULL, on_inserted, &task);
+    router_store_usage(store, &row);
+    uint64_t begun = lr_clock_ms(NULL);
+    assert_true(router_store_close(store));
+    assert_true(lr_clock_ms(NULL) - begun < 5000);
+    assert_int_equal(atomic_load(&task.ended), 2); /* whoever waited was told */
+    end_silence(holder);
+}
+
 #define WITH_BED(name) cmocka_unit_test_setup_teardown(name, make_bed, drop_bed)
 
 int main(void)
@@ -520,6 +619,8 @@ int main(void)
         WITH_BED(a_kill_while_the_tables_are_made_leaves_a_database_that_opens),
         WITH_BED(a_database_of_the_first_version_becomes_the_newest_with_what_it_holds),
         WITH_BED(a_database_of_a_newer_program_is_refused),
+        WITH_BED(a_silent_database_costs_each_change_one_timeout_and_no_row_is_lost),
+        WITH_BED(a_silent_database_does_not_keep_the_store_from_closing),
     };
     const struct CMUnitTest shared[] = {
         WITH_BED(a_change_at_one_is_told_to_the_other_at_once),
