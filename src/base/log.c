@@ -7,9 +7,12 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -17,6 +20,7 @@
 _Atomic int lr_log_threshold = LR_LOG_INFO;
 static _Atomic int line_format = LR_LOG_TEXT;
 static _Atomic int line_fd = 2;
+static char *line_path; /* owned; NULL: lines go to a descriptor that was given */
 static const struct lr_clock *_Atomic line_clock;
 static _Atomic(lr_log_tap_fn) line_tap;
 
@@ -31,6 +35,40 @@ void lr_log_set(enum lr_log_level level, enum lr_log_format format)
 void lr_log_set_fd(int fd)
 {
     atomic_store(&line_fd, fd);
+}
+
+static int open_file(const char *path)
+{
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+}
+
+lr_code lr_log_open(const char *path, struct lr_error *err)
+{
+    if (path == NULL)
+        return LR_OK;
+    int fd = open_file(path);
+    if (fd < 0)
+        return lr_fail_errno(err, LR_INVALID_ARGUMENT, "log-file: cannot write %s", path);
+    free(line_path);
+    line_path = strdup(path);
+    lr_log_set_fd(fd);
+    return LR_OK;
+}
+
+void lr_log_reopen(void)
+{
+    if (line_path == NULL)
+        return;
+    int fd = open_file(line_path);
+    if (fd < 0) {
+        lr_log_warn(NULL, "log.kept file=%s reason=%s", line_path, strerror(errno));
+        return;
+    }
+    /* Under the old number: another thread may be writing to it now. */
+    int number = atomic_load(&line_fd);
+    (void)dup2(fd, number);
+    (void)fcntl(number, F_SETFD, FD_CLOEXEC);
+    (void)close(fd);
 }
 
 void lr_log_set_clock(const struct lr_clock *clock)

@@ -1,4 +1,4 @@
-/* base/log.h - one line per event, on stderr.
+/* base/log.h - one line per event, on stderr or in a file.
  *
  * An event is written as it reads in the log: its name first, then key=value words.
  *
@@ -21,6 +21,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/fail.h"
 #include "base/str.h"
 #include "llm-router/status.h"
 
@@ -37,6 +38,11 @@ struct lr_log_ctx {
 /* Set once, before threads start.  fd is borrowed (2 unless set). */
 void lr_log_set(enum lr_log_level level, enum lr_log_format format);
 void lr_log_set_fd(int fd);
+/* Lines are added to this file from now on; NULL: nothing changes.  Before threads start. */
+LR_MUST_USE lr_code lr_log_open(const char *path, struct lr_error *err);
+/* Opens that file anew, where one is set: it may have been renamed.  Where it cannot be opened
+ * lines go to the old one, and a line says why.  Thread: one at a time. */
+void lr_log_reopen(void);
 void lr_log_set_clock(const struct lr_clock *clock); /* borrowed; NULL: the system's */
 
 /* Called with every line after it was written, on the thread that wrote it; logs nothing

@@ -1,19 +1,23 @@
 /* cli/router.c - llm-router router: the front door of a fleet. */
 #include "router/router.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/version.h"
 
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
-    return router_run(settings, cli_version(), err);
+    lr_code code = lr_log_open(lr_settings_str(settings, "log-file"), err);
+    return code == LR_OK ? router_run(settings, cli_version(), err) : code;
 }
 
 const struct cli_command cli_command_router = {
     .name = "router",
     .summary = "Offer one OpenAI-compatible endpoint over all nodes that join",
-    .details = "On loopback no key is needed. On any other address every request needs one,\n"
-               "and the first start prints an admin key once. Nodes join with a token\n"
-               "(llm-router nodes token). SIGTERM lets running requests finish.",
+    .details =
+        "On loopback no key is needed. On any other address every request needs one,\n"
+        "and the first start prints an admin key once. Nodes join with a token\n"
+        "(llm-router nodes token). SIGTERM lets running requests finish; SIGHUP reads the\n"
+        "certificates again and opens the log file anew.",
     .shared = true,
     .run = run,
 };

@@ -16,6 +16,8 @@ static const struct lr_setting rows[] = {
      .help = "least important lines to write to standard error"},
     {.name = "log-format", .type = LR_SETTING_CHOICE, .fallback = "text", .choices = "text|json",
      .help = "form of a log line: words with key=value, or one JSON object"},
+    {.name = "log-file", .type = LR_SETTING_PATH, .commands = ALL_DAEMONS, .value = "FILE",
+     .help = "add log lines to this file instead of standard error; SIGHUP opens it again"},
 
     {.name = "listen", .type = LR_SETTING_STRING, .fallback = "127.0.0.1:11680", .commands = "router up", .value = "ADDR:PORT",
      .help = "where clients connect; beyond loopback every request needs a key"},
@@ -27,6 +29,8 @@ static const struct lr_setting rows[] = {
      .help = "PEM file with the private key of tls-cert"},
     {.name = "tls-ca", .type = LR_SETTING_PATH, .commands = ALL_DAEMONS, .value = "FILE",
      .help = "PEM file with the CAs that routers and nodes trust in each other; default: the system's"},
+    {.name = "tls-warn-days", .type = LR_SETTING_INT, .fallback = "14", .max = 3650, .commands = ALL_DAEMONS,
+     .help = "an alert is open while the certificate of tls-cert has fewer days left; 0: never"},
     {.name = "threads", .type = LR_SETTING_INT, .fallback = "0", .max = 256, .commands = ALL_DAEMONS,
      .help = "event loops that share the port; 0 means one per core"},
     {.name = "max-body-bytes", .type = LR_SETTING_SIZE, .fallback = "32MiB", .min = 1024, .max = 1 << 30, .commands = ALL_DAEMONS,

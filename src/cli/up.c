@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -17,6 +18,7 @@
 #include "cli/demo.h"
 #include "cli/version.h"
 #include "net/guard.h"
+#include "net/settings.h"
 #include "router/router.h"
 
 enum {
@@ -31,7 +33,7 @@ struct up {
     const struct lr_settings *settings;
     struct net_loops *loops;
     struct router *router;
-    struct net_signal *signals[2];
+    struct net_signal *signals[3];
     struct net_timer *timer;
     struct lr_subprocess node;
     char token[64];
@@ -40,6 +42,7 @@ struct up {
     _Atomic bool has_adopted, has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
     bool serves_demo; /* nothing else was named or lies around */
+    bool has_terminal;
     uint64_t restart_at_ms, kill_at_ms;
     lr_code code;
     struct lr_error err;
@@ -200,7 +203,7 @@ static void end(struct up *up)
 {
     net_timer_stop(up->timer);
     up->timer = NULL;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         net_signal_stop(up->signals[i]);
     net_loops_stop(up->loops);
 }
@@ -232,6 +235,18 @@ static void on_signal(void *arg)
     }
     (void)fflush(stdout);
     stop(up);
+}
+
+/* Sent to reload, or because the window that `up` was started in has been closed. */
+static void on_hup(void *arg)
+{
+    struct up *up = arg;
+    if (up->has_terminal && !isatty(STDIN_FILENO)) {
+        on_signal(arg);
+        return;
+    }
+    net_settings_reload();
+    lr_subprocess_signal(&up->node, SIGHUP);
 }
 
 static void on_node_ended(struct up *up, uint64_t now)
@@ -277,7 +292,8 @@ static void on_timer(void *arg)
 
 static lr_code start(struct up *up, struct lr_error *err)
 {
-    static const int numbers[] = {SIGTERM, SIGINT};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    static const net_loop_fn handlers[] = {on_signal, on_signal, on_hup};
     char admin_key[64];
     struct net_loop *loop = net_loops_get(up->loops, 0);
     lr_code code = router_create(up->loops, up->settings, cli_version(), &up->router, err);
@@ -288,8 +304,8 @@ static lr_code start(struct up *up, struct lr_error *err)
     if (strcmp(lr_settings_str(up->settings, "device"), "cpu") == 0)
         router_allow_cpu_nodes(up->router);
     router_on_node(up->router, on_node, up);
-    for (size_t i = 0; code == LR_OK && i < 2; i++)
-        code = net_signal_start(loop, numbers[i], on_signal, up, &up->signals[i], err);
+    for (size_t i = 0; code == LR_OK && i < 3; i++)
+        code = net_signal_start(loop, numbers[i], handlers[i], up, &up->signals[i], err);
     if (code == LR_OK)
         code = router_start(up->router, admin_key, err);
     if (code != LR_OK)
@@ -336,7 +352,10 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     (void)snprintf(up.data_dir, sizeof(up.data_dir), "%s",
                    lr_settings_str(settings, "data-dir"));
     up.serves_demo = !cli_has_models(settings, up.data_dir);
-    lr_code code = check_listen(settings, err);
+    up.has_terminal = isatty(STDIN_FILENO);
+    lr_code code = lr_log_open(lr_settings_str(settings, "log-file"), err);
+    if (code == LR_OK)
+        code = check_listen(settings, err);
     if (code == LR_OK)
         code = check_models(settings, err);
     if (code == LR_OK)

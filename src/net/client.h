@@ -25,7 +25,7 @@ struct net_call;
 
 /* Zero in a number means its default, given in brackets. */
 struct net_client_config {
-    const struct net_tls *tls;    /* for https; NULL: the system's trust, made at first use */
+    struct net_tls *tls;          /* for https; NULL: the system's trust, made at first use */
     uint32_t max_idle_per_origin; /* [32] */
     uint32_t idle_timeout_ms;     /* [50 s] an unused connection is closed; less than the
                                      server's, so that we close first */

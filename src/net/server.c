@@ -393,6 +393,11 @@ void net_server_destroy(struct net_server *server)
     free(server);
 }
 
+bool net_server_get_validity(const struct net_server *server, struct net_tls_validity *out)
+{
+    return net_tls_get_validity(server->tls, out);
+}
+
 void net_server_get_stats(const struct net_server *server, struct net_server_stats *out)
 {
     *out = (struct net_server_stats){

@@ -41,9 +41,9 @@ struct net_server_handler {
 
 /* Zero in a number means its default, given in brackets. */
 struct net_server_config {
-    const char *host; /* "127.0.0.1", "::1", "0.0.0.0", a name; borrowed for the call */
-    uint16_t port;    /* 0: any free one, see net_server_port */
-    const struct net_tls *tls; /* NULL: plain.  Borrowed for the call (referenced) */
+    const char *host;    /* "127.0.0.1", "::1", "0.0.0.0", a name; borrowed for the call */
+    uint16_t port;       /* 0: any free one, see net_server_port */
+    struct net_tls *tls; /* NULL: plain.  Borrowed for the call (referenced) */
     struct net_server_handler handler;
 
     uint32_t max_connections;   /* [10000] over all loops; more are closed unanswered */
@@ -86,6 +86,8 @@ struct net_server_stats {
     uint64_t refused;     /* answered by the server itself (the list above) */
     uint64_t gone;        /* requests whose client left early */
 };
+/* Until when its certificate is good.  False: it speaks plain HTTP.  Thread: any. */
+bool net_server_get_validity(const struct net_server *server, struct net_tls_validity *out);
 /* Thread: any. */
 void net_server_get_stats(const struct net_server *server, struct net_server_stats *out);
 

@@ -1,7 +1,9 @@
 #include "net/settings.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "net/guard.h"
 #include "net/url.h"
 
@@ -58,4 +60,27 @@ lr_code net_settings_check_url(const struct lr_settings *settings, const char *w
                    "(tls-cert and tls-key on its side, tls-ca on this one), or say "
                    "--insecure-http in a network that you trust",
                    what, parsed.origin);
+}
+
+bool net_settings_certificate_ends(const struct lr_settings *settings,
+                                   const struct net_server *server,
+                                   char text[NET_CERTIFICATE_TEXT])
+{
+    struct net_tls_validity validity;
+    int64_t days = lr_settings_int(settings, "tls-warn-days");
+    char until[LR_TIME_TEXT_LEN + 1];
+    if (!net_server_get_validity(server, &validity) ||
+        validity.until_s - lr_clock_wall_ms(NULL) / 1000 >= days * 86400 || days == 0)
+        return false;
+    lr_time_format(validity.until_s * 1000, until);
+    (void)snprintf(text, NET_CERTIFICATE_TEXT, "the certificate in %s is good until %s",
+                   validity.file, until);
+    return true;
+}
+
+void net_settings_reload(void)
+{
+    lr_log_reopen();
+    lr_log_info(NULL, "process.reload");
+    net_tls_look(true);
 }

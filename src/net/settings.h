@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/settings.h"
+#include "net/server.h"
 #include "net/tls.h"
 
 enum { NET_HOST_MAX = 256 };
@@ -27,5 +28,15 @@ LR_MUST_USE lr_code net_settings_client_tls(const struct lr_settings *settings,
  * machine, and insecure-http was not set.  `what` names the other side. */
 LR_MUST_USE lr_code net_settings_check_url(const struct lr_settings *settings, const char *what,
                                            const char *url, struct lr_error *err);
+
+/* Whether the server's certificate ends in fewer days than tls-warn-days; `text` says which and
+ * when. */
+enum { NET_CERTIFICATE_TEXT = 400 };
+bool net_settings_certificate_ends(const struct lr_settings *settings,
+                                   const struct net_server *server,
+                                   char text[NET_CERTIFICATE_TEXT]);
+
+/* What a signal to reload means for every server: the log's file and all certificates. */
+void net_settings_reload(void);
 
 #endif

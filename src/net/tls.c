@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,11 +29,8 @@ static lr_code check_readable(const char *what, const char *file, struct lr_erro
     return LR_OK;
 }
 
-static struct net_tls *wrap(SSL_CTX *ctx, bool is_server)
+static void set_manners(SSL_CTX *ctx)
 {
-    struct net_tls *tls = net_alloc(sizeof(*tls));
-    tls->ctx = ctx;
-    tls->is_server = is_server;
     (void)SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     /* Idle connections hold no record buffers; a write may be retried from a copy. */
     (void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
@@ -40,7 +38,6 @@ static struct net_tls *wrap(SSL_CTX *ctx, bool is_server)
     /* Clients resume with tickets; a cache would keep kilobytes for each that ever came. */
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    return tls;
 }
 
 /* We speak HTTP/1.1 and nothing else; a client that offers no such thing gets it anyway. */
@@ -93,10 +90,9 @@ static lr_code load_identity(SSL_CTX *ctx, const char *cert_file, const char *ke
     return LR_OK;
 }
 
-lr_code net_tls_server_create(const char *cert_file, const char *key_file, struct net_tls **out,
-                              struct lr_error *err)
+static lr_code load_server(const char *cert_file, const char *key_file, SSL_CTX **out,
+                           struct lr_error *err)
 {
-    *out = NULL;
     lr_code code = check_readable("certificate", cert_file, err);
     if (code == LR_OK)
         code = check_readable("key", key_file, err);
@@ -111,13 +107,13 @@ lr_code net_tls_server_create(const char *cert_file, const char *key_file, struc
         return code;
     }
     SSL_CTX_set_alpn_select_cb(ctx, select_alpn, NULL);
-    *out = wrap(ctx, true);
+    set_manners(ctx);
+    *out = ctx;
     return LR_OK;
 }
 
-lr_code net_tls_client_create(const char *ca_file, struct net_tls **out, struct lr_error *err)
+static lr_code load_client(const char *ca_file, SSL_CTX **out, struct lr_error *err)
 {
-    *out = NULL;
     if (ca_file != NULL) {
         lr_code code = check_readable("CA", ca_file, err);
         if (code != LR_OK)
@@ -135,24 +131,81 @@ lr_code net_tls_client_create(const char *ca_file, struct net_tls **out, struct 
     }
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, net_tls_on_verify);
     (void)SSL_CTX_set_alpn_protos(ctx, (const unsigned char *)"\x08http/1.1", 9);
-    *out = wrap(ctx, false);
+    set_manners(ctx);
+    *out = ctx;
     return LR_OK;
 }
 
-struct net_tls *net_tls_ref(const struct net_tls *tls)
+lr_code net_tls_load(const struct net_tls *tls, SSL_CTX **out, struct lr_error *err)
 {
-    if (tls == NULL)
-        return NULL;
-    struct net_tls *copy = net_alloc(sizeof(*copy));
-    *copy = *tls;
-    (void)SSL_CTX_up_ref(copy->ctx);
+    return tls->is_server ? load_server(tls->files[0], tls->files[1], out, err)
+                          : load_client(tls->files[0], out, err);
+}
+
+static char *copy_of(const char *text)
+{
+    char *copy = text != NULL ? strdup(text) : NULL;
+    if (text != NULL && copy == NULL)
+        abort(); /* as net_alloc */
     return copy;
+}
+
+static lr_code create(bool is_server, const char *first, const char *second,
+                      struct net_tls **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct net_tls *tls = net_alloc(sizeof(*tls));
+    atomic_store(&tls->refs, 1);
+    tls->is_server = is_server;
+    tls->files[0] = copy_of(first);
+    tls->files[1] = copy_of(second);
+    (void)pthread_mutex_init(&tls->lock, NULL);
+    (void)net_tls_take_stamps(tls);
+    lr_code code = net_tls_load(tls, &tls->ctx, err);
+    if (code != LR_OK) {
+        net_tls_destroy(tls);
+        return code;
+    }
+    net_tls_watch(tls);
+    *out = tls;
+    return LR_OK;
+}
+
+lr_code net_tls_server_create(const char *cert_file, const char *key_file, struct net_tls **out,
+                              struct lr_error *err)
+{
+    return create(true, cert_file, key_file, out, err);
+}
+
+lr_code net_tls_client_create(const char *ca_file, struct net_tls **out, struct lr_error *err)
+{
+    return create(false, ca_file, NULL, out, err);
+}
+
+struct net_tls *net_tls_ref(struct net_tls *tls)
+{
+    if (tls != NULL)
+        atomic_fetch_add(&tls->refs, 1);
+    return tls;
+}
+
+SSL_CTX *net_tls_current(struct net_tls *tls)
+{
+    (void)pthread_mutex_lock(&tls->lock);
+    SSL_CTX *ctx = tls->ctx;
+    (void)SSL_CTX_up_ref(ctx);
+    (void)pthread_mutex_unlock(&tls->lock);
+    return ctx;
 }
 
 void net_tls_destroy(struct net_tls *tls)
 {
-    if (tls == NULL)
+    if (tls == NULL || atomic_fetch_sub(&tls->refs, 1) != 1)
         return;
+    net_tls_forget(tls);
     SSL_CTX_free(tls->ctx);
+    (void)pthread_mutex_destroy(&tls->lock);
+    for (size_t i = 0; i < NET_TLS_FILES; i++)
+        free(tls->files[i]);
     free(tls);
 }

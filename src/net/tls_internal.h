@@ -1,17 +1,50 @@
-/* net/tls_internal.h - between tls.c (contexts) and tls_session.c (connections). */
+/* net/tls_internal.h - between tls.c (contexts), tls_files.c (their files) and tls_session.c
+ * (connections).
+ */
 #ifndef NET_TLS_INTERNAL_H
 #define NET_TLS_INTERNAL_H
 
 #include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "net/tls.h"
+
+enum { NET_TLS_FILES = 2 };
+
+/* What tells that a file is another one than before. */
+struct net_tls_stamp {
+    uint64_t device, inode, size;
+    int64_t time_ns;
+};
 
 struct net_tls {
-    SSL_CTX *ctx; /* shared (ref): each session holds one more */
+    _Atomic unsigned refs;
     bool is_server;
+    char *files[NET_TLS_FILES]; /* owned: certificate and key, or CAs; NULL: the system's */
+    pthread_mutex_t lock;       /* guards ctx */
+    SSL_CTX *ctx;               /* each session holds one more reference */
+    /* ---- tls_files.c, under its lock ---- */
+    struct net_tls_stamp stamps[NET_TLS_FILES]; /* as they were read last */
+    struct net_tls *next;                       /* in its list */
 };
 
 /* The same context once more, to be destroyed on its own; NULL for NULL. */
-struct net_tls *net_tls_ref(const struct net_tls *tls);
+struct net_tls *net_tls_ref(struct net_tls *tls);
+/* A reference to what new connections use. */
+SSL_CTX *net_tls_current(struct net_tls *tls);
+/* Reads the files. */
+lr_code net_tls_load(const struct net_tls *tls, SSL_CTX **out, struct lr_error *err);
+
+/* ---- tls_files.c ---- */
+/* Notes what the files are; before they are read, so that a change in between shows at the next
+ * look.  True: they are others than before. */
+bool net_tls_take_stamps(struct net_tls *tls);
+/* From now on, and until net_tls_forget, net_tls_look finds it. */
+void net_tls_watch(struct net_tls *tls);
+void net_tls_forget(struct net_tls *tls);
 
 const char *net_tls_reason(void);
 void net_tls_date(const ASN1_TIME *time, char out[32]); /* "2026-11-15 02:40:01 UTC" */

@@ -191,7 +191,7 @@ static bool expect_name(struct net_tls_session *s, const char *name)
     return SSL_set1_host(s->ssl, name) == 1 && SSL_set_tlsext_host_name(s->ssl, s->name) == 1;
 }
 
-lr_code net_tls_session_create(const struct net_tls *tls, const char *name,
+lr_code net_tls_session_create(struct net_tls *tls, const char *name,
                                struct net_tls_session **out, struct lr_error *err)
 {
     *out = NULL;
@@ -199,7 +199,9 @@ lr_code net_tls_session_create(const struct net_tls *tls, const char *name,
     struct net_tls_session *s = net_alloc(sizeof(*s));
     lr_buf_init(&s->in, MAX_PENDING);
     lr_buf_init(&s->out, MAX_PENDING);
-    s->ssl = SSL_new(tls->ctx);
+    SSL_CTX *ctx = net_tls_current(tls);
+    s->ssl = SSL_new(ctx); /* with a reference of its own */
+    SSL_CTX_free(ctx);
     BIO *bio = BIO_new(bio_method);
     if (s->ssl == NULL || bio == NULL || (name != NULL && !expect_name(s, name))) {
         BIO_free(bio);

@@ -15,7 +15,7 @@
 struct net_tls_session;
 
 /* name: the host the peer must prove to be (a client), NULL for a server. */
-LR_MUST_USE lr_code net_tls_session_create(const struct net_tls *tls, const char *name,
+LR_MUST_USE lr_code net_tls_session_create(struct net_tls *tls, const char *name,
                                            struct net_tls_session **out, struct lr_error *err);
 void net_tls_session_destroy(struct net_tls_session *session); /* NULL is fine */
 

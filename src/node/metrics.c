@@ -1,6 +1,7 @@
 /* node/metrics.c - GET /metrics in the Prometheus text format. */
 #include <inttypes.h>
 
+#include "net/server.h"
 #include "node/api.h"
 
 /* Label values: backslash, quote and line break are escaped. */
@@ -78,6 +79,7 @@ static void put_memory(struct lr_buf *out, const struct node *node)
 void node_api_metrics(struct node *node, struct net_request *req, const struct net_path *path)
 {
     struct lr_buf out;
+    struct net_tls_validity validity;
     (void)path;
     lr_buf_init(&out, 8 << 20);
     put_counter(&out, "requests_total", "generations taken in", node->count.requests);
@@ -97,6 +99,12 @@ void node_api_metrics(struct node *node, struct net_request *req, const struct n
                 node->count.reloads);
     put_counter(&out, "memory_alerts_total", "times a pool went over its threshold",
                 node->count.alerts);
+    if (net_server_get_validity(node->server, &validity)) {
+        head(&out, "tls_certificate_expiry_days",
+             "days until the certificate of tls-cert ends");
+        lr_buf_addf(&out, "llm_router_node_tls_certificate_expiry_days %.2f\n",
+                    (double)(validity.until_s - lr_clock_wall_ms(NULL) / 1000) / 86400);
+    }
     put_models(&out, node);
     put_memory(&out, node);
     net_respond(req, 200, "text/plain; version=0.0.4", lr_buf_str(&out));

@@ -18,7 +18,13 @@
 #include "node/storage.h"
 #include "node/trunk.h"
 
-enum { SECOND_MS = 1000, CLOSE_MS = 10000, SAY_GOODBYE_MS = 1000 };
+enum {
+    SECOND_MS = 1000,
+    CLOSE_MS = 10000,
+    SAY_GOODBYE_MS = 1000,
+    TLS_LOOK_S = 5,       /* between two looks at the files of certificates */
+    TLS_TELL_MS = 3600000 /* a router that was restarted has to hear of it, too */
+};
 
 /* ---- settings ---- */
 
@@ -177,6 +183,24 @@ static void drain_step(struct node *node)
         finish_drain(node);
 }
 
+/* The routers raise an alert. */
+static void watch_certificate(struct node *node)
+{
+    char text[NET_CERTIFICATE_TEXT];
+    bool ends = net_settings_certificate_ends(node->settings, node->server, text);
+    bool was_told = node->certificate_told_ms != 0;
+    if (ends ? was_told && node_now(node) - node->certificate_told_ms < TLS_TELL_MS : !was_told)
+        return;
+    node->certificate_told_ms = ends ? node_now(node) : 0;
+    struct lr_json_writer *j =
+        node_event_begin(&node->events, ends ? "certificate_ends" : "certificate_renewed");
+    if (ends) {
+        lr_log_warn(NULL, "tls.ends reason=%s", text);
+        lr_json_member_z(j, "reason", text);
+    }
+    node_event_send(&node->events);
+}
+
 static void every_second(void *arg)
 {
     struct node *node = arg;
@@ -189,6 +213,9 @@ static void every_second(void *arg)
     node_events_keep_alive(&node->events);
     node_reload_watch(node);
     node_recovery_look(node);
+    if (node->seconds++ % TLS_LOOK_S == 0)
+        net_tls_look(false);
+    watch_certificate(node);
 }
 
 static void on_memory(void *arg)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "net/server.h"
+#include "net/settings.h"
 #include "node/node.h"
 #include "node/router_link.h"
 #include "node/state.h"
@@ -40,6 +41,7 @@ static void on_stop_signal(void *arg)
 static void on_hup(void *arg)
 {
     struct run *run = arg;
+    net_settings_reload();
     node_reload_all(run->node);
 }
 

@@ -40,6 +40,8 @@ struct node_slot {
 struct node {
     struct net_loop *loop; /* borrowed */
     const struct lr_settings *settings;
+    uint64_t seconds;             /* that the loop has counted */
+    uint64_t certificate_told_ms; /* that it ends soon; 0: it does not */
     struct net_server *server;
     struct node_router_link *link; /* owned by node_run; NULL before it is made */
     struct node_fetch *fetch;      /* owned */

@@ -218,6 +218,10 @@ void router_alerts_hear(struct router *r, const struct router_node *node,
         router_alert_raise(r, ROUTER_ALERT_ENGINE_REFUSED, node, engine, reason);
     else if (lr_str_eq_z(name, "reload_failed") || lr_str_eq_z(name, "reload_refused"))
         router_alert_raise(r, ROUTER_ALERT_RELOAD_FAILED, node, engine, reason);
+    else if (lr_str_eq_z(name, "certificate_ends"))
+        router_alert_raise(r, ROUTER_ALERT_CERTIFICATE_ENDS, node, lr_str_z(""), reason);
+    else if (lr_str_eq_z(name, "certificate_renewed"))
+        router_alert_settle(r, ROUTER_ALERT_CERTIFICATE_ENDS, node, lr_str_z(""));
     else if (lr_str_eq_z(name, "reloaded"))
         router_alert_settle(r, ROUTER_ALERT_ENGINE_REFUSED, node, engine);
 }

@@ -42,7 +42,9 @@ enum { ROUTER_ALERTS_MAX = 100 };
       "the version before goes on serving; repair the new one and reload again")               \
     X(DATABASE_FAILED,  "error",   true,                                                       \
       "bring the database back or free space on its disk: requests are served meanwhile and "  \
-      "their usage is kept in memory, changes are refused")
+      "their usage is kept in memory, changes are refused")                                    \
+    X(CERTIFICATE_ENDS, "warning", true,                                                       \
+      "renew the certificate: new files of tls-cert and tls-key are used within ten seconds")
 /* clang-format on */
 
 enum router_alert_kind {

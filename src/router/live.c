@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "net/settings.h"
 #include "router/api.h"
 
 enum { STATS_BYTES = 1 << 20, ALERTS_BYTES = 1 << 20, STEP_DEFAULT = 5, STEP_MAX = 60 };
@@ -21,10 +22,26 @@ static void watch_database(struct router *r)
         router_alert_settle(r, ROUTER_ALERT_DATABASE_FAILED, NULL, lr_str_z(""));
 }
 
+static void watch_certificate(struct router *r)
+{
+    char text[NET_CERTIFICATE_TEXT];
+    bool ends = net_settings_certificate_ends(r->settings, r->server, text);
+    if (ends == r->certificate_ends)
+        return;
+    r->certificate_ends = ends;
+    if (!ends) {
+        router_alert_settle(r, ROUTER_ALERT_CERTIFICATE_ENDS, NULL, lr_str_z(""));
+        return;
+    }
+    lr_log_warn(NULL, "tls.ends reason=%s", text);
+    router_alert_raise(r, ROUTER_ALERT_CERTIFICATE_ENDS, NULL, lr_str_z(""), lr_str_z(text));
+}
+
 void router_live_second(struct router *r)
 {
     router_lock(r);
     watch_database(r);
+    watch_certificate(r);
     router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->waiting, (uint32_t)r->held,
                       lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
     if (r->events.subscriber_count != 0) {

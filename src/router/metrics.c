@@ -61,6 +61,7 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     const struct router_metrics *m = &r->metrics;
     struct net_server_stats server;
     struct router_store_stats store;
+    struct net_tls_validity validity;
     net_server_get_stats(r->server, &server);
     router_store_get_stats(r->store, &store);
     router_metrics_head(out, "answers_total", "counter", "Answers, by class of status");
@@ -96,6 +97,12 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     gauge(out, "usage_rows_waiting", "Usage rows in memory that wait for the database",
           store.usage_waiting);
     gauge(out, "usage_rows_lost", "Usage rows that could not be written", store.usage_dropped);
+    if (net_server_get_validity(r->server, &validity)) {
+        router_metrics_head(out, "tls_certificate_expiry_days", "gauge",
+                            "Days until the certificate of tls-cert ends");
+        lr_buf_addf(out, "llm_router_tls_certificate_expiry_days %.2f\n",
+                    (double)(validity.until_s - lr_clock_wall_ms(NULL) / 1000) / 86400);
+    }
     router_lock(r);
     router_metrics_write_nodes(r, out);
     router_unlock(r);

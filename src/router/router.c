@@ -15,6 +15,7 @@ enum {
     SECOND_MS = 1000,
     WATCH_MS = 250,
     DRAIN_LOOK_MS = 20,
+    TLS_LOOK_S = 5,       /* between two looks at the files of certificates */
     LAST_BYTES_MS = 2000, /* for answers that are made but not yet read */
     SCRATCH_BYTES = 64 << 20,
 };
@@ -215,6 +216,8 @@ static void every_second(void *arg)
     if (home == &home->router->homes[0]) {
         router_events_keep_alive(home->router);
         router_live_second(home->router);
+        if (home->router->seconds++ % TLS_LOOK_S == 0)
+            net_tls_look(false);
     }
 }
 

@@ -2,19 +2,20 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "net/settings.h"
 #include "router/router.h"
 
 struct run {
     struct net_loops *loops;
     struct router *router;
-    struct net_signal *signals[2];
+    struct net_signal *signals[3];
     uint32_t drain_ms;
 };
 
 static void on_stopped(void *arg)
 {
     struct run *run = arg;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         net_signal_stop(run->signals[i]);
     net_loops_stop(run->loops);
 }
@@ -24,6 +25,12 @@ static void on_signal(void *arg)
     struct run *run = arg;
     /* The second signal comes here, too, and ends the draining. */
     router_stop(run->router, run->drain_ms, on_stopped, run);
+}
+
+static void on_hup(void *arg)
+{
+    (void)arg;
+    net_settings_reload();
 }
 
 static void greet(const struct run *run, const char *admin_key)
@@ -39,7 +46,8 @@ static void greet(const struct run *run, const char *admin_key)
 lr_code router_run(const struct lr_settings *settings, const char *version,
                    struct lr_error *err)
 {
-    static const int numbers[] = {SIGTERM, SIGINT};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    static const net_loop_fn handlers[] = {on_signal, on_signal, on_hup};
     struct run run = {.drain_ms = (uint32_t)lr_settings_ms(settings, "drain-timeout")};
     char admin_key[64];
     lr_code code =
@@ -47,8 +55,8 @@ lr_code router_run(const struct lr_settings *settings, const char *version,
     if (code != LR_OK)
         return code;
     code = router_create(run.loops, settings, version, &run.router, err);
-    for (size_t i = 0; code == LR_OK && i < 2; i++)
-        code = net_signal_start(net_loops_get(run.loops, 0), numbers[i], on_signal, &run,
+    for (size_t i = 0; code == LR_OK && i < 3; i++)
+        code = net_signal_start(net_loops_get(run.loops, 0), numbers[i], handlers[i], &run,
                                 &run.signals[i], err);
     if (code == LR_OK)
         code = router_start(run.router, admin_key, err);

@@ -64,6 +64,7 @@ struct router {
     unsigned home_count;
     struct net_server *server;
     struct net_timer *watch; /* on loop 0 */
+    uint64_t seconds;        /* that loop 0 has counted */
     struct router_drain drain;
     struct router_store *store;
     struct lr_file_lock data_lock;     /* one process owns the data folder */
@@ -94,6 +95,7 @@ struct router {
     struct router_stats stats;
     struct router_alerts alerts;
     bool database_fails;               /* and an alert says so */
+    bool certificate_ends;             /* soon, and an alert says so */
     uint64_t waiting, held;            /* jobs in queues, and on nodes */
     struct router_model *waited;       /* models that jobs wait for, deleted ones too */
     struct router_metrics metrics;     /* atomics: no lock */

@@ -5,6 +5,7 @@ import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import https from 'node:https';
 import path from 'node:path';
+import tls from 'node:tls';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -40,15 +41,15 @@ before(async () => {
   certify('other', 'DNS:elsewhere.example');
   certify('old', 'IP:127.0.0.1', -1);
   certify('foreign', 'IP:127.0.0.1', 2, 'stranger');
-  const tls = ['--tls-cert', file('good.pem'), '--tls-key', file('good.key'), '--tls-ca', file('ca.pem')];
-  router = await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router'), '--require-key', '--allow-cpu-nodes', '--node-timeout', '2s', ...tls],
+  const sealed = ['--tls-cert', file('good.pem'), '--tls-key', file('good.key'), '--tls-ca', file('ca.pem')];
+  router = await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router'), '--require-key', '--allow-cpu-nodes', '--node-timeout', '2s', ...sealed],
     { match: /listening on (https:\/\/\S+)/ });
   router.url = router.found[1];
   left.push(router);
   admin = router.out.match(/shown this once: (\S+)/)[1];
   const token = (await cli(['nodes', 'token'], env())).stdout.match(/lr-\w+/)[0];
   node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('node'), '--router', router.url,
-    '--node-name', 'sealed', '--model', makeEcho('sealed'), ...tls], { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token } });
+    '--node-name', 'sealed', '--model', makeEcho('sealed'), ...sealed], { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token } });
   left.push(node);
 });
 after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
@@ -120,6 +121,73 @@ test('a server refuses to start with an expired certificate, a foreign key, one 
   await assert.rejects(start('--tls-cert', file('good.pem')), /go together/);
   await assert.rejects(start('--tls-cert', file('none.pem'), '--tls-key', file('good.key')), /none\.pem/);
   await assert.rejects(start('--tls-ca', file('good.key')), /good\.key holds no PEM certificates/);
+});
+
+// ---- certificates are renewed while their server runs ----
+
+const SECRET = 's'.repeat(40);
+
+// The serial number that a new connection is shown.
+const shown = (port) => new Promise((done, failed) => {
+  const socket = tls.connect({ host: '127.0.0.1', port, rejectUnauthorized: false }, () => { done(socket.getPeerCertificate().serialNumber); socket.destroy(); });
+  socket.on('error', failed);
+});
+const serial = (name) => openssl('x509', '-in', `${name}.pem`, '-noout', '-serial').toString().trim().split('=')[1];
+const put = (name, part) => { fs.copyFileSync(file(`${name}.${part}`), file(`live.new.${part}`)); fs.renameSync(file(`live.new.${part}`), file(`live.${part}`)); };
+const get = (port, target, key) => new Promise((done, failed) => https.get({ host: '127.0.0.1', port, path: target, ca: fs.readFileSync(file('ca.pem')), agent: false,
+  headers: key ? { authorization: `Bearer ${key}` } : {} }, async (answer) => { let text = ''; for await (const piece of answer) text += piece; done(text); }).on('error', failed));
+const days = async (port, prefix, key) => Number((await get(port, '/metrics', key)).match(new RegExp(`^${prefix}tls_certificate_expiry_days (\\S+)`, 'm'))[1]);
+
+test('SIGHUP: router and node use a new certificate for new connections, keep the old one where it cannot be read, open the log anew; alerts and metrics tell the days', async () => {
+  certify('short', 'IP:127.0.0.1', 3);
+  certify('long', 'IP:127.0.0.1', 60);
+  put('short', 'pem');
+  put('short', 'key');
+  const live = ['--tls-cert', file('live.pem'), '--tls-key', file('live.key'), '--tls-ca', file('ca.pem'), '--log-file'];
+  const door = await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('door'), '--allow-cpu-nodes', ...live, file('door.log')], { match: /listening on https:\/\/127.0.0.1:(\d+)/ });
+  left.push(door);
+  const at = door.found[1];
+  const here = env({ LLM_ROUTER_URL: `https://127.0.0.1:${at}`, LLM_ROUTER_KEY: '' });
+  const token = (await cli(['nodes', 'token'], here)).stdout.match(/lr-\w+/)[0];
+  const inner = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('inner'), '--router', `https://127.0.0.1:${at}`,
+    '--node-name', 'inner', '--node-secret', SECRET, '--model', makeEcho('renewed', { step_ms: 30 }), ...live, file('inner.log')], { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token } });
+  left.push(inner);
+  const ports = [at, inner.found[1]];
+  const alerts = async () => JSON.parse(await get(at, '/v0/alerts')).alerts.filter((a) => a.kind === 'certificate_ends');
+  await until('both certificates have an alert', async () => (await alerts()).filter((a) => a.open).length === 2);
+  assert.match((await alerts())[0].message, /live\.pem is good until \d{4}-/);
+  assert.ok(Math.abs(await days(at, 'llm_router_') - 3) < 0.1);
+  assert.ok(Math.abs(await days(ports[1], 'llm_router_node_', SECRET) - 3) < 0.1);
+  for (const port of ports) assert.equal(await shown(port), serial('short'));
+  const before = (await run('curl', ['-sS', '--cacert', file('ca.pem'), '-H', 'Content-Type: application/json', '-d', '{"path":"renewed"}', `https://127.0.0.1:${at}/v0/models/register`])).stdout;
+  assert.match(before, /renewed/);
+  // A stream that began before goes on over the connection it has.
+  const running = run('curl', ['-sS', '--cacert', file('ca.pem'), '-H', 'Content-Type: application/json', '-d',
+    JSON.stringify({ model: 'renewed', messages: [{ role: 'user', content: 'z'.repeat(60) }] }), `https://127.0.0.1:${at}/v1/chat/completions`]);
+  await until('it runs', async () => (await get(at, '/v0/nodes')).includes('"inflight":1'));
+
+  // Half a pair: the old one stays, and both say why.
+  put('long', 'pem');
+  for (const p of [door, inner]) p.child.kill('SIGHUP');
+  for (const log of ['door.log', 'inner.log']) await until('it says so', () => /tls\.kept .*live\.key belongs to another certificate than/.test(fs.readFileSync(file(log), 'utf8')));
+  for (const port of ports) assert.equal(await shown(port), serial('short'));
+
+  // The whole pair, and a log that logrotate has moved away.
+  put('long', 'key');
+  for (const log of ['door.log', 'inner.log']) fs.renameSync(file(log), file(`${log}.1`));
+  for (const p of [door, inner]) p.child.kill('SIGHUP');
+  for (const log of ['door.log', 'inner.log']) await until('it is read', () => fs.existsSync(file(log)) && /tls\.reloaded file=\S*live\.pem until=\d{4}-/.test(fs.readFileSync(file(log), 'utf8')));
+  for (const port of ports) assert.equal(await shown(port), serial('long'));
+  assert.ok(Math.abs(await days(at, 'llm_router_') - 60) < 0.1);
+  await until('the alerts are over', async () => (await alerts()).length === 2 && (await alerts()).every((a) => !a.open));
+  assert.equal(JSON.parse((await running).stdout).choices[0].message.content, 'z'.repeat(60));
+  assert.equal(JSON.parse(await get(at, '/v0/nodes')).nodes[0].online, true);
+
+  // Without a signal: the files are looked at now and then.
+  put('short', 'pem');
+  put('short', 'key');
+  for (const port of ports) await until('it is noticed', async () => (await shown(port)) === serial('short'), 20000);
+  await Promise.all([door.stop(), inner.stop()]);
 });
 
 test('beyond this machine without TLS nothing is spoken unless --insecure-http says so, on either side', async () => {

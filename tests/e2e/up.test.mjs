@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import OpenAI from 'openai';
-import { call, cli, DEMO, launch, makeEcho, say, startUp, stream, tempDir } from './support.mjs';
+import { call, cli, DEMO, launch, makeEcho, say, startUp, stream, tempDir, until } from './support.mjs';
 
 let up, client;
 
@@ -154,6 +155,22 @@ test('up without a GPU and without --device cpu ends with the reason', async () 
 test('a data folder belongs to one process', async () => {
   const dir = up.out.match(/Data lies in (.*)\. {2}Ctrl/)[1];
   await assert.rejects(launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir], { match: /listening/ }), /lock|process/);
+});
+
+test('SIGHUP: up and its node open the log anew, reload, and a running stream goes on', async () => {
+  const log = path.join(tempDir('log'), 'up.log');
+  const other = await startUp({ args: ['--model', makeEcho('slow', { step_ms: 30 }), '--log-file', log] });
+  const text = 'abcdefghij'.repeat(5);
+  let asked = false;
+  const out = await stream(other.url, { model: 'slow', ...say(text) }, { onChunk: () => {
+    if (!asked) { fs.renameSync(log, `${log}.1`); other.child.kill('SIGHUP'); }
+    asked = true;
+  } });
+  assert.equal(out.text, text);
+  await until('both have reloaded', () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/process\.reload/g)?.length === 2);
+  assert.equal((await call(`${other.url}/v1/chat/completions`, { body: { model: 'slow', ...say('hi') } })).json.choices[0].message.content, 'hi');
+  assert.deepEqual(await other.stop(), { code: 0, signal: null });
+  assert.match(fs.readFileSync(log, 'utf8'), /worker\.left/);
 });
 
 test('SIGTERM: a running stream is finished, then router, node and worker are gone', async () => {

@@ -35,6 +35,7 @@ export default {
   'advice.model_failed': 'メッセージが示す原因を取り除き、モデルをもう一度ロードしてください。',
   'advice.engine_refused': 'このリリース用のエンジンを入れるか、そのフォルダーを削除してください。',
   'advice.reload_failed': '以前のバージョンが引き続き動作しています。新しいバージョンを直してから再ロードしてください。',
+  'advice.certificate_ends': '証明書を更新してください。tls-cert と tls-key のファイルを差し替えると 10 秒以内に使われます。',
   'advice.database_failed': 'データベースを復旧するか、ディスクの空きを増やしてください。その間もリクエストは処理され、利用量はメモリに保持されます。変更は拒否されます。',
   chartText: '{title}: 現在 {value}、直近 15 分間の最大 {most}',
 };
