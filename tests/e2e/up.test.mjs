@@ -6,7 +6,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import OpenAI from 'openai';
-import { call, cli, DEMO, launch, makeEcho, say, startUp, stream, tempDir, until } from './support.mjs';
+import { BIN, call, cli, DEMO, launch, makeEcho, say, startUp, stream, tempDir, until } from './support.mjs';
 
 let up, client;
 
@@ -171,6 +171,19 @@ test('SIGHUP: up and its node open the log anew, reload, and a running stream go
   assert.equal((await call(`${other.url}/v1/chat/completions`, { body: { model: 'slow', ...say('hi') } })).json.choices[0].message.content, 'hi');
   assert.deepEqual(await other.stop(), { code: 0, signal: null });
   assert.match(fs.readFileSync(log, 'utf8'), /worker\.left/);
+});
+
+test('closing the terminal that up was started in still ends everything', async () => {
+  const command = [BIN, 'up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('window'), '--model', makeEcho('window')].join(' ');
+  const terminal = await launch(['-qfc', `exec ${command}`, '/dev/null'], { bin: 'script', match: /is ready at (http:\/\/\S+)/ });
+  const [pid] = fs.readFileSync(`/proc/${terminal.pid}/task/${terminal.pid}/children`, 'utf8').split(' ').map(Number);
+  try {
+    await terminal.stop('SIGKILL');
+    await until('up is gone', () => !fs.existsSync(`/proc/${pid}`));
+  } finally {
+    if (fs.existsSync(`/proc/${pid}`)) process.kill(pid, 'SIGKILL');
+  }
+  await assert.rejects(fetch(terminal.found[1]));
 });
 
 test('SIGTERM: a running stream is finished, then router, node and worker are gone', async () => {
