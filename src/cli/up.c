@@ -174,7 +174,7 @@ static void look_at_models(struct up *up)
     struct router_glance g;
     if (up->is_greeted || !atomic_load(&up->has_joined))
         return;
-    if (!router_glance(up->router, &g) || !g.can_run) {
+    if (!router_glance(up->router, &g) || !g.can_run || strcmp(g.state, "waiting") == 0) {
         greet_empty(up, &g);
         return;
     }

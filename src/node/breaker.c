@@ -42,12 +42,6 @@ void node_breaker_try(struct node_breaker *breaker)
     breaker->due_ms = 0;
 }
 
-void node_breaker_sign(struct node_breaker *breaker, uint64_t now_ms)
-{
-    if (breaker->due_ms > now_ms)
-        breaker->due_ms = now_ms;
-}
-
 void node_breaker_succeeded(struct node_breaker *breaker)
 {
     *breaker = (struct node_breaker){0};

@@ -39,10 +39,6 @@ bool node_breaker_died(struct node_breaker *breaker, uint32_t limit, uint64_t no
 /* A try begins: nothing is due until it has ended. */
 void node_breaker_try(struct node_breaker *breaker);
 
-/* A sign that the cause has gone: a try is due now.  How long the next pause lasts stays: the
- * sign may be wrong. */
-void node_breaker_sign(struct node_breaker *breaker, uint64_t now_ms);
-
 /* It works again. */
 void node_breaker_succeeded(struct node_breaker *breaker);
 

@@ -361,6 +361,12 @@ void node_reload_all(struct node *node)
 {
     struct lr_error err;
     node_storage_scan(node);
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        if (m->state == NODE_MODEL_FAILED)
+            node_storage_look(m);
+        node_model_retry(m); /* an operator has acted: perhaps the cause is gone */
+        node_model_pump(m);
+    }
     for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
         /* Reading an unchanged library would keep every stream waiting for its hash. */
         bool is_same = e->library != NULL && node_folder_signature(e->folder) == e->signature;

@@ -61,11 +61,14 @@ static void wait_for_change(struct node_model *model, const struct lr_error *err
 {
     uint64_t available;
     model->room_wanted = 0;
-    /* More than there was: what was there was not enough. */
-    if (is_memory(err->code) && model->has_need)
-        model->room_wanted = node_has_room(model, &available)
-                                 ? available + model->need.total / 20
-                                 : model->need.total;
+    if (is_memory(err->code) && model->has_need) {
+        bool has_room = node_has_room(model, &available);
+        /* What was there by the plan was not enough: more than that. */
+        uint64_t more = model->need.total / 20;
+        model->room_wanted = !has_room                       ? model->need.total
+                             : available < UINT64_MAX - more ? available + more
+                                                             : UINT64_MAX;
+    }
     node_model_move(model, NODE_MODEL_WAITING, err);
     tell_waiting(model);
 }
@@ -138,7 +141,8 @@ void node_model_served(struct node_model *model)
         lr_json_member_z(node_event_begin(&node->events, "model_served"), "model", model->id);
         node_event_send(&node->events);
     }
-    node_breaker_succeeded(&model->breaker);
+    if (model->breaker.failures != 0)
+        node_breaker_succeeded(&model->breaker);
 }
 
 /* ---- what time brings ---- */

@@ -249,6 +249,7 @@ void node_storage_replaced(struct node_model *m, const char *format)
         reopen_soon(m, format, "another revision of it was fetched");
     else
         node_storage_scan(m->node);
+    node_model_pump(m);
 }
 
 /* ---- looked at again ---- */

@@ -75,21 +75,6 @@ static void while_requests_come_tries_are_at_most_five_seconds_apart(void **stat
     assert_in_range(tries, 24, 28); /* and not one for each request */
 }
 
-static void a_sign_that_the_cause_has_gone_makes_a_try_due_at_once(void **state)
-{
-    struct node_breaker b = {0};
-    (void)state;
-    for (int i = 0; i < 6; i++)
-        node_breaker_failed(&b, 1000);
-    assert_int_equal(node_breaker_wait_ms(&b, 1000), 32000);
-    node_breaker_sign(&b, 1500);
-    assert_true(node_breaker_is_due(&b, 1500));
-    assert_true(node_breaker_takes_request(&b, 1500));
-    /* A wrong sign does not make it impatient. */
-    node_breaker_failed(&b, 1600);
-    assert_int_equal(node_breaker_wait_ms(&b, 1600), 64000);
-}
-
 static void nothing_is_due_while_a_try_is_under_way(void **state)
 {
     struct node_breaker b = {0};
@@ -99,14 +84,6 @@ static void nothing_is_due_while_a_try_is_under_way(void **state)
     assert_false(node_breaker_is_due(&b, 900000));
     node_breaker_failed(&b, 3000);
     assert_int_equal(node_breaker_wait_ms(&b, 3000), 2000);
-}
-
-static void a_sign_does_not_open_a_closed_one(void **state)
-{
-    struct node_breaker b = {0};
-    (void)state;
-    node_breaker_sign(&b, 1500);
-    assert_false(node_breaker_is_due(&b, 2000));
 }
 
 static void success_forgets_everything(void **state)
@@ -131,9 +108,7 @@ int main(void)
         cmocka_unit_test(a_failure_with_a_reason_opens_it_at_once),
         cmocka_unit_test(it_tries_by_itself_after_one_second_growing_to_five_minutes),
         cmocka_unit_test(while_requests_come_tries_are_at_most_five_seconds_apart),
-        cmocka_unit_test(a_sign_that_the_cause_has_gone_makes_a_try_due_at_once),
         cmocka_unit_test(nothing_is_due_while_a_try_is_under_way),
-        cmocka_unit_test(a_sign_does_not_open_a_closed_one),
         cmocka_unit_test(success_forgets_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
