@@ -94,11 +94,17 @@ void wire_join_write(struct lr_buf *out, const struct wire_join *m)
     lr_json_member_bool(&w, "tls", m->has_tls);
     lr_json_member_str(&w, "device", m->device);
     lr_json_member_str(&w, "secret", m->secret);
+    lr_json_member_u64(&w, "epoch", m->state.epoch);
     write_state(&w, &m->state, true);
     lr_json_end_object(&w);
 }
 
-/* ---- reading ---- */
+/* ---- reading ----
+ *
+ * Who speaks, and in which protocol, must be right.  All the rest is advice about load and
+ * memory: a member that is not what it should be is left out alone, and named in `ignored`, so
+ * that one wrong number never costs a node its heartbeat.
+ */
 
 static lr_code read_text(const struct lr_json *obj, const char *key, bool required,
                          struct lr_str *out, struct lr_error *err)
@@ -131,118 +137,116 @@ static bool read_flag(const struct lr_json *obj, const char *key)
     return lr_json_bool(lr_json_get(obj, key), &value) && value;
 }
 
-static lr_code read_model(const struct lr_json *v, struct wire_fleet_model *m,
-                          struct lr_error *err)
+static void ignore(struct wire_beat *m, const char *key)
 {
-    const struct {
-        const char *key;
-        struct lr_str *out;
-    } texts[] = {
-        {"id", &m->id},
-        {"state", &m->state},
-        {"reason", &m->reason},
-        {"chat_template", &m->chat_template},
-        {"bos_token", &m->bos_token},
-        {"eos_token", &m->eos_token},
-        {"unk_token", &m->unk_token},
-        {"pad_token", &m->pad_token},
-        {"engine", &m->engine},
-        {"runtime", &m->runtime},
-        {"architecture", &m->architecture},
-        {"format", &m->format},
-    };
-    uint64_t slots, live, queued;
-    lr_code code = lr_json_is(v, LR_JSON_OBJECT)
-                       ? LR_OK
-                       : lr_fail(err, LR_INVALID_ARGUMENT, "a model must be an object");
-    for (size_t i = 0; code == LR_OK && i < sizeof(texts) / sizeof(texts[0]); i++)
-        code = read_text(v, texts[i].key, i < 2, texts[i].out, err);
-    if (code == LR_OK && m->id.len == 0)
-        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"id\" of a model is empty");
-    if (code == LR_OK)
-        code = read_number(v, "slots", 1 << 20, &slots, err);
-    if (code == LR_OK)
-        code = read_number(v, "live", UINT32_MAX, &live, err);
-    if (code == LR_OK)
-        code = read_number(v, "queued", UINT32_MAX, &queued, err);
-    if (code == LR_OK)
-        code = read_number(v, "failures", UINT32_MAX, &m->failures, err);
-    if (code == LR_OK)
-        code = read_number(v, "next_try_ms", UINT32_MAX, &m->next_try_ms, err);
-    if (code == LR_OK)
-        code = read_number(v, "load_ms", UINT32_MAX, &m->load_ms, err);
-    if (code == LR_OK)
-        code = read_number(v, "prefill_us", UINT32_MAX, &m->prefill_us, err);
-    if (code == LR_OK)
-        code = read_number(v, "step_us", UINT32_MAX, &m->step_us, err);
-    if (code == LR_OK)
-        code = read_number(v, "context_tokens", UINT64_MAX, &m->context_tokens, err);
-    if (code == LR_OK)
-        code = read_number(v, "weight_bytes", UINT64_MAX, &m->weight_bytes, err);
-    if (code == LR_OK)
-        code = read_number(v, "kv_bytes", UINT64_MAX, &m->kv_bytes, err);
-    if (code != LR_OK)
-        return code;
-    m->slots = (uint32_t)slots;
-    m->live = (uint32_t)live;
-    m->queued = (uint32_t)queued;
-    m->can_run = read_flag(v, "can_run");
-    m->is_loaded = read_flag(v, "loaded");
-    m->is_pinned = read_flag(v, "pinned");
-    m->is_harmony = read_flag(v, "harmony");
-    return LR_OK;
+    if (m->ignored == NULL)
+        m->ignored = key;
 }
 
-static lr_code read_array(const struct lr_json *obj, const char *key, uint32_t max,
-                          const struct lr_json **items, uint32_t *count, struct lr_error *err)
+/* "" where it is absent or wrong. */
+static struct lr_str take_text(const struct lr_json *obj, const char *key, struct wire_beat *m)
+{
+    struct lr_str text;
+    if (read_text(obj, key, false, &text, NULL) == LR_OK)
+        return text;
+    ignore(m, key);
+    return (struct lr_str){0};
+}
+
+/* 0 where it is absent or out of range. */
+static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t max,
+                            struct wire_beat *m)
+{
+    uint64_t number;
+    if (read_number(obj, key, max, &number, NULL) == LR_OK)
+        return number;
+    ignore(m, key);
+    return 0;
+}
+
+/* False: there is no telling which model it is about, or how it is. */
+static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
+                       struct wire_beat *out)
+{
+    *m = (struct wire_fleet_model){
+        .id = take_text(v, "id", out),
+        .state = take_text(v, "state", out),
+        .reason = take_text(v, "reason", out),
+        .can_run = read_flag(v, "can_run"),
+        .is_loaded = read_flag(v, "loaded"),
+        .is_pinned = read_flag(v, "pinned"),
+        .slots = (uint32_t)take_number(v, "slots", WIRE_FLEET_SLOTS_MAX, out),
+        .live = (uint32_t)take_number(v, "live", UINT32_MAX, out),
+        .queued = (uint32_t)take_number(v, "queued", UINT32_MAX, out),
+        .failures = take_number(v, "failures", UINT32_MAX, out),
+        .next_try_ms = take_number(v, "next_try_ms", UINT32_MAX, out),
+        .load_ms = take_number(v, "load_ms", UINT32_MAX, out),
+        .prefill_us = take_number(v, "prefill_us", UINT32_MAX, out),
+        .step_us = take_number(v, "step_us", UINT32_MAX, out),
+        .chat_template = take_text(v, "chat_template", out),
+        .is_harmony = read_flag(v, "harmony"),
+        .bos_token = take_text(v, "bos_token", out),
+        .eos_token = take_text(v, "eos_token", out),
+        .unk_token = take_text(v, "unk_token", out),
+        .pad_token = take_text(v, "pad_token", out),
+        .engine = take_text(v, "engine", out),
+        .runtime = take_text(v, "runtime", out),
+        .architecture = take_text(v, "architecture", out),
+        .format = take_text(v, "format", out),
+        .context_tokens = take_number(v, "context_tokens", UINT64_MAX, out),
+        .weight_bytes = take_number(v, "weight_bytes", UINT64_MAX, out),
+        .kv_bytes = take_number(v, "kv_bytes", UINT64_MAX, out),
+    };
+    return m->id.len != 0 && m->state.len != 0;
+}
+
+/* Of a list that is too long the first ones. */
+static uint32_t take_array(const struct lr_json *obj, const char *key, uint32_t max,
+                           const struct lr_json **items, struct wire_beat *m)
 {
     const struct lr_json *v = lr_json_get(obj, key);
-    *count = 0;
     if (v == NULL)
-        return LR_OK;
+        return 0;
     if (v->type != LR_JSON_ARRAY || v->count > max)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a list of at most %u", key,
-                       max);
+        ignore(m, key);
     *items = v->items;
-    *count = v->count;
-    return LR_OK;
+    return v->type != LR_JSON_ARRAY ? 0 : v->count < max ? v->count : max;
 }
 
 static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
                           struct wire_beat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
-    uint32_t count;
     *out = (struct wire_beat){.is_draining = read_flag(obj, "draining")};
-    lr_code code = read_array(obj, "models", WIRE_FLEET_MODELS_MAX, &items, &count, err);
-    if (code != LR_OK)
-        return code;
-    struct wire_fleet_model *models = lr_arena_zalloc(arena, (count + 1) * sizeof(*models));
+    out->epoch = take_number(obj, "epoch", UINT64_MAX, out);
+    uint32_t count = take_array(obj, "models", WIRE_FLEET_MODELS_MAX, &items, out);
+    struct wire_fleet_model *models = lr_arena_array(arena, count + 1u, sizeof(*models));
     if (models == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u models", count);
-    for (uint32_t i = 0; code == LR_OK && i < count; i++)
-        code = read_model(&items[i], &models[i], err);
+    for (uint32_t i = 0; i < count; i++) {
+        if (take_model(&items[i], &models[out->model_count], out))
+            out->model_count++;
+        else
+            ignore(out, "models");
+    }
     out->models = models;
-    out->model_count = count;
-    if (code == LR_OK)
-        code = read_array(obj, "pools", WIRE_FLEET_POOLS_MAX, &items, &count, err);
-    if (code != LR_OK)
-        return code;
-    struct wire_fleet_pool *pools = lr_arena_zalloc(arena, (count + 1) * sizeof(*pools));
+    count = take_array(obj, "pools", WIRE_FLEET_POOLS_MAX, &items, out);
+    struct wire_fleet_pool *pools = lr_arena_array(arena, count + 1u, sizeof(*pools));
     if (pools == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u pools", count);
-    for (uint32_t i = 0; code == LR_OK && i < count; i++) {
-        code = read_text(&items[i], "name", true, &pools[i].name, err);
-        if (code == LR_OK)
-            code = read_text(&items[i], "title", false, &pools[i].title, err);
-        if (code == LR_OK)
-            code = read_number(&items[i], "total", UINT64_MAX, &pools[i].total, err);
-        if (code == LR_OK)
-            code = read_number(&items[i], "used", UINT64_MAX, &pools[i].used, err);
+    for (uint32_t i = 0; i < count; i++) {
+        struct wire_fleet_pool *pool = &pools[out->pool_count];
+        pool->name = take_text(&items[i], "name", out);
+        pool->title = take_text(&items[i], "title", out);
+        pool->total = take_number(&items[i], "total", UINT64_MAX, out);
+        pool->used = take_number(&items[i], "used", UINT64_MAX, out);
+        if (pool->name.len != 0)
+            out->pool_count++;
+        else
+            ignore(out, "pools");
     }
     out->pools = pools;
-    out->pool_count = count;
-    return code;
+    return LR_OK;
 }
 
 static lr_code read_object(struct lr_arena *arena, struct lr_str text,
@@ -284,8 +288,6 @@ lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_
     if (code == LR_OK)
         code = read_text(obj, "node_id", true, &out->node_id, err);
     if (code == LR_OK)
-        code = read_text(obj, "name", false, &out->name, err);
-    if (code == LR_OK)
         code = read_text(obj, "url", false, &out->url, err);
     if (code == LR_OK)
         code = read_number(obj, "port", 65535, &port, err);
@@ -300,5 +302,6 @@ lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_
     out->protocol = (uint32_t)protocol;
     out->port = (uint16_t)port;
     out->has_tls = read_flag(obj, "tls");
+    out->name = take_text(obj, "name", &out->state);
     return LR_OK;
 }

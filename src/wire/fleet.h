@@ -20,6 +20,7 @@
 enum {
     WIRE_FLEET_PROTOCOL = 1,
     WIRE_FLEET_MODELS_MAX = 4096,
+    WIRE_FLEET_SLOTS_MAX = 1 << 20,
     WIRE_FLEET_POOLS_MAX = 64,
     WIRE_FLEET_EVENTS_MAX = 64,
     WIRE_FLEET_DOWNLOADS_MAX = 64,
@@ -75,21 +76,25 @@ struct wire_fleet_download {
 };
 
 /* What happened on the node and was not told yet is told with a beat, never on joining:
- * texts when writing, trees when reading.  An epoch is one process of the node; events are
- * counted within it, so that one that is told twice is known again. */
+ * texts when writing, trees when reading.  An epoch is one process of the node: a join says it,
+ * and every beat repeats it, so that two processes with one identity are told apart.  Events
+ * are counted within it, so that one that is told twice is known again. */
 struct wire_beat {
     bool is_draining;
     const struct wire_fleet_model *models;
     size_t model_count;
     const struct wire_fleet_pool *pools;
     size_t pool_count;
-    uint64_t epoch;
+    uint64_t epoch;     /* 0: of a release that has none */
     uint64_t event_end; /* the number after the last one's */
     const char *const *event_texts;
     const struct lr_json *const *events;
     size_t event_count;
     const struct wire_fleet_download *downloads;
     size_t download_count;
+    /* When reading: the first member that was left out, since it was not what it should be;
+     * static text.  NULL: none. */
+    const char *ignored;
 };
 
 struct wire_join {
@@ -111,7 +116,8 @@ void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_d
 void wire_join_write(struct lr_buf *out, const struct wire_join *m);
 void wire_beat_write(struct lr_buf *out, const struct wire_beat *m);
 
-/* INVALID_ARGUMENT names the member. */
+/* Refused for what is no JSON object, for memory, and a join for who it is or which protocol it
+ * speaks: INVALID_ARGUMENT names the member.  Other members that are wrong are left out. */
 LR_MUST_USE lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text,
                                     struct wire_join *out, struct lr_error *err);
 LR_MUST_USE lr_code wire_beat_parse(struct lr_arena *arena, struct lr_str text,

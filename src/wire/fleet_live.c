@@ -124,17 +124,19 @@ static lr_code read_downloads(struct lr_arena *arena, const struct lr_json *obj,
                               struct wire_beat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
-    if (!read_list(obj, "downloads", WIRE_FLEET_DOWNLOADS_MAX, &items, &out->download_count))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"downloads\" must be a list of at most %d",
-                       WIRE_FLEET_DOWNLOADS_MAX);
+    size_t count;
+    if (!read_list(obj, "downloads", WIRE_FLEET_DOWNLOADS_MAX, &items, &count))
+        out->ignored = "downloads";
     struct wire_fleet_download *downloads =
-        lr_arena_zalloc(arena, (out->download_count + 1) * sizeof(*downloads));
+        lr_arena_zalloc(arena, (count + 1) * sizeof(*downloads));
     if (downloads == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
-    for (size_t i = 0; i < out->download_count; i++)
-        if (!read_download(arena, &items[i], &downloads[i]))
-            return lr_fail(err, LR_INVALID_ARGUMENT, "\"downloads\": number %zu is malformed",
-                           i);
+    for (size_t i = 0; i < count; i++) {
+        if (read_download(arena, &items[i], &downloads[out->download_count]))
+            out->download_count++;
+        else
+            out->ignored = "downloads";
+    }
     out->downloads = downloads;
     return LR_OK;
 }
@@ -143,14 +145,12 @@ lr_code wire_fleet_live_read(struct lr_arena *arena, const struct lr_json *obj,
                              struct wire_beat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
-    if (!read_number(obj, "epoch", 0, &out->epoch) ||
-        !read_number(obj, "event_end", 0, &out->event_end) ||
+    if (!read_number(obj, "event_end", 0, &out->event_end) ||
         !read_list(obj, "events", WIRE_FLEET_EVENTS_MAX, &items, &out->event_count) ||
-        out->event_end < out->event_count)
-        return lr_fail(err, LR_INVALID_ARGUMENT,
-                       "\"events\" must be a list of at most %d, \"epoch\" and \"event_end\" "
-                       "numbers, the last not below their count",
-                       WIRE_FLEET_EVENTS_MAX);
+        out->event_end < out->event_count) {
+        out->event_end = out->event_count = 0;
+        out->ignored = "events";
+    }
     const struct lr_json **events =
         lr_arena_zalloc(arena, (out->event_count + 1) * sizeof(*events));
     if (events == NULL)

@@ -29,10 +29,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (err.text[0] == '\0') {
         abort();
     }
-    if (wire_beat_parse(&arena, text, &beat, &err) == LR_OK)
-        for (size_t i = 0; i < beat.model_count; i++)
-            if (beat.models[i].id.len == 0)
-                abort();
+    const struct lr_json *tree;
+    bool is_object =
+        lr_json_parse(&arena, text, NULL, &tree, NULL) == LR_OK && tree->type == LR_JSON_OBJECT;
+    code = wire_beat_parse(&arena, text, &beat, &err);
+    /* No member of a beat, however wrong, costs the whole. */
+    if (is_object ? code != LR_OK && code != LR_OUT_OF_RAM && code != LR_TOO_LARGE
+                  : code == LR_OK)
+        abort();
+    for (size_t i = 0; code == LR_OK && i < beat.model_count; i++)
+        if (beat.models[i].id.len == 0 || beat.models[i].slots > WIRE_FLEET_SLOTS_MAX)
+            abort();
     lr_arena_free(&arena);
     return 0;
 }

@@ -1,0 +1,167 @@
+/* What a node says of itself is taken member by member: only who it is can be refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "wire/fleet.h"
+
+static struct lr_arena arena;
+static struct lr_error err;
+
+static int begin(void **state)
+{
+    (void)state;
+    lr_arena_init(&arena, 8 << 20);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    lr_arena_free(&arena);
+    return 0;
+}
+
+static struct wire_beat beat_of(const char *text)
+{
+    struct wire_beat beat;
+    assert_int_equal(wire_beat_parse(&arena, lr_str_z(text), &beat, &err), LR_OK);
+    return beat;
+}
+
+static void a_number_out_of_range_is_left_out_alone(void **state)
+{
+    static const char *const members[] = {
+        "slots", "live", "queued", "load_ms", "prefill_us", "step_us", "weight_bytes",
+    };
+    static const char *const wrong[] = {
+        "18446744073709551615000", "-1", "1.5", "\"7\"", "null", "[]", "{}", "true",
+    };
+    char text[300];
+    (void)state;
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+        for (size_t j = 0; j < sizeof(wrong) / sizeof(wrong[0]); j++) {
+            (void)snprintf(text, sizeof(text),
+                           "{\"epoch\":5,\"models\":[{\"id\":\"m\",\"state\":\"ready\","
+                           "\"can_run\":true,\"context_tokens\":9,\"%s\":%s}]}",
+                           members[i], wrong[j]);
+            struct wire_beat beat = beat_of(text);
+            const struct wire_fleet_model *m = beat.models;
+            assert_int_equal(beat.model_count, 1);
+            assert_true(m->can_run && m->context_tokens == 9 && beat.epoch == 5);
+            assert_true(m->slots == 0 && m->live == 0 && m->queued == 0 && m->load_ms == 0 &&
+                        m->prefill_us == 0 && m->step_us == 0 && m->weight_bytes == 0);
+            assert_string_equal(beat.ignored, members[i]);
+        }
+}
+
+static void an_engine_with_too_many_slots_costs_its_slots_only(void **state)
+{
+    struct wire_beat beat = beat_of("{\"models\":[{\"id\":\"m\",\"state\":\"ready\","
+                                    "\"slots\":1048577,\"live\":3}]}");
+    (void)state;
+    assert_int_equal(beat.model_count, 1);
+    assert_int_equal(beat.models[0].slots, 0);
+    assert_int_equal(beat.models[0].live, 3);
+    beat = beat_of("{\"models\":[{\"id\":\"m\",\"state\":\"ready\",\"slots\":1048576}]}");
+    assert_int_equal(beat.models[0].slots, 1048576);
+    assert_null(beat.ignored);
+}
+
+static void what_is_no_model_or_memory_is_left_out_and_the_others_stay(void **state)
+{
+    struct wire_beat beat =
+        beat_of("{\"models\":[7,{\"id\":\"\"},{\"state\":\"ready\"},{\"id\":\"m\","
+                "\"state\":\"ready\",\"reason\":[]}],\"pools\":[{},3,{\"name\":\"ram\","
+                "\"title\":5,\"total\":9}],\"downloads\":[1,{\"id\":\"d\",\"rate\":-3},"
+                "{\"id\":\"e\"}],\"events\":[{},{}],\"event_end\":1}");
+    (void)state;
+    assert_int_equal(beat.model_count, 1);
+    assert_true(lr_str_eq_z(beat.models[0].id, "m"));
+    assert_int_equal(beat.pool_count, 1);
+    assert_int_equal(beat.pools[0].total, 9);
+    assert_int_equal(beat.download_count, 1);
+    assert_true(lr_str_eq_z(beat.downloads[0].id, "e"));
+    assert_int_equal(beat.event_count, 0);
+    assert_int_equal(beat.event_end, 0);
+    assert_non_null(beat.ignored);
+}
+
+static void lists_of_another_type_are_empty(void **state)
+{
+    struct wire_beat beat =
+        beat_of("{\"models\":{},\"pools\":\"x\",\"downloads\":4,\"events\":true,\"epoch\":[]}");
+    (void)state;
+    assert_int_equal(
+        beat.model_count + beat.pool_count + beat.download_count + beat.event_count, 0);
+    assert_int_equal(beat.epoch, 0);
+}
+
+static void of_too_many_models_the_first_ones_are_taken(void **state)
+{
+    struct lr_buf text;
+    struct wire_beat beat;
+    (void)state;
+    lr_buf_init(&text, 1 << 20);
+    lr_buf_add_z(&text, "{\"models\":[");
+    for (int i = 0; i < WIRE_FLEET_MODELS_MAX + 5; i++)
+        lr_buf_addf(&text, "%s{\"id\":\"m%d\",\"state\":\"ready\"}", i != 0 ? "," : "", i);
+    lr_buf_add_z(&text, "]}");
+    beat = beat_of(lr_buf_z(&text));
+    assert_int_equal(beat.model_count, WIRE_FLEET_MODELS_MAX);
+    assert_string_equal(beat.ignored, "models");
+    lr_buf_free(&text);
+}
+
+static void a_join_is_refused_for_who_it_is_and_for_nothing_else(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_taken;
+    } cases[] = {
+        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+         "\"secret\":\"s\",\"port\":7,\"epoch\":9}",
+         true},
+        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+         "\"secret\":\"s\",\"port\":7,\"epoch\":9,\"name\":[],\"models\":[{\"id\":\"m\","
+         "\"state\":\"ready\",\"slots\":-1}],\"pools\":7}",
+         true},
+        {"{\"protocol\":1,\"version\":\"0\",\"device\":\"cpu\",\"secret\":\"s\"}", false},
+        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\"}", false},
+        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+         "\"secret\":\"s\",\"port\":65536}",
+         false},
+        {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+         "\"secret\":\"s\"}",
+         false},
+    };
+    struct wire_join join;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        lr_code code = wire_join_parse(&arena, lr_str_z(cases[i].text), &join, &err);
+        assert_int_equal(code == LR_OK, cases[i].is_taken);
+        if (cases[i].is_taken)
+            assert_int_equal(join.state.epoch, 9);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_number_out_of_range_is_left_out_alone, begin, end),
+        cmocka_unit_test_setup_teardown(an_engine_with_too_many_slots_costs_its_slots_only,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(
+            what_is_no_model_or_memory_is_left_out_and_the_others_stay, begin, end),
+        cmocka_unit_test_setup_teardown(lists_of_another_type_are_empty, begin, end),
+        cmocka_unit_test_setup_teardown(of_too_many_models_the_first_ones_are_taken, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_join_is_refused_for_who_it_is_and_for_nothing_else,
+                                        begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
