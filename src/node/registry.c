@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/strmap.h"
 #include "hub/manifest.h"
 #include "net/client.h"
 #include "node/fetch.h"
@@ -20,7 +21,9 @@ enum {
     AGAIN_MS = 2000, /* after a router that did not answer */
     CALL_MS = 10000,
     LIST_BYTES = 16 << 20,
-    ROUTERS_MAX = 8,
+    LIVE_MS = 10000,  /* a router that says nothing for longer contradicts nobody */
+    ROUTERS_MAX = 16, /* as many as router_link.c has places for */
+    ID_MAX = 200,
 };
 
 /* A router, and how much of its registry is known here. */
@@ -29,6 +32,8 @@ struct source {
     uint64_t heard;  /* version of its registry, as it says */
     uint64_t seen;   /* wholly looked at; 0: none */
     uint64_t ask_ms; /* not before */
+    uint64_t heard_ms;
+    struct lr_strmap generations; /* folded id -> generation: its list as it was read last */
 };
 
 struct node_registry {
@@ -58,8 +63,58 @@ static bool is_plain_id(struct lr_str id)
               (c != '\0' && strchr("-_.:/", c) != NULL)))
             return false;
     }
-    return id.len != 0 && id.len <= 200 && lr_path_safe(id);
+    return id.len != 0 && id.len <= ID_MAX && lr_path_safe(id);
 }
+
+/* ---- which registration is the newest ---- */
+
+static struct lr_str fold(struct lr_str id, char out[ID_MAX])
+{
+    for (size_t i = 0; i < id.len; i++)
+        out[i] = id.ptr[i] >= 'A' && id.ptr[i] <= 'Z' ? (char)(id.ptr[i] + 32) : id.ptr[i];
+    return lr_str(out, id.len);
+}
+
+/* 0 for a router of the release before, which does not count registrations. */
+static uint64_t generation_of(const struct lr_json *entry)
+{
+    uint64_t number = 0;
+    (void)lr_json_u64(lr_json_get(entry, "generation"), &number);
+    return number;
+}
+
+static void note_generations(struct node_registry *r, struct source *source)
+{
+    struct lr_str id;
+    char folded[ID_MAX];
+    lr_strmap_free(&source->generations);
+    lr_strmap_init(&source->generations);
+    for (uint32_t i = 0; i < r->models->count; i++) {
+        const struct lr_json *entry = &r->models->items[i];
+        uint64_t number = generation_of(entry);
+        if (number != 0 && lr_json_str(lr_json_get(entry, "id"), &id) && is_plain_id(id))
+            (void)lr_strmap_put(&source->generations, fold(id, folded),
+                                (void *)(uintptr_t)number, NULL); /* without memory: as for an
+                                                                     older release */
+    }
+}
+
+/* Another router that lives has a newer registration of this model: the asked one will learn
+ * of it.  Following both would fetch one revision after the other without end. */
+static bool is_outdated(const struct node_registry *r, struct lr_str id, uint64_t generation)
+{
+    char folded[ID_MAX];
+    uint64_t now = node_now(r->node);
+    for (size_t i = 0; generation != 0 && i < r->source_count; i++) {
+        const struct source *other = &r->sources[i];
+        if (other != r->asked && now - other->heard_ms < LIVE_MS &&
+            (uintptr_t)lr_strmap_get(&other->generations, fold(id, folded)) > generation)
+            return true;
+    }
+    return false;
+}
+
+/* ---- reading the list ---- */
 
 static bool is_registered(void *arg, struct lr_str id)
 {
@@ -117,12 +172,17 @@ static bool read_list(struct node_registry *r, struct lr_str text)
     if (!lr_json_is(r->models, LR_JSON_ARRAY) ||
         !lr_json_u64(lr_json_get(tree, "version"), &r->looking))
         return false;
+    note_generations(r, r->asked);
     r->wanted = lr_arena_array(&r->list, r->models->count + 1u, sizeof(*r->wanted));
     for (uint32_t i = 0; r->wanted != NULL && i < r->models->count; i++) {
-        adopt_local(r, &r->models->items[i]);
-        if (is_wanted(r, &r->models->items[i]))
-            (void)lr_json_str(lr_json_get(&r->models->items[i], "id"),
-                              &r->wanted[r->wanted_count++]);
+        const struct lr_json *entry = &r->models->items[i];
+        struct lr_str id;
+        if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id) ||
+            is_outdated(r, id, generation_of(entry)))
+            continue;
+        adopt_local(r, entry);
+        if (is_wanted(r, entry))
+            r->wanted[r->wanted_count++] = id;
     }
     return r->wanted != NULL;
 }
@@ -232,6 +292,8 @@ static struct source *find_source(struct node_registry *r, const char *router)
     if (r->source_count == ROUTERS_MAX || strlen(router) >= sizeof(r->sources[0].url))
         return NULL;
     struct source *source = &r->sources[r->source_count++];
+    *source = (struct source){0};
+    lr_strmap_init(&source->generations);
     (void)snprintf(source->url, sizeof(source->url), "%s", router);
     return source;
 }
@@ -244,6 +306,7 @@ void node_registry_heard(struct node_registry *registry, const char *router,
     struct source *source = find_source(registry, router);
     if (source == NULL)
         return;
+    source->heard_ms = node_now(registry->node);
     lr_arena_init(&arena, 1 << 20);
     if (lr_json_parse(&arena, reply, NULL, &tree, NULL) == LR_OK) {
         (void)lr_json_u64(lr_json_get(tree, "registry_version"), &source->heard);
@@ -251,6 +314,29 @@ void node_registry_heard(struct node_registry *registry, const char *router,
             source->seen = 0; /* a join: a router that was restarted counts anew */
     }
     lr_arena_free(&arena);
+}
+
+void node_registry_forget(struct node_registry *registry, const char *router)
+{
+    size_t at = 0;
+    while (at < registry->source_count && strcmp(registry->sources[at].url, router) != 0)
+        at++;
+    if (at == registry->source_count)
+        return;
+    struct source *source = &registry->sources[at],
+                  *last = &registry->sources[registry->source_count - 1];
+    if (registry->asked == source && registry->call != NULL) {
+        net_call_cancel(registry->call);
+        registry->call = NULL;
+        registry->wanted = NULL;
+    }
+    if (registry->asked == source)
+        registry->asked = NULL;
+    else if (registry->asked == last)
+        registry->asked = source;
+    lr_strmap_free(&source->generations);
+    *source = *last;
+    registry->source_count--;
 }
 
 /* ---- life ---- */
@@ -277,6 +363,8 @@ void node_registry_destroy(struct node_registry *registry)
     net_timer_stop(registry->timer);
     if (registry->call != NULL)
         net_call_cancel(registry->call);
+    for (size_t i = 0; i < registry->source_count; i++)
+        lr_strmap_free(&registry->sources[i].generations);
     lr_arena_free(&registry->list);
     free(registry);
 }

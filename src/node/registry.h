@@ -2,7 +2,8 @@
  *
  * Whenever a router's registry has changed the node reads its list, takes the manifests of
  * models it can run and does not have, gives up downloads of what is no longer there, and
- * runs what it has in the registered format (R-21).  An answer that fails or is refused
+ * runs what it has in the registered format (R-21).  Where two routers differ in a model, the
+ * newer registration counts: each has a generation number.  An answer that fails or is refused
  * changes nothing here.  Thread: the node's loop.
  */
 #ifndef NODE_REGISTRY_H
@@ -23,5 +24,8 @@ void node_registry_destroy(struct node_registry *registry); /* NULL is fine */
 /* The router at this URL answered so to a beat or a join. */
 void node_registry_heard(struct node_registry *registry, const char *router,
                          struct lr_str reply);
+
+/* That router has left the fleet. */
+void node_registry_forget(struct node_registry *registry, const char *router);
 
 #endif

@@ -271,6 +271,8 @@ void router_api_registry(struct router *r, struct net_request *req)
         lr_json_member_z(&w, "id", m->id);
         lr_json_member_z(&w, "source", m->source);
         lr_json_member_z(&w, "format", m->format);
+        if (m->generation > 0)
+            lr_json_member_u64(&w, "generation", (uint64_t)m->generation);
         if (m->manifest_sha256[0] != '\0')
             lr_json_member_z(&w, "manifest_sha256", m->manifest_sha256);
         if (m->path[0] != '\0')

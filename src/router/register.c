@@ -12,13 +12,15 @@
 struct adding {
     struct router *router;
     struct router_model *model; /* reference */
+    int64_t generation;         /* once it is stored */
     router_registered_fn fn;
     void *arg;
 };
 
 static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
-    return router_model_insert(sql, ((struct adding *)arg)->model, err);
+    struct adding *a = arg;
+    return router_model_insert(sql, a->model, &a->generation, err);
 }
 
 static void announce(struct router *r, const struct router_model *model)
@@ -34,6 +36,7 @@ static void inserted(void *arg, const struct lr_error *err)
     struct router *r = a->router;
     router_lock(r);
     a->model->is_stored = err == NULL;
+    a->model->generation = err == NULL ? a->generation : 0;
     if (err == NULL)
         announce(r, a->model);
     else

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 enum { ID_BYTES_MAX = 200 };
 
 void router_registry_init(struct router_registry *registry)
@@ -52,6 +54,7 @@ static struct router_model *new_model(const struct router_new_model *m)
         return NULL;
     model->refs = 1;
     model->created_ms = m->created_ms;
+    model->generation = m->generation;
     (void)snprintf(model->id, sizeof(model->id), LR_STR_FMT, LR_STR_ARG(m->id));
     (void)router_fold(m->id, model->folded);
     (void)snprintf(model->source, sizeof(model->source), LR_STR_FMT, LR_STR_ARG(m->source));
@@ -161,16 +164,41 @@ void router_model_unref(struct router_model *model)
 
 /* ---- the database ---- */
 
-lr_code router_model_insert(struct router_sql *sql, const struct router_model *model,
-                            struct lr_error *err)
+static lr_code take_number(void *ctx, const struct router_row *row, struct lr_error *err)
 {
+    (void)err;
+    *(int64_t *)ctx = router_row_int(row, 0);
+    return LR_OK;
+}
+
+/* At least the time, so that a database that was restored from a backup does not give out
+ * numbers again that it gave out before. */
+static lr_code next_generation(struct router_sql *sql, int64_t *out, struct lr_error *err)
+{
+    *out = 0;
+    lr_code code = ROUTER_SQL(sql,
+                              "UPDATE counters SET value = CASE WHEN value < $1 THEN $1 ELSE "
+                              "value + 1 END WHERE name = 'generation'",
+                              NULL, NULL, err, ROUTER_INT(lr_clock_wall_ms(NULL)));
+    if (code == LR_OK)
+        code = router_sql_run(sql, "SELECT value FROM counters WHERE name = 'generation'", NULL,
+                              0, take_number, out, err);
+    return code;
+}
+
+lr_code router_model_insert(struct router_sql *sql, const struct router_model *model,
+                            int64_t *generation, struct lr_error *err)
+{
+    lr_code code = next_generation(sql, generation, err);
+    if (code != LR_OK)
+        return code;
     return ROUTER_SQL(
         sql,
-        "INSERT INTO models (folded_id, id, source, format, manifest, "
-        "chat_template, created_ms, path) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO models (folded_id, id, source, format, manifest, chat_template, "
+        "created_ms, path, generation) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id), ROUTER_Z(model->source),
         ROUTER_Z(model->format), ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
-        ROUTER_INT(model->created_ms), ROUTER_Z(model->path));
+        ROUTER_INT(model->created_ms), ROUTER_Z(model->path), ROUTER_INT(*generation));
 }
 
 lr_code router_model_delete(struct router_sql *sql, const char *folded, struct lr_error *err)
@@ -191,6 +219,7 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
         .chat_template = router_row_text(row, 4),
         .created_ms = router_row_int(row, 5),
         .path = router_row_text(row, 6),
+        .generation = router_row_int(row, 7),
     };
     lr_code code = LR_OK;
     model = router_registry_find(registry, m.id);
@@ -206,7 +235,7 @@ lr_code router_registry_load(struct router_registry *registry, struct router_sql
 {
     return router_sql_run(
         sql,
-        "SELECT id, source, format, manifest, chat_template, created_ms, path "
+        "SELECT id, source, format, manifest, chat_template, created_ms, path, generation "
         "FROM models ORDER BY created_ms",
         NULL, 0, load_row, registry, err);
 }

@@ -25,6 +25,7 @@ struct router_model {
     char *chat_template; /* owned; the registration's own, "" for the model's */
     char *path;          /* owned; of a local one: where nodes look for it, "" by its id */
     int64_t created_ms;
+    int64_t generation; /* of the registration; the highest is the newest.  0: not stored yet */
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
     struct router_queue queue;
@@ -52,7 +53,7 @@ LR_MUST_USE lr_code router_check_model_id(struct lr_str id, struct lr_error *err
 
 struct router_new_model {
     struct lr_str id, source, format, manifest, chat_template, path;
-    int64_t created_ms;
+    int64_t created_ms, generation;
 };
 /* CONFLICT, and what to do about it. */
 lr_code router_fail_taken(struct lr_str id, struct lr_error *err);
@@ -75,8 +76,10 @@ struct router_prompt_info *router_model_info(struct router_model *model,
 struct router_model *router_model_ref(struct router_model *model);
 void router_model_unref(struct router_model *model); /* NULL is fine */
 
+/* *generation gets the number that the database gave the registration. */
 LR_MUST_USE lr_code router_model_insert(struct router_sql *sql,
-                                        const struct router_model *model, struct lr_error *err);
+                                        const struct router_model *model, int64_t *generation,
+                                        struct lr_error *err);
 LR_MUST_USE lr_code router_model_delete(struct router_sql *sql, const char *folded,
                                         struct lr_error *err);
 

@@ -50,7 +50,16 @@ static const char *const step_4[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1, step_2, step_3, step_4};
+/* Which registration of a model is the newer one, also where the name is the same: numbers
+ * from a counter that outlives the models.  0 is older than all. */
+static const char *const step_5[] = {
+    "ALTER TABLE models ADD COLUMN generation BIGINT NOT NULL DEFAULT 0",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
+    "INSERT INTO counters (name, value) VALUES ('generation', 0)",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2, step_3, step_4, step_5};
 
 enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
 

@@ -10,6 +10,10 @@
 
 enum { ROUTER_ALIVE_MS = 10000 };
 
+/* The clocks of two routers may differ by any time, the database has one.  Only PostgreSQL is
+ * shared, so this is its own language. */
+#define DATABASE_MS "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
 static void merge_keys(struct router *r, const struct router_keys *read)
 {
     for (size_t i = 0; i < read->count; i++) {
@@ -24,6 +28,14 @@ static void merge_keys(struct router *r, const struct router_keys *read)
     }
 }
 
+static void drop_model(struct router *r, struct router_model *model)
+{
+    router_refuse_waiting(model);
+    router_registry_remove(&r->registry, model);
+}
+
+/* A model that was deleted and registered again since the last reading is another one, though
+ * its name is the same. */
 static void merge_models(struct router *r, const struct router_registry *read)
 {
     struct lr_str key;
@@ -39,7 +51,11 @@ static void merge_models(struct router *r, const struct router_registry *read)
             .chat_template = lr_str_z(m->chat_template),
             .path = lr_str_z(m->path),
             .created_ms = m->created_ms,
+            .generation = m->generation,
         };
+        struct router_model *known = router_registry_find(&r->registry, key);
+        if (known != NULL && known->is_stored && known->generation != m->generation)
+            drop_model(r, known);
         if (router_registry_find(&r->registry, key) == NULL &&
             router_registry_add(&r->registry, &model, &added, NULL) == LR_OK)
             added->is_stored = true;
@@ -50,8 +66,7 @@ static void merge_models(struct router *r, const struct router_registry *read)
             i++;
             continue;
         }
-        router_refuse_waiting(model);
-        router_registry_remove(&r->registry, model); /* the last one moves to place i */
+        drop_model(r, model); /* the last one moves to place i */
     }
 }
 
@@ -95,15 +110,15 @@ static lr_code read_fleet(struct router *r, struct router_sql *sql, struct urls 
                           struct lr_error *err)
 {
     char own[300];
-    int64_t now = lr_clock_wall_ms(NULL);
     router_url(r, own);
     lr_code code = ROUTER_SQL(sql,
-                              "INSERT INTO routers (url, seen_ms) VALUES ($1, $2) ON CONFLICT "
-                              "(url) DO UPDATE SET seen_ms = excluded.seen_ms",
-                              NULL, NULL, err, ROUTER_Z(own), ROUTER_INT(now));
+                              "INSERT INTO routers (url, seen_ms) VALUES ($1, " DATABASE_MS
+                              ") ON CONFLICT (url) DO UPDATE SET seen_ms = excluded.seen_ms",
+                              NULL, NULL, err, ROUTER_Z(own));
     if (code == LR_OK)
-        code = ROUTER_SQL(sql, "SELECT url FROM routers WHERE seen_ms >= $1 ORDER BY url",
-                          take_url, urls, err, ROUTER_INT(now - ROUTER_ALIVE_MS));
+        code = ROUTER_SQL(
+            sql, "SELECT url FROM routers WHERE seen_ms >= " DATABASE_MS " - $1 ORDER BY url",
+            take_url, urls, err, ROUTER_INT(ROUTER_ALIVE_MS));
     return code;
 }
 

@@ -205,6 +205,7 @@ static void keys_and_models_come_back_after_a_restart(void **state)
     struct router_keys keys;
     struct router_model *model;
     struct router_key *found;
+    int64_t generation, again;
     struct router_store *store = open_store(*state);
     struct router_sql *sql = router_store_sql(store);
     router_key_draw(&key, 1000, text);
@@ -218,8 +219,8 @@ static void keys_and_models_come_back_after_a_restart(void **state)
                                          .path = LR_STR_LIT("/m/x"),
                                          .created_ms = 5};
     assert_int_equal(router_registry_add(&registry, &new_model, &model, &err), LR_OK);
-    assert_int_equal(router_model_insert(sql, model, &err), LR_OK);
-    assert_int_equal(router_model_insert(sql, model, &err), LR_CONFLICT);
+    assert_int_equal(router_model_insert(sql, model, &generation, &err), LR_OK);
+    assert_int_equal(router_model_insert(sql, model, &again, &err), LR_CONFLICT);
     router_registry_free(&registry);
     router_store_close(store);
 
@@ -234,12 +235,36 @@ static void keys_and_models_come_back_after_a_restart(void **state)
     assert_string_equal(model->id, "Org/Name");
     assert_string_equal(model->manifest, "{\"a\":1}");
     assert_string_equal(model->path, "/m/x");
+    assert_int_equal(model->generation, generation);
     assert_int_equal(router_keys_check(&keys, lr_str_z(text), 2000, &found, &err), LR_OK);
     assert_int_equal(found->tokens_per_minute, 7);
     assert_int_equal(found->role, ROUTER_ADMIN);
     router_registry_free(&registry);
     router_keys_free(&keys);
     router_store_close(store);
+}
+
+static void a_model_that_is_registered_again_has_a_higher_generation(void **state)
+{
+    struct router_new_model new_model = {.id = LR_STR_LIT("m"), .source = LR_STR_LIT("local")};
+    struct router_registry registry;
+    struct router_model *model;
+    struct lr_error err;
+    int64_t last = 0, generation;
+    for (int i = 0; i < 3; i++) {
+        struct router_store *store = open_store(*state);
+        struct router_sql *sql = router_store_sql(store);
+        router_registry_init(&registry);
+        assert_int_equal(router_registry_add(&registry, &new_model, &model, &err), LR_OK);
+        for (int j = 0; j < 3; j++) {
+            assert_int_equal(router_model_insert(sql, model, &generation, &err), LR_OK);
+            assert_true(generation > last);
+            last = generation;
+            assert_int_equal(router_model_delete(sql, model->folded, &err), LR_OK);
+        }
+        router_registry_free(&registry);
+        router_store_close(store);
+    }
 }
 
 static void a_node_is_stored_once_and_its_last_word_counts(void **state)
@@ -371,6 +396,8 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
 {
     static const char *const back[] = {"ALTER TABLE models DROP COLUMN path",
                                        "ALTER TABLE keys DROP COLUMN models",
+                                       "ALTER TABLE models DROP COLUMN generation",
+                                       "DROP TABLE counters",
                                        "DROP TABLE routers",
                                        "UPDATE schema_version SET number = 1",
                                        "INSERT INTO models (folded_id, id, source, format, "
@@ -394,6 +421,7 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
     const struct router_model *model = router_registry_find(&registry, LR_STR_LIT("a"));
     assert_non_null(model);
     assert_string_equal(model->path, "");
+    assert_int_equal(model->generation, 0);
     router_registry_free(&registry);
     router_keys_init(&keys);
     assert_int_equal(router_keys_load(&keys, router_store_sql(store), &err), LR_OK);
@@ -612,6 +640,7 @@ int main(void)
 {
     const struct CMUnitTest both[] = {
         WITH_BED(keys_and_models_come_back_after_a_restart),
+        WITH_BED(a_model_that_is_registered_again_has_a_higher_generation),
         WITH_BED(a_node_is_stored_once_and_its_last_word_counts),
         WITH_BED(usage_is_written_when_the_store_closes),
         WITH_BED(work_that_fails_leaves_nothing_behind),
