@@ -129,9 +129,15 @@ static void on_done(void *arg, const struct lr_error *err)
     if (!leg->is_over && err == NULL && leg->status != 200) {
         router_leg_refused(leg);
     } else if (!leg->is_over) {
+        struct lr_log_ctx log = {.request_id = call->access->request_id};
+        /* The transport's words name the node's address: for the log, not for the client. */
         if (err == NULL)
             (void)lr_fail(&cut, LR_UPSTREAM, "the node ended its answer in the middle");
-        router_leg_move(leg, ROUTER_FAILED, err != NULL ? err : &cut);
+        else
+            (void)lr_fail(&cut, err->code, "the connection to the node failed");
+        if (err != NULL)
+            lr_log_warn(&log, "request.cut node=%s reason=%s", leg->job.node->name, err->text);
+        router_leg_move(leg, ROUTER_FAILED, &cut);
     }
     router_call_drop(call);
 }
