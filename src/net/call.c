@@ -443,7 +443,9 @@ lr_code net_call_start(struct net_client *client, const struct net_call_config *
                        struct net_call **out, struct lr_error *err)
 {
     *out = NULL;
-    struct net_call *call = net_alloc(sizeof(*call));
+    struct net_call *call = calloc(1, sizeof(*call));
+    if (call == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a call");
     lr_buf_init(&call->request, SIZE_MAX / 2);
     lr_buf_init(&call->in, MAX_HEAD + 4 * NET_READ_BYTES);
     lr_arena_init(&call->arena, 4 * MAX_HEAD);

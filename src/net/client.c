@@ -180,7 +180,9 @@ static const struct net_conn_events events = {
 
 struct client_conn *net_client_conn_create(struct net_call *call)
 {
-    struct client_conn *cc = net_alloc(sizeof(*cc));
+    struct client_conn *cc = calloc(1, sizeof(*cc));
+    if (cc == NULL)
+        return NULL;
     cc->client = call->client;
     cc->call = call;
     cc->connect.data = cc;

@@ -58,6 +58,10 @@ static void on_connect(uv_connect_t *connect, int status)
 static void connect_to(struct net_call *call, const struct sockaddr *address)
 {
     struct client_conn *cc = net_client_conn_create(call);
+    if (cc == NULL) {
+        net_call_fail(call, LR_OUT_OF_RAM, "no memory for a connection");
+        return;
+    }
     int rc = uv_tcp_connect(&cc->connect, &cc->conn.tcp, address, on_connect);
     if (rc != 0) {
         note(call, "cannot connect", rc);
@@ -125,7 +129,11 @@ void net_client_dial(struct net_call *call)
         connect_to(call, (struct sockaddr *)&literal);
         return;
     }
-    struct client_resolve *resolve = net_alloc(sizeof(*resolve));
+    struct client_resolve *resolve = calloc(1, sizeof(*resolve));
+    if (resolve == NULL) {
+        net_call_fail(call, LR_OUT_OF_RAM, "no memory to resolve a name");
+        return;
+    }
     resolve->call = call;
     resolve->req.data = resolve;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};

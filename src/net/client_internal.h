@@ -88,7 +88,7 @@ void net_client_dial(struct net_call *call);
 void net_client_dial_cancel(struct net_call *call);
 
 /* ---- client.c (the pool) ---- */
-struct client_conn *net_client_conn_create(struct net_call *call);
+struct client_conn *net_client_conn_create(struct net_call *call); /* NULL: no memory */
 struct client_conn *net_client_take_idle(struct net_client *client, const char *origin);
 /* Parts the connection from its call: into the pool, or closed. */
 void net_client_conn_release(struct client_conn *cc, bool keep);

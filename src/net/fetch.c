@@ -46,7 +46,11 @@ lr_code net_fetch(struct net_client *client, const struct net_call_config *confi
                   net_fetch_fn fn, void *arg, struct net_call **out, struct lr_error *err)
 {
     struct net_call_config own = *config;
-    struct fetch *f = net_alloc(sizeof(*f));
+    struct fetch *f = calloc(1, sizeof(*f));
+    if (out != NULL)
+        *out = NULL;
+    if (f == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a call");
     f->fn = fn;
     f->arg = arg;
     if (own.max_response_bytes == 0)

@@ -39,12 +39,62 @@ struct net_signal {
     struct net_signal *next;
 };
 
+/* ---- memory that must be there ---- */
+
+/* Held back while there is enough, and given up when malloc has nothing left: the few bytes
+ * that a timer or a posted call needs are there while requests are refused. */
+static void *_Atomic reserve;
+enum { RESERVE_BYTES = 256 << 10 };
+
+static void fill_reserve(void)
+{
+    void *none = NULL;
+    if (atomic_load_explicit(&reserve, memory_order_relaxed) != NULL)
+        return;
+    void *fresh = malloc(RESERVE_BYTES);
+    if (!atomic_compare_exchange_strong(&reserve, &none, fresh))
+        free(fresh);
+}
+
+/* realloc, and once more with the reserve. */
+static void *grow(void *old, size_t size)
+{
+    void *memory = realloc(old, size);
+    if (memory == NULL && size != 0) {
+        free(atomic_exchange(&reserve, NULL));
+        return realloc(old, size);
+    }
+    fill_reserve();
+    return memory;
+}
+
+static void *grow_new(size_t size)
+{
+    return grow(NULL, size);
+}
+
+static void *grow_zeroed(size_t count, size_t size)
+{
+    void *memory = size == 0 || count <= SIZE_MAX / size ? grow(NULL, count * size) : NULL;
+    if (memory != NULL)
+        memset(memory, 0, count * size);
+    return memory;
+}
+
 void *net_alloc(size_t size)
 {
-    void *memory = calloc(1, size);
-    if (memory == NULL)
+    void *memory = grow_zeroed(1, size);
+    if (memory == NULL) {
+        (void)fputs("net: no memory, and the reserve is used up\n", stderr);
         abort();
+    }
     return memory;
+}
+
+/* libuv ends the process when its table of descriptors cannot grow. */
+static void share_reserve(void)
+{
+    (void)uv_replace_allocator(grow_new, grow, grow_zeroed, free);
 }
 
 /* ---- posted calls ---- */
@@ -171,6 +221,8 @@ lr_code net_loop_create(struct net_loop **out, struct lr_error *err)
     *out = NULL;
     /* A write to a connection whose peer has gone must be an error, not a death. */
     (void)signal(SIGPIPE, SIG_IGN);
+    static uv_once_t once = UV_ONCE_INIT;
+    uv_once(&once, share_reserve);
     struct net_loop *loop = net_alloc(sizeof(*loop));
     int rc = uv_loop_init(&loop->uv);
     if (rc != 0) {

@@ -14,7 +14,9 @@ static void tell_gone(void *arg)
 
 struct net_request *net_server_request_create(struct server_conn *sc)
 {
-    struct net_request *req = net_alloc(sizeof(*req));
+    struct net_request *req = calloc(1, sizeof(*req));
+    if (req == NULL)
+        return NULL;
     struct server_part *part = sc->part;
     req->part = part;
     req->started_ms = net_loop_now_ms(part->loop);

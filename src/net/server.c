@@ -69,13 +69,12 @@ static void release(struct net_server *server);
 static void settle(void *arg)
 {
     struct arrival *arrival = arg;
-    if (arrival->part->is_stopping) {
+    struct server_part *part = arrival->part;
+    if (part->is_stopping || !net_server_conn_create(part, arrival->fd, arrival->remote)) {
         (void)close(arrival->fd);
-        atomic_fetch_sub(&arrival->part->load, 1);
-        atomic_fetch_sub(&arrival->part->server->connections, 1);
-        net_server_part_check_stopped(arrival->part);
-    } else {
-        net_server_conn_create(arrival->part, arrival->fd, arrival->remote);
+        atomic_fetch_sub(&part->load, 1);
+        atomic_fetch_sub(&part->server->connections, 1);
+        net_server_part_check_stopped(part);
     }
     free(arrival);
 }
@@ -123,8 +122,14 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
         here->warned_ms = now;
         return;
     }
+    struct arrival *arrival = calloc(1, sizeof(*arrival));
+    if (arrival == NULL) {
+        atomic_fetch_sub(&server->connections, 1);
+        (void)close(fd);
+        lr_log_warn(NULL, "net.refuse reason=%s", "no memory for a connection");
+        return;
+    }
     atomic_fetch_add_explicit(&server->accepted, 1, memory_order_relaxed);
-    struct arrival *arrival = net_alloc(sizeof(*arrival));
     arrival->part = least_loaded(here);
     arrival->fd = fd;
     remote_text(address, arrival->remote);

@@ -145,6 +145,11 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
     struct net_request *req = net_server_request_create(sc);
     struct lr_error err;
     int status = 400;
+    if (req == NULL) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
+        refuse(sc, 503, &err);
+        return;
+    }
     lr_code code = net_head_parse_request(&req->arena, block, sc->scan.line_count, &req->head,
                                           &status, &err);
     if (code == LR_OK)
@@ -409,10 +414,12 @@ static const struct net_conn_events events = {
     .on_closed = on_closed,
 };
 
-void net_server_conn_create(struct server_part *part, int fd, const char *remote)
+bool net_server_conn_create(struct server_part *part, int fd, const char *remote)
 {
     const struct net_server_config *config = &part->server->config;
-    struct server_conn *sc = net_alloc(sizeof(*sc));
+    struct server_conn *sc = calloc(1, sizeof(*sc));
+    if (sc == NULL)
+        return false;
     sc->part = part;
     (void)memcpy(sc->remote, remote, sizeof(sc->remote));
     lr_buf_init(&sc->in, (size_t)config->max_header_bytes + MAX_PIPELINED + 4 * NET_READ_BYTES);
@@ -424,14 +431,14 @@ void net_server_conn_create(struct server_part *part, int fd, const char *remote
     net_conn_init(&sc->conn, part->loop, &events, sc, config->write_timeout_ms);
     if (net_conn_open(&sc->conn, fd) != 0) {
         net_conn_close(&sc->conn);
-        return;
+        return true;
     }
     uint32_t first_ms = config->idle_timeout_ms;
     if (part->server->tls != NULL) {
         struct net_tls_session *session;
         if (net_tls_session_create(part->server->tls, NULL, &session, NULL) != LR_OK) {
             net_conn_close(&sc->conn);
-            return;
+            return true;
         }
         net_conn_secure(&sc->conn, session);
         first_ms = config->header_timeout_ms;
@@ -439,4 +446,5 @@ void net_server_conn_create(struct server_part *part, int fd, const char *remote
     net_conn_read(&sc->conn, true);
     net_conn_established(&sc->conn);
     net_conn_set_deadline(&sc->conn, first_ms);
+    return true;
 }

@@ -115,7 +115,8 @@ struct net_request {
 };
 
 /* ---- server_conn.c ---- */
-void net_server_conn_create(struct server_part *part, int fd, const char *remote);
+/* False where there is no memory for it; the descriptor is still the caller's then. */
+bool net_server_conn_create(struct server_part *part, int fd, const char *remote);
 /* Ends the bond between a connection and its request. */
 void net_server_conn_detach(struct server_conn *sc);
 void net_server_conn_close(struct server_conn *sc);
@@ -127,7 +128,7 @@ void net_server_conn_update_reading(struct server_conn *sc);
 void net_server_part_check_stopped(struct server_part *part);
 
 /* ---- request.c ---- */
-struct net_request *net_server_request_create(struct server_conn *sc);
+struct net_request *net_server_request_create(struct server_conn *sc); /* NULL: no memory */
 void net_server_request_set_gone(struct net_request *req);
 /* Ends the request: on_end, counters, burial.  The connection is cut off before. */
 void net_server_request_end(struct net_request *req);

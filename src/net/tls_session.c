@@ -196,7 +196,9 @@ lr_code net_tls_session_create(struct net_tls *tls, const char *name,
 {
     *out = NULL;
     uv_once(&bio_once, make_bio_method);
-    struct net_tls_session *s = net_alloc(sizeof(*s));
+    struct net_tls_session *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a TLS session");
     lr_buf_init(&s->in, MAX_PENDING);
     lr_buf_init(&s->out, MAX_PENDING);
     SSL_CTX *ctx = net_tls_current(tls);
