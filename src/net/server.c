@@ -389,10 +389,28 @@ void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_f
         net_loop_post(server->parts[i].loop, part_stop, &server->parts[i]);
 }
 
+static void note_stopped(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+/* A program whose start fails after the server's has loops that nobody runs, and the parts
+ * wait there to be started: here the loops get the turns that stopping takes. */
+static void stop_here(struct net_server *server)
+{
+    bool is_stopped = false;
+    net_server_stop(server, 0, note_stopped, &is_stopped);
+    while (!is_stopped)
+        for (unsigned i = 0; i < server->part_count; i++)
+            (void)uv_run(net_loop_uv(server->parts[i].loop), UV_RUN_NOWAIT);
+}
+
 void net_server_destroy(struct net_server *server)
 {
     if (server == NULL)
         return;
+    if (atomic_load(&server->holds) != 0)
+        stop_here(server);
     net_tls_destroy(server->tls);
     free(server->parts);
     free(server);
