@@ -64,8 +64,4 @@ void net_task_cancel(struct net_loop *loop, struct net_task *task);
 /* The Date header's value, made once a second. */
 const char *net_loop_date(struct net_loop *loop);
 
-/* Zeroed.  For what cannot be refused (timers, posted calls, starting up): falls back on a
- * reserve, and aborts when that is used up.  What a peer asks for uses calloc and refuses. */
-void *net_alloc(size_t size);
-
 #endif

@@ -41,6 +41,11 @@ void net_loop_stop(struct net_loop *loop);
  * before net_loop_destroy always runs, at the latest inside it.  Thread: any. */
 void net_loop_post(struct net_loop *loop, net_loop_fn fn, void *arg);
 
+/* Zeroed, freed with free().  For what cannot be refused (timers, posted calls, starting up):
+ * falls back on a reserve, and aborts when that is used up.  What a peer asks for uses calloc
+ * and refuses.  Thread: any. */
+void *net_alloc(size_t size);
+
 /* The graveyard: calls fn(arg), typically free(arg), at the end of the present turn,
  * when no frame of a callback can hold the object any more.  Thread: loop. */
 void net_loop_bury(struct net_loop *loop, net_loop_fn fn, void *arg);

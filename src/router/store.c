@@ -456,15 +456,8 @@ bool router_store_close(struct router_store *store)
 
 static void submit(struct router_store *store, struct work wanted)
 {
-    struct work *work = calloc(1, sizeof(*work));
-    if (work == NULL) {
-        struct lr_error err;
-        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory to write to the database");
-        free(wanted.audit);
-        if (wanted.done != NULL)
-            wanted.done(wanted.arg, &err);
-        return;
-    }
+    /* Not refused: `done` would run inside this call, where its caller holds the lock. */
+    struct work *work = net_alloc(sizeof(*work));
     *work = wanted;
     work->submitted_ms = lr_clock_ms(NULL);
     (void)pthread_mutex_lock(&store->lock);
