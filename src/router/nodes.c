@@ -181,7 +181,10 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
     place->context_tokens = m->context_tokens;
     place->weight_bytes = m->weight_bytes;
     place->kv_bytes = m->kv_bytes;
-    if (router_prompt_info_get(&nodes->infos, m, &info, &bad) != LR_OK) {
+    lr_code code = router_prompt_info_get(&nodes->infos, m, &info, &bad);
+    if (code == LR_OUT_OF_RAM) /* passes: the node joins again */
+        return lr_fail(err, code, "%s", bad.text);
+    if (code != LR_OK) {
         place->can_run = false;
         copy_text(place->reason, sizeof(place->reason), lr_str_z(bad.text));
         lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name, place->id,
