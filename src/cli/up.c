@@ -26,6 +26,7 @@ enum {
     FLAGS_MAX = 128,
     FLAG_BYTES = 64 << 10,
     RESTART_MS = 1000,
+    ADOPTIONS_MAX = 5,
     NODE_LEAVES_MS = 15000, /* after the router has drained nothing runs on it any more */
 };
 
@@ -39,11 +40,13 @@ struct up {
     char token[64];
     char url[300];
     char data_dir[LR_PATH_MAX];
+    char node_id[64]; /* written before has_joined is set */
     _Atomic bool has_adopted, has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
     bool serves_demo; /* nothing else was named or lies around */
     bool has_terminal;
-    uint64_t restart_at_ms, kill_at_ms;
+    uint64_t restart_at_ms, kill_at_ms, adopt_at_ms;
+    unsigned adoptions; /* beyond the first */
     lr_code code;
     struct lr_error err;
 };
@@ -169,12 +172,28 @@ static void greet_empty(struct up *up, const struct router_glance *g)
     (void)fflush(stdout);
 }
 
+/* The database did not take the node's models, and the log says why: perhaps it does now. */
+static bool adopts_again(struct up *up)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    if (now < up->adopt_at_ms)
+        return true;
+    if (up->adoptions++ == ADOPTIONS_MAX)
+        return false;
+    up->adopt_at_ms = now + RESTART_MS;
+    router_adopt_models(up->router, up->node_id);
+    return true;
+}
+
 static void look_at_models(struct up *up)
 {
     struct router_glance g;
     if (up->is_greeted || !atomic_load(&up->has_joined))
         return;
-    if (!router_glance(up->router, &g) || !g.can_run || strcmp(g.state, "waiting") == 0) {
+    bool is_registered = router_glance(up->router, &g);
+    if (!is_registered && g.can_run && adopts_again(up))
+        return;
+    if (!is_registered || !g.can_run || strcmp(g.state, "waiting") == 0) {
         greet_empty(up, &g);
         return;
     }
@@ -192,8 +211,10 @@ static void on_node(void *arg, const char *node_id)
 {
     struct up *up = arg;
     /* Once: what an operator deletes later stays deleted when the node joins again. */
-    if (!atomic_exchange(&up->has_adopted, true))
+    if (!atomic_exchange(&up->has_adopted, true)) {
+        (void)snprintf(up->node_id, sizeof(up->node_id), "%s", node_id);
         router_adopt_models(up->router, node_id);
+    }
     atomic_store(&up->has_joined, true);
 }
 

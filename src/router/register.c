@@ -79,13 +79,14 @@ void router_register(struct router *r, const struct router_new_model *model, con
     router_store_act(r->store, &action, insert, loop, inserted, a);
 }
 
-static bool pick_unregistered(struct router *r, const char *node_id, char id[ROUTER_ID_MAX],
-                              char format[16])
+/* From place *at on, which is moved behind the one that was found. */
+static bool pick_unregistered(struct router *r, const char *node_id, size_t *at,
+                              char id[ROUTER_ID_MAX], char format[16])
 {
     struct lr_str key;
     void *value;
     const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
-    for (size_t i = 0; node != NULL && lr_strmap_at(&node->places, i, &key, &value); i++) {
+    while (node != NULL && lr_strmap_at(&node->places, (*at)++, &key, &value)) {
         const struct router_place *place = value;
         if (!place->can_run || router_registry_find(&r->registry, key) != NULL ||
             router_check_model_id(lr_str_z(place->id), NULL) != LR_OK)
@@ -99,10 +100,10 @@ static bool pick_unregistered(struct router *r, const char *node_id, char id[ROU
 
 void router_adopt_models(struct router *r, const char *node_id)
 {
-    for (;;) {
+    for (size_t at = 0;;) {
         char id[ROUTER_ID_MAX], format[16];
         router_lock(r);
-        bool found = pick_unregistered(r, node_id, id, format);
+        bool found = pick_unregistered(r, node_id, &at, id, format);
         router_unlock(r);
         if (!found)
             return;
