@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/log.h"
 #include "base/subprocess.h"
 #include "wire/frame.h"
 
@@ -318,27 +319,38 @@ static void on_written(uv_write_t *request, int status)
     free(request->data);
 }
 
+/* A worker that misses a frame waits for the frame for ever: it is as dead as one that crashed.
+ * An empty frame is one that no memory was left for. */
+static bool lose_frame(struct node_proc *proc)
+{
+    lr_log_warn(NULL, "worker.frame_lost pid=%d", (int)node_proc_pid(proc));
+    node_proc_kill(proc);
+    return false;
+}
+
 bool node_proc_send(struct node_proc *proc, struct lr_str bytes)
 {
     if (proc->closing || proc->exited)
         return false;
+    if (bytes.len == 0)
+        return lose_frame(proc);
     uv_buf_t now = uv_buf_init((char *)(uintptr_t)bytes.ptr, (unsigned)bytes.len);
     int n = uv_try_write((uv_stream_t *)&proc->in, &now, 1);
     if (n < 0 && n != UV_EAGAIN)
-        return false;
+        return lose_frame(proc);
     size_t sent = n > 0 ? (size_t)n : 0;
     if (sent == bytes.len)
         return true;
     struct pending_write *w = malloc(sizeof(*w) + bytes.len - sent);
     if (w == NULL)
-        return false;
+        return lose_frame(proc);
     memcpy(w->bytes, bytes.ptr + sent, bytes.len - sent);
     w->request.data = w;
     uv_buf_t rest = uv_buf_init(w->bytes, (unsigned)(bytes.len - sent));
     if (uv_write(&w->request, (uv_stream_t *)&proc->in, &rest, 1, on_written) == 0)
         return true;
     free(w);
-    return false;
+    return lose_frame(proc);
 }
 
 void node_proc_kill(struct node_proc *proc)

@@ -14,11 +14,14 @@ size_t wire_frame_begin(struct lr_buf *buf, enum wire_type type)
 
 void wire_frame_end(struct lr_buf *buf, size_t start)
 {
-    if (buf->failed)
+    if (buf->failed) {
+        buf->len = start; /* half a frame would be taken for a whole one */
         return;
+    }
     size_t len = buf->len - start - WIRE_HEADER_LEN;
     if (len > WIRE_BODY_MAX) {
         buf->failed = true;
+        buf->len = start;
         return;
     }
     for (size_t i = 0; i < 4; i++)
