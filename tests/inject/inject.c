@@ -287,25 +287,25 @@ int posix_memalign(void **out, size_t align, size_t size)
         memcpy(&real, &symbol, sizeof(real));                                                  \
     }
 
-/* libuv writes to its own signal pipes with every signal blocked. */
-static bool is_signal_pipe(mode_t mode)
+/* libuv writes to its own signal pipes with every signal blocked, and one byte at its start. */
+static bool is_signal_pipe(mode_t mode, size_t len)
 {
     sigset_t blocked;
-    return S_ISFIFO(mode) && pthread_sigmask(SIG_SETMASK, NULL, &blocked) == 0 &&
-           sigismember(&blocked, SIGUSR1) == 1;
+    return S_ISFIFO(mode) && (len == 1 || (pthread_sigmask(SIG_SETMASK, NULL, &blocked) == 0 &&
+                                           sigismember(&blocked, SIGUSR1) == 1));
 }
 
 /* What a full disk, a vanished reader or a broken connection gives.  Event descriptors and
  * the signal pipes inside libuv are left alone: no disk and no peer can make those fail, and
  * libuv ends the process when they do. */
-static bool write_fails(int fd)
+static bool write_fails(int fd, size_t len)
 {
     struct stat st;
     if (head == NULL || inside != 0 || fstat(fd, &st) != 0)
         return false;
     if (!S_ISREG(st.st_mode) && !S_ISSOCK(st.st_mode) && !S_ISFIFO(st.st_mode))
         return false;
-    if (is_signal_pipe(st.st_mode) || !fails(WRITE))
+    if (is_signal_pipe(st.st_mode, len) || !fails(WRITE))
         return false;
     errno = S_ISREG(st.st_mode) ? ENOSPC : S_ISSOCK(st.st_mode) ? ECONNRESET : EPIPE;
     return true;
@@ -313,42 +313,42 @@ static bool write_fails(int fd)
 
 ssize_t write(int fd, const void *bytes, size_t len)
 {
-    return write_fails(fd) ? -1 : syscall(SYS_write, fd, bytes, len);
+    return write_fails(fd, len) ? -1 : syscall(SYS_write, fd, bytes, len);
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count)
 {
-    return write_fails(fd) ? -1 : syscall(SYS_writev, fd, parts, count);
+    return write_fails(fd, 0) ? -1 : syscall(SYS_writev, fd, parts, count);
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t len, off_t at)
 {
-    return write_fails(fd) ? -1 : syscall(SYS_pwrite64, fd, bytes, len, at);
+    return write_fails(fd, len) ? -1 : syscall(SYS_pwrite64, fd, bytes, len, at);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t len, off64_t at)
 {
-    return write_fails(fd) ? -1 : syscall(SYS_pwrite64, fd, bytes, len, at);
+    return write_fails(fd, len) ? -1 : syscall(SYS_pwrite64, fd, bytes, len, at);
 }
 
 ssize_t send(int fd, const void *bytes, size_t len, int flags)
 {
-    return write_fails(fd) ? -1 : syscall(SYS_sendto, fd, bytes, len, flags, NULL, 0);
+    return write_fails(fd, len) ? -1 : syscall(SYS_sendto, fd, bytes, len, flags, NULL, 0);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-    return write_fails(fd) ? -1 : syscall(SYS_sendmsg, fd, message, flags);
+    return write_fails(fd, 0) ? -1 : syscall(SYS_sendmsg, fd, message, flags);
 }
 
 int ftruncate(int fd, off_t size)
 {
-    return write_fails(fd) ? -1 : (int)syscall(SYS_ftruncate, fd, size);
+    return write_fails(fd, (size_t)size) ? -1 : (int)syscall(SYS_ftruncate, fd, size);
 }
 
 int ftruncate64(int fd, off64_t size)
 {
-    return write_fails(fd) ? -1 : (int)syscall(SYS_ftruncate, fd, size);
+    return write_fails(fd, (size_t)size) ? -1 : (int)syscall(SYS_ftruncate, fd, size);
 }
 
 int fsync(int fd)

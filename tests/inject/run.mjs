@@ -197,7 +197,7 @@ async function perform(scene, board, site) {
     if (!scene.exit) return 'the start hangs';
     if (scene.exit.signal) return scene.crash();
     if (!board.fired || site.phase !== 'start') return `ended by itself: ${JSON.stringify(scene.exit)}`;
-    if (scene.exit.code === 0 || !/error|cannot|could not|memory/i.test(scene.said)) return `ended with ${scene.exit.code} and without a reason: ${scene.said.slice(-300)}`;
+    if (scene.exit.code === 0 || !/^llm-router: .+/m.test(scene.said)) return `ended with ${scene.exit.code} and without a reason: ${scene.said.slice(-300)}`;
     return (/killed by SIG(?!TERM|KILL)/.test(scene.said) ? scene.crash() : null) ?? plainRun(scene);
   }
   board.enter('serve');
