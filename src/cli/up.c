@@ -26,7 +26,7 @@ enum {
     FLAGS_MAX = 128,
     FLAG_BYTES = 64 << 10,
     RESTART_MS = 1000,
-    ADOPTIONS_MAX = 5,
+    ADOPTIONS_MAX = 5,      /* so often before `up` says that it has no model */
     NODE_LEAVES_MS = 15000, /* after the router has drained nothing runs on it any more */
 };
 
@@ -43,6 +43,7 @@ struct up {
     char node_id[64]; /* written before has_joined is set */
     _Atomic bool has_adopted, has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
+    bool has_model;   /* of its node, registered */
     bool serves_demo; /* nothing else was named or lies around */
     bool has_terminal;
     uint64_t restart_at_ms, kill_at_ms, adopt_at_ms;
@@ -172,36 +173,38 @@ static void greet_empty(struct up *up, const struct router_glance *g)
     (void)fflush(stdout);
 }
 
-/* The database did not take the node's models, and the log says why: perhaps it does now. */
-static bool adopts_again(struct up *up)
+/* The database did not take the node's models, or they could not run yet; the log says why.
+ * What an operator deletes later stays deleted. */
+static void adopt_again(struct up *up)
 {
     uint64_t now = lr_clock_ms(NULL);
     if (now < up->adopt_at_ms)
-        return true;
-    if (up->adoptions++ == ADOPTIONS_MAX)
-        return false;
+        return;
     up->adopt_at_ms = now + RESTART_MS;
+    up->adoptions++;
     router_adopt_models(up->router, up->node_id);
-    return true;
 }
 
 static void look_at_models(struct up *up)
 {
     struct router_glance g;
-    if (up->is_greeted || !atomic_load(&up->has_joined))
+    bool named = lr_settings_list_count(up->settings, "model") != 0 ||
+                 lr_settings_has(up->settings, "engine") || up->serves_demo;
+    bool is_done = up->is_greeted && (up->has_model || !named);
+    if (is_done || !atomic_load(&up->has_joined))
         return;
-    bool is_registered = router_glance(up->router, &g);
-    if (!is_registered && g.can_run && adopts_again(up))
+    up->has_model = router_glance(up->router, &g) || up->has_model;
+    if (!up->has_model && g.can_run)
+        adopt_again(up);
+    if (up->is_greeted || (!up->has_model && g.can_run && up->adoptions < ADOPTIONS_MAX))
         return;
-    if (!is_registered || !g.can_run || strcmp(g.state, "waiting") == 0) {
+    if (!up->has_model || !g.can_run || strcmp(g.state, "waiting") == 0) {
         greet_empty(up, &g);
         return;
     }
     bool waits = lr_settings_bool(up->settings, "preload") &&
                  (strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0 ||
                   strcmp(g.state, "present") == 0);
-    bool named = lr_settings_list_count(up->settings, "model") != 0 ||
-                 lr_settings_has(up->settings, "engine") || up->serves_demo;
     if (g.is_loaded || !waits || !named)
         greet(up, &g);
 }
