@@ -201,13 +201,17 @@ async function perform(scene, board, site) {
     return (/killed by SIG(?!TERM|KILL)/.test(scene.said) ? scene.crash() : null) ?? plainRun(scene);
   }
   board.enter('serve');
+  // A fault of the start may cost the model, but not for long.
+  const isHit = board.fired;
+  let late = null;
+  if (isHit && !(await scene.wait(LIMIT.healthy, async () => (late = await scene.steps().chat()) === null))) return scene.crash() ?? `not served in ${LIMIT.healthy} ms: ${late}`;
   for (const [name, step] of Object.entries(scene.steps())) {
     const wasHit = board.fired;
     let wrong = await step();
     // The call that was hit may fail, as long as it ends; the next call may not.
     if (wrong && !wasHit && board.fired && !/hangs/.test(wrong)) wrong = await step();
     // What was registered a moment ago is served when the node's next heartbeat has told of it.
-    if (name === 'echo' && wrong && board.fired && /: 503 /.test(wrong)) await scene.wait(3000, async () => (wrong = await step()) === null);
+    if (name === 'echo' && wrong && board.fired && /: 503 /.test(wrong)) await scene.wait(isHit ? LIMIT.healthy : 3000, async () => (wrong = await step()) === null);
     if (wrong) return scene.crash() ?? `${name} is not served: ${wrong}`;
   }
   if (site?.phase === 'serve') await scene.wait(2000, () => board.fired); // a heartbeat's, for example
