@@ -25,11 +25,10 @@ struct node_model *node_storage_name(struct node *node, const char *id)
     struct node_model *m = node_find_model(node, lr_str_z(id));
     if (m != NULL)
         return m;
-    m = calloc(1, sizeof(*m));
-    if (m == NULL || (m->id = strdup(id)) == NULL) {
-        free(m);
-        return NULL;
-    }
+    /* Not refused: nobody would look for a model again that has no name here. */
+    m = net_alloc(sizeof(*m));
+    m->id = net_alloc(strlen(id) + 1);
+    memcpy(m->id, id, strlen(id) + 1);
     m->node = node;
     m->created = lr_clock_wall_ms(NULL) / 1000;
     m->state = NODE_MODEL_ABSENT;

@@ -27,7 +27,7 @@ void node_storage_refuse(struct node *node, const char *id, const char *dir,
 /* Safetensors where there are any. */
 enum model_format node_storage_guess_format(const char *dir);
 
-/* A model by name alone, ABSENT until its files are added; NULL without memory. */
+/* A model by name alone, ABSENT until its files are added. */
 struct node_model *node_storage_name(struct node *node, const char *id);
 
 /* A router has it registered in this format: the other one that may lie there as well is
