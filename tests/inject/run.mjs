@@ -1,8 +1,11 @@
 // Fault injection: fails one call site of allocation, write, fsync, accept or fork in
 // `llm-router up`, its node or its workers, and checks that nobody but the call that was hit
 // notices.  See tests/inject/inject.c and docs/adr/0023.
-//   node tests/inject/run.mjs [--only=TEXT] [--at=N/M] [--verbose]     all sites, or those whose name has TEXT
+//   node tests/inject/run.mjs [--only=TEXT] [--passages=N] [--list] [--verbose]
+// plays all call sites, or those whose name has TEXT, each at its first passage and at N - 1
+// others that SEED chooses.
 import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -14,6 +17,7 @@ const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..')
 const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/bin/llm-router');
 const BUILD = path.resolve(path.dirname(BIN), '..');
 const LIBRARY = path.join(BUILD, 'testing/inject.so');
+export const SEED = process.env.SEED ?? '1';
 const DEMO = path.join(ROOT, 'models/demo');
 
 // As inject.c lays them out.
@@ -274,6 +278,17 @@ export function findSites(rows) {
   return [...sites.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
+const chance = (text) => createHash('sha256').update(`${SEED} ${text}`).digest().readUInt32LE() / 2 ** 32;
+
+// In an order that SEED chooses.
+export const shuffled = (sites) => [...sites].sort((a, b) => chance(a.name) - chance(b.name));
+
+// Each site at its first passage, and where it is passed more often at up to count - 1 others.
+export const atPassages = (sites, count) => sites.flatMap((site) => {
+  const others = Array.from({ length: count - 1 }, (_, i) => 2 + Math.floor(chance(`${i} ${site.name}`) * (site.passes - 1)));
+  return [site, ...[...new Set(others)].filter((n) => n <= site.passes).map((n) => ({ ...site, passage: n, name: `${site.name}, passage ${n} of ${site.passes}` }))];
+});
+
 // Records the scenario: the sites that it passes.
 export async function record() {
   const { wrong, rows, log } = await play(null);
@@ -300,8 +315,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const option = (name) => process.argv.find((a) => a.startsWith(`--${name}=`))?.slice(name.length + 3);
   let sites = await record();
   if (option('only')) sites = sites.filter((s) => s.name.includes(option('only')));
-  const [at, of] = (option('at') ?? '1/1').split('/').map(Number);
-  sites = sites.filter((_, i) => i % of === at - 1);
+  sites = atPassages(sites, Number(option('passages') ?? 1));
   console.log(`${sites.length} sites`);
   if (process.argv.includes('--list')) { sites.forEach((s) => console.log(`${s.passes}\t${s.name}`)); process.exit(0); }
   const begun = Date.now();

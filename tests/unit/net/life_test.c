@@ -525,6 +525,23 @@ static void a_port_in_use_is_named(void **state)
     harness_stop();
 }
 
+static void a_server_whose_loops_never_ran_is_freed_without_a_trace(void **state)
+{
+    (void)state;
+    struct lr_error err;
+    struct net_loops *loops;
+    struct net_server *server;
+    struct net_server_config config = {.host = "127.0.0.1"};
+    assert_int_equal(net_loops_create(2, &loops, &err), LR_OK);
+    assert_int_equal(net_server_start(loops, &config, &server, &err), LR_OK);
+    config.port = net_server_port(server);
+    net_server_destroy(server); /* the program could not start after all */
+    assert_int_equal(net_server_start(loops, &config, &server, &err),
+                     LR_OK); /* the port is free */
+    net_server_destroy(server);
+    net_loops_destroy(loops);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -551,6 +568,7 @@ int main(void)
         cmocka_unit_test(connections_over_the_limit_are_closed),
         cmocka_unit_test(a_silent_connection_is_closed_after_the_idle_time),
         cmocka_unit_test(a_port_in_use_is_named),
+        cmocka_unit_test(a_server_whose_loops_never_ran_is_freed_without_a_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,6 +197,23 @@ static void a_relayed_event_is_one_whole_event(void **state)
     lr_buf_free(&buf);
 }
 
+static void a_frame_without_room_leaves_no_half_of_itself(void **state)
+{
+    (void)state;
+    char text[64] = {0};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 40); /* room for one frame and a half */
+    wire_u64_encode(&buf, WIRE_CANCEL, 1);
+    size_t whole = buf.len;
+    size_t start = wire_frame_begin(&buf, WIRE_CANCEL);
+    lr_buf_add(&buf, text, sizeof(text));
+    wire_frame_end(&buf, start);
+    assert_true(buf.failed);
+    assert_int_equal(buf.len, whole);
+    assert_int_equal(only_frame(&buf).type, WIRE_CANCEL);
+    lr_buf_free(&buf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +224,7 @@ int main(void)
         cmocka_unit_test(an_event_reads_as_a_line_of_json),
         cmocka_unit_test(needs_and_ticks_keep_every_number),
         cmocka_unit_test(a_relayed_event_is_one_whole_event),
+        cmocka_unit_test(a_frame_without_room_leaves_no_half_of_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
