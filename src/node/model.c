@@ -49,7 +49,7 @@ void node_model_move(struct node_model *model, enum node_model_state state,
         lr_json_member_z(w, "reason", reason->text);
     node_event_send(&node->events);
     model->state = state;
-    if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING)
+    if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING || state == NODE_MODEL_FAILED)
         model->is_wanted = false;
     model->reason_code = reason != NULL ? reason->code : LR_OK;
     (void)snprintf(model->reason, sizeof(model->reason), "%s",
@@ -61,9 +61,14 @@ uint32_t node_model_leases(const struct node_model *model)
     return model->queue_count + (model->worker != NULL ? model->worker->live_count : 0);
 }
 
+bool node_model_is_asked(const struct node_model *model)
+{
+    return model->queue != NULL;
+}
+
 bool node_model_has_demand(const struct node_model *model)
 {
-    return model->queue != NULL || model->is_wanted;
+    return node_model_is_asked(model) || model->is_wanted;
 }
 
 bool node_model_is_resident(const struct node_model *model)
@@ -149,6 +154,8 @@ void node_model_load(struct node_model *model)
     if (model->state == NODE_MODEL_STARTING || model->state == NODE_MODEL_LOADING ||
         model->state == NODE_MODEL_READY || model->state == NODE_MODEL_DRAINING)
         return;
+    if (model->state == NODE_MODEL_FAILED && model->engine == NULL)
+        return;              /* it was looked at again just now, and is no model still */
     model->is_wanted = true; /* also where its files are still to come */
     node_model_retry(model);
     if (model->state == NODE_MODEL_PRESENT)

@@ -116,6 +116,7 @@ struct node_model {
     uint64_t last_used_ms, ready_since_ms, idle_since_ms;
     struct node_breaker breaker;
     uint64_t room_wanted; /* WAITING for memory: bytes that would be enough; 0: not for that */
+    lr_code judged;       /* what the engine said of its files at the last try; OK: nothing */
     uint32_t deaths;      /* of its workers, since one last served */
     /* Measured, for routers; 0: never.  Moving averages, microseconds per token. */
     uint64_t load_ms, prefill_us, step_us;
@@ -141,6 +142,8 @@ void node_model_load(struct node_model *model);
 /* Lets its worker finish and go; queued requests wait for the next one. */
 void node_model_unload(struct node_model *model, const char *because);
 
+/* Requests wait for it. */
+bool node_model_is_asked(const struct node_model *model);
 /* Requests wait for it, or somebody wants it loaded. */
 bool node_model_has_demand(const struct node_model *model);
 

@@ -23,7 +23,7 @@ static void tell_waiting(struct node_model *model)
 {
     struct lr_error err = {.code = model->reason_code};
     uint64_t now = node_now(model->node);
-    if (model->queue == NULL)
+    if (!node_model_is_asked(model))
         return;
     if (is_memory(model->reason_code))
         (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
@@ -38,12 +38,16 @@ static void tell_waiting(struct node_model *model)
 
 /* ---- trouble ---- */
 
-static bool is_verdict(const struct node_model *model, const struct lr_error *err)
+/* Twice the same word, and of verified files: a folder that was away for a moment makes an
+ * engine say it once, too. */
+static bool is_verdict(struct node_model *model, const struct lr_error *err)
 {
     if (err->code == LR_ABI_MISMATCH) /* of the engine's copy, whose hash was checked, too */
         return true;
-    return (err->code == LR_MODEL_CORRUPT || err->code == LR_UNSUPPORTED) &&
-           node_storage_is_verified(model);
+    lr_code before = model->judged;
+    model->judged =
+        err->code == LR_MODEL_CORRUPT || err->code == LR_UNSUPPORTED ? err->code : LR_OK;
+    return model->judged != LR_OK && model->judged == before && node_storage_is_verified(model);
 }
 
 /* A death that may be chance: the next try is at once. */
@@ -115,9 +119,9 @@ static bool takes_request(struct node_model *model)
 
 void node_model_pump_waiting(struct node_model *model)
 {
-    bool is_asked = model->queue != NULL;
     bool is_due = node_breaker_is_due(&model->breaker, node_now(model->node));
-    if (!model->node->is_draining && (is_due || (is_asked && takes_request(model))))
+    if (!model->node->is_draining &&
+        (is_due || (node_model_is_asked(model) && takes_request(model))))
         node_admit(model);
     else
         tell_waiting(model);
@@ -141,6 +145,7 @@ void node_model_served(struct node_model *model)
         lr_json_member_z(node_event_begin(&node->events, "model_served"), "model", model->id);
         node_event_send(&node->events);
     }
+    model->judged = LR_OK;
     if (model->breaker.failures != 0)
         node_breaker_succeeded(&model->breaker);
 }

@@ -168,7 +168,7 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
         lr_json_member_bool(w, "loaded", place->is_loaded);
         lr_json_member_bool(w, "pinned", place->is_pinned);
         lr_json_member_u64(w, "failures", place->failures);
-        if (place->is_waiting && place->next_try_ms != 0)
+        if (place->can_run && place->is_waiting && place->next_try_ms != 0)
             lr_json_member_u64(w, "next_try_ms", place->next_try_ms);
         lr_json_member_z(w, "engine", place->engine);
         lr_json_member_z(w, "runtime", place->runtime);

@@ -95,6 +95,22 @@ test('files that were verified and that the engine judges are failed for good, u
   await until('and judged again', async () => (await world.model()).state === 'failed');
 });
 
+test('verified files that were away for a moment are served again, and not fetched anew', async (t) => {
+  const world = await setup(t);
+  await world.startNode();
+  await world.register();
+  await world.ready();
+  assert.equal((await world.chat()).status, 200);
+  fs.renameSync(world.folder, `${world.folder}-away`);
+  process.kill((await world.model()).workers[0].pid, 'SIGKILL');
+  const refused = await until('it is refused', async () => { const a = await world.chat(); return a.status !== 200 && a; });
+  assert.equal(refused.status, 503, refused.text);
+  assert.equal((await world.model()).state, 'waiting');
+  fs.renameSync(`${world.folder}-away`, world.folder);
+  await until('it is served', async () => (await world.chat()).status === 200);
+  assert.doesNotMatch(world.node.log, /from=absent to=(fetching|verifying)[^]*from=absent to=(fetching|verifying)/);
+});
+
 test('a node killed in the middle of a download goes on where it was', async (t) => {
   const world = await setup(t);
   let reached = false;
