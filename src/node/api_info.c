@@ -4,6 +4,7 @@
 #include "node/api.h"
 #include "node/fetch.h"
 #include "node/reload.h"
+#include "node/router_link.h"
 
 enum { BODY_BYTES = 4 << 20, CLAIMS_MAX = 1024 };
 
@@ -287,6 +288,7 @@ void node_api_health(struct node *node, struct net_request *req, const struct ne
     if (stalled != NULL)
         lr_json_member_z(&w, "model", stalled->id);
     lr_json_member_z(&w, "device", node->device);
+    node_router_link_put(node->link, &w);
     lr_json_member_u64(&w, "models_ready", ready);
     lr_json_member_u64(&w, "requests", node->request_count);
     lr_json_member_u64(&w, "uptime_ms", node_now(node) - node->started_ms);

@@ -125,6 +125,7 @@ bool node_report_join(const struct node *node, const struct node_joiner *who,
         .secret = lr_str_z(node->secret),
         .state = report.beat,
     };
+    m.state.epoch = who->epoch;
     lr_buf_clear(out);
     wire_join_write(out, &m);
     free(report.models);

@@ -18,6 +18,7 @@ uint64_t node_report_signature(const struct node *node, bool with_states);
 struct node_joiner {
     const char *id, *name;
     uint16_t port;
+    uint64_t epoch; /* of this process; see wire_beat */
 };
 /* False without memory, as for the next one. */
 bool node_report_join(const struct node *node, const struct node_joiner *who,

@@ -19,22 +19,35 @@ enum {
     BEAT_MS = 1000,
     LOOK_MS = 100, /* a change of state is told this soon */
     CALL_MS = 4000,
+    JOIN_MS = 10000, /* the router calls back before it answers a join */
     BODY_BYTES = 32 << 20,
-    PEERS_MAX = 8,
+    PEERS_MAX = 16, /* twice as many as a fleet names: those that left go when others come */
 };
+
+enum peer_state {
+    PEER_STRANGER, /* the router does not know this node: join */
+    PEER_JOINED,   /* the router knows it: beat */
+};
+
+/* The node's own secret comes first: it is good for ever, a token for an hour. */
+enum peer_credential { PEER_BY_SECRET, PEER_BY_TOKEN };
 
 /* One router.  The first is the one that was named; it tells of the others. */
 struct peer {
     struct node_router_link *link;
-    char router[300];
+    char router[300];      /* "": this place is free */
     struct net_call *call; /* one at a time */
-    bool is_joined;
-    bool is_joining;         /* the call under way is a join */
+    enum peer_state state;
+    enum peer_credential credential; /* for the next join */
+    bool is_joining;                 /* the call under way is a join */
+    bool must_join;                  /* joined, and the router asks for a new description */
+    bool beats_first;        /* a new description was refused: a heartbeat comes first */
     bool has_missed;         /* the last word got no answer */
     char trouble[200];       /* what was said last about it; "": none */
     uint64_t next_ms;        /* the next word is due */
     uint64_t told_signature; /* of the models and states that were told */
     uint64_t told_models;    /* of the models alone */
+    uint64_t telling_models; /* the same once the join under way is answered */
     uint64_t told_events;    /* how many of the node's it knows */
     uint64_t telling_events; /* the same once the call under way is answered */
 };
@@ -49,7 +62,6 @@ struct node_router_link {
     struct node_identity identity;
     char name[64];
     struct peer peers[PEERS_MAX];
-    size_t peer_count;
     struct lr_buf body;
     uint64_t epoch; /* of this process; see wire_beat */
 };
@@ -115,7 +127,8 @@ void node_router_link_destroy(struct node_router_link *link)
 static bool write_body(struct peer *peer, bool join)
 {
     struct node_router_link *link = peer->link;
-    struct node_joiner who = {.id = link->identity.id, .name = link->name, .port = link->port};
+    struct node_joiner who = {
+        .id = link->identity.id, .name = link->name, .port = link->port, .epoch = link->epoch};
     peer->telling_events = peer->told_events;
     return join ? node_report_join(link->node, &who, &link->body)
                 : node_report_beat(link->node, link->epoch, &peer->telling_events, &link->body);
@@ -150,74 +163,154 @@ static void say_refused(struct peer *peer, const struct net_reply *reply)
     say_trouble(peer, "join", text);
 }
 
+/* ---- which routers there are ---- */
+
+static struct peer *find_peer(struct node_router_link *link, struct lr_str url)
+{
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (link->peers[i].router[0] != '\0' && lr_str_eq_z(url, link->peers[i].router))
+            return &link->peers[i];
+    return NULL;
+}
+
+static bool answers(const struct peer *peer)
+{
+    return peer->state == PEER_JOINED && !peer->has_missed;
+}
+
+static void forget_peer(struct peer *peer)
+{
+    lr_log_info(NULL, "router.forgotten router=%s", peer->router);
+    if (peer->call != NULL)
+        net_call_cancel(peer->call);
+    node_registry_forget(peer->link->registry, peer->router);
+    *peer = (struct peer){0};
+}
+
 static void add_peer(struct node_router_link *link, struct lr_str url)
 {
     struct net_url parsed;
     char text[300];
-    for (size_t i = 0; i < link->peer_count; i++)
-        if (lr_str_eq_z(url, link->peers[i].router))
-            return;
-    (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(lr_str_sub(url, 0, 299)));
-    if (link->peer_count == PEERS_MAX || net_url_parse(text, &parsed, NULL) != LR_OK)
+    struct peer *peer = NULL;
+    for (size_t i = PEERS_MAX; i-- > 0;)
+        if (link->peers[i].router[0] == '\0')
+            peer = &link->peers[i];
+    if (peer == NULL || url.len == 0 || url.len >= sizeof(text))
         return;
-    struct peer *peer = &link->peers[link->peer_count++];
+    (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(url));
+    if (net_url_parse(text, &parsed, NULL) != LR_OK)
+        return;
     *peer = (struct peer){.link = link};
     memcpy(peer->router, text, sizeof(text));
 }
 
-/* The reply names all routers of the fleet. */
-static void learn_routers(struct peer *peer, struct lr_str reply)
+static bool is_named(const struct lr_json *list, const struct peer *peer)
+{
+    struct lr_str url;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (lr_json_str(&list->items[i], &url) && lr_str_eq_z(url, peer->router))
+            return true;
+    return false;
+}
+
+/* A reply names all routers of the fleet that live.  A router that this one does not name may
+ * still be there (this one has just begun): it is forgotten only where it does not answer
+ * either.  The router that the operator named stays. */
+static void learn_routers(struct peer *peer, const struct lr_json *list)
 {
     struct node_router_link *link = peer->link;
+    struct lr_str url;
+    if (!lr_json_is(list, LR_JSON_ARRAY))
+        return;
+    for (size_t i = 1; i < PEERS_MAX; i++) {
+        struct peer *other = &link->peers[i];
+        if (other->router[0] != '\0' && other != peer && !answers(other) &&
+            !is_named(list, other))
+            forget_peer(other);
+    }
+    /* A router alone names itself as it sees itself, which may differ from the address we
+     * were given: nothing to learn. */
+    for (uint32_t i = 0; list->count > 1 && i < list->count; i++)
+        if (lr_json_str(&list->items[i], &url) && find_peer(link, url) == NULL)
+            add_peer(link, url);
+}
+
+static void take_reply(struct peer *peer, struct lr_str reply)
+{
     struct lr_arena arena;
     const struct lr_json *body;
-    struct lr_str url;
     lr_arena_init(&arena, 1 << 20);
     if (lr_json_parse(&arena, reply, NULL, &body, NULL) == LR_OK) {
-        const struct lr_json *list = lr_json_get(body, "routers");
-        /* A router alone names itself as it sees itself, which may differ from the
-         * address we were given: nothing to learn. */
-        bool several = lr_json_is(list, LR_JSON_ARRAY) && list->count > 1;
-        for (uint32_t i = 0; several && i < list->count; i++)
-            if (lr_json_str(&list->items[i], &url))
-                add_peer(link, url);
+        peer->must_join = lr_json_get(body, "join") != NULL;
+        learn_routers(peer, lr_json_get(body, "routers"));
     }
     lr_arena_free(&arena);
+}
+
+/* ---- what a router answers ---- */
+
+/* The token opens the door of the router that was named; the secret is known to the others
+ * that share its database. */
+static bool has_token(const struct peer *peer)
+{
+    return peer == &peer->link->peers[0] &&
+           lr_settings_str(peer->link->node->settings, "token") != NULL;
+}
+
+static void on_accepted(struct peer *peer, const struct net_reply *reply)
+{
+    if (peer->is_joining)
+        lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
+                    peer->link->identity.id);
+    /* One that joined may be new: it gets what is kept, and knows again what it knew. */
+    peer->told_events = peer->is_joining ? 0 : peer->telling_events;
+    if (peer->is_joining)
+        peer->told_models = peer->telling_models;
+    peer->state = PEER_JOINED;
+    peer->credential = PEER_BY_SECRET;
+    peer->beats_first = false;
+    peer->trouble[0] = '\0';
+    take_reply(peer, reply->body);
+    node_registry_heard(peer->link->registry, peer->router, reply->body);
+}
+
+/* What was joined stays: a router that knows the node goes on hearing from it. */
+static void on_join_refused(struct peer *peer, const struct net_reply *reply)
+{
+    bool by_secret = peer->credential == PEER_BY_SECRET;
+    peer->beats_first = peer->state == PEER_JOINED;
+    peer->credential = PEER_BY_SECRET;
+    if (by_secret && (reply->status == 401 || reply->status == 403) && has_token(peer)) {
+        peer->credential = PEER_BY_TOKEN;
+        peer->next_ms = 0; /* at once: a new node is not known by its secret */
+    } else {
+        say_refused(peer, reply);
+    }
 }
 
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
     struct peer *peer = arg;
-    bool joining = peer->is_joining;
     peer->call = NULL;
     if (err != NULL) {
         /* Unreachable: the next beat tries again; it may not have noticed we are gone.  One
          * beat that is lost is no trouble yet: a router that ends takes its node with it, and
          * one that is started anew is back.  Who leaves misses nobody. */
-        bool is_new = peer->is_joined && !peer->has_missed;
+        bool is_new = peer->state == PEER_JOINED && !peer->has_missed;
         peer->has_missed = true;
         if (!is_new && !peer->link->node->is_draining)
-            say_trouble(peer, joining ? "join" : "beat", err->text);
+            say_trouble(peer, peer->is_joining ? "join" : "beat", err->text);
         return;
     }
     peer->has_missed = false;
     if (reply->status == 200) {
-        if (joining)
-            lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
-                        peer->link->identity.id);
-        /* One that joined may be new: it gets what is kept, and knows again what it knew. */
-        peer->told_events = joining ? 0 : peer->telling_events;
-        peer->is_joined = true;
-        peer->trouble[0] = '\0';
-        learn_routers(peer, reply->body);
-        node_registry_heard(peer->link->registry, peer->router, reply->body);
-        return;
-    }
-    if (joining)
-        say_refused(peer, reply);
-    else
+        on_accepted(peer, reply);
+    } else if (peer->is_joining) {
+        on_join_refused(peer, reply);
+    } else {
+        peer->state = PEER_STRANGER;
         peer->next_ms = 0; /* it does not know us: join at once */
-    peer->is_joined = false;
+    }
 }
 
 static void speak(struct peer *peer, bool join)
@@ -225,13 +318,12 @@ static void speak(struct peer *peer, bool join)
     struct node_router_link *link = peer->link;
     char url[600], bearer[160];
     struct lr_error err;
-    const char *token = lr_settings_str(link->node->settings, "token");
-    /* The token opens the door of the router that was named; the secret is known to the
-     * others that share its database, and to itself from then on. */
-    bool by_token = join && token != NULL && peer == &link->peers[0];
+    bool by_token = join && peer->credential == PEER_BY_TOKEN;
     if (!write_body(peer, join))
         return;
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", by_token ? token : link->node->secret);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s",
+                   by_token ? lr_settings_str(link->node->settings, "token")
+                            : link->node->secret);
     if (join)
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
     else
@@ -245,7 +337,7 @@ static void speak(struct peer *peer, bool join)
         .content_type = "application/json",
         .body = lr_buf_str(&link->body),
         .connect_timeout_ms = CALL_MS,
-        .response_timeout_ms = CALL_MS,
+        .response_timeout_ms = join ? JOIN_MS : CALL_MS,
         .max_response_bytes = 1 << 20,
     };
     peer->is_joining = join;
@@ -257,11 +349,13 @@ static void look_after(struct peer *peer, uint64_t now, uint64_t models, uint64_
 {
     if (peer->call != NULL)
         return;
-    bool changed = peer->is_joined && states != peer->told_signature;
+    bool changed = peer->state == PEER_JOINED && states != peer->told_signature;
     if (now < peer->next_ms && !changed)
         return;
-    bool join = !peer->is_joined || models != peer->told_models;
-    peer->told_models = models;
+    bool is_outdated = peer->must_join || models != peer->told_models;
+    bool join = peer->state == PEER_STRANGER || (is_outdated && !peer->beats_first);
+    peer->beats_first = false;
+    peer->telling_models = models;
     peer->told_signature = states;
     peer->next_ms = now + BEAT_MS;
     speak(peer, join);
@@ -273,8 +367,9 @@ static void on_timer(void *arg)
     uint64_t now = node_now(link->node);
     uint64_t models = node_report_signature(link->node, false),
              states = node_report_signature(link->node, true);
-    for (size_t i = 0; i < link->peer_count; i++)
-        look_after(&link->peers[i], now, models, states);
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (link->peers[i].router[0] != '\0')
+            look_after(&link->peers[i], now, models, states);
 }
 
 void node_router_link_start(struct node_router_link *link, uint16_t port)
@@ -292,19 +387,28 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
 bool node_router_link_has_told(const struct node_router_link *link)
 {
     uint64_t states = link != NULL ? node_report_signature(link->node, true) : 0;
-    for (size_t i = 0; link != NULL && i < link->peer_count; i++) {
+    for (size_t i = 0; link != NULL && i < PEERS_MAX; i++) {
         const struct peer *peer = &link->peers[i];
-        if (peer->is_joined && (peer->call != NULL || peer->told_signature != states))
+        if (peer->state == PEER_JOINED &&
+            (peer->call != NULL || peer->told_signature != states))
             return false;
     }
     return true;
+}
+
+void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w)
+{
+    if (link == NULL || link->router == NULL)
+        return;
+    lr_json_member_z(w, "node_id", link->identity.id);
+    lr_json_member_u64(w, "epoch", link->epoch);
 }
 
 /* POST /v0/beat: a router has news (a registration came or went) and waits for our word. */
 void node_api_beat(struct node *node, struct net_request *req, const struct net_path *path)
 {
     (void)path;
-    for (size_t i = 0; node->link != NULL && i < node->link->peer_count; i++)
+    for (size_t i = 0; node->link != NULL && i < PEERS_MAX; i++)
         node->link->peers[i].next_ms = 0;
     if (node->link != NULL)
         on_timer(node->link);

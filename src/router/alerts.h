@@ -18,6 +18,12 @@ enum { ROUTER_ALERTS_MAX = 100 };
 #define ROUTER_ALERT_MAP(X)                                                                    \
     X(NODE_OFFLINE,     "error",   true,                                                       \
       "look at the node's process, its log and the network; its requests go to other nodes")   \
+    X(NODE_UNREACHABLE, "error",   true,                                                       \
+      "open the node's port to the router (firewall), or start the node with --advertise and " \
+      "a URL where the router reaches it; it serves again as soon as the router reaches it")   \
+    X(NODE_CLONED,      "error",   true,                                                       \
+      "stop one of the two processes; where the data folder was copied, delete "               \
+      "node-identity.json in the copy and start that node with a join token")                  \
     X(MEMORY_ALERT,     "warning", true,                                                       \
       "unload or unpin a model, or serve one on another node; idle models are unloaded by "    \
       "themselves (setting memory-threshold)")                                                 \

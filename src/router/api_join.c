@@ -1,7 +1,9 @@
 /* router/api_join.c - nodes join and beat.
  *
- * Who joins has shown a token, or its own secret; what it says of itself is checked here,
- * before the router sends anything to the address it names.
+ * Whoever joins has shown a token or the node's own secret.  What the node says of itself is
+ * checked first; then the router asks at the address the node names, so that a node joins only
+ * where the router reaches it.  Until both are done nothing that is known of the node changes:
+ * a join that is refused takes nothing away.
  */
 #include <stdio.h>
 
@@ -10,6 +12,7 @@
 #include "router/api.h"
 #include "router/dispatch.h"
 #include "router/live.h"
+#include "router/reach.h"
 
 enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
 
@@ -81,8 +84,8 @@ static bool is_plain_id(struct lr_str id)
     return ok;
 }
 
-static lr_code check_join(const struct router *r, const struct router_access *access,
-                          const struct wire_join *join, struct lr_error *err)
+static lr_code check_join(const struct router *r, const struct wire_join *join,
+                          struct lr_error *err)
 {
     if (!is_plain_id(join->node_id))
         return lr_fail(err, LR_INVALID_ARGUMENT,
@@ -93,11 +96,41 @@ static lr_code check_join(const struct router *r, const struct router_access *ac
     if (join->secret.len < SECRET_LEAST || join->secret.len > 90)
         return lr_fail(err, LR_INVALID_ARGUMENT, "\"secret\" must have %d to 90 letters",
                        SECRET_LEAST);
-    /* With its own secret a node may come back as itself, not as another. */
-    if (access->caller.node != NULL && !lr_str_eq_z(join->node_id, access->caller.node->id))
-        return lr_fail(err, LR_PERMISSION_DENIED, "this secret belongs to node %s",
-                       access->caller.node->id);
     return check_device(r, join, err);
+}
+
+/* Several nodes may share a secret (setting node-secret): whose it is, the id says. */
+static bool holds_secret(const struct router_caller *caller, const struct router_node *node)
+{
+    return caller->node != NULL &&
+           lr_str_eq_secret(lr_str_z(caller->node->secret), lr_str_z(node->secret));
+}
+
+/* A token lets new nodes in; a node that is known comes back by its secret alone, so that
+ * nobody takes its place and its requests.  Lock held. */
+static lr_code check_identity(const struct router *r, const struct router_caller *caller,
+                              const struct wire_join *join, struct lr_error *err)
+{
+    const struct router_node *known = router_nodes_find(&r->nodes, join->node_id);
+    if (known == NULL)
+        return caller->node == NULL
+                   ? LR_OK
+                   : lr_fail(err, LR_PERMISSION_DENIED,
+                             "this secret belongs to node %s: join with a token",
+                             caller->node->id);
+    if (caller->key != NULL && caller->key->is_own)
+        return LR_OK;
+    bool has_shown = caller->node != NULL
+                         ? holds_secret(caller, known)
+                         : join->secret.len == strlen(known->secret) &&
+                               lr_str_eq_secret(join->secret, lr_str_z(known->secret));
+    return has_shown
+               ? LR_OK
+               : lr_fail(err, LR_PERMISSION_DENIED,
+                         "node %s is known here and must show its own secret, which a token "
+                         "does not replace; where that secret is lost, remove the node first "
+                         "(llm-router nodes remove %s)",
+                         known->id, known->id);
 }
 
 /* Every router of the fleet: a node beats to each. */
@@ -125,49 +158,182 @@ static void write_joined(struct router *r, const struct router_node *node, struc
     lr_json_end_object(&w);
 }
 
-void router_api_join(struct router *r, struct net_request *req)
-{
-    struct router_access *access = router_access(req);
+/* In the request's arena. */
+struct joining {
+    struct router *router;
+    struct net_request *req;
     struct wire_join join;
-    struct lr_error err;
+    char url[288];
+    struct router_dial here, there; /* where it says it is; where it was before */
+    uint64_t old_epoch;             /* of the process that joined before */
+    unsigned waits;                 /* answers that are still to come */
+    bool has_twin;                  /* that process still answers */
+    struct lr_error refusal;        /* code LR_OK: none */
+};
+
+static void refuse_join(struct joining *a)
+{
+    lr_log_warn(NULL, "node.refused from=%s reason=%s", net_request_remote(a->req),
+                a->refusal.text);
+    net_respond_error(a->req, &a->refusal);
+}
+
+/* Lock held. */
+static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
+{
+    struct router *r = a->router;
+    struct router_node *node = router_nodes_find(&r->nodes, a->join.node_id);
+    struct lr_error *err = &a->refusal;
+    if (a->has_twin && node != NULL && node->epoch == a->old_epoch) {
+        router_reach_twin(r, node, a->url, net_request_remote(a->req));
+        return lr_fail(err, LR_CONFLICT,
+                       "another process serves as node %s at this moment: stop it, or, where "
+                       "this data folder is a copy of its folder, delete node-identity.json "
+                       "here and start this node with a join token",
+                       node->id);
+    }
+    lr_code code = check_identity(r, &router_access(a->req)->caller, &a->join, err);
+    if (code == LR_OK)
+        code = router_nodes_join(&r->nodes, &a->join, a->url, lr_clock_ms(NULL),
+                                 lr_clock_wall_ms(NULL), &node, err);
+    if (code != LR_OK)
+        return code;
+    router_node_store(r, node);
+    write_joined(r, node, body);
+    (void)snprintf(id, 48, "%s", node->id);
+    router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+    router_live_node(r, node, "node.joined");
+    lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
+                node->id, node->url, node->device, a->join.state.model_count);
+    router_pump_all(r);
+    return LR_OK;
+}
+
+static void end_join(struct joining *a)
+{
+    struct router *r = a->router;
     struct lr_buf body;
-    struct router_node *node = NULL;
-    char url[288], id[48];
-    lr_code code = wire_join_parse(net_request_arena(req), net_request_body(req), &join, &err);
-    if (code == LR_UNSUPPORTED) /* another protocol: both versions are named */
-        code = lr_fail_prefix(&err, "this router is llm-router %s", r->version);
-    if (code == LR_OK)
-        code = check_join(r, access, &join, &err);
-    if (code == LR_OK)
-        code = choose_url(r, req, &join, url, sizeof(url), &err);
-    if (code != LR_OK) {
-        lr_log_warn(NULL, "node.refused from=%s reason=%s", net_request_remote(req), err.text);
-        net_respond_error(req, &err);
-        return;
-    }
-    router_lock(r);
-    code = router_nodes_join(&r->nodes, &join, url, lr_clock_ms(NULL), lr_clock_wall_ms(NULL),
-                             &node, &err);
+    char id[48];
+    lr_code code = a->refusal.code;
     if (code == LR_OK) {
-        router_node_store(r, node);
-        write_joined(r, node, &body);
-        (void)snprintf(id, sizeof(id), "%s", node->id);
-        router_live_node(r, node, "node.joined");
-        lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
-                    node->id, node->url, node->device, join.state.model_count);
-        router_pump_all(r);
+        router_lock(r);
+        code = take_join(a, &body, id);
+        router_unlock(r);
     }
-    router_unlock(r);
     if (code != LR_OK) {
-        net_respond_error(req, &err);
+        refuse_join(a);
         return;
     }
-    router_respond_json(req, 200, &body);
+    router_respond_json(a->req, 200, &body);
     if (r->on_node != NULL)
         r->on_node(r->on_node_arg, id);
 }
 
+static void answered(struct joining *a)
+{
+    if (--a->waits == 0)
+        end_join(a);
+}
+
+static void on_here(void *arg, const struct lr_error *err, uint64_t epoch)
+{
+    struct joining *a = arg;
+    uint64_t own = a->join.state.epoch;
+    const char *why = err != NULL ? err->text
+                      : epoch != 0 && own != 0 && epoch != own
+                          ? "another process with its identity answers there"
+                          : NULL;
+    if (why != NULL)
+        (void)lr_fail(&a->refusal, LR_UPSTREAM,
+                      "the router cannot reach this node at %.120s (%.200s): open that port to "
+                      "the router, or start the node with --advertise and a URL where the "
+                      "router reaches it",
+                      a->url, why);
+    answered(a);
+}
+
+static void on_there(void *arg, const struct lr_error *err, uint64_t epoch)
+{
+    struct joining *a = arg;
+    a->has_twin = err == NULL && epoch != 0 && epoch == a->old_epoch;
+    answered(a);
+}
+
+/* Asks at the node's address, and at the address of the process that joined before as this
+ * node where that may still run. */
+static void dial_back(struct joining *a, const char *old_url, const char *old_secret)
+{
+    struct router_home *home = router_home_of(a->router, a->req);
+    char secret[96];
+    struct lr_error err;
+    a->here = (struct router_dial){on_here, a};
+    a->there = (struct router_dial){on_there, a};
+    (void)snprintf(secret, sizeof(secret), LR_STR_FMT, LR_STR_ARG(a->join.secret));
+    a->waits = old_url[0] != '\0' ? 2 : 1;
+    if (a->waits == 2 && router_dial(home, old_url, old_secret, &a->there, &err) != LR_OK)
+        a->waits--; /* such an address cannot be asked: nobody is there */
+    if (router_dial(home, a->url, secret, &a->here, &err) != LR_OK)
+        on_here(a, &err, 0);
+}
+
+void router_api_join(struct router *r, struct net_request *req)
+{
+    struct router_access *access = router_access(req);
+    char old_url[288] = "", old_secret[96] = "";
+    bool is_known = false;
+    struct joining *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
+    if (a == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory for a join");
+        return;
+    }
+    a->router = r;
+    a->req = req;
+    struct wire_join *join = &a->join;
+    lr_code code =
+        wire_join_parse(net_request_arena(req), net_request_body(req), join, &a->refusal);
+    if (code == LR_UNSUPPORTED) /* another protocol: both versions are named */
+        code = lr_fail_prefix(&a->refusal, "this router is llm-router %s", r->version);
+    if (code == LR_OK)
+        code = check_join(r, join, &a->refusal);
+    if (code == LR_OK)
+        code = choose_url(r, req, join, a->url, sizeof(a->url), &a->refusal);
+    if (code == LR_OK) {
+        router_lock(r);
+        const struct router_node *node = router_nodes_find(&r->nodes, join->node_id);
+        code = check_identity(r, &access->caller, join, &a->refusal);
+        bool is_online = code == LR_OK && node != NULL && node->is_online;
+        bool is_here = is_online && strcmp(node->url, a->url) == 0;
+        is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;
+        if (is_online && !is_here && node->epoch != join->state.epoch) {
+            a->old_epoch = node->epoch;
+            memcpy(old_url, node->url, sizeof(old_url));
+            memcpy(old_secret, node->secret, sizeof(old_secret));
+        }
+        router_unlock(r);
+    }
+    if (code != LR_OK)
+        refuse_join(a);
+    else if (is_known)
+        end_join(a); /* it is reached as it is: it has other models now */
+    else
+        dial_back(a, old_url, old_secret);
+}
+
 /* ---- beat ---- */
+
+/* A process that joined before and was replaced speaks for nobody. */
+static lr_code check_beat(const struct router_caller *caller, const struct router_node *node,
+                          const struct wire_beat *beat, struct lr_error *err)
+{
+    if (node == NULL || (!holds_secret(caller, node) && caller->role != ROUTER_ADMIN))
+        return lr_fail(err, LR_NOT_FOUND, "this router does not know the node: join again");
+    if (node->version[0] == '\0')
+        return lr_fail(err, LR_NOT_FOUND, "this router was restarted: join again");
+    if (node->epoch != 0 && beat->epoch != 0 && beat->epoch != node->epoch)
+        return lr_fail(err, LR_CONFLICT,
+                       "another process has joined as node %s since: join again", node->id);
+    return LR_OK;
+}
 
 void router_api_beat(struct router *r, struct net_request *req)
 {
@@ -177,6 +343,7 @@ void router_api_beat(struct router *r, struct net_request *req)
     struct lr_error err;
     struct lr_buf reply;
     struct lr_json_writer w;
+    bool knows_all = true;
     lr_code code = wire_beat_parse(net_request_arena(req), net_request_body(req), &beat, &err);
     if (code != LR_OK) {
         net_respond_error(req, &err);
@@ -184,24 +351,21 @@ void router_api_beat(struct router *r, struct net_request *req)
     }
     router_lock(r);
     struct router_node *node = router_nodes_find(&r->nodes, id);
-    if (node == NULL || (access->caller.node != node && access->caller.role != ROUTER_ADMIN)) {
-        code = lr_fail(&err, LR_NOT_FOUND, "this router does not know the node: join again");
-    } else if (node->version[0] == '\0') {
-        code = lr_fail(&err, LR_NOT_FOUND, "this router was restarted: join again");
-    } else {
+    code = check_beat(&access->caller, node, &beat, &err);
+    if (code == LR_OK) {
         bool was_online = node->is_online;
-        code = router_nodes_beat(node, &beat, lr_clock_ms(NULL), &err);
-        if (code == LR_OK && !was_online) {
+        knows_all = router_nodes_beat(node, &beat, lr_clock_ms(NULL));
+        if (node->is_online && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
             router_live_node(r, node, "node.online");
         }
-        if (code == LR_OK) {
-            router_live_beat(r, node, &beat);
-            router_pump_all(r);
-        }
+        router_live_beat(r, node, &beat);
+        router_pump_all(r);
     }
     w = router_json_begin(&reply, 8192);
     lr_json_member_u64(&w, "registry_version", r->registry.version);
+    if (!knows_all)
+        lr_json_member_bool(&w, "join", true); /* it has models that it has not described */
     put_fleet(r, &w);
     lr_json_end_object(&w);
     router_unlock(r);

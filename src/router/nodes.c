@@ -227,11 +227,35 @@ static void take_downloads(struct router_node *node, const struct wire_beat *bea
     }
 }
 
-static void hear(struct router_node *node, bool is_draining, uint64_t now_ms)
+static void hear(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
 {
-    node->is_online = true;
-    node->is_draining = is_draining;
+    if (!node->is_online && node->reach == ROUTER_REACHED) {
+        node->is_online = true;
+        node->reached_ms = now_ms; /* what failed while it was away says nothing of now */
+    }
+    node->is_draining = beat->is_draining;
     node->beat_ms = now_ms;
+    if (beat->ignored != NULL && strcmp(beat->ignored, node->ignored) != 0)
+        lr_log_warn(NULL,
+                    "node.report node=%s ignored=%s reason=it is not what it should be: run "
+                    "the same release on router and node, or update the engine",
+                    node->name, beat->ignored);
+    copy_text(node->ignored, sizeof(node->ignored), lr_str_z(beat->ignored));
+}
+
+bool router_node_move_reach(struct router_node *node, enum router_reach reach, uint64_t now_ms,
+                            uint64_t offline_ms)
+{
+    bool was_online = node->is_online;
+    if (reach == ROUTER_REACHED) {
+        node->reached_ms = now_ms;
+        node->is_online = was_online || (!node->is_removed && node->version[0] != '\0' &&
+                                         now_ms - node->beat_ms < offline_ms);
+    } else {
+        node->is_online = false;
+    }
+    node->reach = reach;
+    return node->is_online != was_online;
 }
 
 lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
@@ -252,6 +276,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     copy_text(node->secret, sizeof(node->secret), join->secret);
     copy_text(node->device, sizeof(node->device), join->device);
     copy_text(node->version, sizeof(node->version), join->version);
+    node->epoch = join->state.epoch;
     node->joined_ms = wall_ms;
     node->avoided_until_ms = 0;
     atomic_store(&node->failures_in_row, 0);
@@ -267,40 +292,43 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     take_pools(node, &join->state);
     if (code != LR_OK)
         return code;
-    hear(node, join->state.is_draining, now_ms);
+    node->reach = ROUTER_REACHED; /* whoever lets it join has reached it */
+    node->reached_ms = now_ms;
+    hear(node, &join->state, now_ms);
     node->takes_instead = false; /* perhaps another release now */
     *out = node;
     return LR_OK;
 }
 
-lr_code router_nodes_beat(struct router_node *node, const struct wire_beat *beat,
-                          uint64_t now_ms, struct lr_error *err)
+bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
 {
+    bool knows_all = true;
     for (size_t i = 0; i < beat->model_count; i++) {
         char folded[ROUTER_ID_MAX];
         struct router_place *place =
             router_node_place(node, router_fold(beat->models[i].id, folded));
-        if (place == NULL)
-            return lr_fail(err, LR_NOT_FOUND,
-                           "this router does not know model \"%s\" of the node: join again",
-                           folded);
+        if (place == NULL) {
+            knows_all = false;
+            continue;
+        }
         take_load(place, &beat->models[i]);
         if (place->info == NULL)
             place->can_run = false; /* its template was refused when it joined */
     }
     take_pools(node, beat);
     take_downloads(node, beat);
-    hear(node, beat->is_draining, now_ms);
-    return LR_OK;
+    hear(node, beat, now_ms);
+    return knows_all;
 }
 
 bool router_node_serves(const struct router_node *node, const char **why_not)
 {
-    *why_not = node->is_removed    ? "removed"
-               : !node->is_online  ? "offline"
-               : node->is_drained  ? "taken out of service"
-               : node->is_draining ? "shutting down"
-                                   : NULL;
+    *why_not = node->is_removed                  ? "removed"
+               : node->reach == ROUTER_UNREACHED ? "the router cannot reach it"
+               : !node->is_online                ? "offline"
+               : node->is_drained                ? "taken out of service"
+               : node->is_draining               ? "shutting down"
+                                                 : NULL;
     return *why_not == NULL;
 }
 

@@ -54,6 +54,9 @@ struct router_place {
 
 enum { ROUTER_POOLS_MAX = 17 };
 
+/* Whether this router reaches the node; its heartbeats say only that it reaches us. */
+enum router_reach { ROUTER_REACHED, ROUTER_UNREACHED };
+
 struct router_node {
     char id[48];
     char name[64];
@@ -62,14 +65,21 @@ struct router_node {
     char device[16];
     char version[32];
     bool is_online, is_removed;
-    bool is_stored;            /* was seen in the database: gone from there, it was removed */
-    unsigned writes;           /* on their way to the database, which is older until then */
-    bool is_drained;           /* an operator took it out of service */
-    bool is_draining;          /* it is shutting down */
-    bool takes_instead;        /* it has let one go for another in one step: it can */
-    int64_t joined_ms;         /* wall */
-    uint64_t beat_ms;          /* monotonic; the last word of it */
-    uint64_t avoided_until_ms; /* it has just failed us */
+    enum router_reach reach;
+    uint64_t reached_ms; /* monotonic; when it last answered us */
+    bool is_probed;      /* a question is on its way (reach.c) */
+    uint64_t epoch;      /* of its process that joined (wire_beat); 0: not known */
+    uint64_t twin_ms;    /* monotonic; when another process last came as this node */
+    char ignored[32];    /* member of its last report that was left out; "": none */
+    bool is_stored;      /* was seen in the database: gone from there, it was removed */
+    bool is_unsaved;     /* the database could not take it: written again (node_store.c) */
+    unsigned writes;     /* on their way to the database, which is older until then */
+    bool is_drained;     /* an operator took it out of service */
+    bool is_draining;    /* it is shutting down */
+    bool takes_instead;  /* it has let one go for another in one step: it can */
+    int64_t joined_ms;   /* wall */
+    uint64_t beat_ms;    /* monotonic; the last word of it */
+    uint64_t avoided_until_ms;        /* it has just failed us */
     _Atomic uint32_t failures_in_row; /* since it last gave a token; any thread */
     struct lr_strmap places;          /* folded model id -> struct router_place, owned */
     uint32_t pool_count;
@@ -117,9 +127,14 @@ LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct w
                                       const char *url, uint64_t now_ms, int64_t wall_ms,
                                       struct router_node **out, struct lr_error *err);
 
-/* NOT_FOUND: it speaks of a model it has never described, so it has to join again. */
-LR_MUST_USE lr_code router_nodes_beat(struct router_node *node, const struct wire_beat *beat,
-                                      uint64_t now_ms, struct lr_error *err);
+/* False: it speaks of a model it has never described, so it should join again.  All else that
+ * it says counts. */
+bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms);
+
+/* The only way to move node->reach.  An unreached node is offline; a reached one is online
+ * where it has been heard within offline_ms.  True: is_online has changed. */
+bool router_node_move_reach(struct router_node *node, enum router_reach reach, uint64_t now_ms,
+                            uint64_t offline_ms);
 
 /* Whether it may get work at all, and why not. */
 bool router_node_serves(const struct router_node *node, const char **why_not);

@@ -9,6 +9,7 @@
 #include "router/api.h"
 #include "router/dispatch.h"
 #include "router/live.h"
+#include "router/reach.h"
 #include "router/upstream.h"
 
 enum {
@@ -165,6 +166,7 @@ void router_destroy(struct router *r)
         router_calls_end(&r->homes[i]);
         lr_buf_free(&r->homes[i].scratch);
     }
+    router_reach_free(r);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);
@@ -199,7 +201,7 @@ static lr_code make_key(struct router *r, const struct router_key *wanted,
 lr_code router_make_token(struct router *r, const char *name, char out[64],
                           struct lr_error *err)
 {
-    struct router_key key = {.role = ROUTER_NODE};
+    struct router_key key = {.role = ROUTER_NODE, .is_own = true};
     char text[ROUTER_KEY_TEXT];
     (void)snprintf(key.name, sizeof(key.name), "%s", name);
     router_key_draw(&key, lr_clock_wall_ms(NULL), text);
@@ -218,6 +220,7 @@ static void every_second(void *arg)
         router_live_second(home->router);
         if (home->router->seconds++ % TLS_LOOK_S == 0)
             net_tls_look(false);
+        router_reach_second(home->router);
     }
 }
 

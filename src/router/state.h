@@ -30,6 +30,7 @@
 #include "router/store.h"
 
 struct router_call;
+struct router_probe;
 struct router_trunk;
 struct router_upstream;
 
@@ -63,8 +64,9 @@ struct router {
     struct router_home *homes;
     unsigned home_count;
     struct net_server *server;
-    struct net_timer *watch; /* on loop 0 */
-    uint64_t seconds;        /* that loop 0 has counted */
+    struct net_timer *watch;     /* on loop 0 */
+    uint64_t seconds;            /* that loop 0 has counted */
+    struct router_probe *probes; /* owned: questions to nodes under way (reach.h); loop 0 */
     struct router_drain drain;
     struct router_store *store;
     struct lr_file_lock data_lock;     /* one process owns the data folder */
@@ -147,7 +149,10 @@ void router_sync(void *arg, struct router_sql *sql);
 
 /* node_store.c: writes a node down as it is now, also that it was removed.  Lock held. */
 void router_node_store(struct router *r, struct router_node *node);
-/* The same within a transaction. */
+/* Writes those down again that the database could not take; one at a time while it is in
+ * trouble.  Lock held. */
+void router_nodes_store_again(struct router *r);
+/* One of them within a transaction. */
 LR_MUST_USE lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
                                       struct lr_error *err);
 

@@ -6,7 +6,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { BIN, call, launch, ROOT, sleep, startNode, startRouter, tempDir, until } from './support.mjs';
+import { BIN, call, launch, ROOT, sleep, startNode, startRouter, startStandIn, tempDir, until } from './support.mjs';
 
 let locked, open;
 const keys = {};
@@ -108,7 +108,9 @@ test('a node without a GPU is refused with the reason', async () => {
     assert.match(answer.json.error.message, message);
   }
   assert.deepEqual((await call(`${locked.url}/v0/nodes`, { key: keys.admin })).json.nodes, []);
-  assert.equal((await join({ device: 'cuda', pools: [ram, gpu] })).status, 200);
+  const standIn = await startStandIn();
+  assert.equal((await join({ device: 'cuda', pools: [ram, gpu], url: standIn.url })).status, 200);
+  standIn.close();
   const alien = await call(`${locked.url}/v0/nodes/join`, { key: token, body: { protocol: 99, version: '9.9.9' } });
   assert.equal(alien.status, 400);
   assert.match(alien.json.error.message, /9\.9\.9.*protocol 99/);

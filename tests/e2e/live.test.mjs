@@ -5,7 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { BIN, call, makeEcho, nodes, online, register, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import { BIN, call, makeEcho, nodes, online, register, say, startNode, startRouter, startStandIn, stream, tempDir, until } from './support.mjs';
 
 const left = [];
 after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
@@ -147,7 +147,8 @@ test('a download is told file by file; one that fails is an alert until it works
 });
 
 test('a listener that does not read is cut off and costs nothing more; the others miss nothing', async () => {
-  const node = { protocol: 1, version: '0', node_id: 'node-chatty-0001', name: 'chatty', device: 'cpu', secret: 's'.repeat(40), port: 1, models: [], pools: [] };
+  const { url } = await startStandIn();
+  const node = { protocol: 1, version: '0', node_id: 'node-chatty-0001', name: 'chatty', device: 'cpu', secret: 's'.repeat(40), url, models: [], pools: [] };
   assert.equal((await call(`${router.url}/v0/nodes/join`, { body: node })).status, 200);
   const { hostname, port } = new URL(router.url);
   const deaf = net.connect({ host: hostname, port });

@@ -2,6 +2,7 @@
 // in a folder of its own, on ports the system chose.
 import { execFile, spawn } from 'node:child_process';
 import fs from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -44,9 +45,9 @@ export function launch(args, { match, env = {}, ms = 30000, bin = BIN } = {}) {
   });
 }
 
-export async function startRouter({ args = [], dir = tempDir('router'), env = {}, port = 0 } = {}) {
+export async function startRouter({ args = [], dir = tempDir('router'), env = {}, port = 0, bin } = {}) {
   const router = await launch(['router', '--listen', `127.0.0.1:${port}`, '--data-dir', dir, ...args],
-    { match: /listening on (http:\/\/\S+)/, env });
+    { match: /listening on (http:\/\/\S+)/, env, bin });
   router.url = router.found[1];
   router.dir = dir;
   router.adminKey = router.out.match(/shown this once: (\S+)/)?.[1];
@@ -69,6 +70,14 @@ export async function startUp({ args = [], dir = tempDir('up'), ms = 60000 } = {
     { match: /is ready at (http:\/\/\S+)/, ms });
   up.url = up.found[1];
   return up;
+}
+
+// Answers where a node says it is, so that the router lets it join; a test speaks for it.
+export async function startStandIn() {
+  const server = http.createServer((req, res) => res.end('{}'));
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  server.unref();
+  return { url: `http://127.0.0.1:${server.address().port}`, close: () => { server.closeAllConnections(); server.close(); } };
 }
 
 // fetch with JSON in and out; `key` is sent as a bearer token.

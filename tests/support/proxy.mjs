@@ -57,7 +57,7 @@ export async function startProxy({ port } = {}) {
   }
 
   const server = net.createServer((near) => {
-    if (proxy.mode === 'refuse') return void near.resetAndDestroy();
+    if (proxy.mode === 'refuse' || !proxy.port) return void near.resetAndDestroy();
     proxy.connections++;
     const far = net.connect(proxy.port, '127.0.0.1');
     for (const socket of [near, far]) {

@@ -111,10 +111,39 @@ static void a_beat_about_an_unknown_model_asks_to_join_again(void **state)
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
     m.live = 9;
     struct wire_beat beat = {.models = &m, .model_count = 1};
-    assert_int_equal(router_nodes_beat(node, &beat, 9, &err), LR_OK);
+    assert_true(router_nodes_beat(node, &beat, 9));
     assert_int_equal(router_node_place(node, LR_STR_LIT("org/demo"))->live, 9);
     m.id = LR_STR_LIT("new");
-    assert_int_equal(router_nodes_beat(node, &beat, 9, &err), LR_NOT_FOUND);
+    beat.is_draining = true;
+    assert_false(router_nodes_beat(node, &beat, 19));
+    assert_true(node->is_draining && node->is_online); /* all else that it said counts */
+    assert_int_equal(node->beat_ms, 19);
+    router_nodes_free(&nodes);
+}
+
+static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void **state)
+{
+    enum { OFFLINE_MS = 50 };
+    struct wire_join join = a_join(NULL, 0);
+    struct wire_beat beat = {0};
+    struct router_nodes nodes;
+    struct router_node *node;
+    struct lr_error err;
+    const char *why_not;
+    (void)state;
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
+    assert_true(router_node_move_reach(node, ROUTER_UNREACHED, 10, OFFLINE_MS));
+    assert_true(router_nodes_beat(node, &beat, 20));
+    assert_false(node->is_online);
+    assert_false(router_node_serves(node, &why_not));
+    assert_contains(why_not, "cannot reach it");
+    assert_true(router_node_move_reach(node, ROUTER_REACHED, 30, OFFLINE_MS));
+    assert_true(router_node_serves(node, &why_not));
+    /* Silent and then reached: it has to be heard as well. */
+    (void)router_node_move_reach(node, ROUTER_UNREACHED, 40, OFFLINE_MS);
+    assert_false(router_node_move_reach(node, ROUTER_REACHED, 200, OFFLINE_MS));
+    assert_true(router_nodes_beat(node, &beat, 210) && node->is_online);
     router_nodes_free(&nodes);
 }
 
@@ -192,6 +221,7 @@ int main(void)
         cmocka_unit_test(another_protocol_is_refused_with_both_numbers),
         cmocka_unit_test(a_node_that_joined_can_serve_and_shares_its_template),
         cmocka_unit_test(a_beat_about_an_unknown_model_asks_to_join_again),
+        cmocka_unit_test(heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached),
         cmocka_unit_test(a_template_that_does_not_compile_is_a_reason_not_a_crash),
         cmocka_unit_test(a_model_that_is_gone_after_a_new_join_cannot_run),
         cmocka_unit_test(routes_take_ids_with_a_slash_in_either_spelling),

@@ -1,0 +1,80 @@
+// Two routers on one database: whatever happens to one, to its clock or to the database, they
+// and their nodes agree again.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { startHub } from '../support/hub.mjs';
+import { addNode, keep } from './fleet.mjs';
+import { call, makeEcho, makeToken, nodes, online, register, ROOT, say, startNode, startRouter, tempDir, until } from './support.mjs';
+
+const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
+const server = path.join(ROOT, 'tests/support/postgres');
+let data, url, hub, env, first, second;
+const all = [];
+
+const args = () => ['--database', url, '--allow-cpu-nodes', '--hub-host', hub.storage];
+
+before(async () => {
+  data = tempDir('pg');
+  url = execFileSync(server, ['start', data], { encoding: 'utf8' }).trim().replace('DATABASE', 'postgres');
+  hub = await startHub();
+  env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
+  for (const name of ['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY']) env[name] = '';
+  first = keep(await startRouter({ args: args(), env }));
+  // Its clock is a minute fast.
+  second = keep(await startRouter({ args: args(), env: { ...env, LR_FAILPOINT: 'clock.ahead=error' }, bin: DEBUG }));
+});
+after(async () => {
+  await hub.close();
+  execFileSync(server, ['stop', data]);
+});
+
+test('clocks that differ by a minute do not split the fleet: nodes of either router serve at both', async () => {
+  const model = makeEcho('m');
+  for (const [i, router] of [first, second].entries()) all.push(await addNode(router, model, { name: `n${i}`, env, args: ['--hub-host', hub.storage] }));
+  for (const router of [first, second]) await until('both nodes are online', async () => (await online(router)) === 2, 20000);
+  await register(first, 'm');
+  await until('it serves at the other', async () => (await call(`${second.url}/v1/chat/completions`, { body: { model: 'm', ...say('hello') } })).status === 200);
+});
+
+test('a model that is deleted and registered again while the other router is away is the new one there, too, and nodes fetch each revision once', async () => {
+  const dir = makeEcho('again');
+  const files = Object.fromEntries(fs.readdirSync(dir).map((name) => [name, fs.readFileSync(path.join(dir, name))]));
+  const mark = (filter) => `{% for m in messages %}{{ m.content | ${filter} }}{% endfor %}`;
+  const repo = hub.add('acme/again', { ...files, 'chat_template.jinja': mark('upper') });
+  const post = (body) => call(`${first.url}/v0/models/register`, { body: { repo: 'acme/again', ...body } });
+  const said = async (router) => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'acme/again', ...say('hello') } })).json.choices?.[0].message.content;
+  assert.equal((await post({ chat_template: mark('upper') })).status, 201);
+  for (const router of [first, second]) await until('it answers', async () => (await said(router)) === 'HELLO', 30000);
+  const list = async (router) => (await call(`${router.url}/v0/models/registry`)).json.models.find((m) => m.id === 'acme/again');
+  const old = await list(second);
+  process.kill(second.pid, 'SIGSTOP');
+  repo.commit({ ...files, 'chat_template.jinja': mark('title'), 'notes.txt': 'another revision' });
+  assert.equal((await call(`${first.url}/v0/models/acme%2Fagain`, { method: 'DELETE' })).status, 200);
+  assert.equal((await post({ chat_template: mark('reverse') })).status, 201);
+  const wanted = await list(first);
+  process.kill(second.pid, 'SIGCONT');
+  await until('the other has the new one', async () => (await list(second)).manifest_sha256 === wanted.manifest_sha256, 4000);
+  for (const router of [first, second]) await until('it answers as the new one', async () => (await said(router)) === 'olleh', 30000);
+  assert.deepEqual(await list(second), wanted);
+  assert.ok(wanted.generation > old.generation, `${wanted.generation} after ${old.generation}`);
+  for (const router of [first, second]) await until('both nodes are online', async () => (await online(router)) === 2, 20000);
+  for (const node of all) {
+    await until('its files are the new ones', () => /revision\.installed model=acme\/again/.test(node.log));
+    assert.equal(node.log.match(/revision\.fetch model=acme\/again/g).length, 1, 'not one after the other without end');
+  }
+});
+
+test('a node that joins while the database is away is stored once the database is back', async () => {
+  const token = await makeToken(first);
+  execFileSync(server, ['stop', data]);
+  keep(await startNode(first, { name: 'late', token, args: ['--model', makeEcho('m')] }));
+  await until('it has joined', async () => (await nodes(first)).some((n) => n.name === 'late' && n.models.some((m) => m.state === 'ready' || m.state === 'present')));
+  await until('it could not be stored', () => /store\.failed/.test(first.log));
+  execFileSync(server, ['again', data]);
+  await until('the other router knows it by the database', async () => (await nodes(second)).some((n) => n.name === 'late' && n.online), 20000);
+  const again = keep(await startRouter({ args: args(), env }));
+  assert.ok((await nodes(again)).some((n) => n.name === 'late'), 'a router that starts reads it');
+});
