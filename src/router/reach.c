@@ -12,7 +12,8 @@ enum {
     ANSWER_MS = 5000,  /* a slow network is not a lost one: the silence of a generation */
     BODY_BYTES = 64 << 10,
     PROBE_MS = 2000,
-    TWIN_MS = 10000, /* no second process came for so long: it was stopped */
+    LEAST_MS = 2 * PROBE_MS, /* one question that fails is no verdict */
+    TWIN_MS = 10000,         /* no second process came for so long: it was stopped */
 };
 
 /* ---- one question ---- */
@@ -81,7 +82,11 @@ static void unlink_probe(struct router_probe *probe)
 static void lose(struct router *r, struct router_node *node, const char *why, uint64_t now)
 {
     char text[ROUTER_REASON_MAX];
-    if (node->reach == ROUTER_UNREACHED || now - node->reached_ms < r->offline_ms)
+    uint64_t limit = r->offline_ms > LEAST_MS ? r->offline_ms : LEAST_MS;
+    /* Silent as well: the node is gone, or this process stood still. */
+    if (now - node->beat_ms >= r->offline_ms)
+        return;
+    if (node->reach == ROUTER_UNREACHED || now - node->reached_ms < limit)
         return;
     (void)router_node_move_reach(node, ROUTER_UNREACHED, now, r->offline_ms);
     (void)snprintf(text, sizeof(text),

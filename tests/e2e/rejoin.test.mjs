@@ -6,7 +6,7 @@ import path from 'node:path';
 import { describe, test } from 'node:test';
 import { addNode, fleet, keep } from './fleet.mjs';
 import { startProxy } from '../support/proxy.mjs';
-import { call, LONG, makeEcho, makeToken, nodes, online, register, say, startNode, startRouter, startStandIn, stream, tempDir, until } from './support.mjs';
+import { call, LONG, makeEcho, makeToken, nodes, online, register, say, startNode, startRouter, startStandIn, startUp, stream, tempDir, until } from './support.mjs';
 
 const cpu = ['--allow-cpu-nodes'];
 const alerts = async (router, kind) => (await call(`${router.url}/v0/alerts`)).json.alerts.filter((a) => a.kind === kind);
@@ -31,6 +31,25 @@ const restart = async (router) => {
   await router.stop('SIGKILL');
   return keep(await startRouter({ dir: router.dir, port: new URL(router.url).port, args: cpu }));
 };
+
+// A router as a node sees it.  `answer(what)` says what it replies to a "join" or a "beat", more
+// members or { status }, `list()` what it has registered.
+async function startStub(answer, list = () => ({ version: 1, models: [] })) {
+  const stub = { asked: 0, join: 0, beat: 0, registry: 0, 'manifest.json': 0 };
+  const server = http.createServer((req, res) => {
+    const what = req.url.split('/').at(-1);
+    const { status = 200, ...more } = what === 'manifest.json' ? { status: 404 } : what === 'registry' ? list() : { ...(what === 'join' && { node_id: 'x' }), registry_version: 1, routers: [], ...answer(what, req) };
+    stub.asked++;
+    stub[what]++;
+    req.resume();
+    res.writeHead(status, { 'content-type': 'application/json' });
+    res.end(JSON.stringify(more));
+  });
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  stub.url = `http://127.0.0.1:${server.address().port}`;
+  stub.close = () => { server.closeAllConnections(); server.close(); };
+  return keep(stub);
+}
 
 describe('nodes and their router', { concurrency: 4 }, () => {
   test('a node whose token has expired joins again after a restart of its router, and after its own', async () => {
@@ -80,6 +99,40 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     assert.equal(await online(router), 0);
     await restore('with'); // nobody touches the node
     await whole(router, 1);
+  });
+
+  test('a node shows its secret first, and its token only where that is refused', async () => {
+    const shown = [];
+    const stub = await startStub((what, req) => {
+      if (what === 'join') shown.push(req.headers.authorization);
+      return { status: what === 'join' && shown.length < 4 ? 401 : 200 };
+    });
+    const node = keep(await startNode(stub, { name: 'n', token: 'lr-token' }));
+    await until('it has joined', () => stub.beat > 0);
+    const secret = `Bearer ${identity(node).secret}`;
+    assert.deepEqual(shown, [secret, 'Bearer lr-token', secret, 'Bearer lr-token']);
+  });
+
+  test('a node that has joined and is refused when it joins again goes on with its heartbeats, and tries again', async () => {
+    let isRefusing = false;
+    const stub = await startStub((what) => (what === 'join' ? { status: isRefusing ? 503 : 200 } : { join: isRefusing }));
+    const node = keep(await startNode(stub, { name: 'n', token: 'lr-any' }));
+    await until('it beats', () => stub.beat > 0);
+    isRefusing = true;
+    const joins = stub.join;
+    await until('it is refused, and again', () => stub.join >= joins + 2, 20000);
+    const beats = stub.beat;
+    await until('it beats between', () => stub.beat > beats);
+    assert.match(node.log, /router\.trouble.*status 503/);
+  });
+
+  test('up starts its own node again though its node-secret has changed', async () => {
+    const dir = tempDir('up');
+    for (const secret of ['a'.repeat(40), 'b'.repeat(40)]) {
+      const up = keep(await startUp({ dir, args: ['--node-secret', secret] }));
+      await until('its node is online', async () => (await online(up)) === 1);
+      await up.stop();
+    }
   });
 
   test('a token does not take the place of a node that is known: its own secret does, or an operator removes it first', async () => {
@@ -218,26 +271,13 @@ describe('nodes and their router', { concurrency: 4 }, () => {
   });
 
   test('a node forgets routers that have left, so that a fleet may change its addresses any number of times', async () => {
-    // A router as the node sees it: it names the others of its fleet.
     const routers = [];
-    const startStub = async () => {
-      const stub = { asked: 0 };
-      stub.server = http.createServer((req, res) => {
-        stub.asked++;
-        req.resume();
-        res.setHeader('content-type', 'application/json');
-        res.end(JSON.stringify(req.url.endsWith('/registry') ? { version: 1, models: [] } : { node_id: 'x', registry_version: 1, routers: routers.map((r) => r.url) }));
-      });
-      await new Promise((done) => stub.server.listen(0, '127.0.0.1', done));
-      stub.url = `http://127.0.0.1:${stub.server.address().port}`;
-      stub.close = () => { stub.server.closeAllConnections(); stub.server.close(); };
-      return keep(stub);
-    };
-    const first = await startStub();
+    const startNext = () => startStub(() => ({ routers: routers.map((r) => r.url) }));
+    const first = await startNext();
     routers.push(first);
     const node = keep(await startNode(first, { name: 'n', token: 'lr-any' }));
     for (let i = 0; i < 20; i++) {
-      const next = await startStub();
+      const next = await startNext();
       routers[1]?.close();
       routers[1] = next;
       await call(`http://127.0.0.1:${node.port}/v0/beat`, { method: 'POST', body: {}, key: identity(node).secret });
@@ -245,5 +285,20 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     }
     await until('it has forgotten', () => (node.log.match(/router\.forgotten/g) ?? []).length >= 18, 10000);
     assert.ok(first.asked > 0);
+  });
+
+  test('a node that hears two routers follows the newer registration of a model, and the older router once it has learned of it', async () => {
+    const routers = [], older = { version: 1, generation: 7 };
+    const listing = (version, generation) => ({ version, models: [{ id: 'acme/m', source: 'hub', format: 'safetensors', manifest_sha256: String(generation).padStart(64, '0'), generation }] });
+    const fleetOf = (version) => () => ({ registry_version: version(), routers: routers.map((r) => r.url) });
+    routers.push(await startStub(fleetOf(() => 1), () => listing(1, 8)));
+    routers.push(await startStub(fleetOf(() => older.version), () => listing(older.version, older.generation)));
+    const [newer, late] = routers;
+    keep(await startNode(newer, { name: 'n', token: 'lr-any' }));
+    await until('the manifest of the newer one is asked for', () => newer['manifest.json'] > 0);
+    await until('the list of the older one is read', () => late.registry > 0 && late.beat > 1);
+    assert.equal(late['manifest.json'], 0);
+    Object.assign(older, { version: 2, generation: 9 });
+    await until('its manifest is asked for', () => late['manifest.json'] > 0);
   });
 });
