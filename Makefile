@@ -1,7 +1,7 @@
 # The front door.  `make run` starts a server, `make test` checks everything that
 # needs no GPU; the rest is for people who change things.  Work happens in tools/.
 PREFIX ?= /usr/local
-.PHONY: run build test test-long test-gpu bench fuzz format lint install clean help
+.PHONY: run build test test-long test-gpu chaos bench fuzz format lint install clean help
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +23,11 @@ test-long:       ## the same promises at the sizes the documents state
 
 test-gpu:        ## what needs an NVIDIA GPU
 	@tools/test-gpu
+
+chaos:           ## faults under load, every answer checked: SEED=n MINUTES=m DATABASE=sqlite|postgres
+	@tools/setup test
+	@tools/build release
+	@SEED=$(SEED) MINUTES=$(MINUTES) DATABASE=$(DATABASE) tools/chaos
 
 bench:           ## measure; results are printed, bench/results/ keeps the ones we quote
 	@tools/setup test

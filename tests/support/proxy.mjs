@@ -13,6 +13,7 @@
 //   trickle   the node's answers come one byte every `proxy.every` ms
 //   delay     the node's answers come `proxy.every` ms late
 //   refuse    new connections are torn down at once
+//   corrupt   a bit of everything that passes is wrong, both ways
 //
 // proxy.change(bytes), where set, rewrites what goes to the target, read by read;
 // proxy.changeAnswer(bytes) what comes back.
@@ -29,6 +30,7 @@ export async function startProxy({ port } = {}) {
   function carry(from, to, isAnswer) {
     let waiting = Buffer.alloc(0);
     let timer;
+    let late = 0; // writes that are still delayed: what comes after them waits, too
     const send = (bytes) => { if (!to.destroyed) to.write(bytes); };
     const drip = () => {
       timer = undefined;
@@ -43,8 +45,13 @@ export async function startProxy({ port } = {}) {
       if (isAnswer && proxy.changeAnswer) bytes = proxy.changeAnswer(bytes);
       if (!isAnswer) proxy.asked = (proxy.asked + bytes.toString('latin1')).slice(-65536);
       if (proxy.mode === 'swallow') return;
-      if (proxy.mode === 'delay' && isAnswer) {
-        setTimeout(send, proxy.every, bytes);
+      if (proxy.mode === 'corrupt') {
+        bytes = Buffer.from(bytes);
+        bytes[bytes.length >> 1] ^= 1;
+      }
+      if ((proxy.mode === 'delay' && isAnswer) || late > 0) {
+        late++;
+        setTimeout(() => { late--; send(bytes); }, proxy.every);
       } else if ((proxy.mode === 'trickle' && isAnswer) || waiting.length > 0) {
         waiting = Buffer.concat([waiting, bytes]);
         timer ??= setTimeout(drip, proxy.every);

@@ -1,0 +1,309 @@
+// What can go wrong, one object each:
+//   name, does      shown in the table and in the trace
+//   applies(fleet)  whether this fleet can have it (left out: every fleet)
+//   plan(random)    its parameters, drawn before anything runs: { node, router, model, hold, ... }
+//   touches(p)      what it strikes: 'n0', 'r1', 'registry', 'database'.  Faults that run at the
+//                   same time touch different things; '*' runs alone.
+//   inject(c)       begins it.  c: { fleet, judge, p, node, router, atUndo, atHeal, state }
+//   undo(c)         ends it; from here on recovery is timed.  Left out: nothing to undo
+//   watch           what has to serve again: 'node' (c.node, its p.model), 'router', 'write' (a
+//                   change at c.router), 'fleet' (every router)
+// atUndo and atHeal take functions that are called then, such as the end of an excuse.
+import fs from 'node:fs';
+import path from 'node:path';
+import { sleep, until } from '../support/scene.mjs';
+import { ASKS } from './asks.mjs';
+import { DEMO, DRAIN_TIMEOUT, ENGINE, HUB, MODELS, NODES, PARROT, POISON, STEP_TIMEOUT } from './fleet.mjs';
+import { ask, exchange } from './http.mjs';
+import { fakeClock, isAlive, signal } from './members.mjs';
+
+const aNode = (r) => r.int(0, NODES - 1);
+const onNode = (p) => [`n${p.node}`];
+const onRouter = (p) => [`r${p.router}`, 'registry'];
+const onRegistry = () => ['registry'];
+const hasPostgres = (fleet) => fleet.postgres !== undefined;
+
+const killWorkers = (node, model, name = 'SIGKILL') => node.workers(model).filter(({ pid }) => signal(pid, name)).map(({ pid }) => pid);
+
+// A worker of the model: one is loaded where none is.
+async function aWorker(c, model) {
+  const found = c.node.workers(model);
+  if (found.length) return found[0].pid;
+  void c.fleet.order(c.node, model, 'load');
+  return until(`a worker of ${model} on ${c.node.name}`, () => c.node.workers(model)[0]?.pid, 5000).catch(() => undefined);
+}
+
+const excuse = (c, kind) => c.atUndo.push(c.judge.open(kind, c.router.name));
+
+// A node asks what a model needs once after its start.  The process that it asks hangs here;
+// the result is its number.
+async function aHungProbe(c) {
+  await c.node.stop('SIGKILL');
+  fs.rmSync(c.node.struck, { force: true });
+  await c.node.start();
+  void c.fleet.order(c.node, PARROT, 'load', 30000);
+  const pid = await until('a probe', () => c.node.workers(PARROT, true)[0]?.pid, 8000).catch(() => undefined);
+  fs.writeFileSync(c.node.struck, '');
+  if (pid === undefined) c.judge.note(`${c.node.name}: no probe of ${PARROT} came`);
+  return pid;
+}
+
+async function hung(c, pid, what, limit) {
+  await until('the watchdog', () => !isAlive(pid), limit).catch(() => {
+    c.judge.broke('what hangs is killed by its node', `${what} ${pid} of ${c.node.name} is alive after ${limit} ms`);
+    signal(pid, 'SIGKILL');
+  });
+}
+
+const workers = [
+  { name: 'worker-kill', does: 'kill -9 of a worker, up to three times', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), times: r.int(1, 3), gap: r.int(50, 900) }),
+    async inject(c) {
+      for (let i = 0; i < c.p.times; i++) {
+        if (i) await sleep(c.p.gap);
+        await aWorker(c, c.p.model);
+        killWorkers(c.node, c.p.model);
+      }
+    } },
+  { name: 'worker-freeze', does: 'SIGSTOP of a worker, then SIGCONT', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), hold: r.int(300, 4000) }),
+    async inject(c) { await aWorker(c, c.p.model); c.state.pids = killWorkers(c.node, c.p.model, 'SIGSTOP'); },
+    undo(c) { c.state.pids.forEach((pid) => signal(pid, 'SIGCONT')); } },
+  { name: 'worker-hang', does: 'SIGSTOP of a worker until its node kills it', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]) }),
+    async inject(c) {
+      const pid = await aWorker(c, c.p.model);
+      if (pid === undefined || !signal(pid, 'SIGSTOP')) return;
+      void c.judge.unservedAtNode(c.node, c.p.model, 2 * STEP_TIMEOUT); // it has work for sure
+      await hung(c, pid, 'worker', 2 * STEP_TIMEOUT);
+    } },
+  { name: 'worker-load-kill', does: 'kill -9 of a worker, and twice while its model is loaded again', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: PARROT, times: r.int(2, 3) }),
+    async inject(c) {
+      await aWorker(c, PARROT);
+      for (let i = 0; i < c.p.times; i++) {
+        const [pid] = killWorkers(c.node, PARROT);
+        void c.judge.unservedAtNode(c.node, PARROT, 10000); // nobody orders a load: a request has to be enough
+        await until('the next worker', () => c.node.workers(PARROT).some((w) => w.pid !== pid), 4000).catch(() => c.judge.note(`${c.node.name}: no next worker within 4 s`));
+      }
+      killWorkers(c.node, PARROT);
+    } },
+  { name: 'probe-kill', does: 'kill -9 of the process that asks what a model needs', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: PARROT, hold: r.int(0, 500) }),
+    async inject(c) { c.state.pid = await aHungProbe(c); },
+    undo(c) { if (c.state.pid) signal(c.state.pid, 'SIGKILL'); } },
+  { name: 'probe-hang', does: 'that process hangs until its node kills it', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: PARROT }),
+    async inject(c) {
+      const pid = await aHungProbe(c);
+      if (pid) await hung(c, pid, 'probe', 2 * STEP_TIMEOUT);
+    } },
+  { name: 'poison', does: 'a prompt that kills its worker', watch: 'node', touches: () => ['poison'],
+    plan: (r) => ({ node: aNode(r), model: PARROT, router: r.int(0, 1) }),
+    async inject(c) {
+      const one = { ...ASKS.find((a) => a.name === 'parrot short'), name: 'poison' };
+      const body = { model: PARROT, messages: [{ role: 'user', content: `a ${POISON} word` }] };
+      for (const end = Date.now() + c.judge.limits.bound; ; await sleep(500)) {
+        const from = Date.now();
+        const got = await ask(`${c.router.url}${one.path}`, { body, key: c.fleet.key, ms: c.judge.limits.bound });
+        const doubt = got.status === 500 && c.judge.doubtStrikes({ one, from, to: Date.now() }, got.headers['x-request-id'], got.text);
+        if (got.status === 500 && !doubt) return;
+        if (![0, 429, 503].includes(got.status) || Date.now() > end)
+          return void c.judge.broke('a prompt that kills its worker twice gets 500', `it got ${got.status}: ${doubt || ''} ${got.text.slice(0, 200)}`);
+      }
+    } },
+];
+
+const nodes = [
+  { name: 'node-kill', does: 'kill -9 of a node; started again', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(0, 7000) }),
+    inject: (c) => c.node.stop('SIGKILL'), undo: (c) => c.node.start() },
+  { name: 'node-restart', does: 'SIGTERM of a node; started again', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(0, 1500) }),
+    inject: (c) => c.node.stop('SIGTERM', DRAIN_TIMEOUT + 5000), undo: (c) => c.node.start() },
+  { name: 'node-drain-crash', does: 'SIGTERM of a node, and its workers are killed while it drains', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: DEMO, gap: r.int(5, 120) }),
+    async inject(c) {
+      const ended = c.node.stop('SIGTERM', DRAIN_TIMEOUT - 4000); // nothing is left to wait for
+      await sleep(c.p.gap);
+      killWorkers(c.node);
+      await ended;
+    },
+    undo: (c) => c.node.start() },
+  { name: 'node-freeze', does: 'SIGSTOP of a node, then SIGCONT', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(500, 8000) }),
+    inject(c) { c.node.signal('SIGSTOP'); }, undo(c) { c.node.signal('SIGCONT'); } },
+  { name: 'node-hup', does: 'SIGHUP of a node', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: DEMO }), inject(c) { c.node.signal('SIGHUP'); } },
+  { name: 'engine-reload', does: 'an engine is loaded anew', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS) }),
+    async inject(c) { c.judge.note(`reload: ${(await c.fleet.atNode(c.node, `/v0/engines/${ENGINE[c.p.model]}/reload`, { body: {}, ms: 15000 })).status}`); } },
+  { name: 'load-churn', does: 'a model is unloaded and loaded, several times', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), times: r.int(2, 5), gap: r.int(20, 400) }),
+    async inject(c) {
+      for (let i = 0; i < c.p.times; i++) {
+        void c.fleet.order(c.node, c.p.model, i % 2 ? 'load' : 'unload');
+        await sleep(c.p.gap);
+      }
+      await c.fleet.order(c.node, c.p.model, 'load');
+    } },
+  { name: 'node-disk-full', does: 'the disk of a node is full while a worker dies, or the node starts', watch: 'node', touches: onNode,
+    applies: (fleet) => fleet.disks.every((d) => d.isMounted),
+    plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]), hold: r.int(1000, 4000), isRestart: r.int(0, 1) === 1 }),
+    async inject(c) {
+      await c.node.disk.fill();
+      if (!c.p.isRestart) return void killWorkers(c.node, c.p.model);
+      await c.node.stop('SIGKILL');
+      await c.node.start().catch((error) => c.judge.note(error.message)); // it may refuse to start, not stay ill
+    },
+    async undo(c) { c.node.disk.free(); if (!c.node.isUp) await c.node.start(); } },
+  { name: 'node-no-files', does: 'a node has no descriptor left while a worker dies', watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), hold: r.int(500, 4000) }),
+    async inject(c) {
+      await aWorker(c, c.p.model);
+      c.node.limitFiles(c.node.figures().files);
+      killWorkers(c.node, c.p.model);
+    },
+    undo(c) { c.node.limitFiles(); } },
+  { name: 'folder-away', does: "a model's folder is away while its worker dies", watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]), hold: r.int(500, 4000) }),
+    inject(c) {
+      c.state.away = [path.join(c.node.models, c.p.model), path.join(c.node.disk.dir, `away-${c.p.model}`)];
+      fs.renameSync(...c.state.away);
+      killWorkers(c.node, c.p.model);
+    },
+    undo(c) { fs.renameSync(...c.state.away.reverse()); } },
+  { name: 'engine-cache-away', does: "the node's copies of engines are deleted while a worker dies", watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS) }),
+    inject(c) {
+      fs.rmSync(path.join(c.node.dataDir, 'engine-cache'), { recursive: true, force: true });
+      killWorkers(c.node, c.p.model);
+    } },
+];
+
+// A proxy's mode for a while.  Bytes that were lost are never missing in the middle of a
+// connection: such a connection is torn down.
+const link = (name, does, mode, { isTorn = false, watch = 'node', ...more } = {}) => ({ name, does, watch,
+  touches: (p) => (watch === 'node' ? onNode(p) : onRouter(p)),
+  plan: (r) => ({ node: aNode(r), router: r.int(0, 1), model: DEMO, hold: r.int(500, 7000), every: r.int(100, 900) }),
+  inject(c) {
+    const { proxy } = watch === 'node' ? c.node : c.router;
+    proxy.every = c.p.every;
+    if (mode === 'stall') proxy.stall(); else proxy.mode = mode;
+    if (mode === 'refuse') proxy.reset();
+  },
+  undo(c) {
+    const { proxy } = watch === 'node' ? c.node : c.router;
+    proxy.heal();
+    if (isTorn) proxy.reset();
+  }, ...more });
+
+const links = [
+  link('link-delay', 'what a node says comes late', 'delay'),
+  link('link-cut', 'connections to a node are cut and refused', 'refuse'),
+  link('link-silent', 'what is sent to a node and back disappears', 'swallow', { isTorn: true }),
+  link('link-stall', 'nothing passes to a node, and all of it later', 'stall'),
+  link('link-corrupt', 'bytes on a TLS link change', 'corrupt', { isTorn: true, touches: () => ['n0'],
+    plan: (r) => ({ node: 0, model: DEMO, hold: r.int(500, 5000) }) }),
+  link('beats-cut', 'nodes cannot reach a router', 'refuse', { watch: 'router' }),
+  link('beats-stall', 'what nodes say to a router comes much later', 'stall', { watch: 'router' }),
+];
+
+const routers = [
+  { name: 'router-kill', does: 'kill -9 of a router; started again', watch: 'router', touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1), hold: r.int(0, 3000) }),
+    inject(c) { excuse(c, 'cut'); return c.router.stop('SIGKILL'); }, undo: (c) => c.router.start() },
+  { name: 'router-restart', does: 'SIGTERM of a router; started again', watch: 'router', touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1), hold: r.int(0, 1000) }),
+    inject(c) { excuse(c, 'down'); return c.router.stop('SIGTERM', 20000); }, undo: (c) => c.router.start() },
+  { name: 'router-freeze', does: 'SIGSTOP of a router, then SIGCONT', watch: 'router', touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1), hold: r.int(300, 7000) }),
+    inject(c) { c.router.signal('SIGSTOP'); }, undo(c) { c.router.signal('SIGCONT'); } },
+  { name: 'router-hup', does: 'SIGHUP of a router', watch: 'router', touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1) }), inject(c) { c.router.signal('SIGHUP'); } },
+  { name: 'router-no-files', does: 'a router has no descriptor left', watch: 'router', touches: onRouter,
+    plan: (r) => ({ router: r.int(0, 1), hold: r.int(500, 4000) }),
+    inject(c) { excuse(c, 'down'); c.router.limitFiles(c.router.figures().files); },
+    undo(c) { c.router.limitFiles(); } },
+  { name: 'router-disk-full', does: 'the disk of a router is full', watch: 'write', touches: onRouter,
+    applies: (fleet) => !hasPostgres(fleet) && fleet.disks.every((d) => d.isMounted),
+    plan: (r) => ({ router: 0, hold: r.int(1000, 4000) }),
+    inject: (c) => c.router.disk.fill(), undo(c) { c.router.disk.free(); } },
+  { name: 'expired-tokens', does: 'the tokens of all nodes have expired when routers start again', watch: 'fleet', touches: () => ['*'],
+    plan: (r) => ({ router: 0, hold: r.int(0, 2000) }),
+    async inject(c) {
+      for (const { router, id } of c.fleet.tokens) await c.fleet.operate(router, `/v0/keys/${id}`, { expires_in: 1 }, 'PATCH');
+      await sleep(1100);
+      for (const router of c.fleet.routers) { c.atUndo.push(c.judge.open('cut', router.name)); await router.stop('SIGKILL'); }
+    },
+    async undo(c) { await Promise.all(c.fleet.routers.map((router) => router.start())); } },
+  { name: 'clock-skew', does: "a router's clock is wrong, by up to an hour, for a while", watch: 'fleet', touches: () => ['*'],
+    applies: () => fakeClock() !== undefined,
+    plan: (r) => ({ router: r.int(0, 1), skew: `${r.pick(['+', '-'])}${r.pick([15, 60, 3600])}`, hold: 1000 }),
+    async inject(c) {
+      const done = c.judge.open('down', c.router.name);
+      await c.router.stop('SIGTERM', 20000);
+      c.router.skew = c.p.skew;
+      await c.router.start();
+      done();
+      await sleep(500);
+      await c.judge.heal(c.judge.limits.heal); // a wrong clock is no reason to be ill
+    },
+    async undo(c) {
+      excuse(c, 'down');
+      await c.router.stop('SIGTERM', 20000);
+      c.router.skew = undefined;
+      await c.router.start();
+    } },
+];
+
+const registry = [
+  { name: 'model-forget', does: 'a model is deleted, and registered again', watch: 'fleet', touches: onRegistry,
+    plan: (r) => ({ router: r.int(0, 1), model: r.pick([DEMO, PARROT]), hold: r.int(0, 2500) }),
+    async inject(c) { c.atHeal.push(c.judge.open('gone', c.p.model)); await c.fleet.forget(c.p.router, c.p.model); },
+    undo: (c) => c.fleet.registerPath(c.p.router, c.p.model) },
+  { name: 'model-revision', does: "the hub's model is registered again at once, at another revision", watch: 'fleet', touches: onRegistry,
+    plan: (r) => ({ router: r.int(0, 1), model: HUB }),
+    async inject(c) {
+      const letter = c.fleet.revision === 'A' ? 'B' : 'A';
+      c.atHeal.push(c.judge.open('gone', HUB), () => c.judge.settleRevision());
+      c.judge.changeRevision(letter);
+      await c.fleet.forget(c.p.router, HUB);
+      await c.fleet.registerHub(letter, c.p.router);
+    } },
+];
+
+const databases = [
+  { name: 'database-gone', does: 'the database crashes; started again', watch: 'write', touches: () => ['database', 'registry'], applies: hasPostgres,
+    plan: (r) => ({ router: r.int(0, 1), hold: r.int(500, 6000) }),
+    inject: (c) => c.fleet.postgres.stop(), undo: (c) => c.fleet.postgres.again() },
+  { name: 'database-frozen', does: 'the database is frozen (SIGSTOP), then goes on', watch: 'write', touches: () => ['database', 'registry'], applies: hasPostgres,
+    plan: (r) => ({ router: r.int(0, 1), hold: r.int(500, 12000) }),
+    inject(c) { c.fleet.postgres.freeze(); }, undo(c) { c.fleet.postgres.thaw(); } },
+  { name: 'database-restored', does: 'the database is that of the beginning again', watch: 'fleet', touches: () => ['*'],
+    plan: (r) => ({ router: 0, hold: r.int(0, 1000) }),
+    async inject(c) {
+      c.atHeal.push(c.judge.open('gone', HUB), () => c.judge.settleRevision());
+      if (c.fleet.postgres) return c.fleet.postgres.stop();
+      excuse(c, 'cut');
+      return c.router.stop('SIGKILL');
+    },
+    async undo(c) {
+      c.judge.changeRevision(c.fleet.backedUp);
+      await c.fleet.restore();
+      if (!c.fleet.postgres) await c.router.start();
+    } },
+];
+
+export const FAULTS = [...workers, ...nodes, ...links, ...routers, ...registry, ...databases];
+
+// Whether what a fault struck serves again.
+export async function isServed(c) {
+  const { fleet, judge, p } = c;
+  if (c.fault.watch === 'node') return (await judge.unservedAtNode(c.node, p.model)) === undefined;
+  if (c.fault.watch === 'router') return (await judge.unservedAtRouter(c.router, DEMO)) === undefined;
+  if (c.fault.watch === 'write')
+    return (await exchange(`${c.router.url}/v0/keys`, { body: { name: 'probe', expires_in: 60 }, ms: 3000 }).catch(() => ({}))).status === 201;
+  for (const router of fleet.routers) if ((await judge.unservedAtRouter(router, p.model ?? DEMO)) !== undefined) return false;
+  return true;
+}
