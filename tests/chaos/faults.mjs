@@ -4,8 +4,9 @@
 //   plan(random)    its parameters, drawn before anything runs: { node, router, model, hold, ... }
 //   touches(p)      what it strikes: 'n0', 'r1', 'registry', 'database'.  Faults that run at the
 //                   same time touch different things; '*' runs alone.
-//   inject(c)       begins it.  c: { fleet, judge, p, node, router, atUndo, atHeal, state }
+//   inject(c)       begins it.  c: { fleet, judge, fault, p, node, router, atUndo, atHeal, state }
 //   undo(c)         ends it; from here on recovery is timed.  Left out: nothing to undo
+//   c.isStruck      is set where a fault may find nothing to strike (isRare: such a fault)
 //   watch           what has to serve again: 'node' (c.node, its p.model), 'router', 'write' (a
 //                   change at c.router), 'fleet' (every router)
 // atUndo and atHeal take functions that are called then, such as the end of an excuse.
@@ -23,7 +24,13 @@ const onRouter = (p) => [`r${p.router}`, 'registry'];
 const onRegistry = () => ['registry'];
 const hasPostgres = (fleet) => fleet.postgres !== undefined;
 
-const killWorkers = (node, model, name = 'SIGKILL') => node.workers(model).filter(({ pid }) => signal(pid, name)).map(({ pid }) => pid);
+// A signal to the node's workers of a model; the result is which processes got it.
+function killWorkers(c, model, name = 'SIGKILL') {
+  const pids = c.node.workers(model).map(({ pid }) => pid).filter((pid) => signal(pid, name));
+  if (pids.length === 0) c.judge.note(`${c.fault.name}: ${c.node.name} has no worker of ${model ?? 'any model'}`);
+  else c.isStruck = true;
+  return pids;
+}
 
 // A worker of the model: one is loaded where none is.
 async function aWorker(c, model) {
@@ -31,6 +38,16 @@ async function aWorker(c, model) {
   if (found.length) return found[0].pid;
   void c.fleet.order(c.node, model, 'load');
   return until(`a worker of ${model} on ${c.node.name}`, () => c.node.workers(model)[0]?.pid, 5000).catch(() => undefined);
+}
+
+// Requests of the model come to this node until the fault is over: whatever they get, the node
+// has to try.
+function press(c) {
+  let isOver = false;
+  c.atUndo.push(() => { isOver = true; });
+  void (async () => {
+    while (!isOver && !c.judge.isOver) { void c.judge.unservedAtNode(c.node, c.p.model, 5000); await sleep(200); }
+  })();
 }
 
 const excuse = (c, kind) => c.atUndo.push(c.judge.open(kind, c.router.name));
@@ -45,6 +62,7 @@ async function aHungProbe(c) {
   const pid = await until('a probe', () => c.node.workers(PARROT, true)[0]?.pid, 8000).catch(() => undefined);
   fs.writeFileSync(c.node.struck, '');
   if (pid === undefined) c.judge.note(`${c.node.name}: no probe of ${PARROT} came`);
+  else c.isStruck = true;
   return pid;
 }
 
@@ -56,43 +74,44 @@ async function hung(c, pid, what, limit) {
 }
 
 const workers = [
-  { name: 'worker-kill', does: 'kill -9 of a worker, up to three times', watch: 'node', touches: onNode,
+  { name: 'worker-kill', isRare: true, does: 'kill -9 of a worker, up to three times', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), times: r.int(1, 3), gap: r.int(50, 900) }),
     async inject(c) {
       for (let i = 0; i < c.p.times; i++) {
         if (i) await sleep(c.p.gap);
         await aWorker(c, c.p.model);
-        killWorkers(c.node, c.p.model);
+        killWorkers(c, c.p.model);
       }
     } },
-  { name: 'worker-freeze', does: 'SIGSTOP of a worker, then SIGCONT', watch: 'node', touches: onNode,
+  { name: 'worker-freeze', isRare: true, does: 'SIGSTOP of a worker, then SIGCONT', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), hold: r.int(300, 4000) }),
-    async inject(c) { await aWorker(c, c.p.model); c.state.pids = killWorkers(c.node, c.p.model, 'SIGSTOP'); },
+    async inject(c) { await aWorker(c, c.p.model); c.state.pids = killWorkers(c, c.p.model, 'SIGSTOP'); },
     undo(c) { c.state.pids.forEach((pid) => signal(pid, 'SIGCONT')); } },
-  { name: 'worker-hang', does: 'SIGSTOP of a worker until its node kills it', watch: 'node', touches: onNode,
+  { name: 'worker-hang', isRare: true, does: 'SIGSTOP of a worker until its node kills it', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]) }),
     async inject(c) {
       const pid = await aWorker(c, c.p.model);
       if (pid === undefined || !signal(pid, 'SIGSTOP')) return;
+      c.isStruck = true;
       void c.judge.unservedAtNode(c.node, c.p.model, 2 * STEP_TIMEOUT); // it has work for sure
       await hung(c, pid, 'worker', 2 * STEP_TIMEOUT);
     } },
-  { name: 'worker-load-kill', does: 'kill -9 of a worker, and twice while its model is loaded again', watch: 'node', touches: onNode,
+  { name: 'worker-load-kill', isRare: true, does: 'kill -9 of a worker, and twice while its model is loaded again', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: PARROT, times: r.int(2, 3) }),
     async inject(c) {
       await aWorker(c, PARROT);
       for (let i = 0; i < c.p.times; i++) {
-        const [pid] = killWorkers(c.node, PARROT);
+        const [pid] = killWorkers(c, PARROT);
         void c.judge.unservedAtNode(c.node, PARROT, 10000); // nobody orders a load: a request has to be enough
         await until('the next worker', () => c.node.workers(PARROT).some((w) => w.pid !== pid), 4000).catch(() => c.judge.note(`${c.node.name}: no next worker within 4 s`));
       }
-      killWorkers(c.node, PARROT);
+      killWorkers(c, PARROT);
     } },
-  { name: 'probe-kill', does: 'kill -9 of the process that asks what a model needs', watch: 'node', touches: onNode,
+  { name: 'probe-kill', isRare: true, does: 'kill -9 of the process that asks what a model needs', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: PARROT, hold: r.int(0, 500) }),
     async inject(c) { c.state.pid = await aHungProbe(c); },
     undo(c) { if (c.state.pid) signal(c.state.pid, 'SIGKILL'); } },
-  { name: 'probe-hang', does: 'that process hangs until its node kills it', watch: 'node', touches: onNode,
+  { name: 'probe-hang', isRare: true, does: 'that process hangs until its node kills it', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: PARROT }),
     async inject(c) {
       const pid = await aHungProbe(c);
@@ -126,7 +145,7 @@ const nodes = [
     async inject(c) {
       const ended = c.node.stop('SIGTERM', DRAIN_TIMEOUT - 4000); // nothing is left to wait for
       await sleep(c.p.gap);
-      killWorkers(c.node);
+      killWorkers(c);
       await ended;
     },
     undo: (c) => c.node.start() },
@@ -152,7 +171,8 @@ const nodes = [
     plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]), hold: r.int(1000, 4000), isRestart: r.int(0, 1) === 1 }),
     async inject(c) {
       await c.node.disk.fill();
-      if (!c.p.isRestart) return void killWorkers(c.node, c.p.model);
+      press(c);
+      if (!c.p.isRestart) return void killWorkers(c, c.p.model);
       await c.node.stop('SIGKILL');
       await c.node.start().catch((error) => c.judge.note(error.message)); // it may refuse to start, not stay ill
     },
@@ -162,22 +182,27 @@ const nodes = [
     async inject(c) {
       await aWorker(c, c.p.model);
       c.node.limitFiles(c.node.figures().files);
-      killWorkers(c.node, c.p.model);
+      killWorkers(c, c.p.model);
+      press(c);
     },
     undo(c) { c.node.limitFiles(); } },
   { name: 'folder-away', does: "a model's folder is away while its worker dies", watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: r.pick([DEMO, PARROT]), hold: r.int(500, 4000) }),
-    inject(c) {
+    async inject(c) {
+      await aWorker(c, c.p.model);
       c.state.away = [path.join(c.node.models, c.p.model), path.join(c.node.disk.dir, `away-${c.p.model}`)];
       fs.renameSync(...c.state.away);
-      killWorkers(c.node, c.p.model);
+      killWorkers(c, c.p.model);
+      press(c);
     },
     undo(c) { fs.renameSync(...c.state.away.reverse()); } },
   { name: 'engine-cache-away', does: "the node's copies of engines are deleted while a worker dies", watch: 'node', touches: onNode,
-    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS) }),
-    inject(c) {
+    plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), hold: r.int(100, 1000) }),
+    async inject(c) {
+      await aWorker(c, c.p.model);
       fs.rmSync(path.join(c.node.dataDir, 'engine-cache'), { recursive: true, force: true });
-      killWorkers(c.node, c.p.model);
+      killWorkers(c, c.p.model);
+      press(c);
     } },
 ];
 

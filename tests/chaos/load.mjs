@@ -90,7 +90,7 @@ export class Load {
     told.to = Date.now();
     this.slowest = Math.max(this.slowest, told.to - from);
     if (cut?.stage === 'late') return void this.judge.broke('nothing hangs', `${name(told)} had no end within ${this.limits.bound} ms; it said: ${tail(cut.text)}`, told);
-    if (cut !== undefined) return this.#judgeCut(told, cut, hasLeft);
+    if (cut !== undefined || hasLeft) return this.#judgeCut(told, cut ?? answer, hasLeft);
     return this.#judgeAnswer(told, answer, isStream);
   }
 

@@ -96,7 +96,7 @@ export class Member {
   // Its workers (or probes) of a model.
   workers(model, isProbe = false) {
     return children(this.pid).filter(({ args }) => args[1] === 'worker' && args.includes('--probe') === isProbe
-      && (model === undefined || args.includes(model)));
+      && (model === undefined || args.includes(`--label=${model}`)));
   }
 
   // What it holds: bytes of memory, descriptors, threads.

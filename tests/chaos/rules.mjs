@@ -153,11 +153,11 @@ export class Judge {
       for (const pid of node.pids.filter((p) => p !== node.pid))
         if (isAlive(pid)) out.push(`${node.name}: process ${pid} of an earlier start is alive`);
     }
-    const dead = new Set(this.fleet.nodes.flatMap((n) => n.pids.filter((p) => p !== n.pid)).map(String));
+    const dead = new Set(this.fleet.nodes.flatMap((n) => n.pids.filter((p) => p !== n.pid)).map((p) => `--parent=${p}`));
     for (const entry of fs.readdirSync('/proc').filter((e) => /^\d+$/.test(e))) {
       let args = [];
       try { args = fs.readFileSync(path.join('/proc', entry, 'cmdline'), 'utf8').split('\0'); } catch { /* it has just ended */ }
-      if (args[1] === 'worker' && dead.has(args[args.indexOf('--parent') + 1])) out.push(`worker ${entry} outlived its node`);
+      if (args[1] === 'worker' && args.some((a) => dead.has(a))) out.push(`worker ${entry} outlived its node`);
     }
     return out;
   }

@@ -53,7 +53,7 @@ function fits(strike, round) {
 const words = ({ fault, p }) => `${fault.name} ${Object.entries(p).map(([k, v]) => `${k}=${v}`).join(' ')}`;
 
 // One fault from beginning to end; its recovery is timed from its undo on.
-async function strike(one, c, stats) {
+async function strike(one, c) {
   const { fault, p } = one;
   await sleep(one.after);
   if (c.judge.isOver) return;
@@ -65,16 +65,15 @@ async function strike(one, c, stats) {
   await fault.undo?.(c);
   c.atUndo.forEach((f) => f());
   const limit = c.ended + c.judge.limits.heal;
-  let served;
-  while (!(served = await isServed(c)) && Date.now() < limit && !c.judge.isOver) await sleep(50);
-  if (served) stats.served.push(Date.now() - c.ended);
+  while (!(await isServed(c)) && Date.now() < limit && !c.judge.isOver) await sleep(50);
+  c.served = Date.now() - c.ended; // where the limit was over, the whole fleet will not be well either
 }
 
 async function playRound({ strikes }, { fleet, judge, table }) {
   const calm = judge.open('storm');
   const contexts = strikes.map((one) => ({ fleet, judge, fault: one.fault, p: one.p, node: fleet.nodes[one.p.node], router: fleet.routers[one.p.router ?? 0],
     atUndo: [], atHeal: [], state: {} }));
-  await Promise.all(strikes.map((one, i) => strike(one, contexts[i], table.get(one.fault.name)).catch((error) =>
+  await Promise.all(strikes.map((one, i) => strike(one, contexts[i]).catch((error) =>
     judge.broke('an operator can do what the fault needs', `${one.fault.name}: ${error.message}`))));
   if (judge.isOver) return;
   const well = await judge.heal(judge.limits.heal);
@@ -83,7 +82,9 @@ async function playRound({ strikes }, { fleet, judge, table }) {
   for (const c of contexts) {
     c.atHeal.forEach((f) => f());
     const stats = table.get(c.fault.name);
+    if (c.fault.isRare && !c.isStruck) { stats.missed++; continue; }
     stats.count++;
+    stats.served.push(c.served);
     stats.well.push(took);
   }
   judge.note(`well again after ${seconds(took)} s`);
@@ -147,7 +148,7 @@ export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only =
   try {
     base = await prepare({ fleet, load, judge, limits, say });
     const faults = calm ? [] : pickFaults(fleet, only, say);
-    table = new Map(faults.map((f) => [f.name, { count: 0, served: [], well: [] }]));
+    table = new Map(faults.map((f) => [f.name, { count: 0, missed: 0, served: [], well: [] }]));
     const end = Date.now() + minutes * 60000;
     load.start();
     if (calm) await Promise.race([sleep(end - Date.now()), judge.whenBroken]);
