@@ -218,7 +218,7 @@ void node_api_engines(struct node *node, struct net_request *req, const struct n
             put_list(&w, "architectures", e->manifest.architectures);
             put_list(&w, "backends", e->manifest.backends);
         }
-        lr_json_member_bool(&w, "reloading", e->is_reloading);
+        lr_json_member_bool(&w, "reloading", e->reload != NULL);
         lr_json_end_object(&w);
     }
     lr_json_end_array(&w);

@@ -11,16 +11,22 @@
 enum { CLAIMS_MAX = 1024, RETRY_MS = 5000 };
 
 /* One reload from the check of the new files to the start of its candidates. */
-struct reload {
+struct node_reload {
     struct node *node;
     struct node_engine *engine;
     struct plugin_manifest manifest; /* of the new version */
     struct node_library *library;    /* reference */
     struct node_proc *check;
-    node_reload_fn fn;
-    void *arg;
+    struct listener *listeners; /* owned */
     struct lr_error error;
     bool is_good;
+};
+
+/* Hears how a reload ended. */
+struct listener {
+    struct listener *next;
+    node_reload_fn fn;
+    void *arg;
 };
 
 static void tell(struct node *node, const char *event, const struct node_library *library,
@@ -129,7 +135,7 @@ bool node_reload_revert(struct node_model *model, const struct lr_error *why)
 
 /* ---- the check ---- */
 
-static void take_over(struct reload *r)
+static void take_over(struct node_reload *r)
 {
     struct node_engine *e = r->engine;
     node_library_unref(e->previous);
@@ -154,23 +160,40 @@ static void take_over(struct reload *r)
     }
 }
 
-static void finish(struct reload *r)
+static void finish(struct node_reload *r)
 {
-    r->engine->is_reloading = false;
+    r->engine->reload = NULL;
     if (r->is_good)
         take_over(r);
     else
         tell(r->node, "reload_refused", r->library, "", r->error.text);
-    if (r->fn != NULL)
-        r->fn(r->arg, r->is_good ? NULL : &r->error, true);
+    while (r->listeners != NULL) {
+        struct listener *l = r->listeners;
+        r->listeners = l->next;
+        l->fn(l->arg, r->is_good ? NULL : &r->error, true);
+        free(l);
+    }
     plugin_manifest_free(&r->manifest);
     node_library_unref(r->library);
     free(r);
 }
 
+static lr_code listen_to(struct node_reload *r, node_reload_fn fn, void *arg,
+                         struct lr_error *err)
+{
+    struct listener *l = fn != NULL ? calloc(1, sizeof(*l)) : NULL;
+    if (fn == NULL)
+        return LR_OK;
+    if (l == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a reload");
+    *l = (struct listener){.next = r->listeners, .fn = fn, .arg = arg};
+    r->listeners = l;
+    return LR_OK;
+}
+
 static void on_check_frame(void *arg, const struct wire_frame *frame)
 {
-    struct reload *r = arg;
+    struct node_reload *r = arg;
     struct wire_error m;
     if (frame->type == WIRE_PROBED)
         r->is_good = true;
@@ -180,13 +203,13 @@ static void on_check_frame(void *arg, const struct wire_frame *frame)
 
 static void on_check_exit(void *arg, const char *how)
 {
-    struct reload *r = arg;
+    struct node_reload *r = arg;
     if (!r->is_good && r->error.code == LR_OK)
         (void)lr_fail(&r->error, LR_INTERNAL, "the new library %s when it was opened", how);
     finish(r);
 }
 
-static lr_code start_check(struct reload *r, struct lr_error *err)
+static lr_code start_check(struct node_reload *r, struct lr_error *err)
 {
     struct node *node = r->node;
     struct wire_open open = {
@@ -214,13 +237,12 @@ static lr_code start_check(struct reload *r, struct lr_error *err)
 lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
                     node_reload_fn fn, void *arg, struct lr_error *err)
 {
-    if (engine->is_reloading)
-        return lr_fail(err, LR_CONFLICT, "a reload of engine \"%s\" is under way",
-                       engine->name);
-    struct reload *r = calloc(1, sizeof(*r));
+    if (engine->reload != NULL)
+        return listen_to(engine->reload, fn, arg, err);
+    struct node_reload *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a reload");
-    *r = (struct reload){.node = node, .engine = engine, .fn = fn, .arg = arg};
+    *r = (struct node_reload){.node = node, .engine = engine};
     engine->signature = node_folder_signature(engine->folder);
     lr_code code =
         node_library_take(&node->engines, engine->folder, &r->manifest, &r->library, err);
@@ -241,8 +263,8 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
         free(r);
         return code;
     }
-    engine->is_reloading = true;
-    return LR_OK;
+    engine->reload = r;
+    return listen_to(r, fn, arg, err);
 }
 
 void node_reload_tell_refused(struct node *node)
@@ -274,7 +296,7 @@ void node_reload_watch(struct node *node)
         uint64_t now = node_folder_signature(e->folder);
         struct lr_error err;
         bool is_again = is_worth_a_look(node, e);
-        if ((now == e->signature && !is_again) || e->is_reloading)
+        if ((now == e->signature && !is_again) || e->reload != NULL)
             continue;
         /* Files still being copied differ from one look to the next. */
         if (now != e->signature && now != e->seen_signature) {

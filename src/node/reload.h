@@ -14,7 +14,8 @@ typedef void (*node_reload_fn)(void *arg, const struct lr_error *err, bool chang
 
 /* Reads the engine's folder again.  fn is called once, later: when the new library was
  * found good and its candidates were started, or when it was refused.  `force` also
- * restarts workers of an unchanged library.  CONFLICT: a reload is under way. */
+ * restarts workers of an unchanged library.  While a reload is under way, as after a look that
+ * found new files, fn hears how that one ends. */
 LR_MUST_USE lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
                                 node_reload_fn fn, void *arg, struct lr_error *err);
 

@@ -245,8 +245,8 @@ test('comments keep a silent stream alive, and a key without tokens left is told
 
 test('an answer that breaks off for good: the client raises the error, and response.failed has what there was', async () => {
   const { router } = await fleet(1, makeFaulty('breaks', { fail: 'step', after_tokens: 5 }));
-  await assert.rejects(async () => events(await clientOf(router.url).responses.create({ model: 'breaks', input: '0123456789', stream: true })), (e) => e instanceof OpenAI.APIError && /died twice/.test(e.message));
-  const raw = await call(`${router.url}/v1/responses`, { body: { model: 'breaks', input: '0123456789', stream: true } });
+  await assert.rejects(async () => events(await clientOf(router.url).responses.create({ model: 'breaks', input: '0123456789'.repeat(3), stream: true })), (e) => e instanceof OpenAI.APIError && /died twice/.test(e.message));
+  const raw = await call(`${router.url}/v1/responses`, { body: { model: 'breaks', input: '0123456789'.repeat(3), stream: true } });
   const last = JSON.parse(raw.text.match(/^event: response\.failed\ndata: (.*)$/m)[1]).response;
   assert.deepEqual([last.status, last.error.code, last.output[0].status], ['failed', 'server_error', 'incomplete']);
   assert.match(last.output[0].content[0].text, /^01234/);
