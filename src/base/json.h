@@ -3,8 +3,9 @@
  * The parser takes RFC 8259 and nothing else: valid UTF-8, no lone surrogates, no
  * leading zeros, nothing after the value, no key twice in one object.  Numbers keep
  * their text, so that no digit is lost; ask for the type you want.  Object members
- * keep their order.  All memory comes from the caller's arena; strings without
- * escapes point into the caller's text, which must outlive the tree.
+ * keep their order; those of a large object are found by hash.  All memory comes from the
+ * caller's arena; strings without escapes point into the caller's text, which must outlive the
+ * tree.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -29,8 +30,9 @@ enum lr_json_type {
 struct lr_json_member;
 
 struct lr_json {
-    enum lr_json_type type;
-    uint32_t count; /* of items or members */
+    enum lr_json_type type : 8;
+    unsigned indexed : 1; /* the parser's: a hash table lies in front of the members */
+    uint32_t count;       /* of items or members */
     union {
         bool boolean;
         struct lr_str text; /* decoded string (may hold NUL), or a number as written */
@@ -51,13 +53,23 @@ struct lr_json_limits {
 
 enum { LR_JSON_DEPTH = 64 };
 
+/* Slots of the table in front of the members of an indexed object: at most half are used. */
+static inline size_t lr_json_slots(uint32_t count)
+{
+    size_t slots = 32;
+    while (slots < (size_t)count * 2)
+        slots *= 2;
+    return slots;
+}
+
 /* INVALID_ARGUMENT with line, column and what was expected; TOO_LARGE past
  * limits->max_bytes; OUT_OF_RAM past the arena.  limits may be NULL. */
 LR_MUST_USE lr_code lr_json_parse(struct lr_arena *arena, struct lr_str text,
                                   const struct lr_json_limits *limits,
                                   const struct lr_json **out, struct lr_error *err);
 
-/* NULL when obj is NULL, not an object, or lacks the key. */
+/* NULL when obj is NULL, not an object, or lacks the key.  The time does not depend on the size
+ * of a parsed object; it does for objects made by hand. */
 const struct lr_json *lr_json_get(const struct lr_json *obj, const char *key);
 const struct lr_json *lr_json_get_str(const struct lr_json *obj, struct lr_str key);
 
@@ -74,6 +86,17 @@ bool lr_json_double(const struct lr_json *v, double *out); /* finite only */
 bool lr_json_str(const struct lr_json *v, struct lr_str *out);
 
 const char *lr_json_type_name(enum lr_json_type type); /* "object", "string"... */
+
+/* The strings of a list as a set; what is no list holds none. */
+struct lr_json_set {
+    const struct lr_json *list; /* borrowed until lr_json_set_free */
+    uint32_t *slots;            /* owned; NULL: the list is short */
+};
+
+/* False without memory: the set is empty. */
+LR_MUST_USE bool lr_json_set_init(struct lr_json_set *set, const struct lr_json *list);
+bool lr_json_set_has(const struct lr_json_set *set, struct lr_str text);
+void lr_json_set_free(struct lr_json_set *set);
 
 /* ---- writer ---- */
 

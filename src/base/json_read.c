@@ -33,8 +33,6 @@ struct parser {
     struct level *levels; /* owned */
     uint32_t depth;
     uint32_t max_depth;
-    uint32_t *slots; /* owned: hash table for finding duplicate keys */
-    size_t slot_count;
     struct lr_error *err;
 };
 
@@ -273,38 +271,63 @@ static lr_code push_pending(struct parser *p, struct lr_str key)
     return LR_OK;
 }
 
-/* Small objects are compared pairwise; large ones through a hash table, so that an
- * object of n keys costs O(n); its hash is seeded, so keys cannot be made to collide. */
-static lr_code check_duplicates(struct parser *p, const struct pending *members, size_t count)
+enum { PAIRWISE = 12 };
+
+/* Small objects are compared pairwise. */
+static lr_code close_small(struct parser *p, const struct pending *values, uint32_t count,
+                           struct lr_json_member *members)
 {
-    enum { PAIRWISE = 12 };
-    if (count <= PAIRWISE) {
-        for (size_t i = 1; i < count; i++)
-            for (size_t j = 0; j < i; j++)
-                if (lr_str_eq(members[i].key, members[j].key))
-                    return fail_twice(p, members[i].key);
-        return LR_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < i; j++)
+            if (lr_str_eq(values[i].key, values[j].key))
+                return fail_twice(p, values[i].key);
+        members[i] = (struct lr_json_member){values[i].key, values[i].value};
     }
-    size_t size = 32;
-    while (size < count * 2)
-        size *= 2;
-    if (size > p->slot_count) {
-        free(p->slots);
-        p->slots = malloc(size * sizeof(*p->slots));
-        p->slot_count = p->slots != NULL ? size : 0;
-        if (p->slots == NULL)
-            return fail_memory(p);
+    return LR_OK;
+}
+
+/* Large ones get a hash table, so that an object of n keys costs O(n), here and where its
+ * members are asked for; the hash is seeded, so keys cannot be made to collide. */
+static lr_code close_large(struct parser *p, const struct pending *values, uint32_t count,
+                           uint32_t *slots, struct lr_json_member *members)
+{
+    size_t size = lr_json_slots(count);
+    memset(slots, 0xFF, size * sizeof(*slots));
+    for (uint32_t i = 0; i < count; i++) {
+        size_t slot = lr_hash(values[i].key) & (size - 1);
+        for (; slots[slot] != UINT32_MAX; slot = (slot + 1) & (size - 1))
+            if (lr_str_eq(values[slots[slot]].key, values[i].key))
+                return fail_twice(p, values[i].key);
+        slots[slot] = i;
+        members[i] = (struct lr_json_member){values[i].key, values[i].value};
     }
-    memset(p->slots, 0xFF, size * sizeof(*p->slots));
-    for (size_t i = 0; i < count; i++) {
-        size_t slot = lr_hash(members[i].key) & (size - 1);
-        while (p->slots[slot] != UINT32_MAX) {
-            if (lr_str_eq(members[p->slots[slot]].key, members[i].key))
-                return fail_twice(p, members[i].key);
-            slot = (slot + 1) & (size - 1);
-        }
-        p->slots[slot] = (uint32_t)i;
-    }
+    return LR_OK;
+}
+
+static lr_code close_object(struct parser *p, const struct pending *values,
+                            struct lr_json *done)
+{
+    done->indexed = done->count > PAIRWISE;
+    /* A multiple of 128 bytes: what follows is aligned as well as what precedes. */
+    size_t table = done->indexed ? lr_json_slots(done->count) * sizeof(uint32_t) : 0;
+    char *block = lr_arena_alloc(p->arena, table + done->count * sizeof(*done->members));
+    if (block == NULL)
+        return fail_memory(p);
+    struct lr_json_member *members = (struct lr_json_member *)(void *)(block + table);
+    done->members = members;
+    return done->indexed
+               ? close_large(p, values, done->count, (uint32_t *)(void *)block, members)
+               : close_small(p, values, done->count, members);
+}
+
+static lr_code close_array(struct parser *p, const struct pending *values, struct lr_json *done)
+{
+    struct lr_json *items = lr_arena_array(p->arena, done->count, sizeof(*items));
+    if (items == NULL)
+        return fail_memory(p);
+    for (uint32_t i = 0; i < done->count; i++)
+        items[i] = values[i].value;
+    done->items = items;
     return LR_OK;
 }
 
@@ -319,24 +342,10 @@ static lr_code close_container(struct parser *p)
     if (count >= UINT32_MAX)
         return fail_memory(p);
     done.count = (uint32_t)count;
-    if (level.object) {
-        lr_code code = check_duplicates(p, values, count);
-        if (code != LR_OK)
-            return code;
-        struct lr_json_member *members = lr_arena_array(p->arena, count, sizeof(*members));
-        if (members == NULL)
-            return fail_memory(p);
-        for (size_t i = 0; i < count; i++)
-            members[i] = (struct lr_json_member){values[i].key, values[i].value};
-        done.members = members;
-    } else {
-        struct lr_json *items = lr_arena_array(p->arena, count, sizeof(*items));
-        if (items == NULL)
-            return fail_memory(p);
-        for (size_t i = 0; i < count; i++)
-            items[i] = values[i].value;
-        done.items = items;
-    }
+    lr_code code =
+        level.object ? close_object(p, values, &done) : close_array(p, values, &done);
+    if (code != LR_OK)
+        return code;
     p->pending_count = level.first;
     p->pending[level.first - 1].value = done;
     return LR_OK;
@@ -462,6 +471,5 @@ lr_code lr_json_parse(struct lr_arena *arena, struct lr_str text,
     }
     free(p.pending);
     free(p.levels);
-    free(p.slots);
     return code;
 }

@@ -3,11 +3,24 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/strmap.h"
+
+static const struct lr_json *get_indexed(const struct lr_json *obj, struct lr_str key)
+{
+    size_t size = lr_json_slots(obj->count), slot = lr_hash(key) & (size - 1);
+    const uint32_t *slots = (const uint32_t *)(const void *)obj->members - size;
+    for (; slots[slot] != UINT32_MAX; slot = (slot + 1) & (size - 1))
+        if (lr_str_eq(obj->members[slots[slot]].key, key))
+            return &obj->members[slots[slot]].value;
+    return NULL;
+}
 
 const struct lr_json *lr_json_get_str(const struct lr_json *obj, struct lr_str key)
 {
     if (!lr_json_is(obj, LR_JSON_OBJECT))
         return NULL;
+    if (obj->indexed)
+        return get_indexed(obj, key);
     for (uint32_t i = 0; i < obj->count; i++)
         if (lr_str_eq(obj->members[i].key, key))
             return &obj->members[i].value;
