@@ -22,23 +22,23 @@ static bool any_strict(const struct chat_request *req)
 }
 
 /* The schema of a tool that is not strict is advice: one that cannot be followed is not. */
-static const struct lr_json *followed(const struct lr_json *schema, bool strict)
+static const struct lr_json *followed(const struct lr_json *schema, bool strict, uint32_t *work)
 {
     if (schema == NULL || schema->type != LR_JSON_OBJECT)
         return NULL;
-    return strict || grammar_check_schema(schema, true, NULL) == LR_OK ? schema : NULL;
+    return strict || grammar_check_schema(schema, true, work, NULL) == LR_OK ? schema : NULL;
 }
 
 static uint32_t list_tools(const struct chat_request *req, struct grammar_tool *list)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, work = GRAMMAR_WORK_MAX;
     for (uint32_t i = 0; req->tools != NULL && i < req->tools->count; i++) {
         const struct lr_json *function = lr_json_get(&req->tools->items[i], "function");
         struct grammar_tool tool = {.strict = is_strict(function)};
         (void)lr_json_str(lr_json_get(function, "name"), &tool.name);
         if (req->required_tool.len != 0 && !lr_str_eq(req->required_tool, tool.name))
             continue;
-        tool.schema = followed(lr_json_get(function, "parameters"), tool.strict);
+        tool.schema = followed(lr_json_get(function, "parameters"), tool.strict, &work);
         list[count++] = tool;
     }
     return count;

@@ -34,7 +34,7 @@ static lr_code check_schema(struct chat_parse *p, const char *param,
         return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
                                "'%s' has more than %d bytes, or too many levels.", param,
                                GRAMMAR_CONSTRAINT_MAX);
-    lr_code code = grammar_check_schema(schema, false, &err);
+    lr_code code = grammar_check_schema(schema, false, &p->schema_work, &err);
     if (code == LR_OK)
         return LR_OK;
     return chat_parse_fail(

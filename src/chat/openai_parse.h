@@ -9,6 +9,7 @@ struct chat_parse {
     struct lr_arena *arena;
     struct chat_request *req;
     struct chat_error *e;
+    uint32_t schema_work; /* what the request's schemas may still cost to check */
     /* what the checks between fields need */
     bool has_messages;
     const struct lr_json *input; /* of the Responses API, as are the next two */

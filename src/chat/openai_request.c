@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "chat/openai_parse.h"
+#include "grammar/grammar.h"
 
 /* What OpenAI generates for a raw prompt when nobody says how much. */
 enum { COMPLETIONS_MAX_TOKENS = 16 };
@@ -204,11 +205,25 @@ static lr_code parse_root(struct chat_parse *p, const struct lr_json *root)
     return check(p);
 }
 
-lr_code chat_openai_parse(struct lr_arena *arena, enum chat_api api, struct lr_str body,
+lr_code chat_openai_read(struct lr_arena *arena, struct lr_str body, const struct lr_json **out,
+                         struct lr_str *model, struct chat_error *e)
+{
+    *model = lr_str(NULL, 0);
+    *e = (struct chat_error){0};
+    lr_code code = lr_json_parse(arena, body, NULL, out, &e->error);
+    if (code != LR_OK) {
+        e->code = code == LR_INVALID_ARGUMENT ? "invalid_json" : NULL;
+        lr_fail_prefix(&e->error, "The body is not a JSON object we can read");
+        return code;
+    }
+    (void)lr_json_str(lr_json_get(*out, "model"), model);
+    return LR_OK;
+}
+
+lr_code chat_openai_check(struct lr_arena *arena, enum chat_api api, const struct lr_json *root,
                           const struct chat_request **out, struct chat_error *e)
 {
-    const struct lr_json *root;
-    struct chat_parse p = {.arena = arena, .e = e};
+    struct chat_parse p = {.arena = arena, .e = e, .schema_work = GRAMMAR_WORK_MAX};
 
     *out = NULL;
     *e = (struct chat_error){0};
@@ -226,17 +241,20 @@ lr_code chat_openai_parse(struct lr_arena *arena, enum chat_api api, struct lr_s
                      .temperature = 1,
                      .top_p = 1,
                      .repetition_penalty = 1},
+        .body = api == CHAT_API_RESPONSES ? root : NULL,
     };
-
-    lr_code code = lr_json_parse(arena, body, NULL, &root, &e->error);
-    if (code != LR_OK) {
-        e->code = code == LR_INVALID_ARGUMENT ? "invalid_json" : NULL;
-        lr_fail_prefix(&e->error, "The body is not a JSON object we can read");
-        return code;
-    }
-    p.req->body = api == CHAT_API_RESPONSES ? root : NULL;
-    code = parse_root(&p, root);
+    lr_code code = parse_root(&p, root);
     if (code == LR_OK)
         *out = p.req;
     return code;
+}
+
+lr_code chat_openai_parse(struct lr_arena *arena, enum chat_api api, struct lr_str body,
+                          const struct chat_request **out, struct chat_error *e)
+{
+    const struct lr_json *root;
+    struct lr_str model;
+    *out = NULL;
+    lr_code code = chat_openai_read(arena, body, &root, &model, e);
+    return code == LR_OK ? chat_openai_check(arena, api, root, out, e) : code;
 }

@@ -25,6 +25,15 @@ LR_MUST_USE lr_code chat_openai_parse(struct lr_arena *arena, enum chat_api api,
                                       struct lr_str body, const struct chat_request **out,
                                       struct chat_error *e);
 
+/* The same in two parts, so that a caller can look at the model's name before the work that
+ * fields cause: first the JSON, then what it says.  The name is empty where there is none. */
+LR_MUST_USE lr_code chat_openai_read(struct lr_arena *arena, struct lr_str body,
+                                     const struct lr_json **out, struct lr_str *model,
+                                     struct chat_error *e);
+LR_MUST_USE lr_code chat_openai_check(struct lr_arena *arena, enum chat_api api,
+                                      const struct lr_json *root,
+                                      const struct chat_request **out, struct chat_error *e);
+
 enum chat_field_list { CHAT_FIELD_HONOURED, CHAT_FIELD_NO_EFFECT, CHAT_FIELD_REFUSED };
 
 /* One row of the table, as documentation shows it. */

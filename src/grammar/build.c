@@ -5,7 +5,7 @@
 
 #include "grammar/program.h"
 
-enum { RULES_MAX = 4096, INFINITE = UINT8_MAX };
+enum { RULES_MAX = 4096, RULE_SLOTS = 2 * RULES_MAX };
 
 lr_code grammar_fail(struct grammar_build *b, lr_code code, const char *fmt, ...)
 {
@@ -19,6 +19,19 @@ lr_code grammar_fail(struct grammar_build *b, lr_code code, const char *fmt, ...
     b->code = code;
     return lr_fail(b->err, code, "%.*s%s%s", (int)b->path_len, b->path,
                    b->path_len != 0 ? ": " : "", text);
+}
+
+bool grammar_charge(struct grammar_build *b, uint32_t work)
+{
+    if (b->code == LR_OK && *b->work < work)
+        grammar_fail(b, LR_INVALID_ARGUMENT,
+                     "the schemas of this request need more than %d steps of work together; "
+                     "make them smaller",
+                     GRAMMAR_WORK_MAX);
+    if (b->code != LR_OK)
+        return false;
+    *b->work -= work;
+    return true;
 }
 
 uint32_t grammar_enter(struct grammar_build *b, const char *word, struct lr_str name)
@@ -40,7 +53,7 @@ uint32_t grammar_step(struct grammar_build *b, enum grammar_op op, uint32_t next
                       uint32_t other)
 {
     struct grammar_program *p = b->program;
-    if (b->code != LR_OK)
+    if (!grammar_charge(b, 1))
         return 0;
     if (p->count == GRAMMAR_STEPS_MAX) {
         grammar_fail(b, LR_INVALID_ARGUMENT,
@@ -132,6 +145,25 @@ uint32_t grammar_rule_add(struct grammar_build *b, const struct lr_json *schema)
     return p->rule_count++;
 }
 
+uint32_t grammar_rule_of(struct grammar_build *b, const struct lr_json *schema)
+{
+    if (b->rule_slots == NULL)
+        b->rule_slots = calloc(RULE_SLOTS, sizeof(*b->rule_slots));
+    if (b->rule_slots == NULL)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    if (b->code != LR_OK)
+        return 0;
+    uint64_t hash = (uint64_t)(uintptr_t)schema * UINT64_C(0x9E3779B97F4A7C15);
+    uint32_t at = (uint32_t)(hash >> 40) % RULE_SLOTS;
+    for (; b->rule_slots[at] != 0; at = (at + 1) % RULE_SLOTS)
+        if (b->program->rules[b->rule_slots[at] - 1].schema == schema)
+            return b->rule_slots[at] - 1;
+    uint32_t rule = grammar_rule_add(b, schema);
+    if (b->code == LR_OK)
+        b->rule_slots[at] = rule + 1;
+    return rule;
+}
+
 uint32_t grammar_call(struct grammar_build *b, uint32_t rule, uint32_t next)
 {
     return grammar_step(b, GRAMMAR_CALL, next, rule);
@@ -183,46 +215,6 @@ uint32_t grammar_choose(struct grammar_build *b, struct grammar_choice *list, si
 }
 
 /* ---- the whole program ---- */
-
-static uint8_t higher(uint8_t a, uint8_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint8_t height_of(const struct grammar_program *p, const struct grammar_step *s)
-{
-    uint8_t next = p->steps[s->next].height;
-    switch ((enum grammar_op)s->op) {
-    case GRAMMAR_RETURN:
-    case GRAMMAR_END:
-        return 0;
-    case GRAMMAR_FORK:
-        return next < p->steps[s->other].height ? next : p->steps[s->other].height;
-    case GRAMMAR_CALL: {
-        uint8_t rule = p->steps[p->rules[s->other].entry].height;
-        return rule >= GRAMMAR_DEPTH_MAX ? INFINITE : higher(next, (uint8_t)(rule + 1));
-    }
-    default:
-        return next;
-    }
-}
-
-/* Least fixed point: round n settles what ends within n calls.  Steps lie before those that
- * lead to them, but for the way back of a loop, which never ends sooner than the way out. */
-static void measure(struct grammar_program *p)
-{
-    bool changed = true;
-    for (uint32_t i = 0; i < p->count; i++)
-        p->steps[i].height = INFINITE;
-    while (changed) {
-        changed = false;
-        for (uint32_t i = 0; i < p->count; i++) {
-            uint8_t height = height_of(p, &p->steps[i]);
-            changed = changed || height != p->steps[i].height;
-            p->steps[i].height = height;
-        }
-    }
-}
 
 enum colour { UNSEEN, OPEN, CLOSED };
 
@@ -279,7 +271,8 @@ lr_code grammar_finish(struct grammar_build *b)
     struct grammar_program *p = b->program;
     if (b->code != LR_OK)
         return b->code;
-    measure(p);
+    if (!grammar_measure(p))
+        return grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
     if (p->steps[p->start].height > GRAMMAR_DEPTH_MAX)
         return grammar_fail(b, LR_INVALID_ARGUMENT,
                             "no value fits the schema: each one would contain another without "

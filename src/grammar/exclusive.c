@@ -2,11 +2,19 @@
  *
  * "oneOf" is "anyOf" where the schemas exclude each other.  They are seen to do so by their
  * types, by their constants, or by the constants of a property that both require: how tools
- * write tagged unions.
+ * write tagged unions.  All schemas are looked at together: each constant knows the schemas
+ * that allow it, so nothing is compared pair by pair.
  */
+#include <stdlib.h>
+
+#include "base/strmap.h"
 #include "grammar/program.h"
 
-enum { EXCLUSIVE_MAX = 64, HOPS_MAX = 16 };
+enum {
+    EXCLUSIVE_MAX = 64, /* a bit for each in a word */
+    HOPS_MAX = 16,
+    VALUE_WORK = 4, /* of a constant, against a step: it is hashed twice */
+};
 
 /* What a chain of $ref ends in. */
 static const struct lr_json *target_of(struct grammar_build *b, const struct lr_json *schema)
@@ -22,15 +30,17 @@ static const struct lr_json *target_of(struct grammar_build *b, const struct lr_
 }
 
 /* The strings a schema is one of, by const or enum; 0: it does not say. */
-static uint32_t strings_of(const struct lr_json *schema, const struct lr_json **out)
+static uint32_t strings_of(struct grammar_build *b, const struct lr_json *schema,
+                           const struct lr_json **out)
 {
     const struct lr_json *one = lr_json_get(schema, "const"),
                          *list = lr_json_get(schema, "enum");
     if (lr_json_is(one, LR_JSON_STRING)) {
         *out = one;
-        return 1;
+        return grammar_charge(b, VALUE_WORK) ? 1 : 0;
     }
-    if (one != NULL || !lr_json_is(list, LR_JSON_ARRAY))
+    if (one != NULL || !lr_json_is(list, LR_JSON_ARRAY) || list->count > GRAMMAR_WORK_MAX ||
+        !grammar_charge(b, VALUE_WORK * list->count))
         return 0;
     for (uint32_t i = 0; i < list->count; i++)
         if (list->items[i].type != LR_JSON_STRING)
@@ -39,73 +49,167 @@ static uint32_t strings_of(const struct lr_json *schema, const struct lr_json **
     return list->count;
 }
 
-static bool have_other_strings(const struct lr_json *a, const struct lr_json *b)
+/* ---- the schemas of one "oneOf" ---- */
+
+struct union_of {
+    struct grammar_build *b;
+    uint32_t count;
+    const struct lr_json *schemas[EXCLUSIVE_MAX]; /* where their $ref leads */
+    uint32_t types[EXCLUSIVE_MAX];
+    struct lr_json_set required[EXCLUSIVE_MAX];
+    uint64_t objects[EXCLUSIVE_MAX]; /* bit k of [i]: what may fit both is an object */
+    uint64_t others[EXCLUSIVE_MAX];  /* the same: they are known to exclude each other */
+};
+
+/* A constant, and the schemas that allow it. */
+struct constant {
+    struct lr_str text;
+    uint64_t schemas;
+};
+
+static struct constant *constant_of(struct constant *table, size_t size, struct lr_str text)
 {
-    const struct lr_json *x, *y;
-    uint32_t xs = strings_of(a, &x), ys = strings_of(b, &y);
-    for (uint32_t i = 0; i < xs; i++)
-        for (uint32_t k = 0; k < ys; k++)
-            if (lr_str_eq(x[i].text, y[k].text))
-                return false;
-    return xs != 0 && ys != 0;
+    size_t at = lr_hash(text) & (size - 1);
+    while (table[at].schemas != 0 && !lr_str_eq(table[at].text, text))
+        at = (at + 1) & (size - 1);
+    table[at].text = text;
+    return &table[at];
 }
 
-static bool requires(const struct lr_json *schema, struct lr_str name)
+/* By the strings of `parts`, one for each schema; NULL: it has none to be told apart by.
+ * among: which schemas they tell from schema i; NULL: all. */
+static void by_strings(struct union_of *u, const struct lr_json *const *parts,
+                       const uint64_t *among)
 {
-    const struct lr_json *list = lr_json_get(schema, "required");
-    struct lr_str one;
-    for (uint32_t i = 0; lr_json_is(list, LR_JSON_ARRAY) && i < list->count; i++)
-        if (lr_json_str(&list->items[i], &one) && lr_str_eq(one, name))
-            return true;
-    return false;
-}
-
-static bool are_tagged(struct grammar_build *b, const struct lr_json *one,
-                       const struct lr_json *two)
-{
-    const struct lr_json *of_one = lr_json_get(one, "properties");
-    const struct lr_json *of_two = lr_json_get(two, "properties");
-    if (!lr_json_is(of_one, LR_JSON_OBJECT) || !lr_json_is(of_two, LR_JSON_OBJECT))
-        return false;
-    for (uint32_t i = 0; i < of_one->count; i++) {
-        struct lr_str name = of_one->members[i].key;
-        const struct lr_json *x = target_of(b, &of_one->members[i].value);
-        const struct lr_json *y = target_of(b, lr_json_get_str(of_two, name));
-        if (x != NULL && y != NULL && requires(one, name) && requires(two, name) &&
-            have_other_strings(x, y))
-            return true;
+    const struct lr_json *strings[EXCLUSIVE_MAX];
+    uint32_t counts[EXCLUSIVE_MAX] = {0}, total = 0;
+    uint64_t have = 0;
+    for (uint32_t i = 0; i < u->count; i++) {
+        if (parts[i] != NULL)
+            counts[i] = strings_of(u->b, parts[i], &strings[i]);
+        total += counts[i];
+        have |= counts[i] != 0 ? UINT64_C(1) << i : 0;
     }
-    return false;
+    if ((have & (have - 1)) == 0 || u->b->code != LR_OK)
+        return; /* fewer than two */
+    size_t size = lr_json_slots(total);
+    struct constant *table = calloc(size, sizeof(*table));
+    if (table == NULL) {
+        grammar_fail(u->b, LR_OUT_OF_RAM, "no memory for a grammar");
+        return;
+    }
+    for (uint32_t i = 0; i < u->count; i++)
+        for (uint32_t k = 0; k < counts[i]; k++)
+            constant_of(table, size, strings[i][k].text)->schemas |= UINT64_C(1) << i;
+    for (uint32_t i = 0; i < u->count; i++) {
+        uint64_t shared = 0;
+        for (uint32_t k = 0; k < counts[i]; k++)
+            shared |= constant_of(table, size, strings[i][k].text)->schemas;
+        if (counts[i] != 0)
+            u->others[i] |= have & ~shared & (among != NULL ? among[i] : UINT64_MAX);
+    }
+    free(table);
 }
 
-static bool are_exclusive(struct grammar_build *b, const struct lr_json *one,
-                          const struct lr_json *two)
+static void by_types(struct union_of *u)
 {
-    uint32_t x, y;
-    if (!lr_json_is(one, LR_JSON_OBJECT) || !lr_json_is(two, LR_JSON_OBJECT))
-        return false;
-    x = grammar_types_of(b, one);
-    y = grammar_types_of(b, two);
-    x |= (x & GRAMMAR_NUMBER) != 0 ? GRAMMAR_INTEGER : 0; /* every integer is a number */
-    y |= (y & GRAMMAR_NUMBER) != 0 ? GRAMMAR_INTEGER : 0;
-    return (x & y) == 0 || have_other_strings(one, two) ||
-           ((x & y) == GRAMMAR_OBJECT && are_tagged(b, one, two));
+    for (uint32_t i = 0; i < u->count; i++)
+        for (uint32_t k = 0; k < u->count; k++) {
+            uint32_t both = u->types[i] & u->types[k];
+            u->others[i] |= both == 0 ? UINT64_C(1) << k : 0;
+            u->objects[i] |= both == GRAMMAR_OBJECT ? UINT64_C(1) << k : 0;
+        }
+}
+
+/* By a property that several objects require. */
+static void by_tag(struct union_of *u, struct lr_str name)
+{
+    const struct lr_json *parts[EXCLUSIVE_MAX] = {NULL};
+    for (uint32_t i = 0; i < u->count; i++) {
+        const struct lr_json *properties = lr_json_get(u->schemas[i], "properties");
+        if (u->objects[i] == 0 || !lr_json_set_has(&u->required[i], name))
+            continue;
+        parts[i] = target_of(u->b, lr_json_get_str(properties, name));
+        parts[i] = lr_json_is(parts[i], LR_JSON_OBJECT) ? parts[i] : NULL;
+    }
+    if (grammar_charge(u->b, u->count))
+        by_strings(u, parts, u->objects);
+}
+
+/* A schema that the schemas before it may overlap: the first of those, else u->count. */
+static uint32_t overlapped(const struct union_of *u, uint32_t i)
+{
+    uint64_t left = ~u->others[i] & ((UINT64_C(1) << i) - 1);
+    for (uint32_t k = 0; k < i; k++)
+        if ((left >> k & 1) != 0)
+            return k;
+    return u->count;
+}
+
+/* Looks at the properties of schema i until it is apart from those before it. */
+static void by_tags_of(struct union_of *u, uint32_t i)
+{
+    const struct lr_json *properties = lr_json_get(u->schemas[i], "properties");
+    if (u->objects[i] == 0 || !lr_json_is(properties, LR_JSON_OBJECT))
+        return;
+    for (uint32_t m = 0; m < properties->count && overlapped(u, i) != u->count; m++)
+        if (u->b->code == LR_OK && lr_json_set_has(&u->required[i], properties->members[m].key))
+            by_tag(u, properties->members[m].key);
+}
+
+static bool gather(struct union_of *u, const struct lr_json *list)
+{
+    struct grammar_build *b = u->b;
+    for (; u->count < list->count && b->code == LR_OK; u->count++) {
+        const struct lr_json *schema = target_of(b, &list->items[u->count]);
+        if (!lr_json_is(schema, LR_JSON_OBJECT)) {
+            u->types[u->count] = GRAMMAR_ANY;
+            continue;
+        }
+        u->schemas[u->count] = schema;
+        u->types[u->count] = grammar_types_of(b, schema);
+        if ((u->types[u->count] & GRAMMAR_NUMBER) != 0)
+            u->types[u->count] |= GRAMMAR_INTEGER; /* every integer is a number */
+        if (!lr_json_set_init(&u->required[u->count], lr_json_get(schema, "required")))
+            grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    }
+    return b->code == LR_OK;
+}
+
+static void check(struct union_of *u)
+{
+    by_types(u);
+    by_strings(u, u->schemas, NULL);
+    for (uint32_t i = 1; i < u->count && u->b->code == LR_OK; i++) {
+        by_tags_of(u, i);
+        uint32_t k = overlapped(u, i);
+        if (k != u->count)
+            grammar_fail(u->b, LR_UNSUPPORTED,
+                         "\"oneOf\" is offered where its schemas exclude each other by type, "
+                         "or by different constants of a property that both require; numbers "
+                         "%u and %u may overlap: use \"anyOf\"",
+                         k + 1, i + 1);
+    }
 }
 
 void grammar_check_exclusive(struct grammar_build *b, const struct lr_json *list)
 {
     if (list->type != LR_JSON_ARRAY)
         return; /* refused by who compiles it */
-    if (list->count > EXCLUSIVE_MAX)
+    if (list->count > EXCLUSIVE_MAX) {
         grammar_fail(b, LR_UNSUPPORTED, "\"oneOf\" of more than %d schemas is not offered",
                      EXCLUSIVE_MAX);
-    for (uint32_t i = 0; i < list->count && b->code == LR_OK; i++)
-        for (uint32_t k = 0; k < i && b->code == LR_OK; k++)
-            if (!are_exclusive(b, target_of(b, &list->items[k]), target_of(b, &list->items[i])))
-                grammar_fail(
-                    b, LR_UNSUPPORTED,
-                    "\"oneOf\" is offered where its schemas exclude each other by type, "
-                    "or by different constants of a property that both require; numbers "
-                    "%u and %u may overlap: use \"anyOf\"",
-                    k + 1, i + 1);
+        return;
+    }
+    struct union_of *u = calloc(1, sizeof(*u));
+    if (u == NULL) {
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+        return;
+    }
+    u->b = b;
+    if (gather(u, list))
+        check(u);
+    for (uint32_t i = 0; i < u->count; i++)
+        lr_json_set_free(&u->required[i]);
+    free(u);
 }

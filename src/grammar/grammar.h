@@ -21,6 +21,7 @@
 enum {
     GRAMMAR_CONSTRAINT_MAX = 512 << 10, /* bytes of a constraint */
     GRAMMAR_STEPS_MAX = 1 << 16,        /* of a program: bounds what a schema may ask for */
+    GRAMMAR_WORK_MAX = 1 << 18,         /* steps of all schemas of a request, a few ms */
     GRAMMAR_DEPTH_MAX = 64,             /* values within values */
     GRAMMAR_INDENT_MAX = 32,            /* blanks after a line break */
     GRAMMAR_PROPERTIES_MAX = 512,       /* of one object */
@@ -36,9 +37,10 @@ LR_MUST_USE lr_code grammar_compile(struct lr_str constraint, struct grammar_pro
 void grammar_program_free(struct grammar_program *program); /* NULL is fine */
 
 /* Whether grammar_compile would take this schema: for refusing a request at once.  lenient: as
- * one of a tool that is not strict. */
+ * one of a tool that is not strict.  work: what the schemas of the request may still cost,
+ * GRAMMAR_WORK_MAX before the first. */
 LR_MUST_USE lr_code grammar_check_schema(const struct lr_json *schema, bool lenient,
-                                         struct lr_error *err);
+                                         uint32_t *work, struct lr_error *err);
 
 /* ---- vocabularies ---- */
 

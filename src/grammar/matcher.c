@@ -17,7 +17,8 @@ enum {
     SEEN_SLOTS = 16384,
     FRAMES_SOFT = 1 << 14, /* between two tokens frames nobody needs are forgotten */
     FRAMES_MAX = 1 << 20,
-    CACHED_MAX = 24, /* masks kept: 25 KB each for 200 000 tokens */
+    CACHED_MAX = 24,     /* masks kept: 25 KB each for 200 000 tokens */
+    MOVES_MAX = 4 << 20, /* of threads, for one mask: about 20 ms */
 };
 
 struct thread {
@@ -71,6 +72,7 @@ struct grammar_matcher {
     } seen[SEEN_SLOTS];
     uint32_t epoch;
     uint32_t seen_count;
+    uint32_t moves;                           /* of threads, since the mask was begun */
     struct span spans[GRAMMAR_TOKEN_MAX + 1]; /* of a walk, by depth */
     struct cached cache[CACHED_MAX];
     uint64_t clock;
@@ -185,6 +187,7 @@ static void follow(struct grammar_matcher *m, uint32_t step, uint32_t frame, str
     while (count != 0) {
         struct place at = m->work[--count];
         const struct grammar_step *s = &steps[at.step];
+        m->moves++;
         if (m->frames.items[at.frame].depth + s->height > GRAMMAR_DEPTH_MAX || !is_new(m, at) ||
             count + 2 > WORK_MAX)
             continue;
@@ -257,6 +260,7 @@ static struct span advance(struct grammar_matcher *m, struct span from, uint8_t 
     if (!reserve(m, out.begin + THREADS_MAX))
         return out;
     next_epoch(m);
+    m->moves += from.count;
     for (uint32_t i = 0; i < from.count; i++) {
         struct thread t = m->threads[from.begin + i];
         const struct grammar_step *s = &m->program->steps[t.step];
@@ -438,7 +442,7 @@ static void set_bit(uint32_t *mask, uint32_t id)
 static void walk(struct grammar_matcher *m, const struct grammar_trie *trie, uint32_t *mask)
 {
     const struct span state = {0, m->count};
-    for (uint32_t i = 0; i < trie->count;) {
+    for (uint32_t i = 0; i < trie->count && m->moves < MOVES_MAX;) {
         const struct grammar_node *n = &trie->nodes[i];
         struct span at = advance(m, n->depth == 0 ? state : m->spans[n->depth - 1], n->byte);
         if (at.count == 0) {
@@ -475,6 +479,7 @@ static void make_mask(struct grammar_matcher *m, uint32_t *mask)
     const struct grammar_vocab *v = m->vocab;
     bool any_text = false;
     uint32_t left = 0;
+    m->moves = 0;
     for (uint32_t i = 0; i < m->count; i++) {
         const struct thread *t = &m->threads[i];
         const struct grammar_step *s = &m->program->steps[t->step];
@@ -522,7 +527,8 @@ static struct cached *find_cached(struct grammar_matcher *m, uint32_t hash, bool
     return oldest;
 }
 
-static bool fill_cached(struct grammar_matcher *m, struct cached *c, uint32_t hash)
+static lr_code fill_cached(struct grammar_matcher *m, struct cached *c, uint32_t hash,
+                           struct lr_error *err)
 {
     size_t bytes = m->count * sizeof(*m->threads);
     struct thread *threads = realloc(c->threads, bytes != 0 ? bytes : 1);
@@ -533,14 +539,21 @@ static bool fill_cached(struct grammar_matcher *m, struct cached *c, uint32_t ha
     if (threads == NULL || c->mask == NULL) {
         free(c->mask);
         c->mask = NULL;
-        return false;
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
     }
     memset(c->mask, 0, m->vocab->words * sizeof(*c->mask));
     memcpy(c->threads, m->threads, bytes);
     c->count = m->count;
     c->hash = hash;
     make_mask(m, c->mask);
-    return true;
+    if (m->moves < MOVES_MAX)
+        return LR_OK;
+    free(c->mask);
+    c->mask = NULL;
+    return lr_fail(err, LR_UNSUPPORTED,
+                   "the schema allows too many readings of the answer at once: one token needs "
+                   "more than %d moves; offer fewer alternatives in \"anyOf\"",
+                   MOVES_MAX);
 }
 
 lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask, size_t words,
@@ -549,8 +562,9 @@ lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask, size_t w
     uint32_t hash = hash_state(m), any = 0;
     bool found;
     struct cached *c = find_cached(m, hash, &found);
-    if (!found && !fill_cached(m, c, hash))
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
+    lr_code code = found ? LR_OK : fill_cached(m, c, hash, err);
+    if (code != LR_OK)
+        return code;
     c->used = ++m->clock;
     for (size_t i = 0; i < words; i++) {
         mask[i] = i < m->vocab->words ? c->mask[i] : 0;

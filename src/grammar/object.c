@@ -13,14 +13,6 @@ struct property {
     bool required;
 };
 
-static bool names(const struct lr_json *list, struct lr_str key)
-{
-    for (uint32_t i = 0; list != NULL && i < list->count; i++)
-        if (lr_json_is(&list->items[i], LR_JSON_STRING) && lr_str_eq(list->items[i].text, key))
-            return true;
-    return false;
-}
-
 /* "key": value */
 static uint32_t compile_property(struct grammar_build *b, const struct property *p,
                                  uint32_t next)
@@ -64,11 +56,15 @@ static size_t gather(struct grammar_build *b, const struct lr_json *schema,
 {
     const struct lr_json *properties = lr_json_get(schema, "properties");
     const struct lr_json *required = lr_json_get(schema, "required");
+    struct lr_json_set names;
     size_t count = 0;
+    if (!lr_json_set_init(&names, required))
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
     for (uint32_t i = 0; properties != NULL && i < properties->count; i++) {
         const struct lr_json_member *m = &properties->members[i];
-        list[count++] = (struct property){m->key, &m->value, names(required, m->key)};
+        list[count++] = (struct property){m->key, &m->value, lr_json_set_has(&names, m->key)};
     }
+    lr_json_set_free(&names);
     for (uint32_t i = 0; required != NULL && i < required->count; i++) {
         struct lr_str key;
         if (!lr_json_str(&required->items[i], &key)) {

@@ -219,12 +219,13 @@ static lr_code compile(struct grammar_build *b, const struct grammar_constraint 
     return grammar_finish(b);
 }
 
-static lr_code compile_new(const struct grammar_constraint *c, struct grammar_program **out,
-                           struct lr_error *err)
+static lr_code compile_new(const struct grammar_constraint *c, uint32_t *work,
+                           struct grammar_program **out, struct lr_error *err)
 {
     struct lr_error ignored;
     struct grammar_build b = {
         .program = calloc(1, sizeof(*b.program)),
+        .work = work,
         .err = err != NULL ? err : &ignored,
         .rule_any = GRAMMAR_NO_RULE,
         .rule_number = GRAMMAR_NO_RULE,
@@ -234,6 +235,7 @@ static lr_code compile_new(const struct grammar_constraint *c, struct grammar_pr
     if (b.program == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a grammar");
     lr_code code = compile(&b, c);
+    free(b.rule_slots);
     if (code != LR_OK)
         grammar_program_free(b.program);
     else
@@ -248,25 +250,27 @@ lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
     struct lr_arena arena;
     const struct lr_json *root;
     struct reading r = {0};
+    uint32_t work = GRAMMAR_WORK_MAX;
     *out = NULL;
     lr_arena_init(&arena, ARENA_BYTES);
     lr_code code = lr_json_parse(&arena, constraint, &limits, &root, err);
     if (code == LR_OK)
         code = read_constraint(root, &r, err);
     if (code == LR_OK)
-        code = compile_new(&r.c, out, err);
+        code = compile_new(&r.c, &work, out, err);
     lr_arena_free(&arena);
     return code;
 }
 
-lr_code grammar_check_schema(const struct lr_json *schema, bool lenient, struct lr_error *err)
+lr_code grammar_check_schema(const struct lr_json *schema, bool lenient, uint32_t *work,
+                             struct lr_error *err)
 {
     struct grammar_tool tool = {.name = LR_STR_LIT("f"), .schema = schema};
     struct grammar_constraint c = {.answer = GRAMMAR_ANSWER_SCHEMA, .schema = schema};
     if (lenient)
         c = (struct grammar_constraint){.is_harmony = true, .tools = &tool, .tool_count = 1};
     struct grammar_program *program;
-    lr_code code = compile_new(&c, &program, err);
+    lr_code code = compile_new(&c, work, &program, err);
     grammar_program_free(program);
     return code;
 }

@@ -66,6 +66,8 @@ struct grammar_program {
 /* A program in the making.  The first failure sticks; steps are 0 from then on. */
 struct grammar_build {
     struct grammar_program *program;
+    uint32_t *work;             /* borrowed: what is left of the request's budget */
+    uint32_t *rule_slots;       /* owned: rules by their schema, index + 1; 0 is free */
     const struct lr_json *root; /* of the schema that is being compiled: where $ref looks */
     struct lr_error *err;
     lr_code code;
@@ -91,6 +93,10 @@ uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, ui
 /* A loop's fork is made before what it leads to. */
 void grammar_patch(struct grammar_build *b, uint32_t fork, uint32_t one, uint32_t two);
 uint32_t grammar_rule_add(struct grammar_build *b, const struct lr_json *schema);
+/* The rule of a schema that several places refer to: made where there is none. */
+uint32_t grammar_rule_of(struct grammar_build *b, const struct lr_json *schema);
+/* Takes from the budget; false: it is used up, and the build has failed. */
+bool grammar_charge(struct grammar_build *b, uint32_t work);
 uint32_t grammar_call(struct grammar_build *b, uint32_t rule, uint32_t next);
 
 /* One of several texts, each with a step of its own to follow.  Sorts the list. */
@@ -103,6 +109,10 @@ uint32_t grammar_choose(struct grammar_build *b, struct grammar_choice *list, si
 /* Heights, and the checks that need the whole program: every rule can end, and none begins
  * with itself. */
 LR_MUST_USE lr_code grammar_finish(struct grammar_build *b);
+
+/* ---- heights.c ---- */
+/* The height of every step; false without memory. */
+LR_MUST_USE bool grammar_measure(struct grammar_program *p);
 
 /* ---- values.c: JSON without a schema ---- */
 uint32_t grammar_string(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next);

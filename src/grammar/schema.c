@@ -80,22 +80,11 @@ static void check_keywords(struct grammar_build *b, const struct lr_json *schema
 
 /* ---- $ref ---- */
 
-static uint32_t call_schema(struct grammar_build *b, const struct lr_json *schema,
-                            uint32_t next)
-{
-    uint32_t rule = 0;
-    while (rule < b->program->rule_count && b->program->rules[rule].schema != schema)
-        rule++;
-    if (rule == b->program->rule_count)
-        rule = grammar_rule_add(b, schema);
-    return grammar_call(b, rule, next);
-}
-
 /* A schema used in several places, or possibly within itself: a rule of its own. */
 static uint32_t compile_ref(struct grammar_build *b, struct lr_str ref, uint32_t next)
 {
     const struct lr_json *target = grammar_resolve(b, ref);
-    return target != NULL ? call_schema(b, target, next) : 0;
+    return target != NULL ? grammar_call(b, grammar_rule_of(b, target), next) : 0;
 }
 
 /* ---- enum, const, anyOf ---- */

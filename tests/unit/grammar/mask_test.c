@@ -195,11 +195,60 @@ static void a_vocabulary_without_the_control_tokens_is_refused(void **state)
     free(w);
 }
 
+/* Every text of a quote and three letters: what hundreds of readings of a string are tried on.
+ */
+static bool quoted(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags)
+{
+    static char text[4];
+    (void)ctx;
+    *flags = 0;
+    if (id == 0) {
+        *flags = LR_VOCAB_SPECIAL | LR_VOCAB_STOP;
+        *bytes = LR_STR_LIT("<|end|>");
+        return true;
+    }
+    text[0] = '"';
+    for (int i = 1; i < 4; i++, id /= 26)
+        text[i] = (char)('a' + id % 26);
+    *bytes = lr_str(text, sizeof(text));
+    return id == 0;
+}
+
+static void a_mask_of_too_many_readings_is_refused_and_does_not_take_long(void **state)
+{
+    enum { READINGS = 900 };
+    const struct grammar_tokens tokens = {NULL, quoted};
+    struct grammar_vocab *vocab;
+    struct grammar_matcher *m;
+    struct lr_buf text;
+    struct lr_error err;
+    (void)state;
+    lr_buf_init(&text, 1 << 20);
+    lr_buf_add_z(&text, "{\"format\":\"plain\",\"answer\":\"schema\",\"schema\":{\"anyOf\":[");
+    for (int i = 0; i < READINGS; i++)
+        lr_buf_addf(&text, "%s{\"type\":\"string\",\"minLength\":%d}", i > 0 ? "," : "",
+                    10 + i % 50);
+    lr_buf_add_z(&text, "]}}");
+    struct grammar_program *program = compile_text(lr_buf_z(&text), &err);
+    assert_non_null(program);
+    assert_int_equal(grammar_vocab_create(&tokens, &vocab, &err), LR_OK);
+    assert_int_equal(grammar_matcher_create(program, vocab, &m, &err), LR_OK);
+    uint32_t *mask = calloc(1 << 10, sizeof(*mask));
+    assert_int_equal(grammar_matcher_mask(m, mask, 1 << 10, &err), LR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "too many readings"));
+    free(mask);
+    grammar_matcher_free(m);
+    grammar_vocab_free(vocab);
+    grammar_program_free(program);
+    lr_buf_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mask_holds_exactly_the_tokens_that_are_legal),
         cmocka_unit_test(a_vocabulary_without_the_control_tokens_is_refused),
+        cmocka_unit_test(a_mask_of_too_many_readings_is_refused_and_does_not_take_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,11 @@ static const struct texts tables[] = {
      {"{\"kind\":\"cat\",\"lives\":9}", "{\"kind\":\"dog\"}", "{\"kind\":\"wolf\"}", "null"},
      {"{\"kind\":\"cat\"}", "{\"kind\":\"dog\",\"lives\":9}", "{}", "\"cat\""}},
     {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", {"\"a\"", "1"}, {"1.5"}},
+    {"{\"oneOf\":[{\"type\":[\"object\",\"string\"],\"properties\":{\"k\":{\"const\":\"a\"}},"
+     "\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"}},"
+     "\"required\":[\"k\"]}]}",
+     {"{\"k\":\"a\"}", "{\"k\":\"b\"}", "\"s\""},
+     {"{\"k\":\"c\"}", "1"}},
     {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}",
      {"\"abc\""},
      {"\"2026-11-15\""}},
