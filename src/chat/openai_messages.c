@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/strmap.h"
 #include "chat/openai_parse.h"
 
 enum { NAME_MAX_BYTES = 256 };
@@ -240,10 +241,10 @@ static lr_code check_function(struct chat_parse *p, const struct place *at,
     return LR_OK;
 }
 
+/* names: of the tools before it, and then of this one. */
 static lr_code check_tool(struct chat_parse *p, const struct place *at,
-                          const struct lr_json *tools)
+                          const struct lr_json *tool, struct lr_strmap *names)
 {
-    const struct lr_json *tool = &tools->items[at->message];
     struct lr_str type;
     if (tool->type != LR_JSON_OBJECT)
         return type_at(p, at, "", "an object", tool);
@@ -260,13 +261,12 @@ static lr_code check_tool(struct chat_parse *p, const struct place *at,
         return code;
 
     struct lr_str name = lr_json_get(function, "name")->text;
-    for (uint32_t i = 0; i < at->message; i++) {
-        const struct lr_json *other = lr_json_get(&tools->items[i], "function");
-        if (lr_str_eq(lr_json_get(other, "name")->text, name))
-            return fail_at(p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
-                           "'%.*s' is declared twice.", (int)name.len, name.ptr);
-    }
-    return LR_OK;
+    if (lr_strmap_has(names, name))
+        return fail_at(p, at, ".function.name", "invalid_value", LR_INVALID_ARGUMENT,
+                       "'%.*s' is declared twice.", (int)name.len, name.ptr);
+    return lr_strmap_put(names, name, NULL, NULL)
+               ? LR_OK
+               : chat_parse_fail(p, at->list, NULL, LR_OUT_OF_RAM, "no memory for 'tools'");
 }
 
 lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr_json *value)
@@ -278,11 +278,14 @@ lr_code chat_parse_tools(struct chat_parse *p, const char *name, const struct lr
                                "'tools' has %u entries, the limit is %d.", value->count,
                                CHAT_TOOLS_MAX);
     struct place at = {.list = name};
-    for (; at.message < value->count; at.message++) {
-        lr_code code = check_tool(p, &at, value);
-        if (code != LR_OK)
-            return code;
-    }
+    struct lr_strmap names;
+    lr_code code = LR_OK;
+    lr_strmap_init(&names);
+    for (; code == LR_OK && at.message < value->count; at.message++)
+        code = check_tool(p, &at, &value->items[at.message], &names);
+    lr_strmap_free(&names);
+    if (code != LR_OK)
+        return code;
     p->req->tools = value->count > 0 ? value : NULL;
     return LR_OK;
 }

@@ -13,26 +13,39 @@
  * request has it. */
 enum { CONTEXT_MAX = 256 << 20 };
 
+/* The variables of a template, as the Hugging Face tools name them. */
+enum { OWN_VARIABLES = 5 };
+
 static void put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
                 struct lr_json value)
 {
-    for (uint32_t i = 0; i < *count; i++) {
-        if (lr_str_eq(members[i].key, key)) {
-            members[i].value = value;
-            return;
-        }
-    }
     members[(*count)++] = (struct lr_json_member){key, value};
 }
 
-/* The variables of a template, as the Hugging Face tools name them.  The client's own
- * come last and may replace all but messages, tools and add_generation_prompt, which
- * the codec refuses. */
+/* The client's variables come last and may replace all of ours but messages, tools and
+ * add_generation_prompt, which the codec refuses.  No key comes twice among them, so that only
+ * ours are looked at. */
+static void put_kwargs(struct lr_json_member *members, uint32_t *count,
+                       const struct lr_json *kwargs)
+{
+    uint32_t own = *count;
+    for (uint32_t i = 0; i < kwargs->count; i++) {
+        const struct lr_json_member *m = &kwargs->members[i];
+        uint32_t at = 0;
+        while (at < own && !lr_str_eq(members[at].key, m->key))
+            at++;
+        if (at < own)
+            members[at].value = m->value;
+        else
+            put(members, count, m->key, m->value);
+    }
+}
+
 static lr_code make_context(const struct chat_request *req, bool is_gptoss,
                             struct lr_arena *arena, struct lr_json *out, struct lr_error *err)
 {
     const struct lr_json *kwargs = req->template_kwargs;
-    uint32_t room = 8 + (kwargs != NULL ? kwargs->count : 0);
+    uint32_t room = OWN_VARIABLES + (kwargs != NULL ? kwargs->count : 0);
     struct lr_json_member *members = lr_arena_array(arena, room, sizeof(*members));
     struct lr_json none = {.type = LR_JSON_NULL};
     uint32_t count = 0;
@@ -50,8 +63,8 @@ static lr_code make_context(const struct chat_request *req, bool is_gptoss,
     if (req->reasoning_effort.len > 0)
         put(members, &count, LR_STR_LIT("reasoning_effort"),
             (struct lr_json){.type = LR_JSON_STRING, .text = req->reasoning_effort});
-    for (uint32_t i = 0; kwargs != NULL && i < kwargs->count; i++)
-        put(members, &count, kwargs->members[i].key, kwargs->members[i].value);
+    if (kwargs != NULL)
+        put_kwargs(members, &count, kwargs);
     *out = (struct lr_json){.type = LR_JSON_OBJECT, .count = count, .members = members};
     return LR_OK;
 }

@@ -1,5 +1,6 @@
 /* chat/repair_harmony.c - what only the gpt-oss template needs repaired. */
 #include "base/buf.h"
+#include "base/strmap.h"
 #include "chat/repair_internal.h"
 #include "jinja/jinja.h"
 
@@ -90,49 +91,76 @@ static uint32_t call_count(const struct lr_json *message)
     return is_role(message, "assistant") && lr_json_is(calls, LR_JSON_ARRAY) ? calls->count : 0;
 }
 
-static bool same_id(const struct lr_json *call, const struct lr_json *result)
-{
-    struct lr_str a, b;
-    return lr_json_str(lr_json_get(call, "id"), &a) &&
-           lr_json_str(lr_json_get(result, "tool_call_id"), &b) && lr_str_eq(a, b);
-}
-
-/* One message for call i; only the first keeps the text and the reasoning. */
+/* One message for call i.  Only the first is the client's message; the others carry their call
+ * and nothing else, or the whole message would be copied for each call. */
 static bool push_call(struct expansion *x, const struct lr_json *message, uint32_t i)
 {
     struct chat_object o;
     const struct lr_json *calls = lr_json_get(message, "tool_calls");
-    if (!chat_object_begin(&o, x->arena, message, 0))
+    if (!chat_object_begin(&o, x->arena, i == 0 ? message : NULL, i == 0 ? 0 : 3))
         return false;
+    if (i > 0) {
+        chat_object_set(&o, "role", chat_string_json(LR_STR_LIT("assistant")));
+        chat_object_set(&o, "content", chat_string_json(lr_str("", 0)));
+    }
     chat_object_set(
         &o, "tool_calls",
         (struct lr_json){.type = LR_JSON_ARRAY, .count = 1, .items = &calls->items[i]});
-    if (i > 0) {
-        chat_object_remove(&o, "thinking");
-        chat_object_set(&o, "content", chat_string_json(lr_str("", 0)));
-    }
     x->items[x->count++] = chat_object_json(&o);
     return true;
 }
 
+/* Results by the id of their call: the first of an id, and behind each the next of the same. */
+struct results {
+    const struct lr_json *items;
+    uint32_t count;
+    struct lr_strmap first; /* id -> 1 + index, as a pointer */
+    uint32_t *next;         /* 1 + index; 0: none */
+};
+
+static bool index_results(struct results *r)
+{
+    struct lr_str id;
+    bool ok = true;
+    /* From the last, so that the first of an id ends up in front. */
+    for (uint32_t i = r->count; ok && i-- > 0;) {
+        void *behind = NULL;
+        if (!lr_json_str(lr_json_get(&r->items[i], "tool_call_id"), &id))
+            continue;
+        ok = lr_strmap_put(&r->first, id, (void *)(uintptr_t)(i + 1), &behind);
+        r->next[i] = (uint32_t)(uintptr_t)behind;
+    }
+    return ok;
+}
+
+/* The first result of a call that no call before has taken; UINT32_MAX: none. */
+static uint32_t take_result(struct results *r, const struct lr_json *call)
+{
+    struct lr_str id;
+    if (!lr_json_str(lr_json_get(call, "id"), &id))
+        return UINT32_MAX;
+    uint32_t found = (uint32_t)(uintptr_t)lr_strmap_get(&r->first, id);
+    if (found == 0)
+        return UINT32_MAX;
+    (void)lr_strmap_put(&r->first, id, (void *)(uintptr_t)r->next[found - 1], NULL);
+    return found - 1;
+}
+
 /* result_of[i] is the result of call i: the one with its id, else the next that has no
  * call yet; UINT32_MAX where there is none.  used[r] says whether result r has one. */
-static void match_results(const struct lr_json *calls, const struct lr_json *results,
-                          uint32_t result_count, uint32_t *result_of, bool *used)
+static void match_results(const struct lr_json *calls, struct results *results,
+                          uint32_t *result_of, bool *used)
 {
     for (uint32_t i = 0; i < calls->count; i++) {
-        result_of[i] = UINT32_MAX;
-        for (uint32_t r = 0; r < result_count && result_of[i] == UINT32_MAX; r++)
-            if (!used[r] && same_id(&calls->items[i], &results[r]))
-                result_of[i] = r;
+        result_of[i] = take_result(results, &calls->items[i]);
         if (result_of[i] != UINT32_MAX)
             used[result_of[i]] = true;
     }
     uint32_t next = 0;
     for (uint32_t i = 0; i < calls->count; i++) {
-        while (next < result_count && used[next])
+        while (next < results->count && used[next])
             next++;
-        if (result_of[i] == UINT32_MAX && next < result_count) {
+        if (result_of[i] == UINT32_MAX && next < results->count) {
             result_of[i] = next;
             used[next] = true;
         }
@@ -145,25 +173,30 @@ static uint32_t expand(struct expansion *x, uint32_t at)
 {
     const struct lr_json *message = &x->from->items[at];
     const struct lr_json *calls = lr_json_get(message, "tool_calls");
-    const struct lr_json *results = message + 1;
-    uint32_t result_count = 0;
-    while (at + 1 + result_count < x->from->count && is_role(&results[result_count], "tool"))
-        result_count++;
-    bool *used = lr_arena_zalloc(x->arena, result_count + 1);
+    struct results results = {.items = message + 1};
+    while (at + 1 + results.count < x->from->count &&
+           is_role(&results.items[results.count], "tool"))
+        results.count++;
+    bool *used = lr_arena_zalloc(x->arena, results.count + 1);
     uint32_t *result_of = lr_arena_array(x->arena, calls->count, sizeof(*result_of));
-    if (used == NULL || result_of == NULL)
+    results.next =
+        lr_arena_zalloc(x->arena, ((size_t)results.count + 1) * sizeof(*results.next));
+    if (used == NULL || result_of == NULL || results.next == NULL)
         return 0;
-    match_results(calls, results, result_count, result_of, used);
-    for (uint32_t i = 0; i < calls->count; i++) {
-        if (!push_call(x, message, i))
-            return 0;
-        if (result_of[i] != UINT32_MAX)
-            x->items[x->count++] = results[result_of[i]];
+    lr_strmap_init(&results.first);
+    bool ok = index_results(&results);
+    if (ok)
+        match_results(calls, &results, result_of, used);
+    lr_strmap_free(&results.first);
+    for (uint32_t i = 0; ok && i < calls->count; i++) {
+        ok = push_call(x, message, i);
+        if (ok && result_of[i] != UINT32_MAX)
+            x->items[x->count++] = results.items[result_of[i]];
     }
-    for (uint32_t r = 0; r < result_count; r++)
+    for (uint32_t r = 0; ok && r < results.count; r++)
         if (!used[r])
-            x->items[x->count++] = results[r];
-    return 1 + result_count;
+            x->items[x->count++] = results.items[r];
+    return ok ? 1 + results.count : 0;
 }
 
 static bool expand_calls(struct lr_arena *arena, struct lr_json *messages)

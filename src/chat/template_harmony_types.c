@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { TYPE_MAX = 4 << 20, LONGEST_ELEMENT = 50, MAX_DEPTH = 64 };
+enum { TYPE_MAX = 4 << 20, LONGEST_ELEMENT = 50, MAX_DEPTH = 64, REQUIRED_TEXT_MAX = 256 };
 
 bool chat_harmony_truthy(const struct lr_json *v)
 {
@@ -50,24 +50,32 @@ static void add_plain(struct lr_buf *out, const struct lr_json *v)
 
 static void add_joined(struct lr_buf *out, const struct lr_json *list, const char *separator)
 {
-    for (uint32_t i = 0; list->type == LR_JSON_ARRAY && i < list->count; i++) {
+    for (uint32_t i = 0; list->type == LR_JSON_ARRAY && i < list->count && !out->failed; i++) {
         if (i > 0)
             lr_buf_add_z(out, separator);
         add_plain(out, &list->items[i]);
     }
 }
 
-static bool is_required(const struct lr_json *required, struct lr_str name)
+/* What "required" names: a list, or (as a template reads it) a text that holds the names. */
+struct required {
+    struct lr_json_set names;
+    struct lr_str text;
+};
+
+static void required_init(struct required *r, struct lr_buf *out, const struct lr_json *value)
 {
-    if (lr_json_is(required, LR_JSON_STRING))
-        return lr_str_find(required->text, name) != LR_STR_NONE;
-    if (!lr_json_is(required, LR_JSON_ARRAY))
-        return false;
-    for (uint32_t i = 0; i < required->count; i++)
-        if (required->items[i].type == LR_JSON_STRING &&
-            lr_str_eq(required->items[i].text, name))
-            return true;
-    return false;
+    *r = (struct required){0};
+    (void)lr_json_str(value, &r->text);
+    /* A text is searched for each property, so a long one is not taken. */
+    if (!lr_json_set_init(&r->names, value) || r->text.len > REQUIRED_TEXT_MAX)
+        out->failed = true;
+}
+
+static bool is_required(const struct required *r, struct lr_str name)
+{
+    return lr_json_set_has(&r->names, name) ||
+           (r->text.len != 0 && lr_str_find(r->text, name) != LR_STR_NONE);
 }
 
 static size_t count_chars(struct lr_str s)
@@ -109,7 +117,8 @@ static void add_array_type(struct lr_buf *out, const struct lr_json *spec, int d
 
 static void add_variants(struct lr_buf *out, const struct lr_json *variants, int depth)
 {
-    for (uint32_t i = 0; variants->type == LR_JSON_ARRAY && i < variants->count; i++) {
+    uint32_t count = variants->type == LR_JSON_ARRAY ? variants->count : 0;
+    for (uint32_t i = 0; i < count && !out->failed; i++) {
         const struct lr_json *variant = &variants->items[i];
         const struct lr_json *description = lr_json_get(variant, "description");
         const struct lr_json *value = lr_json_get(variant, "default");
@@ -122,7 +131,7 @@ static void add_variants(struct lr_buf *out, const struct lr_json *variants, int
             lr_buf_add_z(out, "                    // default: ");
             jinja_dumps(out, value);
         }
-        if (i + 1 < variants->count)
+        if (i + 1 < count)
             lr_buf_add_z(out, " | \n");
     }
 }
@@ -130,22 +139,24 @@ static void add_variants(struct lr_buf *out, const struct lr_json *variants, int
 static void add_object_type(struct lr_buf *out, const struct lr_json *spec, int depth)
 {
     const struct lr_json *properties = lr_json_get(spec, "properties");
-    const struct lr_json *required = lr_json_get(spec, "required");
+    struct required required;
     if (!chat_harmony_truthy(properties) || properties->type != LR_JSON_OBJECT) {
         lr_buf_add_z(out, "object");
         return;
     }
     lr_buf_add_z(out, "{\n");
-    for (uint32_t i = 0; i < properties->count; i++) {
+    required_init(&required, out, lr_json_get(spec, "required"));
+    for (uint32_t i = 0; i < properties->count && !out->failed; i++) {
         const struct lr_json_member *m = &properties->members[i];
         lr_buf_add_str(out, m->key);
-        if (!is_required(required, m->key))
+        if (!is_required(&required, m->key))
             lr_buf_add_char(out, '?');
         lr_buf_add_z(out, ": \n                ");
         add_type(out, &m->value, depth + 1);
         if (i + 1 < properties->count)
             lr_buf_add_z(out, ", ");
     }
+    lr_json_set_free(&required.names);
     lr_buf_add_char(out, '}');
 }
 
@@ -182,7 +193,7 @@ static void add_type(struct lr_buf *out, const struct lr_json *spec, int depth)
 }
 
 static void add_parameter(struct lr_buf *out, const struct lr_json_member *m,
-                          const struct lr_json *required)
+                          const struct required *required)
 {
     const struct lr_json *spec = &m->value;
     const struct lr_json *description = lr_json_get(spec, "description");
@@ -233,13 +244,18 @@ static lr_code add_tool(struct jinja_output *out, const struct lr_json *tools, u
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "tools[%u].function.parameters.properties must be an object", i);
     struct lr_buf types;
+    struct required required;
     lr_buf_init(&types, TYPE_MAX);
-    for (uint32_t k = 0; k < properties->count; k++)
-        add_parameter(&types, &properties->members[k], lr_json_get(parameters, "required"));
+    required_init(&required, &types, lr_json_get(parameters, "required"));
+    for (uint32_t k = 0; k < properties->count && !types.failed; k++)
+        add_parameter(&types, &properties->members[k], &required);
+    lr_json_set_free(&required.names);
     lr_code rc = LR_OK;
     if (types.failed)
-        rc = lr_fail(err, LR_TOO_LARGE, "tools[%u]: its parameters take more than %d bytes", i,
-                     TYPE_MAX);
+        rc = lr_fail(err, LR_TOO_LARGE,
+                     "tools[%u]: its parameters take more than %d bytes, have more than %d "
+                     "levels, or a \"required\" that is no list",
+                     i, TYPE_MAX, MAX_DEPTH);
     jinja_output_add(out, LR_STR_LIT("(_: {\n"), true);
     jinja_output_add(out, lr_buf_str(&types), false);
     jinja_output_add(out, LR_STR_LIT("}) => any;\n\n"), true);

@@ -1,0 +1,346 @@
+/* The work of a request grows with its size and not faster: every field of every API is grown,
+ * and what parsing, compiling and rendering cost for each byte is compared. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "chat/format.h"
+#include "chat/openai_request.h"
+#include "chat/openai_response.h"
+#include "chat/prompt.h"
+
+enum {
+    NOON = 1794744000,
+    TRIES = 8,
+    TIMES_WORSE = 2,
+    FRESH_NS = 40, /* a byte: memory that a large request is the first to touch */
+};
+
+/* A body: `one` and then `two` are repeated until the size is reached, half of it each where
+ * both are given.  @ stands for the number of the repetition. */
+struct grown {
+    const char *name;
+    enum chat_api api;
+    const char *head, *one, *mid, *two, *tail;
+};
+
+#define CHAT(text)                                                                             \
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]," text
+#define SCHEMA(text)                                                                           \
+    CHAT("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\","      \
+         "\"schema\":" text)
+#define TOOL(strict, text)                                                                     \
+    CHAT("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":" strict   \
+         ",\"parameters\":" text)
+#define ALTERNATIVE(def)                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/" def                      \
+    "\"},\"b\":{\"$ref\":\"#/$defs/" def "\"},\"c\":{\"$ref\":\"#/$defs/" def                  \
+    "\"}},\"required\":[\"a\",\"b\",\"c\"]}"
+#define RESPONSE(text) "{\"model\":\"m\",\"input\":\"hi\"," text
+
+static const struct grown cases[] = {
+    {"messages", CHAT_API_CHAT, "{\"model\":\"m\",\"messages\":[",
+     "{\"role\":\"user\",\"content\":\"@\"}", NULL, NULL, "]}"},
+    {"parts", CHAT_API_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[",
+     "{\"type\":\"text\",\"text\":\"@\"}", NULL, NULL, "]}]}"},
+    {"members of a message", CHAT_API_CHAT,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\",", "\"k@\":1", NULL,
+     NULL, "}]}"},
+    {"calls and results", CHAT_API_CHAT,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\"},{\"role\":"
+     "\"assistant\",\"tool_calls\":[",
+     "{\"id\":\"c@\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}", "]},",
+     "{\"role\":\"tool\",\"tool_call_id\":\"r@\",\"content\":\"\"}", "]}"},
+    {"calls of a message with many members", CHAT_API_CHAT,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\"},{\"role\":"
+     "\"assistant\",\"tool_calls\":[",
+     "{\"id\":\"c@\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}", "],", "\"k@\":1",
+     "}]}"},
+    {"template variables", CHAT_API_CHAT, CHAT("\"chat_template_kwargs\":{"), "\"k@\":1", NULL,
+     NULL, "}}"},
+    {"properties and required of a tool", CHAT_API_CHAT,
+     TOOL("false", "{\"type\":\"object\",\"properties\":{"), "\"p@\":{\"type\":\"string\"}",
+     "},\"required\":[", "\"r@\"", "]}}}]}"},
+    {"properties and required within a tool", CHAT_API_CHAT,
+     TOOL("false", "{\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{"),
+     "\"p@\":{\"type\":\"string\"}", "},\"required\":[", "\"r@\"", "]}}}}}]}"},
+    {"properties and a required text", CHAT_API_CHAT,
+     TOOL("false", "{\"type\":\"object\",\"properties\":{"), "\"p@\":{\"type\":\"string\"}",
+     "},\"required\":\"", "r@", "\"}}}]}"},
+    {"properties of a strict tool", CHAT_API_CHAT,
+     TOOL("true", "{\"type\":\"object\",\"properties\":{"), "\"p@\":{\"type\":\"string\"}",
+     "},\"required\":[", "\"r@\"", "]}}}]}"},
+    {"variants of a parameter", CHAT_API_CHAT,
+     TOOL("false", "{\"properties\":{\"o\":{\"oneOf\":["),
+     "{\"type\":\"object\",\"properties\":{\"p@\":{\"type\":\"string\"}}}", NULL, NULL,
+     "]}}}}}]}"},
+    {"tools", CHAT_API_CHAT, CHAT("\"tools\":["),
+     "{\"type\":\"function\",\"function\":{\"name\":\"f@\",\"parameters\":{\"type\":"
+     "\"object\",\"properties\":{\"p\":{\"type\":\"string\",\"maxLength\":30000}}}}}",
+     NULL, NULL, "],\"tool_choice\":\"required\"}"},
+    {"strict tools", CHAT_API_CHAT, CHAT("\"tools\":["),
+     "{\"type\":\"function\",\"function\":{\"name\":\"f@\",\"strict\":true,\"parameters\":{"
+     "\"type\":\"object\",\"properties\":{\"p\":{\"type\":\"string\",\"maxLength\":30000}}}}}",
+     NULL, NULL, "]}"},
+    {"members of a tool", CHAT_API_CHAT, CHAT("\"tools\":[{\"type\":\"function\","), "\"k@\":1",
+     NULL, NULL, ",\"function\":{\"name\":\"f\"}}]}"},
+    {"values of a schema", CHAT_API_CHAT, SCHEMA("{\"enum\":["), "\"v@\"", NULL, NULL, "]}}}}"},
+    {"properties of a schema", CHAT_API_CHAT, SCHEMA("{\"type\":\"object\",\"properties\":{"),
+     "\"p@\":{\"type\":\"string\"}", "},\"required\":[", "\"r@\"", "]}}}}"},
+    {"annotations of a schema", CHAT_API_CHAT, SCHEMA("{\"type\":\"object\","), "\"k@\":1",
+     NULL, NULL, "}}}}"},
+    {"definitions and references", CHAT_API_CHAT, SCHEMA("{\"$defs\":{"), "\"d@\":true",
+     "},\"anyOf\":[", "{\"$ref\":\"#/$defs/d@\"}", "]}}}}"},
+    {"references of objects", CHAT_API_CHAT, SCHEMA("{\"$defs\":{\"s\":{\"type\":\"string\"},"),
+     "\"d@\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":\"#/$defs/s\"}}}",
+     "},\"anyOf\":[", "{\"$ref\":\"#/$defs/d@\"}", "]}}}}"},
+    {"constants of a oneOf", CHAT_API_CHAT, SCHEMA("{\"$defs\":{\"A\":{\"enum\":["), "\"a@\"",
+     ",\"z\"]},\"B\":{\"enum\":[", "\"b@\"",
+     ",\"z\"]}},\"oneOf\":[" ALTERNATIVE("A") "," ALTERNATIVE("B") "]}}}}"},
+    {"properties of a oneOf", CHAT_API_CHAT,
+     SCHEMA("{\"oneOf\":[{\"type\":\"object\",\"properties\":{"), "\"p@\":{\"const\":\"1\"}",
+     "},\"required\":[\"p0\"]},{\"type\":\"object\",\"required\":[\"p0\"],\"properties\":{",
+     "\"p@\":{\"const\":\"1\"}", "}}]}}}}"},
+    {"alternatives", CHAT_API_CHAT, SCHEMA("{\"anyOf\":["),
+     "{\"type\":\"object\",\"properties\":{\"p@\":{\"type\":\"string\",\"maxLength\":9}}}",
+     NULL, NULL, "]}}}}"},
+    {"stop strings", CHAT_API_CHAT, CHAT("\"stop\":["), "\"s@\"", NULL, NULL, "]}"},
+    {"biases", CHAT_API_CHAT, CHAT("\"logit_bias\":{"), "\"@\":1", NULL, NULL, "}}"},
+    {"a prompt", CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"", "word@", NULL, NULL,
+     "\"}"},
+    {"prompts", CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[", "\"p@\"", NULL, NULL,
+     "]}"},
+    {"token ids", CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[", "@", NULL, NULL, "]}"},
+    {"input messages", CHAT_API_RESPONSES, "{\"model\":\"m\",\"input\":[",
+     "{\"role\":\"user\",\"content\":\"@\"}", NULL, NULL, "]}"},
+    {"input parts", CHAT_API_RESPONSES,
+     "{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":[",
+     "{\"type\":\"input_text\",\"text\":\"@\"}", NULL, NULL, "]}]}"},
+    {"input calls and outputs", CHAT_API_RESPONSES,
+     "{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":\"\"},",
+     "{\"type\":\"function_call\",\"call_id\":\"c@\",\"name\":\"f\",\"arguments\":\"{}\"}", ",",
+     "{\"type\":\"function_call_output\",\"call_id\":\"c@\",\"output\":\"\"}", "]}"},
+    {"input turns", CHAT_API_RESPONSES, "{\"model\":\"m\",\"input\":[",
+     "{\"type\":\"function_call\",\"call_id\":\"c@\",\"name\":\"f\",\"arguments\":\"{}\"},"
+     "{\"role\":\"assistant\",\"content\":\"@\"}",
+     NULL, NULL, "]}"},
+    {"input reasoning", CHAT_API_RESPONSES, "{\"model\":\"m\",\"input\":[",
+     "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"@\"}]}", NULL,
+     NULL, ",{\"role\":\"user\",\"content\":\"\"}]}"},
+    {"tools of a response", CHAT_API_RESPONSES, RESPONSE("\"tools\":["),
+     "{\"type\":\"function\",\"name\":\"f@\",\"parameters\":{\"type\":\"object\"}}", NULL, NULL,
+     "]}"},
+    {"tools of a namespace", CHAT_API_RESPONSES,
+     RESPONSE("\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":["),
+     "{\"type\":\"function\",\"name\":\"f@\",\"parameters\":{\"type\":\"object\"}}", NULL, NULL,
+     "]}]}"},
+    {"schema of a response", CHAT_API_RESPONSES,
+     RESPONSE("\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"x\",\"schema\":{"
+              "\"$defs\":{"),
+     "\"d@\":true", "},\"anyOf\":[", "{\"$ref\":\"#/$defs/d@\"}", "]}}}}"},
+};
+
+/* What any field is grown to, where its name and a colon stand before. */
+static const struct grown shapes[] = {
+    {"a text", CHAT_API_CHAT, "\"", "x@", NULL, NULL, "\"}"},
+    {"a list", CHAT_API_CHAT, "[", "\"x@\"", NULL, NULL, "]}"},
+    {"an object", CHAT_API_CHAT, "{", "\"k@\":[@]", NULL, NULL, "}}"},
+    {"objects", CHAT_API_CHAT, "[", "{\"type\":\"x@\"}", NULL, NULL, "]}"},
+};
+
+static struct jinja_template *template_of_a_model;
+
+/* ---- bodies ---- */
+
+static void repeat(struct lr_buf *out, const char *one, size_t until)
+{
+    for (unsigned i = 0; i == 0 || out->len < until; i++) {
+        if (i > 0)
+            lr_buf_add_char(out, ',');
+        for (const char *c = one; *c != '\0'; c++)
+            if (*c == '@')
+                lr_buf_addf(out, "%u", i);
+            else
+                lr_buf_add_char(out, *c);
+    }
+}
+
+static void make_body(struct lr_buf *out, const char *before, const struct grown *g,
+                      size_t size)
+{
+    lr_buf_clear(out);
+    lr_buf_add_z(out, before);
+    lr_buf_add_z(out, g->head);
+    repeat(out, g->one, g->two != NULL ? size / 2 : size);
+    if (g->two != NULL) {
+        lr_buf_add_z(out, g->mid);
+        repeat(out, g->two, size);
+    }
+    lr_buf_add_z(out, g->tail);
+    assert_false(out->failed);
+}
+
+/* ---- what a router does with one ---- */
+
+static void answer(const struct chat_request *req, const struct chat_model *model,
+                   struct lr_arena *arena)
+{
+    struct lr_str constraint;
+    struct lr_error err;
+    struct chat_prompt prompt = {0};
+    struct chat_response *response;
+    struct chat_response_options options = {
+        .request = req, .id = LR_STR_LIT("id-1"), .is_harmony = model->is_gptoss};
+    if (chat_format_constraint(arena, req, model->is_gptoss, &constraint, &err) == LR_OK &&
+        chat_prompt_render(req, model, 0, NOON, &prompt, &err) == LR_OK &&
+        chat_response_create(&options, &response, &err) == LR_OK)
+        chat_response_destroy(response);
+    chat_prompt_free(&prompt);
+}
+
+static void serve(enum chat_api api, struct lr_str body)
+{
+    const struct chat_model models[] = {
+        {.is_gptoss = true}, {0}, {.chat_template = template_of_a_model}};
+    const struct chat_request *req;
+    struct lr_arena arena;
+    struct chat_error e;
+    lr_arena_init(&arena, 64 * body.len + (1 << 20));
+    if (chat_openai_parse(&arena, api, body, &req, &e) == LR_OK)
+        for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
+            answer(req, &models[i], &arena);
+    lr_arena_free(&arena);
+}
+
+static double cpu_ns(enum chat_api api, struct lr_str body)
+{
+    struct timespec a, b;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    serve(api, body);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    return (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
+}
+
+/* ---- the measure ---- */
+
+static size_t large_bytes(void)
+{
+    return getenv("LR_LONG") != NULL ? 1 << 20 : 64 << 10;
+}
+
+/* The least of several runs: whatever else the machine does only adds to one. */
+static bool grows_too_fast(enum chat_api api, const char *before, const struct grown *g,
+                           double per_kb[2])
+{
+    struct lr_buf small, large;
+    size_t size = large_bytes();
+    bool too_fast = true;
+    lr_buf_init(&small, 4 << 20);
+    lr_buf_init(&large, 4 << 20);
+    make_body(&small, before, g, size / 32);
+    make_body(&large, before, g, size);
+    per_kb[0] = per_kb[1] = 1e300;
+    for (int i = 0; too_fast && i < TRIES; i++) {
+        double a = cpu_ns(api, lr_buf_str(&small)) / (double)small.len;
+        double b = cpu_ns(api, lr_buf_str(&large)) / (double)large.len;
+        per_kb[0] = a < per_kb[0] ? a : per_kb[0];
+        per_kb[1] = b < per_kb[1] ? b : per_kb[1];
+        too_fast = per_kb[1] > TIMES_WORSE * per_kb[0] + FRESH_NS;
+    }
+    if (getenv("LR_VERBOSE") != NULL || too_fast)
+        print_message("%s%s: %.0f ns a byte of %zu, %.0f of %zu\n", before, g->name, per_kb[0],
+                      small.len, per_kb[1], large.len);
+    lr_buf_free(&small);
+    lr_buf_free(&large);
+    return too_fast;
+}
+
+static void the_cost_of_a_byte_does_not_grow_with_the_request(void **state)
+{
+    double cost[2];
+    unsigned bad = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        bad += grows_too_fast(cases[i].api, "", &cases[i], cost);
+    assert_int_equal(bad, 0);
+}
+
+static unsigned grow_field(enum chat_api api, struct lr_str name)
+{
+    static const char *const bodies[] = {
+        [CHAT_API_CHAT] =
+            "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}]",
+        [CHAT_API_COMPLETIONS] = "{\"model\":\"m\",\"prompt\":\"hi\"",
+        [CHAT_API_RESPONSES] = "{\"model\":\"m\",\"input\":\"hi\"",
+    };
+    char before[256];
+    double cost[2];
+    unsigned bad = 0;
+    bool is_first = lr_str_eq_z(name, "model") || lr_str_eq_z(name, "messages") ||
+                    lr_str_eq_z(name, "prompt") || lr_str_eq_z(name, "input");
+    (void)snprintf(before, sizeof(before), "%s\"" LR_STR_FMT "\":", is_first ? "{" : "",
+                   LR_STR_ARG(name));
+    if (!is_first)
+        (void)snprintf(before, sizeof(before), "%s,\"" LR_STR_FMT "\":", bodies[api],
+                       LR_STR_ARG(name));
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        bad += grows_too_fast(api, before, &shapes[i], cost);
+    return bad;
+}
+
+/* The names in a table of markdown: | `name` | ... */
+static unsigned grow_listed(enum chat_api api, struct lr_str page)
+{
+    struct lr_str line, rest = page;
+    unsigned bad = 0, count = 0;
+    while (lr_str_split(&rest, '\n', &line)) {
+        if (!lr_str_starts(line, "| `"))
+            continue;
+        struct lr_str name = lr_str_sub(line, 3, line.len);
+        bad += grow_field(api, lr_str_sub(name, 0, lr_str_find_char(name, '`')));
+        count++;
+    }
+    assert_true(count > 20);
+    return bad;
+}
+
+static void no_field_of_any_api_costs_more_for_each_byte_when_it_grows(void **state)
+{
+    struct lr_buf page;
+    unsigned bad = 0;
+    (void)state;
+    for (size_t i = 0; i < chat_openai_field_count(); i++) {
+        struct chat_field_row row = chat_openai_field(i);
+        if (row.in_chat)
+            bad += grow_field(CHAT_API_CHAT, lr_str_z(row.name));
+        if (row.in_completions)
+            bad += grow_field(CHAT_API_COMPLETIONS, lr_str_z(row.name));
+    }
+    lr_buf_init(&page, 1 << 20);
+    chat_responses_fields_markdown(&page);
+    bad += grow_listed(CHAT_API_RESPONSES, lr_buf_str(&page));
+    lr_buf_free(&page);
+    assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+    static const char source[] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n"
+                                 "{% endfor %}{{ tools | tojson }}";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cost_of_a_byte_does_not_grow_with_the_request),
+        cmocka_unit_test(no_field_of_any_api_costs_more_for_each_byte_when_it_grows),
+    };
+    struct lr_error err;
+    if (jinja_compile(lr_str_z(source), &template_of_a_model, &err) != LR_OK)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    jinja_template_destroy(template_of_a_model);
+    return failed;
+}
