@@ -1,4 +1,5 @@
 /* net/request.c - a request's facts, its life, and word of its client's leaving. */
+#include "base/clock.h"
 #include "net/path.h"
 #include "net/server_internal.h"
 
@@ -19,7 +20,7 @@ struct net_request *net_server_request_create(struct server_conn *sc)
         return NULL;
     struct server_part *part = sc->part;
     req->part = part;
-    req->started_ms = net_loop_now_ms(part->loop);
+    req->started_ms = lr_clock_ms(NULL);
     (void)memcpy(req->remote, sc->remote, sizeof(req->remote));
     lr_arena_init(&req->arena, (size_t)part->server->config.max_request_bytes);
     lr_buf_init(&req->extra, 64 * 1024);
@@ -161,7 +162,7 @@ uint64_t net_request_bytes_sent(const struct net_request *req)
 
 uint64_t net_request_elapsed_ms(const struct net_request *req)
 {
-    return net_loop_now_ms(req->part->loop) - req->started_ms;
+    return lr_clock_ms(NULL) - req->started_ms;
 }
 
 /* ---- while it runs ---- */

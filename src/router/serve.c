@@ -21,14 +21,28 @@ static void answer_bad_request(struct net_request *req, const struct chat_error 
     lr_buf_free(&body);
 }
 
-/* Finds the model and what its prompts need; takes the key's toll.  With references. */
-static lr_code admit_call(struct router *r, struct router_access *access, struct lr_str name,
-                          struct router_model **model, struct router_prompt_info **info,
-                          uint32_t *retry_s, struct lr_error *err)
+/* Takes the key's toll.  Refused requests pay it too: before it nothing is looked at, so that a
+ * key over its rate costs nothing. */
+static lr_code take_toll(struct router *r, const struct router_access *access,
+                         uint32_t *retry_s, struct lr_error *err)
+{
+    *retry_s = 0;
+    if (access->caller.key == NULL)
+        return LR_OK;
+    router_lock(r);
+    lr_code code = router_key_take(access->caller.key, lr_clock_ms(NULL),
+                                   atomic_load(&r->routers), retry_s, err);
+    router_unlock(r);
+    return code;
+}
+
+/* Finds the model, whether the key may use it, and what its prompts need.  With references. */
+static lr_code admit_call(struct router *r, const struct router_access *access,
+                          struct lr_str name, struct router_model **model,
+                          struct router_prompt_info **info, struct lr_error *err)
 {
     lr_code code = LR_OK;
     *info = NULL;
-    *retry_s = 0;
     router_lock(r);
     *model = router_registry_find(&r->registry, name);
     if (*model == NULL)
@@ -42,15 +56,21 @@ static lr_code admit_call(struct router *r, struct router_access *access, struct
                                   router_nodes_info(&r->nodes, lr_str_z((*model)->folded)));
     if (code == LR_OK && *info == NULL)
         code = router_refuse_nobody(r, *model, err);
-    if (code == LR_OK && access->caller.key != NULL)
-        code = router_key_take(access->caller.key, lr_clock_ms(NULL), atomic_load(&r->routers),
-                               retry_s, err);
     if (code == LR_OK) {
         (void)router_model_ref(*model);
         (void)router_prompt_info_ref(*info);
     }
     router_unlock(r);
     return code;
+}
+
+static void release(struct router *r, struct router_model *model,
+                    struct router_prompt_info *info)
+{
+    router_lock(r);
+    router_model_unref(model);
+    router_prompt_info_unref(&r->nodes.infos, info);
+    router_unlock(r);
 }
 
 /* W3C trace context, version 00: "00-" 32 digits "-" 16 digits "-" 2 digits, lower case. */
@@ -188,41 +208,66 @@ static void refuse(struct router *r, struct net_request *req, enum chat_api api,
     router_respond_openai(req, api, err);
 }
 
-static void complete(struct router *r, struct net_request *req, enum chat_api api)
+/* Reads the body and finds its model, cheapest first: what a key may not do is refused before
+ * its schemas are compiled.  False: answered. */
+static bool read_request(struct router *r, struct net_request *req, enum chat_api api,
+                         const struct lr_json **root, struct router_model **model,
+                         struct router_prompt_info **info)
 {
     struct router_access *access = net_request_user(req);
-    struct router_home *home = router_home_of(r, req);
-    const struct chat_request *chat;
     struct chat_error bad = {0};
     struct lr_error err;
-    struct router_model *model;
-    struct router_prompt_info *info;
+    struct lr_str name;
     uint32_t retry_s;
-
-    if (chat_openai_parse(net_request_arena(req), api, net_request_body(req), &chat, &bad) !=
+    *model = NULL;
+    *info = NULL;
+    if (take_toll(r, access, &retry_s, &err) != LR_OK) {
+        refuse(r, req, api, &err, retry_s);
+        return false;
+    }
+    if (chat_openai_read(net_request_arena(req), net_request_body(req), root, &name, &bad) !=
         LR_OK) {
         answer_bad_request(req, &bad);
-        return;
+        return false;
     }
     (void)snprintf(access->model, sizeof(access->model), LR_STR_FMT,
-                   LR_STR_ARG(lr_str_sub(chat->model, 0, 95)));
-    if (admit_call(r, access, chat->model, &model, &info, &retry_s, &err) != LR_OK) {
-        refuse(r, req, api, &err, retry_s);
+                   LR_STR_ARG(lr_str_sub(name, 0, 95)));
+    if (name.len == 0) /* the check of the fields says so */
+        return true;
+    if (admit_call(r, access, name, model, info, &err) != LR_OK) {
+        refuse(r, req, api, &err, 0);
+        return false;
+    }
+    return true;
+}
+
+static void complete(struct router *r, struct net_request *req, enum chat_api api)
+{
+    struct router_home *home = router_home_of(r, req);
+    const struct lr_json *root;
+    const struct chat_request *chat;
+    struct chat_error bad = {0};
+    struct router_model *model;
+    struct router_prompt_info *info;
+
+    if (!read_request(r, req, api, &root, &model, &info))
+        return;
+    if (chat_openai_check(net_request_arena(req), api, root, &chat, &bad) != LR_OK) {
+        answer_bad_request(req, &bad);
+        if (model != NULL)
+            release(r, model, info);
         return;
     }
     struct router_call *call = calloc(1, sizeof(*call));
     if (call == NULL) {
         router_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
-        router_lock(r);
-        router_model_unref(model);
-        router_prompt_info_unref(&r->nodes.infos, info);
-        router_unlock(r);
+        release(r, model, info);
         return;
     }
     *call = (struct router_call){
         .home = home,
         .req = req,
-        .access = access,
+        .access = net_request_user(req),
         .chat = chat,
         .model = model,
         .info = info,

@@ -4,7 +4,8 @@
  * Routes: /json, /echo, /later?ms=, /idle (a stream that never writes), /flood (writes as
  * fast as it may), /thread (answered from another thread), /head (refused in on_head),
  * /count (a streamed body), /slow (a streamed body, paused until the test says so),
- * /loop (which loop it is on), /inject (a header value with CR LF), /empty (204), /sse.
+ * /busy (keeps its loop for 30 ms), /loop (which loop it is on), /inject (a header value with
+ * CR LF), /empty (204), /sse.
  */
 #ifndef TEST_NET_HARNESS_H
 #define TEST_NET_HARNESS_H
@@ -233,6 +234,13 @@ static inline void on_request(void *arg, struct net_request *req)
         bool is_first = net_request_loop(req) == net_loops_get(h.loops, 0);
         net_respond(req, 200, "text/plain",
                     is_first ? LR_STR_LIT("loop 0!") : LR_STR_LIT("loop 1!"));
+    } else if (lr_str_eq_z(path, "/busy")) {
+        char text[32];
+        uint64_t end = now_ms() + 30;
+        while (now_ms() < end)
+            ;
+        (void)snprintf(text, sizeof(text), "%" PRIu64 " ms", net_request_elapsed_ms(req));
+        net_respond(req, 200, "text/plain", lr_str_z(text));
     } else if (lr_str_eq_z(path, "/inject")) {
         net_response_header(req, "X-Value", LR_STR_LIT("a\r\nX-Evil: 1"));
         net_response_header(req, "Content-Length", LR_STR_LIT("999"));

@@ -405,6 +405,16 @@ static void a_refusal_in_on_head_does_not_wait_for_the_body(void **state)
     assert_non_null(strstr(answer, "Connection: close\r\n"));
 }
 
+static void the_time_of_a_request_counts_what_keeps_its_loop(void **state)
+{
+    (void)state;
+    char answer[4096];
+    assert_int_equal(ask_once("GET /busy HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", answer,
+                              sizeof(answer)),
+                     200);
+    assert_true(strtoul(strstr(answer, "\r\n\r\n") + 4, NULL, 10) >= 30);
+}
+
 static void a_slow_head_gets_408_however_it_trickles(void **state)
 {
     (void)state;
@@ -474,6 +484,7 @@ int main(void)
         CASE(a_body_of_100_mb_gets_413_unread),
         CASE(a_chunked_body_over_the_limit_gets_413),
         CASE(a_refusal_in_on_head_does_not_wait_for_the_body),
+        CASE(the_time_of_a_request_counts_what_keeps_its_loop),
         CASE(a_slow_head_gets_408_however_it_trickles),
         CASE(a_body_that_stops_gets_408),
         CASE(a_body_that_goes_on_is_not_cut),
