@@ -38,7 +38,7 @@ static const struct lr_setting rows[] = {
     {.name = "header-timeout", .type = LR_SETTING_DURATION, .fallback = "10s", .min = 100, .max = 600000, .commands = ALL_DAEMONS,
      .help = "time for a client to send its request headers"},
     {.name = "body-timeout", .type = LR_SETTING_DURATION, .fallback = "60s", .min = 100, .max = 3600000, .commands = ALL_DAEMONS,
-     .help = "time for a client to send its request body"},
+     .help = "time for a client to send its whole request body, and 1 s more for each 64 KiB of it"},
     {.name = "idle-timeout", .type = LR_SETTING_DURATION, .fallback = "75s", .min = 100, .max = 86400000, .commands = ALL_DAEMONS,
      .help = "how long an unused connection stays open"},
 
@@ -62,6 +62,8 @@ static const struct lr_setting rows[] = {
      .help = "whose artifacts are taken, where that is the model's own publisher; default: openai/* and nvidia/*"},
     {.name = "queue", .type = LR_SETTING_INT, .fallback = "512", .max = 1000000, .commands = "router up",
      .help = "requests that may wait for one model; more get 429"},
+    {.name = "queue-bytes", .type = LR_SETTING_SIZE, .fallback = "256MiB", .min = 1024, .max = 1LL << 40, .commands = "router up",
+     .help = "memory that requests waiting for one model may hold, half of it for one key; more get 429"},
     {.name = "queue-wait", .type = LR_SETTING_DURATION, .fallback = "1m", .max = 86400000, .commands = "router up",
      .help = "a request that would have to wait longer than this gets 429, where 12 wait already; 0: only queue counts"},
     {.name = "queue-timeout", .type = LR_SETTING_DURATION, .fallback = "10m", .max = 86400000, .commands = "router up",

@@ -5,7 +5,7 @@
  * there, in order (pipelined ones wait).  What no handler should see is answered
  * here, with a JSON error body, and closes the connection:
  *   400  malformed head or chunk, two framings, a missing or second Host
- *   408  the head, or the next piece of a body, took too long
+ *   408  the head, or a body, took too long
  *   413  a body over the limit (an announced length is refused unread)
  *   417  an Expect other than 100-continue
  *   431  a head over the limit
@@ -53,7 +53,7 @@ struct net_server_config {
     uint64_t max_stream_bytes;  /* [1 MB] queued for one client */
 
     uint32_t header_timeout_ms; /* [10 s] for the whole head, from its first byte */
-    uint32_t body_timeout_ms;   /* [30 s] between two pieces of a body */
+    uint32_t body_timeout_ms;   /* [30 s] for a whole body, and 1 s more for each 64 KB */
     uint32_t idle_timeout_ms;   /* [75 s] between requests */
     uint32_t write_timeout_ms;  /* [60 s] without the client taking a byte that waits */
     uint32_t linger_ms;         /* [2 s] reading on after a refusal, so that it arrives */

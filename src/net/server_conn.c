@@ -3,7 +3,7 @@
  * The connection is always in one of these:
  *   idle       req NULL, no byte of a head; the idle time runs
  *   head       req NULL, head_begun; the header time runs, from the first byte
- *   body       req in REQUEST_BODY; the body time runs between pieces
+ *   body       req in REQUEST_BODY; the body time runs, longer for each byte that came
  *   running    req in REQUEST_RUNNING; reading goes on, so that a leaving client shows,
  *              and what comes is kept for later (pipelining) up to a limit
  *   lingering  the last answer is out; input is thrown away until the client closes
@@ -21,6 +21,8 @@ enum {
     MAX_PIPELINED = 32 * 1024,
     /* Answers waiting for a client before its next pipelined request is begun. */
     MAX_ANSWERS_QUEUED = 64 * 1024,
+    /* Bytes a second that a body has to come with, once the body time is over. */
+    BODY_RATE = 64 * 1024,
 };
 
 /* ---- refusals ---- */
@@ -71,6 +73,17 @@ static void body_complete(struct net_request *req)
     }
 }
 
+/* A body has the body time as a whole, and what its bytes take at the least rate: a client that
+ * trickles holds its memory no longer than one that is silent. */
+static void set_body_deadline(struct server_conn *sc)
+{
+    const struct net_request *req = sc->req;
+    uint64_t now = net_loop_now_ms(sc->part->loop);
+    uint64_t until = req->body_begun_ms + sc->part->server->config.body_timeout_ms +
+                     req->body.total * 1000 / BODY_RATE;
+    net_conn_set_deadline(&sc->conn, until > now ? until - now : 1);
+}
+
 static lr_code too_large(uint64_t limit, struct lr_error *err)
 {
     return lr_fail(err, LR_TOO_LARGE, "the body is larger than the limit of %" PRIu64 " bytes",
@@ -100,7 +113,7 @@ static bool consume_body(struct server_conn *sc, struct lr_str *input)
         refuse_request(req, 413, &err);
         return true;
     }
-    net_conn_set_deadline(&sc->conn, sc->part->server->config.body_timeout_ms);
+    set_body_deadline(sc);
     if (req->is_streamed) {
         req->sink.on_data(req->sink.arg, data);
         return true;
@@ -136,7 +149,8 @@ static void begin_body(struct server_conn *sc, struct net_request *req)
         struct lr_str go = LR_STR_LIT("HTTP/1.1 100 Continue\r\n\r\n");
         net_conn_write(&sc->conn, &go, 1);
     }
-    net_conn_set_deadline(&sc->conn, sc->part->server->config.body_timeout_ms);
+    req->body_begun_ms = net_loop_now_ms(sc->part->loop);
+    set_body_deadline(sc);
 }
 
 static void begin_request(struct server_conn *sc, struct lr_str block)
@@ -366,12 +380,15 @@ static void on_deadline(void *owner)
     const struct net_server_config *config = &sc->part->server->config;
     if (sc->req != NULL) {
         if (sc->req->is_paused) { /* the handler is slow, not the client */
-            net_conn_set_deadline(&sc->conn, config->body_timeout_ms);
+            sc->req->body_begun_ms = net_loop_now_ms(sc->part->loop);
+            set_body_deadline(sc);
             return;
         }
-        (void)lr_fail(&err, LR_REQUEST_TIMEOUT,
-                      "no byte of the body came for %u ms; the connection is closed",
-                      config->body_timeout_ms);
+        (void)lr_fail(
+            &err, LR_REQUEST_TIMEOUT,
+            "the body did not come within %u ms (setting body-timeout) and one second "
+            "more for each %d bytes; the connection is closed",
+            config->body_timeout_ms, BODY_RATE);
         refuse_request(sc->req, 408, &err);
     } else if (sc->head_begun) {
         (void)lr_fail(&err, LR_REQUEST_TIMEOUT, "the head was not complete within %u ms",

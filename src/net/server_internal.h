@@ -89,6 +89,7 @@ struct net_request {
     struct lr_str path; /* decoded */
     struct net_body body;
     uint64_t body_limit;
+    uint64_t body_begun_ms; /* loop time */
     struct lr_buf collected;
     struct net_body_sink sink;
     void *user;

@@ -71,14 +71,20 @@ static lr_code check_caller(const struct node *node, struct net_request *req,
     return code;
 }
 
+void node_api_head(void *arg, struct net_request *req)
+{
+    struct lr_error err;
+    if (check_caller(arg, req, &err) != LR_OK)
+        net_respond_error(req, &err);
+}
+
 void node_api_request(void *arg, struct net_request *req)
 {
     struct node *node = arg;
     struct net_path path;
     struct lr_error err;
-    lr_code code = check_caller(node, req, &err);
-    if (code == LR_OK)
-        code = net_path_split(net_request_arena(req), net_request_raw_path(req), &path, &err);
+    lr_code code =
+        net_path_split(net_request_arena(req), net_request_raw_path(req), &path, &err);
     if (code != LR_OK) {
         net_respond_error(req, &err);
         return;

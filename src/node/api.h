@@ -9,6 +9,8 @@
 #include "node/state.h"
 
 /* For net_server_config.handler. */
+/* Checks the caller, before a byte of the body is read. */
+void node_api_head(void *arg, struct net_request *req);
 void node_api_request(void *arg, struct net_request *req);
 
 /* 404 names the model and says what there is.  Ends req then and returns NULL. */

@@ -292,7 +292,7 @@ lr_code node_start(struct node *node, struct net_loops *loops, const char *liste
         .host = host,
         .port = number,
         .tls = tls,
-        .handler = {.arg = node, .on_request = node_api_request},
+        .handler = {.arg = node, .on_head = node_api_head, .on_request = node_api_request},
         .max_body_bytes = lr_settings_size(node->settings, "max-body-bytes"),
         .header_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "header-timeout"),
         .body_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "body-timeout"),

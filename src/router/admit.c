@@ -51,6 +51,18 @@ static void refuse(struct router_job *job, size_t limit, uint64_t now, struct lr
                       limit < job->router->queue_limit ? "queue-wait" : "queue", job->retry_s);
 }
 
+static void refuse_bytes(struct router_job *job, size_t limit, uint64_t now,
+                         struct lr_error *err)
+{
+    const struct router_model *model = job->model;
+    job->retry_s = seconds_until_room(job, limit, now);
+    (void)lr_fail(err, LR_RATE_LIMITED,
+                  "%zu requests that wait for model \"%s\" hold %zu bytes, and this one needs "
+                  "%zu (setting queue-bytes): try again in %u s",
+                  model->queue.count, model->id, model->queue.bytes, job->waiter.bytes,
+                  job->retry_s);
+}
+
 /* The last to come of the key with the most, waiting and on nodes. */
 static struct router_waiter *find_last(const struct router_model *model, uint64_t lane)
 {
@@ -96,8 +108,13 @@ static enum router_admission enter_queue(struct router_job *job, bool again, uin
     struct router_model *model = job->model;
     struct router_queue *queue = &model->queue;
     size_t limit = places(model, job->router, now);
-    bool has_room = again || queue->count < limit || push_out(model, job->lane, limit, now);
-    if (!has_room)
+    bool has_bytes = again || router_queue_has_bytes(queue, job->lane, job->waiter.bytes,
+                                                     job->router->queue_bytes);
+    bool has_room =
+        has_bytes && (again || queue->count < limit || push_out(model, job->lane, limit, now));
+    if (!has_bytes)
+        refuse_bytes(job, limit, now, err);
+    else if (!has_room)
         refuse(job, limit, now, err);
     if (has_room && !router_queue_push(queue, &job->waiter, job->lane, again)) {
         (void)lr_fail(err, LR_OUT_OF_RAM, "no memory for the queue");

@@ -5,7 +5,8 @@
 
 #include "base/random.h"
 
-enum { ADMIN_BODY_MAX = 8 << 20 };
+/* Largest bodies: of who has shown a key, and of anybody. */
+enum { ADMIN_BODY_MAX = 8 << 20, PUBLIC_BODY_MAX = 16 << 10 };
 
 struct router_home *router_home_of(struct router *r, const struct net_request *req)
 {
@@ -155,7 +156,8 @@ void router_api_head(void *arg, struct net_request *req)
         return;
     }
     if (access->route->role != ROUTER_API)
-        net_request_limit_body(req, ADMIN_BODY_MAX);
+        net_request_limit_body(req, access->route->role == ROUTER_PUBLIC ? PUBLIC_BODY_MAX
+                                                                         : ADMIN_BODY_MAX);
 }
 
 void router_api_request(void *arg, struct net_request *req)

@@ -7,6 +7,7 @@ struct router_lane {
     struct router_waiter *first, *last;
     uint64_t id;
     size_t count;
+    size_t bytes;
 };
 
 static struct router_lane *find_lane(const struct router_queue *queue, uint64_t id)
@@ -74,7 +75,9 @@ bool router_queue_push(struct router_queue *queue, struct router_waiter *waiter,
     else
         lane->first = waiter;
     lane->count++;
+    lane->bytes += waiter->bytes;
     queue->count++;
+    queue->bytes += waiter->bytes;
     return true;
 }
 
@@ -91,7 +94,9 @@ void router_queue_remove(struct router_queue *queue, struct router_waiter *waite
         waiter->next->prev = waiter->prev;
     else
         lane->last = waiter->prev;
-    *waiter = (struct router_waiter){0};
+    *waiter = (struct router_waiter){.bytes = waiter->bytes};
+    lane->bytes -= waiter->bytes;
+    queue->bytes -= waiter->bytes;
     queue->count--;
     if (--lane->count == 0)
         remove_lane(queue, lane);
@@ -147,6 +152,16 @@ size_t router_queue_lane_count(const struct router_queue *queue, uint64_t id)
 {
     const struct router_lane *lane = find_lane(queue, id);
     return lane != NULL ? lane->count : 0;
+}
+
+bool router_queue_has_bytes(const struct router_queue *queue, uint64_t id, size_t bytes,
+                            size_t limit)
+{
+    const struct router_lane *lane = find_lane(queue, id);
+    if (queue->count == 0)
+        return true;
+    return bytes <= limit && queue->bytes <= limit - bytes &&
+           (lane == NULL || lane->bytes + bytes <= limit / 2);
 }
 
 void router_queue_each(struct router_queue *queue,

@@ -21,11 +21,13 @@ struct router_lane;
 struct router_waiter {
     struct router_waiter *next, *prev; /* in its lane */
     struct router_lane *lane;          /* NULL: it does not wait */
+    size_t bytes;                      /* of memory that it holds; set before it waits */
 };
 
 struct router_queue {
     struct router_lane *head; /* whose turn it is; a ring */
     size_t count;
+    size_t bytes; /* held by all who wait */
 };
 
 /* At the end of its lane, or at its front (it has waited before).  False without memory. */
@@ -56,6 +58,11 @@ void router_queue_remove(struct router_queue *queue, struct router_waiter *waite
 
 /* How many of this lane wait. */
 size_t router_queue_lane_count(const struct router_queue *queue, uint64_t lane);
+
+/* Whether `limit` bytes have room for these: for all together, and half of it for one lane.  A
+ * queue, and a lane that has room in the whole, takes any first one. */
+bool router_queue_has_bytes(const struct router_queue *queue, uint64_t lane, size_t bytes,
+                            size_t limit);
 
 /* Calls fn for each, lane by lane; fn may remove the one it is given. */
 void router_queue_each(struct router_queue *queue,

@@ -34,6 +34,7 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
     r->asks_to_yield = lr_settings_bool(s, "yield");
     r->queue_limit = (uint32_t)lr_settings_int(s, "queue");
+    r->queue_bytes = (size_t)lr_settings_size(s, "queue-bytes");
     r->queue_wait_ms = lr_settings_ms(s, "queue-wait");
     r->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
     r->keep_alive_ms = (uint32_t)lr_settings_ms(s, "keep-alive");

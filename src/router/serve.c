@@ -145,6 +145,15 @@ static lr_code make_response(struct router_call *call, struct lr_error *err)
     return chat_response_create(&options, &call->response, err);
 }
 
+/* What a call keeps in memory until its answer ends: the body, what was made of it, prompts. */
+static size_t held_bytes(const struct router_call *call)
+{
+    size_t bytes = net_request_body(call->req).len + net_request_arena(call->req)->used;
+    for (uint32_t i = 0; i < call->prompt_count; i++)
+        bytes += call->prompts[i].bytes + call->prompts[i].id_count * sizeof(uint32_t);
+    return bytes;
+}
+
 static lr_code make_legs(struct router_call *call, struct lr_error *err)
 {
     uint32_t count = chat_request_choices(call->chat);
@@ -153,11 +162,13 @@ static lr_code make_legs(struct router_call *call, struct lr_error *err)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u choices", count);
     call->leg_count = count;
     mark_prompts(call);
+    size_t bytes = held_bytes(call) / count;
     for (uint32_t i = 0; i < count; i++) {
         struct router_leg *leg = &call->legs[i];
         const struct chat_prompt *prompt = &call->prompts[i / call->chat->n];
         leg->call = call;
         leg->index = i;
+        leg->job.waiter.bytes = bytes;
         leg->job.router = call->home->router;
         leg->job.model = call->model;
         leg->job.loop = call->home->loop;

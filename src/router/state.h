@@ -79,6 +79,7 @@ struct router {
     bool allows_cpu_nodes;
     bool asks_to_yield;
     uint32_t queue_limit;
+    size_t queue_bytes;
     uint32_t keep_alive_ms;
     uint64_t queue_timeout_ms, queue_wait_ms;
     uint64_t offline_ms;

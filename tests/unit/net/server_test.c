@@ -449,18 +449,40 @@ static void a_body_that_stops_gets_408(void **state)
     assert_int_equal(peek_counter(&h.begun), 0);
 }
 
-static void a_body_that_goes_on_is_not_cut(void **state)
+static void a_body_gets_408_however_it_trickles(void **state)
 {
     (void)state;
+    char answer[4096] = "";
+    int fd = dial();
+    say_z(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\n");
+    uint64_t begun = now_ms();
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (poll(&p, 1, 30) == 0) {
+        assert_true(now_ms() - begun < 3000);
+        (void)send(fd, "x", 1, MSG_NOSIGNAL);
+    }
+    assert_in_range(now_ms() - begun, 150, 1500);
+    (void)hear_all(fd, answer, sizeof(answer));
+    assert_int_equal(status_of(answer), 408);
+    assert_non_null(strstr(answer, "body-timeout"));
+    (void)close(fd);
+}
+
+static void a_large_body_has_the_time_of_its_bytes(void **state)
+{
+    enum { PIECE = 16 << 10, PIECES = 10 };
+    (void)state;
+    static char piece[PIECE];
     char answer[4096];
     int fd = dial();
-    say_z(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 10\r\n\r\n");
+    memset(piece, 'x', sizeof(piece));
+    say_z(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 163840\r\n\r\n");
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    for (int i = 0; i < 10; i++) { /* 500 ms in all, 50 between pieces; the limit is 200 */
-        assert_int_equal(poll(&p, 1, 50), 0);
-        say(fd, "x", 1);
+    for (int i = 0; i < PIECES; i++) { /* 600 ms in all, at 270 KB/s; the limit is 200 */
+        assert_int_equal(poll(&p, 1, 60), 0);
+        say(fd, piece, sizeof(piece));
     }
-    hear_until(fd, answer, sizeof(answer), "\r\n\r\nxxxxxxxxxx");
+    hear_until(fd, answer, sizeof(answer), "HTTP/1.1 200");
     (void)close(fd);
 }
 
@@ -487,7 +509,8 @@ int main(void)
         CASE(the_time_of_a_request_counts_what_keeps_its_loop),
         CASE(a_slow_head_gets_408_however_it_trickles),
         CASE(a_body_that_stops_gets_408),
-        CASE(a_body_that_goes_on_is_not_cut),
+        CASE(a_body_gets_408_however_it_trickles),
+        CASE(a_large_body_has_the_time_of_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,9 +134,33 @@ static void the_last_of_the_longest_lane_makes_room_for_a_shorter_one(void **sta
     assert_null(router_queue_pushed_out(&q, 2, alone)); /* 2 and 1: nothing would be won */
 }
 
+static void bytes_are_bounded_for_all_and_by_half_for_one_lane(void **state)
+{
+    struct router_queue all = {0};
+    struct router_waiter some[3] = {{.bytes = 5000}, {.bytes = 300}, {.bytes = 400}};
+    (void)state;
+    assert_true(router_queue_has_bytes(&all, 1, some[0].bytes, 1000)); /* nothing waits */
+    assert_true(router_queue_push(&all, &some[0], 1, false));
+    assert_false(router_queue_has_bytes(&all, 2, 1, 1000));
+    router_queue_remove(&all, &some[0]);
+    assert_true(router_queue_push(&all, &some[1], 1, false));
+    assert_true(router_queue_has_bytes(&all, 1, 200, 1000));
+    assert_false(router_queue_has_bytes(&all, 1, 201, 1000));
+    assert_true(router_queue_has_bytes(&all, 2, 700, 1000));
+    assert_true(router_queue_push(&all, &some[2], 2, false));
+    assert_false(router_queue_has_bytes(&all, 3, 301, 1000));
+    assert_ptr_equal(router_queue_pop(&all), &some[1]);
+    assert_true(router_queue_push(&all, &some[1], 1, true)); /* it keeps its size */
+    assert_int_equal(all.bytes, 700);
+    router_queue_remove(&all, &some[1]);
+    router_queue_remove(&all, &some[2]);
+    assert_int_equal(all.bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_bounded_for_all_and_by_half_for_one_lane),
         cmocka_unit_test_teardown(one_key_is_served_in_order, reset),
         cmocka_unit_test_teardown(a_flood_delays_another_key_by_one_turn, reset),
         cmocka_unit_test_teardown(three_keys_take_turns, reset),
