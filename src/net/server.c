@@ -12,7 +12,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -60,6 +62,7 @@ static int accept_socket(int listener, struct sockaddr_storage *address)
 
 struct arrival {
     struct server_part *part;
+    struct net_peer *peer;
     int fd;
     char remote[46];
 };
@@ -70,8 +73,11 @@ static void settle(void *arg)
 {
     struct arrival *arrival = arg;
     struct server_part *part = arrival->part;
-    if (part->is_stopping || !net_server_conn_create(part, arrival->fd, arrival->remote)) {
+    if (part->is_stopping ||
+        !net_server_conn_create(part, arrival->fd, arrival->remote, arrival->peer)) {
+        struct net_seat seat = {.peer = arrival->peer};
         (void)close(arrival->fd);
+        (void)net_seat_leave(&part->server->seats, &seat);
         atomic_fetch_sub(&part->load, 1);
         atomic_fetch_sub(&part->server->connections, 1);
         net_server_part_check_stopped(part);
@@ -109,30 +115,67 @@ static void remote_text(const struct sockaddr_storage *address, char out[46])
         (void)memmove(out, out + 7, strlen(out + 7) + 1);
 }
 
+static void make_room(void *arg)
+{
+    struct server_conn *sc = arg;
+    struct net_server *server = sc->part->server;
+    net_server_conn_make_room(sc);
+    release(server);
+}
+
+/* Who has lost its seat hears of it on its own loop.  Until then it is not freed, and the
+ * server lives. */
+static void call_away(struct net_server *server, struct net_seat *seat)
+{
+    if (seat == NULL)
+        return;
+    struct server_conn *sc =
+        (struct server_conn *)(void *)((char *)seat - offsetof(struct server_conn, seat));
+    atomic_fetch_add(&server->holds, 1);
+    net_loop_post(sc->part->loop, make_room, sc);
+}
+
+/* A flood must not fill the log, too. */
+static void warn_full(struct server_part *here, const char *setting, uint32_t limit,
+                      const char *remote)
+{
+    uint64_t now = net_loop_now_ms(here->loop);
+    if (now - here->warned_ms >= WARN_EVERY_MS)
+        lr_log_warn(NULL, "net.refuse reason=%s limit=%u from=%s", setting, limit, remote);
+    here->warned_ms = now;
+}
+
 static void welcome(struct server_part *here, int fd, const struct sockaddr_storage *address)
 {
     struct net_server *server = here->server;
-    if (atomic_fetch_add(&server->connections, 1) >= server->config.max_connections) {
-        atomic_fetch_sub(&server->connections, 1);
+    struct net_seat *lost;
+    struct net_peer *peer;
+    char remote[46];
+    remote_text(address, remote);
+    enum net_seats_answer answer = net_seats_take(&server->seats, address, &peer, &lost);
+    call_away(server, lost);
+    if (answer != NET_SEATS_TAKEN) {
         (void)close(fd);
-        uint64_t now = net_loop_now_ms(here->loop);
-        if (now - here->warned_ms >= WARN_EVERY_MS) /* a flood must not fill the log, too */
-            lr_log_warn(NULL, "net.refuse reason=max_connections limit=%u",
-                        server->config.max_connections);
-        here->warned_ms = now;
+        if (answer == NET_SEATS_FULL)
+            warn_full(here, "max-connections", server->config.max_connections, remote);
+        else
+            warn_full(here, "connections-per-address", server->config.max_per_address, remote);
         return;
     }
     struct arrival *arrival = calloc(1, sizeof(*arrival));
     if (arrival == NULL) {
-        atomic_fetch_sub(&server->connections, 1);
+        struct net_seat seat = {.peer = peer};
+        (void)net_seat_leave(&server->seats, &seat);
         (void)close(fd);
         lr_log_warn(NULL, "net.refuse reason=%s", "no memory for a connection");
         return;
     }
+    atomic_fetch_add(&server->connections, 1);
     atomic_fetch_add_explicit(&server->accepted, 1, memory_order_relaxed);
     arrival->part = least_loaded(here);
     arrival->fd = fd;
-    remote_text(address, arrival->remote);
+    arrival->peer = peer;
+    (void)memcpy(arrival->remote, remote, sizeof(remote));
     atomic_fetch_add(&arrival->part->load, 1);
     if (arrival->part == here) {
         settle(arrival);
@@ -169,8 +212,9 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
         if (errno == EINTR || errno == ECONNABORTED)
             continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            /* Typically out of descriptors.  The waiting connection would wake us at once
-             * again; some pause lets others close first. */
+            /* Typically out of descriptors: the oldest idle connection goes.  The waiting one
+             * would wake us at once again; some pause lets others close first. */
+            call_away(part->server, net_seats_oldest(&part->server->seats));
             lr_log_warn(NULL, "net.accept_failed error=%s pause_ms=%d", strerror(errno),
                         PAUSE_MS);
             (void)uv_poll_stop(&part->poll);
@@ -202,6 +246,7 @@ static void fill_defaults(struct net_server_config *c)
     if (c->field == 0)                                                                         \
     c->field = (value)
     DEFAULT(max_connections, 10000);
+    DEFAULT(max_per_address, 2048);
     DEFAULT(max_header_bytes, 32 * 1024);
     DEFAULT(max_body_bytes, 16 << 20);
     DEFAULT(max_request_bytes, 64 << 20);
@@ -214,6 +259,32 @@ static void fill_defaults(struct net_server_config *c)
 #undef DEFAULT
     c->host = NULL;
     c->tls = NULL;
+}
+
+/* Takes all descriptors the system grants, and no more connections than those allow: the rest
+ * is for files, nodes and workers. */
+static void take_descriptors(struct net_server_config *c)
+{
+    enum { OTHERS = 256, MOST = 1 << 20 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    rlim_t wanted = limit.rlim_max > MOST ? MOST : limit.rlim_max;
+    if (limit.rlim_cur < wanted) {
+        struct rlimit raised = {.rlim_cur = wanted, .rlim_max = limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+            limit.rlim_cur = wanted;
+    }
+    rlim_t room = limit.rlim_cur > 2 * OTHERS ? limit.rlim_cur - OTHERS : limit.rlim_cur / 2;
+    if (room >= c->max_connections)
+        return;
+    lr_log_warn(
+        NULL,
+        "net.few_descriptors limit=%llu connections=%llu max-connections=%u hint=\"raise "
+        "the hard limit: ulimit -Hn, LimitNOFILE of systemd, --ulimit nofile of a "
+        "container\"",
+        (unsigned long long)limit.rlim_cur, (unsigned long long)room, c->max_connections);
+    c->max_connections = (uint32_t)room;
 }
 
 static lr_code bind_one(const struct addrinfo *info, const char *host, uint16_t port, int *out,
@@ -278,6 +349,9 @@ lr_code net_server_start(struct net_loops *loops, const struct net_server_config
     struct net_server *server = net_alloc(sizeof(*server));
     server->config = *config;
     fill_defaults(&server->config);
+    take_descriptors(&server->config);
+    net_seats_init(&server->seats, server->config.max_connections,
+                   server->config.max_per_address);
     server->tls = net_tls_ref(config->tls);
     server->loops = loops;
     server->listen_fd = fd;
@@ -412,6 +486,7 @@ void net_server_destroy(struct net_server *server)
     if (atomic_load(&server->holds) != 0)
         stop_here(server);
     net_tls_destroy(server->tls);
+    net_seats_free(&server->seats);
     free(server->parts);
     free(server);
 }

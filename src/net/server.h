@@ -46,7 +46,10 @@ struct net_server_config {
     struct net_tls *tls; /* NULL: plain.  Borrowed for the call (referenced) */
     struct net_server_handler handler;
 
-    uint32_t max_connections;   /* [10000] over all loops; more are closed unanswered */
+    /* Over all loops; lowered to what descriptors allow.  One more takes the place of the
+     * oldest that is idle, or is closed unanswered where none is. */
+    uint32_t max_connections;   /* [10000] */
+    uint32_t max_per_address;   /* [2048] the same for one address (of IPv6: one /64) */
     uint32_t max_header_bytes;  /* [32 KB] request line and headers */
     uint64_t max_body_bytes;    /* [16 MB] */
     uint64_t max_request_bytes; /* [64 MB] ceiling of a request's arena, beside its body */

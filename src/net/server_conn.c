@@ -179,6 +179,7 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
     sc->part->active++;
     sc->req = req;
     req->conn = sc;
+    (void)net_seat_set_idle(&server->seats, &sc->seat, false);
     req->is_head_method = lr_str_eq_z(req->head.method, "HEAD");
     req->keeps_alive = req->head.keep_alive;
     req->body_limit = server->config.max_body_bytes;
@@ -309,6 +310,7 @@ static void linger(struct server_conn *sc)
 {
     sc->is_lingering = true;
     sc->head_begun = false;
+    (void)net_seat_set_idle(&sc->part->server->seats, &sc->seat, false);
     net_task_cancel(sc->part->loop, &sc->go_on);
     if (!sc->is_processing)
         lr_buf_free(&sc->in);
@@ -322,7 +324,8 @@ void net_server_conn_answered(struct server_conn *sc, bool keep_alive)
 {
     if (sc->conn.is_closing)
         return;
-    if (!keep_alive || sc->part->is_stopping || sc->conn.is_ended) {
+    if (!keep_alive || sc->part->is_stopping || sc->conn.is_ended ||
+        !net_seat_set_idle(&sc->part->server->seats, &sc->seat, true)) {
         linger(sc);
         return;
     }
@@ -332,6 +335,18 @@ void net_server_conn_answered(struct server_conn *sc, bool keep_alive)
             net_task_queue(sc->part->loop, &sc->go_on);
         net_server_conn_update_reading(sc);
     }
+}
+
+void net_server_conn_make_room(struct server_conn *sc)
+{
+    sc->is_told = true;
+    if (sc->is_forgotten)
+        free(sc);
+    else if (sc->req == NULL && net_conn_queued(&sc->conn) == 0)
+        net_server_conn_close(sc);
+    else if (sc->req == NULL && !sc->is_lingering)
+        net_server_conn_answered(sc, false);
+    /* else it has got a request meanwhile, and goes with its answer */
 }
 
 static void on_end(void *owner, const struct lr_error *err)
@@ -418,7 +433,9 @@ static void on_closed(void *owner)
     atomic_fetch_sub(&part->load, 1);
     atomic_fetch_sub(&part->server->connections, 1);
     lr_buf_free(&sc->in);
-    free(sc);
+    sc->is_forgotten = true;
+    if (net_seat_leave(&part->server->seats, &sc->seat) || sc->is_told)
+        free(sc);
     net_server_part_check_stopped(part);
 }
 
@@ -431,13 +448,15 @@ static const struct net_conn_events events = {
     .on_closed = on_closed,
 };
 
-bool net_server_conn_create(struct server_part *part, int fd, const char *remote)
+bool net_server_conn_create(struct server_part *part, int fd, const char *remote,
+                            struct net_peer *peer)
 {
     const struct net_server_config *config = &part->server->config;
     struct server_conn *sc = calloc(1, sizeof(*sc));
     if (sc == NULL)
         return false;
     sc->part = part;
+    sc->seat.peer = peer;
     (void)memcpy(sc->remote, remote, sizeof(sc->remote));
     lr_buf_init(&sc->in, (size_t)config->max_header_bytes + MAX_PIPELINED + 4 * NET_READ_BYTES);
     net_task_init(&sc->go_on, on_go_on, sc);
@@ -446,6 +465,7 @@ bool net_server_conn_create(struct server_part *part, int fd, const char *remote
         sc->next->prev = sc;
     part->conns = sc;
     net_conn_init(&sc->conn, part->loop, &events, sc, config->write_timeout_ms);
+    (void)net_seat_set_idle(&part->server->seats, &sc->seat, true);
     if (net_conn_open(&sc->conn, fd) != 0) {
         net_conn_close(&sc->conn);
         return true;

@@ -12,6 +12,7 @@
 #include "net/body.h"
 #include "net/conn.h"
 #include "net/head.h"
+#include "net/seats.h"
 #include "net/server.h"
 
 struct server_part;
@@ -22,6 +23,7 @@ struct net_server {
     struct net_tls *tls;             /* owned reference; NULL: plain */
     struct server_part *parts;       /* owned, one per loop */
     unsigned part_count;
+    struct net_seats seats;
     int listen_fd; /* shared by the parts; the last one to stop polling closes it */
     uint16_t port;
     net_loop_fn on_stopped;
@@ -54,6 +56,7 @@ struct server_part {
 
 struct server_conn {
     struct net_conn conn; /* first: owned */
+    struct net_seat seat;
     struct server_part *part;
     struct server_conn *prev;
     struct server_conn *next;
@@ -65,6 +68,8 @@ struct server_conn {
     bool head_begun;           /* part of a head has come, its deadline runs */
     bool is_lingering;         /* answered for the last time; input is thrown away */
     bool close_when_drained;
+    bool is_told;      /* word has come that its seat is lost */
+    bool is_forgotten; /* it is closed, and the word on its way frees it */
     char remote[46];
 };
 
@@ -116,8 +121,12 @@ struct net_request {
 };
 
 /* ---- server_conn.c ---- */
-/* False where there is no memory for it; the descriptor is still the caller's then. */
-bool net_server_conn_create(struct server_part *part, int fd, const char *remote);
+/* peer: counted for it.  False where there is no memory for it; descriptor and seat are still
+ * the caller's then. */
+bool net_server_conn_create(struct server_part *part, int fd, const char *remote,
+                            struct net_peer *peer);
+/* It has lost its seat: closes it where it is still idle.  On its loop, once. */
+void net_server_conn_make_room(struct server_conn *sc);
 /* Ends the bond between a connection and its request. */
 void net_server_conn_detach(struct server_conn *sc);
 void net_server_conn_close(struct server_conn *sc);

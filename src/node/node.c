@@ -293,6 +293,8 @@ lr_code node_start(struct node *node, struct net_loops *loops, const char *liste
         .port = number,
         .tls = tls,
         .handler = {.arg = node, .on_head = node_api_head, .on_request = node_api_request},
+        .max_connections = (uint32_t)lr_settings_int(node->settings, "max-connections"),
+        .max_per_address = (uint32_t)lr_settings_int(node->settings, "connections-per-address"),
         .max_body_bytes = lr_settings_size(node->settings, "max-body-bytes"),
         .header_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "header-timeout"),
         .body_timeout_ms = (uint32_t)lr_settings_ms(node->settings, "body-timeout"),

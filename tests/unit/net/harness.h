@@ -324,10 +324,14 @@ static inline void harness_stop(void)
 
 /* ---- blocking sockets ---- */
 
-static inline int dial(void)
+/* last: of the address 127.0.0.X that it comes from. */
+static inline int dial_from(uint32_t last)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
+    struct sockaddr_in own = {.sin_family = AF_INET,
+                              .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffu) | last)};
+    assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(net_server_port(h.server)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -335,6 +339,11 @@ static inline int dial(void)
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
+}
+
+static inline int dial(void)
+{
+    return dial_from(1);
 }
 
 static inline void say(int fd, const char *text, size_t len)

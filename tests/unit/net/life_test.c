@@ -27,15 +27,20 @@ static int stop(void **state)
     return 0;
 }
 
-static int begin(const char *path)
+static int begin_from(uint32_t last, const char *path)
 {
     char text[256];
     char answer[1024];
-    int fd = dial();
+    int fd = dial_from(last);
     (void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\n" HOST "\r\n", path);
     say_z(fd, text);
     hear_until(fd, answer, sizeof(answer), "\r\n\r\n");
     return fd;
+}
+
+static int begin(const char *path)
+{
+    return begin_from(1, path);
 }
 
 /* ---- leaving ---- */
@@ -475,17 +480,122 @@ static void a_stop_cuts_what_passes_its_deadline(void **state)
     harness_destroy();
 }
 
-static void connections_over_the_limit_are_closed(void **state)
+/* Nothing has come of it but an end. */
+static bool is_open(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) != 0;
+}
+
+static void ask_again(int fd)
+{
+    char answer[1024];
+    say_z(fd, "GET /json HTTP/1.1\r\n" HOST "\r\n");
+    hear_until(fd, answer, sizeof(answer), "\r\n\r\n");
+}
+
+static void await_connections(uint64_t count)
+{
+    struct net_server_stats stats;
+    uint64_t until = now_ms() + 5000;
+    do
+        net_server_get_stats(h.server, &stats);
+    while (stats.connections != count && now_ms() < until);
+    assert_int_equal(stats.connections, count);
+}
+
+static void connections_over_the_limit_are_closed_where_none_is_idle(void **state)
 {
     (void)state;
     harness_start((struct net_server_config){.max_connections = 2}, 2);
-    int first = begin("/json");
-    int second = begin("/json");
+    int first = begin("/idle");
+    int second = begin("/idle");
     int third = dial();
     assert_true(is_closed_within(third, 1000));
+    assert_true(is_open(first) && is_open(second));
     (void)close(third);
     (void)close(first);
     (void)close(second);
+    await(&h.gone, 2);
+    harness_stop();
+}
+
+static void the_oldest_idle_connection_makes_room(void **state)
+{
+    enum { LIMIT = 8, MORE = 20 };
+    int fds[LIMIT + MORE];
+    (void)state;
+    harness_start((struct net_server_config){.max_connections = LIMIT}, 1);
+    int running = begin("/idle"); /* the oldest of all, but busy */
+    fds[0] = begin("/json");
+    fds[1] = dial(); /* it says nothing, or part of a head: idle, too */
+    fds[2] = dial();
+    say_z(fds[2], "GET /js");
+    for (int i = 3; i < LIMIT - 1; i++)
+        fds[i] = begin("/json");
+    ask_again(fds[0]); /* which makes it the youngest */
+    fds[LIMIT - 1] = begin("/json");
+    assert_true(is_closed_within(fds[1], 1000));
+    fds[LIMIT] = begin("/json");
+    assert_true(is_closed_within(fds[2], 1000));
+    ask_again(fds[0]);
+    for (int i = LIMIT + 1; i < LIMIT + MORE; i++)
+        fds[i] = begin("/json");
+    assert_true(is_open(running));
+    await_connections(LIMIT);
+    for (int i = 0; i < LIMIT + MORE; i++)
+        (void)close(fds[i]);
+    (void)close(running);
+    harness_stop();
+}
+
+static void one_address_has_its_share_of_the_connections(void **state)
+{
+    (void)state;
+    harness_start((struct net_server_config){.max_connections = 100, .max_per_address = 3}, 2);
+    int running[3] = {begin("/idle"), begin("/idle"), begin("/idle")};
+    int more = dial();
+    assert_true(is_closed_within(more, 1000));
+    int other = begin_from(2, "/json");
+    (void)close(running[0]);
+    await_connections(3);
+    int idle = begin("/json"); /* the share has room again */
+    int next = begin("/json"); /* in the place of its own idle one, not of another's */
+    assert_true(is_closed_within(idle, 1000) || !is_open(idle));
+    ask_again(other);
+    assert_true(is_open(running[1]) && is_open(running[2]));
+    (void)close(more);
+    (void)close(other);
+    (void)close(idle);
+    (void)close(next);
+    (void)close(running[1]);
+    (void)close(running[2]);
+    await(&h.gone, 3);
+    harness_stop();
+}
+
+/* Seats are lost while their connections get requests, answers and ends. */
+static void a_storm_of_connections_over_the_limit_leaves_nothing_behind(void **state)
+{
+    enum { ROUNDS = 40, AT_ONCE = 16 };
+    (void)state;
+    harness_start((struct net_server_config){.max_connections = 4}, 3);
+    for (int round = 0; round < ROUNDS; round++) {
+        int fds[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            fds[i] = dial();
+            if (i % 3 != 0)
+                (void)send(fds[i], "GET /json HTTP/1.1\r\nHost: a\r\n\r\n", 32, MSG_NOSIGNAL);
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            (void)close(fds[i]);
+    }
+    await_connections(0);
+    int fds[4] = {begin("/json"), begin("/json"), begin("/json"), begin("/json")};
+    for (int i = 0; i < 4; i++) {
+        ask_again(fds[i]); /* each has a seat: none was lost in the counting */
+        (void)close(fds[i]);
+    }
     harness_stop();
 }
 
@@ -565,7 +675,10 @@ int main(void)
         cmocka_unit_test(a_stop_refuses_new_connections),
         cmocka_unit_test(a_stop_in_a_storm_of_connections_is_clean),
         cmocka_unit_test(a_stop_cuts_what_passes_its_deadline),
-        cmocka_unit_test(connections_over_the_limit_are_closed),
+        cmocka_unit_test(connections_over_the_limit_are_closed_where_none_is_idle),
+        cmocka_unit_test(the_oldest_idle_connection_makes_room),
+        cmocka_unit_test(one_address_has_its_share_of_the_connections),
+        cmocka_unit_test(a_storm_of_connections_over_the_limit_leaves_nothing_behind),
         cmocka_unit_test(a_silent_connection_is_closed_after_the_idle_time),
         cmocka_unit_test(a_port_in_use_is_named),
         cmocka_unit_test(a_server_whose_loops_never_ran_is_freed_without_a_trace),

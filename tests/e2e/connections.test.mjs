@@ -1,0 +1,82 @@
+// One address cannot take all connections, silent ones make room, and descriptors are used as far as the system grants them.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import https from 'node:https';
+import net from 'node:net';
+import path from 'node:path';
+import tls from 'node:tls';
+import { test } from 'node:test';
+import { keep } from './fleet.mjs';
+import { BIN, call, launch, LONG, startRouter, tempDir } from './support.mjs';
+
+const COUNT = LONG ? 1000 : 300;
+const rss = (pid) => Number(fs.readFileSync(`/proc/${pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]) / 1024;
+
+// Open sockets that say half a head; resolves when all are connected.
+async function hold(count, port, connect) {
+  const sockets = Array.from({ length: count }, () => connect(port));
+  await Promise.all(sockets.map((s) => new Promise((done) => { s.once('secureConnect', done); s.once('connect', () => connect === plain && done()); s.once('error', done); s.once('close', done); })));
+  for (const s of sockets) if (!s.destroyed) s.write('GET /v1/models HTTP/1.1\r\nHost: ');
+  return sockets;
+}
+const plain = (port) => net.connect(port, '127.0.0.1');
+const secure = (port) => tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false });
+const letGo = (sockets) => sockets.forEach((s) => { s.on('error', () => {}); s.destroy(); });
+
+const health = (port, localAddress) => new Promise((done, fail) => {
+  const socket = net.connect({ port, host: '127.0.0.1', localAddress }), begun = Date.now();
+  let text = '';
+  socket.on('data', (data) => { text += data; });
+  socket.on('error', fail);
+  socket.on('close', () => done({ status: Number(text.match(/^HTTP\/1\.1 (\d+)/)?.[1]), ms: Date.now() - begun }));
+  socket.write('GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n');
+});
+
+test('silent connections of one address go for new ones, and another address is served meanwhile', async () => {
+  const router = keep(await startRouter({ args: ['--max-connections', '200', '--connections-per-address', '100'] }));
+  const port = Number(new URL(router.url).port);
+  const silent = await hold(COUNT, port, plain);
+  assert.ok(silent.filter((s) => !s.destroyed).length >= 1);
+  for (const address of ['127.0.0.2', '127.0.0.3', '127.0.0.1']) assert.equal((await health(port, address)).status, 200, address);
+  letGo(silent);
+  assert.equal((await call(`${router.url}/health`)).status, 200);
+});
+
+test('half a head on each of many TLS connections costs little memory, and others are served', async () => {
+  const dir = tempDir('tls');
+  execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', 'k.pem', '-out', 'c.pem', '-subj', '/CN=r', '-addext', 'subjectAltName=IP:127.0.0.1', '-days', '3'],
+    { cwd: dir, stdio: 'ignore' });
+  const router = keep(await launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir, '--tls-cert', path.join(dir, 'c.pem'), '--tls-key', path.join(dir, 'k.pem')],
+    { match: /listening on (https:\/\/\S+)/ }));
+  const port = Number(new URL(router.found[1]).port), before = rss(router.pid);
+  const sockets = await hold(COUNT, port, secure);
+  const status = await new Promise((done, fail) => {
+    https.get({ port, host: '127.0.0.1', localAddress: '127.0.0.2', path: '/health', rejectUnauthorized: false, agent: false }, (a) => { a.resume(); done(a.statusCode); }).on('error', fail);
+  });
+  assert.equal(status, 200);
+  assert.ok(rss(router.pid) - before < 64 * COUNT / 1000 + 8, `${COUNT} connections: ${before} MB became ${rss(router.pid)}`);
+  letGo(sockets);
+});
+
+const limited = (soft, hard) => launch(['-c', `ulimit -Sn ${soft}; ulimit -Hn ${hard}; exec "$@"`, 'bash', BIN, 'router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router')],
+  { bin: 'bash', match: /listening on (http:\/\/\S+)/ });
+
+test('the soft limit of descriptors is raised to the hard one', async () => {
+  const router = keep(await limited(256, 12000));
+  assert.match(fs.readFileSync(`/proc/${router.pid}/limits`, 'utf8'), /Max open files\s+12000\s+12000/);
+  assert.doesNotMatch(router.log, /few_descriptors/);
+});
+
+test('few descriptors are told at the start, and clients that hold them all do not shut others out', async () => {
+  const router = keep(await limited(200, 600));
+  assert.match(router.log, /net\.few_descriptors limit=600 connections=344 max-connections=10000/);
+  const port = Number(new URL(router.found[1]).port);
+  const silent = await hold(700, port, plain);
+  for (let i = 0; i < 3; i++) {
+    const { status, ms } = await health(port, '127.0.0.2');
+    assert.equal(status, 200);
+    assert.ok(ms < 2000, `${ms} ms`);
+  }
+  letGo(silent);
+});
