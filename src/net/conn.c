@@ -241,6 +241,11 @@ static void break_later(struct net_conn *conn, int uv_code)
     net_task_queue(conn->loop, &conn->later);
 }
 
+void net_conn_fail(struct net_conn *conn)
+{
+    break_later(conn, UV_ENOMEM);
+}
+
 static void start_flight(struct net_conn *conn)
 {
     struct lr_buf empty = conn->flying;

@@ -81,6 +81,8 @@ void net_conn_read(struct net_conn *conn, bool wanted);
 /* Sends what the socket takes and queues a copy of the rest.  A failure is told by
  * on_end in a later turn. */
 void net_conn_write(struct net_conn *conn, const struct lr_str *parts, unsigned count);
+/* As after a write that failed for want of memory: nothing is sent any more. */
+void net_conn_fail(struct net_conn *conn);
 size_t net_conn_queued(struct net_conn *conn);
 /* Ends our direction once the queue is empty (close_notify and FIN). */
 void net_conn_shutdown(struct net_conn *conn);

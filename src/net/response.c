@@ -17,7 +17,9 @@ static bool has_no_body(int status)
     return status < 200 || status == 204 || status == 304;
 }
 
-static void put_head(struct lr_buf *out, struct net_loop *loop, int status,
+/* False without memory: then nothing may be sent, as a body without its head would be taken for
+ * an answer. */
+static bool put_head(struct lr_buf *out, struct net_loop *loop, int status,
                      const char *content_type, int64_t length, const char *connection,
                      struct lr_str extra)
 {
@@ -43,6 +45,7 @@ static void put_head(struct lr_buf *out, struct net_loop *loop, int status,
     lr_buf_add_z(out, "\r\n");
     lr_buf_add_str(out, extra);
     lr_buf_add_z(out, "\r\n");
+    return !out->failed;
 }
 
 /* Decides, when the head is made, whether the connection lives on: what the head says
@@ -122,9 +125,12 @@ static void respond(struct net_request *req, int status, const char *content_typ
         struct net_loop *loop = req->part->loop;
         bool bare = has_no_body(status);
         lr_buf_clear(&loop->scratch);
-        put_head(&loop->scratch, loop, status, content_type,
-                 bare ? LENGTH_NONE : (int64_t)body.len, settle_connection(req),
-                 lr_buf_str(&req->extra));
+        if (!put_head(&loop->scratch, loop, status, content_type,
+                      bare ? LENGTH_NONE : (int64_t)body.len, settle_connection(req),
+                      lr_buf_str(&req->extra))) {
+            finish(req, true);
+            return;
+        }
         struct lr_str parts[2] = {lr_buf_str(&loop->scratch), body};
         bool sends_body = body.len != 0 && !bare && !req->is_head_method;
         net_conn_write(&req->conn->conn, parts, sends_body ? 2 : 1);
@@ -184,10 +190,12 @@ void net_server_send_refusal(struct server_conn *sc, int status, const struct lr
     net_server_error_body(&body, err);
     struct net_loop *loop = sc->part->loop;
     lr_buf_clear(&loop->scratch);
-    put_head(&loop->scratch, loop, status, "application/json", (int64_t)body.len, "close",
-             lr_str("", 0));
-    struct lr_str parts[2] = {lr_buf_str(&loop->scratch), lr_buf_str(&body)};
-    net_conn_write(&sc->conn, parts, is_head_method ? 1 : 2);
+    struct lr_str parts[2] = {{0}, lr_buf_str(&body)};
+    if (put_head(&loop->scratch, loop, status, "application/json", (int64_t)body.len, "close",
+                 lr_str("", 0))) {
+        parts[0] = lr_buf_str(&loop->scratch);
+        net_conn_write(&sc->conn, parts, is_head_method || body.len == 0 ? 1 : 2);
+    }
     lr_buf_free(&body);
 }
 
@@ -207,9 +215,12 @@ void net_stream_begin(struct net_request *req, int status, const char *content_t
         req->keeps_alive = false;
     struct net_loop *loop = req->part->loop;
     lr_buf_clear(&loop->scratch);
-    put_head(&loop->scratch, loop, status, content_type,
-             req->is_chunked ? LENGTH_CHUNKED : LENGTH_NONE, settle_connection(req),
-             lr_buf_str(&req->extra));
+    if (!put_head(&loop->scratch, loop, status, content_type,
+                  req->is_chunked ? LENGTH_CHUNKED : LENGTH_NONE, settle_connection(req),
+                  lr_buf_str(&req->extra))) {
+        net_conn_fail(&req->conn->conn);
+        return;
+    }
     const char *copy = lr_arena_copy(&req->arena, lr_buf_str(&loop->scratch));
     if (copy != NULL)
         req->pending_head = lr_str(copy, loop->scratch.len);
