@@ -102,11 +102,27 @@ static void close_choice(struct chat_choice *c)
         r->writer->finish(c);
 }
 
+/* Half an answer must not pass for a whole one.  Where no memory was left for a part of it,
+ * what has not been sent yet makes room for an error, and the answer ends. */
+static bool is_written(struct chat_response *r)
+{
+    struct lr_error error;
+    if (!r->out->failed && !(r->stream && r->lost))
+        return true;
+    lr_buf_clear(r->out);
+    r->lost = false;
+    r->complete = true;
+    r->status = lr_fail(&error, LR_OUT_OF_RAM, "no memory for the answer");
+    r->writer->fail(r, &error);
+    return false;
+}
+
 void chat_response_begin(struct chat_response *r, struct lr_buf *out)
 {
     r->out = out;
     for (uint32_t i = 0; i < r->choice_count && !r->complete; i++)
         begin_choice(&r->choices[i]);
+    (void)is_written(r);
 }
 
 bool chat_response_on_token(struct chat_response *r, uint32_t choice,
@@ -137,7 +153,7 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
     flush_pending(r);
     if (c->cut)
         close_choice(c);
-    return !c->cut;
+    return is_written(r) && !c->cut;
 }
 
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
@@ -169,10 +185,11 @@ void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_fin
             chat_stop_flush(&c->stop, give_content, c);
         close_choice(c);
     }
-    if (r->done_count < r->choice_count)
+    if (!is_written(r) || r->done_count < r->choice_count)
         return;
     r->complete = true;
     r->writer->complete(r);
+    (void)is_written(r);
 }
 
 void chat_response_on_error(struct chat_response *r, const struct lr_error *error,
@@ -184,6 +201,7 @@ void chat_response_on_error(struct chat_response *r, const struct lr_error *erro
     r->status = error->code;
     r->out = out;
     r->writer->fail(r, error);
+    (void)is_written(r);
 }
 
 /* ---- what is known ---- */
