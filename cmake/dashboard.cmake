@@ -26,4 +26,5 @@ function(lr_dashboard name)
                 ${PROJECT_SOURCE_DIR}/dashboard/index.html ${PROJECT_SOURCE_DIR}/dashboard/icon.svg
         COMMENT "Embedding the dashboard" VERBATIM)
     target_sources(${name} PRIVATE ${out})
+    set_property(GLOBAL PROPERTY LR_NPM_FOLDER ${PROJECT_SOURCE_DIR}/dashboard)
 endfunction()

@@ -4,8 +4,17 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 
-# lr_dependency(<target> <pkg-config name> <apt package>)
-function(lr_dependency target module package)
+# lr_component(<name> <module> <package> <licence> <how>): what the SBOM and the licence texts name
+# (cmake/components.cmake).  <module> is pkg-config's name or "", <package> the one that brings it
+# on Debian, <how> linked or loaded.
+function(lr_component)
+    string(JOIN "|" line ${ARGV})
+    set_property(GLOBAL APPEND PROPERTY LR_COMPONENTS "${line}")
+endfunction()
+
+# lr_dependency(<target> <pkg-config name> <apt package> <licence>)
+function(lr_dependency target module package licence)
+    lr_component(${module} ${module} ${package} ${licence} linked)
     pkg_check_modules(${target}_PC ${module})
     if(NOT ${target}_PC_FOUND)
         message(FATAL_ERROR "${module} is missing: run tools/setup (installs ${package})")
@@ -29,18 +38,20 @@ function(lr_dependency target module package)
     endif()
 endfunction()
 
-lr_dependency(lr_uv       libuv       libuv1-dev)
-lr_dependency(lr_openssl  openssl     libssl-dev)
-lr_dependency(lr_pcre2    libpcre2-8  libpcre2-dev)
-lr_dependency(lr_sqlite   sqlite3     libsqlite3-dev)
-lr_dependency(lr_argon2   libargon2   libargon2-dev)
-lr_dependency(lr_utf8proc libutf8proc libutf8proc-dev)
+lr_dependency(lr_uv       libuv       libuv1-dev      MIT)
+lr_dependency(lr_openssl  openssl     libssl-dev      Apache-2.0)
+lr_dependency(lr_pcre2    libpcre2-8  libpcre2-dev    BSD-3-Clause)
+lr_dependency(lr_sqlite   sqlite3     libsqlite3-dev  blessing)
+lr_dependency(lr_utf8proc libutf8proc libutf8proc-dev MIT)
+lr_component(glibc - libc6-dev LGPL-2.1-or-later linked)
 
 # Headers only: the libraries are opened with dlopen at first use.
-foreach(pair "lr_curl;libcurl;libcurl4-openssl-dev" "lr_libpq;libpq;libpq-dev")
+foreach(pair "lr_curl;libcurl;libcurl4-openssl-dev;curl" "lr_libpq;libpq;libpq-dev;PostgreSQL")
     list(GET pair 0 target)
     list(GET pair 1 module)
     list(GET pair 2 package)
+    list(GET pair 3 licence)
+    lr_component(${module} ${module} ${package} ${licence} loaded)
     pkg_check_modules(${target}_PC ${module})
     if(NOT ${target}_PC_FOUND)
         message(FATAL_ERROR "${module} is missing: run tools/setup (installs ${package})")
@@ -52,6 +63,7 @@ endforeach()
 
 # llhttp: a system's libllhttp where there is one, else Debian's node-llhttp, which
 # is C source under /usr/share.
+lr_component(llhttp - node-llhttp MIT linked)
 find_path(LLHTTP_INCLUDE llhttp.h)
 find_library(LLHTTP_LIBRARY llhttp)
 if(LLHTTP_INCLUDE AND LLHTTP_LIBRARY)

@@ -1,8 +1,11 @@
-# cmake -DNVCC= -DFLAGS= -DSOURCE= -DINPUTS= -DOUT= -DCACHE= -P kernel.cmake: one .cu to a fatbin.
+# cmake -DNVCC= -DFLAGS= -DROOT= -DSOURCE= -DINPUTS= -DOUT= -DCACHE= -P kernel.cmake: one .cu to a
+# fatbin.
 # Kernels are compiled once for all presets: the result is kept in CACHE under the hash of
-# everything it is made of (compiler, flags, contents), and copied from there.
+# everything it is made of (compiler, flags, contents), and copied from there.  ROOT, the folder of
+# the sources, is no part of it: the bytes are the same from every folder.
 execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
-string(APPEND text "${FLAGS}")
+string(REPLACE "${ROOT}" "." flags_anywhere "${FLAGS}")
+string(APPEND text "${flags_anywhere}")
 foreach(file IN LISTS SOURCE INPUTS)
     file(SHA256 ${file} sum)
     string(APPEND text " ${sum}")

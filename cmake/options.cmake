@@ -34,8 +34,11 @@ if(LR_SANITIZE)
         add_compile_options(-fno-sanitize-recover=undefined)
     endif()
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
-    add_compile_options(-fstack-protector-strong -D_FORTIFY_SOURCE=2)
+    include(hardening)
 endif()
+# No folder of the machine that builds is in what it builds, and two folders give the same bytes.
+# The later option wins where both fit; the first is for a build folder outside the sources.
+add_compile_options(-ffile-prefix-map=${CMAKE_BINARY_DIR}=./build -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 if(LR_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -151,8 +151,8 @@ static void locate(char path[LR_PATH_MAX], char folder[LR_PATH_MAX])
             return;
         }
     }
-    (void)snprintf(folder, LR_PATH_MAX, "%s", LLAMACPP_LIBRARY_DIR);
-    (void)snprintf(path, LR_PATH_MAX, "%s/%s", LLAMACPP_LIBRARY_DIR, LLAMACPP_LIBRARY_NAME);
+    (void)snprintf(folder, LR_PATH_MAX, "%s", llamacpp_library_folder);
+    (void)snprintf(path, LR_PATH_MAX, "%s/%s", llamacpp_library_folder, LLAMACPP_LIBRARY_NAME);
 }
 
 static lr_code start(struct llamacpp_library *lib, struct lr_error *err)

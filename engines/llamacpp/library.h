@@ -77,6 +77,9 @@ struct llamacpp_library {
 LR_MUST_USE lr_code llamacpp_library_get(const struct llamacpp_library **out,
                                          struct lr_error *err);
 
+/* Where libllama lies when it is not beside the program; "": nowhere else.  See folder.c. */
+extern const char llamacpp_library_folder[];
+
 /* The same for a named file, and for tests of the guard. */
 LR_MUST_USE lr_code llamacpp_library_open(const char *path, const char *version,
                                           struct llamacpp_library *out, struct lr_error *err);

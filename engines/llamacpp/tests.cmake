@@ -8,6 +8,7 @@ file(GLOB llamacpp_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/llam
 foreach(file IN LISTS llamacpp_tests)
     get_filename_component(name ${file} NAME_WE)
     lr_unit_test(unit_llamacpp_${name} ${file} llamacpp_core)
+    llamacpp_program(unit_llamacpp_${name} ${LLAMACPP_DIR})
     target_compile_definitions(unit_llamacpp_${name} PRIVATE LLAMACPP_MODEL="${LLAMACPP_MODEL}")
     set_tests_properties(unit_llamacpp_${name} PROPERTIES FIXTURES_REQUIRED llamacpp_model)
 endforeach()

@@ -1,4 +1,7 @@
 /* gptoss/backend/cuda/embed.S - the compiled kernels, one fatbin a module. */
+#ifdef __CET__
+#include <cet.h> /* the linker's note that nothing here stands in the way of CET */
+#endif
 #define MODULE(symbol, file) \
     .globl symbol;           \
     .hidden symbol;          \
