@@ -39,22 +39,31 @@ function(lr_executable name library)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
 
-# lr_engine(<id> SOURCES ... [LINK ...] [FOLDER <folder>]): engines/<id>/{manifest.json,library}
+# lr_engine(<id> SOURCES ... [LINK ...] [TESTING]): engines/<id>/{manifest.json,library}.  An engine
+# for tests goes to testing/engines instead, which nobody looks into unless told to, and is never
+# installed.  The others have a link there, so that tests find every engine in one folder.
 function(lr_engine id)
     cmake_parse_arguments(A "TESTING" "" "SOURCES;LINK" ${ARGN})
+    set(tests ${CMAKE_BINARY_DIR}/testing/engines)
+    set(folder ${CMAKE_BINARY_DIR}/engines/${id})
+    file(MAKE_DIRECTORY ${tests})
+    if(A_TESTING)
+        file(REMOVE_RECURSE ${folder}) # where an earlier build put it
+        set(folder ${tests}/${id})
+    else()
+        file(CREATE_LINK ../../engines/${id} ${tests}/${id} SYMBOLIC)
+        set_property(GLOBAL APPEND PROPERTY LR_ENGINES ${id})
+    endif()
     add_library(engine_${id} MODULE ${A_SOURCES})
     target_include_directories(engine_${id} PRIVATE ${PROJECT_SOURCE_DIR}/src
                                ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
     target_link_libraries(engine_${id} PRIVATE ${A_LINK} Threads::Threads)
     target_link_options(engine_${id} PRIVATE -Wl,--exclude-libs,ALL)
     set_target_properties(engine_${id} PROPERTIES PREFIX "" OUTPUT_NAME ${id}
-                          LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/engines/${id})
+                          LIBRARY_OUTPUT_DIRECTORY ${folder})
     set(LR_ENGINE_LIBRARY ${id}${CMAKE_SHARED_MODULE_SUFFIX})
     configure_file(${CMAKE_CURRENT_SOURCE_DIR}/${id}.manifest.json.in
-                   ${CMAKE_BINARY_DIR}/engines/${id}/manifest.json @ONLY)
-    if(NOT A_TESTING)
-        set_property(GLOBAL APPEND PROPERTY LR_ENGINES ${id})
-    endif()
+                   ${folder}/manifest.json @ONLY)
 endfunction()
 
 # lr_subdirectories(<folders>): those that have a CMakeLists.txt

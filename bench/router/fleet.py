@@ -121,6 +121,7 @@ class Fleet:
         token = call(f"{self.url}/v0/nodes/tokens", self.admin, {})["key"]
         self.node = self._start("node", [binary, "node", "--listen", "127.0.0.1:0", "--device", "cpu",
                                          "--no-hf-cache", "--data-dir", os.path.join(self.folder, "n"),
+                                         "--engines-dir", os.path.join(build_dir(), "testing", "engines"),
                                          "--router", self.url, "--node-secret", SECRET, "--model", model,
                                          "--max-sequences", str(sequences), *node_args],
                                 r"listening on port (\d+)", {"LLM_ROUTER_TOKEN": token})

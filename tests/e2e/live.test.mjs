@@ -5,7 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { BIN, call, makeEcho, nodes, online, register, say, startNode, startRouter, startStandIn, stream, tempDir, until } from './support.mjs';
+import { call, ENGINES, makeEcho, nodes, online, register, say, startNode, startRouter, startStandIn, stream, tempDir, until } from './support.mjs';
 
 const left = [];
 after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
@@ -66,8 +66,8 @@ test('figures: a stats event a second, and /v0/stats for charts, both as /metric
 });
 
 test('what happens on a node reaches the router: a hanging engine, a refused one, a full memory, each with what to do', async () => {
-  const engines = tempDir('engines'), built = path.resolve(path.dirname(BIN), '../engines');
-  for (const id of ['faulty', 'echo']) fs.cpSync(path.join(built, id), path.join(engines, id), { recursive: true });
+  const engines = tempDir('engines');
+  for (const id of ['faulty', 'echo']) fs.cpSync(path.join(ENGINES, id), path.join(engines, id), { recursive: true });
   const manifest = path.join(engines, 'echo/manifest.json');
   fs.writeFileSync(manifest, JSON.stringify({ ...JSON.parse(fs.readFileSync(manifest)), abi_version: 999 }));
   const model = makeEcho('hangs', { hang: 'step' });

@@ -6,10 +6,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
-import { BIN, call, DEMO, online, say, startNode, startRouter, startUp, tempDir, until } from './support.mjs';
+import { BIN, call, DEMO, ENGINES, online, say, startNode, startRouter, startUp, tempDir, until } from './support.mjs';
 
 // Built only where libllama is (tools/setup llama; make test fetches it).
-const engine = path.resolve(path.dirname(BIN), '../engines/llama_cpp/manifest.json');
+const engine = path.join(ENGINES, 'llama_cpp/manifest.json');
 
 if (fs.existsSync(engine)) {
   let up, client;

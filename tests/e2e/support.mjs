@@ -4,15 +4,13 @@ import { execFile, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { writeEchoModel } from '../support/echo_model.mjs';
+import { BIN, ENGINES, ROOT } from '../support/program.mjs';
 import { sleep, tempDir, track, until } from '../support/scene.mjs';
 
-export { sleep, tempDir, until };
+export { BIN, ENGINES, ROOT, sleep, tempDir, until };
 
-export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/bin/llm-router');
 export const DEMO = path.join(ROOT, 'models/demo');
 export const LONG = process.env.LR_LONG === '1';
 

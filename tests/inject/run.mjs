@@ -9,13 +9,10 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { writeEchoModel } from '../support/echo_model.mjs';
+import { BIN, BUILD, ROOT } from '../support/program.mjs';
 import { sleep, track } from '../support/scene.mjs';
 
-const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/bin/llm-router');
-const BUILD = path.resolve(path.dirname(BIN), '..');
 const LIBRARY = path.join(BUILD, 'testing/inject.so');
 export const SEED = process.env.SEED ?? '1';
 const DEMO = path.join(ROOT, 'models/demo');

@@ -5,8 +5,8 @@ import { execFileSync, spawn } from 'node:child_process';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import { before, describe, it } from 'node:test';
-import { BIN, BUILD, LONG, tempDir } from './node_harness.mjs';
+import { after, before, describe, it } from 'node:test';
+import { BIN, BUILD, LONG, makeModel, startNode, tempDir } from './node_harness.mjs';
 
 const SOURCE = path.resolve(BUILD, '../..');
 const tool = (program, ...args) => execFileSync(program, args, { encoding: 'utf8', maxBuffer: 1 << 28 });
@@ -141,5 +141,20 @@ describe('an installation', () => {
 
   it('has no engine that was made for tests', () => {
     assert.deepEqual(filesBelow(prefix).filter((file) => /echo|faulty|fake|inject/.test(file)), []);
+  });
+});
+
+describe('the engines that a user is offered', () => {
+  let node;
+  after(() => node?.stop());
+
+  it('are none that were made for tests: a model that asks for them has no engine', async () => {
+    const models = tempDir('models');
+    makeModel(models, 'from-the-hub', 'faulty', { hang: 'load' });
+    node = await startNode({ engines: path.join(BUILD, 'engines'), models });
+    const ids = (await node.get('/v0/engines')).engines.map((e) => e.id);
+    assert.ok(ids.includes('gptoss') && !ids.includes('echo') && !ids.includes('faulty'), ids.join());
+    const model = await node.model('from-the-hub');
+    assert.match(JSON.stringify(model), /no engine for runtime \\"faulty\\"/);
   });
 });

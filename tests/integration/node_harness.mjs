@@ -4,16 +4,12 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { writeEchoModel } from '../support/echo_model.mjs';
+import { BIN, BUILD, ENGINES } from '../support/program.mjs';
 import { sleep, tempDir, track, until } from '../support/scene.mjs';
 
-export { sleep, tempDir, until };
+export { BIN, BUILD, ENGINES, sleep, tempDir, until };
 
-const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
-export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(root, 'build/release/bin/llm-router');
-export const BUILD = path.resolve(path.dirname(BIN), '..');
-export const ENGINES = process.env.LLM_ROUTER_ENGINES ?? path.join(BUILD, 'engines');
 export const TESTING = path.join(BUILD, 'testing'); // echo_next.so, echo_alien.so, fake_nvml.so
 export const LONG = process.env.LR_LONG === '1';
 

@@ -4,7 +4,7 @@
 #include "wire/generate.h"
 #include "wire/open.h"
 
-#define LIBRARY LR_BINARY_DIR "/engines/echo/echo.so"
+#define LIBRARY LR_BINARY_DIR "/testing/engines/echo/echo.so"
 
 static int set_up(void **state)
 {
