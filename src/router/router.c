@@ -372,7 +372,8 @@ bool router_glance(struct router *r, struct router_glance *out)
             continue;
         for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
             const struct router_place *place = value;
-            bool is_known = router_registry_find(&r->registry, key) != NULL;
+            const struct router_model *model = router_registry_find(&r->registry, key);
+            bool is_known = model != NULL && model->is_stored;
             if ((found && (!is_known || !place->is_loaded)) || out->is_loaded)
                 continue;
             found = is_known;
