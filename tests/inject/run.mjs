@@ -79,7 +79,23 @@ class Board {
 
 // ---- one process under test ----
 
-const SAY = { messages: [{ role: 'user', content: 'Hello there' }], temperature: 0, max_tokens: 8 };
+// What the undisturbed server answered, in the first run.
+const answers = {};
+const SAY = { messages: [{ role: 'user', content: 'Hello there' }], temperature: 0, max_tokens: 32 };
+
+// An answer that looks whole must be whole: what failed says so, by its status, an error event or an end without [DONE].
+function isTrue(answer, text) {
+  if (answer.headers.get('content-type')?.startsWith('text/event-stream')) return /"error":/.test(text) || !text.endsWith('data: [DONE]\n\n');
+  try { return 'error' in JSON.parse(text); } catch { return false; }
+}
+
+// The text of an answer, or of a stream that was ended by [DONE].
+function said(text) {
+  const whole = text.endsWith('data: [DONE]\n\n') ? text.split('\n\n').slice(0, -2).map((line) => line.replace(/^data: /, '')) : [text];
+  try {
+    return whole.map((part) => JSON.parse(part).choices[0]).map((c) => c.message ?? c.delta).map((m) => (m.reasoning_content ?? '') + (m.content ?? '')).join('');
+  } catch { return null; }
+}
 
 class Scene {
   constructor() {
@@ -124,18 +140,19 @@ class Scene {
         headers: { 'content-type': 'application/json', connection: 'close' }, body: body && JSON.stringify(body) });
       text = await answer.text();
       if (isGood(answer.status, text)) return null;
-      return `${where}: ${answer.status} ${text.slice(0, 300)}`;
+      return `${where}: ${isTrue(answer, text) ? '' : 'a corrupt answer: '}${answer.status} ${text.slice(0, 300)}`;
     } catch (error) {
       return error.name === 'TimeoutError' ? `${where}: hangs` : `${where}: ${error.cause?.message ?? error.message}`;
     }
   }
 
   steps() {
+    const says = (model) => (status, text) => status === 200 && Boolean(said(text)) && said(text) === (answers[model] ??= said(text));
     return {
       register: () => writeEchoModel(this.late) && this.ask('/v0/models/register', { path: this.late }, (status) => status === 201 || status === 409),
-      chat: () => this.ask('/v1/chat/completions', { model: 'demo', ...SAY }, (status, text) => status === 200 && /"finish_reason":"(length|stop)"/.test(text)),
-      stream: () => this.ask('/v1/chat/completions', { model: 'demo', stream: true, ...SAY }, (status, text) => status === 200 && text.endsWith('data: [DONE]\n\n')),
-      echo: () => this.ask('/v1/chat/completions', { model: 'late', ...SAY }, (status, text) => status === 200 && /Hello/.test(text)),
+      chat: () => this.ask('/v1/chat/completions', { model: 'demo', ...SAY }, says('demo')),
+      stream: () => this.ask('/v1/chat/completions', { model: 'demo', stream: true, ...SAY }, says('demo')),
+      echo: () => this.ask('/v1/chat/completions', { model: 'late', ...SAY }, says('late')),
     };
   }
 
@@ -210,7 +227,7 @@ async function perform(scene, board, site) {
     const wasHit = board.fired;
     let wrong = await step();
     // The call that was hit may fail, as long as it ends; the next call may not.
-    if (wrong && !wasHit && board.fired && !/hangs/.test(wrong)) wrong = await step();
+    if (wrong && !wasHit && board.fired && !/hangs|corrupt/.test(wrong)) wrong = await step();
     // What was registered a moment ago is served when the node's next heartbeat has told of it.
     if (name === 'echo' && wrong && board.fired && /: 503 /.test(wrong)) await scene.wait(isHit ? LIMIT.healthy : 3000, async () => (wrong = await step()) === null);
     if (wrong) return scene.crash() ?? `${name} is not served: ${wrong}`;
