@@ -137,18 +137,24 @@ static void write_done(struct chat_response *r)
     ADD(r->out, "data: [DONE]\n\n");
 }
 
-static void write_complete(struct chat_response *r)
-{
-    if (r->include_usage)
-        write_usage(r);
-    write_done(r);
-}
-
 static void write_error(struct chat_response *r, const struct lr_error *error)
 {
     ADD(r->out, "data: ");
     chat_api_error_write(r->out, r->api, error);
     ADD(r->out, "\n\n");
+    write_done(r);
+}
+
+static void write_complete(struct chat_response *r)
+{
+    struct lr_error error;
+    if (r->lost) {
+        r->status = lr_fail(&error, LR_OUT_OF_RAM, "no memory for a part of the answer");
+        write_error(r, &error);
+        return;
+    }
+    if (r->include_usage)
+        write_usage(r);
     write_done(r);
 }
 

@@ -107,10 +107,9 @@ static void close_choice(struct chat_choice *c)
 static bool is_written(struct chat_response *r)
 {
     struct lr_error error;
-    if (!r->out->failed && !(r->stream && r->lost))
+    if (!r->out->failed)
         return true;
     lr_buf_clear(r->out);
-    r->lost = false;
     r->complete = true;
     r->status = lr_fail(&error, LR_OUT_OF_RAM, "no memory for the answer");
     r->writer->fail(r, &error);

@@ -490,6 +490,32 @@ static void an_answer_past_its_limit_is_an_error_not_a_crash(void **state)
     close_session(&s);
 }
 
+static void an_answer_without_room_for_all_of_it_is_an_error_not_a_part(void **state)
+{
+    (void)state;
+    static const char *const requests[] = {CHAT "}", CHAT ",\"stream\":true}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct session s;
+        const struct chat_request *req;
+        struct chat_error e;
+        lr_arena_init(&s.arena, 1 << 20);
+        lr_buf_init(&s.out, 400);
+        assert_int_equal(
+            chat_openai_parse(&s.arena, CHAT_API_CHAT, lr_str_z(requests[i]), &req, &e), LR_OK);
+        struct chat_response_options o = {
+            .request = req, .id = LR_STR_LIT("x"), .max_bytes = 1 << 20};
+        assert_int_equal(chat_response_create(&o, &s.r, NULL), LR_OK);
+        for (int k = 0; k < 100; k++)
+            feed(&s, 0, "abc");
+        done(&s, 0, LR_FINISH_STOP);
+        assert_true(chat_response_is_complete(s.r));
+        assert_int_equal(chat_response_status(s.r), LR_OUT_OF_RAM);
+        assert_non_null(strstr(lr_buf_z(&s.out), "{\"error\":"));
+        assert_null(strstr(lr_buf_z(&s.out), "choices"));
+        close_session(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +536,7 @@ int main(void)
         cmocka_unit_test(completions_have_their_own_shape),
         cmocka_unit_test(reasoning_goes_where_the_client_reads_it),
         cmocka_unit_test(an_answer_past_its_limit_is_an_error_not_a_crash),
+        cmocka_unit_test(an_answer_without_room_for_all_of_it_is_an_error_not_a_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
