@@ -24,7 +24,7 @@ const FRAMES = 8, SLOTS = 16384, VIA = 24, ROLE = 16;
 const HEAD = { phase: 0, kind: 4, inPhase: 8, passage: 12, count: 16, role: 20, fired: 36, frames: 56, size: 56 + 8 * FRAMES };
 const SLOT = { hash: 0, frames: 8, passes: 72, kind: 84, via: 88, role: 88 + VIA, whole: 88 + VIA + ROLE, size: 136 };
 
-const LIMIT = { start: 10000, call: 10000, healthy: 10000, stop: 20000 };
+const LIMIT = { start: 20000, call: 15000, healthy: 10000, stop: 20000 };
 
 // ---- the file that all processes share ----
 
