@@ -104,6 +104,11 @@ uint64_t lr_settings_ms(const struct lr_settings *s, const char *name); /* DURAT
 bool lr_settings_bool(const struct lr_settings *s, const char *name);
 size_t lr_settings_list_count(const struct lr_settings *s, const char *name);
 const char *lr_settings_list_item(const struct lr_settings *s, const char *name, size_t i);
+/* A secret that stands in setting NAME or in the file that NAME-file names; there a line's end
+ * behind it is left out.  "": neither is set.  Both, and a secret of `size` letters or more,
+ * are errors. */
+LR_MUST_USE lr_code lr_settings_secret(const struct lr_settings *s, const char *name, char *out,
+                                       size_t size, struct lr_error *err);
 enum lr_setting_source lr_settings_source(const struct lr_settings *s, const char *name);
 
 /* The options block of --help, and the reference page (Markdown), from the tables. */

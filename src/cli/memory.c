@@ -1,6 +1,7 @@
 /* cli/memory.c - llm-router memory: who holds a node's memory, for people. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -21,7 +22,8 @@ static const struct lr_setting flags[] = {
     {.name = "secret",
      .type = LR_SETTING_STRING,
      .secret = true,
-     .help = "the node's node-secret, where its address is given"},
+     .help =
+         "the node's node-secret, where its address is given; default: LLM_ROUTER_NODE_SECRET"},
     CLI_JSON_FLAG,
 };
 
@@ -102,6 +104,14 @@ static lr_code show(const struct cli_answer *a, bool as_json, struct lr_error *e
     return code;
 }
 
+/* Everybody reads a command line: the environment is the better place. */
+static const char *secret_of(const struct lr_settings *settings)
+{
+    const char *given = lr_settings_str(settings, "secret");
+    const char *kept = getenv("LLM_ROUTER_NODE_SECRET");
+    return given != NULL || kept == NULL || kept[0] == '\0' ? given : kept;
+}
+
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct cli_answer a = {0};
@@ -122,8 +132,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
         lr_buf_add_z(&path, "?model=");
         cli_escape(&path, model);
     }
-    code = is_direct ? cli_ask_at(settings, node, lr_settings_str(settings, "secret"),
-                                  lr_buf_z(&path), &a, err)
+    code = is_direct ? cli_ask_at(settings, node, secret_of(settings), lr_buf_z(&path), &a, err)
                      : cli_ask(settings, "GET", lr_buf_z(&path), NULL, &a, err);
     if (code == LR_OK)
         code = show(&a, lr_settings_bool(settings, "json"), err);

@@ -127,7 +127,8 @@ const struct cli_command cli_command_nodes = {
     .summary =
         "List the nodes, make a join token, read a node's log, or take one out of service",
     .arguments = "[token | logs NODE | drain NODE | undrain NODE | remove NODE]",
-    .details = "A node joins with: llm-router node --router URL --token TOKEN",
+    .details = "A node joins with: llm-router node --router URL --token-file FILE\n"
+               "(or the token in the environment, as LLM_ROUTER_TOKEN).",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

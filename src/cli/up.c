@@ -24,6 +24,7 @@
 enum {
     LOOK_MS = 50,
     FLAGS_MAX = 128,
+    SECRETS_MAX = 8,
     FLAG_BYTES = 64 << 10,
     RESTART_MS = 1000,
     ADOPTIONS_MAX = 5,      /* so often before `up` says that it has no model */
@@ -57,6 +58,8 @@ struct up {
 struct flags {
     const char *argv[FLAGS_MAX];
     size_t count;
+    const char *env[SECRETS_MAX + 1]; /* everybody reads a command line; this the user alone */
+    size_t env_count;
     struct lr_arena texts;
 };
 
@@ -65,6 +68,15 @@ static void add_flag(struct flags *f, const char *name, const char *value)
     const char *text = lr_arena_printf(&f->texts, "--%s=%s", name, value);
     if (text != NULL && f->count + 1 < FLAGS_MAX)
         f->argv[f->count++] = text;
+}
+
+static void add_secret(struct flags *f, const char *name, const char *value)
+{
+    char variable[64];
+    lr_setting_env_name(name, variable);
+    const char *text = lr_arena_printf(&f->texts, "%s=%s", variable, value);
+    if (text != NULL && f->env_count < SECRETS_MAX)
+        f->env[f->env_count++] = text;
 }
 
 static bool lists_command(const char *commands, const char *name)
@@ -89,6 +101,10 @@ static void pass_on(struct flags *f, const struct lr_settings *s)
             shared = shared && strcmp(row->name, own[j]) != 0;
         if ((!shared && !is_log) || lr_settings_source(s, row->name) == LR_FROM_DEFAULT)
             continue;
+        if (row->secret) {
+            add_secret(f, row->name, lr_settings_str(s, row->name));
+            continue;
+        }
         if (row->type != LR_SETTING_LIST) {
             add_flag(f, row->name, lr_settings_str(s, row->name));
             continue;
@@ -101,7 +117,7 @@ static void pass_on(struct flags *f, const struct lr_settings *s)
 static lr_code start_node(struct up *up, struct lr_error *err)
 {
     struct flags f = {0};
-    char self[LR_PATH_MAX], token[128], dir[LR_PATH_MAX + 8], demo[LR_PATH_MAX];
+    char self[LR_PATH_MAX], dir[LR_PATH_MAX + 8], demo[LR_PATH_MAX];
     lr_code code = lr_self_path(self, sizeof(self), err);
     if (code != LR_OK)
         return code;
@@ -119,12 +135,11 @@ static lr_code start_node(struct up *up, struct lr_error *err)
     add_flag(&f, "listen", "127.0.0.1:0");
     add_flag(&f, "router", up->url);
     pass_on(&f, up->settings);
-    /* A secret on a command line is everybody's; in the environment it is ours. */
-    (void)snprintf(token, sizeof(token), "LLM_ROUTER_TOKEN=%s", up->token);
-    const char *const env[] = {token, NULL};
+    add_secret(&f, "token", up->token);
+    add_secret(&f, "token-file", ""); /* of somebody else, where the environment has one */
     struct lr_spawn spawn = {
         .argv = f.argv,
-        .env = env,
+        .env = f.env,
         .in = LR_STDIO_NULL,
         .out = LR_STDIO_NULL,
         .err = LR_STDIO_INHERIT,

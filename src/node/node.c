@@ -123,15 +123,15 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     lr_buf_init(&node->scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
     node_events_init(&node->events);
     read_limits(node);
-    if (lr_settings_str(settings, "node-secret") != NULL)
-        (void)snprintf(node->secret, sizeof(node->secret), "%s",
-                       lr_settings_str(settings, "node-secret"));
     const char *nvml = lr_settings_str(settings, "nvml-library");
     uint64_t cap =
         lr_settings_has(settings, "ram-limit") ? lr_settings_size(settings, "ram-limit") : 0;
     node_pools_init(&node->pools, nvml, cap, node->limits.alert_percent,
                     lr_settings_str(settings, "proc-root"));
     lr_code code = lr_self_path(node->executable, sizeof(node->executable), err);
+    if (code == LR_OK)
+        code = lr_settings_secret(settings, "node-secret", node->secret, sizeof(node->secret),
+                                  err);
     if (code == LR_OK)
         code = choose_device(node, err);
     if (code == LR_OK)

@@ -12,6 +12,8 @@
 #include "base/subprocess.h"
 #include "wire/frame.h"
 
+extern char **environ;
+
 enum { READ_BYTES = 64 << 10, PIPE_BYTES = 256 << 10, LINE_MAX_BYTES = 4096, DRAIN_MS = 2000 };
 
 struct node_proc {
@@ -184,6 +186,37 @@ static void on_log(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
 }
 
+/* What GPU drivers, the loader, sanitizers and messages need.  Everything else may be a
+ * secret (HF_TOKEN, LLM_ROUTER_*) and is nothing to an engine. */
+static bool is_for_workers(const char *variable)
+{
+    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "TMPDIR", "LANG"};
+    static const char *const beginnings[] = {"CUDA_", "NVIDIA_", "VK_", "LC_"};
+    static const char ending[] = "SAN_OPTIONS";
+    size_t len = strcspn(variable, "=");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == len && strncmp(variable, names[i], len) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
+        if (strncmp(variable, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return len >= strlen(ending) &&
+           strncmp(variable + len - strlen(ending), ending, strlen(ending)) == 0;
+}
+
+/* NULL-terminated; the list is the caller's, its texts are not.  NULL without memory. */
+static char **worker_environment(void)
+{
+    size_t count = 0, n = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **out = calloc(count + 1, sizeof(*out));
+    for (size_t i = 0; out != NULL && i < count; i++)
+        if (is_for_workers(environ[i]))
+            out[n++] = environ[i];
+    return out;
+}
+
 /* Our end and the worker's end of each. */
 struct pipes {
     int in[2], out[2], log[2]; /* [0] is read, [1] is written */
@@ -234,11 +267,16 @@ static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_conf
         .args = args,
         .stdio_count = 4,
         .stdio = stdio,
+        .env = worker_environment(),
     };
+    if (options.env == NULL)
+        return UV_ENOMEM;
     p->process.data = p;
     p->handles++;
     p->has_process = true;
-    return uv_spawn(uv, &p->process, &options);
+    int status = uv_spawn(uv, &p->process, &options);
+    free(options.env);
+    return status;
 }
 
 static lr_code start_pipes(struct node_proc *p, struct lr_error *err)

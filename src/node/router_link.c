@@ -60,6 +60,7 @@ struct node_router_link {
     struct net_timer *timer;
     uint16_t port;
     struct node_identity identity;
+    char token[128]; /* "": none was given */
     char name[64];
     struct peer peers[PEERS_MAX];
     struct lr_buf body;
@@ -88,6 +89,9 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
         struct net_url url;
         struct net_tls *tls = NULL;
         lr_code code = net_url_parse(link->router, &url, err);
+        if (code == LR_OK)
+            code = lr_settings_secret(node->settings, "token", link->token, sizeof(link->token),
+                                      err);
         if (code == LR_OK)
             code = node_identity_open(&link->identity, node->data_dir, err);
         if (code == LR_OK)
@@ -253,8 +257,7 @@ static void take_reply(struct peer *peer, struct lr_str reply)
  * that share its database. */
 static bool has_token(const struct peer *peer)
 {
-    return peer == &peer->link->peers[0] &&
-           lr_settings_str(peer->link->node->settings, "token") != NULL;
+    return peer == &peer->link->peers[0] && peer->link->token[0] != '\0';
 }
 
 static void on_accepted(struct peer *peer, const struct net_reply *reply)
@@ -322,8 +325,7 @@ static void speak(struct peer *peer, bool join)
     if (!write_body(peer, join))
         return;
     (void)snprintf(bearer, sizeof(bearer), "Bearer %s",
-                   by_token ? lr_settings_str(link->node->settings, "token")
-                            : link->node->secret);
+                   by_token ? link->token : link->node->secret);
     if (join)
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
     else

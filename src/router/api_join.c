@@ -103,7 +103,7 @@ static lr_code check_join(const struct router *r, const struct wire_join *join,
 static bool holds_secret(const struct router_caller *caller, const struct router_node *node)
 {
     return caller->node != NULL &&
-           lr_str_eq_secret(lr_str_z(caller->node->secret), lr_str_z(node->secret));
+           lr_str_eq_secret(lr_str_z(caller->node->secret_hash), lr_str_z(node->secret_hash));
 }
 
 /* A token lets new nodes in; a node that is known comes back by its secret alone, so that
@@ -120,10 +120,8 @@ static lr_code check_identity(const struct router *r, const struct router_caller
                              caller->node->id);
     if (caller->key != NULL && caller->key->is_own)
         return LR_OK;
-    bool has_shown = caller->node != NULL
-                         ? holds_secret(caller, known)
-                         : join->secret.len == strlen(known->secret) &&
-                               lr_str_eq_secret(join->secret, lr_str_z(known->secret));
+    bool has_shown = caller->node != NULL ? holds_secret(caller, known)
+                                          : router_node_has_secret(known, join->secret);
     return has_shown
                ? LR_OK
                : lr_fail(err, LR_PERMISSION_DENIED,

@@ -59,16 +59,38 @@ struct router_node *router_nodes_find(const struct router_nodes *nodes, struct l
     return node != NULL && !node->is_removed ? node : NULL;
 }
 
+/* Secrets are random and long, or as long as an operator made them; see SECRET_LEAST. */
+static void hash_secret(struct lr_str secret, char out[LR_SHA256_HEX_LEN + 1])
+{
+    unsigned char digest[LR_SHA256_LEN];
+    lr_sha256_of(secret, digest);
+    lr_sha256_hex(digest, out);
+}
+
+static bool has_hash(const struct router_node *node, const char *hash)
+{
+    return node->secret_hash[0] != '\0' &&
+           lr_str_eq_secret(lr_str_z(node->secret_hash), lr_str_z(hash));
+}
+
+bool router_node_has_secret(const struct router_node *node, struct lr_str secret)
+{
+    char hash[LR_SHA256_HEX_LEN + 1];
+    hash_secret(secret, hash);
+    return has_hash(node, hash);
+}
+
 struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
                                            struct lr_str secret)
 {
     struct router_node *found = NULL;
-    for (size_t i = 0; i < nodes->count; i++) {
-        struct lr_str own = lr_str_z(nodes->all[i]->secret);
-        if (own.len != 0 && own.len == secret.len && lr_str_eq_secret(own, secret) &&
-            !nodes->all[i]->is_removed)
+    char hash[LR_SHA256_HEX_LEN + 1];
+    hash_secret(secret, hash);
+    for (size_t i = 0; i < nodes->count; i++)
+        if (!nodes->all[i]->is_removed && has_hash(nodes->all[i], hash)) {
             found = nodes->all[i];
-    }
+            copy_text(found->secret, sizeof(found->secret), secret);
+        }
     return found;
 }
 
@@ -107,7 +129,9 @@ struct router_node *router_nodes_know(struct router_nodes *nodes,
     known->is_removed = false;
     memcpy(known->name, node->name, sizeof(known->name));
     memcpy(known->url, node->url, sizeof(known->url));
-    memcpy(known->secret, node->secret, sizeof(known->secret));
+    if (strcmp(known->secret_hash, node->secret_hash) != 0)
+        known->secret[0] = '\0';
+    memcpy(known->secret_hash, node->secret_hash, sizeof(known->secret_hash));
     memcpy(known->device, node->device, sizeof(known->device));
     known->joined_ms = node->joined_ms;
     return known;
@@ -117,7 +141,7 @@ void router_node_remove(struct router_node *node)
 {
     node->is_removed = true;
     node->is_online = node->is_stored = false;
-    node->secret[0] = '\0';
+    node->secret[0] = node->secret_hash[0] = '\0';
 }
 
 struct router_place *router_node_place(const struct router_node *node, struct lr_str folded)
@@ -274,6 +298,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     copy_text(node->name, sizeof(node->name), join->name.len != 0 ? join->name : join->node_id);
     copy_text(node->url, sizeof(node->url), lr_str_z(url));
     copy_text(node->secret, sizeof(node->secret), join->secret);
+    hash_secret(join->secret, node->secret_hash);
     copy_text(node->device, sizeof(node->device), join->device);
     copy_text(node->version, sizeof(node->version), join->version);
     node->epoch = join->state.epoch;
@@ -350,6 +375,8 @@ struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
 lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
                          struct lr_error *err)
 {
+    char secret[sizeof(ROUTER_SECRET_MARK) + LR_SHA256_HEX_LEN];
+    (void)snprintf(secret, sizeof(secret), ROUTER_SECRET_MARK "%s", node->secret_hash);
     return ROUTER_SQL(sql,
                       "INSERT INTO nodes (id, name, url, secret, device, joined_ms, drained) "
                       "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET "
@@ -357,8 +384,17 @@ lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
                       "device = excluded.device, joined_ms = excluded.joined_ms, "
                       "drained = excluded.drained",
                       NULL, NULL, err, ROUTER_Z(node->id), ROUTER_Z(node->name),
-                      ROUTER_Z(node->url), ROUTER_Z(node->secret), ROUTER_Z(node->device),
+                      ROUTER_Z(node->url), ROUTER_Z(secret), ROUTER_Z(node->device),
                       ROUTER_INT(node->joined_ms), ROUTER_INT(node->is_drained));
+}
+
+void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1])
+{
+    if (lr_str_starts(kept, ROUTER_SECRET_MARK))
+        copy_text(hash, LR_SHA256_HEX_LEN + 1,
+                  lr_str_sub(kept, strlen(ROUTER_SECRET_MARK), kept.len));
+    else /* of a release before, which kept the secret itself */
+        hash_secret(kept, hash);
 }
 
 static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
@@ -371,7 +407,7 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
     copy_text(node->name, sizeof(node->name), router_row_text(row, 1));
     copy_text(node->url, sizeof(node->url), router_row_text(row, 2));
-    copy_text(node->secret, sizeof(node->secret), router_row_text(row, 3));
+    router_secret_read(router_row_text(row, 3), node->secret_hash);
     copy_text(node->device, sizeof(node->device), router_row_text(row, 4));
     node->joined_ms = router_row_int(row, 5);
     node->is_drained = router_row_int(row, 6) != 0;

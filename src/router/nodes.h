@@ -8,6 +8,7 @@
 #ifndef ROUTER_NODES_H
 #define ROUTER_NODES_H
 
+#include "base/sha256.h"
 #include "base/strmap.h"
 #include "router/prompt_info.h"
 #include "router/sql.h"
@@ -61,7 +62,8 @@ struct router_node {
     char id[48];
     char name[64];
     char url[288];
-    char secret[96];
+    char secret[96]; /* "" until the node has shown it to this process */
+    char secret_hash[LR_SHA256_HEX_LEN + 1]; /* what the database keeps of it; "": none */
     char device[16];
     char version[32];
     bool is_online, is_removed;
@@ -97,6 +99,10 @@ struct router_nodes {
     struct router_prompt_infos infos;
 };
 
+/* In the database this stands before the hash of a secret. */
+#define ROUTER_SECRET_MARK "sha256:"
+void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1]);
+
 void router_nodes_init(struct router_nodes *nodes);
 void router_nodes_free(struct router_nodes *nodes);
 
@@ -107,7 +113,9 @@ LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_
 struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id);
 /* A removed one too. */
 struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id);
-/* The node that holds this secret; NULL: nobody. */
+/* Whether this is its secret. */
+bool router_node_has_secret(const struct router_node *node, struct lr_str secret);
+/* The node that holds this secret, which is known from now on; NULL: nobody. */
 struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
                                            struct lr_str secret);
 

@@ -5,7 +5,11 @@
  * once released; new ones are added at the end.  Live state (loads, queues, beats) is
  * never in here.
  */
+#include <stdio.h>
+
+#include "base/arena.h"
 #include "base/failpoint.h"
+#include "router/nodes.h"
 #include "router/sql.h"
 
 /* Times are milliseconds since 1970, 0 is never.  Texts rather than types of one
@@ -59,7 +63,12 @@ static const char *const step_5[] = {
     NULL,
 };
 
-static const char *const *const steps[] = {step_1, step_2, step_3, step_4, step_5};
+/* Secrets of nodes that the release before kept as they are become hashes (hash_secrets). */
+static const char *const step_6[] = {NULL};
+
+static const char *const *const steps[] = {step_1, step_2, step_3, step_4, step_5, step_6};
+
+enum { HASHES_SECRETS = 5 /* index of step_6 */ };
 
 enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
 
@@ -71,6 +80,42 @@ static lr_code read_number(void *ctx, const struct router_row *row, struct lr_er
     return LR_OK;
 }
 
+struct secrets {
+    struct lr_arena arena;
+    struct secret {
+        struct secret *next;
+        const char *id;
+        char text[sizeof(ROUTER_SECRET_MARK) + LR_SHA256_HEX_LEN];
+    } * first;
+};
+
+static lr_code read_secret(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct secrets *all = ctx;
+    char hash[LR_SHA256_HEX_LEN + 1];
+    struct secret *one = lr_arena_zalloc(&all->arena, sizeof(*one));
+    if (one == NULL || (one->id = lr_arena_copy(&all->arena, router_row_text(row, 0))) == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the secrets of nodes");
+    router_secret_read(router_row_text(row, 1), hash);
+    (void)snprintf(one->text, sizeof(one->text), ROUTER_SECRET_MARK "%s", hash);
+    one->next = all->first;
+    all->first = one;
+    return LR_OK;
+}
+
+static lr_code hash_secrets(struct router_sql *sql, struct lr_error *err)
+{
+    struct secrets all = {0};
+    lr_arena_init(&all.arena, 256 << 20);
+    lr_code code =
+        router_sql_run(sql, "SELECT id, secret FROM nodes", NULL, 0, read_secret, &all, err);
+    for (const struct secret *one = all.first; code == LR_OK && one != NULL; one = one->next)
+        code = ROUTER_SQL(sql, "UPDATE nodes SET secret = $2 WHERE id = $1", NULL, NULL, err,
+                          ROUTER_Z(one->id), ROUTER_Z(one->text));
+    lr_arena_free(&all.arena);
+    return code;
+}
+
 static lr_code run_step(struct router_sql *sql, size_t index, struct lr_error *err)
 {
     lr_code code = router_sql_plain(sql, "BEGIN", err);
@@ -78,6 +123,8 @@ static lr_code run_step(struct router_sql *sql, size_t index, struct lr_error *e
         code = router_sql_plain(sql, *text, err);
         LR_FAILPOINT("schema.statement");
     }
+    if (code == LR_OK && index == HASHES_SECRETS)
+        code = hash_secrets(sql, err);
     if (code == LR_OK)
         code = router_sql_plain(sql, "DELETE FROM schema_version", err);
     if (code == LR_OK)

@@ -171,7 +171,7 @@ lr_code router_sqlite_open(const char *path, uint32_t timeout_ms, struct router_
                            struct lr_error *err)
 {
     static const char *const setup[] = {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL",
-                                        "PRAGMA foreign_keys=ON"};
+                                        "PRAGMA foreign_keys=ON", "PRAGMA secure_delete=ON"};
     *out = NULL;
     struct lite *lite = calloc(1, sizeof(*lite));
     if (lite == NULL || (lite->path = strdup(path)) == NULL) {
@@ -180,7 +180,8 @@ lr_code router_sqlite_open(const char *path, uint32_t timeout_ms, struct router_
     }
     lite->base.backend = &backend;
     atomic_store(&lite->base.timeout_ms, timeout_ms);
-    /* Nodes' secrets are in it.  SQLite gives its side files the mode of this one. */
+    /* Names, addresses and usage are in it.  SQLite gives its side files the mode of this one.
+     */
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
         (void)close(fd);
