@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
+#include "net/cidr.h"
 #include "net/request.h"
 
 static bool is_digits(struct lr_str s)
@@ -68,34 +69,78 @@ bool net_is_json_type(struct lr_str type)
     return lr_str_eq_nocase(type, LR_STR_LIT("application/json"));
 }
 
-static bool is_loopback_origin(struct lr_str origin)
+/* The host and port of "http://host:port"; false for "null", file pages, extensions. */
+static bool take_origin(struct lr_str origin, bool *is_https, struct lr_str *host)
 {
-    static const char *const schemes[] = {"http://", "https://"};
-    for (size_t i = 0; i < 2; i++) {
-        if (lr_str_starts(origin, schemes[i]))
-            return net_is_loopback_host(lr_str_sub(origin, strlen(schemes[i]), origin.len));
-    }
-    return false; /* "null", file pages, extensions */
+    *is_https = lr_str_starts(origin, "https://");
+    if (!*is_https && !lr_str_starts(origin, "http://"))
+        return false;
+    *host = lr_str_sub(origin, *is_https ? 8 : 7, origin.len);
+    return true;
+}
+
+static bool is_foreign_origin(const struct net_guard_input *in, struct lr_str origin)
+{
+    bool is_https;
+    struct lr_str host;
+    if (!take_origin(origin, &is_https, &host))
+        return true;
+    if (in->rules.is_management)
+        return is_https != in->is_tls || !lr_str_eq_nocase(host, in->host);
+    return !net_is_loopback_host(host);
+}
+
+static bool is_foreign_site(const struct net_guard_input *in, struct lr_str site)
+{
+    return lr_str_eq_nocase(site, LR_STR_LIT("cross-site")) ||
+           (in->rules.is_management && lr_str_eq_nocase(site, LR_STR_LIT("same-site")));
+}
+
+static lr_code check_page(const struct net_guard_input *in, struct lr_error *err)
+{
+    struct lr_str value;
+    if (in->rules.is_trusted_page)
+        return LR_OK;
+    if (net_headers_get(in->headers, "origin", &value) && is_foreign_origin(in, value))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "requests from the web page \"" LR_STR_FMT
+                       "\" are refused while no key is set",
+                       LR_STR_ARG(lr_str_sub(value, 0, 128)));
+    if (net_headers_get(in->headers, "sec-fetch-site", &value) && is_foreign_site(in, value))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "requests from other web pages are refused while no key is set");
+    return LR_OK;
+}
+
+static lr_code check_proxy(const struct net_guard_input *in, struct lr_error *err)
+{
+    const struct net_header *header = net_forwarded_header(in->headers);
+    bool is_old = in->rules.is_management && in->is_http_1_0;
+    if (in->rules.asks_for_secret || (header == NULL && !is_old))
+        return LR_OK;
+    return lr_fail(
+        err, LR_PERMISSION_DENIED,
+        "a proxy passed this request on (" LR_STR_FMT
+        "), so it is not from this machine, and this server asks nobody for a key: "
+        "start it with --require-key (and --trusted-proxy with the proxy's address), "
+        "or ask it directly",
+        LR_STR_ARG(header != NULL ? lr_str_sub(header->name, 0, 40) : LR_STR_LIT("HTTP/1.0")));
 }
 
 lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err)
 {
     struct lr_str value;
+    lr_code code = check_proxy(in, err);
+    if (code != LR_OK)
+        return code;
     if (!net_is_loopback_host(in->host))
         return lr_fail(err, LR_MISDIRECTED,
                        "this server answers to localhost only, not to \"" LR_STR_FMT
                        "\"; give it a key and an address to serve others",
                        LR_STR_ARG(lr_str_sub(in->host, 0, 128)));
-    if (!in->is_trusted_page && net_headers_get(in->headers, "origin", &value) &&
-        !is_loopback_origin(value))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "requests from the web page \"" LR_STR_FMT
-                       "\" are refused while no key is set",
-                       LR_STR_ARG(lr_str_sub(value, 0, 128)));
-    if (!in->is_trusted_page && net_headers_get(in->headers, "sec-fetch-site", &value) &&
-        lr_str_eq_nocase(value, LR_STR_LIT("cross-site")))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "requests from other web pages are refused while no key is set");
+    code = check_page(in, err);
+    if (code != LR_OK)
+        return code;
     bool has_type = net_headers_get(in->headers, "content-type", &value);
     /* Browsers send a form's type even with an empty form; curl -X POST sends none. */
     if ((in->has_body || has_type) && !net_is_json_type(value))
@@ -105,14 +150,16 @@ lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *er
     return LR_OK;
 }
 
-lr_code net_guard_request(const struct net_request *req, bool is_trusted_page,
+lr_code net_guard_request(const struct net_request *req, const struct net_guard_rules *rules,
                           struct lr_error *err)
 {
     struct net_guard_input in = {
         .host = net_request_host(req),
         .headers = net_request_headers(req),
         .has_body = net_request_body_length(req) != 0,
-        .is_trusted_page = is_trusted_page,
+        .is_tls = net_request_is_tls(req),
+        .is_http_1_0 = net_request_is_http_1_0(req),
+        .rules = *rules,
     };
     return net_guard_loopback(&in, err);
 }

@@ -110,6 +110,11 @@ struct lr_str net_request_host(const struct net_request *req)
     return req->head.authority;
 }
 
+bool net_request_is_http_1_0(const struct net_request *req)
+{
+    return req->head.minor == 0;
+}
+
 const char *net_request_remote(const struct net_request *req)
 {
     return req->remote;

@@ -42,6 +42,7 @@ bool net_request_header(const struct net_request *req, const char *name, struct 
 struct lr_str net_request_host(const struct net_request *req); /* Host, or of the target */
 const char *net_request_remote(const struct net_request *req); /* "127.0.0.1", no port */
 bool net_request_is_tls(const struct net_request *req);
+bool net_request_is_http_1_0(const struct net_request *req);
 struct lr_str net_request_body(const struct net_request *req); /* collected, in on_request */
 /* The announced length; UINT64_MAX for chunked, 0 without a body. */
 uint64_t net_request_body_length(const struct net_request *req);

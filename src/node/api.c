@@ -66,8 +66,9 @@ static lr_code check_caller(const struct node *node, struct net_request *req,
                             struct lr_error *err)
 {
     lr_code code = check_secret(node, req, err);
+    struct net_guard_rules rules = {.asks_for_secret = node->secret[0] != '\0'};
     if (code == LR_OK && node->is_loopback)
-        code = net_guard_request(req, false, err);
+        code = net_guard_request(req, &rules, err);
     return code;
 }
 

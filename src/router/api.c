@@ -138,6 +138,8 @@ void router_api_head(void *arg, struct net_request *req)
     }
     access->router = r;
     net_request_set_user(req, access);
+    net_forwarded_client(net_request_headers(req), net_request_remote(req), &r->proxies,
+                         access->from);
     choose_id(req, access);
     if (answer_options(r, req))
         return;
@@ -186,7 +188,7 @@ void router_api_end(void *arg, const struct net_request *req)
                 LR_STR_ARG(net_request_method(req)),
                 LR_STR_ARG(lr_str_sub(net_request_path(req), 0, 200)), status,
                 (unsigned long long)net_request_elapsed_ms(req),
-                (unsigned long long)net_request_bytes_sent(req), net_request_remote(req),
+                (unsigned long long)net_request_bytes_sent(req), a->from,
                 a->caller.key != NULL ? a->caller.key->id : "", a->model, a->node,
                 (unsigned long long)a->prompt_tokens, (unsigned long long)a->completion_tokens);
 }

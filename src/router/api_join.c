@@ -171,7 +171,7 @@ struct joining {
 
 static void refuse_join(struct joining *a)
 {
-    lr_log_warn(NULL, "node.refused from=%s reason=%s", net_request_remote(a->req),
+    lr_log_warn(NULL, "node.refused from=%s reason=%s", router_access(a->req)->from,
                 a->refusal.text);
     net_respond_error(a->req, &a->refusal);
 }
@@ -183,7 +183,7 @@ static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
     struct router_node *node = router_nodes_find(&r->nodes, a->join.node_id);
     struct lr_error *err = &a->refusal;
     if (a->has_twin && node != NULL && node->epoch == a->old_epoch) {
-        router_reach_twin(r, node, a->url, net_request_remote(a->req));
+        router_reach_twin(r, node, a->url, router_access(a->req)->from);
         return lr_fail(err, LR_CONFLICT,
                        "another process serves as node %s at this moment: stop it, or, where "
                        "this data folder is a copy of its folder, delete node-identity.json "

@@ -115,7 +115,7 @@ static void refuse_sign_in(struct net_request *req, uint32_t retry_s,
                            const struct lr_error *err)
 {
     char text[16];
-    lr_log_warn(NULL, "session.refused from=%s reason=%s", net_request_remote(req), err->text);
+    lr_log_warn(NULL, "session.refused from=%s reason=%s", router_access(req)->from, err->text);
     if (retry_s != 0) {
         (void)snprintf(text, sizeof(text), "%u", retry_s);
         net_response_header(req, "Retry-After", lr_str_z(text));
@@ -154,7 +154,7 @@ void router_api_sign_in(struct router *r, struct net_request *req)
         return;
     }
     router_lock(r);
-    code = sign_in(r, net_request_remote(req), lr_str_trim(text), &caller, value, csrf,
+    code = sign_in(r, router_access(req)->from, lr_str_trim(text), &caller, value, csrf,
                    &retry_s, &err);
     router_unlock(r);
     if (code != LR_OK) {
@@ -163,7 +163,8 @@ void router_api_sign_in(struct router *r, struct net_request *req)
     }
     end_session_before(r, req);
     router_access(req)->caller = caller;
-    router_store_audit(r->store, caller.key->id, "session.create", net_request_remote(req), "");
+    router_store_audit(r->store, caller.key->id, "session.create", router_access(req)->from,
+                       "");
     set_cookie(r, req, value);
     put_identity(r, req, &caller, csrf);
 }
@@ -175,7 +176,7 @@ void router_api_sign_out(struct router *r, struct net_request *req)
         router_lock(r);
         router_session_end(&r->sessions, caller->session);
         router_unlock(r);
-        router_store_audit(r->store, caller->key->id, "session.end", net_request_remote(req),
+        router_store_audit(r->store, caller->key->id, "session.end", router_access(req)->from,
                            "");
     }
     set_cookie(r, req, "");

@@ -120,7 +120,12 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
     /* A page in a browser holds no key: where one is asked for, it needs no guard, and a
      * server in front may say its own name in Host. */
     if (r->is_loopback && !r->needs_key) {
-        lr_code code = net_guard_request(req, router_cors_trusts(r, req, route), err);
+        struct net_guard_rules rules = {
+            .is_trusted_page = router_cors_trusts(r, req, route),
+            .is_management = strncmp(route->pattern, "v0/", 3) == 0 ||
+                             strcmp(route->pattern, "metrics") == 0,
+        };
+        lr_code code = net_guard_request(req, &rules, err);
         if (code != LR_OK)
             return code;
     }

@@ -48,7 +48,10 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
                        "--tls-cert and --tls-key, or say --insecure-http where another "
                        "server in front does TLS",
                        r->host);
-    return router_cors_check(r, err);
+    code = net_cidrs_read(s, "trusted-proxy", &r->proxies, err);
+    if (code == LR_OK)
+        code = net_cidrs_read(s, "node-network", &r->node_networks, err);
+    return code == LR_OK ? router_cors_check(r, err) : code;
 }
 
 /* ---- create ---- */

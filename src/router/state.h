@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "net/cidr.h"
 #include "net/client.h"
 #include "net/loop.h"
 #include "net/request.h"
@@ -76,6 +77,8 @@ struct router {
     uint16_t port;
     bool is_loopback;
     bool needs_key;
+    struct net_cidrs proxies;       /* that are believed whose request they pass on */
+    struct net_cidrs node_networks; /* where nodes may be besides the address they join from */
     bool allows_cpu_nodes;
     bool asks_to_yield;
     uint32_t queue_limit;
@@ -139,6 +142,7 @@ struct router_access {
     struct router_caller caller;
     struct net_path *path;
     struct lr_str tail; /* what ** of the route's pattern stands for */
+    char from[NET_ADDRESS_TEXT]; /* the client's address, also behind a trusted proxy */
     char request_id[72];
     char model[96];
     char node[48];

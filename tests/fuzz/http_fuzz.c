@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "net/cidr.h"
 #include "net/guard.h"
 #include "net/head.h"
 #include "net/path.h"
@@ -88,8 +89,11 @@ static bool read_head(struct reader *r, struct lr_str *input)
         if (!r->is_response && net_path_decode(&arena, head.path, &path, NULL) == LR_OK)
             require_clean(path);
         struct net_guard_input in = {.host = head.authority, .headers = head.headers};
+        char client[NET_ADDRESS_TEXT];
+        struct net_cidrs all = {.items = {{.bits = 0}}, .count = 1};
+        net_forwarded_client(head.headers, "127.0.0.1", &all, client);
         if (!r->is_response)
-            lr_buf_addf(&r->log, "%d", (int)net_guard_loopback(&in, NULL));
+            lr_buf_addf(&r->log, "%d %s", (int)net_guard_loopback(&in, NULL), client);
         net_body_init(&r->body, head.body, head.length);
         r->in_body = true;
     } else {
