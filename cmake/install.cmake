@@ -1,4 +1,5 @@
-# make install PREFIX=...: bin/llm-router, lib/llm-router/engines/<id>/, headers, docs.
+# make install PREFIX=...: bin/llm-router, lib/llm-router/engines/<id>/, headers, and in
+# share/llm-router the demo model, the SBOM and the licence texts.
 include(GNUInstallDirs)
 if(TARGET llm-router)
     install(TARGETS llm-router RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

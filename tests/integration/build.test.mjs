@@ -6,6 +6,7 @@ import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { track } from '../support/scene.mjs';
 import { BIN, BUILD, LONG, makeModel, startNode, tempDir } from './node_harness.mjs';
 
 const SOURCE = path.resolve(BUILD, '../..');
@@ -87,11 +88,11 @@ if (LONG) it('two builds from two folders give the same bytes', async () => {
     for (const kept of ['.cache', 'dashboard/node_modules'])
       if (fs.existsSync(path.join(SOURCE, kept))) fs.symlinkSync(path.join(SOURCE, kept), path.join(root, kept));
     const run = (...args) => new Promise((done, fail) => {
-      const child = spawn(args[0], args.slice(1), { cwd: root, stdio: ['ignore', 'ignore', 'inherit'], env: { ...process.env, CMAKE_C_COMPILER_LAUNCHER: '' } });
+      const child = track(spawn(args[0], args.slice(1), { cwd: root, stdio: ['ignore', 'ignore', 'inherit'], env: { ...process.env, CMAKE_C_COMPILER_LAUNCHER: '' } }));
       child.on('exit', (code) => (code === 0 ? done() : fail(new Error(`${args.join(' ')} ended with ${code}`))));
     });
     await run('cmake', '--preset', 'release', `-DLR_KERNEL_CACHE=${path.join(SOURCE, 'build/kernels')}`);
-    await run('cmake', '--build', '--preset', 'release', '--', '--quiet');
+    await run('cmake', '--build', '--preset', 'release', '--target', 'notices', '--', '--quiet');
     const made = path.join(root, 'build/release'), out = {};
     for (const folder of ['bin', 'engines', 'share'])
       for (const file of filesBelow(path.join(made, folder))) {
