@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +33,13 @@ static bool is_due(const struct testing_options *options)
     if (options->once[0] == '\0')
         return true;
     int fd = open(options->once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    /* A confined engine writes into one folder only: the same name there. */
+    const char *folder = getenv("TMPDIR"), *name = strrchr(options->once, '/');
+    if (fd < 0 && errno == EACCES && folder != NULL && name != NULL) {
+        char path[4096];
+        (void)snprintf(path, sizeof(path), "%s%s", folder, name);
+        fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    }
     if (fd >= 0)
         (void)close(fd);
     return fd >= 0;

@@ -48,19 +48,16 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         {"leak_bytes", &o->leak_bytes},         {"load_ms", &o->load_ms},
         {"load_silent_ms", &o->load_silent_ms}, {"step_ms", &o->step_ms},
         {"prefill_ms", &o->prefill_ms},         {"after_tokens", &o->after_tokens},
-        {"poison_after", &o->poison_after},
+        {"poison_after", &o->poison_after},     {"pry_port", &o->pry_port},
     };
     const struct {
         const char *name;
         bool *value;
     } flags[] = {
-        {"on_device", &o->on_device},
-        {"invalid_utf8", &o->invalid_utf8},
-        {"say_time", &o->say_time},
-        {"say_version", &o->say_version},
-        {"noise", &o->noise},
-        {"spread", &o->spread},
-        {"say_weights", &o->say_weights},
+        {"on_device", &o->on_device}, {"invalid_utf8", &o->invalid_utf8},
+        {"say_time", &o->say_time},   {"say_version", &o->say_version},
+        {"noise", &o->noise},         {"pry", &o->pry},
+        {"spread", &o->spread},       {"say_weights", &o->say_weights},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (lr_str_eq_z(key, numbers[i].name))
@@ -78,6 +75,10 @@ static bool read_member(struct testing_options *o, struct lr_str key, const stru
         return read_text(v, o->poison, sizeof(o->poison));
     if (lr_str_eq_z(key, "gate"))
         return read_text(v, o->gate, sizeof(o->gate));
+    if (lr_str_eq_z(key, "pry_file"))
+        return read_text(v, o->pry_file, sizeof(o->pry_file));
+    if (lr_str_eq_z(key, "pry_model"))
+        return read_text(v, o->pry_model, sizeof(o->pry_model));
     if (lr_str_eq_z(key, "once"))
         return read_text(v, o->once, sizeof(o->once));
     return false;
@@ -137,7 +138,7 @@ static void drop_faults(struct testing_options *o)
 {
     o->hang = o->crash = o->fail = TESTING_NOWHERE;
     o->use_bytes = o->leak_bytes = o->load_silent_ms = 0;
-    o->invalid_utf8 = o->noise = false;
+    o->invalid_utf8 = o->noise = o->pry = false;
     o->poison[0] = '\0';
 }
 

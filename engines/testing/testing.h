@@ -56,6 +56,7 @@ struct testing_options {
     bool spread;           /* sequences get their tokens one by one over step_ms, not at once */
     bool say_version;      /* the answer is the library's version */
     bool say_weights;      /* the answer is "artifact" or "safetensors": what was loaded */
+    bool pry;              /* the answer tells what came of things that engines must not do */
     bool noise;            /* writes to stdout and stderr */
     enum testing_stage hang;
     enum testing_stage crash;
@@ -63,6 +64,9 @@ struct testing_options {
     char
         poison[64]; /* a prompt that holds this text crashes a step, its first one or the one */
     uint64_t poison_after; /* behind so many of its tokens */
+    uint64_t pry_port;     /* of 127.0.0.1, to connect to */
+    char pry_file[512];    /* outside the engine's view: is read, and written beside it */
+    char pry_model[512];   /* the model's folder: is written into */
     char gate[512];        /* token i leaves once this file holds more than i bytes */
     char once[512];        /* the fault strikes only if this file could be created */
 };
@@ -117,6 +121,9 @@ lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *er
 /* Hangs, crashes or fails, as the options say for this stage. */
 lr_code testing_fault(const struct testing_options *options, enum testing_stage stage,
                       struct lr_error *err);
+/* Tries what a confined engine cannot do, and what it must be able to: one "name=result"
+ * a line, the result "ok" or the name of an error. */
+void testing_pry(const struct testing_options *options, char *out, size_t size);
 bool testing_gate_open(const struct testing_options *options, uint32_t index);
 void testing_sleep_ms(uint64_t ms);
 void testing_sleep_until(uint64_t monotonic_ns);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sandbox.h"
 #include "cli/commands.h"
 
 extern char **environ;
@@ -133,8 +134,10 @@ static int run_command(const char *parent, const struct cli_command *command, in
     } else if (code != LR_OK || (code = check_positional(command, s, &err)) != LR_OK) {
         exit_code = fail_usage(parent, command->name, &err);
     } else {
-        if (command->shared)
+        if (command->shared) {
+            lr_no_core_dumps();
             set_up_log(s);
+        }
         code = command->run(s, &err);
         if (code != LR_OK && err.text[0] != '\0')
             (void)fprintf(stderr, "llm-router: %s\n", err.text);

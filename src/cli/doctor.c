@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/sandbox.h"
 #include "base/subprocess.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
@@ -214,11 +215,22 @@ static void check_hub(void)
     say(r.status != 0 && r.status < 500, text, advice);
 }
 
+static void check_sandbox(void)
+{
+    struct lr_sandbox_facts facts = lr_sandbox_look();
+    char text[100], lacks[LR_SANDBOX_TEXT];
+    (void)snprintf(text, sizeof(text), "workers are confined (Landlock %d, seccomp %s)",
+                   facts.landlock, facts.has_seccomp ? "yes" : "no");
+    (void)lr_sandbox_lacks(&facts, lacks);
+    say(lacks[0] == '\0', text, lacks);
+}
+
 static lr_code run(const struct lr_settings *s, struct lr_error *err)
 {
     problems = 0;
     check_gpu();
     check_engines(s);
+    check_sandbox();
     check_disk(s);
     check_port(11680, "router");
     check_port(11681, "node");

@@ -121,6 +121,8 @@ static const struct lr_setting rows[] = {
      .help = "file that holds the node-secret"},
     {.name = "node-queue", .type = LR_SETTING_INT, .fallback = "1024", .min = 1, .max = 1000000, .commands = "up node",
      .help = "requests that may wait for one model on the node; more get 429"},
+    {.name = "confine-workers", .type = LR_SETTING_BOOL, .fallback = "true", .commands = "up node",
+     .help = "engines read their own files and the model's, write into one folder, and have no network and no new processes (Landlock, seccomp)"},
     {.name = "step-timeout", .type = LR_SETTING_DURATION, .fallback = "30s", .min = 50, .max = 86400000, .commands = "up node",
      .help = "a worker with work and without progress for this long is killed"},
     {.name = "load-timeout", .type = LR_SETTING_DURATION, .fallback = "120s", .min = 50, .max = 86400000, .commands = "up node",

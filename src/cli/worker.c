@@ -9,6 +9,9 @@ static const struct lr_setting flags[] = {
      .max = INT32_MAX,
      .help = "process id of the node; the worker ends with it"},
     {.name = "label", .type = LR_SETTING_STRING, .help = "the model's name, for ps"},
+    {.name = "scratch",
+     .type = LR_SETTING_PATH,
+     .help = "confine the engine, and let it write into this folder alone"},
     {.name = "probe",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -19,6 +22,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 {
     struct worker_config config = {
         .parent = (pid_t)lr_settings_int(settings, "parent"),
+        .scratch = lr_settings_str(settings, "scratch"),
         .is_probe = lr_settings_bool(settings, "probe"),
     };
     /* The worker has said why on its own pipe; here only the exit code is left. */

@@ -274,8 +274,10 @@ static void start_probe(struct node_model *model)
     p->model = model;
     p->started_ms = node_now(node);
     p->library = node_library_ref(model->engine->library);
+    char scratch[LR_PATH_MAX];
     struct node_proc_config config = {
         .executable = node->executable,
+        .scratch = node_scratch_of(node, p->library, scratch),
         .label = model->id,
         .is_probe = true,
         .limit_ms = node->limits.load_ms,

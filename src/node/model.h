@@ -203,6 +203,9 @@ void node_admit(struct node_model *model);
 bool node_has_room(struct node_model *model, uint64_t *available);
 /* Memory has come back: whoever waits for room is tried again, in order of arrival. */
 void node_admit_waiting(struct node *node);
+/* The folder that workers of this engine may write into; NULL: workers are not confined. */
+const char *node_scratch_of(struct node *node, const struct node_library *library,
+                            char out[LR_PATH_MAX]);
 /* Fills what an engine is to be told about a model; strings are borrowed. */
 struct wire_open;
 void node_describe_open(const struct node_model *model, const struct node_library *library,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/sandbox.h"
 #include "base/subprocess.h"
 #include "net/guard.h"
 #include "net/server.h"
@@ -108,6 +109,32 @@ static lr_code own_data_dir(struct node *node, struct lr_error *err)
     return code;
 }
 
+const char *node_scratch_of(struct node *node, const struct node_library *library,
+                            char out[LR_PATH_MAX])
+{
+    struct lr_error err;
+    if (!lr_settings_bool(node->settings, "confine-workers"))
+        return NULL;
+    (void)snprintf(out, LR_PATH_MAX, "%.3900s/engine-scratch/%.64s", node->data_dir,
+                   library->engine_id);
+    if (lr_dir_create(out, &err) != LR_OK) /* the engine is confined all the same */
+        lr_log_warn(NULL, "engine.no_scratch folder=%s reason=%s", out, err.text);
+    return out;
+}
+
+static void tell_confinement(const struct node *node)
+{
+    struct lr_sandbox_facts facts = lr_sandbox_look();
+    char lacks[LR_SANDBOX_TEXT];
+    if (!lr_settings_bool(node->settings, "confine-workers"))
+        lr_log_warn(NULL,
+                    "node.confinement workers=free reason=--no-confine-workers was given");
+    else if (lr_sandbox_lacks(&facts, lacks)[0] != '\0')
+        lr_log_warn(NULL, "node.confinement workers=partly reason=%s", lacks);
+    else
+        lr_log_info(NULL, "node.confinement workers=confined landlock=%d", facts.landlock);
+}
+
 lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
                     struct node **out, struct lr_error *err)
 {
@@ -142,6 +169,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
         node_destroy(node);
         return code;
     }
+    tell_confinement(node);
     find_engines_dir(node);
     node_engines_scan(&node->engines, node->engines_dir);
     node_reload_tell_refused(node);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/subprocess.h"
 #include "wire/frame.h"
@@ -190,7 +191,8 @@ static void on_log(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
  * secret (HF_TOKEN, LLM_ROUTER_*) and is nothing to an engine. */
 static bool is_for_workers(const char *variable)
 {
-    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "TMPDIR", "LANG"};
+    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR",
+                                        "LANG", "LR_INJECT_FILE"};
     static const char *const beginnings[] = {"CUDA_", "NVIDIA_", "VK_", "LC_"};
     static const char ending[] = "SAN_OPTIONS";
     size_t len = strcspn(variable, "=");
@@ -254,7 +256,15 @@ static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_conf
     (void)snprintf(executable, sizeof(executable), "%s", config->executable);
     (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
     (void)snprintf(label, sizeof(label), "--label=%s", config->label);
-    char *args[] = {executable, sub, parent, label, config->is_probe ? mode : NULL, NULL};
+    char scratch[LR_PATH_MAX + 16];
+    char *args[7] = {executable, sub, parent, label};
+    size_t count = 4;
+    if (config->is_probe)
+        args[count++] = mode;
+    if (config->scratch != NULL) {
+        (void)snprintf(scratch, sizeof(scratch), "--scratch=%s", config->scratch);
+        args[count++] = scratch;
+    }
     uv_stdio_container_t stdio[4] = {
         {.flags = UV_INHERIT_FD, .data.fd = pipes->in[0]},
         {.flags = UV_INHERIT_FD, .data.fd = pipes->log[1]},

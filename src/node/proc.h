@@ -33,6 +33,7 @@ struct node_proc_callbacks {
 struct node_proc_config {
     const char *executable; /* ourselves */
     const char *label;      /* shown in `ps`: the model's id */
+    const char *scratch;    /* where a confined engine may write; NULL: it is not confined */
     bool is_probe;
     uint64_t limit_ms; /* killed when it still runs then; 0: whoever owns it decides */
     struct node_proc_callbacks callbacks;

@@ -218,8 +218,10 @@ static lr_code start_check(struct node_reload *r, struct lr_error *err)
         .engine_version = r->library->version,
         .abi_version = r->library->abi,
     };
+    char scratch[LR_PATH_MAX];
     struct node_proc_config config = {
         .executable = node->executable,
+        .scratch = node_scratch_of(node, r->library, scratch),
         .label = r->library->engine_id,
         .is_probe = true,
         .limit_ms = node->limits.load_ms,

@@ -34,8 +34,10 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
     w->pool = pool;
     w->reserved = need->total;
     w->started_ms = w->progress_ms = node_now(node);
+    char scratch[LR_PATH_MAX];
     struct node_proc_config config = {
         .executable = node->executable,
+        .scratch = node_scratch_of(node, library, scratch),
         .label = model->id,
         .callbacks = node_worker_callbacks(w),
     };

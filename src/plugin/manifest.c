@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -181,6 +183,21 @@ static lr_code read_text(struct lr_buf *buf, const char *path, struct lr_error *
     return code;
 }
 
+/* A user's own group, with nobody else in it, as many systems make one for each user: there
+ * files are often writable by the group.  Root has no such habit. */
+static bool is_private_group(gid_t group)
+{
+    char names[2][1024];
+    struct passwd user, *me = NULL;
+    struct group entry, *found = NULL;
+    if (geteuid() == 0 || getpwuid_r(geteuid(), &user, names[0], sizeof(names[0]), &me) != 0 ||
+        me == NULL || getgrgid_r(group, &entry, names[1], sizeof(names[1]), &found) != 0 ||
+        found == NULL)
+        return false;
+    return me->pw_gid == group && strcmp(me->pw_name, found->gr_name) == 0 &&
+           found->gr_mem[0] == NULL;
+}
+
 /* Whoever may write the library may run code as us: that must be root or us alone. */
 static lr_code check_owner(const char *path, const struct stat *info, struct lr_error *err)
 {
@@ -192,7 +209,32 @@ static lr_code check_owner(const char *path, const struct stat *info, struct lr_
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "%s may be written by everybody (mode %04o): chmod o-w it", path,
                        (unsigned)(info->st_mode & 07777));
+    if ((info->st_mode & S_IWGRP) != 0 && !is_private_group(info->st_gid))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "%s may be written by group %u (mode %04o): chmod g-w it", path,
+                       (unsigned)info->st_gid, (unsigned)(info->st_mode & 07777));
     return LR_OK;
+}
+
+/* Whoever may write a folder above can put another engine in this one's place. */
+static lr_code check_parents(const char *folder, struct lr_error *err)
+{
+    char path[PATH_MAX];
+    lr_code code = LR_OK;
+    (void)snprintf(path, sizeof(path), "%s", folder);
+    for (char *slash; code == LR_OK && (slash = strrchr(path, '/')) != NULL;) {
+        struct stat info;
+        bool is_root = slash == path;
+        slash[is_root ? 1 : 0] = '\0';
+        if (stat(path, &info) != 0)
+            return lr_fail_errno(err, LR_IO, "%s", path);
+        if ((info.st_mode & S_ISVTX) != 0) /* as /tmp: nobody moves what is another's */
+            info.st_mode &= ~(mode_t)(S_IWGRP | S_IWOTH);
+        code = check_owner(path, &info, err);
+        if (is_root)
+            break;
+    }
+    return code == LR_OK ? LR_OK : lr_fail_prefix(err, "a folder above the engine");
 }
 
 static lr_code check_file(const char *folder, const char *name, char real[PATH_MAX],
@@ -232,6 +274,8 @@ static lr_code check_library(struct plugin_manifest *m, struct lr_error *err)
     if (stat(m->folder, &info) != 0)
         return lr_fail_errno(err, LR_IO, "%s", m->folder);
     lr_code code = check_owner(m->folder, &info, err);
+    if (code == LR_OK)
+        code = check_parents(m->folder, err);
     if (code == LR_OK)
         code = check_file(m->folder, m->library, real, err);
     if (code != LR_OK)

@@ -28,6 +28,7 @@ struct worker {
     uint64_t fresh[FRESH_MAX]; /* submitted since the last step */
     size_t fresh_count;
     uint64_t last_tick_ns;
+    const char *writable; /* worker_config.scratch */
     bool is_probe;
     bool busy;
     bool leaving;
@@ -51,6 +52,11 @@ static lr_code open_library(struct worker *w, const struct wire_open *m, struct 
         .engine_id = m->engine_id,
         .engine_version = m->engine_version,
     };
+    if (w->writable != NULL) {
+        lr_code code = worker_confine_engine(w->writable, m, err);
+        if (code != LR_OK)
+            return code;
+    }
     return plugin_library_open(m->library, &expected, &w->api, err);
 }
 
@@ -238,7 +244,7 @@ static void loop(struct worker *w)
 
 int worker_run(const struct worker_config *config)
 {
-    struct worker w = {.is_probe = config->is_probe};
+    struct worker w = {.is_probe = config->is_probe, .writable = config->scratch};
     struct lr_error err;
 
     if (worker_confine(config->parent, &err) != LR_OK) {

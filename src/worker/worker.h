@@ -20,8 +20,9 @@ enum {
 };
 
 struct worker_config {
-    pid_t parent;  /* the node; 0: whoever started us */
-    bool is_probe; /* answer one WIRE_PROBE and leave */
+    pid_t parent;        /* the node; 0: whoever started us */
+    bool is_probe;       /* answer one WIRE_PROBE and leave */
+    const char *scratch; /* where the engine may write once it is confined; NULL: it is not */
 };
 
 /* Returns the process's exit status. */

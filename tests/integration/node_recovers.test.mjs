@@ -173,9 +173,9 @@ describe('a model that waits', { concurrency: 2 }, () => {
   for (const [how, act] of [['says load', (node) => node.post('/v0/models/m/load')], ['sends SIGHUP', (node) => node.child.kill('SIGHUP')]])
     it(`is tried at once when an operator ${how}`, async () => {
       const models = tempDir('models');
-      const cause = path.join(models, 'cause');
+      const dir = tempDir('node'), cause = path.join(dir, 'data/engine-scratch/faulty/cause'); // where a confined engine writes
       makeModel(models, 'm', 'faulty', { fail: 'load', once: cause });
-      const node = await start({ models });
+      const node = await start({ models, dir });
       // Three failures: the next try by itself is four seconds away.
       for (let failures = 1; failures <= 3; failures++) {
         if (failures === 1) await generate(node, ask('m', 'x'));

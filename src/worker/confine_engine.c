@@ -1,0 +1,168 @@
+/* worker/confine_engine.c - what an engine can reach: its own files, the model's, the system's
+ * libraries, the GPUs, and one folder to write in.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "base/arena.h"
+#include "base/sandbox.h"
+#include "worker/confine.h"
+
+enum { PATHS_MAX = 4096, PATH_BYTES = 16 << 20, LINKS_DEPTH = 4 };
+
+struct view {
+    struct lr_sandbox_path paths[PATHS_MAX];
+    size_t count;
+    struct lr_arena texts;
+};
+
+/* The loader's, the drivers', and what says which machine this is.  Not /etc as a whole, not
+ * /home, /root, /var, /run or /tmp. */
+static const char *const readable[] = {
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/proc",
+    "/sys",
+    "/run/opengl-driver",
+    "/run/nvidia",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/nvidia",
+    "/etc/OpenCL",
+    "/etc/vulkan",
+    "/etc/glvnd",
+    "/dev/random",
+    "/dev/urandom",
+};
+
+static const char *const devices[] = {
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/dxg",
+};
+
+static void allow(struct view *v, const char *path, bool is_writable)
+{
+    char real[PATH_MAX];
+    if (path == NULL || path[0] != '/' || v->count == PATHS_MAX || realpath(path, real) == NULL)
+        return;
+    const char *text = lr_arena_copy(&v->texts, lr_str_z(real));
+    if (text != NULL)
+        v->paths[v->count++] = (struct lr_sandbox_path){text, is_writable};
+}
+
+/* A snapshot of the Hugging Face cache is a folder of links to files that lie elsewhere. */
+static void allow_links(struct view *v, const char *folder, int depth)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        char path[PATH_MAX];
+        struct stat info;
+        int n = snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || n < 0 ||
+            (size_t)n >= sizeof(path) || lstat(path, &info) != 0)
+            continue;
+        if (S_ISLNK(info.st_mode))
+            allow(v, path, false);
+        else if (S_ISDIR(info.st_mode) && depth < LINKS_DEPTH)
+            allow_links(v, path, depth + 1);
+    }
+    if (dir != NULL)
+        (void)closedir(dir);
+}
+
+static void allow_folder_of(struct view *v, const char *file)
+{
+    char folder[PATH_MAX];
+    (void)snprintf(folder, sizeof(folder), "%s", file);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL || slash == folder)
+        return;
+    *slash = '\0';
+    allow(v, folder, false);
+}
+
+static void allow_listed(struct view *v, const char *folders)
+{
+    char folder[PATH_MAX];
+    struct lr_str rest = lr_str_z(folders), part;
+    while (folders != NULL && lr_str_split(&rest, ':', &part)) {
+        (void)snprintf(folder, sizeof(folder), LR_STR_FMT, LR_STR_ARG(part));
+        allow(v, folder, false);
+    }
+}
+
+static void allow_devices(struct view *v)
+{
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+        glob_t found = {0};
+        if (glob(devices[i], 0, NULL, &found) == 0)
+            for (size_t j = 0; j < found.gl_pathc; j++)
+                allow(v, found.gl_pathv[j], true);
+        globfree(&found);
+    }
+    struct stat info;
+    if (stat("/dev/nvidiactl", &info) != 0)
+        return;
+    /* The CUDA driver shares memory with itself, and with its multi-process service. */
+    const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    allow(v, "/dev/shm", true);
+    allow(v, service != NULL ? service : "/tmp/nvidia-mps", true);
+}
+
+lr_code worker_confine_engine(const char *scratch, const struct wire_open *open,
+                              struct lr_error *err)
+{
+    struct lr_sandbox_facts facts = lr_sandbox_look();
+    struct view *v = calloc(1, sizeof(*v));
+    if (v == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory to confine a worker");
+    lr_arena_init(&v->texts, PATH_BYTES);
+    (void)setenv("TMPDIR", scratch, 1);
+    (void)setenv("CUDA_CACHE_PATH", scratch, 0);
+    allow(v, scratch, true);
+    allow(v, getenv("CUDA_CACHE_PATH"), true);
+    for (size_t i = 0; i < sizeof(readable) / sizeof(readable[0]); i++)
+        allow(v, readable[i], false);
+    allow_devices(v);
+    allow_listed(v, getenv("LD_LIBRARY_PATH"));
+    allow_folder_of(v, open->library);
+    allow(v, open->options.artifact_path, false);
+    if (open->model_dir != NULL && open->model_dir[0] != '\0') {
+        allow(v, open->model_dir, false);
+        allow_links(v, open->model_dir, 0);
+    }
+    lr_code code = v->count < PATHS_MAX
+                       ? LR_OK
+                       : lr_fail(err, LR_TOO_LARGE, "%s holds more than %d links",
+                                 open->model_dir, PATHS_MAX - 100);
+    if (code == LR_OK)
+        code = lr_sandbox_files(&facts, v->paths, v->count, err);
+    if (code == LR_OK)
+        code = lr_sandbox_calls(&facts, err);
+    /* The sanitizers look into the process from another one. */
+    if (code == LR_OK && !facts.is_relaxed) {
+        lr_sandbox_powers();
+        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
+    lr_arena_free(&v->texts);
+    free(v);
+    return code == LR_OK ? LR_OK
+                         : lr_fail_prefix(err, "confining the worker (--no-confine-workers "
+                                               "runs engines without)");
+}
