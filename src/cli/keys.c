@@ -19,7 +19,14 @@ static const struct lr_setting flags[] = {
     {.name = "expires",
      .type = LR_SETTING_DURATION,
      .fallback = "0",
-     .help = "how long it is good; 0 is for ever"},
+     .help =
+         "how long it is good; 0 is for ever; without this a key of role node is good for a "
+         "day"},
+    {.name = "uses",
+     .type = LR_SETTING_INT,
+     .fallback = "0",
+     .max = 1000000,
+     .help = "with role node: how many nodes it lets join; 0: any number"},
     {.name = "requests-per-minute",
      .type = LR_SETTING_INT,
      .fallback = "0",
@@ -69,11 +76,18 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
     lr_json_writer_init(&w, &body);
     lr_json_begin_object(&w);
     lr_json_member_z(&w, "role", lr_settings_str(s, "role"));
+    if (lr_settings_source(s, "uses") != LR_FROM_DEFAULT)
+        lr_json_member_i64(&w, "uses", lr_settings_int(s, "uses"));
     put_limits(s, &w);
     lr_json_end_object(&w);
     lr_code code = cli_ask(s, "POST", "/v0/keys", &body, &a, err);
     if (code == LR_OK)
         (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
+    if (code == LR_OK && strcmp(lr_settings_str(s, "role"), "node") == 0 &&
+        lr_settings_int(s, "uses") == 0)
+        (void)fprintf(stderr,
+                      "This key lets any number of nodes join (--uses bounds them)%s.\n",
+                      cli_int(a.json, "expires") != 0 ? " until it expires" : ", for ever");
     cli_answer_free(&a);
     lr_buf_free(&body);
     return code;
@@ -92,6 +106,14 @@ static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_b
         lr_time_format(end * 1000, expires);
     lr_buf_addf(out, "%-18s %-7s %-8s %-24s %s", cli_text(&a->arena, k, "id"),
                 cli_text(&a->arena, k, "role"), state, expires, cli_text(&a->arena, k, "name"));
+    if (strcmp(cli_text(&a->arena, k, "role"), "node") == 0) {
+        long long uses = (long long)cli_int(k, "uses");
+        if (uses == 0)
+            lr_buf_add_z(out, "  any number of nodes");
+        else
+            lr_buf_addf(out, "  %lld of %lld nodes joined", (long long)cli_int(k, "joins"),
+                        uses);
+    }
     if (requests != 0)
         lr_buf_addf(out, "  %lld requests/min", (long long)requests);
     if (tokens != 0)

@@ -3,12 +3,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
 
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
     CLI_JSON_FLAG,
+    {.name = "uses",
+     .type = LR_SETTING_INT,
+     .fallback = "1",
+     .max = 1000000,
+     .help = "with token: how many nodes it lets join; 0: any number"},
+    {.name = "expires",
+     .type = LR_SETTING_DURATION,
+     .fallback = "1h",
+     .min = 1000,
+     .help = "with token: how long it is good"},
     {.name = "lines",
      .type = LR_SETTING_INT,
      .fallback = "100",
@@ -40,16 +51,24 @@ static lr_code print_token(const struct lr_settings *s, struct lr_error *err)
 {
     struct cli_answer a;
     struct lr_buf body;
-    lr_buf_init(&body, 16);
-    lr_buf_add_z(&body, "{}");
+    char nodes[40] = "any number of nodes";
+    long long uses = (long long)lr_settings_int(s, "uses");
+    lr_buf_init(&body, 128);
+    lr_buf_addf(&body, "{\"uses\":%lld,\"expires_in\":%llu}", uses,
+                (unsigned long long)(lr_settings_ms(s, "expires") + 999) / 1000);
     lr_code code = cli_ask(s, "POST", "/v0/nodes/tokens", &body, &a, err);
     if (code == LR_OK)
         (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
-    if (code == LR_OK && isatty(STDERR_FILENO) != 0)
+    if (uses != 0)
+        (void)snprintf(nodes, sizeof(nodes), "%lld node%s", uses, uses == 1 ? "" : "s");
+    if (code == LR_OK && isatty(STDERR_FILENO) != 0) {
+        char until[LR_TIME_TEXT_LEN + 1];
+        lr_time_format(cli_int(a.json, "expires") * 1000, until);
         (void)fprintf(stderr,
-                      "Good for an hour. On the machine that joins:\n"
-                      "  llm-router node --router %s --token TOKEN\n",
-                      cli_router_url(s));
+                      "Lets %s join until %s. On the machine that joins:\n"
+                      "  LLM_ROUTER_TOKEN=TOKEN llm-router node --router %s\n",
+                      nodes, until, cli_router_url(s));
+    }
     cli_answer_free(&a);
     lr_buf_free(&body);
     return code;
@@ -126,9 +145,12 @@ const struct cli_command cli_command_nodes = {
     .name = "nodes",
     .summary =
         "List the nodes, make a join token, read a node's log, or take one out of service",
-    .arguments = "[token | logs NODE | drain NODE | undrain NODE | remove NODE]",
-    .details = "A node joins with: llm-router node --router URL --token-file FILE\n"
-               "(or the token in the environment, as LLM_ROUTER_TOKEN).",
+    .arguments = "[token [--uses N] [--expires TIME] | logs NODE | drain NODE | undrain NODE | "
+                 "remove NODE]",
+    .details =
+        "A node joins with: llm-router node --router URL --token-file FILE\n"
+        "(or the token in the environment, as LLM_ROUTER_TOKEN).\n"
+        "A token lets one node join, within an hour, unless --uses and --expires say more.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

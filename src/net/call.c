@@ -456,6 +456,8 @@ lr_code net_call_start(struct net_client *client, const struct net_call_config *
     }
     call->client = client;
     call->callbacks = config->callbacks;
+    call->may_connect = config->may_connect;
+    call->may_connect_arg = config->may_connect_arg;
     call->stream_body = config->stream_body;
     call->body_ended = !config->stream_body;
     call->max_response_bytes =

@@ -59,11 +59,15 @@ struct net_call_config {
     const char *url;                  /* http://host[:port]/path?query or https://... */
     const struct net_header *headers; /* beside Host, Content-Length, Connection */
     size_t header_count;
-    const char *content_type;     /* NULL: none */
-    struct lr_str body;           /* sent whole; copied */
-    bool stream_body;             /* chunked; net_call_write and net_call_end_body follow */
-    uint64_t max_response_bytes;  /* [unlimited] of body */
-    uint64_t max_send_bytes;      /* [1 MB] queued by net_call_write */
+    const char *content_type;    /* NULL: none */
+    struct lr_str body;          /* sent whole; copied */
+    bool stream_body;            /* chunked; net_call_write and net_call_end_body follow */
+    uint64_t max_response_bytes; /* [unlimited] of body */
+    uint64_t max_send_bytes;     /* [1 MB] queued by net_call_write */
+    /* Optional: asked for each address of the host before a connection is made; a pooled
+     * connection is not asked for.  `may_connect_arg` must live until on_done. */
+    bool (*may_connect)(void *arg, const char *address);
+    void *may_connect_arg;
     uint32_t connect_timeout_ms;  /* [10 s] name, TCP and TLS together */
     uint32_t response_timeout_ms; /* [60 s] from the request's last byte to the answer's head */
     uint32_t idle_timeout_ms;     /* [60 s] between two pieces of the answer's body */

@@ -55,8 +55,24 @@ static void on_connect(uv_connect_t *connect, int status)
         net_call_connected(call);
 }
 
+static bool may_connect(struct net_call *call, const struct sockaddr *address)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    if (call->may_connect == NULL)
+        return true;
+    (void)uv_ip_name(address, text, sizeof(text));
+    if (call->may_connect(call->may_connect_arg, text))
+        return true;
+    (void)lr_fail(&call->last_error, LR_UPSTREAM, "the address %s is not allowed", text);
+    return false;
+}
+
 static void connect_to(struct net_call *call, const struct sockaddr *address)
 {
+    if (!may_connect(call, address)) {
+        try_next(call);
+        return;
+    }
     struct client_conn *cc = net_client_conn_create(call);
     if (cc == NULL) {
         net_call_fail(call, LR_OUT_OF_RAM, "no memory for a connection");

@@ -61,6 +61,8 @@ struct net_call {
     bool got_bytes; /* of an answer */
     uint64_t max_response_bytes;
     uint64_t max_send_bytes;
+    bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
+    void *may_connect_arg;
     uint32_t connect_timeout_ms;
     uint32_t response_timeout_ms;
     uint32_t idle_timeout_ms;

@@ -50,12 +50,12 @@ static lr_code check_device(const struct router *r, const struct wire_join *join
     return LR_OK;
 }
 
-static lr_code choose_url(const struct router *r, const struct net_request *req,
+static lr_code choose_url(const struct router *r, struct net_request *req,
                           const struct wire_join *join, char *out, size_t size,
                           struct lr_error *err)
 {
     struct net_url url;
-    const char *remote = net_request_remote(req);
+    const char *remote = router_access(req)->from;
     bool is_v6 = strchr(remote, ':') != NULL;
     if (join->url.len != 0)
         (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(join->url, 0, size - 1)));
@@ -162,11 +162,14 @@ struct joining {
     struct net_request *req;
     struct wire_join join;
     char url[288];
-    struct router_dial here, there; /* where it says it is; where it was before */
-    uint64_t old_epoch;             /* of the process that joined before */
-    unsigned waits;                 /* answers that are still to come */
-    bool has_twin;                  /* that process still answers */
-    struct lr_error refusal;        /* code LR_OK: none */
+    struct router_dial here, there;   /* where it says it is; where it was before */
+    uint64_t old_epoch;               /* of the process that joined before */
+    unsigned waits;                   /* answers that are still to come */
+    bool has_twin;                    /* that process still answers */
+    char address[NET_ADDRESS_TEXT];   /* that the URL's host has; "": a connection was there */
+    char elsewhere[NET_ADDRESS_TEXT]; /* an address where it may not be */
+    bool is_audited;
+    struct lr_error refusal; /* code LR_OK: none */
 };
 
 static void refuse_join(struct joining *a)
@@ -174,6 +177,54 @@ static void refuse_join(struct joining *a)
     lr_log_warn(NULL, "node.refused from=%s reason=%s", router_access(a->req)->from,
                 a->refusal.text);
     net_respond_error(a->req, &a->refusal);
+}
+
+static bool has_ca(const struct router *r)
+{
+    return lr_settings_str(r->settings, "tls-ca") != NULL;
+}
+
+/* Whoever may join must not send the router to just any address: it is the one that the node
+ * comes from, one that the operator named, or a certificate of the operator's CA is there,
+ * which TLS checks after this. */
+static bool may_be_at(void *arg, const char *address)
+{
+    struct joining *a = arg;
+    const struct router *r = a->router;
+    bool may = (has_ca(r) && strncmp(a->url, "https://", 8) == 0) ||
+               net_same_address(address, router_access(a->req)->from) ||
+               net_cidrs_have(&r->node_networks, address);
+    (void)snprintf(may ? a->address : a->elsewhere, NET_ADDRESS_TEXT, "%s", address);
+    return may;
+}
+
+/* A name may have another address tomorrow.  With TLS only a host with that name's certificate
+ * is talked to; without TLS the node stays at the address that was checked. */
+static void pin_address(struct joining *a)
+{
+    struct net_url url;
+    if (a->address[0] == '\0' || net_url_parse(a->url, &url, NULL) != LR_OK || url.is_https)
+        return;
+    bool is_v6 = strchr(a->address, ':') != NULL;
+    (void)snprintf(a->url, sizeof(a->url), "http://%s%s%s:%u", is_v6 ? "[" : "", a->address,
+                   is_v6 ? "]" : "", url.port);
+}
+
+/* For the audit log. */
+static void describe(const struct joining *a, char out[512])
+{
+    const struct wire_join *join = &a->join;
+    (void)snprintf(out, 512, "url=%s name=\"" LR_STR_FMT "\" device=" LR_STR_FMT " from=%s",
+                   a->url, LR_STR_ARG(lr_str_sub(join->name, 0, 60)),
+                   LR_STR_ARG(lr_str_sub(join->device, 0, 10)), router_access(a->req)->from);
+}
+
+/* A new node, a node at another address, or another process as that node: a router that was
+ * restarted hears of nodes that it knows, which is no news. */
+static bool is_news(const struct joining *a, const struct router_node *node)
+{
+    return node == NULL || strcmp(node->url, a->url) != 0 ||
+           (node->epoch != 0 && node->epoch != a->join.state.epoch);
 }
 
 /* Lock held. */
@@ -190,13 +241,20 @@ static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
                        "here and start this node with a join token",
                        node->id);
     }
-    lr_code code = check_identity(r, &router_access(a->req)->caller, &a->join, err);
+    const struct router_caller *caller = &router_access(a->req)->caller;
+    bool tells = !a->is_audited && is_news(a, node);
+    lr_code code = check_identity(r, caller, &a->join, err);
     if (code == LR_OK)
         code = router_nodes_join(&r->nodes, &a->join, a->url, lr_clock_ms(NULL),
                                  lr_clock_wall_ms(NULL), &node, err);
     if (code != LR_OK)
         return code;
     router_node_store(r, node);
+    if (tells) {
+        char detail[512];
+        describe(a, detail);
+        router_store_audit(r->store, router_caller_name(caller), "node.join", node->id, detail);
+    }
     write_joined(r, node, body);
     (void)snprintf(id, 48, "%s", node->id);
     router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
@@ -207,17 +265,14 @@ static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
     return LR_OK;
 }
 
-static void end_join(struct joining *a)
+static void finish_join(struct joining *a)
 {
     struct router *r = a->router;
     struct lr_buf body;
     char id[48];
-    lr_code code = a->refusal.code;
-    if (code == LR_OK) {
-        router_lock(r);
-        code = take_join(a, &body, id);
-        router_unlock(r);
-    }
+    router_lock(r);
+    lr_code code = take_join(a, &body, id);
+    router_unlock(r);
     if (code != LR_OK) {
         refuse_join(a);
         return;
@@ -225,6 +280,60 @@ static void end_join(struct joining *a)
     router_respond_json(a->req, 200, &body);
     if (r->on_node != NULL)
         r->on_node(r->on_node_arg, id);
+}
+
+static lr_code count_use(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct joining *a = arg;
+    return router_key_join(sql, router_access(a->req)->caller.key, err);
+}
+
+static void counted(void *arg, const struct lr_error *err)
+{
+    struct joining *a = arg;
+    if (err != NULL) {
+        a->refusal = *err;
+        refuse_join(a);
+        return;
+    }
+    router_lock(a->router);
+    router_access(a->req)->caller.key->joins++;
+    router_unlock(a->router);
+    a->is_audited = true;
+    finish_join(a);
+}
+
+/* A token that is for some nodes only lets a new node in once the database has counted it: of
+ * several routers each could let another node in. */
+static bool uses_token(struct joining *a)
+{
+    const struct router_key *key = router_access(a->req)->caller.key;
+    if (key == NULL || key->uses == 0)
+        return false;
+    router_lock(a->router);
+    bool is_new = router_nodes_find(&a->router->nodes, a->join.node_id) == NULL;
+    router_unlock(a->router);
+    return is_new;
+}
+
+static void end_join(struct joining *a)
+{
+    char id[48], detail[512];
+    if (a->refusal.code != LR_OK) {
+        refuse_join(a);
+        return;
+    }
+    pin_address(a);
+    if (!uses_token(a)) {
+        finish_join(a);
+        return;
+    }
+    (void)snprintf(id, sizeof(id), LR_STR_FMT, LR_STR_ARG(a->join.node_id));
+    describe(a, detail);
+    struct router_action action = {router_caller_name(&router_access(a->req)->caller),
+                                   "node.join", id, detail};
+    router_store_act(a->router->store, &action, count_use, net_request_loop(a->req), counted,
+                     a);
 }
 
 static void answered(struct joining *a)
@@ -241,7 +350,13 @@ static void on_here(void *arg, const struct lr_error *err, uint64_t epoch)
                       : epoch != 0 && own != 0 && epoch != own
                           ? "another process with its identity answers there"
                           : NULL;
-    if (why != NULL)
+    if (why != NULL && a->elsewhere[0] != '\0' && a->address[0] == '\0')
+        (void)lr_fail(&a->refusal, LR_PERMISSION_DENIED,
+                      "this node joins from %s, and %.120s is at %s: start the router with "
+                      "--node-network and the network of its nodes, or give both --tls-ca and "
+                      "the node a certificate of that CA",
+                      router_access(a->req)->from, a->url, a->elsewhere);
+    else if (why != NULL)
         (void)lr_fail(&a->refusal, LR_UPSTREAM,
                       "the router cannot reach this node at %.120s (%.200s): open that port to "
                       "the router, or start the node with --advertise and a URL where the "
@@ -264,8 +379,8 @@ static void dial_back(struct joining *a, const char *old_url, const char *old_se
     struct router_home *home = router_home_of(a->router, a->req);
     char secret[96];
     struct lr_error err;
-    a->here = (struct router_dial){on_here, a};
-    a->there = (struct router_dial){on_there, a};
+    a->here = (struct router_dial){on_here, a, may_be_at};
+    a->there = (struct router_dial){on_there, a, NULL};
     (void)snprintf(secret, sizeof(secret), LR_STR_FMT, LR_STR_ARG(a->join.secret));
     a->waits = old_url[0] != '\0' ? 2 : 1;
     if (a->waits == 2 && router_dial(home, old_url, old_secret, &a->there, &err) != LR_OK)
@@ -299,6 +414,9 @@ void router_api_join(struct router *r, struct net_request *req)
         router_lock(r);
         const struct router_node *node = router_nodes_find(&r->nodes, join->node_id);
         code = check_identity(r, &access->caller, join, &a->refusal);
+        if (code == LR_OK && node == NULL && access->caller.key != NULL &&
+            router_key_is_spent(access->caller.key))
+            code = router_key_fail_spent(access->caller.key, &a->refusal);
         bool is_online = code == LR_OK && node != NULL && node->is_online;
         bool is_here = is_online && strcmp(node->url, a->url) == 0;
         is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;

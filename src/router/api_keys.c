@@ -4,7 +4,11 @@
 
 #include "router/api.h"
 
-enum { BODY_BYTES = 4 << 20, TOKEN_LIFE_MS = 3600 * 1000 };
+enum {
+    BODY_BYTES = 4 << 20,
+    TOKEN_LIFE_MS = 3600 * 1000,
+    NODE_KEY_LIFE_MS = 24 * 3600 * 1000, /* a key that lets machines in is not for ever */
+};
 
 struct making {
     struct router *router;
@@ -45,6 +49,10 @@ static void put_key(struct lr_json_writer *w, const struct router_key *key, cons
         lr_json_member_u64(w, "requests_per_minute", key->requests_per_minute);
     if (key->tokens_per_minute != 0)
         lr_json_member_u64(w, "tokens_per_minute", key->tokens_per_minute);
+    if (key->role == ROUTER_NODE) {
+        lr_json_member_u64(w, "uses", key->uses); /* 0: any number of nodes */
+        lr_json_member_u64(w, "joins", key->joins);
+    }
     put_models(w, key);
     lr_json_end_object(w);
 }
@@ -104,8 +112,14 @@ static void make_key(struct router *r, struct net_request *req, const struct rou
     m->req = req;
     m->key = *wanted;
     router_key_draw(&m->key, lr_clock_wall_ms(NULL), m->text);
+    char detail[64];
+    if (m->key.role == ROUTER_NODE)
+        (void)snprintf(detail, sizeof(detail), "node uses=%llu",
+                       (unsigned long long)m->key.uses);
+    else
+        (void)snprintf(detail, sizeof(detail), "%s", router_role_name(m->key.role));
     struct router_action action = {router_caller_name(&router_access(req)->caller),
-                                   "key.create", m->key.id, router_role_name(m->key.role)};
+                                   "key.create", m->key.id, detail};
     router_store_act(r->store, &action, insert, net_request_loop(req), inserted, m);
 }
 
@@ -122,15 +136,38 @@ void router_api_key_create(struct router *r, struct net_request *req)
         return;
     }
     wanted.to.role = role;
+    if (role == ROUTER_NODE && (wanted.given & ROUTER_KEY_EXPIRY) == 0)
+        wanted.to.expires_ms = lr_clock_wall_ms(NULL) + NODE_KEY_LIFE_MS;
     make_key(r, req, &wanted.to);
 }
 
-/* What `llm-router nodes token` asks for: good for an hour, for any number of nodes. */
+/* What `llm-router nodes token` asks for: unless told otherwise for one node, within an hour.
+ */
 void router_api_node_token(struct router *r, struct net_request *req)
 {
-    struct router_key key = {.name = "join token", .role = ROUTER_NODE};
-    key.expires_ms = lr_clock_wall_ms(NULL) + TOKEN_LIFE_MS;
-    make_key(r, req, &key);
+    struct router_key_change wanted;
+    struct lr_error err;
+    int64_t now = lr_clock_wall_ms(NULL);
+    enum router_role role = ROUTER_NODE;
+    const struct lr_json *body = router_body(req);
+    if (body == NULL)
+        return;
+    lr_code code = router_key_read(body, &role, now, &wanted, &err);
+    if (code == LR_OK && role != ROUTER_NODE)
+        code = lr_fail(&err, LR_INVALID_ARGUMENT, "a join token is a key of role node");
+    if (code != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    struct router_key *key = &wanted.to;
+    key->role = ROUTER_NODE;
+    if ((wanted.given & ROUTER_KEY_NAME) == 0)
+        (void)snprintf(key->name, sizeof(key->name), "join token");
+    if ((wanted.given & ROUTER_KEY_USES) == 0)
+        key->uses = 1;
+    if ((wanted.given & ROUTER_KEY_EXPIRY) == 0)
+        key->expires_ms = now + TOKEN_LIFE_MS;
+    make_key(r, req, key);
 }
 
 /* ---- changing and revoking ---- */

@@ -143,5 +143,14 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
                        "this needs a key of role %s; %s is one of role %s",
                        router_role_name(route->role), router_caller_name(out),
                        router_role_name(out->role));
+    /* A node that lost the answer to its join may repeat it. */
+    if (out->key != NULL && out->key->uses != 0 && route->fn != router_api_join) {
+        router_lock(r);
+        if (router_key_is_spent(out->key))
+            code = router_key_fail_spent(out->key, err);
+        router_unlock(r);
+        if (code != LR_OK)
+            return code;
+    }
     return out->session != 0 ? check_page(r, req, out->session, err) : LR_OK;
 }

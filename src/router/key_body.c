@@ -96,10 +96,14 @@ static lr_code read_member(struct lr_str name, const struct lr_json *v, enum rou
             to->expires_ms = now_ms + (int64_t)seconds * 1000;
         return code;
     }
+    if (lr_str_eq_z(name, "uses") && role != NULL) {
+        out->given |= ROUTER_KEY_USES;
+        return read_limit(v, "uses", "any number of nodes", &to->uses, err);
+    }
     return lr_fail(err, LR_INVALID_ARGUMENT,
                    "\"" LR_STR_FMT "\" is not known here: name, models, expires_in, "
                    "requests_per_minute, tokens_per_minute%s are",
-                   LR_STR_ARG(lr_str_sub(name, 0, 80)), role != NULL ? ", role" : "");
+                   LR_STR_ARG(lr_str_sub(name, 0, 80)), role != NULL ? ", role, uses" : "");
 }
 
 lr_code router_key_read(const struct lr_json *body, enum router_role *role, int64_t now_ms,
@@ -112,6 +116,8 @@ lr_code router_key_read(const struct lr_json *body, enum router_role *role, int6
         if (code != LR_OK)
             return code;
     }
+    if (role != NULL && *role != ROUTER_NODE && (out->given & ROUTER_KEY_USES) != 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"uses\" is for keys of role node");
     if (role == NULL && out->given == 0)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "say what to change: name, models, expires_in, requests_per_minute or "

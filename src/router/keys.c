@@ -111,6 +111,13 @@ lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, in
     return LR_OK;
 }
 
+lr_code router_key_fail_spent(const struct router_key *key, struct lr_error *err)
+{
+    return lr_fail(err, LR_UNAUTHENTICATED,
+                   "join token %s was for %llu node%s and has been used", key->id,
+                   (unsigned long long)key->uses, key->uses == 1 ? "" : "s");
+}
+
 bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
 {
     for (size_t i = 0; i < keys->count; i++) {
@@ -215,13 +222,14 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
     lr_sha256_hex(key->hash, hash);
     return ROUTER_SQL(sql,
                       "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
-                      "revoked_ms, requests_per_minute, tokens_per_minute, models) "
-                      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                      "revoked_ms, requests_per_minute, tokens_per_minute, models, uses, "
+                      "joins) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
                       NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
                       ROUTER_Z(router_role_name(key->role)), ROUTER_Z(hash),
                       ROUTER_INT(key->created_ms), ROUTER_INT(key->expires_ms),
                       ROUTER_INT(key->revoked_ms), ROUTER_INT(key->requests_per_minute),
-                      ROUTER_INT(key->tokens_per_minute), ROUTER_Z(key->models));
+                      ROUTER_INT(key->tokens_per_minute), ROUTER_Z(key->models),
+                      ROUTER_INT(key->uses));
 }
 
 lr_code router_key_update(struct router_sql *sql, const char *id,
@@ -256,6 +264,31 @@ lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms
                       NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(id));
 }
 
+struct counted {
+    int64_t uses, joins;
+};
+
+static lr_code read_counted(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct counted *c = ctx;
+    (void)err;
+    *c = (struct counted){router_row_int(row, 0), router_row_int(row, 1)};
+    return LR_OK;
+}
+
+/* The first statement locks the row: of two routers one counts after the other. */
+lr_code router_key_join(struct router_sql *sql, const struct router_key *key,
+                        struct lr_error *err)
+{
+    struct counted c = {0};
+    lr_code code = ROUTER_SQL(sql, "UPDATE keys SET joins = joins + 1 WHERE id = $1", NULL,
+                              NULL, err, ROUTER_Z(key->id));
+    if (code == LR_OK)
+        code = ROUTER_SQL(sql, "SELECT uses, joins FROM keys WHERE id = $1", read_counted, &c,
+                          err, ROUTER_Z(key->id));
+    return code == LR_OK && c.joins > c.uses ? router_key_fail_spent(key, err) : code;
+}
+
 static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct router_keys *keys = ctx;
@@ -273,14 +306,16 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
     key.tokens_per_minute = (uint64_t)router_row_int(row, 8);
     (void)snprintf(key.models, sizeof(key.models), LR_STR_FMT,
                    LR_STR_ARG(router_row_text(row, 9)));
+    key.uses = (uint64_t)router_row_int(row, 10);
+    key.joins = (uint64_t)router_row_int(row, 11);
     return router_keys_add(keys, &key, err);
 }
 
 lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struct lr_error *err)
 {
-    return router_sql_run(
-        sql,
-        "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
-        "requests_per_minute, tokens_per_minute, models FROM keys ORDER BY created_ms",
-        NULL, 0, load_row, keys, err);
+    return router_sql_run(sql,
+                          "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
+                          "requests_per_minute, tokens_per_minute, models, uses, joins FROM "
+                          "keys ORDER BY created_ms",
+                          NULL, 0, load_row, keys, err);
 }

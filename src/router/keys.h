@@ -34,8 +34,9 @@ struct router_key {
     int64_t created_ms, expires_ms, revoked_ms;      /* wall; 0: never */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit */
     char models[ROUTER_KEY_MODELS];                  /* ids it may use, by spaces; "": all */
-    uint64_t lane; /* in queues; 0 is the caller without a key */
-    bool is_own;   /* this program made it for a node that it starts itself; never stored */
+    uint64_t uses, joins; /* role node: how many nodes it lets in, 0: any number; and has */
+    uint64_t lane;        /* in queues; 0 is the caller without a key */
+    bool is_own; /* this program made it for a node that it starts itself; never stored */
     /* live */
     struct router_bucket requests, tokens;
     uint64_t used_ms; /* wall */
@@ -48,6 +49,7 @@ enum router_key_field {
     ROUTER_KEY_REQUESTS = 4,
     ROUTER_KEY_TOKENS = 8,
     ROUTER_KEY_MAY_USE = 16,
+    ROUTER_KEY_USES = 32, /* of a new key only */
 };
 
 struct router_key_change {
@@ -88,6 +90,13 @@ static inline bool router_key_is_good(const struct router_key *key, int64_t now_
     return key->revoked_ms == 0 && (key->expires_ms == 0 || key->expires_ms > now_ms);
 }
 
+/* A join token that has let in as many nodes as it was made for. */
+static inline bool router_key_is_spent(const struct router_key *key)
+{
+    return key->uses != 0 && key->joins >= key->uses;
+}
+LR_MUST_USE lr_code router_key_fail_spent(const struct router_key *key, struct lr_error *err);
+
 bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
 
 /* One request now.  RATE_LIMITED sets *retry_s. */
@@ -115,6 +124,11 @@ LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct route
                                       struct lr_error *err);
 LR_MUST_USE lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
                                       struct lr_error *err);
+
+/* Counts a node that a token lets in.  UNAUTHENTICATED: the token is spent, which other routers
+ * may have done. */
+LR_MUST_USE lr_code router_key_join(struct router_sql *sql, const struct router_key *key,
+                                    struct lr_error *err);
 
 /* Only what was given: two admins who change different things do not undo each other. */
 LR_MUST_USE lr_code router_key_update(struct router_sql *sql, const char *id,

@@ -54,6 +54,8 @@ lr_code router_dial(struct router_home *home, const char *url, const char *secre
         .headers = &header,
         .header_count = 1,
         .max_response_bytes = BODY_BYTES,
+        .may_connect = dial->may_connect,
+        .may_connect_arg = dial->arg,
         .connect_timeout_ms = CONNECT_MS,
         .response_timeout_ms = ANSWER_MS,
         .idle_timeout_ms = ANSWER_MS,

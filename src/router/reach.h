@@ -17,6 +17,7 @@ typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t e
 struct router_dial {
     router_dial_fn fn;
     void *arg;
+    bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
 };
 
 /* fn once, later; never where this fails.  Thread: the home's loop. */

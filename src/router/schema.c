@@ -66,7 +66,15 @@ static const char *const step_5[] = {
 /* Secrets of nodes that the release before kept as they are become hashes (hash_secrets). */
 static const char *const step_6[] = {NULL};
 
-static const char *const *const steps[] = {step_1, step_2, step_3, step_4, step_5, step_6};
+/* How many nodes a join token lets in (0: any number), and has let in. */
+static const char *const step_7[] = {
+    "ALTER TABLE keys ADD COLUMN uses BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN joins BIGINT NOT NULL DEFAULT 0",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2, step_3, step_4,
+                                           step_5, step_6, step_7};
 
 enum { HASHES_SECRETS = 5 /* index of step_6 */ };
 

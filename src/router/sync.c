@@ -21,6 +21,7 @@ static void merge_keys(struct router *r, const struct router_keys *read)
         struct router_key *known = router_keys_find(&r->keys, lr_str_z(key->id));
         if (known != NULL) {
             known->revoked_ms = key->revoked_ms;
+            known->joins = key->joins;
             router_key_apply(known, &(struct router_key_change){.given = ~0U, .to = *key});
         } else if (router_keys_add(&r->keys, key, NULL) != LR_OK) {
             return; /* without memory: the next reading tries again */

@@ -67,8 +67,8 @@ test('a model that is deleted and registered again while the other router is awa
   }
 });
 
-test('a node that joins while the database is away is stored once the database is back', async () => {
-  const token = await makeToken(first);
+test('a node that joins by a token for any number of nodes while the database is away is stored once the database is back', async () => {
+  const token = await makeToken(first, { uses: 0 });
   execFileSync(server, ['stop', data]);
   keep(await startNode(first, { name: 'late', token, args: ['--model', makeEcho('m')] }));
   await until('it has joined', async () => (await nodes(first)).some((n) => n.name === 'late' && n.models.some((m) => m.state === 'ready' || m.state === 'present')));

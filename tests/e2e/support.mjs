@@ -92,8 +92,8 @@ export async function call(url, { method, body, key, headers = {}, raw } = {}) {
   return { status: answer.status, headers: answer.headers, text, json };
 }
 
-export async function makeToken(router) {
-  const answer = await call(`${router.url}/v0/nodes/tokens`, { body: {}, key: router.adminKey });
+export async function makeToken(router, body = {}) {
+  const answer = await call(`${router.url}/v0/nodes/tokens`, { body, key: router.adminKey });
   if (answer.status !== 201) throw new Error(`no token: ${answer.text}`);
   return answer.json.key;
 }

@@ -9,7 +9,7 @@ export default {
   role: '権限',
   role_api: 'モデルと会話できます。',
   role_admin: 'このページを含むすべての操作ができます。',
-  role_node: 'マシンをノードとして参加させます。',
+  role_node: '何台のマシンでもノードとして参加させます。1 台だけなら、ノードのページでトークンを作ります。',
   state: '状態',
   active: '有効',
   revoked: '失効済み',
