@@ -18,7 +18,7 @@ function Form({ form, onChange, onSubmit }) {
   const set = (name) => (event) => onChange({ ...form, [name]: event.currentTarget.value });
   return html`<form id="key-form" class="stack" onSubmit=${onSubmit}>
     <${Field} label=${t('keys.name')} hint=${t('keys.nameHint')}>${(props) => html`<input autofocus maxlength="63" autocomplete="off" ...${props} value=${form.name} onInput=${set('name')} />`}<//>
-    ${form.role && html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${['api', 'admin', 'node'].map((role) => html`
+    ${form.role && html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${['api', 'admin', 'node', 'metrics'].map((role) => html`
       <label class="check" key=${role}><input type="radio" name="role" value=${role} checked=${form.role === role} onChange=${() => onChange({ ...form, role, life: role === 'node' && form.life === 'never' ? 'day' : form.life })} /><span><b>${role}</b><br /><span class="small muted">${t(`keys.role_${role}`)}</span></span></label>`)}</fieldset>`}
     <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${choices.map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
     <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>

@@ -59,8 +59,18 @@ static struct outlook look(const struct router *r, const struct router_model *mo
     return out;
 }
 
-static void put_v1_model(struct lr_json_writer *w, const struct router_model *m,
-                         const struct outlook *o)
+/* A node's own words name its folders. */
+static const char *reason_for(const struct router_caller *caller, const struct outlook *o)
+{
+    if (o->reason[0] == '\0')
+        return NULL;
+    return caller->role == ROUTER_ADMIN || o->best == NULL
+               ? o->reason
+               : "no node can run it at the moment; operators see why in GET /v0/models";
+}
+
+static void put_v1_model(struct lr_json_writer *w, const struct router_caller *caller,
+                         const struct router_model *m, const struct outlook *o)
 {
     struct lr_str id = lr_str_z(m->id);
     size_t slash = lr_str_find_char(id, '/');
@@ -73,14 +83,8 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_model *m,
                                             : LR_STR_LIT("llm-router"));
     lr_json_member_bool(w, "ready", o->is_ready);
     lr_json_member_z(w, "state", o->state);
-    lr_json_member_z(w, "reason", o->reason[0] != '\0' ? o->reason : NULL);
+    lr_json_member_z(w, "reason", reason_for(caller, o));
     lr_json_end_object(w);
-}
-
-static lr_code fail_unknown(struct lr_str id, struct lr_error *err)
-{
-    return lr_fail(err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
-                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
 }
 
 /* Whether the caller's key is for this model. */
@@ -91,12 +95,13 @@ static lr_code check_caller(struct net_request *req, const struct router_model *
     return key != NULL ? router_key_check_model(key, lr_str_z(model->id), err) : LR_OK;
 }
 
-/* NULL: unknown, or not for this caller; err says which. */
+/* NULL: unknown, or not for this caller, which err does not tell apart. */
 static struct router_model *find_for_caller(struct router *r, struct net_request *req,
                                             struct lr_str id, struct lr_error *err)
 {
     struct router_model *model = router_registry_find(&r->registry, id);
-    lr_code code = model != NULL ? check_caller(req, model, err) : fail_unknown(id, err);
+    lr_code code =
+        model != NULL ? check_caller(req, model, err) : router_fail_no_model(id, err);
     return code == LR_OK ? model : NULL;
 }
 
@@ -114,7 +119,7 @@ void router_api_v1_models(struct router *r, struct net_request *req)
     for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
         struct outlook o = look(r, value);
         if ((wants_all || o.can_run) && check_caller(req, value, NULL) == LR_OK)
-            put_v1_model(&w, value, &o);
+            put_v1_model(&w, &router_access(req)->caller, value, &o);
     }
     router_unlock(r);
     lr_json_end_array(&w);
@@ -134,7 +139,7 @@ void router_api_v1_model(struct router *r, struct net_request *req)
     const struct router_model *model = find_for_caller(r, req, id, &err);
     if (model != NULL) {
         struct outlook o = look(r, model);
-        put_v1_model(&w, model, &o);
+        put_v1_model(&w, &router_access(req)->caller, model, &o);
     }
     router_unlock(r);
     if (model == NULL) {
@@ -324,6 +329,7 @@ void router_api_explain(struct router *r, struct net_request *req)
     struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     router_lock(r);
     struct router_model *model = find_for_caller(r, req, id, &err);
+    bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* may know the nodes */
     if (model != NULL) {
         size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates,
                                          ROUTER_CANDIDATES_MAX);
@@ -334,14 +340,18 @@ void router_api_explain(struct router *r, struct net_request *req)
         lr_json_member_u64(&w, "wait_ms",
                            router_pressure_wait_ms(&model->pressure, model->queue.count));
         lr_json_member_bool(&w, "overloaded", model->pressure.state == ROUTER_OVER);
-        lr_json_member_z(&w, "choice",
-                         best != ROUTER_NOBODY ? candidates[best].node->id : NULL);
+        if (is_admin)
+            lr_json_member_z(&w, "choice",
+                             best != ROUTER_NOBODY ? candidates[best].node->id : NULL);
         lr_json_key(&w, "candidates");
         lr_json_begin_array(&w);
         for (size_t i = 0; i < count; i++) {
             lr_json_begin_object(&w);
-            lr_json_member_z(&w, "node", candidates[i].node->id);
-            lr_json_member_z(&w, "name", candidates[i].node->name);
+            if (is_admin) {
+                lr_json_member_z(&w, "node", candidates[i].node->id);
+                lr_json_member_z(&w, "name", candidates[i].node->name);
+            }
+            lr_json_member_bool(&w, "chosen", i == best);
             lr_json_member_double(&w, "cost_ms", candidates[i].cost);
             lr_json_member_bool(&w, "loaded", candidates[i].is_loaded);
             lr_json_member_bool(&w, "has_room", router_has_room(&candidates[i]));
@@ -353,13 +363,15 @@ void router_api_explain(struct router *r, struct net_request *req)
             lr_json_end_object(&w);
         }
         lr_json_end_array(&w);
-        lr_json_key(&w, "nodes");
-        lr_json_begin_array(&w);
-        for (size_t i = 0; i < r->nodes.count; i++)
-            if (!r->nodes.all[i]->is_removed)
-                put_place(&w, r->nodes.all[i],
-                          router_node_place(r->nodes.all[i], lr_str_z(model->folded)));
-        lr_json_end_array(&w);
+        if (is_admin) {
+            lr_json_key(&w, "nodes");
+            lr_json_begin_array(&w);
+            for (size_t i = 0; i < r->nodes.count; i++)
+                if (!r->nodes.all[i]->is_removed)
+                    put_place(&w, r->nodes.all[i],
+                              router_node_place(r->nodes.all[i], lr_str_z(model->folded)));
+            lr_json_end_array(&w);
+        }
     }
     router_unlock(r);
     lr_json_end_object(&w);

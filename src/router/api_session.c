@@ -95,10 +95,10 @@ static lr_code sign_in(struct router *r, const char *address, struct lr_str text
     if (code != LR_OK)
         return code;
     code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), &out->key, err);
-    if (code == LR_OK && out->key->role == ROUTER_NODE)
-        code =
-            lr_fail(err, LR_PERMISSION_DENIED,
-                    "%s is a node's key: sign in with one of role admin or api", out->key->id);
+    if (code == LR_OK && out->key->role != ROUTER_ADMIN && out->key->role != ROUTER_API)
+        code = lr_fail(err, LR_PERMISSION_DENIED,
+                       "%s is a key of role %s: sign in with one of role admin or api",
+                       out->key->id, router_role_name(out->key->role));
     if (code == LR_UNAUTHENTICATED)
         router_guess_count(&r->sessions, address, now);
     if (code != LR_OK)

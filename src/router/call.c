@@ -68,7 +68,8 @@ static void add_headers(struct router_call *call)
 {
     if (call->why[0] == '\0')
         return; /* no node yet: it waits, and the client is kept from giving up */
-    net_response_header(call->req, "X-LLM-Router-Node", lr_str_z(call->access->node));
+    if (call->access->caller.role == ROUTER_ADMIN) /* others do not learn of nodes */
+        net_response_header(call->req, "X-LLM-Router-Node", lr_str_z(call->access->node));
     net_response_header(call->req, "X-LLM-Router-Reason", lr_str_z(call->why));
 }
 
@@ -80,13 +81,33 @@ static void begin_stream(struct router_call *call)
     net_sse_begin(call->req);
 }
 
+/* What fails on our side is told in the words of nodes and engines, which name folders, nodes
+ * and addresses.  Those are for operators: others get the id under which the log has them. */
+static struct lr_error for_caller(const struct router_access *access,
+                                  const struct lr_error *err)
+{
+    struct lr_error out = *err;
+    struct lr_log_ctx log = {.request_id = access->request_id};
+    if (access->caller.role == ROUTER_ADMIN || lr_code_http(err->code) < 500)
+        return out;
+    lr_log_warn(&log, "request.failed reason=%s", err->text);
+    (void)lr_fail(&out, err->code, "%s; operators find the reason in the log under %s",
+                  err->code == LR_UNAVAILABLE
+                      ? "the model cannot be served at the moment: try again later"
+                  : err->code == LR_TIMEOUT ? "the model did not answer in time: try again"
+                                            : "the model could not answer this request",
+                  access->request_id);
+    return out;
+}
+
 void router_respond_openai(struct net_request *req, enum chat_api api,
                            const struct lr_error *err)
 {
     struct lr_buf body;
+    struct lr_error told = for_caller(router_access(req), err);
     lr_buf_init(&body, 16 << 10);
-    chat_api_error_write(&body, api, err);
-    net_respond_error_body(req, err, lr_buf_str(&body));
+    chat_api_error_write(&body, api, &told);
+    net_respond_error_body(req, &told, lr_buf_str(&body));
     lr_buf_free(&body);
 }
 
@@ -102,6 +123,7 @@ void router_call_fail(struct router_call *call, const struct lr_error *err)
         router_respond_openai(req, api, &copy);
         return;
     }
+    copy = for_caller(call->access, err);
     chat_response_on_error(call->response, &copy, &call->out);
     router_call_note(call, lr_code_http(copy.code)); /* before the end: the access log */
     lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
@@ -202,6 +224,22 @@ static void keep_alive(struct router_call *call, uint64_t now)
     (void)ignored; /* a client that has gone or stalled is told to us elsewhere */
 }
 
+static void end_if_revoked(struct router_call *call)
+{
+    struct router *r = call->home->router;
+    const struct router_key *key = call->access->caller.key;
+    struct lr_error err;
+    if (key == NULL)
+        return;
+    router_lock(r);
+    bool is_revoked = key->revoked_ms != 0;
+    router_unlock(r);
+    if (!is_revoked)
+        return;
+    (void)lr_fail(&err, LR_UNAUTHENTICATED, "key %s was revoked", key->id);
+    router_call_fail(call, &err);
+}
+
 void router_calls_watch(struct router_home *home)
 {
     uint64_t now = net_loop_now_ms(home->loop);
@@ -210,6 +248,8 @@ void router_calls_watch(struct router_home *home)
         call->holds++; /* a leg that is given up may end it */
         for (uint32_t i = 0; i < call->leg_count; i++)
             router_leg_watch(&call->legs[i], now);
+        if (!call->is_over)
+            end_if_revoked(call);
         if (!call->is_over)
             keep_alive(call, now);
         router_call_drop(call);

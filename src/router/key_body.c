@@ -62,7 +62,8 @@ static lr_code read_role(const struct lr_json *v, enum router_role *role, struct
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "\"role\" of a key cannot be changed: make a new key");
     if (!lr_json_str(v, &name) || !router_role_find(name, role))
-        return lr_fail(err, LR_INVALID_ARGUMENT, "\"role\" must be admin, api or node");
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"role\" must be admin, api, node or metrics");
     return LR_OK;
 }
 

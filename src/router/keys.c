@@ -6,10 +6,8 @@
 #include "base/random.h"
 
 static const char *const role_names[] = {
-    [ROUTER_PUBLIC] = "public",
-    [ROUTER_API] = "api",
-    [ROUTER_ADMIN] = "admin",
-    [ROUTER_NODE] = "node",
+    [ROUTER_PUBLIC] = "public", [ROUTER_API] = "api",         [ROUTER_ADMIN] = "admin",
+    [ROUTER_NODE] = "node",     [ROUTER_METRICS] = "metrics",
 };
 
 const char *router_role_name(enum router_role role)
@@ -19,7 +17,7 @@ const char *router_role_name(enum router_role role)
 
 bool router_role_find(struct lr_str name, enum router_role *out)
 {
-    for (enum router_role r = ROUTER_API; r <= ROUTER_NODE; r++)
+    for (enum router_role r = ROUTER_API; r <= ROUTER_METRICS; r++)
         if (lr_str_eq_z(name, role_names[r])) {
             *out = r;
             return true;
@@ -128,6 +126,13 @@ bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
     return false;
 }
 
+lr_code router_fail_no_model(struct lr_str model, struct lr_error *err)
+{
+    return lr_fail(err, LR_NOT_FOUND,
+                   "there is no model \"" LR_STR_FMT "\"; GET /v1/models lists them",
+                   LR_STR_ARG(lr_str_sub(model, 0, 100)));
+}
+
 lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
                                struct lr_error *err)
 {
@@ -137,9 +142,7 @@ lr_code router_key_check_model(const struct router_key *key, struct lr_str model
     while (lr_str_split(&rest, ' ', &one))
         if (lr_str_eq_nocase(one, model))
             return LR_OK;
-    return lr_fail(err, LR_PERMISSION_DENIED,
-                   "key %s may not use model \"" LR_STR_FMT "\"; it is for: %.300s", key->id,
-                   LR_STR_ARG(lr_str_sub(model, 0, 100)), key->models);
+    return router_fail_no_model(model, err);
 }
 
 void router_key_apply(struct router_key *key, const struct router_key_change *change)

@@ -11,8 +11,8 @@
 #include "base/strmap.h"
 #include "router/sql.h"
 
-/* What a route asks for.  admin may do what api may. */
-enum router_role { ROUTER_PUBLIC, ROUTER_API, ROUTER_ADMIN, ROUTER_NODE };
+/* What a route asks for.  admin may do what each of the others may. */
+enum router_role { ROUTER_PUBLIC, ROUTER_API, ROUTER_ADMIN, ROUTER_NODE, ROUTER_METRICS };
 
 enum {
     ROUTER_KEY_RANDOM = 43,                      /* base62 characters: 256 bits */
@@ -69,7 +69,8 @@ LR_MUST_USE lr_code router_keys_load(struct router_keys *keys, struct router_sql
                                      struct lr_error *err);
 
 const char *router_role_name(enum router_role role);
-bool router_role_find(struct lr_str name, enum router_role *out); /* admin, api, node */
+bool router_role_find(struct lr_str name,
+                      enum router_role *out); /* admin, api, node, metrics */
 
 /* Fills *key (id, hash, created_ms) and the text that only its owner will know. */
 void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT]);
@@ -106,7 +107,8 @@ LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uin
 void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
                        uint32_t share);
 
-/* PERMISSION_DENIED where the key is for other models. */
+/* NOT_FOUND: a key for other models is told the same as of a model that is not there. */
+LR_MUST_USE lr_code router_fail_no_model(struct lr_str model, struct lr_error *err);
 LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
                                            struct lr_error *err);
 

@@ -45,7 +45,7 @@ static const struct router_route routes[] = {
     {"GET", "v0/events", ROUTER_ADMIN, router_api_events},
     {"GET", "v0/stats", ROUTER_ADMIN, router_api_stats},
     {"GET", "v0/alerts", ROUTER_ADMIN, router_api_alerts},
-    {"GET", "metrics", ROUTER_ADMIN, router_api_metrics},
+    {"GET", "metrics", ROUTER_METRICS, router_api_metrics},
     {"GET", "health", ROUTER_PUBLIC, router_api_health},
     {"GET", "", ROUTER_PUBLIC, router_api_dashboard},
     {"GET", "assets/**", ROUTER_PUBLIC, router_api_asset},

@@ -46,9 +46,7 @@ static lr_code admit_call(struct router *r, const struct router_access *access,
     router_lock(r);
     *model = router_registry_find(&r->registry, name);
     if (*model == NULL)
-        code = lr_fail(err, LR_NOT_FOUND,
-                       "there is no model \"" LR_STR_FMT "\"; GET /v1/models lists them",
-                       LR_STR_ARG(lr_str_sub(name, 0, 100)));
+        code = router_fail_no_model(name, err);
     if (code == LR_OK && access->caller.key != NULL)
         code = router_key_check_model(access->caller.key, name, err);
     if (code == LR_OK)

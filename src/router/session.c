@@ -31,14 +31,15 @@ static bool has_ended(const struct router_sessions *s, const struct router_sessi
 }
 
 /* A free place, else the one that was used longest ago. */
-static struct router_session *make_room(struct router_sessions *s)
+static struct router_session *make_room(struct router_sessions *s, enum router_role role)
 {
-    struct router_session *oldest = &s->all[0];
-    for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++) {
-        if (s->all[i].key == NULL)
-            return &s->all[i];
-        if (s->all[i].used_ms < oldest->used_ms)
-            oldest = &s->all[i];
+    struct router_session *all = &s->all[role == ROUTER_ADMIN ? 0 : ROUTER_SESSIONS_EACH];
+    struct router_session *oldest = &all[0];
+    for (size_t i = 0; i < ROUTER_SESSIONS_EACH; i++) {
+        if (all[i].key == NULL)
+            return &all[i];
+        if (all[i].used_ms < oldest->used_ms)
+            oldest = &all[i];
     }
     return oldest;
 }
@@ -47,7 +48,7 @@ struct router_session *router_session_make(struct router_sessions *s, struct rou
                                            uint64_t now_ms,
                                            char value[ROUTER_SESSION_RANDOM + 1])
 {
-    struct router_session *session = make_room(s);
+    struct router_session *session = make_room(s, key->role);
     clear(session);
     lr_random_base62(value, ROUTER_SESSION_RANDOM);
     lr_random_base62(session->csrf, ROUTER_SESSION_RANDOM);

@@ -6,7 +6,7 @@
  * in again).  A session speaks for the key it was made with and ends with it.
  *
  * Sessions and the addresses that guess are bounded tables: the least recently used entry
- * makes room.
+ * makes room.  Admins have a table of their own, so that nobody else signs them out.
  * Thread: the router's lock is held.
  */
 #ifndef ROUTER_SESSION_H
@@ -15,7 +15,8 @@
 #include "router/keys.h"
 
 enum {
-    ROUTER_SESSIONS_MAX = 256,
+    ROUTER_SESSIONS_EACH = 256, /* of admins, and as many of others */
+    ROUTER_SESSIONS_MAX = 2 * ROUTER_SESSIONS_EACH,
     ROUTER_SESSION_RANDOM = 43, /* base62 characters: 256 bits */
     ROUTER_GUESSERS_MAX = 256,
     ROUTER_GUESSES_PER_MINUTE = 10,
@@ -36,7 +37,7 @@ struct router_guesser {
 };
 
 struct router_sessions {
-    struct router_session all[ROUTER_SESSIONS_MAX];
+    struct router_session all[ROUTER_SESSIONS_MAX]; /* the first half is for admins */
     struct router_guesser guessers[ROUTER_GUESSERS_MAX];
     uint64_t idle_ms, life_ms;
     uint64_t next_id;

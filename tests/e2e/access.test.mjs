@@ -15,7 +15,7 @@ before(async () => {
   open = await startRouter();
   locked = await startRouter({ args: ['--require-key'] });
   keys.admin = locked.adminKey;
-  for (const role of ['api', 'node'])
+  for (const role of ['api', 'node', 'metrics'])
     keys[role] = (await call(`${locked.url}/v0/keys`, { body: { name: role, role }, key: keys.admin })).json.key;
   keys.expired = (await call(`${locked.url}/v0/keys`, { body: { name: 'old', role: 'admin', expires_in: 1 }, key: keys.admin })).json.key;
   const gone = (await call(`${locked.url}/v0/keys`, { body: { name: 'gone', role: 'admin' }, key: keys.admin })).json;
@@ -54,7 +54,7 @@ test('every route answers every role, no key, a wrong, an expired and a revoked 
       if (wants === 'public') assert.ok(got !== 401 && got !== 403, `${name} with ${bad}: ${got}`);
       else assert.equal(got, 401, `${name} with ${bad}`);
     }
-    for (const role of ['api', 'node', 'admin']) {
+    for (const role of ['api', 'node', 'metrics', 'admin']) {
       const got = await ask(keys[role]);
       if (wants === 'public' || role === wants || role === 'admin') assert.ok(got !== 401 && got !== 403, `${name} as ${role}: ${got}`);
       else assert.equal(got, 403, `${name} as ${role}`);

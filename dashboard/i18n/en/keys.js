@@ -9,6 +9,7 @@ export default {
   role: 'Role',
   role_api: 'Talks to models.',
   role_admin: 'Does everything, also this page.',
+  role_metrics: 'Reads /metrics and nothing else.',
   role_node: 'Lets any number of machines join as nodes. For one machine, make a token on the page of nodes.',
   state: 'State',
   active: 'Active',

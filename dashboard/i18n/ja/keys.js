@@ -9,6 +9,7 @@ export default {
   role: '権限',
   role_api: 'モデルと会話できます。',
   role_admin: 'このページを含むすべての操作ができます。',
+  role_metrics: '/metrics だけを読めます。',
   role_node: '何台のマシンでもノードとして参加させます。1 台だけなら、ノードのページでトークンを作ります。',
   state: '状態',
   active: '有効',
