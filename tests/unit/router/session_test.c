@@ -67,7 +67,7 @@ static void the_least_recently_used_of_too_many_makes_room(void **state)
     (void)start(&key, first);
     (void)router_session_make(&s, &key, NOW, second);
     assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 1, WALL));
-    for (int i = 0; i < ROUTER_SESSIONS_MAX - 1; i++)
+    for (int i = 0; i < ROUTER_SESSIONS_EACH - 1; i++)
         (void)router_session_make(&s, &key, NOW + 2, value);
     assert_null(router_session_find(&s, lr_str_z(second), NOW + 3, WALL));
     assert_non_null(router_session_find(&s, lr_str_z(first), NOW + 3, WALL));

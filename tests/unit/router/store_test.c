@@ -396,6 +396,8 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
 {
     static const char *const back[] = {"ALTER TABLE models DROP COLUMN path",
                                        "ALTER TABLE keys DROP COLUMN models",
+                                       "ALTER TABLE keys DROP COLUMN uses",
+                                       "ALTER TABLE keys DROP COLUMN joins",
                                        "ALTER TABLE models DROP COLUMN generation",
                                        "DROP TABLE counters",
                                        "DROP TABLE routers",
