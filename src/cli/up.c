@@ -45,6 +45,7 @@ struct up {
     _Atomic bool has_adopted, has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
     bool has_model;   /* of its node, registered */
+    bool has_tried;   /* to load it */
     bool serves_demo; /* nothing else was named or lies around */
     bool has_terminal;
     uint64_t restart_at_ms, kill_at_ms, adopt_at_ms;
@@ -217,9 +218,11 @@ static void look_at_models(struct up *up)
         greet_empty(up, &g);
         return;
     }
+    bool loads = strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0;
+    up->has_tried = up->has_tried || loads;
+    /* Present again after that: its worker died, and the next request loads it. */
     bool waits = lr_settings_bool(up->settings, "preload") &&
-                 (strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0 ||
-                  strcmp(g.state, "present") == 0);
+                 (loads || (strcmp(g.state, "present") == 0 && !up->has_tried));
     if (g.is_loaded || !waits || !named)
         greet(up, &g);
 }
