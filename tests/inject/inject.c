@@ -175,6 +175,20 @@ static bool fails(enum kind kind)
 
 /* ---- start ---- */
 
+enum { CARRIED = 2, ENVIRONMENT_MAX = 1024 };
+
+static struct carried {
+    const char *name;
+    char text[4200]; /* name=value */
+} carried[CARRIED] = {{.name = "LD_PRELOAD"}, {.name = "LR_INJECT_FILE"}};
+
+static void keep_environment(void)
+{
+    for (size_t i = 0; i < CARRIED; i++)
+        (void)snprintf(carried[i].text, sizeof(carried[i].text), "%s=%s", carried[i].name,
+                       getenv(carried[i].name));
+}
+
 static void read_role(void)
 {
     char line[4096];
@@ -198,6 +212,7 @@ __attribute__((constructor)) static void start(void)
         return;
     (void)backtrace(stack, 4); /* loads the unwinder now, and not inside malloc */
     read_role();
+    keep_environment();
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -381,6 +396,24 @@ int accept4(int fd, __SOCKADDR_ARG address, socklen_t *restrict len, int flags)
 int accept(int fd, __SOCKADDR_ARG address, socklen_t *restrict len)
 {
     return accept4(fd, address, len, 0);
+}
+
+/* A worker's environment has what workers need and nothing else: the injector hands itself on.
+ * Runs in the forked child, so nothing is allocated. */
+int execvp(const char *file, char *const argv[])
+{
+    static char *all[ENVIRONMENT_MAX + CARRIED + 1];
+    size_t count = 0;
+    REAL(int, execvp, const char *, char *const[])
+    while (environ != NULL && environ[count] != NULL && count < ENVIRONMENT_MAX) {
+        all[count] = environ[count];
+        count++;
+    }
+    for (size_t i = 0; i < CARRIED && getenv(carried[i].name) == NULL; i++)
+        all[count++] = carried[i].text;
+    all[count] = NULL;
+    environ = all;
+    return real(file, argv);
 }
 
 pid_t fork(void)

@@ -326,7 +326,7 @@ export async function playAll(sites, each = () => {}, jobs = 3) {
   return results;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (process.argv[1] === import.meta.filename) {
   const option = (name) => process.argv.find((a) => a.startsWith(`--${name}=`))?.slice(name.length + 3);
   let sites = await record();
   if (option('only')) sites = sites.filter((s) => s.name.includes(option('only')));
