@@ -17,18 +17,18 @@ export class Load {
 
   // The undisturbed answers, at each router, twice: an answer that changes by itself proves nothing.
   async learn() {
-    for (const one of ASKS) {
-      for (const router of this.fleet.routers) {
-        for (const body of [one.body, one.body]) {
-          const { status, text } = await exchange(`${router.url}${one.path}`, { body, key: this.fleet.key, ms: this.limits.bound });
-          if (status !== 200) throw new Error(`undisturbed, "${one.name}" is answered with ${status}: ${text}`);
-          const is = JSON.stringify(essence(one.path, JSON.parse(text)));
-          const was = this.expected.get(one.name) ?? is;
-          if (is !== was) throw new Error(`undisturbed, "${one.name}" has two answers:\n  ${was}\n  ${is}`);
-          this.expected.set(one.name, is);
-        }
-      }
-    }
+    const all = ASKS.flatMap((one) => this.fleet.routers.flatMap((router) => [[one, router], [one, router]]));
+    const next = async () => { while (all.length) await this.#learn(...all.shift()); };
+    await Promise.all([next(), next(), next(), next()]);
+  }
+
+  async #learn(one, router) {
+    const { status, text } = await exchange(`${router.url}${one.path}`, { body: one.body, key: this.fleet.key, ms: this.limits.bound });
+    if (status !== 200) throw new Error(`undisturbed, "${one.name}" is answered with ${status}: ${text}`);
+    const is = JSON.stringify(essence(one.path, JSON.parse(text)));
+    const was = this.expected.get(one.name) ?? is;
+    if (is !== was) throw new Error(`undisturbed, "${one.name}" has two answers:\n  ${was}\n  ${is}`);
+    this.expected.set(one.name, is);
   }
 
   // What is right for an answer that was made within this time.
@@ -140,7 +140,7 @@ export class Load {
   }
 
   #judgeStrike(told, id, text) {
-    const doubt = this.judge.doubtStrikes(told, id, text);
+    const doubt = this.judge.doubtStrikes(id);
     if (doubt) return void this.judge.broke('500 only after two strikes', `${name(told)} request ${id}: ${doubt}: ${tail(text)}`, told);
     this.counts.struck++;
     return undefined;

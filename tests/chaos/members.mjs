@@ -141,10 +141,10 @@ export class Disk {
   async fill() {
     const file = path.join(this.dir, 'filler');
     const { bavail, bsize } = fs.statfsSync(this.dir);
-    await run('fallocate', ['-l', `${Math.max(bavail * bsize, 1)}`, file]);
-    // Down to the last page, which a process may have given back meanwhile.
+    await run('fallocate', ['-l', `${Math.max(bavail * bsize - (1 << 20), 1)}`, file]);
+    // Down to the last page: others use this disk meanwhile.
     const fd = fs.openSync(file, 'a');
-    try { for (let i = 0; i < 1000; i++) fs.writeSync(fd, Buffer.alloc(4096)); } catch { /* full */ }
+    try { for (;;) fs.writeSync(fd, Buffer.alloc(4096)); } catch { /* full */ }
     fs.closeSync(fd);
   }
 

@@ -63,15 +63,12 @@ export class Judge {
 
   // ---- two strikes ----
 
-  // Why a 500 is not the end of a request that two workers died of; undefined: it is.
-  doubtStrikes({ one, from, to }, id, text) {
-    const logs = this.fleet.nodes.map((n) => n.log.split('\n')).flat();
+  // Why a 500 is not the end of a request that two workers died of; undefined: it is.  Each
+  // death that a request alone can have caused is a line in its node's log.
+  doubtStrikes(id) {
     if (id === undefined) return 'the answer names no request';
-    if (!logs.some((line) => line.includes('request.poison') && line.includes(id))) return 'no node says that the request was struck twice';
-    const deaths = logs.filter((line) => line.includes('worker.died') && line.includes(`model=${one.model}`)
-      && Date.parse(line.split(' ')[0]) >= from - 100 && Date.parse(line.split(' ')[0]) <= to + 100);
-    if (deaths.length < 2) return `${deaths.length} workers of ${one.model} died meanwhile`;
-    return /twice|two/.test(text) ? undefined : 'the answer does not say why';
+    const strikes = this.fleet.nodes.flatMap((n) => n.log.split('\n')).filter((line) => line.includes('request.lost') && line.includes(id) && line.includes('strike=1'));
+    return strikes.length >= 2 ? undefined : `the nodes tell of ${strikes.length} strikes`;
   }
 
   // ---- is everything well? ----

@@ -20,7 +20,7 @@ const seconds = (ms) => (ms / 1000).toFixed(1);
 
 // The storm, round after round, as the seed has it: each fault comes once before any comes
 // again; those of a round touch different things and leave a node alone.
-export function* schedule(seed, faults, routers) {
+export function* schedule(seed, faults, routers, longestHold = Infinity) {
   const random = new Random(seed);
   let bag = [];
   const draw = () => {
@@ -28,6 +28,7 @@ export function* schedule(seed, faults, routers) {
     const fault = bag.pop();
     const p = fault.plan(random);
     if (p.router !== undefined) p.router %= routers;
+    if (p.hold !== undefined) p.hold = Math.min(p.hold, longestHold);
     return { fault, p, after: random.int(0, 1500), touches: fault.touches(p) };
   };
   let waiting;
@@ -136,7 +137,7 @@ async function prepare({ fleet, load, judge, limits, say }) {
 }
 
 // Runs a storm and tells how it was: { broken, counts, faults, text }.
-export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only = [], calm = false, rounds = Infinity, clients = 6, slow = 1, keepGoing = false,
+export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only = [], calm = false, rounds = Infinity, clients = 8, slow = 1, keepGoing = false, longestHold = Infinity,
   logDir = path.join(ROOT, 'build/chaos-log'), say = console.log } = {}) {
   const limits = { bound: 30000 * slow, refused: 45000 * slow, heal: 20000 * slow, slow };
   const fleet = new Fleet({ database, logDir, onDeath: (member, how) => judge.broke('no process ends by itself', `${member.name} ended: ${how}`) });
@@ -152,7 +153,7 @@ export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only =
     const end = Date.now() + minutes * 60000;
     load.start();
     if (calm) await Promise.race([sleep(end - Date.now()), judge.whenBroken]);
-    else await play(schedule(seed, faults, fleet.routers.length), { fleet, judge, table, end, rounds });
+    else await play(schedule(seed, faults, fleet.routers.length, longestHold), { fleet, judge, table, end, rounds });
     await Promise.race([load.stop(), judge.whenBroken]);
     if (!judge.isOver) await judge.checkStays();
     if (!judge.isOver) await judge.checkLeft(base);
@@ -202,7 +203,7 @@ function writeResults(file, options, result) {
 
 async function main() {
   const { values } = parseArgs({ options: { seed: { type: 'string' }, minutes: { type: 'string', default: '3' }, database: { type: 'string', default: 'sqlite' },
-    only: { type: 'string' }, calm: { type: 'boolean', default: false }, rounds: { type: 'string' }, clients: { type: 'string', default: '6' }, slow: { type: 'string', default: '1' },
+    only: { type: 'string' }, calm: { type: 'boolean', default: false }, rounds: { type: 'string' }, clients: { type: 'string', default: '8' }, slow: { type: 'string', default: '1' },
     'keep-going': { type: 'boolean', default: false }, plan: { type: 'boolean', default: false }, results: { type: 'string' } } });
   const options = { seed: Number(values.seed ?? Math.floor(Math.random() * 1e6)), minutes: Number(values.minutes), database: values.database,
     only: values.only?.split(',') ?? [], calm: values.calm, rounds: Number(values.rounds ?? Infinity), clients: Number(values.clients), slow: Number(values.slow), keepGoing: values['keep-going'] };
