@@ -84,6 +84,14 @@ const workers = [
         killWorkers(c, c.p.model);
       }
     } },
+  { name: 'worker-kill-everywhere', does: 'kill -9 of the workers of a model on all nodes at once', watch: 'fleet', touches: () => ['*'],
+    plan: (r) => ({ model: r.pick(MODELS), times: r.int(1, 2), gap: r.int(300, 2500) }),
+    async inject(c) {
+      for (let i = 0; i < c.p.times; i++) {
+        if (i) await sleep(c.p.gap);
+        for (const node of c.fleet.nodes) killWorkers({ ...c, node }, c.p.model);
+      }
+    } },
   { name: 'worker-freeze', isRare: true, does: 'SIGSTOP of a worker, then SIGCONT', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: r.pick(MODELS), hold: r.int(300, 4000) }),
     async inject(c) { await aWorker(c, c.p.model); c.state.pids = killWorkers(c, c.p.model, 'SIGSTOP'); },
@@ -152,6 +160,40 @@ const nodes = [
   { name: 'node-freeze', does: 'SIGSTOP of a node, then SIGCONT', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(500, 8000) }),
     inject(c) { c.node.signal('SIGSTOP'); }, undo(c) { c.node.signal('SIGCONT'); } },
+  { name: 'node-drain', does: 'an operator takes a node out of service, and back', watch: 'node', touches: (p) => [...onNode(p), 'registry'],
+    plan: (r) => ({ node: aNode(r), router: r.int(0, 1), model: DEMO, hold: r.int(100, 2500) }),
+    async inject(c) {
+      c.state.id = (await c.fleet.nodesAt(c.router)).find((n) => n.name === c.node.name).id;
+      await c.fleet.operate(c.p.router, `/v0/nodes/${c.state.id}/drain`, {});
+    },
+    undo: (c) => c.fleet.operate(c.p.router, `/v0/nodes/${c.state.id}/undrain`, {}) },
+  { name: 'node-replaced', does: 'a node loses its identity and joins with a new token; the database may be away', watch: 'node', touches: () => ['*'],
+    plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(100, 1500), isAway: r.int(0, 1) === 1 }),
+    async inject(c) {
+      c.router = c.node.home;
+      c.state.id = (await c.fleet.nodesAt(c.router)).find((n) => n.name === c.node.name).id;
+      const token = await c.fleet.operate(c.router.index, '/v0/nodes/tokens', {});
+      c.fleet.tokens.push({ router: c.router.index, id: token.id });
+      await c.node.stop('SIGKILL');
+      fs.rmSync(path.join(c.node.dataDir, 'node-identity.json'));
+      c.node.env.LLM_ROUTER_TOKEN = token.key;
+      c.state.isAway = c.p.isAway && hasPostgres(c.fleet);
+      if (c.state.isAway) await c.fleet.postgres.stop();
+      await c.node.start();
+      if (c.state.isAway) await sleep(1500);
+    },
+    // The routers start again at once: the node must be in the database, or come back by itself.
+    async undo(c) {
+      if (c.state.isAway) await c.fleet.postgres.again();
+      await c.fleet.operate(c.router.index, `/v0/nodes/${c.state.id}`, undefined, 'DELETE');
+      excuse(c, 'cut');
+      await c.router.stop('SIGKILL');
+      await c.router.start();
+    } },
+  { name: 'node-clone', does: "a second process starts with a copy of a node's folder", watch: 'node', touches: onNode,
+    plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(1500, 5000) }),
+    async inject(c) { c.state.clone = await c.fleet.cloneOf(c.node); },
+    undo: (c) => c.state.clone.stop('SIGKILL') },
   { name: 'node-hup', does: 'SIGHUP of a node', watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: DEMO }), inject(c) { c.node.signal('SIGHUP'); } },
   { name: 'engine-reload', does: 'an engine is loaded anew', watch: 'node', touches: onNode,
@@ -306,6 +348,20 @@ const registry = [
       }
     } },
 ];
+
+// The hub is away when nodes want to fetch.
+registry.push({ name: 'hub-away', does: 'the hub goes away when a model is registered at another revision, and comes back', watch: 'fleet', touches: onRegistry,
+  plan: (r) => ({ router: r.int(0, 1), model: HUB, hold: r.int(300, 4000) }),
+  async inject(c) {
+    c.fleet.hub.script('chat_template.jinja', Array.from({ length: 3 }, () => ({ status: 503 }))); // whoever is quicker
+    const letter = c.fleet.revision === 'A' ? 'B' : 'A';
+    c.atHeal.push(c.judge.open('gone', HUB), () => c.judge.settleRevision());
+    c.judge.changeRevision(letter);
+    await c.fleet.forget(c.p.router, HUB);
+    await c.fleet.registerHub(letter, c.p.router);
+    c.fleet.hub.down = true;
+  },
+  undo(c) { c.fleet.hub.down = false; c.fleet.hub.script('chat_template.jinja', []); } });
 
 const databases = [
   { name: 'database-gone', does: 'the database crashes; started again', watch: 'write', touches: () => ['database', 'registry'], applies: hasPostgres,

@@ -35,16 +35,21 @@ function certify(dir) {
   return { cert: file('node.pem'), key: file('node.key') };
 }
 
-// Only the engines that the storm uses, so that a node's disk stays small.
+// Only the engines that the storm uses, so that a node's disk stays small.  Those for tests may
+// lie apart from the others.
 function gatherEngines(dir) {
-  const from = path.join(path.dirname(BIN), '../engines');
-  for (const name of Object.values(ENGINE)) fs.cpSync(path.join(from, name), path.join(dir, name), { recursive: true });
+  const places = ['../testing/engines', '../engines'].map((place) => path.join(path.dirname(BIN), place));
+  for (const name of Object.values(ENGINE)) {
+    const from = places.map((place) => path.join(place, name)).find((place) => fs.existsSync(place));
+    if (from === undefined) throw new Error(`the engine ${name} is in neither of ${places.join(', ')}`);
+    fs.cpSync(from, path.join(dir, name), { recursive: true, dereference: true });
+  }
   return dir;
 }
 
 export class Fleet {
   constructor({ database, logDir, onDeath }) {
-    Object.assign(this, { database, logDir, onDeath, routers: [], nodes: [], disks: [], proxies: [], tokens: [] });
+    Object.assign(this, { database, logDir, onDeath, routers: [], nodes: [], disks: [], proxies: [], tokens: [], clones: [] });
     fs.rmSync(logDir, { recursive: true, force: true });
     fs.mkdirSync(logDir, { recursive: true });
     // Also where the run ends badly: before the folders are removed.
@@ -97,7 +102,7 @@ export class Fleet {
   }
 
   #member(name, role, options) {
-    return new Member(name, role, { logDir: this.logDir, onDeath: this.onDeath, env: { ...this.hubEnv, ...options.env }, ...options });
+    return new Member(name, role, { logDir: this.logDir, onDeath: this.onDeath, ...options, env: { ...this.hubEnv, ...options.env } });
   }
 
   async #addRouter(index) {
@@ -133,10 +138,22 @@ export class Fleet {
       '--listen', `127.0.0.1:${port}`, '--device', 'cpu', '--no-hf-cache', '--data-dir', path.join(disk.dir, 'data'), '--router', home.proxy.url,
       '--node-name', `n${index}`, '--model', path.join(models, DEMO), '--engines-dir', this.engines, '--advertise', advertised, '--hub-host', this.hub.storage,
       '--tls-ca', this.tls.cert, ...tls, '--threads', '1', '--engine-threads', '1', '--step-timeout', `${STEP_TIMEOUT}ms`, '--load-timeout', `${STEP_TIMEOUT}ms`, '--drain-timeout', `${DRAIN_TIMEOUT}ms`] });
-    node.env = { ...this.hubEnv, ...node.env };
-    Object.assign(node, { index, disk, proxy, isTls, models, struck, url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}`, dataDir: path.join(disk.dir, 'data') });
+    Object.assign(node, { index, home, disk, proxy, isTls, models, struck, url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}`, dataDir: path.join(disk.dir, 'data') });
     this.nodes.push(node);
     await node.start();
+  }
+
+  // A process with a copy of the node's folder, at an address of its own.
+  async cloneOf(node) {
+    const port = await freePort();
+    const dir = fs.mkdtempSync(path.join(this.dir, 'clone-'));
+    fs.cpSync(node.dataDir, dir, { recursive: true, filter: (file) => !/\.lock$/.test(file) });
+    const change = { '--listen': `127.0.0.1:${port}`, '--data-dir': dir, '--advertise': node.url.replace(/\d+$/, port), '--model': path.join(dir, 'models', DEMO) };
+    const args = node.args().map((arg, i, all) => change[all[i - 1]] ?? arg);
+    const clone = this.#member(`${node.name}-clone`, 'node', { match: node.match, env: node.env, args: () => args });
+    this.clones.push(clone);
+    await clone.start();
+    return clone;
   }
 
   // ---- what an operator does ----
@@ -195,7 +212,7 @@ export class Fleet {
   }
 
   async close() {
-    const all = [...this.routers, ...this.nodes];
+    const all = [...this.routers, ...this.nodes, ...this.clones];
     for (const member of all) { member.isExpected = true; member.signal('SIGCONT'); }
     await Promise.all(all.map((m) => m.stop('SIGKILL').catch(() => {})));
     await this.hub?.close();
@@ -204,7 +221,7 @@ export class Fleet {
   }
 
   #leave() {
-    for (const member of [...this.routers, ...this.nodes]) { member.isExpected = true; if (member.isUp) member.child.kill('SIGKILL'); }
+    for (const member of [...this.routers, ...this.nodes, ...this.clones]) { member.isExpected = true; if (member.isUp) member.child.kill('SIGKILL'); }
     this.postgres?.close();
     this.postgres = undefined;
     for (const disk of this.disks) disk.close();

@@ -50,7 +50,7 @@ export class Member {
   constructor(name, role, { logDir, args, env = {}, match, onDeath }) {
     Object.assign(this, { name, role, args, env, match, onDeath, skew: undefined, pids: [] });
     this.logFile = path.join(logDir, `${name}.log`);
-    fs.writeFileSync(this.logFile, '');
+    fs.closeSync(fs.openSync(this.logFile, 'a'));
   }
 
   get isUp() { return this.child !== undefined && this.child.exitCode === null && this.child.signalCode === null; }

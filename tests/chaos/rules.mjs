@@ -12,6 +12,7 @@ const PROBES = { [DEMO]: 'chat Hello', [PARROT]: 'parrot short', [HUB]: 'hub 12'
 
 // How much more than at the beginning a router or a node may hold at the end: what an
 // allocator and pools of connections keep, not what every fault leaves behind.
+// docs/testing.md states these, too.
 export const TOLERANCE = { memory: (base) => base * 0.25 + (24 << 20), files: () => 24, threads: () => 4 };
 
 const overlaps = (w, from, to) => w.from <= to && w.until >= from;
@@ -73,13 +74,22 @@ export class Judge {
 
   // ---- is everything well? ----
 
-  // What is not, in words.
+  // What is not, in words: routers, nodes and models.
   async ailments() {
     const all = await Promise.all(this.fleet.routers.map(async (router) => {
-      const [nodes, alerts, health] = await Promise.all([this.fleet.nodesAt(router),
-        ask(`${router.url}/v0/alerts`, { ms: 3000 }), ask(`${router.url}/health`, { ms: 3000 })]);
-      if (!nodes || !alerts.json || health.status !== 200) return [`${router.name} does not answer`];
-      return [...nodesIll(nodes, Date.now() - this.lastFault), ...alertsOpen(alerts.json.alerts, nodes)].map((text) => `${router.name}: ${text}`);
+      const [nodes, health] = await Promise.all([this.fleet.nodesAt(router), ask(`${router.url}/health`, { ms: 3000 })]);
+      if (!nodes || health.status !== 200) return [`${router.name} does not answer`];
+      return nodesIll(nodes, Date.now() - this.lastFault).map((text) => `${router.name}: ${text}`);
+    }));
+    return all.flat();
+  }
+
+  // Alerts that are open and should not be.
+  async alerts() {
+    const all = await Promise.all(this.fleet.routers.map(async (router) => {
+      const [nodes, alerts] = [await this.fleet.nodesAt(router), await ask(`${router.url}/v0/alerts`, { ms: 3000 })];
+      if (!nodes || !alerts.json) return [`${router.name} does not answer`];
+      return alertsOpen(alerts.json.alerts, nodes).map((text) => `${router.name}: ${text}`);
     }));
     return all.flat();
   }
@@ -121,7 +131,8 @@ export class Judge {
     do {
       ill = await this.ailments();
       if (ill.length === 0) ill = await this.unserved();
-      if (ill.length === 0) ill = await this.ailments(); // as a probe may just have found out
+      // Some alerts end when a model has served, and a probe may just have found out.
+      if (ill.length === 0) ill = [...await this.ailments(), ...await this.alerts()];
       if (ill.length === 0) return Date.now();
       await sleep(50);
     } while (Date.now() - begun < limit && !this.isOver);

@@ -153,7 +153,7 @@ export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only =
     const end = Date.now() + minutes * 60000;
     load.start();
     if (calm) await Promise.race([sleep(end - Date.now()), judge.whenBroken]);
-    else await play(schedule(seed, faults, fleet.routers.length, longestHold), { fleet, judge, table, end, rounds });
+    else await play(schedule(seed, faults, fleet.routers.length, longestHold), { fleet, judge, load, table, end, rounds, say });
     await Promise.race([load.stop(), judge.whenBroken]);
     if (!judge.isOver) await judge.checkStays();
     if (!judge.isOver) await judge.checkLeft(base);
@@ -177,9 +177,14 @@ function pickFaults(fleet, only, say) {
   return able;
 }
 
-async function play(plan, { end, rounds, judge, ...more }) {
+async function play(plan, { end, rounds, judge, say, load, ...more }) {
+  let tell = Date.now() + 60000;
   for (let i = 0; i < rounds && Date.now() < end && !judge.isOver; i++) {
     const round = plan.next().value;
+    if (Date.now() > tell) {
+      tell += 60000;
+      say(`${seconds(Date.now() - judge.begun)} s: ${i} rounds, ${load.counts.checked} answers checked, ${load.counts.refused} refused`);
+    }
     judge.note(`round ${i + 1}`);
     await Promise.race([playRound(round, { judge, ...more }), judge.whenBroken]);
     await sleep(round.pause);
@@ -189,7 +194,7 @@ async function play(plan, { end, rounds, judge, ...more }) {
 function summary({ judge, load, table, base }) {
   const { counts } = load;
   const faults = [...table.values()].reduce((sum, s) => sum + s.count, 0);
-  return [tableText(table), '', 'Held at the beginning and at the end:', figuresText(base, judge.figures()),
+  return [tableText(table), '', 'Held at the beginning and at the end (allowed: 25 % and 24 MB, 24 descriptors, 4 threads more):', figuresText(base, judge.figures()),
     `Slowest answer ${seconds(load.slowest)} s; ${counts.cut} cut with their router, ${counts.gone} while their model was deleted, ${counts.left} left by their clients, ${counts.struck} ended after two strikes`,
     `${counts.checked} answers checked, ${counts.refused} refused, ${faults} faults, ${judge.broken.length} rules broken`].join('\n');
 }
