@@ -302,6 +302,123 @@ static void attention_agrees_over_lengths_windows_and_groups(void **state)
     free(scratch);
 }
 
+/* ---- AVX-512 against AVX2, bit by bit ---- */
+
+static const struct cpu_kernels *avx512_or_skip(void)
+{
+    const struct cpu_kernels *k = cpu_kernels_avx512();
+
+    if (k == NULL) {
+        print_message("skipped: this processor lacks AVX-512 F, BW, VL, DQ or VNNI\n");
+        skip();
+    }
+    return k;
+}
+
+static uint32_t up_to(uint32_t most)
+{
+    return 1 + next_word() % most;
+}
+
+static void dense_products_have_the_same_bits_with_avx512_as_with_avx2(void **state)
+{
+    const struct cpu_kernels *pair[2] = {cpu_kernels_avx2(), avx512_or_skip()};
+
+    (void)state;
+    for (uint32_t n = 0; n < 300; n++) {
+        size_t columns = n % 3 == 0 ? up_to(40) * 16 : up_to(600);
+        uint32_t rows = n % 2 == 0 ? up_to(9) * 8 : up_to(70), tokens = up_to(24);
+        size_t outputs = (size_t)rows * tokens;
+        /* Exactly as large as needed: a read past the end is an error under ASan. */
+        uint16_t *w = malloc(columns * rows * sizeof(*w));
+        float *x = malloc(columns * tokens * sizeof(*x));
+        float *y[2] = {malloc(outputs * 4), malloc(outputs * 4)};
+        for (size_t i = 0; i < columns * rows; i++)
+            w[i] = (uint16_t)(0x3C00 + next_word() % 0x400 + (next_word() & 0x8000));
+        for (size_t i = 0; i < columns * tokens; i++)
+            x[i] = next_float() * (next_word() % 50 == 0 ? 100.0f : 1.0f);
+        for (int k = 0; k < 2; k++)
+            run_dense(pair[k], w, columns, rows, x, tokens, y[k]);
+        assert_memory_equal(y[1], y[0], outputs * 4);
+        free(w);
+        free(x);
+        free(y[0]);
+        free(y[1]);
+    }
+}
+
+static void mxfp4_products_have_the_same_bits_with_avx512_as_with_avx2(void **state)
+{
+    const struct cpu_kernels *pair[2] = {cpu_kernels_avx2(), avx512_or_skip()};
+
+    (void)state;
+    for (uint32_t n = 0; n < 300; n++) {
+        struct mx_case c;
+        /* Scales over their whole range too, where products end at 0 and infinity. */
+        make_mx(&c, up_to(n % 10 == 0 ? 90 : 20) * 32, up_to(70), up_to(24), n % 3 * 7);
+        for (size_t i = 0; n % 4 == 0 && i < c.rows * c.columns / 32; i++)
+            c.scales[i] = (uint8_t)next_word();
+        size_t outputs = (size_t)c.rows * c.tokens;
+        float *y[2] = {malloc(outputs * 4), malloc(outputs * 4)};
+        for (int k = 0; k < 2; k++)
+            run_mx(pair[k], &c, 0, c.rows, 0, c.tokens, y[k]);
+        for (size_t i = 0; i < outputs;
+             i++) /* which of several NaNs comes out is not promised */
+            if (!(isnan(y[0][i]) && isnan(y[1][i])))
+                assert_memory_equal(&y[1][i], &y[0][i], 4);
+        free(y[0]);
+        free(y[1]);
+        free_mx(&c);
+    }
+}
+
+static void attention_has_the_same_bits_with_avx512_as_with_avx2(void **state)
+{
+    const struct cpu_kernels *pair[2] = {cpu_kernels_avx2(), avx512_or_skip()};
+    enum { MOST_DIM = 128, MOST = 9, PAGES = 12 };
+    size_t most_stride = 2 * MOST_DIM * CPU_PAGE_TOKENS;
+    float *cache = aligned(PAGES * most_stride * sizeof(float));
+    float q[MOST * MOST_DIM], sinks[MOST], out[2][MOST * MOST_DIM];
+    uint32_t pages[PAGES];
+
+    (void)state;
+    for (size_t i = 0; i < PAGES * most_stride; i++)
+        cache[i] = next_float();
+    for (uint32_t i = 0; i < PAGES; i++)
+        pages[i] = (i * 5 + 3) % PAGES;
+    for (uint32_t n = 0; n < 300; n++) {
+        uint32_t dim = n % 3 == 0 ? up_to(MOST_DIM) : n % 3 == 1 ? 64 : up_to(MOST_DIM / 8) * 8;
+        uint32_t group = up_to(MOST), length = up_to(PAGES * CPU_PAGE_TOKENS);
+        uint32_t window = n % 2 == 0 ? length : up_to(length);
+        float *scratch = malloc(cpu_attend_scratch(group, dim) * sizeof(float));
+        for (size_t i = 0; i < (size_t)group * dim; i++)
+            q[i] = next_float() * 5;
+        for (uint32_t i = 0; i < group; i++)
+            sinks[i] = next_float() * 30;
+        for (int k = 0; k < 2; k++) {
+            const struct cpu_attend job = {
+                .q = q,
+                .group = group,
+                .head_dim = dim,
+                .scale = 0.125f,
+                .sink = sinks,
+                .from = length - window,
+                .to = length - 1,
+                .pages = pages,
+                .base = cache,
+                .v_offset = dim * CPU_PAGE_TOKENS,
+                .page_stride = 2 * dim * CPU_PAGE_TOKENS,
+                .out = out[k],
+                .scratch = scratch,
+            };
+            pair[k]->attend(&job);
+        }
+        assert_memory_equal(out[1], out[0], (size_t)group * dim * sizeof(float));
+        free(scratch);
+    }
+    free(cache);
+}
+
 /* ---- the small ones ---- */
 
 static void norm_and_swiglu_agree(void **state)
@@ -411,6 +528,9 @@ int main(void)
         cmocka_unit_test(mxfp4_products_never_depend_on_the_tile),
         cmocka_unit_test(mxfp4_takes_zeros_and_extremes),
         cmocka_unit_test(attention_agrees_over_lengths_windows_and_groups),
+        cmocka_unit_test(dense_products_have_the_same_bits_with_avx512_as_with_avx2),
+        cmocka_unit_test(mxfp4_products_have_the_same_bits_with_avx512_as_with_avx2),
+        cmocka_unit_test(attention_has_the_same_bits_with_avx512_as_with_avx2),
         cmocka_unit_test(norm_and_swiglu_agree),
         cmocka_unit_test(router_takes_the_largest_with_ties_to_the_lowest_number),
         cmocka_unit_test(rope_has_the_published_frequencies),

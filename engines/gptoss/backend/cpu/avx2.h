@@ -1,11 +1,19 @@
 /* gptoss/backend/cpu/avx2.h - the AVX2 + FMA kernels; see kernels.h for what they compute.
  *
- * Only dispatch.c may call them, after asking the processor.
+ * Only dispatch.c may call them, after asking the processor, and the AVX-512 kernels for the
+ * ends of odd shapes.
  */
 #ifndef GPTOSS_BACKEND_CPU_AVX2_H
 #define GPTOSS_BACKEND_CPU_AVX2_H
 
 #include "engines/gptoss/backend/cpu/kernels.h"
+
+/* Of packed MX activations, as avx2_mx.c describes them. */
+enum {
+    CPU_MX_PAIR_BYTES = 224,
+    CPU_MX_OFFSET_AT = 192, /* in a pair */
+    CPU_MX_SCALE_AT = 896,  /* in an octet */
+};
 
 #if defined(__x86_64__)
 void cpu_avx2_pack_dense(const float *x, size_t columns, float *out);

@@ -37,10 +37,10 @@
 #include "engines/gptoss/backend/cpu/avx2_math.h"
 
 enum {
-    PAIR_BYTES = 224,
+    PAIR_BYTES = CPU_MX_PAIR_BYTES,
     DIGIT_BYTES = 64, /* evens and odds of a pair */
-    OFFSET_AT = 192,  /* in a pair */
-    SCALE_AT = 896,   /* in an octet */
+    OFFSET_AT = CPU_MX_OFFSET_AT,
+    SCALE_AT = CPU_MX_SCALE_AT,
     TILE_TOKENS = 3,
     TILE_ROWS = 64,
     STRETCH = 32, /* blocks: four octets of three tokens are 12 KB */

@@ -1,13 +1,15 @@
-/* gptoss/backend/cpu/kernels.h - the arithmetic of the CPU device, in two versions.
+/* gptoss/backend/cpu/kernels.h - the arithmetic of the CPU device, in three versions.
  *
- * plain.c is portable C; avx2_*.c need AVX2 and FMA and are compiled with
- * those flags; dispatch.c chooses at run time.  One table is used from open to
- * close.
+ * plain.c is portable C; avx2_*.c need AVX2 and FMA, avx512_*.c also AVX-512 with VNNI, and
+ * they are compiled with those flags; dispatch.c chooses at run time.  One table is used from
+ * open to close.
  *
  * Batch invariance: every output element is one sum in one order, fixed by its row and
  * the length of the row alone.  How many tokens or rows a call covers, and which thread
  * makes it, never enters; so a token's logits are bitwise the same alone, in any batch
- * and in any chunk.  (The two versions differ from each other in the last bits.)
+ * and in any chunk.  The AVX2 and the AVX-512 version give the same bits, so that an
+ * answer goes on exactly on the other kind of machine; the plain one differs from them in the
+ * last bits.
  *
  * Activations are put into the order a kernel wants once per vector (pack_*), since
  * each is multiplied with thousands of rows.
@@ -115,7 +117,8 @@ struct cpu_kernels {
 };
 
 const struct cpu_kernels *cpu_kernels_plain(void);
-const struct cpu_kernels *cpu_kernels_avx2(void); /* NULL: this processor lacks it */
+const struct cpu_kernels *cpu_kernels_avx2(void);   /* NULL: this processor lacks it */
+const struct cpu_kernels *cpu_kernels_avx512(void); /* the same */
 const struct cpu_kernels *cpu_kernels_best(void);
 
 #endif
