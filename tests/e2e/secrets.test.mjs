@@ -83,7 +83,7 @@ test('the database keeps hashes of node secrets, also of rows that an older rele
 
   await router.stop();
   const db = new DatabaseSync(path.join(dir, 'router.db'));
-  db.exec(`UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; PRAGMA wal_checkpoint(TRUNCATE)`);
+  db.exec(`UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; ALTER TABLE keys DROP COLUMN uses; ALTER TABLE keys DROP COLUMN joins; PRAGMA wal_checkpoint(TRUNCATE)`);
   db.close();
   assert.notDeepEqual(inFiles(dir, secret), []);
   router = keep(await startRouter({ args: cpu, dir, port: new URL(router.url).port }));
