@@ -141,7 +141,7 @@ struct router_access {
     const struct router_route *route;
     struct router_caller caller;
     struct net_path *path;
-    struct lr_str tail; /* what ** of the route's pattern stands for */
+    struct lr_str tail;          /* what ** of the route's pattern stands for */
     char from[NET_ADDRESS_TEXT]; /* the client's address, also behind a trusted proxy */
     char request_id[72];
     char model[96];
