@@ -6,7 +6,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { sleep, track, until } from '../support/scene.mjs';
+import { track, until } from '../support/scene.mjs';
 
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/bin/llm-router');
@@ -82,7 +82,9 @@ export class Member {
     const begun = Date.now();
     this.isExpected = true;
     this.child.kill(name);
-    const how = await Promise.race([this.ended, sleep(ms)]);
+    let timer;
+    const how = await Promise.race([this.ended, new Promise((done) => { timer = setTimeout(done, ms); })]);
+    clearTimeout(timer);
     if (how === undefined) {
       this.child.kill('SIGKILL');
       await this.ended;

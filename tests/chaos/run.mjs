@@ -1,6 +1,6 @@
 // make chaos: a fleet under load and a seeded sequence of faults, with every answer compared
 // to the undisturbed one.  docs/testing.md says how to use it and how to add a fault.
-//   run.mjs [--seed N] [--minutes M] [--database sqlite|postgres] [--only FAULT,...] [--calm]
+//   run.mjs [--seed N] [--minutes M] [--database sqlite|postgres] [--only FAULT,...] [--without FAULT,...] [--calm]
 //           [--rounds N] [--clients N] [--slow X] [--keep-going] [--plan] [--results FILE]
 import fs from 'node:fs';
 import os from 'node:os';
@@ -206,12 +206,17 @@ function writeResults(file, options, result) {
     + `${new Date().toISOString().slice(0, 10)}, commit ${commit}, ${os.cpus().length} processors. Limit for the whole fleet to be well: ${seconds(result.limits.heal)} s.\n\n${result.text}\n`);
 }
 
+function chosen({ only, without }) {
+  if (!without) return only?.split(',') ?? [];
+  return FAULTS.map((f) => f.name).filter((name) => !without.split(',').includes(name));
+}
+
 async function main() {
   const { values } = parseArgs({ options: { seed: { type: 'string' }, minutes: { type: 'string', default: '3' }, database: { type: 'string', default: 'sqlite' },
-    only: { type: 'string' }, calm: { type: 'boolean', default: false }, rounds: { type: 'string' }, clients: { type: 'string', default: '8' }, slow: { type: 'string', default: '1' },
+    only: { type: 'string' }, without: { type: 'string' }, calm: { type: 'boolean', default: false }, rounds: { type: 'string' }, clients: { type: 'string', default: '8' }, slow: { type: 'string', default: '1' },
     'keep-going': { type: 'boolean', default: false }, plan: { type: 'boolean', default: false }, results: { type: 'string' } } });
   const options = { seed: Number(values.seed ?? Math.floor(Math.random() * 1e6)), minutes: Number(values.minutes), database: values.database,
-    only: values.only?.split(',') ?? [], calm: values.calm, rounds: Number(values.rounds ?? Infinity), clients: Number(values.clients), slow: Number(values.slow), keepGoing: values['keep-going'] };
+    only: chosen(values), calm: values.calm, rounds: Number(values.rounds ?? Infinity), clients: Number(values.clients), slow: Number(values.slow), keepGoing: values['keep-going'] };
   if (!['sqlite', 'postgres'].includes(options.database)) throw new Error(`DATABASE is sqlite or postgres, not ${options.database}`);
   if (values.plan) {
     const plan = schedule(options.seed, FAULTS.filter((f) => options.only.length === 0 || options.only.includes(f.name)), options.database === 'postgres' ? 2 : 1);
