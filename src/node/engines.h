@@ -37,9 +37,9 @@ struct node_engine {
     struct plugin_manifest manifest;
     struct node_library *library;  /* what new workers run; NULL: refused */
     struct node_library *previous; /* what ran before the last reload; to go back to */
-    struct node_reload *reload; /* under way; NULL: none */
-    uint64_t seen_signature;      /* at the last look, if it differed: waits for quiet */
-    char reason[NODE_REASON_MAX]; /* why it is refused; "" when it is not */
+    struct node_reload *reload;    /* under way; NULL: none */
+    uint64_t seen_signature;       /* at the last look, if it differed: waits for quiet */
+    char reason[NODE_REASON_MAX];  /* why it is refused; "" when it is not */
     lr_code reason_code;
     uint64_t retry_ms;  /* refused for what may pass: looked at again then */
     bool is_told;       /* that it is refused, to whoever watches */
