@@ -183,7 +183,9 @@ test('no node left: 503 with the reason per node; a node that comes back serves 
   const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') }, key });
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) >= 1);
-  assert.match(refused.json.error.message, /n0: offline/);
+  assert.match(refused.json.error.message, /cannot be served at the moment/, 'a key of role api learns nothing of nodes');
+  const told = await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') } });
+  assert.match(told.json.error.message, /n0: offline/, 'an operator does');
   assert.deepEqual((await call(`${router.url}/v1/models`)).json.data, []);
   assert.equal((await call(`${router.url}/v1/models?all=true`)).json.data.length, 1);
   await addNode(router, model, { name: 'n0', dir: all[0].dir });

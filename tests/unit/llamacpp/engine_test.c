@@ -235,7 +235,7 @@ static void test_what_cannot_be_had_is_refused_with_a_reason(void **state)
     options.devices = &uuid;
     expect_refused(options, LR_INTERNAL, "GPU-0");
     options.devices = &metal;
-    expect_refused(options, LR_INTERNAL, "metal:0");
+    expect_refused(options, LR_UNSUPPORTED, "metal:0");
     options = small_options();
     options.extra_json = "{\"speed\": 9}";
     expect_refused(options, LR_INVALID_ARGUMENT, "speed");
