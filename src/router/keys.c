@@ -208,6 +208,12 @@ lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
     return LR_OK;
 }
 
+void router_key_give_back(struct router_key *key)
+{
+    if (key->requests_per_minute != 0)
+        key->requests.level += 1; /* the next refill bounds it */
+}
+
 void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens, uint32_t share)
 {
     if (key->tokens_per_minute == 0)

@@ -103,6 +103,9 @@ bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
 /* One request now.  RATE_LIMITED sets *retry_s. */
 LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
                                     uint32_t *retry_s, struct lr_error *err);
+/* What router_key_take took: the request was refused for want of a node, which is no fault of
+ * the key's. */
+void router_key_give_back(struct router_key *key);
 /* Tokens are charged when they are known; the bucket may go below empty. */
 void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
                        uint32_t share);

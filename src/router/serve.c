@@ -21,8 +21,8 @@ static void answer_bad_request(struct net_request *req, const struct chat_error 
     lr_buf_free(&body);
 }
 
-/* Takes the key's toll.  Refused requests pay it too: before it nothing is looked at, so that a
- * key over its rate costs nothing. */
+/* Takes the key's toll.  Refused requests pay it too, unless no node could serve them: before
+ * it nothing is looked at, so that a key over its rate costs nothing. */
 static lr_code take_toll(struct router *r, const struct router_access *access,
                          uint32_t *retry_s, struct lr_error *err)
 {
@@ -34,6 +34,15 @@ static lr_code take_toll(struct router *r, const struct router_access *access,
                                    atomic_load(&r->routers), retry_s, err);
     router_unlock(r);
     return code;
+}
+
+static void give_toll_back(struct router *r, const struct router_access *access)
+{
+    if (access->caller.key == NULL)
+        return;
+    router_lock(r);
+    router_key_give_back(access->caller.key);
+    router_unlock(r);
 }
 
 /* Finds the model, whether the key may use it, and what its prompts need.  With references. */
@@ -244,6 +253,8 @@ static bool read_request(struct router *r, struct net_request *req, enum chat_ap
     if (name.len == 0) /* the check of the fields says so */
         return true;
     if (admit_call(r, access, name, model, info, &err) != LR_OK) {
+        if (err.code == LR_UNAVAILABLE)
+            give_toll_back(r, access);
         refuse(r, req, api, &err, 0);
         return false;
     }
