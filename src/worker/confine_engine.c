@@ -122,6 +122,8 @@ static void allow_devices(struct view *v)
     /* The CUDA driver shares memory with itself, and with its multi-process service. */
     const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
     allow(v, "/dev/shm", true);
+    /* It names its threads, through files of this process: without them cuInit fails (304). */
+    allow(v, "/proc/self", true);
     allow(v, service != NULL ? service : "/tmp/nvidia-mps", true);
 }
 
