@@ -189,6 +189,7 @@ const nodes = [
       excuse(c, 'cut');
       await c.router.stop('SIGKILL');
       await c.router.start();
+      c.atHeal.push(() => c.fleet.backup()); // the one before does not know the node
     } },
   { name: 'node-clone', does: "a second process starts with a copy of a node's folder", watch: 'node', touches: onNode,
     plan: (r) => ({ node: aNode(r), model: DEMO, hold: r.int(1500, 5000) }),
@@ -381,7 +382,7 @@ const databases = [
       await c.router.stop('SIGTERM', DRAIN_TIMEOUT + 5000);
     },
     async undo(c) { c.fleet.postgres.thaw(); if (!c.router.isUp) await c.router.start(); } },
-  { name: 'database-restored', does: 'the database is that of the beginning again', watch: 'fleet', touches: () => ['*'],
+  { name: 'database-restored', does: 'the database is that of an earlier backup again', watch: 'fleet', touches: () => ['*'],
     plan: (r) => ({ router: 0, hold: r.int(0, 1000) }),
     async inject(c) {
       c.atHeal.push(c.judge.open('gone', HUB), () => c.judge.settleRevision());

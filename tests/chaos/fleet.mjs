@@ -1,15 +1,18 @@
 // The fleet that a storm strikes: three nodes; one router with SQLite, or two with PostgreSQL;
 // a stand-in hub; and a proxy on every link between a router and a node, each way.  The link
 // to the first node is TLS.
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { readFolder, startHub } from '../support/hub.mjs';
 import { startProxy } from '../support/proxy.mjs';
 import { sleep, tempDir, until } from '../support/scene.mjs';
 import { ask } from './http.mjs';
 import { BIN, Disk, freePort, Member, Postgres, ROOT } from './members.mjs';
+
+const run = promisify(execFile);
 
 export const NODES = 3;
 export const STEP_TIMEOUT = 6000; // of the nodes: how long a worker may hang
@@ -192,11 +195,11 @@ export class Fleet {
 
   async nodesAt(router) { return (await ask(`${router.url}/v0/nodes`, { ms: 3000 })).json?.nodes; }
 
-  // ---- the database as it was at the beginning ----
+  // ---- the database as it was ----
 
   async backup() {
     if (this.postgres) await this.postgres.backup();
-    else execFileSync('sqlite3', [path.join(this.routers[0].dataDir, 'router.db'), `.backup ${path.join(this.dir, 'backup.db')}`]);
+    else await run('sqlite3', [path.join(this.routers[0].dataDir, 'router.db'), `.backup ${path.join(this.dir, 'backup.db')}`]);
     this.backedUp = this.revision;
   }
 

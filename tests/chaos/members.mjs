@@ -178,15 +178,12 @@ export class Postgres {
   freeze() { this.frozen = this.#pids(); this.frozen.forEach((pid) => signal(pid, 'SIGSTOP')); }
   thaw() { this.frozen?.forEach((pid) => signal(pid, 'SIGCONT')); this.frozen = undefined; }
 
-  // A copy of the whole cluster, made while the server is down; and back.
-  async backup() { await this.stop(); await this.#copy('cluster', 'backup'); await this.again(); }
+  backup() { return this.#run('backup'); }
   async restore() {
     if (!this.isDown) await this.stop();
-    fs.rmSync(path.join(this.dir, 'cluster'), { recursive: true, force: true });
-    await this.#copy('backup', 'cluster');
-    await this.again();
+    await this.#run('restore');
+    this.isDown = false;
   }
-  #copy(from, to) { return run('cp', ['-a', path.join(this.dir, from), path.join(this.dir, to)]); }
 
   close() { try { this.thaw(); execFileSync(this.tool, ['stop', this.dir], { stdio: 'ignore' }); } catch { /* it was down */ } }
 }

@@ -132,7 +132,7 @@ export class Judge {
       ill = await this.ailments();
       if (ill.length === 0) ill = await this.unserved();
       // Some alerts end when a model has served, and a probe may just have found out.
-      if (ill.length === 0) ill = [...await this.ailments(), ...await this.alerts()];
+      if (ill.length === 0) ill = [...await this.ailments(), ...await this.alerts(), ...this.#excesses()];
       if (ill.length === 0) return Date.now();
       await sleep(50);
     } while (Date.now() - begun < limit && !this.isOver);
@@ -144,11 +144,14 @@ export class Judge {
 
   figures() { return new Map([...this.fleet.routers, ...this.fleet.nodes].map((m) => [m.name, m.figures()])); }
 
-  excesses(base) {
+  // Since the beginning, which is set once it is known.  Clients have connections, too.
+  #excesses() {
     const out = [];
-    for (const [name, now] of this.figures())
+    const open = { memory: 0, threads: 0, files: this.load.isOn ? 2 * this.load.clients : 0 };
+    const { base } = this;
+    for (const [name, now] of base ? this.figures() : [])
       for (const [what, allow] of Object.entries(TOLERANCE))
-        if (now[what] > base.get(name)[what] + allow(base.get(name)[what])) out.push(`${name} has ${what} ${show(what, now[what])}, had ${show(what, base.get(name)[what])}`);
+        if (now[what] > base.get(name)[what] + allow(base.get(name)[what]) + open[what]) out.push(`${name} has ${what} ${show(what, now[what])}, had ${show(what, base.get(name)[what])}`);
     return [...out, ...this.#leftWorkers()];
   }
 
@@ -178,11 +181,11 @@ export class Judge {
   }
 
   // After the storm, without load: memory, descriptors, threads, slots.
-  async checkLeft(base) {
+  async checkLeft() {
     const end = Date.now() + this.limits.heal;
     let left;
     do {
-      left = this.excesses(base);
+      left = this.#excesses();
       for (const router of this.fleet.routers)
         for (const n of (await this.fleet.nodesAt(router)) ?? []) for (const m of n.models) if (m.inflight) left.push(`${router.name}: ${m.inflight} requests of ${m.id} run on ${n.name}`);
       if (left.length === 0) return;

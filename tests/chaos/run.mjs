@@ -81,7 +81,7 @@ async function playRound({ strikes }, { fleet, judge, table }) {
   if (well === undefined) return;
   const took = well - Math.max(...contexts.map((c) => c.ended));
   for (const c of contexts) {
-    c.atHeal.forEach((f) => f());
+    for (const f of c.atHeal) await f();
     const stats = table.get(c.fault.name);
     if (c.fault.isRare && !c.isStruck) { stats.missed++; continue; }
     stats.count++;
@@ -147,7 +147,7 @@ export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only =
   say(`chaos: seed ${seed}, ${minutes} minutes, ${database}, ${NODES} nodes, ${clients} clients, logs in ${logDir}`);
   let base, table = new Map(), text = '';
   try {
-    base = await prepare({ fleet, load, judge, limits, say });
+    base = judge.base = await prepare({ fleet, load, judge, limits, say });
     const faults = calm ? [] : pickFaults(fleet, only, say);
     table = new Map(faults.map((f) => [f.name, { count: 0, missed: 0, served: [], well: [] }]));
     const end = Date.now() + minutes * 60000;
@@ -156,7 +156,7 @@ export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only =
     else await play(schedule(seed, faults, fleet.routers.length, longestHold), { fleet, judge, load, table, end, rounds, say });
     await Promise.race([load.stop(), judge.whenBroken]);
     if (!judge.isOver) await judge.checkStays();
-    if (!judge.isOver) await judge.checkLeft(base);
+    if (!judge.isOver) await judge.checkLeft();
     judge.checkLogs();
     text = summary({ judge, load, table, base });
   } finally {
