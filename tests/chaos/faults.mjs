@@ -317,7 +317,7 @@ const routers = [
       // Nodes that start now learn of the routers from one of them.
       for (const node of c.fleet.nodes.slice(0, 2)) { await node.stop('SIGKILL'); await node.start(); }
       c.judge.lastFault = Date.now();
-      await c.judge.heal(c.judge.limits.heal); // a wrong clock is no reason to be ill
+      await c.judge.heal(); // a wrong clock is no reason to be ill
     },
     async undo(c) {
       excuse(c, 'down');

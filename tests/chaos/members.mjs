@@ -78,8 +78,7 @@ export class Member {
 
   // Comes back when the process has ended; `ms` is how long it may take.
   async stop(name = 'SIGTERM', ms = 30000) {
-    if (!this.isUp) return 0;
-    const begun = Date.now();
+    if (!this.isUp) return;
     this.isExpected = true;
     this.child.kill(name);
     let timer;
@@ -90,7 +89,7 @@ export class Member {
       await this.ended;
       throw new Error(`${this.name} did not end within ${ms} ms of ${name}`);
     }
-    return Date.now() - begun;
+    if (name === 'SIGTERM' && how.code !== 0) throw new Error(`${this.name} was asked to stop and ended with ${how.signal ?? how.code}`);
   }
 
   signal(name) { return this.isUp && this.child.kill(name); }

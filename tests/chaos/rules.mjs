@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { sleep } from '../support/scene.mjs';
 import { ASKS, essence, shout } from './asks.mjs';
-import { DEMO, HUB, MODELS, NODE_TIMEOUT, NODES, PARROT } from './fleet.mjs';
+import { DEMO, DRAIN_TIMEOUT, HUB, MODELS, NODE_TIMEOUT, NODES, PARROT } from './fleet.mjs';
 import { ask } from './http.mjs';
 import { isAlive } from './members.mjs';
 
@@ -124,9 +124,9 @@ export class Judge {
     return (await Promise.all(all)).filter(Boolean);
   }
 
-  // Comes back when the whole fleet is well, with the time; or breaks the rule.
-  async heal(limit) {
-    const begun = Date.now();
+  // Comes back when the whole fleet is well, with the time; or breaks the rule, `limit` after the last fault.
+  async heal(limit = this.limits.heal) {
+    const begun = this.lastFault;
     let ill;
     do {
       ill = await this.ailments();
@@ -192,6 +192,12 @@ export class Judge {
       await sleep(200);
     } while (Date.now() < end);
     for (const text of left) this.broke('memory, descriptors, threads and slots are back where they were', text);
+  }
+
+  // Everything stops when it is told to.
+  async checkStop() {
+    const all = [...this.fleet.nodes, ...this.fleet.routers];
+    await Promise.all(all.map((m) => m.stop('SIGTERM', DRAIN_TIMEOUT + 5000).catch((error) => this.broke('what is told to stop stops', error.message))));
   }
 
   // What a log must never say.

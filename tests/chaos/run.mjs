@@ -77,7 +77,7 @@ async function playRound({ strikes }, { fleet, judge, table }) {
   await Promise.all(strikes.map((one, i) => strike(one, contexts[i]).catch((error) =>
     judge.broke('an operator can do what the fault needs', `${one.fault.name}: ${error.message}`))));
   if (judge.isOver) return;
-  const well = await judge.heal(judge.limits.heal);
+  const well = await judge.heal();
   if (well === undefined) return;
   const took = well - Math.max(...contexts.map((c) => c.ended));
   for (const c of contexts) {
@@ -114,7 +114,10 @@ function traceText(trace, last = Infinity) {
 
 // Undisturbed: answers, loading times, what processes hold.
 async function prepare({ fleet, load, judge, limits, say }) {
-  const well = async () => { if (await judge.heal(30000) === undefined) throw new Error(`undisturbed, the fleet is not well: ${judge.broken.at(-1).text}`); };
+  const well = async () => {
+    judge.lastFault = Date.now();
+    if (await judge.heal(30000) === undefined) throw new Error(`undisturbed, the fleet is not well: ${judge.broken.at(-1).text}`);
+  };
   await fleet.start();
   judge.changeRevision('A');
   await until('all models are there', async () => (await judge.ailments()).length === 0, 30000);
@@ -157,8 +160,10 @@ export async function storm({ seed = 1, minutes = 3, database = 'sqlite', only =
     await Promise.race([load.stop(), judge.whenBroken]);
     if (!judge.isOver) await judge.checkStays();
     if (!judge.isOver) await judge.checkLeft();
+    const held = judge.figures();
+    if (!judge.isOver) await judge.checkStop();
     judge.checkLogs();
-    text = summary({ judge, load, table, base });
+    text = summary({ judge, load, table, base, held });
   } finally {
     load.isOn = false;
     judge.isClosed = true;
@@ -191,10 +196,10 @@ async function play(plan, { end, rounds, judge, say, load, ...more }) {
   }
 }
 
-function summary({ judge, load, table, base }) {
+function summary({ judge, load, table, base, held }) {
   const { counts } = load;
   const faults = [...table.values()].reduce((sum, s) => sum + s.count, 0);
-  return [tableText(table), '', 'Held at the beginning and at the end (allowed: 25 % and 24 MB, 24 descriptors, 4 threads more):', figuresText(base, judge.figures()),
+  return [tableText(table), '', 'Held at the beginning and at the end (allowed: 25 % and 24 MB, 24 descriptors, 4 threads more):', figuresText(base, held),
     `Slowest answer ${seconds(load.slowest)} s; ${counts.cut} cut with their router, ${counts.gone} while their model was deleted, ${counts.left} left by their clients, ${counts.struck} ended after two strikes`,
     `${counts.checked} answers checked, ${counts.refused} refused, ${faults} faults, ${judge.broken.length} rules broken`].join('\n');
 }
