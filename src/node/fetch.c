@@ -15,7 +15,7 @@
 #include "node/state.h"
 #include "node/storage.h"
 
-enum { LOOK_MS = 200, RETRY_MS = 30000 /* after a download that failed */ };
+enum { LOOK_MS = 200 };
 
 static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
 {
@@ -50,7 +50,7 @@ static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
                            const struct lr_error *why)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
-    job->retry_ms = node_now(f->node) + RETRY_MS;
+    node_breaker_failed(&job->breaker, node_now(f->node));
     /* Said once, not at every retry. */
     bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
     bool is_absent = m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m));
@@ -230,8 +230,8 @@ static void look(struct node_fetch *f, struct node_fetch_job *job)
         return;
     }
     if (job->download == NULL) {
-        if (job->retry_ms != 0 && node_now(f->node) >= job->retry_ms) {
-            job->retry_ms = 0;
+        if (node_breaker_is_due(&job->breaker, node_now(f->node))) {
+            node_breaker_try(&job->breaker);
             start(f, job);
         }
         return;
@@ -256,7 +256,7 @@ static void on_timer(void *arg)
     for (struct node_fetch_job **link = &f->jobs; *link != NULL;) {
         struct node_fetch_job *job = *link;
         look(f, job);
-        bool is_over = job->download == NULL && job->retry_ms == 0 && !job->is_decided;
+        bool is_over = job->download == NULL && job->breaker.due_ms == 0 && !job->is_decided;
         if (is_over) {
             *link = job->next;
             free_job(job);
@@ -295,13 +295,13 @@ static void follow_again(struct node_fetch *f, struct node_fetch_job *job,
         memcpy(job->digest, digest, sizeof(digest));
         job->is_replaced = job->download != NULL;
         job->is_decided = false;
-        job->retry_ms = 0;
+        node_breaker_succeeded(&job->breaker); /* nothing of this manifest has failed */
         if (job->download != NULL)
             hub_download_cancel(job->download);
     }
     hub_manifest_destroy(job->manifest);
     job->manifest = manifest;
-    if (job->download == NULL && job->retry_ms == 0 && !job->is_decided)
+    if (job->download == NULL && job->breaker.due_ms == 0 && !job->is_decided)
         start(f, job);
 }
 
@@ -341,7 +341,7 @@ static void abandon(struct node_fetch *f, struct node_fetch_job *job)
         return;
     job->is_given_up = true;
     job->is_decided = false;
-    job->retry_ms = 0;
+    node_breaker_succeeded(&job->breaker);
     lr_log_info(NULL, "fetch.given_up model=%s dir=%s", job->manifest->id, job->dir);
     if (job->download != NULL)
         hub_download_cancel(job->download);

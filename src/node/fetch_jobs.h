@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "hub/manifest.h"
+#include "node/breaker.h"
 #include "node/fetch.h"
 
 /* A manifest that is followed. */
@@ -15,8 +16,8 @@ struct node_fetch_job {
     char router[300];       /* who gave it; "": the disk */
     char home[LR_PATH_MAX]; /* where the model lies */
     char dir[LR_PATH_MAX];  /* where it is fetched to: home, or beside it (node/revision.h) */
-    struct hub_download *download; /* reference; NULL: waits for retry_ms, or is over */
-    uint64_t retry_ms;             /* 0: none is due */
+    struct hub_download *download; /* reference; NULL: waits for the breaker, or is over */
+    struct node_breaker breaker;   /* of downloads that failed */
     bool is_given_up;              /* ends as soon as its download has */
     bool is_replaced; /* by another manifest: starts anew when its download ended */
     bool is_decided;  /* a new revision that waits to be put in place */

@@ -234,9 +234,13 @@ void node_storage_registered(struct node_model *m, struct lr_str format)
     enum model_format registered;
     if (m->descriptor == NULL || !model_format_find(format, &registered))
         return;
-    m->registered_as[0] = '\0';
-    if (m->descriptor->format == registered)
+    if (m->descriptor->format == registered) {
+        /* A mark in another format is outdated.  A mark in this one is of another revision,
+         * which is to be opened once the worker has left. */
+        if (strcmp(m->registered_as, model_format_name(registered)) != 0)
+            m->registered_as[0] = '\0';
         return;
+    }
     lr_log_info(NULL, "model.other_format model=%s has=%s registered=%s", m->id,
                 model_format_name(m->descriptor->format), model_format_name(registered));
     reopen_soon(m, model_format_name(registered), "it is registered in another format");

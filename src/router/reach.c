@@ -13,7 +13,7 @@ enum {
     BODY_BYTES = 64 << 10,
     PROBE_MS = 2000,
     LEAST_MS = 2 * PROBE_MS, /* one question that fails is no verdict */
-    TWIN_MS = 10000,         /* no second process came for so long: it was stopped */
+    TWIN_MS = 5000,          /* no second process came for so long: it was stopped */
 };
 
 /* ---- one question ---- */
