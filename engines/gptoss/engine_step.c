@@ -3,6 +3,7 @@
  * Callbacks may cancel or submit.  A sequence that ends during a step lives until the step
  * is over (session.h), and ENGINE_ENDED tells the loops to pass it by.
  */
+#include "base/clock.h"
 #include "base/fail.h"
 #include "engines/gptoss/engine_model.h"
 
@@ -65,10 +66,11 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     struct gptoss_batch batch = build(m);
     if (batch.count == 0)
         return LR_OK;
+    uint64_t began = lr_clock_ns(NULL);
     lr_code code = m->backend_api->forward(m->backend, &batch, err);
     if (code != LR_OK)
         return die(m, err);
-    gptoss_scheduler_advance(&m->scheduler);
+    gptoss_scheduler_advance(&m->scheduler, lr_clock_ns(NULL) - began);
     m->session.step_count++;
     for (uint32_t i = 0; i < batch.count; i++) {
         struct engine_sequence *seq = m->batch[i];

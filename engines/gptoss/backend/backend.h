@@ -73,10 +73,10 @@ struct gptoss_plan {
     uint64_t window_page_bytes;
     uint32_t max_sequences;
     uint32_t max_context;
-    uint32_t prefill_chunk;
+    uint32_t prefill_chunk; /* most prompt tokens of a step */
     uint32_t step_tokens; /* most tokens of one batch, at least prefill_chunk + max_sequences */
     uint32_t threads;     /* host threads; 1 where they are not used */
-    uint32_t reserved;
+    uint32_t least_chunk; /* the scheduler may go down to this; 0: prefill_chunk is fixed */
     uint64_t weights;
     uint64_t workspace;
     uint64_t fixed; /* contexts, code */

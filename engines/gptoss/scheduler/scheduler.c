@@ -185,15 +185,31 @@ uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s)
 {
     grow(s);
     let_in(s);
-    uint32_t tokens = engine_queue_share(&s->queue, s->plan.prefill_chunk);
+    uint32_t tokens = engine_queue_share(&s->queue, s->chunk);
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
         if (seq->take > 0)
             gptoss_scheduler_slide(s, seq);
     return tokens;
 }
 
-void gptoss_scheduler_advance(struct gptoss_scheduler *s)
+static void set_chunk(struct gptoss_scheduler *s, uint32_t tokens, uint64_t step_ns)
 {
+    if (tokens < s->chunk)
+        return; /* says nothing about a full chunk */
+    if (step_ns < GPTOSS_STEP_SHORT_NS && s->chunk <= s->plan.prefill_chunk / 2)
+        s->chunk *= 2;
+    else if (step_ns > GPTOSS_STEP_LONG_NS && s->chunk / 2 >= s->plan.least_chunk)
+        s->chunk /= 2;
+}
+
+void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns)
+{
+    uint32_t tokens = 0;
+
+    for (const struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next)
+        tokens += seq->take;
+    if (s->plan.least_chunk != 0)
+        set_chunk(s, tokens, step_ns);
     for (struct engine_sequence *seq = s->queue.running; seq != NULL; seq = seq->next) {
         seq->computed += seq->take;
         seq->take = 0;
@@ -207,7 +223,9 @@ void gptoss_scheduler_advance(struct gptoss_scheduler *s)
 lr_code gptoss_scheduler_init(struct gptoss_scheduler *s, const struct gptoss_plan *plan,
                               uint32_t window, struct lr_error *err)
 {
-    *s = (struct gptoss_scheduler){.plan = *plan};
+    *s = (struct gptoss_scheduler){.plan = *plan,
+                                   .chunk = plan->least_chunk != 0 ? plan->least_chunk
+                                                                   : plan->prefill_chunk};
     s->slots = calloc(plan->max_sequences, sizeof(*s->slots));
     if (s->slots == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u slots", plan->max_sequences);

@@ -13,6 +13,10 @@
  * A sequence begins after what the cache still has of its beginning (cache.h), and what it
  * computes is remembered there, both only within the request's scope.
  *
+ * Where the plan has a least chunk, the time of the steps sets the chunk: it doubles while a
+ * full chunk takes less than GPTOSS_STEP_SHORT_NS and halves above GPTOSS_STEP_LONG_NS.  So a
+ * small model computes prompts fast, and a large one does not stop the sequences that decode.
+ *
  * Window pages are given back as soon as the next query cannot see them; their number
  * is planned for the worst case of every slot, so they never run out.
  *
@@ -38,8 +42,14 @@ struct gptoss_slot {
     uint64_t chain;        /* the cache's name for the last of them */
 };
 
+enum {
+    GPTOSS_STEP_SHORT_NS = 40 * 1000 * 1000,
+    GPTOSS_STEP_LONG_NS = 100 * 1000 * 1000,
+};
+
 struct gptoss_scheduler {
     struct gptoss_plan plan;
+    uint32_t chunk; /* prompt tokens of the next step, at most plan.prefill_chunk */
     struct gptoss_cache cache;
     struct engine_queue queue;
     struct gptoss_slot *slots; /* owned, max_sequences */
@@ -57,8 +67,9 @@ void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *se
  * pages for all taken tokens in its tables.  Returns how many tokens that are. */
 uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s);
 
-/* After the step: what was taken is computed; pages behind the window are free. */
-void gptoss_scheduler_advance(struct gptoss_scheduler *s);
+/* After the step, which took so long: what was taken is computed; pages behind the window
+ * are free. */
+void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns);
 
 /* A slot and pages for `tokens` ids beside the live sequences, which step aside for it
  * if they must.  *seq must be new (not added).  OUT_OF_RAM when it never fits. */

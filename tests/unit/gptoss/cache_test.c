@@ -99,7 +99,7 @@ static void step(struct bed *bed)
     for (struct engine_sequence *q = bed->s.queue.running; q != NULL; q = q->next)
         if (q->take > 0)
             compute(bed, q);
-    gptoss_scheduler_advance(&bed->s);
+    gptoss_scheduler_advance(&bed->s, 0);
     for (struct engine_sequence *q = bed->s.queue.running; q != NULL; q = q->next) {
         q->reported = q->computed < q->prompt_count ? q->computed : q->prompt_count;
         if (q->computed == q->count)

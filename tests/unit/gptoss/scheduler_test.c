@@ -6,7 +6,7 @@
 static const struct gptoss_plan small = {
     .page_tokens = 4,
     .full_pages = 16,
-    .window_pages = 3 * 6,
+    .window_pages = 3 * (8 / 4 + 2) + 8 / 4, /* windows with both ends, and one chunk */
     .max_sequences = 3,
     .max_context = 64,
     .prefill_chunk = 8,
@@ -40,7 +40,7 @@ static uint32_t step(struct gptoss_scheduler *s)
 {
     uint32_t tokens = gptoss_scheduler_choose(s);
 
-    gptoss_scheduler_advance(s);
+    gptoss_scheduler_advance(s, 0);
     for (struct engine_sequence *q = s->queue.running; q != NULL; q = q->next)
         if (q->computed == q->count)
             assert_true(engine_sequence_append(q, 1));
@@ -80,6 +80,39 @@ static void prompts_go_in_chunks_beside_decoding(void **state)
     gptoss_scheduler_deinit(&s);
 }
 
+/* The chunk of the step after one that took so long. */
+static uint32_t chunk_after(struct gptoss_scheduler *s, uint64_t step_ns)
+{
+    uint32_t chosen = gptoss_scheduler_choose(s);
+
+    gptoss_scheduler_advance(s, step_ns);
+    assert_true(chosen <= s->plan.prefill_chunk);
+    return s->chunk;
+}
+
+static void the_chunk_follows_the_time_of_the_steps(void **state)
+{
+    struct gptoss_plan plan = small;
+    struct gptoss_scheduler s;
+
+    (void)state;
+    plan.least_chunk = 2;
+    assert_int_equal(gptoss_scheduler_init(&s, &plan, 8, NULL), LR_OK);
+    struct engine_sequence *a = add(&s, 1, 50, 0);
+    assert_int_equal(chunk_after(&s, GPTOSS_STEP_SHORT_NS - 1), 4);
+    assert_int_equal(chunk_after(&s, GPTOSS_STEP_SHORT_NS - 1), 8);
+    assert_int_equal(chunk_after(&s, 0), 8); /* never more than the plan's */
+    assert_int_equal(chunk_after(&s, GPTOSS_STEP_SHORT_NS), 8);
+    assert_int_equal(chunk_after(&s, GPTOSS_STEP_LONG_NS + 1), 4);
+    assert_int_equal(chunk_after(&s, GPTOSS_STEP_LONG_NS + 1), 2);
+    assert_int_equal(chunk_after(&s, UINT64_MAX), 2); /* never less than the least */
+    end(&s, a);
+    struct engine_sequence *b = add(&s, 2, 1, 0);
+    assert_int_equal(chunk_after(&s, 0), 2); /* a step of one token says nothing */
+    end(&s, b);
+    gptoss_scheduler_deinit(&s);
+}
+
 static void the_queue_goes_by_priority_and_then_by_arrival(void **state)
 {
     struct gptoss_scheduler s = start(8);
@@ -115,7 +148,7 @@ static void a_sliding_layer_keeps_its_window_and_nothing_behind_it(void **state)
             assert_true(s.slots[a->slot].window_pages[p / 4] != GPTOSS_NO_PAGE);
         for (uint32_t p = 0; p < from + a->take; p++)
             assert_true(s.slots[a->slot].full_pages[p / 4] != GPTOSS_NO_PAGE);
-        gptoss_scheduler_advance(&s);
+        gptoss_scheduler_advance(&s, 0);
         const struct gptoss_pages *windowed = &s.cache.pages[GPTOSS_WINDOW];
         uint32_t held = windowed->total - windowed->free_count;
         assert_true(held <= 4); /* 8 keys in pages of 4, both ends partly used, one ahead */
@@ -211,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_go_in_chunks_beside_decoding),
+        cmocka_unit_test(the_chunk_follows_the_time_of_the_steps),
         cmocka_unit_test(the_queue_goes_by_priority_and_then_by_arrival),
         cmocka_unit_test(a_sliding_layer_keeps_its_window_and_nothing_behind_it),
         cmocka_unit_test(when_pages_run_out_the_last_steps_aside_and_comes_back),

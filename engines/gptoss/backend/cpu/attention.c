@@ -3,6 +3,10 @@
  * A layer's K and V of a page are adjacent: for each KV head K as [head_dim][page], then
  * for each KV head V as [page][head_dim].  K and V of a step's tokens are written
  * before any of its queries looks, so a chunk sees itself.
+ *
+ * Nothing reads the output of the last layer but the logits.  There only the tokens with
+ * logits go on once K and V are in the cache: the last token of a prompt, or none of a chunk
+ * in its middle.
  */
 #include <math.h>
 #include <string.h>
@@ -131,6 +135,28 @@ static void pack_task(void *ctx, uint32_t t, uint32_t worker)
     b->kernels->pack_dense(b->mixed + t * b->size.q, b->size.q, b->packed + t * b->size.packed);
 }
 
+/* Moves the tokens with logits to the front and forgets the others. */
+static void keep_tokens_with_logits(struct cpu_step *s)
+{
+    struct gptoss_backend *b = s->b;
+    size_t hidden = b->config->hidden;
+    uint32_t kept = 0;
+
+    for (uint32_t t = 0; t < s->tokens; t++) {
+        struct cpu_token token = b->tokens[t];
+        if (!cpu_token_has_logits(&token))
+            continue;
+        if (kept < t) {
+            b->tokens[kept] = token;
+            memcpy(b->x + kept * hidden, b->x + t * hidden, hidden * sizeof(*b->x));
+            memcpy(b->qkv + kept * b->size.qkv, b->qkv + t * b->size.qkv,
+                   b->size.qkv * sizeof(*b->qkv));
+        }
+        kept++;
+    }
+    s->tokens = kept;
+}
+
 void cpu_attention(struct cpu_step *s)
 {
     struct gptoss_backend *b = s->b;
@@ -147,6 +173,8 @@ void cpu_attention(struct cpu_step *s)
     };
     cpu_linear_run(b, qkv, 3, b->packed, b->size.packed, s->tokens);
     engine_pool_run(b->pool, cache_task, s, s->tokens);
+    if (s->layer + 1 == c->layers)
+        keep_tokens_with_logits(s);
     engine_pool_run(b->pool, attend_task, s, s->tokens * c->kv_heads);
     engine_pool_run(b->pool, pack_task, s, s->tokens);
     const struct cpu_linear out = {w->o_weight, w->o_bias, b->size.q, c->hidden,

@@ -9,12 +9,14 @@
 #include "engines/gptoss/model/rope.h"
 
 /* Defaults where the operator says nothing.  KV tokens: a long conversation, in memory
- * that is touched only when used.  Chunk: large enough that most experts serve several
- * tokens, small enough that a step stays well below a second on two cores. */
+ * that is touched only when used.  Chunk: the least is large enough that most experts serve
+ * several tokens and small enough for a step of a large model on two cores; the scheduler
+ * goes up to the most where the steps are short (scheduler.h). */
 enum {
     DEFAULT_KV_TOKENS = 32768,
     DEFAULT_SEQUENCES = 16,
-    DEFAULT_CHUNK = 64,
+    LEAST_CHUNK = 64,
+    MOST_CHUNK = 512,
     MAX_SEQUENCES = 1024,
     MAX_CHUNK = 4096,
     MAX_THREADS = 256,
@@ -97,12 +99,14 @@ static uint32_t pages_for(uint64_t tokens)
 
 static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
 {
-    /* A sequence's window pages: the window, a chunk beyond it, and both ends partly used. */
-    uint32_t window = pages_for((uint64_t)c->window + p->prefill_chunk) + 1;
+    /* Each sequence: the window, and a page at either end that is partly used.  The chunk
+     * beyond the windows is shared by the prompts of a step, so its pages count once. */
+    uint32_t window = pages_for(c->window) + 2;
     uint32_t longest = pages_for(p->max_context);
 
     p->full_pages = pages_for(kv_tokens);
-    p->window_pages = p->max_sequences * (window < longest ? window : longest);
+    p->window_pages =
+        p->max_sequences * (window < longest ? window : longest) + pages_for(p->prefill_chunk);
     p->kv = p->full_pages * p->full_page_bytes + p->window_pages * p->window_page_bytes;
     p->total = p->weights + p->workspace + p->fixed + p->kv;
 }
@@ -158,7 +162,8 @@ static lr_code cpu_plan(const struct model_config *c, const struct gptoss_backen
     if (p->max_context > wanted)
         p->max_context = (uint32_t)wanted;
     p->max_sequences = pick(o->max_sequences, DEFAULT_SEQUENCES, 1, MAX_SEQUENCES);
-    p->prefill_chunk = pick(o->prefill_chunk, DEFAULT_CHUNK, 1, MAX_CHUNK);
+    p->prefill_chunk = pick(o->prefill_chunk, MOST_CHUNK, 1, MAX_CHUNK);
+    p->least_chunk = o->prefill_chunk == 0 ? LEAST_CHUNK : p->prefill_chunk;
     p->step_tokens = p->prefill_chunk + p->max_sequences;
     p->threads = pick(o->threads, engine_pool_cores(), 1, MAX_THREADS);
     p->weights = model_gptoss_weight_bytes(c);

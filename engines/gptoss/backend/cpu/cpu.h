@@ -88,9 +88,17 @@ struct gptoss_backend {
 struct cpu_step {
     struct gptoss_backend *b;
     const struct gptoss_batch *batch;
-    uint32_t tokens;
+    uint32_t tokens; /* after the attention of the last layer: those with logits */
     uint32_t layer;
 };
+
+static inline bool cpu_token_has_logits(const struct cpu_token *t)
+{
+    const struct gptoss_step *s = t->step;
+
+    return s->logits != NULL ||
+           (s->sample != NULL && t->position + 1 == s->position + s->count);
+}
 
 /* The operations, in the order of a layer.  x is the residual stream. */
 void cpu_embed(struct cpu_step *s);

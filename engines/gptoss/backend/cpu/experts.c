@@ -202,6 +202,8 @@ void cpu_experts(struct cpu_step *s)
     struct gptoss_backend *b = s->b;
     const struct model_gptoss_layer *w = &b->weights->layers[s->layer];
 
+    if (s->tokens == 0)
+        return;
     engine_pool_run(b->pool, input_task, s, s->tokens);
     route(s);
     engine_pool_run(b->pool, up_task, s,

@@ -73,17 +73,20 @@ void cpu_logits(struct cpu_step *s)
     /* Steps that want every row write straight to the caller's memory. */
     for (uint32_t i = 0; i < s->batch->count; i++) {
         const struct gptoss_step *step = &s->batch->steps[i];
-        if (step->logits != NULL) {
-            for (uint32_t j = 0; j < step->count; j++)
-                pack_row(b, t + j, b->packed + j * b->size.packed);
-            unembed(b, step->count, step->logits);
+        if (step->logits == NULL) {
+            t += step->sample != NULL ? 1 : 0;
+            continue;
         }
+        for (uint32_t j = 0; j < step->count; j++)
+            pack_row(b, t + j, b->packed + j * b->size.packed);
+        unembed(b, step->count, step->logits);
         t += step->count;
     }
     t = 0;
     for (uint32_t i = 0; i < s->batch->count; i++) {
         const struct gptoss_step *step = &s->batch->steps[i];
-        t += step->count;
+        if (step->logits != NULL)
+            t += step->count;
         if (step->sample == NULL)
             continue;
         steps[drawn] = i;
@@ -91,7 +94,7 @@ void cpu_logits(struct cpu_step *s)
             rows[drawn++] = step->logits + (step->count - 1) * vocab;
             continue;
         }
-        pack_row(b, t - 1, b->packed + packed * b->size.packed);
+        pack_row(b, t++, b->packed + packed * b->size.packed);
         rows[drawn++] = b->logits + packed++ * vocab;
     }
     if (packed > 0)
