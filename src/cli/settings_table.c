@@ -36,7 +36,7 @@ static const struct lr_setting rows[] = {
     {.name = "max-connections", .type = LR_SETTING_INT, .fallback = "10000", .min = 16, .max = 1000000, .commands = ALL_DAEMONS,
      .help = "connections of clients at a time; one more takes the place of the oldest that waits for a request, or is closed"},
     {.name = "connections-per-address", .type = LR_SETTING_INT, .fallback = "2048", .min = 1, .max = 1000000, .commands = ALL_DAEMONS,
-     .help = "the same for one address (of IPv6: one /64); raise it where all clients come through one proxy"},
+     .help = "the same for one address (of IPv6: one /64); the addresses of --trusted-proxy have no such bound"},
     {.name = "max-body-bytes", .type = LR_SETTING_SIZE, .fallback = "32MiB", .min = 1024, .max = 1 << 30, .commands = ALL_DAEMONS,
      .help = "largest request body; a larger one gets 413 and is not read"},
     {.name = "header-timeout", .type = LR_SETTING_DURATION, .fallback = "10s", .min = 100, .max = 600000, .commands = ALL_DAEMONS,

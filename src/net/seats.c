@@ -113,11 +113,11 @@ static struct net_seat *lose(struct net_seats *seats, struct net_seat *seat)
 /* ---- seats ---- */
 
 static enum net_seats_answer take(struct net_seats *seats, struct net_peer *peer,
-                                  struct net_seat **lost)
+                                  bool is_shared, struct net_seat **lost)
 {
     peer->count++; /* first, or losing the last seat of an address would free it */
     seats->count++;
-    if (peer->count > seats->max_per_peer) {
+    if (!is_shared && peer->count > seats->max_per_peer) {
         *lost = lose(seats, peer->idle.first);
         return *lost != NULL ? NET_SEATS_TAKEN : NET_SEATS_PEER_FULL;
     }
@@ -129,7 +129,7 @@ static enum net_seats_answer take(struct net_seats *seats, struct net_peer *peer
 }
 
 enum net_seats_answer net_seats_take(struct net_seats *seats,
-                                     const struct sockaddr_storage *address,
+                                     const struct sockaddr_storage *address, bool is_shared,
                                      struct net_peer **peer, struct net_seat **lost)
 {
     enum net_seats_answer answer = NET_SEATS_FULL;
@@ -137,7 +137,7 @@ enum net_seats_answer net_seats_take(struct net_seats *seats,
     (void)pthread_mutex_lock(&seats->lock);
     *peer = peer_of(seats, address);
     if (*peer != NULL)
-        answer = take(seats, *peer, lost);
+        answer = take(seats, *peer, is_shared, lost);
     if (*peer != NULL && answer != NET_SEATS_TAKEN) {
         peer_drop(seats, *peer);
         *peer = NULL;

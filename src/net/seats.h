@@ -50,9 +50,10 @@ void net_seats_free(struct net_seats *seats);
 enum net_seats_answer { NET_SEATS_TAKEN, NET_SEATS_FULL, NET_SEATS_PEER_FULL };
 
 /* A connection from this address: counted, and *peer is its seat's from here to
- * net_seat_leave.  *lost (may be set to NULL): who made room; its owner closes it. */
+ * net_seat_leave.  An address that many clients share (a proxy's) has no bound of its own.
+ * *lost (may be set to NULL): the seat that made room; its owner closes it. */
 enum net_seats_answer net_seats_take(struct net_seats *seats,
-                                     const struct sockaddr_storage *address,
+                                     const struct sockaddr_storage *address, bool is_shared,
                                      struct net_peer **peer, struct net_seat **lost);
 /* The oldest idle one loses its seat, for want of something else; NULL: there is none. */
 struct net_seat *net_seats_oldest(struct net_seats *seats);

@@ -152,7 +152,10 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
     struct net_peer *peer;
     char remote[46];
     remote_text(address, remote);
-    enum net_seats_answer answer = net_seats_take(&server->seats, address, &peer, &lost);
+    bool is_proxy =
+        server->config.proxies != NULL && net_cidrs_have(server->config.proxies, remote);
+    enum net_seats_answer answer =
+        net_seats_take(&server->seats, address, is_proxy, &peer, &lost);
     call_away(server, lost);
     if (answer != NET_SEATS_TAKEN) {
         (void)close(fd);
@@ -247,7 +250,7 @@ static void fill_defaults(struct net_server_config *c)
     c->field = (value)
     DEFAULT(max_connections, 10000);
     DEFAULT(max_per_address, 2048);
-    DEFAULT(max_header_bytes, 32 * 1024);
+    DEFAULT(max_header_bytes, 16 * 1024);
     DEFAULT(max_body_bytes, 16 << 20);
     DEFAULT(max_request_bytes, 64 << 20);
     DEFAULT(max_stream_bytes, 1 << 20);

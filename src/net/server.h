@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/fail.h"
+#include "net/cidr.h"
 #include "net/loop.h"
 #include "net/request.h"
 #include "net/tls.h"
@@ -48,12 +49,14 @@ struct net_server_config {
 
     /* Over all loops; lowered to what descriptors allow.  One more takes the place of the
      * oldest that is idle, or is closed unanswered where none is. */
-    uint32_t max_connections;   /* [10000] */
-    uint32_t max_per_address;   /* [2048] the same for one address (of IPv6: one /64) */
-    uint32_t max_header_bytes;  /* [32 KB] request line and headers */
-    uint64_t max_body_bytes;    /* [16 MB] */
-    uint64_t max_request_bytes; /* [64 MB] ceiling of a request's arena, beside its body */
-    uint64_t max_stream_bytes;  /* [1 MB] queued for one client */
+    uint32_t max_connections;        /* [10000] */
+    uint32_t max_per_address;        /* [2048] the same for one address (of IPv6: one /64) */
+    const struct net_cidrs *proxies; /* without the bound for one address; NULL: none; borrowed
+                                        while the server lives */
+    uint32_t max_header_bytes;       /* [16 KB] request line and headers */
+    uint64_t max_body_bytes;         /* [16 MB] */
+    uint64_t max_request_bytes;      /* [64 MB] ceiling of a request's arena, beside its body */
+    uint64_t max_stream_bytes;       /* [1 MB] queued for one client */
 
     uint32_t header_timeout_ms; /* [10 s] for the whole head, from its first byte */
     uint32_t body_timeout_ms;   /* [30 s] for a whole body, and 1 s more for each 64 KB */

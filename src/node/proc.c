@@ -191,8 +191,7 @@ static void on_log(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
  * secret (HF_TOKEN, LLM_ROUTER_*) and is nothing to an engine. */
 static bool is_for_workers(const char *variable)
 {
-    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR",
-                                        "LANG", "LR_INJECT_FILE"};
+    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "TMPDIR", "LANG"};
     static const char *const beginnings[] = {"CUDA_", "NVIDIA_", "VK_", "LC_"};
     static const char ending[] = "SAN_OPTIONS";
     size_t len = strcspn(variable, "=");

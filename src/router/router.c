@@ -258,6 +258,7 @@ static lr_code start_server(struct router *r, struct lr_error *err)
                     .on_end = router_api_end},
         .max_connections = (uint32_t)lr_settings_int(s, "max-connections"),
         .max_per_address = (uint32_t)lr_settings_int(s, "connections-per-address"),
+        .proxies = &r->proxies,
         .max_body_bytes = lr_settings_size(s, "max-body-bytes"),
         .header_timeout_ms = (uint32_t)lr_settings_ms(s, "header-timeout"),
         .body_timeout_ms = (uint32_t)lr_settings_ms(s, "body-timeout"),
