@@ -1,11 +1,11 @@
 # One function per kind of thing we build.  Sources are found, not listed: a file in
-# src/<folder> belongs to <folder>.
+# src/<folder> or in a folder of that belongs to <folder>.
 define_property(TARGET PROPERTY LR_LAYER BRIEF_DOCS "layer of design.md section 5")
 
 # lr_library(<folder> LAYER <n> [DEPENDS <lower folders>] [SIBLINGS <same layer>] [LINK <libraries>])
 function(lr_library name)
     cmake_parse_arguments(A "" "LAYER" "DEPENDS;SIBLINGS;LINK" ${ARGN})
-    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c ${PROJECT_SOURCE_DIR}/src/${name}/*/*.c)
     add_library(${name} STATIC ${sources} ${PROJECT_SOURCE_DIR}/cmake/empty.c)
     set_target_properties(${name} PROPERTIES LR_LAYER ${A_LAYER} OUTPUT_NAME lr_${name})
     target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)

@@ -9,15 +9,15 @@
 #include "net/server.h"
 #include "net/settings.h"
 #include "net/url.h"
-#include "node/api.h"
-#include "node/fetch.h"
-#include "node/logs.h"
-#include "node/reload.h"
-#include "node/revision.h"
-#include "node/router_link.h"
+#include "node/fetch/fetch.h"
+#include "node/fetch/revision.h"
+#include "node/fetch/storage.h"
+#include "node/fleet/router_link.h"
+#include "node/http/api.h"
+#include "node/http/logs.h"
+#include "node/http/trunk.h"
 #include "node/state.h"
-#include "node/storage.h"
-#include "node/trunk.h"
+#include "node/workers/reload.h"
 
 enum {
     SECOND_MS = 1000,

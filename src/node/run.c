@@ -4,8 +4,8 @@
 
 #include "net/server.h"
 #include "net/settings.h"
+#include "node/fleet/router_link.h"
 #include "node/node.h"
-#include "node/router_link.h"
 #include "node/state.h"
 
 enum { STOP_MS = 2000 };

@@ -5,12 +5,12 @@
 #define NODE_STATE_H
 
 #include "base/log.h"
-#include "node/batch.h"
-#include "node/events.h"
-#include "node/identity.h"
-#include "node/ledger.h"
-#include "node/memory.h"
-#include "node/model.h"
+#include "node/fleet/identity.h"
+#include "node/http/batch.h"
+#include "node/http/events.h"
+#include "node/models/ledger.h"
+#include "node/models/memory.h"
+#include "node/models/model.h"
 #include "node/node.h"
 
 struct net_server;

@@ -6,11 +6,11 @@
 #include "base/file.h"
 #include "net/guard.h"
 #include "net/settings.h"
-#include "router/api.h"
-#include "router/dispatch.h"
-#include "router/live.h"
-#include "router/reach.h"
-#include "router/upstream.h"
+#include "router/fleet/reach.h"
+#include "router/http/api.h"
+#include "router/http/live.h"
+#include "router/relay/upstream.h"
+#include "router/sched/dispatch.h"
 
 enum {
     SECOND_MS = 1000,

@@ -30,7 +30,7 @@ enum {
 /* A model on a node.  What stands behind `chat_template` is sent on joining only. */
 struct wire_fleet_model {
     struct lr_str id;
-    struct lr_str state;  /* as node/model.h names it */
+    struct lr_str state;  /* as node/models/model.h names it */
     struct lr_str reason; /* why it cannot run, or could not be loaded; empty: neither */
     bool can_run;         /* files complete, an engine found */
     bool is_loaded, is_pinned;

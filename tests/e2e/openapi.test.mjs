@@ -31,7 +31,7 @@ test('what an admin changes may find no database or no node: every such route li
 });
 
 test('the page lists every route of the table with its role, and no other', () => {
-  const table = fs.readFileSync(path.join(ROOT, 'src/router/routes.c'), 'utf8');
+  const table = fs.readFileSync(path.join(ROOT, 'src/router/http/routes.c'), 'utf8');
   const routes = [...table.matchAll(/^ {4}\{"(\w+)", "([^"]*)", ROUTER_(\w+),/gm)]
     .map(([, method, pattern, role]) => `${method} /${pattern.replace('**', '*')} ${role.toLowerCase()}`).sort();
   const listed = operations.map((o) => `${o.method} ${o.path.replace(/\{\w+\}/g, '*')} ${o.role}`).sort();

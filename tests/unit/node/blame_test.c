@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "node/blame.h"
+#include "node/workers/blame.h"
 
 static const struct node_victim newcomer = {.entry = WIRE_ENTRY_NEW, .is_newcomer = true};
 static const struct node_victim veteran = {.entry = WIRE_ENTRY_NEW, .has_entered = true};

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "node/breaker.h"
+#include "node/models/breaker.h"
 
 enum { LIMIT = 3 };
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "node/ledger.h"
+#include "node/models/ledger.h"
 
 /* A pool of 1000 bytes of which 900 may be used. */
 static const struct node_pool_state pool = {.total = 1000, .limit_percent = 90};

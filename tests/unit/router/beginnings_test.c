@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "router/beginnings.h"
+#include "router/sched/beginnings.h"
 
 static const char one, two; /* nodes are told by their address */
 

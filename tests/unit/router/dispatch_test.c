@@ -1,7 +1,7 @@
 /* Slots on nodes: who gets one, who waits, who is refused, and what a failure changes. */
 #include "tests/unit/router/support.h"
 
-#include "router/dispatch.h"
+#include "router/sched/dispatch.h"
 
 enum { SLOTS = 2, ROOM = SLOTS + ROUTER_SLOTS_BEYOND, JOBS = 16 };
 

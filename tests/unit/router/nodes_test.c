@@ -1,8 +1,8 @@
 /* The fleet as the router sees it: joining, beating, falling silent, and the wire form. */
 #include "tests/unit/router/support.h"
 
-#include "router/api.h"
-#include "router/nodes.h"
+#include "router/fleet/nodes.h"
+#include "router/http/api.h"
 
 static struct wire_fleet_model demo(void)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "router/picker.h"
+#include "router/sched/picker.h"
 
 static const struct router_demand demand = {.prompt_tokens = 100};
 

@@ -3,7 +3,7 @@
  */
 #include "tests/unit/router/support.h"
 
-#include "router/pressure.h"
+#include "router/sched/pressure.h"
 
 enum { LIMIT = 512, STEP_MS = 10, SLOTS_MAX = 64 };
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "router/queue.h"
+#include "router/sched/queue.h"
 
 static const struct router_queue_weight alone; /* nobody holds anything */
 static struct router_waiter w[100];

@@ -1,5 +1,5 @@
 /* Ids of models: what they may be, and that case does not tell two apart. */
-#include "router/registry.h"
+#include "router/fleet/registry.h"
 
 #include "tests/unit/router/support.h"
 

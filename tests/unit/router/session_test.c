@@ -1,7 +1,7 @@
 /* Sessions: how long they live, how many there are, who may guess; cookies. */
 #include "tests/unit/router/support.h"
 
-#include "router/session.h"
+#include "router/http/session.h"
 
 enum { IDLE = 1000, LIFE = 5000, NOW = 100000, WALL = 5000000 };
 

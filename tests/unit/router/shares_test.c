@@ -1,7 +1,7 @@
 /* Who may go beyond the slots and who gives a place up, now and over time. */
 #include "tests/unit/router/support.h"
 
-#include "router/shares.h"
+#include "router/sched/shares.h"
 
 enum { BIG = 1, SMALL = 2, THIRD = 3, START = 1000, LONG_MS = 60000 };
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "router/stats.h"
+#include "router/http/stats.h"
 
 static struct router_stats stats; /* large */
 static struct router_metrics metrics;

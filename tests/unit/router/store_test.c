@@ -2,7 +2,7 @@
  * older.  Every test runs against SQLite and against a real PostgreSQL server; the last
  * group is about what only a shared database has.
  */
-#include "router/store.h"
+#include "router/store/store.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "router/keys.h"
-#include "router/registry.h"
+#include "router/fleet/registry.h"
+#include "router/store/keys.h"
 #include "tests/unit/router/support.h"
 
 #define POSTGRES LR_SOURCE_DIR "/tests/support/postgres"

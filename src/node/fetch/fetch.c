@@ -1,0 +1,394 @@
+/* node/fetch/fetch.c - see node/fetch/fetch.h.
+ *
+ * A download is looked at by timer, so no callback crosses threads.
+ */
+#include "node/fetch/fetch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/failpoint.h"
+#include "hub/download.h"
+#include "node/fetch/fetch_jobs.h"
+#include "node/fetch/manifest.h"
+#include "node/fetch/revision.h"
+#include "node/fetch/storage.h"
+#include "node/state.h"
+
+enum { LOOK_MS = 200 };
+
+static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
+{
+    const char *hosts[HUB_HOSTS_MAX];
+    struct hub_client client;
+    const struct lr_settings *s = f->node->settings;
+    size_t count = lr_settings_list_count(s, "hub-host");
+    if (f->downloads != NULL)
+        return LR_OK;
+    if (count > HUB_HOSTS_MAX)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "hub-host names more than %d hosts",
+                       HUB_HOSTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        hosts[i] = lr_settings_list_item(s, "hub-host", i);
+    lr_code code = hub_client_init(&client, hosts, count, err);
+    return code == LR_OK ? hub_downloads_create(&client, NULL, &f->downloads, err) : code;
+}
+
+static bool is_under_way(const struct node_model *m)
+{
+    return m->state == NODE_MODEL_FETCHING || m->state == NODE_MODEL_VERIFYING;
+}
+
+static struct node_model *store(struct node_fetch *f, const struct node_fetch_job *job)
+{
+    return node_storage_add(f->node, job->manifest->id, job->dir,
+                            hub_format_name(job->manifest->format),
+                            node_manifest_gguf(job->manifest));
+}
+
+static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
+                           const struct lr_error *why)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    node_breaker_failed(&job->breaker, node_now(f->node));
+    /* Said once, not at every retry. */
+    bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
+    bool is_absent = m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m));
+    if (is_news && is_absent)
+        node_model_move(m, NODE_MODEL_ABSENT, why);
+    if (!is_absent) /* the old revision serves on, so its state cannot tell */
+        lr_log_warn(NULL, "revision.waits model=%s revision=%s reason=%s", job->manifest->id,
+                    job->manifest->revision, why->text);
+}
+
+/* Files that were fetched before have their notes there, and are verified first. */
+static bool was_fetched(const struct node_fetch_job *job)
+{
+    char path[LR_PATH_MAX];
+    return lr_path_join(path, job->dir, LR_STR_LIT(".download"), NULL) == LR_OK &&
+           lr_dir_exists(path);
+}
+
+/* Beside the files that are served now. */
+static void start_change(struct node_fetch *f, struct node_fetch_job *job,
+                         const struct node_model *m)
+{
+    struct node_filter filter;
+    struct lr_error err;
+    node_filter_init(&filter, f->node);
+    lr_code code = hub_manifest_wanted(job->manifest, &filter.hub, &err);
+    if (code == LR_OK)
+        code = node_revision_dir(f->node, m->id, job->dir, &err);
+    if (code == LR_OK)
+        code = make_downloads(f, &err);
+    if (code == LR_OK) {
+        node_revision_prepare(job->manifest, job->home, job->dir);
+        code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
+                                  NULL, &job->download, &err);
+    }
+    if (code == LR_OK)
+        lr_log_info(NULL, "revision.fetch model=%s revision=%s", m->id,
+                    job->manifest->revision);
+    else
+        wait_and_retry(f, job, &err);
+}
+
+static void start_fetch(struct node_fetch *f, struct node_fetch_job *job)
+{
+    struct node_filter filter;
+    struct lr_error err;
+    bool is_known = was_fetched(job);
+    bool is_operators = !is_known && lr_dir_exists(job->dir);
+    node_filter_init(&filter, f->node);
+    lr_code code = hub_manifest_wanted(job->manifest, &filter.hub, &err);
+    struct node_model *m = code == LR_OK && is_operators
+                               ? store(f, job)
+                               : node_storage_name(f->node, job->manifest->id);
+    if (m == NULL || m->state != NODE_MODEL_ABSENT)
+        return; /* its files lie here already */
+    if (code == LR_OK)
+        code = make_downloads(f, &err);
+    if (code == LR_OK)
+        code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
+                                  NULL, &job->download, &err);
+    if (code != LR_OK)
+        wait_and_retry(f, job, &err);
+    else
+        node_model_move(m, is_known ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING, NULL);
+}
+
+static void start(struct node_fetch *f, struct node_fetch_job *job)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    if (m != NULL && is_under_way(m))
+        node_model_move(m, NODE_MODEL_ABSENT, NULL); /* this job's download, which has ended */
+    memcpy(job->dir, job->home, sizeof(job->dir));
+    if (m != NULL && m->state != NODE_MODEL_ABSENT &&
+        node_revision_is_other(m, lr_str_z(job->digest))) {
+        if (!node_revision_adopt(job->manifest, job->home))
+            start_change(f, job, m);
+    } else {
+        start_fetch(f, job);
+    }
+}
+
+static void give_up(struct node_fetch *f, const struct node_fetch_job *job)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct lr_error why;
+    (void)lr_fail(&why, LR_UNAVAILABLE,
+                  "it is no longer registered; what was fetched of it is kept in %.300s",
+                  job->dir);
+    if (m != NULL && (m->state == NODE_MODEL_ABSENT || is_under_way(m)))
+        node_model_move(m, NODE_MODEL_ABSENT, &why);
+}
+
+static void complete(struct node_fetch *f, const struct node_fetch_job *job)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct lr_error err;
+    LR_FAILPOINT("fetch.complete");
+    if (node_manifest_write(job->dir, job->manifest, &err) != LR_OK)
+        lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", job->manifest->id, err.text);
+    if (m != NULL && is_under_way(m))
+        node_model_move(m, NODE_MODEL_ABSENT, NULL);
+    m = store(f, job);
+    if (m != NULL)
+        node_model_pump(m);
+}
+
+/* Waits for whoever opens the old files to be done: called again until then. */
+static void install(struct node_fetch *f, struct node_fetch_job *job)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct lr_error err;
+    if (m != NULL && node_revision_must_wait(m))
+        return;
+    job->is_decided = false;
+    if (node_revision_install(job->manifest, job->home, job->dir, &err) != LR_OK)
+        wait_and_retry(f, job, &err);
+    else if (m != NULL)
+        node_storage_replaced(m, hub_format_name(job->manifest->format));
+}
+
+static void decide(struct node_fetch *f, struct node_fetch_job *job)
+{
+    struct lr_error err;
+    job->is_decided = node_revision_decide(job->manifest, job->dir, &err) == LR_OK;
+    if (job->is_decided)
+        install(f, job);
+    else
+        wait_and_retry(f, job, &err);
+}
+
+static void finish(struct node_fetch *f, struct node_fetch_job *job,
+                   const struct hub_progress *p)
+{
+    bool is_whole = p->state == HUB_DOWNLOAD_DONE && !job->is_replaced;
+    bool starts_anew = p->state == HUB_DOWNLOAD_CANCELLED || job->is_replaced;
+    hub_download_release(job->download, NULL, NULL);
+    job->download = NULL;
+    job->is_replaced = false;
+    if (is_whole && strcmp(job->dir, job->home) != 0)
+        decide(f, job);
+    else if (is_whole)
+        complete(f, job);
+    else if (job->is_given_up)
+        give_up(f, job);
+    else if (starts_anew) /* given up, and then wanted again, or in another revision */
+        start(f, job);
+    else
+        wait_and_retry(f, job, &p->error);
+}
+
+static void tell_progress(struct node_fetch *f, const struct node_fetch_job *job,
+                          const struct hub_progress *p)
+{
+    struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    char done[32], total[32], rate[32], left[48] = "";
+    if (m == NULL || !is_under_way(m))
+        return;
+    enum node_model_state state = p->is_checking ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING;
+    if (state != m->state)
+        node_model_move(m, state, NULL);
+    lr_format_size(p->done_bytes, done);
+    lr_format_size(p->total_bytes, total);
+    lr_format_size(p->rate, rate);
+    if (p->remaining_ms != UINT64_MAX)
+        (void)snprintf(left, sizeof(left), ", %llu s left",
+                       (unsigned long long)(p->remaining_ms / 1000));
+    (void)snprintf(m->reason, sizeof(m->reason), "%s: %u of %u files, %s of %s, %s/s%s",
+                   node_model_state_name(state), p->files_done, p->file_count, done, total,
+                   rate, left);
+}
+
+static void look(struct node_fetch *f, struct node_fetch_job *job)
+{
+    struct hub_progress p;
+    if (job->is_decided) {
+        install(f, job);
+        return;
+    }
+    if (job->download == NULL) {
+        if (node_breaker_is_due(&job->breaker, node_now(f->node))) {
+            node_breaker_try(&job->breaker);
+            start(f, job);
+        }
+        return;
+    }
+    hub_download_progress(job->download, &p);
+    if (p.state == HUB_DOWNLOAD_RUNNING)
+        tell_progress(f, job, &p);
+    else
+        finish(f, job, &p);
+}
+
+static void free_job(struct node_fetch_job *job)
+{
+    hub_download_release(job->download, NULL, NULL);
+    hub_manifest_destroy(job->manifest);
+    free(job);
+}
+
+static void on_timer(void *arg)
+{
+    struct node_fetch *f = arg;
+    for (struct node_fetch_job **link = &f->jobs; *link != NULL;) {
+        struct node_fetch_job *job = *link;
+        look(f, job);
+        bool is_over = job->download == NULL && job->breaker.due_ms == 0 && !job->is_decided;
+        if (is_over) {
+            *link = job->next;
+            free_job(job);
+        } else {
+            link = &job->next;
+        }
+    }
+}
+
+/* ---- what is followed ---- */
+
+struct node_fetch_job *node_fetch_find(const struct node_fetch *f, struct lr_str id)
+{
+    struct node_fetch_job *job = f->jobs;
+    while (job != NULL && !lr_str_eq_nocase(lr_str_z(job->manifest->id), id))
+        job = job->next;
+    return job;
+}
+
+bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_str digest)
+{
+    const struct node_fetch_job *job = node_fetch_find(fetch, id);
+    return job != NULL && !job->is_given_up &&
+           (digest.len == 0 || lr_str_eq_z(digest, job->digest));
+}
+
+/* Another manifest for a job, or the same one again. */
+static void follow_again(struct node_fetch *f, struct node_fetch_job *job,
+                         struct hub_manifest *manifest, const char *router)
+{
+    char digest[LR_SHA256_HEX_LEN + 1];
+    node_manifest_digest(manifest, digest);
+    (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
+    job->is_given_up = false;
+    if (strcmp(digest, job->digest) != 0) {
+        memcpy(job->digest, digest, sizeof(digest));
+        job->is_replaced = job->download != NULL;
+        job->is_decided = false;
+        node_breaker_succeeded(&job->breaker); /* nothing of this manifest has failed */
+        if (job->download != NULL)
+            hub_download_cancel(job->download);
+    }
+    hub_manifest_destroy(job->manifest);
+    job->manifest = manifest;
+    if (job->download == NULL && job->breaker.due_ms == 0 && !job->is_decided)
+        start(f, job);
+}
+
+void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
+                     const char *router)
+{
+    struct lr_error err;
+    struct node_fetch_job *job = node_fetch_find(fetch, lr_str_z(manifest->id));
+    if (job != NULL) {
+        follow_again(fetch, job, manifest, router);
+        return;
+    }
+    job = calloc(1, sizeof(*job));
+    /* Ids are compared without case, folders are not: it stays where it lies. */
+    const struct node_model *m = node_find_model(fetch->node, lr_str_z(manifest->id));
+    lr_code code =
+        job != NULL
+            ? node_models_dir_of(fetch->node, m != NULL ? m->id : manifest->id, job->home, &err)
+            : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a download");
+    if (code != LR_OK) {
+        lr_log_warn(NULL, "fetch.refused model=%s reason=%s", manifest->id, err.text);
+        hub_manifest_destroy(manifest);
+        free(job);
+        return;
+    }
+    job->manifest = manifest;
+    node_manifest_digest(manifest, job->digest);
+    (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
+    job->next = fetch->jobs;
+    fetch->jobs = job;
+    start(fetch, job);
+}
+
+static void abandon(struct node_fetch *f, struct node_fetch_job *job)
+{
+    if (job->is_given_up)
+        return;
+    job->is_given_up = true;
+    job->is_decided = false;
+    node_breaker_succeeded(&job->breaker);
+    lr_log_info(NULL, "fetch.given_up model=%s dir=%s", job->manifest->id, job->dir);
+    if (job->download != NULL)
+        hub_download_cancel(job->download);
+    else
+        give_up(f, job);
+}
+
+void node_fetch_review(struct node_fetch *fetch, const char *router,
+                       bool (*has)(void *arg, struct lr_str id), void *arg)
+{
+    for (struct node_fetch_job *job = fetch->jobs; job != NULL; job = job->next)
+        if (strcmp(job->router, router) == 0 && !has(arg, lr_str_z(job->manifest->id)))
+            abandon(fetch, job);
+}
+
+bool node_fetch_stop(struct node_fetch *fetch, const char *id)
+{
+    struct node_fetch_job *job = node_fetch_find(fetch, lr_str_z(id));
+    if (job != NULL)
+        abandon(fetch, job);
+    return job == NULL;
+}
+
+/* ---- life ---- */
+
+lr_code node_fetch_create(struct node *node, struct node_fetch **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct node_fetch *f = calloc(1, sizeof(*f));
+    if (f == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
+    f->node = node;
+    f->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, f);
+    *out = f;
+    return LR_OK;
+}
+
+void node_fetch_destroy(struct node_fetch *fetch)
+{
+    if (fetch == NULL)
+        return;
+    net_timer_stop(fetch->timer);
+    hub_downloads_destroy(fetch->downloads);
+    while (fetch->jobs != NULL) {
+        struct node_fetch_job *job = fetch->jobs;
+        fetch->jobs = job->next;
+        free_job(job);
+    }
+    free(fetch);
+}

@@ -1,0 +1,199 @@
+/* node/fetch/purge.c - DELETE /v0/models/{id}?purge=true: a model's files leave this machine.
+ *
+ * Only a folder of this node's own models root is deleted, never a Hugging Face cache, a
+ * folder the operator named, or what a link points at; and only while nobody uses the
+ * model.  A worker that is idle is asked to leave first and a download is given up; the
+ * answer comes when the files are gone.  Deleting is done beside the loop: unlinking
+ * gigabytes takes a while, and other models must not pause for it.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "node/fetch/fetch.h"
+#include "node/fetch/manifest.h"
+#include "node/fetch/revision.h"
+#include "node/fetch/storage.h"
+#include "node/http/api.h"
+
+enum { LOOK_MS = 20 };
+
+struct purge {
+    uv_work_t work;
+    struct node *node;
+    struct node_model *model; /* is_purging: it stays until we forget it */
+    struct net_request *req;
+    struct net_timer *timer;
+    char dir[PATH_MAX];         /* real */
+    char root[PATH_MAX];        /* real */
+    char incoming[LR_PATH_MAX]; /* a revision of it that was on its way */
+    struct lr_error error;
+};
+
+static bool has_process(const struct node_model *m)
+{
+    return m->worker != NULL || m->candidate != NULL || m->leaving != NULL || m->probe != NULL;
+}
+
+/* One folder may be registered under several names. */
+static bool shares_folder(const struct node_model *a, const struct node_model *b)
+{
+    return a->descriptor != NULL && b->descriptor != NULL &&
+           strcmp(a->descriptor->model_dir, b->descriptor->model_dir) == 0;
+}
+
+/* "org" may be a model's name and the folder of others'. */
+static bool lies_below(const struct node_model *m, const char *id)
+{
+    size_t len = strlen(id);
+    return strlen(m->id) > len && m->id[len] == '/' &&
+           lr_str_eq_nocase(lr_str(m->id, len), lr_str_z(id));
+}
+
+static void forget(struct node_model *model)
+{
+    for (struct node_model *o = model->node->models, *next; o != NULL; o = next) {
+        next = o->next;
+        if (o != model && shares_folder(o, model))
+            node_storage_forget(o);
+    }
+    node_storage_forget(model);
+}
+
+static void end(struct purge *p)
+{
+    bool is_gone = p->error.code == LR_OK;
+    lr_log_info(NULL, "model.purge model=%s dir=%s reason=%s", p->model->id, p->dir,
+                p->error.text);
+    forget(p->model);
+    if (is_gone) {
+        net_respond(p->req, 200, "application/json", LR_STR_LIT("{\"purged\":true}"));
+    } else {
+        node_storage_scan(p->node); /* what is left is listed, with what it lacks */
+        net_respond_error(p->req, &p->error);
+    }
+    free(p);
+}
+
+/* The folder as it really lies: strictly below the models root, and reached by no link. */
+static lr_code find_folder(struct purge *p, struct lr_error *err)
+{
+    char root[LR_PATH_MAX], expected[LR_PATH_MAX];
+    const struct model_descriptor *d = p->model->descriptor;
+    node_models_root(p->node, root);
+    lr_code code = node_models_dir_of(p->node, p->model->id, expected, err);
+    if (code != LR_OK)
+        return code;
+    const char *where = d != NULL ? d->model_dir : expected;
+    if (realpath(where, p->dir) == NULL)
+        return lr_fail(err, LR_NOT_FOUND, "model \"%s\" has no files in %s", p->model->id,
+                       root);
+    size_t len = realpath(root, p->root) != NULL ? strlen(p->root) : 0;
+    bool is_below = len != 0 && strncmp(p->dir, p->root, len) == 0 && p->dir[len] == '/' &&
+                    lr_str_eq_nocase(lr_str_z(p->dir + len + 1), lr_str_z(p->model->id));
+    if (is_below)
+        return LR_OK;
+    return lr_fail(err, LR_PERMISSION_DENIED,
+                   "model \"%s\" lies in %.200s, which is not this node's to delete: only "
+                   "folders of %.150s are",
+                   p->model->id, p->dir, root);
+}
+
+static void remove_files(uv_work_t *work)
+{
+    struct purge *p = work->data;
+    if (lr_dir_exists(p->incoming) && lr_dir_remove(p->incoming, &p->error) != LR_OK)
+        return;
+    if (lr_dir_remove(p->dir, &p->error) != LR_OK)
+        return;
+    /* "org" of org/name goes with its last model. */
+    char *slash = strrchr(p->dir, '/');
+    *slash = '\0';
+    if (strcmp(p->dir, p->root) != 0)
+        (void)rmdir(p->dir);
+    *slash = '/';
+}
+
+static void on_removed(uv_work_t *work, int status)
+{
+    struct purge *p = work->data;
+    if (status != 0)
+        (void)lr_fail(&p->error, LR_INTERNAL, "%s", uv_strerror(status));
+    end(p);
+}
+
+static void look(void *arg)
+{
+    struct purge *p = arg;
+    bool is_fetched = !node_fetch_stop(p->node->fetch, p->model->id);
+    if (has_process(p->model) || is_fetched)
+        return;
+    net_timer_stop(p->timer);
+    p->timer = NULL;
+    p->work.data = p;
+    int status = uv_queue_work(net_loop_uv(p->node->loop), &p->work, remove_files, on_removed);
+    if (status != 0)
+        on_removed(&p->work, status);
+}
+
+static lr_code check(const struct node *node, const struct node_model *m,
+                     struct net_request *req, struct lr_error *err)
+{
+    struct lr_str purge;
+    if (!net_request_query_get(req, "purge", &purge) || !lr_str_eq_z(purge, "true"))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "a node deletes a model's files or nothing: say ?purge=true");
+    if (node->is_draining)
+        return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+    if (m->is_purging)
+        return lr_fail(err, LR_CONFLICT, "model \"%s\" is being deleted already", m->id);
+    if (node_model_leases(m) != 0 || m->state == NODE_MODEL_STARTING ||
+        m->state == NODE_MODEL_LOADING || m->is_pinned)
+        return lr_fail(err, LR_CONFLICT,
+                       "model \"%s\" is in use (%s%s, %u requests): unload it first", m->id,
+                       node_model_state_name(m->state), m->is_pinned ? ", pinned" : "",
+                       node_model_leases(m));
+    for (const struct node_model *o = node->models; o != NULL; o = o->next) {
+        if (lies_below(o, m->id))
+            return lr_fail(err, LR_CONFLICT,
+                           "the folder of model \"%s\" holds model \"%s\", too", m->id, o->id);
+        if (o != m && shares_folder(o, m) && (has_process(o) || node_model_leases(o) != 0))
+            return lr_fail(
+                err, LR_CONFLICT,
+                "model \"%s\" is in use, and lies in the same folder: unload it first", o->id);
+    }
+    return LR_OK;
+}
+
+void node_api_model_delete(struct node *node, struct net_request *req,
+                           const struct net_path *path)
+{
+    struct lr_error err;
+    struct node_model *m = node_api_model(node, req, path->segments[2]);
+    if (m == NULL)
+        return;
+    lr_code code = check(node, m, req, &err);
+    struct purge *p = code == LR_OK ? calloc(1, sizeof(*p)) : NULL;
+    if (code == LR_OK && p == NULL)
+        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory to delete a model");
+    if (code == LR_OK) {
+        p->node = node;
+        p->model = m;
+        p->req = req;
+        code = find_folder(p, &err);
+    }
+    if (code == LR_OK)
+        code = node_revision_dir(node, m->id, p->incoming, &err);
+    if (code != LR_OK) {
+        free(p);
+        net_respond_error(req, &err);
+        return;
+    }
+    for (struct node_model *o = node->models; o != NULL; o = o->next)
+        o->is_purging |= o == m || shares_folder(o, m);
+    node_model_unload(m, "its files are deleted");
+    p->timer = net_timer_start(node->loop, 0, LOOK_MS, look, p);
+}

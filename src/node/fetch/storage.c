@@ -1,0 +1,306 @@
+/* node/fetch/storage.c - models by name: described, given an engine, described anew, forgotten.
+ * Where they are looked for is in storage_scan.c. */
+#include "node/fetch/storage.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "hub/download.h"
+#include "node/fetch/manifest.h"
+#include "node/state.h"
+#include "node/workers/directml.h"
+
+struct node_model *node_find_model(const struct node *node, struct lr_str id)
+{
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        if (lr_str_eq_nocase(lr_str_z(m->id), id))
+            return m;
+    return NULL;
+}
+
+struct node_model *node_storage_name(struct node *node, const char *id)
+{
+    struct node_model *m = node_find_model(node, lr_str_z(id));
+    if (m != NULL)
+        return m;
+    /* Not refused: nobody would look for a model again that has no name here. */
+    m = net_alloc(sizeof(*m));
+    m->id = net_alloc(strlen(id) + 1);
+    memcpy(m->id, id, strlen(id) + 1);
+    m->node = node;
+    m->created = lr_clock_wall_ms(NULL) / 1000;
+    m->state = NODE_MODEL_ABSENT;
+    struct node_model **link = &node->models;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = m;
+    return m;
+}
+
+static void set_reason(struct node_model *m, const struct lr_error *err)
+{
+    m->reason_code = err->code;
+    (void)snprintf(m->reason, sizeof(m->reason), "%s", err->text);
+}
+
+/* ---- an engine ---- */
+
+static void resolve(struct node_model *m)
+{
+    struct node *node = m->node;
+    const char *forced = lr_settings_str(node->settings, "engine");
+    struct lr_error err;
+    if (m->engine != NULL || m->descriptor == NULL)
+        return;
+    struct node_wish wish = {
+        .runtime = forced != NULL ? forced : m->descriptor->runtime,
+        .format = model_format_name(m->descriptor->format),
+        .device = node->device,
+    };
+    /* llama.cpp's architectures grow with its library, not with our manifest; and who
+     * names the engine wants it asked. */
+    if (forced == NULL && m->descriptor->format != MODEL_FORMAT_GGUF)
+        wish.architecture = m->descriptor->architecture;
+    if (node_engines_resolve(&node->engines, &wish, &m->engine, &err) != LR_OK) {
+        set_reason(m, &err);
+        lr_log_warn(NULL, "model.not_ready model=%s reason=%s", m->id, m->reason);
+        return;
+    }
+    if (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_FAILED)
+        node_model_move(m, NODE_MODEL_PRESENT, NULL);
+}
+
+void node_storage_resolve(struct node *node)
+{
+    const char *engine = lr_settings_str(node->settings, "engine");
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        resolve(m);
+    if (engine != NULL && lr_settings_list_count(node->settings, "model") == 0)
+        (void)node_storage_add_engine(node, engine);
+}
+
+struct node_model *node_storage_add_engine(struct node *node, const char *engine_id)
+{
+    struct node_model *m = node_storage_name(node, engine_id);
+    struct lr_error err;
+    if (m == NULL || m->engine != NULL || m->descriptor != NULL)
+        return m;
+    struct node_engine *e = node_engines_find(&node->engines, engine_id);
+    if (e == NULL || e->library == NULL) {
+        (void)lr_fail(&err, LR_UNSUPPORTED, "there is no usable engine \"%s\" in %s%s%s",
+                      engine_id, node->engines_dir, e != NULL ? ": " : "",
+                      e != NULL ? e->reason : "");
+        set_reason(m, &err);
+        return m;
+    }
+    m->engine = e;
+    if (m->state == NODE_MODEL_ABSENT)
+        node_model_move(m, NODE_MODEL_PRESENT, NULL);
+    return m;
+}
+
+/* ---- a description ---- */
+
+static lr_code compile_template(struct node_model *m, struct lr_error *err)
+{
+    const struct model_descriptor *d = m->descriptor;
+    m->chat = (struct chat_model){
+        .is_gptoss = strcmp(d->runtime, "gptoss") == 0,
+        .bos_token = lr_str_z(d->bos_token),
+        .eos_token = lr_str_z(d->eos_token),
+        .unk_token = lr_str_z(d->unk_token),
+        .pad_token = lr_str_z(d->pad_token),
+    };
+    if (d->chat_template == NULL)
+        return LR_OK;
+    lr_code code = jinja_compile(lr_str_z(d->chat_template), &m->chat_template, err);
+    m->chat.chat_template = m->chat_template;
+    return code;
+}
+
+/* Back to a name without files.  Nothing runs. */
+static void undescribe(struct node_model *m)
+{
+    m->chat = (struct chat_model){0};
+    jinja_template_destroy(m->chat_template);
+    m->chat_template = NULL;
+    model_descriptor_close(m->descriptor);
+    m->descriptor = NULL;
+    m->engine = NULL;
+    m->has_need = false;
+    m->skip_artifact = false;
+}
+
+/* Says why a folder is no model: at once for good where it is DirectML's. */
+static void not_ready(struct node_model *m, const char *dir, struct lr_error *err)
+{
+    const char *directml = node_directml_in(dir);
+    if (directml != NULL) {
+        node_directml_refuse(directml, err);
+        node_model_move(m, NODE_MODEL_FAILED, err);
+    } else {
+        set_reason(m, err);
+    }
+    lr_log_warn(NULL, "model.not_ready model=%s dir=%s reason=%s", m->id, dir, m->reason);
+}
+
+/* Its files were found, or are on their way. */
+static bool is_settled(const struct node_model *m)
+{
+    bool is_unusable = m->state == NODE_MODEL_FAILED && m->descriptor == NULL;
+    return m->state != NODE_MODEL_ABSENT && !is_unusable;
+}
+
+void node_storage_note(struct node_model *m)
+{
+    m->signature = m->seen_signature = m->folder != NULL ? node_folder_signature(m->folder) : 0;
+}
+
+static void keep_folder(struct node_model *m, const char *dir)
+{
+    char *copy = strdup(dir); /* without memory nobody notices when its files change */
+    free(m->folder);
+    m->folder = copy;
+    node_storage_note(m);
+    m->described_signature = m->signature;
+}
+
+struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
+                                    const char *format, const char *filename)
+{
+    struct lr_error err;
+    char real[PATH_MAX];
+    enum model_format wanted;
+    struct node_model *m = node_storage_name(node, id);
+    if (m == NULL || is_settled(m))
+        return m;
+    if (format == NULL || !model_format_find(lr_str_z(format), &wanted))
+        wanted = node_storage_guess_format(dir);
+    const char *where = realpath(dir, real) != NULL ? real : dir;
+    undescribe(m);
+    keep_folder(m, dir);
+    lr_code code = model_descriptor_open(where, wanted, filename, &m->descriptor, &err);
+    if (code == LR_OK)
+        code = compile_template(m, &err);
+    m->described++;
+    if (code == LR_OK) {
+        resolve(m);
+    } else {
+        undescribe(m);
+        not_ready(m, dir, &err);
+    }
+    return m;
+}
+
+void node_storage_refuse(struct node *node, const char *id, const char *dir,
+                         struct lr_error *why)
+{
+    struct node_model *m = node_storage_name(node, id);
+    if (m != NULL && !is_settled(m))
+        not_ready(m, dir, why);
+}
+
+/* ---- described anew: the registered format, another revision ---- */
+
+bool node_storage_reopen(struct node_model *m)
+{
+    char dir[LR_PATH_MAX], format[sizeof(m->registered_as)];
+    memcpy(format, m->registered_as, sizeof(format));
+    m->registered_as[0] = '\0';
+    (void)snprintf(dir, sizeof(dir), "%s", m->descriptor->model_dir);
+    node_model_move(m, NODE_MODEL_ABSENT, NULL);
+    struct hub_manifest *manifest = node_manifest_read(dir, m->id);
+    (void)node_storage_add(m->node, m->id, dir, format,
+                           manifest != NULL ? node_manifest_gguf(manifest) : NULL);
+    hub_manifest_destroy(manifest);
+    return m->state == NODE_MODEL_PRESENT;
+}
+
+static void reopen_soon(struct node_model *m, const char *format, const char *why)
+{
+    bool is_at_rest = m->state == NODE_MODEL_PRESENT || m->state == NODE_MODEL_FAILED ||
+                      m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_WAITING;
+    (void)snprintf(m->registered_as, sizeof(m->registered_as), "%s", format);
+    if (is_at_rest)
+        (void)node_storage_reopen(m);
+    else
+        node_model_unload(m, why);
+}
+
+void node_storage_registered(struct node_model *m, struct lr_str format)
+{
+    enum model_format registered;
+    if (m->descriptor == NULL || !model_format_find(format, &registered))
+        return;
+    if (m->descriptor->format == registered) {
+        /* A mark in another format is outdated.  A mark in this one is of another revision,
+         * which is to be opened once the worker has left. */
+        if (strcmp(m->registered_as, model_format_name(registered)) != 0)
+            m->registered_as[0] = '\0';
+        return;
+    }
+    lr_log_info(NULL, "model.other_format model=%s has=%s registered=%s", m->id,
+                model_format_name(m->descriptor->format), model_format_name(registered));
+    reopen_soon(m, model_format_name(registered), "it is registered in another format");
+}
+
+void node_storage_replaced(struct node_model *m, const char *format)
+{
+    if (m->descriptor != NULL)
+        reopen_soon(m, format, "another revision of it was fetched");
+    else
+        node_storage_scan(m->node);
+    node_model_pump(m);
+}
+
+/* ---- looked at again ---- */
+
+bool node_storage_is_verified(const struct node_model *m)
+{
+    struct node_filter filter;
+    struct hub_manifest *manifest =
+        m->descriptor != NULL ? node_manifest_read(m->descriptor->model_dir, m->id) : NULL;
+    if (manifest == NULL)
+        return false;
+    node_filter_init(&filter, m->node);
+    bool is_whole = hub_download_is_whole(manifest, m->descriptor->model_dir, &filter.hub);
+    hub_manifest_destroy(manifest);
+    return is_whole;
+}
+
+void node_storage_look(struct node_model *m)
+{
+    node_storage_note(m);
+    if (m->state == NODE_MODEL_ABSENT || m->descriptor == NULL)
+        node_storage_scan(m->node);
+    else if (m->signature != m->described_signature && m->signature != 0)
+        reopen_soon(m, model_format_name(m->descriptor->format), "its files have changed");
+}
+
+/* ---- the end ---- */
+
+static void free_model(struct node_model *m)
+{
+    node_library_unref(m->need_library);
+    undescribe(m);
+    free(m->folder);
+    free(m->id);
+    free(m);
+}
+
+void node_storage_forget(struct node_model *model)
+{
+    struct node_model **link = &model->node->models;
+    while (*link != model)
+        link = &(*link)->next;
+    *link = model->next;
+    free_model(model);
+}
+
+void node_storage_free(struct node *node)
+{
+    while (node->models != NULL)
+        node_storage_forget(node->models);
+}

@@ -1,0 +1,60 @@
+/* node/fetch/storage.h - ModelStorage: which models lie on this machine (R-21, R-22).
+ *
+ * Three places: folders named by the operator, the models directory, and an existing
+ * Hugging Face cache, which is used in place and never written.  Everything found is
+ * listed, the unusable with the reason.  Thread: the node's loop.
+ */
+#ifndef NODE_FETCH_STORAGE_H
+#define NODE_FETCH_STORAGE_H
+
+#include "base/fail.h"
+#include "base/str.h"
+#include "model/descriptor.h"
+
+struct node;
+struct node_model;
+
+/* Looks at all places again; adds what is new, leaves what is loaded alone. */
+void node_storage_scan(struct node *node);
+
+/* Adds one folder.  format NULL: the one that is there, safetensors before gguf. */
+struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
+                                    const char *format, const char *filename);
+
+/* A place that is no model: listed with the reason. */
+void node_storage_refuse(struct node *node, const char *id, const char *dir,
+                         struct lr_error *why);
+/* Safetensors where there are any. */
+enum model_format node_storage_guess_format(const char *dir);
+
+/* A model by name alone, ABSENT until its files are added. */
+struct node_model *node_storage_name(struct node *node, const char *id);
+
+/* A router has it registered in this format: the other one that may lie there as well is
+ * not run, whatever works (R-21).  What runs now finishes first. */
+void node_storage_registered(struct node_model *model, struct lr_str format);
+/* Its files are others now, of another revision.  What runs now finishes first. */
+void node_storage_replaced(struct node_model *model, const char *format);
+/* The registered format takes effect, or the new files do.  False: its files are not usable. */
+bool node_storage_reopen(struct node_model *model);
+
+/* Looks at its folder again: what lacked files or was judged may be usable now.  Nothing runs.
+ */
+void node_storage_look(struct node_model *model);
+/* Remembers what its folder looks like now, to see when that changes. */
+void node_storage_note(struct node_model *model);
+/* Whether its files are as they were when their hashes were checked. */
+bool node_storage_is_verified(const struct node_model *model);
+
+/* A model without workers and requests is forgotten. */
+void node_storage_forget(struct node_model *model);
+
+/* A model that is nothing but an engine (`--engine echo` without a model). */
+struct node_model *node_storage_add_engine(struct node *node, const char *engine_id);
+
+/* Finds an engine for every model that lacks one. */
+void node_storage_resolve(struct node *node);
+
+void node_storage_free(struct node *node);
+
+#endif

@@ -1,0 +1,370 @@
+/* node/fleet/registry.c - see node/fleet/registry.h.
+ *
+ * One question at a time goes to a router: the list, then manifest by manifest.
+ */
+#include "node/fleet/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/strmap.h"
+#include "hub/manifest.h"
+#include "net/client.h"
+#include "node/fetch/fetch.h"
+#include "node/fetch/revision.h"
+#include "node/fetch/storage.h"
+#include "node/models/inspect.h"
+#include "node/state.h"
+
+enum {
+    LOOK_MS = 200,
+    AGAIN_MS = 2000, /* after a router that did not answer */
+    CALL_MS = 10000,
+    LIST_BYTES = 16 << 20,
+    LIVE_MS = 10000,  /* a router that says nothing for longer contradicts nobody */
+    ROUTERS_MAX = 16, /* as many as router_link.c has places for */
+    ID_MAX = 200,
+};
+
+/* A router, and how much of its registry is known here. */
+struct source {
+    char url[300];
+    uint64_t heard;  /* version of its registry, as it says */
+    uint64_t seen;   /* wholly looked at; 0: none */
+    uint64_t ask_ms; /* not before */
+    uint64_t heard_ms;
+    struct lr_strmap generations; /* folded id -> generation: its list as it was read last */
+};
+
+struct node_registry {
+    struct node *node;
+    struct net_client *client;
+    struct source sources[ROUTERS_MAX];
+    size_t source_count;
+    struct source *asked; /* whom `call` goes to */
+    struct net_timer *timer;
+    struct net_call *call;
+    struct lr_arena list;         /* of `models` and `wanted` */
+    const struct lr_json *models; /* the list being looked at */
+    struct lr_str
+        *wanted; /* ids whose manifests are still to be asked for; NULL: no list yet */
+    size_t wanted_count, wanted_at;
+    uint64_t looking; /* version of the list being looked at */
+};
+
+/* ---- the list ---- */
+
+/* Ids become part of a URL and of a path. */
+static bool is_plain_id(struct lr_str id)
+{
+    for (size_t i = 0; i < id.len; i++) {
+        char c = id.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              (c != '\0' && strchr("-_.:/", c) != NULL)))
+            return false;
+    }
+    return id.len != 0 && id.len <= ID_MAX && lr_path_safe(id);
+}
+
+/* ---- which registration is the newest ---- */
+
+static struct lr_str fold(struct lr_str id, char out[ID_MAX])
+{
+    for (size_t i = 0; i < id.len; i++)
+        out[i] = id.ptr[i] >= 'A' && id.ptr[i] <= 'Z' ? (char)(id.ptr[i] + 32) : id.ptr[i];
+    return lr_str(out, id.len);
+}
+
+/* 0 for a router of the release before, which does not count registrations. */
+static uint64_t generation_of(const struct lr_json *entry)
+{
+    uint64_t number = 0;
+    (void)lr_json_u64(lr_json_get(entry, "generation"), &number);
+    return number;
+}
+
+static void note_generations(struct node_registry *r, struct source *source)
+{
+    struct lr_str id;
+    char folded[ID_MAX];
+    lr_strmap_free(&source->generations);
+    lr_strmap_init(&source->generations);
+    for (uint32_t i = 0; i < r->models->count; i++) {
+        const struct lr_json *entry = &r->models->items[i];
+        uint64_t number = generation_of(entry);
+        if (number != 0 && lr_json_str(lr_json_get(entry, "id"), &id) && is_plain_id(id))
+            (void)lr_strmap_put(&source->generations, fold(id, folded),
+                                (void *)(uintptr_t)number, NULL); /* without memory: as for an
+                                                                     older release */
+    }
+}
+
+/* Another router that lives has a newer registration of this model: the asked one will learn
+ * of it.  Following both would fetch one revision after the other without end. */
+static bool is_outdated(const struct node_registry *r, struct lr_str id, uint64_t generation)
+{
+    char folded[ID_MAX];
+    uint64_t now = node_now(r->node);
+    for (size_t i = 0; generation != 0 && i < r->source_count; i++) {
+        const struct source *other = &r->sources[i];
+        if (other != r->asked && now - other->heard_ms < LIVE_MS &&
+            (uintptr_t)lr_strmap_get(&other->generations, fold(id, folded)) > generation)
+            return true;
+    }
+    return false;
+}
+
+/* ---- reading the list ---- */
+
+static bool is_registered(void *arg, struct lr_str id)
+{
+    const struct node_registry *r = arg;
+    struct lr_str other;
+    for (uint32_t i = 0; i < r->models->count; i++)
+        if (lr_json_str(lr_json_get(&r->models->items[i], "id"), &other) &&
+            lr_str_eq_nocase(other, id))
+            return true;
+    return false;
+}
+
+/* A model that lies here, wherever from, needs no manifest, but the right format; one that was
+ * fetched, the right revision. */
+static bool is_wanted(const struct node_registry *r, const struct lr_json *entry)
+{
+    struct lr_str id, source, format, digest = {0};
+    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id))
+        return false;
+    struct node_model *m = node_find_model(r->node, id);
+    if (m != NULL && lr_json_str(lr_json_get(entry, "format"), &format))
+        node_storage_registered(m, format);
+    (void)lr_json_str(lr_json_get(entry, "manifest_sha256"), &digest);
+    return lr_json_str(lr_json_get(entry, "source"), &source) && lr_str_eq_z(source, "hub") &&
+           !node_fetch_has(r->node->fetch, id, digest) &&
+           (m == NULL || m->state == NODE_MODEL_ABSENT || node_revision_is_other(m, digest));
+}
+
+/* A registration by path: its folder may lie here under another name. */
+static void adopt_local(const struct node_registry *r, const struct lr_json *entry)
+{
+    struct lr_str id, path, format = {0};
+    struct node_model *model;
+    struct lr_error err;
+    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id) ||
+        !lr_json_str(lr_json_get(entry, "path"), &path) || node_find_model(r->node, id) != NULL)
+        return;
+    (void)lr_json_str(lr_json_get(entry, "format"), &format);
+    if (node_inspect(r->node, path, id, format, &model, &err) != LR_OK)
+        lr_log_debug(NULL, "registry.not_here model=" LR_STR_FMT " reason=%s", LR_STR_ARG(id),
+                     err.text);
+}
+
+static bool read_list(struct node_registry *r, struct lr_str text)
+{
+    const struct lr_json *tree = NULL;
+    lr_arena_free(&r->list);
+    r->wanted = NULL;
+    r->wanted_count = r->wanted_at = 0;
+    char *copy = lr_arena_copy(&r->list, text); /* strings of the tree point into it */
+    if (copy == NULL ||
+        lr_json_parse(&r->list, lr_str(copy, text.len), NULL, &tree, NULL) != LR_OK)
+        return false;
+    r->models = lr_json_get(tree, "models");
+    if (!lr_json_is(r->models, LR_JSON_ARRAY) ||
+        !lr_json_u64(lr_json_get(tree, "version"), &r->looking))
+        return false;
+    note_generations(r, r->asked);
+    r->wanted = lr_arena_array(&r->list, r->models->count + 1u, sizeof(*r->wanted));
+    for (uint32_t i = 0; r->wanted != NULL && i < r->models->count; i++) {
+        const struct lr_json *entry = &r->models->items[i];
+        struct lr_str id;
+        if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id) ||
+            is_outdated(r, id, generation_of(entry)))
+            continue;
+        adopt_local(r, entry);
+        if (is_wanted(r, entry))
+            r->wanted[r->wanted_count++] = id;
+    }
+    return r->wanted != NULL;
+}
+
+/* ---- asking ---- */
+
+static void ask_next(struct node_registry *r);
+
+static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply);
+
+/* The whole list is asked for again, a little later. */
+static void ask_again(struct node_registry *r)
+{
+    r->wanted = NULL;
+    r->asked->ask_ms = node_now(r->node) + AGAIN_MS;
+}
+
+/* For a manifest, or without an id for the list. */
+static void ask(struct node_registry *r, struct lr_str id)
+{
+    char url[1024], bearer[160];
+    struct lr_error err;
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", r->node->secret);
+    if (id.len == 0)
+        (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry", r->asked->url);
+    else
+        (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry/%.*s/manifest.json",
+                       r->asked->url, LR_STR_ARG(id));
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
+    struct net_call_config config = {
+        .url = url,
+        .headers = &header,
+        .header_count = 1,
+        .connect_timeout_ms = CALL_MS,
+        .response_timeout_ms = CALL_MS,
+        .max_response_bytes = LIST_BYTES,
+    };
+    if (net_fetch(r->client, &config, on_reply, r, &r->call, &err) != LR_OK) {
+        lr_log_warn(NULL, "registry.ask router=%s reason=%s", r->asked->url, err.text);
+        ask_again(r);
+    }
+}
+
+static void take(struct node_registry *r, struct lr_str text)
+{
+    struct hub_manifest *manifest;
+    struct lr_error err;
+    if (hub_manifest_decode(text, &manifest, &err) == LR_OK)
+        node_fetch_take(r->node->fetch, manifest, r->asked->url);
+    else
+        lr_log_warn(NULL, "registry.refused router=%s reason=%s", r->asked->url, err.text);
+}
+
+static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct node_registry *r = arg;
+    r->call = NULL;
+    bool is_list = r->wanted == NULL;
+    bool is_good = err == NULL && reply->status == 200;
+    /* A model that was deleted meanwhile is no trouble; everything else is tried again. */
+    bool is_gone = err == NULL && reply->status == 404 && !is_list;
+    if (is_good && is_list) {
+        is_good = read_list(r, reply->body);
+        if (is_good)
+            node_fetch_review(r->node->fetch, r->asked->url, is_registered, r);
+    } else if (is_good) {
+        take(r, reply->body);
+    }
+    if (is_good || is_gone) {
+        ask_next(r);
+        return;
+    }
+    lr_log_warn(NULL, "registry.ask router=%s status=%d reason=%s", r->asked->url,
+                reply != NULL ? reply->status : 0, err != NULL ? err->text : "");
+    ask_again(r);
+}
+
+static void ask_next(struct node_registry *r)
+{
+    if (r->wanted_at < r->wanted_count) {
+        ask(r, r->wanted[r->wanted_at++]);
+        return;
+    }
+    r->wanted = NULL;
+    r->asked->seen = r->looking;
+}
+
+static void on_timer(void *arg)
+{
+    struct node_registry *r = arg;
+    for (size_t i = 0; i < r->source_count && r->call == NULL && !r->node->is_draining; i++) {
+        struct source *source = &r->sources[i];
+        if (source->heard == source->seen || node_now(r->node) < source->ask_ms)
+            continue;
+        r->asked = source;
+        ask(r, (struct lr_str){0});
+    }
+}
+
+/* ---- hearing ---- */
+
+static struct source *find_source(struct node_registry *r, const char *router)
+{
+    for (size_t i = 0; i < r->source_count; i++)
+        if (strcmp(r->sources[i].url, router) == 0)
+            return &r->sources[i];
+    if (r->source_count == ROUTERS_MAX || strlen(router) >= sizeof(r->sources[0].url))
+        return NULL;
+    struct source *source = &r->sources[r->source_count++];
+    *source = (struct source){0};
+    lr_strmap_init(&source->generations);
+    (void)snprintf(source->url, sizeof(source->url), "%s", router);
+    return source;
+}
+
+void node_registry_heard(struct node_registry *registry, const char *router,
+                         struct lr_str reply)
+{
+    struct lr_arena arena;
+    const struct lr_json *tree;
+    struct source *source = find_source(registry, router);
+    if (source == NULL)
+        return;
+    source->heard_ms = node_now(registry->node);
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply, NULL, &tree, NULL) == LR_OK) {
+        (void)lr_json_u64(lr_json_get(tree, "registry_version"), &source->heard);
+        if (lr_json_get(tree, "node_id") != NULL)
+            source->seen = 0; /* a join: a router that was restarted counts anew */
+    }
+    lr_arena_free(&arena);
+}
+
+void node_registry_forget(struct node_registry *registry, const char *router)
+{
+    size_t at = 0;
+    while (at < registry->source_count && strcmp(registry->sources[at].url, router) != 0)
+        at++;
+    if (at == registry->source_count)
+        return;
+    struct source *source = &registry->sources[at],
+                  *last = &registry->sources[registry->source_count - 1];
+    if (registry->asked == source && registry->call != NULL) {
+        net_call_cancel(registry->call);
+        registry->call = NULL;
+        registry->wanted = NULL;
+    }
+    if (registry->asked == source)
+        registry->asked = NULL;
+    else if (registry->asked == last)
+        registry->asked = source;
+    lr_strmap_free(&source->generations);
+    *source = *last;
+    registry->source_count--;
+}
+
+/* ---- life ---- */
+
+lr_code node_registry_create(struct node *node, struct net_client *client,
+                             struct node_registry **out, struct lr_error *err)
+{
+    *out = NULL;
+    struct node_registry *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router's registry");
+    r->node = node;
+    r->client = client;
+    lr_arena_init(&r->list, 256 << 20);
+    r->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, r);
+    *out = r;
+    return LR_OK;
+}
+
+void node_registry_destroy(struct node_registry *registry)
+{
+    if (registry == NULL)
+        return;
+    net_timer_stop(registry->timer);
+    if (registry->call != NULL)
+        net_call_cancel(registry->call);
+    for (size_t i = 0; i < registry->source_count; i++)
+        lr_strmap_free(&registry->sources[i].generations);
+    lr_arena_free(&registry->list);
+    free(registry);
+}

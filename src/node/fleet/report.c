@@ -1,0 +1,171 @@
+/* node/fleet/report.c - see node/fleet/report.h. */
+#include "node/fleet/report.h"
+
+#include <stdlib.h>
+
+#include "base/strmap.h"
+#include "node/fetch/fetch.h"
+#include "node/state.h"
+#include "wire/fleet.h"
+
+enum { REPORT_BYTES = 4 << 20, EVENTS_PER_BEAT = 32 };
+
+static void describe(const struct node_model *m, struct wire_fleet_model *out)
+{
+    const struct model_descriptor *d = m->descriptor;
+    bool usable = m->engine != NULL && m->state != NODE_MODEL_FAILED &&
+                  m->state != NODE_MODEL_ABSENT && m->state != NODE_MODEL_FETCHING &&
+                  m->state != NODE_MODEL_VERIFYING;
+    *out = (struct wire_fleet_model){
+        .id = lr_str_z(m->id),
+        .state = lr_str_z(node_model_state_name(m->state)),
+        .reason =
+            usable && m->state != NODE_MODEL_WAITING ? lr_str(NULL, 0) : lr_str_z(m->reason),
+        .can_run = usable,
+        .is_loaded = m->state == NODE_MODEL_READY,
+        .is_pinned = m->is_pinned,
+        .slots = m->worker != NULL && m->worker->is_ready ? m->worker->need.max_sequences
+                 : m->has_need                            ? m->need.max_sequences
+                                                          : 0,
+        .live = m->worker != NULL ? m->worker->live_count : 0,
+        .queued = m->queue_count,
+        .failures = m->breaker.failures,
+        .next_try_ms = node_breaker_wait_ms(&m->breaker, node_now(m->node)),
+        .load_ms = m->load_ms,
+        .prefill_us = m->prefill_us,
+        .step_us = m->step_us,
+        .engine = m->engine != NULL ? lr_str_z(m->engine->name) : lr_str(NULL, 0),
+    };
+    if (d == NULL)
+        return;
+    out->chat_template = lr_str_z(d->chat_template);
+    out->is_harmony = m->chat.is_gptoss;
+    out->bos_token = m->chat.bos_token;
+    out->eos_token = m->chat.eos_token;
+    out->unk_token = m->chat.unk_token;
+    out->pad_token = m->chat.pad_token;
+    out->runtime = lr_str_z(d->runtime);
+    out->architecture = lr_str_z(d->architecture);
+    out->format = lr_str_z(model_format_name(d->format));
+    out->context_tokens = d->context_tokens;
+    out->weight_bytes = d->weight_bytes;
+    out->kv_bytes = d->kv_bytes;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * UINT64_C(0x100000001B3); /* FNV-1a's prime */
+}
+
+uint64_t node_report_signature(const struct node *node, bool with_states)
+{
+    uint64_t hash = mix(with_states && node->is_draining, with_states ? node->events.count : 0);
+    for (const struct node_model *m = node->models; m != NULL; m = m->next) {
+        hash = mix(hash, lr_hash(lr_str_z(m->id)));
+        hash = mix(hash, m->descriptor != NULL ? 4 + m->described : 2);
+        hash = mix(hash, m->engine != NULL ? lr_hash(lr_str_z(m->engine->name)) : 3);
+        if (with_states)
+            hash = mix(hash, (uint64_t)m->state + 16);
+    }
+    return hash;
+}
+
+struct report {
+    struct wire_fleet_model *models; /* owned */
+    struct wire_fleet_pool pools[NODE_POOLS_MAX];
+    const char *events[EVENTS_PER_BEAT];
+    struct wire_fleet_download downloads[WIRE_FLEET_DOWNLOADS_MAX];
+    struct wire_beat beat;
+};
+
+static bool make_report(const struct node *node, struct report *report)
+{
+    size_t count = 0;
+    for (const struct node_model *m = node->models; m != NULL; m = m->next)
+        count++;
+    count = count < WIRE_FLEET_MODELS_MAX ? count : WIRE_FLEET_MODELS_MAX;
+    report->models = calloc(count + 1, sizeof(*report->models));
+    if (report->models == NULL)
+        return false;
+    size_t i = 0;
+    for (const struct node_model *m = node->models; m != NULL && i < count; m = m->next)
+        describe(m, &report->models[i++]);
+    for (uint32_t p = 0; p < node->pools.count; p++)
+        report->pools[p] = (struct wire_fleet_pool){
+            .name = lr_str_z(node->pools.pool[p].name),
+            .title = lr_str_z(node->pools.pool[p].title),
+            .total = node->pools.pool[p].state.total,
+            .used = node->pools.pool[p].state.used,
+        };
+    report->beat = (struct wire_beat){
+        .is_draining = node->is_draining,
+        .models = report->models,
+        .model_count = count,
+        .pools = report->pools,
+        .pool_count = node->pools.count,
+    };
+    return true;
+}
+
+bool node_report_join(const struct node *node, const struct node_joiner *who,
+                      struct lr_buf *out)
+{
+    struct report report;
+    if (!make_report(node, &report))
+        return false;
+    struct wire_join m = {
+        .protocol = WIRE_FLEET_PROTOCOL,
+        .version = LR_STR_LIT(LR_NODE_VERSION),
+        .node_id = lr_str_z(who->id),
+        .name = lr_str_z(who->name),
+        .url = lr_str_z(lr_settings_str(node->settings, "advertise")),
+        .port = who->port,
+        .has_tls = lr_settings_str(node->settings, "tls-cert") != NULL,
+        .device = lr_str_z(node->device),
+        .secret = lr_str_z(node->secret),
+        .state = report.beat,
+    };
+    m.state.epoch = who->epoch;
+    lr_buf_clear(out);
+    wire_join_write(out, &m);
+    free(report.models);
+    return !out->failed;
+}
+
+/* What happened since, the newest few if that was much. */
+static void add_events(const struct node *node, uint64_t *known, struct report *report)
+{
+    const struct node_events *events = &node->events;
+    uint64_t from = *known;
+    if (from + NODE_EVENTS_KEPT < events->count)
+        from = events->count - NODE_EVENTS_KEPT;
+    size_t count = 0;
+    for (; from + count < events->count && count < EVENTS_PER_BEAT; count++) {
+        const char *text = events->kept[(from + count) % NODE_EVENTS_KEPT];
+        report->events[count] = text != NULL ? text : "{}";
+    }
+    *known = from + count;
+    report->beat.event_end = from + count;
+    report->beat.event_texts = report->events;
+    report->beat.event_count = count;
+}
+
+bool node_report_beat(const struct node *node, uint64_t epoch, uint64_t *events,
+                      struct lr_buf *out)
+{
+    struct report report;
+    struct lr_arena arena; /* texts of downloads */
+    if (!make_report(node, &report))
+        return false;
+    lr_arena_init(&arena, REPORT_BYTES);
+    add_events(node, events, &report);
+    report.beat.epoch = epoch;
+    report.beat.downloads = report.downloads;
+    report.beat.download_count =
+        node_fetch_report(node->fetch, &arena, report.downloads, WIRE_FLEET_DOWNLOADS_MAX);
+    lr_buf_clear(out);
+    wire_beat_write(out, &report.beat);
+    lr_arena_free(&arena);
+    free(report.models);
+    return !out->failed;
+}

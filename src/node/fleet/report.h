@@ -1,0 +1,32 @@
+/* node/fleet/report.h - what a node tells its routers: all of itself when it joins, what
+ * changed and what goes on with every beat.  Thread: the node's loop.
+ */
+#ifndef NODE_FLEET_REPORT_H
+#define NODE_FLEET_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct node;
+
+/* Which models there are, and (with states) how they are: a change is told at once. */
+uint64_t node_report_signature(const struct node *node, bool with_states);
+
+/* Who joins. */
+struct node_joiner {
+    const char *id, *name;
+    uint16_t port;
+    uint64_t epoch; /* of this process; see wire_beat */
+};
+/* False without memory, as for the next one. */
+bool node_report_join(const struct node *node, const struct node_joiner *who,
+                      struct lr_buf *out);
+
+/* A beat; `epoch` names this process.  *events is how many of the node's events the router
+ * knows, and gets how many it knows once this beat was answered. */
+bool node_report_beat(const struct node *node, uint64_t epoch, uint64_t *events,
+                      struct lr_buf *out);
+
+#endif

@@ -1,0 +1,418 @@
+#include "node/fleet/router_link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "net/client.h"
+#include "net/settings.h"
+#include "net/url.h"
+#include "node/fleet/identity.h"
+#include "node/fleet/registry.h"
+#include "node/fleet/report.h"
+#include "node/http/api.h"
+#include "node/state.h"
+
+enum {
+    BEAT_MS = 1000,
+    LOOK_MS = 100, /* a change of state is told this soon */
+    CALL_MS = 4000,
+    JOIN_MS = 10000, /* the router calls back before it answers a join */
+    BODY_BYTES = 32 << 20,
+    PEERS_MAX = 16, /* twice as many as a fleet names: those that left go when others come */
+};
+
+enum peer_state {
+    PEER_STRANGER, /* the router does not know this node: join */
+    PEER_JOINED,   /* the router knows it: beat */
+};
+
+/* The node's own secret comes first: it is good for ever, a token for an hour. */
+enum peer_credential { PEER_BY_SECRET, PEER_BY_TOKEN };
+
+/* One router.  The first is the one that was named; it tells of the others. */
+struct peer {
+    struct node_router_link *link;
+    char router[300];      /* "": this place is free */
+    struct net_call *call; /* one at a time */
+    enum peer_state state;
+    enum peer_credential credential; /* for the next join */
+    bool is_joining;                 /* the call under way is a join */
+    bool must_join;                  /* joined, and the router asks for a new description */
+    bool beats_first;        /* a new description was refused: a heartbeat comes first */
+    bool has_missed;         /* the last word got no answer */
+    char trouble[200];       /* what was said last about it; "": none */
+    uint64_t next_ms;        /* the next word is due */
+    uint64_t told_signature; /* of the models and states that were told */
+    uint64_t told_models;    /* of the models alone */
+    uint64_t telling_models; /* the same once the join under way is answered */
+    uint64_t told_events;    /* how many of the node's it knows */
+    uint64_t telling_events; /* the same once the call under way is answered */
+};
+
+struct node_router_link {
+    struct node *node;
+    const char *router; /* URL; NULL: none */
+    struct net_client *client;
+    struct node_registry *registry;
+    struct net_timer *timer;
+    uint16_t port;
+    struct node_identity identity;
+    char token[128]; /* "": none was given */
+    char name[64];
+    struct peer peers[PEERS_MAX];
+    struct lr_buf body;
+    uint64_t epoch; /* of this process; see wire_beat */
+};
+
+/* ---- life ---- */
+
+lr_code node_router_link_create(struct node *node, struct node_router_link **out,
+                                struct lr_error *err)
+{
+    const char *name = lr_settings_str(node->settings, "node-name");
+    *out = NULL;
+    struct node_router_link *link = calloc(1, sizeof(*link));
+    if (link == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router's link");
+    link->node = node;
+    link->epoch = 1 + lr_random_below(UINT64_C(1) << 50);
+    link->router = lr_settings_str(node->settings, "router");
+    lr_buf_init(&link->body, BODY_BYTES);
+    if (name != NULL)
+        (void)snprintf(link->name, sizeof(link->name), "%s", name);
+    else if (gethostname(link->name, sizeof(link->name) - 1) != 0)
+        (void)snprintf(link->name, sizeof(link->name), "node");
+    if (link->router != NULL) {
+        struct net_url url;
+        struct net_tls *tls = NULL;
+        lr_code code = net_url_parse(link->router, &url, err);
+        if (code == LR_OK)
+            code = lr_settings_secret(node->settings, "token", link->token, sizeof(link->token),
+                                      err);
+        if (code == LR_OK)
+            code = node_identity_open(&link->identity, node->data_dir, err);
+        if (code == LR_OK)
+            code = net_settings_client_tls(node->settings, &tls, err);
+        if (code == LR_OK)
+            code = net_client_create(node->loop, &(struct net_client_config){.tls = tls},
+                                     &link->client, err);
+        net_tls_destroy(tls);
+        if (code == LR_OK)
+            code = node_registry_create(node, link->client, &link->registry, err);
+        if (code != LR_OK) {
+            node_router_link_destroy(link);
+            return code;
+        }
+        if (node->secret[0] == '\0')
+            memcpy(node->secret, link->identity.secret, sizeof(node->secret));
+    }
+    node->link = link;
+    *out = link;
+    return LR_OK;
+}
+
+void node_router_link_destroy(struct node_router_link *link)
+{
+    if (link == NULL)
+        return;
+    net_timer_stop(link->timer);
+    link->node->link = NULL;
+    node_registry_destroy(link->registry);
+    net_client_destroy(link->client);
+    lr_buf_free(&link->body);
+    free(link);
+}
+
+/* ---- talking ---- */
+
+static bool write_body(struct peer *peer, bool join)
+{
+    struct node_router_link *link = peer->link;
+    struct node_joiner who = {
+        .id = link->identity.id, .name = link->name, .port = link->port, .epoch = link->epoch};
+    peer->telling_events = peer->told_events;
+    return join ? node_report_join(link->node, &who, &link->body)
+                : node_report_beat(link->node, link->epoch, &peer->telling_events, &link->body);
+}
+
+static void say_trouble(struct peer *peer, const char *what, const char *why)
+{
+    char text[sizeof(peer->trouble)];
+    (void)snprintf(text, sizeof(text), "%s: %s", what, why);
+    if (strcmp(text, peer->trouble) == 0)
+        return; /* it is tried every second, and said once */
+    memcpy(peer->trouble, text, sizeof(text));
+    lr_log_warn(NULL, "router.trouble router=%s what=%s reason=%s", peer->router, what, why);
+}
+
+/* The router's own words, and what to do about a token. */
+static void say_refused(struct peer *peer, const struct net_reply *reply)
+{
+    struct lr_arena arena;
+    const struct lr_json *json = NULL;
+    struct lr_str said = lr_str_sub(reply->body, 0, 240);
+    char text[600];
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply->body, NULL, &json, NULL) == LR_OK)
+        (void)lr_json_str(lr_json_get(lr_json_get(json, "error"), "message"), &said);
+    (void)snprintf(text, sizeof(text), LR_STR_FMT " (status %d)%s",
+                   LR_STR_ARG(lr_str_sub(said, 0, 400)), reply->status,
+                   reply->status == 401 ? ": llm-router nodes token makes a token, --token or "
+                                          "LLM_ROUTER_TOKEN passes it"
+                                        : "");
+    lr_arena_free(&arena);
+    say_trouble(peer, "join", text);
+}
+
+/* ---- which routers there are ---- */
+
+static struct peer *find_peer(struct node_router_link *link, struct lr_str url)
+{
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (link->peers[i].router[0] != '\0' && lr_str_eq_z(url, link->peers[i].router))
+            return &link->peers[i];
+    return NULL;
+}
+
+static bool answers(const struct peer *peer)
+{
+    return peer->state == PEER_JOINED && !peer->has_missed;
+}
+
+static void forget_peer(struct peer *peer)
+{
+    lr_log_info(NULL, "router.forgotten router=%s", peer->router);
+    if (peer->call != NULL)
+        net_call_cancel(peer->call);
+    node_registry_forget(peer->link->registry, peer->router);
+    *peer = (struct peer){0};
+}
+
+static void add_peer(struct node_router_link *link, struct lr_str url)
+{
+    struct net_url parsed;
+    char text[300];
+    struct peer *peer = NULL;
+    for (size_t i = PEERS_MAX; i-- > 0;)
+        if (link->peers[i].router[0] == '\0')
+            peer = &link->peers[i];
+    if (peer == NULL || url.len == 0 || url.len >= sizeof(text))
+        return;
+    (void)snprintf(text, sizeof(text), LR_STR_FMT, LR_STR_ARG(url));
+    if (net_url_parse(text, &parsed, NULL) != LR_OK)
+        return;
+    *peer = (struct peer){.link = link};
+    memcpy(peer->router, text, sizeof(text));
+}
+
+static bool is_named(const struct lr_json *list, const struct peer *peer)
+{
+    struct lr_str url;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (lr_json_str(&list->items[i], &url) && lr_str_eq_z(url, peer->router))
+            return true;
+    return false;
+}
+
+/* A reply names all routers of the fleet that live.  A router that this one does not name may
+ * still be there (this one has just begun): it is forgotten only where it does not answer
+ * either.  The router that the operator named stays. */
+static void learn_routers(struct peer *peer, const struct lr_json *list)
+{
+    struct node_router_link *link = peer->link;
+    struct lr_str url;
+    if (!lr_json_is(list, LR_JSON_ARRAY))
+        return;
+    for (size_t i = 1; i < PEERS_MAX; i++) {
+        struct peer *other = &link->peers[i];
+        if (other->router[0] != '\0' && other != peer && !answers(other) &&
+            !is_named(list, other))
+            forget_peer(other);
+    }
+    /* A router alone names itself as it sees itself, which may differ from the address we
+     * were given: nothing to learn. */
+    for (uint32_t i = 0; list->count > 1 && i < list->count; i++)
+        if (lr_json_str(&list->items[i], &url) && find_peer(link, url) == NULL)
+            add_peer(link, url);
+}
+
+static void take_reply(struct peer *peer, struct lr_str reply)
+{
+    struct lr_arena arena;
+    const struct lr_json *body;
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply, NULL, &body, NULL) == LR_OK) {
+        peer->must_join = lr_json_get(body, "join") != NULL;
+        learn_routers(peer, lr_json_get(body, "routers"));
+    }
+    lr_arena_free(&arena);
+}
+
+/* ---- what a router answers ---- */
+
+/* The token opens the door of the router that was named; the secret is known to the others
+ * that share its database. */
+static bool has_token(const struct peer *peer)
+{
+    return peer == &peer->link->peers[0] && peer->link->token[0] != '\0';
+}
+
+static void on_accepted(struct peer *peer, const struct net_reply *reply)
+{
+    if (peer->is_joining)
+        lr_log_info(NULL, "router.joined router=%s node=%s", peer->router,
+                    peer->link->identity.id);
+    /* One that joined may be new: it gets what is kept, and knows again what it knew. */
+    peer->told_events = peer->is_joining ? 0 : peer->telling_events;
+    if (peer->is_joining)
+        peer->told_models = peer->telling_models;
+    peer->state = PEER_JOINED;
+    peer->credential = PEER_BY_SECRET;
+    peer->beats_first = false;
+    peer->trouble[0] = '\0';
+    take_reply(peer, reply->body);
+    node_registry_heard(peer->link->registry, peer->router, reply->body);
+}
+
+/* What was joined stays: a router that knows the node goes on hearing from it. */
+static void on_join_refused(struct peer *peer, const struct net_reply *reply)
+{
+    bool by_secret = peer->credential == PEER_BY_SECRET;
+    peer->beats_first = peer->state == PEER_JOINED;
+    peer->credential = PEER_BY_SECRET;
+    if (by_secret && (reply->status == 401 || reply->status == 403) && has_token(peer)) {
+        peer->credential = PEER_BY_TOKEN;
+        peer->next_ms = 0; /* at once: a new node is not known by its secret */
+    } else {
+        say_refused(peer, reply);
+    }
+}
+
+static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct peer *peer = arg;
+    peer->call = NULL;
+    if (err != NULL) {
+        /* Unreachable: the next beat tries again; it may not have noticed we are gone.  One
+         * beat that is lost is no trouble yet: a router that ends takes its node with it, and
+         * one that is started anew is back.  Who leaves misses nobody. */
+        bool is_new = peer->state == PEER_JOINED && !peer->has_missed;
+        peer->has_missed = true;
+        if (!is_new && !peer->link->node->is_draining)
+            say_trouble(peer, peer->is_joining ? "join" : "beat", err->text);
+        return;
+    }
+    peer->has_missed = false;
+    if (reply->status == 200) {
+        on_accepted(peer, reply);
+    } else if (peer->is_joining) {
+        on_join_refused(peer, reply);
+    } else {
+        peer->state = PEER_STRANGER;
+        peer->next_ms = 0; /* it does not know us: join at once */
+    }
+}
+
+static void speak(struct peer *peer, bool join)
+{
+    struct node_router_link *link = peer->link;
+    char url[600], bearer[160];
+    struct lr_error err;
+    bool by_token = join && peer->credential == PEER_BY_TOKEN;
+    if (!write_body(peer, join))
+        return;
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s",
+                   by_token ? link->token : link->node->secret);
+    if (join)
+        (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
+    else
+        (void)snprintf(url, sizeof(url), "%s/v0/nodes/%s/beat", peer->router,
+                       link->identity.id);
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
+    struct net_call_config config = {
+        .url = url,
+        .headers = &header,
+        .header_count = 1,
+        .content_type = "application/json",
+        .body = lr_buf_str(&link->body),
+        .connect_timeout_ms = CALL_MS,
+        .response_timeout_ms = join ? JOIN_MS : CALL_MS,
+        .max_response_bytes = 1 << 20,
+    };
+    peer->is_joining = join;
+    if (net_fetch(link->client, &config, on_reply, peer, &peer->call, &err) != LR_OK)
+        say_trouble(peer, "call", err.text);
+}
+
+static void look_after(struct peer *peer, uint64_t now, uint64_t models, uint64_t states)
+{
+    if (peer->call != NULL)
+        return;
+    bool changed = peer->state == PEER_JOINED && states != peer->told_signature;
+    if (now < peer->next_ms && !changed)
+        return;
+    bool is_outdated = peer->must_join || models != peer->told_models;
+    bool join = peer->state == PEER_STRANGER || (is_outdated && !peer->beats_first);
+    peer->beats_first = false;
+    peer->telling_models = models;
+    peer->told_signature = states;
+    peer->next_ms = now + BEAT_MS;
+    speak(peer, join);
+}
+
+static void on_timer(void *arg)
+{
+    struct node_router_link *link = arg;
+    uint64_t now = node_now(link->node);
+    uint64_t models = node_report_signature(link->node, false),
+             states = node_report_signature(link->node, true);
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (link->peers[i].router[0] != '\0')
+            look_after(&link->peers[i], now, models, states);
+}
+
+void node_router_link_start(struct node_router_link *link, uint16_t port)
+{
+    link->port = port;
+    if (link->router == NULL)
+        return;
+    struct lr_str url = lr_str_z(link->router);
+    while (url.len != 0 && url.ptr[url.len - 1] == '/')
+        url.len--;
+    add_peer(link, url);
+    link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
+}
+
+bool node_router_link_has_told(const struct node_router_link *link)
+{
+    uint64_t states = link != NULL ? node_report_signature(link->node, true) : 0;
+    for (size_t i = 0; link != NULL && i < PEERS_MAX; i++) {
+        const struct peer *peer = &link->peers[i];
+        if (peer->state == PEER_JOINED &&
+            (peer->call != NULL || peer->told_signature != states))
+            return false;
+    }
+    return true;
+}
+
+void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w)
+{
+    if (link == NULL || link->router == NULL)
+        return;
+    lr_json_member_z(w, "node_id", link->identity.id);
+    lr_json_member_u64(w, "epoch", link->epoch);
+}
+
+/* POST /v0/beat: a router has news (a registration came or went) and waits for our word. */
+void node_api_beat(struct node *node, struct net_request *req, const struct net_path *path)
+{
+    (void)path;
+    for (size_t i = 0; node->link != NULL && i < PEERS_MAX; i++)
+        node->link->peers[i].next_ms = 0;
+    if (node->link != NULL)
+        on_timer(node->link);
+    net_respond(req, 200, "application/json", LR_STR_LIT("{}"));
+}

@@ -1,0 +1,42 @@
+/* node/fleet/router_link.h - the node's tie to its routers: it joins, tells all it has, and
+ * beats once a second.
+ *
+ * Identity (an id and a secret, used in both directions) is made at the first start and
+ * kept in the data folder, so a node comes back as itself.  It joins with that secret; a token
+ * is for a router that does not know the secret.  A router that does not know the node, or
+ * lacks one of its models, says so, and the node joins again: whoever of the two restarts, no
+ * human is needed.  A join that is refused is tried again every second and takes nothing away.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_FLEET_ROUTER_LINK_H
+#define NODE_FLEET_ROUTER_LINK_H
+
+#include <stdbool.h>
+
+#include "base/settings.h"
+#include "net/loop.h"
+
+struct node;
+struct node_router_link;
+struct lr_json_writer;
+
+/* Makes or reads the identity and gives the node its secret, where a router is named and
+ * no node-secret was set.  Before node_start. */
+LR_MUST_USE lr_code node_router_link_create(struct node *node, struct node_router_link **out,
+                                            struct lr_error *err);
+
+/* Begins to join; `port` is the node's own.  Nothing happens without a router. */
+void node_router_link_start(struct node_router_link *link, uint16_t port);
+
+/* Every router it has joined knows its newest state: a node that leaves says so first, or it
+ * would count as lost.  NULL is fine. */
+bool node_router_link_has_told(const struct node_router_link *link);
+
+/* Members that tell this process from another one with its identity; nothing without a
+ * router.  NULL is fine. */
+void node_router_link_put(const struct node_router_link *link, struct lr_json_writer *w);
+
+/* NULL is fine. */
+void node_router_link_destroy(struct node_router_link *link);
+
+#endif

@@ -1,0 +1,56 @@
+/* node/http/api.h - the node's HTTP API: one table of routes, one handler each.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_HTTP_API_H
+#define NODE_HTTP_API_H
+
+#include "net/path.h"
+#include "net/request.h"
+#include "node/state.h"
+
+/* For net_server_config.handler. */
+/* Checks the caller, before a byte of the body is read. */
+void node_api_head(void *arg, struct net_request *req);
+void node_api_request(void *arg, struct net_request *req);
+
+/* 404 names the model and says what there is.  Ends req then and returns NULL. */
+struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id);
+
+/* Whom WIRE_INSTEAD_HEADER names; NULL: nobody, or nobody who runs here.  The answer says it.
+ */
+struct node_request *node_api_instead_of(struct node *node, struct net_request *req,
+                                         const struct node_model *model);
+
+/* Sends a JSON body built in a buffer and frees the buffer. */
+void node_api_json(struct net_request *req, int status, struct lr_buf *body);
+
+/* 200 with all that is known of a model. */
+void node_api_put_model(struct net_request *req, const struct node_model *model);
+
+/* Handlers.  `path` holds the decoded segments. */
+typedef void (*node_api_fn)(struct node *node, struct net_request *req,
+                            const struct net_path *path);
+
+void node_api_generate(struct node *, struct net_request *, const struct net_path *);
+void node_api_generate_stop(struct node *, struct net_request *, const struct net_path *);
+void node_api_trunk(struct node *, struct net_request *, const struct net_path *);
+void node_api_trunk_leave(struct node *, struct net_request *, const struct net_path *);
+void node_api_chat(struct node *, struct net_request *, const struct net_path *);
+void node_api_completions(struct node *, struct net_request *, const struct net_path *);
+void node_api_responses(struct node *, struct net_request *, const struct net_path *);
+void node_api_v1_models(struct node *, struct net_request *, const struct net_path *);
+void node_api_models(struct node *, struct net_request *, const struct net_path *);
+void node_api_model_info(struct node *, struct net_request *, const struct net_path *);
+void node_api_model_delete(struct node *, struct net_request *, const struct net_path *);
+void node_api_model_action(struct node *, struct net_request *, const struct net_path *);
+void node_api_inspect(struct node *, struct net_request *, const struct net_path *);
+void node_api_beat(struct node *, struct net_request *, const struct net_path *);
+void node_api_engines(struct node *, struct net_request *, const struct net_path *);
+void node_api_engine_reload(struct node *, struct net_request *, const struct net_path *);
+void node_api_memory(struct node *, struct net_request *, const struct net_path *);
+void node_api_logs(struct node *, struct net_request *, const struct net_path *);
+void node_api_events(struct node *, struct net_request *, const struct net_path *);
+void node_api_health(struct node *, struct net_request *, const struct net_path *);
+void node_api_metrics(struct node *, struct net_request *, const struct net_path *);
+
+#endif

@@ -1,0 +1,125 @@
+/* node/http/api_generate.c - POST /v0/generate: segments in, token events out (design.md 3).
+ *
+ * The hot path: token frames of one read from the worker become one write to the
+ * client, as they are.  Clients that ask for nothing special get the same events as lines of
+ * JSON; a router has them sent over its trunk (trunk.c).
+ */
+#include "node/http/api.h"
+#include "node/http/trunk.h"
+
+enum { OUT_BYTES = 4 << 20 };
+
+struct call {
+    struct net_request *req;
+    struct node *node;
+    struct node_request *request; /* NULL once it has ended */
+    struct lr_buf out;            /* events of the running batch */
+    struct node_flush flush;
+    bool as_frames;
+    bool is_last; /* the last event is in `out` */
+};
+
+static void close_call(struct call *call)
+{
+    node_batch_drop(&call->node->batch, &call->flush);
+    lr_buf_free(&call->out);
+    if (call->request != NULL)
+        node_request_cancel(call->request);
+    call->request = NULL;
+}
+
+static void flush(void *arg)
+{
+    struct call *call = arg;
+    struct net_request *req = call->req;
+    if (!net_response_begun(req))
+        net_stream_begin(req, 200, call->as_frames ? WIRE_EVENTS_TYPE : "application/x-ndjson");
+    if (call->is_last && !call->out.failed) {
+        lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
+        (void)ignored; /* it has ended, and the generation before it */
+        close_call(call);
+        return;
+    }
+    lr_code code =
+        call->out.failed ? LR_TOO_LARGE : net_stream_write(req, lr_buf_str(&call->out));
+    lr_buf_clear(&call->out);
+    if (code == LR_TOO_LARGE) {
+        /* A client that does not read pays for itself, not for the others. */
+        close_call(call);
+        net_stream_abort(req);
+    }
+}
+
+static void on_event(void *ctx, const struct wire_frame *frame)
+{
+    struct call *call = ctx;
+    if (call->as_frames)
+        lr_buf_add_str(&call->out, frame->bytes);
+    else
+        (void)wire_event_json(&call->out, frame);
+    if (wire_event_is_last(frame->type)) {
+        call->is_last = true;
+        call->request = NULL;
+    }
+    node_batch_add(&call->node->batch, &call->flush);
+}
+
+static void on_gone(void *arg)
+{
+    struct call *call = arg;
+    close_call(call);
+    net_stream_abort(call->req);
+}
+
+struct node_request *node_api_instead_of(struct node *node, struct net_request *req,
+                                         const struct node_model *model)
+{
+    struct lr_str name;
+    struct node_request *leaves = net_request_header(req, WIRE_INSTEAD_HEADER, &name)
+                                      ? node_request_named(node, model, name)
+                                      : NULL;
+    if (leaves != NULL)
+        net_response_header(req, WIRE_INSTEAD_HEADER, name);
+    return leaves;
+}
+
+void node_api_generate(struct node *node, struct net_request *req, const struct net_path *path)
+{
+    struct lr_arena *arena = net_request_arena(req);
+    struct wire_generate ask;
+    struct lr_error err;
+    (void)path;
+    struct lr_str trunk;
+    if (net_request_header(req, WIRE_TRUNK_HEADER, &trunk)) {
+        node_trunk_generate(node, req, trunk);
+        return;
+    }
+    struct call *call = lr_arena_zalloc(arena, sizeof(*call));
+    lr_code code = call != NULL
+                       ? wire_generate_parse_json(arena, net_request_body(req), &ask, &err)
+                       : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
+    if (code != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    struct node_model *model = node_api_model(node, req, ask.model);
+    if (model == NULL)
+        return;
+    *call = (struct call){.req = req, .node = node, .flush = {.fn = flush, .arg = call}};
+    lr_buf_init(&call->out, OUT_BYTES);
+    call->as_frames =
+        net_headers_has_token(net_request_headers(req), "Accept", WIRE_EVENTS_TYPE);
+    struct node_sink sink = {.ctx = call,
+                             .on_event = on_event,
+                             .has_connection = true,
+                             .takes_lost = call->as_frames};
+    code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model), sink,
+                              &call->request, &err);
+    if (code != LR_OK) {
+        lr_buf_free(&call->out);
+        net_respond_error(req, &err);
+        return;
+    }
+    if (call->request != NULL)
+        net_request_on_gone(req, on_gone, call);
+}

@@ -1,0 +1,112 @@
+/* node/http/metrics.c - GET /metrics in the Prometheus text format. */
+#include <inttypes.h>
+
+#include "net/server.h"
+#include "node/http/api.h"
+
+/* Label values: backslash, quote and line break are escaped. */
+static void put_label(struct lr_buf *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\\' || *text == '"')
+            lr_buf_add_char(out, '\\');
+        if (*text == '\n')
+            lr_buf_add_z(out, "\\n");
+        else
+            lr_buf_add_char(out, *text);
+    }
+}
+
+static void put_counter(struct lr_buf *out, const char *name, const char *help, uint64_t value)
+{
+    lr_buf_addf(out,
+                "# HELP llm_router_node_%s %s\n# TYPE llm_router_node_%s counter\n"
+                "llm_router_node_%s %" PRIu64 "\n",
+                name, help, name, name, value);
+}
+
+static void head(struct lr_buf *out, const char *name, const char *help)
+{
+    lr_buf_addf(out, "# HELP llm_router_node_%s %s\n# TYPE llm_router_node_%s gauge\n", name,
+                help, name);
+}
+
+static void put_gauge(struct lr_buf *out, const char *name, const char *key, const char *label,
+                      uint64_t value)
+{
+    lr_buf_addf(out, "llm_router_node_%s{%s=\"", name, key);
+    put_label(out, label);
+    lr_buf_addf(out, "\"} %" PRIu64 "\n", value);
+}
+
+static void put_models(struct lr_buf *out, const struct node *node)
+{
+    const struct node_model *m;
+    head(out, "model_ready", "1 while a worker serves the model");
+    for (m = node->models; m != NULL; m = m->next)
+        put_gauge(out, "model_ready", "model", m->id, m->state == NODE_MODEL_READY);
+    head(out, "model_queued", "requests that wait for the model");
+    for (m = node->models; m != NULL; m = m->next)
+        put_gauge(out, "model_queued", "model", m->id, m->queue_count);
+    head(out, "model_live", "requests in the model's worker");
+    for (m = node->models; m != NULL; m = m->next)
+        put_gauge(out, "model_live", "model", m->id,
+                  m->worker != NULL ? m->worker->live_count : 0);
+    head(out, "model_kv_bytes_in_use", "KV cache held by live requests");
+    for (m = node->models; m != NULL; m = m->next)
+        put_gauge(out, "model_kv_bytes_in_use", "model", m->id,
+                  m->worker != NULL ? m->worker->stats.kv_bytes_in_use : 0);
+    lr_buf_add_z(out, "# HELP llm_router_node_model_tokens_total tokens generated\n"
+                      "# TYPE llm_router_node_model_tokens_total counter\n");
+    for (m = node->models; m != NULL; m = m->next)
+        put_gauge(out, "model_tokens_total", "model", m->id, m->tokens_out);
+}
+
+static void put_memory(struct lr_buf *out, const struct node *node)
+{
+    const struct node_pools *p = &node->pools;
+    head(out, "memory_total_bytes", "memory of the pool");
+    for (uint32_t i = 0; i < p->count; i++)
+        put_gauge(out, "memory_total_bytes", "pool", p->pool[i].name, p->pool[i].state.total);
+    head(out, "memory_used_bytes", "memory of the pool in use by everybody");
+    for (uint32_t i = 0; i < p->count; i++)
+        put_gauge(out, "memory_used_bytes", "pool", p->pool[i].name, p->pool[i].state.used);
+    head(out, "memory_over_threshold", "1 while the pool is over its threshold");
+    for (uint32_t i = 0; i < p->count; i++)
+        put_gauge(out, "memory_over_threshold", "pool", p->pool[i].name, p->pool[i].is_over);
+}
+
+void node_api_metrics(struct node *node, struct net_request *req, const struct net_path *path)
+{
+    struct lr_buf out;
+    struct net_tls_validity validity;
+    (void)path;
+    lr_buf_init(&out, 8 << 20);
+    put_counter(&out, "requests_total", "generations taken in", node->count.requests);
+    put_counter(&out, "tokens_total", "tokens generated", node->count.tokens);
+    put_counter(&out, "errors_total", "generations that ended with an error",
+                node->count.errors);
+    put_counter(&out, "cancelled_total", "generations whose client left",
+                node->count.cancelled);
+    put_counter(&out, "worker_starts_total", "worker processes started",
+                node->count.worker_starts);
+    put_counter(&out, "worker_deaths_total", "worker processes that died unasked",
+                node->count.worker_deaths);
+    put_counter(&out, "watchdog_kills_total", "workers killed for lack of progress",
+                node->count.watchdog_kills);
+    put_counter(&out, "evictions_total", "models unloaded to make room", node->count.evictions);
+    put_counter(&out, "reloads_total", "models moved to a new engine version",
+                node->count.reloads);
+    put_counter(&out, "memory_alerts_total", "times a pool went over its threshold",
+                node->count.alerts);
+    if (net_server_get_validity(node->server, &validity)) {
+        head(&out, "tls_certificate_expiry_days",
+             "days until the certificate of tls-cert ends");
+        lr_buf_addf(&out, "llm_router_node_tls_certificate_expiry_days %.2f\n",
+                    (double)(validity.until_s - lr_clock_wall_ms(NULL) / 1000) / 86400);
+    }
+    put_models(&out, node);
+    put_memory(&out, node);
+    net_respond(req, 200, "text/plain; version=0.0.4", lr_buf_str(&out));
+    lr_buf_free(&out);
+}

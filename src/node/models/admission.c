@@ -1,0 +1,351 @@
+/* node/models/admission.c - room is made before a load, by evicting exactly what is needed
+ * (R-45, R-47).
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/fetch/storage.h"
+#include "node/state.h"
+#include "node/workers/directml.h"
+#include "wire/event.h"
+#include "wire/open.h"
+
+enum { CLAIMS_MAX = 1024 };
+
+uint32_t node_pool_for(const struct node *node, bool on_device)
+{
+    uint32_t best = NODE_POOL_RAM;
+    uint64_t most = 0;
+    if (!on_device)
+        return NODE_POOL_RAM;
+    /* The GPU with the most free memory: a model lies on one device as a whole. */
+    for (uint32_t i = 1; i < node->pools.count; i++) {
+        const struct node_pool_state *s = &node->pools.pool[i].state;
+        uint64_t free_bytes = s->total > s->used ? s->total - s->used : 0;
+        if (best == NODE_POOL_RAM || free_bytes > most) {
+            best = i;
+            most = free_bytes;
+        }
+    }
+    return best;
+}
+
+const char *node_artifact_of(const struct node_model *model)
+{
+    const struct node *node = model->node;
+    const struct model_descriptor *d = model->descriptor;
+    const char *forced = lr_settings_str(node->settings, "artifact");
+    if (d == NULL || model->skip_artifact)
+        return NULL;
+    if (forced != NULL)
+        return forced;
+    for (size_t i = 0; lr_settings_bool(node->settings, "artifacts") && i < d->artifact_count;
+         i++)
+        if (strcmp(d->artifacts[i].backend, node->device) == 0)
+            return d->artifacts[i].path;
+    return NULL;
+}
+
+void node_describe_open(const struct node_model *model, const struct node_library *library,
+                        uint32_t pool, uint64_t limit, struct wire_open *out)
+{
+    const struct node *node = model->node;
+    static const char *cpu = "cpu";
+    static const char *device;
+    *out = (struct wire_open){
+        .library = library->path,
+        .engine_id = library->engine_id,
+        .engine_version = library->version,
+        .abi_version = library->abi,
+        .model_dir = model->descriptor != NULL ? model->descriptor->model_dir : "",
+        .options = node->options,
+    };
+    out->options.artifact_path = node_artifact_of(model);
+    if (model->descriptor != NULL && model->descriptor->format == MODEL_FORMAT_GGUF)
+        out->options.filename = lr_path_base(model->descriptor->primary);
+    device = pool != NODE_POOL_RAM ? node->pools.pool[pool].name : cpu;
+    if (strcmp(node->device, "cpu") != 0 && pool == NODE_POOL_RAM)
+        device = node->device;
+    out->options.devices = &device;
+    out->options.device_count = 1;
+    if (pool != NODE_POOL_RAM)
+        out->options.vram_limit = limit;
+    else
+        out->options.ram_limit = limit;
+}
+
+static enum node_claim_kind kind_of(const struct node_worker *w)
+{
+    const struct node_model *m = w->model;
+    if (m->is_pinned)
+        return NODE_CLAIM_PINNED;
+    if (w == m->worker && m->state == NODE_MODEL_READY && node_model_leases(m) == 0 &&
+        m->candidate == NULL)
+        return NODE_CLAIM_IDLE;
+    return NODE_CLAIM_BUSY;
+}
+
+size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_claim *claims,
+                           struct node_worker **owners, size_t capacity)
+{
+    size_t count = 0;
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
+        for (size_t i = 0; i < 3; i++)
+            for (struct node_worker *w = all[i]; w != NULL && count < capacity;
+                 w = i == 2 ? w->next : NULL) {
+                if (w->pool != pool)
+                    continue;
+                claims[count] = (struct node_claim){
+                    .bytes = w->reserved,
+                    .measured = w->measured,
+                    .last_used_ms = m->last_used_ms,
+                    .kind = kind_of(w),
+                };
+                owners[count++] = w;
+            }
+    }
+    return count;
+}
+
+static void refuse(struct node_model *model, const struct node_pool *pool, uint64_t available)
+{
+    const struct lr_engine_need *n = &model->need;
+    struct lr_error err;
+    char need[32], weights[32], kv[32], work[32], room[32], total[32];
+    lr_format_size(n->total, need);
+    lr_format_size(n->weights, weights);
+    lr_format_size(n->kv, kv);
+    lr_format_size(n->workspace + n->fixed, work);
+    lr_format_size(available, room);
+    lr_format_size(pool->state.total, total);
+    (void)lr_fail(&err, n->on_device != 0 ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
+                  "model \"%s\" needs %s (%" PRIu64 " bytes: weights %s, KV cache %s, "
+                  "workspace %s) and %s can give it %s (%" PRIu64
+                  " bytes of %s, at most %u %% in use): "
+                  "use a machine with more memory, or lower max-tokens or max-sequences",
+                  model->id, need, n->total, weights, kv, work, pool->title, room, available,
+                  total, pool->state.limit_percent);
+    node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
+}
+
+static void begin_load(struct node_model *model, uint32_t pool)
+{
+    struct lr_error err;
+    struct node_worker *w;
+    lr_code code =
+        node_worker_start(model, model->engine->library, &model->need, pool, &w, &err);
+    if (code != LR_OK) {
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
+        return;
+    }
+    model->worker = w;
+    model->wants_room = false;
+    node_model_move(model, NODE_MODEL_LOADING, NULL);
+}
+
+static uint64_t first_seq(const struct node_model *model)
+{
+    return model->queue != NULL ? model->queue->seq : model->node->next_seq;
+}
+
+bool node_has_room(struct node_model *model, uint64_t *available)
+{
+    static struct node_claim claims[CLAIMS_MAX];
+    static struct node_worker *owners[CLAIMS_MAX];
+    const struct node *node = model->node;
+    uint32_t pool = node_pool_for(node, model->need.on_device != 0);
+    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
+    return node_ledger_plan(&node->pools.pool[pool].state, claims, count, model->need.total,
+                            available) != NODE_PLAN_NEVER;
+}
+
+static void make_room(struct node_model *model)
+{
+    static struct node_claim claims[CLAIMS_MAX];
+    static struct node_worker *owners[CLAIMS_MAX];
+    struct node *node = model->node;
+    uint32_t pool = node_pool_for(node, model->need.on_device != 0);
+    uint64_t available;
+    /* Fresh figures: what a worker that has just left held must not look like foreign
+     * use. */
+    node_measure(node);
+    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
+    enum node_plan plan = node_ledger_plan(&node->pools.pool[pool].state, claims, count,
+                                           model->need.total, &available);
+    if (plan == NODE_PLAN_NEVER) {
+        refuse(model, &node->pools.pool[pool], available);
+        return;
+    }
+    if (plan == NODE_PLAN_FITS) {
+        begin_load(model, pool);
+        return;
+    }
+    if (!node_model_has_demand(model) && !model->is_pinned) {
+        /* A try of the circuit breaker, for nobody in particular: nobody is evicted for it. */
+        node_model_move(model, NODE_MODEL_PRESENT, NULL);
+        return;
+    }
+    model->wants_room = true;
+    model->wants_room_seq = first_seq(model);
+    for (size_t i = 0; i < count; i++) {
+        struct node_model *victim = owners[i]->model;
+        if (!claims[i].is_victim || owners[i] != victim->worker)
+            continue;
+        node->count.evictions += !victim->is_yielding;
+        victim->is_yielding = true;
+        node_model_pump(victim);
+    }
+}
+
+/* ---- the probe: what will it need? ---- */
+
+struct probe {
+    struct node_model *model;
+    struct node_library *library; /* reference */
+    struct lr_engine_need need;
+    struct lr_error error;
+    uint64_t started_ms;
+    bool has_need;
+};
+
+static void on_probe_frame(void *arg, const struct wire_frame *frame)
+{
+    struct probe *p = arg;
+    struct wire_error m;
+    if (frame->type == WIRE_PROBED)
+        p->has_need = wire_need_decode(frame->body, &p->need, NULL) == LR_OK;
+    if (frame->type == WIRE_FAILED && wire_error_decode(frame->body, &m, NULL) == LR_OK)
+        p->error = m.error;
+}
+
+static void on_probe_exit(void *arg, const char *how)
+{
+    struct probe *p = arg;
+    struct node_model *model = p->model;
+    model->probe = NULL;
+    if (p->has_need) {
+        model->need = p->need;
+        model->has_need = true;
+        node_library_unref(model->need_library);
+        model->need_library = node_library_ref(p->library);
+    }
+    bool failed = !p->has_need, was_told = p->error.code != LR_OK;
+    bool is_late = node_now(model->node) - p->started_ms >= model->node->limits.load_ms;
+    if (failed && !was_told)
+        (void)lr_fail(&p->error, is_late ? LR_TIMEOUT : LR_INTERNAL,
+                      "the engine %s when it was asked about the model", how);
+    const char *artifact = node_artifact_of(model);
+    bool is_refused = p->error.code == LR_MODEL_CORRUPT || p->error.code == LR_UNSUPPORTED;
+    if (failed && is_refused && artifact != NULL && model->state == NODE_MODEL_STARTING) {
+        lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
+                    artifact, p->error.text);
+        model->skip_artifact = true;
+        node_library_unref(p->library);
+        free(p);
+        node_admit(model);
+        return;
+    }
+    struct lr_error err = p->error;
+    node_library_unref(p->library);
+    free(p);
+    if (model->state != NODE_MODEL_STARTING)
+        return;
+    if (!failed) {
+        node_admit(model);
+        return;
+    }
+    node_model_trouble(model, was_told ? NODE_TROUBLE_TOLD : NODE_TROUBLE_DEATH, &err);
+    node_model_pump(model);
+}
+
+static void start_probe(struct node_model *model)
+{
+    struct node *node = model->node;
+    struct lr_error err;
+    struct wire_open open;
+    struct probe *p = calloc(1, sizeof(*p));
+    if (p == NULL) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask the engine about the model");
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
+        return;
+    }
+    p->model = model;
+    p->started_ms = node_now(node);
+    p->library = node_library_ref(model->engine->library);
+    char scratch[LR_PATH_MAX];
+    struct node_proc_config config = {
+        .executable = node->executable,
+        .scratch = node_scratch_of(node, p->library, scratch),
+        .label = model->id,
+        .is_probe = true,
+        .limit_ms = node->limits.load_ms,
+        .callbacks = {.arg = p, .on_frame = on_probe_frame, .on_exit = on_probe_exit},
+    };
+    if (node_proc_start(node->loop, &config, &model->probe, &err) != LR_OK) {
+        node_library_unref(p->library);
+        free(p);
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
+        return;
+    }
+    uint32_t pool = node_pool_for(node, strcmp(node->device, "cpu") != 0);
+    const struct node_pool_state *state = &node->pools.pool[pool].state;
+    node_describe_open(model, p->library, pool, state->total / 100 * state->limit_percent,
+                       &open);
+    lr_buf_clear(&node->scratch);
+    wire_open_encode(&node->scratch, WIRE_PROBE, &open);
+    (void)node_proc_send(model->probe, lr_buf_str(&node->scratch));
+}
+
+void node_admit(struct node_model *model)
+{
+    struct lr_error err = {.code = LR_UNAVAILABLE};
+    if (model->state == NODE_MODEL_WAITING)
+        node_storage_look(model); /* what it failed with may lie there no more */
+    bool is_at_rest = model->state == NODE_MODEL_PRESENT || model->state == NODE_MODEL_WAITING;
+    if (is_at_rest && model->registered_as[0] != '\0' && !node_storage_reopen(model)) {
+        err.code = model->reason_code;
+        (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
+        node_model_fail_waiting(model, &err, true);
+        return;
+    }
+    if (is_at_rest) {
+        node_breaker_try(&model->breaker);
+        node_model_move(model, NODE_MODEL_STARTING, NULL);
+    }
+    if (model->state != NODE_MODEL_STARTING || model->probe != NULL)
+        return;
+    const char *artifact = node_artifact_of(model);
+    if (artifact != NULL && node_directml_is(artifact)) {
+        node_directml_refuse(artifact, &err);
+        node_model_trouble(model, NODE_TROUBLE_JUDGED, &err);
+    } else if (node_library_restore(&model->node->engines, model->engine, &err) != LR_OK) {
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
+    } else if (!model->has_need || model->need_library != model->engine->library) {
+        start_probe(model);
+    } else {
+        make_room(model);
+    }
+}
+
+void node_admit_waiting(struct node *node)
+{
+    node_recovery_room(node);
+    /* One after another in order of arrival: a younger one never overtakes into the
+     * room an older one waits for. */
+    uint64_t after = 0;
+    for (;;) {
+        struct node_model *next = NULL;
+        for (struct node_model *m = node->models; m != NULL; m = m->next)
+            if (m->wants_room && m->wants_room_seq >= after &&
+                (next == NULL || m->wants_room_seq < next->wants_room_seq))
+                next = m;
+        if (next == NULL)
+            return;
+        after = next->wants_room_seq + 1;
+        node_admit(next);
+        if (next->wants_room)
+            return;
+    }
+}

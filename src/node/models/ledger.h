@@ -1,0 +1,64 @@
+/* node/models/ledger.h - who holds how much memory, and who must go so that another fits.
+ *
+ * Pure functions over numbers: no clock, no process, tested by table (R-44 to R-47).
+ * A pool is one kind of memory: the machine's RAM, or one GPU.  A claim is one loaded
+ * model's allotment in it.
+ */
+#ifndef NODE_MODELS_LEDGER_H
+#define NODE_MODELS_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum node_claim_kind {
+    NODE_CLAIM_IDLE,   /* may be evicted at once */
+    NODE_CLAIM_BUSY,   /* may be evicted once its requests have ended */
+    NODE_CLAIM_PINNED, /* stays: pinned */
+};
+
+struct node_claim {
+    uint64_t bytes;    /* reserved */
+    uint64_t measured; /* what the system says; 0: not known */
+    uint64_t last_used_ms;
+    enum node_claim_kind kind;
+    bool is_victim; /* out: chosen by node_ledger_plan */
+};
+
+struct node_pool_state {
+    uint64_t total;         /* 0: not known, everything fits */
+    uint64_t used;          /* by everybody, measured */
+    uint32_t limit_percent; /* of total, for us and everybody else together */
+};
+
+enum node_plan {
+    NODE_PLAN_FITS,
+    NODE_PLAN_EVICT, /* evict the victims, all idle */
+    NODE_PLAN_WAIT,  /* some victims are busy: let them finish, take nothing new */
+    NODE_PLAN_NEVER, /* not even alone, beside pinned models and foreign use */
+};
+
+/* What others than our claims use. */
+uint64_t node_ledger_foreign(const struct node_pool_state *pool,
+                             const struct node_claim *claims, size_t count);
+
+/* What our models may hold together. */
+uint64_t node_ledger_capacity(const struct node_pool_state *pool,
+                              const struct node_claim *claims, size_t count);
+
+/* Marks the victims: the least recently used first, idle before busy, and none that is
+ * not needed in the end.  *available gets what would be free for `need` at most. */
+enum node_plan node_ledger_plan(const struct node_pool_state *pool, struct node_claim *claims,
+                                size_t count, uint64_t need, uint64_t *available);
+
+/* The claim to evict under pressure from outside (R-44), or count when there is none:
+ * the least recently used idle one that holds at least 1 % of the pool. */
+size_t node_ledger_pressure(const struct node_pool_state *pool, const struct node_claim *claims,
+                            size_t count);
+
+static inline bool node_ledger_over(const struct node_pool_state *pool)
+{
+    return pool->total != 0 && pool->used >= pool->total / 100 * pool->limit_percent;
+}
+
+#endif

@@ -1,0 +1,226 @@
+#include "node/models/memory.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+
+/* ---- RAM ---- */
+
+/* "MemAvailable:   123 kB" in a file of such lines; false when it is not there. */
+static bool read_kb(const char *path, const char *key, uint64_t *bytes)
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof(line), file) != NULL) {
+        size_t len = strlen(key);
+        if (strncmp(line, key, len) == 0 && line[len] == ':') {
+            *bytes = strtoull(line + len + 1, NULL, 10) * 1024;
+            found = true;
+        }
+    }
+    (void)fclose(file);
+    return found;
+}
+
+/* A file with one number; "max" and a missing file are no limit. */
+static bool read_number(const char *path, uint64_t *out)
+{
+    char text[64] = "";
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    return lr_str_u64(lr_str_trim(lr_str(text, n)), out);
+}
+
+/* The innermost limit that applies to us: cgroup v2, the folder /proc/self/cgroup
+ * names and its parents. */
+static void apply_cgroup(const struct node_pools *pools, uint64_t *total, uint64_t *used)
+{
+    char path[512], file[640], line[512] = "";
+    (void)snprintf(path, sizeof(path), "%s/self/cgroup", pools->proc_root);
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return;
+    while (fgets(line, sizeof(line), f) != NULL && strncmp(line, "0::", 3) != 0)
+        continue;
+    (void)fclose(f);
+    if (strncmp(line, "0::", 3) != 0)
+        return;
+    line[strcspn(line, "\n")] = '\0';
+    for (char *end = line + strlen(line);; *end = '\0') {
+        uint64_t limit, current;
+        (void)snprintf(file, sizeof(file), "%s%.300s/memory.max", pools->cgroup_root, line + 3);
+        bool has = read_number(file, &limit);
+        (void)snprintf(file, sizeof(file), "%s%.300s/memory.current", pools->cgroup_root,
+                       line + 3);
+        if (has && read_number(file, &current) && limit < *total) {
+            *total = limit;
+            *used = current;
+        }
+        end = strrchr(line + 3, '/');
+        if (end == NULL)
+            return;
+    }
+}
+
+static void read_ram(struct node_pools *pools)
+{
+    char path[512];
+    uint64_t total = 0;
+    uint64_t available = 0;
+    (void)snprintf(path, sizeof(path), "%s/meminfo", pools->proc_root);
+    if (!read_kb(path, "MemTotal", &total) || !read_kb(path, "MemAvailable", &available))
+        return;
+    uint64_t used = total > available ? total - available : 0;
+    apply_cgroup(pools, &total, &used);
+    /* A cap set by the operator is a share for models: what others use does not count
+     * against it, so only our own claims fill it. */
+    struct node_pool_state *state = &pools->pool[NODE_POOL_RAM].state;
+    state->total = pools->ram_cap != 0 && pools->ram_cap < total ? pools->ram_cap : total;
+    state->used = state->total == total ? used : 0;
+}
+
+/* ---- NVML, prototypes by hand ---- */
+
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
+struct nvml_process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+struct node_nvml {
+    void *handle;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*count)(unsigned *);
+    int (*by_index)(unsigned, void **);
+    int (*uuid)(void *, char *, unsigned);
+    int (*name)(void *, char *, unsigned);
+    int (*memory)(void *, struct nvml_memory *);
+    int (*processes)(void *, unsigned *, struct nvml_process *);
+};
+
+static bool find(void *handle, const char *name, void *out, size_t size)
+{
+    void *symbol = dlsym(handle, name);
+    if (symbol != NULL)
+        memcpy(out, &symbol, size);
+    return symbol != NULL;
+}
+
+static struct node_nvml *open_nvml(const char *path)
+{
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        return NULL;
+    struct node_nvml *n = calloc(1, sizeof(*n));
+    bool ok =
+        n != NULL && find(handle, "nvmlInit_v2", &n->init, sizeof(n->init)) &&
+        find(handle, "nvmlShutdown", &n->shutdown, sizeof(n->shutdown)) &&
+        find(handle, "nvmlDeviceGetCount_v2", &n->count, sizeof(n->count)) &&
+        find(handle, "nvmlDeviceGetHandleByIndex_v2", &n->by_index, sizeof(n->by_index)) &&
+        find(handle, "nvmlDeviceGetUUID", &n->uuid, sizeof(n->uuid)) &&
+        find(handle, "nvmlDeviceGetName", &n->name, sizeof(n->name)) &&
+        find(handle, "nvmlDeviceGetMemoryInfo", &n->memory, sizeof(n->memory));
+    if (ok)
+        (void)find(handle, "nvmlDeviceGetComputeRunningProcesses_v3", &n->processes,
+                   sizeof(n->processes));
+    if (!ok || n->init() != 0) {
+        free(n);
+        (void)dlclose(handle);
+        return NULL;
+    }
+    n->handle = handle;
+    return n;
+}
+
+static void add_gpus(struct node_pools *pools, uint32_t limit_percent)
+{
+    unsigned count = 0;
+    if (pools->nvml->count(&count) != 0)
+        return;
+    for (unsigned i = 0; i < count && pools->count < NODE_POOLS_MAX; i++) {
+        struct node_pool *p = &pools->pool[pools->count];
+        if (pools->nvml->by_index(i, &p->device) != 0 ||
+            pools->nvml->uuid(p->device, p->name, sizeof(p->name)) != 0)
+            continue;
+        if (pools->nvml->name(p->device, p->title, sizeof(p->title)) != 0)
+            (void)snprintf(p->title, sizeof(p->title), "GPU %u", i);
+        p->state.limit_percent = limit_percent;
+        pools->count++;
+    }
+}
+
+void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t ram_cap,
+                     uint32_t limit_percent, const char *proc_root)
+{
+    *pools = (struct node_pools){.count = 1, .ram_cap = ram_cap};
+    struct node_pool *ram = &pools->pool[NODE_POOL_RAM];
+    (void)snprintf(ram->name, sizeof(ram->name), "ram");
+    (void)snprintf(ram->title, sizeof(ram->title), "RAM");
+    ram->state.limit_percent = limit_percent;
+    (void)snprintf(pools->proc_root, sizeof(pools->proc_root), "%s", proc_root);
+    (void)snprintf(pools->cgroup_root, sizeof(pools->cgroup_root), "/sys/fs/cgroup");
+    pools->nvml = open_nvml(nvml_path != NULL ? nvml_path : "libnvidia-ml.so.1");
+    if (pools->nvml != NULL)
+        add_gpus(pools, limit_percent);
+    else if (nvml_path != NULL)
+        lr_log_warn(NULL, "memory.no_nvml path=%s", nvml_path);
+    node_pools_read(pools);
+}
+
+void node_pools_free(struct node_pools *pools)
+{
+    if (pools->nvml == NULL)
+        return;
+    (void)pools->nvml->shutdown();
+    (void)dlclose(pools->nvml->handle);
+    free(pools->nvml);
+    pools->nvml = NULL;
+}
+
+void node_pools_read(struct node_pools *pools)
+{
+    read_ram(pools);
+    for (uint32_t i = 1; i < pools->count; i++) {
+        struct nvml_memory m;
+        if (pools->nvml->memory(pools->pool[i].device, &m) != 0)
+            continue;
+        pools->pool[i].state.total = m.total;
+        pools->pool[i].state.used = m.used;
+    }
+}
+
+uint64_t node_pools_of_process(const struct node_pools *pools, uint32_t pool, pid_t pid)
+{
+    enum { PROCESSES = 256 };
+    if (pool == NODE_POOL_RAM) {
+        char path[320];
+        uint64_t bytes = 0;
+        (void)snprintf(path, sizeof(path), "%s/%d/status", pools->proc_root, (int)pid);
+        return read_kb(path, "RssAnon", &bytes) ? bytes : 0;
+    }
+    struct nvml_process list[PROCESSES];
+    unsigned count = PROCESSES;
+    if (pools->nvml == NULL || pools->nvml->processes == NULL ||
+        pools->nvml->processes(pools->pool[pool].device, &count, list) != 0)
+        return 0;
+    for (unsigned i = 0; i < count && i < PROCESSES; i++)
+        /* Containers may hide figures as all ones. */
+        if (list[i].pid == (unsigned)pid && list[i].used != ~0ULL)
+            return list[i].used;
+    return 0;
+}

@@ -1,0 +1,48 @@
+/* node/models/memory.h - how much memory there is: RAM from the kernel, VRAM from NVML.
+ *
+ * Pool 0 is always RAM; the others are GPUs.  NVML is opened with dlopen, so a node
+ * without an NVIDIA driver simply has no GPU.  Thread: the node's loop.
+ */
+#ifndef NODE_MODELS_MEMORY_H
+#define NODE_MODELS_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/fail.h"
+#include "node/models/ledger.h"
+
+enum { NODE_POOLS_MAX = 17, NODE_POOL_RAM = 0 };
+
+struct node_pool {
+    char name[96];  /* "ram", or the GPU's UUID */
+    char title[96]; /* for people: "RAM", "NVIDIA H200" */
+    struct node_pool_state state;
+    bool is_over; /* the alert was given */
+    void *device; /* NVML handle */
+};
+
+struct node_nvml;
+
+struct node_pools {
+    struct node_pool pool[NODE_POOLS_MAX];
+    uint32_t count;
+    struct node_nvml *nvml; /* NULL: none */
+    uint64_t ram_cap;       /* setting; 0: what the machine has */
+    char proc_root[256];    /* "/proc"; a test's folder otherwise */
+    char cgroup_root[256];  /* "/sys/fs/cgroup" */
+};
+
+/* nvml_path NULL: the system's.  Without one there is only RAM. */
+void node_pools_init(struct node_pools *pools, const char *nvml_path, uint64_t ram_cap,
+                     uint32_t limit_percent, const char *proc_root);
+void node_pools_free(struct node_pools *pools);
+
+/* Reads every pool again. */
+void node_pools_read(struct node_pools *pools);
+
+/* What a process holds in a pool: anonymous memory, or device memory. */
+uint64_t node_pools_of_process(const struct node_pools *pools, uint32_t pool, pid_t pid);
+
+#endif

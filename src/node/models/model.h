@@ -1,0 +1,228 @@
+/* node/models/model.h - a model on this node: one state machine, one function that moves it.
+ *
+ *   absent --> present <--> starting --> loading --> ready --> draining --> present
+ *                 ^             \            |          |
+ *                 |              \___________|__________|---> trouble (recovery.c)
+ *                 |                                             |
+ *                 |<-- again at once: a worker died by chance --|
+ *                 |<-- waiting: the circuit breaker is open ----|   (waiting --> starting)
+ *                 |<-- failed: the files were judged -----------|
+ *
+ * (fetching and verifying lie between absent and present and belong to node/fetch/fetch.c.)  A
+ * failed model is tried again when somebody acts: `load`, other files, another engine.  A
+ * waiting one is tried again by itself, and at any sign that the cause has gone.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_MODELS_MODEL_H
+#define NODE_MODELS_MODEL_H
+
+#include "chat/prompt.h"
+#include "jinja/jinja.h"
+#include "model/descriptor.h"
+#include "node/models/breaker.h"
+#include "node/models/ledger.h"
+#include "node/models/request.h"
+#include "node/workers/engines.h"
+#include "node/workers/proc.h"
+
+/* clang-format off */
+#define NODE_MODEL_STATES(X)                                                          \
+    X(ABSENT,    "absent")    /* known by name, no usable files; reason says why */   \
+    X(FETCHING,  "fetching")  /* files are being downloaded */                        \
+    X(VERIFYING, "verifying") /* files are being checked */                           \
+    X(PRESENT,   "present")   /* files are complete, no worker */                     \
+    X(STARTING,  "starting")  /* being probed, or waiting for room */                 \
+    X(LOADING,   "loading")   /* a worker opens it */                                 \
+    X(READY,     "ready")     /* a worker serves it */                                \
+    X(DRAINING,  "draining")  /* its worker is leaving; queued requests wait */       \
+    X(WAITING,   "waiting")   /* it could not be loaded; tried again by itself */     \
+    X(FAILED,    "failed")    /* its files were judged; not tried before somebody acts */
+/* clang-format on */
+
+enum node_model_state {
+#define X(name, text) NODE_MODEL_##name,
+    NODE_MODEL_STATES(X)
+#undef X
+};
+
+/* A worker that holds (or will hold) a model. */
+struct node_worker {
+    struct node_worker *next; /* in model->leaving */
+    struct node *node;
+    struct node_model *model;
+    struct node_library *library; /* reference */
+    struct node_proc *proc;       /* NULL once it has ended */
+    bool is_ready;                /* OPENED has arrived */
+    bool is_candidate;            /* of a reload: proves itself first */
+    bool is_closing;              /* CLOSE was sent or it was killed on purpose */
+    struct node_request *live;    /* list */
+    uint32_t live_count;
+    uint32_t leaving_count;  /* of them, told to end */
+    uint32_t newcomer_count; /* of them, have yet to survive their first step */
+    uint32_t suspect_count;  /* of these, suspects of an earlier death */
+    uint32_t entering_count; /* of the live, in the step that is under way for the first time */
+    struct lr_engine_need need; /* from OPENED; total 0 before */
+    struct lr_engine_stats stats;
+    uint32_t pool;     /* whose memory it uses */
+    uint64_t reserved; /* bytes in the ledger */
+    uint64_t measured; /* bytes the system says it uses */
+    uint64_t started_ms;
+    uint64_t progress_ms; /* the last sign of progress */
+    uint64_t close_by_ms; /* killed if it has not left by then; 0: no limit */
+    uint64_t load_done, load_total;
+    char load_phase[32];
+    struct lr_error failure; /* what FAILED said, or why the node killed it */
+};
+
+struct node_model {
+    struct node_model *next;
+    struct node *node;
+    char *id; /* owned */
+    enum node_model_state state;
+    char reason[NODE_REASON_MAX];
+    lr_code reason_code;                  /* of the reason */
+    struct model_descriptor *descriptor;  /* owned; NULL for an engine without a model */
+    uint64_t described;                   /* how often it was: routers are told anew */
+    struct node_engine *engine;           /* borrowed from the registry; NULL: none fits */
+    struct jinja_template *chat_template; /* owned; NULL: the default */
+    struct chat_model chat;
+    int64_t created;    /* seconds since 1970 */
+    char *folder;       /* owned: where its files are looked for; NULL: nowhere */
+    uint64_t signature; /* of that folder when the model came to rest */
+    uint64_t seen_signature, described_signature; /* at the last look; when it was described */
+
+    struct node_worker *worker;    /* serves or loads; NULL: none */
+    struct node_worker *candidate; /* of a reload */
+    struct node_worker *leaving;   /* finish what they have, then go */
+    struct node_request *queue;    /* those that were computed before come first */
+    uint32_t queue_count;
+    struct node_blame blame;  /* of its workers' deaths */
+    uint64_t serve_until_seq; /* a fresh model serves these before it may be evicted */
+
+    struct node_proc *probe; /* asks what it needs */
+    bool has_need;
+    struct lr_engine_need need;        /* for need_library */
+    struct node_library *need_library; /* reference */
+
+    bool is_pinned;
+    bool is_wanted;          /* somebody asked for it to be loaded, beside requests */
+    bool skip_artifact;      /* it was broken: the safetensors are run */
+    bool is_purging;         /* its files are about to be deleted: takes no work */
+    char registered_as[16];  /* format it is to be described anew in at its next load; "" */
+    bool is_swapping;        /* a reload that had to drain the old worker first */
+    bool wants_room;         /* waits for others to be evicted */
+    bool is_yielding;        /* chosen to make room: takes no new work */
+    uint64_t wants_room_seq; /* arrival of the request that needs it */
+    uint64_t last_used_ms, ready_since_ms, idle_since_ms;
+    struct node_breaker breaker;
+    uint64_t room_wanted; /* WAITING for memory: bytes that would be enough; 0: not for that */
+    lr_code judged;       /* what the engine said of its files at the last try; OK: nothing */
+    uint32_t deaths;      /* of its workers, since one last served */
+    /* Measured, for routers; 0: never.  Moving averages, microseconds per token. */
+    uint64_t load_ms, prefill_us, step_us;
+    uint64_t tokens_out, requests_done, requests_failed; /* for metrics */
+};
+
+const char *node_model_state_name(enum node_model_state state);
+
+/* The only place that changes a state: checks the move, keeps the reason, logs it and
+ * tells subscribers.  reason may be NULL. */
+void node_model_move(struct node_model *model, enum node_model_state state,
+                     const struct lr_error *reason);
+
+/* Does whatever the state allows: submits queued requests, begins to load, lets go. */
+void node_model_pump(struct node_model *model);
+
+/* Leases: requests that wait for it or run on it. */
+uint32_t node_model_leases(const struct node_model *model);
+bool node_model_is_resident(const struct node_model *model);
+
+/* Loads it without a request.  `because` names the cause for the log. */
+void node_model_load(struct node_model *model);
+/* Lets its worker finish and go; queued requests wait for the next one. */
+void node_model_unload(struct node_model *model, const char *because);
+
+/* Requests wait for it. */
+bool node_model_is_asked(const struct node_model *model);
+/* Requests wait for it, or somebody wants it loaded. */
+bool node_model_has_demand(const struct node_model *model);
+
+/* Fails everything that waits. */
+void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,
+                             bool retryable);
+
+/* ---- trouble (recovery.c) ---- */
+
+enum node_trouble {
+    NODE_TROUBLE_DEATH,  /* a worker or a probe ended without a word: may be chance */
+    NODE_TROUBLE_TOLD,   /* the engine or the system said why it does not work */
+    NODE_TROUBLE_ROOM,   /* the plan leaves no memory for it; nothing was started */
+    NODE_TROUBLE_JUDGED, /* no try can end otherwise */
+};
+/* The only way out of a try that did not work: decides between "again at once" (PRESENT; the
+ * caller pumps), WAITING and FAILED, and what those who wait are told. */
+void node_model_trouble(struct node_model *model, enum node_trouble kind,
+                        const struct lr_error *why);
+/* Tries a WAITING model if its time has come or a request may cause it; tells requests that
+ * come too early why and when. */
+void node_model_pump_waiting(struct node_model *model);
+/* A sign that the cause has gone.  Nothing for a model that is neither WAITING nor FAILED. */
+void node_model_retry(struct node_model *model);
+/* A worker of it gave a token, or ended an answer well. */
+void node_model_served(struct node_model *model);
+/* Tries whatever is due.  Often. */
+void node_recovery_watch(struct node *node);
+/* Files that came back or changed.  Once a second. */
+void node_recovery_look(struct node *node);
+/* Memory that came back. */
+void node_recovery_room(struct node *node);
+
+/* ---- workers (supervisor.c) ---- */
+/* Takes a reference to the library; reserves `need` in `pool`. */
+LR_MUST_USE lr_code node_worker_start(struct node_model *model, struct node_library *library,
+                                      const struct lr_engine_need *need, uint32_t pool,
+                                      struct node_worker **out, struct lr_error *err);
+void node_worker_kill(struct node_worker *worker, const struct lr_error *why);
+/* What it has to do once it has read what it was sent: whoever is told to end is gone before
+ * what was sent afterwards begins.  All its slots may change hands in one step, and no more. */
+uint32_t node_worker_load(const struct node_worker *worker);
+/* CLOSE once nothing is live; killed if it does not leave. */
+void node_worker_retire(struct node_worker *worker);
+/* Its candidate has answered: it takes over, the old one finishes and goes. */
+void node_worker_promote(struct node_worker *candidate);
+
+/* Who listens to a worker (frames.c); on_exit is the supervisor's. */
+struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
+
+/* ---- admission (admission.c) ---- */
+
+/* Begins to load: probes, makes room, starts a worker.  State PRESENT, WAITING or STARTING. */
+void node_admit(struct node_model *model);
+/* Whether there would be room for what it needs, which is known; *available: how much at most.
+ */
+bool node_has_room(struct node_model *model, uint64_t *available);
+/* Memory has come back: whoever waits for room is tried again, in order of arrival. */
+void node_admit_waiting(struct node *node);
+/* The folder that workers of this engine may write into; NULL: workers are not confined. */
+const char *node_scratch_of(struct node *node, const struct node_library *library,
+                            char out[LR_PATH_MAX]);
+/* Fills what an engine is to be told about a model; strings are borrowed. */
+struct wire_open;
+void node_describe_open(const struct node_model *model, const struct node_library *library,
+                        uint32_t pool, uint64_t limit, struct wire_open *out);
+/* The publisher's encoding of the weights to run instead of the safetensors (R-25), or
+ * NULL. */
+const char *node_artifact_of(const struct node_model *model);
+/* The pool a model's memory comes from. */
+uint32_t node_pool_for(const struct node *node, bool on_device);
+/* The claims on a pool, at most `capacity`; owners[i] holds claims[i]. */
+size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_claim *claims,
+                           struct node_worker **owners, size_t capacity);
+
+/* ---- time (watchdog.c) ---- */
+void node_workers_watch(struct node *node, uint64_t now_ms);
+void node_measure(struct node *node); /* pools and workers */
+void node_memory_watch(struct node *node, uint64_t now_ms);
+void node_idle_watch(struct node *node, uint64_t now_ms);
+
+#endif

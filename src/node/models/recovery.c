@@ -1,0 +1,209 @@
+/* node/models/recovery.c - a model that could not be loaded, or whose worker died: what
+ * follows, and when it is tried again.
+ *
+ * Only a verdict on files that were verified is final.  Everything else is the circuit
+ * breaker's: it may pass, here by itself and on another node at once, so those who wait are
+ * told that another node may serve them.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "node/fetch/fetch.h"
+#include "node/fetch/storage.h"
+#include "node/state.h"
+
+static bool is_memory(lr_code code)
+{
+    return code == LR_OUT_OF_VRAM || code == LR_OUT_OF_RAM;
+}
+
+/* ---- those who wait ---- */
+
+static void tell_waiting(struct node_model *model)
+{
+    struct lr_error err = {.code = model->reason_code};
+    uint64_t now = node_now(model->node);
+    if (!node_model_is_asked(model))
+        return;
+    if (is_memory(model->reason_code))
+        (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
+    else
+        (void)lr_fail(&err, LR_UNAVAILABLE,
+                      "model \"%s\" cannot be loaded at the moment: %.350s (%u failures in a "
+                      "row; tried again in %" PRIu64 " s)",
+                      model->id, model->reason, model->breaker.failures,
+                      (node_breaker_wait_ms(&model->breaker, now) + 999) / 1000);
+    node_model_fail_waiting(model, &err, true);
+}
+
+/* ---- trouble ---- */
+
+/* Twice the same word, and of verified files: a folder that was away for a moment makes an
+ * engine say it once, too. */
+static bool is_verdict(struct node_model *model, const struct lr_error *err)
+{
+    if (err->code == LR_ABI_MISMATCH) /* of the engine's copy, whose hash was checked, too */
+        return true;
+    lr_code before = model->judged;
+    model->judged =
+        err->code == LR_MODEL_CORRUPT || err->code == LR_UNSUPPORTED ? err->code : LR_OK;
+    return model->judged != LR_OK && model->judged == before && node_storage_is_verified(model);
+}
+
+/* A death that may be chance: the next try is at once. */
+static void go_again(struct node_model *model, const struct lr_error *err)
+{
+    bool was_loading = model->state != NODE_MODEL_READY;
+    node_model_move(model, NODE_MODEL_PRESENT, err);
+    /* A load that hung may hang as long again, and a node that is leaving loads nothing:
+     * whoever has other nodes tries there. */
+    if ((was_loading && err->code == LR_TIMEOUT) || model->node->is_draining)
+        tell_waiting(model);
+}
+
+static void wait_for_change(struct node_model *model, const struct lr_error *err)
+{
+    uint64_t available;
+    model->room_wanted = 0;
+    if (is_memory(err->code) && model->has_need) {
+        bool has_room = node_has_room(model, &available);
+        /* What was there by the plan was not enough: more than that. */
+        uint64_t more = model->need.total / 20;
+        model->room_wanted = !has_room                       ? model->need.total
+                             : available < UINT64_MAX - more ? available + more
+                                                             : UINT64_MAX;
+    }
+    node_model_move(model, NODE_MODEL_WAITING, err);
+    tell_waiting(model);
+}
+
+void node_model_trouble(struct node_model *model, enum node_trouble kind,
+                        const struct lr_error *why)
+{
+    struct lr_error err = *why; /* it may be the model's own */
+    uint64_t now = node_now(model->node);
+    model->wants_room = false;
+    if (kind == NODE_TROUBLE_JUDGED || (kind == NODE_TROUBLE_TOLD && is_verdict(model, &err))) {
+        node_storage_note(model);
+        node_model_move(model, NODE_MODEL_FAILED, &err);
+        node_model_fail_waiting(model, &err, true);
+        return;
+    }
+    if (kind == NODE_TROUBLE_DEATH &&
+        !node_breaker_died(&model->breaker, model->node->limits.kills, now)) {
+        go_again(model, &err);
+        return;
+    }
+    if (kind == NODE_TROUBLE_TOLD)
+        node_breaker_failed(&model->breaker, now);
+    wait_for_change(model, &err);
+}
+
+/* ---- the next try ---- */
+
+static bool has_room_again(struct node_model *model)
+{
+    uint64_t available;
+    return model->room_wanted != 0 && model->has_need && node_has_room(model, &available) &&
+           available >= model->room_wanted;
+}
+
+/* Whether a try may begin now that a request has come. */
+static bool takes_request(struct node_model *model)
+{
+    if (model->breaker.due_ms != 0 || model->room_wanted == 0)
+        return node_breaker_takes_request(&model->breaker, node_now(model->node));
+    node_measure(model->node); /* a look at the memory is no try: it is free */
+    return has_room_again(model);
+}
+
+void node_model_pump_waiting(struct node_model *model)
+{
+    bool is_due = node_breaker_is_due(&model->breaker, node_now(model->node));
+    if (!model->node->is_draining &&
+        (is_due || (node_model_is_asked(model) && takes_request(model))))
+        node_admit(model);
+    else
+        tell_waiting(model);
+}
+
+void node_model_retry(struct node_model *model)
+{
+    if (model->state == NODE_MODEL_FAILED && model->engine != NULL) {
+        node_breaker_succeeded(&model->breaker);
+        node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    } else if (model->state == NODE_MODEL_WAITING && !model->node->is_draining) {
+        node_admit(model);
+    }
+}
+
+void node_model_served(struct node_model *model)
+{
+    if (model->deaths != 0) {
+        struct node *node = model->node;
+        model->deaths = 0;
+        lr_json_member_z(node_event_begin(&node->events, "model_served"), "model", model->id);
+        node_event_send(&node->events);
+    }
+    model->judged = LR_OK;
+    if (model->breaker.failures != 0)
+        node_breaker_succeeded(&model->breaker);
+}
+
+/* ---- what time brings ---- */
+
+void node_recovery_watch(struct node *node)
+{
+    uint64_t now = node_now(node);
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        if (m->state == NODE_MODEL_WAITING && !m->is_purging && !node->is_draining &&
+            node_breaker_is_due(&m->breaker, now))
+            node_admit(m);
+}
+
+void node_recovery_room(struct node *node)
+{
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        if (m->state != NODE_MODEL_WAITING || m->is_purging || !has_room_again(m))
+            continue;
+        if (node_model_has_demand(m) || m->breaker.due_ms != 0)
+            node_model_retry(m);
+        else
+            node_model_move(m, NODE_MODEL_PRESENT, NULL); /* nobody asks any more */
+    }
+}
+
+static bool is_at_rest(const struct node_model *m)
+{
+    return (m->state == NODE_MODEL_ABSENT || m->state == NODE_MODEL_WAITING ||
+            m->state == NODE_MODEL_FAILED) &&
+           !m->is_purging && m->folder != NULL &&
+           !node_fetch_has(m->node->fetch, lr_str_z(m->id), lr_str(NULL, 0));
+}
+
+/* Its files came back, or are others now. */
+static bool has_changed(struct node_model *m)
+{
+    uint64_t now = node_folder_signature(m->folder);
+    if (now == m->signature)
+        return false;
+    /* Files still being copied differ from one look to the next. */
+    bool is_quiet = now == m->seen_signature;
+    m->seen_signature = now;
+    return is_quiet;
+}
+
+void node_recovery_look(struct node *node)
+{
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        if (!is_at_rest(m) || !has_changed(m))
+            continue;
+        bool was_waiting = m->state == NODE_MODEL_WAITING;
+        node_storage_look(m);
+        if (was_waiting && m->state == NODE_MODEL_PRESENT && !node->is_draining)
+            node_admit(m);
+        else if (was_waiting)
+            node_model_retry(m);
+        node_model_pump(m);
+    }
+}

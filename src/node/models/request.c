@@ -1,0 +1,517 @@
+#include "node/models/request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/state.h"
+
+enum { NO_SLOT = 0, TICK_MS = 900, SLOTS_BEYOND = 2 };
+
+void node_request_push(struct node_request **list, struct node_request *request)
+{
+    while (*list != NULL)
+        list = &(*list)->next;
+    request->next = NULL;
+    request->link = list;
+    *list = request;
+}
+
+/* For lists without an order: one end, whatever their length. */
+static void push_front(struct node_request **list, struct node_request *request)
+{
+    request->next = *list;
+    request->link = list;
+    if (*list != NULL)
+        (*list)->link = &request->next;
+    *list = request;
+}
+
+/* Behind the others that were computed before, ahead of those that never were. */
+static void push_again(struct node_request **list, struct node_request *request)
+{
+    while (*list != NULL && (*list)->ask.entry != WIRE_ENTRY_NEW)
+        list = &(*list)->next;
+    push_front(list, request);
+}
+
+void node_request_unlink(struct node_request *request)
+{
+    if (request->link == NULL)
+        return;
+    *request->link = request->next;
+    if (request->next != NULL)
+        request->next->link = request->link;
+    request->next = NULL;
+    request->link = NULL;
+}
+
+/* ---- ids: a slot's index and how often it was used, so that a late frame of an
+ * ended request finds nobody ---- */
+
+static bool take_slot(struct node *node, struct node_request *request)
+{
+    if (node->free_slot == NO_SLOT) {
+        uint32_t count = node->slot_count != 0 ? 2 * node->slot_count : 64;
+        struct node_slot *grown = realloc(node->slots, count * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        for (uint32_t i = node->slot_count; i < count; i++)
+            grown[i] = (struct node_slot){.next_free = i + 1 < count ? i + 2 : NO_SLOT};
+        node->free_slot = node->slot_count + 1;
+        node->slots = grown;
+        node->slot_count = count;
+    }
+    uint32_t index = node->free_slot - 1;
+    struct node_slot *slot = &node->slots[index];
+    node->free_slot = slot->next_free;
+    slot->request = request;
+    slot->generation++;
+    request->id = (uint64_t)slot->generation << 32 | index;
+    node->request_count++;
+    return true;
+}
+
+static void give_slot(struct node *node, uint64_t id)
+{
+    uint32_t index = (uint32_t)id;
+    node->slots[index].request = NULL;
+    node->slots[index].next_free = node->free_slot;
+    node->free_slot = index + 1;
+    node->request_count--;
+}
+
+struct node_request *node_request_find(struct node *node, uint64_t id)
+{
+    uint32_t index = (uint32_t)id;
+    if (index >= node->slot_count || node->slots[index].generation != (uint32_t)(id >> 32))
+        return NULL;
+    return node->slots[index].request;
+}
+
+struct node_request *node_request_named(struct node *node, const struct node_model *model,
+                                        struct lr_str name)
+{
+    for (uint32_t i = 0; i < node->slot_count; i++) {
+        struct node_request *r = node->slots[i].request;
+        if (r != NULL && r->place == NODE_REQUEST_LIVE && r->model == model && !r->is_proof &&
+            r->sink.on_event != NULL && lr_str_eq(r->ask.request_id, name))
+            return r;
+    }
+    return NULL;
+}
+
+/* ---- events ---- */
+
+static void tell(struct node_request *request, struct lr_buf *buf)
+{
+    struct lr_str bytes = lr_buf_str(buf);
+    struct wire_frame frame;
+    bool has;
+    if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
+        node_request_event(request, &frame);
+}
+
+void node_request_event(struct node_request *request, const struct wire_frame *frame)
+{
+    struct node *node = request->model->node;
+    request->last_event_ms = node_now(node);
+    if (request->ahead != 0)
+        request->ahead--;
+    node->batch.more_comes = request->ahead != 0;
+    if (request->sink.on_event != NULL)
+        request->sink.on_event(request->sink.ctx, frame);
+}
+
+static void tell_accepted(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    struct lr_buf *buf = &model->node->scratch;
+    char engine[384] = "";
+    if (model->worker != NULL && model->worker->is_ready)
+        (void)snprintf(engine, sizeof(engine), "%s %s", model->worker->library->engine_id,
+                       model->worker->library->version);
+    struct wire_accepted m = {.request_id = request->ask.request_id,
+                              .engine = lr_str_z(engine)};
+    lr_buf_clear(buf);
+    wire_accepted_encode(buf, &m);
+    tell(request, buf);
+}
+
+/* ---- life ---- */
+
+static bool is_full(const struct node_model *model, const struct node_request *leaves)
+{
+    const struct node_worker *w = model->worker;
+    bool makes_room = leaves != NULL && !leaves->is_leaving && leaves->worker == w;
+    return model->state == NODE_MODEL_READY && w != NULL &&
+           node_worker_load(w) + model->queue_count >=
+               w->need.max_sequences + SLOTS_BEYOND + makes_room;
+}
+
+static lr_code check_admission(struct node *node, const struct node_model *model, bool no_queue,
+                               const struct node_request *leaves, struct lr_error *err)
+{
+    if (node->is_draining)
+        return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
+    if (model->is_purging)
+        return lr_fail(err, LR_NOT_FOUND, "model \"%s\" is being deleted", model->id);
+    if (model->state == NODE_MODEL_FAILED || model->state == NODE_MODEL_ABSENT ||
+        model->engine == NULL)
+        return lr_fail(err, model->reason_code != LR_OK ? model->reason_code : LR_UNAVAILABLE,
+                       "model \"%s\" cannot be run: %s", model->id, model->reason);
+    if (model->queue_count >= node->limits.queue)
+        return lr_fail(err, LR_RATE_LIMITED,
+                       "%u requests wait for model \"%s\" already (setting node-queue)",
+                       model->queue_count, model->id);
+    if (no_queue && is_full(model, leaves))
+        return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
+                       model->worker->need.max_sequences, model->id);
+    return LR_OK;
+}
+
+static void enqueue(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    request->place = NODE_REQUEST_QUEUED;
+    model->queue_count++;
+    if (request->ask.entry == WIRE_ENTRY_NEW)
+        node_request_push(&model->queue, request);
+    else
+        push_again(&model->queue, request);
+}
+
+lr_code node_request_start(struct node *node, struct node_model *model,
+                           const struct wire_generate *ask, struct node_request *leaves,
+                           struct node_sink sink, struct node_request **out,
+                           struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = check_admission(node, model, ask->no_queue, leaves, err);
+    if (code != LR_OK)
+        return code;
+    struct node_request *r = calloc(1, sizeof(*r));
+    if (r == NULL || !take_slot(node, r)) {
+        free(r);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    }
+    r->model = model;
+    r->ask = *ask;
+    r->sink = sink;
+    r->seq = node->next_seq++;
+    r->arrived_ms = r->last_event_ms = node_now(node);
+    r->deadline_at_ms = ask->deadline_ms != 0 ? r->arrived_ms + ask->deadline_ms : 0;
+    node->count.requests++;
+    model->last_used_ms = r->arrived_ms;
+    if (ask->entry == WIRE_ENTRY_NEW && ask->generated_count != 0)
+        r->ask.entry = WIRE_ENTRY_RESUMED;
+    enqueue(r);
+    *out = r;
+    if (leaves != NULL)
+        node_request_stop(leaves);
+    tell_accepted(r);
+    node_model_pump(model);
+    return LR_OK;
+}
+
+static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t count)
+{
+    if (r->generated_count + count > r->generated_cap) {
+        size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
+        while (cap < r->generated_count + count)
+            cap *= 2;
+        uint32_t *grown = realloc(r->generated, cap * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        r->generated = grown;
+        r->generated_cap = cap;
+    }
+    if (count != 0)
+        memcpy(r->generated + r->generated_count, ids, count * sizeof(*ids));
+    r->generated_count += count;
+    return true;
+}
+
+static void settle_entry(struct node_request *request)
+{
+    struct node_worker *w = request->worker;
+    struct node_attempt *a = &request->attempt;
+    w->entering_count -= a->is_entering;
+    w->newcomer_count -= a->is_newcomer;
+    w->suspect_count -= a->is_newcomer && request->ask.entry == WIRE_ENTRY_SUSPECT;
+    a->is_entering = a->is_newcomer = false;
+}
+
+void node_request_entered(struct node_request *request)
+{
+    settle_entry(request);
+    request->attempt.has_entered = true;
+}
+
+/* Off every list; what belongs to the attempt goes with it. */
+static void leave_place(struct node_request *request)
+{
+    node_request_unlink(request);
+    if (request->place == NODE_REQUEST_QUEUED)
+        request->model->queue_count--;
+    if (request->place == NODE_REQUEST_LIVE) {
+        settle_entry(request);
+        request->worker->live_count--;
+        request->worker->leaving_count -= request->is_leaving;
+        request->is_leaving = false;
+        request->worker = NULL;
+        request->attempt = (struct node_attempt){0};
+    }
+    request->place = NODE_REQUEST_NEW;
+}
+
+static void send_cancel(struct node_request *request)
+{
+    struct node *node = request->model->node;
+    request->worker->leaving_count += !request->is_leaving;
+    request->is_leaving = true;
+    lr_buf_clear(&node->scratch);
+    wire_u64_encode(&node->scratch, WIRE_CANCEL, request->id);
+    if (request->worker->proc != NULL)
+        (void)node_proc_send(request->worker->proc, lr_buf_str(&node->scratch));
+}
+
+void node_request_submit(struct node_request *request, struct node_worker *worker)
+{
+    struct node *node = worker->node;
+    struct wire_generate ask = request->ask;
+    leave_place(request);
+    ask.id = request->id;
+    if (request->generated_count != 0) {
+        ask.generated = request->generated; /* begins with what the owner gave us */
+        ask.generated_count = request->generated_count;
+    } else if (!request->sink.takes_lost &&
+               !keep_tokens(request, ask.generated, ask.generated_count)) {
+        struct lr_error err;
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
+        node_request_fail(request, &err, true);
+        return;
+    }
+    bool is_newcomer = ask.entry == WIRE_ENTRY_NEW || ask.entry == WIRE_ENTRY_SUSPECT;
+    request->place = NODE_REQUEST_LIVE;
+    request->worker = worker;
+    request->attempt = (struct node_attempt){
+        .submitted_ms = node_now(node),
+        .given = (uint32_t)ask.generated_count,
+        .probation = ask.entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
+        .is_newcomer = is_newcomer,
+    };
+    request->ahead = 0;
+    push_front(&worker->live, request);
+    worker->newcomer_count += is_newcomer;
+    worker->suspect_count += ask.entry == WIRE_ENTRY_SUSPECT;
+    if (worker->live_count++ == 0)
+        worker->progress_ms = node_now(node);
+    lr_buf_clear(&node->scratch);
+    wire_submit_encode(&node->scratch, &ask);
+    /* A broken pipe is the worker's death, and its requests are looked after there. */
+    (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+    /* The worker that was told died over it.  The next one only tells what it took. */
+    if (request->is_stopped)
+        send_cancel(request);
+}
+
+lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
+                           struct lr_error *err)
+{
+    static const struct lr_segment hello = {.text = "Hello", .len = 5};
+    struct node *node = worker->node;
+    struct node_request *r = calloc(1, sizeof(*r));
+    if (r == NULL || !take_slot(node, r)) {
+        free(r);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    }
+    r->model = worker->model;
+    r->sink = sink;
+    r->is_proof = true;
+    r->seq = node->next_seq++;
+    r->arrived_ms = r->last_event_ms = node_now(node);
+    wire_generate_defaults(&r->ask);
+    r->ask.request_id = lr_str_z("reload");
+    r->ask.segments = &hello;
+    r->ask.segment_count = 1;
+    r->ask.max_tokens = 1;
+    r->ask.ignore_stop = true;
+    node_request_submit(r, worker);
+    return LR_OK;
+}
+
+static void free_request(struct node_request *request)
+{
+    struct node *node = request->model->node;
+    leave_place(request);
+    give_slot(node, request->id);
+    free(request->generated);
+    free(request);
+}
+
+void node_request_fail(struct node_request *request, const struct lr_error *err, bool retryable)
+{
+    struct node *node = request->model->node;
+    struct wire_error m = {.error = *err, .retryable = retryable};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 4096); /* not scratch: the caller's error may live in there */
+    wire_error_encode(&buf, WIRE_ERROR, &m);
+    node->count.errors++;
+    request->model->requests_failed++;
+    tell(request, &buf);
+    lr_buf_free(&buf);
+    free_request(request);
+}
+
+void node_request_end(struct node_request *request)
+{
+    request->model->requests_done++;
+    request->model->last_used_ms = node_now(request->model->node);
+    free_request(request);
+}
+
+void node_request_stop(struct node_request *request)
+{
+    if (request->place != NODE_REQUEST_LIVE)
+        return;
+    request->is_stopped = true;
+    send_cancel(request);
+}
+
+void node_request_cancel(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    struct node *node = model->node;
+    request->sink = (struct node_sink){0};
+    node->count.cancelled++;
+    if (request->place != NODE_REQUEST_LIVE) {
+        free_request(request);
+        node_model_pump(model); /* it may have been the only reason to stay */
+        return;
+    }
+    /* It stays until the worker confirms: its pages are free then, not before. */
+    send_cancel(request);
+}
+
+void node_request_abandon(struct node_request *request, const struct lr_error *err,
+                          bool retryable)
+{
+    struct node_sink sink = request->sink;
+    struct wire_error m = {.error = *err, .retryable = retryable};
+    struct wire_frame frame;
+    struct lr_buf buf;
+    bool has = false;
+    lr_buf_init(&buf, 4096);
+    wire_error_encode(&buf, WIRE_ERROR, &m);
+    struct lr_str bytes = lr_buf_str(&buf);
+    node_request_cancel(request);
+    if (sink.on_event != NULL && wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
+        sink.on_event(sink.ctx, &frame);
+    lr_buf_free(&buf);
+}
+
+static void tell_lost(struct node_request *request, const struct node_victim *verdict,
+                      const struct lr_error *how)
+{
+    struct wire_lost m = {.has_strike = verdict->has_strike,
+                          .entry = verdict->entry,
+                          .cohort = verdict->cohort,
+                          .error = *how};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 4096); /* not scratch: the owner may submit again at once */
+    wire_lost_encode(&buf, &m);
+    tell(request, &buf);
+    lr_buf_free(&buf);
+    free_request(request);
+}
+
+void node_request_lost(struct node_request *request, const struct node_victim *verdict,
+                       const struct lr_error *how)
+{
+    struct node_model *model = request->model;
+    struct lr_error err;
+    leave_place(request);
+    if (request->sink.on_event == NULL || request->is_proof) {
+        free_request(request);
+        return;
+    }
+    lr_log_warn(NULL, "request.lost request=" LR_STR_FMT " model=%s strike=%d entry=%s how=%s",
+                LR_STR_ARG(request->ask.request_id), model->id, verdict->has_strike,
+                wire_entry_name(verdict->entry), how->text);
+    if (request->sink.takes_lost) {
+        tell_lost(request, verdict, how);
+        return;
+    }
+    request->ask.entry = verdict->entry;
+    request->ask.cohort = verdict->cohort;
+    request->strikes += verdict->has_strike;
+    if (request->strikes >= WIRE_STRIKES_MAX) {
+        (void)wire_lost_fail(&err, how);
+        lr_log_error(NULL, "request.poison request=" LR_STR_FMT " model=%s how=%s",
+                     LR_STR_ARG(request->ask.request_id), model->id, how->text);
+        node_request_fail(request, &err, false);
+    } else if (model->node->is_draining) {
+        (void)lr_fail(&err, LR_UNAVAILABLE, "this node is shutting down");
+        node_request_fail(request, &err, true);
+    } else {
+        enqueue(request);
+    }
+}
+
+bool node_request_keep_token(struct node_request *request, uint32_t id)
+{
+    return request->sink.takes_lost || keep_tokens(request, &id, 1);
+}
+
+/* Whether a cohort that goes in by itself is on probation there. */
+static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
+{
+    for (const struct node_request *r = worker->live; r != NULL; r = r->next)
+        if (r->attempt.probation != 0 && r->ask.cohort != WIRE_COHORT_TOGETHER &&
+            r->ask.cohort != cohort)
+            return true;
+    return false;
+}
+
+bool node_request_may_enter(const struct node_request *request,
+                            const struct node_worker *worker, bool suspect_waits)
+{
+    switch (request->ask.entry) {
+    case WIRE_ENTRY_NEW:
+        return !suspect_waits && worker->suspect_count == 0;
+    case WIRE_ENTRY_SUSPECT:
+        return worker->newcomer_count == 0;
+    case WIRE_ENTRY_COHORT:
+        return request->ask.cohort == WIRE_COHORT_TOGETHER ||
+               !has_other_cohort(worker, request->ask.cohort);
+    default:
+        return true;
+    }
+}
+
+static void tick(struct node *node, struct node_request *request, uint64_t now)
+{
+    if (request->deadline_at_ms != 0 && now >= request->deadline_at_ms &&
+        request->place == NODE_REQUEST_QUEUED && request->sink.on_event != NULL) {
+        struct lr_error err;
+        (void)lr_fail(&err, LR_TIMEOUT,
+                      "model \"%s\" was not there to begin within %" PRIu64
+                      " ms, the request's deadline (setting queue-timeout of the router)",
+                      request->model->id, request->ask.deadline_ms);
+        node_request_abandon(request, &err, false);
+        return;
+    }
+    if (now - request->last_event_ms < TICK_MS)
+        return;
+    lr_buf_clear(&node->scratch);
+    wire_tick_encode(&node->scratch, NULL);
+    tell(request, &node->scratch);
+}
+
+void node_requests_tick(struct node *node, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < node->slot_count; i++)
+        if (node->slots[i].request != NULL)
+            tick(node, node->slots[i].request, now_ms);
+}

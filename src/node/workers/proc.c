@@ -1,0 +1,407 @@
+#include "node/workers/proc.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/subprocess.h"
+#include "wire/frame.h"
+
+extern char **environ;
+
+enum { READ_BYTES = 64 << 10, PIPE_BYTES = 256 << 10, LINE_MAX_BYTES = 4096, DRAIN_MS = 2000 };
+
+struct node_proc {
+    struct net_loop *loop;
+    struct node_proc_callbacks callbacks;
+    uv_process_t process;
+    uv_pipe_t in, out, log;
+    struct net_timer *drain; /* runs from the exit until the last frame */
+    struct net_timer *limit; /* runs until the exit */
+    bool is_late;
+    struct lr_buf frames; /* bytes of an unfinished frame */
+    struct lr_buf line;
+    char *chunk;      /* READ_BYTES, lent to libuv */
+    unsigned handles; /* not yet closed */
+    bool has_process;
+    bool exited, drained, closing;
+    char how[LR_EXIT_TEXT_LEN];
+};
+
+static void free_proc(struct node_proc *p)
+{
+    lr_buf_free(&p->frames);
+    lr_buf_free(&p->line);
+    free(p->chunk);
+    free(p);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct node_proc *p = handle->data;
+    if (--p->handles != 0)
+        return;
+    if (p->callbacks.on_exit != NULL)
+        p->callbacks.on_exit(p->callbacks.arg, p->how);
+    free_proc(p);
+}
+
+static void close_handles(struct node_proc *p)
+{
+    if (p->closing)
+        return;
+    p->closing = true;
+    net_timer_stop(p->drain);
+    p->drain = NULL;
+    net_timer_stop(p->limit);
+    p->limit = NULL;
+    uv_close((uv_handle_t *)&p->in, on_closed);
+    uv_close((uv_handle_t *)&p->out, on_closed);
+    uv_close((uv_handle_t *)&p->log, on_closed);
+    if (p->has_process)
+        uv_close((uv_handle_t *)&p->process, on_closed);
+}
+
+static void flush_line(struct node_proc *p)
+{
+    if (p->line.len != 0 && p->callbacks.on_line != NULL)
+        p->callbacks.on_line(p->callbacks.arg, lr_buf_str(&p->line));
+    lr_buf_clear(&p->line);
+}
+
+static void finish_if_done(struct node_proc *p)
+{
+    if (!p->exited || !p->drained || p->closing)
+        return;
+    flush_line(p);
+    close_handles(p);
+}
+
+/* Something the plugin started still holds the pipe: the worker itself is gone. */
+static void on_drain_timeout(void *arg)
+{
+    struct node_proc *p = arg;
+    p->drained = true;
+    finish_if_done(p);
+}
+
+static void on_limit(void *arg)
+{
+    struct node_proc *p = arg;
+    p->is_late = true;
+    node_proc_kill(p);
+}
+
+static void on_process_exit(uv_process_t *process, int64_t status, int signal_number)
+{
+    struct node_proc *p = process->data;
+    int wait_status = signal_number != 0 ? signal_number : (int)(status & 0xff) << 8;
+    p->exited = true;
+    net_timer_stop(p->limit);
+    p->limit = NULL;
+    if (p->is_late)
+        (void)snprintf(p->how, sizeof(p->how), "did not answer in time");
+    else
+        (void)lr_exit_text(wait_status, p->how);
+    if (!p->drained)
+        p->drain = net_timer_start(p->loop, DRAIN_MS, 0, on_drain_timeout, p);
+    finish_if_done(p);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    struct node_proc *p = handle->data;
+    (void)suggested;
+    *out = uv_buf_init(p->chunk, READ_BYTES);
+}
+
+/* Hands out whole frames; keeps what is left.  The usual read holds whole frames only
+ * and is never copied. */
+static void take_frames(struct node_proc *p, struct lr_str bytes)
+{
+    struct lr_error err;
+    struct wire_frame frame;
+    bool has = true;
+    bool buffered = p->frames.len != 0;
+
+    if (buffered) {
+        lr_buf_add_str(&p->frames, bytes);
+        bytes = lr_buf_str(&p->frames);
+    }
+    size_t whole = bytes.len;
+    if (p->callbacks.on_batch != NULL)
+        p->callbacks.on_batch(p->callbacks.arg, bytes);
+    while (has && p->callbacks.on_frame != NULL) {
+        lr_code code = p->frames.failed ? lr_fail(&err, LR_TOO_LARGE, "a frame is too large")
+                                        : wire_frame_next(&bytes, &frame, &has, &err);
+        if (code != LR_OK) {
+            /* A plugin that scribbles over our pipe is as dead as one that crashed. */
+            if (p->callbacks.on_line != NULL)
+                p->callbacks.on_line(p->callbacks.arg, lr_str_z(err.text));
+            node_proc_kill(p);
+            return;
+        }
+        if (has)
+            p->callbacks.on_frame(p->callbacks.arg, &frame);
+    }
+    if (buffered)
+        lr_buf_consume(&p->frames, whole - bytes.len);
+    else
+        lr_buf_add_str(&p->frames, bytes);
+}
+
+static void on_out(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct node_proc *p = stream->data;
+    if (n > 0) {
+        take_frames(p, lr_str(buf->base, (size_t)n));
+        if (p->callbacks.on_batch_end != NULL)
+            p->callbacks.on_batch_end(p->callbacks.arg);
+        return;
+    }
+    if (n == 0)
+        return;
+    (void)uv_read_stop(stream);
+    p->drained = true;
+    finish_if_done(p);
+}
+
+static void on_log(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct node_proc *p = stream->data;
+    if (n < 0) {
+        (void)uv_read_stop(stream);
+        return;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+        if (buf->base[i] == '\n' || p->line.len == LINE_MAX_BYTES)
+            flush_line(p);
+        if (buf->base[i] != '\n')
+            lr_buf_add_char(&p->line, buf->base[i]);
+    }
+}
+
+/* What GPU drivers, the loader, sanitizers and messages need.  Everything else may be a
+ * secret (HF_TOKEN, LLM_ROUTER_*) and is nothing to an engine. */
+static bool is_for_workers(const char *variable)
+{
+    static const char *const names[] = {"PATH", "LD_LIBRARY_PATH", "TMPDIR", "LANG"};
+    static const char *const beginnings[] = {"CUDA_", "NVIDIA_", "VK_", "LC_"};
+    static const char ending[] = "SAN_OPTIONS";
+    size_t len = strcspn(variable, "=");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == len && strncmp(variable, names[i], len) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
+        if (strncmp(variable, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return len >= strlen(ending) &&
+           strncmp(variable + len - strlen(ending), ending, strlen(ending)) == 0;
+}
+
+/* NULL-terminated; the list is the caller's, its texts are not.  NULL without memory. */
+static char **worker_environment(void)
+{
+    size_t count = 0, n = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **out = calloc(count + 1, sizeof(*out));
+    for (size_t i = 0; out != NULL && i < count; i++)
+        if (is_for_workers(environ[i]))
+            out[n++] = environ[i];
+    return out;
+}
+
+/* Our end and the worker's end of each. */
+struct pipes {
+    int in[2], out[2], log[2]; /* [0] is read, [1] is written */
+};
+
+static void close_pair(int pair[2])
+{
+    for (size_t i = 0; i < 2; i++)
+        if (pair[i] >= 0)
+            (void)close(pair[i]);
+}
+
+/* Pipes, and not the sockets libuv would make: what comes in small frames is read in one go,
+ * for a thirtieth of the price. */
+static lr_code make_pipes(struct pipes *pipes, struct lr_error *err)
+{
+    *pipes = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}};
+    if (pipe2(pipes->in, O_CLOEXEC) == 0 && pipe2(pipes->out, O_CLOEXEC) == 0 &&
+        pipe2(pipes->log, O_CLOEXEC) == 0) {
+        /* Room for a step of many sequences; where the system allows less, less. */
+        (void)fcntl(pipes->out[1], F_SETPIPE_SZ, PIPE_BYTES);
+        return LR_OK;
+    }
+    lr_code code = lr_fail_errno(err, LR_INTERNAL, "cannot make a pipe for a worker");
+    close_pair(pipes->in);
+    close_pair(pipes->out);
+    close_pair(pipes->log);
+    return code;
+}
+
+static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_config *config,
+                 const struct pipes *pipes)
+{
+    char executable[4096], parent[32], label[256], mode[] = "--probe", sub[] = "worker";
+    (void)snprintf(executable, sizeof(executable), "%s", config->executable);
+    (void)snprintf(parent, sizeof(parent), "--parent=%d", (int)getpid());
+    (void)snprintf(label, sizeof(label), "--label=%s", config->label);
+    char scratch[LR_PATH_MAX + 16];
+    char *args[7] = {executable, sub, parent, label};
+    size_t count = 4;
+    if (config->is_probe)
+        args[count++] = mode;
+    if (config->scratch != NULL) {
+        (void)snprintf(scratch, sizeof(scratch), "--scratch=%s", config->scratch);
+        args[count++] = scratch;
+    }
+    uv_stdio_container_t stdio[4] = {
+        {.flags = UV_INHERIT_FD, .data.fd = pipes->in[0]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes->log[1]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes->log[1]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes->out[1]},
+    };
+    uv_process_options_t options = {
+        .exit_cb = on_process_exit,
+        .file = executable,
+        .args = args,
+        .stdio_count = 4,
+        .stdio = stdio,
+        .env = worker_environment(),
+    };
+    if (options.env == NULL)
+        return UV_ENOMEM;
+    p->process.data = p;
+    p->handles++;
+    p->has_process = true;
+    int status = uv_spawn(uv, &p->process, &options);
+    free(options.env);
+    return status;
+}
+
+static lr_code start_pipes(struct node_proc *p, struct lr_error *err)
+{
+    if (uv_read_start((uv_stream_t *)&p->out, on_alloc, on_out) != 0 ||
+        uv_read_start((uv_stream_t *)&p->log, on_alloc, on_log) != 0)
+        return lr_fail(err, LR_INTERNAL, "cannot read the pipes of a worker");
+    return LR_OK;
+}
+
+lr_code node_proc_start(struct net_loop *loop, const struct node_proc_config *config,
+                        struct node_proc **out, struct lr_error *err)
+{
+    struct pipes pipes;
+    *out = NULL;
+    lr_code code = make_pipes(&pipes, err);
+    if (code != LR_OK)
+        return code;
+    struct node_proc *p = calloc(1, sizeof(*p));
+    if (p == NULL || (p->chunk = malloc(READ_BYTES)) == NULL) {
+        free(p);
+        close_pair(pipes.in);
+        close_pair(pipes.out);
+        close_pair(pipes.log);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
+    }
+    p->loop = loop;
+    lr_buf_init(&p->frames, WIRE_BODY_MAX + WIRE_HEADER_LEN + (size_t)READ_BYTES);
+    lr_buf_init(&p->line, LINE_MAX_BYTES + 1);
+    uv_loop_t *uv = net_loop_uv(loop);
+    uv_pipe_t *handles[] = {&p->in, &p->out, &p->log};
+    const int ours[] = {pipes.in[1], pipes.out[0], pipes.log[0]};
+    for (size_t i = 0; i < 3; i++) {
+        (void)uv_pipe_init(uv, handles[i], 0);
+        handles[i]->data = p;
+        p->handles++;
+        (void)uv_pipe_open(handles[i], ours[i]);
+    }
+    int status = spawn(p, uv, config, &pipes);
+    (void)close(pipes.in[0]);
+    (void)close(pipes.out[1]);
+    (void)close(pipes.log[1]);
+    if (status != 0)
+        code = lr_fail(err, LR_INTERNAL, "cannot start %s: %s", config->executable,
+                       uv_strerror(status));
+    else
+        code = start_pipes(p, err);
+    if (code != LR_OK) {
+        close_handles(p); /* callbacks are not set yet: nothing is told */
+        return code;
+    }
+    p->callbacks = config->callbacks;
+    if (config->limit_ms != 0)
+        p->limit = net_timer_start(loop, config->limit_ms, 0, on_limit, p);
+    *out = p;
+    return LR_OK;
+}
+
+pid_t node_proc_pid(const struct node_proc *proc)
+{
+    return proc->process.pid;
+}
+
+int node_proc_source(const struct node_proc *proc)
+{
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&proc->out, &fd) == 0 ? fd : -1;
+}
+
+struct pending_write {
+    uv_write_t request;
+    char bytes[];
+};
+
+static void on_written(uv_write_t *request, int status)
+{
+    (void)status; /* a broken pipe shows as the process's end */
+    free(request->data);
+}
+
+/* A worker that misses a frame waits for the frame for ever: it is as dead as one that crashed.
+ * An empty frame is one that no memory was left for. */
+static bool lose_frame(struct node_proc *proc)
+{
+    lr_log_warn(NULL, "worker.frame_lost pid=%d", (int)node_proc_pid(proc));
+    node_proc_kill(proc);
+    return false;
+}
+
+bool node_proc_send(struct node_proc *proc, struct lr_str bytes)
+{
+    if (proc->closing || proc->exited)
+        return false;
+    if (bytes.len == 0)
+        return lose_frame(proc);
+    uv_buf_t now = uv_buf_init((char *)(uintptr_t)bytes.ptr, (unsigned)bytes.len);
+    int n = uv_try_write((uv_stream_t *)&proc->in, &now, 1);
+    if (n < 0 && n != UV_EAGAIN)
+        return lose_frame(proc);
+    size_t sent = n > 0 ? (size_t)n : 0;
+    if (sent == bytes.len)
+        return true;
+    struct pending_write *w = malloc(sizeof(*w) + bytes.len - sent);
+    if (w == NULL)
+        return lose_frame(proc);
+    memcpy(w->bytes, bytes.ptr + sent, bytes.len - sent);
+    w->request.data = w;
+    uv_buf_t rest = uv_buf_init(w->bytes, (unsigned)(bytes.len - sent));
+    if (uv_write(&w->request, (uv_stream_t *)&proc->in, &rest, 1, on_written) == 0)
+        return true;
+    free(w);
+    return lose_frame(proc);
+}
+
+void node_proc_kill(struct node_proc *proc)
+{
+    if (!proc->exited && proc->has_process)
+        (void)uv_process_kill(&proc->process, SIGKILL);
+}

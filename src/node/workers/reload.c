@@ -1,0 +1,328 @@
+#include "node/workers/reload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node/fetch/storage.h"
+#include "node/state.h"
+#include "wire/event.h"
+#include "wire/open.h"
+
+enum { CLAIMS_MAX = 1024, RETRY_MS = 5000 };
+
+/* One reload from the check of the new files to the start of its candidates. */
+struct node_reload {
+    struct node *node;
+    struct node_engine *engine;
+    struct plugin_manifest manifest; /* of the new version */
+    struct node_library *library;    /* reference */
+    struct node_proc *check;
+    struct listener *listeners; /* owned */
+    struct lr_error error;
+    bool is_good;
+};
+
+/* Hears how a reload ended. */
+struct listener {
+    struct listener *next;
+    node_reload_fn fn;
+    void *arg;
+};
+
+static void tell(struct node *node, const char *event, const struct node_library *library,
+                 const char *model, const char *reason)
+{
+    lr_log_info(NULL,
+                "engine.reload what=%s engine=%s version=%s sha256=%.12s model=%s reason=%s",
+                event, library->engine_id, library->version, library->sha256, model, reason);
+    struct lr_json_writer *j = node_event_begin(&node->events, event);
+    lr_json_member_z(j, "engine", library->engine_id);
+    lr_json_member_z(j, "version", library->version);
+    lr_json_member_z(j, "model", model);
+    lr_json_member_z(j, "reason", reason);
+    node_event_send(&node->events);
+}
+
+/* ---- candidates ---- */
+
+static bool both_fit(struct node_model *model)
+{
+    static struct node_claim claims[CLAIMS_MAX];
+    static struct node_worker *owners[CLAIMS_MAX];
+    struct node *node = model->node;
+    uint32_t pool = model->worker->pool;
+    uint64_t available;
+    node_measure(node);
+    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
+    return node_ledger_plan(&node->pools.pool[pool].state, claims, count,
+                            model->worker->reserved, &available) == NODE_PLAN_FITS;
+}
+
+static void start_candidate(struct node_model *model)
+{
+    struct node_worker *old = model->worker;
+    struct lr_engine_need need = {.total = old->reserved};
+    struct lr_error err;
+    if (model->candidate != NULL) { /* of an earlier reload: outdated by this one */
+        model->candidate->is_closing = true;
+        node_proc_kill(model->candidate->proc);
+        model->candidate->next = model->leaving;
+        model->leaving = model->candidate;
+        model->candidate = NULL;
+    }
+    if (!both_fit(model)) {
+        model->is_swapping = true;
+        node_model_unload(model, "a new version of its engine takes over");
+        return;
+    }
+    if (node_worker_start(model, model->engine->library, &need, old->pool, &model->candidate,
+                          &err) != LR_OK) {
+        tell(model->node, "reload_failed", model->engine->library, model->id, err.text);
+        return;
+    }
+    model->candidate->is_candidate = true;
+}
+
+static void on_proof(void *ctx, const struct wire_frame *frame)
+{
+    struct node_worker *w = ctx;
+    struct wire_error m;
+    if (frame->type == WIRE_DONE) {
+        tell(w->node, "reloaded", w->library, w->model->id, "");
+        w->node->count.reloads++;
+        node_worker_promote(w);
+    } else if (frame->type == WIRE_ERROR && wire_error_decode(frame->body, &m, NULL) == LR_OK) {
+        node_worker_kill(w, &m.error);
+    }
+}
+
+void node_reload_prove(struct node_worker *candidate)
+{
+    struct node_sink sink = {.ctx = candidate, .on_event = on_proof};
+    struct lr_error err;
+    if (node_request_prove(candidate, sink, &err) != LR_OK)
+        node_worker_kill(candidate, &err);
+}
+
+/* New loads go back to the version that works. */
+static bool go_back(struct node_engine *engine, const struct node_library *bad)
+{
+    if (engine->library != bad || engine->previous == NULL)
+        return engine->library != bad;
+    node_library_unref(engine->library);
+    engine->library = engine->previous;
+    engine->previous = NULL;
+    return true;
+}
+
+void node_reload_failed(struct node_model *model, struct node_worker *candidate,
+                        const char *how)
+{
+    if (candidate->is_closing)
+        return; /* we ended it ourselves */
+    tell(model->node, "reload_failed", candidate->library, model->id,
+         candidate->failure.code != LR_OK ? candidate->failure.text : how);
+    (void)go_back(model->engine, candidate->library);
+}
+
+bool node_reload_revert(struct node_model *model, const struct lr_error *why)
+{
+    struct node_library *bad = model->engine->library;
+    model->is_swapping = false;
+    tell(model->node, "reload_failed", bad, model->id, why->text);
+    return go_back(model->engine, bad);
+}
+
+/* ---- the check ---- */
+
+static void take_over(struct node_reload *r)
+{
+    struct node_engine *e = r->engine;
+    node_library_unref(e->previous);
+    e->previous = e->library;
+    e->library = node_library_ref(r->library);
+    plugin_manifest_free(&e->manifest);
+    e->manifest = r->manifest;
+    r->manifest = (struct plugin_manifest){0};
+    e->reason[0] = '\0';
+    e->is_told = false;
+    if (e->previous == NULL)
+        tell(r->node, "reloaded", e->library, "", "");
+    node_storage_resolve(r->node); /* models that waited for an engine */
+    for (struct node_model *m = r->node->models; m != NULL; m = m->next) {
+        if (m->engine != e)
+            continue;
+        if (m->state == NODE_MODEL_READY)
+            start_candidate(m);
+        else
+            node_model_retry(m);
+        node_model_pump(m);
+    }
+}
+
+static void finish(struct node_reload *r)
+{
+    r->engine->reload = NULL;
+    if (r->is_good)
+        take_over(r);
+    else
+        tell(r->node, "reload_refused", r->library, "", r->error.text);
+    while (r->listeners != NULL) {
+        struct listener *l = r->listeners;
+        r->listeners = l->next;
+        l->fn(l->arg, r->is_good ? NULL : &r->error, true);
+        free(l);
+    }
+    plugin_manifest_free(&r->manifest);
+    node_library_unref(r->library);
+    free(r);
+}
+
+static lr_code listen_to(struct node_reload *r, node_reload_fn fn, void *arg,
+                         struct lr_error *err)
+{
+    struct listener *l = fn != NULL ? calloc(1, sizeof(*l)) : NULL;
+    if (fn == NULL)
+        return LR_OK;
+    if (l == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a reload");
+    *l = (struct listener){.next = r->listeners, .fn = fn, .arg = arg};
+    r->listeners = l;
+    return LR_OK;
+}
+
+static void on_check_frame(void *arg, const struct wire_frame *frame)
+{
+    struct node_reload *r = arg;
+    struct wire_error m;
+    if (frame->type == WIRE_PROBED)
+        r->is_good = true;
+    if (frame->type == WIRE_FAILED && wire_error_decode(frame->body, &m, NULL) == LR_OK)
+        r->error = m.error;
+}
+
+static void on_check_exit(void *arg, const char *how)
+{
+    struct node_reload *r = arg;
+    if (!r->is_good && r->error.code == LR_OK)
+        (void)lr_fail(&r->error, LR_INTERNAL, "the new library %s when it was opened", how);
+    finish(r);
+}
+
+static lr_code start_check(struct node_reload *r, struct lr_error *err)
+{
+    struct node *node = r->node;
+    struct wire_open open = {
+        .library = r->library->path,
+        .engine_id = r->library->engine_id,
+        .engine_version = r->library->version,
+        .abi_version = r->library->abi,
+    };
+    char scratch[LR_PATH_MAX];
+    struct node_proc_config config = {
+        .executable = node->executable,
+        .scratch = node_scratch_of(node, r->library, scratch),
+        .label = r->library->engine_id,
+        .is_probe = true,
+        .limit_ms = node->limits.load_ms,
+        .callbacks = {.arg = r, .on_frame = on_check_frame, .on_exit = on_check_exit},
+    };
+    lr_code code = node_proc_start(node->loop, &config, &r->check, err);
+    if (code != LR_OK)
+        return code;
+    lr_buf_clear(&node->scratch);
+    wire_open_encode(&node->scratch, WIRE_PROBE, &open);
+    (void)node_proc_send(r->check, lr_buf_str(&node->scratch));
+    return LR_OK;
+}
+
+lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
+                    node_reload_fn fn, void *arg, struct lr_error *err)
+{
+    if (engine->reload != NULL)
+        return listen_to(engine->reload, fn, arg, err);
+    struct node_reload *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a reload");
+    *r = (struct node_reload){.node = node, .engine = engine};
+    engine->signature = node_folder_signature(engine->folder);
+    lr_code code =
+        node_library_take(&node->engines, engine->folder, &r->manifest, &r->library, err);
+    if (code == LR_OK && engine->library != NULL && !force &&
+        strcmp(engine->library->sha256, r->library->sha256) == 0) {
+        plugin_manifest_free(&r->manifest);
+        node_library_unref(r->library);
+        free(r);
+        if (fn != NULL)
+            fn(arg, NULL, false);
+        return LR_OK;
+    }
+    if (code == LR_OK)
+        code = start_check(r, err);
+    if (code != LR_OK) {
+        plugin_manifest_free(&r->manifest);
+        node_library_unref(r->library);
+        free(r);
+        return code;
+    }
+    engine->reload = r;
+    return listen_to(r, fn, arg, err);
+}
+
+void node_reload_tell_refused(struct node *node)
+{
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+        if (e->library != NULL || e->is_told)
+            continue;
+        e->is_told = true;
+        struct lr_json_writer *j = node_event_begin(&node->events, "engine_refused");
+        lr_json_member_z(j, "engine", e->name);
+        lr_json_member_z(j, "reason", e->reason);
+        node_event_send(&node->events);
+    }
+}
+
+/* An engine that was refused for what may pass (a full disk, a file half there) is looked at
+ * again though its folder has not changed. */
+static bool is_worth_a_look(const struct node *node, const struct node_engine *e)
+{
+    bool is_judged = e->reason_code == LR_ABI_MISMATCH || e->reason_code == LR_UNSUPPORTED ||
+                     e->reason_code == LR_INVALID_ARGUMENT ||
+                     e->reason_code == LR_PERMISSION_DENIED || e->reason_code == LR_CONFLICT;
+    return e->library == NULL && !is_judged && node_now(node) >= e->retry_ms;
+}
+
+void node_reload_watch(struct node *node)
+{
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+        uint64_t now = node_folder_signature(e->folder);
+        struct lr_error err;
+        bool is_again = is_worth_a_look(node, e);
+        if ((now == e->signature && !is_again) || e->reload != NULL)
+            continue;
+        /* Files still being copied differ from one look to the next. */
+        if (now != e->signature && now != e->seen_signature) {
+            e->seen_signature = now;
+            continue;
+        }
+        e->retry_ms = node_now(node) + RETRY_MS;
+        lr_code code = node_reload(node, e, false, NULL, NULL, &err);
+        if (code != LR_OK && strcmp(err.text, e->reason) != 0)
+            lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+        if (code != LR_OK && e->library == NULL) {
+            (void)snprintf(e->reason, sizeof(e->reason), "%s", err.text);
+            e->reason_code = err.code;
+        }
+        if (code == LR_UNAVAILABLE)
+            e->signature = 0; /* half copied: look again */
+    }
+    size_t before = 0, after = 0;
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
+        before++;
+    node_engines_scan(&node->engines, node->engines_dir);
+    node_reload_tell_refused(node);
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
+        after++;
+    if (after != before)
+        node_storage_resolve(node);
+}

@@ -1,0 +1,259 @@
+/* node/workers/supervisor.c - a worker's life as its node sees it: start, retirement, death.
+ * What it says meanwhile is in frames.c.
+ *
+ * Every path out of a worker leads through on_exit, once; what it held is decided
+ * there and nowhere else.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "node/fetch/storage.h"
+#include "node/state.h"
+#include "node/workers/reload.h"
+#include "wire/open.h"
+
+static void on_exit_of(void *arg, const char *how);
+
+/* ---- start and end ---- */
+
+lr_code node_worker_start(struct node_model *model, struct node_library *library,
+                          const struct lr_engine_need *need, uint32_t pool,
+                          struct node_worker **out, struct lr_error *err)
+{
+    struct node *node = model->node;
+    struct wire_open open;
+    *out = NULL;
+    struct node_worker *w = calloc(1, sizeof(*w));
+    if (w == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
+    w->node = node;
+    w->model = model;
+    w->library = node_library_ref(library);
+    w->pool = pool;
+    w->reserved = need->total;
+    w->started_ms = w->progress_ms = node_now(node);
+    char scratch[LR_PATH_MAX];
+    struct node_proc_config config = {
+        .executable = node->executable,
+        .scratch = node_scratch_of(node, library, scratch),
+        .label = model->id,
+        .callbacks = node_worker_callbacks(w),
+    };
+    config.callbacks.on_exit = on_exit_of;
+    lr_code code = node_proc_start(node->loop, &config, &w->proc, err);
+    if (code != LR_OK) {
+        node_library_unref(w->library);
+        free(w);
+        return code;
+    }
+    node->count.worker_starts++;
+    node_describe_open(model, library, pool, need->total, &open);
+    lr_buf_clear(&node->scratch);
+    wire_open_encode(&node->scratch, WIRE_OPEN, &open);
+    (void)node_proc_send(w->proc, lr_buf_str(&node->scratch));
+    lr_log_info(
+        NULL,
+        "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64 " weights=%s",
+        model->id, (int)node_proc_pid(w->proc), library->engine_id, library->version,
+        need->total,
+        open.options.artifact_path != NULL ? open.options.artifact_path : "the model's own");
+    *out = w;
+    return LR_OK;
+}
+
+void node_worker_kill(struct node_worker *worker, const struct lr_error *why)
+{
+    if (worker->proc == NULL)
+        return;
+    if (why != NULL)
+        worker->failure = *why;
+    node_proc_kill(worker->proc);
+}
+
+void node_worker_retire(struct node_worker *worker)
+{
+    struct node *node = worker->node;
+    if (worker->proc == NULL || worker->live_count != 0 || worker->is_closing)
+        return;
+    worker->is_closing = true;
+    worker->close_by_ms = node_now(node) + node->limits.close_ms;
+    if (!worker->is_ready) { /* in the middle of a load nobody listens */
+        node_proc_kill(worker->proc);
+        return;
+    }
+    lr_buf_clear(&node->scratch);
+    wire_empty_encode(&node->scratch, WIRE_CLOSE);
+    (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+}
+
+void node_worker_promote(struct node_worker *candidate)
+{
+    struct node_model *model = candidate->model;
+    struct node_worker *old = model->worker;
+    model->candidate = NULL;
+    candidate->is_candidate = false;
+    model->worker = candidate;
+    if (old != NULL) {
+        old->next = model->leaving;
+        model->leaving = old;
+        node_worker_retire(old);
+    }
+    if (model->state == NODE_MODEL_READY)
+        node_model_pump(model);
+}
+
+uint32_t node_worker_load(const struct node_worker *w)
+{
+    uint32_t slots = w->need.max_sequences;
+    return w->live_count - (w->leaving_count < slots ? w->leaving_count : slots);
+}
+
+/* ---- death ---- */
+
+static void detach(struct node_worker *w)
+{
+    struct node_model *model = w->model;
+    if (model->worker == w)
+        model->worker = NULL;
+    if (model->candidate == w)
+        model->candidate = NULL;
+    for (struct node_worker **link = &model->leaving; *link != NULL; link = &(*link)->next)
+        if (*link == w) {
+            *link = w->next;
+            break;
+        }
+}
+
+static void load_failed(struct node_model *model, const struct node_worker *w, const char *how)
+{
+    struct lr_error err = w->failure;
+    bool was_told = err.code != LR_OK;
+    const char *artifact = node_artifact_of(model);
+    if (was_told && artifact != NULL &&
+        (err.code == LR_MODEL_CORRUPT || err.code == LR_UNSUPPORTED)) {
+        /* One model, one format, two encodings: the original is still there. */
+        lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
+                    artifact, err.text);
+        model->skip_artifact = true;
+        model->has_need = false;
+        node_model_move(model, NODE_MODEL_PRESENT, &err);
+        return;
+    }
+    if (!was_told)
+        (void)lr_fail(&err, LR_INTERNAL, "the engine %s while it loaded the model", how);
+    if (model->is_swapping && node_reload_revert(model, &err)) {
+        node_model_move(model, NODE_MODEL_PRESENT, &err);
+        return;
+    }
+    bool was_killed = !was_told || err.code == LR_TIMEOUT;
+    node_model_trouble(model, was_killed ? NODE_TROUBLE_DEATH : NODE_TROUBLE_TOLD, &err);
+}
+
+static struct node_victim describe_victim(const struct node_request *r)
+{
+    const struct node_attempt *a = &r->attempt;
+    return (struct node_victim){
+        .entry = r->ask.entry,
+        .cohort = r->ask.cohort,
+        .is_newcomer = a->is_newcomer && a->is_entering,
+        .has_entered = a->has_entered || a->is_entering,
+        .is_on_probation = a->probation != 0,
+    };
+}
+
+/* Decides about everything that was in the worker, then tells each owner.  Owners may submit
+ * again or cancel others meanwhile: the requests are found again by their ids. */
+static void lose_all(struct node_worker *w, const char *how)
+{
+    struct node *node = w->node;
+    size_t count = 0, room = w->live_count;
+    struct lr_error err = w->failure;
+    struct node_victim *victims = calloc(room + 1, sizeof(*victims));
+    uint64_t *ids = calloc(room + 1, sizeof(*ids));
+    if (err.code == LR_OK)
+        (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
+    for (struct node_request *r = w->live; victims != NULL && ids != NULL && r != NULL;
+         r = r->next) {
+        ids[count] = r->id;
+        victims[count++] = describe_victim(r);
+    }
+    /* The time that a hanging worker was waited for says nothing about the one before it. */
+    uint64_t now = node_now(node);
+    if (err.code == LR_TIMEOUT)
+        now = lr_elapsed(node->limits.step_ms, now);
+    node_blame_decide(&w->model->blame, victims, count, now);
+    for (size_t i = 0; i < count; i++) {
+        struct node_request *r = node_request_find(node, ids[i]);
+        if (r != NULL)
+            node_request_lost(r, &victims[i], &err);
+    }
+    /* Without memory to decide, nobody is blamed. */
+    while (w->live != NULL) {
+        struct node_victim nobody = {.entry = WIRE_ENTRY_RESUMED};
+        node_request_lost(w->live, &nobody, &err);
+    }
+    free(victims);
+    free(ids);
+}
+
+static void serving_died(struct node_model *model, struct node_worker *w, bool was_busy,
+                         const char *how)
+{
+    struct lr_error err = w->failure;
+    if (err.code == LR_OK)
+        (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
+    /* A model that was in use is loaded again, also where its requests went on elsewhere. */
+    model->is_wanted = model->is_wanted || model->is_pinned || was_busy;
+    node_model_trouble(model, NODE_TROUBLE_DEATH, &err);
+}
+
+static void drained(struct node_model *model)
+{
+    node_model_move(model, NODE_MODEL_PRESENT, NULL);
+    /* With requests that wait for it the next load does it, and tells them where it fails. */
+    if (model->registered_as[0] != '\0' && node_model_leases(model) == 0)
+        (void)node_storage_reopen(model);
+    if (model->is_swapping)
+        node_model_load(model);
+}
+
+static void on_exit_of(void *arg, const char *how)
+{
+    struct node_worker *w = arg;
+    struct node_model *model = w->model;
+    struct node *node = w->node;
+    bool was_serving = model->worker == w;
+    bool was_candidate = model->candidate == w;
+    bool expected = w->is_closing;
+    bool was_busy = w->live_count != 0;
+
+    w->proc = NULL;
+    detach(w);
+    if (!expected) {
+        node->count.worker_deaths++;
+        model->deaths++;
+        lr_log_error(NULL, "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
+                     w->library->engine_id, how, w->failure.text, w->live_count);
+        struct lr_json_writer *j = node_event_begin(&node->events, "worker_died");
+        lr_json_member_z(j, "model", model->id);
+        lr_json_member_z(j, "how", how);
+        node_event_send(&node->events);
+    } else {
+        lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
+    }
+    lose_all(w, how);
+    if (was_candidate)
+        node_reload_failed(model, w, how);
+    else if (was_serving && model->state == NODE_MODEL_DRAINING)
+        drained(model);
+    else if (was_serving && model->state == NODE_MODEL_LOADING)
+        load_failed(model, w, how);
+    else if (was_serving)
+        serving_died(model, w, was_busy, how);
+    node_library_unref(w->library);
+    free(w);
+    node_model_pump(model);
+    node_admit_waiting(node);
+}

@@ -1,0 +1,155 @@
+/* node/workers/watchdog.c - what time brings: workers without progress, memory under pressure,
+ * models nobody uses.
+ */
+#include <inttypes.h>
+
+#include "node/state.h"
+
+enum { OVERUSE_SLACK = 256 << 20, CLAIMS_MAX = 1024 };
+
+static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
+{
+    struct lr_error why;
+    if (w == NULL || w->proc == NULL)
+        return;
+    if (w->close_by_ms != 0) {
+        if (now >= w->close_by_ms)
+            node_proc_kill(w->proc);
+        return;
+    }
+    uint64_t silent = now > w->progress_ms ? now - w->progress_ms : 0;
+    uint64_t limit = w->is_ready ? node->limits.step_ms : node->limits.load_ms;
+    bool has_work = !w->is_ready || w->live_count != 0;
+    if (!has_work || silent < limit)
+        return;
+    (void)lr_fail(&why, LR_TIMEOUT,
+                  "the engine \"%s\" made no progress for %" PRIu64
+                  " ms %s model \"%s\" and was killed (setting %s)",
+                  w->library->engine_id, silent, w->is_ready ? "running" : "loading",
+                  w->model->id, w->is_ready ? "step-timeout" : "load-timeout");
+    lr_log_error(NULL, "watchdog.kill model=%s pid=%d silent_ms=%" PRIu64 " live=%u",
+                 w->model->id, (int)node_proc_pid(w->proc), silent, w->live_count);
+    struct lr_json_writer *j = node_event_begin(&node->events, "watchdog_kill");
+    lr_json_member_z(j, "model", w->model->id);
+    lr_json_member_u64(j, "silent_ms", silent);
+    node_event_send(&node->events);
+    node->count.watchdog_kills++;
+    node_worker_kill(w, &why);
+    w->progress_ms = now; /* one kill, not one per look */
+}
+
+void node_workers_watch(struct node *node, uint64_t now_ms)
+{
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        watch_worker(node, m->worker, now_ms);
+        watch_worker(node, m->candidate, now_ms);
+        for (struct node_worker *w = m->leaving; w != NULL; w = w->next)
+            watch_worker(node, w, now_ms);
+    }
+}
+
+/* ---- memory ---- */
+
+void node_measure(struct node *node)
+{
+    node_pools_read(&node->pools);
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
+        for (size_t i = 0; i < 3; i++)
+            for (struct node_worker *w = all[i]; w != NULL; w = i == 2 ? w->next : NULL)
+                if (w->proc != NULL)
+                    w->measured =
+                        node_pools_of_process(&node->pools, w->pool, node_proc_pid(w->proc));
+    }
+}
+
+/* Over its allotment by more than the margin: it lied, or it leaks. */
+static void check_overuse(struct node *node, struct node_worker *w)
+{
+    struct lr_error why;
+    if (w == NULL || w->proc == NULL || !w->is_ready || w->is_closing || w->reserved == 0)
+        return;
+    uint64_t allowed =
+        w->reserved + w->reserved / 100 * node->limits.overuse_percent + OVERUSE_SLACK;
+    if (w->measured <= allowed)
+        return;
+    (void)lr_fail(&why, LR_INTERNAL,
+                  "the engine uses %" PRIu64 " bytes, its allotment is %" PRIu64
+                  " (setting overuse-percent): it is restarted",
+                  w->measured, w->reserved);
+    lr_log_error(NULL,
+                 "memory.overuse model=%s pid=%d measured=%" PRIu64 " reserved=%" PRIu64
+                 " allowed=%" PRIu64,
+                 w->model->id, (int)node_proc_pid(w->proc), w->measured, w->reserved, allowed);
+    node_worker_kill(w, &why);
+}
+
+static void alert(struct node *node, struct node_pool *pool, bool over)
+{
+    if (pool->is_over == over)
+        return;
+    pool->is_over = over;
+    if (over)
+        node->count.alerts++;
+    if (over)
+        lr_log_warn(NULL,
+                    "memory.alert pool=%s used=%" PRIu64 " total=%" PRIu64 " limit_percent=%u",
+                    pool->name, pool->state.used, pool->state.total, pool->state.limit_percent);
+    else
+        lr_log_info(NULL, "memory.relieved pool=%s used=%" PRIu64 " total=%" PRIu64, pool->name,
+                    pool->state.used, pool->state.total);
+    struct lr_json_writer *j =
+        node_event_begin(&node->events, over ? "memory_alert" : "memory_relieved");
+    lr_json_member_z(j, "pool", pool->name);
+    lr_json_member_u64(j, "used", pool->state.used);
+    lr_json_member_u64(j, "total", pool->state.total);
+    node_event_send(&node->events);
+}
+
+static bool may_be_relieved(const struct node *node, const struct node_worker *w, uint64_t now)
+{
+    return now - w->model->ready_since_ms >= node->limits.min_resident_ms;
+}
+
+/* One model a second: its memory must be back before the next look decides. */
+static void relieve(struct node *node, uint32_t pool, uint64_t now)
+{
+    static struct node_claim claims[CLAIMS_MAX];
+    static struct node_worker *owners[CLAIMS_MAX];
+    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (owners[i]->is_closing)
+            return; /* wait for what is already on its way */
+        if (claims[i].kind == NODE_CLAIM_IDLE && !may_be_relieved(node, owners[i], now))
+            claims[i].kind = NODE_CLAIM_BUSY;
+    }
+    size_t i = node_ledger_pressure(&node->pools.pool[pool].state, claims, count);
+    if (i == count)
+        return;
+    node->count.evictions++;
+    node_model_unload(owners[i]->model, "memory is over its threshold");
+}
+
+void node_memory_watch(struct node *node, uint64_t now_ms)
+{
+    node_measure(node);
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        check_overuse(node, m->worker);
+    for (uint32_t i = 0; i < node->pools.count; i++) {
+        struct node_pool *pool = &node->pools.pool[i];
+        bool over = node_ledger_over(&pool->state);
+        alert(node, pool, over);
+        if (over)
+            relieve(node, i, now_ms);
+    }
+}
+
+void node_idle_watch(struct node *node, uint64_t now_ms)
+{
+    uint64_t limit = node->limits.idle_unload_ms;
+    for (struct node_model *m = node->models; limit != 0 && m != NULL; m = m->next)
+        if (m->state == NODE_MODEL_READY && !m->is_pinned && m->candidate == NULL &&
+            node_model_leases(m) == 0 && now_ms - m->last_used_ms >= limit &&
+            now_ms - m->ready_since_ms >= limit)
+            node_model_unload(m, "it was not used for the time of setting idle-unload");
+}

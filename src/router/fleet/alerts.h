@@ -1,0 +1,96 @@
+/* router/fleet/alerts.h - what an operator should look at, with what to do about it.
+ *
+ * Some alerts are a state (a node is silent, a memory is nearly full): they are open
+ * until that ends.  Others happened (a worker was killed): they are history at once.  One
+ * of each kind, node and subject is kept, with how often it happened; the table is
+ * bounded and the oldest that is over makes room.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_FLEET_ALERTS_H
+#define ROUTER_FLEET_ALERTS_H
+
+#include "router/fleet/nodes.h"
+
+enum { ROUTER_ALERTS_MAX = 100 };
+
+/* clang-format off */
+/*    name              level      state  what to do */
+#define ROUTER_ALERT_MAP(X)                                                                    \
+    X(NODE_OFFLINE,     "error",   true,                                                       \
+      "look at the node's process, its log and the network; its requests go to other nodes")   \
+    X(NODE_UNREACHABLE, "error",   true,                                                       \
+      "open the node's port to the router (firewall), or start the node with --advertise and " \
+      "a URL where the router reaches it; it serves again as soon as the router reaches it")   \
+    X(NODE_CLONED,      "error",   true,                                                       \
+      "stop one of the two processes; where the data folder was copied, delete "               \
+      "node-identity.json in the copy and start that node with a join token")                  \
+    X(MEMORY_ALERT,     "warning", true,                                                       \
+      "unload or unpin a model, or serve one on another node; idle models are unloaded by "    \
+      "themselves (setting memory-threshold)")                                                 \
+    X(WATCHDOG_KILL,    "error",   true,                                                       \
+      "the node starts another worker by itself, and this alert ends when a worker of the "    \
+      "model has served again; if it happens again, update the engine, or raise "              \
+      "step-timeout or load-timeout where the device is just slow")                            \
+    X(WORKER_DIED,      "error",   true,                                                       \
+      "the node starts another worker by itself, and this alert ends when a worker of the "    \
+      "model has served again; if it happens again, look at the node's log and update the "    \
+      "engine")                                                                                \
+    X(DOWNLOAD_FAILED,  "error",   true,                                                       \
+      "the node tries again by itself; check its disk space and its way to the hub")           \
+    X(MODEL_WAITING,    "error",   true,                                                       \
+      "the node tries again by itself, at most five minutes apart; remove the cause that the " \
+      "message names, then load the model to have it tried at once")                           \
+    X(MODEL_FAILED,     "error",   true,                                                       \
+      "remove the cause that the message names, then load the model again")                    \
+    X(ENGINE_REFUSED,   "error",   true,                                                       \
+      "install a build of this engine for this release, or remove its folder")                 \
+    X(RELOAD_FAILED,    "warning", false,                                                      \
+      "the version before goes on serving; repair the new one and reload again")               \
+    X(DATABASE_FAILED,  "error",   true,                                                       \
+      "bring the database back or free space on its disk: requests are served meanwhile and "  \
+      "their usage is kept in memory, changes are refused")                                    \
+    X(CERTIFICATE_ENDS, "warning", true,                                                       \
+      "renew the certificate: new files of tls-cert and tls-key are used within ten seconds")
+/* clang-format on */
+
+enum router_alert_kind {
+#define X(name, level, is_state, advice) ROUTER_ALERT_##name,
+    ROUTER_ALERT_MAP(X)
+#undef X
+};
+
+struct router_alert {
+    uint64_t id; /* 0: free */
+    enum router_alert_kind kind;
+    char node[48], node_name[64];
+    char subject[ROUTER_ID_MAX]; /* a model, a memory, an engine; "" */
+    char message[ROUTER_REASON_MAX];
+    uint64_t count;
+    int64_t first_ms, last_ms, ended_ms; /* wall; ended 0: open */
+};
+
+struct router_alerts {
+    struct router_alert all[ROUTER_ALERTS_MAX];
+    uint64_t next_id;
+};
+
+struct router;
+
+/* Keeps it and tells whoever listens.  node NULL: it is about the router itself. */
+void router_alert_raise(struct router *r, enum router_alert_kind kind,
+                        const struct router_node *node, struct lr_str subject,
+                        struct lr_str message);
+/* The state is over; nothing where none was open. */
+void router_alert_settle(struct router *r, enum router_alert_kind kind,
+                         const struct router_node *node, struct lr_str subject);
+/* The node was restarted or removed: whatever was open on it is over. */
+void router_alerts_settle_node(struct router *r, const struct router_node *node);
+
+/* An event that a node told with its beat: what it means for alerts. */
+void router_alerts_hear(struct router *r, const struct router_node *node,
+                        const struct lr_json *event);
+
+/* {"alerts": [...]}, open ones first, then the newest. */
+void router_alerts_write(const struct router_alerts *alerts, struct lr_json_writer *w);
+
+#endif

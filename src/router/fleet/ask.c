@@ -1,0 +1,94 @@
+#include "router/fleet/ask.h"
+
+#include <stdio.h>
+
+enum { CONNECT_MS = 3000, TELL_MS = 3000 };
+
+void router_target_set(struct router_target *out, const struct router_node *node)
+{
+    memcpy(out->id, node->id, sizeof(out->id));
+    memcpy(out->name, node->name, sizeof(out->name));
+    memcpy(out->url, node->url, sizeof(out->url));
+    memcpy(out->secret, node->secret, sizeof(out->secret));
+}
+
+struct router_target *router_targets(const struct router *r, struct lr_str folded,
+                                     struct lr_arena *arena, size_t *count, size_t *offline)
+{
+    struct router_target *list = lr_arena_array(arena, r->nodes.count + 1, sizeof(*list));
+    *count = *offline = 0;
+    for (size_t i = 0; list != NULL && i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        const struct router_place *place =
+            folded.len != 0 ? router_node_place(node, folded) : NULL;
+        if (node->is_removed || (folded.len != 0 && place == NULL))
+            continue;
+        if (node->is_online)
+            router_target_set(&list[(*count)++], node);
+        else
+            (*offline)++;
+    }
+    return list;
+}
+
+lr_code router_ask(struct router_home *home, const struct router_target *to,
+                   const struct router_question *question, net_fetch_fn fn, void *arg,
+                   struct lr_error *err)
+{
+    char url[1600], bearer[128];
+    bool is_post = strcmp(question->method, "POST") == 0;
+    int n = snprintf(url, sizeof(url), "%s%s", to->url, question->path);
+    if (n < 0 || (size_t)n >= sizeof(url))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the question to node %s is too long",
+                       to->name);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", to->secret);
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
+    struct net_call_config config = {
+        .method = question->method,
+        .url = url,
+        .headers = &header,
+        .header_count = 1,
+        .content_type = is_post ? "application/json" : NULL,
+        .body = !is_post                  ? lr_str(NULL, 0)
+                : question->body.len != 0 ? question->body
+                                          : LR_STR_LIT("{}"),
+        .response_timeout_ms = question->wait_ms,
+        .connect_timeout_ms = CONNECT_MS,
+    };
+    return net_fetch(home->client, &config, fn, arg, NULL, err);
+}
+
+/* ---- the registry has changed ---- */
+
+static void told(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    (void)arg;
+    (void)err;
+    (void)reply; /* a node that did not hear it sees the new version with its next beat */
+}
+
+/* On loop 0. */
+static void tell(void *arg)
+{
+    struct router_home *home = arg;
+    struct lr_arena arena;
+    size_t count, offline;
+    lr_arena_init(&arena, 4 << 20);
+    router_lock(home->router);
+    const struct router_target *list =
+        router_targets(home->router, lr_str(NULL, 0), &arena, &count, &offline);
+    router_unlock(home->router);
+    struct router_question question = {
+        .method = "POST", .path = "/v0/beat", .wait_ms = TELL_MS};
+    for (size_t i = 0; i < count; i++) {
+        struct lr_error err;
+        if (router_ask(home, &list[i], &question, told, NULL, &err) != LR_OK)
+            lr_log_debug(NULL, "node.not_told node=%s reason=%s", list[i].name, err.text);
+    }
+    lr_arena_free(&arena);
+}
+
+void router_tell_nodes(struct router *r)
+{
+    net_loop_post(r->homes[0].loop, tell, &r->homes[0]);
+}

@@ -1,0 +1,160 @@
+/* router/fleet/forward.c - an operator's question or order that a node answers itself.
+ *
+ *   GET  /v0/nodes/{id}/{models,engines,memory,logs}   the query goes along
+ *   POST /v0/nodes/{id}/engines/{engine}/reload
+ *   POST /v0/models/{id}/{load,unload,pin,unpin}   ?node=ID, else the best place
+ */
+#include <stdio.h>
+
+#include "hub/url.h"
+#include "router/fleet/ask.h"
+#include "router/http/api.h"
+#include "router/sched/dispatch.h"
+
+enum { FORWARD_MS = 120000, PATH_BYTES = 1200 };
+
+static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct net_request *req = arg;
+    if (err != NULL)
+        net_respond_error(req, err);
+    else
+        net_respond(req, reply->status, "application/json", reply->body);
+}
+
+static void add_segment(struct lr_buf *path, struct lr_str text)
+{
+    lr_buf_add_char(path, '/');
+    hub_url_escape(path, text, false);
+}
+
+/* Frees path. */
+static void forward(struct router *r, struct net_request *req, const struct router_target *to,
+                    struct lr_buf *path)
+{
+    struct lr_error err;
+    struct router_question question = {
+        .method = lr_str_eq_z(net_request_method(req), "POST") ? "POST" : "GET",
+        .path = lr_buf_z(path),
+        .wait_ms = FORWARD_MS,
+    };
+    lr_code code =
+        path->failed
+            ? lr_fail(&err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
+            : router_ask(router_home_of(r, req), to, &question, on_reply, req, &err);
+    lr_buf_free(path);
+    if (code != LR_OK)
+        net_respond_error(req, &err);
+}
+
+void router_api_node_forward(struct router *r, struct net_request *req)
+{
+    const struct net_path *path = router_access(req)->path;
+    struct lr_str query = net_request_query(req);
+    struct router_target to;
+    struct lr_buf target;
+    router_lock(r);
+    const struct router_node *node = router_nodes_find(&r->nodes, path->segments[2]);
+    bool is_online = node != NULL && node->is_online;
+    if (is_online)
+        router_target_set(&to, node);
+    router_unlock(r);
+    if (!is_online) {
+        router_refuse(req, node == NULL ? LR_NOT_FOUND : LR_UNAVAILABLE,
+                      node == NULL ? "there is no node \"" LR_STR_FMT "\""
+                                   : "node \"" LR_STR_FMT "\" is offline",
+                      LR_STR_ARG(lr_str_sub(path->segments[2], 0, 60)));
+        return;
+    }
+    if (lr_str_eq_z(net_request_method(req), "POST"))
+        router_store_audit(r->store, router_caller_name(&router_access(req)->caller),
+                           "engine.reload", to.name, "");
+    lr_buf_init(&target, PATH_BYTES);
+    lr_buf_add_z(&target, "/v0");
+    for (size_t i = 3; i < path->count; i++)
+        add_segment(&target, path->segments[i]);
+    if (query.len != 0)
+        lr_buf_addf(&target, "?" LR_STR_FMT, LR_STR_ARG(query));
+    forward(r, req, &to, &target);
+}
+
+static bool is_named(const struct router_node *node, struct lr_str wanted)
+{
+    return wanted.len == 0 || lr_str_eq_z(wanted, node->id) || lr_str_eq_z(wanted, node->name);
+}
+
+struct choice {
+    const struct router_node *node;
+    const struct router_place *place;
+};
+
+/* A place that cannot run the model now may after a load: it is tried there.  One whose files
+ * are there comes before one without. */
+static struct choice choose_ill(const struct router *r, const struct router_model *model,
+                                struct lr_str wanted)
+{
+    struct choice best = {0};
+    const char *why_not;
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        const struct router_place *place = router_node_place(node, lr_str_z(model->folded));
+        if (place == NULL || !router_node_serves(node, &why_not) || !is_named(node, wanted))
+            continue;
+        if (best.node == NULL || strcmp(best.place->state, "absent") == 0)
+            best = (struct choice){node, place};
+    }
+    return best;
+}
+
+/* The place that ?node= names, else the best one. */
+static struct choice choose(struct router *r, const struct router_model *model,
+                            struct lr_str wanted)
+{
+    struct router_candidate all[ROUTER_CANDIDATES_MAX];
+    struct router_demand demand = {.prompt_tokens = 100};
+    if (wanted.len != 0)
+        return choose_ill(r, model, wanted);
+    size_t count =
+        router_candidates(r, model, NULL, lr_clock_ms(NULL), all, ROUTER_CANDIDATES_MAX);
+    size_t best = router_pick(all, count, &demand);
+    return best != ROUTER_NOBODY ? (struct choice){all[best].node, all[best].place}
+                                 : choose_ill(r, model, wanted);
+}
+
+void router_api_model_action(struct router *r, struct net_request *req)
+{
+    struct router_access *access = router_access(req);
+    struct lr_str wanted = {0}, action = access->path->segments[access->path->count - 1];
+    struct choice best = {0};
+    struct router_target to;
+    struct lr_buf target;
+    char id[ROUTER_ID_MAX] = "", audited[32];
+    (void)net_request_query_get(req, "node", &wanted);
+    lr_buf_init(&target, PATH_BYTES);
+    router_lock(r);
+    struct router_model *model = router_registry_find(&r->registry, access->tail);
+    if (model != NULL) {
+        best = choose(r, model, wanted);
+        if (best.node != NULL) {
+            memcpy(id, model->id, sizeof(id));
+            router_target_set(&to, best.node);
+            lr_buf_add_z(&target, "/v0/models");
+            add_segment(&target, lr_str_z(best.place->id));
+            add_segment(&target, action);
+        }
+    }
+    router_unlock(r);
+    if (id[0] == '\0') {
+        lr_buf_free(&target);
+        router_refuse(req, model == NULL ? LR_NOT_FOUND : LR_UNAVAILABLE,
+                      model == NULL ? "there is no model \"" LR_STR_FMT "\""
+                                    : "no node that serves can run \"" LR_STR_FMT
+                                      "\" (see /v0/explain)",
+                      LR_STR_ARG(lr_str_sub(access->tail, 0, 200)));
+        return;
+    }
+    (void)snprintf(audited, sizeof(audited), "model." LR_STR_FMT,
+                   LR_STR_ARG(lr_str_sub(action, 0, 20)));
+    router_store_audit(r->store, router_caller_name(&access->caller), audited, id, to.name);
+    forward(r, req, &to, &target);
+}

@@ -1,0 +1,423 @@
+#include "router/fleet/nodes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+void router_nodes_init(struct router_nodes *nodes)
+{
+    *nodes = (struct router_nodes){0};
+}
+
+static void free_node(struct router_nodes *nodes, struct router_node *node)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        struct router_place *place = value;
+        router_prompt_info_unref(&nodes->infos, place->info);
+        free(place);
+    }
+    lr_strmap_free(&node->places);
+    free(node);
+}
+
+void router_nodes_free(struct router_nodes *nodes)
+{
+    for (size_t i = 0; i < nodes->count; i++)
+        free_node(nodes, nodes->all[i]);
+    free(nodes->all);
+    router_prompt_infos_free(&nodes->infos);
+}
+
+struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX])
+{
+    size_t len = id.len < ROUTER_ID_MAX - 1 ? id.len : ROUTER_ID_MAX - 1;
+    for (size_t i = 0; i < len; i++)
+        out[i] = id.ptr[i] >= 'A' && id.ptr[i] <= 'Z' ? (char)(id.ptr[i] + 32) : id.ptr[i];
+    out[len] = '\0';
+    return lr_str(out, len);
+}
+
+static void copy_text(char *out, size_t size, struct lr_str text)
+{
+    (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, size - 1)));
+}
+
+struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id)
+{
+    for (size_t i = 0; i < nodes->count; i++)
+        if (lr_str_eq_z(id, nodes->all[i]->id))
+            return nodes->all[i];
+    return NULL;
+}
+
+struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id)
+{
+    struct router_node *node = router_nodes_find_any(nodes, id);
+    return node != NULL && !node->is_removed ? node : NULL;
+}
+
+/* Secrets are random and long, or as long as an operator made them; see SECRET_LEAST. */
+static void hash_secret(struct lr_str secret, char out[LR_SHA256_HEX_LEN + 1])
+{
+    unsigned char digest[LR_SHA256_LEN];
+    lr_sha256_of(secret, digest);
+    lr_sha256_hex(digest, out);
+}
+
+static bool has_hash(const struct router_node *node, const char *hash)
+{
+    return node->secret_hash[0] != '\0' &&
+           lr_str_eq_secret(lr_str_z(node->secret_hash), lr_str_z(hash));
+}
+
+bool router_node_has_secret(const struct router_node *node, struct lr_str secret)
+{
+    char hash[LR_SHA256_HEX_LEN + 1];
+    hash_secret(secret, hash);
+    return has_hash(node, hash);
+}
+
+struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
+                                           struct lr_str secret)
+{
+    struct router_node *found = NULL;
+    char hash[LR_SHA256_HEX_LEN + 1];
+    hash_secret(secret, hash);
+    for (size_t i = 0; i < nodes->count; i++)
+        if (!nodes->all[i]->is_removed && has_hash(nodes->all[i], hash)) {
+            found = nodes->all[i];
+            copy_text(found->secret, sizeof(found->secret), secret);
+        }
+    return found;
+}
+
+static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id)
+{
+    if (nodes->count == nodes->capacity) {
+        size_t capacity = nodes->capacity != 0 ? 2 * nodes->capacity : 8;
+        struct router_node **grown =
+            realloc(nodes->all, capacity * sizeof(struct router_node *));
+        if (grown == NULL)
+            return NULL;
+        nodes->all = grown;
+        nodes->capacity = capacity;
+    }
+    struct router_node *node = calloc(1, sizeof(*node));
+    if (node == NULL)
+        return NULL;
+    copy_text(node->id, sizeof(node->id), id);
+    lr_strmap_init(&node->places);
+    nodes->all[nodes->count++] = node;
+    return node;
+}
+
+struct router_node *router_nodes_know(struct router_nodes *nodes,
+                                      const struct router_node *node)
+{
+    struct router_node *known = router_nodes_find_any(nodes, lr_str_z(node->id));
+    if (known != NULL && known->is_removed && known->writes != 0)
+        return NULL; /* what was read is older than its removal */
+    if (known != NULL && known->is_online)
+        return known;
+    if (known == NULL)
+        known = add_node(nodes, lr_str_z(node->id));
+    if (known == NULL)
+        return NULL;
+    known->is_removed = false;
+    memcpy(known->name, node->name, sizeof(known->name));
+    memcpy(known->url, node->url, sizeof(known->url));
+    if (strcmp(known->secret_hash, node->secret_hash) != 0)
+        known->secret[0] = '\0';
+    memcpy(known->secret_hash, node->secret_hash, sizeof(known->secret_hash));
+    memcpy(known->device, node->device, sizeof(known->device));
+    known->joined_ms = node->joined_ms;
+    return known;
+}
+
+void router_node_remove(struct router_node *node)
+{
+    node->is_removed = true;
+    node->is_online = node->is_stored = false;
+    node->secret[0] = node->secret_hash[0] = '\0';
+}
+
+struct router_place *router_node_place(const struct router_node *node, struct lr_str folded)
+{
+    return lr_strmap_get(&node->places, folded);
+}
+
+static struct router_place *need_place(struct router_node *node, struct lr_str id)
+{
+    char folded[ROUTER_ID_MAX];
+    struct lr_str key = router_fold(id, folded);
+    struct router_place *place = lr_strmap_get(&node->places, key);
+    if (place != NULL)
+        return place;
+    place = calloc(1, sizeof(*place));
+    if (place == NULL || !lr_strmap_put(&node->places, key, place, NULL)) {
+        free(place);
+        return NULL;
+    }
+    copy_text(place->id, sizeof(place->id), id);
+    return place;
+}
+
+static void take_load(struct router_place *place, const struct wire_fleet_model *m)
+{
+    copy_text(place->state, sizeof(place->state), m->state);
+    copy_text(place->reason, sizeof(place->reason), m->reason);
+    place->can_run = m->can_run;
+    place->is_loaded = m->is_loaded;
+    place->is_pinned = m->is_pinned;
+    place->is_waiting = lr_str_eq_z(m->state, "waiting");
+    place->failures = m->failures;
+    place->next_try_ms = m->next_try_ms;
+    if (m->slots != 0)
+        place->slots = m->slots;
+    place->live = m->live;
+    place->queued = m->queued;
+    place->is_full = false;
+    /* Our own measures see the network, too; the node's are for the time before them. */
+    if (place->load_ms <= 0)
+        place->load_ms = (double)m->load_ms;
+    if (place->prefill_ms <= 0)
+        place->prefill_ms = (double)m->prefill_us / 1000;
+    if (place->step_ms <= 0)
+        place->step_ms = (double)m->step_us / 1000;
+}
+
+static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
+                          const struct wire_fleet_model *m, struct lr_error *err)
+{
+    struct router_prompt_info *info;
+    struct lr_error bad;
+    struct router_place *place = need_place(node, m->id);
+    if (place == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node's models");
+    take_load(place, m);
+    copy_text(place->engine, sizeof(place->engine), m->engine);
+    copy_text(place->runtime, sizeof(place->runtime), m->runtime);
+    copy_text(place->architecture, sizeof(place->architecture), m->architecture);
+    copy_text(place->format, sizeof(place->format), m->format);
+    place->context_tokens = m->context_tokens;
+    place->weight_bytes = m->weight_bytes;
+    place->kv_bytes = m->kv_bytes;
+    lr_code code = router_prompt_info_get(&nodes->infos, m, &info, &bad);
+    if (code == LR_OUT_OF_RAM) /* passes: the node joins again */
+        return lr_fail(err, code, "%s", bad.text);
+    if (code != LR_OK) {
+        place->can_run = false;
+        copy_text(place->reason, sizeof(place->reason), lr_str_z(bad.text));
+        lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name, place->id,
+                    bad.text);
+    }
+    router_prompt_info_unref(&nodes->infos, place->info);
+    place->info = info;
+    return LR_OK;
+}
+
+static void take_pools(struct router_node *node, const struct wire_beat *beat)
+{
+    node->pool_count = 0;
+    for (size_t i = 0; i < beat->pool_count && i < ROUTER_POOLS_MAX; i++) {
+        copy_text(node->pools[i].name, sizeof(node->pools[i].name), beat->pools[i].name);
+        copy_text(node->pools[i].title, sizeof(node->pools[i].title), beat->pools[i].title);
+        node->pools[i].total = beat->pools[i].total;
+        node->pools[i].used = beat->pools[i].used;
+        node->pool_count++;
+    }
+}
+
+static void take_downloads(struct router_node *node, const struct wire_beat *beat)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        struct router_place *place = value;
+        place->fetched_bytes = place->fetch_bytes = place->fetch_rate = 0;
+    }
+    for (size_t i = 0; i < beat->download_count; i++) {
+        const struct wire_fleet_download *d = &beat->downloads[i];
+        char folded[ROUTER_ID_MAX];
+        struct router_place *place = router_node_place(node, router_fold(d->id, folded));
+        if (place == NULL)
+            continue;
+        place->fetched_bytes = d->done_bytes;
+        place->fetch_bytes = d->total_bytes;
+        place->fetch_rate = d->rate;
+    }
+}
+
+static void hear(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
+{
+    if (!node->is_online && node->reach == ROUTER_REACHED) {
+        node->is_online = true;
+        node->reached_ms = now_ms; /* what failed while it was away says nothing of now */
+    }
+    node->is_draining = beat->is_draining;
+    node->beat_ms = now_ms;
+    if (beat->ignored != NULL && strcmp(beat->ignored, node->ignored) != 0)
+        lr_log_warn(NULL,
+                    "node.report node=%s ignored=%s reason=it is not what it should be: run "
+                    "the same release on router and node, or update the engine",
+                    node->name, beat->ignored);
+    copy_text(node->ignored, sizeof(node->ignored), lr_str_z(beat->ignored));
+}
+
+bool router_node_move_reach(struct router_node *node, enum router_reach reach, uint64_t now_ms,
+                            uint64_t offline_ms)
+{
+    bool was_online = node->is_online;
+    if (reach == ROUTER_REACHED) {
+        node->reached_ms = now_ms;
+        node->is_online = was_online || (!node->is_removed && node->version[0] != '\0' &&
+                                         now_ms - node->beat_ms < offline_ms);
+    } else {
+        node->is_online = false;
+    }
+    node->reach = reach;
+    return node->is_online != was_online;
+}
+
+lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
+                          const char *url, uint64_t now_ms, int64_t wall_ms,
+                          struct router_node **out, struct lr_error *err)
+{
+    struct lr_str key;
+    void *value;
+    struct router_node *node = router_nodes_find_any(nodes, join->node_id);
+    *out = NULL;
+    if (node == NULL)
+        node = add_node(nodes, join->node_id);
+    if (node == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
+    node->is_removed = false;
+    copy_text(node->name, sizeof(node->name), join->name.len != 0 ? join->name : join->node_id);
+    copy_text(node->url, sizeof(node->url), lr_str_z(url));
+    copy_text(node->secret, sizeof(node->secret), join->secret);
+    hash_secret(join->secret, node->secret_hash);
+    copy_text(node->device, sizeof(node->device), join->device);
+    copy_text(node->version, sizeof(node->version), join->version);
+    node->epoch = join->state.epoch;
+    node->joined_ms = wall_ms;
+    node->avoided_until_ms = 0;
+    atomic_store(&node->failures_in_row, 0);
+    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
+        struct router_place *place = value;
+        place->can_run = place->is_loaded = false;
+        copy_text(place->state, sizeof(place->state), LR_STR_LIT("absent"));
+        copy_text(place->reason, sizeof(place->reason), LR_STR_LIT("no longer on the node"));
+    }
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < join->state.model_count; i++)
+        code = take_model(nodes, node, &join->state.models[i], err);
+    take_pools(node, &join->state);
+    if (code != LR_OK)
+        return code;
+    node->reach = ROUTER_REACHED; /* whoever lets it join has reached it */
+    node->reached_ms = now_ms;
+    hear(node, &join->state, now_ms);
+    node->takes_instead = false; /* perhaps another release now */
+    *out = node;
+    return LR_OK;
+}
+
+bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
+{
+    bool knows_all = true;
+    for (size_t i = 0; i < beat->model_count; i++) {
+        char folded[ROUTER_ID_MAX];
+        struct router_place *place =
+            router_node_place(node, router_fold(beat->models[i].id, folded));
+        if (place == NULL) {
+            knows_all = false;
+            continue;
+        }
+        take_load(place, &beat->models[i]);
+        if (place->info == NULL)
+            place->can_run = false; /* its template was refused when it joined */
+    }
+    take_pools(node, beat);
+    take_downloads(node, beat);
+    hear(node, beat, now_ms);
+    return knows_all;
+}
+
+bool router_node_serves(const struct router_node *node, const char **why_not)
+{
+    *why_not = node->is_removed                  ? "removed"
+               : node->reach == ROUTER_UNREACHED ? "the router cannot reach it"
+               : !node->is_online                ? "offline"
+               : node->is_drained                ? "taken out of service"
+               : node->is_draining               ? "shutting down"
+                                                 : NULL;
+    return *why_not == NULL;
+}
+
+struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
+                                             struct lr_str folded)
+{
+    const char *why_not;
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct router_place *place = router_node_place(nodes->all[i], folded);
+        if (place != NULL && place->can_run && place->info != NULL &&
+            router_node_serves(nodes->all[i], &why_not))
+            return place->info;
+    }
+    return NULL;
+}
+
+/* ---- the database ---- */
+
+lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
+                         struct lr_error *err)
+{
+    char secret[sizeof(ROUTER_SECRET_MARK) + LR_SHA256_HEX_LEN];
+    (void)snprintf(secret, sizeof(secret), ROUTER_SECRET_MARK "%s", node->secret_hash);
+    return ROUTER_SQL(sql,
+                      "INSERT INTO nodes (id, name, url, secret, device, joined_ms, drained) "
+                      "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET "
+                      "name = excluded.name, url = excluded.url, secret = excluded.secret, "
+                      "device = excluded.device, joined_ms = excluded.joined_ms, "
+                      "drained = excluded.drained",
+                      NULL, NULL, err, ROUTER_Z(node->id), ROUTER_Z(node->name),
+                      ROUTER_Z(node->url), ROUTER_Z(secret), ROUTER_Z(node->device),
+                      ROUTER_INT(node->joined_ms), ROUTER_INT(node->is_drained));
+}
+
+void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1])
+{
+    if (lr_str_starts(kept, ROUTER_SECRET_MARK))
+        copy_text(hash, LR_SHA256_HEX_LEN + 1,
+                  lr_str_sub(kept, strlen(ROUTER_SECRET_MARK), kept.len));
+    else /* of a release before, which kept the secret itself */
+        hash_secret(kept, hash);
+}
+
+static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_nodes *nodes = ctx;
+    struct router_node *node = router_nodes_find(nodes, router_row_text(row, 0));
+    if (node == NULL)
+        node = add_node(nodes, router_row_text(row, 0));
+    if (node == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
+    copy_text(node->name, sizeof(node->name), router_row_text(row, 1));
+    copy_text(node->url, sizeof(node->url), router_row_text(row, 2));
+    router_secret_read(router_row_text(row, 3), node->secret_hash);
+    copy_text(node->device, sizeof(node->device), router_row_text(row, 4));
+    node->joined_ms = router_row_int(row, 5);
+    node->is_drained = router_row_int(row, 6) != 0;
+    return LR_OK;
+}
+
+lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
+                          struct lr_error *err)
+{
+    return router_sql_run(sql,
+                          "SELECT id, name, url, secret, device, joined_ms, drained FROM nodes",
+                          NULL, 0, load_row, nodes, err);
+}

@@ -1,0 +1,160 @@
+/* router/fleet/nodes.h - the fleet: which nodes there are, what each can run, how each fares.
+ *
+ * A node that has once joined stays in memory until the router ends, so that pointers to
+ * it stay good; "removed" ones are skipped.  What a node said last is all the router
+ * knows: live state is never in the database.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_FLEET_NODES_H
+#define ROUTER_FLEET_NODES_H
+
+#include "base/sha256.h"
+#include "base/strmap.h"
+#include "router/fleet/prompt_info.h"
+#include "router/store/sql.h"
+#include "wire/fleet.h"
+
+struct router_job;
+
+enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
+
+/* What a model's requests on a node came to, for metrics; since the router's start. */
+struct router_tally {
+    uint64_t requests, failed, cancelled;
+    uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    uint64_t first_token_us, first_tokens; /* sum and count */
+    uint64_t inter_token_us, inter_tokens;
+};
+
+/* A model on a node. */
+struct router_place {
+    char id[ROUTER_ID_MAX]; /* as the node writes it */
+    char state[16];
+    char reason[ROUTER_REASON_MAX];
+    char engine[64], runtime[64], architecture[96], format[16];
+    bool can_run;
+    bool is_loaded, is_pinned;
+    bool is_waiting; /* the node could not load it and tries again: a last resort */
+    uint64_t failures, next_try_ms;
+    uint32_t slots, live, queued; /* as reported */
+    uint64_t context_tokens, weight_bytes;
+    uint64_t kv_bytes;               /* of one whole context; 0: not known */
+    struct router_prompt_info *info; /* reference; NULL: none */
+    /* ours */
+    uint32_t inflight;
+    uint32_t yielding;       /* of them, told to step aside */
+    uint32_t replaced;       /* of those, whose place another one has already */
+    struct router_job *held; /* all of them, the newest first */
+    bool is_full;            /* said "busy": until something of ours ends or it reports again */
+    bool is_caching;         /* its engine has found a prompt's beginning computed before */
+    double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
+    double prefill_tokens;               /* what prefill_ms stands on; 0: the node's word */
+    uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
+    struct router_tally tally;
+};
+
+enum { ROUTER_POOLS_MAX = 17 };
+
+/* Whether this router reaches the node; its heartbeats say only that it reaches us. */
+enum router_reach { ROUTER_REACHED, ROUTER_UNREACHED };
+
+struct router_node {
+    char id[48];
+    char name[64];
+    char url[288];
+    char secret[96]; /* "" until the node has shown it to this process */
+    char secret_hash[LR_SHA256_HEX_LEN + 1]; /* what the database keeps of it; "": none */
+    char device[16];
+    char version[32];
+    bool is_online, is_removed;
+    enum router_reach reach;
+    uint64_t reached_ms; /* monotonic; when it last answered us */
+    bool is_probed;      /* a question is on its way (reach.c) */
+    uint64_t epoch;      /* of its process that joined (wire_beat); 0: not known */
+    uint64_t twin_ms;    /* monotonic; when another process last came as this node */
+    char ignored[32];    /* member of its last report that was left out; "": none */
+    bool is_stored;      /* was seen in the database: gone from there, it was removed */
+    bool is_unsaved;     /* the database could not take it: written again (node_store.c) */
+    unsigned writes;     /* on their way to the database, which is older until then */
+    bool is_drained;     /* an operator took it out of service */
+    bool is_draining;    /* it is shutting down */
+    bool takes_instead;  /* it has let one go for another in one step: it can */
+    int64_t joined_ms;   /* wall */
+    uint64_t beat_ms;    /* monotonic; the last word of it */
+    uint64_t avoided_until_ms;        /* it has just failed us */
+    _Atomic uint32_t failures_in_row; /* since it last gave a token; any thread */
+    struct lr_strmap places;          /* folded model id -> struct router_place, owned */
+    uint32_t pool_count;
+    struct {
+        char name[96], title[96];
+        uint64_t total, used;
+    } pools[ROUTER_POOLS_MAX];
+    uint64_t requests, failures;        /* for metrics */
+    uint64_t events_epoch, events_seen; /* which of its events have been told */
+};
+
+struct router_nodes {
+    struct router_node **all; /* owned */
+    size_t count, capacity;
+    struct router_prompt_infos infos;
+};
+
+/* In the database this stands before the hash of a secret. */
+#define ROUTER_SECRET_MARK "sha256:"
+void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1]);
+
+void router_nodes_init(struct router_nodes *nodes);
+void router_nodes_free(struct router_nodes *nodes);
+
+/* Known nodes, all offline until they beat. */
+LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
+                                      struct lr_error *err);
+
+struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id);
+/* A removed one too. */
+struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id);
+/* Whether this is its secret. */
+bool router_node_has_secret(const struct router_node *node, struct lr_str secret);
+/* The node that holds this secret, which is known from now on; NULL: nobody. */
+struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
+                                           struct lr_str secret);
+
+/* A node that another router stored: known from now on, offline until it beats here.  NULL
+ * without memory, or where an operator has just removed it here. */
+struct router_node *router_nodes_know(struct router_nodes *nodes,
+                                      const struct router_node *node);
+
+/* An operator wants it no more: its secret opens nothing from now on. */
+void router_node_remove(struct router_node *node);
+
+/* The place of a model, by folded id; NULL: the node has never heard of it. */
+struct router_place *router_node_place(const struct router_node *node, struct lr_str folded);
+
+/* Takes a whole report in.  url is where we reach it.  `now_ms` is monotonic. */
+LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
+                                      const char *url, uint64_t now_ms, int64_t wall_ms,
+                                      struct router_node **out, struct lr_error *err);
+
+/* False: it speaks of a model it has never described, so it should join again.  All else that
+ * it says counts. */
+bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms);
+
+/* The only way to move node->reach.  An unreached node is offline; a reached one is online
+ * where it has been heard within offline_ms.  True: is_online has changed. */
+bool router_node_move_reach(struct router_node *node, enum router_reach reach, uint64_t now_ms,
+                            uint64_t offline_ms);
+
+/* Whether it may get work at all, and why not. */
+bool router_node_serves(const struct router_node *node, const char **why_not);
+
+/* The template of the first online node that can run the model; NULL: none. */
+struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
+                                             struct lr_str folded);
+
+/* ASCII lower case, cut at ROUTER_ID_MAX: ids are compared without case. */
+struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX]);
+
+LR_MUST_USE lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
+                                     struct lr_error *err);
+
+#endif

@@ -1,0 +1,102 @@
+#include "router/fleet/prompt_info.h"
+
+#include <stdlib.h>
+
+static void add_text(struct lr_sha256 *h, struct lr_str text)
+{
+    uint64_t len = text.len;
+    lr_sha256_add(h, &len, sizeof(len)); /* so that no two lists of texts read alike */
+    lr_sha256_add(h, text.ptr != NULL ? text.ptr : "", text.len);
+}
+
+static void hash_report(const struct wire_fleet_model *m, unsigned char out[LR_SHA256_LEN])
+{
+    struct lr_sha256 h;
+    lr_sha256_init(&h);
+    add_text(&h, m->chat_template);
+    add_text(&h, m->bos_token);
+    add_text(&h, m->eos_token);
+    add_text(&h, m->unk_token);
+    add_text(&h, m->pad_token);
+    add_text(&h, m->is_harmony ? LR_STR_LIT("harmony") : LR_STR_LIT("plain"));
+    lr_sha256_end(&h, out);
+}
+
+static struct lr_str keep(struct lr_arena *arena, struct lr_str text)
+{
+    const char *copy = text.len != 0 ? lr_arena_copy(arena, text) : NULL;
+    return lr_str(copy, copy != NULL ? text.len : 0);
+}
+
+static void destroy(struct router_prompt_info *info)
+{
+    jinja_template_destroy(info->tmpl);
+    lr_arena_free(&info->texts);
+    free(info);
+}
+
+lr_code router_prompt_info_get(struct router_prompt_infos *infos,
+                               const struct wire_fleet_model *report,
+                               struct router_prompt_info **out, struct lr_error *err)
+{
+    unsigned char hash[LR_SHA256_LEN];
+    *out = NULL;
+    hash_report(report, hash);
+    for (struct router_prompt_info *i = infos->first; i != NULL; i = i->next)
+        if (memcmp(i->hash, hash, sizeof(hash)) == 0) {
+            *out = router_prompt_info_ref(i);
+            return LR_OK;
+        }
+    struct router_prompt_info *info = calloc(1, sizeof(*info));
+    if (info == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a chat template");
+    lr_arena_init(&info->texts, 1 << 20);
+    memcpy(info->hash, hash, sizeof(hash));
+    info->refs = 1;
+    lr_code code = report->chat_template.len != 0
+                       ? jinja_compile(report->chat_template, &info->tmpl, err)
+                       : LR_OK;
+    if (code != LR_OK) {
+        destroy(info);
+        return lr_fail_prefix(err, "chat template");
+    }
+    info->chat = (struct chat_model){
+        .chat_template = info->tmpl,
+        .is_gptoss = report->is_harmony,
+        .bos_token = keep(&info->texts, report->bos_token),
+        .eos_token = keep(&info->texts, report->eos_token),
+        .unk_token = keep(&info->texts, report->unk_token),
+        .pad_token = keep(&info->texts, report->pad_token),
+    };
+    info->next = infos->first;
+    infos->first = info;
+    *out = info;
+    return LR_OK;
+}
+
+struct router_prompt_info *router_prompt_info_ref(struct router_prompt_info *info)
+{
+    info->refs++;
+    return info;
+}
+
+void router_prompt_info_unref(struct router_prompt_infos *infos,
+                              struct router_prompt_info *info)
+{
+    if (info == NULL || --info->refs != 0)
+        return;
+    struct router_prompt_info **link = &infos->first;
+    while (*link != info)
+        link = &(*link)->next;
+    *link = info->next;
+    destroy(info);
+}
+
+void router_prompt_infos_free(struct router_prompt_infos *infos)
+{
+    while (infos->first != NULL) {
+        struct router_prompt_info *info = infos->first;
+        infos->first = info->next;
+        destroy(info);
+    }
+}

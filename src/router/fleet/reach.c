@@ -1,0 +1,236 @@
+#include "router/fleet/reach.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "router/http/live.h"
+#include "router/sched/dispatch.h"
+
+enum {
+    CONNECT_MS = 2000, /* as for a generation */
+    ANSWER_MS = 5000,  /* a slow network is not a lost one: the silence of a generation */
+    BODY_BYTES = 64 << 10,
+    PROBE_MS = 2000,
+    LEAST_MS = 2 * PROBE_MS, /* one question that fails is no verdict */
+    TWIN_MS = 5000,          /* no second process came for so long: it was stopped */
+};
+
+/* ---- one question ---- */
+
+static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    const struct router_dial *dial = arg;
+    struct lr_arena arena;
+    const struct lr_json *body;
+    struct lr_error refused;
+    uint64_t epoch = 0;
+    if (err != NULL) {
+        dial->fn(dial->arg, err, 0);
+        return;
+    }
+    if (reply->status == 401 || reply->status == 403) {
+        (void)lr_fail(&refused, LR_UPSTREAM,
+                      "another program answers there: it does not know the node's secret");
+        dial->fn(dial->arg, &refused, 0);
+        return;
+    }
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, reply->body, NULL, &body, NULL) == LR_OK)
+        (void)lr_json_u64(lr_json_get(body, "epoch"), &epoch);
+    lr_arena_free(&arena);
+    dial->fn(dial->arg, NULL, epoch);
+}
+
+lr_code router_dial(struct router_home *home, const char *url, const char *secret,
+                    struct router_dial *dial, struct lr_error *err)
+{
+    char target[320], bearer[128];
+    (void)snprintf(target, sizeof(target), "%.300s/health", url);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %.100s", secret);
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
+    struct net_call_config config = {
+        .url = target,
+        .headers = &header,
+        .header_count = 1,
+        .max_response_bytes = BODY_BYTES,
+        .may_connect = dial->may_connect,
+        .may_connect_arg = dial->arg,
+        .connect_timeout_ms = CONNECT_MS,
+        .response_timeout_ms = ANSWER_MS,
+        .idle_timeout_ms = ANSWER_MS,
+    };
+    return net_fetch(home->client, &config, on_reply, dial, NULL, err);
+}
+
+/* ---- looking after nodes that have joined ---- */
+
+struct router_probe {
+    struct router_probe *next, **link; /* of router->probes */
+    struct router *router;
+    struct router_node *node;
+    struct router_dial dial;
+    uint64_t epoch; /* of the node when it was asked */
+    char url[288], secret[96];
+};
+
+static void unlink_probe(struct router_probe *probe)
+{
+    *probe->link = probe->next;
+    if (probe->next != NULL)
+        probe->next->link = probe->link;
+}
+
+static void lose(struct router *r, struct router_node *node, const char *why, uint64_t now)
+{
+    char text[ROUTER_REASON_MAX];
+    uint64_t limit = r->offline_ms > LEAST_MS ? r->offline_ms : LEAST_MS;
+    /* Silent as well: the node is gone, or this process stood still. */
+    if (now - node->beat_ms >= r->offline_ms)
+        return;
+    if (node->reach == ROUTER_UNREACHED || now - node->reached_ms < limit)
+        return;
+    (void)router_node_move_reach(node, ROUTER_UNREACHED, now, r->offline_ms);
+    (void)snprintf(text, sizeof(text),
+                   "node %.60s sends heartbeats, but the router cannot "
+                   "reach it at %.100s: %.180s",
+                   node->name, node->url, why);
+    lr_log_warn(NULL, "node.unreachable node=%s url=%s reason=%s", node->name, node->url, why);
+    router_live_node(r, node, "node.offline");
+    router_alert_raise(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""), lr_str_z(text));
+}
+
+static void find(struct router *r, struct router_node *node, uint64_t now)
+{
+    bool was_lost = node->reach == ROUTER_UNREACHED;
+    bool is_back = router_node_move_reach(node, ROUTER_REACHED, now, r->offline_ms);
+    if (was_lost)
+        router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+    if (!is_back)
+        return;
+    lr_log_info(NULL, "node.back node=%s", node->name);
+    router_live_node(r, node, "node.online");
+    router_pump_all(r);
+}
+
+static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
+{
+    struct router_probe *probe = arg;
+    struct router *r = probe->router;
+    struct router_node *node = probe->node;
+    uint64_t now = lr_clock_ms(NULL);
+    bool is_other = err == NULL && epoch != 0 && probe->epoch != 0 && epoch != probe->epoch;
+    router_lock(r);
+    node->is_probed = false;
+    /* It may have joined anew meanwhile, perhaps from elsewhere. */
+    if (!node->is_removed && node->epoch == probe->epoch &&
+        strcmp(node->url, probe->url) == 0) {
+        if (err != NULL)
+            lose(r, node, err->text, now);
+        else if (is_other)
+            lose(r, node, "another process with its identity answers there", now);
+        else
+            find(r, node, now);
+    }
+    router_unlock(r);
+    unlink_probe(probe);
+    free(probe);
+}
+
+static struct router_probe *prepare(struct router *r, struct router_node *node)
+{
+    struct router_probe *probe = calloc(1, sizeof(*probe));
+    if (probe == NULL)
+        return NULL; /* the next second tries again */
+    *probe = (struct router_probe){.router = r,
+                                   .node = node,
+                                   .dial = {on_answer, probe},
+                                   .epoch = node->epoch,
+                                   .next = r->probes,
+                                   .link = &r->probes};
+    memcpy(probe->url, node->url, sizeof(probe->url));
+    memcpy(probe->secret, node->secret, sizeof(probe->secret));
+    if (probe->next != NULL)
+        probe->next->link = &probe->next;
+    r->probes = probe;
+    node->is_probed = true;
+    return probe;
+}
+
+static void start(struct router_probe *probe)
+{
+    struct lr_error err;
+    if (router_dial(&probe->router->homes[0], probe->url, probe->secret, &probe->dial, &err) !=
+        LR_OK)
+        on_answer(probe, &err, 0);
+}
+
+/* Its heartbeats have ended, too: it is silent rather than out of reach. */
+static void forget_reach(struct router *r, struct router_node *node, uint64_t now)
+{
+    if (node->reach == ROUTER_REACHED)
+        return;
+    (void)router_node_move_reach(node, ROUTER_REACHED, now, r->offline_ms);
+    router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+    router_live_offline(r, node, now - node->beat_ms);
+}
+
+static void look_at_twin(struct router *r, struct router_node *node, uint64_t now)
+{
+    if (node->twin_ms == 0 || now - node->twin_ms < TWIN_MS)
+        return;
+    node->twin_ms = 0;
+    router_alert_settle(r, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""));
+}
+
+void router_reach_second(struct router *r)
+{
+    struct router_probe *due[32]; /* the others' turn comes a second later */
+    size_t count = 0;
+    uint64_t now = lr_clock_ms(NULL);
+    router_lock(r);
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        struct router_node *node = r->nodes.all[i];
+        if (node->is_removed || node->version[0] == '\0')
+            continue;
+        look_at_twin(r, node, now);
+        if (now - node->beat_ms >= r->offline_ms) {
+            forget_reach(r, node, now);
+            continue;
+        }
+        bool is_due = node->reach == ROUTER_UNREACHED || now - node->reached_ms >= PROBE_MS;
+        if (is_due && !node->is_probed && count < sizeof(due) / sizeof(due[0]) &&
+            (due[count] = prepare(r, node)) != NULL)
+            count++;
+    }
+    router_nodes_store_again(r);
+    router_unlock(r);
+    for (size_t i = 0; i < count; i++)
+        start(due[i]);
+}
+
+void router_reach_twin(struct router *r, struct router_node *node, const char *url,
+                       const char *from)
+{
+    char text[ROUTER_REASON_MAX];
+    bool is_new = node->twin_ms == 0;
+    node->twin_ms = lr_clock_ms(NULL);
+    if (!is_new)
+        return;
+    (void)snprintf(text, sizeof(text),
+                   "two processes use the identity of node %.60s: the one at %.90s serves, one "
+                   "at %.90s (from %.46s) is refused",
+                   node->name, node->url, url, from);
+    lr_log_warn(NULL, "node.cloned node=%s url=%s refused=%s from=%s", node->name, node->url,
+                url, from);
+    router_alert_raise(r, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""), lr_str_z(text));
+}
+
+void router_reach_free(struct router *r)
+{
+    while (r->probes != NULL) {
+        struct router_probe *probe = r->probes;
+        unlink_probe(probe);
+        free(probe);
+    }
+}

@@ -1,0 +1,38 @@
+/* router/fleet/reach.h - whether the router reaches its nodes.
+ *
+ * A heartbeat shows that a node reaches the router, not that the router reaches the node: a
+ * firewall, a wrong --advertise or another process at the address do not stop heartbeats.  So
+ * the router asks for GET /health where a node says it is: before it lets the node join, and
+ * again every other second while heartbeats come.  The answer names the process (its epoch).
+ */
+#ifndef ROUTER_FLEET_REACH_H
+#define ROUTER_FLEET_REACH_H
+
+#include "router/state.h"
+
+/* err NULL: the process `epoch` (0: it does not say) of a node with that secret answered. */
+typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t epoch);
+
+/* Borrowed by the call: the caller keeps it until fn was called or the home's client ended. */
+struct router_dial {
+    router_dial_fn fn;
+    void *arg;
+    bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
+};
+
+/* fn once, later; never where this fails.  Thread: the home's loop. */
+LR_MUST_USE lr_code router_dial(struct router_home *home, const char *url, const char *secret,
+                                struct router_dial *dial, struct lr_error *err);
+
+/* Once a second on loop 0, lock not held: asks the nodes that are due, ends alerts that are
+ * over, and writes down nodes that the database could not take before. */
+void router_reach_second(struct router *r);
+
+/* Another process wants to be this node while the one that joined still answers.  Lock held. */
+void router_reach_twin(struct router *r, struct router_node *node, const char *url,
+                       const char *from);
+
+/* After the homes' clients have ended. */
+void router_reach_free(struct router *r);
+
+#endif

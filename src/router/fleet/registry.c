@@ -1,0 +1,241 @@
+#include "router/fleet/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+enum { ID_BYTES_MAX = 200 };
+
+void router_registry_init(struct router_registry *registry)
+{
+    *registry = (struct router_registry){.version = 1};
+    lr_strmap_init(&registry->models);
+}
+
+void router_registry_free(struct router_registry *registry)
+{
+    struct lr_str key;
+    void *value;
+    for (size_t i = 0; lr_strmap_at(&registry->models, i, &key, &value); i++)
+        router_model_unref(value);
+    lr_strmap_free(&registry->models);
+}
+
+lr_code router_check_model_id(struct lr_str id, struct lr_error *err)
+{
+    size_t slashes = 0;
+    bool ok = id.len >= 1 && id.len <= ID_BYTES_MAX && id.ptr[0] != '/' && id.ptr[0] != '.' &&
+              id.ptr[id.len - 1] != '/';
+    for (size_t i = 0; ok && i < id.len; i++) {
+        char c = id.ptr[i];
+        slashes += c == '/';
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '_' || c == '.' || c == ':' || c == '/';
+        ok = ok && !(c == '.' && i != 0 && (id.ptr[i - 1] == '.' || id.ptr[i - 1] == '/'));
+    }
+    if (!ok || slashes > 1)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "a model's id has 1 to %d letters, digits, '-', '_', '.', ':' and at "
+                       "most one '/', such as org/name",
+                       ID_BYTES_MAX);
+    return LR_OK;
+}
+
+static char *copy_of(struct lr_str text)
+{
+    return strndup(text.ptr != NULL ? text.ptr : "", text.len);
+}
+
+static struct router_model *new_model(const struct router_new_model *m)
+{
+    struct router_model *model = calloc(1, sizeof(*model));
+    if (model == NULL)
+        return NULL;
+    model->refs = 1;
+    model->created_ms = m->created_ms;
+    model->generation = m->generation;
+    (void)snprintf(model->id, sizeof(model->id), LR_STR_FMT, LR_STR_ARG(m->id));
+    (void)router_fold(m->id, model->folded);
+    (void)snprintf(model->source, sizeof(model->source), LR_STR_FMT, LR_STR_ARG(m->source));
+    (void)snprintf(model->format, sizeof(model->format), LR_STR_FMT, LR_STR_ARG(m->format));
+    model->manifest = copy_of(m->manifest);
+    if (m->manifest.len != 0) {
+        unsigned char digest[LR_SHA256_LEN];
+        lr_sha256_of(m->manifest, digest);
+        lr_sha256_hex(digest, model->manifest_sha256);
+    }
+    model->chat_template = copy_of(m->chat_template);
+    model->path = copy_of(m->path);
+    if (model->manifest == NULL || model->chat_template == NULL || model->path == NULL) {
+        router_model_unref(model);
+        return NULL;
+    }
+    return model;
+}
+
+lr_code router_fail_taken(struct lr_str id, struct lr_error *err)
+{
+    return lr_fail(err, LR_CONFLICT,
+                   "model \"" LR_STR_FMT "\" is registered already: delete it first, or give "
+                   "this one another name",
+                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
+}
+
+lr_code router_registry_add(struct router_registry *registry, const struct router_new_model *m,
+                            struct router_model **out, struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = router_check_model_id(m->id, err);
+    if (code != LR_OK)
+        return code;
+    if (router_registry_find(registry, m->id) != NULL)
+        return router_fail_taken(m->id, err);
+    struct router_model *model = new_model(m);
+    if (model == NULL ||
+        !lr_strmap_put(&registry->models, lr_str_z(model->folded), model, NULL)) {
+        router_model_unref(model);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
+    }
+    registry->version++;
+    *out = model;
+    return LR_OK;
+}
+
+struct router_model *router_registry_find(const struct router_registry *registry,
+                                          struct lr_str id)
+{
+    char folded[ROUTER_ID_MAX];
+    if (id.len >= ROUTER_ID_MAX)
+        return NULL;
+    return lr_strmap_get(&registry->models, router_fold(id, folded));
+}
+
+void router_registry_remove(struct router_registry *registry, struct router_model *model)
+{
+    if (lr_strmap_remove(&registry->models, lr_str_z(model->folded)) == NULL)
+        return;
+    model->is_deleted = true;
+    registry->version++;
+    router_model_unref(model);
+}
+
+struct router_prompt_info *router_model_info(struct router_model *model,
+                                             struct router_prompt_infos *infos,
+                                             struct router_prompt_info *reported)
+{
+    if (model->chat_template[0] == '\0' || reported == NULL)
+        return reported;
+    if (model->own_info != NULL && model->own_basis == reported)
+        return model->own_info;
+    struct wire_fleet_model report = {
+        .chat_template = lr_str_z(model->chat_template),
+        .is_harmony = reported->chat.is_gptoss,
+        .bos_token = reported->chat.bos_token,
+        .eos_token = reported->chat.eos_token,
+        .unk_token = reported->chat.unk_token,
+        .pad_token = reported->chat.pad_token,
+    };
+    struct router_prompt_info *info;
+    if (router_prompt_info_get(infos, &report, &info, NULL) != LR_OK)
+        return NULL;
+    /* Kept until the router ends or another node's tokens take its place. */
+    router_prompt_info_unref(infos, model->own_info);
+    model->own_info = info;
+    model->own_basis = reported;
+    return info;
+}
+
+struct router_model *router_model_ref(struct router_model *model)
+{
+    model->refs++;
+    return model;
+}
+
+void router_model_unref(struct router_model *model)
+{
+    if (model == NULL || --model->refs != 0)
+        return;
+    free(model->manifest);
+    free(model->chat_template);
+    free(model->path);
+    free(model);
+}
+
+/* ---- the database ---- */
+
+static lr_code take_number(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    (void)err;
+    *(int64_t *)ctx = router_row_int(row, 0);
+    return LR_OK;
+}
+
+/* At least the time, so that a database that was restored from a backup does not give out
+ * numbers again that it gave out before. */
+static lr_code next_generation(struct router_sql *sql, int64_t *out, struct lr_error *err)
+{
+    *out = 0;
+    lr_code code = ROUTER_SQL(sql,
+                              "UPDATE counters SET value = CASE WHEN value < $1 THEN $1 ELSE "
+                              "value + 1 END WHERE name = 'generation'",
+                              NULL, NULL, err, ROUTER_INT(lr_clock_wall_ms(NULL)));
+    if (code == LR_OK)
+        code = router_sql_run(sql, "SELECT value FROM counters WHERE name = 'generation'", NULL,
+                              0, take_number, out, err);
+    return code;
+}
+
+lr_code router_model_insert(struct router_sql *sql, const struct router_model *model,
+                            int64_t *generation, struct lr_error *err)
+{
+    lr_code code = next_generation(sql, generation, err);
+    if (code != LR_OK)
+        return code;
+    return ROUTER_SQL(
+        sql,
+        "INSERT INTO models (folded_id, id, source, format, manifest, chat_template, "
+        "created_ms, path, generation) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        NULL, NULL, err, ROUTER_Z(model->folded), ROUTER_Z(model->id), ROUTER_Z(model->source),
+        ROUTER_Z(model->format), ROUTER_Z(model->manifest), ROUTER_Z(model->chat_template),
+        ROUTER_INT(model->created_ms), ROUTER_Z(model->path), ROUTER_INT(*generation));
+}
+
+lr_code router_model_delete(struct router_sql *sql, const char *folded, struct lr_error *err)
+{
+    return ROUTER_SQL(sql, "DELETE FROM models WHERE folded_id = $1", NULL, NULL, err,
+                      ROUTER_Z(folded));
+}
+
+static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_registry *registry = ctx;
+    struct router_model *model;
+    struct router_new_model m = {
+        .id = router_row_text(row, 0),
+        .source = router_row_text(row, 1),
+        .format = router_row_text(row, 2),
+        .manifest = router_row_text(row, 3),
+        .chat_template = router_row_text(row, 4),
+        .created_ms = router_row_int(row, 5),
+        .path = router_row_text(row, 6),
+        .generation = router_row_int(row, 7),
+    };
+    lr_code code = LR_OK;
+    model = router_registry_find(registry, m.id);
+    if (model == NULL)
+        code = router_registry_add(registry, &m, &model, err);
+    if (code == LR_OK)
+        model->is_stored = true;
+    return code;
+}
+
+lr_code router_registry_load(struct router_registry *registry, struct router_sql *sql,
+                             struct lr_error *err)
+{
+    return router_sql_run(
+        sql,
+        "SELECT id, source, format, manifest, chat_template, created_ms, path, generation "
+        "FROM models ORDER BY created_ms",
+        NULL, 0, load_row, registry, err);
+}

@@ -1,0 +1,86 @@
+/* router/fleet/registry.h - the models that are registered, and who waits for each.
+ *
+ * A registration is either "hub" (a manifest that nodes fetch) or "local" (the model lies
+ * on a node already).  Ids keep their case and are compared without it (R-01).
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_FLEET_REGISTRY_H
+#define ROUTER_FLEET_REGISTRY_H
+
+#include "base/sha256.h"
+#include "router/fleet/nodes.h"
+#include "router/sched/pressure.h"
+#include "router/sched/queue.h"
+#include "router/sched/shares.h"
+#include "router/store/sql.h"
+
+struct router_model {
+    unsigned refs;
+    char id[ROUTER_ID_MAX];
+    char folded[ROUTER_ID_MAX];
+    char source[8]; /* "hub", "local" */
+    char format[16];
+    char *manifest;                              /* owned; JSON, "" for a local one */
+    char manifest_sha256[LR_SHA256_HEX_LEN + 1]; /* "" for a local one */
+    char *chat_template; /* owned; the registration's own, "" for the model's */
+    char *path;          /* owned; of a local one: where nodes look for it, "" by its id */
+    int64_t created_ms;
+    int64_t generation; /* of the registration; the highest is the newest.  0: not stored yet */
+    bool is_deleted;
+    bool is_stored; /* in the database: seen there, or our insert was committed */
+    struct router_queue queue;
+    struct router_model *next_waited, **waited_link; /* of router->waited; NULL: nobody waits */
+    struct router_pressure pressure;
+    struct router_shares shares;
+    /* Where the registration has a template of its own: that one with a node's tokens. */
+    struct router_prompt_info *own_info;        /* reference */
+    const struct router_prompt_info *own_basis; /* whose tokens; only compared */
+};
+
+struct router_registry {
+    struct lr_strmap models; /* folded id -> struct router_model, one reference each */
+    uint64_t version;        /* changes with every registration: nodes ask again then */
+};
+
+void router_registry_init(struct router_registry *registry);
+void router_registry_free(struct router_registry *registry);
+LR_MUST_USE lr_code router_registry_load(struct router_registry *registry,
+                                         struct router_sql *sql, struct lr_error *err);
+
+/* A model id that may become part of a URL or a path: letters, digits and "-_.:/" with
+ * at most one '/', no "..", 1 to 200 bytes.  INVALID_ARGUMENT says so. */
+LR_MUST_USE lr_code router_check_model_id(struct lr_str id, struct lr_error *err);
+
+struct router_new_model {
+    struct lr_str id, source, format, manifest, chat_template, path;
+    int64_t created_ms, generation;
+};
+/* CONFLICT, and what to do about it. */
+lr_code router_fail_taken(struct lr_str id, struct lr_error *err);
+
+/* CONFLICT when the id is taken. */
+LR_MUST_USE lr_code router_registry_add(struct router_registry *registry,
+                                        const struct router_new_model *model,
+                                        struct router_model **out, struct lr_error *err);
+/* Borrowed; NULL: none. */
+struct router_model *router_registry_find(const struct router_registry *registry,
+                                          struct lr_str id);
+void router_registry_remove(struct router_registry *registry, struct router_model *model);
+
+/* What renders this model's prompts, given what a node reported: borrowed.  NULL where the
+ * registration's template cannot be compiled. */
+struct router_prompt_info *router_model_info(struct router_model *model,
+                                             struct router_prompt_infos *infos,
+                                             struct router_prompt_info *reported);
+
+struct router_model *router_model_ref(struct router_model *model);
+void router_model_unref(struct router_model *model); /* NULL is fine */
+
+/* *generation gets the number that the database gave the registration. */
+LR_MUST_USE lr_code router_model_insert(struct router_sql *sql,
+                                        const struct router_model *model, int64_t *generation,
+                                        struct lr_error *err);
+LR_MUST_USE lr_code router_model_delete(struct router_sql *sql, const char *folded,
+                                        struct lr_error *err);
+
+#endif

@@ -1,0 +1,193 @@
+/* router/fleet/unregister.c - DELETE /v0/models/{id}: the registration goes, then the nodes are
+ * told.
+ *
+ * The registration is erased first, so that no node fetches again what another is asked
+ * to give up.  Without ?purge=true files stay where they are and a node only lets go of
+ * the memory; with it each node deletes what it may (never a Hugging Face cache) and the
+ * answer says per node what became of the files.  A node that was busy is asked again by
+ * the same words: files without a registration may be purged too.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hub/url.h"
+#include "router/fleet/ask.h"
+#include "router/http/api.h"
+#include "router/sched/dispatch.h"
+
+enum { PURGE_MS = 60000, BODY_BYTES = 1 << 20 };
+
+struct removing {
+    struct router *router;
+    struct net_request *req;
+    char id[ROUTER_ID_MAX], folded[ROUTER_ID_MAX];
+    bool is_purge;
+    size_t offline; /* nodes that have it and cannot be asked */
+    size_t waits;   /* answers that are still to come */
+    struct lr_buf body;
+    struct lr_json_writer w;
+};
+
+struct order {
+    struct removing *removing;
+    const struct router_target *to;
+};
+
+static lr_code erase(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    return router_model_delete(sql, ((struct removing *)arg)->folded, err);
+}
+
+static void finish(struct removing *a)
+{
+    lr_json_end_array(&a->w);
+    if (a->is_purge)
+        lr_json_member_u64(&a->w, "nodes_offline", a->offline);
+    lr_json_end_object(&a->w);
+    router_respond_json(a->req, 200, &a->body);
+}
+
+static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    const struct order *order = arg;
+    struct removing *a = order->removing;
+    struct lr_json_writer *w = &a->w;
+    const struct lr_json *body = NULL;
+    struct lr_str message = {0};
+    bool ok = err == NULL && reply->status < 300;
+    if (err == NULL &&
+        lr_json_parse(net_request_arena(a->req), reply->body, NULL, &body, NULL) == LR_OK)
+        (void)lr_json_str(lr_json_get(lr_json_get(body, "error"), "message"), &message);
+    lr_json_begin_object(w);
+    lr_json_member_z(w, "node", order->to->id);
+    lr_json_member_z(w, "name", order->to->name);
+    lr_json_member_bool(w, "ok", ok);
+    if (err != NULL)
+        lr_json_member_z(w, "reason", err->text);
+    else if (!ok)
+        lr_json_member_str(w, "reason", message);
+    lr_json_end_object(w);
+    if (--a->waits == 0)
+        finish(a);
+}
+
+/* Nothing to wait for: a node that cannot be told keeps a model nobody asks for, and
+ * gives its memory up when another needs it. */
+static void on_unloaded(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    (void)arg;
+    (void)err;
+    (void)reply;
+}
+
+static void tell_one(struct removing *a, const struct router_target *to)
+{
+    struct lr_error err;
+    struct lr_buf path;
+    struct order *order = lr_arena_zalloc(net_request_arena(a->req), sizeof(*order));
+    struct router_question question = {.method = a->is_purge ? "DELETE" : "POST",
+                                       .wait_ms = PURGE_MS};
+    lr_buf_init(&path, 1200);
+    lr_buf_add_z(&path, "/v0/models/");
+    hub_url_escape(&path, lr_str_z(a->id), false);
+    lr_buf_add_z(&path, a->is_purge ? "?purge=true" : "/unload");
+    question.path = lr_buf_z(&path);
+    lr_code code = order != NULL ? LR_OK : lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask it");
+    if (code == LR_OK) {
+        *order = (struct order){a, to};
+        code = router_ask(router_home_of(a->router, a->req), to, &question,
+                          a->is_purge ? on_answer : on_unloaded, order, &err);
+    }
+    a->waits += code == LR_OK && a->is_purge;
+    if (code != LR_OK)
+        lr_log_warn(NULL, "model.not_told node=%s reason=%s", to->name, err.text);
+    lr_buf_free(&path);
+}
+
+static void erased(void *arg, const struct lr_error *err)
+{
+    struct removing *a = arg;
+    struct router *r = a->router;
+    size_t count;
+    if (err != NULL) {
+        net_respond_error(a->req, err);
+        return;
+    }
+    router_lock(r);
+    struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
+    if (model != NULL) {
+        struct lr_json_writer *event = router_event_begin(&r->events, "model.deleted");
+        lr_json_member_z(event, "model", model->id);
+        router_event_send(&r->events);
+        router_refuse_waiting(model);
+        router_registry_remove(&r->registry, model);
+    }
+    const struct router_target *nodes =
+        router_targets(r, lr_str_z(a->folded), net_request_arena(a->req), &count, &a->offline);
+    router_unlock(r);
+    router_tell_nodes(r);
+    lr_buf_init(&a->body, BODY_BYTES);
+    lr_json_writer_init(&a->w, &a->body);
+    lr_json_begin_object(&a->w);
+    lr_json_member_bool(&a->w, "deleted", true);
+    lr_json_key(&a->w, "purged");
+    lr_json_begin_array(&a->w);
+    for (size_t i = 0; i < count; i++)
+        tell_one(a, &nodes[i]);
+    if (a->waits == 0)
+        finish(a);
+}
+
+/* false, and req ended: neither "true" nor "false". */
+static bool read_purge(struct net_request *req, bool *out)
+{
+    struct lr_str text;
+    *out = false;
+    if (!net_request_query_get(req, "purge", &text) || lr_str_eq_z(text, "false"))
+        return true;
+    *out = lr_str_eq_z(text, "true");
+    if (!*out)
+        router_refuse(req, LR_INVALID_ARGUMENT, "\"purge\" must be true or false");
+    return *out;
+}
+
+/* A node still lists it, though nobody can ask for it. */
+static bool is_left_over(const struct router *r, struct lr_str folded)
+{
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_place *place = router_node_place(r->nodes.all[i], folded);
+        if (place != NULL && !r->nodes.all[i]->is_removed &&
+            strcmp(place->state, "absent") != 0)
+            return true;
+    }
+    return false;
+}
+
+void router_api_delete_model(struct router *r, struct net_request *req)
+{
+    struct lr_str id = router_access(req)->tail;
+    bool is_purge;
+    if (!read_purge(req, &is_purge))
+        return;
+    struct removing *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
+    if (a == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory to delete a model");
+        return;
+    }
+    *a = (struct removing){.router = r, .req = req, .is_purge = is_purge};
+    (void)router_fold(id, a->folded);
+    router_lock(r);
+    const struct router_model *model = router_registry_find(&r->registry, id);
+    bool is_left = model == NULL && is_purge && is_left_over(r, lr_str_z(a->folded));
+    memcpy(a->id, model != NULL ? model->id : a->folded, sizeof(a->id));
+    router_unlock(r);
+    if (model == NULL && !is_left) {
+        router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
+                      LR_STR_ARG(lr_str_sub(id, 0, 200)));
+        return;
+    }
+    struct router_action action = {router_caller_name(&router_access(req)->caller),
+                                   "model.delete", a->id, is_purge ? "purge" : ""};
+    router_store_act(r->store, &action, is_left ? NULL : erase, net_request_loop(req), erased,
+                     a);
+}

@@ -1,0 +1,494 @@
+/* router/http/api_join.c - nodes join and beat.
+ *
+ * Whoever joins has shown a token or the node's own secret.  What the node says of itself is
+ * checked first; then the router asks at the address the node names, so that a node joins only
+ * where the router reaches it.  Until both are done nothing that is known of the node changes:
+ * a join that is refused takes nothing away.
+ */
+#include <stdio.h>
+
+#include "net/settings.h"
+#include "net/url.h"
+#include "router/fleet/reach.h"
+#include "router/http/api.h"
+#include "router/http/live.h"
+#include "router/sched/dispatch.h"
+
+enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
+
+/* ---- join ---- */
+
+/* A GPU has memory that the node's driver told it of. */
+static bool has_gpu_memory(const struct wire_beat *state)
+{
+    for (size_t i = 0; i < state->pool_count; i++)
+        if (!lr_str_eq_z(state->pools[i].name, "ram") && state->pools[i].total != 0)
+            return true;
+    return false;
+}
+
+/* a node without a GPU is for development, and only where the operator said so. */
+static lr_code check_device(const struct router *r, const struct wire_join *join,
+                            struct lr_error *err)
+{
+    struct lr_str name = lr_str_sub(join->name.len != 0 ? join->name : join->node_id, 0, 60);
+    bool is_cpu = lr_str_eq_z(join->device, "cpu"), is_cuda = lr_str_eq_z(join->device, "cuda");
+    if (!is_cpu && !is_cuda && !lr_str_eq_z(join->device, "metal"))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"device\" must be cuda, metal or cpu, not \"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(join->device, 0, 30)));
+    if (is_cpu && !r->allows_cpu_nodes)
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "node " LR_STR_FMT " has no GPU (it runs with --device cpu): start the "
+                       "router with --allow-cpu-nodes to take it for development",
+                       LR_STR_ARG(name));
+    if (is_cuda && !has_gpu_memory(&join->state))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "node " LR_STR_FMT " says cuda but lists no GPU with memory: look at "
+                       "nvidia-smi there (llm-router doctor)",
+                       LR_STR_ARG(name));
+    return LR_OK;
+}
+
+static lr_code choose_url(const struct router *r, struct net_request *req,
+                          const struct wire_join *join, char *out, size_t size,
+                          struct lr_error *err)
+{
+    struct net_url url;
+    const char *remote = router_access(req)->from;
+    bool is_v6 = strchr(remote, ':') != NULL;
+    if (join->url.len != 0)
+        (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(join->url, 0, size - 1)));
+    else
+        (void)snprintf(out, size, "%s://%s%s%s:%u", join->has_tls ? "https" : "http",
+                       is_v6 ? "[" : "", remote, is_v6 ? "]" : "", join->port);
+    while (out[0] != '\0' && out[strlen(out) - 1] == '/')
+        out[strlen(out) - 1] = '\0';
+    lr_code code = net_url_parse(out, &url, err);
+    if (code == LR_OK && (url.target.len > 1 || url.port == 0))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a URL without a path", out);
+    if (code == LR_OK)
+        return net_settings_check_url(r->settings, "the node", out, err);
+    return lr_fail_prefix(err, "the node's url");
+}
+
+/* It becomes part of URLs. */
+static bool is_plain_id(struct lr_str id)
+{
+    bool ok = id.len >= 8 && id.len <= 40;
+    for (size_t i = 0; ok && i < id.len; i++) {
+        char c = id.ptr[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '_';
+    }
+    return ok;
+}
+
+static lr_code check_join(const struct router *r, const struct wire_join *join,
+                          struct lr_error *err)
+{
+    if (!is_plain_id(join->node_id))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"node_id\" must have 8 to 40 letters, digits, '-' or '_'");
+    for (size_t i = 0; i < join->name.len; i++)
+        if ((unsigned char)join->name.ptr[i] < 0x20 || join->name.ptr[i] == 0x7f)
+            return lr_fail(err, LR_INVALID_ARGUMENT, "\"name\" holds a control character");
+    if (join->secret.len < SECRET_LEAST || join->secret.len > 90)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"secret\" must have %d to 90 letters",
+                       SECRET_LEAST);
+    return check_device(r, join, err);
+}
+
+/* Several nodes may share a secret (setting node-secret): whose it is, the id says. */
+static bool holds_secret(const struct router_caller *caller, const struct router_node *node)
+{
+    return caller->node != NULL &&
+           lr_str_eq_secret(lr_str_z(caller->node->secret_hash), lr_str_z(node->secret_hash));
+}
+
+/* A token lets new nodes in; a node that is known comes back by its secret alone, so that
+ * nobody takes its place and its requests.  Lock held. */
+static lr_code check_identity(const struct router *r, const struct router_caller *caller,
+                              const struct wire_join *join, struct lr_error *err)
+{
+    const struct router_node *known = router_nodes_find(&r->nodes, join->node_id);
+    if (known == NULL)
+        return caller->node == NULL
+                   ? LR_OK
+                   : lr_fail(err, LR_PERMISSION_DENIED,
+                             "this secret belongs to node %s: join with a token",
+                             caller->node->id);
+    if (caller->key != NULL && caller->key->is_own)
+        return LR_OK;
+    bool has_shown = caller->node != NULL ? holds_secret(caller, known)
+                                          : router_node_has_secret(known, join->secret);
+    return has_shown
+               ? LR_OK
+               : lr_fail(err, LR_PERMISSION_DENIED,
+                         "node %s is known here and must show its own secret, which a token "
+                         "does not replace; where that secret is lost, remove the node first "
+                         "(llm-router nodes remove %s)",
+                         known->id, known->id);
+}
+
+/* Every router of the fleet: a node beats to each. */
+static void put_fleet(const struct router *r, struct lr_json_writer *w)
+{
+    lr_json_key(w, "routers");
+    lr_json_begin_array(w);
+    for (size_t i = 0; i < r->fleet_count; i++)
+        lr_json_put_z(w, r->fleet[i]);
+    lr_json_end_array(w);
+}
+
+static void write_joined(struct router *r, const struct router_node *node, struct lr_buf *body)
+{
+    struct lr_json_writer w;
+    lr_buf_init(body, BODY_BYTES);
+    lr_json_writer_init(&w, body);
+    lr_json_begin_object(&w);
+    lr_json_member_z(&w, "node_id", node->id);
+    lr_json_member_u64(&w, "protocol", WIRE_FLEET_PROTOCOL);
+    lr_json_member_z(&w, "version", r->version);
+    lr_json_member_u64(&w, "beat_ms", BEAT_MS);
+    lr_json_member_u64(&w, "registry_version", r->registry.version);
+    put_fleet(r, &w);
+    lr_json_end_object(&w);
+}
+
+/* In the request's arena. */
+struct joining {
+    struct router *router;
+    struct net_request *req;
+    struct wire_join join;
+    char url[288];
+    struct router_dial here, there;   /* where it says it is; where it was before */
+    uint64_t old_epoch;               /* of the process that joined before */
+    unsigned waits;                   /* answers that are still to come */
+    bool has_twin;                    /* that process still answers */
+    char address[NET_ADDRESS_TEXT];   /* that the URL's host has; "": a connection was there */
+    char elsewhere[NET_ADDRESS_TEXT]; /* an address where it may not be */
+    bool is_audited;
+    struct lr_error refusal; /* code LR_OK: none */
+};
+
+static void refuse_join(struct joining *a)
+{
+    lr_log_warn(NULL, "node.refused from=%s reason=%s", router_access(a->req)->from,
+                a->refusal.text);
+    net_respond_error(a->req, &a->refusal);
+}
+
+static bool has_ca(const struct router *r)
+{
+    return lr_settings_str(r->settings, "tls-ca") != NULL;
+}
+
+/* Whoever may join must not send the router to just any address: it is the one that the node
+ * comes from, one that the operator named, or a certificate of the operator's CA is there,
+ * which TLS checks after this. */
+static bool may_be_at(void *arg, const char *address)
+{
+    struct joining *a = arg;
+    const struct router *r = a->router;
+    bool may = (has_ca(r) && strncmp(a->url, "https://", 8) == 0) ||
+               net_same_address(address, router_access(a->req)->from) ||
+               net_cidrs_have(&r->node_networks, address);
+    (void)snprintf(may ? a->address : a->elsewhere, NET_ADDRESS_TEXT, "%s", address);
+    return may;
+}
+
+/* A name may have another address tomorrow.  With TLS only a host with that name's certificate
+ * is talked to; without TLS the node stays at the address that was checked. */
+static void pin_address(struct joining *a)
+{
+    struct net_url url;
+    if (a->address[0] == '\0' || net_url_parse(a->url, &url, NULL) != LR_OK || url.is_https)
+        return;
+    bool is_v6 = strchr(a->address, ':') != NULL;
+    (void)snprintf(a->url, sizeof(a->url), "http://%s%s%s:%u", is_v6 ? "[" : "", a->address,
+                   is_v6 ? "]" : "", url.port);
+}
+
+/* For the audit log. */
+static void describe(const struct joining *a, char out[512])
+{
+    const struct wire_join *join = &a->join;
+    (void)snprintf(out, 512, "url=%s name=\"" LR_STR_FMT "\" device=" LR_STR_FMT " from=%s",
+                   a->url, LR_STR_ARG(lr_str_sub(join->name, 0, 60)),
+                   LR_STR_ARG(lr_str_sub(join->device, 0, 10)), router_access(a->req)->from);
+}
+
+/* A new node, a node at another address, or another process as that node: a router that was
+ * restarted hears of nodes that it knows, which is no news. */
+static bool is_news(const struct joining *a, const struct router_node *node)
+{
+    return node == NULL || strcmp(node->url, a->url) != 0 ||
+           (node->epoch != 0 && node->epoch != a->join.state.epoch);
+}
+
+/* Lock held. */
+static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
+{
+    struct router *r = a->router;
+    struct router_node *node = router_nodes_find(&r->nodes, a->join.node_id);
+    struct lr_error *err = &a->refusal;
+    if (a->has_twin && node != NULL && node->epoch == a->old_epoch) {
+        router_reach_twin(r, node, a->url, router_access(a->req)->from);
+        return lr_fail(err, LR_CONFLICT,
+                       "another process serves as node %s at this moment: stop it, or, where "
+                       "this data folder is a copy of its folder, delete node-identity.json "
+                       "here and start this node with a join token",
+                       node->id);
+    }
+    const struct router_caller *caller = &router_access(a->req)->caller;
+    bool tells = !a->is_audited && is_news(a, node);
+    lr_code code = check_identity(r, caller, &a->join, err);
+    if (code == LR_OK)
+        code = router_nodes_join(&r->nodes, &a->join, a->url, lr_clock_ms(NULL),
+                                 lr_clock_wall_ms(NULL), &node, err);
+    if (code != LR_OK)
+        return code;
+    router_node_store(r, node);
+    if (tells) {
+        char detail[512];
+        describe(a, detail);
+        router_store_audit(r->store, router_caller_name(caller), "node.join", node->id, detail);
+    }
+    write_joined(r, node, body);
+    (void)snprintf(id, 48, "%s", node->id);
+    router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+    router_live_node(r, node, "node.joined");
+    lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
+                node->id, node->url, node->device, a->join.state.model_count);
+    router_pump_all(r);
+    return LR_OK;
+}
+
+static void finish_join(struct joining *a)
+{
+    struct router *r = a->router;
+    struct lr_buf body;
+    char id[48];
+    router_lock(r);
+    lr_code code = take_join(a, &body, id);
+    router_unlock(r);
+    if (code != LR_OK) {
+        refuse_join(a);
+        return;
+    }
+    router_respond_json(a->req, 200, &body);
+    if (r->on_node != NULL)
+        r->on_node(r->on_node_arg, id);
+}
+
+static lr_code count_use(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct joining *a = arg;
+    return router_key_join(sql, router_access(a->req)->caller.key, err);
+}
+
+static void counted(void *arg, const struct lr_error *err)
+{
+    struct joining *a = arg;
+    if (err != NULL) {
+        a->refusal = *err;
+        refuse_join(a);
+        return;
+    }
+    router_lock(a->router);
+    router_access(a->req)->caller.key->joins++;
+    router_unlock(a->router);
+    a->is_audited = true;
+    finish_join(a);
+}
+
+/* A token that is for some nodes only lets a new node in once the database has counted it: of
+ * several routers each could let another node in. */
+static bool uses_token(struct joining *a)
+{
+    const struct router_key *key = router_access(a->req)->caller.key;
+    if (key == NULL || key->uses == 0)
+        return false;
+    router_lock(a->router);
+    bool is_new = router_nodes_find(&a->router->nodes, a->join.node_id) == NULL;
+    router_unlock(a->router);
+    return is_new;
+}
+
+static void end_join(struct joining *a)
+{
+    char id[48], detail[512];
+    if (a->refusal.code != LR_OK) {
+        refuse_join(a);
+        return;
+    }
+    pin_address(a);
+    if (!uses_token(a)) {
+        finish_join(a);
+        return;
+    }
+    (void)snprintf(id, sizeof(id), LR_STR_FMT, LR_STR_ARG(a->join.node_id));
+    describe(a, detail);
+    struct router_action action = {router_caller_name(&router_access(a->req)->caller),
+                                   "node.join", id, detail};
+    router_store_act(a->router->store, &action, count_use, net_request_loop(a->req), counted,
+                     a);
+}
+
+static void answered(struct joining *a)
+{
+    if (--a->waits == 0)
+        end_join(a);
+}
+
+static void on_here(void *arg, const struct lr_error *err, uint64_t epoch)
+{
+    struct joining *a = arg;
+    uint64_t own = a->join.state.epoch;
+    const char *why = err != NULL ? err->text
+                      : epoch != 0 && own != 0 && epoch != own
+                          ? "another process with its identity answers there"
+                          : NULL;
+    if (why != NULL && a->elsewhere[0] != '\0' && a->address[0] == '\0')
+        (void)lr_fail(&a->refusal, LR_PERMISSION_DENIED,
+                      "this node joins from %s, and %.120s is at %s: start the router with "
+                      "--node-network and the network of its nodes, or give both --tls-ca and "
+                      "the node a certificate of that CA",
+                      router_access(a->req)->from, a->url, a->elsewhere);
+    else if (why != NULL)
+        (void)lr_fail(&a->refusal, LR_UPSTREAM,
+                      "the router cannot reach this node at %.120s (%.200s): open that port to "
+                      "the router, or start the node with --advertise and a URL where the "
+                      "router reaches it",
+                      a->url, why);
+    answered(a);
+}
+
+static void on_there(void *arg, const struct lr_error *err, uint64_t epoch)
+{
+    struct joining *a = arg;
+    a->has_twin = err == NULL && epoch != 0 && epoch == a->old_epoch;
+    answered(a);
+}
+
+/* Asks at the node's address, and at the address of the process that joined before as this
+ * node where that may still run. */
+static void dial_back(struct joining *a, const char *old_url, const char *old_secret)
+{
+    struct router_home *home = router_home_of(a->router, a->req);
+    char secret[96];
+    struct lr_error err;
+    a->here = (struct router_dial){on_here, a, may_be_at};
+    a->there = (struct router_dial){on_there, a, NULL};
+    (void)snprintf(secret, sizeof(secret), LR_STR_FMT, LR_STR_ARG(a->join.secret));
+    a->waits = old_url[0] != '\0' ? 2 : 1;
+    if (a->waits == 2 && router_dial(home, old_url, old_secret, &a->there, &err) != LR_OK)
+        a->waits--; /* such an address cannot be asked: nobody is there */
+    if (router_dial(home, a->url, secret, &a->here, &err) != LR_OK)
+        on_here(a, &err, 0);
+}
+
+void router_api_join(struct router *r, struct net_request *req)
+{
+    struct router_access *access = router_access(req);
+    char old_url[288] = "", old_secret[96] = "";
+    bool is_known = false;
+    struct joining *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
+    if (a == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory for a join");
+        return;
+    }
+    a->router = r;
+    a->req = req;
+    struct wire_join *join = &a->join;
+    lr_code code =
+        wire_join_parse(net_request_arena(req), net_request_body(req), join, &a->refusal);
+    if (code == LR_UNSUPPORTED) /* another protocol: both versions are named */
+        code = lr_fail_prefix(&a->refusal, "this router is llm-router %s", r->version);
+    if (code == LR_OK)
+        code = check_join(r, join, &a->refusal);
+    if (code == LR_OK)
+        code = choose_url(r, req, join, a->url, sizeof(a->url), &a->refusal);
+    if (code == LR_OK) {
+        router_lock(r);
+        const struct router_node *node = router_nodes_find(&r->nodes, join->node_id);
+        code = check_identity(r, &access->caller, join, &a->refusal);
+        if (code == LR_OK && node == NULL && access->caller.key != NULL &&
+            router_key_is_spent(access->caller.key))
+            code = router_key_fail_spent(access->caller.key, &a->refusal);
+        bool is_online = code == LR_OK && node != NULL && node->is_online;
+        bool is_here = is_online && strcmp(node->url, a->url) == 0;
+        is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;
+        if (is_online && !is_here && node->epoch != join->state.epoch) {
+            a->old_epoch = node->epoch;
+            memcpy(old_url, node->url, sizeof(old_url));
+            memcpy(old_secret, node->secret, sizeof(old_secret));
+        }
+        router_unlock(r);
+    }
+    if (code != LR_OK)
+        refuse_join(a);
+    else if (is_known)
+        end_join(a); /* it is reached as it is: it has other models now */
+    else
+        dial_back(a, old_url, old_secret);
+}
+
+/* ---- beat ---- */
+
+/* A process that joined before and was replaced speaks for nobody. */
+static lr_code check_beat(const struct router_caller *caller, const struct router_node *node,
+                          const struct wire_beat *beat, struct lr_error *err)
+{
+    if (node == NULL || (!holds_secret(caller, node) && caller->role != ROUTER_ADMIN))
+        return lr_fail(err, LR_NOT_FOUND, "this router does not know the node: join again");
+    if (node->version[0] == '\0')
+        return lr_fail(err, LR_NOT_FOUND, "this router was restarted: join again");
+    if (node->epoch != 0 && beat->epoch != 0 && beat->epoch != node->epoch)
+        return lr_fail(err, LR_CONFLICT,
+                       "another process has joined as node %s since: join again", node->id);
+    return LR_OK;
+}
+
+void router_api_beat(struct router *r, struct net_request *req)
+{
+    struct router_access *access = router_access(req);
+    struct lr_str id = access->tail;
+    struct wire_beat beat;
+    struct lr_error err;
+    struct lr_buf reply;
+    struct lr_json_writer w;
+    bool knows_all = true;
+    lr_code code = wire_beat_parse(net_request_arena(req), net_request_body(req), &beat, &err);
+    if (code != LR_OK) {
+        net_respond_error(req, &err);
+        return;
+    }
+    router_lock(r);
+    struct router_node *node = router_nodes_find(&r->nodes, id);
+    code = check_beat(&access->caller, node, &beat, &err);
+    if (code == LR_OK) {
+        bool was_online = node->is_online;
+        knows_all = router_nodes_beat(node, &beat, lr_clock_ms(NULL));
+        if (node->is_online && !was_online) {
+            lr_log_info(NULL, "node.back node=%s", node->name);
+            router_live_node(r, node, "node.online");
+        }
+        router_live_beat(r, node, &beat);
+        router_pump_all(r);
+    }
+    w = router_json_begin(&reply, 8192);
+    lr_json_member_u64(&w, "registry_version", r->registry.version);
+    if (!knows_all)
+        lr_json_member_bool(&w, "join", true); /* it has models that it has not described */
+    put_fleet(r, &w);
+    lr_json_end_object(&w);
+    router_unlock(r);
+    if (code != LR_OK) {
+        lr_buf_free(&reply);
+        net_respond_error(req, &err);
+    } else {
+        router_respond_json(req, 200, &reply);
+    }
+}

@@ -1,0 +1,156 @@
+/* router/http/auth.c - who asks, and whether he may.
+ *
+ * On loopback a request without a key is the operator's own, guarded against web pages;
+ * `--require-key` and every other address ask for a key.  A key that is sent is always
+ * checked, also where none is needed: a wrong one is a mistake, not a guest.  A browser
+ * that signed in sends a cookie instead; since it sends that for any page that asks, a
+ * request that changes something must also repeat the session's token in a header, which
+ * only our own pages can read.
+ */
+#include <stdio.h>
+
+#include "net/guard.h"
+#include "router/http/api.h"
+
+bool router_may(enum router_role has, enum router_role wants)
+{
+    return wants == ROUTER_PUBLIC || has == wants || has == ROUTER_ADMIN;
+}
+
+static bool take_bearer(const struct net_request *req, struct lr_str *out)
+{
+    struct lr_str value;
+    if (!net_request_header(req, "Authorization", &value) || value.len < 7 ||
+        !lr_str_eq_nocase(lr_str_sub(value, 0, 7), LR_STR_LIT("Bearer ")))
+        return false;
+    *out = lr_str_trim(lr_str_sub(value, 7, value.len));
+    return out->len != 0;
+}
+
+static lr_code check_key(struct router *r, struct lr_str text, enum router_role wants,
+                         struct router_caller *out, struct lr_error *err)
+{
+    router_lock(r);
+    if (wants == ROUTER_NODE)
+        out->node = router_nodes_by_secret(&r->nodes, text);
+    lr_code code = LR_OK;
+    if (out->node != NULL) {
+        out->role = ROUTER_NODE;
+    } else {
+        code = router_keys_check(&r->keys, text, lr_clock_wall_ms(NULL), &out->key, err);
+        if (code == LR_OK)
+            out->role = out->key->role;
+    }
+    router_unlock(r);
+    return code;
+}
+
+struct lr_str router_cookie_name(const struct router *r, char out[32])
+{
+    (void)snprintf(out, 32, "llm-router-%u", r->port);
+    return lr_str_z(out);
+}
+
+/* A cookie of a session that has ended counts as none. */
+static void by_session(struct router *r, const struct net_request *req,
+                       struct router_caller *out)
+{
+    char name[32];
+    struct lr_str header, value;
+    if (!net_request_header(req, "Cookie", &header) ||
+        !router_cookie_find(header, router_cookie_name(r, name), &value))
+        return;
+    router_lock(r);
+    const struct router_session *session =
+        router_session_find(&r->sessions, value, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
+    if (session != NULL) {
+        out->key = session->key;
+        out->role = session->key->role;
+        out->session = session->id;
+    }
+    router_unlock(r);
+}
+
+lr_code router_identify(struct router *r, const struct net_request *req, enum router_role wants,
+                        struct router_caller *out, struct lr_error *err)
+{
+    struct lr_str text;
+    *out = (struct router_caller){.role = ROUTER_PUBLIC};
+    if (take_bearer(req, &text))
+        return check_key(r, text, wants, out, err);
+    by_session(r, req, out);
+    if (out->session == 0 && !r->needs_key)
+        out->role = ROUTER_ADMIN;
+    return LR_OK;
+}
+
+static bool is_safe(struct lr_str method)
+{
+    return lr_str_eq_z(method, "GET") || lr_str_eq_z(method, "HEAD");
+}
+
+/* SameSite keeps other sites out; the token also keeps out other ports of this host. */
+static lr_code check_page(struct router *r, const struct net_request *req, uint64_t id,
+                          struct lr_error *err)
+{
+    struct lr_str given;
+    bool is_right = false;
+    if (is_safe(net_request_method(req)))
+        return LR_OK;
+    if (!net_request_header(req, "X-CSRF-Token", &given))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "a request by session cookie that changes something must carry the "
+                       "csrf of GET /v0/whoami in the header X-CSRF-Token");
+    router_lock(r);
+    const struct router_session *session =
+        router_session_by_id(&r->sessions, id, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
+    if (session != NULL)
+        is_right = router_equal_secret(given, lr_str_z(session->csrf));
+    router_unlock(r);
+    return is_right ? LR_OK
+                    : lr_fail(err, LR_PERMISSION_DENIED,
+                              "X-CSRF-Token is not this session's: reload the page");
+}
+
+lr_code router_authenticate(struct router *r, const struct net_request *req,
+                            const struct router_route *route, struct router_caller *out,
+                            struct lr_error *err)
+{
+    *out = (struct router_caller){.role = ROUTER_PUBLIC};
+    /* A page in a browser holds no key: where one is asked for, it needs no guard, and a
+     * server in front may say its own name in Host. */
+    if (r->is_loopback && !r->needs_key) {
+        struct net_guard_rules rules = {
+            .is_trusted_page = router_cors_trusts(r, req, route),
+            .is_management = strncmp(route->pattern, "v0/", 3) == 0 ||
+                             strcmp(route->pattern, "metrics") == 0,
+        };
+        lr_code code = net_guard_request(req, &rules, err);
+        if (code != LR_OK)
+            return code;
+    }
+    if (route->role == ROUTER_PUBLIC)
+        return LR_OK;
+    lr_code code = router_identify(r, req, route->role, out, err);
+    if (code != LR_OK)
+        return code;
+    if (out->role == ROUTER_PUBLIC)
+        return lr_fail(err, LR_UNAUTHENTICATED,
+                       "send a key: \"Authorization: Bearer lr-...\" (llm-router keys "
+                       "create makes one), or sign in to the dashboard");
+    if (!router_may(out->role, route->role))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "this needs a key of role %s; %s is one of role %s",
+                       router_role_name(route->role), router_caller_name(out),
+                       router_role_name(out->role));
+    /* A node that lost the answer to its join may repeat it. */
+    if (out->key != NULL && out->key->uses != 0 && route->fn != router_api_join) {
+        router_lock(r);
+        if (router_key_is_spent(out->key))
+            code = router_key_fail_spent(out->key, err);
+        router_unlock(r);
+        if (code != LR_OK)
+            return code;
+    }
+    return out->session != 0 ? check_page(r, req, out->session, err) : LR_OK;
+}

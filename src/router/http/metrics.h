@@ -1,0 +1,55 @@
+/* router/http/metrics.h - counters and histograms for GET /metrics.
+ *
+ * Everything is a relaxed atomic: a scrape may be a few requests behind, nothing waits.
+ * Thread: any.
+ */
+#ifndef ROUTER_HTTP_METRICS_H
+#define ROUTER_HTTP_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct router;
+
+enum { ROUTER_BUCKETS = 16 };
+
+/* Milliseconds; bucket i counts values up to 2^i / 2 ms, the last one everything. */
+struct router_histogram {
+    _Atomic uint64_t counts[ROUTER_BUCKETS];
+    _Atomic uint64_t sum_us;
+    _Atomic uint64_t count;
+};
+
+struct router_metrics {
+    _Atomic uint64_t answers[6]; /* by status / 100 */
+    _Atomic uint64_t generations;
+    _Atomic uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    _Atomic uint64_t cancelled;
+    _Atomic uint64_t failed;  /* requests that ended with 429 or 5xx, also in mid-stream */
+    _Atomic uint64_t retries; /* before the first token */
+    _Atomic uint64_t continuations; /* after it */
+    _Atomic uint64_t busy;          /* a node said 429 */
+    _Atomic uint64_t yielded;       /* stepped aside for another key */
+    _Atomic uint64_t queue_full, rate_limited;
+    struct router_histogram first_token, inter_token, wait, total;
+};
+
+static inline void router_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void router_observe(struct router_histogram *h, uint64_t ns);
+
+/* The Prometheus text form. */
+void router_metrics_write(struct router *r, struct lr_buf *out);
+
+/* metrics_nodes.c: what is told per node and per model.  The router's lock is held. */
+void router_metrics_write_nodes(const struct router *r, struct lr_buf *out);
+/* "# HELP" and "# TYPE" of llm_router_<name>. */
+void router_metrics_head(struct lr_buf *out, const char *name, const char *type,
+                         const char *help);
+
+#endif

@@ -1,0 +1,53 @@
+/* router/http/stats.h - the last quarter of an hour, second by second, for charts.
+ *
+ * Once a second what the counters of metrics.h have grown by goes into a ring; a page
+ * that opens gets the ring (GET /v0/stats), one that listens a "stats" event a second.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_HTTP_STATS_H
+#define ROUTER_HTTP_STATS_H
+
+#include "base/json.h"
+#include "router/http/metrics.h"
+
+enum {
+    ROUTER_STATS_KEPT = 900,  /* seconds */
+    ROUTER_STATS_WINDOW = 10, /* seconds that a percentile looks back: calm, still live */
+};
+
+struct router_second {
+    int64_t wall_ms; /* when it ended */
+    uint32_t elapsed_ms;
+    uint32_t requests, tokens, errors;
+    uint32_t queue, in_flight; /* at its end */
+    uint32_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS];
+};
+
+/* Counters as they stood. */
+struct router_mark {
+    uint64_t at_ms; /* monotonic */
+    uint64_t requests, tokens, errors;
+    uint64_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS];
+};
+
+struct router_stats {
+    struct router_second ring[ROUTER_STATS_KEPT];
+    uint64_t count; /* seconds since the start */
+    struct router_mark mark;
+};
+
+/* The counters' growth since the last call becomes the newest second. */
+void router_stats_tick(struct router_stats *stats, const struct router_metrics *metrics,
+                       uint32_t queue, uint32_t in_flight, uint64_t now_ms, int64_t wall_ms);
+
+/* Milliseconds below which `share` of the counted values lie, evenly spread within a
+ * bucket; NaN without values.  Pure. */
+double router_percentile(const uint64_t counts[ROUTER_BUCKETS], double share);
+
+/* Members of the newest second, into an object that is open. */
+void router_stats_put_newest(const struct router_stats *stats, struct lr_json_writer *w);
+/* Everything, a column per figure, `step` seconds in one point; oldest first. */
+void router_stats_put_all(const struct router_stats *stats, uint32_t step,
+                          struct lr_json_writer *w);
+
+#endif

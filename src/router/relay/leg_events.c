@@ -1,0 +1,293 @@
+/* router/relay/leg_events.c - what a node says about one generation: events, or a refusal. */
+#include <stdlib.h>
+
+#include "router/relay/call.h"
+#include "wire/event.h"
+
+/* ---- tokens ---- */
+
+static bool keep_id(struct router_leg *leg, uint32_t id)
+{
+    if (leg->generated_count == leg->generated_cap) {
+        size_t cap = leg->generated_cap != 0 ? 2 * leg->generated_cap : 32;
+        uint32_t *grown = realloc(leg->generated, cap * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        leg->generated = grown;
+        leg->generated_cap = cap;
+    }
+    leg->generated[leg->generated_count++] = id;
+    return true;
+}
+
+static void note_times(struct router_leg *leg)
+{
+    struct router_metrics *metrics = &leg->call->home->router->metrics;
+    uint64_t now = lr_clock_ns(NULL);
+    if (leg->first_ns == 0) {
+        leg->first_ns = now;
+        leg->attempts = 0;
+        router_trust(&leg->job);
+    } else {
+        router_observe(&metrics->inter_token, now - leg->last_ns);
+    }
+    leg->last_ns = now;
+    leg->attempt_tokens++;
+    /* Wherever it goes next, for another reason, it goes unsuspected. */
+    if (leg->entry != WIRE_ENTRY_COHORT || leg->attempt_tokens >= WIRE_PROBATION_TOKENS) {
+        leg->entry = WIRE_ENTRY_RESUMED;
+        leg->job.bound = NULL;
+    }
+}
+
+static void on_token(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_token t;
+    struct lr_error err;
+    struct chat_logprob top[WIRE_TOP_MAX];
+    if (wire_token_decode(body, &t, &err) != LR_OK) {
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    if (!keep_id(leg, t.id)) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a token");
+        router_leg_fail(leg, &err);
+        return;
+    }
+    note_times(leg);
+    for (uint32_t i = 0; i < t.top_count; i++)
+        top[i] = (struct chat_logprob){t.top[i].id, t.top[i].logprob, t.top[i].bytes};
+    struct chat_token token = {
+        .id = t.id,
+        .special = t.special,
+        .has_logprob = t.has_logprob,
+        .logprob = t.logprob,
+        .bytes = t.bytes,
+        .top = top,
+        .top_count = t.top_count,
+    };
+    router_call_token(leg, &token);
+}
+
+/* ---- the end ---- */
+
+static void take_usage(struct router_leg *leg, const struct wire_done *m)
+{
+    leg->prompt_tokens = m->prompt_tokens;
+    leg->cached_tokens = m->cached_tokens;
+    leg->counted_tokens = m->completion_tokens;
+}
+
+static void on_done(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_done m;
+    struct lr_error err;
+    if (wire_done_decode(body, &m, &err) != LR_OK) {
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    if (m.reason == LR_FINISH_CANCELLED && router_was_asked(&leg->job)) {
+        router_leg_yield(leg);
+        return;
+    }
+    if (m.reason == LR_FINISH_CANCELLED) {
+        /* Not by us: is_leaving is set then. */
+        (void)lr_fail(&err, LR_UPSTREAM, "the node cancelled the request");
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    take_usage(leg, &m);
+    if (m.reason == LR_FINISH_ERROR) {
+        router_leg_fail(leg, &m.error);
+        return;
+    }
+    struct chat_usage usage = {m.prompt_tokens, m.completion_tokens, m.cached_tokens};
+    router_leg_done(leg);
+    router_call_done(leg, m.reason, &usage);
+}
+
+/* The node cannot load the model now, which is known at once, and no other node is left to
+ * ask: nobody who has nothing yet waits to hear it. */
+static bool is_hopeless(struct router_leg *leg, const struct lr_error *why)
+{
+    bool cannot_load = why->code == LR_UNAVAILABLE || why->code == LR_OUT_OF_VRAM ||
+                       why->code == LR_OUT_OF_RAM || why->code == LR_MODEL_CORRUPT ||
+                       why->code == LR_UNSUPPORTED;
+    return cannot_load && leg->generated_count == 0 && !router_has_another(&leg->job);
+}
+
+static void on_error(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_error m;
+    struct lr_error err;
+    if (wire_error_decode(body, &m, &err) != LR_OK)
+        router_leg_move(leg, ROUTER_FAILED, &err);
+    else if (m.retryable && is_hopeless(leg, &m.error))
+        router_leg_fail(leg, &m.error);
+    else if (m.retryable)
+        router_leg_move(leg, ROUTER_FAILED, &m.error);
+    else
+        router_leg_fail(leg, &m.error);
+}
+
+/* The engine died with this generation in it.  The node is well, and says how the generation
+ * goes in again. */
+static void on_lost(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_lost m;
+    struct lr_error err;
+    if (wire_lost_decode(body, &m, &err) != LR_OK) {
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    leg->entry = m.entry;
+    leg->cohort = m.cohort;
+    leg->strikes += m.has_strike;
+    leg->job.bound =
+        m.entry == WIRE_ENTRY_COHORT && m.cohort != WIRE_COHORT_TOGETHER ? leg->job.node : NULL;
+    if (leg->strikes < WIRE_STRIKES_MAX) {
+        router_leg_move(leg, ROUTER_LOST, &m.error);
+        return;
+    }
+    (void)wire_lost_fail(&err, &m.error);
+    router_leg_poison(leg, &err);
+}
+
+/* The client has left, or has all it wants: only the usage is of interest. */
+static void on_last_event(struct router_leg *leg, const struct wire_frame *frame)
+{
+    struct wire_done m;
+    if (!wire_event_is_last(frame->type))
+        return;
+    if (frame->type == WIRE_DONE && wire_done_decode(frame->body, &m, NULL) == LR_OK)
+        take_usage(leg, &m);
+    router_leg_done(leg);
+}
+
+/* ---- events ---- */
+
+static void on_prefill(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_prefill m;
+    /* A continuation computes more than the prompt, whose size was told before. */
+    if (leg->prompt_tokens == 0 && wire_prefill_decode(body, &m, NULL) == LR_OK)
+        leg->prompt_tokens = m.total;
+}
+
+static void on_event(struct router_leg *leg, const struct wire_frame *frame)
+{
+    leg->heard_ms = net_loop_now_ms(leg->call->home->loop);
+    if (leg->is_leaving) {
+        on_last_event(leg, frame);
+        return;
+    }
+    switch (frame->type) {
+    case WIRE_TOKEN:
+        on_token(leg, frame->body);
+        break;
+    case WIRE_DONE:
+        on_done(leg, frame->body);
+        break;
+    case WIRE_ERROR:
+        on_error(leg, frame->body);
+        break;
+    case WIRE_LOST:
+        on_lost(leg, frame->body);
+        break;
+    case WIRE_PREFILL:
+        on_prefill(leg, frame->body);
+        break;
+    case WIRE_LOADING:
+        leg->loaded_ns = lr_clock_ns(NULL);
+        break;
+    default:
+        break; /* signs of life */
+    }
+}
+
+/* True when this node's answer is of no more interest. */
+static bool is_settled(const struct router_leg *leg, const struct router_upstream *upstream)
+{
+    return (leg->is_over && !leg->is_leaving) || leg->upstream != upstream;
+}
+
+void router_leg_hear(struct router_leg *leg, struct lr_str bytes)
+{
+    const struct router_upstream *upstream = leg->upstream;
+    struct lr_str rest = bytes;
+    struct lr_error err;
+    bool buffered = leg->in.len != 0, has = true;
+    lr_code code = LR_OK;
+    if (buffered) {
+        lr_buf_add_str(&leg->in, bytes);
+        rest = lr_buf_str(&leg->in);
+    }
+    if (leg->in.failed)
+        code =
+            lr_fail(&err, LR_UPSTREAM, "the node sent an event over %zu bytes", leg->in.limit);
+    while (code == LR_OK && has && !is_settled(leg, upstream)) {
+        struct wire_frame frame;
+        code = wire_frame_next(&rest, &frame, &has, &err);
+        if (code == LR_OK && has)
+            on_event(leg, &frame);
+    }
+    if (is_settled(leg, upstream))
+        return;
+    if (code != LR_OK && leg->is_leaving)
+        router_leg_give_up(leg);
+    else if (code != LR_OK)
+        router_leg_move(leg, ROUTER_FAILED, &err);
+    else if (buffered)
+        lr_buf_consume(&leg->in, leg->in.len - rest.len);
+    else
+        lr_buf_add_str(&leg->in, rest);
+}
+
+/* ---- a refusal ---- */
+
+static lr_code code_of_status(int status)
+{
+    switch (status) {
+    case 400:
+        return LR_INVALID_ARGUMENT;
+    case 413:
+        return LR_TOO_LARGE;
+    case 429:
+        return LR_RATE_LIMITED;
+    case 503:
+        return LR_UNAVAILABLE;
+    case 504:
+        return LR_TIMEOUT;
+    default:
+        return LR_UPSTREAM;
+    }
+}
+
+/* The message of the node's error body, or its status. */
+static void read_refusal(const struct router_leg *leg, struct lr_error *err)
+{
+    struct lr_arena arena;
+    const struct lr_json *body;
+    struct lr_str message = {0};
+    lr_arena_init(&arena, 1 << 20);
+    if (lr_json_parse(&arena, lr_buf_str(&leg->in), NULL, &body, NULL) == LR_OK)
+        (void)lr_json_str(lr_json_get(lr_json_get(body, "error"), "message"), &message);
+    if (message.len != 0)
+        (void)lr_fail(err, code_of_status(leg->status), LR_STR_FMT, LR_STR_ARG(message));
+    else
+        (void)lr_fail(err, code_of_status(leg->status), "node %s answered with status %d",
+                      leg->job.node->name, leg->status);
+    lr_arena_free(&arena);
+}
+
+void router_leg_refused(struct router_leg *leg)
+{
+    struct lr_error err;
+    read_refusal(leg, &err);
+    if (leg->status == 429)
+        router_leg_move(leg, ROUTER_BUSY, &err);
+    else if (leg->status == 400 || leg->status == 413)
+        router_leg_fail(leg, &err);
+    else
+        router_leg_move(leg, ROUTER_FAILED, &err);
+}

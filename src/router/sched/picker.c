@@ -1,0 +1,81 @@
+#include "router/sched/picker.h"
+
+/* Before anything was measured: a slow GPU, so that real figures look good beside it. */
+static const double default_prefill_ms = 0.5, default_step_ms = 20;
+
+/* Reading 1 GB of weights, for a node that has not loaded the model yet. */
+static const double load_ms_per_gb = 500, load_ms_least = 1000;
+
+/* A full slot means waiting for somebody's answer to end: a short answer's steps. */
+enum { FULL_STEPS = 64 };
+
+/* More than any wait: an avoided node is the last resort. */
+static const double avoided_ms = 1e9;
+
+static bool has_room(const struct router_candidate *node, uint32_t beyond)
+{
+    uint32_t slots = node->slots != 0 ? node->slots : ROUTER_SLOTS_UNKNOWN;
+    return !node->is_barred && node->inflight < slots + beyond;
+}
+
+bool router_has_room(const struct router_candidate *node)
+{
+    return has_room(node, ROUTER_SLOTS_BEYOND);
+}
+
+/* The middle value of those that were measured; a lone node's own. */
+static double median(const struct router_candidate *nodes, size_t count, bool prefill,
+                     double fallback)
+{
+    double best = fallback;
+    size_t measured = 0;
+    for (size_t i = 0; i < count; i++)
+        measured += (prefill ? nodes[i].prefill_ms : nodes[i].step_ms) > 0;
+    for (size_t i = 0; i < count; i++) {
+        double value = prefill ? nodes[i].prefill_ms : nodes[i].step_ms;
+        size_t below = 0, equal = 0;
+        if (value <= 0)
+            continue;
+        for (size_t j = 0; j < count; j++) {
+            double other = prefill ? nodes[j].prefill_ms : nodes[j].step_ms;
+            below += other > 0 && other < value;
+            equal += other == value;
+        }
+        if (below <= (measured - 1) / 2 && below + equal > (measured - 1) / 2)
+            best = value;
+    }
+    return best;
+}
+
+static double estimate(const struct router_candidate *n, const struct router_demand *demand,
+                       double prefill, double step)
+{
+    double cost = 0;
+    if (!n->is_loaded) {
+        double guess = (double)n->weight_bytes / 1e9 * load_ms_per_gb;
+        cost += n->load_ms > 0 ? n->load_ms : guess > load_ms_least ? guess : load_ms_least;
+    }
+    cost +=
+        demand->prompt_tokens * (1 - n->cached) * (n->prefill_ms > 0 ? n->prefill_ms : prefill);
+    double own_step = n->step_ms > 0 ? n->step_ms : step;
+    cost += n->active * own_step;
+    if (n->slots != 0 && n->active >= n->slots)
+        cost += FULL_STEPS * own_step;
+    return n->is_avoided ? cost + avoided_ms : cost;
+}
+
+size_t router_pick(struct router_candidate *nodes, size_t count,
+                   const struct router_demand *demand)
+{
+    double prefill = median(nodes, count, true, default_prefill_ms);
+    double step = median(nodes, count, false, default_step_ms);
+    uint32_t beyond = demand->is_within_slots ? 0 : ROUTER_SLOTS_BEYOND;
+    size_t best = ROUTER_NOBODY;
+    for (size_t i = 0; i < count; i++) {
+        nodes[i].cost = estimate(&nodes[i], demand, prefill, step);
+        if (has_room(&nodes[i], beyond) &&
+            (best == ROUTER_NOBODY || nodes[i].cost < nodes[best].cost))
+            best = i;
+    }
+    return best;
+}

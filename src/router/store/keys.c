@@ -1,0 +1,330 @@
+#include "router/store/keys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+
+static const char *const role_names[] = {
+    [ROUTER_PUBLIC] = "public", [ROUTER_API] = "api",         [ROUTER_ADMIN] = "admin",
+    [ROUTER_NODE] = "node",     [ROUTER_METRICS] = "metrics",
+};
+
+const char *router_role_name(enum router_role role)
+{
+    return role_names[role];
+}
+
+bool router_role_find(struct lr_str name, enum router_role *out)
+{
+    for (enum router_role r = ROUTER_API; r <= ROUTER_METRICS; r++)
+        if (lr_str_eq_z(name, role_names[r])) {
+            *out = r;
+            return true;
+        }
+    return false;
+}
+
+void router_keys_init(struct router_keys *keys)
+{
+    *keys = (struct router_keys){0};
+    lr_strmap_init(&keys->by_hash);
+}
+
+void router_keys_free(struct router_keys *keys)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        free(keys->all[i]);
+    free(keys->all);
+    lr_strmap_free(&keys->by_hash);
+}
+
+static struct lr_str hash_of(const struct router_key *key)
+{
+    return lr_str((const char *)key->hash, sizeof(key->hash));
+}
+
+static bool grow(struct router_keys *keys)
+{
+    if (keys->count < keys->capacity)
+        return true;
+    size_t capacity = keys->capacity != 0 ? 2 * keys->capacity : 16;
+    struct router_key **grown = realloc(keys->all, capacity * sizeof(struct router_key *));
+    if (grown == NULL)
+        return false;
+    keys->all = grown;
+    keys->capacity = capacity;
+    return true;
+}
+
+lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
+                        struct lr_error *err)
+{
+    struct router_key *copy = malloc(sizeof(*copy));
+    if (copy == NULL || !grow(keys) ||
+        !lr_strmap_put(&keys->by_hash, hash_of(key), copy, NULL)) {
+        free(copy);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a key");
+    }
+    *copy = *key;
+    copy->lane = keys->count + 1;
+    keys->all[keys->count++] = copy;
+    return LR_OK;
+}
+
+struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        if (lr_str_eq_z(id, keys->all[i]->id))
+            return keys->all[i];
+    return NULL;
+}
+
+void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT])
+{
+    (void)snprintf(text, ROUTER_KEY_TEXT, "lr-");
+    lr_random_base62(text + 3, ROUTER_KEY_RANDOM);
+    (void)snprintf(key->id, sizeof(key->id), "key-");
+    lr_random_base62(key->id + 4, 12);
+    lr_sha256_of(lr_str_z(text), key->hash);
+    key->created_ms = now_ms;
+}
+
+lr_code router_keys_check(const struct router_keys *keys, struct lr_str text, int64_t now_ms,
+                          struct router_key **out, struct lr_error *err)
+{
+    unsigned char hash[LR_SHA256_LEN];
+    *out = NULL;
+    lr_sha256_of(text, hash);
+    struct router_key *key =
+        lr_strmap_get(&keys->by_hash, lr_str((const char *)hash, sizeof(hash)));
+    if (key == NULL)
+        return lr_fail(err, LR_UNAUTHENTICATED, "this key was not issued here");
+    if (key->revoked_ms != 0)
+        return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) was revoked", key->id, key->name);
+    if (!router_key_is_good(key, now_ms))
+        return lr_fail(err, LR_UNAUTHENTICATED, "key %s (%s) has expired", key->id, key->name);
+    key->used_ms = (uint64_t)now_ms;
+    *out = key;
+    return LR_OK;
+}
+
+lr_code router_key_fail_spent(const struct router_key *key, struct lr_error *err)
+{
+    return lr_fail(err, LR_UNAUTHENTICATED,
+                   "join token %s was for %llu node%s and has been used", key->id,
+                   (unsigned long long)key->uses, key->uses == 1 ? "" : "s");
+}
+
+bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms)
+{
+    for (size_t i = 0; i < keys->count; i++) {
+        const struct router_key *k = keys->all[i];
+        if (k->role == ROUTER_ADMIN && router_key_is_good(k, now_ms))
+            return true;
+    }
+    return false;
+}
+
+lr_code router_fail_no_model(struct lr_str model, struct lr_error *err)
+{
+    return lr_fail(err, LR_NOT_FOUND,
+                   "there is no model \"" LR_STR_FMT "\"; GET /v1/models lists them",
+                   LR_STR_ARG(lr_str_sub(model, 0, 100)));
+}
+
+lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
+                               struct lr_error *err)
+{
+    struct lr_str rest = lr_str_z(key->models), one;
+    if (rest.len == 0)
+        return LR_OK;
+    while (lr_str_split(&rest, ' ', &one))
+        if (lr_str_eq_nocase(one, model))
+            return LR_OK;
+    return router_fail_no_model(model, err);
+}
+
+void router_key_apply(struct router_key *key, const struct router_key_change *change)
+{
+    const struct router_key *to = &change->to;
+    if ((change->given & ROUTER_KEY_NAME) != 0)
+        memcpy(key->name, to->name, sizeof(key->name));
+    if ((change->given & ROUTER_KEY_EXPIRY) != 0)
+        key->expires_ms = to->expires_ms;
+    if ((change->given & ROUTER_KEY_REQUESTS) != 0)
+        key->requests_per_minute = to->requests_per_minute;
+    if ((change->given & ROUTER_KEY_TOKENS) != 0)
+        key->tokens_per_minute = to->tokens_per_minute;
+    if ((change->given & ROUTER_KEY_MAY_USE) != 0)
+        memcpy(key->models, to->models, sizeof(key->models));
+}
+
+/* ---- rates ---- */
+
+static double refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms)
+{
+    if (bucket->at_ms == 0)
+        bucket->level = per_minute;
+    else
+        bucket->level += (double)(now_ms - bucket->at_ms) * per_minute / 60000.0;
+    if (bucket->level > per_minute)
+        bucket->level = per_minute;
+    bucket->at_ms = now_ms;
+    return bucket->level;
+}
+
+static uint32_t seconds_until(double missing, double per_minute)
+{
+    double seconds = missing * 60.0 / per_minute;
+    return seconds < 1 ? 1 : seconds > 3600 ? 3600 : (uint32_t)seconds + 1;
+}
+
+lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
+                        uint32_t *retry_s, struct lr_error *err)
+{
+    double requests = (double)key->requests_per_minute / share;
+    double tokens = (double)key->tokens_per_minute / share;
+    *retry_s = 0;
+    if (key->tokens_per_minute != 0) {
+        double level = refill(&key->tokens, tokens, now_ms);
+        if (level <= 0) {
+            *retry_s = seconds_until(1 - level, tokens);
+            return lr_fail(err, LR_RATE_LIMITED,
+                           "key %s has used its %llu tokens per minute; try again in %u s",
+                           key->id, (unsigned long long)key->tokens_per_minute, *retry_s);
+        }
+    }
+    if (key->requests_per_minute != 0) {
+        double level = refill(&key->requests, requests, now_ms);
+        if (level < 1) {
+            *retry_s = seconds_until(1 - level, requests);
+            return lr_fail(err, LR_RATE_LIMITED,
+                           "key %s has used its %llu requests per minute; try again in %u s",
+                           key->id, (unsigned long long)key->requests_per_minute, *retry_s);
+        }
+        key->requests.level -= 1;
+    }
+    return LR_OK;
+}
+
+void router_key_give_back(struct router_key *key)
+{
+    if (key->requests_per_minute != 0)
+        key->requests.level += 1; /* the next refill bounds it */
+}
+
+void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens, uint32_t share)
+{
+    if (key->tokens_per_minute == 0)
+        return;
+    (void)refill(&key->tokens, (double)key->tokens_per_minute / share, now_ms);
+    key->tokens.level -= (double)tokens;
+}
+
+/* ---- the database ---- */
+
+lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
+                          struct lr_error *err)
+{
+    char hash[LR_SHA256_HEX_LEN + 1];
+    lr_sha256_hex(key->hash, hash);
+    return ROUTER_SQL(sql,
+                      "INSERT INTO keys (id, name, role, hash, created_ms, expires_ms, "
+                      "revoked_ms, requests_per_minute, tokens_per_minute, models, uses, "
+                      "joins) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
+                      NULL, NULL, err, ROUTER_Z(key->id), ROUTER_Z(key->name),
+                      ROUTER_Z(router_role_name(key->role)), ROUTER_Z(hash),
+                      ROUTER_INT(key->created_ms), ROUTER_INT(key->expires_ms),
+                      ROUTER_INT(key->revoked_ms), ROUTER_INT(key->requests_per_minute),
+                      ROUTER_INT(key->tokens_per_minute), ROUTER_Z(key->models),
+                      ROUTER_INT(key->uses));
+}
+
+lr_code router_key_update(struct router_sql *sql, const char *id,
+                          const struct router_key_change *change, struct lr_error *err)
+{
+    const struct router_key *to = &change->to;
+    const struct {
+        unsigned field;
+        const char *text;
+        struct router_sql_value value;
+    } sets[] = {
+        {ROUTER_KEY_NAME, "UPDATE keys SET name = $1 WHERE id = $2", ROUTER_Z(to->name)},
+        {ROUTER_KEY_EXPIRY, "UPDATE keys SET expires_ms = $1 WHERE id = $2",
+         ROUTER_INT(to->expires_ms)},
+        {ROUTER_KEY_REQUESTS, "UPDATE keys SET requests_per_minute = $1 WHERE id = $2",
+         ROUTER_INT(to->requests_per_minute)},
+        {ROUTER_KEY_TOKENS, "UPDATE keys SET tokens_per_minute = $1 WHERE id = $2",
+         ROUTER_INT(to->tokens_per_minute)},
+        {ROUTER_KEY_MAY_USE, "UPDATE keys SET models = $1 WHERE id = $2", ROUTER_Z(to->models)},
+    };
+    lr_code code = LR_OK;
+    for (size_t i = 0; code == LR_OK && i < sizeof(sets) / sizeof(sets[0]); i++)
+        if ((change->given & sets[i].field) != 0)
+            code = ROUTER_SQL(sql, sets[i].text, NULL, NULL, err, sets[i].value, ROUTER_Z(id));
+    return code;
+}
+
+lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
+                          struct lr_error *err)
+{
+    return ROUTER_SQL(sql, "UPDATE keys SET revoked_ms = $1 WHERE id = $2 AND revoked_ms = 0",
+                      NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(id));
+}
+
+struct counted {
+    int64_t uses, joins;
+};
+
+static lr_code read_counted(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct counted *c = ctx;
+    (void)err;
+    *c = (struct counted){router_row_int(row, 0), router_row_int(row, 1)};
+    return LR_OK;
+}
+
+/* The first statement locks the row: of two routers one counts after the other. */
+lr_code router_key_join(struct router_sql *sql, const struct router_key *key,
+                        struct lr_error *err)
+{
+    struct counted c = {0};
+    lr_code code = ROUTER_SQL(sql, "UPDATE keys SET joins = joins + 1 WHERE id = $1", NULL,
+                              NULL, err, ROUTER_Z(key->id));
+    if (code == LR_OK)
+        code = ROUTER_SQL(sql, "SELECT uses, joins FROM keys WHERE id = $1", read_counted, &c,
+                          err, ROUTER_Z(key->id));
+    return code == LR_OK && c.joins > c.uses ? router_key_fail_spent(key, err) : code;
+}
+
+static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct router_keys *keys = ctx;
+    struct router_key key = {0};
+    struct lr_str id = router_row_text(row, 0), name = router_row_text(row, 1);
+    (void)snprintf(key.id, sizeof(key.id), LR_STR_FMT, LR_STR_ARG(id));
+    (void)snprintf(key.name, sizeof(key.name), LR_STR_FMT, LR_STR_ARG(name));
+    if (!router_role_find(router_row_text(row, 2), &key.role) ||
+        !lr_sha256_parse(router_row_text(row, 3), key.hash))
+        return lr_fail(err, LR_IO, "the database holds a damaged key %s", key.id);
+    key.created_ms = router_row_int(row, 4);
+    key.expires_ms = router_row_int(row, 5);
+    key.revoked_ms = router_row_int(row, 6);
+    key.requests_per_minute = (uint64_t)router_row_int(row, 7);
+    key.tokens_per_minute = (uint64_t)router_row_int(row, 8);
+    (void)snprintf(key.models, sizeof(key.models), LR_STR_FMT,
+                   LR_STR_ARG(router_row_text(row, 9)));
+    key.uses = (uint64_t)router_row_int(row, 10);
+    key.joins = (uint64_t)router_row_int(row, 11);
+    return router_keys_add(keys, &key, err);
+}
+
+lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql, struct lr_error *err)
+{
+    return router_sql_run(sql,
+                          "SELECT id, name, role, hash, created_ms, expires_ms, revoked_ms, "
+                          "requests_per_minute, tokens_per_minute, models, uses, joins FROM "
+                          "keys ORDER BY created_ms",
+                          NULL, 0, load_row, keys, err);
+}

@@ -1,0 +1,143 @@
+/* router/store/keys.h - API keys: who may do what, and how much of it.
+ *
+ * A key is 256 random bits behind "lr-"; only its SHA-256 is kept.  Keys stay in memory
+ * for as long as the router runs, revoked ones too, so a pointer to one stays good.
+ * Thread: the router's lock is held.
+ */
+#ifndef ROUTER_STORE_KEYS_H
+#define ROUTER_STORE_KEYS_H
+
+#include "base/sha256.h"
+#include "base/strmap.h"
+#include "router/store/sql.h"
+
+/* What a route asks for.  admin may do what each of the others may. */
+enum router_role { ROUTER_PUBLIC, ROUTER_API, ROUTER_ADMIN, ROUTER_NODE, ROUTER_METRICS };
+
+enum {
+    ROUTER_KEY_RANDOM = 43,                      /* base62 characters: 256 bits */
+    ROUTER_KEY_TEXT = 3 + ROUTER_KEY_RANDOM + 1, /* "lr-", terminated */
+    ROUTER_KEY_MODELS = 1024,                    /* bytes of the list, terminated */
+};
+
+/* A bucket that holds a minute's worth and refills evenly. */
+struct router_bucket {
+    double level;
+    uint64_t at_ms; /* 0: never used, full */
+};
+
+struct router_key {
+    char id[24];
+    char name[64];
+    enum router_role role;
+    unsigned char hash[LR_SHA256_LEN];
+    int64_t created_ms, expires_ms, revoked_ms;      /* wall; 0: never */
+    uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit */
+    char models[ROUTER_KEY_MODELS];                  /* ids it may use, by spaces; "": all */
+    uint64_t uses, joins; /* role node: how many nodes it lets in, 0: any number; and has */
+    uint64_t lane;        /* in queues; 0 is the caller without a key */
+    bool is_own; /* this program made it for a node that it starts itself; never stored */
+    /* live */
+    struct router_bucket requests, tokens;
+    uint64_t used_ms; /* wall */
+};
+
+/* What can be said of a key when it is made, and said anew later; the rest is fixed. */
+enum router_key_field {
+    ROUTER_KEY_NAME = 1,
+    ROUTER_KEY_EXPIRY = 2,
+    ROUTER_KEY_REQUESTS = 4,
+    ROUTER_KEY_TOKENS = 8,
+    ROUTER_KEY_MAY_USE = 16,
+    ROUTER_KEY_USES = 32, /* of a new key only */
+};
+
+struct router_key_change {
+    unsigned given; /* of enum router_key_field; only those members of `to` count */
+    struct router_key to;
+};
+
+struct router_keys {
+    struct router_key **all; /* owned */
+    size_t count, capacity;
+    struct lr_strmap by_hash;
+};
+
+void router_keys_init(struct router_keys *keys);
+void router_keys_free(struct router_keys *keys);
+LR_MUST_USE lr_code router_keys_load(struct router_keys *keys, struct router_sql *sql,
+                                     struct lr_error *err);
+
+const char *router_role_name(enum router_role role);
+bool router_role_find(struct lr_str name,
+                      enum router_role *out); /* admin, api, node, metrics */
+
+/* Fills *key (id, hash, created_ms) and the text that only its owner will know. */
+void router_key_draw(struct router_key *key, int64_t now_ms, char text[ROUTER_KEY_TEXT]);
+
+/* Copies it in.  CONFLICT never happens by chance. */
+LR_MUST_USE lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
+                                    struct lr_error *err);
+struct router_key *router_keys_find(const struct router_keys *keys, struct lr_str id);
+
+/* UNAUTHENTICATED says whether it is unknown, expired or revoked. */
+LR_MUST_USE lr_code router_keys_check(const struct router_keys *keys, struct lr_str text,
+                                      int64_t now_ms, struct router_key **out,
+                                      struct lr_error *err);
+
+/* Neither revoked nor expired. */
+static inline bool router_key_is_good(const struct router_key *key, int64_t now_ms)
+{
+    return key->revoked_ms == 0 && (key->expires_ms == 0 || key->expires_ms > now_ms);
+}
+
+/* A join token that has let in as many nodes as it was made for. */
+static inline bool router_key_is_spent(const struct router_key *key)
+{
+    return key->uses != 0 && key->joins >= key->uses;
+}
+LR_MUST_USE lr_code router_key_fail_spent(const struct router_key *key, struct lr_error *err);
+
+bool router_keys_has_admin(const struct router_keys *keys, int64_t now_ms);
+
+/* One request now.  RATE_LIMITED sets *retry_s. */
+LR_MUST_USE lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
+                                    uint32_t *retry_s, struct lr_error *err);
+/* What router_key_take took: the request was refused for want of a node, which is no fault of
+ * the key's. */
+void router_key_give_back(struct router_key *key);
+/* Tokens are charged when they are known; the bucket may go below empty. */
+void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
+                       uint32_t share);
+
+/* NOT_FOUND: a key for other models is told the same as of a model that is not there. */
+LR_MUST_USE lr_code router_fail_no_model(struct lr_str model, struct lr_error *err);
+LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct lr_str model,
+                                           struct lr_error *err);
+
+void router_key_apply(struct router_key *key, const struct router_key_change *change);
+
+/* key_body.c: {"name": ..., "expires_in": seconds, "requests_per_minute": n, ...}; with
+ * `role` also "role", for a new key.  INVALID_ARGUMENT names the member. */
+struct lr_json;
+LR_MUST_USE lr_code router_key_read(const struct lr_json *body, enum router_role *role,
+                                    int64_t now_ms, struct router_key_change *out,
+                                    struct lr_error *err);
+
+/* For router_store_submit. */
+LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
+                                      struct lr_error *err);
+LR_MUST_USE lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms,
+                                      struct lr_error *err);
+
+/* Counts a node that a token lets in.  UNAUTHENTICATED: the token is spent, which other routers
+ * may have done. */
+LR_MUST_USE lr_code router_key_join(struct router_sql *sql, const struct router_key *key,
+                                    struct lr_error *err);
+
+/* Only what was given: two admins who change different things do not undo each other. */
+LR_MUST_USE lr_code router_key_update(struct router_sql *sql, const char *id,
+                                      const struct router_key_change *change,
+                                      struct lr_error *err);
+
+#endif

@@ -1,0 +1,164 @@
+/* router/store/schema.c - the tables, and how an older database becomes a newer one.
+ *
+ * Each step runs in a transaction of its own together with the new number, so a process
+ * killed in the middle leaves the database at a step's edge.  Steps are never changed
+ * once released; new ones are added at the end.  Live state (loads, queues, beats) is
+ * never in here.
+ */
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/failpoint.h"
+#include "router/fleet/nodes.h"
+#include "router/store/sql.h"
+
+/* Times are milliseconds since 1970, 0 is never.  Texts rather than types of one
+ * database, so that both read the same statements. */
+static const char *const step_1[] = {
+    "CREATE TABLE keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, "
+    "hash TEXT NOT NULL UNIQUE, created_ms BIGINT NOT NULL, expires_ms BIGINT NOT NULL, "
+    "revoked_ms BIGINT NOT NULL, requests_per_minute BIGINT NOT NULL, "
+    "tokens_per_minute BIGINT NOT NULL)",
+    "CREATE TABLE models (folded_id TEXT PRIMARY KEY, id TEXT NOT NULL, source TEXT NOT NULL, "
+    "format TEXT NOT NULL, manifest TEXT NOT NULL, chat_template TEXT NOT NULL, "
+    "created_ms BIGINT NOT NULL)",
+    "CREATE TABLE nodes (id TEXT PRIMARY KEY, name TEXT NOT NULL, url TEXT NOT NULL, "
+    "secret TEXT NOT NULL, device TEXT NOT NULL, joined_ms BIGINT NOT NULL, "
+    "drained BIGINT NOT NULL)",
+    "CREATE TABLE usage (time_ms BIGINT NOT NULL, key_id TEXT NOT NULL, model TEXT NOT NULL, "
+    "node TEXT NOT NULL, request_id TEXT NOT NULL, status BIGINT NOT NULL, "
+    "prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL, "
+    "cached_tokens BIGINT NOT NULL, wait_ms BIGINT NOT NULL, total_ms BIGINT NOT NULL)",
+    "CREATE INDEX usage_by_time ON usage (time_ms)",
+    "CREATE TABLE audit (time_ms BIGINT NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, "
+    "target TEXT NOT NULL, detail TEXT NOT NULL)",
+    "CREATE INDEX audit_by_time ON audit (time_ms)",
+    NULL,
+};
+
+/* Routers that share this database, so that nodes beat to each. */
+static const char *const step_2[] = {
+    "CREATE TABLE routers (url TEXT PRIMARY KEY, seen_ms BIGINT NOT NULL)",
+    NULL,
+};
+
+/* Where nodes look for a local model whose name is not its folder's. */
+static const char *const step_3[] = {
+    "ALTER TABLE models ADD COLUMN path TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
+
+/* Which models a key may use, by spaces; '': all. */
+static const char *const step_4[] = {
+    "ALTER TABLE keys ADD COLUMN models TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
+
+/* Which registration of a model is the newer one, also where the name is the same: numbers
+ * from a counter that outlives the models.  0 is older than all. */
+static const char *const step_5[] = {
+    "ALTER TABLE models ADD COLUMN generation BIGINT NOT NULL DEFAULT 0",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
+    "INSERT INTO counters (name, value) VALUES ('generation', 0)",
+    NULL,
+};
+
+/* Secrets of nodes that the release before kept as they are become hashes (hash_secrets). */
+static const char *const step_6[] = {NULL};
+
+/* How many nodes a join token lets in (0: any number), and has let in. */
+static const char *const step_7[] = {
+    "ALTER TABLE keys ADD COLUMN uses BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN joins BIGINT NOT NULL DEFAULT 0",
+    NULL,
+};
+
+static const char *const *const steps[] = {step_1, step_2, step_3, step_4,
+                                           step_5, step_6, step_7};
+
+enum { HASHES_SECRETS = 5 /* index of step_6 */ };
+
+enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
+
+static lr_code read_number(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    int64_t *out = ctx;
+    (void)err;
+    *out = router_row_int(row, 0);
+    return LR_OK;
+}
+
+struct secrets {
+    struct lr_arena arena;
+    struct secret {
+        struct secret *next;
+        const char *id;
+        char text[sizeof(ROUTER_SECRET_MARK) + LR_SHA256_HEX_LEN];
+    } * first;
+};
+
+static lr_code read_secret(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    struct secrets *all = ctx;
+    char hash[LR_SHA256_HEX_LEN + 1];
+    struct secret *one = lr_arena_zalloc(&all->arena, sizeof(*one));
+    if (one == NULL || (one->id = lr_arena_copy(&all->arena, router_row_text(row, 0))) == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the secrets of nodes");
+    router_secret_read(router_row_text(row, 1), hash);
+    (void)snprintf(one->text, sizeof(one->text), ROUTER_SECRET_MARK "%s", hash);
+    one->next = all->first;
+    all->first = one;
+    return LR_OK;
+}
+
+static lr_code hash_secrets(struct router_sql *sql, struct lr_error *err)
+{
+    struct secrets all = {0};
+    lr_arena_init(&all.arena, 256 << 20);
+    lr_code code =
+        router_sql_run(sql, "SELECT id, secret FROM nodes", NULL, 0, read_secret, &all, err);
+    for (const struct secret *one = all.first; code == LR_OK && one != NULL; one = one->next)
+        code = ROUTER_SQL(sql, "UPDATE nodes SET secret = $2 WHERE id = $1", NULL, NULL, err,
+                          ROUTER_Z(one->id), ROUTER_Z(one->text));
+    lr_arena_free(&all.arena);
+    return code;
+}
+
+static lr_code run_step(struct router_sql *sql, size_t index, struct lr_error *err)
+{
+    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    for (const char *const *text = steps[index]; code == LR_OK && *text != NULL; text++) {
+        code = router_sql_plain(sql, *text, err);
+        LR_FAILPOINT("schema.statement");
+    }
+    if (code == LR_OK && index == HASHES_SECRETS)
+        code = hash_secrets(sql, err);
+    if (code == LR_OK)
+        code = router_sql_plain(sql, "DELETE FROM schema_version", err);
+    if (code == LR_OK)
+        code = ROUTER_SQL(sql, "INSERT INTO schema_version (number) VALUES ($1)", NULL, NULL,
+                          err, ROUTER_INT(index + 1));
+    if (code == LR_OK)
+        return router_sql_plain(sql, "COMMIT", err);
+    lr_code ignored = router_sql_plain(sql, "ROLLBACK", NULL);
+    (void)ignored; /* the first failure is the one to tell */
+    return lr_fail_prefix(err, "bringing the database to version %zu", index + 1);
+}
+
+lr_code router_schema_migrate(struct router_sql *sql, struct lr_error *err)
+{
+    int64_t number = 0;
+    lr_code code = router_sql_plain(
+        sql, "CREATE TABLE IF NOT EXISTS schema_version (number BIGINT NOT NULL)", err);
+    if (code == LR_OK)
+        code = router_sql_run(sql, "SELECT number FROM schema_version", NULL, 0, read_number,
+                              &number, err);
+    if (code == LR_OK && number > NEWEST)
+        return lr_fail(err, LR_UNSUPPORTED,
+                       "the database has version %lld and this program knows versions up to "
+                       "%d: use the release that wrote it, or a newer one",
+                       (long long)number, NEWEST);
+    for (size_t i = (size_t)number; code == LR_OK && i < NEWEST; i++)
+        code = run_step(sql, i, err);
+    return code;
+}

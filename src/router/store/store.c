@@ -1,0 +1,531 @@
+#include "router/store/store.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "router/store/backlog.h"
+#include "router/store/books.h"
+
+enum {
+    LOOK_MS = 2000, /* a net under the other routers' words */
+    FLUSH_MS = 250, /* usage older than this is on disk (a restart loses less than 1 s) */
+    USAGE_PENDING_MAX = 1 << 20,  /* two minutes of 8,000 requests a second */
+    AUDITS_PENDING_MAX = 1 << 14, /* 14 MiB */
+    BATCH_ROWS =
+        256, /* in one transaction: who waits for a change waits for no more than this */
+    MIGRATE_FACTOR =
+        12,          /* a step over a large table takes longer than a statement of every day */
+    HURRY_MS = 2000, /* for a call while the router stops */
+    STUCK_MS = 5000, /* no call has ended for so long, though each has HURRY_MS */
+};
+
+struct work {
+    struct work *next;
+    router_store_fn fn;
+    router_store_done done;
+    struct net_loop *loop;
+    void *arg;
+    uint64_t submitted_ms;
+    struct router_audit *audit; /* owned; NULL: none */
+    bool failed;
+    struct lr_error err;
+};
+
+struct router_store {
+    struct router_sql *sql;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool is_running, is_closing, has_ended;
+    uint64_t closing_ms; /* since when it is */
+    _Atomic bool is_hurried;
+    struct work *first, **last;
+    struct router_backlog usage, audits; /* wait to be written */
+    /* The last batch failed, and maybe only its answer: the same rows are tried again.  Counts
+     * of rows; 0 and 0: none.  Thread: the database's. */
+    size_t doubtful_usage, doubtful_audits;
+    struct router_store_stats stats;
+    char trouble[ROUTER_TROUBLE]; /* why the database failed last; "": it works */
+    router_store_changed_fn on_change;
+    void *on_change_arg;
+    uint64_t looked_ms;
+};
+
+bool router_store_can_share(const char *database)
+{
+    return strncmp(database, "postgres://", 11) == 0 ||
+           strncmp(database, "postgresql://", 13) == 0;
+}
+
+/* Two routers that start at once must not make the tables at once. */
+static lr_code migrate(struct router_sql *sql, bool shared, struct lr_error *err)
+{
+    enum { LOCK_ID = 711680 }; /* any number that only llm-router uses in its database */
+    lr_code code = LR_OK;
+    if (shared)
+        code = ROUTER_SQL(sql, "SELECT pg_advisory_lock($1)", NULL, NULL, err,
+                          ROUTER_INT(LOCK_ID));
+    if (code == LR_OK)
+        code = router_schema_migrate(sql, err);
+    if (shared) {
+        lr_code ignored = ROUTER_SQL(sql, "SELECT pg_advisory_unlock($1)", NULL, NULL, NULL,
+                                     ROUTER_INT(LOCK_ID));
+        (void)ignored; /* it goes with the connection at the latest */
+    }
+    return code;
+}
+
+lr_code router_store_open(const char *database, uint32_t timeout_ms, struct router_store **out,
+                          struct lr_error *err)
+{
+    pthread_condattr_t attr;
+    *out = NULL;
+    struct router_store *store = calloc(1, sizeof(*store));
+    if (store == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
+    store->last = &store->first;
+    store->usage = (struct router_backlog){.row_bytes = sizeof(struct router_usage),
+                                           .max = USAGE_PENDING_MAX};
+    store->audits = (struct router_backlog){.row_bytes = sizeof(struct router_audit),
+                                            .max = AUDITS_PENDING_MAX};
+    (void)pthread_mutex_init(&store->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&store->wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    lr_code code = router_store_can_share(database)
+                       ? router_postgres_open(database, timeout_ms, &store->sql, err)
+                       : router_sqlite_open(database, timeout_ms, &store->sql, err);
+    if (code == LR_OK) {
+        atomic_store(&store->sql->timeout_ms, MIGRATE_FACTOR * timeout_ms);
+        code = migrate(store->sql, router_store_is_shared(store), err);
+        atomic_store(&store->sql->timeout_ms, timeout_ms);
+    }
+    if (code != LR_OK) {
+        (void)router_store_close(store);
+        return code;
+    }
+    *out = store;
+    return LR_OK;
+}
+
+struct router_sql *router_store_sql(struct router_store *store)
+{
+    return store->sql;
+}
+
+bool router_store_is_shared(const struct router_store *store)
+{
+    return store->sql->backend->changed != NULL;
+}
+
+void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg)
+{
+    store->on_change = fn;
+    store->on_change_arg = arg;
+}
+
+/* ---- the thread ---- */
+
+static void post_done(void *arg)
+{
+    struct work *work = arg;
+    work->done(work->arg, work->failed ? &work->err : NULL);
+    free(work);
+}
+
+/* A connection that was lost while nobody used it shows here; nothing was done yet, so it
+ * is simply tried again.  Not where the timeout is spent already. */
+static lr_code begin(struct router_sql *sql, struct lr_error *err)
+{
+    uint64_t gave_up_ms = sql->gave_up_ms;
+    lr_code code = router_sql_plain(sql, "BEGIN", err);
+    if (code != LR_OK && sql->backend->changed != NULL && sql->gave_up_ms == gave_up_ms)
+        code = router_sql_plain(sql, "BEGIN", err);
+    return code;
+}
+
+static lr_code in_transaction(struct router_sql *sql, router_store_fn fn, void *arg, bool tells,
+                              struct lr_error *err)
+{
+    lr_code code = begin(sql, err);
+    if (code != LR_OK)
+        return code;
+    LR_FAILPOINT("store.begun");
+    code = fn(sql, arg, err);
+    if (code == LR_OK && tells && sql->backend->announce != NULL)
+        code = sql->backend->announce(sql, err);
+    LR_FAILPOINT("store.before_commit");
+    if (code == LR_OK)
+        code = router_sql_plain(sql, "COMMIT", err);
+    LR_FAILPOINT("store.after_commit");
+    if (code != LR_OK) {
+        lr_code ignored = router_sql_plain(sql, "ROLLBACK", NULL);
+        (void)ignored; /* the first failure is the one to tell */
+    }
+    return code;
+}
+
+void router_store_note(struct router_store *store, const struct lr_error *err)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    (void)snprintf(store->trouble, sizeof(store->trouble), "%s", err != NULL ? err->text : "");
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
+bool router_store_trouble(struct router_store *store, char out[ROUTER_TROUBLE])
+{
+    (void)pthread_mutex_lock(&store->lock);
+    memcpy(out, store->trouble, ROUTER_TROUBLE);
+    (void)pthread_mutex_unlock(&store->lock);
+    return out[0] != '\0';
+}
+
+/* A refused row (CONFLICT, say) is no trouble of the database. */
+static void note(struct router_store *store, lr_code code, const struct lr_error *err)
+{
+    if (code == LR_OK || code == LR_UNAVAILABLE)
+        router_store_note(store, code == LR_OK ? NULL : err);
+}
+
+static lr_code run_work(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct work *work = arg;
+    lr_code code = work->fn != NULL ? work->fn(sql, work->arg, err) : LR_OK;
+    if (code == LR_OK && work->audit != NULL)
+        code = router_audit_insert(sql, work->audit, err);
+    return code;
+}
+
+static void log_audit(const struct router_audit *a)
+{
+    lr_log_info(NULL, "audit.done action=%s actor=%s target=%s detail=%s", a->action, a->actor,
+                a->target, a->detail);
+}
+
+/* The timeout of another call passed while this work waited. */
+static bool is_hopeless(const struct router_store *store, const struct work *work)
+{
+    return work->submitted_ms <= store->sql->gave_up_ms;
+}
+
+static lr_code fail_with_others(struct router_store *store, struct lr_error *err)
+{
+    char trouble[ROUTER_TROUBLE];
+    (void)router_store_trouble(store, trouble);
+    return lr_fail(err, LR_UNAVAILABLE, "%s",
+                   trouble[0] != '\0' ? trouble : "the database does not answer");
+}
+
+static void do_work(struct router_store *store, struct work *work)
+{
+    lr_code code;
+    if (is_hopeless(store, work)) {
+        code = fail_with_others(store, &work->err);
+    } else {
+        code = in_transaction(store->sql, run_work, work, true, &work->err);
+        note(store, code, &work->err);
+    }
+    if (code == LR_OK && work->audit != NULL)
+        log_audit(work->audit);
+    free(work->audit);
+    work->failed = code != LR_OK;
+    if (work->failed)
+        lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
+    if (work->done == NULL)
+        free(work);
+    else if (work->loop == NULL)
+        post_done(work);
+    else
+        net_loop_post(work->loop, post_done, work);
+}
+
+/* ---- usage and audit rows ---- */
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Lock held.  Rows that failed are taken again, as they were: whether they are written after
+ * all is told by one of them. */
+static bool take_batch(struct router_store *store, struct router_batch *out)
+{
+    bool again = store->doubtful_usage + store->doubtful_audits != 0;
+    size_t usage =
+        again ? store->doubtful_usage : least(router_backlog_count(&store->usage), BATCH_ROWS);
+    size_t audits = again ? store->doubtful_audits
+                          : least(router_backlog_count(&store->audits), BATCH_ROWS);
+    struct router_usage *usage_rows = malloc((usage + 1) * sizeof(*usage_rows));
+    struct router_audit *audit_rows = malloc((audits + 1) * sizeof(*audit_rows));
+    if (usage_rows == NULL || audit_rows == NULL) {
+        free(usage_rows);
+        free(audit_rows);
+        return false;
+    }
+    router_backlog_copy(&store->usage, usage, usage_rows);
+    router_backlog_copy(&store->audits, audits, audit_rows);
+    *out = (struct router_batch){usage_rows, usage, audit_rows, audits};
+    return true;
+}
+
+/* Called with the lock held; gives it up while it writes.  Rows that cannot be written stay and
+ * are tried again.  False: they could not. */
+static bool write_batch(struct router_store *store)
+{
+    struct router_batch batch;
+    struct lr_error err;
+    bool again = store->doubtful_usage + store->doubtful_audits != 0;
+    if (!take_batch(store, &batch))
+        return false;
+    (void)pthread_mutex_unlock(&store->lock);
+    bool is_written = false;
+    lr_code code = again ? router_batch_find(store->sql, &batch, &is_written, &err) : LR_OK;
+    if (code == LR_OK && !is_written)
+        code = in_transaction(store->sql, router_batch_insert, &batch, false, &err);
+    if (code != LR_OK && !again)
+        lr_log_error(NULL, "store.rows_wait usage=%zu audit=%zu reason=%s", batch.usage_count,
+                     batch.audit_count, err.text);
+    note(store, code, &err);
+    for (size_t i = 0; code == LR_OK && i < batch.audit_count; i++)
+        log_audit(&batch.audits[i]);
+    (void)pthread_mutex_lock(&store->lock);
+    store->stats.transactions++;
+    store->doubtful_usage = code == LR_OK ? 0 : batch.usage_count;
+    store->doubtful_audits = code == LR_OK ? 0 : batch.audit_count;
+    if (code == LR_OK) {
+        router_backlog_drop(&store->usage, batch.usage_count);
+        router_backlog_drop(&store->audits, batch.audit_count);
+        store->stats.usage_written += batch.usage_count;
+    }
+    free((void *)(uintptr_t)batch.usage);
+    free(batch.audits);
+    return code == LR_OK;
+}
+
+/* The fuller of the two. */
+static size_t rows_waiting(const struct router_store *store)
+{
+    size_t usage = router_backlog_count(&store->usage);
+    size_t audits = router_backlog_count(&store->audits);
+    return usage > audits ? usage : audits;
+}
+
+static void wait_for_work(struct router_store *store)
+{
+    struct timespec until;
+    if (store->first != NULL || store->is_closing)
+        return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += FLUSH_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    (void)pthread_cond_timedwait(&store->wake, &store->lock, &until);
+}
+
+static void look_for_changes(struct router_store *store)
+{
+    uint64_t now = lr_clock_ms(NULL);
+    if (store->on_change == NULL || !router_store_is_shared(store) ||
+        atomic_load(&store->is_hurried))
+        return;
+    if (store->sql->backend->changed(store->sql) || now - store->looked_ms >= LOOK_MS) {
+        store->looked_ms = now;
+        store->on_change(store->on_change_arg, store->sql);
+    }
+}
+
+/* Lock held: everything that waits, until the database fails. */
+static void write_last(struct router_store *store)
+{
+    bool is_well = store->sql->gave_up_ms < store->closing_ms;
+    while (is_well && rows_waiting(store) != 0)
+        is_well = write_batch(store);
+    if (rows_waiting(store) != 0)
+        lr_log_error(NULL, "store.rows_lost usage=%zu audit=%zu",
+                     router_backlog_count(&store->usage), router_backlog_count(&store->audits));
+}
+
+/* Lock held; gives it up while it works. */
+static void do_first(struct router_store *store)
+{
+    struct work *work = store->first;
+    store->first = work->next;
+    if (store->first == NULL)
+        store->last = &store->first;
+    store->stats.transactions++;
+    (void)pthread_mutex_unlock(&store->lock);
+    do_work(store, work);
+    (void)pthread_mutex_lock(&store->lock);
+}
+
+static void *run(void *arg)
+{
+    struct router_store *store = arg;
+    uint64_t flushed_ms = 0;
+    bool has_more = false; /* the last batch was written, and another is full */
+    (void)pthread_mutex_lock(&store->lock);
+    while (!store->is_closing || store->first != NULL) {
+        if (!has_more)
+            wait_for_work(store);
+        if (store->first != NULL)
+            do_first(store);
+        while (store->first != NULL && is_hopeless(store, store->first))
+            do_first(store);
+        if (store->is_closing)
+            continue;
+        uint64_t now = lr_clock_ms(NULL);
+        if (has_more || (rows_waiting(store) != 0 && now - flushed_ms >= FLUSH_MS)) {
+            has_more = write_batch(store) && rows_waiting(store) >= BATCH_ROWS;
+            flushed_ms = now;
+        }
+        (void)pthread_mutex_unlock(&store->lock);
+        look_for_changes(store);
+        (void)pthread_mutex_lock(&store->lock);
+    }
+    write_last(store);
+    store->has_ended = true;
+    (void)pthread_cond_signal(&store->wake);
+    (void)pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
+
+lr_code router_store_start(struct router_store *store, struct lr_error *err)
+{
+    if (pthread_create(&store->thread, NULL, run, store) != 0)
+        return lr_fail(err, LR_OUT_OF_RAM, "cannot start the database's thread");
+    store->is_running = true;
+    return LR_OK;
+}
+
+void router_store_hurry(struct router_store *store)
+{
+    atomic_store(&store->is_hurried, true);
+    if (store->sql != NULL && atomic_load(&store->sql->timeout_ms) > HURRY_MS)
+        atomic_store(&store->sql->timeout_ms, HURRY_MS);
+}
+
+/* False: no call to the database has ended for a while. */
+static bool end_thread(struct router_store *store)
+{
+    struct timespec until;
+    bool is_stuck = false;
+    (void)pthread_mutex_lock(&store->lock);
+    store->is_closing = true;
+    store->closing_ms = lr_clock_ms(NULL);
+    (void)pthread_cond_signal(&store->wake);
+    while (!store->has_ended && !is_stuck) {
+        uint64_t answers = atomic_load(&store->sql->answers);
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += STUCK_MS / 1000;
+        int late = pthread_cond_timedwait(&store->wake, &store->lock, &until);
+        is_stuck =
+            late != 0 && !store->has_ended && atomic_load(&store->sql->answers) == answers;
+    }
+    (void)pthread_mutex_unlock(&store->lock);
+    if (!is_stuck)
+        (void)pthread_join(store->thread, NULL);
+    return !is_stuck;
+}
+
+bool router_store_close(struct router_store *store)
+{
+    if (store == NULL)
+        return true;
+    router_store_hurry(store);
+    if (store->is_running && !end_thread(store)) {
+        lr_log_error(NULL, "store.stuck database=%s usage=%zu", store->sql->backend->name,
+                     router_backlog_count(&store->usage));
+        return false;
+    }
+    router_sql_close(store->sql);
+    (void)pthread_mutex_destroy(&store->lock);
+    (void)pthread_cond_destroy(&store->wake);
+    router_backlog_free(&store->usage);
+    router_backlog_free(&store->audits);
+    free(store);
+    return true;
+}
+
+/* ---- from the loops ---- */
+
+static void submit(struct router_store *store, struct work wanted)
+{
+    /* Not refused: `done` would run inside this call, where its caller holds the lock. */
+    struct work *work = net_alloc(sizeof(*work));
+    *work = wanted;
+    work->submitted_ms = lr_clock_ms(NULL);
+    (void)pthread_mutex_lock(&store->lock);
+    *store->last = work;
+    store->last = &work->next;
+    (void)pthread_cond_signal(&store->wake);
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
+void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                         router_store_done done, void *arg)
+{
+    submit(store, (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg});
+}
+
+static struct router_audit describe(const struct router_action *action)
+{
+    struct router_audit a = {.time_ms = lr_clock_wall_ms(NULL)};
+    (void)snprintf(a.actor, sizeof(a.actor), "%s", action->actor);
+    (void)snprintf(a.action, sizeof(a.action), "%s", action->action);
+    (void)snprintf(a.target, sizeof(a.target), "%s", action->target);
+    (void)snprintf(a.detail, sizeof(a.detail), "%s", action->detail);
+    return a;
+}
+
+void router_store_act(struct router_store *store, const struct router_action *action,
+                      router_store_fn fn, struct net_loop *loop, router_store_done done,
+                      void *arg)
+{
+    struct router_audit *a = malloc(sizeof(*a));
+    struct lr_error err;
+    if (a == NULL) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the audit log");
+        if (done != NULL)
+            done(arg, &err);
+        return;
+    }
+    *a = describe(action);
+    submit(store, (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg, .audit = a});
+}
+
+void router_store_usage(struct router_store *store, const struct router_usage *row)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    bool kept = router_backlog_add(&store->usage, row);
+    store->stats.usage_dropped += !kept;
+    (void)pthread_mutex_unlock(&store->lock);
+    if (!kept)
+        lr_log_error(NULL, "store.usage_dropped request=%s key=%s", row->request_id,
+                     row->key_id);
+}
+
+void router_store_audit(struct router_store *store, const char *actor, const char *action,
+                        const char *target, const char *detail)
+{
+    struct router_audit a = describe(&(struct router_action){actor, action, target, detail});
+    (void)pthread_mutex_lock(&store->lock);
+    bool kept = router_backlog_add(&store->audits, &a);
+    (void)pthread_mutex_unlock(&store->lock);
+    if (!kept)
+        lr_log_error(NULL, "store.audit_dropped action=%s actor=%s target=%s detail=%s", action,
+                     actor, target, detail);
+}
+
+void router_store_get_stats(struct router_store *store, struct router_store_stats *out)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    *out = store->stats;
+    out->usage_waiting = router_backlog_count(&store->usage);
+    (void)pthread_mutex_unlock(&store->lock);
+}

@@ -1,0 +1,99 @@
+/* router/store/store.h - what must survive a restart, on a thread of its own.
+ *
+ * Everything the router asks often (keys, models, nodes) is held in memory and read from
+ * the database only at the start; writes go through here, one transaction each, and
+ * usage rows are gathered and written together several times a second.  So no loop ever
+ * waits for a disk.
+ * Thread: any, unless a comment says otherwise.
+ */
+#ifndef ROUTER_STORE_STORE_H
+#define ROUTER_STORE_STORE_H
+
+#include "net/loop.h"
+#include "router/store/sql.h"
+
+struct router_store;
+
+/* Usage of one request.  Texts are cut to fit: they are ids of ours. */
+struct router_usage {
+    int64_t time_ms;
+    char key_id[24];
+    char model[160];
+    char node[48];
+    char request_id[72];
+    uint32_t status;
+    uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    uint64_t wait_ms, total_ms;
+};
+
+/* `database` is "postgres://..." or a file's path.  Opens and migrates it.  No call waits for
+ * it longer than timeout_ms. */
+LR_MUST_USE lr_code router_store_open(const char *database, uint32_t timeout_ms,
+                                      struct router_store **out, struct lr_error *err);
+
+/* Whether several routers may use it at once. */
+bool router_store_can_share(const char *database);
+
+/* For loading at the start and for tests: before router_store_start only. */
+struct router_sql *router_store_sql(struct router_store *store);
+
+/* Begins the thread. */
+LR_MUST_USE lr_code router_store_start(struct router_store *store, struct lr_error *err);
+
+/* The router stops: from now on a database that does not answer is given up soon, also by a
+ * call that waits for it already. */
+void router_store_hurry(struct router_store *store);
+
+/* Writes what waits and ends the thread.  False: the thread hangs where no timeout reaches (a
+ * disk that does not answer, a name server); it goes on to use the store and what it was given,
+ * so nothing of that may be freed before the process ends.  NULL is fine. */
+bool router_store_close(struct router_store *store);
+
+/* fn(arg, sql) on the database's thread whenever another router may have changed
+ * something: at its word, after a lost connection, and every two seconds in any case.
+ * Only for a database that several share.  Before router_store_start. */
+typedef void (*router_store_changed_fn)(void *arg, struct router_sql *sql);
+void router_store_on_change(struct router_store *store, router_store_changed_fn fn, void *arg);
+bool router_store_is_shared(const struct router_store *store);
+
+/* Runs in a transaction on the database's thread. */
+typedef lr_code (*router_store_fn)(struct router_sql *sql, void *arg, struct lr_error *err);
+/* err NULL: committed. */
+typedef void (*router_store_done)(void *arg, const struct lr_error *err);
+
+/* done(arg) is posted to `loop` afterwards; without a loop done runs on the database's
+ * thread (free(arg), say).  done may be NULL.  Where the database did not answer others within
+ * the timeout meanwhile, the work is not tried, and fails with their error: nobody waits for
+ * one timeout after the other. */
+void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                         router_store_done done, void *arg);
+
+/* Dropped, with a log line, when the database has not kept up for a very long time. */
+void router_store_usage(struct router_store *store, const struct router_usage *row);
+
+/* Like submit, for an admin's action: its line in the audit log is in the same transaction, so
+ * that one is never there without the other.  fn NULL: the line alone. */
+struct router_action {
+    const char *actor, *action, *target, *detail; /* copied */
+};
+void router_store_act(struct router_store *store, const struct router_action *action,
+                      router_store_fn fn, struct net_loop *loop, router_store_done done,
+                      void *arg);
+
+/* An action that changes nothing here: a node did it.  Kept and written later where the
+ * database does not answer; dropped, with a log line, when very many wait. */
+void router_store_audit(struct router_store *store, const char *actor, const char *action,
+                        const char *target, const char *detail);
+
+/* Why the database does not answer or cannot be written, for an alert: noted with every
+ * transaction, and by whoever reads besides (err NULL: it works).  False: all is well. */
+enum { ROUTER_TROUBLE = 300 };
+void router_store_note(struct router_store *store, const struct lr_error *err);
+bool router_store_trouble(struct router_store *store, char out[ROUTER_TROUBLE]);
+
+struct router_store_stats {
+    uint64_t usage_written, usage_dropped, usage_waiting, transactions;
+};
+void router_store_get_stats(struct router_store *store, struct router_store_stats *out);
+
+#endif
