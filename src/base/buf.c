@@ -55,30 +55,13 @@ void lr_buf_commit(struct lr_buf *buf, size_t len)
     buf->len += len;
 }
 
-void lr_buf_add(struct lr_buf *buf, const void *bytes, size_t len)
+void lr_buf_grow_and_add(struct lr_buf *buf, const void *bytes, size_t len)
 {
-    if (len == 0)
-        return;
     char *room = lr_buf_reserve(buf, len);
     if (room == NULL)
         return;
     memcpy(room, bytes, len);
     buf->len += len;
-}
-
-void lr_buf_add_str(struct lr_buf *buf, struct lr_str s)
-{
-    lr_buf_add(buf, s.ptr, s.len);
-}
-
-void lr_buf_add_z(struct lr_buf *buf, const char *text)
-{
-    lr_buf_add(buf, text, strlen(text));
-}
-
-void lr_buf_add_char(struct lr_buf *buf, char c)
-{
-    lr_buf_add(buf, &c, 1);
 }
 
 void lr_buf_addf(struct lr_buf *buf, const char *fmt, ...)

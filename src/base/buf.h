@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "llm-router/status.h"
@@ -25,10 +26,36 @@ void lr_buf_init(struct lr_buf *buf, size_t limit);
 void lr_buf_free(struct lr_buf *buf);  /* leaves an empty buffer with the same limit */
 void lr_buf_clear(struct lr_buf *buf); /* keeps the memory, forgets `failed` */
 
-void lr_buf_add(struct lr_buf *buf, const void *bytes, size_t len);
-void lr_buf_add_str(struct lr_buf *buf, struct lr_str s);
-void lr_buf_add_z(struct lr_buf *buf, const char *text);
-void lr_buf_add_char(struct lr_buf *buf, char c);
+void lr_buf_grow_and_add(struct lr_buf *buf, const void *bytes, size_t len);
+
+/* Inline: messages are written as many small numbers, and most appends fit. */
+static inline void lr_buf_add(struct lr_buf *buf, const void *bytes, size_t len)
+{
+    if (len == 0)
+        return;
+    if (buf->failed || len > buf->capacity - buf->len) {
+        lr_buf_grow_and_add(buf, bytes, len);
+        return;
+    }
+    memcpy(buf->data + buf->len, bytes, len);
+    buf->len += len;
+}
+
+static inline void lr_buf_add_str(struct lr_buf *buf, struct lr_str s)
+{
+    lr_buf_add(buf, s.ptr, s.len);
+}
+
+static inline void lr_buf_add_z(struct lr_buf *buf, const char *text)
+{
+    lr_buf_add(buf, text, strlen(text));
+}
+
+static inline void lr_buf_add_char(struct lr_buf *buf, char c)
+{
+    lr_buf_add(buf, &c, 1);
+}
+
 void lr_buf_addf(struct lr_buf *buf, const char *fmt, ...) LR_PRINTF(2, 3);
 
 /* Room for `len` bytes at the end, or NULL; lr_buf_commit says how many were used. */
