@@ -60,6 +60,10 @@ struct router_glance {
 };
 bool router_glance(struct router *router, struct router_glance *out);
 
+/* Copies the SQLite database of a router that may run.  The file is new, mode 0600; CONFLICT
+ * where it exists. */
+LR_MUST_USE lr_code router_backup(const char *data_dir, const char *file, struct lr_error *err);
+
 /* `llm-router router`: runs until SIGTERM or SIGINT. */
 LR_MUST_USE lr_code router_run(const struct lr_settings *settings, const char *version,
                                struct lr_error *err);

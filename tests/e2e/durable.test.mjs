@@ -1,11 +1,12 @@
 // kill -9 of a router at any point: what it had answered stays, what it had not is whole or
 // absent, and it starts again.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { call, LONG, launch, makeEcho, online, register, ROOT, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import { BIN, call, LONG, launch, makeEcho, online, register, ROOT, say, startNode, startRouter, tempDir, until } from './support.mjs';
 
 const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
 const left = [];
@@ -155,4 +156,22 @@ test('killed at random under load: the usage of every request that ended more th
     ended.push(Date.now());
   }
   assert.ok(least > 20, `${least} requests`);
+});
+
+test('a backup is made while the router runs, readable by its owner alone, and a router started on it knows the keys', async () => {
+  const router = await startRouter({ args: ['--require-key'] }), file = path.join(tempDir('backup'), 'copy.db');
+  const key = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'kept', role: 'api' } })).json.key;
+  const backup = (to) => spawnSync(BIN, ['backup', to, '--data-dir', router.dir], { encoding: 'utf8', env: { ...process.env, HOME: tempDir('home') } });
+  assert.equal(backup(file).status, 0);
+  assert.equal((fs.statSync(file).mode & 0o777).toString(8), '600');
+  const again = backup(file);
+  assert.equal(again.status, 1);
+  assert.match(again.stderr, /exists: name another file/);
+  const dir = tempDir('restored');
+  fs.copyFileSync(file, path.join(dir, 'router.db'));
+  const restored = await startRouter({ dir, args: ['--require-key'] });
+  left.push(router, restored);
+  assert.equal((await call(`${restored.url}/v1/models`, { key })).status, 200);
+  assert.match(spawnSync(BIN, ['backup', `${file}2`, '--data-dir', tempDir('empty')], { encoding: 'utf8' }).stderr, /--data-dir names the router's data folder/);
+  assert.ok(!fs.existsSync(`${file}2`));
 });
