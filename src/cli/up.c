@@ -27,6 +27,7 @@ enum {
     SECRETS_MAX = 8,
     FLAG_BYTES = 64 << 10,
     RESTART_MS = 1000,
+    PRELOAD_BEGINS_MS = 3000,
     ADOPTIONS_MAX = 5,      /* so often before `up` says that it has no model */
     NODE_LEAVES_MS = 15000, /* after the router has drained nothing runs on it any more */
 };
@@ -49,7 +50,8 @@ struct up {
     bool serves_demo; /* nothing else was named or lies around */
     bool has_terminal;
     uint64_t restart_at_ms, kill_at_ms, adopt_at_ms;
-    unsigned adoptions; /* beyond the first */
+    uint64_t present_ms; /* since when the model is present and not loaded; 0: it is not so */
+    unsigned adoptions;  /* beyond the first */
     lr_code code;
     struct lr_error err;
 };
@@ -220,9 +222,17 @@ static void look_at_models(struct up *up)
     }
     bool loads = strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0;
     up->has_tried = up->has_tried || loads;
-    /* Present again after that: its worker died, and the next request loads it. */
-    bool waits = lr_settings_bool(up->settings, "preload") &&
-                 (loads || (strcmp(g.state, "present") == 0 && !up->has_tried));
+    /* Present again after that: its worker died, and the next request loads it.  The worker
+     * may have come and gone between two heartbeats, so that `up` has not seen the try. */
+    bool is_present = strcmp(g.state, "present") == 0;
+    uint64_t now = lr_clock_ms(NULL);
+    if (!is_present)
+        up->present_ms = 0;
+    else if (up->present_ms == 0)
+        up->present_ms = now;
+    bool waits =
+        lr_settings_bool(up->settings, "preload") &&
+        (loads || (is_present && !up->has_tried && now - up->present_ms < PRELOAD_BEGINS_MS));
     if (g.is_loaded || !waits || !named)
         greet(up, &g);
 }

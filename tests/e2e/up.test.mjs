@@ -173,6 +173,16 @@ test('SIGHUP: up and its node open the log anew, reload, and a running stream go
   assert.match(fs.readFileSync(log, 'utf8'), /worker\.left/);
 });
 
+test('up is ready though its worker died before the node had joined, and the first request loads the model', async () => {
+  const log = path.join(tempDir('log'), 'up.log');
+  const starts = startUp({ args: ['--model', makeEcho('early'), '--log-file', log], ms: 15000 });
+  const pid = await until('the worker is ready', () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/worker\.ready .*?pid=(\d+)/)?.[1]);
+  process.kill(Number(pid), 'SIGKILL');
+  const other = await starts;
+  assert.equal((await call(`${other.url}/v1/chat/completions`, { body: { model: 'early', ...say('hi') } })).json.choices[0].message.content, 'hi');
+  await other.stop();
+});
+
 test('closing the terminal that up was started in still ends everything', async () => {
   const command = [BIN, 'up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('window'), '--model', makeEcho('window')].join(' ');
   const terminal = await launch(['-qfc', `exec ${command}`, '/dev/null'], { bin: 'script', match: /is ready at (http:\/\/\S+)/ });
