@@ -13,7 +13,7 @@ build:           ## release build: build/release/bin/llm-router and build/releas
 	@tools/setup
 	@tools/build release
 
-test:            ## everything that runs without a GPU, in under 15 minutes on 2 cores
+test:            ## everything that runs without a GPU, in under 8 minutes on 2 cores
 	@tools/setup test
 	@tools/test
 
@@ -38,10 +38,10 @@ fuzz:            ## every fuzz target, FUZZ_SECONDS each (default 600)
 	@tools/setup test
 	@tools/fuzz
 
-format:          ## clang-format over every C file
+format:          ## C, JavaScript and shell in the form that lint checks
 	@tools/format
 
-lint:            ## format, layers, headers, words
+lint:            ## C, JavaScript, shell, CMake, YAML, links in docs, layers, duplicates
 	@tools/setup test
 	@tools/lint
 

@@ -153,9 +153,12 @@ static void check_answer(const struct grammar_program *program,
     grammar_matcher_free(m);
 }
 
+/* Trying every token costs most of this test: every place of an answer with LR_LONG=1, else
+ * every third. */
 static void a_mask_holds_exactly_the_tokens_that_are_legal(void **state)
 {
     (void)state;
+    const uint32_t stride = getenv("LR_LONG") != NULL ? 1 : 3;
     struct words *w = make_words();
     struct grammar_vocab *vocab;
     struct lr_error err;
@@ -165,7 +168,7 @@ static void a_mask_holds_exactly_the_tokens_that_are_legal(void **state)
         struct grammar_program *program = compile_text(constraints[i], &err);
         if (program == NULL)
             fail_msg("%s: %s", constraints[i], err.text);
-        for (uint32_t at = 0; at < 24; at++)
+        for (uint32_t at = (uint32_t)i % stride; at < 24; at += stride)
             check_answer(program, vocab, at);
         grammar_program_free(program);
     }
