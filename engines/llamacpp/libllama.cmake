@@ -28,6 +28,7 @@ function(llamacpp_ask_version include library)
     unset(compiled CACHE)
 endfunction()
 
+# llamacpp_take(<headers> <library> <bundled>): this libllama is used, where its version fits.
 macro(llamacpp_take include library bundled)
     set(LLAMACPP_BUILT_FOR "")
     llamacpp_ask_version(${include} ${library})

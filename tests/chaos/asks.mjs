@@ -123,7 +123,7 @@ export function gather(path, text) {
   rest.choices = rest.choices.filter(Boolean);
   return { isWhole, error, essence: rest, isBeginning: (e) => rest.choices.every((c) => {
     const whole = e.choices.find((x) => x.index === c.index);
-    return whole !== undefined && whole.text.startsWith(c.text) && whole.reasoning.startsWith(c.reasoning);
+    return whole?.text.startsWith(c.text) && whole.reasoning.startsWith(c.reasoning);
   }) };
 }
 

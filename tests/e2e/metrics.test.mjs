@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { call, makeEcho, nodes, online, register, ROOT, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import { call, makeEcho, online, register, ROOT, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
 
 const left = [];
 let router, hub;

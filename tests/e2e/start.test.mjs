@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
-import { call, launch, startRouter, tempDir } from './support.mjs';
+import { call, launch, startRouter } from './support.mjs';
 
 const MODELS = 1000, ROWS = 100000, LIMIT_MS = 100;
 const left = [];

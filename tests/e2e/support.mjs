@@ -1,7 +1,6 @@
 // What the end-to-end tests share: a fleet of real processes (router, nodes, `up`), each
 // in a folder of its own, on ports the system chose.
 import { execFile, spawn } from 'node:child_process';
-import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 import { promisify } from 'node:util';

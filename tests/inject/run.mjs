@@ -9,7 +9,6 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { writeEchoModel } from '../support/echo_model.mjs';
 import { BIN, BUILD, ROOT } from '../support/program.mjs';
 import { sleep, track } from '../support/scene.mjs';

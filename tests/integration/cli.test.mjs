@@ -16,7 +16,7 @@ function run(args, options = {}) {
 }
 
 function commands() {
-  return [...run(['help']).stdout.matchAll(/^  ([a-z]+) +/gm)].map((match) => match[1]);
+  return [...run(['help']).stdout.matchAll(/^ {2}([a-z]+) +/gm)].map((match) => match[1]);
 }
 
 test('version names the version and the commit', () => {

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, describe, it } from 'node:test';
-import { ask, BIN, copyEngine, countFds, events, generate, isAlive, makeModel, startNode, tempDir, until } from './node_harness.mjs';
+import { ask, BIN, copyEngine, countFds, generate, isAlive, makeModel, startNode, tempDir, until } from './node_harness.mjs';
 
 const nodes = [];
 const start = async (options) => {

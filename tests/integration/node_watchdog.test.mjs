@@ -1,6 +1,5 @@
 // T116 and R-53: hanging and dying engines cost a worker, never the node.
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { ask, children, countFds, events, generate, isAlive, LONG, makeModel, rss, sleep, startNode,
@@ -286,7 +285,6 @@ describe('a crash', () => {
       const before = { ...await footprint(), rss: rss(node.pid) };
       let stop = false;
       let answered = 0;
-      let failed = 0;
       const clients = Array.from({ length: 8 }, async () => {
         while (!stop) {
           const text = 'z'.repeat(20 + Math.floor(Math.random() * 60));
@@ -296,7 +294,6 @@ describe('a crash', () => {
             answered++;
           } else {
             assert.match(answer.error.message, /died twice/);
-            failed++;
           }
         }
       });
