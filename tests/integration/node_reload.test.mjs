@@ -71,18 +71,26 @@ describe('hot reload', () => {
         answered++;
       }
     });
+    // One request beside the clients: which engine serves it, and the milliseconds it takes.
+    const one = async () => {
+      const start = Date.now();
+      const stream = events(node, ask('m', 'who is it?'));
+      const { engine } = (await stream.next()).value;
+      for await (const event of stream) assert.notEqual(event.event, 'error');
+      return { engine, ms: Date.now() - start };
+    };
     let version = await running();
     for (let i = 0; i < rounds; i++) {
+      const before = await one();
       version = version === '1.0.0' ? '2.0.0' : '1.0.0';
       install(folder, version);
       assert.equal((await node.post('/v0/engines/echo/reload')).status, 200);
       await until('taken over', async () => (await running()) === version);
       // From here on a new request is served by the new version.
-      const start = Date.now();
-      const stream = events(node, ask('m', 'who is it?'));
-      assert.equal((await stream.next()).value.engine, `echo ${version}`);
-      for await (const event of stream) assert.notEqual(event.event, 'error');
-      assert.ok(Date.now() - start < 1000);
+      const first = await one();
+      assert.equal(first.engine, `echo ${version}`);
+      // On a busy machine a request takes long without a reload too.
+      assert.ok(first.ms < Math.max(1000, 3 * before.ms), `${first.ms} ms, before the reload ${before.ms} ms`);
     }
     stop = true;
     await Promise.all(clients);
