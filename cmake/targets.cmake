@@ -1,21 +1,31 @@
 # One function per kind of thing we build.  Sources are found, not listed: a file in
 # src/<folder> or in a folder of that belongs to <folder>.
-define_property(TARGET PROPERTY LR_LAYER BRIEF_DOCS "layer of design.md section 5")
 
-# lr_library(<folder> LAYER <n> [DEPENDS <lower folders>] [SIBLINGS <same layer>] [LINK <libraries>])
+# docs/layers.txt says which folder of src/ may include which; a folder is linked with what it may
+# include.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/layers.txt)
+
+# lr_layer(<folder> <variable>): the folders on its line.
+function(lr_layer name variable)
+    file(STRINGS ${PROJECT_SOURCE_DIR}/docs/layers.txt line REGEX "^src/${name}:")
+    if(NOT line)
+        message(FATAL_ERROR "docs/layers.txt has no line for src/${name}")
+    endif()
+    string(REGEX REPLACE "^[^:]*:" "" line "${line}")
+    string(REGEX MATCHALL "src/[a-z]+" folders "${line}")
+    list(TRANSFORM folders REPLACE "^src/" "")
+    set(${variable} ${folders} PARENT_SCOPE)
+endfunction()
+
+# lr_library(<folder> [LINK <libraries>])
 function(lr_library name)
-    cmake_parse_arguments(A "" "LAYER" "DEPENDS;SIBLINGS;LINK" ${ARGN})
+    cmake_parse_arguments(A "" "" "LINK" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c ${PROJECT_SOURCE_DIR}/src/${name}/*/*.c)
     add_library(${name} STATIC ${sources} ${PROJECT_SOURCE_DIR}/cmake/empty.c)
-    set_target_properties(${name} PROPERTIES LR_LAYER ${A_LAYER} OUTPUT_NAME lr_${name})
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME lr_${name})
     target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-    foreach(dep IN LISTS A_DEPENDS)
-        get_target_property(layer ${dep} LR_LAYER)
-        if(NOT layer LESS A_LAYER)
-            message(FATAL_ERROR "layering: ${name} (${A_LAYER}) may not use ${dep} (${layer})")
-        endif()
-    endforeach()
-    target_link_libraries(${name} PUBLIC ${A_DEPENDS} ${A_SIBLINGS} ${A_LINK} Threads::Threads)
+    lr_layer(${name} lower)
+    target_link_libraries(${name} PUBLIC ${lower} ${A_LINK} Threads::Threads)
 endfunction()
 
 # lr_version_header(<library>): it may include build_version.h, made at build time.
