@@ -1,8 +1,8 @@
 /* gptoss/engine_open.c - probe, open and close.
  *
  * The device is the one named in the options; a device that fails is an error, never a
- * reason to try another (R-09).  An artifact that cannot be read is a reason to read
- * the safetensors instead, with a warning (R-25).
+ * reason to try another (docs/promises.md: cpu-by-word).  An artifact that cannot be read is a
+ * reason to read the safetensors instead, with a warning.
  */
 #include <stdio.h>
 #include <stdlib.h>

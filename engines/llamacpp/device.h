@@ -2,7 +2,7 @@
  *
  * "cpu" is said outright and means no GPU at all.  A GPU is named "cuda:N", as libllama
  * numbers them, or by its UUID; a device that is not there is an error, never a reason
- * to use another (R-09).
+ * to use another.
  */
 #ifndef LLAMACPP_DEVICE_H
 #define LLAMACPP_DEVICE_H

@@ -1,4 +1,4 @@
-/* llamacpp/tokenize.c - prompt segments to ids, by the rule of R-12.
+/* llamacpp/tokenize.c - prompt segments to ids (docs/promises.md: trusted-text).
  *
  * The segments are joined, with one bit of trust per byte.  Control tokens are looked
  * for by us, where every byte is trusted, leftmost and longest first; what lies between

@@ -61,12 +61,12 @@ struct lr_engine_options {
     uint32_t max_context;       /* tokens of one sequence */
     uint32_t prefill_chunk;     /* prompt tokens per step */
     uint32_t threads;           /* host threads for computing */
-    const char *artifact_path;  /* run these weights instead; NULL: the model's own */
+    const char *artifact_path;  /* run these weights instead; NULL: the model's own */
     const char *filename;       /* one file of the model directory (GGUF); NULL: the only one */
     const char *extra_json;     /* engine-specific options, a JSON object; NULL: none */
 };
 
-/* What a model will take.  Bytes. */
+/* What a model will take.  Bytes. */
 struct lr_engine_need {
     uint32_t size;
     uint32_t on_device; /* 1: the figures are device memory, 0: host memory */
@@ -84,8 +84,8 @@ struct lr_engine_need {
 };
 
 /* A piece of prompt text.  Control tokens are recognised only where all their
- * bytes lie in segments with control != 0 (R-12); the text between recognised
- * control tokens is joined across segment borders and tokenized as one run. */
+ * bytes lie in segments with control != 0 (docs/promises.md: trusted-text); the text between
+ * recognised control tokens is joined across segment borders and tokenized as one run. */
 struct lr_segment {
     const char *text; /* UTF-8; invalid bytes become U+FFFD */
     size_t len;

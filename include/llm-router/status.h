@@ -1,8 +1,8 @@
 /* llm-router/status.h - the one status type shared by daemons, libraries and plugins.
  *
- * The ten codes below are ABI and wire format (R-49): append, never renumber,
- * never reuse.  The daemon's own codes start at 100 and live in src/base/fail.h;
- * an engine never returns one of those.
+ * The ten codes below are ABI and wire format (docs/promises.md: error-codes): append, never
+ * renumber, never reuse.  The daemon's own codes start at 100 and live in src/base/fail.h; an
+ * engine never returns one of those.
  *
  * Compiles as C17, as C++17 and under nvcc.
  */

@@ -7,7 +7,7 @@
 
 /* Clients look for these two words: to ask for another model, to shorten a conversation.  In
  * this API what is not found is the model; that a prompt is too long is known by the
- * sentence, since engines have ten codes and none for it (R-49). */
+ * sentence, since engines have ten codes and none for it. */
 const char *chat_api_error_word(enum chat_api api, const struct lr_error *error,
                                 const char **param)
 {

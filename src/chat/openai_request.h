@@ -1,9 +1,9 @@
 /* chat/openai_request.h - the OpenAI codec for requests: JSON body -> chat_request.
  *
- * Every field is honoured, accepted without effect, or refused by name (R-11); a
- * field nobody knows is refused too.  One table (chat/openai_fields.c, for the Responses
- * API chat/responses_fields.c) says which, and docs/api-fields.md and docs/responses.md are
- * checked against it.
+ * Every field is honoured, accepted without effect, or refused by name (docs/promises.md:
+ * every-field); a field nobody knows is refused too.  One table (chat/openai_fields.c, for the
+ * Responses API chat/responses_fields.c) says which, and docs/api-fields.md and
+ * docs/responses.md are checked against it.
  */
 #ifndef CHAT_OPENAI_REQUEST_H
 #define CHAT_OPENAI_REQUEST_H

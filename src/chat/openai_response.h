@@ -2,11 +2,11 @@
  *
  * One struct chat_response per client request, with a parser, a stop matcher and
  * counters per choice.  It does no I/O: every call appends what is due to `out`,
- * and the caller sends that at once (R-50).
+ * and the caller sends that at once (docs/promises.md: token-at-once).
  *  - streaming: whole SSE events ("data: {...}\n\n"), the last of them [DONE]; those of
  *    the Responses API have names, and response.completed, .incomplete or .failed ends them;
  *  - otherwise: nothing until the last choice is done, then one JSON body.
- * Router and node use the same object (R-26).  It copies what it needs from the
+ * Router and node use the same object.  It copies what it needs from the
  * request.  A streaming response takes less than 2 KB plus 2 KB per choice (more
  * with log probabilities); a collecting one, and any of the Responses API, grows with the
  * answer up to max_bytes. Thread: one at a time.

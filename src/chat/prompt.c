@@ -84,7 +84,7 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
     return count;
 }
 
-/* The model's own template, or the default one of its family. */
+/* The model's own template, or the default one of its family. */
 static lr_code render(const struct chat_model *model, const struct lr_json *context,
                       const struct tm *now, struct jinja_output *out, struct lr_error *err)
 {

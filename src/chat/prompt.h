@@ -1,4 +1,5 @@
-/* chat/prompt.h - chat_request -> the prompt segments an engine tokenizes (R-12, R-13).
+/* chat/prompt.h - chat_request -> the prompt segments an engine tokenizes (docs/promises.md:
+ * trusted-text).
  *
  * Repairs the messages (chat/repair.h), picks the model's own template or the default
  * one, and renders.  A prompt of the completions API is one segment in which control
@@ -13,7 +14,7 @@
 
 /* What the router knows about a model's prompts.  Borrowed for the call. */
 struct chat_model {
-    const struct jinja_template *chat_template; /* compiled; NULL: the default */
+    const struct jinja_template *chat_template; /* compiled; NULL: the default */
     bool is_gptoss;                             /* speaks Harmony */
     struct lr_str bos_token;                    /* their texts; empty: none */
     struct lr_str eos_token;

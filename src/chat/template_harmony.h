@@ -1,4 +1,4 @@
-/* chat/template_harmony.h - the default prompt format of gpt-oss (R-13).
+/* chat/template_harmony.h - the default prompt format of gpt-oss.
  *
  * Gives the same text as the template OpenAI publishes with the model, for every input
  * that template accepts after chat_repair.

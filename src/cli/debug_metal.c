@@ -1,6 +1,6 @@
 /* cli/debug_metal.c - `debug write-metal`: a snapshot's weights as a metal/model.bin.
  *
- * For tests of the second encoding (R-25), and for whoever wants one of a model that has
+ * For tests of the second encoding, and for whoever wants one of a model that has
  * none.  The file is complete except for the split pattern, which no reader uses.
  */
 #include <stdio.h>

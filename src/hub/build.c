@@ -1,4 +1,4 @@
-/* hub/build.c - settling a manifest: format, metadata files, order. */
+/* hub/build.c - settling a manifest: format, metadata files, order. */
 #include "hub/build.h"
 
 #include <stdlib.h>

@@ -28,10 +28,10 @@ struct hub_entry {
 
 lr_code hub_build_add(struct hub_builder *b, const struct hub_entry *entry);
 
-/* Weights of the format, index first. */
+/* Weights of the format, index first. */
 lr_code hub_build_safetensors(struct hub_builder *b);
 lr_code hub_build_gguf(struct hub_builder *b);
-/* R-06; what is not taken is logged, never an error. */
+/* What is not taken is logged, never an error. */
 lr_code hub_build_artifacts(struct hub_builder *b);
 
 /* A root file of the repository with this ending; NULL-terminated by count. */

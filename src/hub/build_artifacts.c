@@ -1,4 +1,4 @@
-/* hub/build_artifacts.c - official GPU-optimised encodings as an execution cache (R-06).
+/* hub/build_artifacts.c - official GPU-optimised encodings as an execution cache.
  *
  * An artifact is code's food that nobody audits tensor by tensor, so it is taken only from
  * the model's own publisher, only where that publisher is on the allowlist, and only with

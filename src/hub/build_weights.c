@@ -1,4 +1,4 @@
-/* hub/build_weights.c - which files hold the weights (R-01, R-03).
+/* hub/build_weights.c - which files hold the weights.
  *
  * Only the repository's root counts for safetensors: original/ and metal/ hold the same
  * weights in other encodings.

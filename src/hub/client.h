@@ -1,6 +1,6 @@
 /* hub/client.h - who asks the hub: the policy, the token, the limits of waiting.
  *
- * Conventions of the Hugging Face tools hold (R-08): HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH,
+ * Conventions of the Hugging Face tools hold: HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH,
  * HF_HOME.  The token is sent to the endpoint's own origin and nowhere else.  libcurl is
  * loaded at first use; without it every call says which package to install.
  * Thread: read only after init, so any.

@@ -1,4 +1,4 @@
-/* hub/download.h - fetching a manifest's files, several at once (R-20).
+/* hub/download.h - fetching a manifest's files, several at once.
  *
  * A file gets its final name only when it is whole: size and sha256 checked, on disk,
  * renamed in one step.  Until then it lies in DIR/.download/, with a note of what it is a

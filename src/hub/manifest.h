@@ -1,4 +1,4 @@
-/* hub/manifest.h - the list of files a node fetches for a model (design.md 8; R-01 to R-07).
+/* hub/manifest.h - the list of files a node fetches for a model.
  *
  * A manifest is settled once, at registration, from a listing and the small files that
  * came with it; it pins commits, sizes and hashes, so a hub outage later changes nothing.
@@ -88,7 +88,7 @@ struct hub_filter {
     const char *const *backends; /* "cuda", "metal", "cpu" */
     bool no_artifacts;
 };
-/* UNSUPPORTED names the runtimes when the node has none of them. */
+/* UNSUPPORTED names the runtimes when the node has none of them. */
 LR_MUST_USE lr_code hub_manifest_wanted(const struct hub_manifest *manifest,
                                         const struct hub_filter *filter, struct lr_error *err);
 bool hub_manifest_file_wanted(const struct hub_manifest *manifest,

@@ -1,4 +1,4 @@
-/* hub/policy.c - which URLs are followed (design.md 7). */
+/* hub/policy.c - which URLs are followed (docs/promises.md: hub-hosts). */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>

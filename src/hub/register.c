@@ -40,7 +40,7 @@ static lr_code fetch_texts(struct work *w)
     return hub_list_fetch(w->in->client, w->listing, names, count, w->retry_after_s, w->err);
 }
 
-/* Other repositories of the same publisher that supported_models.json names (R-06).  One
+/* Other repositories of the same publisher that supported_models.json names.  One
  * that cannot be listed costs its artifacts, not the registration. */
 static void list_artifacts(struct work *w)
 {

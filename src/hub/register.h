@@ -14,7 +14,7 @@ struct hub_registration {
     struct hub_listing *listing;   /* owned: small files, for whoever needs more of them */
     /* Borrowed from the two above. */
     struct lr_str chat_template;    /* text: chat_template.jinja, else tokenizer_config.json's;
-                                       empty: none, the default applies (R-13) */
+                                       empty: none, the default applies */
     const char *chat_template_from; /* the file's name, or NULL */
     struct lr_str tokenizer_config; /* texts; empty where the repository has none */
     struct lr_str config;

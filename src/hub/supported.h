@@ -1,5 +1,5 @@
 /* hub/supported.h - supported_models.json: models that are known to work, and where their
- * publishers keep GPU-optimised encodings of them (R-06).
+ * publishers keep GPU-optimised encodings of them.
  *
  *   [{"repo": "openai/gpt-oss-20b", "artifacts": [
  *      {"name": "metal/model.bin", "path": "metal/model.bin", "repo": "openai/other",

@@ -2,7 +2,7 @@
  *
  * A hub's answers are foreign: a redirect may point anywhere, and a name may resolve to
  * the machine's own services.  So a URL is followed only when its host is the endpoint's,
- * *.huggingface.co, *.hf.co or one that the operator named (design.md 7), and a socket is
+ * *.huggingface.co, *.hf.co or one that the operator named, and a socket is
  * opened only to a public address, unless the operator named the host.  Ports count: a
  * named host is trusted on the port that was named (without one: on its scheme's own).
  * Pure.  Thread: any.

@@ -9,7 +9,8 @@
  * Every byte of text carries where it came from.  Trusted, so that control tokens may
  * be recognised in it: the template's own text, the strings given as `trusted`,
  * strftime_now, and the role of a message when it is one of the five known ones.
- * Everything else from the JSON is not, whatever filters it went through (R-12).
+ * Everything else from the JSON is not, whatever filters it went through (docs/promises.md:
+ * trusted-text).
  *
  * Thread: a template is immutable once compiled and may be rendered by any number of
  * threads; an output belongs to one thread at a time.

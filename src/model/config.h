@@ -23,7 +23,7 @@ enum {
 
 /* What a snapshot is.  runtime is "gptoss" for gpt-oss, else a short name made from
  * model_type or architecture ("nemotron", "llama"), so that "no engine for runtime X"
- * can be said (R-07, R-23, R-63). */
+ * can be said. */
 struct model_identity {
     char architecture[MODEL_NAME_MAX]; /* "GptOssForCausalLM"; "" when only model_type is given
                                         */

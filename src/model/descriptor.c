@@ -85,7 +85,7 @@ lr_code model_build_missing(struct model_build *b, const struct lr_str *names, s
     return code;
 }
 
-/* Official encodings beside the safetensors; what cannot be named stays out. */
+/* Official encodings beside the safetensors; what cannot be named stays out. */
 static lr_code find_artifacts(struct model_build *b)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* model/descriptor.h - a snapshot on disk, described for whoever is to run it (R-21, R-22).
+/* model/descriptor.h - a snapshot on disk, described for whoever is to run it.
  *
  * Built from the registered format and Hugging Face metadata alone.  Where both
  * formats lie in one folder the registered one is described, never the other.  A

@@ -75,7 +75,7 @@ void model_gptoss_close(struct model_gptoss *m); /* NULL is fine */
 /* Hints over every mapped byte; see model/weights.h. */
 void model_gptoss_advise(const struct model_gptoss *m, enum model_advice advice);
 
-/* Bytes the weights take in memory, from config.json alone: what a probe needs. */
+/* Bytes the weights take in memory, from config.json alone: what a probe needs. */
 uint64_t model_gptoss_weight_bytes(const struct model_config *config);
 
 #endif

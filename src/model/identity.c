@@ -1,6 +1,6 @@
 /* model/identity.c - what a config.json says its model is: architecture and runtime.
  *
- * `architectures` decides, else `model_type` (R-07).  The table holds what an engine of
+ * `architectures` decides, else `model_type`.  The table holds what an engine of
  * ours runs; any other model keeps its own name as its runtime, so that the answer
  * "no engine for runtime nemotron" can be given.
  */

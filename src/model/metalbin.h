@@ -1,6 +1,6 @@
 /* model/metalbin.h - the official metal/model.bin encoding of gpt-oss weights.
  *
- * The same weights as the safetensors in another order (R-25): Q and K rows of each
+ * The same weights as the safetensors in another order: Q and K rows of each
  * head interleaved (row 2i was i, row 2i+1 was i + head_dim/2) and scaled by 1/2 and
  * 1/4, scale bytes +14, one expert's parts adjacent, embeddings cut to the tokenizer's
  * vocabulary.  Readable on every backend; model/gptoss.h is how an engine uses it.

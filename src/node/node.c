@@ -78,7 +78,7 @@ static void find_engines_dir(struct node *node)
                        "%.4000s/lib/llm-router/engines", base);
 }
 
-/* the CPU is never chosen by itself. */
+/* The CPU is never chosen by itself (docs/promises.md: cpu-by-word). */
 static lr_code choose_device(struct node *node, struct lr_error *err)
 {
     const char *wanted = lr_settings_str(node->settings, "device");

@@ -23,7 +23,7 @@ LR_MUST_USE lr_code node_create(struct net_loop *loop, const struct lr_settings 
 LR_MUST_USE lr_code node_start(struct node *node, struct net_loops *loops, const char *listen,
                                uint16_t *port, struct lr_error *err);
 
-/* Finishes what runs, refuses new work, then calls done(arg) on the loop (R-41's drain).
+/* Finishes what runs, refuses new work, then calls done(arg) on the loop.
  * A second call ends everything at once. */
 void node_drain(struct node *node, net_loop_fn done, void *arg);
 

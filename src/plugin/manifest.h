@@ -1,7 +1,8 @@
 /* plugin/manifest.h - what an engine says about itself before any of its code runs.
  *
  * engines/<id>/manifest.json is read, checked field by field and held in one arena.
- * The node uses this half of the folder only: it never opens the library (R-32).
+ * The node uses this half of the folder only: it never opens the library
+ * (docs/promises.md: engine-in-a-worker).
  * Thread: any; a manifest is read-only once it is read.
  */
 #ifndef PLUGIN_MANIFEST_H
@@ -38,7 +39,7 @@ struct plugin_manifest {
     const char *library_path;   /* absolute, links resolved; NULL likewise */
 };
 
-/* Parses and checks every field of R-30.  Pure.  INVALID_ARGUMENT names each
+/* Parses and checks every field.  Pure.  INVALID_ARGUMENT names each
  * missing or wrong field; *out is then empty. */
 LR_MUST_USE lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
                                           struct lr_error *err);
@@ -53,7 +54,7 @@ LR_MUST_USE lr_code plugin_manifest_read(struct plugin_manifest *out, const char
 LR_MUST_USE lr_code plugin_manifest_check_file(const struct plugin_manifest *manifest,
                                                const char *name, struct lr_error *err);
 
-/* ABI_MISMATCH with both numbers unless the versions are exactly equal. */
+/* ABI_MISMATCH with both numbers unless the versions are exactly equal. */
 LR_MUST_USE lr_code plugin_manifest_check_abi(const struct plugin_manifest *manifest,
                                               struct lr_error *err);
 

@@ -40,7 +40,7 @@ void router_url(const struct router *router, char out[300]);
 LR_MUST_USE lr_code router_make_token(struct router *router, const char *name, char out[64],
                                       struct lr_error *err);
 
-/* What `up --device cpu` implies for its own node.  Before the start. */
+/* What `up --device cpu` implies for its own node.  Before the start. */
 void router_allow_cpu_nodes(struct router *router);
 
 /* Each time a node has joined, on any loop: `up` waits for its own.  Before the start. */

@@ -2,7 +2,7 @@
  *
  * As in the Hugging Face tokenizer: leftmost match, the longest one there; tokens
  * with "normalized": false are taken out first, the others from what is left.  One
- * rule is ours (R-12): a control token that is not wholly in trusted text does not
+ * rule is ours: a control token that is not wholly in trusted text does not
  * count as a match at all, so it cannot hide another one either.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -141,7 +141,7 @@ static lr_code read_list(struct loading *l)
 }
 
 /* A merge that makes a control token is left out: through it, text that is not
- * trusted could spell one (R-12). */
+ * trusted could spell one. */
 static lr_code build_table(struct loading *l)
 {
     struct merges *m = l->m;

@@ -60,9 +60,9 @@ LR_MUST_USE lr_code tokenizer_encode(const struct tokenizer *t, struct lr_str te
                                      bool control, struct tokenizer_ids *ids,
                                      struct lr_error *err);
 
-/* Appends the ids of all segments by the rule of struct lr_segment (R-12): a control
- * token is recognised only where every byte of it is in segments with control != 0,
- * and what lies between is encoded as one run across segment borders. */
+/* Appends the ids of all segments by the rule of struct lr_segment (docs/promises.md:
+ * trusted-text): a control token is recognised only where every byte of it is in segments with
+ * control != 0, and what lies between is encoded as one run across segment borders. */
 LR_MUST_USE lr_code tokenizer_encode_segments(const struct tokenizer *t,
                                               const struct lr_segment *segments, size_t count,
                                               struct tokenizer_ids *ids, struct lr_error *err);

@@ -115,7 +115,7 @@ static lr_code insert(struct vocab *v, uint32_t id, struct lr_error *err)
     return LR_OK;
 }
 
-/* Text that is not trusted must never become a control token (R-12), and with every
+/* Text that is not trusted must never become a control token, and with every
  * byte in the vocabulary no text is without ids. */
 lr_code tokenizer_vocab_find_bytes(struct vocab *v, struct lr_error *err)
 {

@@ -99,7 +99,8 @@ static void on_token(void *ctx, uint64_t request_id, const struct lr_token *toke
     m.top_count = 0;
     add_alternatives(host, token, &m);
     wire_token_encode(&host->out, &m);
-    /* One token, one write: a gated client may be waiting for exactly this. */
+    /* One token, one write (docs/promises.md: token-at-once): a gated client may be waiting for
+     * exactly this. */
     worker_link_send(host->link, &host->out);
 }
 

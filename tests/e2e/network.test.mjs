@@ -6,7 +6,7 @@ import { startProxy } from '../support/proxy.mjs';
 import { addNode, allIdle, fleet, inflight, keep, metric } from './fleet.mjs';
 import { call, makeEcho, nodes, online, register, say, startRouter, stream, until } from './support.mjs';
 
-const LIMIT_MS = 5000; // of silence (design.md 3), looked at once a second
+const LIMIT_MS = 5000; // of silence, looked at once a second
 const SLACK_MS = 3500; // that second, the answer itself, and a busy machine
 
 const TEXT = '0123456789'.repeat(5);

@@ -1,4 +1,4 @@
-// What downloads promise, against a stand-in hub: a partial file is never taken for
+// What downloads promise, against a stand-in hub: a partial file is never taken for
 // a whole one, nothing is fetched twice without need, and every end says why.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

@@ -1,4 +1,4 @@
-// A node that fetches by itself: register at the router, and the model is served.
+// A node that fetches by itself: register at the router, and the model is served.
 // Router, node, engine and hub are real processes or servers.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

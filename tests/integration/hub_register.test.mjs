@@ -1,5 +1,4 @@
-// What a registration gets from the hub (R-01 to R-08), and where it never goes
-// (design.md 7): with the real program against a stand-in hub.
+// What a registration gets from the hub, and where it never goes: with the real program against a stand-in hub.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -102,7 +101,7 @@ test('artifacts come from another repository of the publisher, pinned to its own
   assert.equal(without.json.files.some((f) => f.kind === 'artifact'), false);
 });
 
-// ---- errors told apart (R-08) ----
+// ---- errors told apart ----
 
 test('unknown, gated, private, limited and unreachable are told apart', async (t) => {
   const world = await setup(t);

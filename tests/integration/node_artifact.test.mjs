@@ -1,4 +1,4 @@
-// a publisher's artifact is run where it is wanted, and the safetensors where it
+// A publisher's artifact is run where it is wanted, and the safetensors where it
 // is broken; and the real engine through the whole node.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-// T114 and T115: thresholds, refusals, and models that take turns in one memory.
+// Thresholds, refusals, and models that take turns in one memory.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';

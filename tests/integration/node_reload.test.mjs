@@ -1,4 +1,4 @@
-// T113: an engine is replaced under load, and nobody notices but the version number.
+// An engine is replaced under load, and nobody notices but the version number.
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import fs from 'node:fs';

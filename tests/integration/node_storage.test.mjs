@@ -1,4 +1,4 @@
-// ModelStorage: what lies on this machine, in which format, and why something
+// ModelStorage: what lies on this machine, in which format, and why something
 // is not usable.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

@@ -1,4 +1,4 @@
-// Tokens leave when they are made, and a client that leaves or stalls is noticed.
+// Tokens leave when they are made, and a client that leaves or stalls is noticed.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

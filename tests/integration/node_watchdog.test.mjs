@@ -1,4 +1,4 @@
-// T116 and R-53: hanging and dying engines cost a worker, never the node.
+// Hanging and dying engines cost a worker, never the node.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';

@@ -2,10 +2,10 @@
  *
  * A page that is computed to its end is remembered by the tokens it holds and the page
  * before it, so that a later prompt with the same beginning finds it, while its request
- * lives and after, until somebody needs the page (R-48: remembered pages without a holder
- * count as free).  Blocks of page_tokens ids form chains: a chain starts at a scope (one API
- * key's, never shared with another) and names each block after its parent, so that a match
- * is exact: ids are compared, not hashes of them.
+ * lives and after, until somebody needs the page (docs/promises.md: pages-back; remembered
+ * pages without a holder count as free).  Blocks of page_tokens ids form chains: a chain starts
+ * at a scope (one API key's, never shared with another) and names each block after its parent,
+ * so that a match is exact: ids are compared, not hashes of them.
  *
  * Full and window pages of one block are found together.  A sequence can go on after block n
  * when the full pages of all n blocks and the window pages that its next query sees are

@@ -1,4 +1,4 @@
-/* node/fetch/fetch.h - following manifests: files in, verified, models out (R-20).
+/* node/fetch/fetch.h - following manifests: files in, verified, models out.
  *
  * A manifest comes from a router's registry (node/fleet/registry.h) or, at the start, from the
  * folder it was fetched into.  Its files are downloaded into the models root, or verified

@@ -1,4 +1,4 @@
-/* node/fetch/storage.h - ModelStorage: which models lie on this machine (R-21, R-22).
+/* node/fetch/storage.h - ModelStorage: which models lie on this machine.
  *
  * Three places: folders named by the operator, the models directory, and an existing
  * Hugging Face cache, which is used in place and never written.  Everything found is
@@ -31,7 +31,7 @@ enum model_format node_storage_guess_format(const char *dir);
 struct node_model *node_storage_name(struct node *node, const char *id);
 
 /* A router has it registered in this format: the other one that may lie there as well is
- * not run, whatever works (R-21).  What runs now finishes first. */
+ * not run, whatever works.  What runs now finishes first. */
 void node_storage_registered(struct node_model *model, struct lr_str format);
 /* Its files are others now, of another revision.  What runs now finishes first. */
 void node_storage_replaced(struct node_model *model, const char *format);

@@ -1,9 +1,8 @@
-/* node/fleet/registry.h - what the routers have registered, asked for by the node itself
- * (R-20).
+/* node/fleet/registry.h - what the routers have registered, asked for by the node itself.
  *
  * Whenever a router's registry has changed the node reads its list, takes the manifests of
  * models it can run and does not have, gives up downloads of what is no longer there, and
- * runs what it has in the registered format (R-21).  Where two routers differ in a model, the
+ * runs what it has in the registered format.  Where two routers differ in a model, the
  * newer registration counts: each has a generation number.  An answer that fails or is refused
  * changes nothing here.  Thread: the node's loop.
  */

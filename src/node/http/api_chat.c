@@ -1,5 +1,5 @@
-/* node/http/api_chat.c - /v1/chat/completions, /v1/completions, /v1/responses on the node
- * (R-26): the chat layer's codecs around generations of this node.
+/* node/http/api_chat.c - /v1/chat/completions, /v1/completions, /v1/responses on the node:
+ * the chat layer's codecs around generations of this node.
  */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* node/http/api_generate.c - POST /v0/generate: segments in, token events out (design.md 3).
+/* node/http/api_generate.c - POST /v0/generate: segments in, token events out.
  *
  * The hot path: token frames of one read from the worker become one write to the
  * client, as they are.  Clients that ask for nothing special get the same events as lines of

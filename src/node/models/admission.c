@@ -1,5 +1,5 @@
 /* node/models/admission.c - room is made before a load, by evicting exactly what is needed
- * (R-45, R-47).
+ * (docs/promises.md: room-first).
  */
 #include <inttypes.h>
 #include <stdio.h>

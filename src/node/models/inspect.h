@@ -1,4 +1,4 @@
-/* node/models/inspect.h - a folder that somebody names as a model (design.md 8).
+/* node/models/inspect.h - a folder that somebody names as a model.
  *
  * A router's operator registers a model by its path on this machine.  Only what lies
  * below the models roots (the models folder and the folders named by --model) is looked

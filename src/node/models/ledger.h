@@ -1,6 +1,6 @@
 /* node/models/ledger.h - who holds how much memory, and who must go so that another fits.
  *
- * Pure functions over numbers: no clock, no process, tested by table (R-44 to R-47).
+ * Pure functions over numbers: no clock, no process, tested by table.
  * A pool is one kind of memory: the machine's RAM, or one GPU.  A claim is one loaded
  * model's allotment in it.
  */
@@ -51,7 +51,7 @@ uint64_t node_ledger_capacity(const struct node_pool_state *pool,
 enum node_plan node_ledger_plan(const struct node_pool_state *pool, struct node_claim *claims,
                                 size_t count, uint64_t need, uint64_t *available);
 
-/* The claim to evict under pressure from outside (R-44), or count when there is none:
+/* The claim to evict under pressure from outside, or count when there is none:
  * the least recently used idle one that holds at least 1 % of the pool. */
 size_t node_ledger_pressure(const struct node_pool_state *pool, const struct node_claim *claims,
                             size_t count);

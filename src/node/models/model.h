@@ -106,7 +106,7 @@ struct node_model {
 
     bool is_pinned;
     bool is_wanted;          /* somebody asked for it to be loaded, beside requests */
-    bool skip_artifact;      /* it was broken: the safetensors are run */
+    bool skip_artifact;      /* it was broken: the safetensors are run */
     bool is_purging;         /* its files are about to be deleted: takes no work */
     char registered_as[16];  /* format it is to be described anew in at its next load; "" */
     bool is_swapping;        /* a reload that had to drain the old worker first */
@@ -210,7 +210,7 @@ const char *node_scratch_of(struct node *node, const struct node_library *librar
 struct wire_open;
 void node_describe_open(const struct node_model *model, const struct node_library *library,
                         uint32_t pool, uint64_t limit, struct wire_open *out);
-/* The publisher's encoding of the weights to run instead of the safetensors (R-25), or
+/* The publisher's encoding of the weights to run instead of the safetensors, or
  * NULL. */
 const char *node_artifact_of(const struct node_model *model);
 /* The pool a model's memory comes from. */

@@ -83,7 +83,7 @@ struct node_request {
  *   UNAVAILABLE   the node is draining
  *   another code  the model cannot be loaded: why
  * With ask->no_queue a request beyond the free slots of a loaded model is refused, too:
- * a router has a queue of its own (design.md 4). */
+ * a router has a queue of its own. */
 LR_MUST_USE lr_code node_request_start(struct node *node, struct node_model *model,
                                        const struct wire_generate *ask,
                                        struct node_request *leaves, struct node_sink sink,

@@ -1,4 +1,4 @@
-/* node/workers/directml.h - DirectML artifacts are recognised and refused (R-62).
+/* node/workers/directml.h - DirectML artifacts are recognised and refused.
  *
  * DirectML is experimental and exists on Windows only.  Nobody here runs its artifacts,
  * but who brings one learns what it is and where its runtime comes from, instead of

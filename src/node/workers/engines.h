@@ -1,8 +1,9 @@
 /* node/workers/engines.h - EngineRegistry: which engines lie here, and which may be used.
  *
- * The node reads manifests and copies files; it never opens a library (R-32).  Every
- * version that runs does so from a private copy named by its content, so replacing a
- * file in the engines folder never touches a running worker (R-40).
+ * The node reads manifests and copies files; it never opens a library
+ * (docs/promises.md: engine-in-a-worker).  Every version that runs does so from a private copy
+ * named by its content, so replacing a file in the engines folder never touches a running
+ * worker.
  * Thread: the node's loop.
  */
 #ifndef NODE_WORKERS_ENGINES_H
@@ -65,7 +66,7 @@ struct node_wish {
     const char *architecture; /* NULL: the engine itself is asked when it is probed */
     const char *device;       /* "cpu", "cuda", "metal" */
 };
-/* The engine for a model (R-23).  UNSUPPORTED says which runtimes there are, or why the
+/* The engine for a model.  UNSUPPORTED says which runtimes there are, or why the
  * only candidate is refused. */
 LR_MUST_USE lr_code node_engines_resolve(const struct node_engines *engines,
                                          const struct node_wish *wish, struct node_engine **out,

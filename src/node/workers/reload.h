@@ -1,4 +1,4 @@
-/* node/workers/reload.h - hot reload of an engine (R-40, R-41).
+/* node/workers/reload.h - hot reload of an engine (docs/promises.md: hot-reload).
  *
  * A changed engine's files are copied, checked in a process of their own, and then
  * each model that runs on it gets a candidate: a second worker with the new library.

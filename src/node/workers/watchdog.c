@@ -63,7 +63,7 @@ void node_measure(struct node *node)
     }
 }
 
-/* Over its allotment by more than the margin: it lied, or it leaks. */
+/* Over its allotment by more than the margin: it lied, or it leaks. */
 static void check_overuse(struct node *node, struct node_worker *w)
 {
     struct lr_error why;
@@ -111,7 +111,7 @@ static bool may_be_relieved(const struct node *node, const struct node_worker *w
     return now - w->model->ready_since_ms >= node->limits.min_resident_ms;
 }
 
-/* One model a second: its memory must be back before the next look decides. */
+/* One model a second: its memory must be back before the next look decides. */
 static void relieve(struct node *node, uint32_t pool, uint64_t now)
 {
     static struct node_claim claims[CLAIMS_MAX];

@@ -151,7 +151,7 @@ bool router_node_serves(const struct router_node *node, const char **why_not);
 struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
                                              struct lr_str folded);
 
-/* ASCII lower case, cut at ROUTER_ID_MAX: ids are compared without case. */
+/* ASCII lower case, cut at ROUTER_ID_MAX: ids are compared without case. */
 struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX]);
 
 LR_MUST_USE lr_code router_node_save(struct router_sql *sql, const struct router_node *node,

@@ -14,7 +14,7 @@ typedef void (*router_registered_fn)(void *arg, const struct lr_error *err);
 void router_register(struct router *r, const struct router_new_model *model, const char *actor,
                      struct net_loop *loop, router_registered_fn fn, void *arg);
 
-/* CONFLICT: the id is taken; the first stays untouched (R-04).  Asked before a hub or a
+/* CONFLICT: the id is taken; the first stays untouched.  Asked before a hub or a
  * node is, so that a second registration costs nothing. */
 LR_MUST_USE lr_code router_check_free(struct router *r, struct lr_str id, struct lr_error *err);
 

@@ -1,4 +1,4 @@
-/* router/fleet/register_repo.c - POST /v0/models/register with "repo" (R-01 to R-08).
+/* router/fleet/register_repo.c - POST /v0/models/register with "repo".
  *
  * The hub is asked on a thread of its own (its calls block); the answer comes back to the
  * request's loop.  Few registrations run at once, since each may wait for a slow hub.

@@ -1,7 +1,7 @@
 /* router/fleet/registry.h - the models that are registered, and who waits for each.
  *
  * A registration is either "hub" (a manifest that nodes fetch) or "local" (the model lies
- * on a node already).  Ids keep their case and are compared without it (R-01).
+ * on a node already).  Ids keep their case and are compared without it.
  * Thread: the router's lock is held.
  */
 #ifndef ROUTER_FLEET_REGISTRY_H
@@ -58,7 +58,7 @@ struct router_new_model {
 /* CONFLICT, and what to do about it. */
 lr_code router_fail_taken(struct lr_str id, struct lr_error *err);
 
-/* CONFLICT when the id is taken. */
+/* CONFLICT when the id is taken. */
 LR_MUST_USE lr_code router_registry_add(struct router_registry *registry,
                                         const struct router_new_model *model,
                                         struct router_model **out, struct lr_error *err);

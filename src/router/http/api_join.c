@@ -27,7 +27,8 @@ static bool has_gpu_memory(const struct wire_beat *state)
     return false;
 }
 
-/* a node without a GPU is for development, and only where the operator said so. */
+/* A node without a GPU is for development, and joins only where the operator said so
+ * (docs/promises.md: cpu-by-word). */
 static lr_code check_device(const struct router *r, const struct wire_join *join,
                             struct lr_error *err)
 {

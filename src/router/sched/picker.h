@@ -1,4 +1,4 @@
-/* router/sched/picker.h - choose the node that will serve a request (design.md 4).
+/* router/sched/picker.h - choose the node that will serve a request.
  *
  * A pure function of what was known at one instant: it owns nothing, keeps no state and
  * reads no clock.  Costs are estimated milliseconds.  Thread: any.

@@ -1,4 +1,4 @@
-/* From a request to prompt segments: variables, trust, raw prompts. */
+/* From a request to prompt segments: variables, trust, raw prompts. */
 #include "chat/prompt.h"
 
 #include <setjmp.h>

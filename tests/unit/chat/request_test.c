@@ -1,5 +1,5 @@
 /* What the request codec promises: every field is honoured, accepted without effect or
- * refused by name, and an error says which one (R-11). */
+ * refused by name, and an error says which one. */
 #include "chat/openai_request.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What a registration answers for every kind of repository (R-01 to R-07).  A row is a
+/* What a registration answers for every kind of repository.  A row is a
  * listing in short form; the answer is the manifest's names or the whole message. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static void every_repository_gets_its_answer(void **state)
          "tokenizer.json tokenizer_config.json? model.safetensors"},
         {META "model.safetensors", NULL, "model.safetensors", NULL,
          "config.json tokenizer.json model.safetensors"},
-        /* */
+        /* files that safetensors need */
         {"config.json model.safetensors", "safetensors", NULL, NULL,
          "400 a/b lacks tokenizer.json, which format=safetensors needs"},
         {"tokenizer.json model.safetensors", NULL, NULL, NULL,
@@ -104,7 +104,7 @@ static void every_repository_gets_its_answer(void **state)
          "400 a/b lacks config.json and tokenizer.json, which format=safetensors needs"},
         {"model.safetensors original/config.json original/tokenizer.json", NULL, NULL, NULL,
          "400 a/b lacks config.json and tokenizer.json, which format=safetensors needs"},
-        /* */
+        /* shards */
         {META "model-00000-of-00001.safetensors model-00001-of-00001.safetensors "
               "model.safetensors.index.json original/model.safetensors",
          NULL, NULL, INDEX2,
@@ -158,7 +158,7 @@ static void every_repository_gets_its_answer(void **state)
          "root of a/b"},
         {META "original/model.safetensors", "safetensors", NULL, NULL,
          "400 a/b holds neither .safetensors files (in its root) nor .gguf files"},
-        /* formats */
+        /* formats */
         {META "model.safetensors x.gguf", NULL, NULL, NULL,
          "400 a/b holds both formats: set \"format\" to \"safetensors\" or \"gguf\""},
         {META "model.safetensors x.gguf", "safetensors", NULL, NULL,
@@ -171,7 +171,7 @@ static void every_repository_gets_its_answer(void **state)
          "400 a/b holds no .gguf files; its format is safetensors"},
         {"README.md", NULL, NULL, NULL,
          "400 a/b holds neither .safetensors files (in its root) nor .gguf files"},
-        /* gguf */
+        /* gguf */
         {"q4.gguf q8.gguf mmproj-f16.gguf", "gguf", NULL, NULL,
          "400 a/b holds several GGUF files, set \"filename\" to one of: q4.gguf, q8.gguf"},
         {"q4.gguf q8.gguf", "gguf", "q8.gguf", NULL, "q8.gguf"},
@@ -317,7 +317,7 @@ static void the_template_is_a_file_of_its_own_or_the_tokenizer_configs(void **st
     }
 }
 
-/* ---- artifacts (R-06) ---- */
+/* ---- artifacts ---- */
 
 static const struct hub_manifest_file *find(const struct hub_manifest *m, const char *name)
 {

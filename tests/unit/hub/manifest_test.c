@@ -1,4 +1,4 @@
-/* A manifest reads back as it was written, and a bad one is refused by name. */
+/* A manifest reads back as it was written, and a bad one is refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Which repositories are meant, and which hosts are talked to (design.md 7). */
+/* Which repositories are meant, and which hosts are talked to. */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* tests/unit/jinja/trust_test.c - text of a client never becomes control text. */
+/* tests/unit/jinja/trust_test.c - text of a client never becomes control text. */
 #include "tests/unit/jinja/support.h"
 
 static const char *const specials[] = {

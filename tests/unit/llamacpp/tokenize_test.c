@@ -1,4 +1,4 @@
-/* tests/unit/llamacpp/tokenize_test.c - R-12: who may write control tokens, and joined runs. */
+/* tests/unit/llamacpp/tokenize_test.c - who may write control tokens, and joined runs. */
 #include "tests/unit/llamacpp/support.h"
 
 enum { IDS = 512 };

@@ -1,4 +1,4 @@
-/* What model/descriptor promises (R-21, R-22): a complete snapshot is described from the
+/* What model/descriptor promises: a complete snapshot is described from the
  * registered format and Hugging Face metadata, and an incomplete one says what it lacks. */
 #include "model/descriptor.h"
 

@@ -102,7 +102,7 @@ static struct seen run(struct service s)
     return seen;
 }
 
-/* The promise of issue "Router": whatever the slots. */
+/* Whatever the slots (docs/promises.md: bounded-queue). */
 static void ten_times_too_much_waits_no_longer_than_twice_a_good_day(void **state)
 {
     static const uint32_t all[] = {1, 4, 8, 32, 64};

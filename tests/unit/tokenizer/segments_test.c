@@ -1,4 +1,4 @@
-/* What R-12 promises: a control token is recognised only where every byte of it is
+/* docs/promises.md: trusted-text.  A control token is recognised only where every byte of it is
  * trusted; what lies between is one run across borders; other added tokens are found
  * everywhere, as the Hugging Face tokenizer finds them. */
 #include "tests/unit/tokenizer/support.h"
