@@ -1,4 +1,4 @@
-// Runs the Node tests of one group: tests/run.mjs GROUP LOG-FOLDER
+// Runs the Node tests of one group, or some files of it: tests/run.mjs GROUP LOG-FOLDER [NAME...]
 //
 //   shared   several files at a time.  These tests mostly wait: for a condition, for a time-out.
 //   alone    one file at a time, after everything else.  Only tests whose promise is a number of
@@ -39,11 +39,12 @@ function filesOf(group) {
   return all.filter((file) => (nameOf(file) in ALONE) === (group === 'alone')).sort((a, b) => rank(a) - rank(b)).map((file) => path.join(ROOT, file));
 }
 
-const [group, folder] = process.argv.slice(2);
+const [group, folder, ...names] = process.argv.slice(2);
 // Two thirds of the time a file waits, so three files keep a processor busy; at full size one does.
 const concurrency = group === 'alone' ? 1 : (isLong ? 1 : 3) * os.availableParallelism();
 const seconds = [], counts = { passed: 0, failed: 0 };
-const tests = run({ files: filesOf(group), concurrency, timeout: 600000 });
+const files = filesOf(group).filter((file) => names.length === 0 || names.includes(nameOf(file)));
+const tests = run({ files, concurrency, timeout: 600000 });
 tests.on('test:summary', ({ file, duration_ms, counts: seen }) => {
   if (file) { seconds.push([duration_ms / 1000, path.relative(ROOT, file)]); return; }
   counts.passed = seen.passed;
