@@ -131,14 +131,14 @@ describe('the watchdog', () => {
 
 if (LONG)
   describe('the watchdog with its defaults', () => {
-    it('kills a hanging step 30 seconds after its last progress', async () => {
+    it('kills a hanging step 30 seconds after its last progress, and the answer goes on', async () => {
       const models = tempDir('models');
       makeModel(models, 'hangs', 'faulty', { hang: 'step', after_tokens: 3 });
       const node = await startNode({ models });
       const start = Date.now();
-      const answer = await generate(node, ask('hangs', 'a story'));
+      const answer = await generate(node, ask('hangs', 'four'));
       const took = Date.now() - start;
-      assert.equal(answer.error.code, 'TIMEOUT');
+      assert.equal(answer.text, 'four');
       assert.ok(took >= 30000 && took < 33000, `${took} ms`);
       await node.stop();
     });
