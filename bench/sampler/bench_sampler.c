@@ -1,4 +1,4 @@
-/* What it takes to draw one token from a row of gpt-oss's vocabulary, on one core.
+/* What it takes to sample one token from a row of gpt-oss's vocabulary, on one core.
  *
  *   bench_sampler [ROUNDS]     milliseconds a row, the median of ROUNDS (21) times 4 rows
  *
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engines/gptoss/sampler/sampler.h"
+#include "engines/sampler/sampler.h"
 
 enum { VOCAB = 201088, WORDS = VOCAB / 32, ROWS = 4, KINDS = 4, HISTORY = 4096, MOST = 999 };
 
@@ -31,7 +31,7 @@ static double uniform(uint32_t id, uint32_t row, uint32_t word)
 {
     uint32_t out[4];
 
-    gptoss_philox(77, id, row, out);
+    sampler_philox(77, id, row, out);
     return ((double)out[word] + 0.5) / 4294967296.0;
 }
 
@@ -64,23 +64,23 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double median_ms(struct gptoss_sampler *s, uint32_t kind, const struct example *e,
+static double median_ms(struct sampler *s, uint32_t kind, const struct example *e,
                         uint32_t rounds)
 {
     static double times[MOST];
-    struct gptoss_sampled out;
+    struct sampler_result out;
 
     for (uint32_t n = 0; n < rounds; n++) {
         struct timespec from, to;
         clock_gettime(CLOCK_MONOTONIC, &from);
         for (uint32_t r = 0; r < ROWS; r++) {
-            const struct gptoss_sample how = {.sampling = &e->how,
+            const struct sampler_input how = {.sampling = &e->how,
                                               .index = n * ROWS + r,
                                               .prompt_count = HISTORY / 2,
                                               .history_count = HISTORY,
                                               .history = history,
                                               .mask = e->masked ? mask : NULL};
-            gptoss_sample(s, rows[kind][r], usable, &how, &out);
+            sampler_sample(s, rows[kind][r], usable, &how, &out);
         }
         clock_gettime(CLOCK_MONOTONIC, &to);
         times[n] = ((double)(to.tv_sec - from.tv_sec) * 1e3 +
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
          {HOW, .temperature = 1, .top_p = 0.95f, .logprobs = 1, .top_logprobs = 20},
          false},
     };
-    struct gptoss_sampler *s = gptoss_sampler_create(VOCAB);
+    struct sampler *s = sampler_create(VOCAB);
     uint32_t rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 21;
 
     if (s == NULL || rounds == 0 || rounds > MOST)
@@ -136,6 +136,6 @@ int main(int argc, char **argv)
         printf("\n");
         fflush(stdout);
     }
-    gptoss_sampler_destroy(s);
+    sampler_destroy(s);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* engines/common/sequence.h - one request inside an engine: its tokens and its wishes.
  *
  * A sequence is a list of ids, of which the first `computed` are in the cache of the device.
- * It draws a token when all of the list is computed.  That one number covers prompts,
+ * A token is sampled when the whole list is computed.  That one number covers prompts,
  * continuations of another node's answer, and a sequence that lost its place in the cache to
  * others and has to be computed again: `computed` is simply smaller.
  *

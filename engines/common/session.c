@@ -120,9 +120,9 @@ bool engine_session_fill_mask(struct engine_session *s, struct engine_sequence *
     return false;
 }
 
-struct gptoss_sample engine_session_sample(const struct engine_sequence *seq)
+struct sampler_input engine_session_sample(const struct engine_sequence *seq)
 {
-    return (struct gptoss_sample){
+    return (struct sampler_input){
         .sampling = &seq->sampling,
         .index = engine_sequence_generated(seq),
         .prompt_count = seq->prompt_count,
@@ -145,7 +145,7 @@ void engine_session_tell_prefill(struct engine_session *s, struct engine_sequenc
 }
 
 void engine_session_tell_token(struct engine_session *s, struct engine_sequence *seq,
-                               const struct gptoss_sampled *sampled)
+                               const struct sampler_result *sampled)
 {
     uint32_t flags;
     struct lr_str bytes = s->token(s->ctx, sampled->id, &flags);

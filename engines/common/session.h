@@ -12,7 +12,7 @@
 
 #include "base/str.h"
 #include "engines/common/queue.h"
-#include "engines/gptoss/sampler/sampler.h"
+#include "engines/sampler/sampler.h"
 
 struct engine_session {
     struct lr_engine_host host; /* a copy: members the worker does not know are NULL */
@@ -72,12 +72,12 @@ void engine_session_finish(struct engine_session *s, struct engine_sequence *seq
                            enum lr_finish reason, const struct lr_error *error);
 /* Asks the host which tokens are legal; false when the sequence ended over it. */
 bool engine_session_fill_mask(struct engine_session *s, struct engine_sequence *seq);
-/* How its next token is to be drawn; points into seq. */
-struct gptoss_sample engine_session_sample(const struct engine_sequence *seq);
+/* How its next token is to be sampled; points into seq. */
+struct sampler_input engine_session_sample(const struct engine_sequence *seq);
 void engine_session_tell_prefill(struct engine_session *s, struct engine_sequence *seq);
 /* Appends the token, tells it, and ends the sequence where it has to. */
 void engine_session_tell_token(struct engine_session *s, struct engine_sequence *seq,
-                               const struct gptoss_sampled *sampled);
+                               const struct sampler_result *sampled);
 
 /* Copies a caller's sized struct into ours; what lies past its size is zero. */
 #define ENGINE_COPY_SIZED(to, from)                                                            \

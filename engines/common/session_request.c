@@ -38,9 +38,9 @@ static lr_code check_sampling(const struct lr_sampling *p, struct lr_error *err)
         if (isnan(p->logit_bias[i].bias))
             return lr_fail(err, LR_INVALID_ARGUMENT, "logit_bias of token %u is not a number",
                            p->logit_bias[i].token);
-    if (p->top_logprobs > GPTOSS_TOP_LOGPROBS_MAX)
+    if (p->top_logprobs > SAMPLER_TOP_LOGPROBS_MAX)
         return lr_fail(err, LR_INVALID_ARGUMENT, "top_logprobs is %u; the limit is %d",
-                       p->top_logprobs, GPTOSS_TOP_LOGPROBS_MAX);
+                       p->top_logprobs, SAMPLER_TOP_LOGPROBS_MAX);
     return LR_OK;
 }
 

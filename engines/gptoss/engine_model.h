@@ -22,8 +22,8 @@ struct lr_engine_model {
     struct gptoss_scheduler scheduler;
     struct gptoss_step *steps;      /* owned, max_sequences, like the next three: */
     struct engine_sequence **batch; /* the sequences of those steps, */
-    struct gptoss_sample *samples;  /* how they draw, */
-    struct gptoss_sampled *sampled; /* and what */
+    struct sampler_input *samples;  /* how each is sampled, */
+    struct sampler_result *sampled; /* and what */
 };
 
 /* ---- engine_open.c ---- */

@@ -30,7 +30,7 @@ static struct gptoss_batch build(struct lr_engine_model *m)
             continue;
         const struct gptoss_slot *slot = &m->scheduler.slots[seq->slot];
         uint32_t i = batch.count++;
-        bool draws = seq->computed + seq->take == seq->count;
+        bool samples = seq->computed + seq->take == seq->count;
         m->samples[i] = engine_session_sample(seq);
         m->batch[i] = seq;
         m->steps[i] = (struct gptoss_step){
@@ -41,7 +41,7 @@ static struct gptoss_batch build(struct lr_engine_model *m)
             .tokens = seq->ids + seq->computed,
             .full_pages = slot->full_pages,
             .window_pages = slot->window_pages,
-            .sample = draws ? &m->samples[i] : NULL,
+            .sample = samples ? &m->samples[i] : NULL,
             .sampled = &m->sampled[i],
         };
         batch.tokens += seq->take;

@@ -258,11 +258,11 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
     m->session.ctx = m;
     m->session.token = token;
     m->session.release = release;
-    m->sampler = gptoss_sampler_create(m->vocabulary.count);
-    m->drawn = calloc(m->plan.max_sequences, sizeof(struct engine_sequence *));
+    m->sampler = sampler_create(m->vocabulary.count);
+    m->batched = calloc(m->plan.max_sequences, sizeof(struct engine_sequence *));
     m->rows = calloc(m->plan.max_sequences, sizeof(*m->rows));
     m->batch = m->lib->llama_batch_init((int32_t)m->plan.step_tokens, 0, 1);
-    if (m->sampler == NULL || m->drawn == NULL || m->rows == NULL || m->batch.token == NULL ||
+    if (m->sampler == NULL || m->batched == NULL || m->rows == NULL || m->batch.token == NULL ||
         !llamacpp_scheduler_init(&m->scheduler, &m->plan, forget, m))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u sequences", m->plan.max_sequences);
     return LR_OK;
@@ -326,8 +326,8 @@ void llamacpp_engine_close(struct lr_engine_model *m)
         m->pool_free(m->pool);
     if (m->llama != NULL)
         m->lib->llama_model_free(m->llama);
-    gptoss_sampler_destroy(m->sampler);
-    free(m->drawn);
+    sampler_destroy(m->sampler);
+    free(m->batched);
     free(m->rows);
     llamacpp_library_log_end(&m->session.host);
     free(m);

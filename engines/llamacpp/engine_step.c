@@ -1,4 +1,4 @@
-/* llamacpp/engine_step.c - one step: choose, compute, draw, tell.
+/* llamacpp/engine_step.c - one step: choose, compute, sample, tell.
  *
  * Callbacks may cancel or submit.  A sequence that ends during a step lives until the step
  * is over (session.h), and its state tells the loops to pass it by.
@@ -8,7 +8,7 @@
 
 /* ---- computing ---- */
 
-/* Puts what was chosen into the batch; m->drawn lists the sequences in it. */
+/* Puts what was chosen into the batch; m->batched lists the sequences in it. */
 static uint32_t build(struct lr_engine_model *m)
 {
     struct llama_batch *b = &m->batch;
@@ -19,7 +19,7 @@ static uint32_t build(struct lr_engine_model *m)
          seq = seq->next) {
         if (seq->take == 0)
             continue;
-        bool draws = seq->computed + seq->take == seq->count;
+        bool samples = seq->computed + seq->take == seq->count;
         for (uint32_t i = 0; i < seq->take; i++, b->n_tokens++) {
             b->token[b->n_tokens] = (llama_token)seq->ids[seq->computed + i];
             b->pos[b->n_tokens] = (llama_pos)(seq->computed + i);
@@ -27,10 +27,10 @@ static uint32_t build(struct lr_engine_model *m)
             b->seq_id[b->n_tokens][0] = (llama_seq_id)seq->slot;
             b->logits[b->n_tokens] = 0;
         }
-        m->rows[count] = draws ? b->n_tokens - 1 : -1;
-        if (draws)
+        m->rows[count] = samples ? b->n_tokens - 1 : -1;
+        if (samples)
             b->logits[b->n_tokens - 1] = 1;
-        m->drawn[count++] = seq;
+        m->batched[count++] = seq;
     }
     return count;
 }
@@ -65,9 +65,9 @@ static void make_room(struct lr_engine_model *m)
 /* ---- telling ---- */
 
 /* The rows of logits stay in libllama until the next decode. */
-static void draw(struct lr_engine_model *m, struct engine_sequence *seq, int32_t row)
+static void sample(struct lr_engine_model *m, struct engine_sequence *seq, int32_t row)
 {
-    struct gptoss_sampled sampled;
+    struct sampler_result sampled;
     const float *logits = m->lib->llama_get_logits_ith(m->context, row);
     struct lr_error error;
 
@@ -78,8 +78,8 @@ static void draw(struct lr_engine_model *m, struct engine_sequence *seq, int32_t
     }
     if (!engine_session_fill_mask(&m->session, seq))
         return;
-    const struct gptoss_sample how = engine_session_sample(seq);
-    gptoss_sample(m->sampler, logits, m->vocabulary.usable, &how, &sampled);
+    const struct sampler_input how = engine_session_sample(seq);
+    sampler_sample(m->sampler, logits, m->vocabulary.usable, &how, &sampled);
     engine_session_tell_token(&m->session, seq, &sampled);
 }
 
@@ -101,15 +101,15 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
         return die(m, result, err);
     m->session.step_count++;
     for (uint32_t i = 0; i < count; i++) {
-        m->drawn[i]->computed += m->drawn[i]->take;
-        m->drawn[i]->take = 0;
+        m->batched[i]->computed += m->batched[i]->take;
+        m->batched[i]->take = 0;
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct engine_sequence *seq = m->drawn[i];
+        struct engine_sequence *seq = m->batched[i];
         if (seq->state == ENGINE_RUNNING)
             engine_session_tell_prefill(&m->session, seq);
         if (seq->state == ENGINE_RUNNING && m->rows[i] >= 0)
-            draw(m, seq, m->rows[i]);
+            sample(m, seq, m->rows[i]);
     }
     return LR_OK;
 }

@@ -23,11 +23,11 @@ struct lr_engine_model {
     void (*pool_free)(struct ggml_threadpool *pool);
     struct llamacpp_vocabulary vocabulary;
     struct llamacpp_scheduler scheduler;
-    struct gptoss_sampler *sampler;
-    struct llama_batch batch;       /* arrays owned; of step_tokens */
-    struct engine_sequence **drawn; /* owned, max_sequences: those of this step, */
-    int32_t *rows;                  /* and of the batch the rows they draw from; -1: none */
-    bool gave_up;                   /* progress asked to */
+    struct sampler *sampler;
+    struct llama_batch batch;         /* arrays owned; of step_tokens */
+    struct engine_sequence **batched; /* owned, max_sequences: those of this step, */
+    int32_t *rows; /* and of the batch the rows they are sampled from; -1: none */
+    bool gave_up;  /* progress asked to */
 };
 
 /* ---- engine_open.c ---- */

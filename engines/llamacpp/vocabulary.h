@@ -25,7 +25,7 @@ struct llamacpp_vocabulary {
     uint32_t *offsets; /* owned, count + 1: where a token's bytes lie in text */
     struct lr_buf text;
     uint8_t *flags;                    /* owned: LR_VOCAB_ */
-    uint32_t *usable;                  /* owned, a bit per token: may be drawn */
+    uint32_t *usable;                  /* owned, a bit per token: may be sampled */
     struct llamacpp_control *controls; /* owned, by first byte, the longest first */
     uint32_t first[257]; /* controls that begin with byte b: first[b]..first[b+1] */
     int32_t bos;         /* -1: a prompt needs none */

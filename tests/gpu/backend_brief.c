@@ -12,10 +12,10 @@ static bool launched[CUDA_KERNEL_COUNT];
 static bool there[CUDA_KERNEL_COUNT]; /* in the code that was loaded */
 static bool hopper;                   /* a GPU with room for every kernel */
 
-/* Steps in which every other draw has penalties, a mask, filters and log probabilities: all of
+/* Steps in which every other row has penalties, a mask, filters and log probabilities: all of
  * them, then each alone. */
-static void draw_filtered(struct device *d, const char *name, const uint32_t *ids, uint32_t n,
-                          float *logits, uint32_t vocab)
+static void sample_filtered_rows(struct device *d, const char *name, const uint32_t *ids,
+                                 uint32_t n, float *logits, uint32_t vocab)
 {
     static const struct lr_logit_bias bias[] = {{3, 1.5f}, {11, -2}};
     const struct lr_sampling all = {.size = sizeof(all),
@@ -40,15 +40,15 @@ static void draw_filtered(struct device *d, const char *name, const uint32_t *id
     uint32_t *mask = test_alloc(vocab / 32 + 1, 4), wrong = 0;
     memset(mask, 0xB7, (vocab / 32 + 1) * 4);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        const struct gptoss_sample how = {.sampling = &kinds[i],
+        const struct sampler_input how = {.sampling = &kinds[i],
                                           .index = (uint32_t)i,
                                           .prompt_count = 20,
                                           .history_count = 40,
                                           .history = ids,
                                           .mask = i < 2 ? mask : NULL};
-        wrong += device_draw(d, ids, (uint32_t)i, n, &how, logits, vocab);
+        wrong += device_sample(d, ids, (uint32_t)i, n, &how, logits, vocab);
     }
-    test_check(wrong, 0, "%s: filtered draws of %u", name, n);
+    test_check(wrong, 0, "%s: filtered sampling of %u", name, n);
     free(mask);
 }
 
@@ -81,9 +81,9 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
     }
     for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1) {
         for (uint32_t i = 0; i < 3; i++)
-            test_check(device_draw(&d, ids, i, n, NULL, logits, vocab), 0, "%s: draws of %u",
-                       name, n);
-        draw_filtered(&d, name, ids, n, logits, vocab);
+            test_check(device_sample(&d, ids, i, n, NULL, logits, vocab), 0,
+                       "%s: sampling of %u", name, n);
+        sample_filtered_rows(&d, name, ids, n, logits, vocab);
     }
     test_check(isfinite(sum) ? 0 : 1, 0, "%s: numbers", name);
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)

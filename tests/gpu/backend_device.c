@@ -51,15 +51,15 @@ void device_forward(struct device *d, const struct part *parts, uint32_t count)
     test_must(d->api->forward(d->backend, &batch, &err), &err, d->api->name);
 }
 
-uint32_t device_draw(struct device *d, const uint32_t *ids, uint32_t from, uint32_t count,
-                     const struct gptoss_sample *how, float *logits, uint32_t vocab)
+uint32_t device_sample(struct device *d, const uint32_t *ids, uint32_t from, uint32_t count,
+                       const struct sampler_input *how, float *logits, uint32_t vocab)
 {
     struct gptoss_step steps[SEQUENCES];
-    struct gptoss_sampled drawn[SEQUENCES], want;
+    struct sampler_result sampled[SEQUENCES], want;
     uint32_t full[SEQUENCES][PAGES_MAX], window[SEQUENCES][PAGES_MAX], wrong = 0;
     const struct gptoss_batch batch = {.steps = steps, .count = count, .tokens = count};
     const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
-    const struct gptoss_sample greedy = {.sampling = &sampling};
+    const struct sampler_input greedy = {.sampling = &sampling};
     uint32_t page = d->plan.page_tokens, own = d->plan.window_pages / SEQUENCES;
     struct bed bed = {.b = d->backend};
     struct lr_error err = {0};
@@ -76,19 +76,19 @@ uint32_t device_draw(struct device *d, const uint32_t *ids, uint32_t from, uint3
                                         .full_pages = full[i],
                                         .window_pages = window[i],
                                         .sample = how != NULL && i % 2 == 0 ? how : &greedy,
-                                        .sampled = &drawn[i]};
+                                        .sampled = &sampled[i]};
     }
     test_must(d->api->forward(d->backend, &batch, &err), &err, d->api->name);
-    struct gptoss_sampler *sampler = gptoss_sampler_create(vocab);
+    struct sampler *sampler = sampler_create(vocab);
     for (uint32_t i = 0; i < count; i++) {
         float *row = logits + (size_t)i * vocab;
         bed_get(&bed, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
                 vocab * 4);
-        gptoss_sample(sampler, row, d->backend->usable, steps[i].sample, &want);
-        wrong += drawn[i].id != want.id || drawn[i].top_count != want.top_count ||
-                 !(fabsf(drawn[i].logprob - want.logprob) <= 1e-5f);
+        sampler_sample(sampler, row, d->backend->usable, steps[i].sample, &want);
+        wrong += sampled[i].id != want.id || sampled[i].top_count != want.top_count ||
+                 !(fabsf(sampled[i].logprob - want.logprob) <= 1e-5f);
     }
-    gptoss_sampler_destroy(sampler);
+    sampler_destroy(sampler);
     return wrong;
 }
 

@@ -36,7 +36,7 @@ static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
     a->unlisted += token->top_count == 0 || !(token->logprob <= token->top[0].logprob);
 }
 
-/* Every fifth id may not be drawn. */
+/* Every fifth id must not be sampled. */
 static lr_code fill_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words)
 {
     (void)ctx;

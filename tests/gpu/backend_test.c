@@ -65,16 +65,16 @@ static void run_shape(const struct test_shape *shape, uint64_t seed, uint32_t le
     /* Token by token as graphs: alone, then SEQUENCES times the same. */
     for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1) {
         uint32_t rows = length < 70 ? length : 70, wrong = 0;
-        float *drawn = test_alloc((size_t)SEQUENCES * vocab, 4);
+        float *made = test_alloc((size_t)SEQUENCES * vocab, 4);
         char what[48];
         for (uint32_t at = 0; at < rows; at++) {
-            wrong += device_draw(&cuda, ids, at, n, NULL, drawn, vocab);
-            memcpy(got + (size_t)at * vocab, drawn + (size_t)(n - 1) * vocab, vocab * 4);
+            wrong += device_sample(&cuda, ids, at, n, NULL, made, vocab);
+            memcpy(got + (size_t)at * vocab, made + (size_t)(n - 1) * vocab, vocab * 4);
         }
         (void)snprintf(what, sizeof(what), "graphs of %u sequence(s)", n);
         compare(shape->name, what, got, want, rows, vocab);
-        test_check(wrong, 0, "%s, %s: greedy draws", shape->name, what);
-        free(drawn);
+        test_check(wrong, 0, "%s, %s: greedy sampling", shape->name, what);
+        free(made);
     }
 
     /* A token, a prompt and a chunk at one time: the rows of the first prompt again. */

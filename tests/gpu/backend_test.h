@@ -30,12 +30,12 @@ struct part {
 
 void device_forward(struct device *d, const struct part *parts, uint32_t count);
 
-/* One token of each of `count` sequences, every other one drawn as `how` says, the rest
+/* One token of each of `count` sequences, every other one sampled as `how` says, the rest
  * greedily (NULL: all of them): the step that is replayed as a graph.  Its logits are read from
- * the device, one row a sequence; returns how many draws gptoss_sample() makes otherwise.  CUDA
- * only. */
-uint32_t device_draw(struct device *d, const uint32_t *ids, uint32_t from, uint32_t count,
-                     const struct gptoss_sample *how, float *logits, uint32_t vocab);
+ * the device, one row a sequence; returns how many rows sampler_sample() samples otherwise.
+ * CUDA only. */
+uint32_t device_sample(struct device *d, const uint32_t *ids, uint32_t from, uint32_t count,
+                       const struct sampler_input *how, float *logits, uint32_t vocab);
 
 /* Adds up the squares of the differences and of what is wanted. */
 void test_distance(const float *got, const float *want, uint32_t count, double *off,

@@ -40,7 +40,7 @@ struct bed {
 
 /* 64 sequences, BED_TOKENS rows, BED_PAGES full pages. */
 void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed);
-/* The smallest model with so many ids, of which every `unusable`-th may not be drawn. */
+/* The smallest model with so many ids, of which every `unusable`-th must not be sampled. */
 void bed_open_vocabulary(struct bed *bed, uint32_t vocab, uint32_t unusable);
 void bed_close(struct bed *bed);
 /* From now on what a GPU with less shared memory would launch, for which there is no code of
@@ -71,7 +71,7 @@ void test_attention(struct test_random *r);
 void test_sampling(struct test_random *r);
 void test_filtered(struct test_random *r);
 void test_token(struct test_random *r);
-/* Prints what draws with filters take, from rows of its own. */
+/* Prints what sampling with filters takes, from rows of its own. */
 void time_filters(struct gptoss_backend *b);
 
 #endif

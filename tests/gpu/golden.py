@@ -2,7 +2,7 @@
 
 Each DIR holds model/ and golden/ (made with Hugging Face transformers in float32).  Limits for a GPU: relative error of a
 case 3e-2, of the median position 6e-3; with the reference's answer given, the largest logit is its token at every step whose
-reference margin is at least 0.5; tokens drawn greedily are its tokens up to the first step below that.  Single positions may
+reference margin is at least 0.5; tokens sampled greedily are its tokens up to the first step below that.  Single positions may
 be further off: backend_choices.c shows why.
 """
 import json

@@ -1,8 +1,8 @@
-/* tests/gpu/kernels_filtered.c - the draws of sample_filtered.cu against the host's sampler:
+/* tests/gpu/kernels_filtered.c - the sampling of sample_filtered.cu against the host's sampler:
  * rows and parameters of every kind, the same tokens and log probabilities.
  *
  * logf may differ in its last bit between host and device, and sums by what sampler.h allows:
- * such a draw may part, less than once in 10,000.  How many did is printed. */
+ * such a row may differ, less than once in 10,000.  How many did is printed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +12,18 @@
 
 enum { ROWS = 64, HISTORY_MAX = 5000, BIASES_MAX = 300 };
 
-/* A row's draw and all it points to. */
+/* How a row is sampled and all that points to. */
 struct trial {
     struct lr_sampling sampling;
-    struct gptoss_sample how;
+    struct sampler_input how;
     struct lr_logit_bias bias[BIASES_MAX];
     uint32_t history[HISTORY_MAX];
     uint32_t *mask;
     bool odd;     /* what the host may have to do: values that are no numbers, an empty mask */
     uint32_t row; /* of the logits */
     bool made;    /* on the device */
-    struct gptoss_sampler *sampler;
-    struct gptoss_sampled got, want;
+    struct sampler *sampler;
+    struct sampler_result got, want;
 };
 
 struct trials {
@@ -93,7 +93,7 @@ static void make_edits(struct trials *t, struct test_random *r, struct trial *x)
                                             PICK(r, 1, -5, 30, -100, 0.1f)};
 }
 
-static void make_draw(struct trials *t, struct test_random *r, uint32_t row)
+static void make_trial(struct trials *t, struct test_random *r, uint32_t row)
 {
     struct trial *x = &t->trial[row];
     static const uint32_t ks[] = {0, 0, 0, 1, 2, 5, 20, 50, 1000, 1 << 30};
@@ -112,21 +112,21 @@ static void make_draw(struct trials *t, struct test_random *r, uint32_t row)
         .logprobs = test_random_below(r, 2),
         .top_logprobs = test_random_below(r, 3) == 0 ? test_random_below(r, 21) : 0};
     x->how =
-        (struct gptoss_sample){.sampling = &x->sampling, .index = test_random_below(r, 100000)};
+        (struct sampler_input){.sampling = &x->sampling, .index = test_random_below(r, 100000)};
     make_mask(t, r, x);
     make_edits(t, r, x);
 }
 
-static void draw_on_host(void *ctx, uint32_t i)
+static void sample_on_host(void *ctx, uint32_t i)
 {
     struct trials *t = ctx;
     struct trial *x = &t->trial[i];
-    gptoss_sample(x->sampler, t->logits + (size_t)x->row * t->bed.b->logit_stride,
-                  t->bed.b->usable, &x->how, &x->want);
+    sampler_sample(x->sampler, t->logits + (size_t)x->row * t->bed.b->logit_stride,
+                   t->bed.b->usable, &x->how, &x->want);
 }
 
 /* The trials 0 .. count - 1 from the rows they name. */
-static void draw_on_device(struct trials *t, uint32_t count)
+static void sample_on_device(struct trials *t, uint32_t count)
 {
     struct gptoss_backend *b = t->bed.b;
     uint32_t place[ROWS];
@@ -136,9 +136,9 @@ static void draw_on_device(struct trials *t, uint32_t count)
         place[i] = b->filters.count;
         t->trial[i].made = cuda_filter_add(b, &t->trial[i].how, t->trial[i].row);
     }
-    memset(b->drawn, 0xFF, sizeof(*b->drawn));
-    test_must(cuda_filter_copy(b, &err), &err, "copy of the draws");
-    test_must(cuda_filter_launch(b, &err), &err, "draws");
+    memset(b->sampled, 0xFF, sizeof(*b->sampled));
+    test_must(cuda_filter_copy(b, &err), &err, "copy of the rows");
+    test_must(cuda_filter_launch(b, &err), &err, "sampling");
     (void)b->cu->cuStreamSynchronize(b->stream);
     for (uint32_t i = 0; i < count; i++)
         if (t->trial[i].made)
@@ -185,7 +185,7 @@ static void open_trials(struct trials *t, uint32_t vocab)
     t->trial = test_alloc(ROWS, sizeof(*t->trial));
     for (uint32_t i = 0; i < ROWS; i++) {
         t->trial[i].mask = test_alloc((vocab + 31) / 32, 4);
-        t->trial[i].sampler = gptoss_sampler_create(vocab);
+        t->trial[i].sampler = sampler_create(vocab);
     }
 }
 
@@ -193,14 +193,14 @@ static void close_trials(struct trials *t)
 {
     for (uint32_t i = 0; i < ROWS; i++) {
         free(t->trial[i].mask);
-        gptoss_sampler_destroy(t->trial[i].sampler);
+        sampler_destroy(t->trial[i].sampler);
     }
     free(t->trial);
     free(t->logits);
     bed_close(&t->bed);
 }
 
-/* `sets` times 64 rows, from each of which is drawn in `ways` ways. */
+/* `sets` times 64 rows, each sampled in `ways` ways. */
 static void run_trials(uint32_t vocab, uint32_t sets, uint32_t ways, struct test_random *r)
 {
     struct trials t;
@@ -208,7 +208,7 @@ static void run_trials(uint32_t vocab, uint32_t sets, uint32_t ways, struct test
     uint32_t again = 0;
     open_trials(&t, vocab);
     if (!t.bed.b->filters.has) {
-        printf("     no draws with filters of %u ids on this GPU, so not tested\n", vocab);
+        printf("     no sampling with filters of %u ids on this GPU, so not tested\n", vocab);
         close_trials(&t);
         return;
     }
@@ -219,22 +219,23 @@ static void run_trials(uint32_t vocab, uint32_t sets, uint32_t ways, struct test
             bed_put(&t.bed, t.bed.b->ws.logits, t.logits,
                     (size_t)ROWS * t.bed.b->logit_stride * 4);
         for (uint32_t i = 0; i < ROWS; i++)
-            make_draw(&t, r, i);
-        test_parallel(ROWS, draw_on_host, &t);
-        draw_on_device(&t, ROWS);
+            make_trial(&t, r, i);
+        test_parallel(ROWS, sample_on_host, &t);
+        sample_on_device(&t, ROWS);
         for (uint32_t i = 0; i < ROWS; i++)
             judge(&t.trial[i], &n);
         /* The first row alone: the same bits as in company. */
         struct trial first = t.trial[0];
-        draw_on_device(&t, 1);
+        sample_on_device(&t, 1);
         again += first.made != t.trial[0].made ||
                  (first.made && memcmp(&first.got, &t.trial[0].got, sizeof(first.got)) != 0);
     }
-    test_check(n.parted, (double)n.made / 10000, "filtered draws: %u of %u ids, other tokens",
-               n.made, vocab);
-    test_check(n.lists, 0, "filtered draws: %u ids, other log probabilities", vocab);
-    test_check(n.left, 0, "filtered draws: %u ids, left to the host without need", vocab);
-    test_check(again, 0, "filtered draws: %u ids, otherwise alone than with 63 others", vocab);
+    test_check(n.parted, (double)n.made / 10000,
+               "filtered sampling: %u of %u ids, other tokens", n.made, vocab);
+    test_check(n.lists, 0, "filtered sampling: %u ids, other log probabilities", vocab);
+    test_check(n.left, 0, "filtered sampling: %u ids, left to the host without need", vocab);
+    test_check(again, 0, "filtered sampling: %u ids, otherwise alone than with 63 others",
+               vocab);
     close_trials(&t);
 }
 

@@ -29,46 +29,46 @@ static const struct test_shape shapes[] = {
 
 /* ---- sampling ---- */
 
-enum { DRAW_ROWS = 64, DRAWS = 1000, DRAW_VOCAB = 5001 };
+enum { SAMPLE_ROWS = 64, SAMPLES = 1000, SAMPLE_VOCAB = 5001 };
 
-struct draws {
+struct samplings {
     struct bed bed;
-    struct gptoss_sampler *sampler;
-    float *logits; /* [DRAW_ROWS][stride] */
-    uint32_t got[DRAW_ROWS];
-    struct cuda_sample_row how[DRAW_ROWS];
+    struct sampler *sampler;
+    float *logits; /* [SAMPLE_ROWS][stride] */
+    uint32_t got[SAMPLE_ROWS];
+    struct cuda_sample_row how[SAMPLE_ROWS];
 };
 
-/* Draws `count` rows on the device; returns how many the host's sampler draws otherwise. */
-static uint32_t run_draws(struct draws *d, uint32_t count)
+/* Samples `count` rows on the device; returns how many the host's sampler samples otherwise. */
+static uint32_t run_sampling(struct samplings *d, uint32_t count)
 {
     struct gptoss_backend *b = d->bed.b;
     uint32_t wrong = 0;
     struct lr_error err = {0};
     bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
     bed_put(&d->bed, bed_input(&d->bed, b->at.how), d->how, count * sizeof(d->how[0]));
-    memset(b->drawn->ids, 0xFF, count * 4);
+    memset(b->sampled->ids, 0xFF, count * 4);
     bed_poison(&d->bed, b->ws.best_value, (size_t)count * CUDA_SAMPLE_PARTS * 4);
     bed_poison(&d->bed, b->ws.best_id, (size_t)count * CUDA_SAMPLE_PARTS * 4);
-    test_must(cuda_launch_draws(b, count, &err), &err, "sampling");
+    test_must(cuda_launch_sampling(b, count, &err), &err, "sampling");
     (void)b->cu->cuStreamSynchronize(b->stream);
-    memcpy(d->got, b->drawn->ids, count * 4);
+    memcpy(d->got, b->sampled->ids, count * 4);
     for (uint32_t i = 0; i < count; i++) {
         const struct lr_sampling sampling = {.size = sizeof(sampling),
                                              .temperature = d->how[i].temperature,
                                              .top_p = 1,
                                              .repetition_penalty = 1,
                                              .seed = d->how[i].seed};
-        const struct gptoss_sample how = {.sampling = &sampling, .index = d->how[i].index};
-        struct gptoss_sampled want;
-        gptoss_sample(d->sampler, d->logits + (size_t)i * b->logit_stride, d->bed.model->usable,
-                      &how, &want);
+        const struct sampler_input how = {.sampling = &sampling, .index = d->how[i].index};
+        struct sampler_result want;
+        sampler_sample(d->sampler, d->logits + (size_t)i * b->logit_stride,
+                       d->bed.model->usable, &how, &want);
         wrong += want.id != d->got[i];
     }
     return wrong;
 }
 
-static void make_rows(struct draws *d, struct test_random *r, uint32_t count, bool greedy,
+static void make_rows(struct samplings *d, struct test_random *r, uint32_t count, bool greedy,
                       bool ties)
 {
     static const float temperatures[] = {0.3f, 0.7f, 1.0f, 1.5f};
@@ -79,20 +79,20 @@ static void make_rows(struct draws *d, struct test_random *r, uint32_t count, bo
                                              .index = test_random_below(r, 4096),
                                              .temperature = greedy ? 0 : temperatures[i % 4]};
         for (int k = 0; ties && k < 5; k++) /* the largest value, in several places */
-            d->logits[(size_t)i * stride + test_random_below(r, DRAW_VOCAB)] = 50;
+            d->logits[(size_t)i * stride + test_random_below(r, SAMPLE_VOCAB)] = 50;
     }
 }
 
-/* Draws `count` rows, the last one first, the way a step with filters does; returns how many
+/* Samples `count` rows, the last one first, the way a step with filters does; returns how many
  * come out otherwise than from the row itself. */
-static uint32_t run_host_draws(struct draws *d, uint32_t count)
+static uint32_t run_host_sampling(struct samplings *d, uint32_t count)
 {
     struct gptoss_backend *b = d->bed.b;
-    struct gptoss_step steps[DRAW_ROWS];
-    struct lr_sampling sampling[DRAW_ROWS];
-    struct gptoss_sample how[DRAW_ROWS];
-    struct gptoss_sampled got[DRAW_ROWS], want;
-    struct cuda_draw draws[DRAW_ROWS];
+    struct gptoss_step steps[SAMPLE_ROWS];
+    struct lr_sampling sampling[SAMPLE_ROWS];
+    struct sampler_input how[SAMPLE_ROWS];
+    struct sampler_result got[SAMPLE_ROWS], want;
+    struct cuda_host_row rows[SAMPLE_ROWS];
     struct lr_error err = {0};
     uint32_t wrong = 0;
     bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
@@ -103,14 +103,14 @@ static uint32_t run_host_draws(struct draws *d, uint32_t count)
                                            .top_p = 0.9f,
                                            .repetition_penalty = 1,
                                            .seed = d->how[row].seed};
-        how[i] = (struct gptoss_sample){.sampling = &sampling[i], .index = d->how[row].index};
+        how[i] = (struct sampler_input){.sampling = &sampling[i], .index = d->how[row].index};
         steps[i] = (struct gptoss_step){.sample = &how[i], .sampled = &got[i]};
-        draws[i] = (struct cuda_draw){&steps[i], row};
+        rows[i] = (struct cuda_host_row){&steps[i], row};
     }
-    test_must(cuda_draw(b, draws, count, &err), &err, "draws on the host");
+    test_must(cuda_host_sampling(b, rows, count, &err), &err, "sampling on the host");
     for (uint32_t i = 0; i < count; i++) {
-        gptoss_sample(d->sampler, d->logits + (size_t)(count - 1 - i) * b->logit_stride,
-                      b->usable, &how[i], &want);
+        sampler_sample(d->sampler, d->logits + (size_t)(count - 1 - i) * b->logit_stride,
+                       b->usable, &how[i], &want);
         wrong += want.id != got[i].id;
     }
     return wrong;
@@ -118,28 +118,30 @@ static uint32_t run_host_draws(struct draws *d, uint32_t count)
 
 void test_sampling(struct test_random *r)
 {
-    struct draws *d = test_alloc(1, sizeof(*d));
-    bed_open_vocabulary(&d->bed, DRAW_VOCAB, 3);
-    d->sampler = gptoss_sampler_create(DRAW_VOCAB);
-    d->logits = test_alloc((size_t)DRAW_ROWS * d->bed.b->logit_stride, 4);
-    make_rows(d, r, DRAW_ROWS, true, false);
-    test_check(run_draws(d, DRAW_ROWS), 0, "sampling: greedy, 64 rows");
-    make_rows(d, r, DRAW_ROWS, true, true);
-    test_check(run_draws(d, DRAW_ROWS), 0, "sampling: greedy ties take the lowest usable id");
+    struct samplings *d = test_alloc(1, sizeof(*d));
+    bed_open_vocabulary(&d->bed, SAMPLE_VOCAB, 3);
+    d->sampler = sampler_create(SAMPLE_VOCAB);
+    d->logits = test_alloc((size_t)SAMPLE_ROWS * d->bed.b->logit_stride, 4);
+    make_rows(d, r, SAMPLE_ROWS, true, false);
+    test_check(run_sampling(d, SAMPLE_ROWS), 0, "sampling: greedy, 64 rows");
+    make_rows(d, r, SAMPLE_ROWS, true, true);
+    test_check(run_sampling(d, SAMPLE_ROWS), 0,
+               "sampling: greedy ties take the lowest usable id");
     make_rows(d, r, 1, false, false);
-    test_check(run_draws(d, 1), 0, "sampling: one row with temperature");
+    test_check(run_sampling(d, 1), 0, "sampling: one row with temperature");
     uint32_t wrong = 0;
-    for (uint32_t at = 0; at < DRAWS; at += DRAW_ROWS) {
-        uint32_t count = DRAWS - at < DRAW_ROWS ? DRAWS - at : DRAW_ROWS;
+    for (uint32_t at = 0; at < SAMPLES; at += SAMPLE_ROWS) {
+        uint32_t count = SAMPLES - at < SAMPLE_ROWS ? SAMPLES - at : SAMPLE_ROWS;
         make_rows(d, r, count, false, false);
-        wrong += run_draws(d, count);
+        wrong += run_sampling(d, count);
     }
-    test_check(wrong, 0, "sampling: Gumbel draws equal the host's, %d rows", DRAWS);
-    for (uint32_t count = 1; count <= DRAW_ROWS; count += 7) {
+    test_check(wrong, 0, "sampling: Gumbel sampling equals the host's, %d rows", SAMPLES);
+    for (uint32_t count = 1; count <= SAMPLE_ROWS; count += 7) {
         make_rows(d, r, count, false, false);
-        test_check(run_host_draws(d, count), 0, "sampling: %u rows drawn on the host", count);
+        test_check(run_host_sampling(d, count), 0, "sampling: %u rows sampled on the host",
+                   count);
     }
-    gptoss_sampler_destroy(d->sampler);
+    sampler_destroy(d->sampler);
     free(d->logits);
     bed_close(&d->bed);
     free(d);

@@ -4,7 +4,7 @@
  * kernels_time [SHAPE [CONTEXT [ROWS...]]]: "20b", 576 and 8 32 64 where nothing is said.  More
  * than 64 rows, up to 2048, are one prompt's, the first at position CONTEXT.  An
  * operation is captured as a graph of one launch a layer, so weights come from memory and
- * not from L2; times include what a dependent launch costs.  At the end, the draws with
+ * not from L2; times include what a dependent launch costs.  At the end, the sampling with
  * filters. Needs an NVIDIA GPU. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,11 +54,11 @@ static lr_code run_experts(struct gptoss_backend *b, const struct cuda_layer *l,
     return cuda_launch_experts(b, l, s->rows, err);
 }
 
-static lr_code run_draws(struct gptoss_backend *b, const struct cuda_layer *l,
-                         const struct cuda_shape *s, struct lr_error *err)
+static lr_code run_sampling(struct gptoss_backend *b, const struct cuda_layer *l,
+                            const struct cuda_shape *s, struct lr_error *err)
 {
     (void)l;
-    return cuda_launch_draws(b, s->out_rows, err);
+    return cuda_launch_sampling(b, s->out_rows, err);
 }
 
 static lr_code run_logits(struct gptoss_backend *b, const struct cuda_layer *l,
@@ -132,10 +132,10 @@ static void real_prompt(struct gptoss_backend *b, uint32_t rows, uint32_t contex
 static void real_step(struct gptoss_backend *b, uint32_t rows, uint32_t context)
 {
     static struct gptoss_step steps[64];
-    static struct gptoss_sampled sampled[64];
+    static struct sampler_result sampled[64];
     static uint32_t tokens[64];
     const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
-    const struct gptoss_sample how = {.sampling = &sampling};
+    const struct sampler_input how = {.sampling = &sampling};
     uint32_t count = context / CUDA_PAGE_TOKENS + 1;
     uint32_t *pages = test_alloc((size_t)rows * count, 4);
     struct lr_error err = {0};
@@ -206,7 +206,7 @@ static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
                                        {.name = "norm + route", .launch = run_route},
                                        {.name = "experts", .launch = run_experts},
                                        {.name = "logits", .launch = run_logits},
-                                       {.name = "draws", .launch = run_draws}};
+                                       {.name = "sampling", .launch = run_sampling}};
     double layers = b->config->layers;
     const bool prompt = rows > 64;
     struct cuda_shape shape = {.rows = rows, .decode_rows = rows, .out_rows = rows};

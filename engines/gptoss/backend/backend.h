@@ -7,8 +7,8 @@
  *
  * Who owns what: the scheduler hands out page numbers and decides which tokens go into
  * a step; the backend owns the memory behind the pages, the weights on the device and
- * the workspace.  Sampling is defined once, in sampler/sampler.h: a backend may draw
- * on its device or call gptoss_sample() on a row of host logits, but for equal logits
+ * the workspace.  Sampling is defined once, in sampler/sampler.h: a backend may sample
+ * on its device or call sampler_sample() on a row of host logits, but for equal logits
  * it must name the same token.
  *
  * Key/value cache: two kinds of pages, each of page_tokens consecutive positions of
@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#include "engines/gptoss/sampler/sampler.h"
+#include "engines/sampler/sampler.h"
 #include "llm-router/status.h"
 #include "model/gptoss.h"
 
@@ -94,8 +94,8 @@ struct gptoss_step {
     const uint32_t *full_pages;
     const uint32_t *window_pages;
     float *logits; /* NULL: not wanted; else host memory for count * vocab_rows floats */
-    const struct gptoss_sample *sample; /* NULL: draw nothing; else from the last token's row */
-    struct gptoss_sampled *sampled;     /* filled when sample is given */
+    const struct sampler_input *sample; /* of the last token's row; NULL: sample nothing */
+    struct sampler_result *sampled;     /* filled when sample is given */
 };
 
 struct gptoss_batch {
@@ -123,7 +123,7 @@ struct gptoss_backend_api {
                     struct lr_error *err);
 
     /* The weights are borrowed until close, the rest for the call.  `usable` has one
-     * bit per id below vocab_rows: ids without it are never drawn (also borrowed until
+     * bit per id below vocab_rows: ids without it are never sampled (also borrowed until
      * close).  *out is NULL on failure. */
     lr_code (*open)(const struct gptoss_backend_host *host, const struct model_gptoss *weights,
                     const uint32_t *usable, const struct gptoss_backend_options *options,

@@ -23,7 +23,7 @@ static void add_stops(struct gptoss_vocabulary *v, const struct model_token_ids 
             set_bit(v->stop, ids->eos[i]);
 }
 
-/* Ids without bytes in the tokenizer are padding of the matrix: never drawn. */
+/* Ids without bytes in the tokenizer are padding of the matrix: never sampled. */
 static void mark_unused(struct gptoss_vocabulary *v)
 {
     const char *bytes;

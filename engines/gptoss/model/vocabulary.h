@@ -19,7 +19,7 @@
 struct gptoss_vocabulary {
     uint32_t rows;               /* ids the model has logits for */
     struct tokenizer *tokenizer; /* owned; NULL: the snapshot has none */
-    uint32_t *usable;            /* bit per row: may be drawn */
+    uint32_t *usable;            /* bit per row: may be sampled */
     uint32_t *stop;              /* bit per row */
 };
 

@@ -125,8 +125,8 @@ static void a_sampled_run_continued_elsewhere_equals_one_run(void **state)
     recorder_close(r);
 }
 
-/* The n-th token of an answer is drawn with the noise of index n, whatever the prompt. */
-static void each_token_is_what_the_sampler_draws_at_its_index(void **state)
+/* The n-th token of an answer is sampled with the noise of index n, whatever the prompt. */
+static void each_token_is_what_the_sampler_gives_at_its_index(void **state)
 {
     enum { TOKENS = 24 };
     static const uint32_t prompt[] = {11, 7, 300, 12};
@@ -143,7 +143,7 @@ static void each_token_is_what_the_sampler_draws_at_its_index(void **state)
     assert_int_equal(whole->count, TOKENS);
 
     uint32_t vocab = r->model->vocabulary.rows, ids[4 + TOKENS];
-    struct gptoss_sampler *sampler = gptoss_sampler_create(vocab);
+    struct sampler *sampler = sampler_create(vocab);
     float *logits = calloc((size_t)(4 + TOKENS) * vocab, sizeof(*logits));
     assert_true(sampler != NULL && logits != NULL);
     memcpy(ids, prompt, sizeof(prompt));
@@ -151,22 +151,22 @@ static void each_token_is_what_the_sampler_draws_at_its_index(void **state)
     assert_int_equal(recorder_api()->logits(r->model, ids, 4 + TOKENS, logits, NULL), LR_OK);
     uint32_t moved = 0;
     for (uint32_t i = 0; i < TOKENS; i++) {
-        struct gptoss_sample how = {.sampling = &request.sampling,
+        struct sampler_input how = {.sampling = &request.sampling,
                                     .index = i,
                                     .prompt_count = 4,
                                     .history_count = 4 + i,
                                     .history = ids};
-        struct gptoss_sampled drawn;
+        struct sampler_result sampled;
         const float *row = logits + (size_t)(3 + i) * vocab;
-        gptoss_sample(sampler, row, r->model->vocabulary.usable, &how, &drawn);
-        assert_int_equal(drawn.id, whole->tokens[i]);
+        sampler_sample(sampler, row, r->model->vocabulary.usable, &how, &sampled);
+        assert_int_equal(sampled.id, whole->tokens[i]);
         how.index = i + 1;
-        gptoss_sample(sampler, row, r->model->vocabulary.usable, &how, &drawn);
-        moved += drawn.id != whole->tokens[i];
+        sampler_sample(sampler, row, r->model->vocabulary.usable, &how, &sampled);
+        moved += sampled.id != whole->tokens[i];
     }
     assert_true(moved > 0); /* or the index would not be seen at all */
     free(logits);
-    gptoss_sampler_destroy(sampler);
+    sampler_destroy(sampler);
     recorder_close(r);
 }
 
@@ -308,7 +308,7 @@ static void malformed_requests_are_refused_by_name(void **state)
     recorder_close(r);
 }
 
-static void a_constrained_request_draws_only_what_the_host_allows(void **state)
+static void a_constrained_request_samples_only_what_the_host_allows(void **state)
 {
     struct recorder *r = recorder_open(DEMO_MODEL, NULL);
     struct lr_engine_request request = text_request(1, &hello, 5);
@@ -519,14 +519,14 @@ int main(void)
         cmocka_unit_test(
             a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token),
         cmocka_unit_test(a_sampled_run_continued_elsewhere_equals_one_run),
-        cmocka_unit_test(each_token_is_what_the_sampler_draws_at_its_index),
+        cmocka_unit_test(each_token_is_what_the_sampler_gives_at_its_index),
         cmocka_unit_test(a_continuation_that_is_complete_only_ends),
         cmocka_unit_test(cancel_frees_the_pages_and_says_so_once_at_every_stage),
         cmocka_unit_test(a_host_may_cancel_from_inside_on_token),
         cmocka_unit_test(close_with_live_requests_leaks_nothing),
         cmocka_unit_test(an_overlong_prompt_is_refused_with_both_numbers),
         cmocka_unit_test(malformed_requests_are_refused_by_name),
-        cmocka_unit_test(a_constrained_request_draws_only_what_the_host_allows),
+        cmocka_unit_test(a_constrained_request_samples_only_what_the_host_allows),
         cmocka_unit_test(log_probabilities_come_with_the_token),
         cmocka_unit_test(few_pages_make_requests_wait_and_change_no_token),
         cmocka_unit_test(logits_are_computed_beside_live_requests_without_touching_them),

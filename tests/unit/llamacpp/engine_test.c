@@ -166,7 +166,7 @@ static void test_an_end_of_turn_token_is_emitted_and_ends_the_answer(void **stat
     recorder_close(r);
 }
 
-static void test_an_unused_token_is_never_drawn(void **state)
+static void test_an_unused_token_is_never_sampled(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
@@ -187,7 +187,7 @@ static void test_an_unused_token_is_never_drawn(void **state)
     recorder_close(r);
 }
 
-static void test_only_tokens_of_the_mask_are_drawn(void **state)
+static void test_only_tokens_of_the_mask_are_sampled(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
@@ -291,8 +291,8 @@ int main(void)
         cmocka_unit_test(test_a_pool_too_small_for_all_still_serves_all),
         cmocka_unit_test(test_a_cancel_inside_a_callback_frees_the_cells_at_once),
         cmocka_unit_test(test_an_end_of_turn_token_is_emitted_and_ends_the_answer),
-        cmocka_unit_test(test_an_unused_token_is_never_drawn),
-        cmocka_unit_test(test_only_tokens_of_the_mask_are_drawn),
+        cmocka_unit_test(test_an_unused_token_is_never_sampled),
+        cmocka_unit_test(test_only_tokens_of_the_mask_are_sampled),
         cmocka_unit_test(test_what_cannot_be_had_is_refused_with_a_reason),
         cmocka_unit_test(test_a_limit_shrinks_a_cache_that_was_left_to_the_engine),
         cmocka_unit_test(test_other_types_of_cache_work),

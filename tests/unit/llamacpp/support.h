@@ -28,7 +28,7 @@ static inline const struct lr_engine_api *api(void)
     return llamacpp_engine_api();
 }
 
-/* What it draws is random: no stop counts. */
+/* The tokens it samples are random: no stop counts. */
 static inline struct lr_engine_request endless_request(uint64_t id, const uint32_t *ids,
                                                        size_t count, uint32_t max_tokens)
 {

@@ -75,8 +75,8 @@ static size_t lay_out(struct gptoss_backend *b, const struct model_config *c, ch
     PLACE(attend_scratch,
           threads * (z->group + cpu_attend_scratch((uint32_t)z->group, c->head_dim)));
     PLACE(logits, (size_t)b->plan.max_sequences * c->vocab);
-    PLACE(draw_steps, (size_t)b->plan.max_sequences);
-    PLACE(draw_rows, (size_t)b->plan.max_sequences);
+    PLACE(sample_steps, (size_t)b->plan.max_sequences);
+    PLACE(sample_rows, (size_t)b->plan.max_sequences);
     PLACE(kind_index, (size_t)c->layers);
 #undef PLACE
     return used;
@@ -183,7 +183,7 @@ static void cpu_close(struct gptoss_backend *b)
         return;
     engine_pool_destroy(b->pool);
     for (uint32_t i = 0; b->samplers != NULL && i < b->plan.threads; i++)
-        gptoss_sampler_destroy(b->samplers[i]);
+        sampler_destroy(b->samplers[i]);
     free(b->samplers);
     free(b->cache_blocks[0]);
     free(b->cache_blocks[1]);
@@ -212,7 +212,7 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     b->samplers = calloc(p->threads, sizeof(*b->samplers));
     b->block = aligned_alloc(CPU_ALIGN, bytes);
     for (uint32_t i = 0; b->samplers != NULL && i < p->threads; i++) {
-        b->samplers[i] = gptoss_sampler_create(b->weights->vocab_rows);
+        b->samplers[i] = sampler_create(b->weights->vocab_rows);
         ok = ok && b->samplers[i] != NULL;
     }
     if (!ok || b->full_cache == NULL || b->window_cache == NULL || b->samplers == NULL ||

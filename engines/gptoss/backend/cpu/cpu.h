@@ -50,7 +50,7 @@ struct gptoss_backend {
     struct gptoss_plan plan;
     struct cpu_sizes size;
     struct engine_pool *pool;
-    struct gptoss_sampler **samplers; /* one per thread */
+    struct sampler **samplers; /* one per thread */
 
     /* Key/value cache: [page][layer of the kind][K then V][kv head][head_dim * page] */
     float *full_cache;
@@ -81,8 +81,8 @@ struct gptoss_backend {
     float *thread_rows;         /* [thread][pairs * rows of a task] */
     float *attend_scratch;      /* [thread][cpu_attend_scratch] */
     float *logits;              /* [max_sequences][vocab_rows] */
-    uint32_t *draw_steps;       /* [max_sequences] */
-    const float **draw_rows;    /* [max_sequences] */
+    uint32_t *sample_steps;     /* [max_sequences] */
+    const float **sample_rows;  /* [max_sequences] */
 };
 
 struct cpu_step {

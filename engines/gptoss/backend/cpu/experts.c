@@ -121,7 +121,8 @@ static const uint16_t *bias_of(const struct model_experts *m, uint32_t expert)
     return (const uint16_t *)(const void *)((const char *)m->bias + expert * m->bias_stride);
 }
 
-/* Tokens pass in small blocks, so that the scratch is bounded whatever an expert draws. */
+/* Tokens pass in small blocks, so that the scratch is bounded however many tokens an expert
+ * has. */
 enum { UP_TOKENS = 16 };
 
 static void up_task(void *ctx, uint32_t task, uint32_t worker)

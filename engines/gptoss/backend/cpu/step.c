@@ -47,28 +47,28 @@ static void unembed(struct gptoss_backend *b, uint32_t tokens, float *logits)
     cpu_linear_run(b, &job, 1, b->packed, b->size.packed, tokens);
 }
 
-struct draw {
+struct sampling_job {
     struct gptoss_backend *b;
     const struct gptoss_batch *batch;
-    const uint32_t *steps; /* those that draw */
+    const uint32_t *steps; /* those that sample */
     const float *const *rows;
 };
 
-static void draw_task(void *ctx, uint32_t i, uint32_t worker)
+static void sample_task(void *ctx, uint32_t i, uint32_t worker)
 {
-    const struct draw *d = ctx;
+    const struct sampling_job *d = ctx;
     const struct gptoss_step *step = &d->batch->steps[d->steps[i]];
 
-    gptoss_sample(d->b->samplers[worker], d->rows[i], d->b->usable, step->sample,
-                  step->sampled);
+    sampler_sample(d->b->samplers[worker], d->rows[i], d->b->usable, step->sample,
+                   step->sampled);
 }
 
 void cpu_logits(struct cpu_step *s)
 {
     struct gptoss_backend *b = s->b;
     size_t vocab = b->weights->vocab_rows;
-    uint32_t *steps = b->draw_steps, drawn = 0, packed = 0, t = 0;
-    const float **rows = b->draw_rows;
+    uint32_t *steps = b->sample_steps, sampled = 0, packed = 0, t = 0;
+    const float **rows = b->sample_rows;
 
     /* Steps that want every row write straight to the caller's memory. */
     for (uint32_t i = 0; i < s->batch->count; i++) {
@@ -89,16 +89,16 @@ void cpu_logits(struct cpu_step *s)
             t += step->count;
         if (step->sample == NULL)
             continue;
-        steps[drawn] = i;
+        steps[sampled] = i;
         if (step->logits != NULL) {
-            rows[drawn++] = step->logits + (step->count - 1) * vocab;
+            rows[sampled++] = step->logits + (step->count - 1) * vocab;
             continue;
         }
         pack_row(b, t++, b->packed + packed * b->size.packed);
-        rows[drawn++] = b->logits + packed++ * vocab;
+        rows[sampled++] = b->logits + packed++ * vocab;
     }
     if (packed > 0)
         unembed(b, packed, b->logits);
-    struct draw draw = {b, s->batch, steps, rows};
-    engine_pool_run(b->pool, draw_task, &draw, drawn);
+    struct sampling_job job = {b, s->batch, steps, rows};
+    engine_pool_run(b->pool, sample_task, &job, sampled);
 }

@@ -220,7 +220,8 @@ struct cuda_sample {
     uint32_t stride; /* floats between rows */
 };
 
-/* A draw of sample_filtered.cu.  Masks and edits lie behind the rows, in the same copy. */
+/* A row that sample_filtered.cu samples.  Masks and edits lie behind the rows, in the same
+ * copy. */
 struct cuda_filter_row {
     uint64_t seed;
     uint32_t index;
@@ -229,7 +230,7 @@ struct cuda_filter_row {
     uint32_t top_k;    /* 0: off */
     float top_p;       /* 1: off */
     float least;       /* no run of top_p gets below this x */
-    float floor;       /* an x below it is not drawn: log(min_p) */
+    float floor;       /* an x below it is not sampled: log(min_p) */
     uint32_t mask;     /* first word in the copy, 0: none */
     uint32_t edits;    /* first word in the copy */
     uint32_t edit_count;
@@ -244,9 +245,9 @@ struct cuda_edit {
     float bias;
 };
 
-/* What was drawn.  log(sum) and what follows are the host's. */
+/* What was sampled.  log(sum) and what follows are the host's. */
 struct cuda_filtered {
-    uint32_t id;    /* UINT32_MAX: to be drawn on the host */
+    uint32_t id;    /* UINT32_MAX: to be sampled on the host */
     uint32_t count; /* ids in top */
     float logit;    /* of id, before anything changed it; with report, as all below */
     float largest;  /* of the row's */

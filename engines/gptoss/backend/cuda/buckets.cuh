@@ -4,13 +4,13 @@
 #define GPTOSS_CUDA_BUCKETS_CUH
 
 #include "engines/gptoss/backend/cuda/device.cuh"
-#include "engines/gptoss/sampler/scan.h"
+#include "engines/sampler/scan.h"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 constexpr uint32_t RANK_THREADS = CUDA_FILTER_THREADS, RANK_WARPS = RANK_THREADS / WARP;
 constexpr uint32_t RANK_BUCKETS = RANK_THREADS; /* thread i looks after bucket i */
-constexpr uint32_t LARGEST_BITS = 0x7F7FFFFFu;  /* FLT_MAX: infinity is not drawn */
+constexpr uint32_t LARGEST_BITS = 0x7F7FFFFFu;  /* FLT_MAX: infinity is not sampled */
 constexpr uint32_t WEIGHTLESS = 0x42130000u;    /* 36.75: a weight below 2^-53 */
 constexpr int UNIT_BITS = 43;                   /* 2^19 ids leave room in 64 */
 

@@ -31,9 +31,9 @@ static void cuda_close(struct gptoss_backend *b)
                 (void)cu->cuMemFree(memory[i]);
         if (b->host_inputs != NULL)
             (void)cu->cuMemFreeHost(b->host_inputs);
-        if (b->drawn != NULL)
-            (void)cu->cuMemFreeHost(b->drawn);
-        cuda_draw_close(b);
+        if (b->sampled != NULL)
+            (void)cu->cuMemFreeHost(b->sampled);
+        cuda_host_sampling_close(b);
         cuda_filter_close(b);
         for (int i = 0; i < CUDA_MODULE_COUNT; i++)
             if (b->modules[i] != NULL)
@@ -120,14 +120,14 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
              err);
     CUDA_TRY(cu, cuMemsetD8Async(b->workspace_memory, 0, p->workspace, b->stream), err);
     CUDA_TRY(cu, cuMemAllocHost((void **)&b->host_inputs, b->at.end), err);
-    CUDA_TRY(cu, cuMemAllocHost((void **)&b->drawn, sizeof(*b->drawn)), err);
+    CUDA_TRY(cu, cuMemAllocHost((void **)&b->sampled, sizeof(*b->sampled)), err);
     CUDA_TRY(cu,
              cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->ws.usable, b->usable,
                                (size_t)(b->vocab_rows + 31) / 32 * 4, b->stream),
              err);
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
     lr_code code = cuda_filter_open(b, err);
-    return code == LR_OK ? cuda_draw_open(b, err) : code;
+    return code == LR_OK ? cuda_host_sampling_open(b, err) : code;
 }
 
 static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host *host,

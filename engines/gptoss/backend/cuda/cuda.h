@@ -7,8 +7,8 @@
  *   token.c   the one kernel that runs all layers of a single token, where it can
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open and close         forward.c  one step: what it needs there, and back
- *   filter.c  draws with penalties, masks and filters on the device
- *   draw.c    draws on the host, where the device has no code for them
+ *   filter.c  sampling with penalties, masks and filters on the device
+ *   host_sampling.c  sampling on the host, where the device has no code for it
  *   trace.c   what the routers chose, for tests
  *
  * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
@@ -31,7 +31,7 @@ enum {
     CUDA_GRAPH_ROWS = 64,   /* decode steps of up to so many sequences are graphs */
     CUDA_SKINNY_ROWS = 64,  /* tokens up to which weights are streamed, not tiled */
     CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
-    CUDA_HOST_THREADS = 8,  /* at most; they draw what the device does not */
+    CUDA_HOST_THREADS = 8,  /* at most; they sample what the device does not */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
     CUDA_STAGING_SLOTS = 4,
@@ -133,13 +133,13 @@ struct cuda_inputs {
         tables, end;
 };
 
-/* What the draws of a step gave: written by their kernels, complete when the step is. */
-struct cuda_drawn {
-    uint32_t ids[CUDA_LOGIT_ROWS]; /* of plain draws, by row */
+/* What the sampling of a step gave: written by its kernels, complete when the step is. */
+struct cuda_sampled {
+    uint32_t ids[CUDA_LOGIT_ROWS]; /* of plain sampling, by row */
     struct cuda_filtered filtered[CUDA_LOGIT_ROWS];
 };
 
-/* The draws of a step that sample_filtered.cu makes. */
+/* The rows of a step that sample_filtered.cu samples. */
 struct cuda_filters {
     bool has;          /* it has code for this GPU and this vocabulary */
     uint32_t count;    /* rows so far */
@@ -180,12 +180,12 @@ struct gptoss_backend {
     struct token_args token; /* complete where has_token */
     bool has_token;
 
-    uint8_t *host_inputs;     /* pinned */
-    struct cuda_drawn *drawn; /* pinned, so that no copy stands between a draw and the host */
+    uint8_t *host_inputs;         /* pinned */
+    struct cuda_sampled *sampled; /* pinned: kernels write it, the host reads it */
     struct cuda_filters filters;
-    float *host_logits;       /* pinned: rows for draws made on the host */
-    struct engine_pool *pool; /* owned; makes them */
-    struct gptoss_sampler *samplers[CUDA_HOST_THREADS]; /* owned; one per thread */
+    float *host_logits;                          /* pinned: rows that the host samples */
+    struct engine_pool *pool;                    /* owned; its threads sample them */
+    struct sampler *samplers[CUDA_HOST_THREADS]; /* owned; one per thread */
 };
 
 /* ---- plan.c ---- */
@@ -221,19 +221,19 @@ lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backen
 lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
                      struct lr_error *err);
 
-/* ---- draw.c ---- */
+/* ---- host_sampling.c ---- */
 
-/* A step that is drawn on the host, and its row of logits on the device. */
-struct cuda_draw {
+/* A step that the host samples, and its row of logits on the device. */
+struct cuda_host_row {
     struct gptoss_step *step;
     uint32_t row;
 };
 
-lr_code cuda_draw_open(struct gptoss_backend *b, struct lr_error *err);
-void cuda_draw_close(struct gptoss_backend *b); /* also after a part of opening */
+lr_code cuda_host_sampling_open(struct gptoss_backend *b, struct lr_error *err);
+void cuda_host_sampling_close(struct gptoss_backend *b); /* also after a part of opening */
 /* Fills what the steps sampled. */
-lr_code cuda_draw(struct gptoss_backend *b, const struct cuda_draw *draws, uint32_t count,
-                  struct lr_error *err);
+lr_code cuda_host_sampling(struct gptoss_backend *b, const struct cuda_host_row *rows,
+                           uint32_t count, struct lr_error *err);
 
 /* ---- filter.c ---- */
 
@@ -242,14 +242,14 @@ lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err);
 void cuda_filter_close(struct gptoss_backend *b); /* also after a part of opening */
 
 void cuda_filter_begin(struct gptoss_backend *b);
-/* Adds a draw from a row of logits; false: it is the host's. */
-bool cuda_filter_add(struct gptoss_backend *b, const struct gptoss_sample *how, uint32_t row);
-/* Copies what was added, and draws.  After that the input may be written again when the stream
- * was waited for. */
+/* Adds a row of logits to be sampled; false: the host has to sample it. */
+bool cuda_filter_add(struct gptoss_backend *b, const struct sampler_input *how, uint32_t row);
+/* Copies what was added, and samples.  After that the input may be written again when the
+ * stream was waited for. */
 lr_code cuda_filter_copy(struct gptoss_backend *b, struct lr_error *err);
 lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err);
-/* What the i-th draw that was added gave; false: it is the host's. */
-bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct gptoss_sampled *out);
+/* What the i-th row that was added gave; false: the host has to sample it. */
+bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler_result *out);
 
 /* ---- trace.c ---- */
 
@@ -315,11 +315,11 @@ lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
                          uint32_t count, struct lr_error *err);
 lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
                             struct lr_error *err);
-/* Final norm and logits of rows listed from `first` on, then the plain draws. */
+/* Final norm and logits of rows listed from `first` on, then the plain sampling. */
 lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
                            uint32_t count, struct lr_error *err);
-/* The plain draws alone, from `count` rows of logits. */
-lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_error *err);
+/* The plain sampling alone, from `count` rows of logits. */
+lr_code cuda_launch_sampling(struct gptoss_backend *b, uint32_t count, struct lr_error *err);
 
 /* The pages of a layer's kind, and where it lies in them. */
 struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_layer *l);

@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/filter.c - draws with penalties, bias, masks, filters and log
+/* gptoss/backend/cuda/filter.c - sampling with penalties, bias, masks, filters and log
  * probabilities on the device (sample_filtered.cu): what it is told, its launch, what it found.
  *
  * One copy brings all of it: the rows, then the mask and the edits of each.
@@ -41,7 +41,9 @@ lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err)
     f->has = cuda_can_run(b, CUDA_sample_filtered, part_bytes(b));
     CUDA_TRY(b->cu, cuMemAllocHost((void **)&f->input, cuda_filter_bytes(b->vocab_rows)), err);
     f->edit_of = calloc(b->vocab_rows, sizeof(*f->edit_of));
-    return f->edit_of != NULL ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "no memory for draws");
+    return f->edit_of != NULL
+               ? LR_OK
+               : lr_fail(err, LR_OUT_OF_RAM, "no memory for sampling with filters");
 }
 
 void cuda_filter_close(struct gptoss_backend *b)
@@ -72,7 +74,7 @@ static struct cuda_edit *edit_of(struct cuda_filters *f, struct cuda_filter_row 
     return &edits[(f->edit_of[id] & ~BIASED) - 1];
 }
 
-static bool list_history(struct gptoss_backend *b, const struct gptoss_sample *how,
+static bool list_history(struct gptoss_backend *b, const struct sampler_input *how,
                          struct cuda_filter_row *r)
 {
     for (uint32_t i = 0; i < how->history_count; i++) {
@@ -103,7 +105,7 @@ static bool list_bias(struct gptoss_backend *b, const struct lr_sampling *p,
     return true;
 }
 
-static bool list_edits(struct gptoss_backend *b, const struct gptoss_sample *how,
+static bool list_edits(struct gptoss_backend *b, const struct sampler_input *how,
                        struct cuda_filter_row *r)
 {
     struct cuda_filters *f = &b->filters;
@@ -116,7 +118,7 @@ static bool list_edits(struct gptoss_backend *b, const struct gptoss_sample *how
     return listed;
 }
 
-bool cuda_filter_add(struct gptoss_backend *b, const struct gptoss_sample *how, uint32_t row)
+bool cuda_filter_add(struct gptoss_backend *b, const struct sampler_input *how, uint32_t row)
 {
     struct cuda_filters *f = &b->filters;
     const struct lr_sampling *p = how->sampling;
@@ -181,7 +183,7 @@ lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err)
     struct cuda_filter a = {.logits = b->ws.logits,
                             .usable = b->ws.usable,
                             .input = b->ws.filter_input,
-                            .out = b->drawn->filtered,
+                            .out = b->sampled->filtered,
                             .vocab = b->vocab_rows,
                             .stride = b->logit_stride};
     void *arguments[] = {&a};
@@ -190,11 +192,11 @@ lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err)
 
 /* ---- what it found ---- */
 
-bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct gptoss_sampled *out)
+bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler_result *out)
 {
     const struct cuda_filter_row *row = (struct cuda_filter_row *)(void *)b->filters.input + i;
-    const struct cuda_filtered *r = &b->drawn->filtered[i];
-    *out = (struct gptoss_sampled){.id = r->id};
+    const struct cuda_filtered *r = &b->sampled->filtered[i];
+    *out = (struct sampler_result){.id = r->id};
     if (r->id >= b->vocab_rows)
         return false;
     if (row->report == 0)

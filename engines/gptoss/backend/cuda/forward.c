@@ -3,8 +3,8 @@
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 
-/* True for the draws that sample.cu makes. */
-static bool is_plain(const struct gptoss_sample *s)
+/* True for the sampling that sample.cu does. */
+static bool is_plain(const struct sampler_input *s)
 {
     const struct lr_sampling *p = s->sampling;
     return s->mask == NULL && p->logprobs == 0 && p->top_logprobs == 0 &&
@@ -21,10 +21,10 @@ struct forward {
     struct cuda_shape shape;
     uint32_t seqs;
     uint32_t table_used;
-    uint32_t draws;
-    enum maker maker[CUDA_LOGIT_ROWS];          /* of each drawn row */
-    uint32_t filter[CUDA_LOGIT_ROWS];           /* its number among the filtered */
-    struct gptoss_step *drawn[CUDA_LOGIT_ROWS]; /* step behind each drawn row of this round */
+    uint32_t sampled_count;
+    enum maker maker[CUDA_LOGIT_ROWS];            /* of each sampled row */
+    uint32_t filter[CUDA_LOGIT_ROWS];             /* its number among the filtered */
+    struct gptoss_step *sampled[CUDA_LOGIT_ROWS]; /* step of each sampled row of this round */
 };
 
 static void add_step(struct gptoss_backend *b, struct forward *f, const struct gptoss_step *s)
@@ -85,13 +85,14 @@ static uint32_t first_row(const struct gptoss_batch *batch, uint32_t index)
     return row;
 }
 
-static void describe_draw(struct gptoss_backend *b, struct forward *f, struct gptoss_step *s)
+static void describe_sampling(struct gptoss_backend *b, struct forward *f,
+                              struct gptoss_step *s)
 {
     const struct lr_sampling *p = s->sample->sampling;
     INPUT(b, struct cuda_sample_row, how)
-    [f->draws] = (struct cuda_sample_row){
+    [f->sampled_count] = (struct cuda_sample_row){
         .seed = p->seed, .index = s->sample->index, .temperature = p->temperature};
-    f->drawn[f->draws++] = s;
+    f->sampled[f->sampled_count++] = s;
 }
 
 static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
@@ -105,16 +106,16 @@ static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
     return LR_OK;
 }
 
-/* Behind the logits and the plain draws: the others, as far as the device makes them.  How they
- * are made is written down here, while the device is still busy with the layers. */
+/* Behind the logits and the plain sampling: the other rows, as far as the device samples them.
+ * How they are made is written down here, while the device is still busy with the layers. */
 static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
     cuda_filter_begin(b);
-    for (uint32_t i = 0; i < f->draws; i++) {
+    for (uint32_t i = 0; i < f->sampled_count; i++) {
         f->filter[i] = b->filters.count;
-        f->maker[i] = is_plain(f->drawn[i]->sample)                ? MADE_PLAIN
-                      : cuda_filter_add(b, f->drawn[i]->sample, i) ? MADE_FILTERED
-                                                                   : MADE_ON_HOST;
+        f->maker[i] = is_plain(f->sampled[i]->sample)                ? MADE_PLAIN
+                      : cuda_filter_add(b, f->sampled[i]->sample, i) ? MADE_FILTERED
+                                                                     : MADE_ON_HOST;
     }
     if (b->filters.count == 0)
         return LR_OK;
@@ -122,26 +123,26 @@ static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struc
     return code == LR_OK ? cuda_filter_launch(b, err) : code;
 }
 
-/* Waits for the drawn ids; draws on the host what the device has no code for. */
+/* Waits for the sampled ids; samples on the host what the device has no code for. */
 static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
-    struct cuda_draw draws[CUDA_LOGIT_ROWS];
+    struct cuda_host_row rows[CUDA_LOGIT_ROWS];
     uint32_t count = 0;
     lr_code code = launch_filters(b, f, err);
     if (code != LR_OK)
         return code;
     CUDA_TRY(cu, cuStreamSynchronize(b->stream), err);
-    for (uint32_t i = 0; i < f->draws; i++) {
-        struct gptoss_step *s = f->drawn[i];
-        bool made = f->maker[i] == MADE_PLAIN && b->drawn->ids[i] < b->vocab_rows;
-        *s->sampled = (struct gptoss_sampled){.id = b->drawn->ids[i]};
+    for (uint32_t i = 0; i < f->sampled_count; i++) {
+        struct gptoss_step *s = f->sampled[i];
+        bool made = f->maker[i] == MADE_PLAIN && b->sampled->ids[i] < b->vocab_rows;
+        *s->sampled = (struct sampler_result){.id = b->sampled->ids[i]};
         if (f->maker[i] == MADE_FILTERED)
             made = cuda_filter_read(b, f->filter[i], s->sampled);
         if (!made)
-            draws[count++] = (struct cuda_draw){s, i};
+            rows[count++] = (struct cuda_host_row){s, i};
     }
-    return cuda_draw(b, draws, count, err);
+    return cuda_host_sampling(b, rows, count, err);
 }
 
 /* A decode step as a graph: captured at the first step of this many sequences. */
@@ -199,28 +200,28 @@ static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
     return code;
 }
 
-static lr_code draw_and_collect(struct gptoss_backend *b, struct forward *f,
-                                const struct gptoss_batch *batch, struct lr_error *err)
+static lr_code sample_and_collect(struct gptoss_backend *b, struct forward *f,
+                                  const struct gptoss_batch *batch, struct lr_error *err)
 {
     uint32_t i = 0;
     lr_code code = LR_OK;
     while (i < batch->count && code == LR_OK) {
-        f->draws = 0;
-        for (; i < batch->count && f->draws < CUDA_LOGIT_ROWS; i++) {
+        f->sampled_count = 0;
+        for (; i < batch->count && f->sampled_count < CUDA_LOGIT_ROWS; i++) {
             if (batch->steps[i].sample == NULL)
                 continue;
             INPUT(b, uint32_t, out_rows)
-            [f->draws] = first_row(batch, i) + batch->steps[i].count - 1;
-            describe_draw(b, f, &batch->steps[i]);
+            [f->sampled_count] = first_row(batch, i) + batch->steps[i].count - 1;
+            describe_sampling(b, f, &batch->steps[i]);
         }
-        if (f->draws == 0)
+        if (f->sampled_count == 0)
             break;
         code = copy_inputs(b, f, err);
         struct cuda_shape shape = f->shape;
         shape.gather = true;
         shape.sample = true;
         if (code == LR_OK)
-            code = cuda_launch_logits(b, &shape, 0, f->draws, err);
+            code = cuda_launch_logits(b, &shape, 0, f->sampled_count, err);
         if (code == LR_OK)
             code = collect(b, f, err);
     }
@@ -234,14 +235,14 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
     CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
     lay_out(b, &f, batch);
 
-    /* The common step: every sequence is one token and is drawn from. */
+    /* The common step: every sequence is one token and is sampled. */
     bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS &&
                  b->trace == NULL; /* which cannot look into a graph */
     for (uint32_t i = 0; i < batch->count && plain; i++)
         plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
     if (plain) {
         for (uint32_t i = 0; i < batch->count; i++)
-            describe_draw(b, &f, &batch->steps[i]);
+            describe_sampling(b, &f, &batch->steps[i]);
         f.shape.sample = true;
         lr_code code = copy_inputs(b, &f, err);
         if (code == LR_OK)
@@ -258,5 +259,5 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
     for (uint32_t i = 0; i < batch->count && code == LR_OK; i++)
         if (batch->steps[i].logits != NULL)
             code = bring_logits(b, &f, batch, i, err);
-    return code == LR_OK ? draw_and_collect(b, &f, batch, err) : code;
+    return code == LR_OK ? sample_and_collect(b, &f, batch, err) : code;
 }

@@ -177,19 +177,19 @@ lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
     return code;
 }
 
-lr_code cuda_launch_draws(struct gptoss_backend *b, uint32_t count, struct lr_error *err)
+lr_code cuda_launch_sampling(struct gptoss_backend *b, uint32_t count, struct lr_error *err)
 {
-    struct cuda_sample draw = {.logits = b->ws.logits,
-                               .usable = b->ws.usable,
-                               .how =
-                                   (struct cuda_sample_row *)(void *)(b->ws.inputs + b->at.how),
-                               .best_value = b->ws.best_value,
-                               .best_id = b->ws.best_id,
-                               .tickets = b->ws.sample_tickets,
-                               .out = b->drawn->ids,
-                               .vocab = b->vocab_rows,
-                               .stride = b->logit_stride};
-    void *arguments[] = {&draw};
+    struct cuda_sample sample = {
+        .logits = b->ws.logits,
+        .usable = b->ws.usable,
+        .how = (struct cuda_sample_row *)(void *)(b->ws.inputs + b->at.how),
+        .best_value = b->ws.best_value,
+        .best_id = b->ws.best_id,
+        .tickets = b->ws.sample_tickets,
+        .out = b->sampled->ids,
+        .vocab = b->vocab_rows,
+        .stride = b->logit_stride};
+    void *arguments[] = {&sample};
     return cuda_launch(b, CUDA_sample_plain, CUDA_SAMPLE_PARTS, count, 1, 256, 0, arguments,
                        err);
 }

@@ -161,5 +161,5 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
     if (code == LR_OK)
         code =
             dense(b, &a, CUDA_skinny_logits_1, CUDA_tile_logits, CUDA_KERNEL_COUNT, false, err);
-    return code == LR_OK && s->sample ? cuda_launch_draws(b, count, err) : code;
+    return code == LR_OK && s->sample ? cuda_launch_sampling(b, count, err) : code;
 }

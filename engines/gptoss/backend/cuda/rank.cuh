@@ -16,7 +16,7 @@
 
 #include "engines/gptoss/backend/cuda/buckets.cuh"
 #include "engines/gptoss/backend/cuda/cluster.cuh"
-#include "engines/gptoss/backend/cuda/draw.cuh"
+#include "engines/gptoss/backend/cuda/noise.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 

@@ -1,10 +1,10 @@
-/* gptoss/backend/cuda/sample.cu - the plain draws of sampler/sampler.h on the device.
+/* gptoss/backend/cuda/sample.cu - the plain sampling of sampler/sampler.h on the device.
  *
  * Greedy, or temperature with Gumbel noise: an argmax either way, ties to the lowest id.
- * Everything else (penalties, filters, masks, log probabilities) is drawn from the same logits
- * by sample_filtered.cu, or on the host.
+ * Everything else (penalties, filters, masks, log probabilities) is sampled from the same
+ * logits by sample_filtered.cu, or on the host.
  */
-#include "engines/gptoss/backend/cuda/draw.cuh"
+#include "engines/gptoss/backend/cuda/noise.cuh"
 
 /* grid: (parts, rows); the last part of a row to finish compares the parts. */
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,10 +1,10 @@
-/* gptoss/backend/cuda/sample_filtered.cu - the draws of sampler/sampler.h that sample_plain
+/* gptoss/backend/cuda/sample_filtered.cu - the sampling of sampler/sampler.h that sample_plain
  * does not make: penalties, bias, mask, top_k, top_p, min_p, log probabilities (Hopper and
  * later).
  *
  * A cluster of eight blocks has a row, each an eighth of it in shared memory: the logits are
  * read once, from L2 (twice with log probabilities), and every step below works there.  What a
- * row needs of the host (nothing may be drawn, values that are not numbers where log
+ * row needs of the host (nothing may be sampled, values that are not numbers where log
  * probabilities are wanted) is left to it.
  */
 #include "engines/gptoss/backend/cuda/rank.cuh"
@@ -19,9 +19,9 @@ struct best {
 #define NONE (best{-INFINITY, NO_ID})
 
 /* Shared memory.  What the other blocks read has a place of its own for each use. */
-struct draw_state {
+struct sample_state {
     rank_state rank;
-    best likely, drawn, raw; /* this block's */
+    best likely, chosen, raw; /* this block's */
     uint32_t odd;
     double sum;
     best top[CUDA_TOP_MAX];
@@ -111,7 +111,7 @@ __device__ __forceinline__ best next_best(const row_part &part, best after)
     return b;
 }
 
-/* ---- the draw ---- */
+/* ---- the choice ---- */
 
 __device__ __forceinline__ float scaled(float l, float top, float temperature)
 {
@@ -152,8 +152,8 @@ __device__ __forceinline__ best noisy(const row_part &part, const cuda_filter_ro
     return b;
 }
 
-/* NO_ID: nothing can be drawn.  The same in all threads of all blocks. */
-__device__ uint32_t choose(const cuda_filter &a, const cuda_filter_row &how, draw_state &s,
+/* NO_ID: nothing can be sampled.  The same in all threads of all blocks. */
+__device__ uint32_t choose(const cuda_filter &a, const cuda_filter_row &how, sample_state &s,
                            const row_part &part)
 {
     (void)load(a, how, part, how.mask != 0 ? a.input + how.mask : nullptr);
@@ -173,8 +173,8 @@ __device__ uint32_t choose(const cuda_filter &a, const cuda_filter_row &how, dra
     if (how.top_p < 1)
         border = select<BY_WEIGHT>(s.rank, part, border, a.vocab, (double)how.top_p, how.least,
                                    turn);
-    uint32_t drawn = cluster_best(noisy(part, how, border), s.drawn).id;
-    return drawn != NO_ID ? drawn : likely.id;
+    uint32_t chosen = cluster_best(noisy(part, how, border), s.chosen).id;
+    return chosen != NO_ID ? chosen : likely.id;
 }
 
 /* ---- log probabilities ---- */
@@ -211,7 +211,7 @@ __device__ __forceinline__ void list_top(const row_part &part, uint32_t wanted, 
 }
 
 /* The first block: what all blocks listed, in order.  Returns how many ids there are. */
-__device__ __forceinline__ uint32_t merge_top(draw_state &s, uint32_t wanted,
+__device__ __forceinline__ uint32_t merge_top(sample_state &s, uint32_t wanted,
                                               cuda_filtered *out)
 {
     const uint32_t t = threadIdx.x, count = CUDA_FILTER_BLOCKS * wanted;
@@ -234,7 +234,7 @@ __device__ __forceinline__ uint32_t merge_top(draw_state &s, uint32_t wanted,
 }
 
 /* False: it is the host's. */
-__device__ bool report(const cuda_filter &a, const cuda_filter_row &how, draw_state &s,
+__device__ bool report(const cuda_filter &a, const cuda_filter_row &how, sample_state &s,
                        const row_part &part, uint32_t id, cuda_filtered *out)
 {
     const uint32_t wanted = how.report - 1;
@@ -272,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_FILTER_THREADS, 2)
     sample_filtered(const __grid_constant__ cuda_filter a)
 {
     extern __shared__ float4 values[];
-    __shared__ draw_state s;
+    __shared__ sample_state s;
     const cuda_filter_row how = reinterpret_cast<const cuda_filter_row *>(a.input)[blockIdx.y];
     cuda_filtered *out = &a.out[blockIdx.y];
     const uint32_t all = (a.vocab + 3) / 4,

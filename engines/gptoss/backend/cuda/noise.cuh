@@ -1,6 +1,6 @@
-/* gptoss/backend/cuda/draw.cuh - noise and argmax of sampler/sampler.h. */
-#ifndef GPTOSS_CUDA_DRAW_CUH
-#define GPTOSS_CUDA_DRAW_CUH
+/* gptoss/backend/cuda/noise.cuh - noise and argmax of sampler/sampler.h. */
+#ifndef GPTOSS_CUDA_NOISE_CUH
+#define GPTOSS_CUDA_NOISE_CUH
 
 #include "engines/gptoss/backend/cuda/device.cuh"
 

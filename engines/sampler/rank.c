@@ -1,4 +1,4 @@
-/* gptoss/sampler/rank.c - where a run of ranks ends, without sorting.
+/* sampler/rank.c - where a run of ranks ends, without sorting.
  *
  * The bits of |x|, read as a whole number, order the ids as their ranks do.  Their upper ones
  * choose a bucket; the sums of the buckets tell in which of them the run ends; only its ids are
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engines/gptoss/sampler/state.h"
+#include "engines/sampler/state.h"
 
 static float float_of(uint32_t bits)
 {
@@ -63,7 +63,7 @@ static uint32_t reach(const double *sums, double enough, double *before, bool *r
     return found;
 }
 
-static struct scan_row list_row(struct gptoss_sampler *s, uint32_t n)
+static struct scan_row list_row(struct sampler *s, uint32_t n)
 {
     uint32_t blocks = (n + SCAN_BLOCK - 1) / SCAN_BLOCK;
 
@@ -126,8 +126,8 @@ static void narrow(struct range *r, uint32_t bucket)
     r->to = end < r->to ? (uint32_t)end : r->to;
 }
 
-bool sampler_select(struct gptoss_sampler *s, struct scan_row row,
-                    const struct sampler_run *run, struct sampler_border *out)
+bool sampler_select(struct sampler *s, struct scan_row row, const struct sampler_run *run,
+                    struct sampler_border *out)
 {
     struct range range = {.from = 0, .to = bits_of(run->low)};
     double enough = run->amount, before = 0;
@@ -160,7 +160,7 @@ bool sampler_select(struct gptoss_sampler *s, struct scan_row row,
     return is_long;
 }
 
-struct scan_row sampler_peaks(const struct gptoss_sampler *s, const struct scan_row *row)
+struct scan_row sampler_peaks(const struct sampler *s, const struct scan_row *row)
 {
     return (struct scan_row){.values = s->peaks,
                              .blocks = (s->blocks + SCAN_BLOCK - 1) / SCAN_BLOCK,
@@ -168,7 +168,7 @@ struct scan_row sampler_peaks(const struct gptoss_sampler *s, const struct scan_
                              .temperature = row->temperature};
 }
 
-static struct sampler_border first_ranks(struct gptoss_sampler *s, const struct scan_row *row,
+static struct sampler_border first_ranks(struct sampler *s, const struct scan_row *row,
                                          uint32_t count)
 {
     struct sampler_run run = {.low = -FLT_MAX, .least = -FLT_MAX, .amount = (double)count};
@@ -182,7 +182,7 @@ static struct sampler_border first_ranks(struct gptoss_sampler *s, const struct 
 }
 
 /* The ids within the border as a list. */
-static struct scan_row kept(struct gptoss_sampler *s, const struct scan_row *row,
+static struct scan_row kept(struct sampler *s, const struct scan_row *row,
                             const struct sampler_border *border)
 {
     uint32_t found = s->scan->gather(row, border->x, 0, s->list_x, s->list_id), n = 0;
@@ -196,7 +196,7 @@ static struct scan_row kept(struct gptoss_sampler *s, const struct scan_row *row
     return list_row(s, n);
 }
 
-struct sampler_border sampler_filter(struct gptoss_sampler *s, const struct scan_row *row,
+struct sampler_border sampler_filter(struct sampler *s, const struct scan_row *row,
                                      const struct lr_sampling *p)
 {
     struct sampler_border border = {-FLT_MAX, UINT32_MAX};
@@ -217,7 +217,7 @@ struct sampler_border sampler_filter(struct gptoss_sampler *s, const struct scan
     return border;
 }
 
-float sampler_least(const struct gptoss_sampler *s, float top_p)
+float sampler_least(const struct sampler *s, float top_p)
 {
     float least = logf((1 - top_p) / (float)s->vocab) - 0.01f; /* more than it is rounded by */
 

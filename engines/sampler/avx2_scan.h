@@ -1,11 +1,11 @@
-/* gptoss/sampler/avx2_scan.h - the AVX2 loops; see scan.h for what they compute.
+/* sampler/avx2_scan.h - the AVX2 loops; see scan.h for what they compute.
  *
  * Only scan_dispatch.c may call them, after asking the processor.
  */
-#ifndef GPTOSS_SAMPLER_AVX2_SCAN_H
-#define GPTOSS_SAMPLER_AVX2_SCAN_H
+#ifndef SAMPLER_AVX2_SCAN_H
+#define SAMPLER_AVX2_SCAN_H
 
-#include "engines/gptoss/sampler/scan.h"
+#include "engines/sampler/scan.h"
 
 #if defined(__x86_64__)
 float scan_avx2_mask(const float *in, uint64_t legal, float *out, bool *odd);

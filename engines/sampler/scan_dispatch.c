@@ -1,10 +1,10 @@
-/* gptoss/sampler/scan_dispatch.c - which loops this processor gets.
+/* sampler/scan_dispatch.c - which loops this processor gets.
  *
  * Compiled without processor flags: it must run where avx2_scan.c must not.
  */
 #include <stddef.h>
 
-#include "engines/gptoss/sampler/avx2_scan.h"
+#include "engines/sampler/avx2_scan.h"
 
 const struct scan_kernels *scan_kernels_avx2(void)
 {

@@ -9,29 +9,29 @@
 
 #include <cmocka.h>
 
-#include "engines/gptoss/sampler/state.h"
-#include "tests/unit/gptoss/sampler_oracle.h"
+#include "engines/sampler/state.h"
+#include "tests/unit/sampler/oracle.h"
 
 enum { LARGE = 201088, BIASES = 8, HISTORY = 40 };
 
-/* One row, and how to draw from it, all from one number. */
+/* One row, and how to sample from it, all from one number. */
 struct trial {
-    uint32_t number, drawn; /* of this trial, and of random words so far */
+    uint32_t number, taken; /* of this trial, and of random words so far */
     uint32_t vocab;
     float *logits;
     uint32_t *usable, *mask;
     uint32_t history[HISTORY];
     struct lr_logit_bias bias[BIASES];
     struct lr_sampling how;
-    struct gptoss_sample sample;
+    struct sampler_input sample;
 };
 
 static uint32_t word(struct trial *t)
 {
     uint32_t out[4];
 
-    gptoss_philox(0x5eed, t->drawn / 4, t->number, out);
-    return out[t->drawn++ % 4];
+    sampler_philox(0x5eed, t->taken / 4, t->number, out);
+    return out[t->taken++ % 4];
 }
 
 static uint32_t below(struct trial *t, uint32_t n)
@@ -150,7 +150,7 @@ static void make_how(struct trial *t)
     }
     for (uint32_t i = 0; i < HISTORY; i++)
         t->history[i] = below(t, below(t, 2) != 0 ? n + 2 : 5);
-    t->sample = (struct gptoss_sample){.sampling = &t->how,
+    t->sample = (struct sampler_input){.sampling = &t->how,
                                        .index = below(t, 1000),
                                        .prompt_count = below(t, HISTORY),
                                        .history_count = below(t, HISTORY + 1),
@@ -170,8 +170,8 @@ static bool close_to(float a, float b)
     return (is_none(a) && is_none(b)) || a == b || fabsf(a - b) <= 1e-6f * (1 + fabsf(b));
 }
 
-static void check(const struct trial *t, const char *loops, const struct gptoss_sampled *want,
-                  const struct gptoss_sampled *got)
+static void check(const struct trial *t, const char *loops, const struct sampler_result *want,
+                  const struct sampler_result *got)
 {
     bool same = got->id == want->id && got->top_count == want->top_count &&
                 close_to(got->logprob, want->logprob);
@@ -192,7 +192,7 @@ static void check(const struct trial *t, const char *loops, const struct gptoss_
 static void run_trials(uint32_t vocab, uint32_t first, uint32_t count)
 {
     const struct scan_kernels *tables[] = {scan_kernels_plain(), scan_kernels_avx2()};
-    struct gptoss_sampler *samplers[2] = {NULL, NULL};
+    struct sampler *samplers[2] = {NULL, NULL};
     uint32_t words = (vocab + 31) / 32;
     struct trial t = {.vocab = vocab};
 
@@ -202,29 +202,29 @@ static void run_trials(uint32_t vocab, uint32_t first, uint32_t count)
     assert_true(t.logits != NULL && t.usable != NULL && t.mask != NULL);
     for (int k = 0; k < 2; k++)
         if (tables[k] != NULL)
-            assert_non_null(samplers[k] = sampler_create(vocab, tables[k]));
+            assert_non_null(samplers[k] = sampler_create_with(vocab, tables[k]));
     for (uint32_t i = 0; i < count; i++) {
-        struct gptoss_sampled want, got;
+        struct sampler_result want, got;
         t.number = first + i;
-        t.drawn = 0;
+        t.taken = 0;
         make_row(&t);
         make_how(&t);
         oracle_sample(t.logits, vocab, t.usable, &t.sample, &want);
         for (int k = 0; k < 2; k++) {
             if (tables[k] == NULL)
                 continue;
-            gptoss_sample(samplers[k], t.logits, t.usable, &t.sample, &got);
+            sampler_sample(samplers[k], t.logits, t.usable, &t.sample, &got);
             check(&t, tables[k]->name, &want, &got);
         }
     }
     for (int k = 0; k < 2; k++)
-        gptoss_sampler_destroy(samplers[k]);
+        sampler_destroy(samplers[k]);
     free(t.logits);
     free(t.usable);
     free(t.mask);
 }
 
-static void small_rows_are_drawn_from_as_defined(void **state)
+static void small_rows_are_sampled_as_defined(void **state)
 {
     const uint32_t sizes[] = {1, 2, 31, 32, 33, 63, 64, 65, 129, 200};
 
@@ -233,14 +233,14 @@ static void small_rows_are_drawn_from_as_defined(void **state)
         run_trials(sizes[i], (uint32_t)i * 10000, 1500);
 }
 
-static void middling_rows_are_drawn_from_as_defined(void **state)
+static void middling_rows_are_sampled_as_defined(void **state)
 {
     (void)state;
     run_trials(1000, 200000, 1200);
     run_trials(4097, 300000, 150);
 }
 
-static void rows_of_gpt_oss_are_drawn_from_as_defined(void **state)
+static void rows_of_gpt_oss_are_sampled_as_defined(void **state)
 {
     (void)state;
     run_trials(LARGE, 400000, 40);
@@ -249,9 +249,9 @@ static void rows_of_gpt_oss_are_drawn_from_as_defined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_rows_are_drawn_from_as_defined),
-        cmocka_unit_test(middling_rows_are_drawn_from_as_defined),
-        cmocka_unit_test(rows_of_gpt_oss_are_drawn_from_as_defined),
+        cmocka_unit_test(small_rows_are_sampled_as_defined),
+        cmocka_unit_test(middling_rows_are_sampled_as_defined),
+        cmocka_unit_test(rows_of_gpt_oss_are_sampled_as_defined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

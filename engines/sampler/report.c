@@ -1,12 +1,12 @@
-/* gptoss/sampler/report.c - log probabilities of the raw row. */
+/* sampler/report.c - log probabilities of the raw row. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "engines/gptoss/sampler/state.h"
+#include "engines/sampler/state.h"
 
 /* The top list holds logits until sampler_report() turns them into log probabilities. */
-static void insert_top(struct gptoss_sampled *out, uint32_t wanted, uint32_t id, float logit)
+static void insert_top(struct sampler_result *out, uint32_t wanted, uint32_t id, float logit)
 {
     uint32_t at = out->top_count;
 
@@ -22,9 +22,9 @@ static void insert_top(struct gptoss_sampled *out, uint32_t wanted, uint32_t id,
 }
 
 /* Of the usable ids those whose x is not below `least`; -infinity: all of them. */
-static void list_top(const struct gptoss_sampler *s, const struct scan_row *row,
+static void list_top(const struct sampler *s, const struct scan_row *row,
                      const uint32_t *usable, float least, uint32_t wanted,
-                     struct gptoss_sampled *out)
+                     struct sampler_result *out)
 {
     for (uint32_t b = 0; b < s->blocks; b++) {
         if (scan_x(row, s->peaks[b]) < least)
@@ -35,11 +35,11 @@ static void list_top(const struct gptoss_sampler *s, const struct scan_row *row,
     }
 }
 
-void sampler_report(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
-                    const struct lr_sampling *how, struct gptoss_sampled *out)
+void sampler_report(struct sampler *s, const float *logits, const uint32_t *usable,
+                    const struct lr_sampling *how, struct sampler_result *out)
 {
-    uint32_t wanted = how->top_logprobs < GPTOSS_TOP_LOGPROBS_MAX ? how->top_logprobs
-                                                                  : GPTOSS_TOP_LOGPROBS_MAX;
+    uint32_t wanted = how->top_logprobs < SAMPLER_TOP_LOGPROBS_MAX ? how->top_logprobs
+                                                                   : SAMPLER_TOP_LOGPROBS_MAX;
     bool odd = sampler_fill(s, logits, usable, NULL);
     struct scan_row row = {
         .values = s->values, .peaks = s->peaks, .blocks = s->blocks, .temperature = 1};

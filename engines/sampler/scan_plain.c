@@ -1,9 +1,9 @@
-/* gptoss/sampler/scan_plain.c - the loops of scan.h in plain C. */
+/* sampler/scan_plain.c - the loops of scan.h in plain C. */
 #include <math.h>
 #include <string.h>
 
-#include "engines/gptoss/sampler/sampler.h"
-#include "engines/gptoss/sampler/scan.h"
+#include "engines/sampler/sampler.h"
+#include "engines/sampler/scan.h"
 
 static uint32_t bits_of(float x)
 {
@@ -115,7 +115,7 @@ static uint64_t plain_noise(const struct scan_row *row, uint32_t block,
         }
         if (reach == 0)
             continue;
-        gptoss_philox(n->seed, (block * SCAN_BLOCK + i) / 4, n->index, words + i);
+        sampler_philox(n->seed, (block * SCAN_BLOCK + i) / 4, n->index, words + i);
         for (uint32_t j = i; j < i + 4; j++) {
             float y = (float)(8388608u - (words[j] >> 9)) - 0.5f;
             float x = scan_x(row, values[j]);

@@ -1,12 +1,12 @@
-/* gptoss/sampler/noise.c - counter-based noise: any device gets the same numbers in any order.
+/* sampler/noise.c - counter-based noise: any device gets the same numbers in any order.
  */
 #include <math.h>
 
-#include "engines/gptoss/sampler/sampler.h"
+#include "engines/sampler/sampler.h"
 
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011);
  * the constants are the paper's. */
-void gptoss_philox(uint64_t seed, uint32_t counter0, uint32_t counter1, uint32_t out[4])
+void sampler_philox(uint64_t seed, uint32_t counter0, uint32_t counter1, uint32_t out[4])
 {
     uint32_t c[4] = {counter0, counter1, 0, 0};
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -25,7 +25,7 @@ void gptoss_philox(uint64_t seed, uint32_t counter0, uint32_t counter1, uint32_t
         out[i] = c[i];
 }
 
-float gptoss_gumbel(uint32_t word)
+float sampler_gumbel(uint32_t word)
 {
     float u = ((float)(word >> 9) + 0.5f) * (1.0f / 8388608.0f);
 

@@ -1,16 +1,16 @@
-/* gptoss/backend/cuda/draw.c - draws that the device has no code for, made on the host.
+/* gptoss/backend/cuda/host_sampling.c - sampling that the device has no code for, on the host.
  *
- * Rows come to pinned memory in groups; while the threads draw from one group, the next one is
+ * Rows come to pinned memory in groups; while the threads sample one group, the next one is
  * on its way.
  */
 #include <stdlib.h>
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 
-/* Rows of a group: as many as there can be threads, so that a group is one draw's time. */
+/* Rows of a group: as many as there can be threads, so that a group is the time of one row. */
 enum { GROUP = CUDA_HOST_THREADS, GROUPS = 2 };
 
-lr_code cuda_draw_open(struct gptoss_backend *b, struct lr_error *err)
+lr_code cuda_host_sampling_open(struct gptoss_backend *b, struct lr_error *err)
 {
     uint32_t threads = b->plan.threads;
 
@@ -19,7 +19,7 @@ lr_code cuda_draw_open(struct gptoss_backend *b, struct lr_error *err)
         cuMemAllocHost((void **)&b->host_logits, (size_t)GROUPS * GROUP * b->logit_stride * 4),
         err);
     for (uint32_t i = 0; i < threads; i++) {
-        b->samplers[i] = gptoss_sampler_create(b->vocab_rows);
+        b->samplers[i] = sampler_create(b->vocab_rows);
         if (b->samplers[i] == NULL)
             return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u samplers", threads);
     }
@@ -28,18 +28,18 @@ lr_code cuda_draw_open(struct gptoss_backend *b, struct lr_error *err)
                            : lr_fail(err, LR_OUT_OF_RAM, "cannot start %u threads", threads);
 }
 
-void cuda_draw_close(struct gptoss_backend *b)
+void cuda_host_sampling_close(struct gptoss_backend *b)
 {
     engine_pool_destroy(b->pool);
     for (uint32_t i = 0; i < CUDA_HOST_THREADS; i++)
-        gptoss_sampler_destroy(b->samplers[i]);
+        sampler_destroy(b->samplers[i]);
     if (b->host_logits != NULL)
         (void)b->cu->cuMemFreeHost(b->host_logits);
 }
 
 struct group {
     struct gptoss_backend *b;
-    const struct cuda_draw *draws;
+    const struct cuda_host_row *rows;
     const float *logits;
 };
 
@@ -48,14 +48,14 @@ static float *rows_of_group(const struct gptoss_backend *b, uint32_t group)
     return b->host_logits + (size_t)(group % GROUPS) * GROUP * b->logit_stride;
 }
 
-static lr_code copy_group(struct gptoss_backend *b, const struct cuda_draw *draws,
+static lr_code copy_group(struct gptoss_backend *b, const struct cuda_host_row *rows,
                           uint32_t count, uint32_t group, struct lr_error *err)
 {
     float *to = rows_of_group(b, group);
 
     for (uint32_t i = 0; i < GROUP && group * GROUP + i < count; i++) {
         const float *from =
-            b->ws.logits + (size_t)draws[group * GROUP + i].row * b->logit_stride;
+            b->ws.logits + (size_t)rows[group * GROUP + i].row * b->logit_stride;
         CUDA_TRY(b->cu,
                  cuMemcpyDtoHAsync(to + (size_t)i * b->logit_stride,
                                    (CUdeviceptr)(uintptr_t)from, (size_t)b->vocab_rows * 4,
@@ -65,27 +65,27 @@ static lr_code copy_group(struct gptoss_backend *b, const struct cuda_draw *draw
     return LR_OK;
 }
 
-static void draw_task(void *ctx, uint32_t i, uint32_t worker)
+static void sample_task(void *ctx, uint32_t i, uint32_t worker)
 {
     const struct group *g = ctx;
-    const struct gptoss_step *s = g->draws[i].step;
+    const struct gptoss_step *s = g->rows[i].step;
 
-    gptoss_sample(g->b->samplers[worker], g->logits + (size_t)i * g->b->logit_stride,
-                  g->b->usable, s->sample, s->sampled);
+    sampler_sample(g->b->samplers[worker], g->logits + (size_t)i * g->b->logit_stride,
+                   g->b->usable, s->sample, s->sampled);
 }
 
-lr_code cuda_draw(struct gptoss_backend *b, const struct cuda_draw *draws, uint32_t count,
-                  struct lr_error *err)
+lr_code cuda_host_sampling(struct gptoss_backend *b, const struct cuda_host_row *rows,
+                           uint32_t count, struct lr_error *err)
 {
-    lr_code code = copy_group(b, draws, count, 0, err);
+    lr_code code = copy_group(b, rows, count, 0, err);
 
     for (uint32_t group = 0; group * GROUP < count && code == LR_OK; group++) {
         uint32_t first = group * GROUP, left = count - first;
-        struct group g = {b, draws + first, rows_of_group(b, group)};
+        struct group g = {b, rows + first, rows_of_group(b, group)};
         CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
         if (left > GROUP)
-            code = copy_group(b, draws, count, group + 1, err);
-        engine_pool_run(b->pool, draw_task, &g, left < GROUP ? left : GROUP);
+            code = copy_group(b, rows, count, group + 1, err);
+        engine_pool_run(b->pool, sample_task, &g, left < GROUP ? left : GROUP);
     }
     return code;
 }

@@ -1,15 +1,15 @@
-/* tests/unit/gptoss/sampler_oracle.h - sampler.h's definition, read aloud: every id is ranked
+/* tests/unit/sampler/oracle.h - sampler.h's definition, read aloud: every id is ranked
  * by sorting, every sum is libm's exp added up in rank order.  Slow, and no part of what it
  * checks but the noise. */
-#ifndef TESTS_GPTOSS_SAMPLER_ORACLE_H
-#define TESTS_GPTOSS_SAMPLER_ORACLE_H
+#ifndef TESTS_SAMPLER_ORACLE_H
+#define TESTS_SAMPLER_ORACLE_H
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/gptoss/sampler/sampler.h"
+#include "engines/sampler/sampler.h"
 
 struct oracle_id {
     float x;
@@ -43,7 +43,7 @@ static inline uint32_t oracle_largest(const float *l, uint32_t n)
 
 /* Steps 2 and 3. */
 static inline void oracle_adjust(float *l, uint32_t n, const uint32_t *usable,
-                                 const struct gptoss_sample *how)
+                                 const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
     float r = p->repetition_penalty > 0 ? p->repetition_penalty : 1;
@@ -94,7 +94,7 @@ static inline uint32_t oracle_filter(struct oracle_id *ranks, uint32_t n,
 }
 
 static inline uint32_t oracle_choose(float *l, const float *logits, uint32_t n,
-                                     const uint32_t *usable, const struct gptoss_sample *how)
+                                     const uint32_t *usable, const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
 
@@ -116,8 +116,8 @@ static inline uint32_t oracle_choose(float *l, const float *logits, uint32_t n,
     uint32_t kept = oracle_filter(ranks, found, p);
     for (uint32_t i = 0; i < kept; i++) {
         uint32_t words[4], id = ranks[i].id;
-        gptoss_philox(p->seed, id / 4, how->index, words);
-        float value = ranks[i].x + gptoss_gumbel(words[id % 4]);
+        sampler_philox(p->seed, id / 4, how->index, words);
+        float value = ranks[i].x + sampler_gumbel(words[id % 4]);
         if (value > best || (value == best && id < likely)) {
             best = value;
             likely = id;
@@ -129,7 +129,7 @@ static inline uint32_t oracle_choose(float *l, const float *logits, uint32_t n,
 
 /* Step 1. */
 static inline void oracle_report(const float *logits, uint32_t n, const uint32_t *usable,
-                                 uint32_t wanted, struct gptoss_sampled *out)
+                                 uint32_t wanted, struct sampler_result *out)
 {
     float top = -INFINITY;
     double sum = 0;
@@ -159,12 +159,12 @@ static inline void oracle_report(const float *logits, uint32_t n, const uint32_t
 }
 
 static inline void oracle_sample(const float *logits, uint32_t n, const uint32_t *usable,
-                                 const struct gptoss_sample *how, struct gptoss_sampled *out)
+                                 const struct sampler_input *how, struct sampler_result *out)
 {
     const struct lr_sampling *p = how->sampling;
     float *l = calloc(n, sizeof(*l));
 
-    *out = (struct gptoss_sampled){.id = oracle_choose(l, logits, n, usable, how)};
+    *out = (struct sampler_result){.id = oracle_choose(l, logits, n, usable, how)};
     if (p->logprobs || p->top_logprobs > 0)
         oracle_report(logits, n, usable, p->top_logprobs, out);
     free(l);

@@ -1,5 +1,5 @@
-/* gptoss/sampler/sampler.c - the definition in sampler.h, step by step, on the host. */
-#include "engines/gptoss/sampler/sampler.h"
+/* sampler/sampler.c - the definition in sampler.h, step by step, on the host. */
+#include "engines/sampler/sampler.h"
 
 #include <float.h>
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/gptoss/sampler/state.h"
+#include "engines/sampler/state.h"
 
 #define IN_HISTORY (1u << 31)
 
@@ -18,9 +18,9 @@ static uint32_t whole_blocks(uint32_t count)
     return (count + SCAN_BLOCK - 1) / SCAN_BLOCK * SCAN_BLOCK;
 }
 
-struct gptoss_sampler *sampler_create(uint32_t vocab, const struct scan_kernels *scan)
+struct sampler *sampler_create_with(uint32_t vocab, const struct scan_kernels *scan)
 {
-    struct gptoss_sampler *s = calloc(1, sizeof(*s));
+    struct sampler *s = calloc(1, sizeof(*s));
     uint32_t values = whole_blocks(vocab), peaks = whole_blocks(values / SCAN_BLOCK);
 
     if (s == NULL)
@@ -37,7 +37,7 @@ struct gptoss_sampler *sampler_create(uint32_t vocab, const struct scan_kernels 
     s->sums = calloc((SCAN_BUCKETS + 1) * SCAN_LANES, sizeof(*s->sums));
     if (s->values == NULL || s->peaks == NULL || s->counts == NULL || s->touched == NULL ||
         s->list_x == NULL || s->list_id == NULL || s->sums == NULL) {
-        gptoss_sampler_destroy(s);
+        sampler_destroy(s);
         return NULL;
     }
     for (uint32_t i = s->blocks; i < peaks; i++)
@@ -45,14 +45,14 @@ struct gptoss_sampler *sampler_create(uint32_t vocab, const struct scan_kernels 
     return s;
 }
 
-struct gptoss_sampler *gptoss_sampler_create(uint32_t vocab)
+struct sampler *sampler_create(uint32_t vocab)
 {
     const struct scan_kernels *avx2 = scan_kernels_avx2();
 
-    return sampler_create(vocab, avx2 != NULL ? avx2 : scan_kernels_plain());
+    return sampler_create_with(vocab, avx2 != NULL ? avx2 : scan_kernels_plain());
 }
 
-void gptoss_sampler_destroy(struct gptoss_sampler *s)
+void sampler_destroy(struct sampler *s)
 {
     if (s == NULL)
         return;
@@ -73,7 +73,7 @@ static bool bit(const uint32_t *words, uint32_t i)
     return words == NULL || (words[i >> 5] >> (i & 31) & 1u) != 0;
 }
 
-bool sampler_fill(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
+bool sampler_fill(struct sampler *s, const float *logits, const uint32_t *usable,
                   const uint32_t *mask)
 {
     uint32_t words = (s->vocab + 31) / 32;
@@ -98,7 +98,7 @@ bool sampler_fill(struct gptoss_sampler *s, const float *logits, const uint32_t 
     return odd;
 }
 
-static void touch(struct gptoss_sampler *s, uint32_t id)
+static void touch(struct sampler *s, uint32_t id)
 {
     uint32_t block = id / SCAN_BLOCK;
 
@@ -106,7 +106,7 @@ static void touch(struct gptoss_sampler *s, uint32_t id)
 }
 
 /* Peaks of the blocks in which values were changed. */
-static void renew_peaks(struct gptoss_sampler *s)
+static void renew_peaks(struct sampler *s)
 {
     bool odd = false;
 
@@ -119,8 +119,7 @@ static void renew_peaks(struct gptoss_sampler *s)
     }
 }
 
-static void penalise(struct gptoss_sampler *s, const uint32_t *usable,
-                     const struct gptoss_sample *how)
+static void penalise(struct sampler *s, const uint32_t *usable, const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
     float repetition = p->repetition_penalty > 0 ? p->repetition_penalty : 1.0f;
@@ -154,9 +153,9 @@ static bool wants_penalties(const struct lr_sampling *p)
            p->presence_penalty != 0 || p->frequency_penalty != 0;
 }
 
-/* Fills values with l; ids that may not be drawn get -infinity. */
-static void prepare(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
-                    const struct gptoss_sample *how)
+/* Fills values with l; ids that must not be sampled get -infinity. */
+static void prepare(struct sampler *s, const float *logits, const uint32_t *usable,
+                    const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
 
@@ -173,10 +172,10 @@ static void prepare(struct gptoss_sampler *s, const float *logits, const uint32_
     renew_peaks(s);
 }
 
-/* ---- the draw ---- */
+/* ---- the choice ---- */
 
 /* The lowest id of the largest value; where no value is a number, the last id. */
-static uint32_t largest(const struct gptoss_sampler *s)
+static uint32_t largest(const struct sampler *s)
 {
     float top = -INFINITY;
     uint32_t b = 0;
@@ -193,9 +192,9 @@ static uint32_t largest(const struct gptoss_sampler *s)
 
 /* The largest x + g within the border, visiting the block of the most likely id first: the
  * higher the best is, the fewer ids can still beat it. */
-static uint32_t draw(const struct gptoss_sampler *s, const struct scan_row *row,
-                     const struct gptoss_sample *how, const struct sampler_border *border,
-                     uint32_t likely)
+static uint32_t choose_with_noise(const struct sampler *s, const struct scan_row *row,
+                                  const struct sampler_input *how,
+                                  const struct sampler_border *border, uint32_t likely)
 {
     const struct lr_sampling *p = how->sampling;
     float floor = p->min_p > 0 ? logf(p->min_p) : -FLT_MAX;
@@ -217,7 +216,7 @@ static uint32_t draw(const struct gptoss_sampler *s, const struct scan_row *row,
             float x = scan_x(row, s->values[i]);
             if (x == border->x && i > border->id)
                 continue;
-            float value = x + gptoss_gumbel(words[at]);
+            float value = x + sampler_gumbel(words[at]);
             if (value > n.best || (value == n.best && i < id)) {
                 n.best = value;
                 id = i;
@@ -229,7 +228,7 @@ static uint32_t draw(const struct gptoss_sampler *s, const struct scan_row *row,
 
 /* Replaces l by x where most of the row will be looked at more than once: dividing takes time.
  */
-static void scale(struct gptoss_sampler *s, struct scan_row *row, float least)
+static void scale(struct sampler *s, struct scan_row *row, float least)
 {
     uint32_t often = 0;
 
@@ -244,8 +243,8 @@ static void scale(struct gptoss_sampler *s, struct scan_row *row, float least)
     row->temperature = 1;
 }
 
-static uint32_t choose(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
-                       const struct gptoss_sample *how)
+static uint32_t choose(struct sampler *s, const float *logits, const uint32_t *usable,
+                       const struct sampler_input *how)
 {
     const struct lr_sampling *p = how->sampling;
     struct sampler_border border = {-FLT_MAX, UINT32_MAX};
@@ -268,11 +267,11 @@ static uint32_t choose(struct gptoss_sampler *s, const float *logits, const uint
         scale(s, &row, sampler_least(s, p->top_p));
     if (p->top_k > 0 || p->top_p < 1.0f)
         border = sampler_filter(s, &row, p);
-    return draw(s, &row, how, &border, likely);
+    return choose_with_noise(s, &row, how, &border, likely);
 }
 
-void gptoss_sample(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
-                   const struct gptoss_sample *how, struct gptoss_sampled *out)
+void sampler_sample(struct sampler *s, const float *logits, const uint32_t *usable,
+                    const struct sampler_input *how, struct sampler_result *out)
 {
     out->id = choose(s, logits, usable, how);
     out->logprob = 0;

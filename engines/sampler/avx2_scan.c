@@ -1,9 +1,9 @@
-/* gptoss/sampler/avx2_scan.c - the loops of scan.h, eight values at a time.
+/* sampler/avx2_scan.c - the loops of scan.h, eight values at a time.
  *
  * Compiled with -mavx2 and without FMA: the sums must have the bits of scan_plain.c.  Only
  * scan_kernels_avx2(), in scan_dispatch.c, may hand these out.
  */
-#include "engines/gptoss/sampler/avx2_scan.h"
+#include "engines/sampler/avx2_scan.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "engines/gptoss/sampler/state.h"
-#include "tests/unit/gptoss/sampler_oracle.h"
+#include "engines/sampler/state.h"
+#include "tests/unit/sampler/oracle.h"
 
 enum { VOCAB = 3000, WORDS = (VOCAB + 31) / 32, BLOCKS = (VOCAB + 63) / 64 };
 
@@ -20,7 +20,7 @@ static double uniform(uint32_t id, uint32_t row, uint32_t which)
 {
     uint32_t out[4];
 
-    gptoss_philox(99, id, row, out);
+    sampler_philox(99, id, row, out);
     return ((double)out[which] + 0.5) / 4294967296.0;
 }
 
@@ -43,7 +43,7 @@ static void make_row(uint32_t row)
     memset(usable, 0xFF, sizeof(usable));
 }
 
-static struct scan_row filled(struct gptoss_sampler *s, float temperature)
+static struct scan_row filled(struct sampler *s, float temperature)
 {
     struct scan_row row = {.values = s->values,
                            .peaks = s->peaks,
@@ -58,16 +58,16 @@ static struct scan_row filled(struct gptoss_sampler *s, float temperature)
 }
 
 /* Both tables, or plain C twice where there is no AVX2. */
-static void make_samplers(struct gptoss_sampler *s[2], uint32_t vocab)
+static void make_samplers(struct sampler *s[2], uint32_t vocab)
 {
     const struct scan_kernels *avx2 = scan_kernels_avx2();
 
-    s[0] = sampler_create(vocab, scan_kernels_plain());
-    s[1] = sampler_create(vocab, avx2 != NULL ? avx2 : scan_kernels_plain());
+    s[0] = sampler_create_with(vocab, scan_kernels_plain());
+    s[1] = sampler_create_with(vocab, avx2 != NULL ? avx2 : scan_kernels_plain());
     assert_true(s[0] != NULL && s[1] != NULL);
 }
 
-static void check_border(struct gptoss_sampler *s, uint32_t number, const struct lr_sampling *p)
+static void check_border(struct sampler *s, uint32_t number, const struct lr_sampling *p)
 {
     static struct oracle_id ranks[VOCAB];
     const struct scan_row row = filled(s, p->temperature);
@@ -89,7 +89,7 @@ static void borders_of_top_k_and_top_p_are_the_defined_ranks(void **state)
     const float temperatures[] = {1, 0.7f, 0.05f, 30, 1e6f};
     const float shares[] = {0, 0.001f, 0.2f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f};
     const uint32_t counts[] = {1, 2, 7, 40, 46, 47, 48, 500, VOCAB - 1};
-    struct gptoss_sampler *s[2];
+    struct sampler *s[2];
 
     (void)state;
     make_samplers(s, VOCAB);
@@ -105,13 +105,13 @@ static void borders_of_top_k_and_top_p_are_the_defined_ranks(void **state)
             check_border(s[1], n, &p);
         }
     }
-    gptoss_sampler_destroy(s[0]);
-    gptoss_sampler_destroy(s[1]);
+    sampler_destroy(s[0]);
+    sampler_destroy(s[1]);
 }
 
 static void equal_rows_are_cut_at_the_exact_share(void **state)
 {
-    struct gptoss_sampler *s[2];
+    struct sampler *s[2];
 
     (void)state;
     make_samplers(s, VOCAB);
@@ -127,7 +127,7 @@ static void equal_rows_are_cut_at_the_exact_share(void **state)
         p.top_k = 1001;
         p.top_p = 0.25f; /* of 1001: 250.25 */
         assert_int_equal(sampler_filter(s[k], &row, &p).id, 250);
-        gptoss_sampler_destroy(s[k]);
+        sampler_destroy(s[k]);
     }
 }
 
@@ -167,7 +167,7 @@ static void plain_and_avx2_loops_give_the_same_bits(void **state)
     static double sums[2][(SCAN_BUCKETS + 1) * SCAN_LANES];
     static float x[2][BLOCKS * SCAN_BLOCK];
     static uint32_t ids[2][BLOCKS * SCAN_BLOCK];
-    struct gptoss_sampler *s[2];
+    struct sampler *s[2];
 
     (void)state;
     make_samplers(s, VOCAB);
@@ -195,13 +195,13 @@ static void plain_and_avx2_loops_give_the_same_bits(void **state)
         assert_memory_equal(x[0], x[1], found[0] * sizeof(float));
         assert_memory_equal(ids[0], ids[1], found[0] * sizeof(uint32_t));
     }
-    gptoss_sampler_destroy(s[0]);
-    gptoss_sampler_destroy(s[1]);
+    sampler_destroy(s[0]);
+    sampler_destroy(s[1]);
 }
 
 static void no_id_that_could_win_is_passed_over_and_few_others_are_looked_at(void **state)
 {
-    struct gptoss_sampler *s[2];
+    struct sampler *s[2];
     uint32_t could = 0, may[2] = {0, 0};
 
     (void)state;
@@ -219,9 +219,9 @@ static void no_id_that_could_win_is_passed_over_and_few_others_are_looked_at(voi
                 for (uint32_t i = 0; i < SCAN_BLOCK; i++) {
                     uint32_t id = b * SCAN_BLOCK + i;
                     float at = scan_x(&row, s[k]->values[id]);
-                    gptoss_philox(noise.seed, id / 4, noise.index, want);
+                    sampler_philox(noise.seed, id / 4, noise.index, want);
                     bool wins =
-                        at >= noise.low && at + gptoss_gumbel(want[id % 4]) >= noise.best;
+                        at >= noise.low && at + sampler_gumbel(want[id % 4]) >= noise.best;
                     bool looked_at = (found >> i & 1) != 0;
                     assert_true(looked_at || !wins);
                     assert_true(!looked_at || words[i] == want[id % 4]);
@@ -232,8 +232,8 @@ static void no_id_that_could_win_is_passed_over_and_few_others_are_looked_at(voi
         }
     }
     assert_true(could > 1000 && may[0] < could * 3 / 2 && may[1] < could * 3 / 2);
-    gptoss_sampler_destroy(s[0]);
-    gptoss_sampler_destroy(s[1]);
+    sampler_destroy(s[0]);
+    sampler_destroy(s[1]);
 }
 
 int main(void)

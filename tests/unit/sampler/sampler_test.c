@@ -1,53 +1,58 @@
 /* The next token is a pure function of seed, index, logits and history, and means what
  * sampler.h says. */
-#include "tests/unit/gptoss/support.h"
-
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
-#include "engines/gptoss/sampler/sampler.h"
+#include <cmocka.h>
+
+#include "engines/sampler/sampler.h"
 
 enum { VOCAB = 100 };
 
 struct bench {
-    struct gptoss_sampler *sampler;
+    struct sampler *sampler;
     float logits[VOCAB];
     uint32_t usable[(VOCAB + 31) / 32];
     struct lr_sampling how;
     uint32_t history[64];
-    struct gptoss_sample sample;
-    struct gptoss_sampled out;
+    struct sampler_input sample;
+    struct sampler_result out;
 };
 
 static void start(struct bench *b)
 {
     memset(b, 0, sizeof(*b));
-    b->sampler = gptoss_sampler_create(VOCAB);
+    b->sampler = sampler_create(VOCAB);
     assert_non_null(b->sampler);
     memset(b->usable, 0xFF, sizeof(b->usable));
     for (int i = 0; i < VOCAB; i++)
         b->logits[i] = -60.0f;
     b->how = (struct lr_sampling){
         .size = sizeof(b->how), .temperature = 1, .top_p = 1, .repetition_penalty = 1};
-    b->sample = (struct gptoss_sample){.sampling = &b->how, .history = b->history};
+    b->sample = (struct sampler_input){.sampling = &b->how, .history = b->history};
 }
 
-static uint32_t draw(struct bench *b)
+static uint32_t sample(struct bench *b)
 {
-    gptoss_sample(b->sampler, b->logits, b->usable, &b->sample, &b->out);
+    sampler_sample(b->sampler, b->logits, b->usable, &b->sample, &b->out);
     return b->out.id;
 }
 
-/* How often each of the first n ids comes in 20,000 draws. */
+/* How often each of the first n ids comes in 20,000 samplings. */
 static void frequencies(struct bench *b, double *share, uint32_t n)
 {
-    enum { DRAWS = 20000 };
+    enum { SAMPLES = 20000 };
 
     memset(share, 0, n * sizeof(*share));
-    for (uint32_t i = 0; i < DRAWS; i++) {
+    for (uint32_t i = 0; i < SAMPLES; i++) {
         b->sample.index = i;
-        uint32_t id = draw(b);
+        uint32_t id = sample(b);
         assert_true(id < n);
-        share[id] += 1.0 / DRAWS;
+        share[id] += 1.0 / SAMPLES;
     }
 }
 
@@ -58,7 +63,7 @@ static void philox_gives_the_published_numbers(void **state)
     /* Random123's known answer for counter 0 and key 0. */
     const uint32_t want[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     (void)state;
-    gptoss_philox(0, 0, 0, out);
+    sampler_philox(0, 0, 0, out);
     assert_memory_equal(out, want, sizeof(want));
 }
 
@@ -70,13 +75,13 @@ static void greedy_takes_the_largest_and_the_lowest_of_equals(void **state)
     start(&b);
     b.how.temperature = 0;
     b.logits[40] = b.logits[7] = 3.0f;
-    assert_int_equal(draw(&b), 7);
+    assert_int_equal(sample(&b), 7);
     b.usable[0] &= ~(1u << 7); /* a row that stands for no token */
-    assert_int_equal(draw(&b), 40);
-    gptoss_sampler_destroy(b.sampler);
+    assert_int_equal(sample(&b), 40);
+    sampler_destroy(b.sampler);
 }
 
-static void draws_follow_the_softmax_at_the_temperature(void **state)
+static void sampling_follows_the_softmax_at_the_temperature(void **state)
 {
     struct bench b;
     double share[4], total = 0;
@@ -91,7 +96,7 @@ static void draws_follow_the_softmax_at_the_temperature(void **state)
         total += exp(i / 2.0);
     for (int i = 0; i < 4; i++)
         assert_true(fabs(share[i] - exp(i / 2.0) / total) < 0.015);
-    gptoss_sampler_destroy(b.sampler);
+    sampler_destroy(b.sampler);
 }
 
 static void the_same_seed_and_index_give_the_same_token_and_others_differ(void **state)
@@ -105,18 +110,18 @@ static void the_same_seed_and_index_give_the_same_token_and_others_differ(void *
         b.logits[i] = 0.0f;
     for (uint32_t i = 0; i < 50; i++) {
         b.sample.index = i;
-        first[i] = draw(&b);
+        first[i] = sample(&b);
     }
     for (uint32_t i = 50; i-- > 0;) { /* in another order: nothing is remembered */
         b.sample.index = i;
         b.how.seed = 0;
-        same_seed += draw(&b) == first[i];
+        same_seed += sample(&b) == first[i];
         b.how.seed = (uint64_t)1 << 40;
-        other_seed += draw(&b) == first[i];
+        other_seed += sample(&b) == first[i];
     }
     assert_int_equal(same_seed, 50);
     assert_true(other_seed < 10);
-    gptoss_sampler_destroy(b.sampler);
+    sampler_destroy(b.sampler);
 }
 
 static void filters_keep_what_they_say(void **state)
@@ -156,7 +161,7 @@ static void filters_keep_what_they_say(void **state)
     b.how.top_p = 0; /* never fewer than one */
     frequencies(&b, share, 8);
     assert_true(share[0] > 0.99);
-    gptoss_sampler_destroy(b.sampler);
+    sampler_destroy(b.sampler);
 }
 
 static void top_k_breaks_ties_by_the_lowest_id(void **state)
@@ -171,7 +176,7 @@ static void top_k_breaks_ties_by_the_lowest_id(void **state)
     b.how.top_k = 2;
     frequencies(&b, share, VOCAB);
     assert_true(fabs(share[0] + share[1] - 1) < 1e-9 && share[0] > 0.4 && share[1] > 0.4);
-    gptoss_sampler_destroy(b.sampler);
+    sampler_destroy(b.sampler);
 }
 
 static void penalties_count_prompt_and_generated_as_defined(void **state)
@@ -189,22 +194,22 @@ static void penalties_count_prompt_and_generated_as_defined(void **state)
     b.history[2] = 2;
     b.sample.prompt_count = 1;
     b.sample.history_count = 3;
-    assert_int_equal(draw(&b), 1);
+    assert_int_equal(sample(&b), 1);
 
     b.how.repetition_penalty = 2.0f; /* 1 and 2 are halved: 3 wins */
-    assert_int_equal(draw(&b), 3);
+    assert_int_equal(sample(&b), 3);
     b.how.repetition_penalty = 1.0f;
     b.logits[1] = -60.0f;
     b.how.presence_penalty = 0.4f; /* 3.5 - 0.4 still wins */
-    assert_int_equal(draw(&b), 2);
+    assert_int_equal(sample(&b), 2);
     b.how.frequency_penalty = 0.1f; /* - 2 * 0.1: 2.9 < 3 */
-    assert_int_equal(draw(&b), 3);
-    assert_int_equal(draw(&b), 3); /* nothing is left over from the call before */
+    assert_int_equal(sample(&b), 3);
+    assert_int_equal(sample(&b), 3); /* nothing is left over from the call before */
     const struct lr_logit_bias bias[] = {{2, 0.2f}, {3, -1.0f}, {5000, 1.0f}};
     b.how.logit_bias = bias;
     b.how.logit_bias_count = 3;
-    assert_int_equal(draw(&b), 2);
-    gptoss_sampler_destroy(b.sampler);
+    assert_int_equal(sample(&b), 2);
+    sampler_destroy(b.sampler);
 }
 
 static void a_mask_is_obeyed_and_an_empty_one_does_not_hang(void **state)
@@ -219,11 +224,11 @@ static void a_mask_is_obeyed_and_an_empty_one_does_not_hang(void **state)
     mask[2] = 1u << 3; /* 67 alone */
     for (uint32_t i = 0; i < 50; i++) {
         b.sample.index = i;
-        assert_int_equal(draw(&b), 67);
+        assert_int_equal(sample(&b), 67);
     }
     mask[2] = 0;
-    assert_int_equal(draw(&b), 9);
-    gptoss_sampler_destroy(b.sampler);
+    assert_int_equal(sample(&b), 9);
+    sampler_destroy(b.sampler);
 }
 
 static void log_probabilities_are_the_models_own(void **state)
@@ -241,7 +246,7 @@ static void log_probabilities_are_the_models_own(void **state)
     b.how.top_logprobs = 5;
     b.how.temperature = 0.3f; /* none of these changes what is reported */
     b.how.top_k = 2;
-    uint32_t id = draw(&b);
+    uint32_t id = sample(&b);
     assert_true(fabs((double)b.out.logprob - ((double)b.logits[id] - log(total))) < 1e-5);
     assert_int_equal(b.out.top_count, 5);
     for (uint32_t i = 0; i < 5; i++) {
@@ -249,7 +254,7 @@ static void log_probabilities_are_the_models_own(void **state)
         assert_true(fabs((double)b.out.top[i].logprob - want) < 1e-5);
         assert_int_equal((b.out.top[i].token * 37) % VOCAB, VOCAB - 1 - i);
     }
-    gptoss_sampler_destroy(b.sampler);
+    sampler_destroy(b.sampler);
 }
 
 static void rows_that_are_not_numbers_still_give_a_token(void **state)
@@ -262,12 +267,12 @@ static void rows_that_are_not_numbers_still_give_a_token(void **state)
         b.logits[i] = NAN;
     b.how.logprobs = 1;
     b.how.top_logprobs = 20;
-    assert_true(draw(&b) < VOCAB);
+    assert_true(sample(&b) < VOCAB);
     b.how.top_k = 5;
     b.how.top_p = 0.9f;
     b.logits[3] = INFINITY;
-    assert_true(draw(&b) < VOCAB);
-    gptoss_sampler_destroy(b.sampler);
+    assert_true(sample(&b) < VOCAB);
+    sampler_destroy(b.sampler);
 }
 
 int main(void)
@@ -275,7 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(greedy_takes_the_largest_and_the_lowest_of_equals),
-        cmocka_unit_test(draws_follow_the_softmax_at_the_temperature),
+        cmocka_unit_test(sampling_follows_the_softmax_at_the_temperature),
         cmocka_unit_test(the_same_seed_and_index_give_the_same_token_and_others_differ),
         cmocka_unit_test(filters_keep_what_they_say),
         cmocka_unit_test(top_k_breaks_ties_by_the_lowest_id),

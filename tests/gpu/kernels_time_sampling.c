@@ -1,5 +1,5 @@
-/* tests/gpu/kernels_time_draws.c - what a step's draws with filters take: the kernel alone, and
- * with the copy that tells it how. */
+/* tests/gpu/kernels_time_sampling.c - what a step's sampling with filters takes: the kernel
+ * alone, and with the copy that tells it how. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "tests/gpu/bed.h"
 
-enum { DRAWS = 64, REPEATS = 20, AT_ONCE = 20, HISTORY = 5000 };
+enum { SAMPLES = 64, REPEATS = 20, AT_ONCE = 20, HISTORY = 5000 };
 
 /* Microseconds of one: AT_ONCE of them, the best of REPEATS. */
-static double time_draws(struct gptoss_backend *b, bool copy)
+static double time_sampling(struct gptoss_backend *b, bool copy)
 {
     double best = 1e30;
     struct lr_error err = {0};
@@ -19,11 +19,11 @@ static double time_draws(struct gptoss_backend *b, bool copy)
         for (int k = 0; k < AT_ONCE; k++) {
             if (copy)
                 test_must(cuda_filter_copy(b, &err), &err, "copy");
-            test_must(cuda_filter_launch(b, &err), &err, "draws");
+            test_must(cuda_filter_launch(b, &err), &err, "sampling");
         }
         CUresult ended = b->cu->cuStreamSynchronize(b->stream);
         if (ended != CUDA_SUCCESS)
-            test_must(cuda_fail(b->cu, ended, "draws", &err), &err, "draws");
+            test_must(cuda_fail(b->cu, ended, "sampling", &err), &err, "sampling");
         double us = (double)(lr_clock_ns(NULL) - start) / 1e3 / AT_ONCE;
         best = us < best ? us : best;
     }
@@ -35,7 +35,7 @@ static void put_rows(struct gptoss_backend *b)
 {
     struct test_random r = {11};
     float *row = test_alloc(b->logit_stride, 4);
-    for (uint32_t i = 0; i < DRAWS; i++) {
+    for (uint32_t i = 0; i < SAMPLES; i++) {
         for (uint32_t k = 0; k < b->vocab_rows; k++)
             row[k] = (float)test_random_normal(&r) * 2.5f;
         for (uint32_t k = 0; k < 30; k++)
@@ -70,7 +70,7 @@ void time_filters(struct gptoss_backend *b)
     uint32_t *mask = test_alloc((size_t)(b->vocab_rows + 31) / 32, 4);
     struct test_random r = {12};
     if (!b->filters.has) {
-        printf("no draws with filters on this GPU\n");
+        printf("no sampling with filters on this GPU\n");
         free(mask);
         return;
     }
@@ -78,11 +78,11 @@ void time_filters(struct gptoss_backend *b)
     for (uint32_t i = 0; i < HISTORY; i++)
         history[i] = test_random_below(&r, b->vocab_rows);
     put_rows(b);
-    printf("draws with filters, us: the kernel, with its copy, and writing down how\n");
+    printf("sampling with filters, us: the kernel, with its copy, and writing down how\n");
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        for (uint32_t rows = 1; rows <= DRAWS; rows *= 8) {
+        for (uint32_t rows = 1; rows <= SAMPLES; rows *= 8) {
             struct lr_sampling sampling = kinds[i].sampling;
-            const struct gptoss_sample how = {.sampling = &sampling,
+            const struct sampler_input how = {.sampling = &sampling,
                                               .prompt_count = HISTORY / 2,
                                               .history_count = HISTORY,
                                               .history = history,
@@ -95,7 +95,7 @@ void time_filters(struct gptoss_backend *b)
                 (void)cuda_filter_add(b, &how, k);
             double adding = (double)(lr_clock_ns(NULL) - start) / 1e3;
             printf("  %-26s %2u rows %8.2f %8.2f %8.2f\n", kinds[i].name, b->filters.count,
-                   time_draws(b, false), time_draws(b, true), adding);
+                   time_sampling(b, false), time_sampling(b, true), adding);
             (void)fflush(stdout);
         }
     }

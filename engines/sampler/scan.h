@@ -1,4 +1,4 @@
-/* gptoss/sampler/scan.h - the loops over a whole row, inside the sampler.
+/* sampler/scan.h - the loops over a whole row, inside the sampler.
  *
  * A row is looked at in blocks of 64 values, padded with -infinity, so that a loop needs no end
  * of its own.  The largest number of each block, its peak, is kept beside it: once a bound is
@@ -7,8 +7,8 @@
  * There are two tables of the same loops, plain C and AVX2, and they give the same bits: every
  * sum has one order, and nothing is contracted (avx2_scan.c is compiled without FMA).
  */
-#ifndef GPTOSS_SAMPLER_SCAN_H
-#define GPTOSS_SAMPLER_SCAN_H
+#ifndef SAMPLER_SCAN_H
+#define SAMPLER_SCAN_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,7 +44,7 @@ struct scan_tally {
 struct scan_noise {
     uint64_t seed;
     uint32_t index;
-    float low;            /* an x below it is not drawn */
+    float low;            /* an x below it is not sampled */
     float best;           /* of x + g so far */
     uint64_t keys[10][2]; /* Philox's, of each round */
 };

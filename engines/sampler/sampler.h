@@ -1,4 +1,4 @@
-/* gptoss/sampler/sampler.h - from a row of logits to the next token.
+/* sampler/sampler.h - from a row of logits to the next token.
  *
  * A pure function of (seed, index, logits, history, mask): nothing is remembered
  * between calls, so that a run continued elsewhere goes on as one run would have, and
@@ -22,16 +22,16 @@
  *     exp(x) and its sums are taken in double precision or close to it: to 2e-10 of their
  *     value, in any order, and exactly where every x is 0.  So two devices may end a run of
  *     top_p at different ids, but only where a sum misses the share by so little, and then
- *     part only if that id is drawn: less than once in 10^9 tokens.
+ *     differ only if that id is sampled: less than once in 10^9 tokens.
  *  6. The token is the kept id with the largest x + g(seed, index, id), equal values:
  *     the lowest id, where g is Gumbel noise from a counter-based generator (below).
- *     That draws from softmax(x) over the kept ids, needs no running sum, and does
+ *     That samples from softmax(x) over the kept ids, needs no running sum, and does
  *     not depend on the order in which a device visits the ids.
  *
  * Thread: any; the scratch belongs to one caller at a time.
  */
-#ifndef GPTOSS_SAMPLER_SAMPLER_H
-#define GPTOSS_SAMPLER_SAMPLER_H
+#ifndef SAMPLER_SAMPLER_H
+#define SAMPLER_SAMPLER_H
 
 #include <stdint.h>
 
@@ -41,11 +41,11 @@
 extern "C" {
 #endif
 
-enum { GPTOSS_TOP_LOGPROBS_MAX = 20 };
+enum { SAMPLER_TOP_LOGPROBS_MAX = 20 };
 
-struct gptoss_sample {
+struct sampler_input {
     const struct lr_sampling *sampling; /* whole: later members are zero, not absent */
-    uint32_t index;                     /* of the token to draw: how many were generated */
+    uint32_t index;                     /* of the token to sample: how many were generated */
     uint32_t prompt_count;              /* leading ids of history that are prompt */
     uint32_t history_count;             /* prompt and generated */
     uint32_t reserved;
@@ -53,30 +53,30 @@ struct gptoss_sample {
     const uint32_t *mask; /* bit (i & 31) of mask[i >> 5]: legal next; NULL: all are */
 };
 
-struct gptoss_sampled {
+struct sampler_result {
     uint32_t id;
     float logprob; /* set when sampling->logprobs; else 0 */
     uint32_t top_count;
-    struct lr_logprob top[GPTOSS_TOP_LOGPROBS_MAX]; /* most likely first, ties by id */
+    struct lr_logprob top[SAMPLER_TOP_LOGPROBS_MAX]; /* most likely first, ties by id */
 };
 
-/* Working memory of gptoss_sample(), for one vocabulary size. */
-struct gptoss_sampler;
-struct gptoss_sampler *gptoss_sampler_create(uint32_t vocab); /* NULL: no memory */
-void gptoss_sampler_destroy(struct gptoss_sampler *sampler);
+/* Working memory of sampler_sample(), for one vocabulary size. */
+struct sampler;
+struct sampler *sampler_create(uint32_t vocab); /* NULL: no memory */
+void sampler_destroy(struct sampler *sampler);
 
 /* logits and usable cover the vocabulary the sampler was made for.  A mask or bias that
  * leaves no id is ignored: the result is then the most likely usable id. */
-void gptoss_sample(struct gptoss_sampler *sampler, const float *logits, const uint32_t *usable,
-                   const struct gptoss_sample *how, struct gptoss_sampled *out);
+void sampler_sample(struct sampler *sampler, const float *logits, const uint32_t *usable,
+                    const struct sampler_input *how, struct sampler_result *out);
 
 /* ---- noise ----
  *
  * Philox4x32-10 with key = seed (low word first) and counter = (id / 4, index, 0, 0);
  * output word id % 4 gives u = ((word >> 9) + 0.5) / 2^23, exact in float32, in (0, 1),
  * and g = -log(-log(u)). */
-void gptoss_philox(uint64_t seed, uint32_t counter0, uint32_t counter1, uint32_t out[4]);
-float gptoss_gumbel(uint32_t word);
+void sampler_philox(uint64_t seed, uint32_t counter0, uint32_t counter1, uint32_t out[4]);
+float sampler_gumbel(uint32_t word);
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,13 @@
-/* gptoss/sampler/state.h - the sampler's memory and its parts, inside the sampler. */
-#ifndef GPTOSS_SAMPLER_STATE_H
-#define GPTOSS_SAMPLER_STATE_H
+/* sampler/state.h - the sampler's memory and its parts, inside the sampler. */
+#ifndef SAMPLER_STATE_H
+#define SAMPLER_STATE_H
 
 #include <stddef.h>
 
-#include "engines/gptoss/sampler/sampler.h"
-#include "engines/gptoss/sampler/scan.h"
+#include "engines/sampler/sampler.h"
+#include "engines/sampler/scan.h"
 
-struct gptoss_sampler {
+struct sampler {
     const struct scan_kernels *scan;
     uint32_t vocab;
     uint32_t blocks;
@@ -20,12 +20,12 @@ struct gptoss_sampler {
     double *sums; /* of tally() */
 };
 
-/* gptoss_sampler_create() with the loops named. */
-struct gptoss_sampler *sampler_create(uint32_t vocab, const struct scan_kernels *scan);
+/* sampler_create() with the loops named. */
+struct sampler *sampler_create_with(uint32_t vocab, const struct scan_kernels *scan);
 
 /* values and peaks from the row: ids that a bitmap does not name are not there.  mask may be
  * NULL.  Returns whether a value is not a number. */
-bool sampler_fill(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
+bool sampler_fill(struct sampler *s, const float *logits, const uint32_t *usable,
                   const uint32_t *mask);
 
 /* ---- rank.c ---- */
@@ -50,24 +50,24 @@ struct sampler_run {
 
 /* Where the run ends.  False: there are not so many, and the border is the last.  There is at
  * least one x >= low.  Uses sums and the list, which the row may be. */
-bool sampler_select(struct gptoss_sampler *s, struct scan_row row,
-                    const struct sampler_run *run, struct sampler_border *out);
+bool sampler_select(struct sampler *s, struct scan_row row, const struct sampler_run *run,
+                    struct sampler_border *out);
 
 /* No run of top_p gets below it: all ids there weigh less than 1 - top_p, and the most likely
  * one alone weighs 1. */
-float sampler_least(const struct gptoss_sampler *s, float top_p);
+float sampler_least(const struct sampler *s, float top_p);
 
 /* The border of top_k and top_p. */
-struct sampler_border sampler_filter(struct gptoss_sampler *s, const struct scan_row *row,
+struct sampler_border sampler_filter(struct sampler *s, const struct scan_row *row,
                                      const struct lr_sampling *p);
 
 /* The peaks as a row. */
-struct scan_row sampler_peaks(const struct gptoss_sampler *s, const struct scan_row *row);
+struct scan_row sampler_peaks(const struct sampler *s, const struct scan_row *row);
 
 /* ---- report.c ---- */
 
 /* Log probabilities of the raw row; out->id is given. */
-void sampler_report(struct gptoss_sampler *s, const float *logits, const uint32_t *usable,
-                    const struct lr_sampling *how, struct gptoss_sampled *out);
+void sampler_report(struct sampler *s, const float *logits, const uint32_t *usable,
+                    const struct lr_sampling *how, struct sampler_result *out);
 
 #endif
