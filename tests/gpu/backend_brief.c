@@ -66,7 +66,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
     device_open(&d, gptoss_backend_cuda(), "cuda:0", m, usable, NULL, NULL);
     hopper = d.backend->device.major == 9;
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
-        there[k] = cuda_has(d.backend, (enum cuda_kernel)k);
+        there[k] = d.backend->target.has[k];
     /* Both follow from the architecture that the code was made for. */
     test_check(d.backend->overlaps[CUDA_norm_only] != there[CUDA_stream_gate_up], 0,
                "%s: kernels overlap where their code waits", name);

@@ -148,12 +148,16 @@ void bed_close(struct bed *bed)
 
 void bed_act_smaller(struct gptoss_backend *b)
 {
-#define X(module, name) b->kernels[CUDA_##name] = NULL;
-    CUDA_HOPPER_KERNELS(X)
-#undef X
+    enum { COMMON, HOPPER };
+#define KERNEL(module, name, code)                                                             \
+    if (code == HOPPER) {                                                                      \
+        b->kernels[CUDA_##name] = NULL;                                                        \
+        b->target.has[CUDA_##name] = false;                                                    \
+    }
+#include "engines/gptoss/backend/cuda/kernels.def"
     memset(b->overlaps, 0, sizeof(b->overlaps));
     b->has_token = b->filters.has = false;
-    b->device.shared_per_block = 99 << 10;
+    b->target.shared_per_block = 99 << 10;
 }
 
 static void finish(struct bed *bed, CUresult result, const char *what)
@@ -186,7 +190,9 @@ void bed_get(struct bed *bed, const void *device, void *host, size_t bytes)
 static size_t place_of(const struct bed *bed, uint32_t tokens, size_t c)
 {
     size_t lane = c % 32 / 8, pair = c % 8 / 2;
-    return cuda_is_prompt(bed->b, tokens) ? c / 32 * 32 + pair * 8 + lane * 2 + c % 2 : c;
+    return cuda_target_is_prompt(&bed->b->target, tokens)
+               ? c / 32 * 32 + pair * 8 + lane * 2 + c % 2
+               : c;
 }
 
 void bed_put_rows(struct bed *bed, const void *device, const uint16_t *host, uint32_t tokens,

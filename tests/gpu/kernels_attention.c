@@ -105,7 +105,8 @@ static double run_once(struct attention *a, struct test_random *r, double sink,
     struct gptoss_backend *b = bed->b;
     const struct model_config *c = bed->config;
     size_t cells = (size_t)a->rows * c->heads * 64;
-    uint32_t tile_seq[BED_TOKENS], tile_first[BED_TOKENS], per_tile = cuda_query_tokens(b);
+    uint32_t tile_seq[BED_TOKENS], tile_first[BED_TOKENS],
+        per_tile = cuda_target_query_tokens(&b->target, b->config);
     struct cuda_shape shape = {.rows = a->rows};
     struct lr_error err = {0};
     for (uint32_t s = 0; s < a->seq_count; s++) {

@@ -212,7 +212,8 @@ static void time_rows(struct gptoss_backend *b, uint32_t rows, uint32_t context)
     struct cuda_shape shape = {.rows = rows, .decode_rows = rows, .out_rows = rows};
     if (prompt) {
         shape = (struct cuda_shape){.rows = rows, .out_rows = 1};
-        shape.query_tiles = (rows + cuda_query_tokens(b) - 1) / cuda_query_tokens(b);
+        uint32_t per_tile = cuda_target_query_tokens(&b->target, b->config);
+        shape.query_tiles = (rows + per_tile - 1) / per_tile;
         real_prompt(b, rows, context);
     } else {
         real_step(b, rows, context);

@@ -367,7 +367,7 @@ void test_token(struct test_random *r)
         struct bed bed;
         bed_open(&bed, &shapes[i], 300 + i);
         int sms = bed.b->device.multiprocessors;
-        bool there = cuda_has(bed.b, CUDA_token_layers);
+        bool there = bed.b->target.has[CUDA_token_layers];
         test_check(bed.b->has_token != (there && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX),
                    0, "token %s: runs where it can", shapes[i].name);
         if (!there)

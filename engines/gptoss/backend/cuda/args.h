@@ -31,7 +31,7 @@ enum {
     CUDA_TOPK_MAX = 8,   /* experts per token */
     CUDA_EXPERTS_MAX = 256,
     CUDA_ROUTER_EXPERTS = 16, /* experts whose router rows one block holds */
-    CUDA_SKINNY_TOKENS = 32,  /* tokens one pass of a skinny product serves */
+    CUDA_PASS_ROWS = 32,      /* rows that one pass over the weights serves, at most */
     CUDA_TILE_TOKENS = 128,
     CUDA_TILE_ROWS = 128,
     CUDA_SPLITS_MAX = 32,
@@ -58,20 +58,21 @@ enum {
                          CUDA_STREAM_SUM_BYTES * CUDA_STREAM_SUMS + CUDA_STREAM_LISTS,
 };
 
-/* wide.cu, likewise. */
+/* rows_2_64.cu, likewise. */
 enum {
-    CUDA_WIDE_TILES = 10, /* of 16 rows a block has */
-    CUDA_WIDE_PHASES = 3,
-    CUDA_WIDE_THREADS = CUDA_WIDE_TILES / 2 * CUDA_WIDE_PHASES * 32,
-    CUDA_WIDE_SLICE = 24, /* most blocks of 32 columns it has */
-    CUDA_WIDE_DEPTH = 4,
-    CUDA_WIDE_RING = CUDA_WIDE_THREADS * CUDA_WIDE_DEPTH * 64, /* bytes of weights under way */
-    CUDA_WIDE_COLUMN_TILE = CUDA_WIDE_SLICE * 512, /* bytes of 8 tokens' activations */
-    CUDA_WIDE_GROUPS = 64,                         /* most groups of blocks that meet */
-    CUDA_WIDE_GRID = 192,                          /* most blocks */
-    CUDA_TALL_THREADS = 512,
-    CUDA_TALL_RING = CUDA_TALL_THREADS * CUDA_WIDE_DEPTH * 64,
-    CUDA_TALL_COLUMN_TILE = 2 * 6 * 512,
+    CUDA_ROWS_2_64_TILES = 10, /* of 16 rows a block has */
+    CUDA_ROWS_2_64_PHASES = 3,
+    CUDA_ROWS_2_64_THREADS = CUDA_ROWS_2_64_TILES / 2 * CUDA_ROWS_2_64_PHASES * 32,
+    CUDA_ROWS_2_64_SLICE = 24, /* most blocks of 32 columns it has */
+    CUDA_ROWS_2_64_DEPTH = 4,
+    /* Bytes of weights under way, and of the activations of 8 rows. */
+    CUDA_ROWS_2_64_RING = CUDA_ROWS_2_64_THREADS * CUDA_ROWS_2_64_DEPTH * 64,
+    CUDA_ROWS_2_64_COLUMN_TILE = CUDA_ROWS_2_64_SLICE * 512,
+    CUDA_ROWS_2_64_GROUPS = 64, /* most groups of blocks that meet */
+    CUDA_ROWS_2_64_GRID = 192,  /* most blocks */
+    CUDA_LOGITS_THREADS = 512,
+    CUDA_LOGITS_RING = CUDA_LOGITS_THREADS * CUDA_ROWS_2_64_DEPTH * 64,
+    CUDA_LOGITS_COLUMN_TILE = 2 * 6 * 512,
 };
 
 /* The products and the attention of prompts on Hopper (prompt.cuh, prompt_attention.cu). */
@@ -136,7 +137,7 @@ struct cuda_gemm {
     uint32_t x_stride;
     uint32_t hidden; /* columns of residual */
     uint32_t tokens;
-    uint32_t tiles_per_group; /* skinny: tiles a group of warps works through */
+    uint32_t tiles_per_group; /* rows_1_32: tiles a group of warps works through */
     float eps;
     float limit; /* SwiGLU clamp */
     /* epilogues */
@@ -146,9 +147,9 @@ struct cuda_gemm {
     uint32_t topk;
     uint32_t experts;
     uint32_t heads;
-    uint32_t splits;        /* wide: slices of the columns */
-    float *parts;           /* wide: sums of each slice */
-    uint32_t *tickets;      /* wide: [group] a counter, zero between launches, and its round */
+    uint32_t splits;   /* rows_2_64: slices of the columns */
+    float *parts;      /* rows_2_64: sums of each slice */
+    uint32_t *tickets; /* rows_2_64: [group] a counter, zero between launches, and its round */
     uint32_t tile_tokens;   /* prompts: tokens of a tile of a dense product */
     const uint32_t *choice; /* [tokens * topk] expert of each assignment */
     const float *weight;    /* [tokens * topk] */

@@ -6,9 +6,8 @@
 #include <string.h>
 
 /* The fatbins, embedded by embed.S. */
-#define X(name) extern const char gptoss_cuda_##name[];
-CUDA_MODULES(X)
-#undef X
+#define MODULE(name) extern const char gptoss_cuda_##name[];
+#include "engines/gptoss/backend/cuda/kernels.def"
 
 /* ---- open and close ---- */
 
@@ -46,17 +45,15 @@ static void cuda_close(struct gptoss_backend *b)
     free(b);
 }
 
+enum kernel_code { COMMON, HOPPER }; /* as kernels.def says */
+
 static const struct {
     enum cuda_module module;
-    bool common;
+    enum kernel_code code;
     const char *name;
 } kernels[] = {
-#define X(module, name) {CUDA_MODULE_##module, true, #name},
-    CUDA_COMMON_KERNELS(X)
-#undef X
-#define X(module, name) {CUDA_MODULE_##module, false, #name},
-        CUDA_HOPPER_KERNELS(X)
-#undef X
+#define KERNEL(module, name, code) {CUDA_MODULE_##module, code, #name},
+#include "engines/gptoss/backend/cuda/kernels.def"
 };
 
 const char *cuda_kernel_name(enum cuda_kernel kernel)
@@ -64,12 +61,16 @@ const char *cuda_kernel_name(enum cuda_kernel kernel)
     return kernels[kernel].name;
 }
 
+enum cuda_module cuda_kernel_module(enum cuda_kernel kernel)
+{
+    return kernels[kernel].module;
+}
+
 static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
 {
     static const char *const images[] = {
-#define X(name) gptoss_cuda_##name,
-        CUDA_MODULES(X)
-#undef X
+#define MODULE(name) gptoss_cuda_##name,
+#include "engines/gptoss/backend/cuda/kernels.def"
     };
     for (int i = 0; i < CUDA_MODULE_COUNT; i++) {
         CUresult result = b->cu->cuModuleLoadData(&b->modules[i], images[i]);
@@ -85,7 +86,7 @@ static lr_code load_modules(struct gptoss_backend *b, struct lr_error *err)
     for (int i = 0; i < CUDA_KERNEL_COUNT; i++) {
         CUresult result = b->cu->cuModuleGetFunction(
             &b->kernels[i], b->modules[kernels[i].module], kernels[i].name);
-        if (result == CUDA_ERROR_NOT_FOUND && !kernels[i].common)
+        if (result == CUDA_ERROR_NOT_FOUND && kernels[i].code == HOPPER)
             b->kernels[i] = NULL;
         else if (result != CUDA_SUCCESS)
             return cuda_fail(b->cu, result, kernels[i].name, err);

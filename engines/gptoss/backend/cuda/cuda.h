@@ -2,8 +2,9 @@
  *
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
+ *   kernels.def  every kernel, and the module that has it
+ *   select.c  which kernels an operation launches, as a function without a device
  *   products.c  dense products       experts.c  experts
- *   prompt.c  prompts on Hopper
  *   token.c   the one kernel that runs all layers of a single token, where it can
  *   random.c  weights without a file, and how fast the device's memory reads
  *   cuda.c    open and close         forward.c  one step: what it needs there, and back
@@ -25,69 +26,16 @@
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cuda/args.h"
 #include "engines/gptoss/backend/cuda/driver.h"
+#include "engines/gptoss/backend/cuda/select.h"
 #include "engines/gptoss/backend/cuda/token.h"
 
 enum {
-    CUDA_GRAPH_ROWS = 64,   /* decode steps of up to so many sequences are graphs */
-    CUDA_SKINNY_ROWS = 64,  /* tokens up to which weights are streamed, not tiled */
     CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
     CUDA_HOST_THREADS = 8,  /* at most; they sample what the device does not */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
     CUDA_STAGING_SLOTS = 4,
     CUDA_STAGING_BYTES = 32 << 20,
-};
-
-/* Kernels by module: those in the code of every architecture, and those in the code of some
- * (Hopper's; part of them in later ones').  Where one of the latter has no code the whole
- * kernel is left out, never its body alone, so that what the driver loaded tells: the driver
- * may have compiled PTX of an older architecture than the GPU's.  cuda_can_run() is to be asked
- * before one is chosen; to launch one that is not there is an error. */
-/* clang-format off */
-#define CUDA_COMMON_KERNELS(X)                                                                 \
-    X(skinny, skinny_qkv_1) X(skinny, skinny_qkv_2) X(skinny, skinny_qkv_4)                    \
-    X(skinny, skinny_out_1) X(skinny, skinny_out_2) X(skinny, skinny_out_4)                    \
-    X(skinny, skinny_logits_1) X(skinny, skinny_logits_2) X(skinny, skinny_logits_4)           \
-    X(skinny, skinny_gate_up_slot) X(skinny, skinny_down_slot)                                 \
-    X(skinny, skinny_gate_up_expert) X(skinny, skinny_down_expert)                             \
-    X(wide, wide_qkv_1) X(wide, wide_qkv_2) X(wide, wide_qkv_4) X(wide, wide_qkv_8)            \
-    X(wide, wide_out_1) X(wide, wide_out_2) X(wide, wide_out_4) X(wide, wide_out_8)            \
-    X(wide, tall_logits_2) X(wide, tall_logits_4) X(wide, tall_logits_8)                       \
-    X(tile, tile_qkv) X(tile, tile_out) X(tile, tile_logits)                                   \
-    X(tile, tile_gate_up) X(tile, tile_down)                                                   \
-    X(attention, attention_decode_8) X(attention, attention_decode_16)                         \
-    X(attention, attention_prefill)                                                            \
-    X(elementwise, embed) X(elementwise, norm_only)                                            \
-    X(route, norm_route) X(route, norm_route_many_2) X(route, norm_route_many_8)               \
-    X(elementwise, add_experts)                                                                \
-    X(elementwise, sort_assignments) X(sample, sample_plain)                                   \
-    X(repack, repack_bf16) X(repack, repack_bias) X(repack, repack_mxfp4)                      \
-    X(repack, repack_scales) X(repack, fill_random) X(repack, read_memory)
-#define CUDA_HOPPER_KERNELS(X)                                                                 \
-    X(expert_stream, stream_gate_up) X(expert_stream, stream_down)                             \
-    X(prompt_dense, prompt_qkv) X(prompt_dense, prompt_out)                                    \
-    X(prompt, prompt_gate_up) X(prompt, prompt_down)                                           \
-    X(prompt_attention, prompt_attention) X(sample_filtered, sample_filtered)                  \
-    X(token, token_layers)
-#define CUDA_KERNELS(X) CUDA_COMMON_KERNELS(X) CUDA_HOPPER_KERNELS(X)
-#define CUDA_MODULES(X)                                                                        \
-    X(skinny) X(expert_stream) X(wide) X(tile) X(prompt) X(prompt_dense) X(attention)          \
-    X(prompt_attention) X(elementwise) X(route) X(sample) X(sample_filtered)         \
-    X(repack) X(token)
-/* clang-format on */
-
-enum cuda_kernel {
-#define X(module, name) CUDA_##name,
-    CUDA_KERNELS(X)
-#undef X
-        CUDA_KERNEL_COUNT
-};
-
-enum cuda_module {
-#define X(name) CUDA_MODULE_##name,
-    CUDA_MODULES(X)
-#undef X
-        CUDA_MODULE_COUNT
 };
 
 /* Device addresses of one layer's weights. */
@@ -118,8 +66,8 @@ struct cuda_workspace {
     float *logits;
     float *partial;
     uint32_t *attention_tickets;
-    float *wide_parts;
-    uint32_t *wide_tickets;
+    float *slice_parts;
+    uint32_t *slice_tickets;
     float *best_value;
     uint32_t *best_id;
     uint32_t *sample_tickets;
@@ -156,7 +104,7 @@ struct gptoss_backend {
     CUstream stream;
     CUmodule modules[CUDA_MODULE_COUNT];
     CUfunction kernels[CUDA_KERNEL_COUNT];   /* NULL: not in the code that was loaded */
-    int static_shared[CUDA_KERNEL_COUNT];    /* bytes of a kernel's static arrays */
+    struct cuda_target target;               /* what select.c must know of device and code */
     bool overlaps[CUDA_KERNEL_COUNT];        /* waits itself for the kernel before it */
     bool launched[CUDA_KERNEL_COUNT];        /* at least once, for tests */
     CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
@@ -256,35 +204,7 @@ bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler
 /* Waits for the layer's router and tells b->trace what it read and chose. */
 lr_code cuda_trace_routed(struct gptoss_backend *b, uint32_t layer, uint32_t rows,
                           struct lr_error *err);
-/* ---- prompt.c ---- */
-
-/* True where prompts are run by the Hopper kernels: products and attention. */
-bool cuda_has_prompts(const struct gptoss_backend *b);
-
-/* A dense product of many tokens; only where cuda_is_prompt(). */
-lr_code cuda_launch_prompt_dense(struct gptoss_backend *b, struct cuda_gemm *a,
-                                 enum cuda_kernel kernel, struct lr_error *err);
-
-/* True where the products of so many rows want the columns of their activations in the order of
- * device.cuh's prompt_column. */
-bool cuda_is_prompt(const struct gptoss_backend *b, uint32_t rows);
-
-/* Tokens of a prompt that one query tile has. */
-uint32_t cuda_query_tokens(const struct gptoss_backend *b);
-
 /* ---- launch.c, products.c, experts.c ---- */
-
-enum {
-    CUDA_SKINNY_THREADS = 256,
-    CUDA_TILE_THREADS = 256,
-    CUDA_TILE_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
-};
-
-/* activation_stride of device.cuh. */
-static inline uint32_t cuda_stride_of(uint32_t blocks)
-{
-    return blocks * 64 + (blocks % 2 == 0 ? 64 : 0);
-}
 
 /* What one step launches. */
 struct cuda_shape {
@@ -321,6 +241,11 @@ lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s,
 /* The plain sampling alone, from `count` rows of logits. */
 lr_code cuda_launch_sampling(struct gptoss_backend *b, uint32_t count, struct lr_error *err);
 
+/* The arguments of cuda_launch_norm(). */
+struct cuda_norm cuda_norm_of(const struct gptoss_backend *b, const uint16_t *weights,
+                              const struct cuda_layer *router, uint16_t *out,
+                              const uint32_t *rows, uint32_t count);
+
 /* The pages of a layer's kind, and where it lies in them. */
 struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_layer *l);
 
@@ -329,20 +254,7 @@ struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_laye
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);
 
 const char *cuda_kernel_name(enum cuda_kernel kernel);
-
-/* True where the code that was loaded for this GPU has the kernel. */
-static inline bool cuda_has(const struct gptoss_backend *b, enum cuda_kernel kernel)
-{
-    return b->kernels[kernel] != NULL;
-}
-
-/* The same, and a block with so many bytes of dynamic shared memory fits. */
-static inline bool cuda_can_run(const struct gptoss_backend *b, enum cuda_kernel kernel,
-                                uint32_t shared)
-{
-    return cuda_has(b, kernel) &&
-           (uint32_t)b->static_shared[kernel] + shared <= (uint32_t)b->device.shared_per_block;
-}
+enum cuda_module cuda_kernel_module(enum cuda_kernel kernel);
 
 /* INTERNAL for a kernel that is not there. */
 lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
@@ -351,6 +263,11 @@ lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
 lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
                     uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
                     struct lr_error *err);
+
+/* Every launch of a list, with the arguments of its operand.  What the choice says of a product
+ * (how it is cut) is written into the product's arguments first. */
+lr_code cuda_launch_chosen(struct gptoss_backend *b, const struct cuda_choices *chosen,
+                           void **const arguments[CUDA_OPERAND_COUNT], struct lr_error *err);
 
 /* ---- token.c ---- */
 

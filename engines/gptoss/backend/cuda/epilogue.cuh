@@ -1,9 +1,10 @@
 /* gptoss/backend/cuda/epilogue.cuh - what happens to a product's sums.
  *
  * An epilogue gets, per lane, the sums of rows g and g + 8 of a 16-row tile for one column
- * (a token, or an assignment of a token to an expert).  Each struct is one consumer; both
- * the skinny and the tile product call them.  What an epilogue reads of the weights (biases) is
- * loaded by early(), long before put(): it comes from memory, not from a cache.
+ * (a token, or an assignment of a token to an expert).  Each struct is one consumer;
+ * rows_1_32.cu, rows_2_64.cu and rows_tiled.cu call them.  What an epilogue reads of the
+ * weights (biases) is loaded by early(), long before put(): it comes from memory, not from a
+ * cache.
  */
 #ifndef GPTOSS_CUDA_EPILOGUE_CUH
 #define GPTOSS_CUDA_EPILOGUE_CUH

@@ -11,8 +11,8 @@
  *
  * Bound by reading weights: 49 KB a unit.  Precision: bf16 products, float32 sums.
  * Reference: the expert operations of the CPU backend.  Widths of 90 blocks (gpt-oss 20b and
- * 120b), GPUs with bulk copies and 227 KB of shared memory; experts.c has others done by
- * skinny.cu.
+ * 120b), GPUs with bulk copies and 227 KB of shared memory; select.c has others done by
+ * rows_1_32.cu.
  *
  * Shared memory: ring, parts of sums, then the lists of struct work.
  */

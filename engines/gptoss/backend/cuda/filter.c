@@ -38,7 +38,7 @@ static uint32_t part_bytes(const struct gptoss_backend *b)
 lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err)
 {
     struct cuda_filters *f = &b->filters;
-    f->has = cuda_can_run(b, CUDA_sample_filtered, part_bytes(b));
+    f->has = cuda_target_can_run(&b->target, CUDA_sample_filtered, part_bytes(b));
     CUDA_TRY(b->cu, cuMemAllocHost((void **)&f->input, cuda_filter_bytes(b->vocab_rows)), err);
     f->edit_of = calloc(b->vocab_rows, sizeof(*f->edit_of));
     return f->edit_of != NULL

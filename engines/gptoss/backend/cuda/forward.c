@@ -30,7 +30,7 @@ struct forward {
 static void add_step(struct gptoss_backend *b, struct forward *f, const struct gptoss_step *s)
 {
     uint32_t seq = f->seqs++, row = f->shape.rows;
-    uint32_t per_tile = cuda_query_tokens(b);
+    uint32_t per_tile = cuda_target_query_tokens(&b->target, b->config);
     uint32_t *tables = INPUT(b, uint32_t, tables) + f->table_used;
     INPUT(b, struct cuda_seq, seqs)
     [seq] = (struct cuda_seq){.position = s->position,

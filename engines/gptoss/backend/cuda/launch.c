@@ -1,12 +1,12 @@
-/* gptoss/backend/cuda/launch.c - the kernels of one step, in order; products.c and experts.c
- * launch the larger part of them.
+/* gptoss/backend/cuda/launch.c - the kernels of one step, in order; select.c chooses them,
+ * products.c and experts.c have the arguments of the larger part of them.
  */
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
                          const CUlaunchConfig *config, void **arguments, struct lr_error *err)
 {
-    if (!cuda_has(b, kernel))
+    if (!b->target.has[kernel])
         return lr_fail(err, LR_INTERNAL, "the code for %s has no kernel %s", b->device.name,
                        cuda_kernel_name(kernel));
     b->launched[kernel] = true;
@@ -35,60 +35,90 @@ lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t 
 
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
 {
+    struct cuda_target *t = &b->target;
+    *t = (struct cuda_target){.multiprocessors = (uint32_t)b->device.multiprocessors,
+                              .shared_per_block = (uint32_t)b->device.shared_per_block};
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++) {
         CUfunction kernel = b->kernels[k];
         int made_for = 0; /* the architecture of the code's PTX: 10 times it is __CUDA_ARCH__ */
+        int static_shared = 0;
         if (kernel == NULL)
             continue;
-        CUDA_TRY(b->cu,
-                 cuFuncGetAttribute(&b->static_shared[k], CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                    kernel),
-                 err);
+        CUDA_TRY(
+            b->cu,
+            cuFuncGetAttribute(&static_shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel),
+            err);
         CUDA_TRY(b->cu, cuFuncGetAttribute(&made_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, kernel),
                  err);
         CUDA_TRY(b->cu,
                  cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                    b->device.shared_per_block - b->static_shared[k]),
+                                    b->device.shared_per_block - static_shared),
                  err);
         /* As device.cuh's wait_for_previous_kernel.  Repacking reads what a copy brings and is
          * read by what follows: plain order. */
-        bool repacks = k >= CUDA_repack_bf16 && k <= CUDA_read_memory;
+        bool repacks = cuda_kernel_module((enum cuda_kernel)k) == CUDA_MODULE_repack;
         b->overlaps[k] = made_for >= 90 && !repacks;
+        t->has[k] = true;
+        t->static_shared[k] = (uint32_t)static_shared;
     }
     return LR_OK;
+}
+
+lr_code cuda_launch_chosen(struct gptoss_backend *b, const struct cuda_choices *chosen,
+                           void **const arguments[CUDA_OPERAND_COUNT], struct lr_error *err)
+{
+    lr_code code = LR_OK;
+    for (uint32_t i = 0; i < chosen->count && code == LR_OK; i++) {
+        const struct cuda_choice *k = &chosen->at[i];
+        void **mine = arguments[k->operand];
+        if (k->operand == CUDA_ON_PRODUCT || k->operand == CUDA_ON_UP ||
+            k->operand == CUDA_ON_DOWN) {
+            struct cuda_gemm *a = mine[0];
+            a->tiles_per_group = k->tiles_per_group;
+            a->tile_tokens = k->tile_tokens;
+            a->splits = k->splits;
+            a->parts = b->ws.slice_parts;
+            a->tickets = b->ws.slice_tickets;
+        }
+        code = cuda_launch(b, k->kernel, k->x, k->y, k->z, k->threads, k->shared, mine, err);
+    }
+    return code;
+}
+
+struct cuda_norm cuda_norm_of(const struct gptoss_backend *b, const uint16_t *weights,
+                              const struct cuda_layer *router, uint16_t *out,
+                              const uint32_t *rows, uint32_t count)
+{
+    const struct model_config *c = b->config;
+    return (struct cuda_norm){.residual = b->ws.residual,
+                              .norm = weights,
+                              .out = out,
+                              .rows = rows,
+                              .hidden = c->hidden,
+                              .count = count,
+                              .eps = (float)c->rms_eps,
+                              .experts = c->experts,
+                              .topk = c->experts_per_token,
+                              .permuted =
+                                  router != NULL && cuda_target_is_prompt(&b->target, count),
+                              .router = router != NULL ? router->router : NULL,
+                              .router_bias = router != NULL ? router->router_bias : NULL,
+                              .choice = b->ws.choice,
+                              .weight = b->ws.weight,
+                              .logits = b->ws.router_logits,
+                              .tickets = b->ws.router_tickets};
 }
 
 lr_code cuda_launch_norm(struct gptoss_backend *b, const uint16_t *weights,
                          const struct cuda_layer *router, uint16_t *out, const uint32_t *rows,
                          uint32_t count, struct lr_error *err)
 {
-    const struct model_config *c = b->config;
-    struct cuda_norm a = {.residual = b->ws.residual,
-                          .norm = weights,
-                          .out = out,
-                          .rows = rows,
-                          .hidden = c->hidden,
-                          .count = count,
-                          .eps = (float)c->rms_eps,
-                          .experts = c->experts,
-                          .topk = c->experts_per_token,
-                          .permuted = router != NULL && cuda_is_prompt(b, count),
-                          .router = router != NULL ? router->router : NULL,
-                          .router_bias = router != NULL ? router->router_bias : NULL,
-                          .choice = b->ws.choice,
-                          .weight = b->ws.weight,
-                          .logits = b->ws.router_logits,
-                          .tickets = b->ws.router_tickets};
-    void *arguments[] = {&a};
-    if (router == NULL)
-        return cuda_launch(b, CUDA_norm_only, count, 1, 1, 256, 0, arguments, err);
-    /* As long as each row has multiprocessors of its own they are quicker than mma. */
-    uint32_t parts = (c->experts + CUDA_ROUTER_EXPERTS - 1) / CUDA_ROUTER_EXPERTS;
-    if (count * parts <= (uint32_t)b->device.multiprocessors)
-        return cuda_launch(b, CUDA_norm_route, count, parts, 1, CUDA_ROUTER_EXPERTS * 32,
-                           c->hidden * 4, arguments, err);
-    return cuda_launch(b, c->experts <= 32 ? CUDA_norm_route_many_2 : CUDA_norm_route_many_8,
-                       (count + 7) / 8, 1, 1, 256, 0, arguments, err);
+    const struct cuda_choices chosen =
+        cuda_select_norm(&b->target, b->config, router != NULL, count);
+    struct cuda_norm norm = cuda_norm_of(b, weights, router, out, rows, count);
+    void *norm_arguments[] = {&norm};
+    void **const arguments[CUDA_OPERAND_COUNT] = {[CUDA_ON_NORM] = norm_arguments};
+    return cuda_launch_chosen(b, &chosen, arguments, err);
 }
 
 struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_layer *l)
@@ -107,7 +137,8 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                               const struct cuda_shape *s, struct lr_error *err)
 {
     const struct model_config *c = b->config;
-    uint32_t splits = s->decode_rows == 0 ? 1 : CUDA_GRAPH_ROWS / s->decode_rows;
+    const struct cuda_choices chosen =
+        cuda_select_attention(&b->target, c, l->sliding, s->decode_rows, s->query_tiles);
     uint8_t *in = b->ws.inputs;
     struct cuda_attention a = {.seqs = (struct cuda_seq *)(void *)(in + b->at.seqs),
                                .tables = (uint32_t *)(void *)(in + b->at.tables),
@@ -118,32 +149,15 @@ lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer 
                                .tickets = b->ws.attention_tickets,
                                .heads = c->heads,
                                .rows = s->rows,
-                               .splits = splits < 1    ? 1
-                                         : splits > 16 ? 16
-                                                       : splits,
-                               .tokens_per_tile = cuda_query_tokens(b),
+                               .splits = chosen.at[0].splits,
+                               .tokens_per_tile = cuda_target_query_tokens(&b->target, c),
                                .tile_seq = (uint32_t *)(void *)(in + b->at.tile_seq),
                                .tile_first = (uint32_t *)(void *)(in + b->at.tile_first),
                                .tiles = s->query_tiles,
                                .kv = cuda_kv_of(b, l)};
-    /* A window is a few chunks of keys: one block has them all. */
-    if (l->sliding && c->window <= 512)
-        a.splits = 1;
-    void *arguments[] = {&a};
-    lr_code code = LR_OK;
-    if (s->decode_rows != 0)
-        code = cuda_launch(b,
-                           c->heads / c->kv_heads <= 8 && s->decode_rows > 2
-                               ? CUDA_attention_decode_8
-                               : CUDA_attention_decode_16,
-                           a.splits, c->kv_heads, s->decode_rows, 256, 0, arguments, err);
-    if (code == LR_OK && s->query_tiles != 0 && cuda_has_prompts(b))
-        code = cuda_launch(b, CUDA_prompt_attention, s->query_tiles, c->kv_heads, 1,
-                           CUDA_QUERY_THREADS, CUDA_QUERY_SHARED, arguments, err);
-    else if (code == LR_OK && s->query_tiles != 0)
-        code = cuda_launch(b, CUDA_attention_prefill, (s->query_tiles + 3) / 4, c->kv_heads, 1,
-                           128, 0, arguments, err);
-    return code;
+    void *own[] = {&a};
+    void **const arguments[CUDA_OPERAND_COUNT] = {[CUDA_ON_ATTENTION] = own};
+    return cuda_launch_chosen(b, &chosen, arguments, err);
 }
 
 static lr_code layer(struct gptoss_backend *b, const struct cuda_layer *l,

@@ -133,9 +133,9 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
     w->logits = place(&at, (uint64_t)CUDA_LOGIT_ROWS * vocab * 4);
     w->partial = place(&at, (uint64_t)CUDA_GRAPH_ROWS * c->kv_heads * CUDA_GROUP_MAX * 66 * 4);
     w->attention_tickets = place(&at, rows * c->kv_heads * 4);
-    w->wide_parts =
-        place(&at, (uint64_t)CUDA_WIDE_GRID * CUDA_WIDE_TILES * CUDA_SKINNY_ROWS * 64);
-    w->wide_tickets = place(&at, (uint64_t)CUDA_WIDE_GROUPS * 8);
+    w->slice_parts = place(&at, (uint64_t)CUDA_ROWS_2_64_GRID * CUDA_ROWS_2_64_TILES *
+                                    CUDA_STREAMED_ROWS * 64);
+    w->slice_tickets = place(&at, (uint64_t)CUDA_ROWS_2_64_GROUPS * 8);
     w->best_value = place(&at, (uint64_t)CUDA_LOGIT_ROWS * CUDA_SAMPLE_PARTS * 4);
     w->best_id = place(&at, (uint64_t)CUDA_LOGIT_ROWS * CUDA_SAMPLE_PARTS * 4);
     w->sample_tickets = place(&at, (uint64_t)CUDA_LOGIT_ROWS * 4);

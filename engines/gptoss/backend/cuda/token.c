@@ -7,20 +7,11 @@
 
 enum { TOKEN_THREADS = 12 * 32 };
 
-static bool fits(const struct model_config *c)
-{
-    return c->hidden == TOKEN_HIDDEN && c->intermediate == TOKEN_INNER &&
-           c->heads == TOKEN_HEADS && c->kv_heads == TOKEN_KV_HEADS &&
-           c->experts_per_token == TOKEN_TOPK && c->swiglu_limit <= TOKEN_LIMIT_MAX &&
-           (c->experts == 32 || c->experts == 64 || c->experts == 128) &&
-           c->experts <= TOKEN_EXPERTS_MAX && c->layers <= TOKEN_LAYERS_MAX;
-}
-
 uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, uint64_t base)
 {
     uint64_t used = 0;
     *a = (struct token_args){0};
-    if (!fits(c))
+    if (!cuda_fits_token(c))
         return 0;
 #define PLACE(member, bytes)                                                                   \
     a->member = (void *)(uintptr_t)(base + used);                                              \
@@ -65,20 +56,12 @@ static struct token_layer describe(const struct gptoss_backend *b, const struct 
     };
 }
 
-/* The shape; the kernel; as many multiprocessors as the division of work is made for. */
-static bool can_run(const struct gptoss_backend *b)
-{
-    int sms = b->device.multiprocessors;
-    return fits(b->config) && cuda_can_run(b, CUDA_token_layers, TOKEN_DYNAMIC) &&
-           sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX;
-}
-
 lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
 {
     const struct model_config *c = b->config;
     struct token_args *a = &b->token;
     uint8_t *in = b->ws.inputs;
-    b->has_token = can_run(b);
+    b->has_token = cuda_target_has_token(&b->target, c);
     if (!b->has_token)
         return LR_OK;
     a->layer_count = c->layers;

@@ -1,4 +1,5 @@
-/* gptoss/backend/cuda/skinny.cu - products of a large matrix with few tokens.
+/* gptoss/backend/cuda/rows_1_32.cu - products of a large matrix with few tokens: a pass over
+ * the weights serves 1 to 32 rows of activations, more rows take further passes.
  *
  * Bound by reading the weights, so everything serves that: weights go from memory to
  * registers in 16-byte pieces that already are tensor-core fragments (args.h), one chunk
@@ -16,7 +17,7 @@
 #include "engines/gptoss/backend/cuda/chunk.cuh"
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
 
-enum { SKINNY_THREADS = 256, SKINNY_WARPS = 8, DOWN_WARPS = 16 };
+enum { PASS_THREADS = 256, PASS_WARPS = 8, DOWN_WARPS = 16 };
 
 /* Copies bf16 rows to shared memory; row i comes from x + source(i) * x_stride. */
 template <class Source>
@@ -36,12 +37,11 @@ __device__ __forceinline__ void stage_rows(const cuda_gemm &a, uint8_t *x, uint3
  * block when there is one row. */
 __device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, uint32_t stride)
 {
-    __shared__ float sums[SKINNY_WARPS];
+    __shared__ float sums[PASS_WARPS];
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, quads = a.hidden / 4;
     bool whole_block = a.tokens == 1;
-    uint32_t first = whole_block ? threadIdx.x : lane,
-             step = whole_block ? SKINNY_THREADS : WARP;
-    for (uint32_t row = whole_block ? 0 : warp; row < a.tokens; row += SKINNY_WARPS) {
+    uint32_t first = whole_block ? threadIdx.x : lane, step = whole_block ? PASS_THREADS : WARP;
+    for (uint32_t row = whole_block ? 0 : warp; row < a.tokens; row += PASS_WARPS) {
         const float4 *in =
             reinterpret_cast<const float4 *>(a.residual + (size_t)row * a.hidden);
         float sum = 0;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, u
                 sums[warp] = sum;
             __syncthreads();
             sum = 0;
-            for (int w = 0; w < SKINNY_WARPS; w++)
+            for (int w = 0; w < PASS_WARPS; w++)
                 sum += sums[w];
         }
         float scale = rsqrtf(sum / (float)a.hidden + a.eps);
@@ -91,7 +91,7 @@ finish_tile(const cuda_gemm &a, const typename Epilogue::shared &extra, early_bi
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const uint32_t group = warp / KSPLIT, part = warp % KSPLIT, g = lane / 4, t = lane % 4;
     if (KSPLIT > 1) {
-        float *mine = sums + (flip * (SKINNY_WARPS / KSPLIT) + group) * KSPLIT * (NT * 128);
+        float *mine = sums + (flip * (PASS_WARPS / KSPLIT) + group) * KSPLIT * (NT * 128);
 #pragma unroll
         for (int i = 0; i < NT * 4; i++)
             mine[part * (NT * 128) + i * WARP + lane] = acc[i / 4][i % 4];
@@ -221,11 +221,11 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
 
 /* Dense matrices.  grid.x: groups of tiles; grid.y: passes of 8 * NT tokens. */
 template <int NT, int KSPLIT, int CHUNK, class Epilogue>
-__device__ __forceinline__ void skinny_dense(const cuda_gemm &a)
+__device__ __forceinline__ void dense_passes(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ typename Epilogue::shared extra;
-    constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
+    constexpr uint32_t GROUPS = PASS_WARPS / KSPLIT;
     const uint32_t stride = activation_stride(a.m.blocks);
     const uint32_t first_token = blockIdx.y * NT * 8;
     const uint32_t count = min(a.tokens - first_token, (uint32_t)(NT * 8));
@@ -249,11 +249,11 @@ __device__ __forceinline__ void skinny_dense(const cuda_gemm &a)
 
 /* Experts, few tokens: grid.y is an assignment (token, choice). */
 template <int KSPLIT, class Epilogue>
-__device__ __forceinline__ void skinny_slot(const cuda_gemm &a)
+__device__ __forceinline__ void one_assignment(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ typename Epilogue::shared extra;
-    constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
+    constexpr uint32_t GROUPS = PASS_WARPS / KSPLIT;
     const uint32_t stride = activation_stride(a.m.blocks), assignment = blockIdx.y;
     float *sums = reinterpret_cast<float *>(shared + stride);
     auto column = [&](uint32_t) { return assignment; };
@@ -275,7 +275,7 @@ __device__ __forceinline__ void skinny_slot(const cuda_gemm &a)
 /* Down projection, few tokens: one block makes 16 rows of one token from all its experts and
  * adds them to the residual: no second pass.  Units of 8 blocks, over all experts, are dealt
  * to 16 warps; two units a warp are under way at once.  grid.x: tiles; grid.y: tokens. */
-__device__ __forceinline__ void skinny_down(const cuda_gemm &a)
+__device__ __forceinline__ void one_row_down(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ float sums[DOWN_WARPS][WARP][2];
@@ -344,13 +344,13 @@ __device__ __forceinline__ void skinny_down(const cuda_gemm &a)
 /* Experts, more tokens: grid.y is an expert, which serves every token that chose it, 8 * NT
  * at a time. */
 template <int NT, int KSPLIT, class Epilogue>
-__device__ __forceinline__ void skinny_expert(const cuda_gemm &a, bool by_assignment)
+__device__ __forceinline__ void expert_passes(const cuda_gemm &a, bool by_assignment)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ typename Epilogue::shared extra;
     __shared__ uint32_t list[CUDA_TOPK_MAX * 64];
     __shared__ uint32_t list_count;
-    constexpr uint32_t GROUPS = SKINNY_WARPS / KSPLIT;
+    constexpr uint32_t GROUPS = PASS_WARPS / KSPLIT;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, expert = blockIdx.y;
     const uint32_t stride = activation_stride(a.m.blocks);
     float *sums = reinterpret_cast<float *>(shared + NT * 8 * stride);
@@ -391,37 +391,37 @@ __device__ __forceinline__ void skinny_expert(const cuda_gemm &a, bool by_assign
 #define KERNEL(threads, min_blocks)                                                            \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks)
 #define DENSE(name, NT, KSPLIT, CHUNK, min_blocks, epilogue)                                   \
-    KERNEL(SKINNY_THREADS, min_blocks) name(const __grid_constant__ cuda_gemm a)               \
+    KERNEL(PASS_THREADS, min_blocks) name(const __grid_constant__ cuda_gemm a)                 \
     {                                                                                          \
-        skinny_dense<NT, KSPLIT, CHUNK, epilogue>(a);                                          \
+        dense_passes<NT, KSPLIT, CHUNK, epilogue>(a);                                          \
     }
 
-DENSE(skinny_qkv_1, 1, 8, 3, 3, qkv_epilogue)
-DENSE(skinny_qkv_2, 2, 8, 4, 2, qkv_epilogue)
-DENSE(skinny_qkv_4, 4, 8, 4, 1, qkv_epilogue)
-DENSE(skinny_out_1, 1, 8, 4, 2, residual_epilogue)
-DENSE(skinny_out_2, 2, 8, 4, 1, residual_epilogue)
-DENSE(skinny_out_4, 4, 8, 4, 1, residual_epilogue)
-DENSE(skinny_logits_1, 1, 1, 4, 2, logits_epilogue)
-DENSE(skinny_logits_2, 2, 1, 4, 2, logits_epilogue)
-DENSE(skinny_logits_4, 4, 1, 4, 1, logits_epilogue)
+DENSE(rows_1_32_qkv_8, 1, 8, 3, 3, qkv_epilogue)
+DENSE(rows_1_32_qkv_16, 2, 8, 4, 2, qkv_epilogue)
+DENSE(rows_1_32_qkv_32, 4, 8, 4, 1, qkv_epilogue)
+DENSE(rows_1_32_out_8, 1, 8, 4, 2, residual_epilogue)
+DENSE(rows_1_32_out_16, 2, 8, 4, 1, residual_epilogue)
+DENSE(rows_1_32_out_32, 4, 8, 4, 1, residual_epilogue)
+DENSE(rows_1_32_logits_8, 1, 1, 4, 2, logits_epilogue)
+DENSE(rows_1_32_logits_16, 2, 1, 4, 2, logits_epilogue)
+DENSE(rows_1_32_logits_32, 4, 1, 4, 1, logits_epilogue)
 
-KERNEL(SKINNY_THREADS, 3) skinny_gate_up_slot(const __grid_constant__ cuda_gemm a)
+KERNEL(PASS_THREADS, 3) rows_1_32_gate_up_1(const __grid_constant__ cuda_gemm a)
 {
-    skinny_slot<2, swiglu_epilogue>(a);
+    one_assignment<2, swiglu_epilogue>(a);
 }
 
-KERNEL(DOWN_WARPS *WARP, 2) skinny_down_slot(const __grid_constant__ cuda_gemm a)
+KERNEL(DOWN_WARPS *WARP, 2) rows_1_32_down_1(const __grid_constant__ cuda_gemm a)
 {
-    skinny_down(a);
+    one_row_down(a);
 }
 
-KERNEL(SKINNY_THREADS, 2) skinny_gate_up_expert(const __grid_constant__ cuda_gemm a)
+KERNEL(PASS_THREADS, 2) rows_1_32_gate_up_16(const __grid_constant__ cuda_gemm a)
 {
-    skinny_expert<2, 2, swiglu_epilogue>(a, false);
+    expert_passes<2, 2, swiglu_epilogue>(a, false);
 }
 
-KERNEL(SKINNY_THREADS, 2) skinny_down_expert(const __grid_constant__ cuda_gemm a)
+KERNEL(PASS_THREADS, 2) rows_1_32_down_16(const __grid_constant__ cuda_gemm a)
 {
-    skinny_expert<2, 2, expert_epilogue>(a, true);
+    expert_passes<2, 2, expert_epilogue>(a, true);
 }

@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/tile.cu - products of a matrix with many tokens (prompts).
+/* gptoss/backend/cuda/rows_tiled.cu - products of a matrix with many tokens (prompts).
  *
  * Bound by the tensor cores.  A block makes 128 rows of 128 tokens: 8 warps as 4 (rows) by 2
  * (tokens), each 32 rows by 64 tokens in registers.  Weights go straight from memory (L2) to
@@ -248,27 +248,27 @@ __device__ __forceinline__ void tile_expert(const cuda_gemm &a, bool by_assignme
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
 
-KERNEL tile_qkv(const __grid_constant__ cuda_gemm a)
+KERNEL rows_tiled_qkv(const __grid_constant__ cuda_gemm a)
 {
     tile_dense<qkv_epilogue>(a);
 }
 
-KERNEL tile_out(const __grid_constant__ cuda_gemm a)
+KERNEL rows_tiled_out(const __grid_constant__ cuda_gemm a)
 {
     tile_dense<residual_epilogue>(a);
 }
 
-KERNEL tile_logits(const __grid_constant__ cuda_gemm a)
+KERNEL rows_tiled_logits(const __grid_constant__ cuda_gemm a)
 {
     tile_dense<logits_epilogue>(a);
 }
 
-KERNEL tile_gate_up(const __grid_constant__ cuda_gemm a)
+KERNEL rows_tiled_gate_up(const __grid_constant__ cuda_gemm a)
 {
     tile_expert<swiglu_epilogue>(a, false);
 }
 
-KERNEL tile_down(const __grid_constant__ cuda_gemm a)
+KERNEL rows_tiled_down(const __grid_constant__ cuda_gemm a)
 {
     tile_expert<expert_epilogue>(a, true);
 }

@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/wide.cu - dense products of up to 64 tokens that read weights once.
+/* gptoss/backend/cuda/rows_2_64.cu - dense products of up to 64 tokens that read weights once.
  *
  * A block has ROWS tiles of 16 rows and a slice of the columns: so few columns that the
  * activations of all tokens fit its shared memory, so many rows that fetching them costs
@@ -18,14 +18,14 @@
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
 
 enum {
-    PAIRS = CUDA_WIDE_TILES / 2,
-    PHASES = CUDA_WIDE_PHASES,
+    PAIRS = CUDA_ROWS_2_64_TILES / 2,
+    PHASES = CUDA_ROWS_2_64_PHASES,
     WARPS = PAIRS * PHASES,
     THREADS = WARPS * WARP,
-    DEPTH = CUDA_WIDE_DEPTH,
+    DEPTH = CUDA_ROWS_2_64_DEPTH,
     BLOCK_BYTES = 2048, /* of two tiles */
 };
-static_assert(THREADS == CUDA_WIDE_THREADS, "products.c starts this many");
+static_assert(THREADS == CUDA_ROWS_2_64_THREADS, "select.c starts this many");
 
 /* 16 bytes from memory to shared memory, or zeros. */
 __device__ __forceinline__ void copy16(void *to, const void *from, bool real)
@@ -66,14 +66,14 @@ __device__ __forceinline__ void meet(uint32_t *ticket, uint32_t members)
     while (now == round);
 }
 
-template <int NT, class Epilogue> __device__ __forceinline__ void wide(const cuda_gemm &a)
+template <int NT, class Epilogue> __device__ __forceinline__ void in_slices(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ typename Epilogue::shared extra;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
                    t = lane % 4;
     const uint32_t split = blockIdx.x % a.splits, group = blockIdx.x / a.splits;
-    const uint32_t first_tile = group * CUDA_WIDE_TILES;
+    const uint32_t first_tile = group * CUDA_ROWS_2_64_TILES;
     const uint32_t slice = a.m.blocks * split / a.splits,
                    slice_end = a.m.blocks * (split + 1) / a.splits;
 
@@ -88,7 +88,7 @@ template <int NT, class Epilogue> __device__ __forceinline__ void wide(const cud
                   *high_at = weights + (size_t)high * a.m.blocks * 1024;
     uint8_t *x = shared; /* [block of the slice][column tile][lane] 16 bytes */
     uint8_t *ring =
-        shared + CUDA_WIDE_SLICE * NT * 512 + warp * DEPTH * BLOCK_BYTES + lane * 16;
+        shared + CUDA_ROWS_2_64_SLICE * NT * 512 + warp * DEPTH * BLOCK_BYTES + lane * 16;
     auto request = [&](uint32_t block) {
         if (block < end) {
             uint8_t *to = ring + (block - begin) % DEPTH * BLOCK_BYTES;
@@ -144,7 +144,7 @@ template <int NT, class Epilogue> __device__ __forceinline__ void wide(const cud
     }
 
     /* The phases of a slice meet in shared memory: [phase][tile][column tile][lane]. */
-    constexpr uint32_t UNITS = CUDA_WIDE_TILES * NT;
+    constexpr uint32_t UNITS = CUDA_ROWS_2_64_TILES * NT;
     float4 *sums = reinterpret_cast<float4 *>(shared);
     __syncthreads();
 #pragma unroll
@@ -195,17 +195,17 @@ template <int NT, class Epilogue> __device__ __forceinline__ void wide(const cud
     }
 }
 
-/* A very tall matrix (the vocabulary): a block has TALL_TILES tiles and all columns, so
- * nothing need be added up between blocks; activations come by, CHUNK blocks of columns at a
+/* A matrix of very many rows (the vocabulary): a block has LOGITS_TILES tiles and all columns,
+ * so nothing need be added up between blocks; activations come by, CHUNK blocks of columns at a
  * time, the next while one is used.  A block goes on to further rows without a pause. */
-enum { TALL_WARPS = CUDA_TALL_THREADS / WARP, TALL_TILES = TALL_WARPS * 2, CHUNK = 6 };
+enum { LOGITS_WARPS = CUDA_LOGITS_THREADS / WARP, LOGITS_TILES = LOGITS_WARPS * 2, CHUNK = 6 };
 
-template <int NT> __device__ __forceinline__ void tall(const cuda_gemm &a)
+template <int NT> __device__ __forceinline__ void logits_rows(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4,
                    t = lane % 4;
-    const uint32_t groups = (a.m.tiles + TALL_TILES - 1) / TALL_TILES, blocks = a.m.blocks;
+    const uint32_t groups = (a.m.tiles + LOGITS_TILES - 1) / LOGITS_TILES, blocks = a.m.blocks;
     const uint32_t chunks = (blocks + CHUNK - 1) / CHUNK;
     uint8_t *x = shared; /* [2][block of the chunk][column tile][lane] 16 bytes */
     uint8_t *ring = shared + 2 * CHUNK * NT * 512 + warp * DEPTH * BLOCK_BYTES + lane * 16;
@@ -215,7 +215,7 @@ template <int NT> __device__ __forceinline__ void tall(const cuda_gemm &a)
     uint32_t ask_group = blockIdx.x, ask_block = 0, ask_slot = 0;
     auto request = [&]() {
         if (ask_group < groups) {
-            const uint32_t low = min(ask_group * TALL_TILES + warp * 2, a.m.tiles - 1),
+            const uint32_t low = min(ask_group * LOGITS_TILES + warp * 2, a.m.tiles - 1),
                            high = min(low + 1, a.m.tiles - 1);
             const uint8_t *p = weights + ((size_t)low * blocks + ask_block) * 1024,
                           *q = weights + ((size_t)high * blocks + ask_block) * 1024;
@@ -233,7 +233,7 @@ template <int NT> __device__ __forceinline__ void tall(const cuda_gemm &a)
     };
     auto bring = [&](uint32_t chunk, uint32_t buffer) {
         const uint32_t count = min((uint32_t)CHUNK, blocks - chunk * CHUNK) * NT * WARP;
-        for (uint32_t i = threadIdx.x; i < count; i += CUDA_TALL_THREADS) {
+        for (uint32_t i = threadIdx.x; i < count; i += CUDA_LOGITS_THREADS) {
             const uint32_t n = i / WARP % NT, block = chunk * CHUNK + i / WARP / NT,
                            row = n * 8 + i % WARP / 4;
             copy16(x + (buffer * CHUNK * NT * WARP + i) * 16,
@@ -296,7 +296,7 @@ template <int NT> __device__ __forceinline__ void tall(const cuda_gemm &a)
         const logits_epilogue::shared none = {};
 #pragma unroll
         for (int k = 0; k < 2; k++) {
-            const uint32_t tile = group * TALL_TILES + warp * 2 + k;
+            const uint32_t tile = group * LOGITS_TILES + warp * 2 + k;
 #pragma unroll
             for (int n = 0; n < NT; n++)
 #pragma unroll
@@ -310,29 +310,29 @@ template <int NT> __device__ __forceinline__ void tall(const cuda_gemm &a)
     }
 }
 
-#define WIDE(name, NT, epilogue)                                                               \
+#define IN_SLICES(name, NT, epilogue)                                                          \
     extern "C" __global__ void __launch_bounds__(THREADS, 1)                                   \
         name(const __grid_constant__ cuda_gemm a)                                              \
     {                                                                                          \
-        wide<NT, epilogue>(a);                                                                 \
+        in_slices<NT, epilogue>(a);                                                            \
     }
 
-WIDE(wide_qkv_1, 1, qkv_epilogue)
-WIDE(wide_qkv_2, 2, qkv_epilogue)
-WIDE(wide_qkv_4, 4, qkv_epilogue)
-WIDE(wide_qkv_8, 8, qkv_epilogue)
-WIDE(wide_out_1, 1, residual_epilogue)
-WIDE(wide_out_2, 2, residual_epilogue)
-WIDE(wide_out_4, 4, residual_epilogue)
-WIDE(wide_out_8, 8, residual_epilogue)
+IN_SLICES(rows_2_64_qkv_8, 1, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_16, 2, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_32, 4, qkv_epilogue)
+IN_SLICES(rows_2_64_qkv_64, 8, qkv_epilogue)
+IN_SLICES(rows_2_64_out_8, 1, residual_epilogue)
+IN_SLICES(rows_2_64_out_16, 2, residual_epilogue)
+IN_SLICES(rows_2_64_out_32, 4, residual_epilogue)
+IN_SLICES(rows_2_64_out_64, 8, residual_epilogue)
 
-#define TALL(name, NT)                                                                         \
-    extern "C" __global__ void __launch_bounds__(CUDA_TALL_THREADS, 1)                         \
+#define LOGITS_ROWS(name, NT)                                                                  \
+    extern "C" __global__ void __launch_bounds__(CUDA_LOGITS_THREADS, 1)                       \
         name(const __grid_constant__ cuda_gemm a)                                              \
     {                                                                                          \
-        tall<NT>(a);                                                                           \
+        logits_rows<NT>(a);                                                                    \
     }
 
-TALL(tall_logits_2, 2)
-TALL(tall_logits_4, 4)
-TALL(tall_logits_8, 8)
+LOGITS_ROWS(logits_rows_16, 2)
+LOGITS_ROWS(logits_rows_32, 4)
+LOGITS_ROWS(logits_rows_64, 8)

@@ -1,0 +1,438 @@
+/* gptoss/backend/cuda/select.c - the choice of kernels: see select.h. */
+#include "engines/gptoss/backend/cuda/select.h"
+
+#include "engines/gptoss/backend/cuda/token.h"
+
+enum {
+    PASS_THREADS = 256, /* rows_1_32.cu */
+    DOWN_THREADS = 512, /* rows_1_32_down_1 */
+    EXPERT_TILES = 3,   /* tiles that a group of warps of an expert's kernel works through */
+    TILED_THREADS = 256,
+    TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
+    SPARE_SHARED = 4096, /* of a block's shared memory, for the static arrays of products */
+};
+
+/* The kernels of a dense product whose columns may be split among warps or blocks. */
+struct product_kernels {
+    enum cuda_kernel passes[3]; /* of 8, 16 and 32 rows */
+    enum cuda_kernel slices[4]; /* for up to 8, 16, 32 and 64 rows */
+    enum cuda_kernel tiled, prompt;
+    uint32_t least; /* rows from which slices are quicker than passes */
+};
+
+static const struct product_kernels qkv_kernels = {
+    {CUDA_rows_1_32_qkv_8, CUDA_rows_1_32_qkv_16, CUDA_rows_1_32_qkv_32},
+    {CUDA_rows_2_64_qkv_8, CUDA_rows_2_64_qkv_16, CUDA_rows_2_64_qkv_32, CUDA_rows_2_64_qkv_64},
+    CUDA_rows_tiled_qkv,
+    CUDA_prompt_qkv,
+    2};
+
+static const struct product_kernels out_kernels = {
+    {CUDA_rows_1_32_out_8, CUDA_rows_1_32_out_16, CUDA_rows_1_32_out_32},
+    {CUDA_rows_2_64_out_8, CUDA_rows_2_64_out_16, CUDA_rows_2_64_out_32, CUDA_rows_2_64_out_64},
+    CUDA_rows_tiled_out,
+    CUDA_prompt_out,
+    CUDA_SLOT_MODE_TOKENS + 1};
+
+static const enum cuda_kernel logits_passes[3] = {
+    CUDA_rows_1_32_logits_8, CUDA_rows_1_32_logits_16, CUDA_rows_1_32_logits_32};
+
+static uint32_t divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* activation_stride of device.cuh: bytes of a row of activations in shared memory. */
+static uint32_t stride_of(uint32_t blocks)
+{
+    return blocks * 64 + (blocks % 2 == 0 ? 64 : 0);
+}
+
+/* 8, 16, 32 or 64 rows: the place of the kernel in a list of these four. */
+static uint32_t row_step(uint32_t rows)
+{
+    return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : 3;
+}
+
+static void add(struct cuda_choices *all, struct cuda_choice choice)
+{
+    choice.y = choice.y != 0 ? choice.y : 1;
+    choice.z = choice.z != 0 ? choice.z : 1;
+    all->at[all->count++] = choice;
+}
+
+/* ---- what the device can do ---- */
+
+bool cuda_target_can_run(const struct cuda_target *t, enum cuda_kernel kernel, uint32_t shared)
+{
+    return t->has[kernel] && t->static_shared[kernel] + shared <= t->shared_per_block;
+}
+
+bool cuda_target_has_prompts(const struct cuda_target *t)
+{
+    return cuda_target_can_run(t, CUDA_prompt_qkv, CUDA_DENSE_SHARED) &&
+           cuda_target_can_run(t, CUDA_prompt_out, CUDA_DENSE_SHARED) &&
+           cuda_target_can_run(t, CUDA_prompt_gate_up, CUDA_PROMPT_SHARED) &&
+           cuda_target_can_run(t, CUDA_prompt_down, CUDA_PROMPT_SHARED) &&
+           cuda_target_can_run(t, CUDA_prompt_attention, CUDA_QUERY_SHARED);
+}
+
+bool cuda_target_is_prompt(const struct cuda_target *t, uint32_t rows)
+{
+    return rows > CUDA_STREAMED_ROWS && cuda_target_has_prompts(t);
+}
+
+uint32_t cuda_target_query_tokens(const struct cuda_target *t, const struct model_config *c)
+{
+    uint32_t group = c->heads / c->kv_heads;
+    return cuda_target_has_prompts(t) ? CUDA_QUERY_GROUPS * (64 / group) : 16 / group;
+}
+
+bool cuda_fits_token(const struct model_config *c)
+{
+    return c->hidden == TOKEN_HIDDEN && c->intermediate == TOKEN_INNER &&
+           c->heads == TOKEN_HEADS && c->kv_heads == TOKEN_KV_HEADS &&
+           c->experts_per_token == TOKEN_TOPK && c->swiglu_limit <= TOKEN_LIMIT_MAX &&
+           (c->experts == 32 || c->experts == 64 || c->experts == 128) &&
+           c->experts <= TOKEN_EXPERTS_MAX && c->layers <= TOKEN_LAYERS_MAX;
+}
+
+bool cuda_target_has_token(const struct cuda_target *t, const struct model_config *c)
+{
+    return cuda_fits_token(c) && cuda_target_can_run(t, CUDA_token_layers, TOKEN_DYNAMIC) &&
+           t->multiprocessors >= TOKEN_SMS_MIN && t->multiprocessors <= TOKEN_SMS_MAX;
+}
+
+/* ---- dense products ---- */
+
+/* Slices of the columns for rows_2_64.cu; 0: the product is not for that file.  The whole grid
+ * must be resident, because its blocks wait for each other. */
+static uint32_t slices_of(const struct cuda_target *t, const struct cuda_matrix *m,
+                          uint32_t rows, uint32_t least)
+{
+    uint32_t groups = divide_up(m->tiles, CUDA_ROWS_2_64_TILES);
+    uint32_t splits = t->multiprocessors / groups;
+    uint32_t shared =
+        CUDA_ROWS_2_64_RING + ((uint32_t)CUDA_ROWS_2_64_COLUMN_TILE << row_step(rows));
+    splits = splits > 8 ? 8 : splits;
+    if (rows < least || rows > CUDA_STREAMED_ROWS || m->blocks < 64 ||
+        groups > CUDA_ROWS_2_64_GROUPS || groups * splits > CUDA_ROWS_2_64_GRID ||
+        m->blocks > splits * CUDA_ROWS_2_64_SLICE ||
+        shared + SPARE_SHARED > t->shared_per_block)
+        return 0;
+    return splits;
+}
+
+static struct cuda_choice in_slices(const struct cuda_matrix *m,
+                                    const enum cuda_kernel *kernels, uint32_t rows,
+                                    uint32_t splits)
+{
+    uint32_t step = row_step(rows);
+    return (struct cuda_choice){.kernel = kernels[step],
+                                .operand = CUDA_ON_PRODUCT,
+                                .x = divide_up(m->tiles, CUDA_ROWS_2_64_TILES) * splits,
+                                .threads = CUDA_ROWS_2_64_THREADS,
+                                .shared = CUDA_ROWS_2_64_RING +
+                                          ((uint32_t)CUDA_ROWS_2_64_COLUMN_TILE << step),
+                                .splits = splits};
+}
+
+/* Tokens of a tile such that the tiles, dealt to all multiprocessors, end soonest. */
+static uint32_t best_tile(uint32_t row_blocks, uint32_t tokens, uint32_t sms)
+{
+    enum { FIXED = 64 }; /* what a tile costs beside its tokens, in tokens */
+    uint32_t best = 0, best_cost = UINT32_MAX;
+    for (uint32_t n = 32; n <= CUDA_DENSE_TOKENS; n += 32) {
+        uint32_t tiles = divide_up(tokens, n) * row_blocks;
+        uint32_t cost = divide_up(tiles, sms) * (n + FIXED);
+        if (cost <= best_cost) {
+            best = n;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
+static struct cuda_choice in_prompt_tiles(const struct cuda_target *t,
+                                          const struct cuda_matrix *m, enum cuda_kernel kernel,
+                                          uint32_t rows)
+{
+    return (struct cuda_choice){
+        .kernel = kernel,
+        .operand = CUDA_ON_PRODUCT,
+        .x = t->multiprocessors,
+        .threads = CUDA_DENSE_THREADS,
+        .shared = CUDA_DENSE_SHARED,
+        .tile_tokens =
+            best_tile(divide_up(m->tiles * 16, CUDA_DENSE_ROWS), rows, t->multiprocessors)};
+}
+
+static struct cuda_choice in_tiles(const struct cuda_matrix *m, enum cuda_kernel kernel,
+                                   uint32_t rows)
+{
+    return (struct cuda_choice){.kernel = kernel,
+                                .operand = CUDA_ON_PRODUCT,
+                                .x = divide_up(rows, CUDA_TILE_TOKENS),
+                                .y = divide_up(m->tiles, CUDA_TILE_ROWS / 16),
+                                .threads = TILED_THREADS,
+                                .shared = TILED_SHARED};
+}
+
+/* Passes over the weights, of as many rows as fit.  `split`: eight warps share a tile and split
+ * its columns. */
+static struct cuda_choice in_passes(const struct cuda_target *t, const struct cuda_matrix *m,
+                                    const enum cuda_kernel *kernels, uint32_t rows, bool split)
+{
+    uint32_t room = t->shared_per_block - SPARE_SHARED, step = row_step(rows), shared, columns;
+    for (step = step > 2 ? 2 : step;; step--) {
+        columns = 1u << step; /* of 8 rows */
+        shared =
+            (rows == 1 ? 1 : columns * 8) * stride_of(m->blocks) + (split ? 8192 * columns : 0);
+        if (shared <= room || step == 0)
+            break;
+    }
+    uint32_t sms = t->multiprocessors, groups = split ? 1 : 8;
+    /* Staging many rows costs more than one tile of weights: then a block keeps them for
+     * several tiles.  Unsplit products always loop, two blocks a multiprocessor. */
+    uint32_t blocks = !split         ? sms * 2
+                      : columns == 1 ? m->tiles
+                                     : sms * (shared < 100000 ? 2 : 1);
+    uint32_t tiles = divide_up(m->tiles, blocks * groups);
+    return (struct cuda_choice){.kernel = kernels[step],
+                                .operand = CUDA_ON_PRODUCT,
+                                .x = divide_up(m->tiles, tiles * groups),
+                                .y = divide_up(rows, columns * 8),
+                                .threads = PASS_THREADS,
+                                .shared = shared,
+                                .tiles_per_group = tiles};
+}
+
+static struct cuda_choice select_product(const struct cuda_target *t,
+                                         const struct cuda_matrix *m,
+                                         const struct product_kernels *k, uint32_t rows)
+{
+    uint32_t splits = slices_of(t, m, rows, k->least);
+    if (splits != 0)
+        return in_slices(m, k->slices, rows, splits);
+    if (cuda_target_is_prompt(t, rows))
+        return in_prompt_tiles(t, m, k->prompt, rows);
+    if (rows > CUDA_STREAMED_ROWS)
+        return in_tiles(m, k->tiled, rows);
+    return in_passes(t, m, k->passes, rows, true);
+}
+
+struct cuda_choices cuda_select_qkv(const struct cuda_target *t, const struct cuda_matrix *m,
+                                    uint32_t rows)
+{
+    struct cuda_choice product = select_product(t, m, &qkv_kernels, rows);
+    struct cuda_choices all = {0};
+    /* rows_1_32 normalizes a few rows itself. */
+    if (rows > CUDA_FUSED_NORM_TOKENS || product.splits != 0)
+        add(&all,
+            (struct cuda_choice){
+                .kernel = CUDA_norm_only, .operand = CUDA_ON_NORM, .x = rows, .threads = 256});
+    add(&all, product);
+    return all;
+}
+
+struct cuda_choices cuda_select_out(const struct cuda_target *t, const struct cuda_matrix *m,
+                                    uint32_t rows)
+{
+    struct cuda_choices all = {0};
+    add(&all, select_product(t, m, &out_kernels, rows));
+    return all;
+}
+
+struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct cuda_matrix *m,
+                                       uint32_t rows)
+{
+    static const enum cuda_kernel at_once[4] = {CUDA_KERNEL_COUNT, /* rows_1_32 has so few */
+                                                CUDA_logits_rows_16, CUDA_logits_rows_32,
+                                                CUDA_logits_rows_64};
+    uint32_t step = row_step(rows),
+             shared = CUDA_LOGITS_RING + ((uint32_t)CUDA_LOGITS_COLUMN_TILE << step);
+    struct cuda_choices all = {0};
+    if (rows > CUDA_FUSED_NORM_TOKENS && rows <= CUDA_STREAMED_ROWS &&
+        shared + SPARE_SHARED <= t->shared_per_block)
+        add(&all, (struct cuda_choice){.kernel = at_once[step],
+                                       .operand = CUDA_ON_PRODUCT,
+                                       .x = t->multiprocessors,
+                                       .threads = CUDA_LOGITS_THREADS,
+                                       .shared = shared});
+    else if (rows > CUDA_PASS_ROWS)
+        /* The vocabulary fills the machine with tiles; two passes over its weights would not.
+         */
+        add(&all, in_tiles(m, CUDA_rows_tiled_logits, rows));
+    else
+        add(&all, in_passes(t, m, logits_passes, rows, false));
+    return all;
+}
+
+/* ---- norm, router, attention ---- */
+
+struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct model_config *c,
+                                     bool route, uint32_t rows)
+{
+    uint32_t parts = divide_up(c->experts, CUDA_ROUTER_EXPERTS);
+    struct cuda_choices all = {0};
+    if (!route)
+        add(&all, (struct cuda_choice){.kernel = CUDA_norm_only, .x = rows, .threads = 256});
+    /* As long as each row has multiprocessors of its own they are quicker than mma. */
+    else if (rows * parts <= t->multiprocessors)
+        add(&all, (struct cuda_choice){.kernel = CUDA_norm_route,
+                                       .x = rows,
+                                       .y = parts,
+                                       .threads = CUDA_ROUTER_EXPERTS * 32,
+                                       .shared = c->hidden * 4});
+    else
+        add(&all, (struct cuda_choice){.kernel = c->experts <= 32 ? CUDA_norm_route_many_2
+                                                                  : CUDA_norm_route_many_8,
+                                       .x = divide_up(rows, 8),
+                                       .threads = 256});
+    all.at[0].operand = CUDA_ON_NORM;
+    return all;
+}
+
+struct cuda_choices cuda_select_attention(const struct cuda_target *t,
+                                          const struct model_config *c, bool sliding,
+                                          uint32_t decode_rows, uint32_t query_tiles)
+{
+    struct cuda_choices all = {0};
+    uint32_t splits = decode_rows == 0 ? 1 : CUDA_GRAPH_ROWS / decode_rows;
+    splits = splits < 1 ? 1 : splits > 16 ? 16 : splits;
+    /* A window is a few chunks of keys: one block has them all. */
+    if (sliding && c->window <= 512)
+        splits = 1;
+    if (decode_rows != 0)
+        add(&all, (struct cuda_choice){.kernel = c->heads / c->kv_heads <= 8 && decode_rows > 2
+                                                     ? CUDA_attention_decode_8
+                                                     : CUDA_attention_decode_16,
+                                       .operand = CUDA_ON_ATTENTION,
+                                       .x = splits,
+                                       .y = c->kv_heads,
+                                       .z = decode_rows,
+                                       .threads = 256,
+                                       .splits = splits});
+    if (query_tiles != 0 && cuda_target_has_prompts(t))
+        add(&all, (struct cuda_choice){.kernel = CUDA_prompt_attention,
+                                       .operand = CUDA_ON_ATTENTION,
+                                       .x = query_tiles,
+                                       .y = c->kv_heads,
+                                       .threads = CUDA_QUERY_THREADS,
+                                       .shared = CUDA_QUERY_SHARED,
+                                       .splits = splits});
+    else if (query_tiles != 0)
+        add(&all, (struct cuda_choice){.kernel = CUDA_attention_prefill,
+                                       .operand = CUDA_ON_ATTENTION,
+                                       .x = divide_up(query_tiles, 4),
+                                       .y = c->kv_heads,
+                                       .threads = 128,
+                                       .splits = splits});
+    return all;
+}
+
+/* ---- experts ---- */
+
+/* True where a kernel of expert_stream.cu can be used for a matrix. */
+static bool can_stream(const struct cuda_target *t, enum cuda_kernel kernel,
+                       const struct cuda_matrix *m)
+{
+    return cuda_target_can_run(t, kernel, CUDA_STREAM_SHARED) &&
+           m->blocks == CUDA_STREAM_BLOCKS && m->tiles % 2 == 0;
+}
+
+/* Each (row, choice) by itself: few rows have few experts in common. */
+static void by_assignment(struct cuda_choices *all, const struct model_config *c,
+                          const struct cuda_matrix *up, const struct cuda_matrix *down,
+                          uint32_t rows)
+{
+    add(all, (struct cuda_choice){.kernel = CUDA_rows_1_32_gate_up_1,
+                                  .operand = CUDA_ON_UP,
+                                  .x = divide_up(up->tiles, 4),
+                                  .y = rows * c->experts_per_token,
+                                  .threads = PASS_THREADS,
+                                  .shared = stride_of(up->blocks) + 8192,
+                                  .tiles_per_group = 1});
+    add(all, (struct cuda_choice){.kernel = CUDA_rows_1_32_down_1,
+                                  .operand = CUDA_ON_DOWN,
+                                  .x = down->tiles,
+                                  .y = rows,
+                                  .threads = DOWN_THREADS,
+                                  .shared = c->experts_per_token * stride_of(down->blocks)});
+}
+
+/* Each expert with all rows that chose it: as a stream of weights, or a grid over experts. */
+static struct cuda_choice by_expert(const struct cuda_target *t, const struct model_config *c,
+                                    const struct cuda_matrix *m, bool streams,
+                                    enum cuda_operand operand)
+{
+    bool up = operand == CUDA_ON_UP;
+    if (streams)
+        return (struct cuda_choice){.kernel = up ? CUDA_stream_gate_up : CUDA_stream_down,
+                                    .operand = operand,
+                                    .x = t->multiprocessors,
+                                    .threads = CUDA_STREAM_THREADS,
+                                    .shared = CUDA_STREAM_SHARED,
+                                    .tiles_per_group = EXPERT_TILES};
+    return (struct cuda_choice){.kernel =
+                                    up ? CUDA_rows_1_32_gate_up_16 : CUDA_rows_1_32_down_16,
+                                .operand = operand,
+                                .x = divide_up(m->tiles, 4 * EXPERT_TILES),
+                                .y = c->experts,
+                                .threads = PASS_THREADS,
+                                .shared = 16 * stride_of(m->blocks) + 16384,
+                                .tiles_per_group = EXPERT_TILES};
+}
+
+/* Tiles of rows that chose the same expert; at most `tiles` of them. */
+static struct cuda_choice by_tile(const struct cuda_target *t, const struct cuda_matrix *m,
+                                  uint32_t tiles, bool prompt, enum cuda_operand operand)
+{
+    bool up = operand == CUDA_ON_UP;
+    if (prompt)
+        return (struct cuda_choice){.kernel = up ? CUDA_prompt_gate_up : CUDA_prompt_down,
+                                    .operand = operand,
+                                    .x = t->multiprocessors,
+                                    .threads = CUDA_PROMPT_THREADS,
+                                    .shared = CUDA_PROMPT_SHARED};
+    return (struct cuda_choice){.kernel = up ? CUDA_rows_tiled_gate_up : CUDA_rows_tiled_down,
+                                .operand = operand,
+                                .x = divide_up(m->tiles, 8),
+                                .y = tiles,
+                                .threads = TILED_THREADS,
+                                .shared = TILED_SHARED};
+}
+
+struct cuda_choices cuda_select_experts(const struct cuda_target *t,
+                                        const struct model_config *c,
+                                        const struct cuda_matrix *up,
+                                        const struct cuda_matrix *down, uint32_t rows)
+{
+    bool up_streams = can_stream(t, CUDA_stream_gate_up, up),
+         streams = up_streams && can_stream(t, CUDA_stream_down, down);
+    struct cuda_choices all = {0};
+    /* A stream is quicker from two rows on. */
+    if (rows <= (streams ? 1 : CUDA_SLOT_MODE_TOKENS)) {
+        by_assignment(&all, c, up, down, rows);
+        return all;
+    }
+    if (rows <= CUDA_STREAMED_ROWS) {
+        add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP));
+        add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN));
+    } else {
+        bool prompt = cuda_target_is_prompt(t, rows);
+        uint32_t room = prompt ? CUDA_PROMPT_TOKENS : CUDA_TILE_TOKENS,
+                 tiles = rows * c->experts_per_token / room + c->experts;
+        add(&all, (struct cuda_choice){.kernel = CUDA_sort_assignments,
+                                       .operand = CUDA_ON_SORT,
+                                       .x = 1,
+                                       .threads = 1024,
+                                       .tile_tokens = room});
+        add(&all, by_tile(t, up, tiles, prompt, CUDA_ON_UP));
+        add(&all, by_tile(t, down, tiles, prompt, CUDA_ON_DOWN));
+    }
+    add(&all,
+        (struct cuda_choice){
+            .kernel = CUDA_add_experts, .operand = CUDA_ON_SUM, .x = rows, .threads = 256});
+    return all;
+}

@@ -1,0 +1,120 @@
+/* gptoss/backend/cuda/select.h - which kernels run an operation, and how each is cut.
+ *
+ * Pure functions of (model shape, rows, device): no driver, no device, no memory.  What
+ * launches (launch.c, products.c, experts.c) asks here and only fills in addresses, so that a
+ * test without a GPU sees every choice for every GPU.
+ *
+ *   rows        any shape and GPU                          added by Hopper's code
+ *   1           rows_1_32                                  token_layers: all layers, one kernel
+ *   2 .. 64     rows_2_64 where the matrix is wide enough, expert_stream for the experts
+ *               else rows_1_32 in passes
+ *   65 ..       rows_tiled                                 prompt, prompt_dense
+ *   logits      up to 8 rows_1_32, up to 64 logits_rows, else rows_tiled
+ */
+#ifndef GPTOSS_CUDA_SELECT_H
+#define GPTOSS_CUDA_SELECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engines/gptoss/backend/cuda/args.h"
+#include "model/config.h"
+
+enum cuda_kernel {
+#define KERNEL(module, name, code) CUDA_##name,
+#include "engines/gptoss/backend/cuda/kernels.def"
+    CUDA_KERNEL_COUNT
+};
+
+enum cuda_module {
+#define MODULE(name) CUDA_MODULE_##name,
+#include "engines/gptoss/backend/cuda/kernels.def"
+    CUDA_MODULE_COUNT
+};
+
+enum {
+    CUDA_GRAPH_ROWS = 64,    /* decode steps of up to so many sequences are graphs */
+    CUDA_STREAMED_ROWS = 64, /* up to so many rows weights are streamed, not tiled */
+};
+
+/* The device, as far as a choice depends on it. */
+struct cuda_target {
+    uint32_t multiprocessors;
+    uint32_t shared_per_block;                 /* bytes a block may opt in to */
+    bool has[CUDA_KERNEL_COUNT];               /* the loaded code has the kernel */
+    uint32_t static_shared[CUDA_KERNEL_COUNT]; /* bytes of its static arrays */
+};
+
+/* What a launch works on: which arguments it gets. */
+enum cuda_operand {
+    CUDA_ON_NORM,      /* struct cuda_norm */
+    CUDA_ON_PRODUCT,   /* struct cuda_gemm of a dense product */
+    CUDA_ON_UP,        /* struct cuda_gemm of the experts' first matrix */
+    CUDA_ON_DOWN,      /* struct cuda_gemm of the second one */
+    CUDA_ON_SORT,      /* assignments, to be sorted by expert */
+    CUDA_ON_SUM,       /* outputs of the experts, to be added to the residual */
+    CUDA_ON_ATTENTION, /* struct cuda_attention */
+    CUDA_OPERAND_COUNT
+};
+
+struct cuda_choice {
+    enum cuda_kernel kernel;
+    enum cuda_operand operand;
+    uint32_t x, y, z; /* blocks */
+    uint32_t threads; /* of a block */
+    uint32_t shared;  /* bytes of dynamic shared memory of a block */
+    /* members of the arguments that follow from the choice; 0: not used */
+    uint32_t tiles_per_group; /* rows_1_32: tiles a group of warps works through */
+    uint32_t splits;          /* rows_2_64: slices of the columns; attention: of the keys */
+    uint32_t tile_tokens;     /* prompt_dense: tokens of a tile; sort: room of a tile */
+};
+
+enum { CUDA_CHOICES_MAX = 4 };
+
+/* The launches of one operation, in order. */
+struct cuda_choices {
+    uint32_t count;
+    struct cuda_choice at[CUDA_CHOICES_MAX];
+};
+
+/* The loaded code has the kernel, and a block with so much dynamic shared memory fits. */
+bool cuda_target_can_run(const struct cuda_target *t, enum cuda_kernel kernel, uint32_t shared);
+
+/* Prompts are run by Hopper's kernels: products and attention. */
+bool cuda_target_has_prompts(const struct cuda_target *t);
+
+/* The products of so many rows want the columns of their activations in the order of
+ * device.cuh's prompt_column. */
+bool cuda_target_is_prompt(const struct cuda_target *t, uint32_t rows);
+
+/* Tokens of a prompt that one query tile has. */
+uint32_t cuda_target_query_tokens(const struct cuda_target *t, const struct model_config *c);
+
+/* The one kernel for all layers of a single token is made for this shape, and runs here. */
+bool cuda_fits_token(const struct model_config *c);
+bool cuda_target_has_token(const struct cuda_target *t, const struct model_config *c);
+
+/* The choices.  Of a matrix only `tiles` and `blocks` are read.
+ *   qkv        norm (unless the product does it itself), product
+ *   out        product
+ *   logits     product
+ *   norm       the norm alone, or with the router of a layer
+ *   attention  of the leading single tokens, then of the query tiles of prompts
+ *   experts    [sort], up, down, [sum]; without a sum, down adds to the residual itself */
+struct cuda_choices cuda_select_qkv(const struct cuda_target *t, const struct cuda_matrix *m,
+                                    uint32_t rows);
+struct cuda_choices cuda_select_out(const struct cuda_target *t, const struct cuda_matrix *m,
+                                    uint32_t rows);
+struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct cuda_matrix *m,
+                                       uint32_t rows);
+struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct model_config *c,
+                                     bool route, uint32_t rows);
+struct cuda_choices cuda_select_attention(const struct cuda_target *t,
+                                          const struct model_config *c, bool sliding,
+                                          uint32_t decode_rows, uint32_t query_tiles);
+struct cuda_choices cuda_select_experts(const struct cuda_target *t,
+                                        const struct model_config *c,
+                                        const struct cuda_matrix *up,
+                                        const struct cuda_matrix *down, uint32_t rows);
+
+#endif
