@@ -1,6 +1,7 @@
 /* engines/common/session.c - see session.h: what a step tells. */
 #include "engines/common/session.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 
 void engine_session_deinit(struct engine_session *s)
@@ -70,6 +71,8 @@ static bool finish_complete(struct engine_session *s, struct engine_sequence *se
 void engine_session_begin(struct engine_session *s)
 {
     s->stepping = true;
+    s->began_ns = lr_clock_ns(NULL);
+    s->report = (struct lr_step_report){.size = sizeof(s->report)};
     for (struct engine_sequence *seq = s->queue->queued; seq != NULL;) {
         struct engine_sequence *next = seq->next;
         /* A callback may have changed the list: from the beginning again. */
@@ -96,8 +99,28 @@ void engine_session_enter(struct engine_session *s)
         s->host.on_enter(s->host.ctx, ids, count);
 }
 
+void engine_session_computed(struct engine_session *s, uint32_t sequences)
+{
+    s->step_count++;
+    s->report.sequences = sequences;
+    s->report.waiting = s->queue->live - sequences;
+}
+
+static void report_step(struct engine_session *s)
+{
+    struct lr_engine_stats stats = {.size = sizeof(stats)};
+
+    s->stats(s->ctx, &stats);
+    s->report.kv_bytes = stats.kv_bytes;
+    s->report.kv_bytes_in_use = stats.kv_bytes_in_use;
+    s->report.duration_ns = lr_elapsed(s->began_ns, lr_clock_ns(NULL));
+    s->host.on_step(s->host.ctx, &s->report);
+}
+
 void engine_session_end(struct engine_session *s)
 {
+    if (s->report.sequences != 0 && s->host.on_step != NULL)
+        report_step(s);
     s->stepping = false;
     engine_session_deinit(s);
 }
@@ -139,6 +162,7 @@ void engine_session_tell_prefill(struct engine_session *s, struct engine_sequenc
     if (done <= seq->reported)
         return;
     s->prompt_tokens += done - seq->reported;
+    s->report.prompt_tokens += done - seq->reported;
     seq->reported = done;
     if (s->host.on_prefill != NULL)
         s->host.on_prefill(s->host.ctx, seq->id, done, seq->prompt_count);
@@ -168,6 +192,7 @@ void engine_session_tell_token(struct engine_session *s, struct engine_sequence 
         return;
     }
     s->generated_tokens++;
+    s->report.generated_tokens++;
     s->host.on_token(s->host.ctx, seq->id, &token);
     if (seq->state != ENGINE_ENDED)
         (void)finish_complete(s, seq);

@@ -24,10 +24,14 @@ struct engine_session {
     struct lr_str (*token)(const void *ctx, uint32_t id, uint32_t *flags);
     /* Slot and cache of a live sequence back, and engine_queue_end(). */
     void (*release)(void *ctx, struct engine_sequence *seq);
+    /* The engine's stats(), for the reports of steps. */
+    void (*stats)(const struct lr_engine_model *model, struct lr_engine_stats *out);
 
     struct engine_sequence *ended; /* freed at the end of a step */
     bool stepping;
-    struct lr_error dead; /* code != OK: the device failed, nothing works any more */
+    uint64_t began_ns;            /* the step that is going on, or the last one */
+    struct lr_step_report report; /* of it, as far as it is known; sequences 0: none is due */
+    struct lr_error dead;         /* code != OK: the device failed, nothing works any more */
     uint64_t step_count;
     uint64_t prompt_tokens;
     uint64_t generated_tokens;
@@ -65,6 +69,9 @@ void engine_session_cancel(struct engine_session *s, uint64_t id);
 void engine_session_begin(struct engine_session *s);
 /* The step is chosen: tells the host which sequences take part in a step for the first time. */
 void engine_session_enter(struct engine_session *s);
+/* The device is through with tokens of `sequences` live sequences; telling them follows. */
+void engine_session_computed(struct engine_session *s, uint32_t sequences);
+/* Reports the step to the host, where something was computed. */
 void engine_session_end(struct engine_session *s);
 
 /* Ends a live sequence: on_done called, memory freed now or after the step. */

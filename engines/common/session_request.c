@@ -60,8 +60,11 @@ lr_code engine_session_accept(const struct engine_session *s, const struct lr_en
 
     if (code != LR_OK)
         return code;
+    if (r->kind == LR_REQUEST_EMBED || r->kind == LR_REQUEST_RERANK)
+        return lr_fail(err, LR_UNSUPPORTED, "this engine generates text: it offers no %s",
+                       r->kind == LR_REQUEST_EMBED ? "embeddings" : "reranking");
     if (r->kind != LR_REQUEST_GENERATE)
-        return lr_fail(err, LR_UNSUPPORTED, "requests of kind %u are not offered", r->kind);
+        return lr_fail(err, LR_UNSUPPORTED, "requests of kind %u are not known", r->kind);
     return check_sampling(&r->sampling, err);
 }
 

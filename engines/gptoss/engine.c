@@ -30,7 +30,7 @@ static const struct lr_engine_facts *describe(void)
     return &facts;
 }
 
-static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
+void gptoss_engine_stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
 {
     const struct gptoss_scheduler *s = &m->scheduler;
     const struct gptoss_pages *pages = s->cache.pages;
@@ -78,7 +78,7 @@ const struct lr_engine_api *gptoss_engine_api(void)
         .submit = gptoss_engine_submit,
         .cancel = gptoss_engine_cancel,
         .step = gptoss_engine_step,
-        .stats = stats,
+        .stats = gptoss_engine_stats,
         .tokenize = gptoss_engine_tokenize,
         .vocab = vocab,
         .logits = gptoss_engine_logits,

@@ -26,6 +26,9 @@ struct lr_engine_model {
     struct sampler_result *sampled; /* and what */
 };
 
+/* ---- engine.c ---- */
+void gptoss_engine_stats(const struct lr_engine_model *m, struct lr_engine_stats *out);
+
 /* ---- engine_open.c ---- */
 lr_code gptoss_engine_probe(const char *dir, const struct lr_engine_options *options,
                             struct lr_engine_need *need, struct lr_error *err);

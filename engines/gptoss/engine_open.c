@@ -94,6 +94,7 @@ static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t toke
         .max_context = p->max_context,
         .max_sequences = p->max_sequences,
         .vocab_size = vocab,
+        .requests = 1u << LR_REQUEST_GENERATE,
     };
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
 }
@@ -188,6 +189,7 @@ static lr_code bring_up(struct lr_engine_model *m, const char *dir, const struct
     session->ctx = m;
     session->token = token;
     session->release = release;
+    session->stats = gptoss_engine_stats;
     m->steps = calloc(m->plan.max_sequences, sizeof(*m->steps));
     m->batch = calloc(m->plan.max_sequences, sizeof(*m->batch));
     m->samples = calloc(m->plan.max_sequences, sizeof(*m->samples));

@@ -71,7 +71,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     if (code != LR_OK)
         return die(m, err);
     gptoss_scheduler_advance(&m->scheduler, lr_clock_ns(NULL) - began);
-    m->session.step_count++;
+    engine_session_computed(&m->session, batch.count);
     for (uint32_t i = 0; i < batch.count; i++) {
         struct engine_sequence *seq = m->batch[i];
         if (seq->state == ENGINE_RUNNING)

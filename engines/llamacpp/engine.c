@@ -53,7 +53,7 @@ static uint64_t cells_in_use(const struct lr_engine_model *m)
     return used;
 }
 
-static void stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
+void llamacpp_engine_stats(const struct lr_engine_model *m, struct lr_engine_stats *out)
 {
     uint64_t used = cells_in_use(m);
     struct lr_engine_stats st = {
@@ -97,7 +97,7 @@ const struct lr_engine_api *llamacpp_engine_api(void)
         .submit = llamacpp_engine_submit,
         .cancel = llamacpp_engine_cancel,
         .step = llamacpp_engine_step,
-        .stats = stats,
+        .stats = llamacpp_engine_stats,
         .tokenize = llamacpp_engine_tokenize,
         .vocab = vocab,
         .logits = llamacpp_engine_logits,

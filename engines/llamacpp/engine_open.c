@@ -107,6 +107,7 @@ lr_code llamacpp_engine_probe(const char *dir, const struct lr_engine_options *o
         .max_context = p->max_context,
         .max_sequences = p->max_sequences,
         .vocab_size = s.header.vocab,
+        .requests = 1u << LR_REQUEST_GENERATE,
     };
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
     return LR_OK;
@@ -258,6 +259,7 @@ static lr_code bring_up(struct lr_engine_model *m, const struct setting *s,
     m->session.ctx = m;
     m->session.token = token;
     m->session.release = release;
+    m->session.stats = llamacpp_engine_stats;
     m->sampler = sampler_create(m->vocabulary.count);
     m->batched = calloc(m->plan.max_sequences, sizeof(struct engine_sequence *));
     m->rows = calloc(m->plan.max_sequences, sizeof(*m->rows));

@@ -99,7 +99,7 @@ static lr_code compute(struct lr_engine_model *m, struct lr_error *err)
     }
     if (result != 0)
         return die(m, result, err);
-    m->session.step_count++;
+    engine_session_computed(&m->session, count);
     for (uint32_t i = 0; i < count; i++) {
         m->batched[i]->computed += m->batched[i]->take;
         m->batched[i]->take = 0;

@@ -31,6 +31,7 @@ struct lr_engine_model {
 };
 
 /* ---- engine_open.c ---- */
+void llamacpp_engine_stats(const struct lr_engine_model *m, struct lr_engine_stats *out);
 lr_code llamacpp_engine_probe(const char *dir, const struct lr_engine_options *options,
                               struct lr_engine_need *need, struct lr_error *err);
 lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,

@@ -40,7 +40,7 @@ static void size_model(struct lr_engine_model *m, const struct lr_engine_options
     m->prefill_chunk = or_default(options->prefill_chunk, 512);
     uint64_t tokens = options->max_tokens != 0 ? options->max_tokens
                                                : (uint64_t)m->max_sequences * m->max_context;
-    m->pages_total = (tokens + TESTING_PAGE - 1) / TESTING_PAGE;
+    m->pages_limit = m->pages_total = (tokens + TESTING_PAGE - 1) / TESTING_PAGE;
 }
 
 /* What open() reports as its allotment must be what probe() said: one function. */
@@ -57,6 +57,9 @@ static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *ne
         .max_context = m->max_context,
         .max_sequences = m->max_sequences,
         .vocab_size = TESTING_VOCAB,
+        .requests =
+            1u << LR_REQUEST_GENERATE | 1u << LR_REQUEST_EMBED | 1u << LR_REQUEST_RERANK,
+        .dimensions = TESTING_DIMENSIONS,
     };
     n.total = n.weights + n.workspace + n.fixed + n.kv;
     uint32_t size = need->size < sizeof(n) ? need->size : (uint32_t)sizeof(n);
@@ -175,14 +178,35 @@ static lr_code open_model(const struct lr_engine_host *host, const char *model_d
     return LR_OK;
 }
 
+enum { PAGE_BYTES = TESTING_PAGE * TESTING_KV_BYTES };
+
+/* What one request of max_context needs: stays in any case. */
+static uint64_t least_pages(const struct lr_engine_model *model)
+{
+    return (model->max_context + TESTING_PAGE - 1) / TESTING_PAGE;
+}
+
+static lr_code limit_kv(struct lr_engine_model *model, uint64_t bytes, uint64_t *kv_bytes,
+                        struct lr_error *err)
+{
+    (void)err;
+    uint64_t pages = bytes / PAGE_BYTES, least = least_pages(model);
+    model->pages_limit = pages > least ? pages : least;
+    testing_pages_settle(model);
+    *kv_bytes = model->pages_total * PAGE_BYTES;
+    return LR_OK;
+}
+
 static void stats(const struct lr_engine_model *model, struct lr_engine_stats *out)
 {
+    uint64_t kept = least_pages(model);
+    kept = kept > model->pages_in_use ? kept : model->pages_in_use;
     struct lr_engine_stats s = {
         .size = out->size,
         .sequences = model->live,
         .weights_bytes = model->options.weights_bytes,
-        .kv_bytes = model->pages_total * TESTING_PAGE * TESTING_KV_BYTES,
-        .kv_bytes_in_use = model->pages_in_use * TESTING_PAGE * TESTING_KV_BYTES,
+        .kv_bytes = model->pages_total * PAGE_BYTES,
+        .kv_bytes_in_use = model->pages_in_use * PAGE_BYTES,
         .workspace_bytes = 4096,
         .fixed_bytes = 4096,
         .pages_total = model->pages_total,
@@ -190,6 +214,8 @@ static void stats(const struct lr_engine_model *model, struct lr_engine_stats *o
         .steps = model->steps,
         .prompt_tokens = model->prompt_tokens,
         .generated_tokens = model->generated_tokens,
+        .kv_bytes_reclaimable =
+            model->pages_total > kept ? (model->pages_total - kept) * PAGE_BYTES : 0,
     };
     memcpy(out, &s, out->size < sizeof(s) ? out->size : sizeof(s));
 }
@@ -209,6 +235,7 @@ const struct lr_engine_api *lr_engine_entry(void)
         .stats = stats,
         .tokenize = testing_tokenize,
         .vocab = testing_vocab,
+        .limit_kv = limit_kv,
     };
     return &api;
 }

@@ -21,6 +21,13 @@ static void sequence_free(struct testing_sequence *s)
     free(s);
 }
 
+static void append(struct lr_engine_model *model, struct testing_sequence *s)
+{
+    *model->last = s;
+    model->last = &s->next;
+    model->live++;
+}
+
 static void *copy(const void *bytes, size_t len)
 {
     void *mine = malloc(len != 0 ? len : 1);
@@ -86,6 +93,23 @@ static lr_code count_prompt(const struct lr_engine_model *model,
     return LR_OK;
 }
 
+static lr_code submit_vector(struct lr_engine_model *model,
+                             const struct lr_engine_request *request, struct lr_error *err)
+{
+    struct testing_sequence *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    s->id = request->id;
+    s->kind = request->kind;
+    lr_code code = testing_vector(model, request, s, err);
+    if (code != LR_OK) {
+        sequence_free(s);
+        return code;
+    }
+    append(model, s);
+    return LR_OK;
+}
+
 static uint32_t limit_tokens(const struct lr_engine_model *model, uint32_t prompt,
                              uint32_t wanted)
 {
@@ -99,9 +123,12 @@ static lr_code check_request(const struct lr_engine_model *model,
     if (request->size < offsetof(struct lr_engine_request, cache_scope))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the request struct has %u bytes",
                        request->size);
-    if (request->kind != LR_REQUEST_GENERATE)
+    if (request->kind > LR_REQUEST_RERANK)
         return lr_fail(err, LR_UNSUPPORTED, "request kind %u is not known", request->kind);
-    if (request->size >= offsetof(struct lr_engine_request, priority) && request->constrained)
+    if (request->kind != LR_REQUEST_GENERATE && !LR_HOST_HAS(model->host, on_vector))
+        return lr_fail(err, LR_UNSUPPORTED, "this host takes no vectors");
+    if (request->kind == LR_REQUEST_GENERATE &&
+        request->size >= offsetof(struct lr_engine_request, priority) && request->constrained)
         return lr_fail(err, LR_UNSUPPORTED,
                        "this engine says what it likes: its output cannot "
                        "be constrained");
@@ -139,6 +166,8 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
 {
     uint32_t prompt_tokens = 0;
     lr_code code = check_request(model, request, err);
+    if (code == LR_OK && request->kind != LR_REQUEST_GENERATE)
+        return submit_vector(model, request, err);
     if (code == LR_OK)
         code = count_prompt(model, request, &prompt_tokens, err);
     if (code == LR_OK)
@@ -175,10 +204,14 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
         answer_with(s, report);
     }
     leak(model->options.leak_bytes);
-    *model->last = s;
-    model->last = &s->next;
-    model->live++;
+    append(model, s);
     return LR_OK;
+}
+
+void testing_pages_settle(struct lr_engine_model *model)
+{
+    model->pages_total =
+        model->pages_limit > model->pages_in_use ? model->pages_limit : model->pages_in_use;
 }
 
 static void admit(struct lr_engine_model *model)
@@ -189,13 +222,14 @@ static void admit(struct lr_engine_model *model)
         uint64_t pages = pages_for(s);
         /* A request that could never fit alone runs anyway: pages are pretended. */
         if (model->admitted >= model->max_sequences ||
-            (model->pages_in_use + pages > model->pages_total && model->admitted != 0))
+            (model->pages_in_use + pages > model->pages_limit && model->admitted != 0))
             return;
         s->admitted = true;
-        if (model->host->on_enter != NULL)
+        if (LR_HOST_HAS(model->host, on_enter))
             model->host->on_enter(model->host->ctx, &s->id, 1);
         s->pages = pages;
         model->pages_in_use += pages;
+        testing_pages_settle(model);
         model->admitted++;
     }
 }
@@ -213,6 +247,7 @@ static void finish(struct lr_engine_model *model, struct testing_sequence **link
         model->last = link;
     model->live--;
     model->pages_in_use -= s->pages;
+    testing_pages_settle(model);
     if (s->admitted)
         model->admitted--;
     uint64_t id = s->id;
@@ -298,6 +333,13 @@ static bool advance(struct lr_engine_model *model, struct testing_sequence **lin
         if (s->prefilled < s->prompt_tokens)
             return false;
     }
+    if (s->kind != LR_REQUEST_GENERATE) {
+        const struct lr_vector vector = {
+            .size = sizeof(vector), .count = s->vector_count, .values = s->vector};
+        model->host->on_vector(model->host->ctx, s->id, &vector);
+        finish(model, link, LR_FINISH_STOP);
+        return true;
+    }
     if (s->emitted != 0 && s->emitted == s->generated_count &&
         is_stop(s, s->generated[s->emitted - 1])) {
         finish(model, link, LR_FINISH_STOP); /* only the end itself had not arrived */
@@ -340,9 +382,36 @@ static lr_code strike(struct lr_engine_model *model, struct lr_error *err)
     return testing_fault(&model->options, TESTING_STEP, err);
 }
 
+/* The tokens so far: end_report() makes the step's own of them. */
+static struct lr_step_report begin_report(const struct lr_engine_model *model)
+{
+    return (struct lr_step_report){
+        .size = sizeof(struct lr_step_report),
+        .sequences = model->admitted,
+        .waiting = model->live - model->admitted,
+        .prompt_tokens = (uint32_t)model->prompt_tokens,
+        .generated_tokens = (uint32_t)model->generated_tokens,
+    };
+}
+
+static void end_report(const struct lr_engine_model *model, struct lr_step_report *report,
+                       uint64_t began_ns)
+{
+    enum { PAGE_BYTES = TESTING_PAGE * TESTING_KV_BYTES };
+    report->prompt_tokens = (uint32_t)model->prompt_tokens - report->prompt_tokens;
+    report->generated_tokens = (uint32_t)model->generated_tokens - report->generated_tokens;
+    report->duration_ns = lr_elapsed(began_ns, lr_clock_ns(NULL));
+    report->kv_bytes = model->pages_total * PAGE_BYTES;
+    report->kv_bytes_in_use = model->pages_in_use * PAGE_BYTES;
+    if (report->sequences != 0 && LR_HOST_HAS(model->host, on_step))
+        model->host->on_step(model->host->ctx, report);
+}
+
 lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_error *err)
 {
+    uint64_t began_ns = lr_clock_ns(NULL);
     admit(model);
+    struct lr_step_report report = begin_report(model);
     *busy = 1;
     lr_code code = strike(model, err);
     if (code != LR_OK)
@@ -367,6 +436,7 @@ lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_err
             link = &(*link)->next;
     }
     model->steps++;
+    end_report(model, &report, began_ns);
     *busy = model->live != 0;
     return LR_OK;
 }

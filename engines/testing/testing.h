@@ -5,6 +5,9 @@
  * same code with faults that its options switch on, so that a test breaks exactly
  * one thing of an engine that is otherwise right.
  *
+ * Its embedding of a text counts how often tokens of each sixteenth occur; its score of a
+ * document is how much the counts of query and document point the same way.
+ *
  * Vocabulary: ids 0..255 are bytes, TESTING_SPECIAL_BASE + n the control tokens of
  * testing_specials[].  The answer is the last segment without control rights, or
  * all text where every segment has them, and then the stop token <|end|>.
@@ -26,6 +29,7 @@ enum {
     TESTING_VOCAB = TESTING_SPECIAL_BASE + TESTING_SPECIAL_COUNT,
     TESTING_PAGE = 16,     /* tokens of one KV page */
     TESTING_KV_BYTES = 64, /* pretended bytes of one KV token */
+    TESTING_DIMENSIONS = 16,
 };
 
 extern const char *const testing_specials[TESTING_SPECIAL_COUNT];
@@ -74,6 +78,9 @@ struct testing_options {
 struct testing_sequence {
     struct testing_sequence *next;
     uint64_t id;
+    uint32_t kind;         /* LR_REQUEST_... */
+    uint32_t vector_count; /* the result of EMBED and RERANK, told after the prompt */
+    float vector[TESTING_DIMENSIONS];
     char *answer; /* owned */
     size_t answer_len;
     uint32_t *generated; /* owned; ids another node already gave to the client */
@@ -100,7 +107,9 @@ struct lr_engine_model {
     uint32_t max_sequences;
     uint32_t max_context;
     uint32_t prefill_chunk;
-    uint64_t pages_total;
+    uint64_t pages_limit; /* what the host allows */
+    uint64_t
+        pages_total; /* pretended to be allotted: more than the limit while they are in use */
     uint64_t pages_in_use;
     uint32_t live;
     uint32_t admitted;
@@ -133,6 +142,15 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
 void testing_cancel(struct lr_engine_model *model, uint64_t request_id);
 lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_error *err);
 void testing_sequences_free(struct lr_engine_model *model);
+/* Gives pretended memory back down to the limit, as far as no request holds it. */
+void testing_pages_settle(struct lr_engine_model *model);
+
+/* ---- vector.c ---- */
+
+/* Counts the tokens of an EMBED or RERANK request and fills s->vector. */
+lr_code testing_vector(const struct lr_engine_model *model,
+                       const struct lr_engine_request *request, struct testing_sequence *s,
+                       struct lr_error *err);
 
 lr_code testing_tokenize(const struct lr_engine_model *model, const struct lr_segment *segments,
                          size_t segment_count, uint32_t *ids, size_t capacity, size_t *count,

@@ -8,7 +8,10 @@
  *  1. Strings and arrays are borrowed for the duration of the call unless a
  *     comment says otherwise.  Each side frees what it allocated.
  *  2. Every struct begins with `size`, its sizeof where it was compiled.  Members
- *     are only ever appended; a reader treats what lies past `size` as zero.
+ *     are only ever appended; a reader treats what lies past `size` as zero, and a
+ *     writer writes nothing past it.  So either side may be older than the other:
+ *     a host tells what an engine offers by LR_ENGINE_HAS and by members that are
+ *     not zero, an engine tells what a host takes by LR_HOST_HAS.
  *  3. One thread calls the engine: the worker's loop.  The engine may use threads
  *     of its own, but every host callback except `log` runs on the calling thread,
  *     inside `open` or `step`, and never after `close`.
@@ -81,6 +84,9 @@ struct lr_engine_need {
     uint32_t max_sequences;
     uint32_t vocab_size;
     uint32_t reserved;
+    uint32_t requests;   /* kinds that submit() of this model takes: bit 1 << LR_REQUEST_...;
+                          * 0: GENERATE alone (an engine that does not know this member) */
+    uint32_t dimensions; /* values of a whole embedding, where requests has EMBED */
 };
 
 /* A piece of prompt text.  Control tokens are recognised only where all their
@@ -116,7 +122,20 @@ struct lr_sampling {
     uint32_t reserved;
 };
 
-enum { LR_REQUEST_GENERATE = 0 }; /* other kinds are reserved: UNSUPPORTED */
+/* What a request asks for.  A kind that the model does not offer, and every number that is not
+ * listed: submit() returns UNSUPPORTED.
+ *
+ * EMBED and RERANK give numbers instead of tokens: one request is one text, or one pair of
+ * query and document, and gets exactly one on_vector, then on_done(LR_FINISH_STOP) with
+ * completion_tokens 0.  on_enter, on_prefill, cancel, cache_scope and priority work as for
+ * GENERATE; sampling, generated, max_tokens, the stop members and constrained are not read.  A
+ * text beyond the context is INVALID_ARGUMENT: an engine never cuts it.
+ *
+ *   EMBED    the embedding of segments (or prompt_ids), scaled to length 1.
+ *   RERANK   how well `document` answers the query in segments: one number from 0 to 1, larger
+ *            is better, to be compared among documents of one query.  The engine joins both
+ *            texts as the model wants it; prompt_ids, where given, are the joined text. */
+enum { LR_REQUEST_GENERATE = 0, LR_REQUEST_EMBED = 1, LR_REQUEST_RERANK = 2 };
 
 struct lr_engine_request {
     uint32_t size;
@@ -139,6 +158,11 @@ struct lr_engine_request {
     const char *cache_scope; /* a prefix is shared only within one scope; NULL: not at all */
     uint32_t constrained;    /* 1: ask host->fill_mask before each token */
     int32_t priority;        /* larger first; 0 is ordinary */
+    const struct lr_segment *document; /* RERANK: the text to be scored */
+    size_t document_count;             /* segments of it */
+    uint32_t dimensions; /* EMBED: so many leading values, scaled to length 1 again; 0: all.
+                          * INVALID_ARGUMENT beyond need->dimensions */
+    uint32_t reserved;
 };
 
 enum lr_finish {
@@ -173,6 +197,26 @@ struct lr_token {
     const struct lr_logprob *top; /* most likely first */
 };
 
+/* The result of an EMBED or RERANK request.  Borrowed for the callback. */
+struct lr_vector {
+    uint32_t size;
+    uint32_t count;      /* EMBED: dimensions; RERANK: 1 */
+    const float *values; /* finite */
+};
+
+/* What one step did.  Borrowed for the callback. */
+struct lr_step_report {
+    uint32_t size;
+    uint32_t sequences; /* requests that took part, at least 1 */
+    uint32_t waiting;   /* live requests that did not: they wait for a slot or for KV memory */
+    uint32_t prompt_tokens;    /* computed of prompts; cached ones do not count */
+    uint32_t generated_tokens; /* told by on_token */
+    uint32_t reserved;
+    uint64_t duration_ns; /* of step() up to this call, callbacks included */
+    uint64_t kv_bytes;    /* as in lr_engine_stats, after the step */
+    uint64_t kv_bytes_in_use;
+};
+
 /* Lent by the worker; outlives the model.  Members marked optional may be NULL. */
 struct lr_engine_host {
     uint32_t size;
@@ -197,7 +241,19 @@ struct lr_engine_host {
      * that never calls it is taken to let a request in with the step behind its submit().
      * Optional. */
     void (*on_enter)(void *ctx, const uint64_t *request_ids, size_t count);
+    /* From step(): the result of an EMBED or RERANK request, before its on_done.  Optional: an
+     * engine refuses such requests with UNSUPPORTED where the host takes no vectors. */
+    void (*on_vector)(void *ctx, uint64_t request_id, const struct lr_vector *vector);
+    /* From step(), as the last callback of a step in which a request took part: at most once a
+     * step.  Sums over all reports are the differences of the same members of lr_engine_stats.
+     * An engine need not call it; a host that never hears it has stats() alone.  Optional. */
+    void (*on_step)(void *ctx, const struct lr_step_report *report);
 };
+
+/* True when the host offers an optional member. */
+#define LR_HOST_HAS(host, fn)                                                                  \
+    ((host)->size >= offsetof(struct lr_engine_host, fn) + sizeof((host)->fn) &&               \
+     (host)->fn != NULL)
 
 struct lr_engine_stats {
     uint32_t size;
@@ -212,6 +268,8 @@ struct lr_engine_stats {
     uint64_t steps;
     uint64_t prompt_tokens; /* computed since open */
     uint64_t generated_tokens;
+    uint64_t kv_bytes_reclaimable; /* of kv_bytes, what limit_kv(0) would give back now; 0 where
+                                    * the engine has no limit_kv */
 };
 
 enum { LR_VOCAB_SPECIAL = 1, LR_VOCAB_STOP = 2, LR_VOCAB_UNUSED = 4 };
@@ -267,6 +325,19 @@ struct lr_engine_api {
      * live requests and without touching them.  Optional. */
     lr_code (*logits)(struct lr_engine_model *model, const uint32_t *ids, size_t n, float *out,
                       struct lr_error *err);
+
+    /* From now on the KV memory (kv_bytes of stats) is to stay within `bytes`; until the first
+     * call the limit is need->kv.  *kv_bytes is what is allotted on return.
+     * A lower limit asks for memory back.  Unused memory is given back before this returns,
+     * cached prefixes with it, the least useful ones first.  Live requests neither end nor wait
+     * for that: what they hold stays, and is given back when they end.  What one request of
+     * max_context needs may stay in any case, so that *kv_bytes can be more than `bytes`; this
+     * is no error.
+     * A higher limit lets the engine take more when it needs more, up to what the device has.
+     * Called between steps.  Optional: an engine without it keeps need->kv from open to close.
+     * INTERNAL: the device failed, as from step(). */
+    lr_code (*limit_kv)(struct lr_engine_model *model, uint64_t bytes, uint64_t *kv_bytes,
+                        struct lr_error *err);
 };
 
 /* True when the engine offers an optional member. */

@@ -311,7 +311,7 @@ void check_close_busy(struct run *run)
             EXPECT(run, run->api->submit(model, &request, &err) == LR_OK, "submit");
         }
         for (uint32_t i = 0; i < steps; i++)
-            (void)run->api->step(model, &busy, &err);
+            (void)conformance_step(run, model, &busy, &err);
         conformance_close(run, model);
     }
 }

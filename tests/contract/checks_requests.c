@@ -170,7 +170,7 @@ void check_cancel(struct run *run)
         struct seen *s = conformance_seen(run, id);
         EXPECT(run, run->api->submit(model, &request, &err) == LR_OK, "submit");
         for (uint32_t i = 0; i < stage; i++)
-            EXPECT(run, run->api->step(model, &busy, &err) == LR_OK, "step");
+            EXPECT(run, conformance_step(run, model, &busy, &err) == LR_OK, "step");
         run->api->cancel(model, id);
         EXPECT(run, s->done_count == 1 && s->reason == LR_FINISH_CANCELLED,
                "after %u steps: on_done came %u times, reason %d", stage, s->done_count,
@@ -189,7 +189,7 @@ void check_cancel(struct run *run)
     EXPECT(run, run->api->submit(model, &keep, &err) == LR_OK, "submit");
     EXPECT(run, run->api->submit(model, &go, &err) == LR_OK, "submit");
     for (int i = 0; i < 8; i++)
-        (void)run->api->step(model, &busy, &err);
+        (void)conformance_step(run, model, &busy, &err);
     run->api->cancel(model, 51);
     (void)conformance_drain(run, model, 100000);
     const struct seen *kept = conformance_seen(run, 52);
@@ -244,7 +244,7 @@ void check_storm(struct run *run)
                 id, rand_r(&seed) % 2 != 0 ? &story : &other, 1 + (uint32_t)rand_r(&seed) % 20);
             EXPECT(run, run->api->submit(model, &r, &err) == LR_OK, "submit %s", err.text);
             for (int i = rand_r(&seed) % 3; i > 0; i--)
-                (void)run->api->step(model, &busy, &err);
+                (void)conformance_step(run, model, &busy, &err);
             if (rand_r(&seed) % 2 == 0)
                 run->api->cancel(model, 1 + (uint64_t)rand_r(&seed) % id);
         }

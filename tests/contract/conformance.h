@@ -12,7 +12,7 @@
 
 #include "llm-router/engine.h"
 
-enum { TOKENS_MAX = 4096, REQUESTS_MAX = 64 };
+enum { TOKENS_MAX = 4096, REQUESTS_MAX = 64, VECTOR_MAX = 8192 };
 
 /* What the host saw of one request. */
 struct seen {
@@ -23,12 +23,23 @@ struct seen {
     uint32_t after_done; /* callbacks that came too late */
     uint32_t bad_logprobs;
     uint32_t prefill_done, prefill_total;
-    uint32_t entered;    /* times it was named by on_enter */
+    uint32_t entered; /* times it was named by on_enter */
+    uint32_t vectors; /* on_vector calls */
+    float vector[VECTOR_MAX];
+    uint32_t vector_count;
     uint32_t masks;      /* asked for */
     uint32_t masks_late; /* asked for before the token before was told */
     enum lr_finish reason;
     struct lr_usage usage;
     struct lr_error error;
+};
+
+/* What the reports of steps added up to. */
+struct reports {
+    uint32_t count;
+    uint32_t of_step;  /* reports of the step that is going on */
+    uint32_t too_late; /* callbacks after the report of their step */
+    uint64_t prompt_tokens, generated_tokens;
 };
 
 struct run {
@@ -46,7 +57,8 @@ struct run {
     uint32_t progress_calls;
     uint32_t give_up_at;  /* progress returns non-zero at this call; 0: never */
     bool reports_entries; /* the engine calls on_enter */
-    bool is_closed;       /* callbacks after close are counted as failures */
+    struct reports reports;
+    bool is_closed; /* callbacks after close are counted as failures */
     uint32_t late_callbacks;
 
     FILE *report;      /* our own stdout */
@@ -73,6 +85,8 @@ void conformance_forget(struct run *run);
 /* A greedy request over one segment. */
 struct lr_engine_request conformance_request(uint64_t id, const struct lr_segment *segment,
                                              uint32_t max_tokens);
+lr_code conformance_step(struct run *run, struct lr_engine_model *model, int32_t *busy,
+                         struct lr_error *err);
 /* Steps until nothing is busy; false after `limit` steps or an error. */
 bool conformance_drain(struct run *run, struct lr_engine_model *model, uint32_t limit);
 /* Submits, drains, and expects exactly one end. */
@@ -80,7 +94,7 @@ struct seen *conformance_complete(struct run *run, struct lr_engine_model *model
                                   const struct lr_engine_request *request);
 void conformance_expect_idle(struct run *run, const struct lr_engine_model *model);
 
-/* ---- checks, in three files ---- */
+/* ---- checks, in four files ---- */
 void check_library(struct run *run);
 void check_one_symbol(struct run *run);
 void check_probe(struct run *run);
@@ -105,6 +119,12 @@ static inline uint32_t conformance_legal(uint32_t index)
 {
     return 66 + index % 5;
 }
+
+void check_step_reports(struct run *run);
+void check_kv_limit(struct run *run);
+void check_embeddings(struct run *run);
+void check_reranking(struct run *run);
+void check_smaller_host(struct run *run);
 
 void check_bad_requests(struct run *run);
 void check_old_host(struct run *run);

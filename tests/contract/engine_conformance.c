@@ -42,6 +42,11 @@ static const struct {
     {"log probabilities are sane", check_logprobs},
     {"the vocabulary is bounded", check_vocab},
     {"control tokens need trust in every byte", check_control_tokens},
+    {"reports of steps add up to the statistics", check_step_reports},
+    {"KV memory is given back without a loss", check_kv_limit},
+    {"embeddings have length 1, or are refused", check_embeddings},
+    {"scores lie in 0 to 1, or are refused", check_reranking},
+    {"a smaller host struct is understood", check_smaller_host},
 };
 
 void conformance_fail(struct run *run, const char *condition, const char *fmt, ...)
@@ -95,6 +100,7 @@ static struct seen *callback_for(struct run *run, uint64_t id)
 {
     struct seen *s = conformance_seen(run, id);
     run->late_callbacks += run->is_closed;
+    run->reports.too_late += run->reports.of_step;
     s->after_done += s->done_count != 0;
     return s;
 }
@@ -160,7 +166,40 @@ static void on_prefill(void *ctx, uint64_t id, uint32_t done, uint32_t total)
     s->prefill_total = total;
 }
 
+static void on_vector(void *ctx, uint64_t id, const struct lr_vector *vector)
+{
+    struct run *run = ctx;
+    struct seen *s = callback_for(run, id);
+    s->vectors++;
+    s->vector_count = vector->count < VECTOR_MAX ? vector->count : VECTOR_MAX;
+    EXPECT(run, vector->size >= sizeof(*vector), "vector without a size");
+    memcpy(s->vector, vector->values, s->vector_count * sizeof(float));
+}
+
+static void on_step(void *ctx, const struct lr_step_report *report)
+{
+    struct run *run = ctx;
+    struct reports *r = &run->reports;
+    run->late_callbacks += run->is_closed;
+    EXPECT(run, report->size >= sizeof(*report), "report without a size");
+    EXPECT(run, report->sequences != 0, "report of a step in which no request took part");
+    EXPECT(run, report->kv_bytes_in_use <= report->kv_bytes, "%llu of %llu bytes in use",
+           (unsigned long long)report->kv_bytes_in_use, (unsigned long long)report->kv_bytes);
+    EXPECT(run, ++r->of_step == 1, "%u reports of one step", r->of_step);
+    r->count++;
+    r->prompt_tokens += report->prompt_tokens;
+    r->generated_tokens += report->generated_tokens;
+}
+
 /* ---- helpers ---- */
+
+lr_code conformance_step(struct run *run, struct lr_engine_model *model, int32_t *busy,
+                         struct lr_error *err)
+{
+    lr_code code = run->api->step(model, busy, err);
+    run->reports.of_step = 0;
+    return code;
+}
 
 struct lr_engine_options conformance_options(const struct run *run)
 {
@@ -218,7 +257,7 @@ bool conformance_drain(struct run *run, struct lr_engine_model *model, uint32_t 
     struct lr_error err = {0};
     int32_t busy = 1;
     for (uint32_t i = 0; busy != 0 && i < limit; i++) {
-        lr_code code = run->api->step(model, &busy, &err);
+        lr_code code = conformance_step(run, model, &busy, &err);
         if (code != LR_OK) {
             EXPECT(run, code == LR_OK, "step: %d %s", code, err.text);
             return false;
@@ -344,6 +383,8 @@ int main(int argc, char **argv)
         .on_done = on_done,
         .on_prefill = on_prefill,
         .on_enter = on_enter,
+        .on_vector = on_vector,
+        .on_step = on_step,
     };
     if (!load(&run))
         return 1;

@@ -44,6 +44,8 @@ struct recorder {
     uint32_t mask_count;
     lr_code mask_code;
     uint32_t library_lines; /* of the log, that came from the library below the engine */
+    uint32_t step_reports;
+    struct lr_step_report first_step; /* report of it */
 };
 
 static inline struct record *record_of(struct recorder *r, uint64_t id)
@@ -119,6 +121,14 @@ static inline void recorder_log(void *ctx, int32_t level, const char *event, con
     r->library_lines += strcmp(event, "llama") == 0;
 }
 
+static inline void recorder_step(void *ctx, const struct lr_step_report *report)
+{
+    struct recorder *r = ctx;
+
+    if (r->step_reports++ == 0)
+        r->first_step = *report;
+}
+
 static inline struct recorder *recorder_create(void)
 {
     struct recorder *r = calloc(1, sizeof(*r));
@@ -132,6 +142,7 @@ static inline struct recorder *recorder_create(void)
         .on_done = recorder_done,
         .on_prefill = recorder_prefill,
         .fill_mask = recorder_mask,
+        .on_step = recorder_step,
     };
     return r;
 }

@@ -97,6 +97,29 @@ a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token(void **
     recorder_close(r);
 }
 
+static void a_step_report_tells_what_ran_and_what_waited(void **state)
+{
+    const struct lr_engine_options options = {
+        .size = sizeof(options), .max_sequences = 1, .max_context = 256, .prefill_chunk = 4};
+    struct recorder *r = recorder_open(DEMO_MODEL, &options);
+    struct lr_engine_request first = text_request(1, &hello, 3),
+                             second = text_request(2, &hello, 3);
+
+    (void)state;
+    must_submit(r, &first);
+    must_submit(r, &second);
+    recorder_run(r);
+    uint64_t tokens = record_of(r, 1)->usage.prompt_tokens;
+    assert_int_equal(r->step_reports, recorder_stats(r).steps);
+    assert_int_equal(r->first_step.sequences, 1);
+    assert_int_equal(r->first_step.waiting, 1);
+    assert_int_equal(r->first_step.prompt_tokens, tokens < 4 ? tokens : 4);
+    assert_int_equal(r->first_step.kv_bytes, recorder_stats(r).kv_bytes);
+    assert_true(r->first_step.kv_bytes_in_use > 0);
+    assert_true(r->first_step.duration_ns > 0);
+    recorder_close(r);
+}
+
 static void a_sampled_run_continued_elsewhere_equals_one_run(void **state)
 {
     struct recorder *r = recorder_open(DEMO_MODEL, NULL);
@@ -518,6 +541,7 @@ int main(void)
         cmocka_unit_test(max_tokens_and_stop_ids_end_an_answer),
         cmocka_unit_test(
             a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token),
+        cmocka_unit_test(a_step_report_tells_what_ran_and_what_waited),
         cmocka_unit_test(a_sampled_run_continued_elsewhere_equals_one_run),
         cmocka_unit_test(each_token_is_what_the_sampler_gives_at_its_index),
         cmocka_unit_test(a_continuation_that_is_complete_only_ends),
