@@ -7,18 +7,15 @@
 
 #include "worker/worker.h"
 
-enum { READ_BYTES = 64 << 10 };
-
 void worker_link_init(struct worker_link *link)
 {
-    lr_buf_init(&link->in, WIRE_BODY_MAX + WIRE_HEADER_LEN + 2 * (size_t)READ_BYTES);
-    link->used = 0;
+    wire_reader_init(&link->in, WIRE_BODY_MAX);
     (void)pthread_mutex_init(&link->out_lock, NULL);
 }
 
 void worker_link_free(struct worker_link *link)
 {
-    lr_buf_free(&link->in);
+    wire_reader_free(&link->in);
     (void)pthread_mutex_destroy(&link->out_lock);
 }
 
@@ -26,8 +23,6 @@ bool worker_link_fill(struct worker_link *link, bool wait)
 {
     struct pollfd ready = {.fd = WORKER_IN_FD, .events = POLLIN};
 
-    lr_buf_consume(&link->in, link->used);
-    link->used = 0;
     for (;;) {
         int n = poll(&ready, 1, wait ? -1 : 0);
         if (n == 0)
@@ -36,31 +31,25 @@ bool worker_link_fill(struct worker_link *link, bool wait)
             continue;
         if (n < 0)
             return false;
-        char *room = lr_buf_reserve(&link->in, READ_BYTES);
-        if (room == NULL)
-            return false;
-        ssize_t got = read(WORKER_IN_FD, room, READ_BYTES);
+        ssize_t got = read(WORKER_IN_FD, link->chunk, sizeof(link->chunk));
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got <= 0)
             return false;
-        lr_buf_commit(&link->in, (size_t)got);
+        wire_reader_give(&link->in, lr_str(link->chunk, (size_t)got));
         return true;
     }
 }
 
 bool worker_link_next(struct worker_link *link, struct wire_frame *out)
 {
-    struct lr_str rest = lr_str_sub(lr_buf_str(&link->in), link->used, link->in.len);
     struct lr_error err;
     bool has;
 
-    if (wire_frame_next(&rest, out, &has, &err) != LR_OK) {
+    if (wire_reader_next(&link->in, out, &has, &err) != LR_OK) {
         (void)fprintf(stderr, "worker: %s\n", err.text);
         _exit(2);
     }
-    if (has)
-        link->used += out->bytes.len;
     return has;
 }
 

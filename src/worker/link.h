@@ -11,11 +11,13 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "wire/frame.h"
+#include "wire/reader.h"
+
+enum { WORKER_READ_BYTES = 64 << 10 };
 
 struct worker_link {
-    struct lr_buf in; /* bytes read and not yet consumed */
-    size_t used;      /* of in: frames already handed out */
+    struct wire_reader in;
+    char chunk[WORKER_READ_BYTES]; /* the last read */
     pthread_mutex_t out_lock;
 };
 

@@ -7,6 +7,7 @@
 #include "wire/event.h"
 #include "wire/generate.h"
 #include "wire/open.h"
+#include "wire/reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -80,24 +81,40 @@ static void decode_any(struct lr_str body, uint8_t which)
     lr_arena_free(&arena);
 }
 
+/* The stream in pieces of `step` bytes gives the frames that it gives as a whole. */
+static void read_in_pieces(struct lr_str all, size_t step)
+{
+    struct wire_reader reader;
+    struct wire_frame frame, whole;
+    struct lr_buf line;
+    struct lr_str rest = all;
+    bool has, has_whole;
+    lr_code code = LR_OK;
+    lr_buf_init(&line, 16 << 20);
+    wire_reader_init(&reader, WIRE_BODY_MAX);
+    for (size_t at = 0; code == LR_OK && at < all.len; at += step) {
+        wire_reader_give(&reader, lr_str_sub(all, at, at + step));
+        has = true;
+        while (has && (code = wire_reader_next(&reader, &frame, &has, NULL)) == LR_OK && has) {
+            if (wire_frame_next(&rest, &whole, &has_whole, NULL) != LR_OK || !has_whole ||
+                !lr_str_eq(frame.bytes, whole.bytes))
+                abort();
+            lr_buf_clear(&line);
+            (void)wire_event_json(&line, &frame);
+        }
+    }
+    if (code == LR_OK && wire_frame_next(&rest, &whole, &has_whole, NULL) == LR_OK && has_whole)
+        abort();
+    wire_reader_free(&reader);
+    lr_buf_free(&line);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
     struct lr_str rest = lr_str((const char *)data + 1, size - 1);
     decode_any(rest, data[0]);
-
-    struct lr_buf line;
-    struct wire_frame frame;
-    bool has = true;
-    lr_buf_init(&line, 16 << 20);
-    while (has && wire_frame_next(&rest, &frame, &has, NULL) == LR_OK) {
-        lr_buf_clear(&line);
-        if (has)
-            (void)wire_event_json(&line, &frame);
-        else
-            break;
-    }
-    lr_buf_free(&line);
+    read_in_pieces(rest, 1 + (size_t)data[0] / 8);
     return 0;
 }

@@ -234,14 +234,14 @@ static void on_frame(void *arg, const struct wire_frame *frame)
 enum { BURST_LEAST = 8 };
 
 /* Counts what each request will hear in this batch: the last of it is what sends it off. */
-static void on_batch(void *arg, struct lr_str bytes)
+static void on_batch(void *arg, const struct wire_reader *frames)
 {
     struct node_worker *w = arg;
     struct wire_frame frame;
-    bool has = true;
+    size_t at = 0;
     unsigned connections = 0;
     node_batch_begin(&w->node->batch);
-    while (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has) {
+    while (wire_reader_look(frames, &at, &frame)) {
         if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
             continue;
         struct node_request *r = node_request_find(w->node, wire_event_request(frame.body));

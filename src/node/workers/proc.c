@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/subprocess.h"
-#include "wire/frame.h"
 
 extern char **environ;
 
@@ -25,7 +24,7 @@ struct node_proc {
     struct net_timer *drain; /* runs from the exit until the last frame */
     struct net_timer *limit; /* runs until the exit */
     bool is_late;
-    struct lr_buf frames; /* bytes of an unfinished frame */
+    struct wire_reader frames;
     struct lr_buf line;
     char *chunk;      /* READ_BYTES, lent to libuv */
     unsigned handles; /* not yet closed */
@@ -36,7 +35,7 @@ struct node_proc {
 
 static void free_proc(struct node_proc *p)
 {
-    lr_buf_free(&p->frames);
+    wire_reader_free(&p->frames);
     lr_buf_free(&p->line);
     free(p->chunk);
     free(p);
@@ -121,26 +120,16 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     *out = uv_buf_init(p->chunk, READ_BYTES);
 }
 
-/* Hands out whole frames; keeps what is left.  The usual read holds whole frames only
- * and is never copied. */
 static void take_frames(struct node_proc *p, struct lr_str bytes)
 {
     struct lr_error err;
     struct wire_frame frame;
     bool has = true;
-    bool buffered = p->frames.len != 0;
-
-    if (buffered) {
-        lr_buf_add_str(&p->frames, bytes);
-        bytes = lr_buf_str(&p->frames);
-    }
-    size_t whole = bytes.len;
+    wire_reader_give(&p->frames, bytes);
     if (p->callbacks.on_batch != NULL)
-        p->callbacks.on_batch(p->callbacks.arg, bytes);
+        p->callbacks.on_batch(p->callbacks.arg, &p->frames);
     while (has && p->callbacks.on_frame != NULL) {
-        lr_code code = p->frames.failed ? lr_fail(&err, LR_TOO_LARGE, "a frame is too large")
-                                        : wire_frame_next(&bytes, &frame, &has, &err);
-        if (code != LR_OK) {
+        if (wire_reader_next(&p->frames, &frame, &has, &err) != LR_OK) {
             /* A plugin that scribbles over our pipe is as dead as one that crashed. */
             if (p->callbacks.on_line != NULL)
                 p->callbacks.on_line(p->callbacks.arg, lr_str_z(err.text));
@@ -150,10 +139,6 @@ static void take_frames(struct node_proc *p, struct lr_str bytes)
         if (has)
             p->callbacks.on_frame(p->callbacks.arg, &frame);
     }
-    if (buffered)
-        lr_buf_consume(&p->frames, whole - bytes.len);
-    else
-        lr_buf_add_str(&p->frames, bytes);
 }
 
 static void on_out(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -313,7 +298,7 @@ lr_code node_proc_start(struct net_loop *loop, const struct node_proc_config *co
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
     }
     p->loop = loop;
-    lr_buf_init(&p->frames, WIRE_BODY_MAX + WIRE_HEADER_LEN + (size_t)READ_BYTES);
+    wire_reader_init(&p->frames, WIRE_BODY_MAX);
     lr_buf_init(&p->line, LINE_MAX_BYTES + 1);
     uv_loop_t *uv = net_loop_uv(loop);
     uv_pipe_t *handles[] = {&p->in, &p->out, &p->log};

@@ -13,16 +13,16 @@
 #include <sys/types.h>
 
 #include "net/loop.h"
-#include "wire/frame.h"
+#include "wire/reader.h"
 
 struct node_proc;
 
 struct node_proc_callbacks {
     void *arg;
     void (*on_frame)(void *arg, const struct wire_frame *frame);
-    /* Around the frames of one read.  `bytes` are those frames and perhaps a part of one
-     * more.  Optional, both or neither. */
-    void (*on_batch)(void *arg, struct lr_str bytes);
+    /* Around the frames of one read, which wire_reader_look shows.  Optional, both or neither.
+     */
+    void (*on_batch)(void *arg, const struct wire_reader *frames);
     void (*on_batch_end)(void *arg);
     void (*on_line)(void *arg, struct lr_str line); /* of stdout or stderr */
     /* `how` is for people: "exited with 1", "killed by SIGSEGV".  The process is freed

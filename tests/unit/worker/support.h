@@ -18,14 +18,17 @@
 #include <cmocka.h>
 
 #include "wire/event.h"
+#include "wire/reader.h"
 #include "worker/worker.h"
 
 struct place {
     pid_t pid;
-    int to, from;     /* our ends; -1 once closed */
-    struct lr_buf in; /* bytes of frames not yet taken */
-    size_t used;
+    int to, from; /* our ends; -1 once closed */
+    struct wire_reader in;
+    char *chunk; /* the last read; owned */
 };
+
+enum { PLACE_READ_BYTES = 65536 };
 
 /* Runs body(arg) as the child; its result is the exit status. */
 static inline struct place place_start(int (*body)(void *arg), void *arg)
@@ -34,7 +37,9 @@ static inline struct place place_start(int (*body)(void *arg), void *arg)
     assert_int_equal(pipe2(in, O_CLOEXEC), 0);
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     struct place p = {.to = in[1], .from = out[0]};
-    lr_buf_init(&p.in, 64 << 20);
+    wire_reader_init(&p.in, WIRE_BODY_MAX);
+    p.chunk = malloc(PLACE_READ_BYTES);
+    assert_non_null(p.chunk);
     p.pid = fork();
     assert_true(p.pid >= 0);
     if (p.pid == 0) {
@@ -64,19 +69,14 @@ static inline void place_send(const struct place *p, struct lr_str bytes)
 static inline bool place_next(struct place *p, struct wire_frame *out)
 {
     for (;;) {
-        struct lr_str rest = lr_str_sub(lr_buf_str(&p->in), p->used, p->in.len);
         bool has = false;
-        assert_int_equal(wire_frame_next(&rest, out, &has, NULL), LR_OK);
-        if (has) {
-            p->used += out->bytes.len;
+        assert_int_equal(wire_reader_next(&p->in, out, &has, NULL), LR_OK);
+        if (has)
             return true;
-        }
-        char *room = lr_buf_reserve(&p->in, 65536);
-        assert_non_null(room);
-        ssize_t n = read(p->from, room, 65536);
+        ssize_t n = read(p->from, p->chunk, PLACE_READ_BYTES);
         if (n <= 0)
             return false;
-        lr_buf_commit(&p->in, (size_t)n);
+        wire_reader_give(&p->in, lr_str(p->chunk, (size_t)n));
     }
 }
 
@@ -95,7 +95,8 @@ static inline int place_end(struct place *p)
     if (p->to >= 0)
         (void)close(p->to);
     (void)close(p->from);
-    lr_buf_free(&p->in);
+    wire_reader_free(&p->in);
+    free(p->chunk);
     assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
