@@ -116,8 +116,30 @@ static bool retry(struct net_call *call)
     return true;
 }
 
+static bool is_upgraded(const struct net_call *call)
+{
+    return call->state == CALL_BODY && call->head.status == 101;
+}
+
+size_t net_call_queued(const struct net_call *call)
+{
+    return call->conn != NULL ? net_conn_queued(&call->conn->conn) : 0;
+}
+
+static lr_code write_raw(struct net_call *call, struct lr_str bytes)
+{
+    if (call->conn->conn.broken != 0)
+        return LR_CANCELLED;
+    if (net_call_queued(call) + bytes.len > call->max_send_bytes)
+        return LR_TOO_LARGE;
+    net_conn_write(&call->conn->conn, &bytes, 1);
+    return LR_OK;
+}
+
 lr_code net_call_write(struct net_call *call, struct lr_str bytes)
 {
+    if (is_upgraded(call))
+        return bytes.len != 0 ? write_raw(call, bytes) : LR_OK;
     if (call->state == CALL_OVER || call->body_ended)
         return LR_CANCELLED;
     if (bytes.len == 0)
@@ -157,7 +179,8 @@ void net_call_end_body(struct net_call *call)
 void net_call_on_drain(struct net_call *call)
 {
     wait_for_answer(call);
-    if (call->state != CALL_CONNECTING && !call->body_ended && call->callbacks.on_drain != NULL)
+    if (call->state != CALL_CONNECTING && (!call->body_ended || is_upgraded(call)) &&
+        call->callbacks.on_drain != NULL)
         call->callbacks.on_drain(call->callbacks.arg);
 }
 
@@ -178,11 +201,15 @@ static void begin_answer(struct net_call *call, struct lr_str block)
         net_call_fail(call, code, err.text);
         return;
     }
-    if (call->head.status == 101) {
+    if (call->head.status == 101 && call->wants_upgrade) {
+        call->head.body = NET_BODY_UNTIL_CLOSE;
+        call->head.keep_alive = false;
+    } else if (call->head.status == 101) {
         net_call_fail(call, LR_UPSTREAM, "the server changed to another protocol unasked");
         return;
     }
-    if (call->head.status < 200) { /* 100 Continue and hints: the answer is yet to come */
+    if (call->head.status < 200 &&
+        call->head.status != 101) { /* 100 Continue and hints: the answer is yet to come */
         lr_arena_free(&call->arena);
         return;
     }
@@ -375,8 +402,8 @@ static void on_go_on(void *arg)
 
 static bool is_ours(struct lr_str name)
 {
-    static const char *const names[] = {"host", "content-length", "transfer-encoding",
-                                        "connection", "content-type"};
+    static const char *const names[] = {"host",       "content-length", "transfer-encoding",
+                                        "connection", "content-type",   "upgrade"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (lr_str_eq_nocase(name, lr_str_z(names[i])))
             return true;
@@ -409,6 +436,12 @@ static lr_code put_head(struct net_call *call, const struct net_call_config *con
             return lr_fail(err, LR_INVALID_ARGUMENT, "the content type cannot be sent");
         lr_buf_add_z(out, "\r\nContent-Type: ");
         lr_buf_add_z(out, config->content_type);
+    }
+    if (config->upgrade != NULL) {
+        if (!net_header_value_ok(lr_str_z(config->upgrade)))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "the protocol's name cannot be sent");
+        lr_buf_add_z(out, "\r\nConnection: Upgrade\r\nUpgrade: ");
+        lr_buf_add_z(out, config->upgrade);
     }
     if (config->stream_body)
         lr_buf_add_z(out, "\r\nTransfer-Encoding: chunked");
@@ -459,6 +492,7 @@ lr_code net_call_start(struct net_client *client, const struct net_call_config *
     call->may_connect = config->may_connect;
     call->may_connect_arg = config->may_connect_arg;
     call->stream_body = config->stream_body;
+    call->wants_upgrade = config->upgrade != NULL;
     call->body_ended = !config->stream_body;
     call->max_response_bytes =
         config->max_response_bytes != 0 ? config->max_response_bytes : UINT64_MAX;

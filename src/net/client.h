@@ -59,9 +59,13 @@ struct net_call_config {
     const char *url;                  /* http://host[:port]/path?query or https://... */
     const struct net_header *headers; /* beside Host, Content-Length, Connection */
     size_t header_count;
-    const char *content_type;    /* NULL: none */
-    struct lr_str body;          /* sent whole; copied */
-    bool stream_body;            /* chunked; net_call_write and net_call_end_body follow */
+    const char *content_type; /* NULL: none */
+    struct lr_str body;       /* sent whole; copied */
+    bool stream_body;         /* chunked; net_call_write and net_call_end_body follow */
+    /* Asks for another protocol (HTTP Upgrade).  on_headers with 101: from here on the
+     * connection is a stream of bytes; net_call_write sends, on_body receives, on_done tells of
+     * the server's end.  Another status is an ordinary answer.  NULL: none. */
+    const char *upgrade;
     uint64_t max_response_bytes; /* [unlimited] of body */
     uint64_t max_send_bytes;     /* [1 MB] queued by net_call_write */
     /* Optional: asked for each address of the host before a connection is made; a pooled
@@ -90,9 +94,11 @@ void net_call_cancel(struct net_call *call);
 void net_call_pause(struct net_call *call);
 void net_call_resume(struct net_call *call);
 
-/* For stream_body.  TOO_LARGE: the queue would pass max_send_bytes, nothing was taken,
- * wait for on_drain.  CANCELLED: the call is over or its body was ended. */
+/* For stream_body, and after an upgrade.  TOO_LARGE: the queue would pass max_send_bytes,
+ * nothing was taken, wait for on_drain.  CANCELLED: the call is over or its body was ended. */
 LR_MUST_USE lr_code net_call_write(struct net_call *call, struct lr_str bytes);
+/* Bytes that net_call_write took and the socket did not yet. */
+size_t net_call_queued(const struct net_call *call);
 void net_call_end_body(struct net_call *call);
 
 /* The local address of the connection ("192.0.2.7"), inside on_headers or later; ""

@@ -55,6 +55,7 @@ struct net_call {
     struct net_url url;
     char method[16];
     bool stream_body;
+    bool wants_upgrade;
     bool body_ended; /* the request is complete (at once unless stream_body) */
     bool is_paused;
     bool was_retried;

@@ -46,6 +46,7 @@ const char *net_status_text(int status)
         const char *text;
     } table[] = {
         {100, "Continue"},
+        {101, "Switching Protocols"},
         {200, "OK"},
         {201, "Created"},
         {202, "Accepted"},

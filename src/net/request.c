@@ -194,6 +194,14 @@ void net_request_stream_body(struct net_request *req, const struct net_body_sink
     req->is_owned = true;
 }
 
+bool net_request_wants_upgrade(const struct net_request *req, struct lr_str *protocol)
+{
+    struct lr_str list;
+    return req->head.minor >= 1 && net_request_header(req, "Upgrade", &list) &&
+           net_headers_has_token(req->head.headers, "Connection", "upgrade") &&
+           lr_str_split(&list, ',', protocol);
+}
+
 void net_request_pause(struct net_request *req)
 {
     req->is_paused = true;

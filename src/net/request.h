@@ -127,6 +127,18 @@ void net_stream_abort(struct net_request *req);
  * event in the stream. */
 bool net_response_begun(const struct net_request *req);
 
+/* ---- another protocol on the same connection (HTTP/1.1 Upgrade) ---- */
+
+/* The first protocol of the Upgrade header; false where the client asks for none. */
+bool net_request_wants_upgrade(const struct net_request *req, struct lr_str *protocol);
+/* Answers 101: from here on the connection is a stream of bytes, both ways, and the request
+ * stands for it until it is ended.  sink->on_data gets what the client sends, net_request_pause
+ * and _resume hold the client back, net_stream_write, _queued and _on_drain send,
+ * net_stream_end and _abort end it.  The client's end is on_gone.  After on_head, before any
+ * answer. */
+void net_request_upgrade(struct net_request *req, const char *protocol,
+                         const struct net_body_sink *sink);
+
 /* ---- server-sent events ---- */
 
 /* net_stream_begin with text/event-stream and Cache-Control: no-cache.  Where no event follows

@@ -14,7 +14,7 @@ enum { LENGTH_NONE = -1, LENGTH_CHUNKED = -2 };
 
 static bool has_no_body(int status)
 {
-    return status < 200 || status == 204 || status == 304;
+    return (status < 200 && status != 101) || status == 204 || status == 304;
 }
 
 /* False without memory: then nothing may be sent, as a body without its head would be taken for
@@ -227,6 +227,34 @@ void net_stream_begin(struct net_request *req, int status, const char *content_t
     else
         net_conn_write(&req->conn->conn,
                        &(struct lr_str){loop->scratch.data, loop->scratch.len}, 1);
+}
+
+void net_request_upgrade(struct net_request *req, const char *protocol,
+                         const struct net_body_sink *sink)
+{
+    struct net_loop *loop = req->part->loop;
+    if (req->response != RESPONSE_NONE || req->state != REQUEST_RUNNING)
+        return;
+    net_response_header(req, "Upgrade", lr_str_z(protocol));
+    req->response = RESPONSE_BEGUN;
+    req->status = 101;
+    req->keeps_alive = false;
+    req->is_upgraded = true;
+    req->is_streamed = true;
+    req->sink = *sink;
+    req->body_limit = UINT64_MAX;
+    req->state = REQUEST_BODY;
+    net_body_init(&req->body, NET_BODY_UNTIL_CLOSE, 0);
+    if (req->conn == NULL)
+        return;
+    lr_buf_clear(&loop->scratch);
+    if (put_head(&loop->scratch, loop, 101, NULL, LENGTH_NONE, "Upgrade",
+                 lr_buf_str(&req->extra)))
+        net_conn_write(&req->conn->conn,
+                       &(struct lr_str){loop->scratch.data, loop->scratch.len}, 1);
+    else
+        net_conn_fail(&req->conn->conn);
+    net_task_queue(loop, &req->conn->go_on); /* what came behind the head */
 }
 
 void net_stream_flush(struct net_request *req)

@@ -6,6 +6,7 @@
  *   body       req in REQUEST_BODY; the body time runs, longer for each byte that came
  *   running    req in REQUEST_RUNNING; reading goes on, so that a leaving client shows,
  *              and what comes is kept for later (pipelining) up to a limit
+ *   upgraded   req in REQUEST_BODY and is_upgraded: bytes both ways, without a time limit
  *   lingering  the last answer is out; input is thrown away until the client closes
  * Thread: the part's loop.
  */
@@ -78,6 +79,8 @@ static void body_complete(struct net_request *req)
 static void set_body_deadline(struct server_conn *sc)
 {
     const struct net_request *req = sc->req;
+    if (req->is_upgraded)
+        return;
     uint64_t now = net_loop_now_ms(sc->part->loop);
     uint64_t until = req->body_begun_ms + sc->part->server->config.body_timeout_ms +
                      req->body.total * 1000 / BODY_RATE;

@@ -114,6 +114,7 @@ struct net_request {
     bool is_streamed; /* the body goes to sink */
     bool is_paused;
     bool is_gone;
+    bool is_upgraded; /* no HTTP any more: bytes both ways until one side ends it */
     bool is_head_method;
     bool is_chunked;  /* the answer */
     bool keeps_alive; /* the connection, after the answer */

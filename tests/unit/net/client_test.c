@@ -4,6 +4,7 @@
 #include "base/buf.h"
 
 #include "tests/unit/net/harness.h"
+#include "tests/unit/net/upgrade.h"
 
 static struct net_loop *loop;
 static struct net_client *client;
@@ -712,6 +713,51 @@ static void a_crowd_that_pauses_and_cancels_leaves_nothing_behind(void **state)
     } while (server.active != 0 || server.connections != 0);
 }
 
+static void an_upgraded_connection_is_a_stream_with_back_pressure_both_ways(void **state)
+{
+    (void)state;
+    expect_stream(client, loop, url("/upgrade"));
+    assert_true(h.queued_max < 4u << 20);
+    net_loop_post(loop, stop_loop, loop);
+    net_loop_run(loop);
+    await(&h.gone, 1); /* the server hears of the end */
+}
+
+static void a_refused_upgrade_is_an_ordinary_answer_and_an_unasked_one_an_error(void **state)
+{
+    (void)state;
+    struct stream_test t = {.loop = loop};
+    stream_run(client, url("/upgrade"), "other/1", &t);
+    assert_int_equal(t.status, 400);
+    assert_true(t.is_done);
+    assert_int_equal(t.err.code, LR_OK);
+    struct outcome o = {0};
+    perform((struct net_call_config){.url = url("/upgrade")}, &o);
+    assert_int_equal(o.status, 400);
+    lr_buf_free(&o.body);
+}
+
+/* Bytes that come in one segment with the head belong to the stream. */
+static void what_follows_the_head_at_once_belongs_to_the_stream(void **state)
+{
+    (void)state;
+    static const char ask[] = "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, "
+                              "Upgrade\r\nUpgrade: echo/1\r\n\r\nhello";
+    char got[600] = "";
+    size_t len = 0;
+    int fd = dial();
+    assert_int_equal(write(fd, ask, sizeof(ask) - 1), sizeof(ask) - 1);
+    while (strstr(got, "\r\n\r\nhello") == NULL) {
+        ssize_t n = read(fd, got + len, sizeof(got) - 1 - len);
+        assert_true(n > 0);
+        len += (size_t)n;
+    }
+    assert_non_null(strstr(got, "HTTP/1.1 101 Switching Protocols\r\n"));
+    assert_non_null(strstr(got, "\r\nUpgrade: echo/1\r\n"));
+    (void)close(fd);
+    await(&h.gone, 1);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
@@ -723,6 +769,9 @@ int main(void)
         CASE(a_cancelled_call_says_no_more_and_the_server_hears_of_it),
         CASE(a_call_cancelled_before_its_first_turn_does_nothing),
         CASE(a_paused_call_holds_the_sender_back),
+        CASE(an_upgraded_connection_is_a_stream_with_back_pressure_both_ways),
+        CASE(a_refused_upgrade_is_an_ordinary_answer_and_an_unasked_one_an_error),
+        CASE(what_follows_the_head_at_once_belongs_to_the_stream),
         CASE(a_fetch_hands_over_the_whole_answer),
         CASE(what_cannot_be_sent_is_refused_at_once),
         CASE(a_refused_connection_is_named),

@@ -5,7 +5,7 @@
  * fast as it may), /thread (answered from another thread), /head (refused in on_head),
  * /count (a streamed body), /slow (a streamed body, paused until the test says so),
  * /busy (keeps its loop for 30 ms), /loop (which loop it is on), /inject (a header value with
- * CR LF), /empty (204), /sse.
+ * CR LF), /empty (204), /sse, /upgrade (sends back what comes).
  */
 #ifndef TEST_NET_HARNESS_H
 #define TEST_NET_HARNESS_H
@@ -191,6 +191,64 @@ static inline void body_end(void *arg)
     net_respond(arg, 200, "text/plain", LR_STR_LIT("read"));
 }
 
+/* What the client does not read is not read from the client either. */
+struct echo {
+    struct net_request *req;
+    struct lr_buf back;
+};
+
+static inline void echo_flush(void *arg)
+{
+    struct echo *e = arg;
+    struct lr_str piece = lr_str_sub(lr_buf_str(&e->back), 0, 128 << 10);
+    while (piece.len != 0 && net_stream_write(e->req, piece) == LR_OK) {
+        lr_buf_consume(&e->back, piece.len);
+        piece = lr_str_sub(lr_buf_str(&e->back), 0, 128 << 10);
+    }
+    if (e->back.len == 0)
+        net_request_resume(e->req);
+    else
+        net_request_pause(e->req);
+}
+
+static inline void echo_data(void *arg, struct lr_str bytes)
+{
+    struct echo *e = arg;
+    lr_buf_add_str(&e->back, bytes);
+    pthread_mutex_lock(&h.mutex);
+    if (e->back.len > h.queued_max)
+        h.queued_max = e->back.len;
+    pthread_mutex_unlock(&h.mutex);
+    echo_flush(e);
+}
+
+static inline void echo_gone(void *arg)
+{
+    struct echo *e = arg;
+    note(&h.gone);
+    net_stream_abort(e->req);
+    lr_buf_free(&e->back);
+    free(e);
+}
+
+static inline void echo_start(struct net_request *req)
+{
+    struct lr_str protocol;
+    struct echo *e = calloc(1, sizeof(*e));
+    if (e == NULL)
+        abort();
+    if (!net_request_wants_upgrade(req, &protocol) || !lr_str_eq_z(protocol, "echo/1")) {
+        free(e);
+        net_respond_error(req, &(struct lr_error){LR_INVALID_ARGUMENT, "not that protocol"});
+        return;
+    }
+    e->req = req;
+    lr_buf_init(&e->back, 64 << 20);
+    net_request_on_gone(req, echo_gone, e);
+    net_stream_on_drain(req, echo_flush, e);
+    net_request_upgrade(req, "echo/1", &(struct net_body_sink){.arg = e, .on_data = echo_data});
+}
+
 static inline void on_head(void *arg, struct net_request *req)
 {
     (void)arg;
@@ -228,6 +286,8 @@ static inline void on_request(void *arg, struct net_request *req)
         net_stream_flush(req);
         if (lr_str_eq_z(path, "/flood"))
             flood(req);
+    } else if (lr_str_eq_z(path, "/upgrade")) {
+        echo_start(req);
     } else if (lr_str_eq_z(path, "/thread")) {
         from_thread(req);
     } else if (lr_str_eq_z(path, "/loop")) {

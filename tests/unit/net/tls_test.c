@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "net/client.h"
 #include "tests/unit/net/harness.h"
+#include "tests/unit/net/upgrade.h"
 
 static char folder[64];
 
@@ -214,6 +215,27 @@ static void large_bodies_pass_both_ways(void **state)
     serve_end();
 }
 
+static void an_upgraded_connection_is_a_stream_over_tls_too(void **state)
+{
+    (void)state;
+    struct lr_error err;
+    struct net_loop *loop;
+    struct net_client *client;
+    struct net_tls *trust;
+    char url[256];
+    serve("good");
+    assert_int_equal(net_tls_client_create(in_folder("good.crt"), &trust, &err), LR_OK);
+    assert_int_equal(net_loop_create(&loop, &err), LR_OK);
+    struct net_client_config config = {.tls = trust};
+    assert_int_equal(net_client_create(loop, &config, &client, &err), LR_OK);
+    (void)snprintf(url, sizeof(url), "https://localhost:%u/upgrade", net_server_port(h.server));
+    expect_stream(client, loop, url);
+    net_client_destroy(client);
+    net_loop_destroy(loop);
+    net_tls_destroy(trust);
+    serve_end();
+}
+
 static void expect_refusal(const char *server, const char *ca, const char *host,
                            const char *wanted)
 {
@@ -413,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(our_client_talks_to_our_server),
         cmocka_unit_test(large_bodies_pass_both_ways),
+        cmocka_unit_test(an_upgraded_connection_is_a_stream_over_tls_too),
         cmocka_unit_test(a_certificate_of_another_host_is_named),
         cmocka_unit_test(an_untrusted_certificate_is_named),
         cmocka_unit_test(a_certificate_of_the_future_is_named),
