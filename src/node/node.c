@@ -14,8 +14,8 @@
 #include "node/fetch/storage.h"
 #include "node/fleet/router_link.h"
 #include "node/http/api.h"
+#include "node/http/link.h"
 #include "node/http/logs.h"
-#include "node/http/trunk.h"
 #include "node/state.h"
 #include "node/workers/reload.h"
 
@@ -185,7 +185,7 @@ static void finish_drain(struct node *node)
 {
     net_loop_fn fn = node->drained;
     node->drained = NULL;
-    node_trunks_end(node);
+    node_links_end(node);
     if (fn != NULL)
         fn(node->drained_arg);
 }
@@ -201,7 +201,7 @@ static bool has_workers(const struct node *node)
 
 static void drain_step(struct node *node)
 {
-    if (!node->is_draining || node->request_count != 0)
+    if (!node->is_draining || node->requests.used != 0)
         return;
     for (struct node_model *m = node->models; m != NULL; m = m->next)
         node_model_unload(m, "the node is shutting down");
@@ -233,9 +233,9 @@ static void every_second(void *arg)
 {
     struct node *node = arg;
     uint64_t now = node_now(node);
-    node_batch_begin(&node->batch); /* a trunk's ticks in one write */
+    node_batch_begin(&node->batch); /* a link's ticks in one write */
     node_requests_tick(node, now);
-    node_trunks_tick(node);
+    node_links_tick(node);
     node_batch_end(&node->batch);
     node_idle_watch(node, now);
     node_events_keep_alive(&node->events);
@@ -350,9 +350,11 @@ static void end_now(struct node *node)
     struct lr_error err;
     node->drain_began_ms = 0; /* nobody is told any more */
     (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
-    for (uint32_t i = 0; i < node->slot_count; i++)
-        if (node->slots[i].request != NULL && !node->slots[i].request->is_proof)
-            node_request_fail(node->slots[i].request, &err, true);
+    for (uint32_t i = 0; i < node->requests.count; i++) {
+        struct node_request *request = node->requests.all[i].item;
+        if (request != NULL && !request->is_proof)
+            node_request_fail(request, &err, true);
+    }
     for (struct node_model *m = node->models; m != NULL; m = m->next) {
         struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
         for (size_t i = 0; i < 3; i++)
@@ -367,7 +369,7 @@ static void end_now(struct node *node)
 static void on_drain_late(void *arg)
 {
     struct node *node = arg;
-    lr_log_warn(NULL, "node.drain_late requests=%u", node->request_count);
+    lr_log_warn(NULL, "node.drain_late requests=%u", node->requests.used);
     end_now(node);
 }
 
@@ -381,7 +383,7 @@ void node_drain(struct node *node, net_loop_fn done, void *arg)
     node->drain_began_ms = node_now(node);
     node->drained = done;
     node->drained_arg = arg;
-    lr_log_info(NULL, "node.drain requests=%u", node->request_count);
+    lr_log_info(NULL, "node.drain requests=%u", node->requests.used);
     if (node->limits.drain_ms != 0)
         node->late = net_timer_start(node->loop, node->limits.drain_ms, 0, on_drain_late, node);
     /* Requests for models that are not loaded yet are served, too: they were taken. */
@@ -422,6 +424,6 @@ void node_destroy(struct node *node)
     if (node->lock.fd >= 0)
         lr_file_unlock(&node->lock);
     lr_buf_free(&node->scratch);
-    free(node->slots);
+    lr_slots_free(&node->requests);
     free(node);
 }

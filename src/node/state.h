@@ -5,6 +5,7 @@
 #define NODE_STATE_H
 
 #include "base/log.h"
+#include "base/slots.h"
 #include "node/fleet/identity.h"
 #include "node/http/batch.h"
 #include "node/http/events.h"
@@ -15,7 +16,7 @@
 
 struct net_server;
 struct node_fetch;
-struct node_trunk;
+struct node_link;
 struct node_router_link;
 
 struct node_limits {
@@ -29,12 +30,6 @@ struct node_limits {
     uint32_t alert_percent;
     uint32_t overuse_percent; /* over its allotment: restarted */
     uint32_t kills;           /* watchdog kills in a row before `failed` */
-};
-
-struct node_slot {
-    struct node_request *request;
-    uint32_t generation;
-    uint32_t next_free;
 };
 
 struct node {
@@ -59,9 +54,7 @@ struct node {
     struct lr_file_lock lock;
     struct lr_engine_options options; /* template for every model */
 
-    struct node_slot *slots;        /* requests by id */
-    uint32_t slot_count, free_slot; /* free_slot: index + 1, 0 is none */
-    uint32_t request_count;
+    struct lr_slots requests; /* struct node_request by its id */
     uint64_t next_seq;
 
     struct net_timer *second, *watch, *memory, *late;
@@ -71,8 +64,8 @@ struct node {
     net_loop_fn drained;
     void *drained_arg;
     struct node_batch batch;
-    struct node_trunk *trunks; /* owned by their HTTP requests */
-    struct lr_buf scratch;     /* one frame being encoded */
+    struct node_link *links; /* owned by their HTTP requests */
+    struct lr_buf scratch;   /* one frame being encoded */
 
     struct {
         uint64_t requests, tokens, errors, cancelled, worker_starts, worker_deaths,

@@ -9,7 +9,7 @@
 #include "router/fleet/reach.h"
 #include "router/http/api.h"
 #include "router/http/live.h"
-#include "router/relay/upstream.h"
+#include "router/relay/link.h"
 #include "router/sched/dispatch.h"
 
 enum {
@@ -166,7 +166,7 @@ void router_destroy(struct router *r)
     for (unsigned i = 0; i < r->home_count; i++) {
         net_timer_stop(r->homes[i].second);
         net_client_destroy(r->homes[i].client);
-        router_upstreams_free(&r->homes[i]);
+        router_links_free(&r->homes[i]);
         router_calls_end(&r->homes[i]);
         lr_buf_free(&r->homes[i].scratch);
     }
@@ -219,6 +219,7 @@ static void every_second(void *arg)
 {
     struct router_home *home = arg;
     router_calls_watch(home);
+    router_links_watch(home, net_loop_now_ms(home->loop));
     if (home == &home->router->homes[0]) {
         router_events_keep_alive(home->router);
         router_live_second(home->router);

@@ -31,9 +31,8 @@
 #include "router/store/store.h"
 
 struct router_call;
+struct router_link;
 struct router_probe;
-struct router_trunk;
-struct router_upstream;
 
 enum { ROUTER_FLEET_MAX = 8 };
 
@@ -50,10 +49,9 @@ struct router_drain {
 struct router_home {
     struct router *router;
     struct net_loop *loop;
-    struct net_client *client;         /* one connection pool per node */
-    struct router_trunk *trunks;       /* owned: one per node (upstream.h) */
-    struct router_upstream *upstreams; /* owned: all of this loop */
-    bool more_comes; /* the read has more for the call that is being told of an event */
+    struct net_client *client; /* one connection pool per node */
+    struct router_link *links; /* owned: one per node (relay/link.h) */
+    bool more_comes; /* the batch has more for the call that is being told of an event */
     struct net_timer *second;
     struct router_call *calls; /* live ones, for keep-alive comments */
     struct lr_buf scratch;

@@ -4,11 +4,78 @@
 
 enum { FLAG_SPECIAL = 1, FLAG_LOGPROB = 2 };
 
+/* ---- heads ----
+ *
+ *   u64 request   u32 index   u8 1: more follows   3 bytes zero
+ */
+
+enum { AT_MORE = 12 };
+
+size_t wire_event_begin(struct lr_buf *buf, enum wire_type type, uint64_t request)
+{
+    size_t start = wire_frame_begin(buf, type);
+    wire_put_u64(buf, request);
+    wire_put_u64(buf, 0);
+    return start;
+}
+
+bool wire_event_head_decode(struct lr_str body, struct wire_event_head *out)
+{
+    struct wire_cursor c = wire_cursor(body);
+    out->request = wire_get_u64(&c);
+    out->index = wire_get_u32(&c);
+    out->has_more = (wire_get_u32(&c) & 1) != 0;
+    return !c.failed;
+}
+
+uint64_t wire_event_request(struct lr_str body)
+{
+    struct wire_cursor c = wire_cursor(body);
+    return wire_get_u64(&c);
+}
+
+bool wire_token_id(struct lr_str body, uint32_t *out)
+{
+    struct wire_cursor c = wire_cursor(body);
+    (void)wire_take(&c, WIRE_EVENT_HEAD_LEN);
+    *out = wire_get_u32(&c);
+    return !c.failed;
+}
+
+size_t wire_event_relay(struct lr_buf *buf, const struct wire_frame *event, uint64_t request,
+                        uint32_t index)
+{
+    size_t start = wire_frame_begin(buf, event->type);
+    wire_put_u64(buf, request);
+    wire_put_u32(buf, index);
+    wire_put_u32(buf, 0);
+    lr_buf_add_str(buf, lr_str_sub(event->body, WIRE_EVENT_HEAD_LEN, event->body.len));
+    wire_frame_end(buf, start);
+    return start;
+}
+
+void wire_event_has_more(struct lr_buf *buf, size_t start)
+{
+    buf->data[start + WIRE_HEADER_LEN + AT_MORE] = 1;
+}
+
+/* Begins to read an event's body behind its head. */
+static struct wire_cursor event_cursor(struct lr_str body, uint64_t *request)
+{
+    struct wire_cursor c = wire_cursor(body);
+    uint64_t number = wire_get_u64(&c);
+    if (request != NULL)
+        *request = number;
+    (void)wire_get_u64(&c);
+    return c;
+}
+
+/* ---- events ---- */
+
 void wire_token_encode(struct lr_buf *buf, const struct wire_token *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_TOKEN);
+    size_t start = wire_event_begin(buf, WIRE_TOKEN, m->request);
     uint32_t top = m->top_count < WIRE_TOP_MAX ? m->top_count : WIRE_TOP_MAX;
-    wire_put_u64(buf, m->request);
     wire_put_u32(buf, m->id);
     wire_put_u8(
         buf, (uint8_t)((m->special ? FLAG_SPECIAL : 0) | (m->has_logprob ? FLAG_LOGPROB : 0)));
@@ -26,8 +93,7 @@ void wire_token_encode(struct lr_buf *buf, const struct wire_token *m)
 
 lr_code wire_token_decode(struct lr_str body, struct wire_token *out, struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
-    out->request = wire_get_u64(&c);
+    struct wire_cursor c = event_cursor(body, &out->request);
     out->id = wire_get_u32(&c);
     uint8_t flags = wire_get_u8(&c);
     out->special = (flags & FLAG_SPECIAL) != 0;
@@ -63,8 +129,7 @@ static void get_error(struct wire_cursor *c, struct lr_error *e)
 
 void wire_done_encode(struct lr_buf *buf, const struct wire_done *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_DONE);
-    wire_put_u64(buf, m->request);
+    size_t start = wire_event_begin(buf, WIRE_DONE, m->request);
     wire_put_u32(buf, (uint32_t)m->reason);
     wire_put_u32(buf, m->prompt_tokens);
     wire_put_u32(buf, m->completion_tokens);
@@ -75,8 +140,7 @@ void wire_done_encode(struct lr_buf *buf, const struct wire_done *m)
 
 lr_code wire_done_decode(struct lr_str body, struct wire_done *out, struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
-    out->request = wire_get_u64(&c);
+    struct wire_cursor c = event_cursor(body, &out->request);
     uint32_t reason = wire_get_u32(&c);
     out->prompt_tokens = wire_get_u32(&c);
     out->completion_tokens = wire_get_u32(&c);
@@ -90,8 +154,7 @@ lr_code wire_done_decode(struct lr_str body, struct wire_done *out, struct lr_er
 
 void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_PREFILL);
-    wire_put_u64(buf, m->request);
+    size_t start = wire_event_begin(buf, WIRE_PREFILL, m->request);
     wire_put_u32(buf, m->done);
     wire_put_u32(buf, m->total);
     wire_frame_end(buf, start);
@@ -99,8 +162,7 @@ void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m)
 
 lr_code wire_prefill_decode(struct lr_str body, struct wire_prefill *out, struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
-    out->request = wire_get_u64(&c);
+    struct wire_cursor c = event_cursor(body, &out->request);
     out->done = wire_get_u32(&c);
     out->total = wire_get_u32(&c);
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "prefill");
@@ -108,7 +170,7 @@ lr_code wire_prefill_decode(struct lr_str body, struct wire_prefill *out, struct
 
 void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_LOADING);
+    size_t start = wire_event_begin(buf, WIRE_LOADING, 0);
     wire_put_u64(buf, m->done);
     wire_put_u64(buf, m->total);
     wire_put_str(buf, m->phase);
@@ -117,7 +179,7 @@ void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m)
 
 lr_code wire_loading_decode(struct lr_str body, struct wire_loading *out, struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
+    struct wire_cursor c = event_cursor(body, NULL);
     out->done = wire_get_u64(&c);
     out->total = wire_get_u64(&c);
     out->phase = wire_get_str(&c);
@@ -126,24 +188,26 @@ lr_code wire_loading_decode(struct lr_str body, struct wire_loading *out, struct
 
 void wire_accepted_encode(struct lr_buf *buf, const struct wire_accepted *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_ACCEPTED);
+    size_t start = wire_event_begin(buf, WIRE_ACCEPTED, 0);
     wire_put_str(buf, m->request_id);
     wire_put_str(buf, m->engine);
+    wire_put_u8(buf, m->has_swapped);
     wire_frame_end(buf, start);
 }
 
 lr_code wire_accepted_decode(struct lr_str body, struct wire_accepted *out,
                              struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
+    struct wire_cursor c = event_cursor(body, NULL);
     out->request_id = wire_get_str(&c);
     out->engine = wire_get_str(&c);
+    out->has_swapped = wire_get_u8(&c) != 0;
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "accepted");
 }
 
 void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wire_error *m)
 {
-    size_t start = wire_frame_begin(buf, type);
+    size_t start = wire_event_begin(buf, type, 0);
     wire_put_u8(buf, m->retryable);
     put_error(buf, &m->error);
     wire_frame_end(buf, start);
@@ -151,7 +215,7 @@ void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wir
 
 lr_code wire_error_decode(struct lr_str body, struct wire_error *out, struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
+    struct wire_cursor c = event_cursor(body, NULL);
     out->retryable = wire_get_u8(&c) != 0;
     get_error(&c, &out->error);
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "error");
@@ -193,7 +257,7 @@ lr_code wire_hello_decode(struct lr_str body, struct wire_hello *out, struct lr_
 
 void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_TICK);
+    size_t start = wire_event_begin(buf, WIRE_TICK, 0);
     if (m != NULL) {
         wire_put_u32(buf, m->sequences);
         const uint64_t values[] = {m->weights_bytes,   m->kv_bytes,    m->kv_bytes_in_use,
@@ -208,9 +272,9 @@ void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m)
 
 lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats *out, struct lr_error *err)
 {
-    struct wire_cursor c = wire_cursor(body);
+    struct wire_cursor c = event_cursor(body, NULL);
     *out = (struct lr_engine_stats){.size = sizeof(*out)};
-    if (body.len == 0)
+    if (wire_cursor_done(&c))
         return LR_OK;
     out->sequences = wire_get_u32(&c);
     uint64_t *const values[] = {&out->weights_bytes,   &out->kv_bytes,    &out->kv_bytes_in_use,
@@ -267,47 +331,7 @@ lr_code wire_u64_decode(struct lr_str body, uint64_t *out, struct lr_error *err)
     return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "number");
 }
 
-void wire_u32_encode(struct lr_buf *buf, enum wire_type type, uint32_t value)
-{
-    size_t start = wire_frame_begin(buf, type);
-    wire_put_u32(buf, value);
-    wire_frame_end(buf, start);
-}
-
-lr_code wire_u32_decode(struct lr_str body, uint32_t *out, struct lr_error *err)
-{
-    struct wire_cursor c = wire_cursor(body);
-    *out = wire_get_u32(&c);
-    return wire_cursor_done(&c) ? LR_OK : wire_malformed(err, "number");
-}
-
 void wire_empty_encode(struct lr_buf *buf, enum wire_type type)
 {
     wire_frame_end(buf, wire_frame_begin(buf, type));
-}
-
-void wire_relayed_encode(struct lr_buf *buf, uint64_t stream, struct lr_str event)
-{
-    size_t start = wire_frame_begin(buf, WIRE_RELAYED);
-    wire_put_u64(buf, stream);
-    lr_buf_add_str(buf, event);
-    wire_frame_end(buf, start);
-}
-
-lr_code wire_relayed_decode(struct lr_str body, struct wire_relayed *out, struct lr_error *err)
-{
-    struct wire_cursor c = wire_cursor(body);
-    struct lr_str rest = lr_str_sub(body, sizeof(out->stream), body.len);
-    bool has = false;
-    out->stream = wire_get_u64(&c);
-    if (c.failed || wire_frame_next(&rest, &out->event, &has, NULL) != LR_OK || !has ||
-        rest.len != 0)
-        return wire_malformed(err, "relayed");
-    return LR_OK;
-}
-
-uint64_t wire_event_request(struct lr_str body)
-{
-    struct wire_cursor c = wire_cursor(body);
-    return wire_get_u64(&c);
 }

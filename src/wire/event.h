@@ -1,5 +1,9 @@
 /* wire/event.h - what comes back: the events of a generation and of a worker's life.
  *
+ * Every event begins with the same head: whose it is, which of its events it is, and whether
+ * the same batch has another one for the same generation.  A relay reads and writes the head
+ * and copies the rest.
+ *
  * encode appends a whole frame; decode reads a frame's body and borrows its texts.
  * Both are pure.  decode gives INVALID_ARGUMENT unless the body is exactly one message.
  */
@@ -10,6 +14,14 @@
 #include "wire/frame.h"
 
 enum { WIRE_TOP_MAX = 20, WIRE_TOKEN_BYTES_MAX = 64 << 10 };
+
+enum { WIRE_EVENT_HEAD_LEN = 16 };
+
+struct wire_event_head {
+    uint64_t request; /* the number that the receiver gave it */
+    uint32_t index;   /* on a link: 0 for the first event of an attempt, then one more each */
+    bool has_more;    /* on a link: another event of it follows in the same batch */
+};
 
 /* The layout of chat_logprob and chat_token (src/chat): what the chat layer reads. */
 struct wire_alternative {
@@ -53,17 +65,12 @@ struct wire_loading {
 struct wire_accepted {
     struct lr_str request_id;
     struct lr_str engine; /* "gptoss 0.1.0"; empty while none is loaded */
+    bool has_swapped;     /* the generation that a SWAP named leaves for it */
 };
 
 struct wire_error {
     struct lr_error error;
     bool retryable; /* another node may succeed */
-};
-
-/* An event of one generation on a trunk.  The number is the router's. */
-struct wire_relayed {
-    uint64_t stream;
-    struct wire_frame event;
 };
 
 struct wire_log {
@@ -88,9 +95,7 @@ void wire_hello_encode(struct lr_buf *buf, const struct wire_hello *m);
 void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m); /* NULL: empty */
 void wire_need_encode(struct lr_buf *buf, enum wire_type type, const struct lr_engine_need *m);
 void wire_u64_encode(struct lr_buf *buf, enum wire_type type, uint64_t value); /* CANCEL */
-void wire_u32_encode(struct lr_buf *buf, enum wire_type type, uint32_t value); /* QUEUED */
-void wire_relayed_encode(struct lr_buf *buf, uint64_t stream, struct lr_str event);
-void wire_empty_encode(struct lr_buf *buf, enum wire_type type); /* CLOSE */
+void wire_empty_encode(struct lr_buf *buf, enum wire_type type);               /* CLOSE, PING */
 
 LR_MUST_USE lr_code wire_token_decode(struct lr_str body, struct wire_token *out,
                                       struct lr_error *err);
@@ -113,19 +118,33 @@ LR_MUST_USE lr_code wire_tick_decode(struct lr_str body, struct lr_engine_stats 
 LR_MUST_USE lr_code wire_need_decode(struct lr_str body, struct lr_engine_need *out,
                                      struct lr_error *err);
 LR_MUST_USE lr_code wire_u64_decode(struct lr_str body, uint64_t *out, struct lr_error *err);
-LR_MUST_USE lr_code wire_u32_decode(struct lr_str body, uint32_t *out, struct lr_error *err);
-LR_MUST_USE lr_code wire_relayed_decode(struct lr_str body, struct wire_relayed *out,
-                                        struct lr_error *err);
 
 /* True for an event behind which no other of the same generation comes. */
 static inline bool wire_event_is_last(enum wire_type type)
 {
-    return type == WIRE_DONE || type == WIRE_ERROR || type == WIRE_LOST;
+    return type == WIRE_DONE || type == WIRE_ERROR || type == WIRE_LOST || type == WIRE_REFUSED;
 }
 
-/* The request an event belongs to, without decoding the rest; TOKEN, DONE, PREFILL.
- * 0 for a body that is too short. */
+static inline bool wire_is_event(enum wire_type type)
+{
+    return type >= WIRE_LOADING && type <= WIRE_REFUSED;
+}
+
+/* ---- the head of an event, without the rest ---- */
+
+/* A frame of this type with an empty head; wire_frame_end ends it. */
+size_t wire_event_begin(struct lr_buf *buf, enum wire_type type, uint64_t request);
+/* False for a body that is too short. */
+bool wire_event_head_decode(struct lr_str body, struct wire_event_head *out);
+/* The request an event belongs to; 0 for a body that is too short. */
 uint64_t wire_event_request(struct lr_str body);
+/* The token's id of a TOKEN; false for a body that is too short. */
+bool wire_token_id(struct lr_str body, uint32_t *out);
+/* Appends an event as it is, under another head.  Returns where it begins. */
+size_t wire_event_relay(struct lr_buf *buf, const struct wire_frame *event, uint64_t request,
+                        uint32_t index);
+/* Another event of the same generation follows the one at `start` in the same batch. */
+void wire_event_has_more(struct lr_buf *buf, size_t start);
 
 /* The same event as one line of JSON ("{...}\n"), for curl and other people.  False for
  * a frame that is no event or is malformed. */

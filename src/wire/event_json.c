@@ -114,15 +114,6 @@ static bool put_accepted(struct lr_json_writer *w, struct lr_str body)
     return true;
 }
 
-static bool put_queued(struct lr_json_writer *w, struct lr_str body)
-{
-    uint32_t position;
-    if (wire_u32_decode(body, &position, NULL) != LR_OK)
-        return false;
-    lr_json_member_u64(w, "position", position);
-    return true;
-}
-
 static bool put_nothing(struct lr_json_writer *w, struct lr_str body)
 {
     (void)w;
@@ -140,8 +131,7 @@ bool wire_event_json(struct lr_buf *out, const struct wire_frame *frame)
         {WIRE_TOKEN, "token", put_token},       {WIRE_DONE, "done", put_done},
         {WIRE_PREFILL, "prefill", put_prefill}, {WIRE_TICK, "tick", put_nothing},
         {WIRE_LOADING, "loading", put_loading}, {WIRE_ACCEPTED, "accepted", put_accepted},
-        {WIRE_QUEUED, "queued", put_queued},    {WIRE_ERROR, "error", put_error},
-        {WIRE_LOST, "lost", put_lost},
+        {WIRE_ERROR, "error", put_error},       {WIRE_LOST, "lost", put_lost},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (kinds[i].type != frame->type)

@@ -279,12 +279,12 @@ lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text, struct wire_
         code = read_number(obj, "protocol", UINT32_MAX, &protocol, err);
     if (code == LR_OK)
         code = read_text(obj, "version", true, &out->version, err);
-    if (code == LR_OK && protocol != WIRE_FLEET_PROTOCOL)
+    if (code == LR_OK && wire_protocol_common(protocol) == 0)
         return lr_fail(err, LR_UNSUPPORTED,
                        "the node (llm-router %.*s) speaks protocol %u, this router protocol "
-                       "%u: run releases that are at most one apart",
-                       (int)(out->version.len < 40 ? out->version.len : 40), out->version.ptr,
-                       (unsigned)protocol, WIRE_FLEET_PROTOCOL);
+                       "%d: upgrade the %s",
+                       LR_STR_ARG(lr_str_sub(out->version, 0, 40)), (unsigned)protocol,
+                       WIRE_PROTOCOL, protocol < WIRE_PROTOCOL ? "node" : "router");
     if (code == LR_OK)
         code = read_text(obj, "node_id", true, &out->node_id, err);
     if (code == LR_OK)

@@ -5,8 +5,7 @@
  *
  * Decoded texts point into the text that was parsed or into the arena.  Members nobody
  * knows are ignored, so that the two sides may be one release apart; the protocol number
- * changes when that is not enough, also where it is POST /v0/generate that an older side
- * could not follow: a fleet refuses when a node joins, not when a client asks.
+ * (wire/link.h) changes when that is not enough.
  */
 #ifndef WIRE_FLEET_H
 #define WIRE_FLEET_H
@@ -16,9 +15,9 @@
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "wire/link.h"
 
 enum {
-    WIRE_FLEET_PROTOCOL = 1,
     WIRE_FLEET_MODELS_MAX = 4096,
     WIRE_FLEET_SLOTS_MAX = 1 << 20,
     WIRE_FLEET_POOLS_MAX = 64,

@@ -2,9 +2,9 @@
  *
  *   u32 length of the body   u8 version   u8 type   u16 zero   body
  *
- * Little-endian.  The same frames travel through the pipes of a worker and, for a
- * generation's events, in the body of an HTTP answer of a node; so a node hands a
- * token on without looking into it.  Type numbers are append only.
+ * Little-endian.  The same frames travel through the pipes of a worker and over the link
+ * between a router and a node (wire/link.h), so a node hands a prompt and a token on without
+ * looking into them.  Type numbers are append only; 70, 72 and 73 were used once.
  */
 #ifndef WIRE_FRAME_H
 #define WIRE_FRAME_H
@@ -17,30 +17,23 @@
 #include "base/str.h"
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_HEADER_LEN = 8,
+    WIRE_TYPE_AT = 5,         /* of the header */
     WIRE_BODY_MAX = 64 << 20, /* a prompt of the largest context fits several times */
 };
 
 /* Content type of POST /v0/generate's answer in this form. */
 #define WIRE_EVENTS_TYPE "application/vnd.llm-router.frames"
 
-/* Header of POST /v0/generate: "TRUNK STREAM", the trunk the events shall go to and the number
- * they shall have there.  The answer is then 202, without a body. */
-#define WIRE_TRUNK_HEADER "X-LLM-Router-Trunk"
-
-/* Header of POST /v0/generate: the request_id of a generation of the same model that leaves for
- * this one, in the same step.  The answer (200, 202) repeats it where that one was running; it
- * ends with "cancelled" after its last token. */
-#define WIRE_INSTEAD_HEADER "X-LLM-Router-Instead-Of"
-
 enum wire_type {
-    /* node to worker */
+    /* node to worker; SUBMIT and CANCEL also router to node */
     WIRE_OPEN = 1,   /* wire/open.h, JSON */
     WIRE_PROBE = 2,  /* wire/open.h, JSON */
     WIRE_SUBMIT = 3, /* wire/generate.h */
-    WIRE_CANCEL = 4, /* u64 request */
+    WIRE_CANCEL = 4, /* u64 request: its last event, with the usage, still comes */
     WIRE_CLOSE = 5,  /* empty: close the model and leave */
+    WIRE_SWAP = 6,   /* router to node: a SUBMIT that names the generation that leaves for it */
 
     /* worker to node */
     WIRE_HELLO = 32,  /* u32 pid, u32 engine ABI */
@@ -50,20 +43,18 @@ enum wire_type {
     WIRE_FAILED = 37, /* wire_error: the model is dead, the worker leaves */
     WIRE_ENTER = 38,  /* requests that take part in a step for the first time (wire/lost.h) */
 
-    /* events of one generation; worker to node and node to router */
+    /* events of one generation; worker to node and node to router (wire/event.h) */
     WIRE_LOADING = 64,  /* wire_loading */
     WIRE_PREFILL = 65,  /* wire_prefill */
     WIRE_TOKEN = 66,    /* wire_token */
     WIRE_DONE = 67,     /* wire_done */
-    WIRE_TICK = 68,     /* wire_tick; to a router: an empty body, "still here" */
-    WIRE_ACCEPTED = 69, /* wire_accepted; node to router only, as the next two */
-    WIRE_QUEUED = 70,   /* u32 position */
-    WIRE_ERROR = 71,    /* wire_error */
+    WIRE_TICK = 68,     /* wire_tick; to a router: without numbers, "still here" */
+    WIRE_ACCEPTED = 69, /* wire_accepted; node to router only, as all that follow */
+    WIRE_ERROR = 71,    /* wire_error: it ran, or waited, and failed */
     WIRE_LOST = 74,     /* wire_lost: its worker died; the owner may submit it again */
+    WIRE_REFUSED = 75,  /* wire_error: the node did not take it */
 
-    /* node to router, the answer of POST /v0/trunk: events of many generations */
-    WIRE_TRUNK = 72,   /* u64: the trunk's number, once, first */
-    WIRE_RELAYED = 73, /* wire_relayed */
+    WIRE_PING = 76, /* empty: the link is alive; each second, node to router */
 };
 
 struct wire_frame {

@@ -1,8 +1,13 @@
 /* wire/generate.h - one generation as a router asks a node for it and a node a worker.
  *
- * Two forms of the same struct: JSON is the body of POST /v0/generate, binary is the
- * body of a WIRE_SUBMIT frame.  Decoded arrays lie in the caller's arena, texts point
- * into the bytes that were read; both outlive the struct.
+ * Two forms of the same struct: JSON is the body of POST /v0/generate, binary is a
+ * WIRE_SUBMIT frame.  Decoded arrays lie in the caller's arena, texts point into the bytes that
+ * were read; both outlive the struct.
+ *
+ * The same WIRE_SUBMIT frame goes from a router to a node and from there to a worker.  A node
+ * reads its beginning only (struct wire_submit), writes its own number into it and passes it
+ * on. WIRE_SWAP has the same body; it names another generation of the same model, which leaves
+ * in the step in which this one comes.
  */
 #ifndef WIRE_GENERATE_H
 #define WIRE_GENERATE_H
@@ -18,14 +23,20 @@ enum {
     WIRE_STOP_IDS_MAX = 256,
     WIRE_BIAS_MAX = 4096,
     WIRE_CONSTRAINT_MAX = 512 << 10,
+    WIRE_REQUEST_ID_MAX = 128,
+    WIRE_MODEL_ID_MAX = 512,
+    WIRE_TRACE_MAX = 64,
 };
 
 struct wire_generate {
-    uint64_t id;              /* chosen by the node; binary form only */
-    struct lr_str request_id; /* on every log line; JSON form only, as the next three */
+    uint64_t id;              /* the sender's number for it; binary form only */
+    struct lr_str request_id; /* on every log line */
     struct lr_str model;
+    struct lr_str trace;               /* traceparent; empty: none; binary form only */
+    struct lr_str leaves;              /* request_id of the generation that leaves for this one;
+                                          empty: none; binary form only */
     uint64_t deadline_ms;              /* from now: begun by then, or never; 0: none */
-    struct lr_str cache_scope;         /* both forms; empty: no sharing */
+    struct lr_str cache_scope;         /* empty: no sharing */
     const struct lr_segment *segments; /* the prompt, or else prompt_ids */
     size_t segment_count;
     const uint32_t *prompt_ids;
@@ -39,9 +50,20 @@ struct wire_generate {
     struct lr_str constraint; /* of the output (grammar/constraint.h); empty: none */
     int32_t priority;
     bool ignore_stop;
-    bool no_queue; /* JSON only: the caller queues itself; no free slot is RATE_LIMITED */
-    enum wire_entry entry; /* JSON only: how it goes into a worker, and in which cohort */
+    bool no_queue;         /* the caller queues itself; no free slot is RATE_LIMITED */
+    enum wire_entry entry; /* how it goes into a worker, and in which cohort */
     uint32_t cohort;
+};
+
+/* The beginning of a WIRE_SUBMIT or WIRE_SWAP: all that a node looks at. */
+struct wire_submit {
+    uint64_t request;
+    struct lr_str request_id, model, trace, leaves; /* borrowed from the body */
+    uint64_t deadline_ms;
+    uint32_t generated_count;
+    enum wire_entry entry;
+    uint32_t cohort;
+    bool no_queue;
 };
 
 /* temperature 1, top_p 1, penalties off, everything else zero. */
@@ -54,8 +76,15 @@ void wire_generate_write_json(struct lr_buf *out, const struct wire_generate *g)
 LR_MUST_USE lr_code wire_generate_parse_json(struct lr_arena *arena, struct lr_str text,
                                              struct wire_generate *out, struct lr_error *err);
 
-/* A whole WIRE_SUBMIT frame. */
+/* A whole WIRE_SUBMIT frame, or WIRE_SWAP where g->leaves names one. */
 void wire_submit_encode(struct lr_buf *buf, const struct wire_generate *g);
+LR_MUST_USE lr_code wire_submit_head_decode(struct lr_str body, struct wire_submit *out,
+                                            struct lr_error *err);
+/* Changes a frame that wire_submit_head_decode has read into the next process's SUBMIT. */
+void wire_submit_address(char *frame, uint64_t request);
+/* Appends the frame's SUBMIT with other tokens in the place of its last generated_count. */
+void wire_submit_continue(struct lr_buf *buf, struct lr_str frame, uint32_t generated_count,
+                          const uint32_t *generated, size_t count);
 LR_MUST_USE lr_code wire_submit_decode(struct lr_arena *arena, struct lr_str body,
                                        struct wire_generate *out, struct lr_error *err);
 

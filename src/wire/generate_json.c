@@ -246,9 +246,9 @@ static bool get_member(struct reading *r, struct lr_str key, const struct lr_jso
     if (lr_str_eq_z(key, "protocol"))
         return get_protocol(r, v);
     if (lr_str_eq_z(key, "request_id"))
-        return lr_json_str(v, &g->request_id) && g->request_id.len <= 128;
+        return lr_json_str(v, &g->request_id) && g->request_id.len <= WIRE_REQUEST_ID_MAX;
     if (lr_str_eq_z(key, "model"))
-        return lr_json_str(v, &g->model) && g->model.len <= 512;
+        return lr_json_str(v, &g->model) && g->model.len <= WIRE_MODEL_ID_MAX;
     if (lr_str_eq_z(key, "deadline_ms"))
         return lr_json_u64(v, &g->deadline_ms);
     if (lr_str_eq_z(key, "cache_scope"))

@@ -1,6 +1,7 @@
 #include "wire/lost.h"
 
 #include "wire/bytes.h"
+#include "wire/event.h"
 
 const char *wire_entry_name(enum wire_entry entry)
 {
@@ -24,7 +25,7 @@ bool wire_entry_parse(struct lr_str text, enum wire_entry *out)
 
 void wire_lost_encode(struct lr_buf *buf, const struct wire_lost *m)
 {
-    size_t start = wire_frame_begin(buf, WIRE_LOST);
+    size_t start = wire_event_begin(buf, WIRE_LOST, 0);
     wire_put_u8(buf, m->has_strike);
     wire_put_u8(buf, (uint8_t)m->entry);
     wire_put_u16(buf, 0);
@@ -37,6 +38,7 @@ void wire_lost_encode(struct lr_buf *buf, const struct wire_lost *m)
 lr_code wire_lost_decode(struct lr_str body, struct wire_lost *out, struct lr_error *err)
 {
     struct wire_cursor c = wire_cursor(body);
+    (void)wire_take(&c, WIRE_EVENT_HEAD_LEN);
     *out = (struct wire_lost){.has_strike = wire_get_u8(&c) != 0};
     uint8_t entry = wire_get_u8(&c);
     (void)wire_get_u16(&c);

@@ -74,14 +74,14 @@ test('X-Request-Id and traceparent reach the node; a malformed one of either doe
   const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
   const good = await chat(router, 'trace', 'hi', {}, { headers: { 'x-request-id': 'mine-7', traceparent: trace } });
   assert.equal(good.headers.get('x-request-id'), 'mine-7');
-  assert.match(all[0].proxy.asked, new RegExp(`traceparent: ${trace}`, 'i'));
-  assert.match(all[0].proxy.asked, /"request_id":"mine-7\./);
+  assert.ok(all[0].proxy.asked.includes(trace));
+  assert.match(all[0].proxy.asked, /mine-7\./);
   all[0].proxy.asked = '';
   for (const bad of [{ traceparent: 'not one at all' }, { traceparent: `${trace.slice(0, -3)}zzz` }, { 'x-request-id': 'no spaces "or" quotes' }, { 'x-request-id': 'x'.repeat(65) }]) {
     const answer = await chat(router, 'trace', 'hi', {}, { headers: bad });
     assert.match(answer.headers.get('x-request-id'), /^req-[A-Za-z0-9]{20}$/);
   }
-  assert.doesNotMatch(all[0].proxy.asked, /traceparent/i);
+  assert.doesNotMatch(all[0].proxy.asked, /not one at all|0af7651916cd43dd/i);
 });
 
 test('two clients with the same X-Request-Id: when one leaves the other goes on', async () => {

@@ -66,14 +66,21 @@ test('a router of the release before, with no more than it had to say, is joined
   await serves(router);
 });
 
-test('another protocol is refused on joining, and router, node and log name both versions and both protocols', async () => {
-  const { router, node } = await fleet({ ask: (body) => (body.protocol ? { ...body, protocol: 2, version: '99.1.0' } : body) });
-  const { version } = (await call(`${router.url}/health`)).json;
-  const both = new RegExp(`this router is llm-router ${version.replaceAll('.', '\\.')}.*node \\(llm-router 99\\.1\\.0\\) speaks protocol 2, this router protocol 1`);
-  await until('the node says so', () => both.test(node.log));
-  await until('the router says so', () => both.test(router.log));
-  assert.deepEqual(await nodes(router), []);
+test('a node of the next protocol joins and serves: both speak the older one', async () => {
+  const { router } = await fleet({ ask: (body) => (body.protocol ? { ...body, protocol: body.protocol + 1, version: '99.1.0' } : body) });
+  await serves(router);
 });
+
+for (const [what, protocol, release, upgrade] of [['llm-router 0.1.0', 1, '0.1.0', 'node'], ['a protocol two ahead', 4, '99.1.0', 'router']])
+  test(`${what} is refused on joining, and router, node and log name both versions, both protocols and what to upgrade`, async () => {
+    const { router, node } = await fleet({ ask: (body) => (body.protocol ? { ...body, protocol, version: release } : body) });
+    const { version } = (await call(`${router.url}/health`)).json;
+    const dots = (text) => text.replaceAll('.', '\\.');
+    const both = new RegExp(`this router is llm-router ${dots(version)}.*node \\(llm-router ${dots(release)}\\) speaks protocol ${protocol}, this router protocol 2: upgrade the ${upgrade}`);
+    await until('the node says so', () => both.test(node.log));
+    await until('the router says so', () => both.test(router.log));
+    assert.deepEqual(await nodes(router), []);
+  });
 
 test('a router that has just begun knows from the nodes how fast they are', async () => {
   const first = await startRouter({ args: ['--allow-cpu-nodes'] });

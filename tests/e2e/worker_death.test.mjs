@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import { allIdle, fleet, makeFaulty, metric } from './fleet.mjs';
+import { takeFrames, TYPE, VERSION } from '../support/link.mjs';
 import { call, LONG, makeEcho, nodes, say, sleep, stream, until } from './support.mjs';
 
 const STREAMS = 16;
@@ -141,10 +142,26 @@ test('a malformed event of a node moves the answer instead of ending it', async 
   for (const node of all) node.proxy.changeAnswer = (bytes) => {
     // The header of a token frame; behind it the request, the id, flags, and a count that
     // the frame cannot hold.
-    const at = bytes.indexOf(Buffer.from([1, 66, 0, 0]));
-    if (spoiled === 0 && at >= 0 && at + 18 < bytes.length) { spoiled++; bytes[at + 17] = 255; }
+    const at = bytes.indexOf(Buffer.from([VERSION, TYPE.TOKEN, 0, 0]));
+    if (spoiled === 0 && at >= 0 && at + 26 < bytes.length) { spoiled++; bytes[at + 25] = 255; }
     return bytes;
   };
   const out = await stream(router.url, { model: 'garbled', ...say(text) });
   assert.deepEqual([spoiled, out.error, out.text], [1, null, text]);
 });
+
+for (const [what, change] of [['is missing', () => []], ['comes twice', (frame) => [frame, frame]]])
+  test(`an event that ${what} is noticed, and the answer goes on elsewhere without it`, async () => {
+    const { router, all } = await fleet(2, makeEcho('gap', { step_ms: 15 }), { proxied: true });
+    const text = '0123456789'.repeat(10);
+    let tokens = 0;
+    for (const node of all) node.proxy.changeAnswer = (bytes) => {
+      if (bytes[4] !== VERSION || tokens >= 10) return bytes;
+      const [frames, rest] = takeFrames(bytes);
+      return Buffer.concat([...frames.flatMap((f) => (f[5] === TYPE.TOKEN && ++tokens === 10 ? change(f) : [f])), rest]);
+    };
+    const out = await stream(router.url, { model: 'gap', ...say(text) });
+    assert.deepEqual([out.error, out.text], [null, text]);
+    assert.equal(await metric(router, 'continuations_total'), 1);
+    assert.match(router.log, /event \d+ of a generation came where \d+ was due/);
+  });

@@ -5,9 +5,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { allIdle, fleet, makeKey, metric } from './fleet.mjs';
+import { takeFrames, TYPE, VERSION } from '../support/link.mjs';
 import { call, makeEcho, say, sleep, stream, until } from './support.mjs';
 
-const HEADER = 'X-LLM-Router-Instead-Of';
 const text = (i, length) => `${i}:`.padEnd(length, 'abcdefghijklmnopqrstuvwxyz0123456789');
 
 // Answers of a key, each as long as asked for; `now` is what has come so far.
@@ -86,14 +86,18 @@ test('three requests of a small key within one step all begin with the next one'
   await booked(router, all);
 });
 
-test('a node that knows nothing of it works as before: who is to leave is asked, and all answers are whole', async () => {
+test('a node that does not find who is to leave: that one is asked, and all answers are whole', async () => {
   const { router, all } = await fleet(1, makeEcho('older', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '4'], proxied: true });
   let named = 0;
   all[0].proxy.change = (bytes) => {
-    const at = bytes.indexOf(HEADER);
-    if (at < 0) return bytes;
-    named++;
-    return Buffer.from(bytes.toString('latin1').replaceAll(HEADER, 'X'.repeat(HEADER.length)), 'latin1');
+    for (const frame of bytes[4] === VERSION ? takeFrames(bytes)[0] : []) {
+      if (frame[5] !== TYPE.SWAP) continue;
+      named++;
+      let at = 8 + 28; // request_id, model, trace, then who leaves
+      for (let i = 0; i < 3; i++) at += 4 + frame.readUInt32LE(at);
+      frame.fill('X', at + 4, at + 4 + frame.readUInt32LE(at));
+    }
+    return bytes;
   };
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   const many = Array.from({ length: 16 }, (_, i) => ask(router, flood, 'older', text(i, 60)));

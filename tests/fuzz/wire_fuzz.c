@@ -14,23 +14,35 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void decode_any(struct lr_str body, uint8_t which)
 {
     struct lr_arena arena;
-    struct lr_buf out;
+    struct lr_buf out, again;
     struct wire_generate g;
     struct wire_open open;
     struct wire_token token;
     struct wire_done done;
     struct wire_error error;
     struct wire_log log;
-    struct wire_relayed relayed;
+    struct wire_submit head;
+    struct wire_accepted accepted;
     struct wire_lost lost;
     struct lr_engine_stats stats;
     struct lr_engine_need need;
     lr_arena_init(&arena, 16 << 20);
     lr_buf_init(&out, 16 << 20);
+    lr_buf_init(&again, 16 << 20);
     switch (which % 11) {
     case 0:
-        if (wire_submit_decode(&arena, body, &g, NULL) == LR_OK)
-            wire_submit_encode(&out, &g);
+        if (wire_submit_decode(&arena, body, &g, NULL) != LR_OK)
+            break;
+        wire_submit_encode(&out, &g);
+        if (wire_submit_head_decode(body, &head, NULL) != LR_OK ||
+            head.generated_count != g.generated_count)
+            abort(); /* what a worker takes, its node took */
+        wire_submit_continue(&again, lr_buf_str(&out), head.generated_count, g.generated,
+                             g.generated_count);
+        if (!out.failed && !again.failed &&
+            !lr_str_eq(lr_str_sub(lr_buf_str(&out), WIRE_HEADER_LEN, out.len),
+                       lr_str_sub(lr_buf_str(&again), WIRE_HEADER_LEN, again.len)))
+            abort();
         break;
     case 1:
         if (wire_generate_parse_json(&arena, body, &g, NULL) == LR_OK)
@@ -67,8 +79,8 @@ static void decode_any(struct lr_str body, uint8_t which)
             wire_tick_encode(&out, &stats);
         break;
     case 9:
-        if (wire_relayed_decode(body, &relayed, NULL) == LR_OK)
-            wire_relayed_encode(&out, relayed.stream, relayed.event.bytes);
+        if (wire_accepted_decode(body, &accepted, NULL) == LR_OK)
+            wire_accepted_encode(&out, &accepted);
         break;
     default:
         if (wire_need_decode(body, &need, NULL) == LR_OK)
@@ -78,6 +90,7 @@ static void decode_any(struct lr_str body, uint8_t which)
     if (out.failed && body.len < (1 << 20))
         abort();
     lr_buf_free(&out);
+    lr_buf_free(&again);
     lr_arena_free(&arena);
 }
 

@@ -114,7 +114,7 @@ bool node_report_join(const struct node *node, const struct node_joiner *who,
     if (!make_report(node, &report))
         return false;
     struct wire_join m = {
-        .protocol = WIRE_FLEET_PROTOCOL,
+        .protocol = WIRE_PROTOCOL,
         .version = LR_STR_LIT(LR_NODE_VERSION),
         .node_id = lr_str_z(who->id),
         .name = lr_str_z(who->name),

@@ -10,8 +10,7 @@ static const struct route {
 } routes[] = {
     {"POST", "v0/generate", node_api_generate},
     {"DELETE", "v0/generate/*", node_api_generate_stop},
-    {"POST", "v0/trunk", node_api_trunk},
-    {"DELETE", "v0/trunk/*/*", node_api_trunk_leave},
+    {"GET", "v0/link", node_api_link},
     {"POST", "v1/chat/completions", node_api_chat},
     {"POST", "v1/completions", node_api_completions},
     {"POST", "v1/responses", node_api_responses},
@@ -108,22 +107,29 @@ void node_api_request(void *arg, struct net_request *req)
     net_respond_error(req, &err);
 }
 
-struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id)
+struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err)
 {
     struct node_model *m = node_find_model(node, id);
-    struct lr_error err;
     if (m != NULL)
         return m;
     struct lr_buf list;
     lr_buf_init(&list, 300);
     for (const struct node_model *o = node->models; o != NULL; o = o->next)
         lr_buf_addf(&list, "%s%s", list.len != 0 ? ", " : "", o->id);
-    (void)lr_fail(&err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\" on this node; %s%s",
+    (void)lr_fail(err, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\" on this node; %s%s",
                   LR_STR_ARG(lr_str_sub(id, 0, 100)),
                   list.len != 0 ? "it has: " : "it has none", lr_buf_z(&list));
     lr_buf_free(&list);
-    net_respond_error(req, &err);
     return NULL;
+}
+
+struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id)
+{
+    struct lr_error err;
+    struct node_model *m = node_need_model(node, id, &err);
+    if (m == NULL)
+        net_respond_error(req, &err);
+    return m;
 }
 
 void node_api_json(struct net_request *req, int status, struct lr_buf *body)

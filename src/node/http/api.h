@@ -13,13 +13,10 @@
 void node_api_head(void *arg, struct net_request *req);
 void node_api_request(void *arg, struct net_request *req);
 
-/* 404 names the model and says what there is.  Ends req then and returns NULL. */
+/* NULL: NOT_FOUND names the model and says what there is. */
+struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err);
+/* The same; ends req where there is no such model. */
 struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id);
-
-/* Whom WIRE_INSTEAD_HEADER names; NULL: nobody, or nobody who runs here.  The answer says it.
- */
-struct node_request *node_api_instead_of(struct node *node, struct net_request *req,
-                                         const struct node_model *model);
 
 /* Sends a JSON body built in a buffer and frees the buffer. */
 void node_api_json(struct net_request *req, int status, struct lr_buf *body);
@@ -33,8 +30,7 @@ typedef void (*node_api_fn)(struct node *node, struct net_request *req,
 
 void node_api_generate(struct node *, struct net_request *, const struct net_path *);
 void node_api_generate_stop(struct node *, struct net_request *, const struct net_path *);
-void node_api_trunk(struct node *, struct net_request *, const struct net_path *);
-void node_api_trunk_leave(struct node *, struct net_request *, const struct net_path *);
+void node_api_link(struct node *, struct net_request *, const struct net_path *);
 void node_api_chat(struct node *, struct net_request *, const struct net_path *);
 void node_api_completions(struct node *, struct net_request *, const struct net_path *);
 void node_api_responses(struct node *, struct net_request *, const struct net_path *);

@@ -237,7 +237,7 @@ static bool start_choices(struct call *call, struct node_model *model,
         ask.constraint = constraint;
         struct node_sink sink = {
             .ctx = choice, .on_event = on_event, .has_connection = chat->stream};
-        code = node_request_start(call->node, model, &ask, NULL, sink, &choice->request, &err);
+        code = node_request_start(model, &ask, sink, &choice->request, &err);
     }
     if (code != LR_OK)
         fail_call(call, &err);

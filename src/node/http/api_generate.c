@@ -1,11 +1,7 @@
-/* node/http/api_generate.c - POST /v0/generate: segments in, token events out.
- *
- * The hot path: token frames of one read from the worker become one write to the
- * client, as they are.  Clients that ask for nothing special get the same events as lines of
- * JSON; a router has them sent over its trunk (trunk.c).
+/* node/http/api_generate.c - POST /v0/generate: segments in, token events out, for curl and
+ * other people.  Routers ask over their link (link.c).
  */
 #include "node/http/api.h"
-#include "node/http/trunk.h"
 
 enum { OUT_BYTES = 4 << 20 };
 
@@ -71,29 +67,12 @@ static void on_gone(void *arg)
     net_stream_abort(call->req);
 }
 
-struct node_request *node_api_instead_of(struct node *node, struct net_request *req,
-                                         const struct node_model *model)
-{
-    struct lr_str name;
-    struct node_request *leaves = net_request_header(req, WIRE_INSTEAD_HEADER, &name)
-                                      ? node_request_named(node, model, name)
-                                      : NULL;
-    if (leaves != NULL)
-        net_response_header(req, WIRE_INSTEAD_HEADER, name);
-    return leaves;
-}
-
 void node_api_generate(struct node *node, struct net_request *req, const struct net_path *path)
 {
     struct lr_arena *arena = net_request_arena(req);
     struct wire_generate ask;
     struct lr_error err;
     (void)path;
-    struct lr_str trunk;
-    if (net_request_header(req, WIRE_TRUNK_HEADER, &trunk)) {
-        node_trunk_generate(node, req, trunk);
-        return;
-    }
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     lr_code code = call != NULL
                        ? wire_generate_parse_json(arena, net_request_body(req), &ask, &err)
@@ -113,8 +92,7 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
                              .on_event = on_event,
                              .has_connection = true,
                              .takes_lost = call->as_frames};
-    code = node_request_start(node, model, &ask, node_api_instead_of(node, req, model), sink,
-                              &call->request, &err);
+    code = node_request_start(model, &ask, sink, &call->request, &err);
     if (code != LR_OK) {
         lr_buf_free(&call->out);
         net_respond_error(req, &err);

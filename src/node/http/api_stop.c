@@ -11,8 +11,8 @@ void node_api_generate_stop(struct node *node, struct net_request *req,
 {
     struct lr_str id = path->segments[2];
     bool found = false;
-    for (uint32_t i = 0; i < node->slot_count; i++) {
-        struct node_request *r = node->slots[i].request;
+    for (uint32_t i = 0; i < node->requests.count; i++) {
+        struct node_request *r = node->requests.all[i].item;
         if (r == NULL || r->is_proof || r->sink.on_event == NULL ||
             r->place != NODE_REQUEST_LIVE || !lr_str_eq(r->ask.request_id, id))
             continue;

@@ -57,9 +57,10 @@ struct node_worker {
     bool is_closing;              /* CLOSE was sent or it was killed on purpose */
     struct node_request *live;    /* list */
     uint32_t live_count;
-    uint32_t leaving_count;  /* of them, told to end */
-    uint32_t newcomer_count; /* of them, have yet to survive their first step */
-    uint32_t suspect_count;  /* of these, suspects of an earlier death */
+    uint32_t leaving_count;    /* of them, told to end */
+    uint32_t connection_count; /* of them, with a connection of their own */
+    uint32_t newcomer_count;   /* of them, have yet to survive their first step */
+    uint32_t suspect_count;    /* of these, suspects of an earlier death */
     uint32_t entering_count; /* of the live, in the step that is under way for the first time */
     struct lr_engine_need need; /* from OPENED; total 0 before */
     struct lr_engine_stats stats;

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 #include "node/state.h"
+#include "wire/bytes.h"
 
-enum { NO_SLOT = 0, TICK_MS = 900, SLOTS_BEYOND = 2 };
+enum { TICK_MS = 900, SLOTS_BEYOND = 2 };
 
 void node_request_push(struct node_request **list, struct node_request *request)
 {
@@ -46,54 +47,18 @@ void node_request_unlink(struct node_request *request)
     request->link = NULL;
 }
 
-/* ---- ids: a slot's index and how often it was used, so that a late frame of an
- * ended request finds nobody ---- */
-
-static bool take_slot(struct node *node, struct node_request *request)
-{
-    if (node->free_slot == NO_SLOT) {
-        uint32_t count = node->slot_count != 0 ? 2 * node->slot_count : 64;
-        struct node_slot *grown = realloc(node->slots, count * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        for (uint32_t i = node->slot_count; i < count; i++)
-            grown[i] = (struct node_slot){.next_free = i + 1 < count ? i + 2 : NO_SLOT};
-        node->free_slot = node->slot_count + 1;
-        node->slots = grown;
-        node->slot_count = count;
-    }
-    uint32_t index = node->free_slot - 1;
-    struct node_slot *slot = &node->slots[index];
-    node->free_slot = slot->next_free;
-    slot->request = request;
-    slot->generation++;
-    request->id = (uint64_t)slot->generation << 32 | index;
-    node->request_count++;
-    return true;
-}
-
-static void give_slot(struct node *node, uint64_t id)
-{
-    uint32_t index = (uint32_t)id;
-    node->slots[index].request = NULL;
-    node->slots[index].next_free = node->free_slot;
-    node->free_slot = index + 1;
-    node->request_count--;
-}
-
 struct node_request *node_request_find(struct node *node, uint64_t id)
 {
-    uint32_t index = (uint32_t)id;
-    if (index >= node->slot_count || node->slots[index].generation != (uint32_t)(id >> 32))
-        return NULL;
-    return node->slots[index].request;
+    return lr_slots_find(&node->requests, id);
 }
 
-struct node_request *node_request_named(struct node *node, const struct node_model *model,
-                                        struct lr_str name)
+/* The generation of this model that runs under this name and whose owner still listens; NULL:
+ * none does. */
+static struct node_request *find_named(const struct node_model *model, struct lr_str name)
 {
-    for (uint32_t i = 0; i < node->slot_count; i++) {
-        struct node_request *r = node->slots[i].request;
+    const struct lr_slots *all = &model->node->requests;
+    for (uint32_t i = 0; name.len != 0 && i < all->count; i++) {
+        struct node_request *r = all->all[i].item;
         if (r != NULL && r->place == NODE_REQUEST_LIVE && r->model == model && !r->is_proof &&
             r->sink.on_event != NULL && lr_str_eq(r->ask.request_id, name))
             return r;
@@ -123,7 +88,7 @@ void node_request_event(struct node_request *request, const struct wire_frame *f
         request->sink.on_event(request->sink.ctx, frame);
 }
 
-static void tell_accepted(struct node_request *request)
+static void tell_accepted(struct node_request *request, bool has_swapped)
 {
     struct node_model *model = request->model;
     struct lr_buf *buf = &model->node->scratch;
@@ -132,7 +97,8 @@ static void tell_accepted(struct node_request *request)
         (void)snprintf(engine, sizeof(engine), "%s %s", model->worker->library->engine_id,
                        model->worker->library->version);
     struct wire_accepted m = {.request_id = request->ask.request_id,
-                              .engine = lr_str_z(engine)};
+                              .engine = lr_str_z(engine),
+                              .has_swapped = has_swapped};
     lr_buf_clear(buf);
     wire_accepted_encode(buf, &m);
     tell(request, buf);
@@ -181,25 +147,48 @@ static void enqueue(struct node_request *request)
         push_again(&model->queue, request);
 }
 
-lr_code node_request_start(struct node *node, struct node_model *model,
-                           const struct wire_generate *ask, struct node_request *leaves,
-                           struct node_sink sink, struct node_request **out,
-                           struct lr_error *err)
+/* On no list yet, with a copy of the frame.  NULL without memory. */
+static struct node_request *create(struct node_model *model, struct lr_str frame,
+                                   const struct wire_submit *ask, struct node_sink sink)
 {
+    struct node *node = model->node;
+    struct node_request *r = calloc(1, sizeof(*r));
+    char *copy = malloc(frame.len);
+    uint64_t id = r != NULL && copy != NULL ? lr_slots_take(&node->requests, r) : 0;
+    if (id == 0) {
+        free(r);
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, frame.ptr, frame.len);
+    memcpy(r->name, ask->request_id.ptr, ask->request_id.len);
+    r->id = id;
+    r->model = model;
+    r->frame = copy;
+    r->frame_len = frame.len;
+    r->sink = sink;
+    r->seq = node->next_seq++;
+    r->arrived_ms = r->last_event_ms = node_now(node);
+    r->ask = *ask;
+    r->ask.request_id = lr_str_z(r->name);
+    r->ask.model = r->ask.trace = r->ask.leaves = (struct lr_str){0};
+    wire_submit_address(r->frame, r->id);
+    return r;
+}
+
+lr_code node_request_take(struct node_model *model, struct lr_str frame,
+                          const struct wire_submit *ask, struct node_sink sink,
+                          struct node_request **out, struct lr_error *err)
+{
+    struct node *node = model->node;
+    struct node_request *leaves = find_named(model, ask->leaves);
     *out = NULL;
     lr_code code = check_admission(node, model, ask->no_queue, leaves, err);
     if (code != LR_OK)
         return code;
-    struct node_request *r = calloc(1, sizeof(*r));
-    if (r == NULL || !take_slot(node, r)) {
-        free(r);
+    struct node_request *r = create(model, frame, ask, sink);
+    if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    }
-    r->model = model;
-    r->ask = *ask;
-    r->sink = sink;
-    r->seq = node->next_seq++;
-    r->arrived_ms = r->last_event_ms = node_now(node);
     r->deadline_at_ms = ask->deadline_ms != 0 ? r->arrived_ms + ask->deadline_ms : 0;
     node->count.requests++;
     model->last_used_ms = r->arrived_ms;
@@ -209,9 +198,33 @@ lr_code node_request_start(struct node *node, struct node_model *model,
     *out = r;
     if (leaves != NULL)
         node_request_stop(leaves);
-    tell_accepted(r);
+    tell_accepted(r, leaves != NULL);
     node_model_pump(model);
     return LR_OK;
+}
+
+/* In the node's scratch memory; empty where it was too large. */
+static struct lr_str encode(struct node *node, const struct wire_generate *g,
+                            struct wire_submit *out)
+{
+    lr_buf_clear(&node->scratch);
+    wire_submit_encode(&node->scratch, g);
+    struct lr_str frame = lr_buf_str(&node->scratch);
+    struct lr_str body = lr_str_sub(frame, WIRE_HEADER_LEN, frame.len);
+    bool is_good = !node->scratch.failed && wire_submit_head_decode(body, out, NULL) == LR_OK;
+    return is_good ? frame : (struct lr_str){0};
+}
+
+lr_code node_request_start(struct node_model *model, const struct wire_generate *g,
+                           struct node_sink sink, struct node_request **out,
+                           struct lr_error *err)
+{
+    struct wire_submit ask;
+    struct lr_str frame = encode(model->node, g, &ask);
+    *out = NULL;
+    if (frame.len == 0)
+        return lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
+    return node_request_take(model, frame, &ask, sink, out, err);
 }
 
 static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t count)
@@ -229,6 +242,19 @@ static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t coun
     if (count != 0)
         memcpy(r->generated + r->generated_count, ids, count * sizeof(*ids));
     r->generated_count += count;
+    return true;
+}
+
+/* The tokens that the owner gave: the frame's last. */
+static bool keep_given(struct node_request *r)
+{
+    struct wire_cursor c = wire_cursor(lr_str(r->frame, r->frame_len));
+    c.at = c.end - 4 * (size_t)r->ask.generated_count;
+    for (uint32_t i = 0; i < r->ask.generated_count; i++) {
+        uint32_t id = wire_get_u32(&c);
+        if (!keep_tokens(r, &id, 1))
+            return false;
+    }
     return true;
 }
 
@@ -257,6 +283,7 @@ static void leave_place(struct node_request *request)
     if (request->place == NODE_REQUEST_LIVE) {
         settle_entry(request);
         request->worker->live_count--;
+        request->worker->connection_count -= request->attempt.has_connection;
         request->worker->leaving_count -= request->is_leaving;
         request->is_leaving = false;
         request->worker = NULL;
@@ -276,41 +303,57 @@ static void send_cancel(struct node_request *request)
         (void)node_proc_send(request->worker->proc, lr_buf_str(&node->scratch));
 }
 
+/* Sends the frame.  A broken pipe is the worker's death, and its requests are looked after
+ * there. */
+static void send_frame(struct node_request *request, struct node_proc *proc)
+{
+    struct node *node = request->model->node;
+    struct lr_str frame = lr_str(request->frame, request->frame_len);
+    bool is_again = request->generated_count != request->ask.generated_count;
+    if (request->sink.takes_lost || !is_again) {
+        (void)node_proc_send(proc, frame);
+    } else {
+        lr_buf_clear(&node->scratch);
+        wire_submit_continue(&node->scratch, frame, request->ask.generated_count,
+                             request->generated, request->generated_count);
+        (void)node_proc_send(proc, lr_buf_str(&node->scratch));
+    }
+    if (!request->sink.takes_lost)
+        return;
+    free(request->frame);
+    request->frame = NULL;
+}
+
 void node_request_submit(struct node_request *request, struct node_worker *worker)
 {
     struct node *node = worker->node;
-    struct wire_generate ask = request->ask;
+    enum wire_entry entry = request->ask.entry;
     leave_place(request);
-    ask.id = request->id;
-    if (request->generated_count != 0) {
-        ask.generated = request->generated; /* begins with what the owner gave us */
-        ask.generated_count = request->generated_count;
-    } else if (!request->sink.takes_lost &&
-               !keep_tokens(request, ask.generated, ask.generated_count)) {
+    if (!request->sink.takes_lost && request->generated_count == 0 && !keep_given(request)) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
         node_request_fail(request, &err, true);
         return;
     }
-    bool is_newcomer = ask.entry == WIRE_ENTRY_NEW || ask.entry == WIRE_ENTRY_SUSPECT;
+    bool is_newcomer = entry == WIRE_ENTRY_NEW || entry == WIRE_ENTRY_SUSPECT;
     request->place = NODE_REQUEST_LIVE;
     request->worker = worker;
     request->attempt = (struct node_attempt){
         .submitted_ms = node_now(node),
-        .given = (uint32_t)ask.generated_count,
-        .probation = ask.entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
+        .given = request->sink.takes_lost ? request->ask.generated_count
+                                          : (uint32_t)request->generated_count,
+        .probation = entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
+        .has_connection = request->sink.has_connection,
         .is_newcomer = is_newcomer,
     };
     request->ahead = 0;
+    worker->connection_count += request->attempt.has_connection;
     push_front(&worker->live, request);
     worker->newcomer_count += is_newcomer;
-    worker->suspect_count += ask.entry == WIRE_ENTRY_SUSPECT;
+    worker->suspect_count += entry == WIRE_ENTRY_SUSPECT;
     if (worker->live_count++ == 0)
         worker->progress_ms = node_now(node);
-    lr_buf_clear(&node->scratch);
-    wire_submit_encode(&node->scratch, &ask);
-    /* A broken pipe is the worker's death, and its requests are looked after there. */
-    (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
+    send_frame(request, worker->proc);
     /* The worker that was told died over it.  The next one only tells what it took. */
     if (request->is_stopped)
         send_cancel(request);
@@ -320,23 +363,19 @@ lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
                            struct lr_error *err)
 {
     static const struct lr_segment hello = {.text = "Hello", .len = 5};
-    struct node *node = worker->node;
-    struct node_request *r = calloc(1, sizeof(*r));
-    if (r == NULL || !take_slot(node, r)) {
-        free(r);
+    struct wire_generate g;
+    struct wire_submit ask;
+    wire_generate_defaults(&g);
+    g.request_id = lr_str_z("reload");
+    g.segments = &hello;
+    g.segment_count = 1;
+    g.max_tokens = 1;
+    g.ignore_stop = true;
+    struct lr_str frame = encode(worker->node, &g, &ask);
+    struct node_request *r = frame.len != 0 ? create(worker->model, frame, &ask, sink) : NULL;
+    if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    }
-    r->model = worker->model;
-    r->sink = sink;
     r->is_proof = true;
-    r->seq = node->next_seq++;
-    r->arrived_ms = r->last_event_ms = node_now(node);
-    wire_generate_defaults(&r->ask);
-    r->ask.request_id = lr_str_z("reload");
-    r->ask.segments = &hello;
-    r->ask.segment_count = 1;
-    r->ask.max_tokens = 1;
-    r->ask.ignore_stop = true;
     node_request_submit(r, worker);
     return LR_OK;
 }
@@ -345,7 +384,8 @@ static void free_request(struct node_request *request)
 {
     struct node *node = request->model->node;
     leave_place(request);
-    give_slot(node, request->id);
+    lr_slots_give(&node->requests, request->id);
+    free(request->frame);
     free(request->generated);
     free(request);
 }
@@ -371,12 +411,29 @@ void node_request_end(struct node_request *request)
     free_request(request);
 }
 
+/* It never began: its end is told here. */
+static void stop_waiting(struct node_request *request)
+{
+    struct node_model *model = request->model;
+    struct wire_done m = {.reason = LR_FINISH_CANCELLED};
+    struct lr_buf buf;
+    lr_buf_init(&buf, 256);
+    wire_done_encode(&buf, &m);
+    model->node->count.cancelled++;
+    tell(request, &buf);
+    lr_buf_free(&buf);
+    free_request(request);
+    node_model_pump(model); /* it may have been the only reason to stay */
+}
+
 void node_request_stop(struct node_request *request)
 {
-    if (request->place != NODE_REQUEST_LIVE)
-        return;
-    request->is_stopped = true;
-    send_cancel(request);
+    if (request->place == NODE_REQUEST_QUEUED) {
+        stop_waiting(request);
+    } else if (request->place == NODE_REQUEST_LIVE) {
+        request->is_stopped = true;
+        send_cancel(request);
+    }
 }
 
 void node_request_cancel(struct node_request *request)
@@ -511,7 +568,7 @@ static void tick(struct node *node, struct node_request *request, uint64_t now)
 
 void node_requests_tick(struct node *node, uint64_t now_ms)
 {
-    for (uint32_t i = 0; i < node->slot_count; i++)
-        if (node->slots[i].request != NULL)
-            tick(node, node->slots[i].request, now_ms);
+    for (uint32_t i = 0; i < node->requests.count; i++)
+        if (node->requests.all[i].item != NULL)
+            tick(node, node->requests.all[i].item, now_ms);
 }

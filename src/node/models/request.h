@@ -50,6 +50,7 @@ struct node_attempt {
     uint32_t given;                        /* tokens it had when it was submitted */
     uint32_t tokens;                       /* that the worker made */
     uint32_t probation;                    /* tokens until it is no longer suspected */
+    bool has_connection;                   /* as its sink when it was submitted */
     bool is_newcomer;                      /* has yet to survive its first step */
     bool is_entering;                      /* its first step is under way */
     bool has_entered;                      /* its first step is over */
@@ -62,9 +63,13 @@ struct node_request {
     enum node_request_place place;
     struct node_model *model;
     struct node_worker *worker; /* LIVE only */
-    struct wire_generate ask;   /* borrowed from the owner until the last event or cancel */
-    struct node_sink sink;      /* on_event NULL: the owner has left */
-    uint32_t *generated;        /* owned: every token the client has; not with takes_lost */
+    struct wire_submit ask;     /* its texts are empty but for request_id, which is `name` */
+    char name[WIRE_REQUEST_ID_MAX + 1];
+    char *frame; /* owned: the WIRE_SUBMIT, prompt and all; NULL once an owner with takes_lost
+                  * need not have it sent again */
+    size_t frame_len;
+    struct node_sink sink; /* on_event NULL: the owner has left */
+    uint32_t *generated;   /* owned: every token the client has; not with takes_lost */
     size_t generated_count, generated_cap;
     struct node_attempt attempt; /* LIVE only */
     uint64_t arrived_ms, last_event_ms;
@@ -76,30 +81,29 @@ struct node_request {
     bool is_leaving;         /* LIVE, and its worker was told */
 };
 
-/* Takes a generation in.  The sink may be called before this returns (ACCEPTED).  `leaves`,
- * which may be NULL, is stopped for it once it is taken: its place is this one's, and the
- * worker hears of both before its next step.
+/* Takes a generation in: `frame` is a whole WIRE_SUBMIT or WIRE_SWAP, which is copied, and
+ * `ask` what wire_submit_head_decode says of it.  The sink may be called before this returns
+ * (ACCEPTED).  The generation that ask->leaves names, where it runs, is stopped for this one:
+ * its place is this one's, and the worker hears of both before its next step.
  *   RATE_LIMITED  no room in the queue
  *   UNAVAILABLE   the node is draining
  *   another code  the model cannot be loaded: why
  * With ask->no_queue a request beyond the free slots of a loaded model is refused, too:
  * a router has a queue of its own. */
-LR_MUST_USE lr_code node_request_start(struct node *node, struct node_model *model,
-                                       const struct wire_generate *ask,
-                                       struct node_request *leaves, struct node_sink sink,
+LR_MUST_USE lr_code node_request_take(struct node_model *model, struct lr_str frame,
+                                      const struct wire_submit *ask, struct node_sink sink,
+                                      struct node_request **out, struct lr_error *err);
+/* The same for an owner on this node. */
+LR_MUST_USE lr_code node_request_start(struct node_model *model,
+                                       const struct wire_generate *ask, struct node_sink sink,
                                        struct node_request **out, struct lr_error *err);
 
 /* The owner leaves: no event after this.  The worker is told at once. */
 void node_request_cancel(struct node_request *request);
 
 /* The owner has all it wants (a stop string matched): the worker is told, and the
- * last event, with the usage, still comes. */
+ * last event, with the usage, still comes; at once where no worker has it. */
 void node_request_stop(struct node_request *request);
-
-/* The generation of this model that runs under this name and whose owner still listens; NULL:
- * none does. */
-struct node_request *node_request_named(struct node *node, const struct node_model *model,
-                                        struct lr_str request_id);
 
 /* NULL when it has ended. */
 struct node_request *node_request_find(struct node *node, uint64_t id);

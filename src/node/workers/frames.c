@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "node/state.h"
 #include "node/workers/reload.h"
-#include "wire/bytes.h"
 
 static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
 {
@@ -95,10 +94,9 @@ static void enter(struct node_worker *w, const struct wire_frame *frame)
 static void token(struct node_worker *w, const struct wire_frame *frame)
 {
     struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
-    if (r == NULL || r->worker != w || frame->body.len < 12)
+    uint32_t id;
+    if (r == NULL || r->worker != w || !wire_token_id(frame->body, &id))
         return;
-    struct wire_cursor c = wire_cursor(lr_str_sub(frame->body, 8, 12));
-    uint32_t id = wire_get_u32(&c);
     if (!node_request_keep_token(r, id)) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the tokens of a request");
@@ -241,7 +239,8 @@ static void on_batch(void *arg, const struct wire_reader *frames)
     size_t at = 0;
     unsigned connections = 0;
     node_batch_begin(&w->node->batch);
-    while (wire_reader_look(frames, &at, &frame)) {
+    /* The events for routers leave together at the batch's end. */
+    while (w->connection_count != 0 && wire_reader_look(frames, &at, &frame)) {
         if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
             continue;
         struct node_request *r = node_request_find(w->node, wire_event_request(frame.body));

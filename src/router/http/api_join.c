@@ -149,7 +149,7 @@ static void write_joined(struct router *r, const struct router_node *node, struc
     lr_json_writer_init(&w, body);
     lr_json_begin_object(&w);
     lr_json_member_z(&w, "node_id", node->id);
-    lr_json_member_u64(&w, "protocol", WIRE_FLEET_PROTOCOL);
+    lr_json_member_u64(&w, "protocol", WIRE_PROTOCOL);
     lr_json_member_z(&w, "version", r->version);
     lr_json_member_u64(&w, "beat_ms", BEAT_MS);
     lr_json_member_u64(&w, "registry_version", r->registry.version);

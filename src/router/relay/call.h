@@ -16,7 +16,7 @@
 
 #include "chat/openai_request.h"
 #include "chat/openai_response.h"
-#include "router/relay/upstream.h"
+#include "router/relay/link.h"
 #include "router/sched/dispatch.h"
 #include "wire/lost.h"
 
@@ -32,10 +32,9 @@ struct router_leg {
     uint32_t strikes;      /* deaths of engines that are blamed on it */
     enum wire_entry entry; /* how it goes into its next worker, and in which cohort */
     uint32_t cohort;
-    struct router_upstream *upstream; /* NULL: none is under way */
-    int status;                       /* of the node's answer; 0: no head yet */
-    struct lr_buf in;                 /* a frame that has not arrived whole, or an error body */
-    uint32_t *generated;              /* owned: every token the client has */
+    struct router_stream stream; /* the attempt that is under way */
+    bool is_taken;               /* its node has said ACCEPTED */
+    uint32_t *generated;         /* owned: every token the client has */
     size_t generated_count, generated_cap;
     size_t sent_count; /* of them, when this attempt began */
     bool is_over;      /* DONE arrived, or the call gave it up */
@@ -64,7 +63,7 @@ struct router_call {
     struct router_marks *marks; /* owned, prompt_count of them; NULL: short prompts */
     struct router_leg *legs;
     uint32_t leg_count;
-    unsigned holds; /* upstreams and grants that still point here */
+    unsigned holds; /* attempts and grants that still point here */
     uint64_t seed;
     uint64_t begun_ns, granted_ns, first_ns;
     uint64_t wrote_ms;         /* the client heard from us */
@@ -121,18 +120,10 @@ void router_leg_watch(struct router_leg *leg, uint64_t now_ms);
 void router_leg_free(struct router_leg *leg);
 
 /* ---- leg_events.c ---- */
-/* Body bytes of a 200 answer. */
-void router_leg_hear(struct router_leg *leg, struct lr_str bytes);
-/* The whole body of another answer is in leg->in. */
-void router_leg_refused(struct router_leg *leg);
+void router_leg_hear(struct router_leg *leg, const struct wire_frame *event);
 
 /* ---- leg_ask.c ---- */
-/* Sends the generation to job->node with these callbacks. */
-LR_MUST_USE lr_code router_leg_send(struct router_leg *leg,
-                                    const struct net_call_callbacks *callbacks,
-                                    struct lr_error *err);
-/* Tells the node to stop; its last event, with the usage, still comes.  False: it could not
- * be told.  `fn` hears how that went. */
-bool router_leg_send_stop(struct router_leg *leg, net_fetch_fn fn);
+/* Sends the generation to job->node. */
+LR_MUST_USE lr_code router_leg_send(struct router_leg *leg, struct lr_error *err);
 
 #endif

@@ -10,20 +10,16 @@
 #include <stdlib.h>
 
 #include "router/relay/call.h"
-#include "wire/frame.h"
 
 enum {
     MEASURED_TOKENS =
         64, /* of a prompt that is partly cached: fewer tell nothing of the rate */
     ATTEMPTS_MAX = 5,
-    ERROR_BODY_MAX = 64 << 10,
-    EVENT_MAX = 1 << 20, /* a token with twenty alternatives is far below */
 };
 
 void router_leg_free(struct router_leg *leg)
 {
     router_job_forget(&leg->job);
-    lr_buf_free(&leg->in);
     free(leg->generated);
 }
 
@@ -58,15 +54,13 @@ static void give_slot_back(struct router_leg *leg, enum router_outcome outcome)
     router_release(&leg->job, outcome, &m);
 }
 
-/* The answer of this attempt's node is of no more use.  The caller holds the call. */
+/* This attempt's node is of no more use.  The caller holds the call. */
 static void leave_node(struct router_leg *leg)
 {
-    struct router_upstream *upstream = leg->upstream;
-    leg->upstream = NULL;
-    if (upstream != NULL) {
-        router_upstream_cancel(upstream);
-        router_call_drop(leg->call);
-    }
+    if (leg->stream.link == NULL)
+        return;
+    router_link_leave(&leg->stream);
+    router_call_drop(leg->call);
 }
 
 void router_leg_done(struct router_leg *leg)
@@ -93,50 +87,29 @@ void router_leg_give_up(struct router_leg *leg)
 
 /* ---- an attempt ---- */
 
-static void on_headers(void *arg, int status, struct net_headers headers)
-{
-    struct router_leg *leg = arg;
-    struct lr_str left;
-    leg->status = status;
-    /* Where an event overtook the answer's head, or it is a refusal, that is settled when the
-     * place is given back. */
-    if (leg->job.instead_of[0] != '\0' && status == 200 && headers.count != 0)
-        router_came_instead(&leg->job, net_headers_get(headers, WIRE_INSTEAD_HEADER, &left));
-}
-
-static void on_body(void *arg, struct lr_str bytes)
+static void on_event(void *arg, const struct wire_frame *event)
 {
     struct router_leg *leg = arg;
     struct router_call *call = leg->call;
-    if (leg->is_over && !leg->is_leaving)
-        return;
     call->holds++;
-    if (leg->status == 200)
-        router_leg_hear(leg, bytes);
-    else if (leg->in.len < ERROR_BODY_MAX)
-        lr_buf_add_str(&leg->in, bytes);
+    router_leg_hear(leg, event);
+    if (wire_event_is_last(event->type))
+        router_call_drop(call); /* for the attempt that has ended */
     router_call_drop(call);
 }
 
-static void on_done(void *arg, const struct lr_error *err)
+static void on_lost(void *arg, const struct lr_error *err)
 {
     struct router_leg *leg = arg;
     struct router_call *call = leg->call;
+    struct lr_log_ctx log = {.request_id = call->access->request_id};
     struct lr_error cut;
-    leg->upstream = NULL;
     if (leg->is_leaving)
         router_leg_give_up(leg);
-    if (!leg->is_over && err == NULL && leg->status != 200) {
-        router_leg_refused(leg);
-    } else if (!leg->is_over) {
-        struct lr_log_ctx log = {.request_id = call->access->request_id};
+    if (!leg->is_over) {
         /* The transport's words name the node's address: for the log, not for the client. */
-        if (err == NULL)
-            (void)lr_fail(&cut, LR_UPSTREAM, "the node ended its answer in the middle");
-        else
-            (void)lr_fail(&cut, err->code, "the connection to the node failed");
-        if (err != NULL)
-            lr_log_warn(&log, "request.cut node=%s reason=%s", leg->job.node->name, err->text);
+        lr_log_warn(&log, "request.cut node=%s reason=%s", leg->job.node->name, err->text);
+        (void)lr_fail(&cut, err->code, "the connection to the node failed");
         router_leg_move(leg, ROUTER_FAILED, &cut);
     }
     router_call_drop(call);
@@ -159,10 +132,8 @@ static void run(struct router_leg *leg)
 {
     struct router_call *call = leg->call;
     struct lr_error err;
-    struct net_call_callbacks callbacks = {
-        .arg = leg, .on_headers = on_headers, .on_body = on_body, .on_done = on_done};
-    lr_buf_clear(&leg->in);
-    leg->status = 0;
+    leg->stream = (struct router_stream){.arg = leg, .on_event = on_event, .on_lost = on_lost};
+    leg->is_taken = false;
     leg->sent_ns = lr_clock_ns(NULL);
     leg->loaded_ns = leg->first_ns = leg->last_ns = 0;
     leg->attempt_tokens = 0;
@@ -170,8 +141,11 @@ static void run(struct router_leg *leg)
     leg->heard_ms = net_loop_now_ms(call->home->loop);
     note_node(leg);
     router_count(&call->home->router->metrics.generations, 1);
-    if (router_leg_send(leg, &callbacks, &err) == LR_OK)
+    lr_code code = router_leg_send(leg, &err);
+    if (code == LR_OK)
         call->holds++;
+    else if (code == LR_TOO_LARGE)
+        router_leg_fail(leg, &err);
     else
         router_leg_move(leg, ROUTER_FAILED, &err);
 }
@@ -238,7 +212,9 @@ void router_leg_yield(struct router_leg *leg)
 void router_leg_watch(struct router_leg *leg, uint64_t now_ms)
 {
     struct lr_error err;
-    if (leg->upstream == NULL || now_ms - leg->heard_ms < ROUTER_SILENCE_MS)
+    uint64_t since = leg->heard_ms > leg->stream.sent_ms ? leg->heard_ms : leg->stream.sent_ms;
+    if (leg->stream.link == NULL || leg->stream.sent_ms == 0 ||
+        now_ms - since < ROUTER_SILENCE_MS)
         return;
     if (leg->is_leaving) {
         router_leg_give_up(leg);
@@ -278,16 +254,6 @@ static void on_ready(struct router_job *job, const struct lr_error *err)
     router_call_drop(call);
 }
 
-static void on_yield_told(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    struct router_leg *leg = arg;
-    struct router_call *call = leg->call;
-    /* A node that did not understand goes on, and so does the answer. */
-    if (err != NULL || reply->status != 200)
-        router_stays(&leg->job);
-    router_call_drop(call);
-}
-
 /* Another key holds less of the model: this answer waits a moment and goes on.  The place is
  * given back when the node has confirmed, so that it is never sent more than it takes; what it
  * makes until then is not lost. */
@@ -295,22 +261,20 @@ static void on_yield(struct router_job *job)
 {
     struct router_leg *leg = (struct router_leg *)(void *)job;
     struct router_call *call = leg->call;
-    if (leg->is_over || leg->upstream == NULL)
+    if (leg->is_over || leg->stream.link == NULL)
         return;
+    if (leg->is_taken) {
+        router_link_cancel(&leg->stream); /* its last event goes on */
+        return;
+    }
     call->holds++;
-    if (leg->status == 200 && router_leg_send_stop(leg, on_yield_told))
-        return; /* on_yield_told goes on */
-    if (leg->status != 200)
-        router_leg_yield(leg); /* it has not begun */
-    else
-        router_stays(job);
+    router_leg_yield(leg); /* it has not begun */
     router_call_drop(call);
 }
 
 void router_leg_start(struct router_leg *leg)
 {
     struct lr_error err;
-    lr_buf_init(&leg->in, EVENT_MAX);
     leg->job.on_ready = on_ready;
     leg->job.on_yield = on_yield;
     enum router_admission admission = router_admit(&leg->job, false, &err);
@@ -324,24 +288,14 @@ void router_leg_start(struct router_leg *leg)
 
 /* ---- the client leaves ---- */
 
-static void on_stopped(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    struct router_leg *leg = arg;
-    struct router_call *call = leg->call;
-    /* It did not understand, or is gone: the connection says it. */
-    if (leg->is_leaving && (err != NULL || reply->status != 200))
-        router_leg_give_up(leg);
-    router_call_drop(call);
-}
-
 void router_leg_cancel(struct router_leg *leg)
 {
     if (leg->is_over)
-        return; /* its answer is complete: the connection stays good for the next one */
+        return; /* its answer is complete */
     leg->is_over = true;
-    if (leg->upstream != NULL && leg->status == 200 && router_leg_send_stop(leg, on_stopped)) {
+    if (leg->stream.link != NULL && leg->is_taken) {
+        router_link_cancel(&leg->stream);
         leg->is_leaving = true;
-        leg->call->holds++;
         return;
     }
     if (router_withdraw(&leg->job))

@@ -1,4 +1,4 @@
-/* router/relay/leg_events.c - what a node says about one generation: events, or a refusal. */
+/* router/relay/leg_events.c - what a node says about one generation. */
 #include <stdlib.h>
 
 #include "router/relay/call.h"
@@ -164,90 +164,12 @@ static void on_last_event(struct router_leg *leg, const struct wire_frame *frame
     router_leg_done(leg);
 }
 
-/* ---- events ---- */
-
-static void on_prefill(struct router_leg *leg, struct lr_str body)
-{
-    struct wire_prefill m;
-    /* A continuation computes more than the prompt, whose size was told before. */
-    if (leg->prompt_tokens == 0 && wire_prefill_decode(body, &m, NULL) == LR_OK)
-        leg->prompt_tokens = m.total;
-}
-
-static void on_event(struct router_leg *leg, const struct wire_frame *frame)
-{
-    leg->heard_ms = net_loop_now_ms(leg->call->home->loop);
-    if (leg->is_leaving) {
-        on_last_event(leg, frame);
-        return;
-    }
-    switch (frame->type) {
-    case WIRE_TOKEN:
-        on_token(leg, frame->body);
-        break;
-    case WIRE_DONE:
-        on_done(leg, frame->body);
-        break;
-    case WIRE_ERROR:
-        on_error(leg, frame->body);
-        break;
-    case WIRE_LOST:
-        on_lost(leg, frame->body);
-        break;
-    case WIRE_PREFILL:
-        on_prefill(leg, frame->body);
-        break;
-    case WIRE_LOADING:
-        leg->loaded_ns = lr_clock_ns(NULL);
-        break;
-    default:
-        break; /* signs of life */
-    }
-}
-
-/* True when this node's answer is of no more interest. */
-static bool is_settled(const struct router_leg *leg, const struct router_upstream *upstream)
-{
-    return (leg->is_over && !leg->is_leaving) || leg->upstream != upstream;
-}
-
-void router_leg_hear(struct router_leg *leg, struct lr_str bytes)
-{
-    const struct router_upstream *upstream = leg->upstream;
-    struct lr_str rest = bytes;
-    struct lr_error err;
-    bool buffered = leg->in.len != 0, has = true;
-    lr_code code = LR_OK;
-    if (buffered) {
-        lr_buf_add_str(&leg->in, bytes);
-        rest = lr_buf_str(&leg->in);
-    }
-    if (leg->in.failed)
-        code =
-            lr_fail(&err, LR_UPSTREAM, "the node sent an event over %zu bytes", leg->in.limit);
-    while (code == LR_OK && has && !is_settled(leg, upstream)) {
-        struct wire_frame frame;
-        code = wire_frame_next(&rest, &frame, &has, &err);
-        if (code == LR_OK && has)
-            on_event(leg, &frame);
-    }
-    if (is_settled(leg, upstream))
-        return;
-    if (code != LR_OK && leg->is_leaving)
-        router_leg_give_up(leg);
-    else if (code != LR_OK)
-        router_leg_move(leg, ROUTER_FAILED, &err);
-    else if (buffered)
-        lr_buf_consume(&leg->in, leg->in.len - rest.len);
-    else
-        lr_buf_add_str(&leg->in, rest);
-}
-
 /* ---- a refusal ---- */
 
-static lr_code code_of_status(int status)
+/* What a client may hear of a node's refusal. */
+static lr_code code_for_client(lr_code code)
 {
-    switch (status) {
+    switch (lr_code_http(code)) {
     case 400:
         return LR_INVALID_ARGUMENT;
     case 413:
@@ -263,31 +185,77 @@ static lr_code code_of_status(int status)
     }
 }
 
-/* The message of the node's error body, or its status. */
-static void read_refusal(const struct router_leg *leg, struct lr_error *err)
+static void on_refused(struct router_leg *leg, struct lr_str body)
 {
-    struct lr_arena arena;
-    const struct lr_json *body;
-    struct lr_str message = {0};
-    lr_arena_init(&arena, 1 << 20);
-    if (lr_json_parse(&arena, lr_buf_str(&leg->in), NULL, &body, NULL) == LR_OK)
-        (void)lr_json_str(lr_json_get(lr_json_get(body, "error"), "message"), &message);
-    if (message.len != 0)
-        (void)lr_fail(err, code_of_status(leg->status), LR_STR_FMT, LR_STR_ARG(message));
+    struct wire_error m;
+    struct lr_error err;
+    if (wire_error_decode(body, &m, &err) != LR_OK) {
+        router_leg_move(leg, ROUTER_FAILED, &err);
+        return;
+    }
+    m.error.code = code_for_client(m.error.code);
+    if (m.error.code == LR_RATE_LIMITED)
+        router_leg_move(leg, ROUTER_BUSY, &m.error);
+    else if (m.error.code == LR_INVALID_ARGUMENT || m.error.code == LR_TOO_LARGE)
+        router_leg_fail(leg, &m.error);
     else
-        (void)lr_fail(err, code_of_status(leg->status), "node %s answered with status %d",
-                      leg->job.node->name, leg->status);
-    lr_arena_free(&arena);
+        router_leg_move(leg, ROUTER_FAILED, &m.error);
 }
 
-void router_leg_refused(struct router_leg *leg)
+/* ---- events ---- */
+
+/* Without this event the swap is settled when the place is given back. */
+static void on_accepted(struct router_leg *leg, struct lr_str body)
 {
-    struct lr_error err;
-    read_refusal(leg, &err);
-    if (leg->status == 429)
-        router_leg_move(leg, ROUTER_BUSY, &err);
-    else if (leg->status == 400 || leg->status == 413)
-        router_leg_fail(leg, &err);
-    else
-        router_leg_move(leg, ROUTER_FAILED, &err);
+    struct wire_accepted m;
+    leg->is_taken = true;
+    if (leg->job.instead_of[0] != '\0' && wire_accepted_decode(body, &m, NULL) == LR_OK)
+        router_came_instead(&leg->job, m.has_swapped);
+}
+
+static void on_prefill(struct router_leg *leg, struct lr_str body)
+{
+    struct wire_prefill m;
+    /* A continuation computes more than the prompt, whose size was told before. */
+    if (leg->prompt_tokens == 0 && wire_prefill_decode(body, &m, NULL) == LR_OK)
+        leg->prompt_tokens = m.total;
+}
+
+void router_leg_hear(struct router_leg *leg, const struct wire_frame *frame)
+{
+    leg->heard_ms = net_loop_now_ms(leg->call->home->loop);
+    if (leg->is_leaving) {
+        on_last_event(leg, frame);
+        return;
+    }
+    if (leg->is_over)
+        return;
+    switch (frame->type) {
+    case WIRE_TOKEN:
+        on_token(leg, frame->body);
+        break;
+    case WIRE_DONE:
+        on_done(leg, frame->body);
+        break;
+    case WIRE_ERROR:
+        on_error(leg, frame->body);
+        break;
+    case WIRE_LOST:
+        on_lost(leg, frame->body);
+        break;
+    case WIRE_ACCEPTED:
+        on_accepted(leg, frame->body);
+        break;
+    case WIRE_REFUSED:
+        on_refused(leg, frame->body);
+        break;
+    case WIRE_PREFILL:
+        on_prefill(leg, frame->body);
+        break;
+    case WIRE_LOADING:
+        leg->loaded_ns = lr_clock_ns(NULL);
+        break;
+    default:
+        break; /* signs of life */
+    }
 }

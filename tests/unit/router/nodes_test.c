@@ -23,7 +23,7 @@ static struct wire_fleet_model demo(void)
 static struct wire_join a_join(const struct wire_fleet_model *models, size_t count)
 {
     return (struct wire_join){
-        .protocol = WIRE_FLEET_PROTOCOL,
+        .protocol = WIRE_PROTOCOL,
         .version = LR_STR_LIT("0.1.0"),
         .node_id = LR_STR_LIT("node-1"),
         .name = LR_STR_LIT("one"),
@@ -68,7 +68,8 @@ static void another_protocol_is_refused_with_both_numbers(void **state)
     wire_join_write(&text, &in);
     assert_int_equal(wire_join_parse(&arena, lr_buf_str(&text), &out, &err), LR_UNSUPPORTED);
     assert_contains(err.text, "protocol 9");
-    assert_contains(err.text, "protocol 1");
+    assert_contains(err.text, "protocol 2");
+    assert_contains(err.text, "upgrade the router");
     lr_buf_free(&text);
     lr_arena_free(&arena);
 }

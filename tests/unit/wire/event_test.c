@@ -106,10 +106,10 @@ static void another_version_and_a_giant_frame_end_the_stream(void **state)
     struct wire_frame frame;
     bool has;
     (void)state;
-    struct lr_str later = lr_str("\0\0\0\0\x02\x42\0\0", 8);
+    struct lr_str later = lr_str("\0\0\0\0\x03\x42\0\0", 8);
     assert_int_equal(wire_frame_next(&later, &frame, &has, &err), LR_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "version 2"));
-    struct lr_str giant = lr_str("\xff\xff\xff\xff\x01\x42\0\0", 8);
+    assert_non_null(strstr(err.text, "version 3"));
+    struct lr_str giant = lr_str("\xff\xff\xff\xff\x02\x42\0\0", 8);
     assert_int_equal(wire_frame_next(&giant, &frame, &has, &err), LR_INVALID_ARGUMENT);
 }
 
@@ -170,31 +170,40 @@ static void needs_and_ticks_keep_every_number(void **state)
     lr_buf_free(&buf);
 }
 
-static void a_relayed_event_is_one_whole_event(void **state)
+static void a_relayed_event_keeps_its_body_under_another_head(void **state)
 {
-    struct lr_buf event, buf;
-    struct wire_relayed got;
+    struct lr_buf buf, out;
+    struct wire_event_head head;
+    struct wire_token got;
+    uint32_t id;
     (void)state;
-    lr_buf_init(&event, 4096);
     lr_buf_init(&buf, 4096);
-    wire_u32_encode(&event, WIRE_QUEUED, 3);
-    wire_relayed_encode(&buf, 0x1122334455667788u, lr_buf_str(&event));
+    lr_buf_init(&out, 4096);
+    wire_token_encode(&buf,
+                      &(struct wire_token){.request = 5, .id = 77, .bytes = LR_STR_LIT("x")});
     struct wire_frame frame = only_frame(&buf);
-    assert_int_equal(frame.type, WIRE_RELAYED);
-    assert_int_equal(wire_relayed_decode(frame.body, &got, NULL), LR_OK);
-    assert_int_equal(got.stream, 0x1122334455667788u);
-    assert_int_equal(got.event.type, WIRE_QUEUED);
-    assert_true(lr_str_eq(got.event.bytes, lr_buf_str(&event)));
-    for (size_t len = 0; len < frame.body.len; len++)
-        assert_int_equal(wire_relayed_decode(lr_str_sub(frame.body, 0, len), &got, NULL),
-                         LR_INVALID_ARGUMENT);
-    wire_u32_encode(&event, WIRE_QUEUED, 2); /* two events are not one */
-    lr_buf_clear(&buf);
-    wire_relayed_encode(&buf, 1, lr_buf_str(&event));
-    assert_int_equal(wire_relayed_decode(only_frame(&buf).body, &got, NULL),
-                     LR_INVALID_ARGUMENT);
-    lr_buf_free(&event);
+    assert_true(wire_token_id(frame.body, &id));
+    assert_int_equal(id, 77);
+    wire_empty_encode(&out, WIRE_PING);
+    size_t start = wire_event_relay(&out, &frame, 0x1122334455667788u, 9);
+    struct lr_str bytes = lr_str_sub(lr_buf_str(&out), start, out.len);
+    bool has;
+    assert_int_equal(wire_frame_next(&bytes, &frame, &has, NULL), LR_OK);
+    assert_int_equal(frame.type, WIRE_TOKEN);
+    assert_true(wire_event_head_decode(frame.body, &head));
+    assert_int_equal(head.request, 0x1122334455667788u);
+    assert_int_equal(head.index, 9);
+    assert_false(head.has_more);
+    wire_event_has_more(&out, start);
+    assert_true(wire_event_head_decode(frame.body, &head));
+    assert_true(head.has_more);
+    assert_int_equal(wire_token_decode(frame.body, &got, NULL), LR_OK);
+    assert_int_equal(got.request, 0x1122334455667788u);
+    assert_int_equal(got.id, 77);
+    for (size_t len = 0; len < WIRE_EVENT_HEAD_LEN; len++)
+        assert_false(wire_event_head_decode(lr_str_sub(frame.body, 0, len), &head));
     lr_buf_free(&buf);
+    lr_buf_free(&out);
 }
 
 static void a_frame_without_room_leaves_no_half_of_itself(void **state)
@@ -223,7 +232,7 @@ int main(void)
         cmocka_unit_test(another_version_and_a_giant_frame_end_the_stream),
         cmocka_unit_test(an_event_reads_as_a_line_of_json),
         cmocka_unit_test(needs_and_ticks_keep_every_number),
-        cmocka_unit_test(a_relayed_event_is_one_whole_event),
+        cmocka_unit_test(a_relayed_event_keeps_its_body_under_another_head),
         cmocka_unit_test(a_frame_without_room_leaves_no_half_of_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

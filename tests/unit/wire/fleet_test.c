@@ -123,19 +123,19 @@ static void a_join_is_refused_for_who_it_is_and_for_nothing_else(void **state)
         const char *text;
         bool is_taken;
     } cases[] = {
-        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+        {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
          "\"secret\":\"s\",\"port\":7,\"epoch\":9}",
          true},
-        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+        {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
          "\"secret\":\"s\",\"port\":7,\"epoch\":9,\"name\":[],\"models\":[{\"id\":\"m\","
          "\"state\":\"ready\",\"slots\":-1}],\"pools\":7}",
          true},
-        {"{\"protocol\":1,\"version\":\"0\",\"device\":\"cpu\",\"secret\":\"s\"}", false},
-        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\"}", false},
-        {"{\"protocol\":1,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+        {"{\"protocol\":2,\"version\":\"0\",\"device\":\"cpu\",\"secret\":\"s\"}", false},
+        {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\"}", false},
+        {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
          "\"secret\":\"s\",\"port\":65536}",
          false},
-        {"{\"protocol\":2,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
+        {"{\"protocol\":4,\"version\":\"0\",\"node_id\":\"n\",\"device\":\"cpu\","
          "\"secret\":\"s\"}",
          false},
     };

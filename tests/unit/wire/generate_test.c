@@ -1,4 +1,5 @@
 /* A generation means the same to the router, the node and the worker. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,6 +106,9 @@ static void the_frame_says_what_the_struct_says(void **state)
     assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_OK);
     check_equal(&sent, &got);
     assert_int_equal(got.id, 77);
+    assert_true(lr_str_eq(sent.model, got.model));
+    assert_true(lr_str_eq(sent.request_id, got.request_id));
+    assert_int_equal(got.deadline_ms, 30000);
     assert_null(got.prompt_ids);
     for (size_t cut = 0; cut < body.len; cut++) {
         char *exact = malloc(cut + 1);
@@ -117,6 +121,75 @@ static void the_frame_says_what_the_struct_says(void **state)
     lr_buf_free(&buf);
 }
 
+static void a_node_reads_the_beginning_and_passes_the_rest_on(void **state)
+{
+    static const uint32_t more[] = {1, 2, 200002, 9};
+    struct wire_generate sent = sample(), got;
+    struct wire_submit head;
+    struct lr_buf buf, out;
+    struct lr_arena arena;
+    (void)state;
+    lr_buf_init(&buf, 1 << 16);
+    lr_buf_init(&out, 1 << 16);
+    lr_arena_init(&arena, 1 << 20);
+    sent.leaves = lr_str_z("other");
+    sent.trace = lr_str_z("00-1-2-03");
+    sent.no_queue = true;
+    sent.entry = WIRE_ENTRY_COHORT;
+    sent.cohort = 4;
+    wire_submit_encode(&buf, &sent);
+    assert_int_equal(buf.data[WIRE_TYPE_AT], WIRE_SWAP);
+    struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
+    assert_int_equal(wire_submit_head_decode(body, &head, NULL), LR_OK);
+    assert_int_equal(head.request, 77);
+    assert_true(lr_str_eq_z(head.request_id, "req-1"));
+    assert_true(lr_str_eq(head.model, sent.model));
+    assert_true(lr_str_eq(head.trace, sent.trace));
+    assert_true(lr_str_eq_z(head.leaves, "other"));
+    assert_int_equal(head.deadline_ms, 30000);
+    assert_int_equal(head.generated_count, 3);
+    assert_int_equal(head.entry, WIRE_ENTRY_COHORT);
+    assert_int_equal(head.cohort, 4);
+    assert_true(head.no_queue);
+    wire_submit_address(buf.data, 1234);
+    assert_int_equal(buf.data[WIRE_TYPE_AT], WIRE_SUBMIT);
+    assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_OK);
+    check_equal(&sent, &got);
+    assert_int_equal(got.id, 1234);
+    wire_submit_continue(&out, lr_buf_str(&buf), 3, more, 4);
+    body = lr_str_sub(lr_buf_str(&out), WIRE_HEADER_LEN, out.len);
+    assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_OK);
+    sent.generated = more;
+    sent.generated_count = 4;
+    check_equal(&sent, &got);
+    assert_int_equal(got.id, 1234);
+    lr_arena_free(&arena);
+    lr_buf_free(&buf);
+    lr_buf_free(&out);
+}
+
+static void numbers_that_no_engine_may_see_are_refused(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -2e6f};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct wire_generate sent = sample(), got;
+        struct lr_buf buf;
+        struct lr_arena arena;
+        lr_buf_init(&buf, 1 << 16);
+        lr_arena_init(&arena, 1 << 20);
+        if (i < 3)
+            sent.sampling.temperature = bad[i];
+        else
+            sent.sampling.top_logprobs = 21;
+        wire_submit_encode(&buf, &sent);
+        struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
+        assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_INVALID_ARGUMENT);
+        lr_arena_free(&arena);
+        lr_buf_free(&buf);
+    }
+}
+
 static void a_count_beyond_the_body_allocates_nothing(void **state)
 {
     struct wire_generate sent, got;
@@ -127,8 +200,8 @@ static void a_count_beyond_the_body_allocates_nothing(void **state)
     lr_buf_init(&buf, 1 << 16);
     lr_arena_init(&arena, 4096);
     wire_submit_encode(&buf, &sent);
-    /* The last four bytes are the count of stop ids. */
-    memset(buf.data + buf.len - 4, 0xff, 4);
+    /* The last eight bytes are the count of stop ids and the constraint's length. */
+    memset(buf.data + buf.len - 8, 0xff, 4);
     struct lr_str body = lr_str_sub(lr_buf_str(&buf), WIRE_HEADER_LEN, buf.len);
     assert_int_equal(wire_submit_decode(&arena, body, &got, NULL), LR_INVALID_ARGUMENT);
     assert_true(arena.used < 1024);
@@ -205,6 +278,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_says_what_the_struct_says),
         cmocka_unit_test(the_frame_says_what_the_struct_says),
+        cmocka_unit_test(a_node_reads_the_beginning_and_passes_the_rest_on),
+        cmocka_unit_test(numbers_that_no_engine_may_see_are_refused),
         cmocka_unit_test(a_count_beyond_the_body_allocates_nothing),
         cmocka_unit_test(a_bad_member_is_named),
         cmocka_unit_test(open_carries_limits_and_devices),

@@ -1,0 +1,316 @@
+#include "router/relay/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/slots.h"
+#include "router/relay/call.h"
+#include "wire/link.h"
+#include "wire/reader.h"
+
+enum {
+    CONNECT_MS = 2000,
+    OUT_BYTES = 128 << 20, /* that wait for a node which does not read */
+    EVENT_BYTES = 1 << 20, /* a token with twenty alternatives is far below */
+};
+
+enum link_state { LINK_OPENING, LINK_OPEN, LINK_CLOSED };
+
+struct router_link {
+    struct router_link *next, **link; /* of home->links; link NULL: closed */
+    struct router_home *home;
+    const struct router_node *node;
+    enum link_state state;
+    struct net_call *call; /* NULL: closed */
+    int status;            /* of the node's answer; 0: none yet */
+    uint64_t heard_ms;     /* the last frame */
+    struct wire_reader in;
+    struct lr_buf out;       /* what waits for LINK_OPEN */
+    struct lr_slots streams; /* struct router_stream by its number */
+    char url[300];
+};
+
+/* ---- its life ---- */
+
+static void send(struct router_link *l, struct lr_str bytes)
+{
+    /* What cannot be sent is on a connection that is broken: its end is on its way. */
+    if (l->state == LINK_OPENING)
+        lr_buf_add_str(&l->out, bytes);
+    else if (l->state == LINK_OPEN)
+        (void)!net_call_write(l->call, bytes);
+}
+
+static void bury(void *arg)
+{
+    struct router_link *l = arg;
+    wire_reader_free(&l->in);
+    lr_buf_free(&l->out);
+    lr_slots_free(&l->streams);
+    free(l);
+}
+
+static void detach(struct router_stream *s)
+{
+    lr_slots_give(&s->link->streams, s->number);
+    s->link = NULL;
+}
+
+static void lose(struct router_stream *s, const struct lr_error *err)
+{
+    detach(s);
+    s->on_lost(s->arg, err);
+}
+
+/* Every move of a link; `err` says why it closes. */
+static void move(struct router_link *l, enum link_state to, const struct lr_error *err)
+{
+    if (l->state == LINK_CLOSED || to <= l->state)
+        return;
+    l->state = to;
+    l->heard_ms = net_loop_now_ms(l->home->loop);
+    if (to == LINK_OPEN) {
+        send(l, lr_buf_str(&l->out));
+        lr_buf_free(&l->out);
+        for (uint32_t i = 0; i < l->streams.count; i++)
+            if (l->streams.all[i].item != NULL)
+                ((struct router_stream *)l->streams.all[i].item)->sent_ms = l->heard_ms;
+        return;
+    }
+    if (l->call != NULL)
+        net_call_cancel(l->call);
+    l->call = NULL;
+    *l->link = l->next;
+    if (l->next != NULL)
+        l->next->link = l->link;
+    /* Owners that begin anew do so on another link: the slots only empty. */
+    for (uint32_t i = 0; i < l->streams.count; i++)
+        if (l->streams.all[i].item != NULL)
+            lose(l->streams.all[i].item, err);
+    net_loop_bury(l->home->loop, bury, l);
+}
+
+static void close_link(struct router_link *l, const struct lr_error *err)
+{
+    move(l, LINK_CLOSED, err);
+}
+
+/* ---- what the node says ---- */
+
+static void send_cancel(struct router_link *l, uint64_t number)
+{
+    struct lr_buf buf;
+    lr_buf_init(&buf, 64);
+    wire_u64_encode(&buf, WIRE_CANCEL, number);
+    send(l, lr_buf_str(&buf));
+    lr_buf_free(&buf);
+}
+
+static lr_code on_frame(struct router_link *l, const struct wire_frame *frame,
+                        struct lr_error *err)
+{
+    struct wire_event_head head;
+    l->heard_ms = net_loop_now_ms(l->home->loop);
+    if (!wire_is_event(frame->type))
+        return LR_OK; /* a sign of life, or what a later version may say */
+    if (!wire_event_head_decode(frame->body, &head))
+        return wire_malformed(err, "event");
+    struct router_stream *s = lr_slots_find(&l->streams, head.request);
+    if (s == NULL)
+        return LR_OK; /* its owner has left */
+    if (head.index != s->next_index) {
+        struct lr_error gap;
+        (void)lr_fail(&gap, LR_UPSTREAM, "event %u of a generation came where %u was due",
+                      head.index, s->next_index);
+        send_cancel(l, s->number);
+        lose(s, &gap);
+        return LR_OK;
+    }
+    s->next_index++;
+    if (wire_event_is_last(frame->type))
+        detach(s);
+    l->home->more_comes = head.has_more;
+    s->on_event(s->arg, frame);
+    l->home->more_comes = false;
+    return LR_OK;
+}
+
+static void on_headers(void *arg, int status, struct net_headers headers)
+{
+    struct router_link *l = arg;
+    struct lr_str name;
+    uint32_t protocol;
+    bool is_ours = status == 101 && net_headers_get(headers, "Upgrade", &name) &&
+                   wire_link_parse(name, &protocol) &&
+                   wire_protocol_common(protocol) == protocol;
+    l->status = status;
+    if (is_ours)
+        move(l, LINK_OPEN, NULL);
+}
+
+static void on_body(void *arg, struct lr_str bytes)
+{
+    struct router_link *l = arg;
+    struct wire_frame frame;
+    struct lr_error err;
+    bool has = true;
+    lr_code code = LR_OK;
+    if (l->state != LINK_OPEN)
+        return; /* the body of a refusal: its status is all that is told */
+    wire_reader_give(&l->in, bytes);
+    while (code == LR_OK && has && l->state == LINK_OPEN) {
+        code = wire_reader_next(&l->in, &frame, &has, &err);
+        if (code == LR_OK && has)
+            code = on_frame(l, &frame, &err);
+    }
+    if (code != LR_OK)
+        close_link(l, &err);
+}
+
+static void on_done(void *arg, const struct lr_error *err)
+{
+    struct router_link *l = arg;
+    struct lr_error why;
+    l->call = NULL;
+    if (l->state == LINK_OPEN)
+        (void)lr_fail(&why, LR_UPSTREAM, "%s: the node closed its link", l->url);
+    else
+        (void)lr_fail(&why, LR_UPSTREAM, "%s: the node gave no link (status %d)", l->url,
+                      l->status);
+    close_link(l, err != NULL ? err : &why);
+}
+
+void router_links_watch(struct router_home *home, uint64_t now_ms)
+{
+    struct lr_error err;
+    for (struct router_link *l = home->links, *next; l != NULL; l = next) {
+        next = l->next;
+        if (l->state != LINK_OPEN || now_ms - l->heard_ms < ROUTER_SILENCE_MS)
+            continue;
+        /* Bytes may still trickle in: the transport sees no silence. */
+        (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
+                      ROUTER_SILENCE_MS);
+        close_link(l, &err);
+        next = home->links; /* whoever was told may have opened others, or closed them */
+    }
+}
+
+/* ---- its beginning ---- */
+
+static lr_code open_link(struct router_home *home, const struct router_peer *peer,
+                         struct router_link **out, struct lr_error *err)
+{
+    char url[320], bearer[128], name[WIRE_LINK_NAME_MAX];
+    struct router_link *l = calloc(1, sizeof(*l));
+    if (l == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
+    wire_link_name(WIRE_PROTOCOL, name);
+    (void)snprintf(l->url, sizeof(l->url), "%s", peer->url);
+    (void)snprintf(url, sizeof(url), "%s/v0/link", l->url);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", peer->secret);
+    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
+    struct net_call_config config = {
+        .url = url,
+        .headers = &header,
+        .header_count = 1,
+        .upgrade = name,
+        .max_send_bytes = UINT64_MAX, /* router_link_submit bounds it */
+        .connect_timeout_ms = CONNECT_MS,
+        .response_timeout_ms = ROUTER_SILENCE_MS,
+        .idle_timeout_ms = ROUTER_SILENCE_MS, /* the node says something each second */
+        .callbacks = {.arg = l,
+                      .on_headers = on_headers,
+                      .on_body = on_body,
+                      .on_done = on_done},
+    };
+    l->home = home;
+    l->node = peer->node;
+    lr_code code = net_call_start(home->client, &config, &l->call, err);
+    if (code != LR_OK) {
+        free(l);
+        return code;
+    }
+    lr_buf_init(&l->out, OUT_BYTES + (1 << 20));
+    wire_reader_init(&l->in, EVENT_BYTES);
+    l->next = home->links;
+    l->link = &home->links;
+    if (l->next != NULL)
+        l->next->link = &l->next;
+    home->links = l;
+    *out = l;
+    return LR_OK;
+}
+
+static lr_code find_link(struct router_home *home, const struct router_peer *peer,
+                         struct router_link **out, struct lr_error *err)
+{
+    struct router_link *l = home->links;
+    /* A node that came back from elsewhere has another link: the old one ends by itself. */
+    while (l != NULL && (l->node != peer->node || strcmp(l->url, peer->url) != 0))
+        l = l->next;
+    *out = l;
+    return l != NULL ? LR_OK : open_link(home, peer, out, err);
+}
+
+static size_t queued(const struct router_link *l)
+{
+    return l->state == LINK_OPEN ? net_call_queued(l->call) : l->out.len;
+}
+
+lr_code router_link_submit(struct router_home *home, const struct router_peer *peer,
+                           struct wire_generate *ask, struct router_stream *stream,
+                           struct lr_error *err)
+{
+    struct lr_buf *frame = &home->scratch;
+    struct router_link *l;
+    lr_code code = find_link(home, peer, &l, err);
+    if (code != LR_OK)
+        return code;
+    stream->number = ask->id = lr_slots_take(&l->streams, stream);
+    stream->next_index = 0;
+    if (ask->id == 0)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    lr_buf_clear(frame);
+    wire_submit_encode(frame, ask);
+    if (frame->failed)
+        code = lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
+    else if (queued(l) + frame->len > OUT_BYTES)
+        code = lr_fail(err, LR_UNAVAILABLE, "the node reads too slowly: %zu bytes wait for it",
+                       queued(l));
+    if (code != LR_OK) {
+        lr_slots_give(&l->streams, ask->id);
+        return code;
+    }
+    stream->link = l;
+    stream->sent_ms = l->state == LINK_OPEN ? net_loop_now_ms(home->loop) : 0;
+    send(l, lr_buf_str(frame));
+    return LR_OK;
+}
+
+/* ---- leaving ---- */
+
+void router_link_cancel(struct router_stream *stream)
+{
+    if (stream->link != NULL)
+        send_cancel(stream->link, stream->number);
+}
+
+void router_link_leave(struct router_stream *stream)
+{
+    if (stream->link == NULL)
+        return;
+    router_link_cancel(stream);
+    detach(stream);
+}
+
+void router_links_free(struct router_home *home)
+{
+    while (home->links != NULL) {
+        struct router_link *l = home->links;
+        home->links = l->next;
+        for (uint32_t i = 0; i < l->streams.count; i++)
+            if (l->streams.all[i].item != NULL)
+                ((struct router_stream *)l->streams.all[i].item)->link = NULL;
+        bury(l);
+    }
+}

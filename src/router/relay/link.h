@@ -1,0 +1,61 @@
+/* router/relay/link.h - one loop's link to one node: all generations of the loop on that node
+ * over one connection (wire/link.h).
+ *
+ *   OPENING --101--> OPEN --the node's end, five seconds of silence, no frames--> CLOSED
+ *      |                                                                            ^
+ *      +--no connection, another answer, no answer in time--------------------------+
+ *
+ * The first generation for a node opens the link and waits with those that follow until it is
+ * open.  A link that closes tells each of its streams and is gone; the next generation opens
+ * another one.  Thread: the home's loop.
+ */
+#ifndef ROUTER_RELAY_LINK_H
+#define ROUTER_RELAY_LINK_H
+
+#include "router/state.h"
+#include "wire/event.h"
+#include "wire/generate.h"
+
+struct router_link;
+
+/* Where a node is; borrowed for the call. */
+struct router_peer {
+    const struct router_node *node; /* who it is: stays good for the router's life */
+    const char *url;                /* http://host:port */
+    const char *secret;
+};
+
+/* One attempt of one generation; embedded in its owner. */
+struct router_stream {
+    struct router_link *link; /* NULL: none is under way */
+    uint64_t number;
+    uint32_t next_index; /* of its events */
+    uint64_t sent_ms;    /* loop time; 0: waits for the link to open, which has its own limit */
+    void *arg;           /* of the two */
+    /* The event is whole and in its order.  Behind the last one no other comes: the stream has
+     * ended when it is told. */
+    void (*on_event)(void *arg, const struct wire_frame *event);
+    /* Nothing more comes: the link closed, or an event was missing or came twice. */
+    void (*on_lost)(void *arg, const struct lr_error *err);
+};
+
+/* Sends a SUBMIT, or a SWAP.  No callback runs inside.
+ *   TOO_LARGE    the request is larger than a frame
+ *   UNAVAILABLE  the node has not read for long
+ *   another one  no memory, or no such address */
+LR_MUST_USE lr_code router_link_submit(struct router_home *home, const struct router_peer *peer,
+                                       struct wire_generate *ask, struct router_stream *stream,
+                                       struct lr_error *err);
+
+/* The owner has enough; the stream's last event, with the usage, still comes. */
+void router_link_cancel(struct router_stream *stream);
+/* The same, and no callback comes after this. */
+void router_link_leave(struct router_stream *stream);
+
+/* Once a second: closes links that have said nothing for too long. */
+void router_links_watch(struct router_home *home, uint64_t now_ms);
+
+/* The home's client is gone, and with it every connection. */
+void router_links_free(struct router_home *home);
+
+#endif
