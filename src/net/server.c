@@ -2,9 +2,10 @@
  *
  * All loops poll one listening socket.  Whoever accepts a connection gives it to the
  * loop with the fewest, so that a burst that one loop happens to accept does not stay
- * on one core.  Stopping counts twice: the last part to stop polling closes the
- * socket, and the last hold on the server (each part that has connections or requests,
- * each connection on its way to another loop) reports the end.
+ * on one core.  Stopping resets nobody: the last part to stop polling accepts those who wait,
+ * closes the socket, and only then do idle connections go, with a FIN and read to their end.
+ * The last hold on the server (each part that has connections or requests, each connection on
+ * its way to another loop) reports the end.
  */
 #include "net/server.h"
 
@@ -22,7 +23,13 @@
 #include "net/server_internal.h"
 #include "net/tls_internal.h"
 
-enum { ACCEPTS_PER_TURN = 16, PAUSE_MS = 100, BACKLOG = 4096, WARN_EVERY_MS = 1000 };
+enum {
+    ACCEPTS_PER_TURN = 16,
+    PAUSE_MS = 100,
+    BACKLOG = 4096,
+    WARN_EVERY_MS = 1000,
+    FIRST_BYTE_MS = 200, /* of a connection that a stop found without a request */
+};
 
 /* ---- sockets ---- */
 
@@ -73,7 +80,7 @@ static void settle(void *arg)
 {
     struct arrival *arrival = arg;
     struct server_part *part = arrival->part;
-    if (part->is_stopping ||
+    if (part->is_cut ||
         !net_server_conn_create(part, arrival->fd, arrival->remote, arrival->peer)) {
         struct net_seat seat = {.peer = arrival->peer};
         (void)close(arrival->fd);
@@ -398,8 +405,8 @@ static void release(struct net_server *server)
 
 void net_server_part_check_stopped(struct server_part *part)
 {
-    if (!part->is_stopping || part->is_stopped || part->is_polling || part->conns != NULL ||
-        part->active != 0 || atomic_load(&part->load) != 0)
+    if (!part->is_deaf || part->is_stopped || part->conns != NULL || part->active != 0 ||
+        atomic_load(&part->load) != 0)
         return;
     part->is_stopped = true;
     net_timer_stop(part->cut);
@@ -407,12 +414,37 @@ void net_server_part_check_stopped(struct server_part *part)
     release(part->server);
 }
 
+/* Nobody comes any more: those who have had their answers may go.  Who has just come gets a
+ * moment to ask. */
+static void let_go(void *arg)
+{
+    struct server_part *part = arg;
+    part->is_deaf = true;
+    for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
+        if (sc->req != NULL || sc->is_lingering || sc->head_begun)
+            continue;
+        if (sc->has_served)
+            net_server_conn_answered(sc, false);
+        else
+            net_conn_set_deadline(&sc->conn, FIRST_BYTE_MS);
+    }
+    net_server_part_check_stopped(part);
+}
+
 static void stopped_polling(struct server_part *part)
 {
+    struct net_server *server = part->server;
+    struct sockaddr_storage address = {0};
     part->is_polling = false;
-    if (atomic_fetch_sub(&part->server->parts_polling, 1) == 1)
-        (void)close(part->server->listen_fd);
-    net_server_part_check_stopped(part);
+    if (atomic_fetch_sub(&server->parts_polling, 1) != 1)
+        return;
+    /* A socket that is closed resets whoever waits to be accepted. */
+    for (int i = 0, fd; i < BACKLOG && (fd = accept_socket(server->listen_fd, &address)) >= 0;
+         i++)
+        welcome(part, fd, &address);
+    (void)close(server->listen_fd);
+    for (unsigned i = 0; i < server->part_count; i++)
+        net_loop_post(server->parts[i].loop, let_go, &server->parts[i]);
 }
 
 static void on_poll_closed(uv_handle_t *handle)
@@ -424,6 +456,7 @@ static void on_poll_closed(uv_handle_t *handle)
 static void cut_all(void *arg)
 {
     struct server_part *part = arg;
+    part->is_cut = true;
     for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
         struct net_request *req = sc->req;
         net_server_conn_detach(sc);
@@ -444,12 +477,6 @@ static void part_stop(void *arg)
     net_timer_stop(part->pause);
     part->pause = NULL;
     part->cut = net_timer_start(part->loop, part->server->stop_deadline_ms, 0, cut_all, part);
-    for (struct server_conn *sc = part->conns; sc != NULL; sc = sc->next) {
-        if (sc->req == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) == 0)
-            net_server_conn_close(sc);
-        else if (sc->req == NULL && !sc->is_lingering)
-            net_server_conn_answered(sc, false);
-    }
     if (part->is_polling)
         uv_close((uv_handle_t *)&part->poll, on_poll_closed);
     else

@@ -73,10 +73,10 @@ LR_MUST_USE lr_code net_server_start(struct net_loops *loops,
 
 uint16_t net_server_port(const struct net_server *server);
 
-/* Graceful: stops accepting, closes idle connections at once, lets running requests
- * finish (their answers say Connection: close), and cuts what is left after
- * deadline_ms (those requests get on_gone).  on_stopped(arg) runs on loop 0 when no
- * connection and no request is left.  A request that its handler never ends keeps it
+/* Graceful: accepts whoever has come, closes the listening socket, then closes idle
+ * connections, lets running requests finish (their answers say Connection: close), and cuts
+ * what is left after deadline_ms (those requests get on_gone).  on_stopped(arg) runs on loop 0
+ * when no connection and no request is left.  A request that its handler never ends keeps it
  * from coming.  Thread: any; once. */
 void net_server_stop(struct net_server *server, uint32_t deadline_ms, net_loop_fn on_stopped,
                      void *arg);

@@ -181,6 +181,7 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
     atomic_fetch_add_explicit(&server->active, 1, memory_order_relaxed);
     sc->part->active++;
     sc->req = req;
+    sc->has_served = true;
     req->conn = sc;
     (void)net_seat_set_idle(&server->seats, &sc->seat, false);
     req->is_head_method = lr_str_eq_z(req->head.method, "HEAD");

@@ -51,6 +51,8 @@ struct server_part {
     uint64_t warned_ms;        /* when a connection was last refused */
     bool is_polling;
     bool is_stopping;
+    bool is_deaf;    /* the listening socket is closed: nobody comes any more */
+    bool is_cut;     /* the deadline of a stop has passed */
     bool is_stopped; /* reported */
 };
 
@@ -68,6 +70,7 @@ struct server_conn {
     bool head_begun;           /* part of a head has come, its deadline runs */
     bool is_lingering;         /* answered for the last time; input is thrown away */
     bool close_when_drained;
+    bool has_served;   /* a request */
     bool is_told;      /* word has come that its seat is lost */
     bool is_forgotten; /* it is closed, and the word on its way frees it */
     char remote[46];

@@ -405,6 +405,40 @@ static void a_stop_lets_running_requests_finish(void **state)
     assert_int_equal(h.gone, 0);
 }
 
+/* Connections that wait to be accepted, and those that were idle. */
+static void a_stop_resets_nobody_who_has_come(void **state)
+{
+    enum { COUNT = 20 };
+    char answer[1024];
+    int late[COUNT];
+    (void)state;
+    harness_start((struct net_server_config){0}, 1);
+    int idle = begin("/json"), busy = dial();
+    say_z(busy, "GET /busy HTTP/1.1\r\n" HOST "\r\n"); /* keeps the only loop for a while */
+    for (size_t i = 0; i < COUNT; i++) {
+        late[i] = dial();
+        if (i % 2 == 0)
+            say_z(late[i], "GET /json HTTP/1.1\r\n" HOST "\r\n");
+    }
+    net_server_stop(h.server, 5000, harness_stopped, NULL);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i % 2 != 0)
+            say_z(late[i], "GET /json HTTP/1.1\r\n" HOST "\r\n");
+        hear_until(late[i], answer, sizeof(answer), "{\"ok\":true}");
+        assert_true(is_closed_within(late[i], 1000));
+        (void)close(late[i]);
+    }
+    assert_true(is_closed_within(idle, 1000));
+    /* A request that crossed the end on its way is not answered, and not reset either. */
+    say_z(idle, "GET /json HTTP/1.1\r\n" HOST "\r\n");
+    struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
+    (void)nanosleep(&moment, NULL);
+    assert_int_equal(read(idle, answer, sizeof(answer)), 0);
+    (void)close(idle);
+    (void)close(busy);
+    harness_destroy();
+}
+
 static void a_stop_refuses_new_connections(void **state)
 {
     (void)state;
@@ -693,6 +727,7 @@ int main(void)
         CASE(connections_are_spread_evenly_over_the_loops),
         CASE(a_thousand_idle_connections_are_held_and_answered),
         cmocka_unit_test(a_stop_lets_running_requests_finish),
+        cmocka_unit_test(a_stop_resets_nobody_who_has_come),
         cmocka_unit_test(a_stop_refuses_new_connections),
         cmocka_unit_test(a_stop_in_a_storm_of_connections_is_clean),
         cmocka_unit_test(a_stop_cuts_what_passes_its_deadline),
