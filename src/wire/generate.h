@@ -72,7 +72,6 @@ void wire_generate_defaults(struct wire_generate *g);
 /* JSON.  {"protocol":1,"request_id":"...","model":"...","segments":[{"text":"...",
  * "control":true}],"seed":7,...}.  Unknown members are refused: a node that does not
  * know one cannot honour it.  INVALID_ARGUMENT names the member. */
-void wire_generate_write_json(struct lr_buf *out, const struct wire_generate *g);
 LR_MUST_USE lr_code wire_generate_parse_json(struct lr_arena *arena, struct lr_str text,
                                              struct wire_generate *out, struct lr_error *err);
 

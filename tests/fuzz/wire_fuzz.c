@@ -46,7 +46,7 @@ static void decode_any(struct lr_str body, uint8_t which)
         break;
     case 1:
         if (wire_generate_parse_json(&arena, body, &g, NULL) == LR_OK)
-            wire_generate_write_json(&out, &g);
+            wire_submit_encode(&out, &g);
         break;
     case 2:
         if (wire_open_decode(&arena, body, &open, NULL) == LR_OK)
