@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "chat/harmony.h"
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
+#include "chat/harmony/parser.h"
 #include "chat/prompt.h"
+#include "chat/response.h"
 
 enum { ROUNDS = 31, ANSWERS = 400 };
 
@@ -72,10 +72,10 @@ static void bench_prompt(struct lr_str body)
     const struct chat_request *req;
     struct chat_error e;
     struct lr_error err;
-    struct chat_model model = {.is_gptoss = true};
+    struct chat_model model = {.is_harmony = true};
 
     lr_arena_init(&arena, 64 << 20);
-    if (chat_openai_parse(&arena, CHAT_API_CHAT, body, &req, &e) != LR_OK)
+    if (chat_request_parse(&arena, &chat_openai_chat, body, &req, &e) != LR_OK)
         exit(1);
     for (int i = 0; i < ROUNDS; i++) {
         struct chat_prompt prompt;
@@ -104,7 +104,8 @@ static void bench_request(void)
         struct chat_error e;
         double start = now_s();
         lr_arena_init(&arena, 64 << 20);
-        lr_code code = chat_openai_parse(&arena, CHAT_API_CHAT, lr_buf_str(&body), &req, &e);
+        lr_code code =
+            chat_request_parse(&arena, &chat_openai_chat, lr_buf_str(&body), &req, &e);
         lr_arena_free(&arena);
         ms[i] = (now_s() - start) * 1e3;
         if (code != LR_OK) {
@@ -185,7 +186,7 @@ static void bench_response(const char *name, const char *body, const struct chat
     struct chat_error e;
     lr_arena_init(&arena, 1 << 20);
     lr_buf_init(&out, 16 << 20);
-    if (chat_openai_parse(&arena, CHAT_API_CHAT, lr_str_z(body), &req, &e) != LR_OK)
+    if (chat_request_parse(&arena, &chat_openai_chat, lr_str_z(body), &req, &e) != LR_OK)
         exit(1);
     for (int i = 0; i < ROUNDS; i++) {
         double start = now_s();

@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "chat/repair.h"
-#include "chat/template_harmony.h"
+#include "chat/harmony/template.h"
+#include "chat/template/repair.h"
 #include "jinja/jinja.h"
 
 enum { ROUNDS = 51, WANTED_BYTES = 400 * 1024 };

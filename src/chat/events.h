@@ -1,7 +1,7 @@
 /* chat/events.h - what comes back for one choice, before any API shapes it.
  *
- * An engine's tokens arrive as struct chat_token; a parser (chat/harmony.h,
- * chat/plain.h) turns them into deltas; a codec (chat/openai_response.h) turns
+ * An engine's tokens arrive as struct chat_token; a parser (chat/harmony/parser.h,
+ * chat/plain.h) turns them into deltas; a codec (chat/response.h) turns
  * deltas into bytes for the client.  Everything here is borrowed for the call.
  */
 #ifndef CHAT_EVENTS_H

@@ -1,7 +1,7 @@
 /* chat/format.c - see chat/format.h. */
 #include "chat/format.h"
 
-#include "chat/repair_internal.h"
+#include "chat/template/object.h"
 #include "grammar/constraint.h"
 #include "grammar/grammar.h"
 

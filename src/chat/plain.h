@@ -1,5 +1,5 @@
 /* chat/plain.h - output of a model without a message format: all text is content,
- * control tokens are dropped.  Same calls as chat/harmony.h.
+ * control tokens are dropped.  Same calls as chat/harmony/parser.h.
  */
 #ifndef CHAT_PLAIN_H
 #define CHAT_PLAIN_H

@@ -5,9 +5,9 @@
 #include <time.h>
 
 #include "chat/format.h"
-#include "chat/repair.h"
-#include "chat/template_chatml.h"
-#include "chat/template_harmony.h"
+#include "chat/harmony/template.h"
+#include "chat/template/chatml.h"
+#include "chat/template/repair.h"
 
 /* Most memory for the variables and what repairing changes; the rest stays where the
  * request has it. */
@@ -41,7 +41,7 @@ static void put_kwargs(struct lr_json_member *members, uint32_t *count,
     }
 }
 
-static lr_code make_context(const struct chat_request *req, bool is_gptoss,
+static lr_code make_context(const struct chat_request *req, bool is_harmony,
                             struct lr_arena *arena, struct lr_json *out, struct lr_error *err)
 {
     const struct lr_json *kwargs = req->template_kwargs;
@@ -53,7 +53,7 @@ static lr_code make_context(const struct chat_request *req, bool is_gptoss,
     if (members == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u template variables", room);
     struct lr_json messages = *req->messages;
-    if (is_gptoss && !chat_format_show(arena, req, &messages))
+    if (is_harmony && !chat_format_show(arena, req, &messages))
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the response format");
     put(members, &count, LR_STR_LIT("messages"), messages);
     put(members, &count, LR_STR_LIT("tools"), req->tools != NULL ? *req->tools : none);
@@ -90,8 +90,8 @@ static lr_code render(const struct chat_model *model, const struct lr_json *cont
 {
     struct jinja_var trusted[4];
     if (model->chat_template == NULL)
-        return model->is_gptoss ? chat_harmony_render(context, now, out, err)
-                                : chat_chatml_render(context, out, err);
+        return model->is_harmony ? chat_harmony_render(context, now, out, err)
+                                 : chat_chatml_render(context, out, err);
     struct jinja_input input = {.context = context,
                                 .trusted = trusted,
                                 .trusted_count = special_tokens(model, trusted),
@@ -111,9 +111,9 @@ static lr_code render_chat(const struct chat_request *req, const struct chat_mod
 
     localtime_r(&seconds, &tm);
     lr_arena_init(&arena, CONTEXT_MAX);
-    lr_code code = make_context(req, model->is_gptoss, &arena, &context, err);
+    lr_code code = make_context(req, model->is_harmony, &arena, &context, err);
     if (code == LR_OK)
-        code = chat_repair(&arena, &context, model->is_gptoss, &repaired, err);
+        code = chat_repair(&arena, &context, model->is_harmony, &repaired, err);
     if (code == LR_OK)
         code = render(model, repaired, &tm, out, err);
     lr_arena_free(&arena);
@@ -170,7 +170,7 @@ lr_code chat_prompt_render(const struct chat_request *req, const struct chat_mod
 {
     *out = (struct chat_prompt){0};
     jinja_output_init(&out->rendered, JINJA_MAX_OUTPUT);
-    if (req->api == CHAT_API_COMPLETIONS)
+    if (req->prompts != NULL)
         return take_raw(&req->prompts[index], out, err);
     lr_code code = render_chat(req, model, now, &out->rendered, err);
     return code == LR_OK ? take_segments(out, err) : code;

@@ -1,9 +1,9 @@
 /* chat/prompt.h - chat_request -> the prompt segments an engine tokenizes (docs/promises.md:
  * trusted-text).
  *
- * Repairs the messages (chat/repair.h), picks the model's own template or the default
- * one, and renders.  A prompt of the completions API is one segment in which control
- * tokens are recognised: that API is the raw one, and its caller writes the format.
+ * Repairs the messages (chat/template/repair.h), picks the model's own template or the default
+ * one, and renders.  A raw prompt is one segment in which control tokens are recognised: its
+ * caller writes the format.
  */
 #ifndef CHAT_PROMPT_H
 #define CHAT_PROMPT_H
@@ -15,7 +15,7 @@
 /* What the router knows about a model's prompts.  Borrowed for the call. */
 struct chat_model {
     const struct jinja_template *chat_template; /* compiled; NULL: the default */
-    bool is_gptoss;                             /* speaks Harmony */
+    bool is_harmony;                            /* speaks Harmony */
     struct lr_str bos_token;                    /* their texts; empty: none */
     struct lr_str eos_token;
     struct lr_str unk_token;

@@ -1,6 +1,6 @@
 /* chat/request.h - one generation request, whatever API it came through.
  *
- * A codec (chat/openai_request.h) fills it; the router and the node use nothing
+ * A codec (chat/codec.h) fills it; the router and the node use nothing
  * else.  Strings and JSON values are borrowed from the arena and the body the
  * codec was given: both outlive the request.  What must live as long as the
  * answer (id, stop strings, flags) is copied by chat_response_create, so the body
@@ -17,11 +17,7 @@
 #include "base/str.h"
 #include "llm-router/engine.h"
 
-enum chat_api {
-    CHAT_API_CHAT,        /* /v1/chat/completions: messages, rendered by a template */
-    CHAT_API_COMPLETIONS, /* /v1/completions: raw prompts */
-    CHAT_API_RESPONSES,   /* /v1/responses: items, made into messages */
-};
+struct chat_codec;
 
 /* Where the reasoning of the model goes in the answer: a set of bits. */
 enum {
@@ -53,14 +49,14 @@ enum chat_format {
     CHAT_FORMAT_SCHEMA, /* JSON that fits a schema */
 };
 
-/* A prompt of the completions API: text, or ids when `ids` is not NULL. */
+/* A prompt without messages: text, or ids when `ids` is not NULL. */
 struct chat_raw_prompt {
     struct lr_str text;
     const uint32_t *ids;
     size_t id_count;
 };
 
-/* Where a tool of the Responses API came from. */
+/* Where a tool came from, in an API that has them in another form than `tools`. */
 enum { CHAT_TOOL_AT_MAX = 32 };
 struct chat_tool_origin {
     char at[CHAT_TOOL_AT_MAX]; /* "tools[4].tools[1]" */
@@ -70,13 +66,13 @@ struct chat_tool_origin {
 };
 
 struct chat_request {
-    enum chat_api api;
+    const struct chat_codec *codec; /* of the API it came through */
     struct lr_str model;
 
-    /* CHAT_API_CHAT and CHAT_API_RESPONSES */
+    /* of APIs with messages, which a template renders */
     const struct lr_json *messages;         /* a non-empty array, every message checked */
     const struct lr_json *tools;            /* NULL: none, or tool_choice "none" */
-    const struct chat_tool_origin *origins; /* of `tools`, one each; NULL for chat */
+    const struct chat_tool_origin *origins; /* of `tools`, one each; or NULL */
     const struct lr_json *template_kwargs;  /* an object, or NULL */
     struct lr_str reasoning_effort;         /* empty: the template's default */
     bool forbids_tool_calls;                /* tool_choice is "none" */
@@ -89,9 +85,9 @@ struct chat_request {
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 
-    /* CHAT_API_COMPLETIONS */
-    const struct chat_raw_prompt *prompts;
-    uint32_t prompt_count; /* 1 for the others */
+    /* of APIs with raw prompts */
+    const struct chat_raw_prompt *prompts; /* NULL: messages */
+    uint32_t prompt_count;                 /* 1 for the others */
 
     /* Generation.  Choice i answers prompt i / n; derive its seed from i. */
     struct lr_sampling sampling; /* .seed is meaningful only where has_seed */
@@ -107,7 +103,7 @@ struct chat_request {
     bool stream;
     bool include_usage;
 
-    const struct lr_json *body; /* CHAT_API_RESPONSES: the answer repeats parts of it */
+    const struct lr_json *body; /* NULL, or for a writer that repeats parts of it */
 
     struct lr_str user; /* for logs and limits only */
 };

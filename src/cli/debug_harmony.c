@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
+#include "chat/response.h"
 #include "cli/commands.h"
 #include "tokenizer/tokenizer.h"
 
@@ -130,8 +130,8 @@ static lr_code answer(struct answer *a, const struct lr_settings *settings, stru
     const char *tokenizer = lr_settings_str(settings, "tokenizer");
     const struct chat_request *req;
     struct chat_error e;
-    lr_code rc = chat_openai_parse(
-        &a->arena, CHAT_API_CHAT,
+    lr_code rc = chat_request_parse(
+        &a->arena, &chat_openai_chat,
         stream ? LR_STR_LIT(REQUEST("true")) : LR_STR_LIT(REQUEST("false")), &req, &e);
     if (rc != LR_OK)
         return lr_fail(err, rc, "%s", e.error.text);

@@ -6,9 +6,9 @@
  */
 #include "base/file.h"
 #include "base/json.h"
-#include "chat/repair.h"
-#include "chat/template_chatml.h"
-#include "chat/template_harmony.h"
+#include "chat/harmony/template.h"
+#include "chat/template/chatml.h"
+#include "chat/template/repair.h"
 #include "cli/commands.h"
 #include "jinja/jinja.h"
 

@@ -265,7 +265,7 @@ static lr_code start_server(struct router *r, struct lr_error *err)
         .body_timeout_ms = (uint32_t)lr_settings_ms(s, "body-timeout"),
         .idle_timeout_ms = (uint32_t)lr_settings_ms(s, "idle-timeout"),
     };
-    /* A parsed chat takes up to sixteen times its body (chat/openai_request.h). */
+    /* A parsed chat takes up to sixteen times its body (chat/codec.h). */
     config.max_request_bytes = 16 * config.max_body_bytes + (1 << 20);
     if (code == LR_OK)
         code = net_server_start(r->loops, &config, &r->server, err);

@@ -32,8 +32,10 @@ test('what an admin changes may find no database or no node: every such route li
 
 test('the page lists every route of the table with its role, and no other', () => {
   const table = fs.readFileSync(path.join(ROOT, 'src/router/http/routes.c'), 'utf8');
+  const codecs = fs.readFileSync(path.join(ROOT, 'src/chat/codec.h'), 'utf8');
   const routes = [...table.matchAll(/^ {4}\{"(\w+)", "([^"]*)", ROUTER_(\w+),/gm)]
-    .map(([, method, pattern, role]) => `${method} /${pattern.replace('**', '*')} ${role.toLowerCase()}`).sort();
+    .map(([, method, pattern, role]) => `${method} /${pattern.replace('**', '*')} ${role.toLowerCase()}`)
+    .concat([...codecs.matchAll(/^ {4}X\("([^"]+)",/gm)].map(([, pattern]) => `POST /${pattern} api`)).sort();
   const listed = operations.map((o) => `${o.method} ${o.path.replace(/\{\w+\}/g, '*')} ${o.role}`).sort();
   assert.deepEqual(listed, routes);
 });

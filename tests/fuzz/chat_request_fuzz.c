@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
+#include "chat/response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,11 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     lr_arena_init(&arena, 16 << 20);
     lr_buf_init(&out, 16 << 20);
-    enum chat_api api = (data[0] & 1) != 0 ? CHAT_API_CHAT : CHAT_API_COMPLETIONS;
+    const struct chat_codec *codec =
+        (data[0] & 1) != 0 ? &chat_openai_chat : &chat_openai_completions;
     struct lr_str body = {(const char *)data + 1, size - 1};
-    lr_code code = chat_openai_parse(&arena, api, body, &req, &e);
+    lr_code code = chat_request_parse(&arena, codec, body, &req, &e);
     if (code != LR_OK) {
-        chat_error_write(&out, &e);
+        chat_error_write(&out, codec, &e);
         if (lr_code_http(code) < 400 || e.error.text[0] == '\0')
             abort();
     } else {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
+#include "chat/response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,7 +19,7 @@ static const struct chat_request *request(struct lr_arena *arena, const char *bo
 {
     const struct chat_request *req;
     struct chat_error e;
-    if (chat_openai_parse(arena, CHAT_API_CHAT, lr_str_z(body), &req, &e) != LR_OK)
+    if (chat_request_parse(arena, &chat_openai_chat, lr_str_z(body), &req, &e) != LR_OK)
         abort();
     return req;
 }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "chat/repair.h"
-#include "chat/template_chatml.h"
-#include "chat/template_harmony.h"
+#include "chat/harmony/template.h"
+#include "chat/template/chatml.h"
+#include "chat/template/repair.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

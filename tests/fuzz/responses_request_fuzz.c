@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
 #include "chat/prompt.h"
+#include "chat/response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -48,7 +48,7 @@ static void answer(const struct chat_request *req, struct lr_buf *out)
 
 static void render(const struct chat_request *req)
 {
-    struct chat_model model = {.is_gptoss = true};
+    struct chat_model model = {.is_harmony = true};
     struct chat_prompt prompt;
     struct lr_error err;
     lr_code code = chat_prompt_render(req, &model, 0, 0, &prompt, &err);
@@ -82,11 +82,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lr_arena_init(&scratch, 64 << 20);
     lr_buf_init(&out, 16 << 20);
     struct lr_str body = {(const char *)data, size};
-    lr_code code = chat_openai_parse(&arena, CHAT_API_RESPONSES, body, &req, &e);
+    lr_code code = chat_request_parse(&arena, &chat_responses, body, &req, &e);
     if (code == LR_OUT_OF_RAM)
         abort();
     if (code != LR_OK) {
-        chat_error_write(&out, &e);
+        chat_error_write(&out, &chat_responses, &e);
         if (lr_code_http(code) < 400 || e.error.text[0] == '\0')
             abort();
     } else {

@@ -39,7 +39,7 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
     if (d == NULL)
         return;
     out->chat_template = lr_str_z(d->chat_template);
-    out->is_harmony = m->chat.is_gptoss;
+    out->is_harmony = m->chat.is_harmony;
     out->bos_token = m->chat.bos_token;
     out->eos_token = m->chat.eos_token;
     out->unk_token = m->chat.unk_token;

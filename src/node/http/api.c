@@ -1,5 +1,6 @@
 #include "node/http/api.h"
 
+#include "chat/codec.h"
 #include "net/guard.h"
 
 /* "*" stands for one segment. */
@@ -11,9 +12,11 @@ static const struct route {
     {"POST", "v0/generate", node_api_generate},
     {"DELETE", "v0/generate/*", node_api_generate_stop},
     {"GET", "v0/link", node_api_link},
-    {"POST", "v1/chat/completions", node_api_chat},
-    {"POST", "v1/completions", node_api_completions},
-    {"POST", "v1/responses", node_api_responses},
+/* clang-format off */
+#define X(path, codec) {"POST", path, node_api_complete},
+    CHAT_CODECS(X)
+#undef X
+    /* clang-format on */
     {"GET", "v1/models", node_api_v1_models},
     {"GET", "v0/models", node_api_models},
     {"GET", "v0/models/*", node_api_model_info},

@@ -31,9 +31,7 @@ typedef void (*node_api_fn)(struct node *node, struct net_request *req,
 void node_api_generate(struct node *, struct net_request *, const struct net_path *);
 void node_api_generate_stop(struct node *, struct net_request *, const struct net_path *);
 void node_api_link(struct node *, struct net_request *, const struct net_path *);
-void node_api_chat(struct node *, struct net_request *, const struct net_path *);
-void node_api_completions(struct node *, struct net_request *, const struct net_path *);
-void node_api_responses(struct node *, struct net_request *, const struct net_path *);
+void node_api_complete(struct node *, struct net_request *, const struct net_path *);
 void node_api_v1_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_models(struct node *, struct net_request *, const struct net_path *);
 void node_api_model_info(struct node *, struct net_request *, const struct net_path *);

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "chat/codec.h"
 #include "chat/format.h"
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/response.h"
 #include "node/http/api.h"
 
 enum { OUT_BYTES = 96 << 20 };
@@ -31,7 +31,7 @@ struct call {
     struct chat_prompt *prompts; /* borrowed by the generations until they end */
     uint32_t prompt_count;       /* rendered so far */
     struct node_flush flush;
-    enum chat_api api;
+    const struct chat_codec *codec;
     bool is_stream;
     bool is_over; /* answered; events of what is left are ignored */
 };
@@ -60,12 +60,12 @@ static void close_call(struct call *call)
     lr_buf_free(&call->out);
 }
 
-static void respond_error(struct net_request *req, enum chat_api api,
+static void respond_error(struct net_request *req, const struct chat_codec *codec,
                           const struct lr_error *err)
 {
     struct lr_buf body;
     lr_buf_init(&body, 16 << 10);
-    chat_api_error_write(&body, api, err);
+    chat_error_write(&body, codec, &(struct chat_error){.error = *err});
     net_respond_error_body(req, err, lr_buf_str(&body));
     lr_buf_free(&body);
 }
@@ -78,7 +78,7 @@ static void fail_call(struct call *call, const struct lr_error *err)
     if (!net_response_begun(req)) {
         struct lr_error copy = *err;
         close_call(call);
-        respond_error(req, call->api, &copy);
+        respond_error(req, call->codec, &copy);
         return;
     }
     chat_response_on_error(call->response, err, &call->out);
@@ -222,7 +222,7 @@ static bool start_choices(struct call *call, struct node_model *model,
         lr_random_base62(id, 24);
     struct lr_str constraint = {0};
     if (code == LR_OK)
-        code = chat_format_constraint(arena, chat, model->chat.is_gptoss, &constraint, &err);
+        code = chat_format_constraint(arena, chat, model->chat.is_harmony, &constraint, &err);
     for (uint32_t i = 0; code == LR_OK && i < call->choice_count && !call->is_over; i++) {
         struct wire_generate ask;
         struct choice *choice = &call->choices[i];
@@ -244,16 +244,17 @@ static bool start_choices(struct call *call, struct node_model *model,
     return !call->is_over;
 }
 
-static void answer_bad_request(struct net_request *req, const struct chat_error *e)
+static void answer_bad_request(struct net_request *req, const struct chat_codec *codec,
+                               const struct chat_error *e)
 {
     struct lr_buf body;
     lr_buf_init(&body, 16 << 10);
-    chat_error_write(&body, e);
+    chat_error_write(&body, codec, e);
     net_respond(req, lr_code_http(e->error.code), "application/json", lr_buf_str(&body));
     lr_buf_free(&body);
 }
 
-static void complete(struct node *node, struct net_request *req, enum chat_api api)
+static void complete(struct node *node, struct net_request *req, const struct chat_codec *codec)
 {
     struct lr_arena *arena = net_request_arena(req);
     const struct chat_request *chat;
@@ -261,8 +262,8 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     struct lr_error err;
     char id[CHAT_ANSWER_ID_MAX];
 
-    if (chat_openai_parse(arena, api, net_request_body(req), &chat, &bad) != LR_OK) {
-        answer_bad_request(req, &bad);
+    if (chat_request_parse(arena, codec, net_request_body(req), &chat, &bad) != LR_OK) {
+        answer_bad_request(req, codec, &bad);
         return;
     }
     struct node_model *model = node_api_model(node, req, chat->model);
@@ -272,13 +273,13 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     struct choice *choices = lr_arena_zalloc(arena, count * sizeof(*choices));
     struct chat_prompt *prompts = lr_arena_zalloc(arena, chat->prompt_count * sizeof(*prompts));
-    chat_answer_id(api, id);
+    chat_answer_id(codec, id);
     struct chat_response_options options = {
         .request = chat,
         .id = lr_str_z(id),
         .model = lr_str_z(model->id),
         .created = lr_clock_wall_ms(NULL) / 1000,
-        .is_harmony = model->chat.is_gptoss,
+        .is_harmony = model->chat.is_harmony,
     };
     lr_code code = call != NULL && choices != NULL && prompts != NULL ? LR_OK : LR_OUT_OF_RAM;
     if (code == LR_OK)
@@ -295,28 +296,15 @@ static void complete(struct node *node, struct net_request *req, enum chat_api a
     call->prompts = prompts;
     call->choice_count = count;
     call->flush = (struct node_flush){.fn = flush, .arg = call};
-    call->api = api;
+    call->codec = codec;
     call->is_stream = chat->stream;
     lr_buf_init(&call->out, OUT_BYTES);
     if (start_choices(call, model, chat))
         net_request_on_gone(req, on_gone, call);
 }
 
-void node_api_chat(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_complete(struct node *node, struct net_request *req, const struct net_path *path)
 {
     (void)path;
-    complete(node, req, CHAT_API_CHAT);
-}
-
-void node_api_completions(struct node *node, struct net_request *req,
-                          const struct net_path *path)
-{
-    (void)path;
-    complete(node, req, CHAT_API_COMPLETIONS);
-}
-
-void node_api_responses(struct node *node, struct net_request *req, const struct net_path *path)
-{
-    (void)path;
-    complete(node, req, CHAT_API_RESPONSES);
+    complete(node, req, chat_codec_of(net_request_path(req)));
 }

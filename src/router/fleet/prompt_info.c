@@ -62,7 +62,7 @@ lr_code router_prompt_info_get(struct router_prompt_infos *infos,
     }
     info->chat = (struct chat_model){
         .chat_template = info->tmpl,
-        .is_gptoss = report->is_harmony,
+        .is_harmony = report->is_harmony,
         .bos_token = keep(&info->texts, report->bos_token),
         .eos_token = keep(&info->texts, report->eos_token),
         .unk_token = keep(&info->texts, report->unk_token),

@@ -70,9 +70,7 @@ static inline struct router_access *router_access(struct net_request *req)
 }
 
 /* Handlers. */
-void router_api_chat(struct router *r, struct net_request *req);
-void router_api_completions(struct router *r, struct net_request *req);
-void router_api_responses(struct router *r, struct net_request *req);
+void router_api_complete(struct router *r, struct net_request *req);
 void router_api_v1_models(struct router *r, struct net_request *req);
 void router_api_v1_model(struct router *r, struct net_request *req);
 void router_api_models(struct router *r, struct net_request *req);

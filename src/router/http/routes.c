@@ -1,10 +1,8 @@
 /* router/http/routes.c - every route of the router and the role it asks for. */
+#include "chat/codec.h"
 #include "router/http/api.h"
 
 static const struct router_route routes[] = {
-    {"POST", "v1/chat/completions", ROUTER_API, router_api_chat},
-    {"POST", "v1/completions", ROUTER_API, router_api_completions},
-    {"POST", "v1/responses", ROUTER_API, router_api_responses},
     {"GET", "v1/models", ROUTER_API, router_api_v1_models},
     {"GET", "v1/models/**", ROUTER_API, router_api_v1_model},
     {"GET", "v0/explain", ROUTER_API, router_api_explain},
@@ -49,6 +47,9 @@ static const struct router_route routes[] = {
     {"GET", "health", ROUTER_PUBLIC, router_api_health},
     {"GET", "", ROUTER_PUBLIC, router_api_dashboard},
     {"GET", "assets/**", ROUTER_PUBLIC, router_api_asset},
+#define X(path, codec) {"POST", path, ROUTER_API, router_api_complete},
+    CHAT_CODECS(X)
+#undef X
 };
 
 size_t router_route_count(void)

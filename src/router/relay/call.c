@@ -100,13 +100,13 @@ static struct lr_error for_caller(const struct router_access *access,
     return out;
 }
 
-void router_respond_openai(struct net_request *req, enum chat_api api,
-                           const struct lr_error *err)
+void router_respond_error(struct net_request *req, const struct chat_codec *codec,
+                          const struct lr_error *err)
 {
     struct lr_buf body;
     struct lr_error told = for_caller(router_access(req), err);
     lr_buf_init(&body, 16 << 10);
-    chat_api_error_write(&body, api, &told);
+    chat_error_write(&body, codec, &(struct chat_error){.error = told});
     net_respond_error_body(req, &told, lr_buf_str(&body));
     lr_buf_free(&body);
 }
@@ -118,9 +118,9 @@ void router_call_fail(struct router_call *call, const struct lr_error *err)
     if (call->is_over)
         return;
     if (!net_response_begun(req)) {
-        enum chat_api api = call->chat->api;
+        const struct chat_codec *codec = call->chat->codec;
         close_call(call, lr_code_http(copy.code));
-        router_respond_openai(req, api, &copy);
+        router_respond_error(req, codec, &copy);
         return;
     }
     copy = for_caller(call->access, err);

@@ -14,8 +14,8 @@
 #ifndef ROUTER_RELAY_CALL_H
 #define ROUTER_RELAY_CALL_H
 
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
+#include "chat/response.h"
 #include "router/relay/link.h"
 #include "router/sched/dispatch.h"
 #include "wire/lost.h"
@@ -83,8 +83,8 @@ void router_call_token(struct router_leg *leg, const struct chat_token *token);
 void router_call_done(struct router_leg *leg, enum lr_finish reason,
                       const struct chat_usage *usage);
 /* An answer that is an error, in the words clients of this API look for. */
-void router_respond_openai(struct net_request *req, enum chat_api api,
-                           const struct lr_error *err);
+void router_respond_error(struct net_request *req, const struct chat_codec *codec,
+                          const struct lr_error *err);
 /* The whole call fails. */
 void router_call_fail(struct router_call *call, const struct lr_error *err);
 /* The client has left: for net_request_on_gone. */

@@ -12,11 +12,12 @@
 
 enum { OUT_BYTES = 96 << 20 };
 
-static void answer_bad_request(struct net_request *req, const struct chat_error *e)
+static void answer_bad_request(struct net_request *req, const struct chat_codec *codec,
+                               const struct chat_error *e)
 {
     struct lr_buf body;
     lr_buf_init(&body, 16 << 10);
-    chat_error_write(&body, e);
+    chat_error_write(&body, codec, e);
     net_respond(req, lr_code_http(e->error.code), "application/json", lr_buf_str(&body));
     lr_buf_free(&body);
 }
@@ -108,7 +109,7 @@ static lr_code render(struct router_call *call, struct lr_error *err)
     if (call->prompts == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for the prompt");
     lr_code code = chat_format_constraint(net_request_arena(call->req), chat,
-                                          call->info->chat.is_gptoss, &call->constraint, err);
+                                          call->info->chat.is_harmony, &call->constraint, err);
     for (uint32_t i = 0; code == LR_OK && i < chat->prompt_count; i++)
         code = chat_prompt_render(chat, &call->info->chat, i, now,
                                   &call->prompts[call->prompt_count++], err);
@@ -140,14 +141,14 @@ static void name_call(struct router_call *call, const char *answer_id)
 static lr_code make_response(struct router_call *call, struct lr_error *err)
 {
     char id[CHAT_ANSWER_ID_MAX];
-    chat_answer_id(call->chat->api, id);
+    chat_answer_id(call->chat->codec, id);
     name_call(call, id);
     struct chat_response_options options = {
         .request = call->chat,
         .id = lr_str_z(id),
         .model = lr_str_z(call->model->id),
         .created = lr_clock_wall_ms(NULL) / 1000,
-        .is_harmony = call->info->chat.is_gptoss,
+        .is_harmony = call->info->chat.is_harmony,
     };
     return chat_response_create(&options, &call->response, err);
 }
@@ -214,7 +215,7 @@ static void begin(struct router_call *call)
         start_legs(call);
 }
 
-static void refuse(struct router *r, struct net_request *req, enum chat_api api,
+static void refuse(struct router *r, struct net_request *req, const struct chat_codec *codec,
                    const struct lr_error *err, uint32_t retry_s)
 {
     char text[16];
@@ -223,14 +224,14 @@ static void refuse(struct router *r, struct net_request *req, enum chat_api api,
         (void)snprintf(text, sizeof(text), "%u", retry_s);
         net_response_header(req, "Retry-After", lr_str_z(text));
     }
-    router_respond_openai(req, api, err);
+    router_respond_error(req, codec, err);
 }
 
 /* Reads the body and finds its model, cheapest first: what a key may not do is refused before
  * its schemas are compiled.  False: answered. */
-static bool read_request(struct router *r, struct net_request *req, enum chat_api api,
-                         const struct lr_json **root, struct router_model **model,
-                         struct router_prompt_info **info)
+static bool read_request(struct router *r, struct net_request *req,
+                         const struct chat_codec *codec, const struct lr_json **root,
+                         struct router_model **model, struct router_prompt_info **info)
 {
     struct router_access *access = net_request_user(req);
     struct chat_error bad = {0};
@@ -240,12 +241,12 @@ static bool read_request(struct router *r, struct net_request *req, enum chat_ap
     *model = NULL;
     *info = NULL;
     if (take_toll(r, access, &retry_s, &err) != LR_OK) {
-        refuse(r, req, api, &err, retry_s);
+        refuse(r, req, codec, &err, retry_s);
         return false;
     }
-    if (chat_openai_read(net_request_arena(req), net_request_body(req), root, &name, &bad) !=
+    if (chat_request_read(net_request_arena(req), net_request_body(req), root, &name, &bad) !=
         LR_OK) {
-        answer_bad_request(req, &bad);
+        answer_bad_request(req, codec, &bad);
         return false;
     }
     (void)snprintf(access->model, sizeof(access->model), LR_STR_FMT,
@@ -255,13 +256,13 @@ static bool read_request(struct router *r, struct net_request *req, enum chat_ap
     if (admit_call(r, access, name, model, info, &err) != LR_OK) {
         if (err.code == LR_UNAVAILABLE)
             give_toll_back(r, access);
-        refuse(r, req, api, &err, 0);
+        refuse(r, req, codec, &err, 0);
         return false;
     }
     return true;
 }
 
-static void complete(struct router *r, struct net_request *req, enum chat_api api)
+static void complete(struct router *r, struct net_request *req, const struct chat_codec *codec)
 {
     struct router_home *home = router_home_of(r, req);
     const struct lr_json *root;
@@ -270,10 +271,10 @@ static void complete(struct router *r, struct net_request *req, enum chat_api ap
     struct router_model *model;
     struct router_prompt_info *info;
 
-    if (!read_request(r, req, api, &root, &model, &info))
+    if (!read_request(r, req, codec, &root, &model, &info))
         return;
-    if (chat_openai_check(net_request_arena(req), api, root, &chat, &bad) != LR_OK) {
-        answer_bad_request(req, &bad);
+    if (chat_request_check(net_request_arena(req), codec, root, &chat, &bad) != LR_OK) {
+        answer_bad_request(req, codec, &bad);
         if (model != NULL)
             release(r, model, info);
         return;
@@ -301,17 +302,7 @@ static void complete(struct router *r, struct net_request *req, enum chat_api ap
     begin(call);
 }
 
-void router_api_chat(struct router *r, struct net_request *req)
+void router_api_complete(struct router *r, struct net_request *req)
 {
-    complete(r, req, CHAT_API_CHAT);
-}
-
-void router_api_completions(struct router *r, struct net_request *req)
-{
-    complete(r, req, CHAT_API_COMPLETIONS);
-}
-
-void router_api_responses(struct router *r, struct net_request *req)
-{
-    complete(r, req, CHAT_API_RESPONSES);
+    complete(r, req, chat_codec_of(net_request_path(req)));
 }

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "chat/openai_request.h"
+#include "chat/codec.h"
 #include "chat/prompt.h"
 
 #define GET                                                                                    \
@@ -42,7 +42,7 @@ static void make(struct made *m, const char *members, bool is_harmony)
                    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],%s}",
                    members);
     char *kept = lr_arena_copy(&m->arena, lr_str_z(body));
-    if (chat_openai_parse(&m->arena, CHAT_API_CHAT, lr_str_z(kept), &m->req, &e) != LR_OK)
+    if (chat_request_parse(&m->arena, &chat_openai_chat, lr_str_z(kept), &m->req, &e) != LR_OK)
         fail_msg("%s", e.error.text);
     m->code = chat_format_constraint(&m->arena, m->req, is_harmony, &m->constraint, &m->err);
 }
@@ -105,7 +105,7 @@ static void a_call_is_demanded_only_of_models_whose_calls_are_understood(void **
     lr_arena_free(&m.arena);
 }
 
-static void expect_prompt(const char *messages, const char *format, bool is_gptoss,
+static void expect_prompt(const char *messages, const char *format, bool is_harmony,
                           const char *part, bool is_there)
 {
     struct lr_arena arena;
@@ -113,12 +113,13 @@ static void expect_prompt(const char *messages, const char *format, bool is_gpto
     struct lr_error err;
     const struct chat_request *req;
     struct chat_prompt prompt;
-    struct chat_model model = {.is_gptoss = is_gptoss};
+    struct chat_model model = {.is_harmony = is_harmony};
     char body[2048], text[4096] = "";
     lr_arena_init(&arena, 16 << 20);
     (void)snprintf(body, sizeof(body), "{\"model\":\"m\",\"messages\":[%s],%s}", messages,
                    format);
-    assert_int_equal(chat_openai_parse(&arena, CHAT_API_CHAT, lr_str_z(body), &req, &e), LR_OK);
+    assert_int_equal(chat_request_parse(&arena, &chat_openai_chat, lr_str_z(body), &req, &e),
+                     LR_OK);
     assert_int_equal(chat_prompt_render(req, &model, 0, 0, &prompt, &err), LR_OK);
     for (size_t i = 0; i < prompt.segment_count; i++)
         (void)strncat(text, prompt.segments[i].text, prompt.segments[i].len);

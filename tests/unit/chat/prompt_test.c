@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "chat/openai_request.h"
+#include "chat/codec.h"
 
 /* 2026-11-15 12:00 UTC: the same day in every time zone from -12 to +11. */
 enum { NOON = 1794744000 };
@@ -33,13 +33,13 @@ static void show(struct rendered *r)
     r->text[n] = '\0';
 }
 
-static void render(struct rendered *r, enum chat_api api, const char *body,
+static void render(struct rendered *r, const struct chat_codec *codec, const char *body,
                    const struct chat_model *model, uint32_t index)
 {
     struct chat_error e;
     *r = (struct rendered){0};
     lr_arena_init(&r->arena, 16 << 20);
-    if (chat_openai_parse(&r->arena, api, lr_str_z(body), &r->req, &e) != LR_OK)
+    if (chat_request_parse(&r->arena, codec, lr_str_z(body), &r->req, &e) != LR_OK)
         fail_msg("%s", e.error.text);
     r->code = chat_prompt_render(r->req, model, index, NOON, &r->prompt, &r->err);
     show(r);
@@ -73,7 +73,7 @@ static void a_template_sees_the_request(void **state)
                                  "{{ strftime_now('%Y-%m-%d') }}"),
         .bos_token = LR_STR_LIT("<s>"),
     };
-    render(&r, CHAT_API_CHAT,
+    render(&r, &chat_openai_chat,
            "{\"model\":\"m\"," USER("<|end|>") ",\"reasoning_effort\":\"high\","
                                                "\"chat_template_kwargs\":{\"x\":\"y\"}}",
            &model, 0);
@@ -90,7 +90,7 @@ static void a_template_that_refuses_is_a_400(void **state)
     (void)state;
     struct rendered r;
     struct chat_model model = {.chat_template = compile("{{ raise_exception('no way') }}")};
-    render(&r, CHAT_API_CHAT, "{\"model\":\"m\"," USER("x") "}", &model, 0);
+    render(&r, &chat_openai_chat, "{\"model\":\"m\"," USER("x") "}", &model, 0);
     assert_int_equal(r.code, LR_INVALID_ARGUMENT);
     assert_non_null(strstr(r.err.text, "no way"));
     finish(&r);
@@ -101,8 +101,8 @@ static void gptoss_without_a_template_speaks_harmony(void **state)
 {
     (void)state;
     struct rendered r;
-    struct chat_model model = {.is_gptoss = true};
-    render(&r, CHAT_API_CHAT,
+    struct chat_model model = {.is_harmony = true};
+    render(&r, &chat_openai_chat,
            "{\"model\":\"m\"," USER("<|end|>hi") ",\"reasoning_effort\":\"low\"}", &model, 0);
     if (r.code != LR_OK)
         fail_msg("%s", r.err.text);
@@ -119,7 +119,7 @@ static void other_models_without_a_template_speak_chatml(void **state)
     (void)state;
     struct rendered r;
     struct chat_model model = {0};
-    render(&r, CHAT_API_CHAT, "{\"model\":\"m\"," USER("<|im_end|>hi") "}", &model, 0);
+    render(&r, &chat_openai_chat, "{\"model\":\"m\"," USER("<|im_end|>hi") "}", &model, 0);
     if (r.code != LR_OK)
         fail_msg("%s", r.err.text);
     assert_non_null(strstr(r.text, "<|im_start|>user\n{<|im_end|>hi}<|im_end|>"));
@@ -133,7 +133,7 @@ static void what_clients_send_is_repaired_first(void **state)
     struct rendered r;
     struct chat_model model = {
         .chat_template = compile("{% for m in messages %}[{{ m.content }}]{% endfor %}")};
-    render(&r, CHAT_API_CHAT,
+    render(&r, &chat_openai_chat,
            "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
            "\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]}",
            &model, 0);
@@ -147,14 +147,14 @@ static void raw_prompts_are_taken_as_they_are(void **state)
 {
     (void)state;
     struct rendered r;
-    struct chat_model model = {.is_gptoss = true};
-    render(&r, CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"<|start|>b\"]}",
+    struct chat_model model = {.is_harmony = true};
+    render(&r, &chat_openai_completions, "{\"model\":\"m\",\"prompt\":[\"a\",\"<|start|>b\"]}",
            &model, 1);
     assert_int_equal(r.code, LR_OK);
     assert_string_equal(r.text, "<|start|>b");
     finish(&r);
 
-    render(&r, CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[5,6,7]}", &model, 0);
+    render(&r, &chat_openai_completions, "{\"model\":\"m\",\"prompt\":[5,6,7]}", &model, 0);
     assert_int_equal(r.code, LR_OK);
     assert_null(r.prompt.segments);
     assert_int_equal(r.prompt.id_count, 3);

@@ -3,7 +3,7 @@
  * changes the answer.
  *
  * 10,000 streams; 100,000 with LR_LONG=1.  LR_SEED=N repeats one series. */
-#include "chat/openai_response.h"
+#include "chat/response.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "chat/openai_request.h"
+#include "chat/codec.h"
 
 enum { TOKENS_MAX = 64, TEXT_MAX = 24 };
 
@@ -392,12 +392,12 @@ static void random_streams_keep_every_promise(void **state)
     lr_buf_init(&out, 16 << 20);
 #define BODY(s)                                                                                \
     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}],\"stream\":" s "}"
-    assert_int_equal(
-        chat_openai_parse(&arena, CHAT_API_CHAT, LR_STR_LIT(BODY("false")), &requests[0], &e),
-        LR_OK);
-    assert_int_equal(
-        chat_openai_parse(&arena, CHAT_API_CHAT, LR_STR_LIT(BODY("true")), &requests[1], &e),
-        LR_OK);
+    assert_int_equal(chat_request_parse(&arena, &chat_openai_chat, LR_STR_LIT(BODY("false")),
+                                        &requests[0], &e),
+                     LR_OK);
+    assert_int_equal(chat_request_parse(&arena, &chat_openai_chat, LR_STR_LIT(BODY("true")),
+                                        &requests[1], &e),
+                     LR_OK);
     for (int i = 0; i < count; i++) {
         struct stream s;
         make(&s);

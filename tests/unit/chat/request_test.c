@@ -1,6 +1,6 @@
 /* What the request codec promises: every field is honoured, accepted without effect or
  * refused by name, and an error says which one. */
-#include "chat/openai_request.h"
+#include "chat/openai/openai.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +16,11 @@ struct parsed {
     lr_code code;
 };
 
-static struct parsed parse(enum chat_api api, const char *body)
+static struct parsed parse(const struct chat_codec *codec, const char *body)
 {
     struct parsed p;
     lr_arena_init(&p.arena, 8 << 20);
-    p.code = chat_openai_parse(&p.arena, api, lr_str_z(body), &p.req, &p.e);
+    p.code = chat_request_parse(&p.arena, codec, lr_str_z(body), &p.req, &p.e);
     assert_int_equal(p.req != NULL, p.code == LR_OK);
     return p;
 }
@@ -32,7 +32,7 @@ static struct parsed chat(const char *members)
 {
     static char body[65536];
     snprintf(body, sizeof(body), "{" MESSAGES "%s%s}", members[0] != '\0' ? "," : "", members);
-    return parse(CHAT_API_CHAT, body);
+    return parse(&chat_openai_chat, body);
 }
 
 static void free_parsed(struct parsed *p)
@@ -48,10 +48,10 @@ static void accept_chat(const char *members)
     free_parsed(&p);
 }
 
-static void refuse_body(enum chat_api api, const char *body, const char *param,
+static void refuse_body(const struct chat_codec *codec, const char *body, const char *param,
                         const char *code)
 {
-    struct parsed p = parse(api, body);
+    struct parsed p = parse(codec, body);
     if (p.code == LR_OK)
         fail_msg("accepted: %s", body);
     assert_int_equal(lr_code_http(p.code), 400);
@@ -66,7 +66,7 @@ static void refuse_chat(const char *members, const char *param, const char *code
 {
     static char body[65536];
     snprintf(body, sizeof(body), "{" MESSAGES ",%s}", members);
-    refuse_body(CHAT_API_CHAT, body, param, code);
+    refuse_body(&chat_openai_chat, body, param, code);
 }
 
 static void defaults_are_openais(void **state)
@@ -236,10 +236,11 @@ static void values_out_of_range_name_their_field(void **state)
 static void null_means_not_set(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < chat_openai_field_count(); i++) {
-        struct chat_field_row row = chat_openai_field(i);
+    for (size_t i = 0; i < chat_openai_chat_fields.count; i++) {
+        struct chat_field_row row = chat_field_row(&chat_openai_chat_fields, i);
         char members[128];
-        if (!row.in_chat || strcmp(row.name, "model") == 0 || strcmp(row.name, "messages") == 0)
+        if ((row.in & CHAT_OPENAI_CHAT) == 0 || strcmp(row.name, "model") == 0 ||
+            strcmp(row.name, "messages") == 0)
             continue;
         snprintf(members, sizeof(members), "\"%s\":null", row.name);
         accept_chat(members);
@@ -249,10 +250,10 @@ static void null_means_not_set(void **state)
 static void every_refused_field_is_refused_by_name(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < chat_openai_field_count(); i++) {
-        struct chat_field_row row = chat_openai_field(i);
+    for (size_t i = 0; i < chat_openai_chat_fields.count; i++) {
+        struct chat_field_row row = chat_field_row(&chat_openai_chat_fields, i);
         char members[128];
-        if (row.list != CHAT_FIELD_REFUSED || !row.in_chat)
+        if (row.list != CHAT_FIELD_REFUSED || (row.in & CHAT_OPENAI_CHAT) == 0)
             continue;
         snprintf(members, sizeof(members), "\"%s\":{}", row.name);
         refuse_chat(members, row.name, "unsupported_parameter");
@@ -270,17 +271,18 @@ static void fields_without_effect_are_taken(void **state)
 static void required_fields_are_required(void **state)
 {
     (void)state;
-    refuse_body(CHAT_API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+    refuse_body(&chat_openai_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
                 "model", "missing_required_parameter");
-    refuse_body(CHAT_API_CHAT, "{\"model\":\"m\"}", "messages", "missing_required_parameter");
-    refuse_body(CHAT_API_CHAT, "{\"model\":\"m\",\"messages\":[]}", "messages",
-                "invalid_value");
-    refuse_body(CHAT_API_COMPLETIONS, "{\"model\":\"m\"}", "prompt",
+    refuse_body(&chat_openai_chat, "{\"model\":\"m\"}", "messages",
                 "missing_required_parameter");
-    refuse_body(CHAT_API_CHAT, "[]", "", "invalid_type");
-    refuse_body(CHAT_API_CHAT, "{\"model\":", "", "invalid_json");
-    refuse_body(CHAT_API_CHAT, "", "", "invalid_json");
-    refuse_body(CHAT_API_CHAT, "{\"model\":\"a\",\"model\":\"b\"}", "", "invalid_json");
+    refuse_body(&chat_openai_chat, "{\"model\":\"m\",\"messages\":[]}", "messages",
+                "invalid_value");
+    refuse_body(&chat_openai_completions, "{\"model\":\"m\"}", "prompt",
+                "missing_required_parameter");
+    refuse_body(&chat_openai_chat, "[]", "", "invalid_type");
+    refuse_body(&chat_openai_chat, "{\"model\":", "", "invalid_json");
+    refuse_body(&chat_openai_chat, "", "", "invalid_json");
+    refuse_body(&chat_openai_chat, "{\"model\":\"a\",\"model\":\"b\"}", "", "invalid_json");
 }
 
 static void messages_are_checked_one_by_one(void **state)
@@ -333,10 +335,10 @@ static void messages_are_checked_one_by_one(void **state)
                  "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"},%s]}",
                  cases[i].message);
         if (cases[i].param != NULL) {
-            refuse_body(CHAT_API_CHAT, body, cases[i].param, cases[i].code);
+            refuse_body(&chat_openai_chat, body, cases[i].param, cases[i].code);
             continue;
         }
-        struct parsed p = parse(CHAT_API_CHAT, body);
+        struct parsed p = parse(&chat_openai_chat, body);
         if (p.code != LR_OK)
             fail_msg("%s: %s", cases[i].message, p.e.error.text);
         free_parsed(&p);
@@ -358,47 +360,48 @@ static void prompts_come_as_text_or_ids_one_or_many(void **state)
 {
     (void)state;
     struct parsed p =
-        parse(CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"x\",\"best_of\":1}");
+        parse(&chat_openai_completions, "{\"model\":\"m\",\"prompt\":\"x\",\"best_of\":1}");
     assert_int_equal(p.code, LR_OK);
     assert_int_equal(p.req->prompt_count, 1);
     assert_int_equal(p.req->max_tokens, 16);
     assert_true(lr_str_eq_z(p.req->prompts[0].text, "x"));
     free_parsed(&p);
 
-    p = parse(CHAT_API_COMPLETIONS,
+    p = parse(&chat_openai_completions,
               "{\"model\":\"m\",\"prompt\":[\"x\",\"yz\"],\"n\":3,\"logprobs\":0}");
     assert_int_equal(p.code, LR_OK);
     assert_int_equal(chat_request_choices(p.req), 6);
     assert_int_equal(p.req->sampling.logprobs, 1);
     free_parsed(&p);
 
-    p = parse(CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[1,2,3]}");
+    p = parse(&chat_openai_completions, "{\"model\":\"m\",\"prompt\":[1,2,3]}");
     assert_int_equal(p.code, LR_OK);
     assert_int_equal(p.req->prompt_count, 1);
     assert_int_equal(p.req->prompts[0].id_count, 3);
     assert_int_equal(p.req->prompts[0].ids[2], 3);
     free_parsed(&p);
 
-    p = parse(CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[[1],[2,3]]}");
+    p = parse(&chat_openai_completions, "{\"model\":\"m\",\"prompt\":[[1],[2,3]]}");
     assert_int_equal(p.code, LR_OK);
     assert_int_equal(p.req->prompt_count, 2);
     assert_int_equal(p.req->prompts[1].ids[1], 3);
     free_parsed(&p);
 
 #define PROMPT(v) "{\"model\":\"m\",\"prompt\":" v "}"
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"\""), "prompt", "invalid_value");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[]"), "prompt", "invalid_value");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("7"), "prompt", "invalid_type");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[\"a\",7]"), "prompt[1]", "invalid_type");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[1,-2]"), "prompt", "invalid_value");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"echo\":true"), "echo",
+    refuse_body(&chat_openai_completions, PROMPT("\"\""), "prompt", "invalid_value");
+    refuse_body(&chat_openai_completions, PROMPT("[]"), "prompt", "invalid_value");
+    refuse_body(&chat_openai_completions, PROMPT("7"), "prompt", "invalid_type");
+    refuse_body(&chat_openai_completions, PROMPT("[\"a\",7]"), "prompt[1]", "invalid_type");
+    refuse_body(&chat_openai_completions, PROMPT("[1,-2]"), "prompt", "invalid_value");
+    refuse_body(&chat_openai_completions, PROMPT("\"a\",\"echo\":true"), "echo",
                 "unsupported_value");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"best_of\":2"), "best_of",
+    refuse_body(&chat_openai_completions, PROMPT("\"a\",\"best_of\":2"), "best_of",
                 "unsupported_value");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"suffix\":\"b\""), "suffix",
+    refuse_body(&chat_openai_completions, PROMPT("\"a\",\"suffix\":\"b\""), "suffix",
                 "unsupported_parameter");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("[\"a\",\"b\"],\"n\":100"), "n", "invalid_value");
-    refuse_body(CHAT_API_COMPLETIONS, PROMPT("\"a\",\"messages\":[]"), "messages",
+    refuse_body(&chat_openai_completions, PROMPT("[\"a\",\"b\"],\"n\":100"), "n",
+                "invalid_value");
+    refuse_body(&chat_openai_completions, PROMPT("\"a\",\"messages\":[]"), "messages",
                 "unknown_parameter");
 }
 
@@ -408,7 +411,7 @@ static void an_error_body_has_openais_four_members(void **state)
     struct parsed p = chat("\"temprature\":1");
     struct lr_buf out;
     lr_buf_init(&out, 4096);
-    chat_error_write(&out, &p.e);
+    chat_error_write(&out, &chat_openai_chat, &p.e);
     assert_string_equal(
         lr_buf_z(&out),
         "{\"error\":{\"message\":\"Unrecognized request argument supplied: temprature. "
@@ -421,9 +424,13 @@ static void an_error_body_has_openais_four_members(void **state)
 static void a_field_stands_in_one_list_only(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < chat_openai_field_count(); i++)
-        for (size_t k = 0; k < i; k++)
-            assert_string_not_equal(chat_openai_field(i).name, chat_openai_field(k).name);
+    for (size_t c = 0; c < chat_codec_count(); c++) {
+        const struct chat_fields *fields = chat_codec_at(c)->fields;
+        for (size_t i = 0; i < fields->count; i++)
+            for (size_t k = 0; k < i; k++)
+                assert_string_not_equal(chat_field_row(fields, i).name,
+                                        chat_field_row(fields, k).name);
+    }
 }
 
 /* LR_UPDATE=1 writes the page instead. */
@@ -461,7 +468,7 @@ static void a_request_that_does_not_fit_the_arena_is_an_error(void **state)
     struct chat_error e;
     for (size_t limit = 0; limit < 4096; limit += 64) {
         lr_arena_init(&arena, limit);
-        lr_code code = chat_openai_parse(&arena, CHAT_API_CHAT, lr_str_z(body), &req, &e);
+        lr_code code = chat_request_parse(&arena, &chat_openai_chat, lr_str_z(body), &req, &e);
         if (code != LR_OK)
             assert_int_equal(code, LR_OUT_OF_RAM);
         lr_arena_free(&arena);

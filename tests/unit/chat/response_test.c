@@ -1,5 +1,5 @@
 /* What a client sees: the promises of the OpenAI response codec. */
-#include "chat/openai_response.h"
+#include "chat/response.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "chat/openai_request.h"
+#include "chat/codec.h"
 
 /* A client's session: a request, its response, and everything written so far. */
 struct session {
@@ -19,7 +19,8 @@ struct session {
     char event[4096];
 };
 
-static void open_session(struct session *s, enum chat_api api, const char *body, bool harmony)
+static void open_session(struct session *s, const struct chat_codec *codec, const char *body,
+                         bool harmony)
 {
     const struct chat_request *req;
     struct chat_error e;
@@ -27,7 +28,7 @@ static void open_session(struct session *s, enum chat_api api, const char *body,
     *s = (struct session){0};
     lr_arena_init(&s->arena, 16 << 20);
     lr_buf_init(&s->out, 16 << 20);
-    if (chat_openai_parse(&s->arena, api, lr_str_z(body), &req, &e) != LR_OK)
+    if (chat_request_parse(&s->arena, codec, lr_str_z(body), &req, &e) != LR_OK)
         fail_msg("%s: %s", e.param, e.error.text);
     struct chat_response_options o = {.request = req,
                                       .id = LR_STR_LIT("chatcmpl-1"),
@@ -107,7 +108,7 @@ static void a_stream_has_role_deltas_finish_and_one_done(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"stream\":true}", true);
+    open_session(&s, &chat_openai_chat, CHAT ",\"stream\":true}", true);
     assert_true(feed(&s, 0,
                      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
                      "<|channel|>final<|message|>Hi you<|return|>"));
@@ -129,7 +130,7 @@ static void a_tool_call_is_streamed_name_first(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"stream\":true}", true);
+    open_session(&s, &chat_openai_chat, CHAT ",\"stream\":true}", true);
     feed(&s, 0,
          "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": 1}"
          "<|call|>");
@@ -152,7 +153,7 @@ static void a_whole_answer_holds_what_the_stream_would(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT "}", true);
+    open_session(&s, &chat_openai_chat, CHAT "}", true);
     feed(&s, 0,
          "<|channel|>analysis<|message|>Hm \"so\".<|end|><|start|>assistant"
          "<|channel|>commentary to=functions.f<|message|>{\"a\": \"b\\n\"}<|call|>");
@@ -178,7 +179,7 @@ static void two_calls_have_two_ids(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT "}", true);
+    open_session(&s, &chat_openai_chat, CHAT "}", true);
     feed(&s, 0,
          "<|channel|>commentary to=functions.f<|message|>{}<|call|><|start|>assistant"
          "<|channel|>commentary to=functions.g<|message|>{}<|call|>");
@@ -197,7 +198,7 @@ static void parallel_tool_calls_false_ends_after_one(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"parallel_tool_calls\":false}", true);
+    open_session(&s, &chat_openai_chat, CHAT ",\"parallel_tool_calls\":false}", true);
     assert_false(feed(&s, 0,
                       "<|channel|>commentary to=functions.f<|message|>{}<|call|>"
                       "<|channel|>commentary to=functions.g<|message|>{}<|call|>"));
@@ -230,7 +231,7 @@ static void finish_reason_is_right(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct session s;
         char wanted[64];
-        open_session(&s, CHAT_API_CHAT, CHAT "}", true);
+        open_session(&s, &chat_openai_chat, CHAT "}", true);
         feed(&s, 0, cases[i].stream);
         done(&s, 0, cases[i].reason);
         snprintf(wanted, sizeof(wanted), "\"finish_reason\":\"%s\"", cases[i].wanted);
@@ -243,7 +244,7 @@ static void a_stop_string_over_token_borders_cuts_exactly(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT,
+    open_session(&s, &chat_openai_chat,
                  CHAT ",\"stream\":true,\"stop\":[\"STOP NOW\"],"
                       "\"stream_options\":{\"include_usage\":true}}",
                  true);
@@ -268,7 +269,7 @@ static void text_held_for_a_stop_string_comes_at_the_end(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"stop\":\"ENDING\"}", false);
+    open_session(&s, &chat_openai_chat, CHAT ",\"stop\":\"ENDING\"}", false);
     assert_true(feed(&s, 0, "all END"));
     done(&s, 0, LR_FINISH_STOP);
     assert_non_null(strstr(lr_buf_z(&s.out), "\"content\":\"all END\""));
@@ -279,7 +280,7 @@ static void include_usage_adds_one_last_chunk(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT,
+    open_session(&s, &chat_openai_chat,
                  CHAT ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}", false);
     feed(&s, 0, "Hi");
     done(&s, 0, LR_FINISH_STOP);
@@ -299,7 +300,7 @@ static void choices_interleave_and_the_prompt_counts_once(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"stream\":true,\"n\":2}", false);
+    open_session(&s, &chat_openai_chat, CHAT ",\"stream\":true,\"n\":2}", false);
     feed(&s, 0, "a");
     feed(&s, 1, "b");
     feed(&s, 0, "c");
@@ -326,7 +327,7 @@ static void an_error_inside_a_stream_is_an_event_and_ends_it(void **state)
     (void)state;
     struct session s;
     struct lr_error error;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"stream\":true}", false);
+    open_session(&s, &chat_openai_chat, CHAT ",\"stream\":true}", false);
     feed(&s, 0, "a");
     lr_fail(&error, LR_TIMEOUT, "no \"progress\"");
     chat_response_on_error(s.r, &error, &s.out);
@@ -345,7 +346,7 @@ static void a_character_cut_by_a_token_border_arrives_whole(void **state)
 {
     (void)state;
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"stream\":true}", false);
+    open_session(&s, &chat_openai_chat, CHAT ",\"stream\":true}", false);
     struct chat_token a = {.bytes = LR_STR_LIT("\xF0\x9F")};
     struct chat_token b = {.bytes = LR_STR_LIT("\x98\x80!")};
     chat_response_on_token(s.r, 0, &a, &s.out);
@@ -366,7 +367,7 @@ static void logprobs_travel_with_their_text(void **state)
                            .logprob = -0.5F,
                            .top = top,
                            .top_count = 2};
-    open_session(&s, CHAT_API_CHAT,
+    open_session(&s, &chat_openai_chat,
                  CHAT ",\"stream\":true,\"logprobs\":true,\"top_logprobs\":2,\"stop\":\"Z!\"}",
                  false);
     chat_response_on_token(s.r, 0, &t, &s.out);
@@ -391,7 +392,7 @@ static void logprobs_of_text_that_was_cut_are_cut_too(void **state)
     (void)state;
     static const char *const words[] = {"Hi", "Z", "!"};
     struct session s;
-    open_session(&s, CHAT_API_CHAT, CHAT ",\"logprobs\":true,\"stop\":\"Z!\"}", false);
+    open_session(&s, &chat_openai_chat, CHAT ",\"logprobs\":true,\"stop\":\"Z!\"}", false);
     for (size_t i = 0; i < 3; i++) {
         struct chat_token t = {.bytes = lr_str_z(words[i]), .has_logprob = true};
         assert_int_equal(chat_response_on_token(s.r, 0, &t, &s.out), i < 2);
@@ -412,7 +413,7 @@ static void completions_have_their_own_shape(void **state)
                            .logprob = -0.5F,
                            .top = top,
                            .top_count = 1};
-    open_session(&s, CHAT_API_COMPLETIONS,
+    open_session(&s, &chat_openai_completions,
                  "{\"model\":\"m\",\"prompt\":[\"x\",\"y\"],\"logprobs\":1}", true);
     chat_response_on_token(s.r, 0, &t, &s.out);
     chat_response_on_token(s.r, 0, &t, &s.out);
@@ -431,8 +432,8 @@ static void completions_have_their_own_shape(void **state)
         "\"cached_tokens\":16},\"completion_tokens_details\":{\"reasoning_tokens\":0}}}");
     close_session(&s);
 
-    open_session(&s, CHAT_API_COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"x\",\"stream\":true}",
-                 false);
+    open_session(&s, &chat_openai_completions,
+                 "{\"model\":\"m\",\"prompt\":\"x\",\"stream\":true}", false);
     feed(&s, 0, "b");
     done(&s, 0, LR_FINISH_LENGTH);
 #define TEXT                                                                                   \
@@ -459,7 +460,7 @@ static void reasoning_goes_where_the_client_reads_it(void **state)
         struct session s;
         char body[256];
         snprintf(body, sizeof(body), CHAT ",\"reasoning_format\":\"%s\"}", cases[i].format);
-        open_session(&s, CHAT_API_CHAT, body, true);
+        open_session(&s, &chat_openai_chat, body, true);
         feed(&s, 0, "<|channel|>analysis<|message|>Hm<|end|>");
         done(&s, 0, LR_FINISH_STOP);
         const char *all = lr_buf_z(&s.out);
@@ -478,8 +479,8 @@ static void an_answer_past_its_limit_is_an_error_not_a_crash(void **state)
     struct chat_error e;
     lr_arena_init(&s.arena, 1 << 20);
     lr_buf_init(&s.out, 1 << 20);
-    assert_int_equal(chat_openai_parse(&s.arena, CHAT_API_CHAT, LR_STR_LIT(CHAT "}"), &req, &e),
-                     LR_OK);
+    assert_int_equal(
+        chat_request_parse(&s.arena, &chat_openai_chat, LR_STR_LIT(CHAT "}"), &req, &e), LR_OK);
     struct chat_response_options o = {.request = req, .id = LR_STR_LIT("x"), .max_bytes = 100};
     assert_int_equal(chat_response_create(&o, &s.r, NULL), LR_OK);
     for (int i = 0; i < 100; i++)
@@ -501,7 +502,8 @@ static void an_answer_without_room_for_all_of_it_is_an_error_not_a_part(void **s
         lr_arena_init(&s.arena, 1 << 20);
         lr_buf_init(&s.out, 400);
         assert_int_equal(
-            chat_openai_parse(&s.arena, CHAT_API_CHAT, lr_str_z(requests[i]), &req, &e), LR_OK);
+            chat_request_parse(&s.arena, &chat_openai_chat, lr_str_z(requests[i]), &req, &e),
+            LR_OK);
         struct chat_response_options o = {
             .request = req, .id = LR_STR_LIT("x"), .max_bytes = 1 << 20};
         assert_int_equal(chat_response_create(&o, &s.r, NULL), LR_OK);

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "chat/openai_request.h"
-#include "chat/openai_response.h"
+#include "chat/codec.h"
+#include "chat/response.h"
 
 /* A client's session: a request, its response, and everything written so far. */
 struct session {
@@ -25,7 +25,7 @@ static void open_session(struct session *s, const char *members, size_t max_byte
     lr_arena_init(&s->arena, 16 << 20);
     lr_buf_init(&s->out, 16 << 20);
     snprintf(body, sizeof(body), "{\"model\":\"m\",\"input\":\"x\"%s}", members);
-    if (chat_openai_parse(&s->arena, CHAT_API_RESPONSES, lr_str_z(body), &req, &e) != LR_OK)
+    if (chat_request_parse(&s->arena, &chat_responses, lr_str_z(body), &req, &e) != LR_OK)
         fail_msg("%s: %s", e.param, e.error.text);
     struct chat_response_options o = {.request = req,
                                       .id = LR_STR_LIT("resp_1"),

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "chat/openai_request.h"
+#include "chat/responses/responses.h"
 
 struct parsed {
     struct lr_arena arena;
@@ -26,7 +26,7 @@ static inline struct parsed parse(const char *members)
     snprintf(body, sizeof(body), "{\"model\":\"m\",%s}", members);
     /* What openai_request.h promises to be enough. */
     lr_arena_init(&p.arena, 16 * strlen(body) + (64 << 10));
-    p.code = chat_openai_parse(&p.arena, CHAT_API_RESPONSES, lr_str_z(body), &p.req, &p.e);
+    p.code = chat_request_parse(&p.arena, &chat_responses, lr_str_z(body), &p.req, &p.e);
     assert_int_equal(p.req != NULL, p.code == LR_OK);
     return p;
 }

@@ -1,6 +1,6 @@
 /* What tools of POST /v1/responses become and come back as: those of a namespace are functions
  * with both names to the model, and calls of a namespace to the client. */
-#include "chat/openai_response.h"
+#include "chat/response.h"
 #include "responses_test.h"
 
 #define MADE(id, name)                                                                         \

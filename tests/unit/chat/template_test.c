@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "chat/repair.h"
-#include "chat/template_chatml.h"
-#include "chat/template_harmony.h"
+#include "chat/harmony/template.h"
+#include "chat/template/chatml.h"
+#include "chat/template/repair.h"
 
 struct document {
     struct lr_arena arena;

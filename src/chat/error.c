@@ -1,0 +1,28 @@
+/* chat/error.c - see chat/error.h. */
+#include "chat/error.h"
+
+#include <string.h>
+
+#include "chat/codec.h"
+
+/* What a request of a chat API does not find is the model.  That a prompt is too long is known
+ * by the sentence, since engines have ten codes and none for it. */
+const char *chat_error_word(const struct chat_codec *codec, const struct lr_error *error,
+                            const char **param)
+{
+    if (error->code == LR_NOT_FOUND) {
+        *param = "model";
+        return "model_not_found";
+    }
+    if (error->code == LR_INVALID_ARGUMENT && strstr(error->text, "; the context holds ")) {
+        *param = codec->prompt_field;
+        return "context_length_exceeded";
+    }
+    return NULL;
+}
+
+void chat_error_write(struct lr_buf *out, const struct chat_codec *codec,
+                      const struct chat_error *e)
+{
+    codec->error(out, codec, e);
+}

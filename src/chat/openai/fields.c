@@ -1,0 +1,264 @@
+/* chat/openai/fields.c - every field of the two OpenAI requests, and what becomes of it.
+ *
+ * The table is the only place that knows the fields.  docs/api-fields.md is its print;
+ * a test compares the two.
+ */
+#include "chat/openai/openai.h"
+
+static lr_code parse_n(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    return chat_parse_u32(p, name, value, 1, CHAT_CHOICES_MAX, &p->req->n);
+}
+
+static lr_code parse_best_of(struct chat_parse *p, const char *name,
+                             const struct lr_json *value)
+{
+    return chat_parse_u32(p, name, value, 1, CHAT_CHOICES_MAX,
+                          &chat_openai_parse_of(p)->best_of);
+}
+
+static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    struct chat_openai_parse *o = chat_openai_parse_of(p);
+    bool is_new = strcmp(name, "max_completion_tokens") == 0;
+    return chat_parse_u32(p, name, value, 1, INT32_MAX,
+                          is_new ? &o->max_completion_tokens : &o->max_tokens);
+}
+
+static lr_code parse_stream_options(struct chat_parse *p, const char *name,
+                                    const struct lr_json *value)
+{
+    bool ignored;
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    p->has_stream_options = true;
+    for (uint32_t i = 0; i < value->count; i++) {
+        struct lr_str key = value->members[i].key;
+        const struct lr_json *v = &value->members[i].value;
+        lr_code code;
+        if (lr_str_eq_z(key, "include_usage"))
+            code =
+                chat_parse_bool(p, "stream_options.include_usage", v, &p->req->include_usage);
+        else if (lr_str_eq_z(key, "include_obfuscation"))
+            code = chat_parse_bool(p, "stream_options.include_obfuscation", v, &ignored);
+        else
+            code = chat_parse_fail(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
+                                   "Unrecognized member of 'stream_options': %.*s.",
+                                   key.len < 40 ? (int)key.len : 40, key.ptr);
+        if (code != LR_OK)
+            return code;
+    }
+    return LR_OK;
+}
+
+static lr_code parse_logprobs(struct chat_parse *p, const char *name,
+                              const struct lr_json *value)
+{
+    if (p->req->codec == &chat_openai_chat)
+        return chat_parse_bool(p, name, value, &p->logprobs);
+    uint32_t count;
+    lr_code code = chat_parse_u32(p, name, value, 0, CHAT_TOP_LOGPROBS_MAX, &count);
+    p->req->sampling.logprobs = 1;
+    p->req->sampling.top_logprobs = code == LR_OK ? count : 0;
+    return code;
+}
+
+static lr_code parse_reasoning_format(struct chat_parse *p, const char *name,
+                                      const struct lr_json *value)
+{
+    static const char *const words[] = {
+        "auto", "reasoning_content", "reasoning", "both", "hidden", NULL};
+    static const uint32_t bits[] = {
+        CHAT_REASONING_CONTENT, CHAT_REASONING_CONTENT, CHAT_REASONING_PLAIN,
+        CHAT_REASONING_CONTENT | CHAT_REASONING_PLAIN, CHAT_REASONING_HIDDEN};
+    uint32_t index;
+    lr_code code = chat_parse_word(p, name, value, words, LR_INVALID_ARGUMENT, &index);
+    if (code == LR_OK)
+        p->req->reasoning = bits[index];
+    return code;
+}
+
+static lr_code parse_include_reasoning(struct chat_parse *p, const char *name,
+                                       const struct lr_json *value)
+{
+    bool include;
+    lr_code code = chat_parse_bool(p, name, value, &include);
+    if (code == LR_OK)
+        chat_openai_parse_of(p)->hide_reasoning = !include;
+    return code;
+}
+
+static lr_code parse_kwargs(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    static const char *const ours[] = {"messages", "tools", "add_generation_prompt", NULL};
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    for (uint32_t i = 0; i < value->count; i++)
+        for (size_t k = 0; ours[k] != NULL; k++)
+            if (lr_str_eq_z(value->members[i].key, ours[k]))
+                return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
+                                       "'%s' may not replace '%s'.", name, ours[k]);
+    p->req->template_kwargs = value;
+    return LR_OK;
+}
+
+static lr_code parse_must_be_false(struct chat_parse *p, const char *name,
+                                   const struct lr_json *value)
+{
+    bool flag;
+    lr_code code = chat_parse_bool(p, name, value, &flag);
+    if (code == LR_OK && flag)
+        return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
+                               "'%s': true is not offered; leave it out.", name);
+    return code;
+}
+
+static lr_code parse_modalities(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
+{
+    if (value->type != LR_JSON_ARRAY)
+        return chat_parse_type(p, name, "an array", value);
+    for (uint32_t i = 0; i < value->count; i++)
+        if (!lr_json_is(&value->items[i], LR_JSON_STRING) ||
+            !lr_str_eq_z(value->items[i].text, "text"))
+            return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
+                                   "'modalities' takes [\"text\"] here.");
+    return LR_OK;
+}
+
+static lr_code parse_format(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    lr_code code = chat_parse_format_type(p, name, value);
+    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+        return code;
+    const struct lr_json *about = lr_json_get(value, "json_schema");
+    if (!lr_json_is(about, LR_JSON_OBJECT))
+        return chat_parse_fail(
+            p, "response_format.json_schema", "missing_required_parameter", LR_INVALID_ARGUMENT,
+            "'response_format' of type 'json_schema' needs 'json_schema', an "
+            "object with 'name' and 'schema'.");
+    return chat_parse_schema(p, "response_format.json_schema", about);
+}
+
+#define YES         CHAT_FIELD_HONOURED
+#define NONE        CHAT_FIELD_NO_EFFECT
+#define NO          CHAT_FIELD_REFUSED
+#define CHAT        CHAT_OPENAI_CHAT
+#define COMPLETIONS CHAT_OPENAI_COMPLETIONS
+#define BOTH        (CHAT | COMPLETIONS)
+
+/* clang-format off */
+static const struct chat_field fields[] = {
+    {{"model", YES, BOTH, "id of a registered model; required"}, chat_parse_model},
+    {{"messages", YES, CHAT, "1 or more; roles `system`, `developer`, `user`, `assistant`, `tool`; `content` a string, `null` (assistant) or parts of type `text`; `name`, `tool_calls`, `tool_call_id`, `reasoning_content`, `reasoning`; further members reach the template"}, chat_openai_messages},
+    {{"prompt", YES, COMPLETIONS, "a string, an array of strings, token ids, or an array of arrays of token ids; required. Control tokens in it are recognised"}, chat_openai_prompt},
+    {{"stream", YES, BOTH, "boolean"}, chat_parse_flag},
+    {{"stream_options", YES, BOTH, "`include_usage`; `include_obfuscation` has no effect. Only with `stream: true`"}, parse_stream_options},
+    {{"max_completion_tokens", YES, CHAT, "1 or more; default: to the end of the context. Reasoning counts"}, parse_max},
+    {{"max_tokens", YES, BOTH, "the older name; in completions the default is 16"}, parse_max},
+    {{"temperature", YES, BOTH, "0 to 2; 0 is greedy; default 1"}, chat_parse_sampling},
+    {{"top_p", YES, BOTH, "0 to 1; default 1"}, chat_parse_sampling},
+    {{"presence_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
+    {{"frequency_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
+    {{"logit_bias", YES, BOTH, "object from token id to a number from -100 to 100; up to 1024 entries"}, chat_openai_logit_bias},
+    {{"seed", YES, BOTH, "64-bit integer; the same seed gives the same answer on the same build and device"}, chat_parse_seed},
+    {{"n", YES, BOTH, "1 to 128 answers (prompts x n)"}, parse_n},
+    {{"stop", YES, BOTH, "a string or up to 4, of 1 to 512 bytes; matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
+    {{"logprobs", YES, BOTH, "chat: boolean; completions: 0 to 20 alternatives"}, parse_logprobs},
+    {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, chat_parse_top_logprobs},
+    {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_openai_tools},
+    {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two for models that speak Harmony"}, chat_openai_tool_choice},
+    {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
+    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
+    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced, whatever `strict` says (docs/structured-output.md)"}, parse_format},
+    {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
+    {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
+    {{"min_p", YES, BOTH, "extension: 0 to 1"}, chat_parse_sampling},
+    {{"repetition_penalty", YES, BOTH, "extension: 0.01 to 10; 1 is off"}, chat_parse_sampling},
+    {{"reasoning_format", YES, CHAT, "extension: where reasoning goes: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`"}, parse_reasoning_format},
+    {{"include_reasoning", YES, CHAT, "extension: `false` is `reasoning_format: hidden`"}, parse_include_reasoning},
+    {{"ignore_eos", YES, BOTH, "extension, for benchmarks: go on past the model's stop tokens"}, chat_parse_flag},
+
+    {{"user", NONE, BOTH, "string"}, chat_parse_user},
+    {{"metadata", NONE, CHAT, ""}, NULL},
+    {{"store", NONE, CHAT, "`false`; `true` is refused: nothing is stored"}, parse_must_be_false},
+    {{"service_tier", NONE, CHAT, "`auto`, `default`"}, chat_parse_service_tier},
+    {{"prompt_cache_key", NONE, CHAT, "prefixes are reused by themselves"}, NULL},
+    {{"prompt_cache_retention", NONE, CHAT, ""}, NULL},
+    {{"safety_identifier", NONE, CHAT, ""}, NULL},
+    {{"prediction", NONE, CHAT, "a hint about speed; the answer is the same"}, NULL},
+    {{"cache_prompt", NONE, BOTH, "prefixes are reused by themselves"}, NULL},
+    {{"verbosity", NONE, CHAT, "`low`, `medium`, `high`: models have no such setting"}, chat_parse_verbosity},
+    {{"modalities", NONE, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
+    {{"echo", NONE, COMPLETIONS, "`false`; `true` is refused"}, parse_must_be_false},
+    {{"best_of", NONE, COMPLETIONS, "equal to `n`; other values are refused"}, parse_best_of},
+
+    {{"functions", NO, CHAT, "Use `tools`."}, NULL},
+    {{"function_call", NO, CHAT, "Use `tool_choice`."}, NULL},
+    {{"audio", NO, CHAT, "This server takes and gives text."}, NULL},
+    {{"web_search_options", NO, CHAT, "This server has no web search."}, NULL},
+    {{"reasoning", NO, CHAT, "Use `reasoning_effort`."}, NULL},
+    {{"thinking", NO, CHAT, "Use `reasoning_effort` or `chat_template_kwargs`."}, NULL},
+    {{"suffix", NO, COMPLETIONS, "Filling in the middle is not offered."}, NULL},
+    {{"grammar", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"json_schema", NO, BOTH, "Use `response_format`."}, NULL},
+    {{"guided_json", NO, BOTH, "Use `response_format`."}, NULL},
+    {{"guided_regex", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"guided_choice", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"guided_grammar", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"structured_outputs", NO, BOTH, "Use `response_format`."}, NULL},
+    {{"min_tokens", NO, BOTH, "There is no least length."}, NULL},
+    {{"stop_token_ids", NO, BOTH, "Use `stop`."}, NULL},
+    {{"typical_p", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},
+    {{"mirostat", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},
+    {{"use_beam_search", NO, BOTH, "Use `n`."}, NULL},
+    {{"add_generation_prompt", NO, CHAT, "The prompt always ends where the assistant speaks."}, NULL},
+    {{"continue_final_message", NO, CHAT, "The prompt always ends where the assistant speaks."}, NULL},
+    {{"chat_template", NO, CHAT, "A template belongs to a model; set it at registration."}, NULL},
+    {{"documents", NO, CHAT, "Use `chat_template_kwargs`."}, NULL},
+    {{"keep_alive", NO, BOTH, "Pin the model instead."}, NULL},
+    {{"options", NO, BOTH, "Send its members by their OpenAI names."}, NULL},
+};
+/* clang-format on */
+
+enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
+
+const struct chat_fields chat_openai_chat_fields = {fields, FIELD_COUNT, CHAT, "api-fields.md"};
+const struct chat_fields chat_openai_completions_fields = {fields, FIELD_COUNT, COMPLETIONS,
+                                                           "api-fields.md"};
+
+static void print_list(struct lr_buf *out, enum chat_field_list list)
+{
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        const struct chat_field_row *row = &fields[i].row;
+        if (row->list != list)
+            continue;
+        lr_buf_addf(out, "| `%s` | %s | %s | %s |\n", row->name,
+                    (row->in & CHAT) != 0 ? "yes" : "",
+                    (row->in & COMPLETIONS) != 0 ? "yes" : "", row->note);
+    }
+}
+
+static void print_head(struct lr_buf *out, const char *last)
+{
+    lr_buf_addf(out, "| field | chat | completions | %s |\n|---|---|---|---|\n", last);
+}
+
+void chat_openai_fields_markdown(struct lr_buf *out)
+{
+    lr_buf_add_z(out, "# Fields of the OpenAI requests\n\n"
+                      "`POST /v1/chat/completions` and `POST /v1/completions`. Every field is "
+                      "in one of three lists; a field that is in\nnone is refused with 400 "
+                      "(`unknown_parameter`). `null` means \"not set\". The lists are printed "
+                      "from the table in\n`src/chat/openai/fields.c`; a test keeps this page "
+                      "equal to it.\n\n## Honoured\n\n");
+    print_head(out, "values");
+    print_list(out, CHAT_FIELD_HONOURED);
+    lr_buf_add_z(out, "\n## Accepted without effect\n\n");
+    print_head(out, "values");
+    print_list(out, CHAT_FIELD_NO_EFFECT);
+    lr_buf_add_z(out,
+                 "\n## Refused by name\n\nThe answer is 400 with the name in `param`.\n\n");
+    print_head(out, "what to do");
+    print_list(out, CHAT_FIELD_REFUSED);
+}

@@ -1,0 +1,209 @@
+/* chat/parse.c - see chat/parse.h and chat/codec.h. */
+#include "chat/parse.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "grammar/grammar.h"
+
+lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *code,
+                        lr_code status, const char *fmt, ...)
+{
+    struct chat_error *e = p->e;
+    va_list args;
+
+    e->error.code = status;
+    va_start(args, fmt);
+    vsnprintf(e->error.text, sizeof(e->error.text), fmt, args);
+    va_end(args);
+    snprintf(e->param, sizeof(e->param), "%s", param != NULL ? param : "");
+    e->code = code;
+    return status;
+}
+
+lr_code chat_parse_type(struct chat_parse *p, const char *param, const char *wanted,
+                        const struct lr_json *value)
+{
+    return chat_parse_fail(p, param, "invalid_type", LR_INVALID_ARGUMENT,
+                           "Invalid type for '%s': expected %s, got %s.", param, wanted,
+                           value != NULL ? lr_json_type_name(value->type) : "nothing");
+}
+
+lr_code chat_parse_bool(struct chat_parse *p, const char *param, const struct lr_json *value,
+                        bool *out)
+{
+    if (!lr_json_bool(value, out))
+        return chat_parse_type(p, param, "a boolean", value);
+    return LR_OK;
+}
+
+/* A number as the client wrote it, cut to a length fit for a message. */
+static int shown(const struct lr_json *value)
+{
+    return value->text.len < 40 ? (int)value->text.len : 40;
+}
+
+lr_code chat_parse_u32(struct chat_parse *p, const char *param, const struct lr_json *value,
+                       uint32_t min, uint32_t max, uint32_t *out)
+{
+    int64_t n;
+    if (!lr_json_is(value, LR_JSON_NUMBER))
+        return chat_parse_type(p, param, "an integer", value);
+    if (!lr_json_i64(value, &n) || n < (int64_t)min || n > (int64_t)max)
+        return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
+                               "Invalid value for '%s': expected an integer from %u to %u, "
+                               "got %.*s.",
+                               param, min, max, shown(value), value->text.ptr);
+    *out = (uint32_t)n;
+    return LR_OK;
+}
+
+lr_code chat_parse_float(struct chat_parse *p, const char *param, const struct lr_json *value,
+                         double min, double max, float *out)
+{
+    double n;
+    if (!lr_json_is(value, LR_JSON_NUMBER))
+        return chat_parse_type(p, param, "a number", value);
+    if (!lr_json_double(value, &n) || n < min || n > max)
+        return chat_parse_fail(p, param, "invalid_value", LR_INVALID_ARGUMENT,
+                               "Invalid value for '%s': expected a number from %g to %g, "
+                               "got %.*s.",
+                               param, min, max, shown(value), value->text.ptr);
+    *out = (float)n;
+    return LR_OK;
+}
+
+lr_code chat_parse_word(struct chat_parse *p, const char *name, const struct lr_json *value,
+                        const char *const *words, lr_code status, uint32_t *out)
+{
+    struct lr_str s;
+    char list[160] = "";
+    if (!lr_json_str(value, &s))
+        return chat_parse_type(p, name, "a string", value);
+    for (uint32_t i = 0; words[i] != NULL; i++) {
+        size_t n = strlen(list);
+        if (lr_str_eq_z(s, words[i])) {
+            *out = i;
+            return LR_OK;
+        }
+        snprintf(list + n, sizeof(list) - n, "%s'%s'", i == 0 ? "" : ", ", words[i]);
+    }
+    return chat_parse_fail(
+        p, name, status == LR_UNSUPPORTED ? "unsupported_value" : "invalid_value", status,
+        "'%s' takes %s here, not '%.*s'.", name, list, s.len < 40 ? (int)s.len : 40, s.ptr);
+}
+
+lr_code chat_parse_missing(struct chat_parse *p, const char *name)
+{
+    return chat_parse_fail(p, name, "missing_required_parameter", LR_INVALID_ARGUMENT,
+                           "Missing required parameter: '%s'.", name);
+}
+
+static const struct chat_field *find_field(const struct chat_fields *fields, struct lr_str name)
+{
+    for (size_t i = 0; i < fields->count; i++) {
+        const struct chat_field *field = &fields->rows[i];
+        if ((field->row.in & fields->in) != 0 && lr_str_eq_z(name, field->row.name))
+            return field;
+    }
+    return NULL;
+}
+
+struct chat_field_row chat_field_row(const struct chat_fields *fields, size_t index)
+{
+    return fields->rows[index].row;
+}
+
+static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m)
+{
+    const struct chat_fields *fields = p->req->codec->fields;
+    const struct chat_field *field = find_field(fields, m->key);
+    char name[64];
+    int len = m->key.len < sizeof(name) - 1 ? (int)m->key.len : (int)sizeof(name) - 1;
+
+    snprintf(name, sizeof(name), "%.*s", len, m->key.ptr);
+    if (field == NULL)
+        return chat_parse_fail(p, name, "unknown_parameter", LR_INVALID_ARGUMENT,
+                               "Unrecognized request argument supplied: %s. "
+                               "docs/%s lists what is understood.",
+                               name, fields->page);
+    /* null is how many clients write "not set". */
+    if (m->value.type == LR_JSON_NULL)
+        return LR_OK;
+    if (field->parse != NULL)
+        return field->parse(p, field->row.name, &m->value);
+    if (field->row.list == CHAT_FIELD_REFUSED)
+        return chat_parse_fail(p, name, "unsupported_parameter", LR_UNSUPPORTED,
+                               "Unsupported parameter: '%s'. %s", name, field->row.note);
+    return LR_OK;
+}
+
+lr_code chat_parse_members(struct chat_parse *p, const struct lr_json *root)
+{
+    if (root->type != LR_JSON_OBJECT)
+        return chat_parse_fail(p, NULL, "invalid_type", LR_INVALID_ARGUMENT,
+                               "The body must be a JSON object, not %s.",
+                               lr_json_type_name(root->type));
+    for (uint32_t i = 0; i < root->count; i++) {
+        lr_code code = parse_member(p, &root->members[i]);
+        if (code != LR_OK)
+            return code;
+    }
+    return p->req->model.len != 0 ? LR_OK : chat_parse_missing(p, "model");
+}
+
+lr_code chat_request_read(struct lr_arena *arena, struct lr_str body,
+                          const struct lr_json **out, struct lr_str *model,
+                          struct chat_error *e)
+{
+    *model = lr_str(NULL, 0);
+    *e = (struct chat_error){0};
+    lr_code code = lr_json_parse(arena, body, NULL, out, &e->error);
+    if (code != LR_OK) {
+        e->code = code == LR_INVALID_ARGUMENT ? "invalid_json" : NULL;
+        lr_fail_prefix(&e->error, "The body is not a JSON object we can read");
+        return code;
+    }
+    (void)lr_json_str(lr_json_get(*out, "model"), model);
+    return LR_OK;
+}
+
+lr_code chat_request_check(struct lr_arena *arena, const struct chat_codec *codec,
+                           const struct lr_json *root, const struct chat_request **out,
+                           struct chat_error *e)
+{
+    struct chat_parse p = {.arena = arena, .e = e, .schema_work = GRAMMAR_WORK_MAX};
+
+    *out = NULL;
+    *e = (struct chat_error){0};
+    p.req = lr_arena_zalloc(arena, sizeof(*p.req));
+    if (p.req == NULL)
+        return chat_parse_fail(&p, NULL, NULL, LR_OUT_OF_RAM,
+                               "no memory for the request (limit %zu bytes)", arena->limit);
+    *p.req = (struct chat_request){
+        .codec = codec,
+        .prompt_count = 1,
+        .n = 1,
+        .parallel_tool_calls = true,
+        .reasoning = CHAT_REASONING_CONTENT,
+        .sampling = {.size = sizeof(struct lr_sampling),
+                     .temperature = 1,
+                     .top_p = 1,
+                     .repetition_penalty = 1},
+    };
+    lr_code code = codec->parse(&p, root);
+    if (code == LR_OK)
+        *out = p.req;
+    return code;
+}
+
+lr_code chat_request_parse(struct lr_arena *arena, const struct chat_codec *codec,
+                           struct lr_str body, const struct chat_request **out,
+                           struct chat_error *e)
+{
+    const struct lr_json *root;
+    struct lr_str model;
+    *out = NULL;
+    lr_code code = chat_request_read(arena, body, &root, &model, e);
+    return code == LR_OK ? chat_request_check(arena, codec, root, out, e) : code;
+}

@@ -1,0 +1,251 @@
+/* chat/response.c - see chat/response.h.  Runs the choices: tokens go
+ * through a parser, content through the stop strings, and what is due is written. */
+#include "chat/response.h"
+
+#include "base/utf8.h"
+#include "chat/response_internal.h"
+
+/* ---- deltas ---- */
+
+static void flush_pending(struct chat_response *r)
+{
+    struct chat_choice *c = r->pending_choice;
+    if (c == NULL)
+        return;
+    r->pending_choice = NULL;
+    r->lost = r->lost || r->pending.failed;
+    r->writer->text(c, r->pending_kind, r->pending_tool, lr_buf_str(&r->pending));
+    lr_buf_clear(&r->pending);
+}
+
+/* Text of one kind that one token gave is written at once. */
+static void give(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
+                 struct lr_str text)
+{
+    struct chat_response *r = c->response;
+    if (r->pending_choice != NULL && (r->pending_kind != kind || r->pending_tool != tool))
+        flush_pending(r);
+    r->pending_choice = c;
+    r->pending_kind = kind;
+    r->pending_tool = tool;
+    lr_buf_add_str(&r->pending, text);
+}
+
+static void give_content(void *ctx, struct lr_str text)
+{
+    struct chat_choice *c = ctx;
+    c->content_out += text.len;
+    give(c, CHAT_DELTA_CONTENT, 0, text);
+}
+
+static void begin_call(struct chat_choice *c, const struct chat_delta *delta)
+{
+    struct chat_response *r = c->response;
+    if (c->calls > 0 && !r->parallel_calls) {
+        c->cut = true;
+        return;
+    }
+    c->calls++;
+    flush_pending(r);
+    r->writer->call(c, delta->tool_index, delta->text);
+}
+
+void chat_choice_delta(void *ctx, const struct chat_delta *delta)
+{
+    struct chat_choice *c = ctx;
+    struct chat_response *r = c->response;
+    if (c->cut)
+        return;
+    switch (delta->kind) {
+    case CHAT_DELTA_CONTENT:
+        c->cut = chat_stop_feed(&c->stop, delta->text, give_content, c);
+        c->content_in += delta->text.len;
+        if (r->logprobs)
+            c->chars_in += lr_utf8_count(delta->text);
+        break;
+    case CHAT_DELTA_REASONING:
+        if (r->reasoning != CHAT_REASONING_HIDDEN)
+            give(c, delta->kind, 0, delta->text);
+        break;
+    case CHAT_DELTA_TOOL_BEGIN:
+        begin_call(c, delta);
+        break;
+    case CHAT_DELTA_TOOL_ARGUMENTS:
+        give(c, delta->kind, delta->tool_index, delta->text);
+        break;
+    case CHAT_DELTA_TOOL_END:
+        flush_pending(r);
+        if (r->writer->call_end != NULL)
+            r->writer->call_end(c);
+        break;
+    }
+}
+
+/* ---- events ---- */
+
+static void begin_choice(struct chat_choice *c)
+{
+    if (c->began)
+        return;
+    c->began = true;
+    if (c->response->writer->begin != NULL)
+        c->response->writer->begin(c);
+}
+
+/* The client's side of a choice is over; its usage may still be on the way. */
+static void close_choice(struct chat_choice *c)
+{
+    struct chat_response *r = c->response;
+    c->closed = true;
+    flush_pending(r);
+    if (r->writer->finish != NULL)
+        r->writer->finish(c);
+}
+
+/* Half an answer must not pass for a whole one.  Where no memory was left for a part of it,
+ * what has not been sent yet makes room for an error, and the answer ends. */
+static bool is_written(struct chat_response *r)
+{
+    struct lr_error error;
+    if (!r->out->failed)
+        return true;
+    lr_buf_clear(r->out);
+    r->complete = true;
+    r->status = lr_fail(&error, LR_OUT_OF_RAM, "no memory for the answer");
+    r->writer->fail(r, &error);
+    return false;
+}
+
+void chat_response_begin(struct chat_response *r, struct lr_buf *out)
+{
+    r->out = out;
+    for (uint32_t i = 0; i < r->choice_count && !r->complete; i++)
+        begin_choice(&r->choices[i]);
+    (void)is_written(r);
+}
+
+bool chat_response_on_token(struct chat_response *r, uint32_t choice,
+                            const struct chat_token *token, struct lr_buf *out)
+{
+    if (choice >= r->choice_count || r->complete)
+        return false;
+    struct chat_choice *c = &r->choices[choice];
+    if (c->closed)
+        return false;
+
+    r->out = out;
+    begin_choice(c);
+    bool keep_logprob = r->logprobs && token->has_logprob && !token->special;
+    if (r->is_harmony) {
+        /* A token belongs to the message it lands in: only text inside a message of
+         * content has an entry. */
+        if (keep_logprob && chat_harmony_in(&c->harmony, CHAT_CLASS_CONTENT))
+            chat_logprobs_add(c, token);
+        chat_harmony_token(&c->harmony, token->bytes, token->special);
+        if (!token->special && chat_harmony_in(&c->harmony, CHAT_CLASS_REASONING))
+            c->reasoning_tokens++;
+    } else {
+        if (keep_logprob)
+            chat_logprobs_add(c, token);
+        chat_plain_token(&c->plain, token->bytes, token->special);
+    }
+    flush_pending(r);
+    if (c->cut)
+        close_choice(c);
+    return is_written(r) && !c->cut;
+}
+
+void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
+                           const struct chat_usage *usage, struct lr_buf *out)
+{
+    if (choice >= r->choice_count || r->complete || r->choices[choice].done)
+        return;
+    struct chat_choice *c = &r->choices[choice];
+
+    r->out = out;
+    c->done = true;
+    r->done_count++;
+    if (usage != NULL)
+        c->usage = *usage;
+    if (reason == LR_FINISH_ERROR) {
+        struct lr_error error;
+        lr_fail(&error, LR_INTERNAL, "the generation failed; the node's log says why");
+        chat_response_on_error(r, &error, out);
+        return;
+    }
+    begin_choice(c);
+    if (!c->closed) {
+        c->truncated = reason == LR_FINISH_LENGTH;
+        if (r->is_harmony)
+            chat_harmony_end(&c->harmony);
+        else
+            chat_plain_end(&c->plain);
+        if (!c->cut)
+            chat_stop_flush(&c->stop, give_content, c);
+        close_choice(c);
+    }
+    if (!is_written(r) || r->done_count < r->choice_count)
+        return;
+    r->complete = true;
+    r->writer->complete(r);
+    (void)is_written(r);
+}
+
+void chat_response_on_error(struct chat_response *r, const struct lr_error *error,
+                            struct lr_buf *out)
+{
+    if (r->complete)
+        return;
+    r->complete = true;
+    r->status = error->code;
+    r->out = out;
+    r->writer->fail(r, error);
+    (void)is_written(r);
+}
+
+/* ---- what is known ---- */
+
+bool chat_response_is_complete(const struct chat_response *r)
+{
+    return r->complete;
+}
+
+lr_code chat_response_status(const struct chat_response *r)
+{
+    return r->status;
+}
+
+struct chat_response_totals chat_response_totals(const struct chat_response *r)
+{
+    struct chat_response_totals t = {0};
+    for (uint32_t i = 0; i < r->choice_count; i++) {
+        const struct chat_choice *c = &r->choices[i];
+        t.completion_tokens += c->usage.completion_tokens;
+        t.reasoning_tokens += c->reasoning_tokens;
+        /* n answers to one prompt: the prompt counts once. */
+        if (i % r->n == 0) {
+            t.prompt_tokens += c->usage.prompt_tokens;
+            t.cached_tokens += c->usage.cached_tokens;
+        }
+    }
+    return t;
+}
+
+void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS])
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    uint64_t x = 0;
+    for (uint32_t i = 0; i < CHAT_ID_LETTERS; i++) {
+        if (i % 8 == 0)
+            x = chat_request_seed(r->id_hash, 1 + i / 8 + 3 * n);
+        out[i] = letters[x % 62];
+        x /= 62;
+    }
+}
+
+void chat_call_id(const struct chat_choice *c, uint32_t tool, char out[CHAT_CALL_ID_LEN])
+{
+    memcpy(out, "call_", 5);
+    chat_id_letters(c->response, tool + c->index * 1024, out + 5);
+}

@@ -1,0 +1,180 @@
+/* chat/response_create.c - a response is made and freed: see chat/response.h.
+ *
+ * What must live as long as the answer is copied here; the request may go.
+ */
+#include "chat/response.h"
+
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "chat/codec.h"
+#include "chat/response_internal.h"
+
+enum {
+    DEFAULT_MAX_BYTES = 64 * 1024 * 1024,
+    PENDING_MAX = 64 * 1024 * 1024, /* one token's text and what was held before it */
+};
+
+void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX])
+{
+    size_t len = strlen(codec->id_prefix);
+    memcpy(out, codec->id_prefix, len);
+    lr_random_base62(out + len, 24);
+}
+
+/* Names of declared tools that would pass for built-in ones; NULL entries are counted
+ * only. */
+static uint32_t find_builtin_tools(const struct chat_request *req, struct lr_str *out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; req->tools != NULL && i < req->tools->count; i++) {
+        struct lr_str name;
+        const struct lr_json *function = lr_json_get(&req->tools->items[i], "function");
+        if (!lr_json_str(lr_json_get(function, "name"), &name) ||
+            !chat_harmony_is_builtin(name))
+            continue;
+        if (out != NULL)
+            out[count] = name;
+        count++;
+    }
+    return count;
+}
+
+/* Moves s to *at and advances *at. */
+static void keep(struct lr_str *s, char **at)
+{
+    memcpy(*at, s->ptr, s->len);
+    s->ptr = *at;
+    *at += s->len;
+}
+
+static uint64_t hash_id(struct lr_str id)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < id.len; i++)
+        hash = (hash ^ (unsigned char)id.ptr[i]) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
+static void init_choice(struct chat_response *r, uint32_t index, size_t max_bytes,
+                        const struct chat_harmony_options *harmony)
+{
+    struct chat_choice *c = &r->choices[index];
+    c->response = r;
+    c->index = index;
+    if (r->is_harmony)
+        chat_harmony_init(&c->harmony, harmony, chat_choice_delta, c);
+    else
+        chat_plain_init(&c->plain, chat_choice_delta, c);
+    chat_stop_init(&c->stop, r->stop, r->stop_count);
+    lr_buf_init(&c->logprobs, max_bytes);
+    lr_buf_init(&c->content, max_bytes);
+    lr_buf_init(&c->reasoning, max_bytes);
+    lr_buf_init(&c->calls_json, max_bytes);
+}
+
+/* One block: the response, its choices, and copies of the strings it keeps. */
+static struct chat_response *allocate(const struct chat_request *req, struct lr_str head)
+{
+    uint32_t builtin = find_builtin_tools(req, NULL);
+    uint32_t choices = chat_request_choices(req);
+    size_t choices_at = sizeof(struct chat_response);
+    size_t builtin_at = choices_at + choices * sizeof(struct chat_choice);
+    size_t text_at = builtin_at + builtin * sizeof(struct lr_str);
+    size_t size = text_at + head.len;
+
+    for (uint32_t i = 0; i < req->stop_count; i++)
+        size += req->stop[i].len;
+    struct lr_str *names = builtin > 0 ? malloc(builtin * sizeof(*names)) : NULL;
+    if (builtin > 0 && names == NULL)
+        return NULL;
+    find_builtin_tools(req, names);
+    for (uint32_t i = 0; i < builtin; i++)
+        size += names[i].len;
+
+    char *block = calloc(1, size);
+    if (block != NULL) {
+        struct chat_response *r = (struct chat_response *)(void *)block;
+        char *text = block + text_at;
+        r->choices = (struct chat_choice *)(void *)(block + choices_at);
+        r->choice_count = choices;
+        r->builtin_tools = (struct lr_str *)(void *)(block + builtin_at);
+        r->builtin_tool_count = builtin;
+        r->head = head;
+        keep(&r->head, &text);
+        r->stop_count = req->stop_count;
+        for (uint32_t i = 0; i < req->stop_count; i++) {
+            r->stop[i] = req->stop[i];
+            keep(&r->stop[i], &text);
+        }
+        for (uint32_t i = 0; i < builtin; i++) {
+            r->builtin_tools[i] = names[i];
+            keep(&r->builtin_tools[i], &text);
+        }
+    }
+    free(names);
+    return (struct chat_response *)(void *)block;
+}
+
+lr_code chat_response_create(const struct chat_response_options *options,
+                             struct chat_response **out, struct lr_error *err)
+{
+    const struct chat_request *req = options->request;
+    const struct chat_writer *writer = req->stream ? req->codec->stream : req->codec->body;
+    struct lr_buf head;
+
+    *out = NULL;
+    lr_buf_init(&head, 16 * 1024);
+    writer->head(options, &head);
+    struct chat_response *r = head.failed ? NULL : allocate(req, lr_buf_str(&head));
+    lr_buf_free(&head);
+    if (r == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a response of %u choices",
+                       chat_request_choices(req));
+
+    r->writer = writer;
+    r->codec = req->codec;
+    r->stream = req->stream;
+    r->include_usage = req->include_usage;
+    r->logprobs = req->sampling.logprobs != 0;
+    r->parallel_calls = req->parallel_tool_calls;
+    r->reasoning = req->reasoning;
+    r->n = req->n;
+    r->id_hash = hash_id(options->id);
+    /* A raw prompt has no format, so its answer has none. */
+    r->is_raw = req->prompts != NULL;
+    r->is_harmony = options->is_harmony && !r->is_raw;
+    lr_buf_init(&r->pending, PENDING_MAX);
+
+    size_t max_bytes = options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES;
+    struct chat_harmony_options harmony = {
+        .no_tool_calls = req->forbids_tool_calls,
+        .builtin_tools = r->builtin_tools,
+        .builtin_tool_count = r->builtin_tool_count,
+    };
+    for (uint32_t i = 0; i < r->choice_count; i++)
+        init_choice(r, i, max_bytes, &harmony);
+    lr_code code = r->writer->open != NULL ? r->writer->open(r, options, err) : LR_OK;
+    if (code == LR_OK)
+        *out = r;
+    else
+        chat_response_destroy(r);
+    return code;
+}
+
+void chat_response_destroy(struct chat_response *r)
+{
+    if (r == NULL)
+        return;
+    if (r->writer->close != NULL)
+        r->writer->close(r);
+    for (uint32_t i = 0; i < r->choice_count; i++) {
+        lr_buf_free(&r->choices[i].logprobs);
+        lr_buf_free(&r->choices[i].content);
+        lr_buf_free(&r->choices[i].reasoning);
+        lr_buf_free(&r->choices[i].calls_json);
+    }
+    lr_buf_free(&r->pending);
+    free(r);
+}

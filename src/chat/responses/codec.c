@@ -1,0 +1,31 @@
+/* chat/responses/codec.c - the codec of POST /v1/responses. */
+#include "chat/openai/openai.h"
+#include "chat/responses/answer.h"
+#include "chat/responses/responses.h"
+
+static lr_code parse(struct chat_parse *p, const struct lr_json *root)
+{
+    struct chat_responses_parse r = {.p = *p};
+    lr_code code = chat_parse_members(&r.p, root);
+    if (code == LR_OK && r.input == NULL)
+        code = chat_parse_missing(&r.p, p->req->codec->prompt_field);
+    if (code == LR_OK)
+        code = chat_responses_tools(&r.p);
+    if (code == LR_OK)
+        code = chat_responses_messages(&r.p);
+    if (code == LR_OK)
+        code = chat_check_answer(&r.p, "'include': [\"message.output_text.logprobs\"]");
+    p->req->body = root; /* the answer repeats parts of it */
+    return code == LR_OK ? chat_check_format(&r.p, "tool_choice.name") : code;
+}
+
+const struct chat_codec chat_responses = {
+    .name = "responses",
+    .id_prefix = "resp_",
+    .prompt_field = "input",
+    .fields = &chat_responses_fields,
+    .parse = parse,
+    .body = &chat_items_writer,
+    .stream = &chat_items_writer,
+    .error = chat_openai_error,
+};

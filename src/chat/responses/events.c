@@ -1,0 +1,172 @@
+/* chat/responses/events.c - what a stream of the Responses API says: named SSE events, each
+ * with its number.  Written with plain appends, as the chunks of chat are. */
+#include "chat/responses/answer.h"
+
+#include <stdio.h>
+
+#include "base/json.h"
+#include "chat/codec.h"
+
+#define ADD(buf, literal) lr_buf_add((buf), (literal), sizeof(literal) - 1)
+
+/* event: NAME\ndata: {"type":"NAME","sequence_number":N */
+static struct lr_buf *begin(struct chat_response *r, const char *name)
+{
+    struct lr_buf *out = r->out;
+    ADD(out, "event: ");
+    lr_buf_add_z(out, name);
+    ADD(out, "\ndata: {\"type\":\"");
+    lr_buf_add_z(out, name);
+    lr_buf_addf(out, "\",\"sequence_number\":%llu",
+                (unsigned long long)chat_items_of(r)->sequence++);
+    return out;
+}
+
+static void end(struct lr_buf *out)
+{
+    ADD(out, "}\n\n");
+}
+
+/* Of an event about the item under way. */
+static struct lr_buf *begin_item(struct chat_response *r, const char *name)
+{
+    struct lr_buf *out = begin(r, name);
+    lr_buf_addf(out, ",\"output_index\":%u", chat_items_of(r)->index);
+    return out;
+}
+
+static struct lr_buf *begin_text(struct chat_response *r, const char *name)
+{
+    struct lr_buf *out = begin_item(r, name);
+    ADD(out, ",\"item_id\":\"");
+    lr_buf_add_z(out, chat_items_of(r)->id);
+    lr_buf_add_char(out, '"');
+    if (chat_items_of(r)->open == CHAT_ITEM_REASONING ||
+        chat_items_of(r)->open == CHAT_ITEM_MESSAGE)
+        ADD(out, ",\"content_index\":0");
+    return out;
+}
+
+static void write_response(struct chat_response *r, const char *event, const char *status,
+                           const struct lr_error *error)
+{
+    struct lr_buf *out = begin(r, event);
+    ADD(out, ",\"response\":");
+    chat_items_response(r, status, error, out);
+    end(out);
+}
+
+void chat_event_begin(struct chat_response *r)
+{
+    write_response(r, "response.created", "in_progress", NULL);
+    write_response(r, "response.in_progress", "in_progress", NULL);
+}
+
+static bool has_parts(const struct chat_items *items)
+{
+    return items->open == CHAT_ITEM_REASONING || items->open == CHAT_ITEM_MESSAGE;
+}
+
+static void write_part(struct chat_response *r, const char *event, bool with_text)
+{
+    struct lr_buf *out = begin_text(r, event);
+    ADD(out, ",\"part\":");
+    chat_part_write(r->own, with_text, out);
+    end(out);
+}
+
+void chat_event_opened(struct chat_choice *c)
+{
+    struct chat_response *r = c->response;
+    struct lr_buf *out = begin_item(r, "response.output_item.added");
+    ADD(out, ",\"item\":");
+    chat_item_write(c, "in_progress", false, out);
+    end(out);
+    if (has_parts(chat_items_of(r)))
+        write_part(r, "response.content_part.added", false);
+}
+
+void chat_event_delta(struct chat_choice *c, struct lr_str text, struct lr_str logprobs)
+{
+    static const char *const names[] = {
+        [CHAT_ITEM_REASONING] = "response.reasoning_text.delta",
+        [CHAT_ITEM_MESSAGE] = "response.output_text.delta",
+        [CHAT_ITEM_FUNCTION] = "response.function_call_arguments.delta",
+        [CHAT_ITEM_CUSTOM] = "response.custom_tool_call_input.delta"};
+    struct chat_response *r = c->response;
+    struct lr_buf *out = begin_text(r, names[chat_items_of(r)->open]);
+    if (chat_items_of(r)->open == CHAT_ITEM_MESSAGE) {
+        ADD(out, ",\"logprobs\":[");
+        lr_buf_add_str(out, logprobs);
+        lr_buf_add_char(out, ']');
+    }
+    ADD(out, ",\"delta\":");
+    lr_json_quote(out, text);
+    end(out);
+}
+
+static void write_text_done(struct chat_response *r)
+{
+    static const char *const names[] = {
+        [CHAT_ITEM_REASONING] = "response.reasoning_text.done",
+        [CHAT_ITEM_MESSAGE] = "response.output_text.done",
+        [CHAT_ITEM_FUNCTION] = "response.function_call_arguments.done",
+        [CHAT_ITEM_CUSTOM] = "response.custom_tool_call_input.done"};
+    const struct chat_items *items = r->own;
+    struct lr_buf *out = begin_text(r, names[items->open]);
+    if (items->open == CHAT_ITEM_MESSAGE) {
+        ADD(out, ",\"logprobs\":[");
+        lr_buf_add_str(out, lr_buf_str(&items->logprobs));
+        lr_buf_add_char(out, ']');
+    }
+    if (items->open == CHAT_ITEM_FUNCTION) {
+        ADD(out, ",\"name\":");
+        lr_json_quote(out, lr_str_z(items->name));
+    }
+    lr_buf_add_z(out, has_parts(items)                    ? ",\"text\":"
+                      : items->open == CHAT_ITEM_FUNCTION ? ",\"arguments\":"
+                                                          : ",\"input\":");
+    lr_json_quote(out, lr_buf_str(&items->text));
+    end(out);
+}
+
+void chat_event_closed(struct chat_choice *c, struct lr_str item)
+{
+    struct chat_response *r = c->response;
+    if (chat_items_of(r)->open == CHAT_ITEM_CUSTOM && chat_items_of(r)->text.len > 0)
+        chat_event_delta(c, lr_buf_str(&chat_items_of(r)->text), LR_STR_LIT(""));
+    write_text_done(r);
+    if (has_parts(chat_items_of(r)))
+        write_part(r, "response.content_part.done", true);
+    struct lr_buf *out = begin_item(r, "response.output_item.done");
+    ADD(out, ",\"item\":");
+    lr_buf_add_str(out, item);
+    end(out);
+}
+
+/* Some clients raise what `error` says, others read response.failed. */
+static void write_error(struct chat_response *r, const struct lr_error *error)
+{
+    const char *param = NULL, *word = chat_error_word(r->codec, error, &param);
+    char own[LR_CODE_WORD];
+    struct lr_buf *out = begin(r, "error");
+    ADD(out, ",\"code\":");
+    lr_json_quote(out, lr_str_z(word != NULL ? word : lr_code_word(error->code, own)));
+    ADD(out, ",\"message\":");
+    lr_json_quote(out, lr_str_z(error->text));
+    ADD(out, ",\"param\":");
+    if (param != NULL)
+        lr_json_quote(out, lr_str_z(param));
+    else
+        ADD(out, "null");
+    end(out);
+}
+
+void chat_event_end(struct chat_response *r, const char *status, const struct lr_error *error)
+{
+    char name[40];
+    (void)snprintf(name, sizeof(name), "response.%s", status);
+    if (error != NULL)
+        write_error(r, error);
+    write_response(r, name, status, error);
+}

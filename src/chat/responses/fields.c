@@ -1,0 +1,271 @@
+/* chat/responses/fields.c - every field of POST /v1/responses, and what becomes of it.
+ *
+ * The table is the only place that knows the fields.  docs/responses.md holds its print;
+ * a test looks for it there.
+ */
+#include <stdio.h>
+
+#include "chat/responses/responses.h"
+
+/* OpenAI's own limits for metadata. */
+enum { METADATA_MAX = 16, METADATA_KEY_MAX = 64, METADATA_TEXT_MAX = 512 };
+
+static int shown(struct lr_str s)
+{
+    return s.len < 40 ? (int)s.len : 40;
+}
+
+static lr_code parse_input(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    if (value->type != LR_JSON_STRING && value->type != LR_JSON_ARRAY)
+        return chat_parse_type(p, name, "a string or an array of items", value);
+    chat_responses_parse_of(p)->input = value;
+    return LR_OK;
+}
+
+static lr_code parse_instructions(struct chat_parse *p, const char *name,
+                                  const struct lr_json *value)
+{
+    if (!lr_json_str(value, &chat_responses_parse_of(p)->instructions))
+        return chat_parse_type(p, name, "a string", value);
+    return LR_OK;
+}
+
+static lr_code parse_tools(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    if (value->type != LR_JSON_ARRAY)
+        return chat_parse_type(p, name, "an array of tools", value);
+    chat_responses_parse_of(p)->tools = value;
+    return LR_OK;
+}
+
+static lr_code parse_max(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    return chat_parse_u32(p, name, value, 1, INT32_MAX, &p->req->max_tokens);
+}
+
+static lr_code unknown_member(struct chat_parse *p, const char *name, struct lr_str key)
+{
+    char param[96];
+    (void)snprintf(param, sizeof(param), "%s.%.*s", name, shown(key), key.ptr);
+    return chat_parse_fail(p, param, "unknown_parameter", LR_INVALID_ARGUMENT,
+                           "Unrecognized member of '%s': %.*s.", name, shown(key), key.ptr);
+}
+
+static lr_code parse_reasoning(struct chat_parse *p, const char *name,
+                               const struct lr_json *value)
+{
+    static const char *const summaries[] = {"auto", "concise", "detailed", "none", NULL};
+    uint32_t ignored;
+    lr_code code = LR_OK;
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
+        struct lr_str key = value->members[i].key;
+        const struct lr_json *v = &value->members[i].value;
+        bool is_summary = lr_str_eq_z(key, "summary") || lr_str_eq_z(key, "generate_summary");
+        if (!is_summary && !lr_str_eq_z(key, "effort"))
+            return unknown_member(p, name, key);
+        if (v->type == LR_JSON_NULL)
+            continue;
+        code = is_summary ? chat_parse_word(p, "reasoning.summary", v, summaries,
+                                            LR_INVALID_ARGUMENT, &ignored)
+                          : chat_parse_effort(p, "reasoning.effort", v);
+    }
+    return code;
+}
+
+static lr_code parse_format(struct chat_parse *p, const struct lr_json *value)
+{
+    lr_code code = chat_parse_format_type(p, "text.format", value);
+    if (code != LR_OK || p->req->format != CHAT_FORMAT_SCHEMA)
+        return code;
+    return chat_parse_schema(p, "text.format", value);
+}
+
+static lr_code parse_text(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    lr_code code = LR_OK;
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
+        struct lr_str key = value->members[i].key;
+        const struct lr_json *v = &value->members[i].value;
+        bool is_format = lr_str_eq_z(key, "format");
+        if (!is_format && !lr_str_eq_z(key, "verbosity"))
+            return unknown_member(p, name, key);
+        if (v->type != LR_JSON_NULL)
+            code =
+                is_format ? parse_format(p, v) : chat_parse_verbosity(p, "text.verbosity", v);
+    }
+    return code;
+}
+
+static lr_code parse_include(struct chat_parse *p, const char *name,
+                             const struct lr_json *value)
+{
+    static const char *const words[] = {"reasoning.encrypted_content",
+                                        "message.output_text.logprobs", NULL};
+    lr_code code = LR_OK;
+    if (value->type != LR_JSON_ARRAY)
+        return chat_parse_type(p, name, "an array of strings", value);
+    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
+        uint32_t index = 0;
+        code = chat_parse_word(p, name, &value->items[i], words, LR_UNSUPPORTED, &index);
+        p->logprobs = p->logprobs || (code == LR_OK && index == 1);
+    }
+    return code;
+}
+
+static lr_code parse_metadata(struct chat_parse *p, const char *name,
+                              const struct lr_json *value)
+{
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    bool fits = value->count <= METADATA_MAX;
+    for (uint32_t i = 0; fits && i < value->count; i++) {
+        const struct lr_json_member *m = &value->members[i];
+        fits = m->key.len <= METADATA_KEY_MAX && m->value.type == LR_JSON_STRING &&
+               m->value.text.len <= METADATA_TEXT_MAX;
+    }
+    if (fits)
+        return LR_OK;
+    return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
+                           "'metadata' has up to %d members, names of up to %d bytes and "
+                           "strings of up to %d.",
+                           METADATA_MAX, METADATA_KEY_MAX, METADATA_TEXT_MAX);
+}
+
+static lr_code parse_stream_options(struct chat_parse *p, const char *name,
+                                    const struct lr_json *value)
+{
+    bool ignored;
+    lr_code code = LR_OK;
+    if (value->type != LR_JSON_OBJECT)
+        return chat_parse_type(p, name, "an object", value);
+    p->has_stream_options = true;
+    for (uint32_t i = 0; code == LR_OK && i < value->count; i++) {
+        if (!lr_str_eq_z(value->members[i].key, "include_obfuscation"))
+            return unknown_member(p, name, value->members[i].key);
+        code = chat_parse_bool(p, "stream_options.include_obfuscation",
+                               &value->members[i].value, &ignored);
+    }
+    return code;
+}
+
+static lr_code parse_store(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    bool ignored;
+    return chat_parse_bool(p, name, value, &ignored);
+}
+
+static lr_code parse_background(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
+{
+    bool flag = false;
+    lr_code code = chat_parse_bool(p, name, value, &flag);
+    if (code == LR_OK && flag)
+        return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
+                               "'background': true is not offered, since nothing is stored "
+                               "here; keep the connection open, with 'stream': true.");
+    return code;
+}
+
+static lr_code parse_truncation(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
+{
+    static const char *const words[] = {"disabled", NULL};
+    uint32_t ignored;
+    return chat_parse_word(p, name, value, words, LR_UNSUPPORTED, &ignored);
+}
+
+static lr_code parse_string(struct chat_parse *p, const char *name, const struct lr_json *value)
+{
+    if (value->type != LR_JSON_STRING)
+        return chat_parse_type(p, name, "a string", value);
+    return LR_OK;
+}
+
+static lr_code parse_tool_calls(struct chat_parse *p, const char *name,
+                                const struct lr_json *value)
+{
+    uint32_t ignored;
+    return chat_parse_u32(p, name, value, 1, INT32_MAX, &ignored);
+}
+
+#define YES(name, note)  name, CHAT_FIELD_HONOURED, 1, note
+#define NONE(name, note) name, CHAT_FIELD_NO_EFFECT, 1, note
+#define NO(name, note)   name, CHAT_FIELD_REFUSED, 1, note
+
+/* clang-format off */
+static const struct chat_field fields[] = {
+    {{YES("model", "id of a registered model; required")}, chat_parse_model},
+    {{YES("input", "a string or 1 or more items; required. See below")}, parse_input},
+    {{YES("instructions", "string; stands before the `system` and `developer` messages of `input`")}, parse_instructions},
+    {{YES("tools", "up to 256 of type `function` or `custom`, those in a `namespace` counted. See below")}, parse_tools},
+    {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; those that demand a call for models that speak Harmony")}, chat_responses_tool_choice},
+    {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
+    {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: there are no summaries, the reasoning itself is in the answer")}, parse_reasoning},
+    {{YES("text", "`format`: `text`, `json_object`, or `json_schema` with `name`, `schema`, `description`, always enforced (docs/structured-output.md); `verbosity`: `low`, `medium`, `high`, without effect: models have no such setting")}, parse_text},
+    {{YES("max_output_tokens", "1 or more; default: to the end of the context. Reasoning counts")}, parse_max},
+    {{YES("temperature", "0 to 2; 0 is greedy; default 1")}, chat_parse_sampling},
+    {{YES("top_p", "0 to 1; default 1")}, chat_parse_sampling},
+    {{YES("stream", "boolean")}, chat_parse_flag},
+    {{YES("include", "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect: reasoning is in plain text. Other values are refused")}, parse_include},
+    {{YES("top_logprobs", "0 to 20; needs `message.output_text.logprobs` in `include`")}, chat_parse_top_logprobs},
+    {{YES("metadata", "up to 16 strings; repeated in the answer")}, parse_metadata},
+    {{YES("seed", "extension: 64-bit integer; the same seed gives the same answer on the same build and device")}, chat_parse_seed},
+    {{YES("top_k", "extension: integer; 0 or -1 is off")}, chat_parse_sampling},
+    {{YES("min_p", "extension: 0 to 1")}, chat_parse_sampling},
+
+    {{NONE("store", "boolean; nothing is stored, and the answer says `store: false`")}, parse_store},
+    {{NONE("background", "`false`; `true` is refused: nothing is stored, so keep the connection open and use `stream`")}, parse_background},
+    {{NONE("truncation", "`disabled`; `auto` is refused: shorten `input` yourself")}, parse_truncation},
+    {{NONE("stream_options", "`include_obfuscation`. Only with `stream: true`")}, parse_stream_options},
+    {{NONE("service_tier", "`auto`, `default`")}, chat_parse_service_tier},
+    {{NONE("max_tool_calls", "it counts calls of built-in tools, which are not offered")}, parse_tool_calls},
+    {{NONE("user", "string")}, chat_parse_user},
+    {{NONE("safety_identifier", "string")}, parse_string},
+    {{NONE("prompt_cache_key", "string; prefixes are reused by themselves")}, parse_string},
+    {{NONE("prompt_cache_retention", "string")}, parse_string},
+    {{NONE("prompt_cache_options", "")}, NULL},
+    {{NONE("client_metadata", "what some clients say about themselves")}, NULL},
+
+    {{NO("previous_response_id", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
+    {{NO("conversation", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
+    {{NO("prompt", "Nothing is stored here: send `instructions` and `input`.")}, NULL},
+    {{NO("context_management", "Shorten `input` yourself.")}, NULL},
+    {{NO("moderation", "This server has no moderation.")}, NULL},
+    {{NO("image", "This server takes and gives text.")}, NULL},
+    {{NO("messages", "Use `input`, or POST /v1/chat/completions.")}, NULL},
+    {{NO("max_tokens", "Use `max_output_tokens`.")}, NULL},
+    {{NO("max_completion_tokens", "Use `max_output_tokens`.")}, NULL},
+    {{NO("response_format", "Use `text.format`.")}, NULL},
+    {{NO("reasoning_effort", "Use `reasoning.effort`.")}, NULL},
+    {{NO("logprobs", "Use `include` with `message.output_text.logprobs`.")}, NULL},
+    {{NO("stop", "This API has no stop strings; POST /v1/chat/completions has.")}, NULL},
+    {{NO("n", "This API gives one answer; POST /v1/chat/completions gives more.")}, NULL},
+};
+/* clang-format on */
+
+const struct chat_fields chat_responses_fields = {fields, sizeof(fields) / sizeof(fields[0]), 1,
+                                                  "responses.md"};
+
+static void print_list(struct lr_buf *out, enum chat_field_list list, const char *last)
+{
+    lr_buf_addf(out, "| field | %s |\n|---|---|\n", last);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (fields[i].row.list == list)
+            lr_buf_addf(out, "| `%s` | %s |\n", fields[i].row.name, fields[i].row.note);
+}
+
+void chat_responses_fields_markdown(struct lr_buf *out)
+{
+    lr_buf_add_z(out, "### Honoured\n\n");
+    print_list(out, CHAT_FIELD_HONOURED, "values");
+    lr_buf_add_z(out, "\n### Accepted without effect\n\n");
+    print_list(out, CHAT_FIELD_NO_EFFECT, "values");
+    lr_buf_add_z(out, "\n### Refused by name\n\n"
+                      "The answer is 400 with the name in `param`.\n\n");
+    print_list(out, CHAT_FIELD_REFUSED, "what to do");
+}

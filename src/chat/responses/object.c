@@ -1,0 +1,218 @@
+/* chat/responses/object.c - the response object, its items and their parts. */
+#include "chat/responses/answer.h"
+
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "chat/codec.h"
+
+/* The request's own member, or what stands for it where it sent none. */
+static void repeat(struct lr_json_writer *w, const struct lr_json *body, const char *key,
+                   const char *otherwise)
+{
+    const struct lr_json *value = lr_json_get(body, key);
+    lr_json_key(w, key);
+    if (value != NULL && value->type != LR_JSON_NULL)
+        lr_json_put_value(w, value);
+    else
+        lr_json_put_raw(w, lr_str_z(otherwise));
+}
+
+static void repeat_reasoning(struct lr_json_writer *w, const struct lr_json *body)
+{
+    lr_json_key(w, "reasoning");
+    lr_json_begin_object(w);
+    repeat(w, lr_json_get(body, "reasoning"), "effort", "null");
+    lr_json_member_null(w, "summary");
+    lr_json_end_object(w);
+}
+
+static void repeat_text(struct lr_json_writer *w, const struct lr_json *body)
+{
+    lr_json_key(w, "text");
+    lr_json_begin_object(w);
+    repeat(w, lr_json_get(body, "text"), "format", "{\"type\":\"text\"}");
+    lr_json_member_z(w, "verbosity", "medium");
+    lr_json_end_object(w);
+}
+
+char *chat_items_repeated(const struct chat_request *req)
+{
+    static const char *const as_sent[][2] = {
+        {"instructions", "null"},
+        {"max_output_tokens", "null"},
+        {"max_tool_calls", "null"},
+        {"metadata", "{}"},
+        {"parallel_tool_calls", "true"},
+        {"prompt_cache_key", "null"},
+        {"safety_identifier", "null"},
+        {"temperature", "1"},
+        {"tool_choice", "\"auto\""},
+        {"tools", "[]"},
+        {"top_logprobs", "0"},
+        {"top_p", "1"},
+        {"user", "null"},
+    };
+    struct lr_buf out;
+    struct lr_json_writer w;
+    char *text = NULL;
+    lr_buf_init(&out, SIZE_MAX / 2); /* no more than the body has, written again */
+    lr_json_writer_init(&w, &out);
+    lr_json_begin_object(&w);
+    lr_json_member_null(&w, "access_programs");
+    lr_json_member_bool(&w, "background", false);
+    for (size_t i = 0; i < sizeof(as_sent) / sizeof(as_sent[0]); i++)
+        repeat(&w, req->body, as_sent[i][0], as_sent[i][1]);
+    repeat_reasoning(&w, req->body);
+    repeat_text(&w, req->body);
+    lr_json_member_null(&w, "previous_response_id");
+    lr_json_member_z(&w, "service_tier", "default");
+    lr_json_member_bool(&w, "store", false);
+    lr_json_member_z(&w, "truncation", "disabled");
+    lr_json_end_object(&w);
+    lr_buf_add_char(&out, '\0');
+    if (!out.failed && (text = malloc(out.len)) != NULL)
+        memcpy(text, out.data + 1, out.len - 1); /* without the brace */
+    lr_buf_free(&out);
+    return text;
+}
+
+/* ---- the response ---- */
+
+static void write_usage(const struct chat_response *r, struct lr_json_writer *w)
+{
+    struct chat_response_totals t = chat_response_totals(r);
+    lr_json_begin_object(w);
+    lr_json_member_u64(w, "input_tokens", t.prompt_tokens);
+    lr_json_key(w, "input_tokens_details");
+    lr_json_begin_object(w);
+    lr_json_member_u64(w, "cached_tokens", t.cached_tokens);
+    lr_json_end_object(w);
+    lr_json_member_u64(w, "output_tokens", t.completion_tokens);
+    lr_json_key(w, "output_tokens_details");
+    lr_json_begin_object(w);
+    lr_json_member_u64(w, "reasoning_tokens", t.reasoning_tokens);
+    lr_json_end_object(w);
+    lr_json_member_u64(w, "total_tokens", t.prompt_tokens + t.completion_tokens);
+    lr_json_end_object(w);
+}
+
+void chat_items_head(const struct chat_response_options *options, struct lr_buf *out)
+{
+    const struct chat_request *req = options->request;
+    struct lr_json_writer w;
+    lr_json_writer_init(&w, out);
+    lr_json_begin_object(&w);
+    lr_json_member_str(&w, "id", options->id);
+    lr_json_member_z(&w, "object", "response");
+    lr_json_member_i64(&w, "created_at", options->created);
+    lr_json_member_str(&w, "model", options->model.len > 0 ? options->model : req->model);
+    lr_buf_add_char(out, ',');
+}
+
+static const char *error_code(const struct lr_error *error)
+{
+    const char *param;
+    const char *word = chat_error_word(&chat_responses, error, &param);
+    if (word != NULL)
+        return word;
+    if (error->code == LR_RATE_LIMITED)
+        return "rate_limit_exceeded";
+    return lr_code_http(error->code) < 500 ? "invalid_prompt" : "server_error";
+}
+
+void chat_items_response(const struct chat_response *r, const char *status,
+                         const struct lr_error *error, struct lr_buf *out)
+{
+    struct lr_json_writer w;
+    lr_buf_add_str(out, r->head);
+    lr_buf_addf(out, "\"status\":\"%s\",\"error\":", status);
+    lr_json_writer_init(&w, out);
+    if (error != NULL) {
+        lr_json_begin_object(&w);
+        lr_json_member_z(&w, "code", error_code(error));
+        lr_json_member_str(&w, "message", lr_str_z(error->text));
+        lr_json_end_object(&w);
+    } else {
+        lr_json_put_null(&w);
+    }
+    lr_buf_add_z(out, ",\"incomplete_details\":");
+    lr_buf_add_z(out, strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}"
+                                                        : "null");
+    lr_buf_add_z(out, ",\"output\":[");
+    lr_buf_add_str(out, lr_buf_str(&chat_items_of(r)->items));
+    lr_buf_add_z(out, "],\"usage\":");
+    lr_json_writer_init(&w, out);
+    if (r->choices[0].done && error == NULL)
+        write_usage(r, &w);
+    else
+        lr_json_put_null(&w);
+    lr_buf_add_char(out, ',');
+    lr_buf_add_z(out, chat_items_of(r)->repeated);
+}
+
+/* ---- items ---- */
+
+void chat_part_write(const struct chat_items *items, bool with_text, struct lr_buf *out)
+{
+    struct lr_str text = with_text ? lr_buf_str(&items->text) : LR_STR_LIT("");
+    if (items->open == CHAT_ITEM_REASONING) {
+        lr_buf_add_z(out, "{\"type\":\"reasoning_text\",\"text\":");
+    } else {
+        lr_buf_add_z(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[");
+        if (with_text)
+            lr_buf_add_str(out, lr_buf_str(&items->logprobs));
+        lr_buf_add_z(out, "],\"text\":");
+    }
+    lr_json_quote(out, text);
+    lr_buf_add_char(out, '}');
+}
+
+static void write_content(const struct chat_items *items, bool with_text, struct lr_buf *out)
+{
+    lr_buf_add_z(out, ",\"content\":[");
+    if (with_text)
+        chat_part_write(items, true, out);
+    lr_buf_add_char(out, ']');
+}
+
+static void write_call(const struct chat_choice *c, bool with_text, struct lr_buf *out)
+{
+    const struct chat_items *items = c->response->own;
+    char id[CHAT_CALL_ID_LEN];
+    chat_call_id(c, items->tool, id);
+    lr_buf_addf(out, ",\"call_id\":\"%.*s\",\"name\":", CHAT_CALL_ID_LEN, id);
+    lr_json_quote(out, lr_str_z(items->name));
+    if (items->space[0] != '\0') {
+        lr_buf_add_z(out, ",\"namespace\":");
+        lr_json_quote(out, lr_str_z(items->space));
+    }
+    lr_buf_add_z(out, items->open == CHAT_ITEM_CUSTOM ? ",\"input\":" : ",\"arguments\":");
+    lr_json_quote(out, with_text ? lr_buf_str(&items->text) : LR_STR_LIT(""));
+}
+
+void chat_item_write(const struct chat_choice *c, const char *status, bool with_text,
+                     struct lr_buf *out)
+{
+    static const char *const types[] = {[CHAT_ITEM_REASONING] = "reasoning",
+                                        [CHAT_ITEM_MESSAGE] = "message",
+                                        [CHAT_ITEM_FUNCTION] = "function_call",
+                                        [CHAT_ITEM_CUSTOM] = "custom_tool_call"};
+    const struct chat_items *items = c->response->own;
+    lr_buf_addf(out, "{\"id\":\"%s\",\"type\":\"%s\",\"status\":\"%s\"", items->id,
+                types[items->open], status);
+    switch (items->open) {
+    case CHAT_ITEM_REASONING:
+        lr_buf_add_z(out, ",\"summary\":[]");
+        write_content(items, with_text, out);
+        break;
+    case CHAT_ITEM_MESSAGE:
+        lr_buf_add_z(out, ",\"role\":\"assistant\"");
+        write_content(items, with_text, out);
+        break;
+    default:
+        write_call(c, with_text, out);
+        break;
+    }
+    lr_buf_add_char(out, '}');
+}

@@ -1,0 +1,233 @@
+/* chat/template/repair.c - see chat/template/repair.h.
+ *
+ * Objects are rebuilt member by member only where something changes; everything else is
+ * shared with the input.
+ */
+#include "chat/template/repair.h"
+
+#include "chat/template/object.h"
+
+static lr_code no_memory(struct lr_error *err)
+{
+    return lr_fail(err, LR_OUT_OF_RAM, "no memory to repair the messages");
+}
+
+/* ---- building JSON ---- */
+
+bool chat_object_begin(struct chat_object *o, struct lr_arena *arena,
+                       const struct lr_json *from, uint32_t more)
+{
+    uint32_t count = from != NULL && from->type == LR_JSON_OBJECT ? from->count : 0;
+    o->members = lr_arena_array(arena, count + more, sizeof(*o->members));
+    o->count = 0;
+    if (o->members == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        o->members[o->count++] = from->members[i];
+    return true;
+}
+
+struct lr_json_member *chat_object_find(struct chat_object *o, const char *key)
+{
+    for (uint32_t i = 0; i < o->count; i++)
+        if (lr_str_eq_z(o->members[i].key, key))
+            return &o->members[i];
+    return NULL;
+}
+
+void chat_object_set(struct chat_object *o, const char *key, struct lr_json value)
+{
+    struct lr_json_member *m = chat_object_find(o, key);
+    if (m == NULL) {
+        m = &o->members[o->count++];
+        m->key = lr_str_z(key);
+    }
+    m->value = value;
+}
+
+void chat_object_remove(struct chat_object *o, const char *key)
+{
+    struct lr_json_member *m = chat_object_find(o, key);
+    if (m == NULL)
+        return;
+    for (; m + 1 < o->members + o->count; m++)
+        *m = m[1];
+    o->count--;
+}
+
+struct lr_json chat_object_json(const struct chat_object *o)
+{
+    return (struct lr_json){.type = LR_JSON_OBJECT, .count = o->count, .members = o->members};
+}
+
+struct lr_json chat_string_json(struct lr_str s)
+{
+    return (struct lr_json){.type = LR_JSON_STRING, .text = s};
+}
+
+/* ---- content ---- */
+
+static bool part_text(const struct lr_json *part, struct lr_str *out)
+{
+    if (part->type == LR_JSON_STRING) {
+        *out = part->text;
+        return true;
+    }
+    return lr_json_str(lr_json_get(part, "text"), out);
+}
+
+/* A list of parts that are all text, as one string.  Others are left to the template,
+ * which may know images. */
+static bool join_parts(struct lr_arena *arena, const struct lr_json *parts, struct lr_json *out,
+                       bool *changed)
+{
+    size_t len = 0;
+    struct lr_str text;
+    *changed = false;
+    for (uint32_t i = 0; i < parts->count; i++) {
+        if (!part_text(&parts->items[i], &text))
+            return true;
+        len += text.len + 1;
+    }
+    char *joined = lr_arena_alloc(arena, len + 1);
+    if (joined == NULL)
+        return false;
+    size_t at = 0;
+    for (uint32_t i = 0; i < parts->count; i++) {
+        (void)part_text(&parts->items[i], &text);
+        if (i > 0)
+            joined[at++] = '\n';
+        if (text.len > 0)
+            memcpy(joined + at, text.ptr, text.len);
+        at += text.len;
+    }
+    *out = chat_string_json(lr_str(joined, at));
+    *changed = true;
+    return true;
+}
+
+/* ---- tool calls ---- */
+
+static bool repair_arguments(struct lr_arena *arena, const struct lr_json *function,
+                             struct lr_json *out)
+{
+    static const struct lr_json nothing = {.type = LR_JSON_OBJECT};
+    struct lr_str text;
+    const struct lr_json *parsed = NULL;
+    struct chat_object o;
+    *out = *function;
+    if (!lr_json_str(lr_json_get(function, "arguments"), &text))
+        return true;
+    struct lr_str trimmed = lr_str_trim(text);
+    /* Empty arguments mean none; text that is no JSON stays what it is. */
+    if (trimmed.len == 0)
+        parsed = &nothing;
+    else if (lr_json_parse(arena, trimmed, NULL, &parsed, NULL) != LR_OK)
+        return true;
+    if (!chat_object_begin(&o, arena, function, 0))
+        return false;
+    chat_object_set(&o, "arguments", *parsed);
+    *out = chat_object_json(&o);
+    return true;
+}
+
+static bool repair_call(struct lr_arena *arena, const struct lr_json *call, struct lr_json *out)
+{
+    const struct lr_json *function = lr_json_get(call, "function");
+    struct lr_json repaired;
+    struct chat_object o;
+    if (!lr_json_is(function, LR_JSON_OBJECT))
+        return repair_arguments(arena, call, out);
+    if (!repair_arguments(arena, function, &repaired) || !chat_object_begin(&o, arena, call, 0))
+        return false;
+    chat_object_set(&o, "function", repaired);
+    *out = chat_object_json(&o);
+    return true;
+}
+
+static bool repair_calls(struct lr_arena *arena, struct chat_object *o)
+{
+    struct lr_json_member *m = chat_object_find(o, "tool_calls");
+    if (m == NULL || m->value.type != LR_JSON_ARRAY)
+        return true;
+    struct lr_json *calls = lr_arena_array(arena, m->value.count + 1, sizeof(*calls));
+    if (calls == NULL)
+        return false;
+    for (uint32_t i = 0; i < m->value.count; i++)
+        if (!repair_call(arena, &m->value.items[i], &calls[i]))
+            return false;
+    m->value.items = calls;
+    return true;
+}
+
+/* ---- messages ---- */
+
+static bool repair_message(struct lr_arena *arena, const struct lr_json *message,
+                           struct chat_object *o)
+{
+    struct lr_json joined;
+    bool changed;
+    if (!chat_object_begin(o, arena, message, 3))
+        return false;
+    struct lr_json_member *content = chat_object_find(o, "content");
+    if (content != NULL && content->value.type == LR_JSON_ARRAY) {
+        if (!join_parts(arena, &content->value, &joined, &changed))
+            return false;
+        if (changed)
+            content->value = joined;
+    }
+    struct lr_json_member *reasoning = chat_object_find(o, "reasoning");
+    if (reasoning != NULL && reasoning->value.type == LR_JSON_STRING &&
+        chat_object_find(o, "reasoning_content") == NULL)
+        chat_object_set(o, "reasoning_content", reasoning->value);
+    return repair_calls(arena, o);
+}
+
+static bool repair_messages(struct lr_arena *arena, const struct lr_json *messages,
+                            struct lr_json *out)
+{
+    struct lr_json *items = lr_arena_array(arena, messages->count + 1, sizeof(*items));
+    if (items == NULL)
+        return false;
+    for (uint32_t i = 0; i < messages->count; i++) {
+        struct chat_object o;
+        if (messages->items[i].type != LR_JSON_OBJECT) {
+            items[i] = messages->items[i];
+            continue;
+        }
+        if (!repair_message(arena, &messages->items[i], &o))
+            return false;
+        items[i] = chat_object_json(&o);
+    }
+    *out = (struct lr_json){.type = LR_JSON_ARRAY, .count = messages->count, .items = items};
+    return true;
+}
+
+lr_code chat_repair(struct lr_arena *arena, const struct lr_json *context, bool is_harmony,
+                    const struct lr_json **out, struct lr_error *err)
+{
+    struct chat_object o;
+    struct lr_json *copy = lr_arena_alloc(arena, sizeof(*copy));
+    *out = context;
+    if (context->type != LR_JSON_OBJECT)
+        return LR_OK;
+    if (copy == NULL || !chat_object_begin(&o, arena, context, 0))
+        return no_memory(err);
+    struct lr_json_member *messages = chat_object_find(&o, "messages");
+    if (messages != NULL && messages->value.type == LR_JSON_ARRAY) {
+        if (!repair_messages(arena, &messages->value, &messages->value))
+            return no_memory(err);
+        if (is_harmony && !chat_repair_harmony_messages(arena, &messages->value))
+            return no_memory(err);
+    }
+    struct lr_json_member *tools = chat_object_find(&o, "tools");
+    if (is_harmony && tools != NULL && tools->value.type == LR_JSON_ARRAY &&
+        !chat_repair_harmony_tools(arena, &tools->value))
+        return no_memory(err);
+    struct lr_json_member *effort = chat_object_find(&o, "reasoning_effort");
+    if (is_harmony && effort != NULL && effort->value.type == LR_JSON_NULL)
+        chat_object_remove(&o, "reasoning_effort");
+    *copy = chat_object_json(&o);
+    *out = copy;
+    return LR_OK;
+}
