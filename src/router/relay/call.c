@@ -1,5 +1,5 @@
-/* router/relay/call.c - a call towards its client: tokens become bytes, silence becomes
- * comments, and every end, good or bad, closes everything once.
+/* router/relay/call.c - between a call's turn, its client and the fleet: the turn's sink is the
+ * client's HTTP request, its generator the legs.  Silence becomes comments.
  */
 #include "router/relay/call.h"
 
@@ -12,6 +12,8 @@ void router_call_link(struct router_call *call)
     struct router_home *home = call->home;
     call->next = home->calls;
     call->link = &home->calls;
+    call->begun_ns = lr_clock_ns(NULL);
+    call->wrote_ms = net_loop_now_ms(home->loop);
     if (call->next != NULL)
         call->next->link = &call->next;
     home->calls = call;
@@ -31,38 +33,25 @@ static void unlink_call(struct router_call *call)
 void router_call_drop(struct router_call *call)
 {
     struct router *r = call->home->router;
-    if (--call->holds != 0 || !call->is_over)
+    if (--call->holds != 0)
         return;
-    router_call_book(call);
+    if (call->link != NULL)
+        router_call_book(call);
     unlink_call(call);
     for (uint32_t i = 0; i < call->leg_count; i++)
         router_leg_free(&call->legs[i]);
-    router_lock(r);
-    router_model_unref(call->model);
-    router_prompt_info_unref(&r->nodes.infos, call->info);
-    router_unlock(r);
+    if (call->model != NULL) {
+        router_lock(r);
+        router_model_unref(call->model);
+        router_prompt_info_unref(&r->nodes.infos, call->info);
+        router_unlock(r);
+    }
     free(call->legs);
     free(call->marks);
     free(call);
 }
 
-/* Everything of the call but the HTTP request, which the caller has ended or ends. */
-static void close_call(struct router_call *call, int status)
-{
-    call->is_over = true;
-    call->holds++;
-    atomic_fetch_sub_explicit(&call->home->router->calls, 1, memory_order_relaxed);
-    router_call_note(call, status);
-    for (uint32_t i = 0; i < call->leg_count; i++)
-        router_leg_cancel(&call->legs[i]);
-    for (uint32_t i = 0; i < call->prompt_count; i++)
-        chat_prompt_free(&call->prompts[i]);
-    call->prompt_count = 0;
-    chat_response_destroy(call->response);
-    call->response = NULL;
-    lr_buf_free(&call->out);
-    router_call_drop(call);
-}
+/* ---- the client ---- */
 
 static void add_headers(struct router_call *call)
 {
@@ -81,104 +70,127 @@ static void begin_stream(struct router_call *call)
     net_sse_begin(call->req);
 }
 
+static lr_code write_piece(void *owner, struct lr_str bytes)
+{
+    struct router_call *call = owner;
+    begin_stream(call);
+    call->wrote_ms = net_loop_now_ms(call->home->loop);
+    return net_stream_write(call->req, bytes);
+}
+
+/* The client's answer is about to end; the access log tells the tokens. */
+static void note_end(struct router_call *call, int status)
+{
+    if (call->link == NULL)
+        return;
+    atomic_fetch_sub_explicit(&call->home->router->calls, 1, memory_order_relaxed);
+    router_call_note(call, status);
+}
+
+static void finish(void *owner, lr_code status, struct lr_str bytes)
+{
+    struct router_call *call = owner;
+    if (call->turn.request->stream) {
+        note_end(call, 200);
+        begin_stream(call);
+        (void)net_stream_finish(call->req, bytes);
+    } else {
+        note_end(call, lr_code_http(status));
+        add_headers(call);
+        net_respond(call->req, lr_code_http(status), "application/json", bytes);
+    }
+    router_call_drop(call);
+}
+
+static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
+{
+    struct router_call *call = owner;
+    note_end(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED));
+    if (err == NULL) {
+        router_count(&call->home->router->metrics.cancelled, 1);
+        net_stream_abort(call->req);
+    } else if (net_response_begun(call->req)) {
+        /* The stream ends here whether the client takes it or not. */
+        (void)net_stream_finish(call->req, bytes);
+    } else {
+        net_respond_error_body(call->req, err, bytes);
+    }
+    router_call_drop(call);
+}
+
 /* What fails on our side is told in the words of nodes and engines, which name folders, nodes
  * and addresses.  Those are for operators: others get the id under which the log has them. */
-static struct lr_error for_caller(const struct router_access *access,
-                                  const struct lr_error *err)
+static void tell(void *owner, struct lr_error *err)
 {
-    struct lr_error out = *err;
+    const struct router_access *access = ((struct router_call *)owner)->access;
     struct lr_log_ctx log = {.request_id = access->request_id};
     if (access->caller.role == ROUTER_ADMIN || lr_code_http(err->code) < 500)
-        return out;
+        return;
     lr_log_warn(&log, "request.failed reason=%s", err->text);
-    (void)lr_fail(&out, err->code, "%s; operators find the reason in the log under %s",
+    (void)lr_fail(err, err->code, "%s; operators find the reason in the log under %s",
                   err->code == LR_UNAVAILABLE
                       ? "the model cannot be served at the moment: try again later"
                   : err->code == LR_TIMEOUT ? "the model did not answer in time: try again"
                                             : "the model could not answer this request",
                   access->request_id);
-    return out;
 }
 
-void router_respond_error(struct net_request *req, const struct chat_codec *codec,
-                          const struct lr_error *err)
+static const struct chat_sink sink = {
+    .write = write_piece, .finish = finish, .fail = fail, .tell = tell};
+
+/* ---- the fleet ---- */
+
+/* A refusal fails the call. */
+static lr_code start_leg(void *owner, uint32_t index, struct lr_error *err)
 {
-    struct lr_buf body;
-    struct lr_error told = for_caller(router_access(req), err);
-    lr_buf_init(&body, 16 << 10);
-    chat_error_write(&body, codec, &(struct chat_error){.error = told});
-    net_respond_error_body(req, &told, lr_buf_str(&body));
-    lr_buf_free(&body);
+    struct router_call *call = owner;
+    (void)err;
+    router_leg_start(&call->legs[index]);
+    return LR_OK;
+}
+
+static bool stop_leg(void *owner, uint32_t index, struct chat_usage *usage)
+{
+    struct router_call *call = owner;
+    struct router_leg *leg = &call->legs[index];
+    if (usage != NULL)
+        *usage = (struct chat_usage){leg->prompt_tokens, (uint32_t)leg->generated_count,
+                                     leg->cached_tokens};
+    router_leg_cancel(leg);
+    return true;
+}
+
+static const struct chat_generator generator = {.start = start_leg, .stop = stop_leg};
+
+struct router_call *router_call_new(struct router *r, struct net_request *req)
+{
+    struct router_call *call = calloc(1, sizeof(*call));
+    if (call == NULL)
+        return NULL;
+    call->home = router_home_of(r, req);
+    call->req = req;
+    call->access = router_access(req);
+    call->holds = 1;
+    chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
+                   &generator, &sink, call);
+    return call;
 }
 
 void router_call_fail(struct router_call *call, const struct lr_error *err)
 {
-    struct net_request *req = call->req;
-    struct lr_error copy = *err;
-    if (call->is_over)
-        return;
-    if (!net_response_begun(req)) {
-        const struct chat_codec *codec = call->chat->codec;
-        close_call(call, lr_code_http(copy.code));
-        router_respond_error(req, codec, &copy);
-        return;
-    }
-    copy = for_caller(call->access, err);
-    chat_response_on_error(call->response, &copy, &call->out);
-    router_call_note(call, lr_code_http(copy.code)); /* before the end: the access log */
-    lr_code ignored = net_stream_finish(req, lr_buf_str(&call->out));
-    (void)ignored; /* the stream ends here whether the client takes it or not */
-    close_call(call, lr_code_http(copy.code));
-}
-
-void router_call_gone(void *arg)
-{
-    struct router_call *call = arg;
-    struct net_request *req = call->req;
-    router_count(&call->home->router->metrics.cancelled, 1);
-    close_call(call, lr_code_http(LR_CANCELLED));
-    net_stream_abort(req);
-}
-
-/* Sends what is due; ends the call when the answer is complete. */
-static void flush(struct router_call *call)
-{
-    struct net_request *req = call->req;
-    bool complete = chat_response_is_complete(call->response);
-    if (!call->chat->stream) {
-        if (!complete)
-            return;
-        int status = lr_code_http(chat_response_status(call->response));
-        router_call_note(call, status); /* before the answer: the access log tells the tokens */
-        add_headers(call);
-        net_respond(req, status, "application/json", lr_buf_str(&call->out));
-        close_call(call, status);
-        return;
-    }
-    lr_code code = LR_OK;
-    if (!complete && (call->out.len == 0 || call->home->more_comes))
-        return;
-    begin_stream(call);
-    if (complete) {
-        router_call_note(call, 200);
-        code = net_stream_finish(req, lr_buf_str(&call->out));
-        close_call(call, 200);
-        return;
-    }
-    code = net_stream_write(req, lr_buf_str(&call->out));
-    lr_buf_clear(&call->out);
-    call->wrote_ms = net_loop_now_ms(call->home->loop);
-    if (code == LR_TOO_LARGE) {
-        /* A client that does not read pays for itself, not for the others. */
-        router_count(&call->home->router->metrics.cancelled, 1);
-        close_call(call, lr_code_http(LR_CANCELLED));
-        net_stream_abort(req);
-    }
+    chat_turn_fail(&call->turn, err);
 }
 
 /* ---- what the legs bring ---- */
 
-void router_call_token(struct router_leg *leg, const struct chat_token *token)
+/* An answer that is complete does not wait for others of the same read. */
+static void flush(struct router_call *call)
+{
+    if (!call->home->more_comes || chat_turn_is_complete(&call->turn))
+        chat_turn_flush(&call->turn);
+}
+
+void router_call_token(struct router_leg *leg, const struct wire_token *token)
 {
     struct router_call *call = leg->call;
     if (call->first_ns == 0) {
@@ -186,42 +198,24 @@ void router_call_token(struct router_leg *leg, const struct chat_token *token)
         router_observe(&call->home->router->metrics.first_token,
                        call->first_ns - call->begun_ns);
     }
-    bool more = chat_response_on_token(call->response, leg->index, token, &call->out);
-    if (!more) {
-        struct chat_usage usage = {leg->prompt_tokens, (uint32_t)leg->generated_count,
-                                   leg->cached_tokens};
-        router_leg_cancel(leg);
-        chat_response_on_done(call->response, leg->index, LR_FINISH_STOP, &usage, &call->out);
-    }
+    chat_turn_token(&call->turn, leg->index, token);
     flush(call);
 }
 
 void router_call_done(struct router_leg *leg, enum lr_finish reason,
                       const struct chat_usage *usage)
 {
-    struct router_call *call = leg->call;
-    chat_response_on_done(call->response, leg->index, reason, usage, &call->out);
-    flush(call);
+    chat_turn_done(&leg->call->turn, leg->index, reason, usage);
+    flush(leg->call);
 }
 
 void router_calls_end(struct router_home *home)
 {
     /* Every client has its answer by now; some node may still owe its last word. */
     while (home->calls != NULL) {
-        home->calls->is_over = true;
         home->calls->holds = 1;
         router_call_drop(home->calls);
     }
-}
-
-static void keep_alive(struct router_call *call, uint64_t now)
-{
-    if (!call->chat->stream || now - call->wrote_ms < call->home->router->keep_alive_ms)
-        return;
-    begin_stream(call);
-    call->wrote_ms = now;
-    lr_code ignored = net_sse_comment(call->req, "working");
-    (void)ignored; /* a client that has gone or stalled is told to us elsewhere */
 }
 
 static void end_if_revoked(struct router_call *call)
@@ -245,13 +239,13 @@ void router_calls_watch(struct router_home *home)
     uint64_t now = net_loop_now_ms(home->loop);
     for (struct router_call *call = home->calls, *next; call != NULL; call = next) {
         next = call->next;
-        call->holds++; /* a leg that is given up may end it */
+        router_call_hold(call); /* a leg that is given up may end it */
         for (uint32_t i = 0; i < call->leg_count; i++)
             router_leg_watch(&call->legs[i], now);
-        if (!call->is_over)
+        if (!chat_turn_is_over(&call->turn))
             end_if_revoked(call);
-        if (!call->is_over)
-            keep_alive(call, now);
+        if (now - call->wrote_ms >= home->router->keep_alive_ms)
+            chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
     }
 }

@@ -1,21 +1,20 @@
 /* router/relay/call.h - one client request to generate, and its generations (internal).
  *
  *   serve.c       takes a request in and makes a call of it
- *   call.c        answers the client: tokens in, bytes out, the end
- *   call_usage.c  what the request took, for the books
+ *   call.c        between the call's turn (chat/turn.h), its client and the fleet
+ *   call_usage.c  what the request took, for the usage records
  *   leg.c         one generation on a node, and on the next one when that is lost
  *   leg_events.c  what the node says
  *   leg_ask.c     what the node is told
  *
  * A call outlives its HTTP request for as long as a node's answer or a posted grant still
- * points to it; `holds` counts those.
+ * points to it; `holds` counts those, and the client's answer.
  * Thread: the request's loop.
  */
 #ifndef ROUTER_RELAY_CALL_H
 #define ROUTER_RELAY_CALL_H
 
-#include "chat/codec.h"
-#include "chat/response.h"
+#include "chat/turn.h"
 #include "router/relay/link.h"
 #include "router/sched/dispatch.h"
 #include "wire/lost.h"
@@ -48,26 +47,20 @@ struct router_leg {
 };
 
 struct router_call {
-    struct router_call *next, **link; /* of home->calls */
+    struct router_call *next,
+        **link; /* of home->calls; link NULL: the request is not valid yet */
     struct router_home *home;
-    struct net_request *req;         /* not to be touched once is_over, as all it owns: */
-    struct router_access *access;    /* in the request's arena */
-    const struct chat_request *chat; /* in the request's arena */
-    struct chat_prompt *prompts;     /* in the request's arena */
-    struct lr_str constraint;        /* of the output, in the request's arena; empty: none */
-    uint32_t prompt_count;
-    struct router_model *model;      /* reference */
+    struct net_request *req; /* not to be touched once the turn has ended, as all it owns: */
+    struct router_access *access; /* in the request's arena */
+    struct chat_turn turn;
+    struct router_model *model;      /* reference; NULL: not found yet */
     struct router_prompt_info *info; /* reference */
-    struct chat_response *response;
-    struct lr_buf out;
-    struct router_marks *marks; /* owned, prompt_count of them; NULL: short prompts */
+    struct router_marks *marks;      /* owned, one per prompt; NULL: short prompts */
     struct router_leg *legs;
     uint32_t leg_count;
-    unsigned holds; /* attempts and grants that still point here */
-    uint64_t seed;
+    unsigned holds; /* what still points here: the answer, attempts and grants */
     uint64_t begun_ns, granted_ns, first_ns;
     uint64_t wrote_ms;         /* the client heard from us */
-    bool is_over;              /* the client's answer has ended */
     struct router_usage usage; /* what is known when the client's answer ends */
     uint64_t charged;          /* tokens its key's limit was told of */
     struct router_key *key;    /* who pays; NULL: nobody */
@@ -77,25 +70,27 @@ struct router_call {
 };
 
 /* ---- call.c ---- */
+/* With one hold, the answer's; NULL without memory. */
+struct router_call *router_call_new(struct router *r, struct net_request *req);
+/* The request is valid: from now on it is counted, watched and put into the usage records. */
 void router_call_link(struct router_call *call);
 /* A token or the end of one choice arrived. */
-void router_call_token(struct router_leg *leg, const struct chat_token *token);
+void router_call_token(struct router_leg *leg, const struct wire_token *token);
 void router_call_done(struct router_leg *leg, enum lr_finish reason,
                       const struct chat_usage *usage);
-/* An answer that is an error, in the words clients of this API look for. */
-void router_respond_error(struct net_request *req, const struct chat_codec *codec,
-                          const struct lr_error *err);
 /* The whole call fails. */
 void router_call_fail(struct router_call *call, const struct lr_error *err);
-/* The client has left: for net_request_on_gone. */
-void router_call_gone(void *call);
-/* Something no longer points to the call. */
+/* Something points to the call, or no longer does. */
+static inline void router_call_hold(struct router_call *call)
+{
+    call->holds++;
+}
 void router_call_drop(struct router_call *call);
 
 /* ---- call_usage.c ---- */
-/* The client's answer ends with this status: notes what is known.  Only the first counts. */
+/* The client's answer ends with this status: notes what is known. */
 void router_call_note(struct router_call *call, int status);
-/* The engines have said what it took: writes it into the books. */
+/* The engines have said what it took: adds the usage record. */
 void router_call_book(struct router_call *call);
 
 /* ---- leg.c ---- */

@@ -39,8 +39,6 @@ void router_call_note(struct router_call *call, int status)
     struct router_access *access = call->access;
     struct router_usage *row = &call->usage;
     uint64_t now = lr_clock_ns(NULL);
-    if (row->time_ms != 0)
-        return;
     *row = (struct router_usage){
         .time_ms = lr_clock_wall_ms(NULL),
         .status = (uint32_t)status,

@@ -243,7 +243,7 @@ static void on_ready(struct router_job *job, const struct lr_error *err)
 {
     struct router_leg *leg = (struct router_leg *)(void *)job;
     struct router_call *call = leg->call;
-    if (leg->is_over || call->is_over) {
+    if (leg->is_over || chat_turn_is_over(&call->turn)) {
         leg->is_over = true;
         router_release(job, ROUTER_ENDED, NULL);
     } else if (err != NULL) {

@@ -19,26 +19,15 @@ static uint64_t time_to_begin(const struct router_call *call)
 static struct wire_generate describe(const struct router_leg *leg)
 {
     const struct router_call *call = leg->call;
-    const struct chat_request *chat = call->chat;
-    const struct chat_prompt *prompt = &call->prompts[leg->index / chat->n];
     struct wire_generate ask;
-    wire_generate_defaults(&ask);
+    chat_turn_ask(&call->turn, leg->index, &ask);
     ask.request_id = lr_str_z(leg->job.name);
     ask.model = lr_str_z(leg->job.place->id);
     ask.trace = lr_str_z(call->trace);
     ask.leaves = lr_str_z(leg->job.instead_of);
     ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
-    ask.segments = prompt->segments;
-    ask.segment_count = prompt->segment_count;
-    ask.prompt_ids = prompt->ids;
-    ask.prompt_id_count = prompt->id_count;
     ask.generated = leg->generated;
     ask.generated_count = leg->generated_count;
-    ask.sampling = chat->sampling;
-    ask.sampling.seed = chat_request_seed(call->seed, leg->index);
-    ask.max_tokens = chat->max_tokens;
-    ask.ignore_stop = chat->ignore_stop;
-    ask.constraint = call->constraint;
     ask.no_queue = true;
     ask.entry = leg->entry;
     ask.cohort = leg->cohort;

@@ -44,7 +44,6 @@ static void on_token(struct router_leg *leg, struct lr_str body)
 {
     struct wire_token t;
     struct lr_error err;
-    struct chat_logprob top[WIRE_TOP_MAX];
     if (wire_token_decode(body, &t, &err) != LR_OK) {
         router_leg_move(leg, ROUTER_FAILED, &err);
         return;
@@ -55,18 +54,7 @@ static void on_token(struct router_leg *leg, struct lr_str body)
         return;
     }
     note_times(leg);
-    for (uint32_t i = 0; i < t.top_count; i++)
-        top[i] = (struct chat_logprob){t.top[i].id, t.top[i].logprob, t.top[i].bytes};
-    struct chat_token token = {
-        .id = t.id,
-        .special = t.special,
-        .has_logprob = t.has_logprob,
-        .logprob = t.logprob,
-        .bytes = t.bytes,
-        .top = top,
-        .top_count = t.top_count,
-    };
-    router_call_token(leg, &token);
+    router_call_token(leg, &t);
 }
 
 /* ---- the end ---- */

@@ -1,0 +1,292 @@
+/* chat/turn.c - see chat/turn.h. */
+#include "chat/turn.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "chat/format.h"
+
+enum {
+    OUT_BYTES = 96 << 20, /* above what a collected answer may hold (chat/response.h) */
+    ERROR_BYTES = 16 << 10,
+};
+
+#define TO(state) (1u << CHAT_TURN_##state)
+static const unsigned moves[] = {
+    [CHAT_TURN_NEW] = TO(READ) | TO(ENDED),
+    [CHAT_TURN_READ] = TO(PARSED) | TO(ENDED),
+    [CHAT_TURN_PARSED] = TO(READY) | TO(ENDED),
+    [CHAT_TURN_READY] = TO(RUNNING) | TO(ENDED),
+    [CHAT_TURN_RUNNING] = TO(STREAMING) | TO(ENDED),
+    [CHAT_TURN_STREAMING] = TO(ENDED),
+    [CHAT_TURN_ENDED] = 0,
+};
+
+/* The only function that changes the state.  False: there is no such move; a debug build stops
+ * here, and any other fails the turn. */
+static bool move(struct chat_turn *t, enum chat_turn_state to)
+{
+    struct lr_error err;
+    bool is_legal = (moves[t->state] >> to & 1) != 0;
+    assert(is_legal);
+    if (is_legal) {
+        t->state = to;
+        return true;
+    }
+    (void)lr_fail(&err, LR_INTERNAL, "a turn cannot go from state %d to %d", (int)t->state,
+                  (int)to);
+    lr_log_error(NULL, "turn.illegal_move reason=%s", err.text);
+    chat_turn_fail(t, &err);
+    return false;
+}
+
+void chat_turn_init(struct chat_turn *t, const struct chat_codec *codec, struct lr_arena *arena,
+                    const struct chat_generator *generator, const struct chat_sink *sink,
+                    void *owner)
+{
+    *t = (struct chat_turn){
+        .codec = codec, .arena = arena, .generator = generator, .sink = sink, .owner = owner};
+    lr_buf_init(&t->out, OUT_BYTES);
+}
+
+static bool is_running(const struct chat_turn *t)
+{
+    return t->state == CHAT_TURN_RUNNING || t->state == CHAT_TURN_STREAMING;
+}
+
+/* ---- ends ---- */
+
+/* Stops and frees everything but `out`, which the caller hands to the sink and frees. */
+static struct lr_buf end(struct chat_turn *t)
+{
+    struct lr_buf out = t->out;
+    lr_buf_init(&t->out, 0);
+    (void)move(t, CHAT_TURN_ENDED);
+    for (uint32_t i = 0; t->generations != NULL && i < t->generation_count; i++) {
+        enum chat_generation_state was = t->generations[i];
+        t->generations[i] = CHAT_GENERATION_OVER;
+        if (was == CHAT_GENERATION_RUNNING || was == CHAT_GENERATION_STOPPED)
+            (void)t->generator->stop(t->owner, i, NULL);
+    }
+    for (uint32_t i = 0; i < t->prompt_count; i++)
+        chat_prompt_free(&t->prompts[i]);
+    t->prompt_count = 0;
+    chat_response_destroy(t->response);
+    t->response = NULL;
+    return out;
+}
+
+static void finish(struct chat_turn *t)
+{
+    lr_code status = chat_response_status(t->response);
+    struct lr_buf out = end(t);
+    t->sink->finish(t->owner, status, lr_buf_str(&out));
+    lr_buf_free(&out);
+}
+
+static void fail(struct chat_turn *t, const struct chat_error *e)
+{
+    struct chat_error told = *e;
+    if (chat_turn_is_over(t))
+        return;
+    if (t->sink->tell != NULL)
+        t->sink->tell(t->owner, &told.error);
+    if (t->state == CHAT_TURN_STREAMING) {
+        chat_response_on_error(t->response, &told.error, &t->out);
+    } else {
+        lr_buf_free(&t->out);
+        lr_buf_init(&t->out, ERROR_BYTES);
+        chat_error_write(&t->out, t->codec, &told);
+    }
+    struct lr_buf out = end(t);
+    t->sink->fail(t->owner, &told.error, lr_buf_str(&out));
+    lr_buf_free(&out);
+}
+
+void chat_turn_fail(struct chat_turn *t, const struct lr_error *err)
+{
+    fail(t, &(struct chat_error){.error = *err});
+}
+
+void chat_turn_gone(struct chat_turn *t)
+{
+    if (chat_turn_is_over(t))
+        return;
+    struct lr_buf out = end(t);
+    lr_buf_free(&out);
+    t->sink->fail(t->owner, NULL, lr_str("", 0));
+}
+
+/* ---- the way to a running turn ---- */
+
+bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *model)
+{
+    struct chat_error bad;
+    if (chat_request_read(t->arena, body, &t->root, model, &bad) == LR_OK)
+        return move(t, CHAT_TURN_READ);
+    fail(t, &bad);
+    return false;
+}
+
+bool chat_turn_parse(struct chat_turn *t)
+{
+    struct chat_error bad;
+    if (chat_request_check(t->arena, t->codec, t->root, &t->request, &bad) == LR_OK)
+        return move(t, CHAT_TURN_PARSED);
+    fail(t, &bad);
+    return false;
+}
+
+static lr_code render(struct chat_turn *t, const struct chat_model *model, int64_t now,
+                      struct lr_error *err)
+{
+    const struct chat_request *req = t->request;
+    t->prompts = lr_arena_zalloc(t->arena, req->prompt_count * sizeof(*t->prompts));
+    if (t->prompts == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for the prompt");
+    lr_code code =
+        chat_format_constraint(t->arena, req, model->is_harmony, &t->constraint, err);
+    for (uint32_t i = 0; code == LR_OK && i < req->prompt_count; i++)
+        code = chat_prompt_render(req, model, i, now, &t->prompts[t->prompt_count++], err);
+    return code;
+}
+
+static lr_code make_response(struct chat_turn *t, const struct chat_model *model,
+                             struct lr_str name, int64_t now, struct lr_error *err)
+{
+    uint32_t count = chat_request_choices(t->request);
+    struct chat_response_options options = {
+        .request = t->request,
+        .id = lr_str_z(t->id),
+        .model = name,
+        .created = now,
+        .is_harmony = model->is_harmony,
+    };
+    t->generations = lr_arena_zalloc(t->arena, count * sizeof(*t->generations));
+    if (t->generations == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for %u choices", count);
+    t->generation_count = count;
+    return chat_response_create(&options, &t->response, err);
+}
+
+bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, struct lr_str name)
+{
+    int64_t now = lr_clock_wall_ms(NULL) / 1000;
+    struct lr_error err;
+    chat_answer_id(t->codec, t->id);
+    t->seed = t->request->has_seed ? t->request->sampling.seed : lr_random_u64();
+    lr_code code = render(t, model, now, &err);
+    if (code == LR_OK)
+        code = make_response(t, model, name, now, &err);
+    if (code == LR_OK)
+        return move(t, CHAT_TURN_READY);
+    chat_turn_fail(t, &err);
+    return false;
+}
+
+bool chat_turn_start(struct chat_turn *t)
+{
+    struct lr_error err;
+    if (!move(t, CHAT_TURN_RUNNING))
+        return false;
+    for (uint32_t i = 0; i < t->generation_count && is_running(t); i++) {
+        t->generations[i] = CHAT_GENERATION_RUNNING;
+        if (t->generator->start(t->owner, i, &err) == LR_OK)
+            continue;
+        t->generations[i] = CHAT_GENERATION_OVER;
+        chat_turn_fail(t, &err);
+        return false;
+    }
+    return is_running(t);
+}
+
+void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_generate *out)
+{
+    const struct chat_request *req = t->request;
+    const struct chat_prompt *prompt = chat_turn_prompt(t, index);
+    wire_generate_defaults(out);
+    out->segments = prompt->segments;
+    out->segment_count = prompt->segment_count;
+    out->prompt_ids = prompt->ids;
+    out->prompt_id_count = prompt->id_count;
+    out->sampling = req->sampling;
+    out->sampling.seed = chat_request_seed(t->seed, index);
+    out->max_tokens = req->max_tokens;
+    out->ignore_stop = req->ignore_stop;
+    out->constraint = t->constraint;
+}
+
+/* ---- events ---- */
+
+void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *from)
+{
+    struct chat_logprob top[WIRE_TOP_MAX];
+    struct chat_usage usage = {0};
+    if (!is_running(t))
+        return;
+    for (uint32_t i = 0; i < from->top_count; i++)
+        top[i] =
+            (struct chat_logprob){from->top[i].id, from->top[i].logprob, from->top[i].bytes};
+    struct chat_token token = {
+        .id = from->id,
+        .special = from->special,
+        .has_logprob = from->has_logprob,
+        .logprob = from->logprob,
+        .bytes = from->bytes,
+        .top = top,
+        .top_count = from->top_count,
+    };
+    bool more = chat_response_on_token(t->response, index, &token, &t->out);
+    if (more || t->generations[index] != CHAT_GENERATION_RUNNING)
+        return;
+    t->generations[index] = CHAT_GENERATION_STOPPED;
+    if (t->generator->stop(t->owner, index, &usage))
+        chat_turn_done(t, index, LR_FINISH_STOP, &usage);
+}
+
+void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
+                    const struct chat_usage *usage)
+{
+    if (!is_running(t))
+        return;
+    t->generations[index] = CHAT_GENERATION_OVER;
+    chat_response_on_done(t->response, index, reason, usage, &t->out);
+}
+
+/* ---- the client's side ---- */
+
+/* Sends what is there.  A client that does not read pays for itself, not for the others. */
+static void put(struct chat_turn *t)
+{
+    if (t->state == CHAT_TURN_RUNNING)
+        (void)move(t, CHAT_TURN_STREAMING);
+    lr_code code = t->sink->write(t->owner, lr_buf_str(&t->out));
+    lr_buf_clear(&t->out);
+    if (code == LR_TOO_LARGE)
+        chat_turn_gone(t);
+}
+
+bool chat_turn_is_complete(const struct chat_turn *t)
+{
+    return is_running(t) && chat_response_is_complete(t->response);
+}
+
+void chat_turn_flush(struct chat_turn *t)
+{
+    if (chat_turn_is_complete(t)) {
+        finish(t);
+        return;
+    }
+    if (is_running(t) && t->request->stream && t->out.len != 0)
+        put(t);
+}
+
+void chat_turn_keep_alive(struct chat_turn *t)
+{
+    if (!is_running(t) || !t->request->stream)
+        return;
+    lr_buf_add_z(&t->out, ": working\n\n"); /* behind what still waits */
+    put(t);
+}

@@ -1,0 +1,142 @@
+/* chat/turn.h - a client's request over its generations, for the router and the node.
+ *
+ * A turn reads the client's body, renders its prompts, starts a generation for each choice of
+ * the answer, makes the answer of their tokens, and ends once.  A turn does no I/O.  A
+ * generator starts and stops the generations: the router's is the fleet, the node's its own
+ * models.  A sink takes the answer's bytes: the client's HTTP request.
+ *
+ *         read        parse         prepare       start          first bytes of a stream
+ *    NEW ------> READ ------> PARSED ------> READY ------> RUNNING ------> STREAMING
+ *     |           |             |              |              |                |
+ *     +-----------+------ fail -+--------------+     complete, fail, gone      |
+ *                        |                                    |                |
+ *                        +----------------> ENDED <-----------+----------------+
+ *
+ * Before STREAMING a failure is an HTTP status, from then on an event in the stream.  After
+ * ENDED every call is ignored.
+ *
+ * A generation of a turn:
+ *
+ *    IDLE ---> RUNNING ---> OVER         its last event has come, or the turn has ended
+ *                 |           ^
+ *                 +-> STOPPED +          the client has all it wants of it; the usage is to
+ * come
+ *
+ * Thread: one at a time.
+ */
+#ifndef CHAT_TURN_H
+#define CHAT_TURN_H
+
+#include "chat/codec.h"
+#include "chat/prompt.h"
+#include "chat/response.h"
+#include "wire/event.h"
+#include "wire/generate.h"
+
+enum chat_turn_state {
+    CHAT_TURN_NEW,
+    CHAT_TURN_READ,      /* the body is JSON */
+    CHAT_TURN_PARSED,    /* and a valid request */
+    CHAT_TURN_READY,     /* its prompts are rendered */
+    CHAT_TURN_RUNNING,   /* generations run, and the client has nothing yet */
+    CHAT_TURN_STREAMING, /* the client has the beginning of the answer */
+    CHAT_TURN_ENDED,
+};
+
+enum chat_generation_state {
+    CHAT_GENERATION_IDLE,
+    CHAT_GENERATION_RUNNING,
+    CHAT_GENERATION_STOPPED,
+    CHAT_GENERATION_OVER,
+};
+
+/* `owner` is chat_turn.owner in all of them. */
+struct chat_generator {
+    /* Starts a generation; chat_turn_ask says what to generate.  Its events may come before
+     * this returns.  A failure fails the turn. */
+    lr_code (*start)(void *owner, uint32_t index, struct lr_error *err);
+    /* The client has all it wants of a generation.  True: *usage says what it took, and nothing
+     * more comes.  False: chat_turn_done follows.  usage NULL: the turn has ended. */
+    bool (*stop)(void *owner, uint32_t index, struct chat_usage *usage);
+};
+
+/* finish and fail are the turn's last calls: the owner may free the turn in them. */
+struct chat_sink {
+    /* A piece of a streamed answer; the first begins the answer.  TOO_LARGE: the client does
+     * not read, and the turn ends. */
+    lr_code (*write)(void *owner, struct lr_str bytes);
+    /* The rest of the answer, or all of it.  status: LR_OK, or why it is an error instead. */
+    void (*finish)(void *owner, lr_code status, struct lr_str bytes);
+    /* The answer ends with an error, whose body or last event is in `bytes`.  err NULL: the
+     * client is gone or does not read, so the connection is closed. */
+    void (*fail)(void *owner, const struct lr_error *err, struct lr_str bytes);
+    /* Changes an error into what this client may know; NULL: clients know all. */
+    void (*tell)(void *owner, struct lr_error *err);
+};
+
+struct chat_turn {
+    enum chat_turn_state state;
+    const struct chat_codec *codec;
+    const struct chat_generator *generator;
+    const struct chat_sink *sink;
+    void *owner;
+    struct lr_arena *arena; /* borrowed, with all that lies in it, until the end */
+    const struct lr_json *root;
+    const struct chat_request *request;      /* in the arena */
+    struct chat_prompt *prompts;             /* in the arena */
+    enum chat_generation_state *generations; /* in the arena */
+    uint32_t prompt_count, generation_count;
+    struct lr_str constraint; /* of the output, in the arena; empty: none */
+    uint64_t seed;
+    char id[CHAT_ANSWER_ID_MAX];
+    struct chat_response *response; /* owned */
+    struct lr_buf out;              /* owned: what is to be sent */
+};
+
+/* codec, generator, sink, owner and arena; everything stays good until the turn has ended. */
+void chat_turn_init(struct chat_turn *t, const struct chat_codec *codec, struct lr_arena *arena,
+                    const struct chat_generator *generator, const struct chat_sink *sink,
+                    void *owner);
+
+/* The four steps to a running turn; false: the turn has failed.  *model: the name in the body,
+ * empty where there is none.  `body` is borrowed until the end. */
+bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *model);
+bool chat_turn_parse(struct chat_turn *t);
+/* name: of the model, as the answer gives it. */
+bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, struct lr_str name);
+bool chat_turn_start(struct chat_turn *t);
+
+/* What generation `index` is to generate.  The rest of *out is the caller's. */
+void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_generate *out);
+static inline const struct chat_prompt *chat_turn_prompt(const struct chat_turn *t,
+                                                         uint32_t index)
+{
+    return &t->prompts[index / t->request->n];
+}
+
+/* ---- what the generations bring; chat_turn_flush sends it ---- */
+void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *token);
+/* The last event of a generation. */
+void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
+                    const struct chat_usage *usage);
+
+/* Sends what is due, and ends a turn whose answer is complete.  An owner that knows of more
+ * events to come at once may wait for them. */
+void chat_turn_flush(struct chat_turn *t);
+bool chat_turn_is_complete(const struct chat_turn *t);
+
+/* A comment in a streamed answer, which begins the stream: the client sees that it is served.
+ */
+void chat_turn_keep_alive(struct chat_turn *t);
+
+/* ---- ends ---- */
+void chat_turn_fail(struct chat_turn *t, const struct lr_error *err);
+/* The client has left. */
+void chat_turn_gone(struct chat_turn *t);
+
+static inline bool chat_turn_is_over(const struct chat_turn *t)
+{
+    return t->state == CHAT_TURN_ENDED;
+}
+
+#endif
