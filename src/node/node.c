@@ -358,11 +358,8 @@ static void end_now(struct node *node)
     for (struct node_model *m = node->models; m != NULL; m = m->next) {
         struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
         for (size_t i = 0; i < 3; i++)
-            for (struct node_worker *w = all[i]; w != NULL; w = i == 2 ? w->next : NULL) {
-                w->is_closing = true;
-                if (w->proc != NULL)
-                    node_proc_kill(w->proc);
-            }
+            for (struct node_worker *w = all[i]; w != NULL; w = i == 2 ? w->next : NULL)
+                node_worker_end(w);
     }
 }
 

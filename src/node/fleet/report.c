@@ -24,9 +24,10 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
         .can_run = usable,
         .is_loaded = m->state == NODE_MODEL_READY,
         .is_pinned = m->is_pinned,
-        .slots = m->worker != NULL && m->worker->is_ready ? m->worker->need.max_sequences
-                 : m->has_need                            ? m->need.max_sequences
-                                                          : 0,
+        .slots = m->worker != NULL && node_worker_has_opened(m->worker)
+                     ? m->worker->need.max_sequences
+                 : m->has_need ? m->need.max_sequences
+                               : 0,
         .live = m->worker != NULL ? m->worker->live_count : 0,
         .queued = m->queue_count,
         .failures = m->breaker.failures,

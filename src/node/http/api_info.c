@@ -64,14 +64,14 @@ static void put_worker(struct lr_json_writer *w, const struct node_worker *k, co
     lr_json_member_z(w, "engine", k->library->engine_id);
     lr_json_member_z(w, "version", k->library->version);
     lr_json_member_z(w, "sha256", k->library->sha256);
-    lr_json_member_bool(w, "ready", k->is_ready);
+    lr_json_member_bool(w, "ready", node_worker_has_opened(k));
     lr_json_member_u64(w, "live", k->live_count);
     lr_json_member_u64(w, "slots", k->need.max_sequences);
     lr_json_member_u64(w, "max_context", k->need.max_context);
     lr_json_member_u64(w, "reserved_bytes", k->reserved);
     lr_json_member_u64(w, "measured_bytes", k->measured);
     lr_json_member_u64(w, "silent_ms", node_now(k->node) - k->progress_ms);
-    if (!k->is_ready) {
+    if (!node_worker_has_opened(k)) {
         lr_json_member_z(w, "phase", k->load_phase);
         lr_json_member_u64(w, "load_done", k->load_done);
         lr_json_member_u64(w, "load_total", k->load_total);
@@ -277,7 +277,7 @@ void node_api_health(struct node *node, struct net_request *req, const struct ne
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
         const struct node_worker *k = m->worker;
         ready += m->state == NODE_MODEL_READY;
-        if (k != NULL && k->is_ready && k->live_count != 0 &&
+        if (k != NULL && node_worker_has_opened(k) && k->live_count != 0 &&
             node_now(node) - k->progress_ms > node->limits.step_ms / 2)
             stalled = m;
     }

@@ -106,7 +106,8 @@ static void dispatch(struct node_model *model)
     struct node_worker *w = model->worker;
     uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
     struct node_request *r;
-    while (node_worker_load(w) < most && (r = next_to_enter(model)) != NULL)
+    while (w->state == NODE_WORKER_READY && node_worker_load(w) < most &&
+           (r = next_to_enter(model)) != NULL)
         node_request_submit(r, w);
 }
 
@@ -175,8 +176,7 @@ void node_model_unload(struct node_model *model, const char *because)
     model->is_yielding = false;
     node_model_move(model, NODE_MODEL_DRAINING, &why);
     if (model->candidate != NULL) {
-        model->candidate->is_closing = true;
-        node_proc_kill(model->candidate->proc);
+        node_worker_end(model->candidate);
     }
     node_worker_retire(model->worker);
 }

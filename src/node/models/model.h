@@ -24,6 +24,7 @@
 #include "node/models/request.h"
 #include "node/workers/engines.h"
 #include "node/workers/proc.h"
+#include "node/workers/worker.h"
 
 /* clang-format off */
 #define NODE_MODEL_STATES(X)                                                          \
@@ -43,36 +44,6 @@ enum node_model_state {
 #define X(name, text) NODE_MODEL_##name,
     NODE_MODEL_STATES(X)
 #undef X
-};
-
-/* A worker that holds (or will hold) a model. */
-struct node_worker {
-    struct node_worker *next; /* in model->leaving */
-    struct node *node;
-    struct node_model *model;
-    struct node_library *library; /* reference */
-    struct node_proc *proc;       /* NULL once it has ended */
-    bool is_ready;                /* OPENED has arrived */
-    bool is_candidate;            /* of a reload: proves itself first */
-    bool is_closing;              /* CLOSE was sent or it was killed on purpose */
-    struct node_request *live;    /* list */
-    uint32_t live_count;
-    uint32_t leaving_count;    /* of them, told to end */
-    uint32_t connection_count; /* of them, with a connection of their own */
-    uint32_t newcomer_count;   /* of them, have yet to survive their first step */
-    uint32_t suspect_count;    /* of these, suspects of an earlier death */
-    uint32_t entering_count; /* of the live, in the step that is under way for the first time */
-    struct lr_engine_need need; /* from OPENED; total 0 before */
-    struct lr_engine_stats stats;
-    uint32_t pool;     /* whose memory it uses */
-    uint64_t reserved; /* bytes in the ledger */
-    uint64_t measured; /* bytes the system says it uses */
-    uint64_t started_ms;
-    uint64_t progress_ms; /* the last sign of progress */
-    uint64_t close_by_ms; /* killed if it has not left by then; 0: no limit */
-    uint64_t load_done, load_total;
-    char load_phase[32];
-    struct lr_error failure; /* what FAILED said, or why the node killed it */
 };
 
 struct node_model {
@@ -177,23 +148,6 @@ void node_recovery_watch(struct node *node);
 void node_recovery_look(struct node *node);
 /* Memory that came back. */
 void node_recovery_room(struct node *node);
-
-/* ---- workers (supervisor.c) ---- */
-/* Takes a reference to the library; reserves `need` in `pool`. */
-LR_MUST_USE lr_code node_worker_start(struct node_model *model, struct node_library *library,
-                                      const struct lr_engine_need *need, uint32_t pool,
-                                      struct node_worker **out, struct lr_error *err);
-void node_worker_kill(struct node_worker *worker, const struct lr_error *why);
-/* What it has to do once it has read what it was sent: whoever is told to end is gone before
- * what was sent afterwards begins.  All its slots may change hands in one step, and no more. */
-uint32_t node_worker_load(const struct node_worker *worker);
-/* CLOSE once nothing is live; killed if it does not leave. */
-void node_worker_retire(struct node_worker *worker);
-/* Its candidate has answered: it takes over, the old one finishes and goes. */
-void node_worker_promote(struct node_worker *candidate);
-
-/* Who listens to a worker (frames.c); on_exit is the supervisor's. */
-struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
 
 /* ---- admission (admission.c) ---- */
 

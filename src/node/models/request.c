@@ -93,7 +93,7 @@ static void tell_accepted(struct node_request *request, bool has_swapped)
     struct node_model *model = request->model;
     struct lr_buf *buf = &model->node->scratch;
     char engine[384] = "";
-    if (model->worker != NULL && model->worker->is_ready)
+    if (model->worker != NULL && node_worker_has_opened(model->worker))
         (void)snprintf(engine, sizeof(engine), "%s %s", model->worker->library->engine_id,
                        model->worker->library->version);
     struct wire_accepted m = {.request_id = request->ask.request_id,

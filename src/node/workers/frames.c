@@ -30,22 +30,22 @@ static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
 static void opened(struct node_worker *w, const struct wire_frame *frame)
 {
     struct node_model *model = w->model;
-    if (wire_need_decode(frame->body, &w->need, NULL) != LR_OK)
-        return;
-    w->is_ready = true;
-    model->load_ms = node_now(w->node) - w->started_ms;
+    if (w->state != NODE_WORKER_LOADING ||
+        wire_need_decode(frame->body, &w->need, NULL) != LR_OK)
+        return; /* it ends already: nobody wants it any more */
+    bool is_candidate = w == model->candidate;
+    node_worker_move(w, is_candidate ? NODE_WORKER_PROVING : NODE_WORKER_READY);
+    w->opened_ms = node_now(w->node);
+    model->load_ms = w->opened_ms - w->started_ms;
     lr_log_info(NULL,
                 "worker.ready model=%s pid=%d engine=%s version=%s ms=%" PRIu64
                 " bytes=%" PRIu64 " slots=%u",
                 model->id, (int)node_proc_pid(w->proc), w->library->engine_id,
-                w->library->version, node_now(w->node) - w->started_ms, w->need.total,
-                w->need.max_sequences);
-    if (w->is_candidate) {
+                w->library->version, model->load_ms, w->need.total, w->need.max_sequences);
+    if (is_candidate) {
         node_reload_prove(w);
         return;
     }
-    if (model->state != NODE_MODEL_LOADING)
-        return; /* it is draining already: nobody wants it any more */
     model->ready_since_ms = model->idle_since_ms = node_now(w->node);
     model->serve_until_seq = w->node->next_seq;
     model->is_swapping = false;

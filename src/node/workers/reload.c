@@ -64,8 +64,7 @@ static void start_candidate(struct node_model *model)
     struct lr_engine_need need = {.total = old->reserved};
     struct lr_error err;
     if (model->candidate != NULL) { /* of an earlier reload: outdated by this one */
-        model->candidate->is_closing = true;
-        node_proc_kill(model->candidate->proc);
+        node_worker_end(model->candidate);
         model->candidate->next = model->leaving;
         model->leaving = model->candidate;
         model->candidate = NULL;
@@ -76,17 +75,16 @@ static void start_candidate(struct node_model *model)
         return;
     }
     if (node_worker_start(model, model->engine->library, &need, old->pool, &model->candidate,
-                          &err) != LR_OK) {
+                          &err) != LR_OK)
         tell(model->node, "reload_failed", model->engine->library, model->id, err.text);
-        return;
-    }
-    model->candidate->is_candidate = true;
 }
 
 static void on_proof(void *ctx, const struct wire_frame *frame)
 {
     struct node_worker *w = ctx;
     struct wire_error m;
+    if (w->state != NODE_WORKER_PROVING)
+        return; /* a later reload, or an unload, has ended it */
     if (frame->type == WIRE_DONE) {
         tell(w->node, "reloaded", w->library, w->model->id, "");
         w->node->count.reloads++;
@@ -118,7 +116,7 @@ static bool go_back(struct node_engine *engine, const struct node_library *bad)
 void node_reload_failed(struct node_model *model, struct node_worker *candidate,
                         const char *how)
 {
-    if (candidate->is_closing)
+    if (candidate->state == NODE_WORKER_CLOSING)
         return; /* we ended it ourselves */
     tell(model->node, "reload_failed", candidate->library, model->id,
          candidate->failure.code != LR_OK ? candidate->failure.text : how);

@@ -9,12 +9,43 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"
 #include "node/workers/reload.h"
 #include "wire/open.h"
 
 static void on_exit_of(void *arg, const char *how);
+
+/* ---- states ---- */
+
+static const char *const state_names[] = {
+#define X(name, text, moves) [NODE_WORKER_##name] = text,
+    NODE_WORKER_STATES(X)
+#undef X
+};
+
+#define M(name) (1u << NODE_WORKER_##name)
+static const uint32_t state_moves[] = {
+#define X(name, text, moves) [NODE_WORKER_##name] = moves,
+    NODE_WORKER_STATES(X)
+#undef X
+};
+#undef M
+
+static const struct lr_machine machine = {"worker", state_names, state_moves};
+
+void node_worker_move(struct node_worker *worker, enum node_worker_state state)
+{
+    if (lr_machine_allows(&machine, worker->model->id, worker->state, state)) {
+        worker->state = state;
+        return;
+    }
+    if (worker->proc == NULL)
+        return;
+    worker->state = NODE_WORKER_KILLED;
+    node_proc_kill(worker->proc);
+}
 
 /* ---- start and end ---- */
 
@@ -65,24 +96,32 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
 
 void node_worker_kill(struct node_worker *worker, const struct lr_error *why)
 {
-    if (worker->proc == NULL)
+    if (node_worker_is_ending(worker))
         return;
-    if (why != NULL)
-        worker->failure = *why;
+    worker->failure = *why;
+    node_worker_move(worker, NODE_WORKER_KILLED);
     node_proc_kill(worker->proc);
+}
+
+void node_worker_end(struct node_worker *worker)
+{
+    if (!node_worker_is_ending(worker))
+        node_worker_move(worker, NODE_WORKER_CLOSING);
+    if (worker->proc != NULL)
+        node_proc_kill(worker->proc);
 }
 
 void node_worker_retire(struct node_worker *worker)
 {
     struct node *node = worker->node;
-    if (worker->proc == NULL || worker->live_count != 0 || worker->is_closing)
+    if (worker->state == NODE_WORKER_LOADING) /* in the middle of a load nobody listens */
+        node_worker_end(worker);
+    if (worker->state == NODE_WORKER_READY)
+        node_worker_move(worker, NODE_WORKER_LEAVING);
+    if (node_worker_is_ending(worker) || worker->live_count != 0)
         return;
-    worker->is_closing = true;
+    node_worker_move(worker, NODE_WORKER_CLOSING);
     worker->close_by_ms = node_now(node) + node->limits.close_ms;
-    if (!worker->is_ready) { /* in the middle of a load nobody listens */
-        node_proc_kill(worker->proc);
-        return;
-    }
     lr_buf_clear(&node->scratch);
     wire_empty_encode(&node->scratch, WIRE_CLOSE);
     (void)node_proc_send(worker->proc, lr_buf_str(&node->scratch));
@@ -92,8 +131,8 @@ void node_worker_promote(struct node_worker *candidate)
 {
     struct node_model *model = candidate->model;
     struct node_worker *old = model->worker;
+    node_worker_move(candidate, NODE_WORKER_READY);
     model->candidate = NULL;
-    candidate->is_candidate = false;
     model->worker = candidate;
     if (old != NULL) {
         old->next = model->leaving;
@@ -226,9 +265,10 @@ static void on_exit_of(void *arg, const char *how)
     struct node *node = w->node;
     bool was_serving = model->worker == w;
     bool was_candidate = model->candidate == w;
-    bool expected = w->is_closing;
+    bool expected = w->state == NODE_WORKER_CLOSING;
     bool was_busy = w->live_count != 0;
 
+    node_worker_move(w, NODE_WORKER_GONE);
     w->proc = NULL;
     detach(w);
     if (!expected) {

@@ -10,23 +10,21 @@ enum { OVERUSE_SLACK = 256 << 20, CLAIMS_MAX = 1024 };
 static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
 {
     struct lr_error why;
-    if (w == NULL || w->proc == NULL)
+    if (w == NULL)
         return;
-    if (w->close_by_ms != 0) {
-        if (now >= w->close_by_ms)
-            node_proc_kill(w->proc);
-        return;
-    }
+    if (w->state == NODE_WORKER_CLOSING && now >= w->close_by_ms)
+        node_worker_end(w);
+    bool is_loading = w->state == NODE_WORKER_LOADING;
     uint64_t silent = now > w->progress_ms ? now - w->progress_ms : 0;
-    uint64_t limit = w->is_ready ? node->limits.step_ms : node->limits.load_ms;
-    bool has_work = !w->is_ready || w->live_count != 0;
-    if (!has_work || silent < limit)
+    uint64_t limit = is_loading ? node->limits.load_ms : node->limits.step_ms;
+    bool has_work = is_loading || w->live_count != 0;
+    if (node_worker_is_ending(w) || !has_work || silent < limit)
         return;
     (void)lr_fail(&why, LR_TIMEOUT,
                   "the engine \"%s\" made no progress for %" PRIu64
                   " ms %s model \"%s\" and was killed (setting %s)",
-                  w->library->engine_id, silent, w->is_ready ? "running" : "loading",
-                  w->model->id, w->is_ready ? "step-timeout" : "load-timeout");
+                  w->library->engine_id, silent, is_loading ? "loading" : "running",
+                  w->model->id, is_loading ? "load-timeout" : "step-timeout");
     lr_log_error(NULL, "watchdog.kill model=%s pid=%d silent_ms=%" PRIu64 " live=%u",
                  w->model->id, (int)node_proc_pid(w->proc), silent, w->live_count);
     struct lr_json_writer *j = node_event_begin(&node->events, "watchdog_kill");
@@ -35,7 +33,6 @@ static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
     node_event_send(&node->events);
     node->count.watchdog_kills++;
     node_worker_kill(w, &why);
-    w->progress_ms = now; /* one kill, not one per look */
 }
 
 void node_workers_watch(struct node *node, uint64_t now_ms)
@@ -67,7 +64,8 @@ void node_measure(struct node *node)
 static void check_overuse(struct node *node, struct node_worker *w)
 {
     struct lr_error why;
-    if (w == NULL || w->proc == NULL || !w->is_ready || w->is_closing || w->reserved == 0)
+    if (w == NULL || w->reserved == 0 ||
+        (w->state != NODE_WORKER_READY && w->state != NODE_WORKER_LEAVING))
         return;
     uint64_t allowed =
         w->reserved + w->reserved / 100 * node->limits.overuse_percent + OVERUSE_SLACK;
@@ -118,7 +116,7 @@ static void relieve(struct node *node, uint32_t pool, uint64_t now)
     static struct node_worker *owners[CLAIMS_MAX];
     size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
     for (size_t i = 0; i < count; i++) {
-        if (owners[i]->is_closing)
+        if (node_worker_is_ending(owners[i]))
             return; /* wait for what is already on its way */
         if (claims[i].kind == NODE_CLAIM_IDLE && !may_be_relieved(node, owners[i], now))
             claims[i].kind = NODE_CLAIM_BUSY;

@@ -1,0 +1,31 @@
+/* base/machine.h - state machines: which state may follow which.
+ *
+ * An object with a state has an enum, a table of legal moves, and one function that moves the
+ * object and asks lr_machine_allows first.  An illegal move is a fault of the program: a debug
+ * build aborts, a release logs "state.bad_move" and counts the fault, and the function that
+ * asked fails the object, so that the object does not go on in a state that nobody planned.
+ * * Thread: any.
+ */
+#ifndef BASE_MACHINE_H
+#define BASE_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lr_machine {
+    const char *what;         /* "model" */
+    const char *const *names; /* of the states */
+    const uint32_t *moves;    /* bit t of moves[s]: state t may follow state s */
+};
+
+/* `object` names the object for the log. */
+bool lr_machine_allows(const struct lr_machine *machine, const char *object, unsigned from,
+                       unsigned to);
+
+/* Illegal moves since the process began. */
+uint64_t lr_machine_bad_moves(void);
+
+/* For tests: illegal moves do not abort a debug build. */
+void lr_machine_tolerate(bool is_tolerated);
+
+#endif

@@ -1,0 +1,107 @@
+/* node/workers/worker.h - a worker process that holds, or will hold, a model.
+ *
+ *   loading --> ready --> leaving --> closing --> gone
+ *      |          ^          |           ^
+ *      +--> proving ---------+-----------+
+ *
+ * A candidate of a reload is proving: the candidate has opened the model and is asked for one
+ * token before the candidate serves.  A worker that is leaving finishes its requests and takes
+ * no others.  Every state but gone may move to closing (the node wants the worker to end), to
+ * killed (the worker did wrong: its end counts as a death) and to gone (the process has ended).
+ * Closing and killed move to gone only.
+ * Thread: the node's loop.
+ */
+#ifndef NODE_WORKERS_WORKER_H
+#define NODE_WORKERS_WORKER_H
+
+#include "llm-router/engine.h"
+#include "node/workers/engines.h"
+#include "node/workers/proc.h"
+
+struct node;
+struct node_model;
+struct node_request;
+
+/* clang-format off */
+#define NODE_WORKER_STATES(X)                                                                   \
+    X(LOADING, "loading", M(PROVING) | M(READY) | M(CLOSING) | M(KILLED) | M(GONE))             \
+    X(PROVING, "proving", M(READY) | M(CLOSING) | M(KILLED) | M(GONE))                          \
+    X(READY,   "ready",   M(LEAVING) | M(CLOSING) | M(KILLED) | M(GONE))                        \
+    X(LEAVING, "leaving", M(CLOSING) | M(KILLED) | M(GONE)) /* finishes what it has */          \
+    X(CLOSING, "closing", M(GONE))                          /* this and the next: it ends */    \
+    X(KILLED,  "killed",  M(GONE))                          /* for what it did */               \
+    X(GONE,    "gone",    0)                                /* its process has ended */
+/* clang-format on */
+
+enum node_worker_state {
+#define X(name, text, moves) NODE_WORKER_##name,
+    NODE_WORKER_STATES(X)
+#undef X
+};
+
+struct node_worker {
+    struct node_worker *next; /* in model->leaving */
+    struct node *node;
+    struct node_model *model;
+    struct node_library *library; /* reference */
+    struct node_proc *proc;       /* NULL: GONE */
+    enum node_worker_state state;
+    struct node_request *live; /* list */
+    uint32_t live_count;
+    uint32_t leaving_count;    /* of them, told to end */
+    uint32_t connection_count; /* of them, with a connection of their own */
+    uint32_t newcomer_count;   /* of them, have yet to survive their first step */
+    uint32_t suspect_count;    /* of these, suspects of an earlier death */
+    uint32_t entering_count; /* of the live, in the step that is under way for the first time */
+    struct lr_engine_need need; /* from OPENED; total 0 before */
+    struct lr_engine_stats stats;
+    uint32_t pool;     /* whose memory it uses */
+    uint64_t reserved; /* bytes in the ledger */
+    uint64_t measured; /* bytes the system says it uses */
+    uint64_t started_ms;
+    uint64_t opened_ms;   /* when it had opened the model; 0: not yet */
+    uint64_t progress_ms; /* the last sign of progress */
+    uint64_t close_by_ms; /* CLOSING: killed if it has not left by then */
+    uint64_t load_done, load_total;
+    char load_phase[32];
+    struct lr_error failure; /* what FAILED said, or why the node killed it */
+};
+
+/* The only function that changes the state.  An illegal move kills the process: the end of the
+ * process is legal in every state. */
+void node_worker_move(struct node_worker *worker, enum node_worker_state state);
+
+static inline bool node_worker_has_opened(const struct node_worker *worker)
+{
+    return worker->opened_ms != 0;
+}
+
+/* The worker was told to end, was killed, or has ended. */
+static inline bool node_worker_is_ending(const struct node_worker *worker)
+{
+    return worker->state >= NODE_WORKER_CLOSING;
+}
+
+/* Starts a process that loads the model.  Takes a reference to the library; reserves `need` in
+ * `pool`. */
+LR_MUST_USE lr_code node_worker_start(struct node_model *model, struct node_library *library,
+                                      const struct lr_engine_need *need, uint32_t pool,
+                                      struct node_worker **out, struct lr_error *err);
+/* Kills the process for what it did; its requests are lost when it has ended. */
+void node_worker_kill(struct node_worker *worker, const struct lr_error *why);
+/* Kills the process because nobody needs it any more. */
+void node_worker_end(struct node_worker *worker);
+/* The worker takes nothing new, and is told to leave once nothing is live in it: call again
+ * then.  A worker that does not leave in time is killed. */
+void node_worker_retire(struct node_worker *worker);
+/* A candidate has answered: the candidate takes over, the old worker finishes and goes. */
+void node_worker_promote(struct node_worker *candidate);
+/* How many requests the worker has once it has read what it was sent: a request that was told
+ * to end is gone before what was sent afterwards begins.  All slots may change hands in one
+ * step, and no more. */
+uint32_t node_worker_load(const struct node_worker *worker);
+
+/* What the node does with a worker's frames (frames.c); on_exit is the supervisor's. */
+struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
+
+#endif
