@@ -193,8 +193,7 @@ static void finish_drain(struct node *node)
 static bool has_workers(const struct node *node)
 {
     for (const struct node_model *m = node->models; m != NULL; m = m->next)
-        if (m->worker != NULL || m->candidate != NULL || m->leaving != NULL ||
-            m->probe != NULL || m->is_purging)
+        if (m->workers != NULL || m->probe != NULL || m->is_purging)
             return true;
     return false;
 }
@@ -355,12 +354,9 @@ static void end_now(struct node *node)
         if (request != NULL && !request->is_proof)
             node_request_fail(request, &err, true);
     }
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
-        struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
-        for (size_t i = 0; i < 3; i++)
-            for (struct node_worker *w = all[i]; w != NULL; w = i == 2 ? w->next : NULL)
-                node_worker_end(w);
-    }
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
+            node_worker_end(w);
 }
 
 static void on_drain_late(void *arg)

@@ -35,7 +35,7 @@ struct purge {
 
 static bool has_process(const struct node_model *m)
 {
-    return m->worker != NULL || m->candidate != NULL || m->leaving != NULL || m->probe != NULL;
+    return m->workers != NULL || m->probe != NULL;
 }
 
 /* One folder may be registered under several names. */

@@ -92,8 +92,11 @@ lr_code node_revision_decide(const struct hub_manifest *manifest, const char *in
 
 bool node_revision_must_wait(const struct node_model *model)
 {
-    return model->probe != NULL || model->candidate != NULL ||
-           model->state == NODE_MODEL_STARTING || model->state == NODE_MODEL_LOADING;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        if (model->replicas[i].candidate != NULL)
+            return true;
+    return model->probe != NULL || model->state == NODE_MODEL_STARTING ||
+           model->state == NODE_MODEL_LOADING;
 }
 
 static lr_code remove_incoming(const char *incoming, struct lr_error *err)

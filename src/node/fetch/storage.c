@@ -32,6 +32,8 @@ struct node_model *node_storage_name(struct node *node, const char *id)
     m->node = node;
     m->created = lr_clock_wall_ms(NULL) / 1000;
     m->state = NODE_MODEL_ABSENT;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        m->replicas[i].model = m;
     struct node_model **link = &node->models;
     while (*link != NULL)
         link = &(*link)->next;

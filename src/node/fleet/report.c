@@ -13,6 +13,7 @@ enum { REPORT_BYTES = 4 << 20, EVENTS_PER_BEAT = 32 };
 static void describe(const struct node_model *m, struct wire_fleet_model *out)
 {
     const struct model_descriptor *d = m->descriptor;
+    const struct node_worker *w = node_model_worker(m);
     bool usable = m->engine != NULL && m->state != NODE_MODEL_FAILED &&
                   m->state != NODE_MODEL_ABSENT && m->state != NODE_MODEL_FETCHING &&
                   m->state != NODE_MODEL_VERIFYING;
@@ -24,11 +25,10 @@ static void describe(const struct node_model *m, struct wire_fleet_model *out)
         .can_run = usable,
         .is_loaded = m->state == NODE_MODEL_READY,
         .is_pinned = m->is_pinned,
-        .slots = m->worker != NULL && node_worker_has_opened(m->worker)
-                     ? m->worker->need.max_sequences
-                 : m->has_need ? m->need.max_sequences
-                               : 0,
-        .live = m->worker != NULL ? m->worker->live_count : 0,
+        .slots = w != NULL && node_worker_has_opened(w) ? w->need.max_sequences
+                 : m->has_need                          ? m->need.max_sequences
+                                                        : 0,
+        .live = node_model_live(m),
         .queued = m->queue_count,
         .failures = m->breaker.failures,
         .next_try_ms = node_breaker_wait_ms(&m->breaker, node_now(m->node)),

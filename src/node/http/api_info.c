@@ -91,8 +91,16 @@ static void put_worker(struct lr_json_writer *w, const struct node_worker *k, co
     lr_json_end_object(w);
 }
 
+static const char *role_of(const struct node_worker *k)
+{
+    return k == k->replica->worker      ? "serving"
+           : k == k->replica->candidate ? "candidate"
+                                        : "leaving";
+}
+
 static void put_model(struct lr_json_writer *w, const struct node_model *m)
 {
+    static const char *const roles[] = {"serving", "candidate", "leaving"};
     lr_json_begin_object(w);
     lr_json_member_z(w, "id", m->id);
     lr_json_member_z(w, "state", node_model_state_name(m->state));
@@ -119,12 +127,10 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
         put_need(w, &m->need);
     lr_json_key(w, "workers");
     lr_json_begin_array(w);
-    if (m->worker != NULL)
-        put_worker(w, m->worker, "serving");
-    if (m->candidate != NULL)
-        put_worker(w, m->candidate, "candidate");
-    for (const struct node_worker *k = m->leaving; k != NULL; k = k->next)
-        put_worker(w, k, "leaving");
+    for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
+        for (const struct node_worker *k = m->workers; k != NULL; k = k->next)
+            if (strcmp(role_of(k), roles[i]) == 0)
+                put_worker(w, k, roles[i]);
     lr_json_end_array(w);
     lr_json_end_object(w);
 }
@@ -275,7 +281,7 @@ void node_api_health(struct node *node, struct net_request *req, const struct ne
     (void)path;
     /* Half the watchdog's time without progress: no longer well, not yet killed. */
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
-        const struct node_worker *k = m->worker;
+        const struct node_worker *k = node_model_worker(m);
         ready += m->state == NODE_MODEL_READY;
         if (k != NULL && node_worker_has_opened(k) && k->live_count != 0 &&
             node_now(node) - k->progress_ms > node->limits.step_ms / 2)

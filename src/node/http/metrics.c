@@ -50,12 +50,13 @@ static void put_models(struct lr_buf *out, const struct node *node)
         put_gauge(out, "model_queued", "model", m->id, m->queue_count);
     head(out, "model_live", "requests in the model's worker");
     for (m = node->models; m != NULL; m = m->next)
-        put_gauge(out, "model_live", "model", m->id,
-                  m->worker != NULL ? m->worker->live_count : 0);
+        put_gauge(out, "model_live", "model", m->id, node_model_live(m));
     head(out, "model_kv_bytes_in_use", "KV cache held by live requests");
-    for (m = node->models; m != NULL; m = m->next)
+    for (m = node->models; m != NULL; m = m->next) {
+        const struct node_worker *w = node_model_worker(m);
         put_gauge(out, "model_kv_bytes_in_use", "model", m->id,
-                  m->worker != NULL ? m->worker->stats.kv_bytes_in_use : 0);
+                  w != NULL ? w->stats.kv_bytes_in_use : 0);
+    }
     lr_buf_add_z(out, "# HELP llm_router_node_model_tokens_total tokens generated\n"
                       "# TYPE llm_router_node_model_tokens_total counter\n");
     for (m = node->models; m != NULL; m = m->next)

@@ -80,8 +80,9 @@ static enum node_claim_kind kind_of(const struct node_worker *w)
     const struct node_model *m = w->model;
     if (m->is_pinned)
         return NODE_CLAIM_PINNED;
-    if (w == m->worker && m->state == NODE_MODEL_READY && node_model_leases(m) == 0 &&
-        m->candidate == NULL)
+    const struct node_replica *r = w->replica;
+    if (w == r->worker && r->state == NODE_REPLICA_READY && node_model_leases(m) == 0 &&
+        r->candidate == NULL)
         return NODE_CLAIM_IDLE;
     return NODE_CLAIM_BUSY;
 }
@@ -90,22 +91,18 @@ size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_c
                            struct node_worker **owners, size_t capacity)
 {
     size_t count = 0;
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
-        struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
-        for (size_t i = 0; i < 3; i++)
-            for (struct node_worker *w = all[i]; w != NULL && count < capacity;
-                 w = i == 2 ? w->next : NULL) {
-                if (w->pool != pool)
-                    continue;
-                claims[count] = (struct node_claim){
-                    .bytes = w->reserved,
-                    .measured = w->measured,
-                    .last_used_ms = m->last_used_ms,
-                    .kind = kind_of(w),
-                };
-                owners[count++] = w;
-            }
-    }
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        for (struct node_worker *w = m->workers; w != NULL && count < capacity; w = w->next) {
+            if (w->pool != pool)
+                continue;
+            claims[count] = (struct node_claim){
+                .bytes = w->reserved,
+                .measured = w->measured,
+                .last_used_ms = m->last_used_ms,
+                .kind = kind_of(w),
+            };
+            owners[count++] = w;
+        }
     return count;
 }
 
@@ -133,16 +130,9 @@ static void refuse(struct node_model *model, const struct node_pool *pool, uint6
 static void begin_load(struct node_model *model, uint32_t pool)
 {
     struct lr_error err;
-    struct node_worker *w;
-    lr_code code =
-        node_worker_start(model, model->engine->library, &model->need, pool, &w, &err);
-    if (code != LR_OK) {
-        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
-        return;
-    }
-    model->worker = w;
     model->wants_room = false;
-    node_model_move(model, NODE_MODEL_LOADING, NULL);
+    if (node_replica_load(&model->replicas[0], pool, &err) != LR_OK)
+        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
 }
 
 static uint64_t first_seq(const struct node_model *model)
@@ -190,12 +180,13 @@ static void make_room(struct node_model *model)
     model->wants_room = true;
     model->wants_room_seq = first_seq(model);
     for (size_t i = 0; i < count; i++) {
-        struct node_model *victim = owners[i]->model;
-        if (!claims[i].is_victim || owners[i] != victim->worker)
+        struct node_replica *victim = owners[i]->replica;
+        if (!claims[i].is_victim || owners[i] != victim->worker ||
+            victim->state == NODE_REPLICA_DRAINING)
             continue;
         node->count.evictions += !victim->is_yielding;
         victim->is_yielding = true;
-        node_model_pump(victim);
+        node_replica_pump(victim);
     }
 }
 

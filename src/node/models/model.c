@@ -1,50 +1,42 @@
 #include "node/models/model.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
+#include "base/machine.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"
 
-/* Bit i of moves[s]: state i may follow s. */
-#define M(name) (1u << NODE_MODEL_##name)
-static const uint32_t moves[] = {
-    [NODE_MODEL_ABSENT] = M(FETCHING) | M(VERIFYING) | M(PRESENT) | M(FAILED),
-    [NODE_MODEL_FETCHING] = M(ABSENT) | M(VERIFYING) | M(FAILED),
-    [NODE_MODEL_VERIFYING] = M(ABSENT) | M(FETCHING) | M(PRESENT) | M(FAILED),
-    [NODE_MODEL_PRESENT] = M(ABSENT) | M(STARTING) | M(FAILED),
-    [NODE_MODEL_STARTING] = M(LOADING) | M(PRESENT) | M(WAITING) | M(FAILED),
-    [NODE_MODEL_LOADING] = M(READY) | M(PRESENT) | M(DRAINING) | M(WAITING) | M(FAILED),
-    [NODE_MODEL_READY] = M(DRAINING) | M(PRESENT) | M(WAITING) | M(FAILED),
-    [NODE_MODEL_DRAINING] = M(PRESENT),
-    [NODE_MODEL_WAITING] = M(ABSENT) | M(PRESENT) | M(STARTING) | M(FAILED),
-    [NODE_MODEL_FAILED] = M(ABSENT) | M(PRESENT),
+static const char *const names[] = {
+#define X(name, text, moves) [NODE_MODEL_##name] = text,
+    NODE_MODEL_STATES(X)
+#undef X
 };
+
+#define M(name) (1u << NODE_MODEL_##name)
+static const uint32_t legal[] = {
+#define X(name, text, moves) [NODE_MODEL_##name] = moves,
+    NODE_MODEL_STATES(X)
+#undef X
+};
+#undef M
+
+static const struct lr_machine machine = {"model", names, legal};
 
 const char *node_model_state_name(enum node_model_state state)
 {
-    static const char *const names[] = {
-#define X(name, text) [NODE_MODEL_##name] = text,
-        NODE_MODEL_STATES(X)
-#undef X
-    };
     return names[state];
 }
 
-void node_model_move(struct node_model *model, enum node_model_state state,
-                     const struct lr_error *reason)
+static void set_state(struct node_model *model, enum node_model_state state,
+                      const struct lr_error *reason)
 {
     struct node *node = model->node;
-    if ((moves[model->state] & 1u << state) == 0 && model->state != state)
-        lr_log_error(NULL, "model.bad_move model=%s from=%s to=%s", model->id,
-                     node_model_state_name(model->state), node_model_state_name(state));
     lr_log_info(NULL, "model.state model=%s from=%s to=%s reason=%s", model->id,
-                node_model_state_name(model->state), node_model_state_name(state),
-                reason != NULL ? reason->text : "");
+                names[model->state], names[state], reason != NULL ? reason->text : "");
     struct lr_json_writer *w = node_event_begin(&node->events, "model");
     lr_json_member_z(w, "model", model->id);
-    lr_json_member_z(w, "from", node_model_state_name(model->state));
-    lr_json_member_z(w, "state", node_model_state_name(state));
+    lr_json_member_z(w, "from", names[model->state]);
+    lr_json_member_z(w, "state", names[state]);
     if (reason != NULL)
         lr_json_member_z(w, "reason", reason->text);
     node_event_send(&node->events);
@@ -56,9 +48,67 @@ void node_model_move(struct node_model *model, enum node_model_state state,
                    reason != NULL ? reason->text : "");
 }
 
+static void refuse_move(struct node_model *model, enum node_model_state state)
+{
+    struct lr_error err;
+    (void)lr_fail(&err, LR_INTERNAL, "the node wanted to move the model from %s to %s: a bug",
+                  names[model->state], names[state]);
+    for (struct node_worker *w = model->workers; w != NULL; w = w->next)
+        node_worker_end(w);
+    if (model->workers != NULL)
+        return;
+    set_state(model, NODE_MODEL_FAILED, &err);
+    node_model_fail_waiting(model, &err, true);
+}
+
+void node_model_move(struct node_model *model, enum node_model_state state,
+                     const struct lr_error *reason)
+{
+    if (state == model->state || lr_machine_allows(&machine, model->id, model->state, state))
+        set_state(model, state, reason);
+    else
+        refuse_move(model, state);
+}
+
+void node_model_follow(struct node_model *model, const struct lr_error *reason)
+{
+    static const enum node_model_state as_model[] = {
+        [NODE_REPLICA_LOADING] = NODE_MODEL_LOADING,
+        [NODE_REPLICA_READY] = NODE_MODEL_READY,
+        [NODE_REPLICA_DRAINING] = NODE_MODEL_DRAINING,
+    };
+    static const enum node_replica_state order[] = {NODE_REPLICA_READY, NODE_REPLICA_LOADING,
+                                                    NODE_REPLICA_DRAINING};
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+        for (size_t j = 0; j < NODE_REPLICAS; j++) {
+            if (model->replicas[j].state != order[i])
+                continue;
+            if (model->state != as_model[order[i]])
+                node_model_move(model, as_model[order[i]], reason);
+            return;
+        }
+}
+
+struct node_worker *node_model_worker(const struct node_model *model)
+{
+    struct node_worker *found = NULL;
+    for (size_t i = 0; found == NULL && i < NODE_REPLICAS; i++)
+        found = model->replicas[i].worker;
+    return found;
+}
+
+uint32_t node_model_live(const struct node_model *model)
+{
+    uint32_t live = 0;
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        if (model->replicas[i].worker != NULL)
+            live += model->replicas[i].worker->live_count;
+    return live;
+}
+
 uint32_t node_model_leases(const struct node_model *model)
 {
-    return model->queue_count + (model->worker != NULL ? model->worker->live_count : 0);
+    return model->queue_count + node_model_live(model);
 }
 
 bool node_model_is_asked(const struct node_model *model)
@@ -73,48 +123,7 @@ bool node_model_has_demand(const struct node_model *model)
 
 bool node_model_is_resident(const struct node_model *model)
 {
-    return model->worker != NULL;
-}
-
-/* A model that must make room serves what came before the request that needs it, and
- * what already waited when it was loaded; the rest waits for its next turn. */
-static bool may_serve(const struct node_model *model, const struct node_request *request)
-{
-    if (!model->is_yielding)
-        return true;
-    uint64_t until = model->serve_until_seq;
-    for (const struct node_model *m = model->node->models; m != NULL; m = m->next)
-        if (m->wants_room && m->wants_room_seq > until)
-            until = m->wants_room_seq;
-    return request->seq <= until;
-}
-
-/* The first in the queue that may go into the worker now. */
-static struct node_request *next_to_enter(const struct node_model *model)
-{
-    bool suspect_waits = false;
-    for (struct node_request *r = model->queue; r != NULL && may_serve(model, r); r = r->next) {
-        if (node_request_may_enter(r, model->worker, suspect_waits))
-            return r;
-        suspect_waits = suspect_waits || r->ask.entry == WIRE_ENTRY_SUSPECT;
-    }
-    return NULL;
-}
-
-static void dispatch(struct node_model *model)
-{
-    struct node_worker *w = model->worker;
-    uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
-    struct node_request *r;
-    while (w->state == NODE_WORKER_READY && node_worker_load(w) < most &&
-           (r = next_to_enter(model)) != NULL)
-        node_request_submit(r, w);
-}
-
-static bool has_nothing_to_serve(const struct node_model *model)
-{
-    return model->worker->live_count == 0 &&
-           (model->queue == NULL || !may_serve(model, model->queue));
+    return node_model_worker(model) != NULL;
 }
 
 void node_model_pump(struct node_model *model)
@@ -132,17 +141,10 @@ void node_model_pump(struct node_model *model)
     case NODE_MODEL_WAITING:
         node_model_pump_waiting(model);
         break;
-    case NODE_MODEL_READY:
-        dispatch(model);
-        if (model->is_yielding && has_nothing_to_serve(model))
-            node_model_unload(model, "room is needed for another model");
+    default: /* a move that is under way pumps when it has ended */
+        for (size_t i = 0; i < NODE_REPLICAS; i++)
+            node_replica_pump(&model->replicas[i]);
         break;
-    case NODE_MODEL_DRAINING:
-        if (model->worker != NULL)
-            node_worker_retire(model->worker); /* once nothing is live in it */
-        break;
-    default:
-        break; /* the move that is under way pumps when it has ended */
     }
 }
 
@@ -169,16 +171,8 @@ void node_model_unload(struct node_model *model, const char *because)
         model->is_wanted = false; /* it is not tried again before somebody asks */
         node_model_move(model, NODE_MODEL_PRESENT, NULL);
     }
-    if (model->state != NODE_MODEL_READY && model->state != NODE_MODEL_LOADING)
-        return;
-    struct lr_error why = {.code = LR_OK};
-    (void)snprintf(why.text, sizeof(why.text), "%s", because);
-    model->is_yielding = false;
-    node_model_move(model, NODE_MODEL_DRAINING, &why);
-    if (model->candidate != NULL) {
-        node_worker_end(model->candidate);
-    }
-    node_worker_retire(model->worker);
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        node_replica_drain(&model->replicas[i], because);
 }
 
 void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,

@@ -21,27 +21,32 @@
 #include "model/descriptor.h"
 #include "node/models/breaker.h"
 #include "node/models/ledger.h"
+#include "node/models/replica.h"
 #include "node/models/request.h"
 #include "node/workers/engines.h"
 #include "node/workers/proc.h"
-#include "node/workers/worker.h"
 
-/* clang-format off */
-#define NODE_MODEL_STATES(X)                                                          \
-    X(ABSENT,    "absent")    /* known by name, no usable files; reason says why */   \
-    X(FETCHING,  "fetching")  /* files are being downloaded */                        \
-    X(VERIFYING, "verifying") /* files are being checked */                           \
-    X(PRESENT,   "present")   /* files are complete, no worker */                     \
-    X(STARTING,  "starting")  /* being probed, or waiting for room */                 \
-    X(LOADING,   "loading")   /* a worker opens it */                                 \
-    X(READY,     "ready")     /* a worker serves it */                                \
-    X(DRAINING,  "draining")  /* its worker is leaving; queued requests wait */       \
-    X(WAITING,   "waiting")   /* it could not be loaded; tried again by itself */     \
-    X(FAILED,    "failed")    /* its files were judged; not tried before somebody acts */
-/* clang-format on */
+/* A move to the same state brings another reason. */
+#define NODE_MODEL_STATES(X)                                                                   \
+    /* known by name, no usable files; reason says why */                                      \
+    X(ABSENT, "absent", M(FETCHING) | M(VERIFYING) | M(PRESENT) | M(FAILED))                   \
+    X(FETCHING, "fetching", M(ABSENT) | M(VERIFYING) | M(FAILED))                              \
+    X(VERIFYING, "verifying", M(ABSENT) | M(FETCHING) | M(PRESENT) | M(FAILED))                \
+    /* files are complete, no worker */                                                        \
+    X(PRESENT, "present", M(ABSENT) | M(STARTING) | M(FAILED))                                 \
+    /* being probed, or waiting for room */                                                    \
+    X(STARTING, "starting", M(LOADING) | M(PRESENT) | M(WAITING) | M(FAILED))                  \
+    /* of its replicas: one loads, one serves, all are leaving while queued requests wait */   \
+    X(LOADING, "loading", M(READY) | M(PRESENT) | M(DRAINING) | M(WAITING) | M(FAILED))        \
+    X(READY, "ready", M(DRAINING) | M(PRESENT) | M(WAITING) | M(FAILED))                       \
+    X(DRAINING, "draining", M(PRESENT))                                                        \
+    /* it could not be loaded; tried again by itself */                                        \
+    X(WAITING, "waiting", M(ABSENT) | M(PRESENT) | M(STARTING) | M(FAILED))                    \
+    /* its files were judged; not tried before somebody acts */                                \
+    X(FAILED, "failed", M(ABSENT) | M(PRESENT))
 
 enum node_model_state {
-#define X(name, text) NODE_MODEL_##name,
+#define X(name, text, moves) NODE_MODEL_##name,
     NODE_MODEL_STATES(X)
 #undef X
 };
@@ -63,13 +68,11 @@ struct node_model {
     uint64_t signature; /* of that folder when the model came to rest */
     uint64_t seen_signature, described_signature; /* at the last look; when it was described */
 
-    struct node_worker *worker;    /* serves or loads; NULL: none */
-    struct node_worker *candidate; /* of a reload */
-    struct node_worker *leaving;   /* finish what they have, then go */
-    struct node_request *queue;    /* those that were computed before come first */
+    struct node_replica replicas[NODE_REPLICAS];
+    struct node_worker *workers; /* every process, of whichever replica; owned until it ends */
+    struct node_request *queue;  /* those that were computed before come first */
     uint32_t queue_count;
-    struct node_blame blame;  /* of its workers' deaths */
-    uint64_t serve_until_seq; /* a fresh model serves these before it may be evicted */
+    struct node_blame blame; /* of its workers' deaths */
 
     struct node_proc *probe; /* asks what it needs */
     bool has_need;
@@ -81,11 +84,9 @@ struct node_model {
     bool skip_artifact;      /* it was broken: the safetensors are run */
     bool is_purging;         /* its files are about to be deleted: takes no work */
     char registered_as[16];  /* format it is to be described anew in at its next load; "" */
-    bool is_swapping;        /* a reload that had to drain the old worker first */
     bool wants_room;         /* waits for others to be evicted */
-    bool is_yielding;        /* chosen to make room: takes no new work */
     uint64_t wants_room_seq; /* arrival of the request that needs it */
-    uint64_t last_used_ms, ready_since_ms, idle_since_ms;
+    uint64_t last_used_ms;
     struct node_breaker breaker;
     uint64_t room_wanted; /* WAITING for memory: bytes that would be enough; 0: not for that */
     lr_code judged;       /* what the engine said of its files at the last try; OK: nothing */
@@ -98,16 +99,24 @@ struct node_model {
 const char *node_model_state_name(enum node_model_state state);
 
 /* The only place that changes a state: checks the move, keeps the reason, logs it and
- * tells subscribers.  reason may be NULL. */
+ * tells subscribers.  reason may be NULL.  An illegal move ends the workers, whose ends lead on
+ * from the state that the model has; without a worker the model has failed. */
 void node_model_move(struct node_model *model, enum node_model_state state,
                      const struct lr_error *reason);
+/* A replica has moved: the model's state follows, unless all replicas are empty. */
+void node_model_follow(struct node_model *model, const struct lr_error *reason);
 
 /* Does whatever the state allows: submits queued requests, begins to load, lets go. */
 void node_model_pump(struct node_model *model);
 
 /* Leases: requests that wait for it or run on it. */
 uint32_t node_model_leases(const struct node_model *model);
+/* Of them, those that run. */
+uint32_t node_model_live(const struct node_model *model);
+/* A replica loads, serves or drains. */
 bool node_model_is_resident(const struct node_model *model);
+/* The worker that serves or loads the model; NULL: none. */
+struct node_worker *node_model_worker(const struct node_model *model);
 
 /* Loads it without a request.  `because` names the cause for the log. */
 void node_model_load(struct node_model *model);

@@ -93,9 +93,10 @@ static void tell_accepted(struct node_request *request, bool has_swapped)
     struct node_model *model = request->model;
     struct lr_buf *buf = &model->node->scratch;
     char engine[384] = "";
-    if (model->worker != NULL && node_worker_has_opened(model->worker))
-        (void)snprintf(engine, sizeof(engine), "%s %s", model->worker->library->engine_id,
-                       model->worker->library->version);
+    const struct node_worker *w = node_model_worker(model);
+    if (w != NULL && node_worker_has_opened(w))
+        (void)snprintf(engine, sizeof(engine), "%s %s", w->library->engine_id,
+                       w->library->version);
     struct wire_accepted m = {.request_id = request->ask.request_id,
                               .engine = lr_str_z(engine),
                               .has_swapped = has_swapped};
@@ -108,7 +109,7 @@ static void tell_accepted(struct node_request *request, bool has_swapped)
 
 static bool is_full(const struct node_model *model, const struct node_request *leaves)
 {
-    const struct node_worker *w = model->worker;
+    const struct node_worker *w = node_model_worker(model);
     bool makes_room = leaves != NULL && !leaves->is_leaving && leaves->worker == w;
     return model->state == NODE_MODEL_READY && w != NULL &&
            node_worker_load(w) + model->queue_count >=
@@ -132,7 +133,7 @@ static lr_code check_admission(struct node *node, const struct node_model *model
                        model->queue_count, model->id);
     if (no_queue && is_full(model, leaves))
         return lr_fail(err, LR_RATE_LIMITED, "busy: all %u slots of model \"%s\" are taken",
-                       model->worker->need.max_sequences, model->id);
+                       node_model_worker(model)->need.max_sequences, model->id);
     return LR_OK;
 }
 

@@ -17,7 +17,7 @@ static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
     w->load_done = m.done;
     w->load_total = m.total;
     (void)snprintf(w->load_phase, sizeof(w->load_phase), LR_STR_FMT, LR_STR_ARG(m.phase));
-    if (w != model->worker)
+    if (w != w->replica->worker)
         return;
     uint64_t now = node_now(w->node);
     for (struct node_request *r = model->queue, *next; r != NULL; r = next) {
@@ -33,7 +33,7 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
     if (w->state != NODE_WORKER_LOADING ||
         wire_need_decode(frame->body, &w->need, NULL) != LR_OK)
         return; /* it ends already: nobody wants it any more */
-    bool is_candidate = w == model->candidate;
+    bool is_candidate = w == w->replica->candidate;
     node_worker_move(w, is_candidate ? NODE_WORKER_PROVING : NODE_WORKER_READY);
     w->opened_ms = node_now(w->node);
     model->load_ms = w->opened_ms - w->started_ms;
@@ -42,15 +42,10 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
                 " bytes=%" PRIu64 " slots=%u",
                 model->id, (int)node_proc_pid(w->proc), w->library->engine_id,
                 w->library->version, model->load_ms, w->need.total, w->need.max_sequences);
-    if (is_candidate) {
+    if (is_candidate)
         node_reload_prove(w);
-        return;
-    }
-    model->ready_since_ms = model->idle_since_ms = node_now(w->node);
-    model->serve_until_seq = w->node->next_seq;
-    model->is_swapping = false;
-    node_model_move(model, NODE_MODEL_READY, NULL);
-    node_model_pump(model);
+    else
+        node_replica_opened(w->replica);
 }
 
 /* What a token says about the attempt it belongs to. */
@@ -63,7 +58,7 @@ static void note_token(struct node_worker *w, struct node_request *r)
     if (!a->has_entered)
         node_request_entered(r);
     /* The last of its cohort to come far enough lets the next cohort in. */
-    if (a->probation != 0 && --a->probation == 0 && w == w->model->worker)
+    if (a->probation != 0 && --a->probation == 0 && w == w->replica->worker)
         node_model_pump(w->model);
 }
 
@@ -75,7 +70,7 @@ static void step_survived(struct node_worker *w)
     for (struct node_request *r = w->live; r != NULL; r = r->next)
         if (r->attempt.is_entering)
             node_request_entered(r);
-    if (w == w->model->worker)
+    if (w == w->replica->worker)
         node_model_pump(w->model);
 }
 
@@ -106,7 +101,7 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
     note_token(w, r);
     /* It works: a later crash is a new one, not the next of a row.  Each request takes at
      * most two workers with it, so this cannot become a loop. */
-    if (w == w->model->worker)
+    if (w == w->replica->worker)
         node_model_served(w->model);
     w->node->count.tokens++;
     w->model->tokens_out++;
@@ -147,7 +142,8 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
     struct wire_done m;
     if (r == NULL || r->worker != w || wire_done_decode(frame->body, &m, NULL) != LR_OK)
         return;
-    if (w == model->worker && m.reason != LR_FINISH_ERROR && m.reason != LR_FINISH_CANCELLED)
+    if (w == w->replica->worker && m.reason != LR_FINISH_ERROR &&
+        m.reason != LR_FINISH_CANCELLED)
         node_model_served(model);
     if (m.reason == LR_FINISH_ERROR) {
         if (m.error.code == LR_OK)
@@ -159,11 +155,9 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         node_request_event(r, frame);
         node_request_end(r);
     }
-    if (w->live_count == 0)
-        model->idle_since_ms = node_now(w->node);
-    if (w == model->worker)
+    if (w == w->replica->worker)
         node_model_pump(model);
-    else if (w->live_count == 0 && w != model->candidate)
+    else if (w->live_count == 0 && w != w->replica->candidate)
         node_worker_retire(w);
 }
 

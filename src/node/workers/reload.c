@@ -45,37 +45,34 @@ static void tell(struct node *node, const char *event, const struct node_library
 
 /* ---- candidates ---- */
 
-static bool both_fit(struct node_model *model)
+static bool both_fit(const struct node_replica *replica)
 {
     static struct node_claim claims[CLAIMS_MAX];
     static struct node_worker *owners[CLAIMS_MAX];
-    struct node *node = model->node;
-    uint32_t pool = model->worker->pool;
+    struct node *node = replica->model->node;
+    uint32_t pool = replica->pool;
     uint64_t available;
     node_measure(node);
     size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
     return node_ledger_plan(&node->pools.pool[pool].state, claims, count,
-                            model->worker->reserved, &available) == NODE_PLAN_FITS;
+                            replica->worker->reserved, &available) == NODE_PLAN_FITS;
 }
 
-static void start_candidate(struct node_model *model)
+static void start_candidate(struct node_replica *replica)
 {
-    struct node_worker *old = model->worker;
-    struct lr_engine_need need = {.total = old->reserved};
+    const struct node_model *model = replica->model;
     struct lr_error err;
-    if (model->candidate != NULL) { /* of an earlier reload: outdated by this one */
-        node_worker_end(model->candidate);
-        model->candidate->next = model->leaving;
-        model->leaving = model->candidate;
-        model->candidate = NULL;
+    if (replica->candidate != NULL) { /* of an earlier reload: outdated by this one */
+        node_worker_end(replica->candidate);
+        replica->candidate = NULL;
     }
-    if (!both_fit(model)) {
-        model->is_swapping = true;
-        node_model_unload(model, "a new version of its engine takes over");
+    if (!both_fit(replica)) {
+        replica->is_swapping = true;
+        node_replica_drain(replica, "a new version of its engine takes over");
         return;
     }
-    if (node_worker_start(model, model->engine->library, &need, old->pool, &model->candidate,
-                          &err) != LR_OK)
+    if (node_worker_start(replica, model->engine->library, replica->worker->reserved,
+                          &replica->candidate, &err) != LR_OK)
         tell(model->node, "reload_failed", model->engine->library, model->id, err.text);
 }
 
@@ -123,10 +120,11 @@ void node_reload_failed(struct node_model *model, struct node_worker *candidate,
     (void)go_back(model->engine, candidate->library);
 }
 
-bool node_reload_revert(struct node_model *model, const struct lr_error *why)
+bool node_reload_revert(struct node_replica *replica, const struct lr_error *why)
 {
+    const struct node_model *model = replica->model;
     struct node_library *bad = model->engine->library;
-    model->is_swapping = false;
+    replica->is_swapping = false;
     tell(model->node, "reload_failed", bad, model->id, why->text);
     return go_back(model->engine, bad);
 }
@@ -150,10 +148,10 @@ static void take_over(struct node_reload *r)
     for (struct node_model *m = r->node->models; m != NULL; m = m->next) {
         if (m->engine != e)
             continue;
-        if (m->state == NODE_MODEL_READY)
-            start_candidate(m);
-        else
-            node_model_retry(m);
+        for (size_t i = 0; i < NODE_REPLICAS; i++)
+            if (m->replicas[i].state == NODE_REPLICA_READY)
+                start_candidate(&m->replicas[i]);
+        node_model_retry(m);
         node_model_pump(m);
     }
 }

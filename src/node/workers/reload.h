@@ -25,9 +25,9 @@ void node_reload_prove(struct node_worker *candidate);
 void node_reload_failed(struct node_model *model, struct node_worker *candidate,
                         const char *how);
 
-/* The swap of a model that drained first has failed: back to the kept copy.  False when
+/* The swap of a replica that drained first has failed: back to the kept copy.  False when
  * there is none. */
-bool node_reload_revert(struct node_model *model, const struct lr_error *why);
+bool node_reload_revert(struct node_replica *replica, const struct lr_error *why);
 
 /* An event for each engine that a scan refused. */
 void node_reload_tell_refused(struct node *node);

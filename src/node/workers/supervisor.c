@@ -49,10 +49,10 @@ void node_worker_move(struct node_worker *worker, enum node_worker_state state)
 
 /* ---- start and end ---- */
 
-lr_code node_worker_start(struct node_model *model, struct node_library *library,
-                          const struct lr_engine_need *need, uint32_t pool,
-                          struct node_worker **out, struct lr_error *err)
+lr_code node_worker_start(struct node_replica *replica, struct node_library *library,
+                          uint64_t bytes, struct node_worker **out, struct lr_error *err)
 {
+    struct node_model *model = replica->model;
     struct node *node = model->node;
     struct wire_open open;
     *out = NULL;
@@ -61,9 +61,10 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
     w->node = node;
     w->model = model;
+    w->replica = replica;
     w->library = node_library_ref(library);
-    w->pool = pool;
-    w->reserved = need->total;
+    w->pool = replica->pool;
+    w->reserved = bytes;
     w->started_ms = w->progress_ms = node_now(node);
     char scratch[LR_PATH_MAX];
     struct node_proc_config config = {
@@ -79,16 +80,17 @@ lr_code node_worker_start(struct node_model *model, struct node_library *library
         free(w);
         return code;
     }
+    w->next = model->workers;
+    model->workers = w;
     node->count.worker_starts++;
-    node_describe_open(model, library, pool, need->total, &open);
+    node_describe_open(model, library, w->pool, bytes, &open);
     lr_buf_clear(&node->scratch);
     wire_open_encode(&node->scratch, WIRE_OPEN, &open);
     (void)node_proc_send(w->proc, lr_buf_str(&node->scratch));
     lr_log_info(
         NULL,
         "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64 " weights=%s",
-        model->id, (int)node_proc_pid(w->proc), library->engine_id, library->version,
-        need->total,
+        model->id, (int)node_proc_pid(w->proc), library->engine_id, library->version, bytes,
         open.options.artifact_path != NULL ? open.options.artifact_path : "the model's own");
     *out = w;
     return LR_OK;
@@ -129,18 +131,13 @@ void node_worker_retire(struct node_worker *worker)
 
 void node_worker_promote(struct node_worker *candidate)
 {
-    struct node_model *model = candidate->model;
-    struct node_worker *old = model->worker;
+    struct node_replica *replica = candidate->replica;
+    struct node_worker *old = replica->worker;
     node_worker_move(candidate, NODE_WORKER_READY);
-    model->candidate = NULL;
-    model->worker = candidate;
-    if (old != NULL) {
-        old->next = model->leaving;
-        model->leaving = old;
-        node_worker_retire(old);
-    }
-    if (model->state == NODE_MODEL_READY)
-        node_model_pump(model);
+    replica->candidate = NULL;
+    replica->worker = candidate;
+    node_worker_retire(old);
+    node_model_pump(replica->model);
 }
 
 uint32_t node_worker_load(const struct node_worker *w)
@@ -153,16 +150,17 @@ uint32_t node_worker_load(const struct node_worker *w)
 
 static void detach(struct node_worker *w)
 {
-    struct node_model *model = w->model;
-    if (model->worker == w)
-        model->worker = NULL;
-    if (model->candidate == w)
-        model->candidate = NULL;
-    for (struct node_worker **link = &model->leaving; *link != NULL; link = &(*link)->next)
-        if (*link == w) {
-            *link = w->next;
-            break;
-        }
+    struct node_replica *replica = w->replica;
+    struct node_worker **link = &w->model->workers;
+    while (*link != w)
+        link = &(*link)->next;
+    *link = w->next;
+    if (replica->candidate == w)
+        replica->candidate = NULL;
+    if (replica->worker != w)
+        return;
+    replica->worker = NULL;
+    node_replica_move(replica, NODE_REPLICA_EMPTY, NULL);
 }
 
 static void load_failed(struct node_model *model, const struct node_worker *w, const char *how)
@@ -182,7 +180,7 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
     }
     if (!was_told)
         (void)lr_fail(&err, LR_INTERNAL, "the engine %s while it loaded the model", how);
-    if (model->is_swapping && node_reload_revert(model, &err)) {
+    if (w->replica->is_swapping && node_reload_revert(w->replica, &err)) {
         node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
     }
@@ -243,18 +241,26 @@ static void serving_died(struct node_model *model, struct node_worker *w, bool w
     struct lr_error err = w->failure;
     if (err.code == LR_OK)
         (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
+    /* The candidate of a reload ends, too: the next load is of its version. */
+    if (w->replica->candidate != NULL) {
+        node_worker_end(w->replica->candidate);
+        w->replica->is_swapping = true;
+    }
     /* A model that was in use is loaded again, also where its requests went on elsewhere. */
     model->is_wanted = model->is_wanted || model->is_pinned || was_busy;
     node_model_trouble(model, NODE_TROUBLE_DEATH, &err);
 }
 
-static void drained(struct node_model *model)
+static void drained(struct node_replica *replica)
 {
+    struct node_model *model = replica->model;
+    if (node_model_is_resident(model))
+        return; /* another replica serves on */
     node_model_move(model, NODE_MODEL_PRESENT, NULL);
     /* With requests that wait for it the next load does it, and tells them where it fails. */
     if (model->registered_as[0] != '\0' && node_model_leases(model) == 0)
         (void)node_storage_reopen(model);
-    if (model->is_swapping)
+    if (replica->is_swapping)
         node_model_load(model);
 }
 
@@ -263,8 +269,9 @@ static void on_exit_of(void *arg, const char *how)
     struct node_worker *w = arg;
     struct node_model *model = w->model;
     struct node *node = w->node;
-    bool was_serving = model->worker == w;
-    bool was_candidate = model->candidate == w;
+    enum node_replica_state was = w->replica->state;
+    bool was_serving = w->replica->worker == w;
+    bool was_candidate = w->replica->candidate == w;
     bool expected = w->state == NODE_WORKER_CLOSING;
     bool was_busy = w->live_count != 0;
 
@@ -286,9 +293,9 @@ static void on_exit_of(void *arg, const char *how)
     lose_all(w, how);
     if (was_candidate)
         node_reload_failed(model, w, how);
-    else if (was_serving && model->state == NODE_MODEL_DRAINING)
-        drained(model);
-    else if (was_serving && model->state == NODE_MODEL_LOADING)
+    else if (was_serving && was == NODE_REPLICA_DRAINING)
+        drained(w->replica);
+    else if (was_serving && was == NODE_REPLICA_LOADING)
         load_failed(model, w, how);
     else if (was_serving)
         serving_died(model, w, was_busy, how);

@@ -10,8 +10,6 @@ enum { OVERUSE_SLACK = 256 << 20, CLAIMS_MAX = 1024 };
 static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
 {
     struct lr_error why;
-    if (w == NULL)
-        return;
     if (w->state == NODE_WORKER_CLOSING && now >= w->close_by_ms)
         node_worker_end(w);
     bool is_loading = w->state == NODE_WORKER_LOADING;
@@ -37,12 +35,9 @@ static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
 
 void node_workers_watch(struct node *node, uint64_t now_ms)
 {
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
-        watch_worker(node, m->worker, now_ms);
-        watch_worker(node, m->candidate, now_ms);
-        for (struct node_worker *w = m->leaving; w != NULL; w = w->next)
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
             watch_worker(node, w, now_ms);
-    }
 }
 
 /* ---- memory ---- */
@@ -50,21 +45,16 @@ void node_workers_watch(struct node *node, uint64_t now_ms)
 void node_measure(struct node *node)
 {
     node_pools_read(&node->pools);
-    for (struct node_model *m = node->models; m != NULL; m = m->next) {
-        struct node_worker *all[] = {m->worker, m->candidate, m->leaving};
-        for (size_t i = 0; i < 3; i++)
-            for (struct node_worker *w = all[i]; w != NULL; w = i == 2 ? w->next : NULL)
-                if (w->proc != NULL)
-                    w->measured =
-                        node_pools_of_process(&node->pools, w->pool, node_proc_pid(w->proc));
-    }
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
+            w->measured = node_pools_of_process(&node->pools, w->pool, node_proc_pid(w->proc));
 }
 
 /* Over its allotment by more than the margin: it lied, or it leaks. */
 static void check_overuse(struct node *node, struct node_worker *w)
 {
     struct lr_error why;
-    if (w == NULL || w->reserved == 0 ||
+    if (w != w->replica->worker || w->reserved == 0 ||
         (w->state != NODE_WORKER_READY && w->state != NODE_WORKER_LEAVING))
         return;
     uint64_t allowed =
@@ -106,7 +96,7 @@ static void alert(struct node *node, struct node_pool *pool, bool over)
 
 static bool may_be_relieved(const struct node *node, const struct node_worker *w, uint64_t now)
 {
-    return now - w->model->ready_since_ms >= node->limits.min_resident_ms;
+    return now - w->replica->ready_since_ms >= node->limits.min_resident_ms;
 }
 
 /* One model a second: its memory must be back before the next look decides. */
@@ -125,14 +115,15 @@ static void relieve(struct node *node, uint32_t pool, uint64_t now)
     if (i == count)
         return;
     node->count.evictions++;
-    node_model_unload(owners[i]->model, "memory is over its threshold");
+    node_replica_drain(owners[i]->replica, "memory is over its threshold");
 }
 
 void node_memory_watch(struct node *node, uint64_t now_ms)
 {
     node_measure(node);
     for (struct node_model *m = node->models; m != NULL; m = m->next)
-        check_overuse(node, m->worker);
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
+            check_overuse(node, w);
     for (uint32_t i = 0; i < node->pools.count; i++) {
         struct node_pool *pool = &node->pools.pool[i];
         bool over = node_ledger_over(&pool->state);
@@ -146,8 +137,11 @@ void node_idle_watch(struct node *node, uint64_t now_ms)
 {
     uint64_t limit = node->limits.idle_unload_ms;
     for (struct node_model *m = node->models; limit != 0 && m != NULL; m = m->next)
-        if (m->state == NODE_MODEL_READY && !m->is_pinned && m->candidate == NULL &&
-            node_model_leases(m) == 0 && now_ms - m->last_used_ms >= limit &&
-            now_ms - m->ready_since_ms >= limit)
-            node_model_unload(m, "it was not used for the time of setting idle-unload");
+        for (size_t i = 0; i < NODE_REPLICAS; i++) {
+            struct node_replica *r = &m->replicas[i];
+            if (r->state == NODE_REPLICA_READY && !m->is_pinned && r->candidate == NULL &&
+                node_model_leases(m) == 0 && now_ms - m->last_used_ms >= limit &&
+                now_ms - r->ready_since_ms >= limit)
+                node_replica_drain(r, "it was not used for the time of setting idle-unload");
+        }
 }

@@ -20,6 +20,7 @@
 
 struct node;
 struct node_model;
+struct node_replica;
 struct node_request;
 
 /* clang-format off */
@@ -40,9 +41,10 @@ enum node_worker_state {
 };
 
 struct node_worker {
-    struct node_worker *next; /* in model->leaving */
+    struct node_worker *next; /* in model->workers */
     struct node *node;
     struct node_model *model;
+    struct node_replica *replica;
     struct node_library *library; /* reference */
     struct node_proc *proc;       /* NULL: GONE */
     enum node_worker_state state;
@@ -55,7 +57,7 @@ struct node_worker {
     uint32_t entering_count; /* of the live, in the step that is under way for the first time */
     struct lr_engine_need need; /* from OPENED; total 0 before */
     struct lr_engine_stats stats;
-    uint32_t pool;     /* whose memory it uses */
+    uint32_t pool;     /* the replica's when it was started */
     uint64_t reserved; /* bytes in the ledger */
     uint64_t measured; /* bytes the system says it uses */
     uint64_t started_ms;
@@ -82,10 +84,10 @@ static inline bool node_worker_is_ending(const struct node_worker *worker)
     return worker->state >= NODE_WORKER_CLOSING;
 }
 
-/* Starts a process that loads the model.  Takes a reference to the library; reserves `need` in
- * `pool`. */
-LR_MUST_USE lr_code node_worker_start(struct node_model *model, struct node_library *library,
-                                      const struct lr_engine_need *need, uint32_t pool,
+/* Starts a process that loads the model on the replica's device, and reserves `bytes` there.
+ * Takes a reference to the library. */
+LR_MUST_USE lr_code node_worker_start(struct node_replica *replica,
+                                      struct node_library *library, uint64_t bytes,
                                       struct node_worker **out, struct lr_error *err);
 /* Kills the process for what it did; its requests are lost when it has ended. */
 void node_worker_kill(struct node_worker *worker, const struct lr_error *why);

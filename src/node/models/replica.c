@@ -1,0 +1,132 @@
+#include "node/models/replica.h"
+
+#include <stdio.h>
+
+#include "base/machine.h"
+#include "node/state.h"
+
+static const char *const names[] = {
+#define X(name, text, moves) [NODE_REPLICA_##name] = text,
+    NODE_REPLICA_STATES(X)
+#undef X
+};
+
+#define M(name) (1u << NODE_REPLICA_##name)
+static const uint32_t legal[] = {
+#define X(name, text, moves) [NODE_REPLICA_##name] = moves,
+    NODE_REPLICA_STATES(X)
+#undef X
+};
+#undef M
+
+static const struct lr_machine machine = {"replica", names, legal};
+
+static void end_workers(struct node_replica *replica)
+{
+    if (replica->worker != NULL)
+        node_worker_end(replica->worker);
+    if (replica->candidate != NULL)
+        node_worker_end(replica->candidate);
+}
+
+void node_replica_move(struct node_replica *replica, enum node_replica_state state,
+                       const struct lr_error *reason)
+{
+    if (!lr_machine_allows(&machine, replica->model->id, replica->state, state)) {
+        end_workers(replica);
+        return;
+    }
+    replica->state = state;
+    if (state == NODE_REPLICA_EMPTY)
+        replica->is_yielding = false;
+    node_model_follow(replica->model, reason);
+}
+
+lr_code node_replica_load(struct node_replica *replica, uint32_t pool, struct lr_error *err)
+{
+    struct node_model *model = replica->model;
+    replica->pool = pool;
+    lr_code code = node_worker_start(replica, model->engine->library, model->need.total,
+                                     &replica->worker, err);
+    if (code == LR_OK)
+        node_replica_move(replica, NODE_REPLICA_LOADING, NULL);
+    return code;
+}
+
+void node_replica_opened(struct node_replica *replica)
+{
+    struct node *node = replica->model->node;
+    replica->ready_since_ms = node_now(node);
+    replica->serve_until_seq = node->next_seq;
+    replica->is_swapping = false;
+    node_replica_move(replica, NODE_REPLICA_READY, NULL);
+    node_model_pump(replica->model);
+}
+
+void node_replica_drain(struct node_replica *replica, const char *because)
+{
+    struct lr_error why = {.code = LR_OK};
+    if (replica->state != NODE_REPLICA_READY && replica->state != NODE_REPLICA_LOADING)
+        return;
+    (void)snprintf(why.text, sizeof(why.text), "%s", because);
+    replica->is_yielding = false;
+    node_replica_move(replica, NODE_REPLICA_DRAINING, &why);
+    if (replica->candidate != NULL)
+        node_worker_end(replica->candidate);
+    node_worker_retire(replica->worker);
+}
+
+/* ---- requests ---- */
+
+/* A replica that must make room serves what came before the request that needs it, and
+ * what already waited when it was loaded; the rest waits for the next turn. */
+static bool may_serve(const struct node_replica *replica, const struct node_request *request)
+{
+    if (!replica->is_yielding)
+        return true;
+    uint64_t until = replica->serve_until_seq;
+    for (const struct node_model *m = replica->model->node->models; m != NULL; m = m->next)
+        if (m->wants_room && m->wants_room_seq > until)
+            until = m->wants_room_seq;
+    return request->seq <= until;
+}
+
+/* The first in the queue that may go into the worker now. */
+static struct node_request *next_to_enter(const struct node_replica *replica)
+{
+    bool suspect_waits = false;
+    for (struct node_request *r = replica->model->queue; r != NULL && may_serve(replica, r);
+         r = r->next) {
+        if (node_request_may_enter(r, replica->worker, suspect_waits))
+            return r;
+        suspect_waits = suspect_waits || r->ask.entry == WIRE_ENTRY_SUSPECT;
+    }
+    return NULL;
+}
+
+static void dispatch(struct node_replica *replica)
+{
+    struct node_worker *w = replica->worker;
+    uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
+    struct node_request *r;
+    while (w->state == NODE_WORKER_READY && node_worker_load(w) < most &&
+           (r = next_to_enter(replica)) != NULL)
+        node_request_submit(r, w);
+}
+
+static bool has_nothing_to_serve(const struct node_replica *replica)
+{
+    const struct node_request *first = replica->model->queue;
+    return replica->worker->live_count == 0 && (first == NULL || !may_serve(replica, first));
+}
+
+void node_replica_pump(struct node_replica *replica)
+{
+    if (replica->state == NODE_REPLICA_READY) {
+        dispatch(replica);
+        if (replica->is_yielding && has_nothing_to_serve(replica))
+            node_replica_drain(replica, "room is needed for another model");
+    } else if (replica->state == NODE_REPLICA_DRAINING) {
+        node_worker_retire(replica->worker); /* once nothing is live in it */
+    }
+}
