@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/failpoint.h"
+#include "base/machine.h"
 #include "hub/download.h"
 #include "node/fetch/fetch_jobs.h"
 #include "node/fetch/manifest.h"
@@ -16,6 +17,33 @@
 #include "node/state.h"
 
 enum { LOOK_MS = 200 };
+
+static const char *const names[] = {
+#define X(name, text, moves) [NODE_FETCH_##name] = text,
+    NODE_FETCH_STATES(X)
+#undef X
+};
+
+#define M(name) (1u << NODE_FETCH_##name)
+static const uint32_t legal[] = {
+#define X(name, text, moves) [NODE_FETCH_##name] = moves,
+    NODE_FETCH_STATES(X)
+#undef X
+};
+#undef M
+
+static const struct lr_machine machine = {"download", names, legal};
+
+void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state)
+{
+    if (lr_machine_allows(&machine, job->manifest->id, job->state, state)) {
+        job->state = state;
+        return;
+    }
+    if (job->download != NULL)
+        hub_download_cancel(job->download);
+    job->state = NODE_FETCH_OVER;
+}
 
 static lr_code make_downloads(struct node_fetch *f, struct lr_error *err)
 {
@@ -50,6 +78,7 @@ static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
                            const struct lr_error *why)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    node_fetch_move(job, NODE_FETCH_WAITING);
     node_breaker_failed(&job->breaker, node_now(f->node));
     /* Said once, not at every retry. */
     bool is_news = m != NULL && strcmp(m->reason, why->text) != 0;
@@ -86,11 +115,12 @@ static void start_change(struct node_fetch *f, struct node_fetch_job *job,
         code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
                                   NULL, &job->download, &err);
     }
-    if (code == LR_OK)
-        lr_log_info(NULL, "revision.fetch model=%s revision=%s", m->id,
-                    job->manifest->revision);
-    else
+    if (code != LR_OK) {
         wait_and_retry(f, job, &err);
+        return;
+    }
+    node_fetch_move(job, NODE_FETCH_RUNNING);
+    lr_log_info(NULL, "revision.fetch model=%s revision=%s", m->id, job->manifest->revision);
 }
 
 static void start_fetch(struct node_fetch *f, struct node_fetch_job *job)
@@ -111,15 +141,19 @@ static void start_fetch(struct node_fetch *f, struct node_fetch_job *job)
     if (code == LR_OK)
         code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
                                   NULL, &job->download, &err);
-    if (code != LR_OK)
+    if (code != LR_OK) {
         wait_and_retry(f, job, &err);
-    else
-        node_model_move(m, is_known ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING, NULL);
+        return;
+    }
+    node_fetch_move(job, NODE_FETCH_RUNNING);
+    node_model_move(m, is_known ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING, NULL);
 }
 
 static void start(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    if (job->state != NODE_FETCH_NEW)
+        node_fetch_move(job, NODE_FETCH_NEW);
     if (m != NULL && is_under_way(m))
         node_model_move(m, NODE_MODEL_ABSENT, NULL); /* this job's download, which has ended */
     memcpy(job->dir, job->home, sizeof(job->dir));
@@ -130,12 +164,15 @@ static void start(struct node_fetch *f, struct node_fetch_job *job)
     } else {
         start_fetch(f, job);
     }
+    if (job->state == NODE_FETCH_NEW)
+        node_fetch_move(job, NODE_FETCH_OVER); /* there is nothing to fetch */
 }
 
-static void give_up(struct node_fetch *f, const struct node_fetch_job *job)
+static void give_up(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
     struct lr_error why;
+    node_fetch_move(job, NODE_FETCH_OVER);
     (void)lr_fail(&why, LR_UNAVAILABLE,
                   "it is no longer registered; what was fetched of it is kept in %.300s",
                   job->dir);
@@ -143,11 +180,12 @@ static void give_up(struct node_fetch *f, const struct node_fetch_job *job)
         node_model_move(m, NODE_MODEL_ABSENT, &why);
 }
 
-static void complete(struct node_fetch *f, const struct node_fetch_job *job)
+static void complete(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
     struct lr_error err;
     LR_FAILPOINT("fetch.complete");
+    node_fetch_move(job, NODE_FETCH_OVER);
     if (node_manifest_write(job->dir, job->manifest, &err) != LR_OK)
         lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", job->manifest->id, err.text);
     if (m != NULL && is_under_way(m))
@@ -164,37 +202,41 @@ static void install(struct node_fetch *f, struct node_fetch_job *job)
     struct lr_error err;
     if (m != NULL && node_revision_must_wait(m))
         return;
-    job->is_decided = false;
-    if (node_revision_install(job->manifest, job->home, job->dir, &err) != LR_OK)
+    if (node_revision_install(job->manifest, job->home, job->dir, &err) != LR_OK) {
         wait_and_retry(f, job, &err);
-    else if (m != NULL)
+        return;
+    }
+    node_fetch_move(job, NODE_FETCH_OVER);
+    if (m != NULL)
         node_storage_replaced(m, hub_format_name(job->manifest->format));
 }
 
 static void decide(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct lr_error err;
-    job->is_decided = node_revision_decide(job->manifest, job->dir, &err) == LR_OK;
-    if (job->is_decided)
-        install(f, job);
-    else
+    if (node_revision_decide(job->manifest, job->dir, &err) != LR_OK) {
         wait_and_retry(f, job, &err);
+        return;
+    }
+    node_fetch_move(job, NODE_FETCH_INSTALLING);
+    install(f, job);
 }
 
 static void finish(struct node_fetch *f, struct node_fetch_job *job,
                    const struct hub_progress *p)
 {
-    bool is_whole = p->state == HUB_DOWNLOAD_DONE && !job->is_replaced;
-    bool starts_anew = p->state == HUB_DOWNLOAD_CANCELLED || job->is_replaced;
+    bool is_restarting = job->state == NODE_FETCH_RESTARTING;
+    bool is_whole = p->state == HUB_DOWNLOAD_DONE && !is_restarting;
+    bool starts_anew = p->state == HUB_DOWNLOAD_CANCELLED || is_restarting;
+    bool is_revision = strcmp(job->dir, job->home) != 0;
     hub_download_release(job->download, NULL, NULL);
     job->download = NULL;
-    job->is_replaced = false;
-    if (is_whole && strcmp(job->dir, job->home) != 0)
-        decide(f, job);
-    else if (is_whole)
+    if (is_whole && !is_revision)
         complete(f, job);
-    else if (job->is_given_up)
+    else if (job->state == NODE_FETCH_STOPPING)
         give_up(f, job);
+    else if (is_whole)
+        decide(f, job);
     else if (starts_anew) /* given up, and then wanted again, or in another revision */
         start(f, job);
     else
@@ -225,17 +267,15 @@ static void tell_progress(struct node_fetch *f, const struct node_fetch_job *job
 static void look(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct hub_progress p;
-    if (job->is_decided) {
+    if (job->state == NODE_FETCH_INSTALLING)
         install(f, job);
-        return;
+    if (job->state == NODE_FETCH_WAITING &&
+        node_breaker_is_due(&job->breaker, node_now(f->node))) {
+        node_breaker_try(&job->breaker);
+        start(f, job);
     }
-    if (job->download == NULL) {
-        if (node_breaker_is_due(&job->breaker, node_now(f->node))) {
-            node_breaker_try(&job->breaker);
-            start(f, job);
-        }
+    if (job->download == NULL)
         return;
-    }
     hub_download_progress(job->download, &p);
     if (p.state == HUB_DOWNLOAD_RUNNING)
         tell_progress(f, job, &p);
@@ -256,8 +296,7 @@ static void on_timer(void *arg)
     for (struct node_fetch_job **link = &f->jobs; *link != NULL;) {
         struct node_fetch_job *job = *link;
         look(f, job);
-        bool is_over = job->download == NULL && job->breaker.due_ms == 0 && !job->is_decided;
-        if (is_over) {
+        if (job->state == NODE_FETCH_OVER) {
             *link = job->next;
             free_job(job);
         } else {
@@ -279,7 +318,7 @@ struct node_fetch_job *node_fetch_find(const struct node_fetch *f, struct lr_str
 bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_str digest)
 {
     const struct node_fetch_job *job = node_fetch_find(fetch, id);
-    return job != NULL && !job->is_given_up &&
+    return job != NULL && job->state != NODE_FETCH_STOPPING && job->state != NODE_FETCH_OVER &&
            (digest.len == 0 || lr_str_eq_z(digest, job->digest));
 }
 
@@ -290,19 +329,21 @@ static void follow_again(struct node_fetch *f, struct node_fetch_job *job,
     char digest[LR_SHA256_HEX_LEN + 1];
     node_manifest_digest(manifest, digest);
     (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
-    job->is_given_up = false;
-    if (strcmp(digest, job->digest) != 0) {
+    bool is_other = strcmp(digest, job->digest) != 0;
+    if (is_other) {
         memcpy(job->digest, digest, sizeof(digest));
-        job->is_replaced = job->download != NULL;
-        job->is_decided = false;
         node_breaker_succeeded(&job->breaker); /* nothing of this manifest has failed */
         if (job->download != NULL)
             hub_download_cancel(job->download);
     }
     hub_manifest_destroy(job->manifest);
     job->manifest = manifest;
-    if (job->download == NULL && job->breaker.due_ms == 0 && !job->is_decided)
+    if (job->download == NULL && (is_other || job->state == NODE_FETCH_OVER))
         start(f, job);
+    else if (is_other && job->state != NODE_FETCH_RESTARTING)
+        node_fetch_move(job, NODE_FETCH_RESTARTING);
+    else if (job->state == NODE_FETCH_STOPPING) /* and cancelled: it begins anew */
+        node_fetch_move(job, NODE_FETCH_RUNNING);
 }
 
 void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
@@ -337,16 +378,16 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
 
 static void abandon(struct node_fetch *f, struct node_fetch_job *job)
 {
-    if (job->is_given_up)
+    if (job->state == NODE_FETCH_STOPPING || job->state == NODE_FETCH_OVER)
         return;
-    job->is_given_up = true;
-    job->is_decided = false;
     node_breaker_succeeded(&job->breaker);
     lr_log_info(NULL, "fetch.given_up model=%s dir=%s", job->manifest->id, job->dir);
-    if (job->download != NULL)
-        hub_download_cancel(job->download);
-    else
+    if (job->download == NULL) {
         give_up(f, job);
+        return;
+    }
+    node_fetch_move(job, NODE_FETCH_STOPPING);
+    hub_download_cancel(job->download);
 }
 
 void node_fetch_review(struct node_fetch *fetch, const char *router,

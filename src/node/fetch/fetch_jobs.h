@@ -1,4 +1,17 @@
-/* node/fetch/fetch_jobs.h - what fetch.c and fetch_report.c share. */
+/* node/fetch/fetch_jobs.h - a manifest that is followed, from the first file to the last.
+ *
+ *   new --> running --> installing --> over
+ *    |       |   ^ \        |
+ *    v       v   |  \       v
+ *   waiting <+   |   +--> stopping --> over    no router wants the model any more
+ *    |           |           |
+ *    +--> new    +-----------+                 a router wants the model again
+ *
+ * A download that fails waits for its circuit breaker and begins anew.  Another manifest for
+ * the same model restarts it: restarting until the old download has ended, then new.  The files
+ * of another revision are installing until nobody opens the old files.  new is over at once
+ * where there is nothing to do.
+ */
 #ifndef NODE_FETCH_FETCH_JOBS_H
 #define NODE_FETCH_FETCH_JOBS_H
 
@@ -8,20 +21,33 @@
 #include "node/fetch/fetch.h"
 #include "node/models/breaker.h"
 
-/* A manifest that is followed. */
+#define NODE_FETCH_STATES(X)                                                                   \
+    X(NEW, "new", M(RUNNING) | M(WAITING) | M(OVER))                                           \
+    X(RUNNING, "running",                                                                      \
+      M(NEW) | M(WAITING) | M(INSTALLING) | M(STOPPING) | M(RESTARTING) | M(OVER))             \
+    X(RESTARTING, "restarting", M(NEW) | M(STOPPING))                                          \
+    X(STOPPING, "stopping", M(RUNNING) | M(RESTARTING) | M(OVER))                              \
+    X(WAITING, "waiting", M(NEW) | M(OVER))                                                    \
+    X(INSTALLING, "installing", M(NEW) | M(WAITING) | M(OVER))                                 \
+    X(OVER, "over", M(NEW)) /* forgotten at the next look, unless it is followed again */
+
+enum node_fetch_state {
+#define X(name, text, moves) NODE_FETCH_##name,
+    NODE_FETCH_STATES(X)
+#undef X
+};
+
 struct node_fetch_job {
     struct node_fetch_job *next;
+    enum node_fetch_state state;
     struct hub_manifest *manifest; /* owned */
     char digest[LR_SHA256_HEX_LEN + 1];
     char router[300];       /* who gave it; "": the disk */
     char home[LR_PATH_MAX]; /* where the model lies */
     char dir[LR_PATH_MAX]; /* where it is fetched to: home, or beside it (node/fetch/revision.h)
                             */
-    struct hub_download *download; /* reference; NULL: waits for the breaker, or is over */
+    struct hub_download *download; /* reference; RUNNING, RESTARTING and STOPPING have one */
     struct node_breaker breaker;   /* of downloads that failed */
-    bool is_given_up;              /* ends as soon as its download has */
-    bool is_replaced; /* by another manifest: starts anew when its download ended */
-    bool is_decided;  /* a new revision that waits to be put in place */
 };
 
 struct node_fetch {
@@ -30,6 +56,10 @@ struct node_fetch {
     struct hub_downloads *downloads; /* NULL before the first one */
     struct node_fetch_job *jobs;
 };
+
+/* The only function that changes the state.  An illegal move ends the job; a router that still
+ * has the model gives its manifest again. */
+void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state);
 
 struct node_fetch_job *node_fetch_find(const struct node_fetch *fetch, struct lr_str id);
 
