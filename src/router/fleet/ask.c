@@ -21,9 +21,9 @@ struct router_target *router_targets(const struct router *r, struct lr_str folde
         const struct router_node *node = r->nodes.all[i];
         const struct router_place *place =
             folded.len != 0 ? router_node_place(node, folded) : NULL;
-        if (node->is_removed || (folded.len != 0 && place == NULL))
+        if (router_node_is_removed(node) || (folded.len != 0 && place == NULL))
             continue;
-        if (node->is_online)
+        if (router_node_is_online(node))
             router_target_set(&list[(*count)++], node);
         else
             (*offline)++;

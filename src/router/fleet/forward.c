@@ -55,7 +55,7 @@ void router_api_node_forward(struct router *r, struct net_request *req)
     struct lr_buf target;
     router_lock(r);
     const struct router_node *node = router_nodes_find(&r->nodes, path->segments[2]);
-    bool is_online = node != NULL && node->is_online;
+    bool is_online = node != NULL && router_node_is_online(node);
     if (is_online)
         router_target_set(&to, node);
     router_unlock(r);

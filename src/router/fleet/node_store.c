@@ -12,7 +12,7 @@ struct saving {
 lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
                           struct lr_error *err)
 {
-    if (!node->is_removed)
+    if (!router_node_is_removed(node))
         return router_node_save(sql, node, err);
     return ROUTER_SQL(sql, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err,
                       ROUTER_Z(node->id));

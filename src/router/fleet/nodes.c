@@ -4,6 +4,29 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/machine.h"
+
+static const char *const state_names[] = {
+#define X(name, text, moves) [ROUTER_NODE_##name] = text,
+    ROUTER_NODE_STATES(X)
+#undef X
+};
+
+#define M(name) (1u << ROUTER_NODE_##name)
+static const uint32_t state_moves[] = {
+#define X(name, text, moves) [ROUTER_NODE_##name] = moves,
+    ROUTER_NODE_STATES(X)
+#undef X
+};
+#undef M
+
+static const struct lr_machine machine = {"node", state_names, state_moves};
+
+void router_node_move(struct router_node *node, enum router_node_state state)
+{
+    bool is_legal = lr_machine_allows(&machine, node->id, node->state, state);
+    node->state = is_legal ? state : ROUTER_NODE_OFFLINE;
+}
 
 void router_nodes_init(struct router_nodes *nodes)
 {
@@ -56,7 +79,7 @@ struct router_node *router_nodes_find_any(const struct router_nodes *nodes, stru
 struct router_node *router_nodes_find(const struct router_nodes *nodes, struct lr_str id)
 {
     struct router_node *node = router_nodes_find_any(nodes, id);
-    return node != NULL && !node->is_removed ? node : NULL;
+    return node != NULL && !router_node_is_removed(node) ? node : NULL;
 }
 
 /* Secrets are random and long, or as long as an operator made them; see SECRET_LEAST. */
@@ -87,7 +110,7 @@ struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
     char hash[LR_SHA256_HEX_LEN + 1];
     hash_secret(secret, hash);
     for (size_t i = 0; i < nodes->count; i++)
-        if (!nodes->all[i]->is_removed && has_hash(nodes->all[i], hash)) {
+        if (!router_node_is_removed(nodes->all[i]) && has_hash(nodes->all[i], hash)) {
             found = nodes->all[i];
             copy_text(found->secret, sizeof(found->secret), secret);
         }
@@ -118,15 +141,16 @@ struct router_node *router_nodes_know(struct router_nodes *nodes,
                                       const struct router_node *node)
 {
     struct router_node *known = router_nodes_find_any(nodes, lr_str_z(node->id));
-    if (known != NULL && known->is_removed && known->writes != 0)
+    if (known != NULL && router_node_is_removed(known) && known->writes != 0)
         return NULL; /* what was read is older than its removal */
-    if (known != NULL && known->is_online)
+    if (known != NULL && router_node_is_online(known))
         return known;
     if (known == NULL)
         known = add_node(nodes, lr_str_z(node->id));
     if (known == NULL)
         return NULL;
-    known->is_removed = false;
+    if (router_node_is_removed(known))
+        router_node_move(known, ROUTER_NODE_OFFLINE);
     memcpy(known->name, node->name, sizeof(known->name));
     memcpy(known->url, node->url, sizeof(known->url));
     if (strcmp(known->secret_hash, node->secret_hash) != 0)
@@ -139,8 +163,9 @@ struct router_node *router_nodes_know(struct router_nodes *nodes,
 
 void router_node_remove(struct router_node *node)
 {
-    node->is_removed = true;
-    node->is_online = node->is_stored = false;
+    if (!router_node_is_removed(node))
+        router_node_move(node, ROUTER_NODE_REMOVED);
+    node->is_stored = false;
     node->secret[0] = node->secret_hash[0] = '\0';
 }
 
@@ -253,8 +278,8 @@ static void take_downloads(struct router_node *node, const struct wire_beat *bea
 
 static void hear(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
 {
-    if (!node->is_online && node->reach == ROUTER_REACHED) {
-        node->is_online = true;
+    if (node->state == ROUTER_NODE_OFFLINE) {
+        router_node_move(node, ROUTER_NODE_ONLINE);
         node->reached_ms = now_ms; /* what failed while it was away says nothing of now */
     }
     node->is_draining = beat->is_draining;
@@ -267,19 +292,14 @@ static void hear(struct router_node *node, const struct wire_beat *beat, uint64_
     copy_text(node->ignored, sizeof(node->ignored), lr_str_z(beat->ignored));
 }
 
-bool router_node_move_reach(struct router_node *node, enum router_reach reach, uint64_t now_ms,
-                            uint64_t offline_ms)
+bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms)
 {
-    bool was_online = node->is_online;
-    if (reach == ROUTER_REACHED) {
-        node->reached_ms = now_ms;
-        node->is_online = was_online || (!node->is_removed && node->version[0] != '\0' &&
-                                         now_ms - node->beat_ms < offline_ms);
-    } else {
-        node->is_online = false;
-    }
-    node->reach = reach;
-    return node->is_online != was_online;
+    node->reached_ms = now_ms;
+    if (node->state != ROUTER_NODE_UNREACHABLE)
+        return false;
+    bool is_heard = now_ms - node->beat_ms < offline_ms;
+    router_node_move(node, is_heard ? ROUTER_NODE_ONLINE : ROUTER_NODE_OFFLINE);
+    return is_heard;
 }
 
 lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,
@@ -294,7 +314,6 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
         node = add_node(nodes, join->node_id);
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
-    node->is_removed = false;
     copy_text(node->name, sizeof(node->name), join->name.len != 0 ? join->name : join->node_id);
     copy_text(node->url, sizeof(node->url), lr_str_z(url));
     copy_text(node->secret, sizeof(node->secret), join->secret);
@@ -317,7 +336,8 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     take_pools(node, &join->state);
     if (code != LR_OK)
         return code;
-    node->reach = ROUTER_REACHED; /* whoever lets it join has reached it */
+    if (!router_node_is_online(node)) /* whoever lets it join has reached it */
+        router_node_move(node, ROUTER_NODE_ONLINE);
     node->reached_ms = now_ms;
     hear(node, &join->state, now_ms);
     node->takes_instead = false; /* perhaps another release now */
@@ -348,12 +368,15 @@ bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, u
 
 bool router_node_serves(const struct router_node *node, const char **why_not)
 {
-    *why_not = node->is_removed                  ? "removed"
-               : node->reach == ROUTER_UNREACHED ? "the router cannot reach it"
-               : !node->is_online                ? "offline"
-               : node->is_drained                ? "taken out of service"
-               : node->is_draining               ? "shutting down"
-                                                 : NULL;
+    static const char *const reasons[] = {
+        [ROUTER_NODE_OFFLINE] = "offline",
+        [ROUTER_NODE_UNREACHABLE] = "the router cannot reach it",
+        [ROUTER_NODE_REMOVED] = "removed",
+    };
+    *why_not = !router_node_is_online(node) ? reasons[node->state]
+               : node->is_drained           ? "taken out of service"
+               : node->is_draining          ? "shutting down"
+                                            : NULL;
     return *why_not == NULL;
 }
 

@@ -55,8 +55,27 @@ struct router_place {
 
 enum { ROUTER_POOLS_MAX = 17 };
 
-/* Whether this router reaches the node; its heartbeats say only that it reaches us. */
-enum router_reach { ROUTER_REACHED, ROUTER_UNREACHED };
+/* A node as this router sees it.
+ *
+ *   offline <--> online <--> unreachable --> offline
+ *      \___________|______________|-----> removed --> offline, online
+ *
+ * A heartbeat brings a node online, silence takes it offline.  An unreachable node sends
+ * heartbeats, but does not answer at its address: it gets no work.  A removed node comes back
+ * when it joins again, or when another router has stored it again.  Three things are not
+ * states: that the node says it is shutting down (is_draining) and that an operator took it out
+ * of service (is_drained) are facts that hold in any state, and is_stored is the database's. */
+#define ROUTER_NODE_STATES(X)                                                                  \
+    X(OFFLINE, "offline", M(ONLINE) | M(REMOVED))                                              \
+    X(ONLINE, "online", M(OFFLINE) | M(UNREACHABLE) | M(REMOVED))                              \
+    X(UNREACHABLE, "unreachable", M(OFFLINE) | M(ONLINE) | M(REMOVED))                         \
+    X(REMOVED, "removed", M(OFFLINE) | M(ONLINE))
+
+enum router_node_state {
+#define X(name, text, moves) ROUTER_NODE_##name,
+    ROUTER_NODE_STATES(X)
+#undef X
+};
 
 struct router_node {
     char id[48];
@@ -66,8 +85,7 @@ struct router_node {
     char secret_hash[LR_SHA256_HEX_LEN + 1]; /* what the database keeps of it; "": none */
     char device[16];
     char version[32];
-    bool is_online, is_removed;
-    enum router_reach reach;
+    enum router_node_state state;
     uint64_t reached_ms; /* monotonic; when it last answered us */
     bool is_probed;      /* a question is on its way (reach.c) */
     uint64_t epoch;      /* of its process that joined (wire_beat); 0: not known */
@@ -102,6 +120,18 @@ struct router_nodes {
 /* In the database this stands before the hash of a secret. */
 #define ROUTER_SECRET_MARK "sha256:"
 void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1]);
+
+/* The only function that changes the state.  An illegal move takes the node offline: its next
+ * heartbeat brings it back. */
+void router_node_move(struct router_node *node, enum router_node_state state);
+static inline bool router_node_is_online(const struct router_node *node)
+{
+    return node->state == ROUTER_NODE_ONLINE;
+}
+static inline bool router_node_is_removed(const struct router_node *node)
+{
+    return node->state == ROUTER_NODE_REMOVED;
+}
 
 void router_nodes_init(struct router_nodes *nodes);
 void router_nodes_free(struct router_nodes *nodes);
@@ -139,10 +169,9 @@ LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct w
  * it says counts. */
 bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms);
 
-/* The only way to move node->reach.  An unreached node is offline; a reached one is online
- * where it has been heard within offline_ms.  True: is_online has changed. */
-bool router_node_move_reach(struct router_node *node, enum router_reach reach, uint64_t now_ms,
-                            uint64_t offline_ms);
+/* The node has answered this router.  True: it was unreachable, has been heard within
+ * offline_ms, and is online again. */
+bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms);
 
 /* Whether it may get work at all, and why not. */
 bool router_node_serves(const struct router_node *node, const char **why_not);

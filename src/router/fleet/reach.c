@@ -88,9 +88,9 @@ static void lose(struct router *r, struct router_node *node, const char *why, ui
     /* Silent as well: the node is gone, or this process stood still. */
     if (now - node->beat_ms >= r->offline_ms)
         return;
-    if (node->reach == ROUTER_UNREACHED || now - node->reached_ms < limit)
+    if (!router_node_is_online(node) || now - node->reached_ms < limit)
         return;
-    (void)router_node_move_reach(node, ROUTER_UNREACHED, now, r->offline_ms);
+    router_node_move(node, ROUTER_NODE_UNREACHABLE);
     (void)snprintf(text, sizeof(text),
                    "node %.60s sends heartbeats, but the router cannot "
                    "reach it at %.100s: %.180s",
@@ -102,8 +102,8 @@ static void lose(struct router *r, struct router_node *node, const char *why, ui
 
 static void find(struct router *r, struct router_node *node, uint64_t now)
 {
-    bool was_lost = node->reach == ROUTER_UNREACHED;
-    bool is_back = router_node_move_reach(node, ROUTER_REACHED, now, r->offline_ms);
+    bool was_lost = node->state == ROUTER_NODE_UNREACHABLE;
+    bool is_back = router_node_reached(node, now, r->offline_ms);
     if (was_lost)
         router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     if (!is_back)
@@ -123,7 +123,7 @@ static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
     router_lock(r);
     node->is_probed = false;
     /* It may have joined anew meanwhile, perhaps from elsewhere. */
-    if (!node->is_removed && node->epoch == probe->epoch &&
+    if (!router_node_is_removed(node) && node->epoch == probe->epoch &&
         strcmp(node->url, probe->url) == 0) {
         if (err != NULL)
             lose(r, node, err->text, now);
@@ -168,9 +168,9 @@ static void start(struct router_probe *probe)
 /* Its heartbeats have ended, too: it is silent rather than out of reach. */
 static void forget_reach(struct router *r, struct router_node *node, uint64_t now)
 {
-    if (node->reach == ROUTER_REACHED)
+    if (node->state != ROUTER_NODE_UNREACHABLE)
         return;
-    (void)router_node_move_reach(node, ROUTER_REACHED, now, r->offline_ms);
+    router_node_move(node, ROUTER_NODE_OFFLINE);
     router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     router_live_offline(r, node, now - node->beat_ms);
 }
@@ -191,14 +191,15 @@ void router_reach_second(struct router *r)
     router_lock(r);
     for (size_t i = 0; i < r->nodes.count; i++) {
         struct router_node *node = r->nodes.all[i];
-        if (node->is_removed || node->version[0] == '\0')
+        if (router_node_is_removed(node) || node->version[0] == '\0')
             continue;
         look_at_twin(r, node, now);
         if (now - node->beat_ms >= r->offline_ms) {
             forget_reach(r, node, now);
             continue;
         }
-        bool is_due = node->reach == ROUTER_UNREACHED || now - node->reached_ms >= PROBE_MS;
+        bool is_due =
+            node->state == ROUTER_NODE_UNREACHABLE || now - node->reached_ms >= PROBE_MS;
         if (is_due && !node->is_probed && count < sizeof(due) / sizeof(due[0]) &&
             (due[count] = prepare(r, node)) != NULL)
             count++;

@@ -212,7 +212,7 @@ void router_foresee(const struct router *r, const struct router_need *need, stru
     bool has_online = false;
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
-        if (node->is_removed || !node->is_online)
+        if (router_node_is_removed(node) || !router_node_is_online(node))
             continue;
         has_online = true;
         uint64_t bytes = largest_pool(node);

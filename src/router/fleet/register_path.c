@@ -145,7 +145,7 @@ static bool find_listed(struct inspecting *a)
         return false;
     router_lock(r);
     for (size_t i = 0; i < r->nodes.count && place == NULL; i++)
-        if (r->nodes.all[i]->is_online)
+        if (router_node_is_online(r->nodes.all[i]))
             place = router_node_place(r->nodes.all[i], router_fold(a->path, folded));
     if (place != NULL) {
         memcpy(a->id, place->id, sizeof(a->id));

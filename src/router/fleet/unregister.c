@@ -156,7 +156,7 @@ static bool is_left_over(const struct router *r, struct lr_str folded)
 {
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_place *place = router_node_place(r->nodes.all[i], folded);
-        if (place != NULL && !r->nodes.all[i]->is_removed &&
+        if (place != NULL && !router_node_is_removed(r->nodes.all[i]) &&
             strcmp(place->state, "absent") != 0)
             return true;
     }

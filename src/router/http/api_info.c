@@ -13,7 +13,7 @@ void router_api_health(struct router *r, struct net_request *req)
     bool draining = atomic_load(&r->is_draining);
     router_lock(r);
     for (size_t i = 0; i < r->nodes.count; i++)
-        online += r->nodes.all[i]->is_online;
+        online += router_node_is_online(r->nodes.all[i]);
     router_unlock(r);
     w = router_json_begin(&body, 4096);
     lr_json_member_z(&w, "status", draining ? "draining" : "ok");

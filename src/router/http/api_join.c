@@ -418,7 +418,7 @@ void router_api_join(struct router *r, struct net_request *req)
         if (code == LR_OK && node == NULL && access->caller.key != NULL &&
             router_key_is_spent(access->caller.key))
             code = router_key_fail_spent(access->caller.key, &a->refusal);
-        bool is_online = code == LR_OK && node != NULL && node->is_online;
+        bool is_online = code == LR_OK && node != NULL && router_node_is_online(node);
         bool is_here = is_online && strcmp(node->url, a->url) == 0;
         is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;
         if (is_online && !is_here && node->epoch != join->state.epoch) {
@@ -470,9 +470,9 @@ void router_api_beat(struct router *r, struct net_request *req)
     struct router_node *node = router_nodes_find(&r->nodes, id);
     code = check_beat(&access->caller, node, &beat, &err);
     if (code == LR_OK) {
-        bool was_online = node->is_online;
+        bool was_online = router_node_is_online(node);
         knows_all = router_nodes_beat(node, &beat, lr_clock_ms(NULL));
-        if (node->is_online && !was_online) {
+        if (router_node_is_online(node) && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
             router_live_node(r, node, "node.online");
         }

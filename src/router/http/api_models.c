@@ -157,7 +157,7 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
     lr_json_begin_object(w);
     lr_json_member_z(w, "node", node->id);
     lr_json_member_z(w, "name", node->name);
-    lr_json_member_bool(w, "online", node->is_online);
+    lr_json_member_bool(w, "online", router_node_is_online(node));
     lr_json_member_bool(w, "can_run",
                         place != NULL && place->can_run && router_node_serves(node, &why_not));
     const char *reason = NULL;
@@ -224,7 +224,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
     lr_json_key(w, "nodes");
     lr_json_begin_array(w);
     for (size_t i = 0; i < r->nodes.count; i++)
-        if (!r->nodes.all[i]->is_removed)
+        if (!router_node_is_removed(r->nodes.all[i]))
             put_place(w, r->nodes.all[i],
                       router_node_place(r->nodes.all[i], lr_str_z(m->folded)));
     lr_json_end_array(w);
@@ -367,7 +367,7 @@ void router_api_explain(struct router *r, struct net_request *req)
             lr_json_key(&w, "nodes");
             lr_json_begin_array(&w);
             for (size_t i = 0; i < r->nodes.count; i++)
-                if (!r->nodes.all[i]->is_removed)
+                if (!router_node_is_removed(r->nodes.all[i]))
                     put_place(&w, r->nodes.all[i],
                               router_node_place(r->nodes.all[i], lr_str_z(model->folded)));
             lr_json_end_array(&w);

@@ -52,11 +52,11 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
     lr_json_member_z(w, "url", node->url);
     lr_json_member_z(w, "device", node->device);
     lr_json_member_z(w, "version", node->version);
-    lr_json_member_bool(w, "online", node->is_online);
+    lr_json_member_bool(w, "online", router_node_is_online(node));
     lr_json_member_bool(w, "drained", node->is_drained);
     lr_json_member_bool(w, "draining", node->is_draining);
     lr_json_member_i64(w, "joined", node->joined_ms / 1000);
-    if (node->is_online)
+    if (router_node_is_online(node))
         lr_json_member_u64(w, "silent_ms", now - node->beat_ms);
     lr_json_member_u64(w, "requests", node->requests);
     lr_json_member_u64(w, "failures", node->failures);
@@ -88,7 +88,7 @@ void router_api_nodes(struct router *r, struct net_request *req)
     lr_json_begin_array(&w);
     router_lock(r);
     for (size_t i = 0; i < r->nodes.count; i++)
-        if (!r->nodes.all[i]->is_removed)
+        if (!router_node_is_removed(r->nodes.all[i]))
             put_node(&w, r->nodes.all[i], lr_clock_ms(NULL), is_brief);
     router_unlock(r);
     lr_json_end_array(&w);
@@ -159,7 +159,8 @@ static void change_node(struct router *r, struct net_request *req, enum change c
     if (node != NULL && m != NULL) {
         *m = (struct changing){.router = r, .req = req, .change = change, .to = *node};
         lr_strmap_init(&m->to.places);
-        m->to.is_removed = change == REMOVE;
+        if (change == REMOVE)
+            router_node_move(&m->to, ROUTER_NODE_REMOVED);
         m->to.is_drained = change == DRAIN;
         node->writes++;
     }

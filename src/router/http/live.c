@@ -59,7 +59,7 @@ void router_live_node(struct router *r, const struct router_node *node, const ch
     lr_json_member_z(w, "node", node->id);
     lr_json_member_z(w, "name", node->name);
     router_event_send(&r->events);
-    if (node->is_online)
+    if (router_node_is_online(node))
         router_alert_settle(r, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""));
 }
 

@@ -41,7 +41,7 @@ static void add_count(struct lr_buf *out, uint64_t value)
 
 static uint64_t is_up(const struct router_node *node)
 {
-    return node->is_online;
+    return router_node_is_online(node);
 }
 
 static uint64_t failures(const struct router_node *node)
@@ -87,7 +87,7 @@ static void write_pools(const struct router *r, struct lr_buf *out, bool total)
                               : "Memory in use, per pool of a node");
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
-        for (uint32_t p = 0; !node->is_removed && p < node->pool_count; p++) {
+        for (uint32_t p = 0; !router_node_is_removed(node) && p < node->pool_count; p++) {
             begin(out, name, node, "pool", node->pools[p].name);
             add_count(out, total ? node->pools[p].total : node->pools[p].used);
         }
@@ -146,7 +146,7 @@ static void write_places(const struct router *r, struct lr_buf *out, size_t whic
             uint64_t number;
             memcpy(&number, (const char *)value + of_place[which].offset, sizeof(number));
             bool is_idle = of_place[which].kind == BYTES && place->fetch_bytes == 0;
-            if (node->is_removed || is_idle || !is_told(r, place))
+            if (router_node_is_removed(node) || is_idle || !is_told(r, place))
                 continue;
             begin(out, name, node, "model", place->id);
             if (of_place[which].kind == SECONDS)
@@ -191,7 +191,7 @@ static void write_state(const struct router *r, struct lr_buf *out)
     for (size_t i = 0; i < r->nodes.count; i++)
         for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
             const struct router_place *place = value;
-            if (r->nodes.all[i]->is_removed || !is_told(r, place))
+            if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, place))
                 continue;
             begin(out, "inflight", r->nodes.all[i], "model", place->id);
             add_count(out, place->inflight);
@@ -200,10 +200,10 @@ static void write_state(const struct router *r, struct lr_buf *out)
     for (size_t i = 0; i < r->nodes.count; i++)
         for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
             const struct router_place *place = value;
-            if (r->nodes.all[i]->is_removed || !is_told(r, place))
+            if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, place))
                 continue;
             begin(out, "model_loaded", r->nodes.all[i], "model", place->id);
-            add_count(out, place->is_loaded && r->nodes.all[i]->is_online);
+            add_count(out, place->is_loaded && router_node_is_online(r->nodes.all[i]));
         }
     for (size_t k = 0; k < sizeof(of_queue) / sizeof(of_queue[0]); k++) {
         router_metrics_head(out, of_queue[k].name, "gauge", of_queue[k].help);
@@ -221,7 +221,7 @@ void router_metrics_write_nodes(const struct router *r, struct lr_buf *out)
     for (size_t k = 0; k < sizeof(of_node) / sizeof(of_node[0]); k++) {
         router_metrics_head(out, of_node[k].name, of_node[k].type, of_node[k].help);
         for (size_t i = 0; i < r->nodes.count; i++) {
-            if (r->nodes.all[i]->is_removed)
+            if (router_node_is_removed(r->nodes.all[i]))
                 continue;
             begin(out, of_node[k].name, r->nodes.all[i], NULL, NULL);
             add_count(out, of_node[k].get(r->nodes.all[i]));

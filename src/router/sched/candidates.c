@@ -119,7 +119,7 @@ static void explain_nobody(const struct router *r, const struct router_model *mo
         const struct router_node *node = r->nodes.all[i];
         const struct router_place *place = router_node_place(node, folded);
         const char *why_not;
-        if (node->is_removed)
+        if (router_node_is_removed(node))
             continue;
         if (router_node_serves(node, &why_not))
             why_not = place == NULL              ? "does not have it"

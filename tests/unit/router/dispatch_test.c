@@ -427,7 +427,7 @@ static void without_a_node_a_new_one_is_refused_and_one_that_ran_waits(void **st
 {
     struct lr_error err;
     (void)state;
-    nodes[0]->is_online = false;
+    router_node_move(nodes[0], ROUTER_NODE_OFFLINE);
     assert_int_equal(router_admit(&jobs[0], false, &err), ROUTER_REFUSED);
     assert_int_equal(err.code, LR_UNAVAILABLE);
     assert_non_null(strstr(err.text, "node-one: offline"));
@@ -469,7 +469,7 @@ static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
 /* The model is deleted while jobs[0] waits to go on; its owner's reference keeps it. */
 static void delete_while_one_waits_to_go_on(void)
 {
-    nodes[0]->is_online = false;
+    router_node_move(nodes[0], ROUTER_NODE_OFFLINE);
     assert_int_equal(admit(0, true), ROUTER_WAITING);
     (void)router_model_ref(model);
     router_refuse_waiting(model);
@@ -497,7 +497,7 @@ static void a_request_of_a_deleted_model_goes_on_when_its_node_is_back(void **st
     delete_while_one_waits_to_go_on();
     router_dispatch_watch(&r, lr_clock_ms(NULL));
     assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
-    nodes[0]->is_online = true;
+    router_node_move(nodes[0], ROUTER_NODE_ONLINE);
     router_dispatch_watch(&r, lr_clock_ms(NULL));
     assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
     assert_ptr_equal(jobs[0].node, nodes[0]);
@@ -536,7 +536,7 @@ static void an_answer_never_goes_on_with_another_model_of_the_same_name(void **s
     (void)state;
     delete_while_one_waits_to_go_on();
     assert_int_equal(router_registry_add(&r.registry, &other, &added, &err), LR_OK);
-    nodes[0]->is_online = true;
+    router_node_move(nodes[0], ROUTER_NODE_ONLINE);
     router_dispatch_watch(&r, lr_clock_ms(NULL));
     assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
     router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);

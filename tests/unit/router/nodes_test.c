@@ -93,7 +93,8 @@ static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
     assert_ptr_equal(router_node_place(one, folded)->info,
                      router_node_place(two, folded)->info);
     assert_non_null(router_nodes_info(&nodes, folded));
-    one->is_online = two->is_online = false;
+    router_node_move(one, ROUTER_NODE_OFFLINE);
+    router_node_move(two, ROUTER_NODE_OFFLINE);
     assert_null(router_nodes_info(&nodes, folded));
     assert_false(router_node_serves(one, &why_not));
     assert_string_equal(why_not, "offline");
@@ -117,7 +118,8 @@ static void a_beat_about_an_unknown_model_asks_to_join_again(void **state)
     m.id = LR_STR_LIT("new");
     beat.is_draining = true;
     assert_false(router_nodes_beat(node, &beat, 19));
-    assert_true(node->is_draining && node->is_online); /* all else that it said counts */
+    assert_true(node->is_draining &&
+                router_node_is_online(node)); /* all else that it said counts */
     assert_int_equal(node->beat_ms, 19);
     router_nodes_free(&nodes);
 }
@@ -134,17 +136,17 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
     (void)state;
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
-    assert_true(router_node_move_reach(node, ROUTER_UNREACHED, 10, OFFLINE_MS));
+    router_node_move(node, ROUTER_NODE_UNREACHABLE);
     assert_true(router_nodes_beat(node, &beat, 20));
-    assert_false(node->is_online);
+    assert_false(router_node_is_online(node));
     assert_false(router_node_serves(node, &why_not));
     assert_contains(why_not, "cannot reach it");
-    assert_true(router_node_move_reach(node, ROUTER_REACHED, 30, OFFLINE_MS));
+    assert_true(router_node_reached(node, 30, OFFLINE_MS));
     assert_true(router_node_serves(node, &why_not));
     /* Silent and then reached: it has to be heard as well. */
-    (void)router_node_move_reach(node, ROUTER_UNREACHED, 40, OFFLINE_MS);
-    assert_false(router_node_move_reach(node, ROUTER_REACHED, 200, OFFLINE_MS));
-    assert_true(router_nodes_beat(node, &beat, 210) && node->is_online);
+    router_node_move(node, ROUTER_NODE_UNREACHABLE);
+    assert_false(router_node_reached(node, 200, OFFLINE_MS));
+    assert_true(router_nodes_beat(node, &beat, 210) && router_node_is_online(node));
     router_nodes_free(&nodes);
 }
 

@@ -282,7 +282,7 @@ static void a_node_is_stored_once_and_its_last_word_counts(void **state)
     assert_int_equal(nodes.count, 1);
     assert_string_equal(nodes.all[0]->name, "b");
     assert_true(nodes.all[0]->is_drained);
-    assert_false(nodes.all[0]->is_online);
+    assert_false(router_node_is_online(nodes.all[0]));
     router_nodes_free(&nodes);
     router_store_close(store);
 }
