@@ -45,6 +45,7 @@ struct lr_setting {
     const char *commands; /* "router up"; NULL: every command */
     const char *value;    /* word for --help: "ADDR"; NULL: by type */
     const char *help;     /* one sentence, no full stop needed */
+    const char *was;      /* its name before; the old name is an error that says so */
     bool secret;          /* never printed or logged */
     bool flag_only;       /* neither environment nor file: --config itself */
 };

@@ -15,6 +15,18 @@ static const char *closest_name(const struct lr_settings *s, const char *word)
     return lr_closest(word, names, s->entry_count);
 }
 
+/* What a setting that was renamed is called now; NULL: none had this name. */
+static const char *find_renamed(const struct lr_settings *s, struct lr_str name)
+{
+    for (size_t i = 0; i < s->entry_count + s->foreign_count; i++) {
+        const struct lr_setting *row =
+            i < s->entry_count ? s->entries[i].row : s->foreign[i - s->entry_count];
+        if (row->was != NULL && lr_str_eq_z(name, row->was))
+            return row->name;
+    }
+    return NULL;
+}
+
 /* "unknown setting X; did you mean Y?" with the prefix the place uses. */
 lr_code lr_settings_fail_unknown(const struct lr_settings *s, struct lr_str name,
                                  const char *where, const char *prefix, struct lr_error *err)
@@ -23,6 +35,11 @@ lr_code lr_settings_fail_unknown(const struct lr_settings *s, struct lr_str name
     (void)snprintf(word, sizeof(word), LR_STR_FMT, LR_STR_ARG(lr_str_sub(name, 0, 63)));
     const char *near = closest_name(s, word);
     const struct lr_setting *foreign = lr_settings_find_foreign(s, name);
+    const char *no = lr_str_starts(name, "no-") ? "no-" : "";
+    const char *renamed = find_renamed(s, lr_str_sub(name, strlen(no), name.len));
+    if (renamed != NULL)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "%s%s%s is called %s%s%s now", where, prefix,
+                       word, prefix, no, renamed);
     if (foreign != NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "%s%s%s is not a setting of %s; it belongs to: %s", where, prefix, word,
@@ -149,6 +166,15 @@ static void warn_unknown_env(const struct lr_settings *s, struct lr_str variable
                 LR_STR_ARG(variable), meant);
 }
 
+static lr_code fail_renamed_env(struct lr_str variable, const char *renamed,
+                                struct lr_error *err)
+{
+    char meant[64];
+    lr_setting_env_name(renamed, meant);
+    return lr_fail(err, LR_INVALID_ARGUMENT, LR_STR_FMT " is called %s now",
+                   LR_STR_ARG(lr_str_sub(variable, 0, 79)), meant);
+}
+
 lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
                              struct lr_error *err)
 {
@@ -168,6 +194,8 @@ lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
             code = lr_settings_assign(s, entry, value, LR_FROM_ENV, where, err);
         else if (foreign != NULL)
             code = check_foreign(s, foreign, value, where, err);
+        else if (find_renamed(s, lr_str_z(name)) != NULL)
+            code = fail_renamed_env(variable, find_renamed(s, lr_str_z(name)), err);
         else
             warn_unknown_env(s, variable, name);
         if (code != LR_OK)

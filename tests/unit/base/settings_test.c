@@ -47,6 +47,7 @@ static const struct lr_setting rows[] = {
      .type = LR_SETTING_BOOL,
      .fallback = "false",
      .commands = "router",
+     .was = "slow-nodes",
      .help = "let them in"},
 };
 static const struct lr_setting_table table = {rows, sizeof(rows) / sizeof(rows[0])};
@@ -146,6 +147,20 @@ static void flags_take_every_form(void **state)
     s = with_args(ARGS("--artifacts", "--cpu-nodes=yes", "--help"));
     assert_true(lr_settings_bool(s, "cpu-nodes"));
     assert_true(lr_settings_is_help(s));
+    lr_settings_destroy(s);
+}
+
+static void the_old_name_of_a_setting_is_an_error_that_names_the_new_one(void **state)
+{
+    (void)state;
+    refuses_args(ARGS("--slow-nodes"), "--slow-nodes is called", "--cpu-nodes now");
+    refuses_args(ARGS("--no-slow-nodes"), "--no-slow-nodes is called", "--no-cpu-nodes now");
+    refuses_text("slow-nodes = true", "r.conf line 1: slow-nodes", "is called cpu-nodes now");
+    struct lr_settings *s = fresh("node"); /* also where it belongs to another command */
+    struct lr_error err;
+    const char *const env[] = {"LLM_ROUTER_SLOW_NODES=true", NULL};
+    assert_int_equal(lr_settings_read_env(s, env, &err), LR_INVALID_ARGUMENT);
+    assert_contains(err.text, "LLM_ROUTER_SLOW_NODES is called LLM_ROUTER_CPU_NODES now");
     lr_settings_destroy(s);
 }
 
@@ -400,6 +415,7 @@ int main(void)
         cmocka_unit_test(defaults_are_parsed_by_type),
         cmocka_unit_test(flags_take_every_form),
         cmocka_unit_test(unknown_flags_are_named_with_a_near_miss),
+        cmocka_unit_test(the_old_name_of_a_setting_is_an_error_that_names_the_new_one),
         cmocka_unit_test(values_out_of_range_are_named_with_what_is_allowed),
         cmocka_unit_test(a_secret_is_not_repeated),
         cmocka_unit_test(a_flag_wins_over_environment_over_file_over_default),
