@@ -32,13 +32,14 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     r->is_loopback = net_is_loopback_bind(r->host);
     r->needs_key = !r->is_loopback || lr_settings_bool(s, "require-key");
     r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
-    r->asks_to_yield = lr_settings_bool(s, "yield");
-    r->queue_limit = (uint32_t)lr_settings_int(s, "queue");
-    r->queue_bytes = (size_t)lr_settings_size(s, "queue-bytes");
-    r->queue_wait_ms = lr_settings_ms(s, "queue-wait");
-    r->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
+    r->sched.preempts = lr_settings_bool(s, "preempt");
+    r->sched.queue_limit = (size_t)lr_settings_int(s, "queue");
+    r->sched.queue_bytes = (size_t)lr_settings_size(s, "queue-bytes");
+    r->sched.queue_wait_ms = lr_settings_ms(s, "queue-wait");
+    r->sched.queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
     r->keep_alive_ms = (uint32_t)lr_settings_ms(s, "keep-alive");
     r->offline_ms = lr_settings_ms(s, "node-timeout");
+    router_dispatch_init(r);
     router_sessions_init(&r->sessions, lr_settings_ms(s, "session-idle"),
                          lr_settings_ms(s, "session-life"));
     bool has_tls = lr_settings_str(s, "tls-cert") != NULL;
@@ -144,7 +145,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     router_keys_init(&r->keys);
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
-    router_beginnings_init(&r->beginnings);
+    router_prefix_index_init(&r->sched.prefixes);
     router_events_init(&r->events);
     lr_code code = read_settings(r, err);
     if (code == LR_OK)
@@ -179,7 +180,7 @@ void router_destroy(struct router *r)
     free(r->homes);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
-    router_beginnings_free(&r->beginnings);
+    router_prefix_index_free(&r->sched.prefixes);
     router_keys_free(&r->keys);
     router_events_free(&r->events);
     if (r->database_lock.fd >= 0)

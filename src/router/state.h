@@ -26,7 +26,7 @@
 #include "router/http/session.h"
 #include "router/http/stats.h"
 #include "router/router.h"
-#include "router/sched/beginnings.h"
+#include "router/sched/sched.h"
 #include "router/store/keys.h"
 #include "router/store/store.h"
 
@@ -78,11 +78,7 @@ struct router {
     struct net_cidrs proxies;       /* that are believed whose request they pass on */
     struct net_cidrs node_networks; /* where nodes may be besides the address they join from */
     bool allows_cpu_nodes;
-    bool asks_to_yield;
-    uint32_t queue_limit;
-    size_t queue_bytes;
     uint32_t keep_alive_ms;
-    uint64_t queue_timeout_ms, queue_wait_ms;
     uint64_t offline_ms;
     uint64_t started_ms;
     _Atomic bool is_draining;
@@ -94,14 +90,12 @@ struct router {
     struct router_sessions sessions;
     struct router_registry registry;
     struct router_nodes nodes;
-    struct router_beginnings beginnings;
+    struct router_sched sched;
     struct router_events events;
     struct router_stats stats;
     struct router_alerts alerts;
     bool database_fails;               /* and an alert says so */
     bool certificate_ends;             /* soon, and an alert says so */
-    uint64_t waiting, held;            /* jobs in queues, and on nodes */
-    struct router_model *waited;       /* models that jobs wait for, deleted ones too */
     struct router_metrics metrics;     /* atomics: no lock */
     char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
     size_t fleet_count;

@@ -94,7 +94,7 @@ test('a download under way is seen with its size and speed, and the dashboard na
   const page = JSON.parse(fs.readFileSync(path.join(ROOT, 'docs/grafana.json'), 'utf8'));
   const named = new Set(page.panels.flatMap((p) => p.targets).flatMap((t) => t.expr.match(/llm_router_\w+/g)));
   for (const name of named) assert.ok(m.samples.has(name), `${name} is not exported`);
-  for (const word of ['answers', 'queued', 'first_token', 'inter_token', 'completion_tokens', 'cancelled', 'retries', 'continuations', 'yielded', 'download', 'memory'])
+  for (const word of ['answers', 'queued', 'first_token', 'inter_token', 'completion_tokens', 'cancelled', 'retries', 'continuations', 'preempted', 'download', 'memory'])
     assert.ok([...named].some((name) => name.includes(word)), `the dashboard shows ${word}`);
   const told = fs.readFileSync(path.join(ROOT, 'docs/operating.md'), 'utf8');
   for (const name of m.types.keys()) {

@@ -79,14 +79,14 @@ test('a full queue takes a key that waits with less, and that key is next: anoth
   assert.ok(place < 2 * SLOTS, `it was served after ${place} of the flood, not after all ${SLOTS + BEYOND + queue}`);
 });
 
-test('with --no-yield nobody steps aside', async () => {
-  const { router } = await fleet(1, makeEcho('stays', { step_ms: 10 }), { args: ['--no-yield'], nodeArgs: ['--max-sequences', '2'] });
+test('with --no-preempt nobody steps aside', async () => {
+  const { router } = await fleet(1, makeEcho('stays', { step_ms: 10 }), { args: ['--no-preempt'], nodeArgs: ['--max-sequences', '2'] });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   const many = Array.from({ length: 8 }, () => stream(router.url, { model: 'stays', ...say('0123456789'.repeat(5)) }, { key: flood.key }));
   await until('all slots are taken', async () => (await call(`${router.url}/v0/explain?model=stays`)).json.queued > 0);
   assert.equal((await stream(router.url, { model: 'stays', ...say('hi') }, { key: small.key })).text, 'hi');
   assert.ok((await Promise.all(many)).every((o) => o.text === '0123456789'.repeat(5)));
-  assert.equal(await metric(router, 'yielded_total'), 0);
+  assert.equal(await metric(router, 'preempted_total'), 0);
 });
 
 test('a node that is full of others\' work says busy: the request waits at the router and is answered', async () => {

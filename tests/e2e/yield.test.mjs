@@ -53,7 +53,7 @@ for (const slots of [1, 8])
     }
     await whole(few);
     await whole(many);
-    assert.ok(await metric(router, 'yielded_total') > 0);
+    assert.ok(await metric(router, 'preempted_total') > 0);
     assert.equal(await metric(router, 'retries_total') + await metric(router, 'continuations_total'), 0, 'no node is thought ill');
     await booked(router, all);
     await allIdle(router);
@@ -80,7 +80,7 @@ test('three requests of a small key within one step all begin with the next one'
   }
   // A wait for the one that leaves would be a third step; the machine may be busy in a try.
   assert.ok(Math.min(...tries) < 2.6 * step, `the last of three began after ${tries} ms, steps take ${step}`);
-  assert.ok(await metric(router, 'yielded_total') >= 10);
+  assert.ok(await metric(router, 'preempted_total') >= 10);
   leaving.abort();
   await allIdle(router);
   await booked(router, all);
@@ -103,10 +103,10 @@ test('a node that does not find who is to leave: that one is asked, and all answ
   const many = Array.from({ length: 16 }, (_, i) => ask(router, flood, 'older', text(i, 60)));
   await until('the slots are taken', async () => many.filter((a) => a.now !== '').length >= 4);
   await whole([ask(router, small, 'older', 'hello')]); // those beyond the slots leave, too, and are asked
-  const asked = await metric(router, 'yielded_total');
+  const asked = await metric(router, 'preempted_total');
   named = 0;
   for (let i = 0; i < 5; i++) await whole([ask(router, small, 'older', text(i, 6))]);
-  const left = await metric(router, 'yielded_total') - asked;
+  const left = await metric(router, 'preempted_total') - asked;
   assert.ok(named > 1 && left >= named / 2, `of ${named} that the router named ${left} left all the same, asked one by one`);
   await whole([10, 12, 14].map((length) => ask(router, small, 'older', text(0, length))));
   await whole(many);

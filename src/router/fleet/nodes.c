@@ -187,11 +187,13 @@ static struct router_place *need_place(struct router_node *node, struct lr_str i
         return NULL;
     }
     copy_text(place->id, sizeof(place->id), id);
+    place->replica.health = &node->health;
     return place;
 }
 
 static void take_load(struct router_place *place, const struct wire_fleet_model *m)
 {
+    struct router_replica *replica = &place->replica;
     copy_text(place->state, sizeof(place->state), m->state);
     copy_text(place->reason, sizeof(place->reason), m->reason);
     place->can_run = m->can_run;
@@ -201,17 +203,17 @@ static void take_load(struct router_place *place, const struct wire_fleet_model 
     place->failures = m->failures;
     place->next_try_ms = m->next_try_ms;
     if (m->slots != 0)
-        place->slots = m->slots;
+        replica->slots = m->slots;
     place->live = m->live;
     place->queued = m->queued;
-    place->is_full = false;
+    replica->is_full = false;
     /* Our own measures see the network, too; the node's are for the time before them. */
-    if (place->load_ms <= 0)
-        place->load_ms = (double)m->load_ms;
-    if (place->prefill_ms <= 0)
-        place->prefill_ms = (double)m->prefill_us / 1000;
-    if (place->step_ms <= 0)
-        place->step_ms = (double)m->step_us / 1000;
+    if (replica->load_ms <= 0)
+        replica->load_ms = (double)m->load_ms;
+    if (replica->prefill_ms <= 0)
+        replica->prefill_ms = (double)m->prefill_us / 1000;
+    if (replica->step_ms <= 0)
+        replica->step_ms = (double)m->step_us / 1000;
 }
 
 static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
@@ -322,8 +324,8 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     copy_text(node->version, sizeof(node->version), join->version);
     node->epoch = join->state.epoch;
     node->joined_ms = wall_ms;
-    node->avoided_until_ms = 0;
-    atomic_store(&node->failures_in_row, 0);
+    node->health.avoided_until_ms = 0;
+    atomic_store(&node->health.failures_in_row, 0);
     for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
         struct router_place *place = value;
         place->can_run = place->is_loaded = false;
@@ -340,7 +342,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
         router_node_move(node, ROUTER_NODE_ONLINE);
     node->reached_ms = now_ms;
     hear(node, &join->state, now_ms);
-    node->takes_instead = false; /* perhaps another release now */
+    node->health.takes_swaps = false; /* perhaps another release now */
     *out = node;
     return LR_OK;
 }

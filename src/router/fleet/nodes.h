@@ -11,10 +11,9 @@
 #include "base/sha256.h"
 #include "base/strmap.h"
 #include "router/fleet/prompt_info.h"
+#include "router/sched/replica.h"
 #include "router/store/sql.h"
 #include "wire/fleet.h"
-
-struct router_job;
 
 enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
 
@@ -36,19 +35,12 @@ struct router_place {
     bool is_loaded, is_pinned;
     bool is_waiting; /* the node could not load it and tries again: a last resort */
     uint64_t failures, next_try_ms;
-    uint32_t slots, live, queued; /* as reported */
+    uint32_t live, queued; /* as reported */
     uint64_t context_tokens, weight_bytes;
     uint64_t kv_bytes;               /* of one whole context; 0: not known */
     struct router_prompt_info *info; /* reference; NULL: none */
     /* ours */
-    uint32_t inflight;
-    uint32_t yielding;       /* of them, told to step aside */
-    uint32_t replaced;       /* of those, whose place another one has already */
-    struct router_job *held; /* all of them, the newest first */
-    bool is_full;            /* said "busy": until something of ours ends or it reports again */
-    bool is_caching;         /* its engine has found a prompt's beginning computed before */
-    double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
-    double prefill_tokens;               /* what prefill_ms stands on; 0: the node's word */
+    struct router_replica replica;
     uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
     struct router_tally tally;
 };
@@ -96,18 +88,15 @@ struct router_node {
     unsigned writes;     /* on their way to the database, which is older until then */
     bool is_drained;     /* an operator took it out of service */
     bool is_draining;    /* it is shutting down */
-    bool takes_instead;  /* it has let one go for another in one step: it can */
     int64_t joined_ms;   /* wall */
     uint64_t beat_ms;    /* monotonic; the last word of it */
-    uint64_t avoided_until_ms;        /* it has just failed us */
-    _Atomic uint32_t failures_in_row; /* since it last gave a token; any thread */
-    struct lr_strmap places;          /* folded model id -> struct router_place, owned */
+    struct router_health health;
+    struct lr_strmap places; /* folded model id -> struct router_place, owned */
     uint32_t pool_count;
     struct {
         char name[96], title[96];
         uint64_t total, used;
     } pools[ROUTER_POOLS_MAX];
-    uint64_t requests, failures;        /* for metrics */
     uint64_t events_epoch, events_seen; /* which of its events have been told */
 };
 

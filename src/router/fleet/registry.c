@@ -159,6 +159,7 @@ void router_model_unref(struct router_model *model)
     free(model->manifest);
     free(model->chat_template);
     free(model->path);
+    router_schedule_free(&model->schedule);
     free(model);
 }
 

@@ -9,9 +9,7 @@
 
 #include "base/sha256.h"
 #include "router/fleet/nodes.h"
-#include "router/sched/pressure.h"
-#include "router/sched/queue.h"
-#include "router/sched/shares.h"
+#include "router/sched/sched.h"
 #include "router/store/sql.h"
 
 struct router_model {
@@ -28,10 +26,7 @@ struct router_model {
     int64_t generation; /* of the registration; the highest is the newest.  0: not stored yet */
     bool is_deleted;
     bool is_stored; /* in the database: seen there, or our insert was committed */
-    struct router_queue queue;
-    struct router_model *next_waited, **waited_link; /* of router->waited; NULL: nobody waits */
-    struct router_pressure pressure;
-    struct router_shares shares;
+    struct router_schedule schedule;
     /* Where the registration has a template of its own: that one with a node's tokens. */
     struct router_prompt_info *own_info;        /* reference */
     const struct router_prompt_info *own_basis; /* whose tokens; only compared */

@@ -119,7 +119,7 @@ static void erased(void *arg, const struct lr_error *err)
         struct lr_json_writer *event = router_event_begin(&r->events, "model.deleted");
         lr_json_member_z(event, "model", model->id);
         router_event_send(&r->events);
-        router_refuse_waiting(model);
+        router_refuse_waiting(r, model);
         router_registry_remove(&r->registry, model);
     }
     const struct router_target *nodes =

@@ -48,7 +48,7 @@ static struct outlook look(const struct router *r, const struct router_model *mo
         if (out.best == NULL || rank(place->state) > rank(out.best->state))
             out.best = place;
         out.counts[rank(place->state)]++;
-        out.inflight += place->inflight;
+        out.inflight += place->replica.inflight;
         if (place->weight_bytes > out.weight_bytes)
             out.weight_bytes = place->weight_bytes;
     }
@@ -178,13 +178,13 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
         lr_json_member_z(w, "engine", place->engine);
         lr_json_member_z(w, "runtime", place->runtime);
         lr_json_member_z(w, "architecture", place->architecture);
-        lr_json_member_u64(w, "slots", place->slots);
+        lr_json_member_u64(w, "slots", place->replica.slots);
         lr_json_member_u64(w, "live", place->live);
-        lr_json_member_u64(w, "inflight", place->inflight);
+        lr_json_member_u64(w, "inflight", place->replica.inflight);
         lr_json_member_u64(w, "context_tokens", place->context_tokens);
         lr_json_member_u64(w, "weight_bytes", place->weight_bytes);
-        lr_json_member_double(w, "step_ms", place->step_ms);
-        lr_json_member_double(w, "prefill_ms_per_token", place->prefill_ms);
+        lr_json_member_double(w, "step_ms", place->replica.step_ms);
+        lr_json_member_double(w, "prefill_ms_per_token", place->replica.prefill_ms);
     }
     lr_json_end_object(w);
 }
@@ -215,7 +215,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
     lr_json_member_bool(w, "ready", o.is_ready);
     lr_json_member_z(w, "state", o.state);
     lr_json_member_z(w, "reason", o.reason[0] != '\0' ? o.reason : NULL);
-    lr_json_member_u64(w, "queued", m->queue.count);
+    lr_json_member_u64(w, "queued", router_schedule_waiting(&m->schedule));
     if (is_brief) {
         put_counts(w, &o);
         lr_json_end_object(w);
@@ -331,15 +331,14 @@ void router_api_explain(struct router *r, struct net_request *req)
     struct router_model *model = find_for_caller(r, req, id, &err);
     bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* may know the nodes */
     if (model != NULL) {
-        size_t count = router_candidates(r, model, NULL, lr_clock_ms(NULL), candidates,
-                                         ROUTER_CANDIDATES_MAX);
+        size_t count =
+            router_candidates(r, model, lr_clock_ms(NULL), candidates, ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
         lr_json_member_z(&w, "model", model->id);
         lr_json_member_u64(&w, "prompt_tokens", demand.prompt_tokens);
-        lr_json_member_u64(&w, "queued", model->queue.count);
-        lr_json_member_u64(&w, "wait_ms",
-                           router_pressure_wait_ms(&model->pressure, model->queue.count));
-        lr_json_member_bool(&w, "overloaded", model->pressure.state == ROUTER_OVER);
+        lr_json_member_u64(&w, "queued", router_schedule_waiting(&model->schedule));
+        lr_json_member_u64(&w, "wait_ms", router_schedule_wait_ms(&model->schedule));
+        lr_json_member_bool(&w, "overloaded", model->schedule.pressure.state == ROUTER_OVER);
         if (is_admin)
             lr_json_member_z(&w, "choice",
                              best != ROUTER_NOBODY ? candidates[best].node->id : NULL);

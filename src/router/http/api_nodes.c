@@ -20,8 +20,8 @@ static void put_models(struct lr_json_writer *w, const struct router_node *node)
         lr_json_member_z(w, "state", place->state);
         lr_json_member_z(w, "reason", place->reason[0] != '\0' ? place->reason : NULL);
         lr_json_member_bool(w, "can_run", place->can_run);
-        lr_json_member_u64(w, "slots", place->slots);
-        lr_json_member_u64(w, "inflight", place->inflight);
+        lr_json_member_u64(w, "slots", place->replica.slots);
+        lr_json_member_u64(w, "inflight", place->replica.inflight);
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
@@ -36,7 +36,7 @@ static void put_model_counts(struct lr_json_writer *w, const struct router_node 
         const struct router_place *place = value;
         runnable += place->can_run;
         loaded += place->is_loaded;
-        inflight += place->inflight;
+        inflight += place->replica.inflight;
     }
     lr_json_member_u64(w, "models_runnable", runnable);
     lr_json_member_u64(w, "models_loaded", loaded);
@@ -58,8 +58,8 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
     lr_json_member_i64(w, "joined", node->joined_ms / 1000);
     if (router_node_is_online(node))
         lr_json_member_u64(w, "silent_ms", now - node->beat_ms);
-    lr_json_member_u64(w, "requests", node->requests);
-    lr_json_member_u64(w, "failures", node->failures);
+    lr_json_member_u64(w, "requests", node->health.requests);
+    lr_json_member_u64(w, "failures", node->health.failures);
     lr_json_key(w, "memory");
     lr_json_begin_array(w);
     for (uint32_t i = 0; i < node->pool_count; i++) {

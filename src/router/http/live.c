@@ -42,8 +42,8 @@ void router_live_second(struct router *r)
     router_lock(r);
     watch_database(r);
     watch_certificate(r);
-    router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->waiting, (uint32_t)r->held,
-                      lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
+    router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->sched.waiting,
+                      (uint32_t)r->sched.held, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
     if (r->events.subscriber_count != 0) {
         router_stats_put_newest(&r->stats, router_event_begin(&r->events, "stats"));
         router_event_send_live(&r->events);

@@ -80,8 +80,8 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     counter(out, "continuations_total", "Requests moved to another node after it",
             &m->continuations);
     counter(out, "busy_total", "Times a node had no slot after all", &m->busy);
-    counter(out, "yielded_total",
-            "Times an answer waited a moment so that a key with less could begin", &m->yielded);
+    counter(out, "preempted_total",
+            "Times an answer left its slot so that a key with less could begin", &m->preempted);
     counter(out, "queue_full_total", "Requests refused because the queue was full",
             &m->queue_full);
     counter(out, "rate_limited_total", "Requests refused by a key's limits", &m->rate_limited);
@@ -104,6 +104,9 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
                     (double)(validity.until_s - lr_clock_wall_ms(NULL) / 1000) / 86400);
     }
     router_lock(r);
+    router_metrics_head(out, "ticket_defects_total", "counter",
+                        "Moves of tickets that the scheduler does not know: defects");
+    lr_buf_addf(out, "llm_router_ticket_defects_total %" PRIu64 "\n", r->sched.illegal_moves);
     router_metrics_write_nodes(r, out);
     router_unlock(r);
 }

@@ -46,7 +46,7 @@ static uint64_t is_up(const struct router_node *node)
 
 static uint64_t failures(const struct router_node *node)
 {
-    return node->failures;
+    return node->health.failures;
 }
 
 static uint64_t downloads(const struct router_node *node)
@@ -127,7 +127,7 @@ static const struct {
 
 static bool is_told(const struct router *r, const struct router_place *place)
 {
-    return place->tally.requests != 0 || place->inflight != 0 ||
+    return place->tally.requests != 0 || place->replica.inflight != 0 ||
            router_registry_find(&r->registry, lr_str_z(place->id)) != NULL;
 }
 
@@ -161,17 +161,17 @@ static void write_places(const struct router *r, struct lr_buf *out, size_t whic
 
 static double queued(const struct router_model *model)
 {
-    return (double)model->queue.count;
+    return (double)router_schedule_waiting(&model->schedule);
 }
 
 static double expected_wait(const struct router_model *model)
 {
-    return (double)router_pressure_wait_ms(&model->pressure, model->queue.count) / 1000;
+    return (double)router_schedule_wait_ms(&model->schedule) / 1000;
 }
 
 static double is_overloaded(const struct router_model *model)
 {
-    return model->pressure.state == ROUTER_OVER;
+    return model->schedule.pressure.state == ROUTER_OVER;
 }
 
 static const struct {
@@ -194,7 +194,7 @@ static void write_state(const struct router *r, struct lr_buf *out)
             if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, place))
                 continue;
             begin(out, "inflight", r->nodes.all[i], "model", place->id);
-            add_count(out, place->inflight);
+            add_count(out, place->replica.inflight);
         }
     router_metrics_head(out, "model_loaded", "gauge", "1 while a model is loaded on a node");
     for (size_t i = 0; i < r->nodes.count; i++)

@@ -24,7 +24,7 @@ enum { ROUTER_SILENCE_MS = 5000 };
 
 /* One choice of the answer. */
 struct router_leg {
-    struct router_job job; /* first: a job is cast back to its leg */
+    struct router_ticket job; /* first: a ticket is cast back to its leg */
     struct router_call *call;
     uint32_t index;
     uint32_t attempts;     /* that failed in a row, without a token between */
@@ -53,9 +53,9 @@ struct router_call {
     struct net_request *req; /* not to be touched once the turn has ended, as all it owns: */
     struct router_access *access; /* in the request's arena */
     struct chat_turn turn;
-    struct router_model *model;      /* reference; NULL: not found yet */
-    struct router_prompt_info *info; /* reference */
-    struct router_marks *marks;      /* owned, one per prompt; NULL: short prompts */
+    struct router_model *model;         /* reference; NULL: not found yet */
+    struct router_prompt_info *info;    /* reference */
+    struct router_prefix_hashes *marks; /* owned, one per prompt; NULL: short prompts */
     struct router_leg *legs;
     uint32_t leg_count;
     unsigned holds; /* what still points here: the answer, attempts and grants */
@@ -102,7 +102,7 @@ void router_leg_move(struct router_leg *leg, enum router_outcome outcome,
 /* Engines died over it and nothing else can be blamed: it fails for good. */
 void router_leg_poison(struct router_leg *leg, const struct lr_error *err);
 /* Its key holds more than others: it waits for its turn and goes on.  As above. */
-void router_leg_yield(struct router_leg *leg);
+void router_leg_preempt(struct router_leg *leg);
 /* Its answer is complete. */
 void router_leg_done(struct router_leg *leg);
 void router_leg_fail(struct router_leg *leg, const struct lr_error *err);

@@ -19,7 +19,7 @@ enum {
 
 void router_leg_free(struct router_leg *leg)
 {
-    router_job_forget(&leg->job);
+    router_ticket_forget(&leg->job);
     free(leg->generated);
 }
 
@@ -159,8 +159,8 @@ static void count_move(struct router_leg *leg, enum router_outcome outcome, cons
         router_count(&metrics->busy, 1);
         return;
     }
-    if (outcome == ROUTER_YIELDED) {
-        router_count(&metrics->yielded, 1);
+    if (outcome == ROUTER_PREEMPTED) {
+        router_count(&metrics->preempted, 1);
         return;
     }
     router_count(leg->generated_count != 0 ? &metrics->continuations : &metrics->retries, 1);
@@ -202,11 +202,11 @@ void router_leg_poison(struct router_leg *leg, const struct lr_error *err)
     router_leg_fail(leg, err);
 }
 
-void router_leg_yield(struct router_leg *leg)
+void router_leg_preempt(struct router_leg *leg)
 {
     struct lr_error why;
     (void)lr_fail(&why, LR_RATE_LIMITED, "its key holds more of the model than others");
-    router_leg_move(leg, ROUTER_YIELDED, &why);
+    router_leg_move(leg, ROUTER_PREEMPTED, &why);
 }
 
 void router_leg_watch(struct router_leg *leg, uint64_t now_ms)
@@ -239,7 +239,7 @@ static void refuse(struct router_leg *leg, const struct lr_error *err)
     router_leg_fail(leg, err);
 }
 
-static void on_ready(struct router_job *job, const struct lr_error *err)
+static void on_ready(struct router_ticket *job, const struct lr_error *err)
 {
     struct router_leg *leg = (struct router_leg *)(void *)job;
     struct router_call *call = leg->call;
@@ -257,7 +257,7 @@ static void on_ready(struct router_job *job, const struct lr_error *err)
 /* Another key holds less of the model: this answer waits a moment and goes on.  The place is
  * given back when the node has confirmed, so that it is never sent more than it takes; what it
  * makes until then is not lost. */
-static void on_yield(struct router_job *job)
+static void on_preempt(struct router_ticket *job)
 {
     struct router_leg *leg = (struct router_leg *)(void *)job;
     struct router_call *call = leg->call;
@@ -268,7 +268,7 @@ static void on_yield(struct router_job *job)
         return;
     }
     call->holds++;
-    router_leg_yield(leg); /* it has not begun */
+    router_leg_preempt(leg); /* it has not begun */
     router_call_drop(call);
 }
 
@@ -276,7 +276,7 @@ void router_leg_start(struct router_leg *leg)
 {
     struct lr_error err;
     leg->job.on_ready = on_ready;
-    leg->job.on_yield = on_yield;
+    leg->job.on_preempt = on_preempt;
     enum router_admission admission = router_admit(&leg->job, false, &err);
     if (admission == ROUTER_REFUSED)
         refuse(leg, &err);

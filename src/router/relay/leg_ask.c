@@ -8,7 +8,7 @@
  * then.  0: any wait. */
 static uint64_t time_to_begin(const struct router_call *call)
 {
-    uint64_t limit = call->home->router->queue_timeout_ms;
+    uint64_t limit = call->home->router->sched.queue_timeout_ms;
     uint64_t waited = (lr_clock_ns(NULL) - call->begun_ns) / 1000000;
     if (limit == 0)
         return 0;
@@ -24,7 +24,7 @@ static struct wire_generate describe(const struct router_leg *leg)
     ask.request_id = lr_str_z(leg->job.name);
     ask.model = lr_str_z(leg->job.place->id);
     ask.trace = lr_str_z(call->trace);
-    ask.leaves = lr_str_z(leg->job.instead_of);
+    ask.leaves = lr_str_z(leg->job.swap);
     ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
     ask.generated = leg->generated;
     ask.generated_count = leg->generated_count;

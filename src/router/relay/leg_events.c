@@ -74,8 +74,8 @@ static void on_done(struct router_leg *leg, struct lr_str body)
         router_leg_move(leg, ROUTER_FAILED, &err);
         return;
     }
-    if (m.reason == LR_FINISH_CANCELLED && router_was_asked(&leg->job)) {
-        router_leg_yield(leg);
+    if (m.reason == LR_FINISH_CANCELLED && router_was_preempted(&leg->job)) {
+        router_leg_preempt(leg);
         return;
     }
     if (m.reason == LR_FINISH_CANCELLED) {
@@ -197,8 +197,8 @@ static void on_accepted(struct router_leg *leg, struct lr_str body)
 {
     struct wire_accepted m;
     leg->is_taken = true;
-    if (leg->job.instead_of[0] != '\0' && wire_accepted_decode(body, &m, NULL) == LR_OK)
-        router_came_instead(&leg->job, m.has_swapped);
+    if (leg->job.swap[0] != '\0' && wire_accepted_decode(body, &m, NULL) == LR_OK)
+        router_swap_confirmed(&leg->job, m.has_swapped);
 }
 
 static void on_prefill(struct router_leg *leg, struct lr_str body)

@@ -99,13 +99,13 @@ static void mark_prompts(struct router_call *call)
     const struct chat_turn *turn = &call->turn;
     bool is_short = true;
     for (uint32_t i = 0; i < turn->prompt_count; i++)
-        is_short = is_short && !router_marks_pay(&turn->prompts[i]);
+        is_short = is_short && !router_has_prefixes(&turn->prompts[i]);
     if (!is_short)
         call->marks = calloc(turn->prompt_count, sizeof(*call->marks));
     for (uint32_t i = 0; call->marks != NULL && i < turn->prompt_count; i++)
-        router_marks_make(&call->marks[i], lr_str_z(call->model->folded),
-                          lr_str_z(router_caller_name(&call->access->caller)),
-                          &turn->prompts[i]);
+        router_prefix_hashes_make(&call->marks[i], lr_str_z(call->model->folded),
+                                  lr_str_z(router_caller_name(&call->access->caller)),
+                                  &turn->prompts[i]);
 }
 
 /* A client may use one X-Request-Id twice, and a node is told by name what to stop. */
@@ -146,8 +146,8 @@ static lr_code make_legs(struct router_call *call, struct lr_error *err)
         leg->job.model = call->model;
         leg->job.loop = call->home->loop;
         (void)snprintf(leg->job.name, sizeof(leg->job.name), "%s.%u", call->name, i);
-        leg->job.lane = call->access->caller.key != NULL ? call->access->caller.key->lane : 0;
-        leg->job.marks = call->marks != NULL ? &call->marks[i / n] : NULL;
+        leg->job.key = call->access->caller.key != NULL ? call->access->caller.key->number : 0;
+        leg->job.prefixes = call->marks != NULL ? &call->marks[i / n] : NULL;
         /* About four bytes a token in the languages people write to models. */
         leg->job.prompt_tokens =
             (uint32_t)(prompt->ids != NULL ? prompt->id_count : prompt->bytes / 4);

@@ -1,49 +1,9 @@
-/* router/sched/candidates.c - which nodes could serve a request, as the picker sees them, and
+/* router/sched/candidates.c - which nodes could serve a ticket, as the scheduler sees them, and
  * why the others cannot.
  */
+#include <stddef.h>
+
 #include "router/sched/dispatch.h"
-
-bool router_has_failed(const struct router_job *job, const struct router_node *node)
-{
-    for (uint32_t i = 0; job != NULL && i < job->failed_count; i++)
-        if (job->failed[i] == node)
-            return true;
-    return false;
-}
-
-/* A node that failed somebody is left alone for a while, and then tried with one request
- * until that has brought a token: the others do not wait for it to fail them, too. */
-static bool is_doubtful(const struct router_node *node, const struct router_place *place,
-                        uint64_t now)
-{
-    return now < node->avoided_until_ms ||
-           (atomic_load(&node->failures_in_row) != 0 && place->inflight != 0);
-}
-
-static struct router_candidate describe(const struct router_job *job, struct router_node *node,
-                                        struct router_place *place, uint64_t now)
-{
-    uint32_t reported = place->live + place->queued;
-    bool failed = router_has_failed(job, node);
-    uint32_t inflight = place->inflight - (node->takes_instead ? place->replaced : 0);
-    return (struct router_candidate){
-        .node = node,
-        .place = place,
-        .is_loaded = place->is_loaded,
-        .is_avoided = failed || is_doubtful(node, place, now),
-        .is_barred = place->is_full || (failed && now < node->avoided_until_ms),
-        .slots = place->slots,
-        .active = place->inflight > reported ? place->inflight : reported,
-        .inflight = inflight,
-        .load_ms = place->load_ms,
-        .prefill_ms = place->prefill_ms,
-        .step_ms = place->step_ms,
-        .weight_bytes = place->weight_bytes,
-        .cached = place->is_caching && job != NULL && job->marks != NULL
-                      ? router_beginnings_share(&job->router->beginnings, node, job->marks)
-                      : 0,
-    };
-}
 
 /* NULL: the node cannot run the model. */
 static struct router_place *place_on(const struct router_node *node,
@@ -56,7 +16,7 @@ static struct router_place *place_on(const struct router_node *node,
     return place != NULL && place->can_run ? place : NULL;
 }
 
-/* Where the model could not be loaded lately nobody is sent who can be served elsewhere. */
+/* A node that could not load the model lately gets no ticket that another node can serve. */
 static size_t drop_waiting(struct router_candidate *all, size_t count)
 {
     size_t kept = 0;
@@ -66,7 +26,7 @@ static size_t drop_waiting(struct router_candidate *all, size_t count)
     return kept != 0 ? kept : count;
 }
 
-/* Another model has the name by now: nodes' places with that name are no places of this one. */
+/* Another model has the name by now: what nodes have by that name is not this model. */
 static bool is_replaced(const struct router *r, const struct router_model *model)
 {
     const struct router_model *other =
@@ -75,37 +35,51 @@ static bool is_replaced(const struct router *r, const struct router_model *model
                              strcmp(other->path, model->path) != 0);
 }
 
-size_t router_candidates(struct router *r, const struct router_model *model,
-                         const struct router_job *job, uint64_t now,
-                         struct router_candidate *out, size_t capacity)
+size_t router_replicas(void *arg, const struct router_schedule *schedule,
+                       const struct router_ticket *t, struct router_candidate *out,
+                       size_t capacity)
 {
+    const struct router *r = arg;
+    const struct router_model *model =
+        (const void *)((const char *)schedule - offsetof(struct router_model, schedule));
     size_t count = 0;
     const struct router_place *bound =
-        job != NULL && job->bound != NULL ? place_on(job->bound, model) : NULL;
+        t != NULL && t->bound != NULL ? place_on(t->bound, model) : NULL;
     bool is_bound = bound != NULL && !bound->is_waiting;
     if (is_replaced(r, model))
         return 0;
     for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
         struct router_node *node = r->nodes.all[i];
         struct router_place *place = place_on(node, model);
-        if (place != NULL && (!is_bound || node == job->bound))
-            out[count++] = describe(job, node, place, now);
+        if (place != NULL && (!is_bound || node == t->bound))
+            out[count++] = (struct router_candidate){
+                .node = node,
+                .place = place,
+                .replica = &place->replica,
+                .is_loaded = place->is_loaded,
+                .reported = place->live + place->queued,
+                .weight_bytes = place->weight_bytes,
+            };
     }
     return drop_waiting(out, count);
 }
 
-bool router_has_another(struct router_job *job)
+size_t router_candidates(struct router *r, const struct router_model *model, uint64_t now,
+                         struct router_candidate *out, size_t capacity)
+{
+    return router_sched_candidates(&r->sched, &model->schedule, NULL, now, out, capacity);
+}
+
+bool router_has_another(struct router_ticket *t)
 {
     struct router_candidate all[ROUTER_CANDIDATES_MAX];
-    bool found = false;
-    router_lock(job->router);
-    if (job->node->is_draining)
-        found = true; /* it is leaving, and its successor may come */
-    size_t count = router_candidates(job->router, job->model, job, lr_clock_ms(NULL), all,
-                                     ROUTER_CANDIDATES_MAX);
+    struct router *r = t->router;
+    router_lock(r);
+    bool found = t->node->is_draining; /* it is leaving, and its successor may come */
+    size_t count = router_replicas(r, t->schedule, t, all, ROUTER_CANDIDATES_MAX);
     for (size_t i = 0; i < count; i++)
-        found |= all[i].node != job->node && !router_has_failed(job, all[i].node);
-    router_unlock(job->router);
+        found |= all[i].node != t->node && !router_ticket_has_failed(t, all[i].node);
+    router_unlock(r);
     return found;
 }
 

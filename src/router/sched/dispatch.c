@@ -1,269 +1,239 @@
 #include "router/sched/dispatch.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
-enum {
-    AVOID_MS = 2000, /* a node that failed us; twice as long each time in a row */
-    AVOID_DOUBLINGS = 3,
-};
-
-/* Moving averages: a new value counts a fifth. */
-static const double share_of_new = 0.2;
+#include "router/http/live.h"
 
 static uint64_t now_ms(void)
 {
     return lr_clock_ms(NULL);
 }
 
-static void hold(struct router_job *job, const struct router_candidate *chosen, uint64_t now)
-{
-    struct router_place *place = chosen->place;
-    job->node = chosen->node;
-    job->place = place;
-    job->next_held = place->held;
-    job->held_link = &place->held;
-    if (place->held != NULL)
-        place->held->held_link = &job->next_held;
-    place->held = job;
-    place->inflight++;
-    job->router->held++;
-    router_shares_hold(&job->model->shares, job->lane, now);
-    job->node->requests++;
-}
+/* ---- what a refusal says ---- */
 
-static void unhold(struct router_job *job, uint64_t now)
+static void explain(const struct router_ticket *t, enum router_refusal why,
+                    struct lr_error *err)
 {
-    router_unask(job);
-    router_insist(job);
-    *job->held_link = job->next_held;
-    if (job->next_held != NULL)
-        job->next_held->held_link = job->held_link;
-    job->place->inflight--;
-    job->router->held--;
-    router_shares_release(&job->model->shares, job->lane, now);
-    job->node = NULL;
-    job->place = NULL;
-}
-
-/* Not even beyond the slots is there a place: at the node that is quickest one is made. */
-static void make_way_somewhere(struct router_job *job,
-                               const struct router_candidate *candidates, size_t count,
-                               uint64_t now)
-{
-    const struct router_candidate *best = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (!candidates[i].is_barred && (best == NULL || candidates[i].cost < best->cost))
-            best = &candidates[i];
-    if (best != NULL)
-        router_make_way(job, best->place, job->model->pressure.slots, now);
-}
-
-enum router_grant router_try_grant(struct router_job *job, uint64_t now)
-{
-    struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
-    struct router_demand demand = {.prompt_tokens = job->prompt_tokens};
-    size_t count =
-        router_candidates(job->router, job->model, job, now, candidates, ROUTER_CANDIDATES_MAX);
-    if (count == 0)
-        return ROUTER_GRANT_NOBODY;
-    uint64_t slots = 0;
-    for (size_t i = 0; i < count; i++)
-        slots += candidates[i].slots != 0 ? candidates[i].slots : ROUTER_SLOTS_UNKNOWN;
-    job->model->pressure.slots = slots;
-    /* Who was served before goes on before others begin, but for one that stepped aside. */
-    demand.is_within_slots =
-        (!job->is_again || job->has_yielded) &&
-        !router_shares_is_light(&job->model->shares, job->lane, slots, now);
-    size_t best = router_pick(candidates, count, &demand);
-    if (best == ROUTER_NOBODY) {
-        if (!demand.is_within_slots)
-            make_way_somewhere(job, candidates, count, now);
-        return demand.is_within_slots ? ROUTER_GRANT_SHARE : ROUTER_GRANT_FULL;
+    const struct router_model *model = t->model;
+    const struct router_queue *queue = &model->schedule.queues[t->priority];
+    switch (why) {
+    case ROUTER_REFUSE_QUEUE:
+    case ROUTER_REFUSE_WAIT:
+        (void)lr_fail(err, LR_RATE_LIMITED,
+                      "%zu requests wait for model \"%s\" already (setting %s): try again in "
+                      "%u s",
+                      queue->count, model->id,
+                      why == ROUTER_REFUSE_WAIT ? "queue-wait" : "queue", t->retry_s);
+        break;
+    case ROUTER_REFUSE_OVERLOAD:
+        (void)lr_fail(
+            err, LR_RATE_LIMITED,
+            "more requests come for model \"%s\" than it can serve, %zu wait already: "
+            "try again in %u s",
+            model->id, queue->count, t->retry_s);
+        break;
+    case ROUTER_REFUSE_BYTES:
+        (void)lr_fail(err, LR_RATE_LIMITED,
+                      "%zu requests that wait for model \"%s\" hold %zu bytes, and this one "
+                      "needs %zu (setting queue-bytes): try again in %u s",
+                      queue->count, model->id, queue->bytes, t->waiter.bytes, t->retry_s);
+        break;
+    case ROUTER_REFUSE_TIMEOUT:
+        (void)lr_fail(err, LR_UNAVAILABLE,
+                      "no slot for model \"%s\" became free within %llu s (setting "
+                      "queue-timeout)",
+                      model->id,
+                      (unsigned long long)(t->router->sched.queue_timeout_ms / 1000));
+        break;
+    case ROUTER_REFUSE_NOBODY:
+        (void)router_refuse_nobody(t->router, model, err);
+        break;
+    case ROUTER_REFUSE_DELETED:
+        (void)lr_fail(err, LR_NOT_FOUND, "model \"%s\" was deleted", model->id);
+        break;
+    case ROUTER_REFUSE_MEMORY:
+        (void)lr_fail(err, LR_OUT_OF_RAM, "no memory for the queue");
+        break;
+    case ROUTER_REFUSE_DEFECT:
+        (void)lr_fail(err, LR_INTERNAL, "the request's ticket made a move that it cannot make");
+        break;
     }
-    const struct router_candidate *chosen = &candidates[best];
-    hold(job, chosen, now);
-    router_make_way(job, job->place, slots, now);
-    if (job->marks != NULL)
-        router_beginnings_note(&job->router->beginnings, job->node, job->marks);
-    (void)snprintf(job->why, sizeof(job->why),
-                   "cost=%.0fms %s active=%u nodes=%zu cached=%.0f%%", chosen->cost,
-                   chosen->is_loaded ? "loaded" : "loads-first", chosen->active, count,
-                   chosen->cached * 100);
-    return ROUTER_GRANT_OK;
 }
+
+/* ---- decisions: to the ticket's loop ---- */
 
 static void deliver(void *arg)
 {
-    struct router_job *job = arg;
+    struct router_ticket *t = arg;
     struct lr_error refusal;
-    router_lock(job->router);
-    bool granted = job->node != NULL;
-    job->state = granted ? ROUTER_JOB_HELD : ROUTER_JOB_IDLE;
-    refusal = job->refusal;
-    router_unlock(job->router);
-    job->on_ready(job, granted ? NULL : &refusal);
+    router_lock(t->router);
+    bool granted = router_sched_heard(&t->router->sched, t);
+    refusal = t->refusal;
+    router_unlock(t->router);
+    t->on_ready(t, granted ? NULL : &refusal);
 }
 
-static void post(struct router_job *job)
+static void tell_granted(void *router, struct router_ticket *t)
 {
-    job->state = ROUTER_JOB_POSTED;
-    net_loop_post(job->loop, deliver, job);
+    (void)router;
+    net_loop_post(t->loop, deliver, t);
 }
 
-void router_waits(struct router_job *job)
+static void tell_refused(void *router, struct router_ticket *t, enum router_refusal why)
 {
-    struct router *r = job->router;
-    struct router_model *model = job->model;
-    r->waiting++;
-    if (model->waited_link != NULL)
+    explain(t, why, &t->refusal);
+    tell_granted(router, t);
+}
+
+/* The way to a ticket's loop.  The ticket may be gone before the note arrives. */
+struct router_preempt_note {
+    struct router_ticket *ticket; /* NULL: it is; only its loop writes this */
+};
+
+static void arrive(void *arg)
+{
+    struct router_preempt_note *note = arg;
+    struct router_ticket *t = note->ticket;
+    free(note);
+    if (t == NULL)
         return;
-    model->next_waited = r->waited;
-    model->waited_link = &r->waited;
-    if (r->waited != NULL)
-        r->waited->waited_link = &model->next_waited;
-    r->waited = model;
+    router_lock(t->router);
+    t->note = NULL;
+    router_unlock(t->router);
+    t->on_preempt(t);
 }
 
-void router_waits_no_more(struct router_job *job)
+/* Without memory the ticket keeps its slot until its answer ends. */
+static void tell_preempted(void *router, struct router_ticket *t)
 {
-    struct router_model *model = job->model;
-    job->router->waiting--;
-    if (model->queue.count != 0)
+    (void)router;
+    t->note = malloc(sizeof(*t->note));
+    if (t->note == NULL)
         return;
-    *model->waited_link = model->next_waited;
-    if (model->next_waited != NULL)
-        model->next_waited->waited_link = model->waited_link;
-    model->waited_link = NULL;
+    t->note->ticket = t;
+    net_loop_post(t->loop, arrive, t->note);
 }
 
-void router_drop_waiter(struct router_job *job)
+void router_ticket_forget(struct router_ticket *t)
 {
-    router_queue_remove(&job->model->queue, &job->waiter);
-    router_waits_no_more(job);
-    post(job);
+    if (t->note != NULL)
+        t->note->ticket = NULL;
+    t->note = NULL;
 }
 
-/* The first in turn that can go now.  Where the one whose turn it is has its share, another
- * key's may take a place beyond the slots; the turn stays. */
-static struct router_job *next_granted(struct router_model *model, uint64_t now)
+void router_dispatch_init(struct router *r)
 {
-    struct router_waiter *w = router_queue_peek(&model->queue);
-    for (bool is_turn = true; w != NULL; is_turn = false) {
-        struct router_job *job = (struct router_job *)(void *)w;
-        enum router_grant grant = router_try_grant(job, now);
-        if (grant == ROUTER_GRANT_OK && is_turn)
-            (void)router_queue_pop(&model->queue);
-        else if (grant == ROUTER_GRANT_OK)
-            router_queue_remove(&model->queue, w);
-        if (grant != ROUTER_GRANT_SHARE)
-            return grant == ROUTER_GRANT_OK ? job : NULL;
-        w = router_queue_next_lane(&model->queue, w);
-    }
-    return NULL;
+    static const struct router_sched_host host = {router_replicas, tell_granted, tell_refused,
+                                                  tell_preempted};
+    r->sched.host = &host;
+    r->sched.ctx = r;
+    r->sched.promised_ms = r->keep_alive_ms;
 }
 
-void router_pump(struct router_model *model)
+/* ---- events ---- */
+
+enum router_admission router_admit(struct router_ticket *t, bool again, struct lr_error *err)
 {
-    uint64_t now = now_ms();
-    for (struct router_job *job; (job = next_granted(model, now)) != NULL;) {
-        router_waits_no_more(job);
-        router_pressure_begun(&model->pressure, model->queue.count, now);
-        post(job);
-    }
-    router_shed(model, now);
+    struct router *r = t->router;
+    enum router_admission admission = ROUTER_REFUSED;
+    enum router_refusal why = ROUTER_REFUSE_DELETED;
+    router_lock(r);
+    t->schedule = &t->model->schedule;
+    if (again || !t->model->is_deleted)
+        admission = router_sched_arrive(&r->sched, t, again, now_ms(), &why);
+    if (admission == ROUTER_REFUSED)
+        explain(t, why, err);
+    router_unlock(r);
+    return admission;
+}
+
+void router_release(struct router_ticket *t, enum router_outcome outcome,
+                    const struct router_measure *measure)
+{
+    struct router *r = t->router;
+    router_lock(r);
+    router_ticket_forget(t);
+    if (outcome == ROUTER_LOST && t->place != NULL)
+        t->place->is_loaded = false; /* until its next heartbeat says otherwise */
+    router_sched_release(&r->sched, t, outcome, measure, now_ms());
+    router_unlock(r);
+}
+
+void router_trust(struct router_ticket *t)
+{
+    router_sched_token(t);
+}
+
+bool router_withdraw(struct router_ticket *t)
+{
+    router_lock(t->router);
+    bool waited = router_sched_withdraw(&t->router->sched, t);
+    router_unlock(t->router);
+    if (!waited)
+        router_release(t, ROUTER_ENDED, NULL);
+    return waited;
+}
+
+void router_swap_confirmed(struct router_ticket *t, bool is_confirmed)
+{
+    router_lock(t->router);
+    router_sched_swap_confirmed(&t->router->sched, t, is_confirmed);
+    router_unlock(t->router);
+}
+
+bool router_was_preempted(struct router_ticket *t)
+{
+    router_lock(t->router);
+    bool was_preempted = t->was_preempted;
+    router_unlock(t->router);
+    return was_preempted;
+}
+
+void router_keeps_slot(struct router_ticket *t)
+{
+    router_lock(t->router);
+    router_ticket_forget(t);
+    router_sched_keeps_slot(&t->router->sched, t);
+    router_unlock(t->router);
 }
 
 void router_pump_all(struct router *r)
 {
-    struct router_model *next;
-    for (struct router_model *model = r->waited; model != NULL; model = next) {
-        next = model->next_waited;
-        router_pump(model);
+    router_sched_pump_all(&r->sched, now_ms());
+}
+
+void router_refuse_waiting(struct router *r, struct router_model *model)
+{
+    router_sched_refuse_new(&r->sched, &model->schedule, ROUTER_REFUSE_DELETED);
+}
+
+/* ---- time ---- */
+
+static void watch_nodes(struct router *r, uint64_t now)
+{
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        struct router_node *node = r->nodes.all[i];
+        if (!router_node_is_online(node) || now - node->beat_ms < r->offline_ms)
+            continue;
+        router_node_move(node, ROUTER_NODE_OFFLINE);
+        lr_log_warn(NULL, "node.offline node=%s silent_ms=%llu", node->name,
+                    (unsigned long long)(now - node->beat_ms));
+        router_live_node(r, node, "node.offline");
+        router_live_offline(r, node, now - node->beat_ms);
     }
 }
 
-/* ---- giving back ---- */
-
-static void average(double *value, double measured)
+void router_dispatch_watch(struct router *r, uint64_t now)
 {
-    if (measured > 0)
-        *value = *value > 0 ? *value + share_of_new * (measured - *value) : measured;
-}
-
-/* Weighed by tokens: of a short prompt's time little is computing, and what it says must not
- * outweigh a long one's. */
-static void average_prefill(struct router_place *place, const struct router_measure *m)
-{
-    if (m->prefill_ms <= 0 || m->prefill_tokens <= 0)
-        return;
-    double kept = (1 - share_of_new) * place->prefill_tokens;
-    double fresh = (place->prefill_tokens > 0 ? share_of_new : 1) * m->prefill_tokens;
-    place->prefill_tokens = kept + fresh;
-    place->prefill_ms =
-        (place->prefill_ms * kept + m->prefill_ms * fresh) / place->prefill_tokens;
-}
-
-static void note_failure(struct router_job *job, uint64_t now)
-{
-    struct router_node *node = job->node;
-    node->failures++;
-    if (!router_has_failed(job, node) && job->failed_count < ROUTER_FAILED_MAX)
-        job->failed[job->failed_count++] = node;
-    /* What was under way when it failed the first one says nothing new. */
-    if (now < node->avoided_until_ms)
-        return;
-    uint32_t row = atomic_fetch_add(&node->failures_in_row, 1);
-    node->avoided_until_ms =
-        now + (AVOID_MS << (row < AVOID_DOUBLINGS ? row : AVOID_DOUBLINGS));
-}
-
-void router_trust(struct router_job *job)
-{
-    atomic_store_explicit(&job->has_begun, true, memory_order_relaxed);
-    if (atomic_load_explicit(&job->node->failures_in_row, memory_order_relaxed) != 0)
-        atomic_store(&job->node->failures_in_row, 0);
-}
-
-void router_release(struct router_job *job, enum router_outcome outcome,
-                    const struct router_measure *measure)
-{
-    struct router *r = job->router;
+    struct lr_str key;
+    void *value;
     router_lock(r);
-    if (job->state == ROUTER_JOB_HELD) {
-        struct router_place *place = job->place;
-        uint64_t now = now_ms();
-        place->is_full = outcome == ROUTER_BUSY;
-        if (measure != NULL) {
-            average(&place->load_ms, measure->load_ms);
-            average_prefill(place, measure);
-            average(&place->step_ms, measure->step_ms);
-            place->is_caching = place->is_caching || measure->found_cached;
-        }
-        if (outcome == ROUTER_LOST)
-            place->is_loaded = false; /* until its next heartbeat says otherwise */
-        if (outcome == ROUTER_FAILED)
-            note_failure(job, now);
-        unhold(job, now);
-        job->state = ROUTER_JOB_IDLE;
-        if (job->model->queue.count != 0)
-            router_pump(job->model);
+    watch_nodes(r, now);
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        struct router_node *node = r->nodes.all[i];
+        for (size_t j = 0; lr_strmap_at(&node->places, j, &key, &value); j++)
+            ((struct router_place *)value)->replica.is_full = false;
     }
+    router_sched_tick(&r->sched, now);
     router_unlock(r);
-}
-
-bool router_withdraw(struct router_job *job)
-{
-    struct router *r = job->router;
-    router_lock(r);
-    bool waited = job->state == ROUTER_JOB_WAITING;
-    bool held = job->state == ROUTER_JOB_HELD;
-    if (waited) {
-        router_queue_remove(&job->model->queue, &job->waiter);
-        router_waits_no_more(job);
-        job->state = ROUTER_JOB_IDLE;
-    }
-    router_unlock(r);
-    if (held)
-        router_release(job, ROUTER_ENDED, NULL);
-    return waited;
 }

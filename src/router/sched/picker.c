@@ -6,21 +6,24 @@ static const double default_prefill_ms = 0.5, default_step_ms = 20;
 /* Reading 1 GB of weights, for a node that has not loaded the model yet. */
 static const double load_ms_per_gb = 500, load_ms_least = 1000;
 
-/* A full slot means waiting for somebody's answer to end: a short answer's steps. */
+/* A full slot means waiting for another answer to end: a short answer's steps. */
 enum { FULL_STEPS = 64 };
 
 /* More than any wait: an avoided node is the last resort. */
 static const double avoided_ms = 1e9;
 
-static bool has_room(const struct router_candidate *node, uint32_t beyond)
+/* A live ticket that may not go beyond the slots counts live tickets only. */
+static bool has_room(const struct router_candidate *node, const struct router_demand *demand)
 {
     uint32_t slots = node->slots != 0 ? node->slots : ROUTER_SLOTS_UNKNOWN;
-    return !node->is_barred && node->inflight < slots + beyond;
+    uint32_t counted = node->inflight - (demand->is_batch ? 0 : node->batch);
+    return !node->is_barred && node->inflight < slots + ROUTER_SLOTS_BEYOND &&
+           (!demand->is_within_slots || counted < slots);
 }
 
 bool router_has_room(const struct router_candidate *node)
 {
-    return has_room(node, ROUTER_SLOTS_BEYOND);
+    return has_room(node, &(struct router_demand){0});
 }
 
 /* The middle value of those that were measured; a lone node's own. */
@@ -58,8 +61,10 @@ static double estimate(const struct router_candidate *n, const struct router_dem
     cost +=
         demand->prompt_tokens * (1 - n->cached) * (n->prefill_ms > 0 ? n->prefill_ms : prefill);
     double own_step = n->step_ms > 0 ? n->step_ms : step;
-    cost += n->active * own_step;
-    if (n->slots != 0 && n->active >= n->slots)
+    /* A batch ticket leaves at once where a live one comes. */
+    uint32_t active = n->active - (demand->is_batch ? 0 : n->batch);
+    cost += active * own_step;
+    if (n->slots != 0 && active >= n->slots)
         cost += FULL_STEPS * own_step;
     return n->is_avoided ? cost + avoided_ms : cost;
 }
@@ -69,11 +74,10 @@ size_t router_pick(struct router_candidate *nodes, size_t count,
 {
     double prefill = median(nodes, count, true, default_prefill_ms);
     double step = median(nodes, count, false, default_step_ms);
-    uint32_t beyond = demand->is_within_slots ? 0 : ROUTER_SLOTS_BEYOND;
     size_t best = ROUTER_NOBODY;
     for (size_t i = 0; i < count; i++) {
         nodes[i].cost = estimate(&nodes[i], demand, prefill, step);
-        if (has_room(&nodes[i], beyond) &&
+        if (has_room(&nodes[i], demand) &&
             (best == ROUTER_NOBODY || nodes[i].cost < nodes[best].cost))
             best = i;
     }

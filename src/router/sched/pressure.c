@@ -20,24 +20,24 @@ static void restart(struct router_pressure *p, enum router_pressure_state state,
 /* Enough has happened since the counts began to conclude something. */
 static bool has_window(const struct router_pressure *p, uint64_t now_ms)
 {
-    return now_ms - p->since_ms >= WINDOW_MS && p->begun >= ROUTER_STANDING;
+    return now_ms - p->since_ms >= WINDOW_MS && p->begun >= ROUTER_OVERLOAD_QUEUE;
 }
 
 static void look(struct router_pressure *p, size_t waiting, uint64_t now_ms)
 {
     switch (p->state) {
     case ROUTER_CALM:
-        if (waiting >= ROUTER_STANDING)
+        if (waiting >= ROUTER_OVERLOAD_QUEUE)
             restart(p, ROUTER_LONG, now_ms);
         break;
     case ROUTER_LONG:
-        if (waiting < ROUTER_STANDING)
+        if (waiting < ROUTER_OVERLOAD_QUEUE)
             restart(p, ROUTER_CALM, now_ms);
         else if (has_window(p, now_ms))
             restart(p, ROUTER_WATCHED, now_ms);
         break;
     case ROUTER_WATCHED:
-        if (waiting < ROUTER_STANDING)
+        if (waiting < ROUTER_OVERLOAD_QUEUE)
             restart(p, ROUTER_CALM, now_ms);
         break; /* the rest where one begins: while none does nothing is known */
     case ROUTER_OVER:
@@ -74,7 +74,7 @@ static bool note_gap(struct router_pressure *p, double gap_ms)
 /* More came than began, by more than what begins swings by the slots. */
 static void judge(struct router_pressure *p, uint64_t now_ms)
 {
-    if (p->state != ROUTER_WATCHED || p->came < p->begun + 2 * ROUTER_STANDING + p->slots)
+    if (p->state != ROUTER_WATCHED || p->came < p->begun + 2 * ROUTER_OVERLOAD_QUEUE + p->slots)
         return;
     restart(p, ROUTER_OVER, now_ms);
     p->refused_ms = now_ms;
@@ -85,7 +85,7 @@ void router_pressure_begun(struct router_pressure *p, size_t waiting, uint64_t n
     p->begun++;
     if (p->is_moving && !note_gap(p, (double)(now_ms - p->begun_ms)) &&
         p->state == ROUTER_WATCHED)
-        restart(p, ROUTER_WATCHED, now_ms); /* who came meanwhile found no slot to begin in */
+        restart(p, ROUTER_WATCHED, now_ms); /* what came meanwhile found no slot */
     p->begun_ms = now_ms;
     p->is_moving = waiting != 0;
     judge(p, now_ms);
@@ -102,19 +102,19 @@ static bool is_stalled(const struct router_pressure *p, uint64_t now_ms)
 size_t router_pressure_limit(struct router_pressure *p, size_t limit, uint64_t wait_limit_ms,
                              uint64_t now_ms)
 {
-    uint64_t standing_ms = router_pressure_wait_ms(p, ROUTER_STANDING);
+    uint64_t standing_ms = router_pressure_wait_ms(p, ROUTER_OVERLOAD_QUEUE);
     if (p->state == ROUTER_OVER &&
         now_ms - p->refused_ms >= (standing_ms > WINDOW_MS ? standing_ms : WINDOW_MS))
-        restart(p, ROUTER_CALM, now_ms); /* whoever came since was taken */
-    if (limit <= ROUTER_STANDING || is_stalled(p, now_ms))
+        restart(p, ROUTER_CALM, now_ms); /* all that came since were taken */
+    if (limit <= ROUTER_OVERLOAD_QUEUE || is_stalled(p, now_ms))
         return limit;
     if (p->state == ROUTER_OVER)
-        return ROUTER_STANDING;
-    if (wait_limit_ms == 0 || p->gaps < ROUTER_STANDING ||
+        return ROUTER_OVERLOAD_QUEUE;
+    if (wait_limit_ms == 0 || p->gaps < ROUTER_OVERLOAD_QUEUE ||
         (double)limit * p->gap_ms <= (double)wait_limit_ms)
         return limit;
     size_t fits = (size_t)((double)wait_limit_ms / p->gap_ms);
-    return fits > ROUTER_STANDING ? fits : ROUTER_STANDING;
+    return fits > ROUTER_OVERLOAD_QUEUE ? fits : ROUTER_OVERLOAD_QUEUE;
 }
 
 uint64_t router_pressure_wait_ms(const struct router_pressure *p, size_t count)

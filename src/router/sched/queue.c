@@ -2,80 +2,80 @@
 
 #include <stdlib.h>
 
-struct router_lane {
-    struct router_lane *next, *prev; /* ring */
+struct router_key_queue {
+    struct router_key_queue *next, *prev; /* ring */
     struct router_waiter *first, *last;
-    uint64_t id;
+    uint64_t key;
     size_t count;
     size_t bytes;
 };
 
-static struct router_lane *find_lane(const struct router_queue *queue, uint64_t id)
+static struct router_key_queue *find_key(const struct router_queue *queue, uint64_t key)
 {
-    struct router_lane *lane = queue->head;
-    if (lane == NULL)
+    struct router_key_queue *entry = queue->head;
+    if (entry == NULL)
         return NULL;
     do {
-        if (lane->id == id)
-            return lane;
-        lane = lane->next;
-    } while (lane != queue->head);
+        if (entry->key == key)
+            return entry;
+        entry = entry->next;
+    } while (entry != queue->head);
     return NULL;
 }
 
-/* A new lane comes last: just before the head of the ring. */
-static struct router_lane *add_lane(struct router_queue *queue, uint64_t id)
+/* A new key comes last: just before the head of the ring. */
+static struct router_key_queue *add_key(struct router_queue *queue, uint64_t key)
 {
-    struct router_lane *lane = calloc(1, sizeof(*lane));
-    if (lane == NULL)
+    struct router_key_queue *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL)
         return NULL;
-    lane->id = id;
+    entry->key = key;
     if (queue->head == NULL) {
-        lane->next = lane->prev = lane;
-        queue->head = lane;
-        return lane;
+        entry->next = entry->prev = entry;
+        queue->head = entry;
+        return entry;
     }
-    lane->next = queue->head;
-    lane->prev = queue->head->prev;
-    lane->prev->next = lane;
-    queue->head->prev = lane;
-    return lane;
+    entry->next = queue->head;
+    entry->prev = queue->head->prev;
+    entry->prev->next = entry;
+    queue->head->prev = entry;
+    return entry;
 }
 
-static void remove_lane(struct router_queue *queue, struct router_lane *lane)
+static void remove_key(struct router_queue *queue, struct router_key_queue *entry)
 {
-    if (lane->next == lane) {
+    if (entry->next == entry) {
         queue->head = NULL;
     } else {
-        if (queue->head == lane)
-            queue->head = lane->next;
-        lane->prev->next = lane->next;
-        lane->next->prev = lane->prev;
+        if (queue->head == entry)
+            queue->head = entry->next;
+        entry->prev->next = entry->next;
+        entry->next->prev = entry->prev;
     }
-    free(lane);
+    free(entry);
 }
 
-bool router_queue_push(struct router_queue *queue, struct router_waiter *waiter, uint64_t id,
+bool router_queue_push(struct router_queue *queue, struct router_waiter *waiter, uint64_t key,
                        bool at_front)
 {
-    struct router_lane *lane = find_lane(queue, id);
-    if (lane == NULL)
-        lane = add_lane(queue, id);
-    if (lane == NULL)
+    struct router_key_queue *entry = find_key(queue, key);
+    if (entry == NULL)
+        entry = add_key(queue, key);
+    if (entry == NULL)
         return false;
-    waiter->lane = lane;
-    waiter->next = at_front ? lane->first : NULL;
-    waiter->prev = at_front ? NULL : lane->last;
+    waiter->queue = entry;
+    waiter->next = at_front ? entry->first : NULL;
+    waiter->prev = at_front ? NULL : entry->last;
     if (waiter->next != NULL)
         waiter->next->prev = waiter;
     else
-        lane->last = waiter;
+        entry->last = waiter;
     if (waiter->prev != NULL)
         waiter->prev->next = waiter;
     else
-        lane->first = waiter;
-    lane->count++;
-    lane->bytes += waiter->bytes;
+        entry->first = waiter;
+    entry->count++;
+    entry->bytes += waiter->bytes;
     queue->count++;
     queue->bytes += waiter->bytes;
     return true;
@@ -83,23 +83,23 @@ bool router_queue_push(struct router_queue *queue, struct router_waiter *waiter,
 
 void router_queue_remove(struct router_queue *queue, struct router_waiter *waiter)
 {
-    struct router_lane *lane = waiter->lane;
-    if (lane == NULL)
+    struct router_key_queue *entry = waiter->queue;
+    if (entry == NULL)
         return;
     if (waiter->prev != NULL)
         waiter->prev->next = waiter->next;
     else
-        lane->first = waiter->next;
+        entry->first = waiter->next;
     if (waiter->next != NULL)
         waiter->next->prev = waiter->prev;
     else
-        lane->last = waiter->prev;
-    *waiter = (struct router_waiter){.bytes = waiter->bytes};
-    lane->bytes -= waiter->bytes;
+        entry->last = waiter->prev;
+    *waiter = (struct router_waiter){.bytes = waiter->bytes, .is_kept = waiter->is_kept};
+    entry->bytes -= waiter->bytes;
     queue->bytes -= waiter->bytes;
     queue->count--;
-    if (--lane->count == 0)
-        remove_lane(queue, lane);
+    if (--entry->count == 0)
+        remove_key(queue, entry);
 }
 
 struct router_waiter *router_queue_peek(const struct router_queue *queue)
@@ -117,70 +117,70 @@ struct router_waiter *router_queue_pop(struct router_queue *queue)
     return waiter;
 }
 
-struct router_waiter *router_queue_next_lane(const struct router_queue *queue,
-                                             const struct router_waiter *waiter)
+struct router_waiter *router_queue_next_key(const struct router_queue *queue,
+                                            const struct router_waiter *waiter)
 {
-    const struct router_lane *next = waiter->lane->next;
+    const struct router_key_queue *next = waiter->queue->next;
     return next != queue->head ? next->first : NULL;
 }
 
-static size_t weigh(struct router_queue_weight weight, uint64_t lane, size_t waiting)
+static double weigh(struct router_queue_weight weight, uint64_t key, size_t waiting)
 {
-    return waiting + (weight.held != NULL ? weight.held(weight.ctx, lane) : 0);
+    return (double)waiting + (weight.of != NULL ? weight.of(weight.ctx, key) : 0);
 }
 
-struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t id,
+struct router_waiter *router_queue_pushed_out(const struct router_queue *queue, uint64_t key,
                                               struct router_queue_weight weight)
 {
-    const struct router_lane *lane = queue->head;
+    const struct router_key_queue *entry = queue->head;
     struct router_waiter *last = NULL;
-    size_t most = weigh(weight, id, router_queue_lane_count(queue, id) + 1);
-    if (lane == NULL)
+    double most = weigh(weight, key, router_queue_key_count(queue, key) + 1);
+    if (entry == NULL)
         return NULL;
     do {
-        size_t has = weigh(weight, lane->id, lane->count);
-        if (has > most) {
+        double has = weigh(weight, entry->key, entry->count);
+        if (has > most && !entry->last->is_kept) {
             most = has;
-            last = lane->last;
+            last = entry->last;
         }
-        lane = lane->next;
-    } while (lane != queue->head);
+        entry = entry->next;
+    } while (entry != queue->head);
     return last;
 }
 
-size_t router_queue_lane_count(const struct router_queue *queue, uint64_t id)
+size_t router_queue_key_count(const struct router_queue *queue, uint64_t key)
 {
-    const struct router_lane *lane = find_lane(queue, id);
-    return lane != NULL ? lane->count : 0;
+    const struct router_key_queue *entry = find_key(queue, key);
+    return entry != NULL ? entry->count : 0;
 }
 
-bool router_queue_has_bytes(const struct router_queue *queue, uint64_t id, size_t bytes,
+bool router_queue_has_bytes(const struct router_queue *queue, uint64_t key, size_t bytes,
                             size_t limit)
 {
-    const struct router_lane *lane = find_lane(queue, id);
+    const struct router_key_queue *entry = find_key(queue, key);
     if (queue->count == 0)
         return true;
     return bytes <= limit && queue->bytes <= limit - bytes &&
-           (lane == NULL || lane->bytes + bytes <= limit / 2);
+           (entry == NULL || entry->bytes + bytes <= limit / 2);
 }
 
 void router_queue_each(struct router_queue *queue,
                        void (*fn)(void *ctx, struct router_waiter *waiter), void *ctx)
 {
-    size_t lanes = 0;
-    struct router_lane *lane = queue->head;
-    if (lane == NULL)
+    size_t keys = 0;
+    struct router_key_queue *entry = queue->head;
+    if (entry == NULL)
         return;
     do
-        lanes++;
-    while ((lane = lane->next) != queue->head);
-    for (; lanes != 0; lanes--) {
-        struct router_lane *next = lane->next;
-        size_t left = lane->count;
-        for (struct router_waiter *w = lane->first, *after; left != 0; left--, w = after) {
-            after = w->next; /* the lane goes with its last waiter: not touched after fn */
+        keys++;
+    while ((entry = entry->next) != queue->head);
+    for (; keys != 0; keys--) {
+        struct router_key_queue *next = entry->next;
+        size_t left = entry->count;
+        for (struct router_waiter *w = entry->first, *after; left != 0; left--, w = after) {
+            after = w->next; /* the key queue goes with its last ticket: not touched after fn */
             fn(ctx, w);
         }
-        lane = next;
+        entry = next;
     }
 }

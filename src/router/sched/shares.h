@@ -1,64 +1,76 @@
-/* router/sched/shares.h - how much of a model each key has, now and over time, for two rules:
- * the places beyond the slots are for keys that have less than their share, and who has more
- * steps aside for them.
+/* router/sched/shares.h - how much of a model each key has, now and over time.
  *
- * A share is meant over time.  A key with a tenth of the load has for moments more than half of
- * the slots, by chance, and one that fills the model for moments fewer; so what a key used of
- * late, the average of the places it held since it came, of the last ten seconds or so, counts
- * as well: while another one had more than its share over time, who had less may hold more for
- * a moment, and the other keeps half of its share.
+ * While several keys use a model, each has an equal share of its slots; what one key leaves,
+ * the others may have.  Two rules need to know the shares: the places beyond the slots are for
+ * keys that have less than their share, and a key that has more is preempted for them.
  *
- * What is sent beyond a node's slots starts in the first step that has a slot free; what
- * waits here misses that step.  So while several keys use a model, one that fills it gets its
- * slots and no more, and another's request goes ahead of its next.  A key that is alone gets
- * everything.  Thread: the router's lock is held.
+ * A share is meant over time: the average of the slots that a key held since it came, of the
+ * last ten seconds or so.  While a key had more than its share over time, a key that had less
+ * may hold more than its share for a moment, and the first one keeps half of its own.  While no
+ * key had more than its share over time, what each holds now decides (docs/adr/0014).
+ *
+ * Thread: one at a time.  Times are the caller's, monotonic.
  */
 #ifndef ROUTER_SCHED_SHARES_H
 #define ROUTER_SCHED_SHARES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Keys looked at for one model.  One more than that is taken for a newcomer. */
-enum { ROUTER_SHARES_MAX = 32 };
-
 struct router_share {
-    uint64_t lane;
-    uint64_t seen_ms; /* 0: nobody's */
+    uint64_t key;
+    uint64_t seen_ms; /* of the last request; 0: the entry is free */
     uint32_t held;
-    uint32_t leaving; /* of them, asked to step aside */
-    /* Sums that forget, as they were at used_ms: of the places it held, and of the time. */
+    uint32_t leaving; /* of the slots held, those that are preempted */
+    /* Sums that forget, as they were at used_ms: of the slots held, and of the time. */
     uint64_t used_ms;
     double used, time;
+    double spent; /* its account: slot time in ms, see router_shares_account */
 };
 
+/* How many keys use the model, and whether one of them had more than its share. */
+struct router_share_round {
+    uint64_t active, slots, now;
+    bool has_over;
+};
+
+/* All zero: empty. */
 struct router_shares {
-    struct router_share all[ROUTER_SHARES_MAX];
+    struct router_share *all; /* owned: a hash table, by key */
+    size_t capacity, count;
+    double spent, ended; /* slot time and answers of late, for the time of an answer */
+    struct router_share_round round; /* kept until something changes */
+    bool has_round;
 };
 
-/* A request of this key came, now. */
-void router_shares_see(struct router_shares *shares, uint64_t lane, uint64_t now_ms);
+void router_shares_free(struct router_shares *shares);
 
-/* Whether this key's next request may go beyond the slots, of which the model has `slots`. */
-bool router_shares_is_light(const struct router_shares *shares, uint64_t lane, uint64_t slots,
+/* A request of this key came, now.  Without memory for the key it counts as one that uses
+ * nothing. */
+void router_shares_see(struct router_shares *shares, uint64_t key, uint64_t now_ms);
+
+/* Whether the next request of this key may go beyond the model's `slots`. */
+bool router_shares_is_light(struct router_shares *shares, uint64_t key, uint64_t slots,
                             uint64_t now_ms);
 
-/* Whether `from` gives one of its places to `to`.  Where it had more than its share over time
- * and the other less: down to half of a share.  Else only what it holds beyond its share, and
- * not to one that used more. */
-bool router_shares_gives(const struct router_shares *shares, uint64_t from, uint64_t to,
+/* Whether `from` gives one of its slots to `to`.  Where `from` had more than its share over
+ * time and `to` less: down to half of a share.  Else only what `from` holds beyond its share,
+ * and not to a key that used more. */
+bool router_shares_gives(struct router_shares *shares, uint64_t from, uint64_t to,
                          uint64_t slots, uint64_t now_ms);
-/* Places it held over time. */
-double router_shares_used(const struct router_shares *shares, uint64_t lane, uint64_t now_ms);
-/* It was asked for a place; or that is settled. */
-void router_shares_ask(struct router_shares *shares, uint64_t lane, bool is_asked);
+/* The slots that the key held over time, and holds now. */
+double router_shares_used(const struct router_shares *shares, uint64_t key, uint64_t now_ms);
+/* The slot time that the key has used, in answers of the usual length.  No key is more than
+ * four answers, or ten seconds, from the average of the keys on nodes: a key that was away, or
+ * that had the model alone, is soon level with the others. */
+double router_shares_account(const struct router_shares *shares, uint64_t key, uint64_t now_ms);
+uint32_t router_shares_held(const struct router_shares *shares, uint64_t key);
 
-/* How many places it holds.  For struct router_queue_weight: shares is a struct router_shares.
- */
-uint32_t router_shares_held(const void *shares, uint64_t lane);
-
-/* It got a place, or gave one back. */
-void router_shares_hold(struct router_shares *shares, uint64_t lane, uint64_t now_ms);
-void router_shares_release(struct router_shares *shares, uint64_t lane, uint64_t now_ms);
+/* The key got a slot, or gave one back. */
+void router_shares_hold(struct router_shares *shares, uint64_t key, uint64_t now_ms);
+void router_shares_release(struct router_shares *shares, uint64_t key, uint64_t now_ms);
+/* One of its slots is preempted, or that is over. */
+void router_shares_preempt(struct router_shares *shares, uint64_t key, bool is_leaving);
 
 #endif

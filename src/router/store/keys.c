@@ -67,7 +67,7 @@ lr_code router_keys_add(struct router_keys *keys, const struct router_key *key,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a key");
     }
     *copy = *key;
-    copy->lane = keys->count + 1;
+    copy->number = keys->count + 1;
     keys->all[keys->count++] = copy;
     return LR_OK;
 }

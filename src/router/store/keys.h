@@ -35,7 +35,7 @@ struct router_key {
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit */
     char models[ROUTER_KEY_MODELS];                  /* ids it may use, by spaces; "": all */
     uint64_t uses, joins; /* role node: how many nodes it lets in, 0: any number; and has */
-    uint64_t lane;        /* in queues; 0 is the caller without a key */
+    uint64_t number;      /* for the scheduler; 0 is the caller without a key */
     bool is_own; /* this program made it for a node that it starts itself; never stored */
     /* live */
     struct router_bucket requests, tokens;

@@ -3,12 +3,12 @@
 
 #include "router/sched/dispatch.h"
 
-enum { SLOTS = 2, ROOM = SLOTS + ROUTER_SLOTS_BEYOND, JOBS = 16 };
+enum { SLOTS = 2, ROOM = SLOTS + ROUTER_SLOTS_BEYOND, TICKETS = 16 };
 
 static struct router r;
 static struct router_model *model;
 static struct router_node *nodes[2];
-static struct router_job jobs[JOBS];
+static struct router_ticket tickets[TICKETS];
 static struct net_loop *loop; /* turned where a test does, and when it ends */
 
 static struct router_node *join(const char *id)
@@ -25,9 +25,9 @@ static struct router_node *join(const char *id)
     return node;
 }
 
-static void ignore(struct router_job *job, const struct lr_error *err)
+static void ignore(struct router_ticket *ticket, const struct lr_error *err)
 {
-    (void)job, (void)err;
+    (void)ticket, (void)err;
 }
 
 static int setup(void **state)
@@ -36,19 +36,20 @@ static int setup(void **state)
     struct lr_error err;
     (void)state;
     memset(&r, 0, sizeof(r));
-    memset(jobs, 0, sizeof(jobs));
+    memset(tickets, 0, sizeof(tickets));
     (void)pthread_mutex_init(&r.lock, NULL);
     router_registry_init(&r.registry);
     router_nodes_init(&r.nodes);
-    r.queue_limit = 3;
+    r.sched.queue_limit = 3;
+    router_dispatch_init(&r);
     assert_int_equal(router_registry_add(&r.registry, &demo, &model, &err), LR_OK);
     assert_int_equal(net_loop_create(&loop, &err), LR_OK);
     nodes[0] = join("node-one");
-    for (int i = 0; i < JOBS; i++) {
-        jobs[i].router = &r;
-        jobs[i].model = model;
-        jobs[i].loop = loop;
-        jobs[i].on_ready = ignore;
+    for (int i = 0; i < TICKETS; i++) {
+        tickets[i].router = &r;
+        tickets[i].model = model;
+        tickets[i].loop = loop;
+        tickets[i].on_ready = ignore;
     }
     return 0;
 }
@@ -56,8 +57,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS; i++)
-        router_queue_remove(&model->queue, &jobs[i].waiter);
+    for (int i = 0; i < TICKETS; i++)
+        router_queue_remove(&model->schedule.queues[ROUTER_LIVE], &tickets[i].waiter);
     net_loop_destroy(loop);
     router_registry_free(&r.registry);
     router_nodes_free(&r.nodes);
@@ -68,19 +69,19 @@ static int teardown(void **state)
 static enum router_admission admit(int i, bool again)
 {
     struct lr_error err;
-    return router_admit(&jobs[i], again, &err);
+    return router_admit(&tickets[i], again, &err);
 }
 
 static uint64_t avoided_ms(const struct router_node *node)
 {
     uint64_t now = lr_clock_ms(NULL);
-    return node->avoided_until_ms > now ? node->avoided_until_ms - now : 0;
+    return node->health.avoided_until_ms > now ? node->health.avoided_until_ms - now : 0;
 }
 
 /* As if the time of its being avoided were over. */
 static void forgive(struct router_node *node)
 {
-    node->avoided_until_ms = 0;
+    node->health.avoided_until_ms = 0;
 }
 
 static void slots_and_two_beyond_then_the_queue_then_a_refusal(void **state)
@@ -92,10 +93,10 @@ static void slots_and_two_beyond_then_the_queue_then_a_refusal(void **state)
         assert_int_equal(admit(ROOM + i, false), ROUTER_WAITING);
     assert_int_equal(admit(ROOM + 3, false), ROUTER_REFUSED);
     assert_int_equal(admit(ROOM + 3, true), ROUTER_WAITING); /* one that ran before */
-    assert_int_equal(model->queue.count, 4);
-    assert_int_equal(r.waiting, 4);
-    assert_true(router_withdraw(&jobs[ROOM]));
-    assert_int_equal(r.waiting, 3);
+    assert_int_equal(model->schedule.queues[ROUTER_LIVE].count, 4);
+    assert_int_equal(r.sched.waiting, 4);
+    assert_true(router_withdraw(&tickets[ROOM]));
+    assert_int_equal(r.sched.waiting, 3);
 }
 
 static void nobody_overtakes_those_who_wait(void **state)
@@ -112,9 +113,9 @@ static void the_places_beyond_the_slots_are_for_keys_that_hold_less(void **state
 {
     (void)state;
     for (int i = 0; i < 8; i++)
-        jobs[i].lane = i < 4 ? 1 : 2;
+        tickets[i].key = i < 4 ? 1 : 2;
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
-    router_release(&jobs[4], ROUTER_ENDED, NULL);
+    router_release(&tickets[4], ROUTER_ENDED, NULL);
     /* Another key was here: this one gets the slots, and no more. */
     for (int i = 0; i < SLOTS; i++)
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
@@ -122,52 +123,53 @@ static void the_places_beyond_the_slots_are_for_keys_that_hold_less(void **state
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
     assert_int_equal(admit(6, false), ROUTER_WAITING); /* it has its share now */
     /* What ends leaves the slots full; then the turns go on. */
-    router_release(&jobs[0], ROUTER_ENDED, NULL);
-    assert_int_equal(jobs[2].state, ROUTER_JOB_WAITING);
-    router_release(&jobs[1], ROUTER_ENDED, NULL);
-    assert_int_equal(jobs[2].state, ROUTER_JOB_POSTED);
-    assert_int_equal(jobs[6].state, ROUTER_JOB_WAITING);
+    router_release(&tickets[0], ROUTER_ENDED, NULL);
+    assert_int_equal(tickets[2].state, ROUTER_TICKET_QUEUED);
+    router_release(&tickets[1], ROUTER_ENDED, NULL);
+    assert_int_equal(tickets[2].state, ROUTER_TICKET_GRANTED);
+    assert_int_equal(tickets[6].state, ROUTER_TICKET_QUEUED);
 }
 
 static void who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more(void **state)
 {
     (void)state;
-    jobs[0].lane = jobs[1].lane = 1;
-    jobs[2].lane = jobs[3].lane = 2;
-    jobs[4].lane = 3;
+    tickets[0].key = tickets[1].key = 1;
+    tickets[2].key = tickets[3].key = 2;
+    tickets[4].key = 3;
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
     assert_int_equal(admit(2, false), ROUTER_GRANTED);
     assert_int_equal(admit(3, false), ROUTER_WAITING);
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
     assert_int_equal(admit(1, false), ROUTER_WAITING);
-    router_release(&jobs[0], ROUTER_ENDED, NULL);
-    assert_int_equal(jobs[3].state, ROUTER_JOB_WAITING); /* its turn, but it has its share */
-    assert_int_equal(jobs[1].state, ROUTER_JOB_POSTED);
-    router_release(&jobs[2], ROUTER_ENDED, NULL);
-    router_release(&jobs[4], ROUTER_ENDED, NULL);
-    assert_int_equal(jobs[3].state, ROUTER_JOB_POSTED);
+    router_release(&tickets[0], ROUTER_ENDED, NULL);
+    assert_int_equal(tickets[3].state,
+                     ROUTER_TICKET_QUEUED); /* its turn, but it has its share */
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_GRANTED);
+    router_release(&tickets[2], ROUTER_ENDED, NULL);
+    router_release(&tickets[4], ROUTER_ENDED, NULL);
+    assert_int_equal(tickets[3].state, ROUTER_TICKET_GRANTED);
 }
 
 static void a_full_queue_counts_what_a_key_holds_on_nodes_as_well(void **state)
 {
     (void)state;
-    for (int i = 0; i < JOBS; i++)
-        jobs[i].lane = i <= ROOM ? 1 : 2;
+    for (int i = 0; i < TICKETS; i++)
+        tickets[i].key = i <= ROOM ? 1 : 2;
     for (int i = 0; i < ROOM; i++)
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
     for (int i = 0; i < 3; i++)
         assert_int_equal(admit(ROOM + i, false), ROUTER_WAITING);
     /* One waits here and two there; but this one's key has all the slots. */
     assert_int_equal(admit(ROOM + 3, false), ROUTER_WAITING);
-    assert_int_equal(jobs[ROOM].state, ROUTER_JOB_POSTED);
-    assert_null(jobs[ROOM].node);
+    assert_int_equal(tickets[ROOM].state, ROUTER_TICKET_REFUSED);
+    assert_null(tickets[ROOM].node);
     assert_int_equal(admit(ROOM + 4, false), ROUTER_REFUSED);
 }
 
 static int asked;
-static void note_asked(struct router_job *job)
+static void note_asked(struct router_ticket *ticket)
 {
-    (void)job;
+    (void)ticket;
     asked++;
 }
 
@@ -185,15 +187,15 @@ static void turn_loop(void)
 /* A key that fills both slots, and others that come. */
 static struct router_place *flood(void)
 {
-    r.asks_to_yield = true;
+    r.sched.preempts = true;
     asked = 0;
-    for (int i = 0; i < JOBS; i++) {
-        jobs[i].on_yield = note_asked;
-        jobs[i].lane = i < 4 ? 1 : (uint64_t)i;
+    for (int i = 0; i < TICKETS; i++) {
+        tickets[i].on_preempt = note_asked;
+        tickets[i].key = i < 4 ? 1 : (uint64_t)i;
     }
     for (int i = 0; i < SLOTS; i++)
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
-    return jobs[0].place;
+    return tickets[0].place;
 }
 
 static void who_holds_more_than_its_share_steps_aside_for_who_holds_less(void **state)
@@ -201,20 +203,21 @@ static void who_holds_more_than_its_share_steps_aside_for_who_holds_less(void **
     (void)state;
     struct router_place *place = flood();
     assert_int_equal(admit(4, false), ROUTER_GRANTED); /* beyond the slots */
-    assert_true(jobs[1].is_yielding);                  /* the newest: it has done the least */
-    assert_false(jobs[0].is_yielding);                 /* with one it has its share */
-    assert_int_equal(place->yielding, 1);
+    assert_int_equal(tickets[1].state,
+                     ROUTER_TICKET_PREEMPTED); /* the newest: it has done the least */
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_RUNNING); /* with one it has its share */
+    assert_int_equal(place->replica.preempting, 1);
     turn_loop();
     assert_int_equal(asked, 1);
     /* It waits for a slot, first of its key, and no place beyond the slots is for it. */
-    router_release(&jobs[1], ROUTER_YIELDED, NULL);
-    assert_int_equal(place->yielding, 0);
+    router_release(&tickets[1], ROUTER_PREEMPTED, NULL);
+    assert_int_equal(place->replica.preempting, 0);
     assert_int_equal(admit(2, false), ROUTER_WAITING);
     assert_int_equal(admit(1, true), ROUTER_WAITING);
-    router_release(&jobs[0], ROUTER_ENDED, NULL);
-    assert_int_equal(jobs[1].state, ROUTER_JOB_POSTED);
-    assert_int_equal(jobs[2].state, ROUTER_JOB_WAITING);
-    assert_int_equal(place->inflight, SLOTS);
+    router_release(&tickets[0], ROUTER_ENDED, NULL);
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_GRANTED);
+    assert_int_equal(tickets[2].state, ROUTER_TICKET_QUEUED);
+    assert_int_equal(place->replica.inflight, SLOTS);
 }
 
 static void
@@ -223,23 +226,23 @@ nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free(void **s
     (void)state;
     struct router_place *place = flood();
     assert_int_equal(admit(3, false), ROUTER_GRANTED); /* its own: alone it gets all places */
-    assert_int_equal(place->yielding, 0);
-    router_release(&jobs[3], ROUTER_ENDED, NULL);
-    router_release(&jobs[1], ROUTER_ENDED, NULL);
+    assert_int_equal(place->replica.preempting, 0);
+    router_release(&tickets[3], ROUTER_ENDED, NULL);
+    router_release(&tickets[1], ROUTER_ENDED, NULL);
     assert_int_equal(admit(4, false), ROUTER_GRANTED); /* the free slot */
-    jobs[5].lane = jobs[4].lane;
+    tickets[5].key = tickets[4].key;
     assert_int_equal(admit(5, false), ROUTER_WAITING); /* it has its share */
-    assert_int_equal(place->yielding, 0);
+    assert_int_equal(place->replica.preempting, 0);
 }
 
 static void who_has_given_a_token_steps_aside_before_one_whose_client_still_waits(void **state)
 {
     (void)state;
     (void)flood();
-    router_trust(&jobs[0]);
+    router_trust(&tickets[0]);
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
-    assert_true(jobs[0].is_yielding);
-    assert_false(jobs[1].is_yielding);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_PREEMPTED);
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_RUNNING);
 }
 
 static void who_is_asked_and_ends_first_is_forgotten(void **state)
@@ -247,9 +250,9 @@ static void who_is_asked_and_ends_first_is_forgotten(void **state)
     (void)state;
     struct router_place *place = flood();
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
-    assert_true(jobs[1].is_yielding);
-    router_release(&jobs[1], ROUTER_ENDED, NULL);
-    assert_int_equal(place->yielding, 0);
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_PREEMPTED);
+    router_release(&tickets[1], ROUTER_ENDED, NULL);
+    assert_int_equal(place->replica.preempting, 0);
     turn_loop();
     assert_int_equal(asked, 0);
 }
@@ -259,11 +262,11 @@ nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again(void **s
 {
     (void)state;
     struct router_place *place = flood();
-    place->prefill_ms = 1;
-    jobs[0].has_yielded = true;
-    jobs[1].prompt_tokens = 2000;
+    place->replica.prefill_ms = 1;
+    tickets[0].was_preempted = true;
+    tickets[1].prompt_tokens = 2000;
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
-    assert_int_equal(place->yielding, 0);
+    assert_int_equal(place->replica.preempting, 0);
 }
 
 /* The key had all places when it was alone: those beyond the slots leave, too. */
@@ -274,22 +277,22 @@ static void where_no_place_is_left_as_many_leave_as_are_too_many(void **state)
     assert_int_equal(admit(2, false), ROUTER_GRANTED);
     assert_int_equal(admit(3, false), ROUTER_GRANTED);
     assert_int_equal(admit(4, false), ROUTER_WAITING);
-    assert_int_equal(place->yielding, 3);
-    router_release(&jobs[3], ROUTER_YIELDED, NULL);
-    assert_int_equal(jobs[4].state, ROUTER_JOB_POSTED);
-    assert_int_equal(place->yielding, 2);
+    assert_int_equal(place->replica.preempting, 3);
+    router_release(&tickets[3], ROUTER_PREEMPTED, NULL);
+    assert_int_equal(tickets[4].state, ROUTER_TICKET_GRANTED);
+    assert_int_equal(place->replica.preempting, 2);
 }
 
 /* As flood, with names: who comes tells the node who leaves. */
 static struct router_place *named_flood(void)
 {
-    for (int i = 0; i < JOBS; i++)
-        (void)snprintf(jobs[i].name, sizeof(jobs[i].name), "job-%d", i);
+    for (int i = 0; i < TICKETS; i++)
+        (void)snprintf(tickets[i].name, sizeof(tickets[i].name), "ticket-%d", i);
     struct router_place *place = flood();
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
-    assert_string_equal(jobs[4].instead_of, "job-1");
-    assert_true(jobs[1].is_yielding && jobs[1].is_replaced);
-    assert_int_equal(place->replaced, 1);
+    assert_string_equal(tickets[4].swap, "ticket-1");
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_SWAPPED);
+    assert_int_equal(place->replica.swapped, 1);
     return place;
 }
 
@@ -297,19 +300,19 @@ static void who_comes_names_who_leaves_and_the_places_of_both_count_once(void **
 {
     (void)state;
     struct router_place *place = named_flood();
-    router_came_instead(&jobs[4], true);
+    router_swap_confirmed(&tickets[4], true);
     turn_loop();
     assert_int_equal(asked, 0); /* the node has told it */
-    assert_true(router_was_asked(&jobs[1]));
-    assert_false(router_was_asked(&jobs[0]));
+    assert_true(router_was_preempted(&tickets[1]));
+    assert_false(router_was_preempted(&tickets[0]));
     /* Two more in the same step: the one that leaves is not in their way. */
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
     assert_int_equal(admit(6, false), ROUTER_GRANTED);
     assert_int_equal(admit(7, false), ROUTER_WAITING);
-    router_release(&jobs[1], ROUTER_YIELDED, NULL);
-    assert_int_equal(place->replaced, 0);
-    assert_int_equal(place->inflight, ROOM);
-    assert_int_equal(jobs[7].state, ROUTER_JOB_WAITING);
+    router_release(&tickets[1], ROUTER_PREEMPTED, NULL);
+    assert_int_equal(place->replica.swapped, 0);
+    assert_int_equal(place->replica.inflight, ROOM);
+    assert_int_equal(tickets[7].state, ROUTER_TICKET_QUEUED);
 }
 
 static void
@@ -317,35 +320,35 @@ a_node_that_does_not_confirm_is_sent_no_more_than_before_and_who_leaves_is_asked
 {
     (void)state;
     struct router_place *place = named_flood();
-    router_came_instead(&jobs[4], false);
-    assert_int_equal(place->replaced, 0);
-    assert_int_equal(place->yielding, 1);
+    router_swap_confirmed(&tickets[4], false);
+    assert_int_equal(place->replica.swapped, 0);
+    assert_int_equal(place->replica.preempting, 1);
     turn_loop();
     assert_int_equal(asked, 1);
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
     assert_int_equal(admit(6, false), ROUTER_WAITING);
-    router_stays(&jobs[1]); /* its node knew nothing of it */
-    assert_int_equal(place->yielding, 0);
+    router_keeps_slot(&tickets[1]); /* its node knew nothing of it */
+    assert_int_equal(place->replica.preempting, 0);
 }
 
 static void who_is_named_and_ends_first_is_not_asked(void **state)
 {
     (void)state;
     struct router_place *place = named_flood();
-    router_release(&jobs[1], ROUTER_ENDED, NULL);
-    router_came_instead(&jobs[4], false);
+    router_release(&tickets[1], ROUTER_ENDED, NULL);
+    router_swap_confirmed(&tickets[4], false);
     turn_loop();
     assert_int_equal(asked, 0);
-    assert_int_equal(place->replaced + place->yielding, 0);
+    assert_int_equal(place->replica.swapped + place->replica.preempting, 0);
 }
 
 static void who_leaves_before_the_node_has_answered_has_the_other_asked(void **state)
 {
     (void)state;
     struct router_place *place = named_flood();
-    router_release(&jobs[4], ROUTER_BUSY, NULL);
-    assert_int_equal(place->replaced, 0);
-    assert_string_equal(jobs[4].instead_of, "");
+    router_release(&tickets[4], ROUTER_BUSY, NULL);
+    assert_int_equal(place->replica.swapped, 0);
+    assert_string_equal(tickets[4].swap, "");
     turn_loop();
     assert_int_equal(asked, 1);
 }
@@ -354,19 +357,54 @@ static void a_job_does_not_go_back_to_the_node_that_has_just_failed_it(void **st
 {
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    router_release(&jobs[0], ROUTER_FAILED, NULL);
+    router_release(&tickets[0], ROUTER_FAILED, NULL);
     assert_int_equal(admit(0, true), ROUTER_WAITING);
-    assert_true(router_withdraw(&jobs[0]));
+    assert_true(router_withdraw(&tickets[0]));
     /* Another one has nowhere else to go and may find out by itself. */
     assert_int_equal(admit(1, false), ROUTER_GRANTED);
     /* Later it is worth a try, and with a second node it never comes to that. */
     forgive(nodes[0]);
     assert_int_equal(admit(0, true), ROUTER_GRANTED);
     nodes[1] = join("node-two");
-    router_release(&jobs[0], ROUTER_FAILED, NULL);
+    router_release(&tickets[0], ROUTER_FAILED, NULL);
     forgive(nodes[0]);
     assert_int_equal(admit(0, true), ROUTER_GRANTED);
-    assert_ptr_equal(jobs[0].node, nodes[1]);
+    assert_ptr_equal(tickets[0].node, nodes[1]);
+}
+
+static void a_batch_ticket_takes_no_slot_while_a_live_ticket_waits(void **state)
+{
+    (void)state;
+    tickets[1].priority = ROUTER_BATCH;
+    assert_int_equal(admit(0, false), ROUTER_GRANTED);
+    router_release(&tickets[0], ROUTER_FAILED, NULL);
+    assert_int_equal(admit(0, true), ROUTER_WAITING); /* its node is barred for it alone */
+    assert_int_equal(admit(1, false), ROUTER_WAITING);
+    assert_int_equal(admit(3, false), ROUTER_GRANTED);
+    router_release(&tickets[3], ROUTER_ENDED, NULL);
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_QUEUED);
+    assert_true(router_withdraw(&tickets[0]));
+    r.offline_ms = UINT64_MAX; /* the nodes of this test send no heartbeats */
+    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    assert_int_equal(tickets[1].state, ROUTER_TICKET_GRANTED);
+}
+
+static void a_full_queue_refuses_batch_tickets_before_live_ones(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ROOM; i++)
+        assert_int_equal(admit(i, false), ROUTER_GRANTED);
+    for (int i = ROOM; i < ROOM + 3; i++) {
+        tickets[i].priority = ROUTER_BATCH;
+        assert_int_equal(admit(i, false), ROUTER_WAITING);
+    }
+    tickets[ROOM + 3].priority = ROUTER_BATCH;
+    assert_int_equal(admit(ROOM + 3, false), ROUTER_REFUSED);
+    assert_int_equal(admit(ROOM + 4, false), ROUTER_WAITING);
+    assert_int_equal(tickets[ROOM + 2].state, ROUTER_TICKET_REFUSED);
+    assert_int_equal(r.sched.waiting, 3);
+    router_queue_remove(&model->schedule.queues[ROUTER_BATCH], &tickets[ROOM].waiter);
+    router_queue_remove(&model->schedule.queues[ROUTER_BATCH], &tickets[ROOM + 1].waiter);
 }
 
 static void a_node_is_avoided_longer_each_time_in_a_row(void **state)
@@ -375,13 +413,13 @@ static void a_node_is_avoided_longer_each_time_in_a_row(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
-        router_release(&jobs[i], ROUTER_FAILED, NULL);
+        router_release(&tickets[i], ROUTER_FAILED, NULL);
         assert_in_range(avoided_ms(nodes[0]), expected[i] - 500, expected[i]);
         forgive(nodes[0]);
     }
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
-    router_trust(&jobs[5]);
-    router_release(&jobs[5], ROUTER_FAILED, NULL);
+    router_trust(&tickets[5]);
+    router_release(&tickets[5], ROUTER_FAILED, NULL);
     assert_in_range(avoided_ms(nodes[0]), 1500, 2000);
 }
 
@@ -391,9 +429,9 @@ static void what_fails_together_counts_once(void **state)
     for (int i = 0; i < ROOM; i++)
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
     for (int i = 0; i < ROOM; i++)
-        router_release(&jobs[i], ROUTER_FAILED, NULL);
+        router_release(&tickets[i], ROUTER_FAILED, NULL);
     assert_in_range(avoided_ms(nodes[0]), 1500, 2000);
-    assert_int_equal(nodes[0]->failures, ROOM);
+    assert_int_equal(nodes[0]->health.failures, ROOM);
 }
 
 static void a_doubted_node_gets_one_request_until_that_brings_a_token(void **state)
@@ -401,14 +439,14 @@ static void a_doubted_node_gets_one_request_until_that_brings_a_token(void **sta
     (void)state;
     nodes[1] = join("node-two");
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    struct router_node *bad = jobs[0].node;
-    router_release(&jobs[0], ROUTER_FAILED, NULL);
+    struct router_node *bad = tickets[0].node;
+    router_release(&tickets[0], ROUTER_FAILED, NULL);
     forgive(bad);
     bool was_tried = false;
     for (int i = 1; i <= ROOM; i++) {
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
-        assert_false(was_tried && jobs[i].node == bad);
-        was_tried = was_tried || jobs[i].node == bad;
+        assert_false(was_tried && tickets[i].node == bad);
+        was_tried = was_tried || tickets[i].node == bad;
     }
     assert_true(was_tried);
 }
@@ -417,10 +455,10 @@ static void a_busy_node_is_full_not_ill(void **state)
 {
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    router_release(&jobs[0], ROUTER_BUSY, NULL);
+    router_release(&tickets[0], ROUTER_BUSY, NULL);
     assert_int_equal(avoided_ms(nodes[0]), 0);
     assert_int_equal(admit(0, true), ROUTER_WAITING);
-    assert_int_equal(nodes[0]->failures, 0);
+    assert_int_equal(nodes[0]->health.failures, 0);
 }
 
 static void without_a_node_a_new_one_is_refused_and_one_that_ran_waits(void **state)
@@ -428,11 +466,11 @@ static void without_a_node_a_new_one_is_refused_and_one_that_ran_waits(void **st
     struct lr_error err;
     (void)state;
     router_node_move(nodes[0], ROUTER_NODE_OFFLINE);
-    assert_int_equal(router_admit(&jobs[0], false, &err), ROUTER_REFUSED);
+    assert_int_equal(router_admit(&tickets[0], false, &err), ROUTER_REFUSED);
     assert_int_equal(err.code, LR_UNAVAILABLE);
     assert_non_null(strstr(err.text, "node-one: offline"));
     assert_int_equal(admit(0, true), ROUTER_WAITING);
-    assert_true(jobs[0].nobody_since_ms != 0);
+    assert_true(tickets[0].nobody_since_ms != 0);
 }
 
 static void what_was_measured_is_averaged_and_nothing_is_not_zero(void **state)
@@ -441,12 +479,13 @@ static void what_was_measured_is_averaged_and_nothing_is_not_zero(void **state)
         .load_ms = 100, .prefill_ms = 2, .prefill_tokens = 50, .step_ms = 10};
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    const struct router_place *place = jobs[0].place;
-    router_release(&jobs[0], ROUTER_ENDED, &m);
+    const struct router_place *place = tickets[0].place;
+    router_release(&tickets[0], ROUTER_ENDED, &m);
     m = (struct router_measure){.step_ms = 20};
     assert_int_equal(admit(1, false), ROUTER_GRANTED);
-    router_release(&jobs[1], ROUTER_ENDED, &m);
-    assert_true(place->load_ms == 100 && place->prefill_ms == 2 && place->step_ms == 12);
+    router_release(&tickets[1], ROUTER_ENDED, &m);
+    assert_true(place->replica.load_ms == 100 && place->replica.prefill_ms == 2 &&
+                place->replica.step_ms == 12);
 }
 
 static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
@@ -455,36 +494,36 @@ static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
                                 short_one = {.prefill_ms = 1, .prefill_tokens = 5};
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    const struct router_place *place = jobs[0].place;
-    router_release(&jobs[0], ROUTER_ENDED, &short_one);
-    assert_true(place->prefill_ms == 1);
+    const struct router_place *place = tickets[0].place;
+    router_release(&tickets[0], ROUTER_ENDED, &short_one);
+    assert_true(place->replica.prefill_ms == 1);
     assert_int_equal(admit(1, false), ROUTER_GRANTED);
-    router_release(&jobs[1], ROUTER_ENDED, &long_one);
-    assert_true(place->prefill_ms < 0.05);
+    router_release(&tickets[1], ROUTER_ENDED, &long_one);
+    assert_true(place->replica.prefill_ms < 0.05);
     assert_int_equal(admit(2, false), ROUTER_GRANTED);
-    router_release(&jobs[2], ROUTER_ENDED, &short_one);
-    assert_true(place->prefill_ms < 0.05);
+    router_release(&tickets[2], ROUTER_ENDED, &short_one);
+    assert_true(place->replica.prefill_ms < 0.05);
 }
 
-/* The model is deleted while jobs[0] waits to go on; its owner's reference keeps it. */
+/* The model is deleted while tickets[0] waits to go on; its owner's reference keeps it. */
 static void delete_while_one_waits_to_go_on(void)
 {
     router_node_move(nodes[0], ROUTER_NODE_OFFLINE);
     assert_int_equal(admit(0, true), ROUTER_WAITING);
     (void)router_model_ref(model);
-    router_refuse_waiting(model);
+    router_refuse_waiting(&r, model);
     router_registry_remove(&r.registry, model);
-    assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
     r.offline_ms = UINT64_MAX; /* the nodes of this test send no heartbeats */
 }
 
 static void let_go_of_deleted(void)
 {
     turn_loop();
-    router_release(&jobs[0], ROUTER_ENDED, NULL);
-    assert_null(r.waited);
-    assert_int_equal(r.waiting, 0);
-    /* setup's jobs still point at it: the teardown takes them out of its queue. */
+    router_release(&tickets[0], ROUTER_ENDED, NULL);
+    assert_null(r.sched.waited);
+    assert_int_equal(r.sched.waiting, 0);
+    /* setup's tickets still point at it: the teardown takes them out of its queue. */
     struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
     struct lr_error err;
     router_model_unref(model);
@@ -496,11 +535,11 @@ static void a_request_of_a_deleted_model_goes_on_when_its_node_is_back(void **st
     (void)state;
     delete_while_one_waits_to_go_on();
     router_dispatch_watch(&r, lr_clock_ms(NULL));
-    assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
     router_node_move(nodes[0], ROUTER_NODE_ONLINE);
     router_dispatch_watch(&r, lr_clock_ms(NULL));
-    assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
-    assert_ptr_equal(jobs[0].node, nodes[0]);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_GRANTED);
+    assert_ptr_equal(tickets[0].node, nodes[0]);
     let_go_of_deleted();
 }
 
@@ -509,21 +548,22 @@ static void a_request_of_a_deleted_model_is_refused_when_no_node_comes_back(void
     (void)state;
     delete_while_one_waits_to_go_on();
     router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);
-    assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
-    assert_int_equal(jobs[0].refusal.code, LR_UNAVAILABLE);
-    assert_non_null(strstr(jobs[0].refusal.text, "deleted model \"demo\": node-one: offline"));
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_REFUSED);
+    assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(
+        strstr(tickets[0].refusal.text, "deleted model \"demo\": node-one: offline"));
     let_go_of_deleted();
 }
 
 static void queue_timeout_reaches_a_request_of_a_deleted_model(void **state)
 {
     (void)state;
-    r.queue_timeout_ms = 2000;
+    r.sched.queue_timeout_ms = 2000;
     delete_while_one_waits_to_go_on();
     router_dispatch_watch(&r, lr_clock_ms(NULL) + 3000);
-    assert_int_equal(jobs[0].state, ROUTER_JOB_POSTED);
-    assert_int_equal(jobs[0].refusal.code, LR_UNAVAILABLE);
-    assert_non_null(strstr(jobs[0].refusal.text, "queue-timeout"));
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_REFUSED);
+    assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(tickets[0].refusal.text, "queue-timeout"));
     let_go_of_deleted();
 }
 
@@ -538,10 +578,10 @@ static void an_answer_never_goes_on_with_another_model_of_the_same_name(void **s
     assert_int_equal(router_registry_add(&r.registry, &other, &added, &err), LR_OK);
     router_node_move(nodes[0], ROUTER_NODE_ONLINE);
     router_dispatch_watch(&r, lr_clock_ms(NULL));
-    assert_int_equal(jobs[0].state, ROUTER_JOB_WAITING);
+    assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
     router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);
-    assert_int_equal(jobs[0].refusal.code, LR_UNAVAILABLE);
-    assert_non_null(strstr(jobs[0].refusal.text, "another model was registered"));
+    assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
+    assert_non_null(strstr(tickets[0].refusal.text, "another model was registered"));
     router_registry_remove(&r.registry, added);
     let_go_of_deleted();
 }
@@ -552,7 +592,7 @@ static void a_new_request_of_a_deleted_model_is_told_so(void **state)
     (void)state;
     (void)router_model_ref(model);
     router_registry_remove(&r.registry, model);
-    assert_int_equal(router_admit(&jobs[0], false, &err), ROUTER_REFUSED);
+    assert_int_equal(router_admit(&tickets[0], false, &err), ROUTER_REFUSED);
     assert_int_equal(err.code, LR_NOT_FOUND);
     let_go_of_deleted();
 }
@@ -577,6 +617,8 @@ int main(void)
         TEST(who_is_named_and_ends_first_is_not_asked),
         TEST(who_leaves_before_the_node_has_answered_has_the_other_asked),
         TEST(a_job_does_not_go_back_to_the_node_that_has_just_failed_it),
+        TEST(a_batch_ticket_takes_no_slot_while_a_live_ticket_waits),
+        TEST(a_full_queue_refuses_batch_tickets_before_live_ones),
         TEST(a_node_is_avoided_longer_each_time_in_a_row),
         TEST(what_fails_together_counts_once),
         TEST(a_doubted_node_gets_one_request_until_that_brings_a_token),

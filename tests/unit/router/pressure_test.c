@@ -131,7 +131,7 @@ static void answers_that_end_together_are_overload_as_well(void **state)
         struct seen seen =
             run((struct service){.slots = all[i], .load = 10, .seconds = 400, .length = 200});
         assert_true(seen.is_over);
-        assert_in_range(seen.most_late, 1, ROUTER_STANDING);
+        assert_in_range(seen.most_late, 1, ROUTER_OVERLOAD_QUEUE);
     }
 }
 
@@ -196,7 +196,7 @@ static void the_wait_is_bounded_where_its_length_is_known(void **state)
     /* One begins each 26 ms: so many within three seconds. */
     assert_int_equal(router_pressure_limit(&p, LIMIT, 3000, 2100), 3000 / 26);
     assert_int_equal(router_pressure_limit(&p, LIMIT, 0, 2100), LIMIT);
-    assert_int_equal(router_pressure_limit(&p, LIMIT, 100, 2100), ROUTER_STANDING);
+    assert_int_equal(router_pressure_limit(&p, LIMIT, 100, 2100), ROUTER_OVERLOAD_QUEUE);
     assert_int_equal(router_pressure_limit(&p, 8, 100, 2100), 8);
     assert_int_equal(router_pressure_wait_ms(&p, 100), 2600);
     /* No slot has come free for three seconds: a node is lost, and who comes may wait. */
@@ -215,9 +215,9 @@ static void overload_ends_with_what_caused_it(void **state)
             router_pressure_begun(&p, 100, now);
     }
     assert_int_equal(p.state, ROUTER_OVER);
-    assert_int_equal(router_pressure_limit(&p, LIMIT, 0, now), ROUTER_STANDING);
+    assert_int_equal(router_pressure_limit(&p, LIMIT, 0, now), ROUTER_OVERLOAD_QUEUE);
     router_pressure_came(&p, true, 16, now);
-    assert_int_equal(router_pressure_limit(&p, LIMIT, 0, now + 900), ROUTER_STANDING);
+    assert_int_equal(router_pressure_limit(&p, LIMIT, 0, now + 900), ROUTER_OVERLOAD_QUEUE);
     /* A second without a refusal. */
     assert_int_equal(router_pressure_limit(&p, LIMIT, 0, now + 1100), LIMIT);
     assert_int_equal(p.state, ROUTER_CALM);

@@ -20,9 +20,9 @@ static int reset(void **state)
     return q.count == 0 && q.head == NULL ? 0 : -1;
 }
 
-static void push(int i, uint64_t lane)
+static void push(int i, uint64_t key)
 {
-    assert_true(router_queue_push(&q, &w[i], lane, false));
+    assert_true(router_queue_push(&q, &w[i], key, false));
 }
 
 static void expect(int i)
@@ -68,7 +68,7 @@ static void three_keys_take_turns(void **state)
     assert_int_equal(q.count, 0);
 }
 
-static void one_who_comes_back_goes_to_the_front_of_his_lane(void **state)
+static void one_who_comes_back_goes_to_the_front_of_its_key_queue(void **state)
 {
     (void)state;
     push(0, 1);
@@ -88,8 +88,8 @@ static void anybody_may_leave(void **state)
     router_queue_remove(&q, &w[1]);
     router_queue_remove(&q, &w[1]); /* he does not wait any more */
     router_queue_remove(&q, &w[2]);
-    assert_int_equal(router_queue_lane_count(&q, 1), 2);
-    assert_int_equal(router_queue_lane_count(&q, 2), 0);
+    assert_int_equal(router_queue_key_count(&q, 1), 2);
+    assert_int_equal(router_queue_key_count(&q, 2), 0);
     expect(0);
     expect(3);
     assert_null(router_queue_peek(&q));
@@ -108,7 +108,7 @@ static void a_walk_sees_everybody_and_may_remove(void **state)
     int seen = 0;
     (void)state;
     for (int i = 0; i < 10; i++)
-        push(i, (uint64_t)(i % 2)); /* lane 0 is all even: it goes as a whole */
+        push(i, (uint64_t)(i % 2)); /* key queue 0 is all even: it goes as a whole */
     push(10, 5);
     router_queue_each(&q, remove_even, &seen);
     assert_int_equal(seen, 11);
@@ -117,7 +117,7 @@ static void a_walk_sees_everybody_and_may_remove(void **state)
         expect(i);
 }
 
-static void the_last_of_the_longest_lane_makes_room_for_a_shorter_one(void **state)
+static void the_last_of_the_longest_key_queue_makes_room_for_a_shorter_one(void **state)
 {
     (void)state;
     assert_null(router_queue_pushed_out(&q, 1, alone));
@@ -129,12 +129,12 @@ static void the_last_of_the_longest_lane_makes_room_for_a_shorter_one(void **sta
     assert_ptr_equal(router_queue_pushed_out(&q, 2, alone),
                      &w[3]); /* 3 and 1: 2 and 2 is fair */
     assert_ptr_equal(router_queue_pushed_out(&q, 9, alone), &w[3]);
-    assert_null(router_queue_pushed_out(&q, 1, alone)); /* not for its own lane */
+    assert_null(router_queue_pushed_out(&q, 1, alone)); /* not for its own key */
     router_queue_remove(&q, &w[3]);
     assert_null(router_queue_pushed_out(&q, 2, alone)); /* 2 and 1: nothing would be won */
 }
 
-static void bytes_are_bounded_for_all_and_by_half_for_one_lane(void **state)
+static void bytes_are_bounded_for_all_and_by_half_for_one_key(void **state)
 {
     struct router_queue all = {0};
     struct router_waiter some[3] = {{.bytes = 5000}, {.bytes = 300}, {.bytes = 400}};
@@ -160,15 +160,15 @@ static void bytes_are_bounded_for_all_and_by_half_for_one_lane(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_bounded_for_all_and_by_half_for_one_lane),
+        cmocka_unit_test(bytes_are_bounded_for_all_and_by_half_for_one_key),
         cmocka_unit_test_teardown(one_key_is_served_in_order, reset),
         cmocka_unit_test_teardown(a_flood_delays_another_key_by_one_turn, reset),
         cmocka_unit_test_teardown(three_keys_take_turns, reset),
-        cmocka_unit_test_teardown(one_who_comes_back_goes_to_the_front_of_his_lane, reset),
+        cmocka_unit_test_teardown(one_who_comes_back_goes_to_the_front_of_its_key_queue, reset),
         cmocka_unit_test_teardown(anybody_may_leave, reset),
         cmocka_unit_test_teardown(a_walk_sees_everybody_and_may_remove, reset),
-        cmocka_unit_test_teardown(the_last_of_the_longest_lane_makes_room_for_a_shorter_one,
-                                  reset),
+        cmocka_unit_test_teardown(
+            the_last_of_the_longest_key_queue_makes_room_for_a_shorter_one, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

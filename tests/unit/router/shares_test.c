@@ -16,29 +16,29 @@ struct use {
 static int setup(void **state)
 {
     (void)state;
-    memset(&shares, 0, sizeof(shares));
+    router_shares_free(&shares);
     return 0;
 }
 
-static void hold(uint64_t lane, uint32_t count, uint64_t now)
+static void hold(uint64_t key, uint32_t count, uint64_t now)
 {
-    router_shares_see(&shares, lane, now);
+    router_shares_see(&shares, key, now);
     for (uint32_t i = 0; i < count; i++)
-        router_shares_hold(&shares, lane, now);
+        router_shares_hold(&shares, key, now);
 }
 
-static void release(uint64_t lane, uint32_t count, uint64_t now)
+static void release(uint64_t key, uint32_t count, uint64_t now)
 {
     for (uint32_t i = 0; i < count; i++)
-        router_shares_release(&shares, lane, now);
+        router_shares_release(&shares, key, now);
 }
 
-static void use_before(uint64_t lane, struct use use, uint64_t until)
+static void use_before(uint64_t key, struct use use, uint64_t until)
 {
     if (use.held == 0)
         return;
-    hold(lane, use.held, until - use.ms);
-    release(lane, use.held, until);
+    hold(key, use.held, until - use.ms);
+    release(key, use.held, until);
 }
 
 /* One row: eight slots, two keys.  What each used before, what each holds now; whether the big
@@ -77,7 +77,7 @@ static void who_gives_a_place_up_is_judged_by_use_over_time_too(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct row *row = &rows[i];
         uint64_t now = START + LONG_MS;
-        memset(&shares, 0, sizeof(shares));
+        router_shares_free(&shares);
         use_before(BIG, row->big_used, now);
         use_before(SMALL, row->small_used, now);
         hold(BIG, row->big, now);
@@ -155,9 +155,9 @@ static void who_was_asked_has_one_less_to_give(void **state)
     hold(SMALL, 0, now);
     int given = 0;
     for (; router_shares_gives(&shares, BIG, SMALL, 8, now); given++)
-        router_shares_ask(&shares, BIG, true);
+        router_shares_preempt(&shares, BIG, true);
     assert_int_equal(given, 6); /* it keeps half of its half */
-    router_shares_ask(&shares, BIG, false);
+    router_shares_preempt(&shares, BIG, false);
     assert_true(router_shares_gives(&shares, BIG, SMALL, 8, now));
 }
 

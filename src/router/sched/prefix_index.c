@@ -1,10 +1,10 @@
-#include "router/sched/beginnings.h"
+#include "router/sched/prefix_index.h"
 
 #include <stdlib.h>
 
 #include "base/strmap.h"
 
-/* Marks lie this far apart at first, and a sixteenth of the way further on: some 95 of them
+/* Hashes lie this far apart at first, and a sixteenth of the way further on: some 95 of them
  * reach half a million bytes, which is more than the longest context. */
 enum { FIRST_STEP = 256, STEP_SHARE = 16 };
 
@@ -15,28 +15,28 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return h ^ h >> 32;
 }
 
-void router_beginnings_init(struct router_beginnings *b)
+void router_prefix_index_init(struct router_prefix_index *index)
 {
-    b->noted = calloc(ROUTER_BEGINNINGS, sizeof(*b->noted));
+    index->noted = calloc(ROUTER_PREFIX_ENTRIES, sizeof(*index->noted));
 }
 
-void router_beginnings_free(struct router_beginnings *b)
+void router_prefix_index_free(struct router_prefix_index *index)
 {
-    free(b->noted);
-    b->noted = NULL;
+    free(index->noted);
+    index->noted = NULL;
 }
 
-/* ---- marks ---- */
+/* ---- hashes ---- */
 
 struct walk {
-    struct router_marks *out;
+    struct router_prefix_hashes *out;
     uint64_t digest, done, next; /* bytes */
 };
 
-/* Takes a run of the prompt in, with a mark at each place that lies in it. */
+/* Takes a piece of the prompt in, with a hash at each position that lies in the piece. */
 static void add(struct walk *w, struct lr_str text, bool is_control)
 {
-    while (text.len > 0 && w->out->count < ROUTER_MARKS_MAX) {
+    while (text.len > 0 && w->out->count < ROUTER_PREFIX_HASHES_MAX) {
         uint64_t room = w->next - w->done;
         struct lr_str piece = lr_str_sub(text, 0, room < text.len ? (size_t)room : text.len);
         w->digest = mix(w->digest + (is_control ? 1 : 0), lr_hash(piece));
@@ -56,13 +56,13 @@ static uint64_t bytes_of(const struct chat_prompt *prompt)
     return prompt->ids != NULL ? prompt->id_count * sizeof(*prompt->ids) : prompt->bytes;
 }
 
-bool router_marks_pay(const struct chat_prompt *prompt)
+bool router_has_prefixes(const struct chat_prompt *prompt)
 {
     return bytes_of(prompt) >= FIRST_STEP;
 }
 
-void router_marks_make(struct router_marks *out, struct lr_str model, struct lr_str scope,
-                       const struct chat_prompt *prompt)
+void router_prefix_hashes_make(struct router_prefix_hashes *out, struct lr_str model,
+                               struct lr_str scope, const struct chat_prompt *prompt)
 {
     struct walk w = {out, mix(lr_hash(model), lr_hash(scope)), 0, FIRST_STEP};
 
@@ -76,37 +76,37 @@ void router_marks_make(struct router_marks *out, struct lr_str model, struct lr_
     }
 }
 
-/* ---- the table ---- */
+/* ---- the index ---- */
 
 static uint64_t name_of(const void *node, uint64_t digest)
 {
     return mix(digest, (uint64_t)(uintptr_t)node) | 1; /* 0 stands for nothing */
 }
 
-static uint64_t *place_of(const struct router_beginnings *b, uint64_t name)
+static uint64_t *entry_of(const struct router_prefix_index *index, uint64_t name)
 {
-    return &b->noted[(name >> 1) % ROUTER_BEGINNINGS];
+    return &index->noted[(name >> 1) % ROUTER_PREFIX_ENTRIES];
 }
 
-void router_beginnings_note(struct router_beginnings *b, const void *node,
-                            const struct router_marks *marks)
+void router_prefix_index_note(struct router_prefix_index *index, const void *node,
+                              const struct router_prefix_hashes *hashes)
 {
-    for (uint32_t i = 0; b->noted != NULL && i < marks->count; i++) {
-        uint64_t name = name_of(node, marks->at[i].digest);
-        *place_of(b, name) = name;
+    for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
+        uint64_t name = name_of(node, hashes->at[i].digest);
+        *entry_of(index, name) = name;
     }
 }
 
-double router_beginnings_share(const struct router_beginnings *b, const void *node,
-                               const struct router_marks *marks)
+double router_prefix_index_share(const struct router_prefix_index *index, const void *node,
+                                 const struct router_prefix_hashes *hashes)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; b->noted != NULL && i < marks->count; i++) {
-        uint64_t name = name_of(node, marks->at[i].digest);
-        if (*place_of(b, name) != name)
+    for (uint32_t i = 0; index->noted != NULL && i < hashes->count; i++) {
+        uint64_t name = name_of(node, hashes->at[i].digest);
+        if (*entry_of(index, name) != name)
             break;
-        bytes = marks->at[i].bytes;
+        bytes = hashes->at[i].bytes;
     }
-    return bytes != 0 ? (double)bytes / (double)marks->total_bytes : 0;
+    return bytes != 0 ? (double)bytes / (double)hashes->total_bytes : 0;
 }

@@ -1,0 +1,151 @@
+#include "router/sched/ticket.h"
+
+#include <stdlib.h>
+
+#include "router/sched/sched.h"
+
+#define TO(name) (1u << ROUTER_TICKET_##name)
+
+/* By state: the states that may follow.  The picture is in ticket.h. */
+static const unsigned may_follow[ROUTER_TICKET_STATES] = {
+    [ROUTER_TICKET_IDLE] = TO(QUEUED) | TO(RUNNING),
+    [ROUTER_TICKET_QUEUED] = TO(IDLE) | TO(GRANTED) | TO(REFUSED),
+    [ROUTER_TICKET_GRANTED] = TO(RUNNING),
+    [ROUTER_TICKET_REFUSED] = TO(IDLE),
+    [ROUTER_TICKET_RUNNING] = TO(IDLE) | TO(SWAPPED) | TO(PREEMPTED),
+    [ROUTER_TICKET_SWAPPED] = TO(IDLE) | TO(PREEMPTED),
+    [ROUTER_TICKET_PREEMPTED] = TO(IDLE) | TO(RUNNING),
+};
+
+bool router_ticket_holds(enum router_ticket_state state)
+{
+    return state == ROUTER_TICKET_GRANTED || state == ROUTER_TICKET_RUNNING ||
+           router_ticket_leaves(state);
+}
+
+bool router_ticket_leaves(enum router_ticket_state state)
+{
+    return state == ROUTER_TICKET_SWAPPED || state == ROUTER_TICKET_PREEMPTED;
+}
+
+/* ---- what a state holds ---- */
+
+static void hold(struct router_sched *s, struct router_ticket *t)
+{
+    struct router_replica *replica = t->replica;
+    t->next_held = replica->held;
+    t->held_link = &replica->held;
+    if (replica->held != NULL)
+        replica->held->held_link = &t->next_held;
+    replica->held = t;
+    replica->inflight++;
+    replica->batch += t->priority == ROUTER_BATCH;
+    replica->health->requests++;
+    s->held++;
+    if (t->priority == ROUTER_LIVE)
+        router_shares_hold(&t->schedule->shares, t->key, s->now);
+}
+
+static void unhold(struct router_sched *s, struct router_ticket *t)
+{
+    router_sched_settle_swap(s, t);
+    *t->held_link = t->next_held;
+    if (t->next_held != NULL)
+        t->next_held->held_link = t->held_link;
+    t->replica->inflight--;
+    t->replica->batch -= t->priority == ROUTER_BATCH;
+    s->held--;
+    if (t->priority == ROUTER_LIVE)
+        router_shares_release(&t->schedule->shares, t->key, s->now);
+    t->node = NULL;
+    t->place = NULL;
+    t->replica = NULL;
+}
+
+static void add(uint32_t *count, bool is_more)
+{
+    *count = is_more ? *count + 1 : *count - 1;
+}
+
+static void set_leaving(struct router_ticket *t, bool is_leaving)
+{
+    add(&t->replica->preempting, is_leaving);
+    if (t->priority == ROUTER_LIVE)
+        router_shares_preempt(&t->schedule->shares, t->key, is_leaving);
+}
+
+static void set_swapped(struct router_ticket *t, bool is_swapped)
+{
+    add(&t->replica->swapped, is_swapped);
+    if (t->priority == ROUTER_BATCH)
+        add(&t->replica->batch, !is_swapped);
+}
+
+static void enter(struct router_sched *s, struct router_schedule *schedule)
+{
+    s->waiting++;
+    if (schedule->waited_link != NULL)
+        return;
+    schedule->next_waited = s->waited;
+    schedule->waited_link = &s->waited;
+    if (s->waited != NULL)
+        s->waited->waited_link = &schedule->next_waited;
+    s->waited = schedule;
+}
+
+static void leave(struct router_sched *s, struct router_ticket *t)
+{
+    struct router_schedule *schedule = t->schedule;
+    s->waiting--;
+    router_queue_remove(&schedule->queues[t->priority], &t->waiter);
+    if (router_schedule_waiting(schedule) != 0)
+        return;
+    *schedule->waited_link = schedule->next_waited;
+    if (schedule->next_waited != NULL)
+        schedule->next_waited->waited_link = schedule->waited_link;
+    schedule->waited_link = NULL;
+}
+
+/* ---- moves ---- */
+
+static void change(struct router_sched *s, struct router_ticket *t, enum router_ticket_state to)
+{
+    enum router_ticket_state from = t->state;
+    bool was_swapped = from == ROUTER_TICKET_SWAPPED, is_swapped = to == ROUTER_TICKET_SWAPPED;
+    t->state = to;
+    if (from == ROUTER_TICKET_QUEUED)
+        leave(s, t);
+    if (to == ROUTER_TICKET_QUEUED)
+        enter(s, t->schedule);
+    if (router_ticket_holds(to) && !router_ticket_holds(from))
+        hold(s, t);
+    if (router_ticket_leaves(to) != router_ticket_leaves(from))
+        set_leaving(t, router_ticket_leaves(to));
+    if (was_swapped != is_swapped)
+        set_swapped(t, is_swapped);
+    if (router_ticket_holds(from) && !router_ticket_holds(to))
+        unhold(s, t);
+}
+
+/* Its owner waits for an answer only where it is in the queue. */
+static bool fail(struct router_sched *s, struct router_ticket *t)
+{
+    bool has_waited = t->state == ROUTER_TICKET_QUEUED;
+#ifndef NDEBUG
+    abort();
+#endif
+    s->illegal_moves++;
+    change(s, t, has_waited ? ROUTER_TICKET_REFUSED : ROUTER_TICKET_IDLE);
+    if (has_waited)
+        s->host->refuse(s->ctx, t, ROUTER_REFUSE_DEFECT);
+    return false;
+}
+
+bool router_ticket_move(struct router_sched *s, struct router_ticket *t,
+                        enum router_ticket_state to)
+{
+    if ((may_follow[t->state] & 1u << to) == 0)
+        return fail(s, t);
+    change(s, t, to);
+    return true;
+}
