@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/gpu/backend_test.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 static bool launched[CUDA_KERNEL_COUNT];
 static bool there[CUDA_KERNEL_COUNT]; /* in the code that was loaded */
@@ -71,7 +71,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
     test_check(d.backend->overlaps[CUDA_norm_only] != there[CUDA_stream_gate_up], 0,
                "%s: kernels overlap where their code waits", name);
     if (smaller)
-        bed_act_smaller(d.backend);
+        fixture_act_smaller(d.backend);
     for (uint32_t i = 0; i < CONTEXT; i++)
         ids[i] = test_random_below(&r, vocab);
     for (size_t c = 0; c < sizeof(chunks) / sizeof(chunks[0]); at += chunks[c++]) {

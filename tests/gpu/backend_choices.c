@@ -22,7 +22,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "tests/gpu/backend_test.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
 #define FAR 3e-2 /* a golden case's limit */

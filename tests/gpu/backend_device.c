@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/gpu/backend_test.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 void device_open(struct device *d, const struct gptoss_backend_api *api, const char *name,
                  const struct model_gptoss *model, const uint32_t *usable, const char *extra,
@@ -61,7 +61,7 @@ uint32_t device_sample(struct device *d, const uint32_t *ids, uint32_t from, uin
     const struct lr_sampling sampling = {.size = sizeof(sampling), .top_p = 1};
     const struct sampler_input greedy = {.sampling = &sampling};
     uint32_t page = d->plan.page_tokens, own = d->plan.window_pages / SEQUENCES;
-    struct bed bed = {.b = d->backend};
+    struct fixture fixture = {.b = d->backend};
     struct lr_error err = {0};
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; k <= from / page; k++) {
@@ -82,8 +82,8 @@ uint32_t device_sample(struct device *d, const uint32_t *ids, uint32_t from, uin
     struct sampler *sampler = sampler_create(vocab);
     for (uint32_t i = 0; i < count; i++) {
         float *row = logits + (size_t)i * vocab;
-        bed_get(&bed, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
-                vocab * 4);
+        fixture_get(&fixture, d->backend->ws.logits + (size_t)i * d->backend->logit_stride, row,
+                    vocab * 4);
         sampler_sample(sampler, row, d->backend->usable, steps[i].sample, &want);
         wrong += sampled[i].id != want.id || sampled[i].top_count != want.top_count ||
                  !(fabsf(sampled[i].logprob - want.logprob) <= 1e-5f);

@@ -7,7 +7,7 @@
 
 #include "engines/gptoss/engine.h"
 #include "tests/gpu/backend_test.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #define API gptoss_engine_api()
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/gpu/backend_test.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 static void compare(const char *shape, const char *what, const float *got, const float *want,
                     uint32_t rows, uint32_t vocab)

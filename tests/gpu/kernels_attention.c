@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
 enum { NAME_MAX_BYTES = 120 };
 
-enum { TABLE = BED_CONTEXT / CUDA_PAGE_TOKENS, SEQS_MAX = 64 };
+enum { TABLE = FIXTURE_CONTEXT / CUDA_PAGE_TOKENS, SEQS_MAX = 64 };
 
 struct attention {
-    struct bed *bed;
+    struct fixture *fixture;
     const struct cuda_layer *layer;
     const uint16_t *pool[2]; /* full pages, window pages */
     uint32_t pool_pages[2];
@@ -25,7 +25,7 @@ struct attention {
     struct cuda_seq seqs[SEQS_MAX];
     uint32_t seq_count, rows;
     uint32_t *tables; /* [seq][2][TABLE] */
-    uint32_t row_seq[BED_TOKENS];
+    uint32_t row_seq[FIXTURE_TOKENS];
     uint16_t *q, *got, *sinks;
     double *want;
 };
@@ -34,8 +34,9 @@ static const uint16_t *key_at(const struct attention *a, uint32_t seq, uint32_t 
                               uint32_t head)
 {
     int kind = a->layer->sliding ? 1 : 0;
-    uint32_t kv_heads = a->bed->config->kv_heads;
-    uint64_t page_bytes = kind ? a->bed->plan.window_page_bytes : a->bed->plan.full_page_bytes;
+    uint32_t kv_heads = a->fixture->config->kv_heads;
+    uint64_t page_bytes =
+        kind ? a->fixture->plan.window_page_bytes : a->fixture->plan.full_page_bytes;
     uint32_t page = a->tables[(seq * 2 + (uint32_t)kind) * TABLE + position / 64];
     return a->pool[kind] + page * (page_bytes / 2) +
            (size_t)a->layer->kind_index * 2 * kv_heads * 4096 +
@@ -46,7 +47,7 @@ static const uint16_t *key_at(const struct attention *a, uint32_t seq, uint32_t 
 static void expect_row(void *ctx, uint32_t row)
 {
     struct attention *a = ctx;
-    const struct model_config *c = a->bed->config;
+    const struct model_config *c = a->fixture->config;
     uint32_t seq = a->row_seq[row], group = c->heads / c->kv_heads;
     uint32_t position = a->seqs[seq].position + row - a->seqs[seq].first_row;
     uint32_t low = a->window != 0 && position >= a->window ? position + 1 - a->window : 0;
@@ -101,11 +102,11 @@ static void add_seq(struct attention *a, struct test_random *r, uint32_t positio
 static double run_once(struct attention *a, struct test_random *r, double sink,
                        double query_size)
 {
-    struct bed *bed = a->bed;
-    struct gptoss_backend *b = bed->b;
-    const struct model_config *c = bed->config;
+    struct fixture *fixture = a->fixture;
+    struct gptoss_backend *b = fixture->b;
+    const struct model_config *c = fixture->config;
     size_t cells = (size_t)a->rows * c->heads * 64;
-    uint32_t tile_seq[BED_TOKENS], tile_first[BED_TOKENS],
+    uint32_t tile_seq[FIXTURE_TOKENS], tile_first[FIXTURE_TOKENS],
         per_tile = cuda_target_query_tokens(&b->target, b->config);
     struct cuda_shape shape = {.rows = a->rows};
     struct lr_error err = {0};
@@ -119,17 +120,21 @@ static double run_once(struct attention *a, struct test_random *r, double sink,
     for (uint32_t h = 0; h < c->heads; h++)
         a->sinks[h] = test_to_bf16(sink + 0.5 * test_random_normal(r));
     test_fill_bf16(r, a->q, cells, query_size);
-    bed_put(bed, a->layer->sinks, a->sinks, c->heads * 2);
-    bed_put(bed, b->ws.q, a->q, cells * 2);
-    bed_put(bed, bed_input(bed, b->at.seqs), a->seqs, a->seq_count * sizeof(a->seqs[0]));
-    bed_put(bed, bed_input(bed, b->at.tables), a->tables, (size_t)a->seq_count * 2 * TABLE * 4);
+    fixture_put(fixture, a->layer->sinks, a->sinks, c->heads * 2);
+    fixture_put(fixture, b->ws.q, a->q, cells * 2);
+    fixture_put(fixture, fixture_input(fixture, b->at.seqs), a->seqs,
+                a->seq_count * sizeof(a->seqs[0]));
+    fixture_put(fixture, fixture_input(fixture, b->at.tables), a->tables,
+                (size_t)a->seq_count * 2 * TABLE * 4);
     if (shape.query_tiles != 0) {
-        bed_put(bed, bed_input(bed, b->at.tile_seq), tile_seq, shape.query_tiles * 4);
-        bed_put(bed, bed_input(bed, b->at.tile_first), tile_first, shape.query_tiles * 4);
+        fixture_put(fixture, fixture_input(fixture, b->at.tile_seq), tile_seq,
+                    shape.query_tiles * 4);
+        fixture_put(fixture, fixture_input(fixture, b->at.tile_first), tile_first,
+                    shape.query_tiles * 4);
     }
-    bed_poison(bed, b->ws.mixed, cells * 2);
+    fixture_poison(fixture, b->ws.mixed, cells * 2);
     test_must(cuda_launch_attention(b, a->layer, &shape, &err), &err, "attention");
-    bed_get(bed, b->ws.mixed, a->got, cells * 2);
+    fixture_get(fixture, b->ws.mixed, a->got, cells * 2);
     test_parallel(a->rows, expect_row, a);
     return test_error_bf16(a->got, a->want, cells);
 }
@@ -151,9 +156,9 @@ run(struct attention *a, struct test_random *r, double sink, const char *format,
 static void use_window(struct attention *a, uint32_t window)
 {
     a->window = window;
-    a->layer = &a->bed->b->layers[window != 0 ? 0 : a->bed->config->layers - 1];
+    a->layer = &a->fixture->b->layers[window != 0 ? 0 : a->fixture->config->layers - 1];
     if (window != 0)
-        a->bed->model->m.config.window = window;
+        a->fixture->model->m.config.window = window;
 }
 
 static void test_decode(struct attention *a, struct test_random *r, uint32_t group)
@@ -201,12 +206,12 @@ static void test_prefill(struct attention *a, struct test_random *r, uint32_t gr
     }
 }
 
-static uint16_t *fill_pool(struct bed *bed, struct test_random *r, CUdeviceptr memory,
+static uint16_t *fill_pool(struct fixture *fixture, struct test_random *r, CUdeviceptr memory,
                            uint64_t bytes)
 {
     uint16_t *pool = test_alloc(bytes / 2, 2);
     test_fill_bf16(r, pool, bytes / 2, 1);
-    bed_put(bed, (const void *)(uintptr_t)memory, pool, bytes);
+    fixture_put(fixture, (const void *)(uintptr_t)memory, pool, bytes);
     return pool;
 }
 
@@ -219,32 +224,32 @@ void test_attention(struct test_random *r)
         {"group 16", 3, 32, 32, 16, 1, 1, 1, 17, 128, false, false},
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        struct bed bed;
-        bed_open(&bed, &shapes[i], 100 + i);
+        struct fixture fixture;
+        fixture_open(&fixture, &shapes[i], 100 + i);
         uint32_t group = shapes[i].heads / shapes[i].kv_heads;
-        size_t cells = (size_t)BED_TOKENS * shapes[i].heads * 64;
+        size_t cells = (size_t)FIXTURE_TOKENS * shapes[i].heads * 64;
         /* As many window pages as full ones are enough, and quicker to fill. */
-        uint32_t windows =
-            bed.plan.window_pages < BED_PAGES ? bed.plan.window_pages : BED_PAGES;
-        struct attention a = {.bed = &bed,
-                              .pool_pages = {bed.plan.full_pages, windows},
+        uint32_t windows = fixture.plan.window_pages < FIXTURE_PAGES ? fixture.plan.window_pages
+                                                                     : FIXTURE_PAGES;
+        struct attention a = {.fixture = &fixture,
+                              .pool_pages = {fixture.plan.full_pages, windows},
                               .tables = test_alloc((size_t)SEQS_MAX * 2 * TABLE, 4),
                               .q = test_alloc(cells, 2),
                               .got = test_alloc(cells, 2),
                               .sinks = test_alloc(shapes[i].heads, 2),
                               .want = test_alloc(cells, 8)};
-        uint16_t *full = fill_pool(&bed, r, bed.b->full_memory,
-                                   bed.plan.full_pages * bed.plan.full_page_bytes);
-        uint16_t *window =
-            fill_pool(&bed, r, bed.b->window_memory, windows * bed.plan.window_page_bytes);
+        uint16_t *full = fill_pool(&fixture, r, fixture.b->full_memory,
+                                   fixture.plan.full_pages * fixture.plan.full_page_bytes);
+        uint16_t *window = fill_pool(&fixture, r, fixture.b->window_memory,
+                                     windows * fixture.plan.window_page_bytes);
         a.pool[0] = full;
         a.pool[1] = window;
         test_decode(&a, r, group);
         test_prefill(&a, r, group);
-        bed_act_smaller(bed.b);
+        fixture_act_smaller(fixture.b);
         test_prefill(&a, r, group);
         free(a.tables), free(a.q), free(a.got), free(a.sinks), free(a.want);
         free(full), free(window);
-        bed_close(&bed);
+        fixture_close(&fixture);
     }
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
 enum choices { SPREAD, CROWDED, HALF, CHOICES };
@@ -89,10 +89,10 @@ static void case_close(struct expert_case *t)
 }
 
 /* What gate, up and SwiGLU must give; then down, from what the device gave. */
-static void expect_experts(const struct bed *bed, struct expert_case *t)
+static void expect_experts(const struct fixture *fixture, struct expert_case *t)
 {
-    const struct model_config *c = bed->config;
-    const struct model_gptoss_layer *l = &bed->model->layers[0];
+    const struct model_config *c = fixture->config;
+    const struct model_gptoss_layer *l = &fixture->model->layers[0];
     uint32_t topk = c->experts_per_token;
     for (uint32_t i = 0; i < t->pairs; i++)
         reference_widen(t->normed + (size_t)(i / topk) * c->hidden,
@@ -121,37 +121,37 @@ static void expect_experts(const struct bed *bed, struct expert_case *t)
 }
 
 /* Random inputs, to the device but for the residual, which a run adds to. */
-static void case_put(struct bed *bed, struct expert_case *t, struct test_random *r,
+static void case_put(struct fixture *fixture, struct expert_case *t, struct test_random *r,
                      enum choices how)
 {
-    const struct model_config *c = bed->config;
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    struct gptoss_backend *b = fixture->b;
     size_t cells = (size_t)t->rows * c->hidden;
     choose(c, r, how, t->rows, t->choice, t->weight);
     test_fill_bf16(r, t->normed, cells, 1);
     test_fill_float(r, t->residual, cells, 1);
-    bed_put_rows(bed, b->ws.normed, t->normed, t->rows, t->rows, c->hidden);
-    bed_put(bed, b->ws.choice, t->choice, t->pairs * 4);
-    bed_put(bed, b->ws.weight, t->weight, t->pairs * 4);
+    fixture_put_rows(fixture, b->ws.normed, t->normed, t->rows, t->rows, c->hidden);
+    fixture_put(fixture, b->ws.choice, t->choice, t->pairs * 4);
+    fixture_put(fixture, b->ws.weight, t->weight, t->pairs * 4);
 }
 
-static void test_case(struct bed *bed, const char *name, struct test_random *r,
+static void test_case(struct fixture *fixture, const char *name, struct test_random *r,
                       enum choices how, uint32_t rows)
 {
-    const struct model_config *c = bed->config;
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    struct gptoss_backend *b = fixture->b;
     struct expert_case t;
     struct lr_error err = {0};
     case_open(&t, c, rows);
     size_t cells = (size_t)rows * c->hidden, inner = (size_t)t.pairs * c->intermediate;
-    case_put(bed, &t, r, how);
-    bed_put(bed, b->ws.residual, t.residual, cells * 4);
-    bed_poison(bed, b->ws.inner, inner * 2);
-    bed_poison(bed, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
+    case_put(fixture, &t, r, how);
+    fixture_put(fixture, b->ws.residual, t.residual, cells * 4);
+    fixture_poison(fixture, b->ws.inner, inner * 2);
+    fixture_poison(fixture, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
     test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
-    bed_get_rows(bed, b->ws.inner, t.inner, rows, t.pairs, c->intermediate);
-    bed_get(bed, b->ws.residual, t.got, cells * 4);
-    expect_experts(bed, &t);
+    fixture_get_rows(fixture, b->ws.inner, t.inner, rows, t.pairs, c->intermediate);
+    fixture_get(fixture, b->ws.residual, t.got, cells * 4);
+    expect_experts(fixture, &t);
     test_check(test_error_bf16(t.inner, t.inner_want, inner), TEST_LIMIT,
                "gate_up %s %s top %u of %u tokens %u", name, choice_names[how],
                c->experts_per_token, c->experts, rows);
@@ -163,28 +163,28 @@ static void test_case(struct bed *bed, const char *name, struct test_random *r,
 
 /* A kernel that reads shared memory while the next copy lands there is right nearly always: the
  * bits of many runs tell. */
-static void test_repeats(struct bed *bed, const char *name, struct test_random *r,
+static void test_repeats(struct fixture *fixture, const char *name, struct test_random *r,
                          uint32_t rows)
 {
     enum { RUNS = 300 };
-    const struct model_config *c = bed->config;
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    struct gptoss_backend *b = fixture->b;
     struct expert_case first, t;
     struct lr_error err = {0};
     uint32_t other = 0;
     case_open(&first, c, rows);
     case_open(&t, c, rows);
     size_t cells = (size_t)rows * c->hidden, inner = (size_t)t.pairs * c->intermediate;
-    case_put(bed, &t, r, SPREAD);
+    case_put(fixture, &t, r, SPREAD);
     for (int run = 0; run < RUNS; run++) {
         struct expert_case *to = run == 0 ? &first : &t;
-        bed_put(bed, b->ws.residual, t.residual, cells * 4);
+        fixture_put(fixture, b->ws.residual, t.residual, cells * 4);
         /* What the run before left is what this one is to write. */
-        bed_poison(bed, b->ws.inner, inner * 2);
-        bed_poison(bed, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
+        fixture_poison(fixture, b->ws.inner, inner * 2);
+        fixture_poison(fixture, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
         test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
-        bed_get_rows(bed, b->ws.inner, to->inner, rows, t.pairs, c->intermediate);
-        bed_get(bed, b->ws.residual, to->got, cells * 4);
+        fixture_get_rows(fixture, b->ws.inner, to->inner, rows, t.pairs, c->intermediate);
+        fixture_get(fixture, b->ws.residual, to->got, cells * 4);
         if (run != 0)
             other += memcmp(first.inner, t.inner, inner * 2) != 0 ||
                      memcmp(first.got, t.got, cells * 4) != 0;
@@ -195,17 +195,18 @@ static void test_repeats(struct bed *bed, const char *name, struct test_random *
     case_close(&t);
 }
 
-void test_experts(struct bed *bed, const char *name, struct test_random *r, uint32_t from)
+void test_experts(struct fixture *fixture, const char *name, struct test_random *r,
+                  uint32_t from)
 {
     static const uint32_t counts[] = {1,  2,  3,  4,  5,  7,   8,   9,
                                       16, 17, 33, 64, 65, 128, 129, 300};
     /* Tiles (more than 64 tokens) do not depend on the width; the reference takes long. */
-    bool large = (uint64_t)bed->config->hidden * bed->config->intermediate > 4u << 20;
+    bool large = (uint64_t)fixture->config->hidden * fixture->config->intermediate > 4u << 20;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !(large && counts[i] > 65);
          i++)
         for (int how = 0; counts[i] >= from && how < CHOICES; how++)
-            test_case(bed, name, r, (enum choices)how, counts[i]);
+            test_case(fixture, name, r, (enum choices)how, counts[i]);
     if (large && from <= 64)
         for (uint32_t rows = 8; rows <= 64; rows *= 2)
-            test_repeats(bed, name, r, rows);
+            test_repeats(fixture, name, r, rows);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 enum { ROWS = 64, HISTORY_MAX = 5000, BIASES_MAX = 300 };
 
@@ -27,7 +27,7 @@ struct trial {
 };
 
 struct trials {
-    struct bed bed;
+    struct fixture fixture;
     uint32_t vocab;
     float *logits; /* [ROWS][stride] */
     bool odd[ROWS];
@@ -45,7 +45,7 @@ static float between(struct test_random *r, double low, double high)
 
 static void make_row(struct trials *t, struct test_random *r, uint32_t row)
 {
-    float *l = t->logits + (size_t)row * t->bed.b->logit_stride;
+    float *l = t->logits + (size_t)row * t->fixture.b->logit_stride;
     uint32_t kind = test_random_below(r, 9);
     double size = between(r, 0.1, 6);
     t->odd[row] = kind == 8;
@@ -121,14 +121,14 @@ static void sample_on_host(void *ctx, uint32_t i)
 {
     struct trials *t = ctx;
     struct trial *x = &t->trial[i];
-    sampler_sample(x->sampler, t->logits + (size_t)x->row * t->bed.b->logit_stride,
-                   t->bed.b->usable, &x->how, &x->want);
+    sampler_sample(x->sampler, t->logits + (size_t)x->row * t->fixture.b->logit_stride,
+                   t->fixture.b->usable, &x->how, &x->want);
 }
 
 /* The trials 0 .. count - 1 from the rows they name. */
 static void sample_on_device(struct trials *t, uint32_t count)
 {
-    struct gptoss_backend *b = t->bed.b;
+    struct gptoss_backend *b = t->fixture.b;
     uint32_t place[ROWS];
     struct lr_error err = {0};
     cuda_filter_begin(b);
@@ -180,8 +180,8 @@ static void judge(const struct trial *x, struct tally *n)
 static void open_trials(struct trials *t, uint32_t vocab)
 {
     t->vocab = vocab;
-    bed_open_vocabulary(&t->bed, vocab, 7);
-    t->logits = test_alloc((size_t)ROWS * t->bed.b->logit_stride, 4);
+    fixture_open_vocabulary(&t->fixture, vocab, 7);
+    t->logits = test_alloc((size_t)ROWS * t->fixture.b->logit_stride, 4);
     t->trial = test_alloc(ROWS, sizeof(*t->trial));
     for (uint32_t i = 0; i < ROWS; i++) {
         t->trial[i].mask = test_alloc((vocab + 31) / 32, 4);
@@ -197,7 +197,7 @@ static void close_trials(struct trials *t)
     }
     free(t->trial);
     free(t->logits);
-    bed_close(&t->bed);
+    fixture_close(&t->fixture);
 }
 
 /* `sets` times 64 rows, each sampled in `ways` ways. */
@@ -207,7 +207,7 @@ static void run_trials(uint32_t vocab, uint32_t sets, uint32_t ways, struct test
     struct tally n = {0};
     uint32_t again = 0;
     open_trials(&t, vocab);
-    if (!t.bed.b->filters.has) {
+    if (!t.fixture.b->filters.has) {
         printf("     no sampling with filters of %u ids on this GPU, so not tested\n", vocab);
         close_trials(&t);
         return;
@@ -216,8 +216,8 @@ static void run_trials(uint32_t vocab, uint32_t sets, uint32_t ways, struct test
         for (uint32_t i = 0; s % ways == 0 && i < ROWS; i++)
             make_row(&t, r, i);
         if (s % ways == 0)
-            bed_put(&t.bed, t.bed.b->ws.logits, t.logits,
-                    (size_t)ROWS * t.bed.b->logit_stride * 4);
+            fixture_put(&t.fixture, t.fixture.b->ws.logits, t.logits,
+                        (size_t)ROWS * t.fixture.b->logit_stride * 4);
         for (uint32_t i = 0; i < ROWS; i++)
             make_trial(&t, r, i);
         test_parallel(ROWS, sample_on_host, &t);

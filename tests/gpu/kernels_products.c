@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
 static const uint32_t token_counts[] = {1,  2,  3,  7,  8,   9,   16, 17,
@@ -26,13 +26,14 @@ static uint32_t source_row(int order, uint32_t tile, uint32_t r)
     return tile * 16 + r;
 }
 
-static double differing_bf16(struct bed *bed, const struct cuda_matrix *m, uint32_t first_row,
-                             const uint16_t *want, uint32_t rows, int order)
+static double differing_bf16(struct fixture *fixture, const struct cuda_matrix *m,
+                             uint32_t first_row, const uint16_t *want, uint32_t rows, int order)
 {
     uint32_t first_tile = first_row / 16, tiles = (rows + 15) / 16;
     size_t bytes = (size_t)tiles * m->blocks * 1024, wrong = 0;
     uint16_t *got = test_alloc(1, bytes);
-    bed_get(bed, (const char *)m->weights + (size_t)first_tile * m->blocks * 1024, got, bytes);
+    fixture_get(fixture, (const char *)m->weights + (size_t)first_tile * m->blocks * 1024, got,
+                bytes);
     for (size_t i = 0; i < bytes / 2; i++) {
         uint32_t k = i % 8, lane = i / 8 % 32, half = i / 256 % 2;
         uint32_t block = (uint32_t)(i / 512 % m->blocks),
@@ -45,13 +46,13 @@ static double differing_bf16(struct bed *bed, const struct cuda_matrix *m, uint3
     return (double)wrong;
 }
 
-static double differing_bias(struct bed *bed, const uint16_t *bias, const uint16_t *want,
-                             uint32_t rows, int order)
+static double differing_bias(struct fixture *fixture, const uint16_t *bias,
+                             const uint16_t *want, uint32_t rows, int order)
 {
     uint32_t count = (rows + 15) / 16 * 16;
     uint16_t *got = test_alloc(count, sizeof(*got));
     double wrong = 0;
-    bed_get(bed, bias, got, count * sizeof(*got));
+    fixture_get(fixture, bias, got, count * sizeof(*got));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = source_row(order, i / 16, i % 16);
         wrong += got[i] != (row < rows ? want[row] : 0);
@@ -68,7 +69,7 @@ static uint32_t unspread(uint32_t word, uint32_t e)
     return (half >> magnitude_at[e / 2] & 7) | (half >> sign_at[e / 2] & 1) << 3;
 }
 
-static double differing_codes(struct bed *bed, const struct cuda_matrix *m,
+static double differing_codes(struct fixture *fixture, const struct cuda_matrix *m,
                               const struct model_experts *e, uint32_t expert, int order)
 {
     uint32_t pairs = (m->blocks + 1) / 2;
@@ -76,7 +77,7 @@ static double differing_codes(struct bed *bed, const struct cuda_matrix *m,
     uint32_t *got = test_alloc(words, 4);
     const uint8_t *want = e->blocks + expert * e->blocks_stride;
     double wrong = 0;
-    bed_get(bed, (const char *)m->weights + expert * m->expert_weights, got, words * 4);
+    fixture_get(fixture, (const char *)m->weights + expert * m->expert_weights, got, words * 4);
     for (size_t i = 0; i < words; i++) {
         uint32_t part = i % 4, lane = i / 4 % 32;
         uint32_t block = (uint32_t)(i / 128 % pairs) * 2 + part / 2;
@@ -94,7 +95,7 @@ static double differing_codes(struct bed *bed, const struct cuda_matrix *m,
     return wrong;
 }
 
-static double differing_scales(struct bed *bed, const struct cuda_matrix *m,
+static double differing_scales(struct fixture *fixture, const struct cuda_matrix *m,
                                const struct model_experts *e, uint32_t expert, int order)
 {
     uint32_t fours = (m->blocks + 3) / 4;
@@ -102,7 +103,7 @@ static double differing_scales(struct bed *bed, const struct cuda_matrix *m,
     uint8_t *got = test_alloc(bytes, 1);
     const uint8_t *want = e->scales + expert * e->scales_stride;
     double wrong = 0;
-    bed_get(bed, (const char *)m->scales + expert * m->expert_scales, got, bytes);
+    fixture_get(fixture, (const char *)m->scales + expert * m->expert_scales, got, bytes);
     for (size_t i = 0; i < bytes; i++) {
         uint32_t block = (uint32_t)(i / 64 % fours) * 4 + i % 4;
         uint32_t row = source_row(order, (uint32_t)(i / 64 / fours),
@@ -114,71 +115,78 @@ static double differing_scales(struct bed *bed, const struct cuda_matrix *m,
     return wrong;
 }
 
-void test_repack(struct bed *bed, const char *name)
+void test_repack(struct fixture *fixture, const char *name)
 {
-    const struct model_config *c = bed->config;
-    const struct model_gptoss *m = &bed->model->m;
+    const struct model_config *c = fixture->config;
+    const struct model_gptoss *m = &fixture->model->m;
     uint32_t q = c->heads * 64, kv = c->kv_heads * 64, last = c->experts - 1;
     for (uint32_t i = 0; i < c->layers; i++) {
-        const struct cuda_layer *to = &bed->b->layers[i];
+        const struct cuda_layer *to = &fixture->b->layers[i];
         const struct model_gptoss_layer *l = &m->layers[i];
-        double dense = differing_bf16(bed, &to->qkv, 0, l->q_weight, q, ORDER_ROPE) +
-                       differing_bf16(bed, &to->qkv, q, l->k_weight, kv, ORDER_ROPE) +
-                       differing_bf16(bed, &to->qkv, q + kv, l->v_weight, kv, ORDER_ROPE) +
-                       differing_bf16(bed, &to->out, 0, l->o_weight, c->hidden, ORDER_PLAIN);
-        double bias = differing_bias(bed, to->qkv.bias, l->q_bias, q, ORDER_ROPE) +
-                      differing_bias(bed, to->qkv.bias + q, l->k_bias, kv, ORDER_ROPE) +
-                      differing_bias(bed, to->qkv.bias + q + kv, l->v_bias, kv, ORDER_ROPE) +
-                      differing_bias(bed, to->out.bias, l->o_bias, c->hidden, ORDER_PLAIN) +
-                      differing_bias(bed, to->gate_up.bias + last * to->gate_up.expert_bias,
-                                     l->gate_up.bias + (size_t)last * l->gate_up.rows,
-                                     l->gate_up.rows, ORDER_GATE_UP) +
-                      differing_bias(bed, to->down.bias + last * to->down.expert_bias,
-                                     l->down.bias + (size_t)last * l->down.rows, l->down.rows,
-                                     ORDER_PLAIN);
-        double codes = differing_codes(bed, &to->gate_up, &l->gate_up, last, ORDER_GATE_UP) +
-                       differing_codes(bed, &to->down, &l->down, last, ORDER_PLAIN);
-        double scales = differing_scales(bed, &to->gate_up, &l->gate_up, last, ORDER_GATE_UP) +
-                        differing_scales(bed, &to->down, &l->down, last, ORDER_PLAIN);
+        double dense =
+            differing_bf16(fixture, &to->qkv, 0, l->q_weight, q, ORDER_ROPE) +
+            differing_bf16(fixture, &to->qkv, q, l->k_weight, kv, ORDER_ROPE) +
+            differing_bf16(fixture, &to->qkv, q + kv, l->v_weight, kv, ORDER_ROPE) +
+            differing_bf16(fixture, &to->out, 0, l->o_weight, c->hidden, ORDER_PLAIN);
+        double bias =
+            differing_bias(fixture, to->qkv.bias, l->q_bias, q, ORDER_ROPE) +
+            differing_bias(fixture, to->qkv.bias + q, l->k_bias, kv, ORDER_ROPE) +
+            differing_bias(fixture, to->qkv.bias + q + kv, l->v_bias, kv, ORDER_ROPE) +
+            differing_bias(fixture, to->out.bias, l->o_bias, c->hidden, ORDER_PLAIN) +
+            differing_bias(fixture, to->gate_up.bias + last * to->gate_up.expert_bias,
+                           l->gate_up.bias + (size_t)last * l->gate_up.rows, l->gate_up.rows,
+                           ORDER_GATE_UP) +
+            differing_bias(fixture, to->down.bias + last * to->down.expert_bias,
+                           l->down.bias + (size_t)last * l->down.rows, l->down.rows,
+                           ORDER_PLAIN);
+        double codes =
+            differing_codes(fixture, &to->gate_up, &l->gate_up, last, ORDER_GATE_UP) +
+            differing_codes(fixture, &to->down, &l->down, last, ORDER_PLAIN);
+        double scales =
+            differing_scales(fixture, &to->gate_up, &l->gate_up, last, ORDER_GATE_UP) +
+            differing_scales(fixture, &to->down, &l->down, last, ORDER_PLAIN);
         test_check(dense, 0, "repack %s layer %u: bf16 matrices", name, i);
         test_check(bias, 0, "repack %s layer %u: biases", name, i);
         test_check(codes, 0, "repack %s layer %u: mxfp4 codes", name, i);
         test_check(scales, 0, "repack %s layer %u: mxfp4 scales", name, i);
     }
-    test_check(differing_bf16(bed, &bed->b->unembed, 0, m->unembed, c->vocab, ORDER_PLAIN), 0,
-               "repack %s: vocabulary", name);
+    test_check(
+        differing_bf16(fixture, &fixture->b->unembed, 0, m->unembed, c->vocab, ORDER_PLAIN), 0,
+        "repack %s: vocabulary", name);
 }
 
 /* ---- norms ---- */
 
-static void put_residual(struct bed *bed, struct test_random *r, float *host, uint32_t rows)
+static void put_residual(struct fixture *fixture, struct test_random *r, float *host,
+                         uint32_t rows)
 {
-    test_fill_float(r, host, (size_t)rows * bed->config->hidden, 2);
-    bed_put(bed, bed->b->ws.residual, host, (size_t)rows * bed->config->hidden * 4);
+    test_fill_float(r, host, (size_t)rows * fixture->config->hidden, 2);
+    fixture_put(fixture, fixture->b->ws.residual, host,
+                (size_t)rows * fixture->config->hidden * 4);
 }
 
-static void test_norm_route(struct bed *bed, const char *name, struct test_random *r,
+static void test_norm_route(struct fixture *fixture, const char *name, struct test_random *r,
                             uint32_t rows)
 {
-    const struct model_config *c = bed->config;
-    const struct model_gptoss_layer *l = &bed->model->layers[0];
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    const struct model_gptoss_layer *l = &fixture->model->layers[0];
+    struct gptoss_backend *b = fixture->b;
     size_t cells = (size_t)rows * c->hidden, pairs = (size_t)rows * c->experts_per_token;
     float *residual = test_alloc(cells, 4), *weight = test_alloc(pairs, 4);
     double *want = test_alloc(cells, 8), *want_weight = test_alloc(pairs, 8);
     uint16_t *normed = test_alloc(cells, 2);
     uint32_t *choice = test_alloc(pairs, 4), *want_choice = test_alloc(pairs, 4);
     struct lr_error err = {0};
-    put_residual(bed, r, residual, rows);
-    bed_poison(bed, b->ws.normed, cells * 2);
-    bed_poison(bed, b->ws.choice, pairs * 4);
-    bed_poison(bed, b->ws.weight, pairs * 4);
+    put_residual(fixture, r, residual, rows);
+    fixture_poison(fixture, b->ws.normed, cells * 2);
+    fixture_poison(fixture, b->ws.choice, pairs * 4);
+    fixture_poison(fixture, b->ws.weight, pairs * 4);
     test_must(cuda_launch_norm(b, b->layers[0].mlp_norm, &b->layers[0], b->ws.normed, NULL,
                                rows, &err),
               &err, name);
-    bed_get_rows(bed, b->ws.normed, normed, rows, rows, c->hidden);
-    bed_get(bed, b->ws.choice, choice, pairs * 4);
-    bed_get(bed, b->ws.weight, weight, pairs * 4);
+    fixture_get_rows(fixture, b->ws.normed, normed, rows, rows, c->hidden);
+    fixture_get(fixture, b->ws.choice, choice, pairs * 4);
+    fixture_get(fixture, b->ws.weight, weight, pairs * 4);
     uint32_t wrong = 0, near = 0;
     for (uint32_t i = 0; i < rows; i++) {
         size_t at = (size_t)i * c->experts_per_token;
@@ -220,10 +228,10 @@ static bool rounds_clearly(const double *x, uint32_t count)
 
 /* Random rows and what they are normalized.  Where the product normalizes them itself the test
  * cannot see how it rounded them, so they are such that there is one way. */
-static void put_rows(struct bed *bed, struct test_random *r, const uint16_t *norm, float *host,
-                     double *normalized, uint32_t rows)
+static void put_rows(struct fixture *fixture, struct test_random *r, const uint16_t *norm,
+                     float *host, double *normalized, uint32_t rows)
 {
-    const struct model_config *c = bed->config;
+    const struct model_config *c = fixture->config;
     for (uint32_t i = 0; i < rows; i++)
         do {
             test_fill_float(r, host + (size_t)i * c->hidden, c->hidden, 2);
@@ -231,7 +239,7 @@ static void put_rows(struct bed *bed, struct test_random *r, const uint16_t *nor
                            normalized + (size_t)i * c->hidden);
         } while (rows <= CUDA_FUSED_NORM_TOKENS &&
                  !rounds_clearly(normalized + (size_t)i * c->hidden, c->hidden));
-    bed_put(bed, bed->b->ws.residual, host, (size_t)rows * c->hidden * 4);
+    fixture_put(fixture, fixture->b->ws.residual, host, (size_t)rows * c->hidden * 4);
 }
 
 /* A slot of its own for each row, in random order. */
@@ -249,11 +257,12 @@ static void random_slots(struct test_random *r, uint32_t *slots, uint32_t rows, 
 }
 
 /* Puts what a row must have written to its page into the image of all pages. */
-static void expect_page(const struct bed *bed, const struct cuda_layer *l, uint32_t slot,
-                        const double *kv, uint16_t *pages, double *want)
+static void expect_page(const struct fixture *fixture, const struct cuda_layer *l,
+                        uint32_t slot, const double *kv, uint16_t *pages, double *want)
 {
-    uint64_t page_bytes = l->sliding ? bed->plan.window_page_bytes : bed->plan.full_page_bytes;
-    uint32_t heads = 2 * bed->config->kv_heads;
+    uint64_t page_bytes =
+        l->sliding ? fixture->plan.window_page_bytes : fixture->plan.full_page_bytes;
+    uint32_t heads = 2 * fixture->config->kv_heads;
     for (uint32_t h = 0; h < heads; h++)
         for (uint32_t d = 0; d < 64; d++) {
             size_t at = (size_t)(slot / 64) * (page_bytes / 2) +
@@ -264,19 +273,21 @@ static void expect_page(const struct bed *bed, const struct cuda_layer *l, uint3
         }
 }
 
-static void test_qkv(struct bed *bed, const char *name, struct test_random *r, uint32_t layer,
-                     uint32_t rows)
+static void test_qkv(struct fixture *fixture, const char *name, struct test_random *r,
+                     uint32_t layer, uint32_t rows)
 {
-    const struct model_config *c = bed->config;
-    const struct model_gptoss_layer *m = &bed->model->layers[layer];
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    const struct model_gptoss_layer *m = &fixture->model->layers[layer];
+    struct gptoss_backend *b = fixture->b;
     const struct cuda_layer *l = &b->layers[layer];
-    uint32_t q = c->heads * 64, kv = c->kv_heads * 64, positions[BED_TOKENS], slots[BED_TOKENS];
-    uint32_t pages = l->sliding ? bed->plan.window_pages : bed->plan.full_pages;
+    uint32_t q = c->heads * 64, kv = c->kv_heads * 64, positions[FIXTURE_TOKENS],
+             slots[FIXTURE_TOKENS];
+    uint32_t pages = l->sliding ? fixture->plan.window_pages : fixture->plan.full_pages;
     pages = pages < 16 ? pages : 16;
     size_t cells = (size_t)rows * c->hidden;
-    size_t pool = (size_t)pages *
-                  (l->sliding ? bed->plan.window_page_bytes : bed->plan.full_page_bytes) / 2;
+    size_t pool =
+        (size_t)pages *
+        (l->sliding ? fixture->plan.window_page_bytes : fixture->plan.full_page_bytes) / 2;
     const void *memory =
         (const void *)(uintptr_t)(l->sliding ? b->window_memory : b->full_memory);
     float *residual = test_alloc(cells, 4);
@@ -286,20 +297,20 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
            *want_k = test_alloc((size_t)rows * kv, 8),
            *want_v = test_alloc((size_t)rows * kv, 8), *want_pages = test_alloc(pool, 8);
     struct lr_error err = {0};
-    put_rows(bed, r, m->attn_norm, residual, x, rows);
+    put_rows(fixture, r, m->attn_norm, residual, x, rows);
     for (uint32_t i = 0; i < rows; i++)
-        positions[i] = test_random_below(r, BED_CONTEXT);
+        positions[i] = test_random_below(r, FIXTURE_CONTEXT);
     random_slots(r, slots, rows, pages * 64);
-    bed_put(bed, bed_input(bed, b->at.row_pos), positions, rows * 4);
-    bed_put(bed, bed_input(bed, l->sliding ? b->at.row_window : b->at.row_full), slots,
-            rows * 4);
-    bed_poison(bed, b->ws.q, (size_t)rows * q * 2);
-    bed_poison(bed, b->ws.normed, cells * 2);
-    bed_poison(bed, memory, pool * 2);
+    fixture_put(fixture, fixture_input(fixture, b->at.row_pos), positions, rows * 4);
+    fixture_put(fixture, fixture_input(fixture, l->sliding ? b->at.row_window : b->at.row_full),
+                slots, rows * 4);
+    fixture_poison(fixture, b->ws.q, (size_t)rows * q * 2);
+    fixture_poison(fixture, b->ws.normed, cells * 2);
+    fixture_poison(fixture, memory, pool * 2);
     test_must(cuda_launch_qkv(b, l, rows, &err), &err, name);
-    bed_get(bed, b->ws.q, got_q, (size_t)rows * q * 2);
-    bed_get(bed, memory, got_pages, pool * 2);
-    bed_get(bed, b->ws.normed, normed, cells * 2);
+    fixture_get(fixture, b->ws.q, got_q, (size_t)rows * q * 2);
+    fixture_get(fixture, memory, got_pages, pool * 2);
+    fixture_get(fixture, b->ws.normed, normed, cells * 2);
     if (rows > CUDA_FUSED_NORM_TOKENS) { /* normalized by a kernel of its own */
         test_check(test_error_bf16(normed, x, cells), TEST_LIMIT,
                    "norm before qkv %s tokens %u", name, rows);
@@ -318,7 +329,7 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
             reference_rope(c, positions[i], want_k + (size_t)i * kv + h * 64);
         memcpy(both, want_k + (size_t)i * kv, kv * 8);
         memcpy(both + kv, want_v + (size_t)i * kv, kv * 8);
-        expect_page(bed, l, slots[i], both, expected, want_pages);
+        expect_page(fixture, l, slots[i], both, expected, want_pages);
     }
     double stray = 0;
     size_t written = 0;
@@ -340,22 +351,23 @@ static void test_qkv(struct bed *bed, const char *name, struct test_random *r, u
 
 /* ---- attention's output, vocabulary ---- */
 
-static void test_out(struct bed *bed, const char *name, struct test_random *r, uint32_t rows)
+static void test_out(struct fixture *fixture, const char *name, struct test_random *r,
+                     uint32_t rows)
 {
-    const struct model_config *c = bed->config;
-    const struct model_gptoss_layer *m = &bed->model->layers[0];
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    const struct model_gptoss_layer *m = &fixture->model->layers[0];
+    struct gptoss_backend *b = fixture->b;
     uint32_t q = c->heads * 64;
     size_t cells = (size_t)rows * c->hidden;
     float *residual = test_alloc(cells, 4), *got = test_alloc(cells, 4);
     uint16_t *mixed = test_alloc((size_t)rows * q, 2);
     double *x = test_alloc((size_t)rows * q, 8), *want = test_alloc(cells, 8);
     struct lr_error err = {0};
-    put_residual(bed, r, residual, rows);
+    put_residual(fixture, r, residual, rows);
     test_fill_bf16(r, mixed, (size_t)rows * q, 1);
-    bed_put(bed, b->ws.mixed, mixed, (size_t)rows * q * 2);
+    fixture_put(fixture, b->ws.mixed, mixed, (size_t)rows * q * 2);
     test_must(cuda_launch_out(b, &b->layers[0], rows, &err), &err, name);
-    bed_get(bed, b->ws.residual, got, cells * 4);
+    fixture_get(fixture, b->ws.residual, got, cells * 4);
     reference_widen(mixed, x, (size_t)rows * q);
     reference_dense(m->o_weight, m->o_bias, c->hidden, q, x, rows, want);
     for (size_t i = 0; i < cells; i++)
@@ -364,32 +376,34 @@ static void test_out(struct bed *bed, const char *name, struct test_random *r, u
     free(residual), free(got), free(mixed), free(x), free(want);
 }
 
-static void test_logits(struct bed *bed, const char *name, struct test_random *r, uint32_t rows)
+static void test_logits(struct fixture *fixture, const char *name, struct test_random *r,
+                        uint32_t rows)
 {
-    const struct model_config *c = bed->config;
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    struct gptoss_backend *b = fixture->b;
     size_t cells = (size_t)rows * c->hidden, out = (size_t)rows * b->logit_stride;
-    float *residual = test_alloc((size_t)BED_TOKENS * c->hidden, 4), *got = test_alloc(out, 4);
+    float *residual = test_alloc((size_t)FIXTURE_TOKENS * c->hidden, 4),
+          *got = test_alloc(out, 4);
     uint16_t *final = test_alloc(cells, 2);
     double *x = test_alloc(cells, 8), *want = test_alloc((size_t)rows * c->vocab, 8);
     uint32_t gathered[CUDA_LOGIT_ROWS];
-    const struct cuda_shape shape = {.rows = BED_TOKENS, .gather = true};
+    const struct cuda_shape shape = {.rows = FIXTURE_TOKENS, .gather = true};
     struct lr_error err = {0};
-    put_residual(bed, r, residual, BED_TOKENS);
-    random_slots(r, gathered, rows, BED_TOKENS);
-    bed_put(bed, bed_input(bed, b->at.out_rows), gathered, rows * 4);
-    bed_poison(bed, b->ws.final, cells * 2);
-    bed_poison(bed, b->ws.logits, out * 4);
+    put_residual(fixture, r, residual, FIXTURE_TOKENS);
+    random_slots(r, gathered, rows, FIXTURE_TOKENS);
+    fixture_put(fixture, fixture_input(fixture, b->at.out_rows), gathered, rows * 4);
+    fixture_poison(fixture, b->ws.final, cells * 2);
+    fixture_poison(fixture, b->ws.logits, out * 4);
     test_must(cuda_launch_logits(b, &shape, 0, rows, &err), &err, name);
-    bed_get(bed, b->ws.final, final, cells * 2);
-    bed_get(bed, b->ws.logits, got, out * 4);
+    fixture_get(fixture, b->ws.final, final, cells * 2);
+    fixture_get(fixture, b->ws.logits, got, out * 4);
     for (uint32_t i = 0; i < rows; i++)
-        reference_norm(c, residual + (size_t)gathered[i] * c->hidden, bed->model->m.norm,
+        reference_norm(c, residual + (size_t)gathered[i] * c->hidden, fixture->model->m.norm,
                        x + (size_t)i * c->hidden);
     test_check(test_error_bf16(final, x, cells), TEST_LIMIT, "final norm %s rows %u", name,
                rows);
     reference_widen(final, x, cells);
-    reference_dense(bed->model->m.unembed, NULL, c->vocab, c->hidden, x, rows, want);
+    reference_dense(fixture->model->m.unembed, NULL, c->vocab, c->hidden, x, rows, want);
     for (uint32_t i = 1; i < rows; i++) /* close up the padding */
         memmove(got + (size_t)i * c->vocab, got + (size_t)i * b->logit_stride, c->vocab * 4);
     test_check(test_error_f32(got, want, (size_t)rows * c->vocab), TEST_LIMIT,
@@ -397,39 +411,40 @@ static void test_logits(struct bed *bed, const char *name, struct test_random *r
     free(residual), free(got), free(final), free(x), free(want);
 }
 
-static void test_embed(struct bed *bed, const char *name, struct test_random *r)
+static void test_embed(struct fixture *fixture, const char *name, struct test_random *r)
 {
-    const struct model_config *c = bed->config;
-    struct gptoss_backend *b = bed->b;
+    const struct model_config *c = fixture->config;
+    struct gptoss_backend *b = fixture->b;
     uint32_t tokens[65], rows = 65, hidden = c->hidden, wrong = 0;
-    uint32_t *at = bed_input(bed, b->at.tokens);
+    uint32_t *at = fixture_input(fixture, b->at.tokens);
     float *got = test_alloc((size_t)rows * hidden, 4);
     void *arguments[] = {&at, &b->embed, &b->ws.residual, &hidden};
     struct lr_error err = {0};
     for (uint32_t i = 0; i < rows; i++)
         tokens[i] = test_random_below(r, c->vocab);
-    bed_put(bed, at, tokens, sizeof(tokens));
-    bed_poison(bed, b->ws.residual, (size_t)rows * hidden * 4);
+    fixture_put(fixture, at, tokens, sizeof(tokens));
+    fixture_poison(fixture, b->ws.residual, (size_t)rows * hidden * 4);
     test_must(cuda_launch(b, CUDA_embed, rows, 1, 1, 256, 0, arguments, &err), &err, name);
-    bed_get(bed, b->ws.residual, got, (size_t)rows * hidden * 4);
+    fixture_get(fixture, b->ws.residual, got, (size_t)rows * hidden * 4);
     for (size_t i = 0; i < (size_t)rows * hidden; i++)
         wrong += (double)got[i] !=
                  test_from_bf16(
-                     bed->model->m.embed[(size_t)tokens[i / hidden] * hidden + i % hidden]);
+                     fixture->model->m.embed[(size_t)tokens[i / hidden] * hidden + i % hidden]);
     test_check(wrong, 0, "embed %s", name);
     free(got);
 }
 
-void test_products(struct bed *bed, const char *name, struct test_random *r, uint32_t from)
+void test_products(struct fixture *fixture, const char *name, struct test_random *r,
+                   uint32_t from)
 {
-    test_embed(bed, name, r);
+    test_embed(fixture, name, r);
     for (int i = 0; i < COUNTS; i++) {
         if (token_counts[i] < from)
             continue;
-        test_qkv(bed, name, r, (uint32_t)i % bed->config->layers, token_counts[i]);
-        test_out(bed, name, r, token_counts[i]);
-        test_norm_route(bed, name, r, token_counts[i]);
+        test_qkv(fixture, name, r, (uint32_t)i % fixture->config->layers, token_counts[i]);
+        test_out(fixture, name, r, token_counts[i]);
+        test_norm_route(fixture, name, r, token_counts[i]);
         if (token_counts[i] <= CUDA_LOGIT_ROWS)
-            test_logits(bed, name, r, token_counts[i]);
+            test_logits(fixture, name, r, token_counts[i]);
     }
 }

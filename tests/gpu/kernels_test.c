@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
 /* name, layers, hidden, intermediate, heads, kv heads, experts, topk, vocab, window, ties.
@@ -32,7 +32,7 @@ static const struct test_shape shapes[] = {
 enum { SAMPLE_ROWS = 64, SAMPLES = 1000, SAMPLE_VOCAB = 5001 };
 
 struct samplings {
-    struct bed bed;
+    struct fixture fixture;
     struct sampler *sampler;
     float *logits; /* [SAMPLE_ROWS][stride] */
     uint32_t got[SAMPLE_ROWS];
@@ -42,14 +42,15 @@ struct samplings {
 /* Samples `count` rows on the device; returns how many the host's sampler samples otherwise. */
 static uint32_t run_sampling(struct samplings *d, uint32_t count)
 {
-    struct gptoss_backend *b = d->bed.b;
+    struct gptoss_backend *b = d->fixture.b;
     uint32_t wrong = 0;
     struct lr_error err = {0};
-    bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
-    bed_put(&d->bed, bed_input(&d->bed, b->at.how), d->how, count * sizeof(d->how[0]));
+    fixture_put(&d->fixture, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
+    fixture_put(&d->fixture, fixture_input(&d->fixture, b->at.how), d->how,
+                count * sizeof(d->how[0]));
     memset(b->sampled->ids, 0xFF, count * 4);
-    bed_poison(&d->bed, b->ws.best_value, (size_t)count * CUDA_SAMPLE_PARTS * 4);
-    bed_poison(&d->bed, b->ws.best_id, (size_t)count * CUDA_SAMPLE_PARTS * 4);
+    fixture_poison(&d->fixture, b->ws.best_value, (size_t)count * CUDA_SAMPLE_PARTS * 4);
+    fixture_poison(&d->fixture, b->ws.best_id, (size_t)count * CUDA_SAMPLE_PARTS * 4);
     test_must(cuda_launch_sampling(b, count, &err), &err, "sampling");
     (void)b->cu->cuStreamSynchronize(b->stream);
     memcpy(d->got, b->sampled->ids, count * 4);
@@ -62,7 +63,7 @@ static uint32_t run_sampling(struct samplings *d, uint32_t count)
         const struct sampler_input how = {.sampling = &sampling, .index = d->how[i].index};
         struct sampler_result want;
         sampler_sample(d->sampler, d->logits + (size_t)i * b->logit_stride,
-                       d->bed.model->usable, &how, &want);
+                       d->fixture.model->usable, &how, &want);
         wrong += want.id != d->got[i];
     }
     return wrong;
@@ -72,7 +73,7 @@ static void make_rows(struct samplings *d, struct test_random *r, uint32_t count
                       bool ties)
 {
     static const float temperatures[] = {0.3f, 0.7f, 1.0f, 1.5f};
-    uint32_t stride = d->bed.b->logit_stride;
+    uint32_t stride = d->fixture.b->logit_stride;
     test_fill_float(r, d->logits, (size_t)count * stride, 3);
     for (uint32_t i = 0; i < count; i++) {
         d->how[i] = (struct cuda_sample_row){.seed = test_random_bits(r),
@@ -87,7 +88,7 @@ static void make_rows(struct samplings *d, struct test_random *r, uint32_t count
  * come out otherwise than from the row itself. */
 static uint32_t run_host_sampling(struct samplings *d, uint32_t count)
 {
-    struct gptoss_backend *b = d->bed.b;
+    struct gptoss_backend *b = d->fixture.b;
     struct gptoss_step steps[SAMPLE_ROWS];
     struct lr_sampling sampling[SAMPLE_ROWS];
     struct sampler_input how[SAMPLE_ROWS];
@@ -95,7 +96,7 @@ static uint32_t run_host_sampling(struct samplings *d, uint32_t count)
     struct cuda_host_row rows[SAMPLE_ROWS];
     struct lr_error err = {0};
     uint32_t wrong = 0;
-    bed_put(&d->bed, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
+    fixture_put(&d->fixture, b->ws.logits, d->logits, (size_t)count * b->logit_stride * 4);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = count - 1 - i;
         sampling[i] = (struct lr_sampling){.size = sizeof(sampling[i]),
@@ -119,9 +120,9 @@ static uint32_t run_host_sampling(struct samplings *d, uint32_t count)
 void test_sampling(struct test_random *r)
 {
     struct samplings *d = test_alloc(1, sizeof(*d));
-    bed_open_vocabulary(&d->bed, SAMPLE_VOCAB, 3);
+    fixture_open_vocabulary(&d->fixture, SAMPLE_VOCAB, 3);
     d->sampler = sampler_create(SAMPLE_VOCAB);
-    d->logits = test_alloc((size_t)SAMPLE_ROWS * d->bed.b->logit_stride, 4);
+    d->logits = test_alloc((size_t)SAMPLE_ROWS * d->fixture.b->logit_stride, 4);
     make_rows(d, r, SAMPLE_ROWS, true, false);
     test_check(run_sampling(d, SAMPLE_ROWS), 0, "sampling: greedy, 64 rows");
     make_rows(d, r, SAMPLE_ROWS, true, true);
@@ -143,7 +144,7 @@ void test_sampling(struct test_random *r)
     }
     sampler_destroy(d->sampler);
     free(d->logits);
-    bed_close(&d->bed);
+    fixture_close(&d->fixture);
     free(d);
 }
 
@@ -155,26 +156,26 @@ int main(int argc, char **argv)
 #define WANTED(name) (part[0] == '\0' || strcmp(part, name) == 0)
     bool shaped = WANTED("repack") || WANTED("products") || WANTED("experts");
     for (size_t i = 0; shaped && i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        struct bed bed;
+        struct fixture fixture;
         struct test_random r = {20251115 + i}, other = {40251115 + i};
         if (argc > 2 && strcmp(argv[2], shapes[i].name) != 0)
             continue;
-        bed_open(&bed, &shapes[i], i);
+        fixture_open(&fixture, &shapes[i], i);
         if (WANTED("repack"))
-            test_repack(&bed, shapes[i].name);
+            test_repack(&fixture, shapes[i].name);
         if (WANTED("products"))
-            test_products(&bed, shapes[i].name, &r, 0);
+            test_products(&fixture, shapes[i].name, &r, 0);
         if (WANTED("experts"))
-            test_experts(&bed, shapes[i].name, &other, 0);
+            test_experts(&fixture, shapes[i].name, &other, 0);
         /* Few tokens are the same there. */
         char smaller[64];
         (void)snprintf(smaller, sizeof(smaller), "%s, smaller GPU", shapes[i].name);
-        bed_act_smaller(bed.b);
+        fixture_act_smaller(fixture.b);
         if (WANTED("products"))
-            test_products(&bed, smaller, &r, 5);
+            test_products(&fixture, smaller, &r, 5);
         if (WANTED("experts"))
-            test_experts(&bed, smaller, &other, 5);
-        bed_close(&bed);
+            test_experts(&fixture, smaller, &other, 5);
+        fixture_close(&fixture);
     }
     struct test_random r = {1}, other = {2}, third = {3}, fourth = {4};
     if (WANTED("attention"))

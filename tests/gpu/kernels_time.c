@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "model/shape.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 enum { REPEATS = 10, PROMPT_MAX = 2048 };
 

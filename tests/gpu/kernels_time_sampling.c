@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 enum { SAMPLES = 64, REPEATS = 20, AT_ONCE = 20, HISTORY = 5000 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
 /* After a rounding to bf16 that the test cannot see: a value between two may go either way. */
@@ -17,10 +17,10 @@
 /* As in token_exchange.cuh. */
 enum { ROUND_OF_SUM = 2, ROUND_OF_PAIR = 0x4000 };
 
-enum { TABLE = BED_CONTEXT / CUDA_PAGE_TOKENS, WIDTH = TOKEN_HEADS * 64 };
+enum { TABLE = FIXTURE_CONTEXT / CUDA_PAGE_TOKENS, WIDTH = TOKEN_HEADS * 64 };
 
 struct token_case {
-    struct bed *bed;
+    struct fixture *fixture;
     const struct cuda_layer *layer;
     const struct model_gptoss_layer *l;
     uint16_t *pool; /* this layer's kind of page, as on the device */
@@ -48,8 +48,8 @@ static uint16_t *key_at(const struct token_case *t, uint32_t part, uint32_t head
 /* both: the table and its page are for layers of either kind. */
 static void put_inputs(struct token_case *t, bool both)
 {
-    struct bed *bed = t->bed;
-    const struct gptoss_backend *b = bed->b;
+    struct fixture *fixture = t->fixture;
+    const struct gptoss_backend *b = fixture->b;
     uint32_t slot = t->table[t->position / CUDA_PAGE_TOKENS] * CUDA_PAGE_TOKENS +
                     t->position % CUDA_PAGE_TOKENS;
     const bool second = both || t->layer->sliding;
@@ -61,59 +61,59 @@ static void put_inputs(struct token_case *t, bool both)
     memcpy(tables + (second ? TABLE : 0), t->table, sizeof(t->table));
     if (both)
         memcpy(tables, t->table, sizeof(t->table));
-    bed_put(bed, bed_input(bed, b->at.tokens), &t->id, 4);
-    bed_put(bed, bed_input(bed, b->at.seqs), &seq, sizeof(seq));
-    bed_put(bed, bed_input(bed, b->at.tables), tables, sizeof(tables));
-    bed_put(bed, bed_input(bed, b->at.row_full), &slot, 4);
-    bed_put(bed, bed_input(bed, b->at.row_window), &slot, 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.tokens), &t->id, 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.seqs), &seq, sizeof(seq));
+    fixture_put(fixture, fixture_input(fixture, b->at.tables), tables, sizeof(tables));
+    fixture_put(fixture, fixture_input(fixture, b->at.row_full), &slot, 4);
+    fixture_put(fixture, fixture_input(fixture, b->at.row_window), &slot, 4);
 }
 
 /* Words that look like those of the layer before: all ones but for the round, which is `bit`
  * (token_exchange.cuh).  What reads them before they are written anew goes wrong. */
-static void poison_old(struct bed *bed, const void *at, size_t bytes, uint32_t bit)
+static void poison_old(struct fixture *fixture, const void *at, size_t bytes, uint32_t bit)
 {
     static uint32_t words[2 * TOKEN_QKV_ROWS];
     uint32_t layers;
-    bed_get(bed, bed->b->token.sync + 2, &layers, 4);
+    fixture_get(fixture, fixture->b->token.sync + 2, &layers, 4);
     for (size_t i = 0; i < bytes / 4; i++)
         words[i] = layers % 2 != 0 ? UINT32_MAX : ~bit;
-    bed_put(bed, at, words, bytes);
+    fixture_put(fixture, at, words, bytes);
 }
 
 /* Layers of a table on the device; what the last one left comes to `t`. */
 static void launch(struct token_case *t, const struct token_layer *layers, uint32_t count)
 {
-    struct bed *bed = t->bed;
-    struct gptoss_backend *b = bed->b;
+    struct fixture *fixture = t->fixture;
+    struct gptoss_backend *b = fixture->b;
     struct token_args all = b->token, *a = &b->token;
     struct lr_error err = {0};
     a->layers = layers;
     a->layer_count = count;
-    poison_old(bed, a->qkv_sums, sizeof(t->qkv), ROUND_OF_SUM);
-    poison_old(bed, a->out_sums, sizeof(t->out), ROUND_OF_SUM);
-    poison_old(bed, a->down_sums, 2 * TOKEN_HIDDEN * 4, ROUND_OF_SUM);
-    poison_old(bed, a->router_sums, (size_t)TOKEN_SMS_MIN * bed->config->experts * 4,
+    poison_old(fixture, a->qkv_sums, sizeof(t->qkv), ROUND_OF_SUM);
+    poison_old(fixture, a->out_sums, sizeof(t->out), ROUND_OF_SUM);
+    poison_old(fixture, a->down_sums, 2 * TOKEN_HIDDEN * 4, ROUND_OF_SUM);
+    poison_old(fixture, a->router_sums, (size_t)TOKEN_SMS_MIN * fixture->config->experts * 4,
                ROUND_OF_SUM);
-    poison_old(bed, a->mixed, sizeof(t->words), ROUND_OF_SUM);
-    poison_old(bed, a->inner, sizeof(t->inner), ROUND_OF_PAIR);
-    bed_poison(bed, a->residual, sizeof(t->residual));
+    poison_old(fixture, a->mixed, sizeof(t->words), ROUND_OF_SUM);
+    poison_old(fixture, a->inner, sizeof(t->inner), ROUND_OF_PAIR);
+    fixture_poison(fixture, a->residual, sizeof(t->residual));
     test_must(cuda_token_launch(b, &err), &err, "one token");
-    bed_get(bed, a->qkv_sums, t->qkv, sizeof(t->qkv));
-    bed_get(bed, a->out_sums, t->out, sizeof(t->out));
-    bed_get(bed, a->mixed, t->words, sizeof(t->words));
+    fixture_get(fixture, a->qkv_sums, t->qkv, sizeof(t->qkv));
+    fixture_get(fixture, a->out_sums, t->out, sizeof(t->out));
+    fixture_get(fixture, a->mixed, t->words, sizeof(t->words));
     for (uint32_t i = 0; i < WIDTH; i++)
         t->mixed[i] = (uint16_t)(t->words[i] >> 16);
-    bed_get(bed, a->inner, t->inner, sizeof(t->inner));
+    fixture_get(fixture, a->inner, t->inner, sizeof(t->inner));
     for (uint32_t i = 0; i < TOKEN_TOPK * TOKEN_INNER; i++)
         t->inner[i] &= (uint16_t)~ROUND_OF_PAIR;
-    bed_get(bed, a->residual, t->residual, sizeof(t->residual));
+    fixture_get(fixture, a->residual, t->residual, sizeof(t->residual));
     *a = all;
 }
 
 static void run_layer(struct token_case *t, uint32_t index)
 {
-    struct bed *bed = t->bed;
-    struct gptoss_backend *b = bed->b;
+    struct fixture *fixture = t->fixture;
+    struct gptoss_backend *b = fixture->b;
     uint64_t head_bytes = CUDA_PAGE_TOKENS * 128;
     launch(t, b->token.layers + index, 1);
     const char *page =
@@ -121,8 +121,8 @@ static void run_layer(struct token_case *t, uint32_t index)
         t->table[t->position / CUDA_PAGE_TOKENS] * t->page_bytes +
         t->layer->kind_index * 2 * TOKEN_KV_HEADS * head_bytes;
     for (uint32_t i = 0; i < 2 * TOKEN_KV_HEADS; i++)
-        bed_get(bed, page + i * head_bytes + t->position % CUDA_PAGE_TOKENS * 128,
-                key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->position), 128);
+        fixture_get(fixture, page + i * head_bytes + t->position % CUDA_PAGE_TOKENS * 128,
+                    key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->position), 128);
 }
 
 /* A head of what qkv gave, by dimension: sums of both blocks and bias, not rotated. */
@@ -138,7 +138,7 @@ static void device_head(const struct token_case *t, uint32_t head, const uint16_
 
 static void check_qkv(struct token_case *t, const char *name, const float *residual)
 {
-    const struct model_config *c = t->bed->config;
+    const struct model_config *c = t->fixture->config;
     static double x[TOKEN_HIDDEN], want[WIDTH + 1024];
     static float got[WIDTH + 1024];
     reference_norm(c, residual, t->l->attn_norm, x);
@@ -166,7 +166,7 @@ static void check_pages(struct token_case *t, const char *name)
         const uint16_t *bias = h < 8 ? t->l->k_bias + h * 64 : t->l->v_bias + (h - 8) * 64;
         device_head(t, TOKEN_HEADS + h, bias, head);
         if (h < 8)
-            reference_rope(t->bed->config, t->position, head);
+            reference_rope(t->fixture->config, t->position, head);
         worst = fmax(worst, test_error_bf16(key_at(t, h / 8, h % 8, t->position), head, 64));
     }
     test_check(worst, TEST_LIMIT, "%s: K and V in their page", name);
@@ -175,12 +175,12 @@ static void check_pages(struct token_case *t, const char *name)
 static void attend_head(void *ctx, uint32_t h)
 {
     struct token_case *t = ctx;
-    uint32_t window = t->layer->sliding ? t->bed->config->window : 0;
+    uint32_t window = t->layer->sliding ? t->fixture->config->window : 0;
     uint32_t low = window != 0 && t->position >= window ? t->position + 1 - window : 0;
     double *scores = test_alloc(t->position + 1, 8), sink = test_from_bf16(t->l->sinks[h]);
     double top = sink, *q = t->q + (size_t)h * 64, *out = t->wanted + (size_t)h * 64;
     device_head(t, h, t->l->q_bias + h * 64, q);
-    reference_rope(t->bed->config, t->position, q);
+    reference_rope(t->fixture->config, t->position, q);
     for (uint32_t d = 0; d < 64; d++) {
         q[d] = test_from_bf16(test_to_bf16(q[d]));
         out[d] = 0;
@@ -208,7 +208,7 @@ static void attend_head(void *ctx, uint32_t h)
 /* The experts' part, from the residual the device had; returns what is added to it. */
 static void check_experts(struct token_case *t, const char *name, const float *before)
 {
-    const struct model_config *c = t->bed->config;
+    const struct model_config *c = t->fixture->config;
     static double normalized[TOKEN_HIDDEN], x[TOKEN_INNER], y[2 * TOKEN_INNER];
     static double inner[TOKEN_TOPK * TOKEN_INNER], want[TOKEN_HIDDEN];
     uint32_t choice[TOKEN_TOPK];
@@ -244,7 +244,7 @@ static void check_experts(struct token_case *t, const char *name, const float *b
 
 static void check_layer(struct token_case *t, const char *shape, uint32_t index)
 {
-    const struct model_config *c = t->bed->config;
+    const struct model_config *c = t->fixture->config;
     static float got[TOKEN_HIDDEN], before[TOKEN_HIDDEN], again[TOKEN_HIDDEN];
     static double x[WIDTH], want[TOKEN_HIDDEN];
     char name[96];
@@ -255,7 +255,7 @@ static void check_layer(struct token_case *t, const char *shape, uint32_t index)
     memcpy(again, t->residual, sizeof(again));
     for (uint32_t i = 0; i < TOKEN_HIDDEN; i++)
         before[i] =
-            (float)test_from_bf16(t->bed->model->m.embed[(size_t)t->id * c->hidden + i]);
+            (float)test_from_bf16(t->fixture->model->m.embed[(size_t)t->id * c->hidden + i]);
     check_qkv(t, name, before);
     check_pages(t, name);
     test_parallel(TOKEN_HEADS, attend_head, t);
@@ -280,7 +280,7 @@ static void test_repeats(struct token_case *t, const char *shape,
                          const struct token_layer *table, uint32_t count)
 {
     enum { REPEATS = 1000 };
-    struct gptoss_backend *b = t->bed->b;
+    struct gptoss_backend *b = t->fixture->b;
     struct token_args all = b->token;
     struct lr_error err = {0};
     static float residual[TOKEN_HIDDEN];
@@ -289,7 +289,7 @@ static void test_repeats(struct token_case *t, const char *shape,
     b->token.layer_count = count;
     for (uint32_t i = 0; i < REPEATS; i++) {
         test_must(cuda_token_launch(b, &err), &err, "one token");
-        bed_get(t->bed, b->token.residual, residual, sizeof(residual));
+        fixture_get(t->fixture, b->token.residual, residual, sizeof(residual));
         wrong += memcmp(residual, t->residual, sizeof(residual)) != 0;
     }
     b->token = all;
@@ -302,14 +302,14 @@ static void test_repeats(struct token_case *t, const char *shape,
 static void test_chain(struct token_case *t, const char *shape)
 {
     enum { CHAIN = 6 };
-    const struct gptoss_backend *b = t->bed->b;
-    const uint32_t layers = t->bed->config->layers;
+    const struct gptoss_backend *b = t->fixture->b;
+    const uint32_t layers = t->fixture->config->layers;
     struct token_layer chain[CHAIN];
     const struct token_layer *table = (const void *)b->ws.expert_out; /* not this kernel's */
     static float before[TOKEN_HIDDEN];
     for (uint32_t i = 0; i < CHAIN; i++)
-        bed_get(t->bed, b->token.layers + i % layers, &chain[i], sizeof(chain[i]));
-    bed_put(t->bed, table, chain, sizeof(chain));
+        fixture_get(t->fixture, b->token.layers + i % layers, &chain[i], sizeof(chain[i]));
+    fixture_put(t->fixture, table, chain, sizeof(chain));
     t->position = 200;
     for (uint32_t k = 0; k < TABLE; k++)
         t->table[k] = k % 4;
@@ -318,7 +318,7 @@ static void test_chain(struct token_case *t, const char *shape)
     for (uint32_t count = 2; count <= CHAIN; count++) {
         char name[96];
         (void)snprintf(name, sizeof(name), "token %s, %u layers", shape, count);
-        t->l = &t->bed->model->layers[(count - 1) % layers];
+        t->l = &t->fixture->model->layers[(count - 1) % layers];
         memcpy(before, t->residual, sizeof(before));
         launch(t, table, count);
         check_qkv(t, name, before);
@@ -326,27 +326,28 @@ static void test_chain(struct token_case *t, const char *shape)
     test_repeats(t, shape, table, CHAIN);
 }
 
-static void test_positions(struct bed *bed, const char *shape, struct test_random *r)
+static void test_positions(struct fixture *fixture, const char *shape, struct test_random *r)
 {
     static const uint32_t positions[] = {0, 1, 63, 64, 127, 128, 200, 1000, 5000, 8100};
     struct token_case *t = test_alloc(1, sizeof(*t));
-    for (uint32_t index = 0; index < bed->config->layers; index++) {
-        t->bed = bed;
-        t->layer = &bed->b->layers[index];
-        t->l = &bed->model->layers[index];
+    for (uint32_t index = 0; index < fixture->config->layers; index++) {
+        t->fixture = fixture;
+        t->layer = &fixture->b->layers[index];
+        t->l = &fixture->model->layers[index];
         bool sliding = t->layer->sliding;
-        uint32_t pages = sliding ? bed->plan.window_pages : bed->plan.full_pages;
-        pages = pages < BED_PAGES ? pages : BED_PAGES;
-        t->page_bytes = sliding ? bed->plan.window_page_bytes : bed->plan.full_page_bytes;
+        uint32_t pages = sliding ? fixture->plan.window_pages : fixture->plan.full_pages;
+        pages = pages < FIXTURE_PAGES ? pages : FIXTURE_PAGES;
+        t->page_bytes =
+            sliding ? fixture->plan.window_page_bytes : fixture->plan.full_page_bytes;
         t->pool = test_alloc(pages, t->page_bytes);
         test_fill_bf16(r, t->pool, pages * t->page_bytes / 2, 1);
-        bed_put(
-            bed,
-            (const void *)(uintptr_t)(sliding ? bed->b->window_memory : bed->b->full_memory),
-            t->pool, pages * t->page_bytes);
+        fixture_put(fixture,
+                    (const void *)(uintptr_t)(sliding ? fixture->b->window_memory
+                                                      : fixture->b->full_memory),
+                    t->pool, pages * t->page_bytes);
         for (size_t i = 0; i < sizeof(positions) / sizeof(positions[0]); i++) {
             t->position = positions[i];
-            t->id = test_random_below(r, bed->config->vocab);
+            t->id = test_random_below(r, fixture->config->vocab);
             for (uint32_t k = 0; k < TABLE; k++)
                 t->table[k] = (k * 37 + 5) % pages; /* the last page is no other's */
             check_layer(t, shape, index);
@@ -364,16 +365,17 @@ void test_token(struct test_random *r)
         {"64 experts, ties", 1, 2880, 2880, 64, 8, 64, 4, 100, 128, true, false},
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        struct bed bed;
-        bed_open(&bed, &shapes[i], 300 + i);
-        int sms = bed.b->device.multiprocessors;
-        bool there = bed.b->target.has[CUDA_token_layers];
-        test_check(bed.b->has_token != (there && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX),
+        struct fixture fixture;
+        fixture_open(&fixture, &shapes[i], 300 + i);
+        int sms = fixture.b->device.multiprocessors;
+        bool there = fixture.b->target.has[CUDA_token_layers];
+        test_check(fixture.b->has_token !=
+                       (there && sms >= TOKEN_SMS_MIN && sms <= TOKEN_SMS_MAX),
                    0, "token %s: runs where it can", shapes[i].name);
         if (!there)
             printf("     not in the code for this GPU, so not tested: token_layers\n");
-        if (bed.b->has_token)
-            test_positions(&bed, shapes[i].name, r);
-        bed_close(&bed);
+        if (fixture.b->has_token)
+            test_positions(&fixture, shapes[i].name, r);
+        fixture_close(&fixture);
     }
 }

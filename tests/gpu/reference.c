@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engines/gptoss/model/rope.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 struct product {
     const uint16_t *dense;         /* or */

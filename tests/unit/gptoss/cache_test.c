@@ -18,32 +18,33 @@ static const struct gptoss_plan small = {
     .step_tokens = 11,
 };
 
-struct bed {
+struct fixture {
     struct gptoss_scheduler s;
     uint64_t full[FULL_PAGES][PAGE];
     uint64_t windowed[WINDOW_PAGES][PAGE];
     uint32_t computed; /* tokens, since the start */
 };
 
-static struct bed *start(void)
+static struct fixture *start(void)
 {
-    struct bed *bed = calloc(1, sizeof(*bed));
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
 
-    assert_non_null(bed);
-    assert_int_equal(gptoss_scheduler_init(&bed->s, &small, WINDOW, NULL), LR_OK);
-    return bed;
+    assert_non_null(fixture);
+    assert_int_equal(gptoss_scheduler_init(&fixture->s, &small, WINDOW, NULL), LR_OK);
+    return fixture;
 }
 
-static void stop(struct bed *bed)
+static void stop(struct fixture *fixture)
 {
     for (int kind = 0; kind < GPTOSS_KINDS; kind++)
-        assert_int_equal(bed->s.cache.pages[kind].free_count, bed->s.cache.pages[kind].total);
-    gptoss_scheduler_deinit(&bed->s);
-    free(bed);
+        assert_int_equal(fixture->s.cache.pages[kind].free_count,
+                         fixture->s.cache.pages[kind].total);
+    gptoss_scheduler_deinit(&fixture->s);
+    free(fixture);
 }
 
-static struct engine_sequence *add(struct bed *bed, const char *scope, const uint32_t *ids,
-                                   uint32_t count)
+static struct engine_sequence *add(struct fixture *fixture, const char *scope,
+                                   const uint32_t *ids, uint32_t count)
 {
     static uint64_t id = 0;
     struct lr_engine_request r = plain_request(++id, ids, count, 0);
@@ -51,13 +52,13 @@ static struct engine_sequence *add(struct bed *bed, const char *scope, const uin
 
     r.cache_scope = scope;
     assert_int_equal(engine_sequence_create(&r, ids, count, CONTEXT, 1000, &seq, NULL), LR_OK);
-    engine_queue_add(&bed->s.queue, seq);
+    engine_queue_add(&fixture->s.queue, seq);
     return seq;
 }
 
-static void end(struct bed *bed, struct engine_sequence *seq)
+static void end(struct fixture *fixture, struct engine_sequence *seq)
 {
-    gptoss_scheduler_end(&bed->s, seq);
+    gptoss_scheduler_end(&fixture->s, seq);
     engine_sequence_destroy(seq);
 }
 
@@ -72,17 +73,17 @@ static uint64_t digest(const struct engine_sequence *seq, uint32_t position)
 }
 
 /* Checks every cell that the step reads, then writes what it computes. */
-static void compute(struct bed *bed, const struct engine_sequence *seq)
+static void compute(struct fixture *fixture, const struct engine_sequence *seq)
 {
-    const struct gptoss_slot *slot = &bed->s.slots[seq->slot];
+    const struct gptoss_slot *slot = &fixture->s.slots[seq->slot];
     uint32_t end_at = seq->computed + seq->take;
 
     for (uint32_t p = 0; p < end_at; p++) {
         uint64_t want = digest(seq, p),
-                 *full = &bed->full[slot->full_pages[p / PAGE]][p % PAGE];
+                 *full = &fixture->full[slot->full_pages[p / PAGE]][p % PAGE];
         bool in_window = p + WINDOW > seq->computed;
         uint64_t *windowed =
-            in_window ? &bed->windowed[slot->window_pages[p / PAGE]][p % PAGE] : NULL;
+            in_window ? &fixture->windowed[slot->window_pages[p / PAGE]][p % PAGE] : NULL;
         if (p >= seq->computed) {
             *full = want;
             *windowed = want;
@@ -90,17 +91,17 @@ static void compute(struct bed *bed, const struct engine_sequence *seq)
         assert_true(*full == want);
         assert_true(!in_window || *windowed == want);
     }
-    bed->computed += seq->take;
+    fixture->computed += seq->take;
 }
 
-static void step(struct bed *bed)
+static void step(struct fixture *fixture)
 {
-    (void)gptoss_scheduler_choose(&bed->s);
-    for (struct engine_sequence *q = bed->s.queue.running; q != NULL; q = q->next)
+    (void)gptoss_scheduler_choose(&fixture->s);
+    for (struct engine_sequence *q = fixture->s.queue.running; q != NULL; q = q->next)
         if (q->take > 0)
-            compute(bed, q);
-    gptoss_scheduler_advance(&bed->s, 0);
-    for (struct engine_sequence *q = bed->s.queue.running; q != NULL; q = q->next) {
+            compute(fixture, q);
+    gptoss_scheduler_advance(&fixture->s, 0);
+    for (struct engine_sequence *q = fixture->s.queue.running; q != NULL; q = q->next) {
         q->reported = q->computed < q->prompt_count ? q->computed : q->prompt_count;
         if (q->computed == q->count)
             assert_true(engine_sequence_append(q, q->ids[q->count - 1] % 5 + 1));
@@ -108,16 +109,17 @@ static void step(struct bed *bed)
 }
 
 /* Runs a prompt alone to its first token and ends it; returns how many tokens were found. */
-static uint32_t run(struct bed *bed, const char *scope, const uint32_t *ids, uint32_t count)
+static uint32_t run(struct fixture *fixture, const char *scope, const uint32_t *ids,
+                    uint32_t count)
 {
-    struct engine_sequence *seq = add(bed, scope, ids, count);
-    uint32_t before = bed->computed;
+    struct engine_sequence *seq = add(fixture, scope, ids, count);
+    uint32_t before = fixture->computed;
 
     while (seq->count == count)
-        step(bed);
+        step(fixture);
     uint32_t cached = seq->cached;
-    assert_int_equal(bed->computed - before, count - cached);
-    end(bed, seq);
+    assert_int_equal(fixture->computed - before, count - cached);
+    end(fixture, seq);
     return cached;
 }
 
@@ -128,64 +130,64 @@ static const uint32_t counting[CONTEXT] = {
 
 static void a_beginning_is_computed_once(void **state)
 {
-    struct bed *bed = start();
+    struct fixture *fixture = start();
 
     (void)state;
-    assert_int_equal(run(bed, "key", counting, 20), 0);
-    assert_int_equal(run(bed, "key", counting, 20), 16); /* the last token is wanted anew */
-    assert_int_equal(run(bed, "key", counting, 21), 20);
-    assert_int_equal(run(bed, "key", counting, 40), 20);
-    assert_int_equal(run(bed, "key", counting, 3), 0); /* less than a page */
-    stop(bed);
+    assert_int_equal(run(fixture, "key", counting, 20), 0);
+    assert_int_equal(run(fixture, "key", counting, 20), 16); /* the last token is wanted anew */
+    assert_int_equal(run(fixture, "key", counting, 21), 20);
+    assert_int_equal(run(fixture, "key", counting, 40), 20);
+    assert_int_equal(run(fixture, "key", counting, 3), 0); /* less than a page */
+    stop(fixture);
 }
 
 static void only_what_is_equal_is_found(void **state)
 {
-    struct bed *bed = start();
+    struct fixture *fixture = start();
     uint32_t other[40];
 
     (void)state;
     memcpy(other, counting, sizeof(other));
     other[17] = 99;
-    assert_int_equal(run(bed, "key", counting, 40), 0);
-    assert_int_equal(run(bed, "key", other, 40), 16);
+    assert_int_equal(run(fixture, "key", counting, 40), 0);
+    assert_int_equal(run(fixture, "key", other, 40), 16);
     other[0] = 99;
-    assert_int_equal(run(bed, "key", other, 40), 0);
-    stop(bed);
+    assert_int_equal(run(fixture, "key", other, 40), 0);
+    stop(fixture);
 }
 
 static void nobody_finds_what_another_key_computed(void **state)
 {
-    struct bed *bed = start();
+    struct fixture *fixture = start();
 
     (void)state;
-    assert_int_equal(run(bed, "one", counting, 20), 0);
-    assert_int_equal(run(bed, "two", counting, 20), 0);
-    assert_int_equal(run(bed, NULL, counting, 20), 0);
-    assert_int_equal(run(bed, NULL, counting, 20), 0);
-    assert_int_equal(run(bed, "one", counting, 20), 16);
-    stop(bed);
+    assert_int_equal(run(fixture, "one", counting, 20), 0);
+    assert_int_equal(run(fixture, "two", counting, 20), 0);
+    assert_int_equal(run(fixture, NULL, counting, 20), 0);
+    assert_int_equal(run(fixture, NULL, counting, 20), 0);
+    assert_int_equal(run(fixture, "one", counting, 20), 16);
+    stop(fixture);
 }
 
 static void a_beginning_is_shared_with_requests_that_still_run(void **state)
 {
-    struct bed *bed = start();
-    struct engine_sequence *a = add(bed, "key", counting, 30);
+    struct fixture *fixture = start();
+    struct engine_sequence *a = add(fixture, "key", counting, 30);
 
     (void)state;
     while (a->count == 30)
-        step(bed);
-    struct engine_sequence *b = add(bed, "key", counting, 30);
-    step(bed);
+        step(fixture);
+    struct engine_sequence *b = add(fixture, "key", counting, 30);
+    step(fixture);
     assert_int_equal(b->cached, 28);
     for (uint32_t i = 0; i < 7; i++)
-        assert_int_equal(bed->s.slots[a->slot].full_pages[i],
-                         bed->s.slots[b->slot].full_pages[i]);
-    end(bed, a); /* b goes on with the pages they shared */
+        assert_int_equal(fixture->s.slots[a->slot].full_pages[i],
+                         fixture->s.slots[b->slot].full_pages[i]);
+    end(fixture, a); /* b goes on with the pages they shared */
     while (b->count < 50)
-        step(bed);
-    end(bed, b);
-    stop(bed);
+        step(fixture);
+    end(fixture, b);
+    stop(fixture);
 }
 
 static void pages_that_are_needed_are_taken_from_the_end_of_the_oldest(void **state)
@@ -235,7 +237,7 @@ static void without_the_window_a_beginning_is_not_gone_on_from(void **state)
 
 static void whoever_steps_aside_finds_its_own_beginning_again(void **state)
 {
-    struct bed *bed = start();
+    struct fixture *fixture = start();
     struct engine_sequence *q[3];
     uint32_t ids[3][CONTEXT];
 
@@ -243,27 +245,27 @@ static void whoever_steps_aside_finds_its_own_beginning_again(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         for (uint32_t k = 0; k < CONTEXT; k++)
             ids[i][k] = 100 * i + k;
-        q[i] = add(bed, "key", ids[i], 30);
+        q[i] = add(fixture, "key", ids[i], 30);
     }
     while (q[2]->count == 30 || q[2]->state == ENGINE_RUNNING)
-        step(bed);
+        step(fixture);
     uint32_t count = q[2]->count;
     assert_true(count > 40); /* 40 pages hold 160 ids */
-    end(bed, q[0]);
-    step(bed);
+    end(fixture, q[0]);
+    step(fixture);
     assert_int_equal(q[2]->state, ENGINE_RUNNING);
     assert_true(q[2]->computed + PAGE >= count); /* one step instead of six */
     assert_int_equal(q[2]->cached, 0);           /* its own work is not a gift */
-    end(bed, q[1]);
-    end(bed, q[2]);
-    stop(bed);
+    end(fixture, q[1]);
+    end(fixture, q[2]);
+    stop(fixture);
 }
 
-static uint32_t finish(struct bed *bed, struct engine_sequence **seq)
+static uint32_t finish(struct fixture *fixture, struct engine_sequence **seq)
 {
     uint32_t cached = (*seq)->cached;
 
-    end(bed, *seq);
+    end(fixture, *seq);
     *seq = NULL;
     return cached;
 }
@@ -271,7 +273,7 @@ static uint32_t finish(struct bed *bed, struct engine_sequence **seq)
 static void random_conversations_never_read_a_wrong_page(void **state)
 {
     static const char *const scopes[] = {"one", "two", NULL};
-    struct bed *bed = start();
+    struct fixture *fixture = start();
     struct engine_sequence *live[4] = {0};
     uint32_t seed = 11, cached = 0;
 
@@ -283,20 +285,20 @@ static void random_conversations_never_read_a_wrong_page(void **state)
             uint32_t ids[CONTEXT], n = 1 + (seed >> 16) % 55, fork = (seed >> 12) % 50;
             for (uint32_t k = 0; k < n; k++) /* few beginnings, ends of their own */
                 ids[k] = k < fork ? (seed >> 28) % 2 + k : 1 + (seed >> 5) % 400 + k;
-            *at = add(bed, scopes[(seed >> 20) % 3], ids, n);
+            *at = add(fixture, scopes[(seed >> 20) % 3], ids, n);
         } else if ((seed >> 18) % 16 == 0) {
-            cached += finish(bed, at);
+            cached += finish(fixture, at);
         }
         for (uint32_t k = 0; k < 4; k++)
             if (live[k] != NULL && live[k]->count > 62)
-                cached += finish(bed, &live[k]);
-        step(bed);
+                cached += finish(fixture, &live[k]);
+        step(fixture);
     }
     for (uint32_t k = 0; k < 4; k++)
         if (live[k] != NULL)
-            cached += finish(bed, &live[k]);
+            cached += finish(fixture, &live[k]);
     assert_true(cached > 1000); /* or the test would show nothing */
-    stop(bed);
+    stop(fixture);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
 
 #include "engines/llamacpp/scheduler.h"
 
-struct bed {
+struct fixture {
     struct llamacpp_plan plan;
     struct llamacpp_scheduler s;
     uint32_t forgotten;
@@ -11,22 +11,22 @@ struct bed {
 
 static void on_forget(void *ctx, uint32_t slot)
 {
-    struct bed *b = ctx;
+    struct fixture *b = ctx;
 
     assert_true(slot < b->plan.max_sequences);
     b->forgotten++;
 }
 
-static void start(struct bed *b, uint32_t sequences, uint32_t kv_tokens, uint32_t chunk)
+static void start(struct fixture *b, uint32_t sequences, uint32_t kv_tokens, uint32_t chunk)
 {
-    *b = (struct bed){.plan = {.max_sequences = sequences,
-                               .kv_tokens = kv_tokens,
-                               .max_context = kv_tokens,
-                               .prefill_chunk = chunk}};
+    *b = (struct fixture){.plan = {.max_sequences = sequences,
+                                   .kv_tokens = kv_tokens,
+                                   .max_context = kv_tokens,
+                                   .prefill_chunk = chunk}};
     assert_true(llamacpp_scheduler_init(&b->s, &b->plan, on_forget, b));
 }
 
-static struct engine_sequence *add(struct bed *b, uint64_t id, uint32_t prompt,
+static struct engine_sequence *add(struct fixture *b, uint64_t id, uint32_t prompt,
                                    int32_t priority)
 {
     static const uint32_t ids[1024];
@@ -43,7 +43,7 @@ static struct engine_sequence *add(struct bed *b, uint64_t id, uint32_t prompt,
 }
 
 /* As the engine does after a decode: a token for everyone who is through. */
-static void advance(struct bed *b)
+static void advance(struct fixture *b)
 {
     for (struct engine_sequence *seq = b->s.queue.running; seq != NULL; seq = seq->next) {
         seq->computed += seq->take;
@@ -56,7 +56,7 @@ static void advance(struct bed *b)
 static void test_decoding_goes_on_while_a_prompt_is_read_in_chunks(void **state)
 {
     (void)state;
-    struct bed b;
+    struct fixture b;
     start(&b, 4, 1000, 10);
     struct engine_sequence *early = add(&b, 1, 5, 0);
     assert_int_equal(llamacpp_scheduler_choose(&b.s), 5);
@@ -75,7 +75,7 @@ static void test_decoding_goes_on_while_a_prompt_is_read_in_chunks(void **state)
 static void test_priority_then_arrival_decides_who_gets_a_slot(void **state)
 {
     (void)state;
-    struct bed b;
+    struct fixture b;
     start(&b, 2, 1000, 100);
     struct engine_sequence *first = add(&b, 1, 5, 0), *second = add(&b, 2, 5, 0);
     struct engine_sequence *urgent = add(&b, 3, 5, 7);
@@ -94,7 +94,7 @@ static void test_priority_then_arrival_decides_who_gets_a_slot(void **state)
 static void test_the_last_in_order_steps_aside_when_the_cells_run_out(void **state)
 {
     (void)state;
-    struct bed b;
+    struct fixture b;
     uint64_t used;
     start(&b, 3, 100, 100);
     struct engine_sequence *first = add(&b, 1, 30, 0), *last = add(&b, 2, 30, 0);
@@ -117,7 +117,7 @@ static void test_the_last_in_order_steps_aside_when_the_cells_run_out(void **sta
 static void test_one_alone_is_never_sent_away(void **state)
 {
     (void)state;
-    struct bed b;
+    struct fixture b;
     start(&b, 2, 50, 100);
     struct engine_sequence *only = add(&b, 1, 49, 0);
     assert_int_equal(llamacpp_scheduler_choose(&b.s), 49);

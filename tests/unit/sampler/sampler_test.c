@@ -13,7 +13,7 @@
 
 enum { VOCAB = 100 };
 
-struct bench {
+struct fixture {
     struct sampler *sampler;
     float logits[VOCAB];
     uint32_t usable[(VOCAB + 31) / 32];
@@ -23,7 +23,7 @@ struct bench {
     struct sampler_result out;
 };
 
-static void start(struct bench *b)
+static void start(struct fixture *b)
 {
     memset(b, 0, sizeof(*b));
     b->sampler = sampler_create(VOCAB);
@@ -36,14 +36,14 @@ static void start(struct bench *b)
     b->sample = (struct sampler_input){.sampling = &b->how, .history = b->history};
 }
 
-static uint32_t sample(struct bench *b)
+static uint32_t sample(struct fixture *b)
 {
     sampler_sample(b->sampler, b->logits, b->usable, &b->sample, &b->out);
     return b->out.id;
 }
 
 /* How often each of the first n ids comes in 20,000 samplings. */
-static void frequencies(struct bench *b, double *share, uint32_t n)
+static void frequencies(struct fixture *b, double *share, uint32_t n)
 {
     enum { SAMPLES = 20000 };
 
@@ -69,7 +69,7 @@ static void philox_gives_the_published_numbers(void **state)
 
 static void greedy_takes_the_largest_and_the_lowest_of_equals(void **state)
 {
-    struct bench b;
+    struct fixture b;
 
     (void)state;
     start(&b);
@@ -83,7 +83,7 @@ static void greedy_takes_the_largest_and_the_lowest_of_equals(void **state)
 
 static void sampling_follows_the_softmax_at_the_temperature(void **state)
 {
-    struct bench b;
+    struct fixture b;
     double share[4], total = 0;
 
     (void)state;
@@ -101,7 +101,7 @@ static void sampling_follows_the_softmax_at_the_temperature(void **state)
 
 static void the_same_seed_and_index_give_the_same_token_and_others_differ(void **state)
 {
-    struct bench b;
+    struct fixture b;
     uint32_t first[50], same_seed = 0, other_seed = 0;
 
     (void)state;
@@ -126,7 +126,7 @@ static void the_same_seed_and_index_give_the_same_token_and_others_differ(void *
 
 static void filters_keep_what_they_say(void **state)
 {
-    struct bench b;
+    struct fixture b;
     double share[8];
 
     (void)state;
@@ -166,7 +166,7 @@ static void filters_keep_what_they_say(void **state)
 
 static void top_k_breaks_ties_by_the_lowest_id(void **state)
 {
-    struct bench b;
+    struct fixture b;
     double share[VOCAB];
 
     (void)state;
@@ -181,7 +181,7 @@ static void top_k_breaks_ties_by_the_lowest_id(void **state)
 
 static void penalties_count_prompt_and_generated_as_defined(void **state)
 {
-    struct bench b;
+    struct fixture b;
 
     (void)state;
     start(&b);
@@ -214,7 +214,7 @@ static void penalties_count_prompt_and_generated_as_defined(void **state)
 
 static void a_mask_is_obeyed_and_an_empty_one_does_not_hang(void **state)
 {
-    struct bench b;
+    struct fixture b;
     uint32_t mask[(VOCAB + 31) / 32] = {0};
 
     (void)state;
@@ -233,7 +233,7 @@ static void a_mask_is_obeyed_and_an_empty_one_does_not_hang(void **state)
 
 static void log_probabilities_are_the_models_own(void **state)
 {
-    struct bench b;
+    struct fixture b;
     double total = 0;
 
     (void)state;
@@ -259,7 +259,7 @@ static void log_probabilities_are_the_models_own(void **state)
 
 static void rows_that_are_not_numbers_still_give_a_token(void **state)
 {
-    struct bench b;
+    struct fixture b;
 
     (void)state;
     start(&b);

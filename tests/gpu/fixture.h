@@ -1,7 +1,7 @@
-/* tests/gpu/bed.h - the test bench of the kernels: an open CUDA backend over a random model,
- * whose workspace tests write and read directly; verdicts; work on all cores. */
-#ifndef TESTS_GPU_BED_H
-#define TESTS_GPU_BED_H
+/* tests/gpu/fixture.h - the fixture of the kernel tests: an open CUDA backend over a random
+ * model, whose workspace tests write and read directly; verdicts; work on all cores. */
+#ifndef TESTS_GPU_FIXTURE_H
+#define TESTS_GPU_FIXTURE_H
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 #include "tests/gpu/random_model.h"
@@ -27,46 +27,49 @@ void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx)
 
 #define TEST_LIMIT 1e-4 /* sums in float32 of the same values */
 
-/* ---- the bench ---- */
+/* ---- the fixture ---- */
 
-enum { BED_CONTEXT = 8192, BED_TOKENS = 512, BED_PAGES = 128 };
+enum { FIXTURE_CONTEXT = 8192, FIXTURE_TOKENS = 512, FIXTURE_PAGES = 128 };
 
-struct bed {
+struct fixture {
     struct test_model *model;
     const struct model_config *config;
     struct gptoss_plan plan;
     struct gptoss_backend *b;
 };
 
-/* 64 sequences, BED_TOKENS rows, BED_PAGES full pages. */
-void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed);
+/* 64 sequences, FIXTURE_TOKENS rows, FIXTURE_PAGES full pages. */
+void fixture_open(struct fixture *fixture, const struct test_shape *shape, uint64_t seed);
 /* The smallest model with so many ids, of which every `unusable`-th must not be sampled. */
-void bed_open_vocabulary(struct bed *bed, uint32_t vocab, uint32_t unusable);
-void bed_close(struct bed *bed);
+void fixture_open_vocabulary(struct fixture *fixture, uint32_t vocab, uint32_t unusable);
+void fixture_close(struct fixture *fixture);
 /* From now on what a GPU with less shared memory would launch, for which there is no code of
  * Hopper's kernels. */
-void bed_act_smaller(struct gptoss_backend *b);
+void fixture_act_smaller(struct gptoss_backend *b);
 
-void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes);
-void bed_get(struct bed *bed, const void *device, void *host, size_t bytes);
+void fixture_put(struct fixture *fixture, const void *device, const void *host, size_t bytes);
+void fixture_get(struct fixture *fixture, const void *device, void *host, size_t bytes);
 /* Rows of activations of a step of `tokens` tokens: in the order of columns that the step's
  * products read on the device, in plain order on the host. */
-void bed_put_rows(struct bed *bed, const void *device, const uint16_t *host, uint32_t tokens,
-                  size_t rows, uint32_t columns);
-void bed_get_rows(struct bed *bed, const void *device, uint16_t *host, uint32_t tokens,
-                  size_t rows, uint32_t columns);
+void fixture_put_rows(struct fixture *fixture, const void *device, const uint16_t *host,
+                      uint32_t tokens, size_t rows, uint32_t columns);
+void fixture_get_rows(struct fixture *fixture, const void *device, uint16_t *host,
+                      uint32_t tokens, size_t rows, uint32_t columns);
 /* Every byte 0xFF: a NaN in float32 and in bf16. */
-void bed_poison(struct bed *bed, const void *device, size_t bytes);
-void *bed_input(struct bed *bed, uint64_t offset); /* address within the step's inputs */
+void fixture_poison(struct fixture *fixture, const void *device, size_t bytes);
+void *fixture_input(struct fixture *fixture,
+                    uint64_t offset); /* address within the step's inputs */
 
 /* Host memory of a test; never fails. */
 void *test_alloc(size_t count, size_t size);
 
 /* ---- kernels_*.c ---- */
-void test_repack(struct bed *bed, const char *name);
+void test_repack(struct fixture *fixture, const char *name);
 /* For the numbers of tokens from `from` on. */
-void test_products(struct bed *bed, const char *name, struct test_random *r, uint32_t from);
-void test_experts(struct bed *bed, const char *name, struct test_random *r, uint32_t from);
+void test_products(struct fixture *fixture, const char *name, struct test_random *r,
+                   uint32_t from);
+void test_experts(struct fixture *fixture, const char *name, struct test_random *r,
+                  uint32_t from);
 void test_attention(struct test_random *r);
 void test_sampling(struct test_random *r);
 void test_filtered(struct test_random *r);

@@ -1,5 +1,5 @@
-/* tests/gpu/bed.c - see bed.h. */
-#include "tests/gpu/bed.h"
+/* tests/gpu/fixture.c - see fixture.h. */
+#include "tests/gpu/fixture.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -104,25 +104,26 @@ void test_parallel(uint32_t count, void (*fn)(void *ctx, uint32_t i), void *ctx)
         (void)pthread_join(threads[--started], NULL);
 }
 
-void bed_open(struct bed *bed, const struct test_shape *shape, uint64_t seed)
+void fixture_open(struct fixture *fixture, const struct test_shape *shape, uint64_t seed)
 {
     const struct gptoss_backend_api *api = gptoss_backend_cuda();
     const struct gptoss_backend_options options = {.device = "cuda:0",
-                                                   .kv_tokens = BED_PAGES * CUDA_PAGE_TOKENS,
+                                                   .kv_tokens =
+                                                       FIXTURE_PAGES * CUDA_PAGE_TOKENS,
                                                    .max_sequences = 64,
-                                                   .max_context = BED_CONTEXT,
-                                                   .prefill_chunk = BED_TOKENS - 64};
+                                                   .max_context = FIXTURE_CONTEXT,
+                                                   .prefill_chunk = FIXTURE_TOKENS - 64};
     const struct gptoss_backend_host host = {0};
     struct lr_error err = {0};
-    *bed = (struct bed){.model = test_model_create(shape, seed)};
-    bed->config = &bed->model->m.config;
-    test_must(api->plan(bed->config, &options, &bed->plan, &err), &err, shape->name);
-    test_must(api->open(&host, &bed->model->m, bed->model->usable, &options, &bed->plan,
-                        &bed->b, &err),
+    *fixture = (struct fixture){.model = test_model_create(shape, seed)};
+    fixture->config = &fixture->model->m.config;
+    test_must(api->plan(fixture->config, &options, &fixture->plan, &err), &err, shape->name);
+    test_must(api->open(&host, &fixture->model->m, fixture->model->usable, &options,
+                        &fixture->plan, &fixture->b, &err),
               &err, shape->name);
 }
 
-void bed_open_vocabulary(struct bed *bed, uint32_t vocab, uint32_t unusable)
+void fixture_open_vocabulary(struct fixture *fixture, uint32_t vocab, uint32_t unusable)
 {
     const struct test_shape shape = {.name = "vocabulary",
                                      .layers = 1,
@@ -134,19 +135,20 @@ void bed_open_vocabulary(struct bed *bed, uint32_t vocab, uint32_t unusable)
                                      .topk = 1,
                                      .vocab = vocab,
                                      .window = 64};
-    bed_open(bed, &shape, 7);
+    fixture_open(fixture, &shape, 7);
     for (uint32_t i = 0; i < vocab; i += unusable)
-        bed->model->usable[i / 32] &= ~(1u << i % 32);
-    bed_put(bed, bed->b->ws.usable, bed->model->usable, (size_t)(vocab + 31) / 32 * 4);
+        fixture->model->usable[i / 32] &= ~(1u << i % 32);
+    fixture_put(fixture, fixture->b->ws.usable, fixture->model->usable,
+                (size_t)(vocab + 31) / 32 * 4);
 }
 
-void bed_close(struct bed *bed)
+void fixture_close(struct fixture *fixture)
 {
-    gptoss_backend_cuda()->close(bed->b);
-    test_model_destroy(bed->model);
+    gptoss_backend_cuda()->close(fixture->b);
+    test_model_destroy(fixture->model);
 }
 
-void bed_act_smaller(struct gptoss_backend *b)
+void fixture_act_smaller(struct gptoss_backend *b)
 {
     enum { COMMON, HOPPER };
 #define KERNEL(module, name, code)                                                             \
@@ -160,70 +162,70 @@ void bed_act_smaller(struct gptoss_backend *b)
     b->target.shared_per_block = 99 << 10;
 }
 
-static void finish(struct bed *bed, CUresult result, const char *what)
+static void finish(struct fixture *fixture, CUresult result, const char *what)
 {
     struct lr_error err = {0};
     if (result == CUDA_SUCCESS)
-        result = bed->b->cu->cuStreamSynchronize(bed->b->stream);
+        result = fixture->b->cu->cuStreamSynchronize(fixture->b->stream);
     if (result != CUDA_SUCCESS)
-        test_must(cuda_fail(bed->b->cu, result, what, &err), &err, what);
+        test_must(cuda_fail(fixture->b->cu, result, what, &err), &err, what);
 }
 
-void bed_put(struct bed *bed, const void *device, const void *host, size_t bytes)
+void fixture_put(struct fixture *fixture, const void *device, const void *host, size_t bytes)
 {
-    finish(bed,
-           bed->b->cu->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)device, host, bytes,
-                                         bed->b->stream),
+    finish(fixture,
+           fixture->b->cu->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)device, host, bytes,
+                                             fixture->b->stream),
            "copy to the device");
 }
 
-void bed_get(struct bed *bed, const void *device, void *host, size_t bytes)
+void fixture_get(struct fixture *fixture, const void *device, void *host, size_t bytes)
 {
-    finish(bed,
-           bed->b->cu->cuMemcpyDtoHAsync(host, (CUdeviceptr)(uintptr_t)device, bytes,
-                                         bed->b->stream),
+    finish(fixture,
+           fixture->b->cu->cuMemcpyDtoHAsync(host, (CUdeviceptr)(uintptr_t)device, bytes,
+                                             fixture->b->stream),
            "copy from the device");
 }
 
 /* Where the products of a prompt on Hopper want column c: within a block of 32, lane t of four
  * owns columns 8t .. 8t + 7; pair p of all four lanes comes before pair p + 1. */
-static size_t place_of(const struct bed *bed, uint32_t tokens, size_t c)
+static size_t place_of(const struct fixture *fixture, uint32_t tokens, size_t c)
 {
     size_t lane = c % 32 / 8, pair = c % 8 / 2;
-    return cuda_target_is_prompt(&bed->b->target, tokens)
+    return cuda_target_is_prompt(&fixture->b->target, tokens)
                ? c / 32 * 32 + pair * 8 + lane * 2 + c % 2
                : c;
 }
 
-void bed_put_rows(struct bed *bed, const void *device, const uint16_t *host, uint32_t tokens,
-                  size_t rows, uint32_t columns)
+void fixture_put_rows(struct fixture *fixture, const void *device, const uint16_t *host,
+                      uint32_t tokens, size_t rows, uint32_t columns)
 {
     uint16_t *moved = test_alloc(rows * columns, 2);
     for (size_t i = 0; i < rows * columns; i++)
-        moved[i / columns * columns + place_of(bed, tokens, i % columns)] = host[i];
-    bed_put(bed, device, moved, rows * columns * 2);
+        moved[i / columns * columns + place_of(fixture, tokens, i % columns)] = host[i];
+    fixture_put(fixture, device, moved, rows * columns * 2);
     free(moved);
 }
 
-void bed_get_rows(struct bed *bed, const void *device, uint16_t *host, uint32_t tokens,
-                  size_t rows, uint32_t columns)
+void fixture_get_rows(struct fixture *fixture, const void *device, uint16_t *host,
+                      uint32_t tokens, size_t rows, uint32_t columns)
 {
     uint16_t *moved = test_alloc(rows * columns, 2);
-    bed_get(bed, device, moved, rows * columns * 2);
+    fixture_get(fixture, device, moved, rows * columns * 2);
     for (size_t i = 0; i < rows * columns; i++)
-        host[i] = moved[i / columns * columns + place_of(bed, tokens, i % columns)];
+        host[i] = moved[i / columns * columns + place_of(fixture, tokens, i % columns)];
     free(moved);
 }
 
-void bed_poison(struct bed *bed, const void *device, size_t bytes)
+void fixture_poison(struct fixture *fixture, const void *device, size_t bytes)
 {
-    finish(bed,
-           bed->b->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)device, 0xFF, bytes,
-                                       bed->b->stream),
+    finish(fixture,
+           fixture->b->cu->cuMemsetD8Async((CUdeviceptr)(uintptr_t)device, 0xFF, bytes,
+                                           fixture->b->stream),
            "poisoning");
 }
 
-void *bed_input(struct bed *bed, uint64_t offset)
+void *fixture_input(struct fixture *fixture, uint64_t offset)
 {
-    return bed->b->ws.inputs + offset;
+    return fixture->b->ws.inputs + offset;
 }
