@@ -99,7 +99,7 @@ test('a node without a GPU is refused with the reason', async () => {
   while (!/no GPU/.test(node.log) && Date.now() < end) await sleep(20);
   assert.match(node.log, /no GPU .*--allow-cpu-nodes/);
   await node.stop('SIGKILL');
-  const join = (more) => call(`${locked.url}/v0/nodes/join`, { key: token, body: { protocol: 1, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1, ...more } });
+  const join = (more) => call(`${locked.url}/v0/nodes/join`, { key: token, body: { protocol: 2, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1, ...more } });
   const ram = { name: 'ram', title: 'RAM', total: 1 << 30, used: 0 }, gpu = { name: 'GPU-1', title: 'A GPU', total: 1 << 30, used: 0 };
   for (const [more, status, message] of [[{}, 403, /has no GPU/], [{ device: 'cuda', pools: [ram] }, 403, /lists no GPU with memory/],
     [{ device: 'cuda', pools: [ram, { ...gpu, total: 0 }] }, 403, /lists no GPU with memory/], [{ device: 'abacus' }, 400, /cuda, metal or cpu/]]) {

@@ -113,7 +113,7 @@ test('out of service and back, the log, and a token for another node', async () 
 test('a node, a model, an engine and a log line that are written as markup are shown as text', async (t) => {
   const model = (id) => ({ id, state: 'failed', reason: `because ${HOSTILE}`, can_run: false, loaded: false, engine: HOSTILE, architecture: HOSTILE });
   const { url } = await startStandIn();
-  const join = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 1, version: HOSTILE.slice(0, 20), node_id: 'node-hostile', name: HOSTILE.slice(0, 60), url,
+  const join = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 2, version: HOSTILE.slice(0, 20), node_id: 'node-hostile', name: HOSTILE.slice(0, 60), url,
     device: 'cpu', secret: 'lr-hostile-hostile-hostile-hostile-hostile', draining: false, models: [model(HOSTILE)], pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }] } });
   assert.equal(join.status, 200, join.text);
   const beat = setInterval(() => call(`${router.url}/v0/nodes/node-hostile/beat`, { body: { draining: false, models: [], pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }] } }).catch(() => {}), 500);

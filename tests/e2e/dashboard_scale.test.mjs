@@ -27,7 +27,7 @@ before(async () => {
   for (let n = 0; n < NODES; n++) {
     const models = Array.from({ length: MODELS }, (_, i) => ({ id: name(i), can_run: i % 7 !== 0, loaded: (i + n) % 50 === 0, state: i % 7 === 0 ? 'failed' : (i + n) % 50 === 0 ? 'ready' : 'present',
       ...(i % 7 === 0 && { reason: 'this node has 24 GB, the model needs 61 GB' }), slots: 16, engine: 'gptoss', weight_bytes: 13e9 + i }));
-    const answer = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 1, version: '0.1.0', node_id: `node-scale-${n}`, name: `gpu-${String(n).padStart(3, '0')}`, url, device: 'cuda',
+    const answer = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 2, version: '0.1.0', node_id: `node-scale-${n}`, name: `gpu-${String(n).padStart(3, '0')}`, url, device: 'cuda',
       secret: `lr-${String(n).padStart(40, '0')}`, draining: false, models, pools: [{ name: 'ram', title: 'RAM', total: 5e11, used: 1e11 }, { name: 'gpu0', title: 'NVIDIA H200', total: 1.5e11, used: 1e9 * n }] } });
     assert.equal(answer.status, 200, answer.text);
   }

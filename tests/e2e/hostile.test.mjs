@@ -116,7 +116,7 @@ test('a path or a name in a body does not lead outside either', () => unchanged(
     refused(await call(`${router.url}/v0/models/register`, { body: { path: 'kept', name: id } }), `name ${id}`);
     refused(await call(`${router.url}/v0/models/register`, { body: { repo: id } }), `repo ${id}`);
     refused(await call(`${router.url}/v0/models/register`, { body: { repo: 'acme/bait', revision: id, filename: id } }), `revision ${id}`);
-    refused(await call(`${router.url}/v0/nodes/join`, { key: token, body: { protocol: 1, version: '0', node_id: id, name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1 } }), `node ${id}`);
+    refused(await call(`${router.url}/v0/nodes/join`, { key: token, body: { protocol: 2, version: '0', node_id: id, name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1 } }), `node ${id}`);
   }
 }));
 

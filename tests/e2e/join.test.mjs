@@ -17,7 +17,7 @@ const joins = async (router) => (await call(`${router.url}/v0/audit`, { key: rou
 
 // A join as a node would send it.
 const join = (router, key, id, url, headers) => call(`${router.url}/v0/nodes/join`, { key, headers,
-  body: { protocol: 1, version: '0', node_id: `node-${id.padEnd(12, '0')}`, name: id, device: 'cpu', secret: id.padEnd(40, 's'), url } });
+  body: { protocol: 2, version: '0', node_id: `node-${id.padEnd(12, '0')}`, name: id, device: 'cpu', secret: id.padEnd(40, 's'), url } });
 
 test('a join token lets one node in and is spent for every other node, also after a restart of the router', async () => {
   let router = keep(await startRouter({ args: cpu }));

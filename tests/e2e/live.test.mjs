@@ -148,7 +148,7 @@ test('a download is told file by file; one that fails is an alert until it works
 
 test('a listener that does not read is cut off and costs nothing more; the others miss nothing', async () => {
   const { url } = await startStandIn();
-  const node = { protocol: 1, version: '0', node_id: 'node-chatty-0001', name: 'chatty', device: 'cpu', secret: 's'.repeat(40), url, models: [], pools: [] };
+  const node = { protocol: 2, version: '0', node_id: 'node-chatty-0001', name: 'chatty', device: 'cpu', secret: 's'.repeat(40), url, models: [], pools: [] };
   assert.equal((await call(`${router.url}/v0/nodes/join`, { body: node })).status, 200);
   const { hostname, port } = new URL(router.url);
   const deaf = net.connect({ host: hostname, port });

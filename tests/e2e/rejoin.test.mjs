@@ -140,7 +140,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     const { node_id: id, secret } = identity(node);
     const rogue = await startStandIn();
     const token = await makeToken(router);
-    const join = (more, key = token) => call(`${router.url}/v0/nodes/join`, { key, body: { protocol: 1, version: '0', node_id: id, name: 'rogue', device: 'cpu', secret: 's'.repeat(40), url: rogue.url, ...more } });
+    const join = (more, key = token) => call(`${router.url}/v0/nodes/join`, { key, body: { protocol: 2, version: '0', node_id: id, name: 'rogue', device: 'cpu', secret: 's'.repeat(40), url: rogue.url, ...more } });
     const refused = await join();
     assert.equal(refused.status, 403, refused.text);
     assert.match(refused.json.error.message, new RegExp(`must show its own secret.*llm-router nodes remove ${id}`));
@@ -259,7 +259,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     node.proxy.reset();
     const { node_id: id, secret } = identity(node);
     const newer = await startStandIn();
-    const join = await call(`${router.url}/v0/nodes/join`, { key: secret, body: { protocol: 1, version: '0', node_id: id, name: 'newer', device: 'cpu', secret, url: newer.url, epoch: 7 } });
+    const join = await call(`${router.url}/v0/nodes/join`, { key: secret, body: { protocol: 2, version: '0', node_id: id, name: 'newer', device: 'cpu', secret, url: newer.url, epoch: 7 } });
     assert.equal(join.status, 200, join.text);
     const old = await call(`${router.url}/v0/nodes/${id}/beat`, { key: secret, body: { models: [], pools: [], epoch: 8 } });
     assert.equal(old.status, 409, old.text);

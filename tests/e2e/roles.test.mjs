@@ -40,7 +40,7 @@ test('a key of role api learns neither folders nor ids, names and addresses of n
   const { url } = keep(await startStandIn());
   const models = [{ id: 'm', state: 'failed', reason: 'the folder /srv/secret/m is broken', can_run: false, loaded: false }];
   const broken = { draining: false, models, pools: [] };
-  const joined = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 1, version: '0', node_id: 'node-hidden000', name: 'cellar', url, device: 'cpu', secret: 's'.repeat(40), ...broken } });
+  const joined = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 2, version: '0', node_id: 'node-hidden000', name: 'cellar', url, device: 'cpu', secret: 's'.repeat(40), ...broken } });
   assert.equal(joined.status, 200, joined.text);
   const beat = setInterval(() => call(`${router.url}/v0/nodes/node-hidden000/beat`, { body: broken }).catch(() => {}), 300);
   t.after(() => clearInterval(beat));

@@ -199,7 +199,7 @@ test('beyond this machine without TLS nothing is spoken unless --insecure-http s
   await assert.rejects(start(...bare, '--listen', '127.0.0.1:0', '--router', 'https://192.0.2.1:11680'), /cannot reach a node that listens on 127\.0\.0\.1/);
   const token = (await cli(['nodes', 'token'], env())).stdout.match(/lr-\w+/)[0];
   const join = JSON.parse((await run('curl', ['-sS', '--cacert', file('ca.pem'), '-H', `Authorization: Bearer ${token}`, '-H', 'Content-Type: application/json', '-d',
-    JSON.stringify({ protocol: 1, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1, url: 'http://192.0.2.7:11681' }),
+    JSON.stringify({ protocol: 2, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1, url: 'http://192.0.2.7:11681' }),
     `${router.url}/v0/nodes/join`])).stdout);
   assert.match(join.error.message, /node at http:\/\/192\.0\.2\.7:11681 is beyond this machine/);
   const allowed = await launch(['node', '--listen', '0.0.0.0:0', '--device', 'cpu', '--no-hf-cache', '--insecure-http', '--node-secret', 'x'.repeat(40), '--data-dir', tempDir('said')], { match: /listening/ });

@@ -1,11 +1,42 @@
 /* LINK: wire base */
-/* What a node says to a router: join and beat. */
+/* What nodes and routers tell each other in JSON: joins, heartbeats, and the answers to them.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "wire/fleet.h"
+#include "wire/reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What was read can be written and read again, and says the same. */
+static void read_replies(struct lr_arena *arena, struct lr_str text)
+{
+    struct wire_fleet_reply reply, reply2;
+    struct wire_registry list, list2;
+    struct lr_buf out;
+    lr_buf_init(&out, 64 << 20);
+    if (wire_fleet_reply_parse(arena, text, &reply, NULL) == LR_OK) {
+        wire_fleet_reply_write(&out, &reply);
+        if (out.failed ||
+            (wire_fleet_reply_parse(arena, lr_buf_str(&out), &reply2, NULL) == LR_OK &&
+             (reply2.must_join != reply.must_join ||
+              reply2.router_count != reply.router_count ||
+              reply2.registry_version != reply.registry_version)))
+            abort();
+    }
+    lr_buf_clear(&out);
+    if (wire_registry_parse(arena, text, &list, NULL) == LR_OK) {
+        wire_registry_write(&out, &list);
+        if (out.failed ||
+            (wire_registry_parse(arena, lr_buf_str(&out), &list2, NULL) == LR_OK &&
+             (list2.count != list.count || list2.version != list.version)))
+            abort();
+    }
+    lr_buf_free(&out);
+    (void)wire_refusal_message(arena, text);
+    (void)wire_health_epoch(arena, text);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -29,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (err.text[0] == '\0') {
         abort();
     }
+    read_replies(&arena, text);
     const struct lr_json *tree;
     bool is_object =
         lr_json_parse(&arena, text, NULL, &tree, NULL) == LR_OK && tree->type == LR_JSON_OBJECT;

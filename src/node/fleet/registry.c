@@ -15,6 +15,7 @@
 #include "node/fetch/storage.h"
 #include "node/models/inspect.h"
 #include "node/state.h"
+#include "wire/reply.h"
 
 enum {
     LOOK_MS = 200,
@@ -44,12 +45,11 @@ struct node_registry {
     struct source *asked; /* whom `call` goes to */
     struct net_timer *timer;
     struct net_call *call;
-    struct lr_arena list;         /* of `models` and `wanted` */
-    const struct lr_json *models; /* the list being looked at */
+    struct lr_arena arena;     /* of `list` and `wanted` */
+    struct wire_registry list; /* being looked at */
     struct lr_str
         *wanted; /* ids whose manifests are still to be asked for; NULL: no list yet */
     size_t wanted_count, wanted_at;
-    uint64_t looking; /* version of the list being looked at */
 };
 
 /* ---- the list ---- */
@@ -75,27 +75,17 @@ static struct lr_str fold(struct lr_str id, char out[ID_MAX])
     return lr_str(out, id.len);
 }
 
-/* 0 for a router of the release before, which does not count registrations. */
-static uint64_t generation_of(const struct lr_json *entry)
-{
-    uint64_t number = 0;
-    (void)lr_json_u64(lr_json_get(entry, "generation"), &number);
-    return number;
-}
-
 static void note_generations(struct node_registry *r, struct source *source)
 {
-    struct lr_str id;
     char folded[ID_MAX];
     lr_strmap_free(&source->generations);
     lr_strmap_init(&source->generations);
-    for (uint32_t i = 0; i < r->models->count; i++) {
-        const struct lr_json *entry = &r->models->items[i];
-        uint64_t number = generation_of(entry);
-        if (number != 0 && lr_json_str(lr_json_get(entry, "id"), &id) && is_plain_id(id))
-            (void)lr_strmap_put(&source->generations, fold(id, folded),
-                                (void *)(uintptr_t)number, NULL); /* without memory: as for an
-                                                                     older release */
+    for (size_t i = 0; i < r->list.count; i++) {
+        const struct wire_registered *entry = &r->list.models[i];
+        if (entry->generation != 0 && is_plain_id(entry->id))
+            (void)lr_strmap_put(&source->generations, fold(entry->id, folded),
+                                (void *)(uintptr_t)entry->generation,
+                                NULL); /* without memory: as for an older release */
     }
 }
 
@@ -119,70 +109,56 @@ static bool is_outdated(const struct node_registry *r, struct lr_str id, uint64_
 static bool is_registered(void *arg, struct lr_str id)
 {
     const struct node_registry *r = arg;
-    struct lr_str other;
-    for (uint32_t i = 0; i < r->models->count; i++)
-        if (lr_json_str(lr_json_get(&r->models->items[i], "id"), &other) &&
-            lr_str_eq_nocase(other, id))
+    for (size_t i = 0; i < r->list.count; i++)
+        if (lr_str_eq_nocase(r->list.models[i].id, id))
             return true;
     return false;
 }
 
 /* A model that lies here, wherever from, needs no manifest, but the right format; one that was
  * fetched, the right revision. */
-static bool is_wanted(const struct node_registry *r, const struct lr_json *entry)
+static bool is_wanted(const struct node_registry *r, const struct wire_registered *entry)
 {
-    struct lr_str id, source, format, digest = {0};
-    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id))
-        return false;
-    struct node_model *m = node_find_model(r->node, id);
-    if (m != NULL && lr_json_str(lr_json_get(entry, "format"), &format))
-        node_storage_registered(m, format);
-    (void)lr_json_str(lr_json_get(entry, "manifest_sha256"), &digest);
-    return lr_json_str(lr_json_get(entry, "source"), &source) && lr_str_eq_z(source, "hub") &&
-           !node_fetch_has(r->node->fetch, id, digest) &&
+    struct lr_str digest = entry->manifest_sha256;
+    struct node_model *m = node_find_model(r->node, entry->id);
+    if (m != NULL && entry->format.len != 0)
+        node_storage_registered(m, entry->format);
+    return lr_str_eq_z(entry->source, "hub") &&
+           !node_fetch_has(r->node->fetch, entry->id, digest) &&
            (m == NULL || m->state == NODE_MODEL_ABSENT || node_revision_is_other(m, digest));
 }
 
 /* A registration by path: its folder may lie here under another name. */
-static void adopt_local(const struct node_registry *r, const struct lr_json *entry)
+static void adopt_local(const struct node_registry *r, const struct wire_registered *entry)
 {
-    struct lr_str id, path, format = {0};
     struct node_model *model;
     struct lr_error err;
-    if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id) ||
-        !lr_json_str(lr_json_get(entry, "path"), &path) || node_find_model(r->node, id) != NULL)
+    if (entry->path.len == 0 || node_find_model(r->node, entry->id) != NULL)
         return;
-    (void)lr_json_str(lr_json_get(entry, "format"), &format);
-    if (node_inspect(r->node, path, id, format, &model, &err) != LR_OK)
-        lr_log_debug(NULL, "registry.not_here model=" LR_STR_FMT " reason=%s", LR_STR_ARG(id),
-                     err.text);
+    if (node_inspect(r->node, entry->path, entry->id, entry->format, &model, &err) != LR_OK)
+        lr_log_debug(NULL, "registry.not_here model=" LR_STR_FMT " reason=%s",
+                     LR_STR_ARG(entry->id), err.text);
 }
 
 static bool read_list(struct node_registry *r, struct lr_str text)
 {
-    const struct lr_json *tree = NULL;
-    lr_arena_free(&r->list);
+    lr_arena_free(&r->arena);
+    r->list = (struct wire_registry){0};
     r->wanted = NULL;
     r->wanted_count = r->wanted_at = 0;
-    char *copy = lr_arena_copy(&r->list, text); /* strings of the tree point into it */
+    char *copy = lr_arena_copy(&r->arena, text); /* the list's texts point into it */
     if (copy == NULL ||
-        lr_json_parse(&r->list, lr_str(copy, text.len), NULL, &tree, NULL) != LR_OK)
-        return false;
-    r->models = lr_json_get(tree, "models");
-    if (!lr_json_is(r->models, LR_JSON_ARRAY) ||
-        !lr_json_u64(lr_json_get(tree, "version"), &r->looking))
+        wire_registry_parse(&r->arena, lr_str(copy, text.len), &r->list, NULL) != LR_OK)
         return false;
     note_generations(r, r->asked);
-    r->wanted = lr_arena_array(&r->list, r->models->count + 1u, sizeof(*r->wanted));
-    for (uint32_t i = 0; r->wanted != NULL && i < r->models->count; i++) {
-        const struct lr_json *entry = &r->models->items[i];
-        struct lr_str id;
-        if (!lr_json_str(lr_json_get(entry, "id"), &id) || !is_plain_id(id) ||
-            is_outdated(r, id, generation_of(entry)))
+    r->wanted = lr_arena_array(&r->arena, r->list.count + 1, sizeof(*r->wanted));
+    for (size_t i = 0; r->wanted != NULL && i < r->list.count; i++) {
+        const struct wire_registered *entry = &r->list.models[i];
+        if (!is_plain_id(entry->id) || is_outdated(r, entry->id, entry->generation))
             continue;
         adopt_local(r, entry);
         if (is_wanted(r, entry))
-            r->wanted[r->wanted_count++] = id;
+            r->wanted[r->wanted_count++] = entry->id;
     }
     return r->wanted != NULL;
 }
@@ -267,7 +243,7 @@ static void ask_next(struct node_registry *r)
         return;
     }
     r->wanted = NULL;
-    r->asked->seen = r->looking;
+    r->asked->seen = r->list.version;
 }
 
 static void on_timer(void *arg)
@@ -299,21 +275,16 @@ static struct source *find_source(struct node_registry *r, const char *router)
 }
 
 void node_registry_heard(struct node_registry *registry, const char *router,
-                         struct lr_str reply)
+                         const struct wire_fleet_reply *reply)
 {
-    struct lr_arena arena;
-    const struct lr_json *tree;
     struct source *source = find_source(registry, router);
     if (source == NULL)
         return;
     source->heard_ms = node_now(registry->node);
-    lr_arena_init(&arena, 1 << 20);
-    if (lr_json_parse(&arena, reply, NULL, &tree, NULL) == LR_OK) {
-        (void)lr_json_u64(lr_json_get(tree, "registry_version"), &source->heard);
-        if (lr_json_get(tree, "node_id") != NULL)
-            source->seen = 0; /* a join: a router that was restarted counts anew */
-    }
-    lr_arena_free(&arena);
+    if (reply->has_registry)
+        source->heard = reply->registry_version;
+    if (reply->node_id.len != 0)
+        source->seen = 0; /* a join: a router that was restarted counts anew */
 }
 
 void node_registry_forget(struct node_registry *registry, const char *router)
@@ -350,7 +321,7 @@ lr_code node_registry_create(struct node *node, struct net_client *client,
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router's registry");
     r->node = node;
     r->client = client;
-    lr_arena_init(&r->list, 256 << 20);
+    lr_arena_init(&r->arena, 256 << 20);
     r->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, r);
     *out = r;
     return LR_OK;
@@ -365,6 +336,6 @@ void node_registry_destroy(struct node_registry *registry)
         net_call_cancel(registry->call);
     for (size_t i = 0; i < registry->source_count; i++)
         lr_strmap_free(&registry->sources[i].generations);
-    lr_arena_free(&registry->list);
+    lr_arena_free(&registry->arena);
     free(registry);
 }

@@ -15,6 +15,7 @@
 struct node;
 struct node_registry;
 struct net_client;
+struct wire_fleet_reply;
 
 /* client is borrowed and outlives it. */
 LR_MUST_USE lr_code node_registry_create(struct node *node, struct net_client *client,
@@ -23,7 +24,7 @@ void node_registry_destroy(struct node_registry *registry); /* NULL is fine */
 
 /* The router at this URL answered so to a beat or a join. */
 void node_registry_heard(struct node_registry *registry, const char *router,
-                         struct lr_str reply);
+                         const struct wire_fleet_reply *reply);
 
 /* That router has left the fleet. */
 void node_registry_forget(struct node_registry *registry, const char *router);

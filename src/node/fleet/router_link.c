@@ -14,6 +14,7 @@
 #include "node/fleet/report.h"
 #include "node/http/api.h"
 #include "node/state.h"
+#include "wire/reply.h"
 
 enum {
     BEAT_MS = 1000,
@@ -152,12 +153,11 @@ static void say_trouble(struct peer *peer, const char *what, const char *why)
 static void say_refused(struct peer *peer, const struct net_reply *reply)
 {
     struct lr_arena arena;
-    const struct lr_json *json = NULL;
-    struct lr_str said = lr_str_sub(reply->body, 0, 240);
     char text[600];
     lr_arena_init(&arena, 1 << 20);
-    if (lr_json_parse(&arena, reply->body, NULL, &json, NULL) == LR_OK)
-        (void)lr_json_str(lr_json_get(lr_json_get(json, "error"), "message"), &said);
+    struct lr_str said = wire_refusal_message(&arena, reply->body);
+    if (said.len == 0)
+        said = lr_str_sub(reply->body, 0, 240);
     (void)snprintf(text, sizeof(text), LR_STR_FMT " (status %d)%s",
                    LR_STR_ARG(lr_str_sub(said, 0, 400)), reply->status,
                    reply->status == 401 ? ": llm-router nodes token makes a token, --token or "
@@ -208,11 +208,10 @@ static void add_peer(struct node_router_link *link, struct lr_str url)
     memcpy(peer->router, text, sizeof(text));
 }
 
-static bool is_named(const struct lr_json *list, const struct peer *peer)
+static bool is_named(const struct wire_fleet_reply *reply, const struct peer *peer)
 {
-    struct lr_str url;
-    for (uint32_t i = 0; i < list->count; i++)
-        if (lr_json_str(&list->items[i], &url) && lr_str_eq_z(url, peer->router))
+    for (size_t i = 0; i < reply->router_count; i++)
+        if (lr_str_eq_z(reply->routers[i], peer->router))
             return true;
     return false;
 }
@@ -220,33 +219,33 @@ static bool is_named(const struct lr_json *list, const struct peer *peer)
 /* A reply names all routers of the fleet that live.  A router that this one does not name may
  * still be there (this one has just begun): it is forgotten only where it does not answer
  * either.  The router that the operator named stays. */
-static void learn_routers(struct peer *peer, const struct lr_json *list)
+static void learn_routers(struct peer *peer, const struct wire_fleet_reply *reply)
 {
     struct node_router_link *link = peer->link;
-    struct lr_str url;
-    if (!lr_json_is(list, LR_JSON_ARRAY))
+    if (!reply->names_routers)
         return;
     for (size_t i = 1; i < PEERS_MAX; i++) {
         struct peer *other = &link->peers[i];
         if (other->router[0] != '\0' && other != peer && !answers(other) &&
-            !is_named(list, other))
+            !is_named(reply, other))
             forget_peer(other);
     }
     /* A router alone names itself as it sees itself, which may differ from the address we
      * were given: nothing to learn. */
-    for (uint32_t i = 0; list->count > 1 && i < list->count; i++)
-        if (lr_json_str(&list->items[i], &url) && find_peer(link, url) == NULL)
-            add_peer(link, url);
+    for (size_t i = 0; reply->router_count > 1 && i < reply->router_count; i++)
+        if (find_peer(link, reply->routers[i]) == NULL)
+            add_peer(link, reply->routers[i]);
 }
 
-static void take_reply(struct peer *peer, struct lr_str reply)
+static void take_reply(struct peer *peer, struct lr_str text)
 {
+    struct wire_fleet_reply reply;
     struct lr_arena arena;
-    const struct lr_json *body;
     lr_arena_init(&arena, 1 << 20);
-    if (lr_json_parse(&arena, reply, NULL, &body, NULL) == LR_OK) {
-        peer->must_join = lr_json_get(body, "join") != NULL;
-        learn_routers(peer, lr_json_get(body, "routers"));
+    if (wire_fleet_reply_parse(&arena, text, &reply, NULL) == LR_OK) {
+        peer->must_join = reply.must_join;
+        node_registry_heard(peer->link->registry, peer->router, &reply);
+        learn_routers(peer, &reply);
     }
     lr_arena_free(&arena);
 }
@@ -274,7 +273,6 @@ static void on_accepted(struct peer *peer, const struct net_reply *reply)
     peer->beats_first = false;
     peer->trouble[0] = '\0';
     take_reply(peer, reply->body);
-    node_registry_heard(peer->link->registry, peer->router, reply->body);
 }
 
 /* What was joined stays: a router that knows the node goes on hearing from it. */

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "router/http/live.h"
 #include "router/sched/dispatch.h"
+#include "wire/reply.h"
 
 enum {
     CONNECT_MS = 2000, /* as for a generation */
@@ -22,9 +22,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
 {
     const struct router_dial *dial = arg;
     struct lr_arena arena;
-    const struct lr_json *body;
     struct lr_error refused;
-    uint64_t epoch = 0;
     if (err != NULL) {
         dial->fn(dial->arg, err, 0);
         return;
@@ -36,8 +34,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
         return;
     }
     lr_arena_init(&arena, 1 << 20);
-    if (lr_json_parse(&arena, reply->body, NULL, &body, NULL) == LR_OK)
-        (void)lr_json_u64(lr_json_get(body, "epoch"), &epoch);
+    uint64_t epoch = wire_health_epoch(&arena, reply->body);
     lr_arena_free(&arena);
     dial->fn(dial->arg, NULL, epoch);
 }

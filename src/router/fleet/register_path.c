@@ -12,6 +12,7 @@
 #include "router/fleet/ask.h"
 #include "router/fleet/register.h"
 #include "router/http/api.h"
+#include "wire/reply.h"
 
 enum { INSPECT_MS = 20000, BODY_BYTES = 64 << 10 };
 
@@ -58,8 +59,6 @@ static void keep_fault(struct inspecting *a, const struct lr_error *err,
                        const struct net_reply *reply)
 {
     const char *name = a->nodes[a->at].name;
-    const struct lr_json *body = NULL;
-    struct lr_str message = {0};
     bool is_fault = err == NULL && reply->status == 400;
     if (a->fault.code != LR_OK && (a->fault_status == 400 || !is_fault))
         return;
@@ -68,8 +67,7 @@ static void keep_fault(struct inspecting *a, const struct lr_error *err,
         (void)lr_fail(&a->fault, err->code, "node %s: %s", name, err->text);
         return;
     }
-    if (lr_json_parse(net_request_arena(a->req), reply->body, NULL, &body, NULL) == LR_OK)
-        (void)lr_json_str(lr_json_get(lr_json_get(body, "error"), "message"), &message);
+    struct lr_str message = wire_refusal_message(net_request_arena(a->req), reply->body);
     lr_code code = is_fault               ? LR_INVALID_ARGUMENT
                    : reply->status == 409 ? LR_CONFLICT
                    : reply->status == 403 ? LR_PERMISSION_DENIED

@@ -14,6 +14,7 @@
 #include "router/fleet/ask.h"
 #include "router/http/api.h"
 #include "router/sched/dispatch.h"
+#include "wire/reply.h"
 
 enum { PURGE_MS = 60000, BODY_BYTES = 1 << 20 };
 
@@ -52,12 +53,10 @@ static void on_answer(void *arg, const struct lr_error *err, const struct net_re
     const struct order *order = arg;
     struct removing *a = order->removing;
     struct lr_json_writer *w = &a->w;
-    const struct lr_json *body = NULL;
     struct lr_str message = {0};
     bool ok = err == NULL && reply->status < 300;
-    if (err == NULL &&
-        lr_json_parse(net_request_arena(a->req), reply->body, NULL, &body, NULL) == LR_OK)
-        (void)lr_json_str(lr_json_get(lr_json_get(body, "error"), "message"), &message);
+    if (err == NULL)
+        message = wire_refusal_message(net_request_arena(a->req), reply->body);
     lr_json_begin_object(w);
     lr_json_member_z(w, "node", order->to->id);
     lr_json_member_z(w, "name", order->to->name);

@@ -13,6 +13,7 @@
 #include "router/http/api.h"
 #include "router/http/live.h"
 #include "router/sched/dispatch.h"
+#include "wire/reply.h"
 
 enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
 
@@ -132,29 +133,25 @@ static lr_code check_identity(const struct router *r, const struct router_caller
                          known->id, known->id);
 }
 
-/* Every router of the fleet: a node beats to each. */
-static void put_fleet(const struct router *r, struct lr_json_writer *w)
+/* To a join (`joined` is the node) or to a heartbeat, lock held.  Every router of the fleet is
+ * named: a node beats to each. */
+static void write_reply(struct router *r, const struct router_node *joined, bool must_join,
+                        struct lr_buf *body)
 {
-    lr_json_key(w, "routers");
-    lr_json_begin_array(w);
-    for (size_t i = 0; i < r->fleet_count; i++)
-        lr_json_put_z(w, r->fleet[i]);
-    lr_json_end_array(w);
-}
-
-static void write_joined(struct router *r, const struct router_node *node, struct lr_buf *body)
-{
-    struct lr_json_writer w;
+    struct wire_fleet_reply reply = {
+        .node_id = lr_str_z(joined != NULL ? joined->id : ""),
+        .protocol = WIRE_PROTOCOL,
+        .version = lr_str_z(r->version),
+        .beat_ms = BEAT_MS,
+        .has_registry = true,
+        .registry_version = r->registry.version,
+        .must_join = must_join,
+        .names_routers = true,
+    };
+    for (size_t i = 0; i < r->fleet_count && i < WIRE_REPLY_ROUTERS_MAX; i++)
+        reply.routers[reply.router_count++] = lr_str_z(r->fleet[i]);
     lr_buf_init(body, BODY_BYTES);
-    lr_json_writer_init(&w, body);
-    lr_json_begin_object(&w);
-    lr_json_member_z(&w, "node_id", node->id);
-    lr_json_member_u64(&w, "protocol", WIRE_PROTOCOL);
-    lr_json_member_z(&w, "version", r->version);
-    lr_json_member_u64(&w, "beat_ms", BEAT_MS);
-    lr_json_member_u64(&w, "registry_version", r->registry.version);
-    put_fleet(r, &w);
-    lr_json_end_object(&w);
+    wire_fleet_reply_write(body, &reply);
 }
 
 /* In the request's arena. */
@@ -256,7 +253,7 @@ static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
         describe(a, detail);
         router_store_audit(r->store, router_caller_name(caller), "node.join", node->id, detail);
     }
-    write_joined(r, node, body);
+    write_reply(r, node, false, body);
     (void)snprintf(id, 48, "%s", node->id);
     router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     router_live_node(r, node, "node.joined");
@@ -459,7 +456,6 @@ void router_api_beat(struct router *r, struct net_request *req)
     struct wire_beat beat;
     struct lr_error err;
     struct lr_buf reply;
-    struct lr_json_writer w;
     bool knows_all = true;
     lr_code code = wire_beat_parse(net_request_arena(req), net_request_body(req), &beat, &err);
     if (code != LR_OK) {
@@ -479,12 +475,7 @@ void router_api_beat(struct router *r, struct net_request *req)
         router_live_beat(r, node, &beat);
         router_pump_all(r);
     }
-    w = router_json_begin(&reply, 8192);
-    lr_json_member_u64(&w, "registry_version", r->registry.version);
-    if (!knows_all)
-        lr_json_member_bool(&w, "join", true); /* it has models that it has not described */
-    put_fleet(r, &w);
-    lr_json_end_object(&w);
+    write_reply(r, NULL, !knows_all, &reply);
     router_unlock(r);
     if (code != LR_OK) {
         lr_buf_free(&reply);

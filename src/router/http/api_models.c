@@ -4,6 +4,7 @@
 
 #include "router/http/api.h"
 #include "router/sched/dispatch.h"
+#include "wire/reply.h"
 
 enum { BODY_BYTES = 16 << 20, AT_ONCE = 16 };
 
@@ -265,28 +266,26 @@ void router_api_registry(struct router *r, struct net_request *req)
     struct lr_buf body;
     struct lr_str key;
     void *value;
-    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     router_lock(r);
-    lr_json_member_u64(&w, "version", r->registry.version);
-    lr_json_key(&w, "models");
-    lr_json_begin_array(&w);
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
+    struct wire_registered *models =
+        lr_arena_array(net_request_arena(req), r->registry.models.count + 1, sizeof(*models));
+    struct wire_registry list = {.version = r->registry.version, .models = models};
+    for (size_t i = 0; models != NULL && lr_strmap_at(&r->registry.models, i, &key, &value);
+         i++) {
         const struct router_model *m = value;
-        lr_json_begin_object(&w);
-        lr_json_member_z(&w, "id", m->id);
-        lr_json_member_z(&w, "source", m->source);
-        lr_json_member_z(&w, "format", m->format);
-        if (m->generation > 0)
-            lr_json_member_u64(&w, "generation", (uint64_t)m->generation);
-        if (m->manifest_sha256[0] != '\0')
-            lr_json_member_z(&w, "manifest_sha256", m->manifest_sha256);
-        if (m->path[0] != '\0')
-            lr_json_member_z(&w, "path", m->path);
-        lr_json_end_object(&w);
+        models[list.count++] = (struct wire_registered){
+            .id = lr_str_z(m->id),
+            .source = lr_str_z(m->source),
+            .format = lr_str_z(m->format),
+            .manifest_sha256 = lr_str_z(m->manifest_sha256),
+            .path = lr_str_z(m->path),
+            .generation = m->generation > 0 ? (uint64_t)m->generation : 0,
+        };
     }
+    lr_buf_init(&body, BODY_BYTES);
+    wire_registry_write(&body, &list);
     router_unlock(r);
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
+    body.failed = body.failed || models == NULL;
     router_respond_json(req, 200, &body);
 }
 
