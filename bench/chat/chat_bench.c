@@ -136,20 +136,20 @@ static const char *const words[] = {
     " of",  " it",     "."};
 
 /* One answer of about 240 tokens. */
-static size_t make_answer(struct chat_token *out)
+static size_t make_answer(struct wire_token *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < 3; i++)
         out[n++] =
-            (struct chat_token){.bytes = lr_str_z(head[i].text), .special = head[i].special};
+            (struct wire_token){.bytes = lr_str_z(head[i].text), .special = head[i].special};
     for (size_t i = 0; i < 100; i++)
-        out[n++] = (struct chat_token){.bytes = lr_str_z(words[i % 10])};
+        out[n++] = (struct wire_token){.bytes = lr_str_z(words[i % 10])};
     for (size_t i = 0; i < 6; i++)
-        out[n++] = (struct chat_token){.bytes = lr_str_z(middle[i].text),
+        out[n++] = (struct wire_token){.bytes = lr_str_z(middle[i].text),
                                        .special = middle[i].special};
     for (size_t i = 0; i < 130; i++)
-        out[n++] = (struct chat_token){.bytes = lr_str_z(words[i % 10])};
-    out[n++] = (struct chat_token){.bytes = LR_STR_LIT("<|return|>"), .special = true};
+        out[n++] = (struct wire_token){.bytes = lr_str_z(words[i % 10])};
+    out[n++] = (struct wire_token){.bytes = LR_STR_LIT("<|return|>"), .special = true};
     return n;
 }
 
@@ -158,7 +158,7 @@ static void count_delta(void *ctx, const struct chat_delta *delta)
     *(size_t *)ctx += delta->text.len;
 }
 
-static void bench_parser(const struct chat_token *tokens, size_t count)
+static void bench_parser(const struct wire_token *tokens, size_t count)
 {
     double rate[ROUNDS];
     size_t bytes = 0;
@@ -176,7 +176,7 @@ static void bench_parser(const struct chat_token *tokens, size_t count)
     report("Harmony parser", rate, "M tokens/s", 1);
 }
 
-static void bench_response(const char *name, const char *body, const struct chat_token *tokens,
+static void bench_response(const char *name, const char *body, const struct wire_token *tokens,
                            size_t count)
 {
     double rate[ROUNDS];
@@ -217,7 +217,7 @@ static void bench_response(const char *name, const char *body, const struct chat
 
 int main(void)
 {
-    static struct chat_token tokens[256];
+    static struct wire_token tokens[256];
     size_t count = make_answer(tokens);
 
     bench_request();

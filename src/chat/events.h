@@ -1,6 +1,6 @@
 /* chat/events.h - what comes back for one choice, before any API shapes it.
  *
- * An engine's tokens arrive as struct chat_token; a parser (chat/harmony/parser.h,
+ * An engine's tokens arrive as struct wire_token; a parser (chat/harmony/parser.h,
  * chat/plain.h) turns them into deltas; a codec (chat/response.h) turns
  * deltas into bytes for the client.  Everything here is borrowed for the call.
  */
@@ -11,25 +11,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "llm-router/engine.h"
-
-/* An alternative to a token.  Engines report ids; the worker adds the bytes, since
- * only it holds the vocabulary. */
-struct chat_logprob {
-    uint32_t id;
-    float logprob;
-    struct lr_str bytes;
-};
-
-struct chat_token {
-    uint32_t id;
-    bool special;                   /* a control token: bytes is its name, "<|end|>" */
-    bool has_logprob;               /* logprob and top are meaningful */
-    float logprob;                  /* natural logarithm */
-    struct lr_str bytes;            /* raw; may begin or end inside a UTF-8 sequence */
-    const struct chat_logprob *top; /* most likely first */
-    uint32_t top_count;
-};
+#include "wire/event.h"
 
 /* Counted by the engine. */
 struct chat_usage {

@@ -23,7 +23,7 @@ struct alternative {
     uint32_t len;
 };
 
-void chat_logprobs_add(struct chat_choice *c, const struct chat_token *token)
+void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token)
 {
     struct record rec = {.offset = c->content_in,
                          .chars = c->chars_in,

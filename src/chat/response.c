@@ -116,16 +116,8 @@ static bool is_written(struct chat_response *r)
     return false;
 }
 
-void chat_response_begin(struct chat_response *r, struct lr_buf *out)
-{
-    r->out = out;
-    for (uint32_t i = 0; i < r->choice_count && !r->complete; i++)
-        begin_choice(&r->choices[i]);
-    (void)is_written(r);
-}
-
 bool chat_response_on_token(struct chat_response *r, uint32_t choice,
-                            const struct chat_token *token, struct lr_buf *out)
+                            const struct wire_token *token, struct lr_buf *out)
 {
     if (choice >= r->choice_count || r->complete)
         return false;

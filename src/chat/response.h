@@ -40,15 +40,11 @@ LR_MUST_USE lr_code chat_response_create(const struct chat_response_options *opt
                                          struct chat_response **out, struct lr_error *err);
 void chat_response_destroy(struct chat_response *r); /* NULL is fine */
 
-/* Streaming: the chunk with the role, for every choice that has not had it.  Optional:
- * a choice's first token or its end writes it otherwise. */
-void chat_response_begin(struct chat_response *r, struct lr_buf *out);
-
 /* True: go on.  False: a stop string matched, the choice is over for the client and
  * the caller cancels its generation; on_done still follows, with the usage.  Tokens
  * that arrive after that are counted and dropped. */
 bool chat_response_on_token(struct chat_response *r, uint32_t choice,
-                            const struct chat_token *token, struct lr_buf *out);
+                            const struct wire_token *token, struct lr_buf *out);
 
 /* The end of one choice; the last one completes the answer.  Exactly once a choice. */
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,

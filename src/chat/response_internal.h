@@ -101,7 +101,7 @@ enum { CHAT_ID_LETTERS = 24 };
 void chat_id_letters(const struct chat_response *r, uint32_t n, char out[CHAT_ID_LETTERS]);
 
 /* logprobs.c */
-void chat_logprobs_add(struct chat_choice *c, const struct chat_token *token);
+void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token);
 /* Writes those whose text is out, and forgets them; "null" where there are none.  Raw answers
  * have them in columns. */
 void chat_logprobs_write(struct chat_choice *c, struct lr_buf *out);

@@ -220,25 +220,12 @@ void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_genera
 
 /* ---- events ---- */
 
-void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *from)
+void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *token)
 {
-    struct chat_logprob top[WIRE_TOP_MAX];
     struct chat_usage usage = {0};
     if (!is_running(t))
         return;
-    for (uint32_t i = 0; i < from->top_count; i++)
-        top[i] =
-            (struct chat_logprob){from->top[i].id, from->top[i].logprob, from->top[i].bytes};
-    struct chat_token token = {
-        .id = from->id,
-        .special = from->special,
-        .has_logprob = from->has_logprob,
-        .logprob = from->logprob,
-        .bytes = from->bytes,
-        .top = top,
-        .top_count = from->top_count,
-    };
-    bool more = chat_response_on_token(t->response, index, &token, &t->out);
+    bool more = chat_response_on_token(t->response, index, token, &t->out);
     if (more || t->generations[index] != CHAT_GENERATION_RUNNING)
         return;
     t->generations[index] = CHAT_GENERATION_STOPPED;

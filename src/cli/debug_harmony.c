@@ -46,7 +46,7 @@ static lr_code read_stdin(struct lr_buf *out, struct lr_error *err)
 
 static void feed(struct answer *a, struct lr_str bytes, bool special)
 {
-    struct chat_token token = {.bytes = bytes, .special = special};
+    struct wire_token token = {.bytes = bytes, .special = special};
     a->tokens++;
     chat_response_on_token(a->response, 0, &token, &a->out);
 }

@@ -23,7 +23,8 @@ struct wire_event_head {
     bool has_more;    /* on a link: another event of it follows in the same batch */
 };
 
-/* The layout of chat_logprob and chat_token (src/chat): what the chat layer reads. */
+/* An alternative to a token.  Engines report ids; the worker adds the bytes, since only it
+ * holds the vocabulary. */
 struct wire_alternative {
     uint32_t id;
     float logprob;
@@ -33,12 +34,12 @@ struct wire_alternative {
 struct wire_token {
     uint64_t request;
     uint32_t id;
-    bool special;
-    bool has_logprob;
-    float logprob;
-    struct lr_str bytes;
+    bool special;        /* a control token: bytes is its name, "<|end|>" */
+    bool has_logprob;    /* logprob and top are meaningful */
+    float logprob;       /* natural logarithm */
+    struct lr_str bytes; /* raw; may begin or end inside a UTF-8 sequence */
     uint32_t top_count;
-    struct wire_alternative top[WIRE_TOP_MAX];
+    struct wire_alternative top[WIRE_TOP_MAX]; /* most likely first */
 };
 
 struct wire_done {

@@ -11,12 +11,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void answer(const struct chat_request *req, struct lr_buf *out)
 {
-    struct chat_logprob top = {1, -1, LR_STR_LIT("a\"")};
-    struct chat_token tokens[] = {
+    struct wire_alternative top = {1, -1, LR_STR_LIT("a\"")};
+    struct wire_token tokens[] = {
         {.bytes = LR_STR_LIT("<|channel|>"), .special = true},
         {.bytes = LR_STR_LIT("final")},
         {.bytes = LR_STR_LIT("<|message|>"), .special = true},
-        {.bytes = LR_STR_LIT("ab\xF0"), .has_logprob = true, .top = &top, .top_count = 1},
+        {.bytes = LR_STR_LIT("ab\xF0"), .has_logprob = true, .top = {top}, .top_count = 1},
         {.bytes = LR_STR_LIT("\x9F\x98\x80"), .has_logprob = true},
     };
     struct chat_usage usage = {1, 2, 0};

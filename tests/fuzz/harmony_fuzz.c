@@ -35,7 +35,7 @@ static void answer(const struct chat_request *req, struct lr_str input, bool spl
         abort();
     for (size_t i = 0; i < input.len;) {
         unsigned char c = (unsigned char)input.ptr[i];
-        struct chat_token t = {.special = c >= 0xF8};
+        struct wire_token t = {.special = c >= 0xF8};
         size_t n = 1;
         while (!t.special && !split && i + n < input.len &&
                (unsigned char)input.ptr[i + n] < 0xF8)

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void say(struct chat_response *r, struct lr_str bytes, bool special, struct lr_buf *out)
 {
-    struct chat_token token = {
+    struct wire_token token = {
         .bytes = bytes, .special = special, .has_logprob = true, .logprob = -1};
     chat_response_on_token(r, 0, &token, out);
 }

@@ -160,7 +160,7 @@ static void feed(struct chat_response *r, const struct stream *s, enum pieces pi
     for (size_t i = 0; i < s->count; i++) {
         const struct token *t = &s->tokens[i];
         size_t n = strlen(t->text);
-        struct chat_token token = {.bytes = {t->text, n}, .special = t->special};
+        struct wire_token token = {.bytes = {t->text, n}, .special = t->special};
         if (pieces == AS_IS || t->special) {
             chat_response_on_token(r, 0, &token, out);
         } else if (pieces == SPLIT) {

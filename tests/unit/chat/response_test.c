@@ -52,7 +52,7 @@ static bool feed(struct session *s, uint32_t choice, const char *p)
     while (*p != '\0') {
         const char *close = strncmp(p, "<|", 2) == 0 ? strstr(p, "|>") : NULL;
         size_t n = close != NULL ? (size_t)(close + 2 - p) : 1 + strcspn(p + 1, " <");
-        struct chat_token t = {.bytes = {p, n}, .special = close != NULL};
+        struct wire_token t = {.bytes = {p, n}, .special = close != NULL};
         if (!chat_response_on_token(s->r, choice, &t, &s->out))
             return false;
         p += n;
@@ -251,7 +251,7 @@ static void a_stop_string_over_token_borders_cuts_exactly(void **state)
     assert_false(feed(&s, 0,
                       "<|channel|>analysis<|message|>STOP NOW<|end|><|start|>assistant"
                       "<|channel|>final<|message|>One two.STOP NOW three"));
-    struct chat_token late = {.bytes = LR_STR_LIT("late")};
+    struct wire_token late = {.bytes = LR_STR_LIT("late")};
     assert_false(chat_response_on_token(s.r, 0, &late, &s.out));
     done(&s, 0, LR_FINISH_CANCELLED);
     const char *all = lr_buf_z(&s.out);
@@ -347,8 +347,8 @@ static void a_character_cut_by_a_token_border_arrives_whole(void **state)
     (void)state;
     struct session s;
     open_session(&s, &chat_openai_chat, CHAT ",\"stream\":true}", false);
-    struct chat_token a = {.bytes = LR_STR_LIT("\xF0\x9F")};
-    struct chat_token b = {.bytes = LR_STR_LIT("\x98\x80!")};
+    struct wire_token a = {.bytes = LR_STR_LIT("\xF0\x9F")};
+    struct wire_token b = {.bytes = LR_STR_LIT("\x98\x80!")};
     chat_response_on_token(s.r, 0, &a, &s.out);
     chat_response_on_token(s.r, 0, &b, &s.out);
     expect_event(&s, DELTA("0", ROLE));
@@ -361,19 +361,20 @@ static void logprobs_travel_with_their_text(void **state)
 {
     (void)state;
     struct session s;
-    struct chat_logprob top[] = {{1, -0.5F, LR_STR_LIT("Hi")}, {2, -1.5F, LR_STR_LIT("Ho")}};
-    struct chat_token t = {.bytes = LR_STR_LIT("Hi"),
+    struct wire_alternative top[] = {{1, -0.5F, LR_STR_LIT("Hi")},
+                                     {2, -1.5F, LR_STR_LIT("Ho")}};
+    struct wire_token t = {.bytes = LR_STR_LIT("Hi"),
                            .has_logprob = true,
                            .logprob = -0.5F,
-                           .top = top,
+                           .top = {top[0], top[1]},
                            .top_count = 2};
     open_session(&s, &chat_openai_chat,
                  CHAT ",\"stream\":true,\"logprobs\":true,\"top_logprobs\":2,\"stop\":\"Z!\"}",
                  false);
     chat_response_on_token(s.r, 0, &t, &s.out);
-    struct chat_token z = {.bytes = LR_STR_LIT("Z"), .has_logprob = true, .logprob = -2.0F};
+    struct wire_token z = {.bytes = LR_STR_LIT("Z"), .has_logprob = true, .logprob = -2.0F};
     chat_response_on_token(s.r, 0, &z, &s.out);
-    struct chat_token end = {.bytes = LR_STR_LIT("!"), .has_logprob = true, .logprob = -3.0F};
+    struct wire_token end = {.bytes = LR_STR_LIT("!"), .has_logprob = true, .logprob = -3.0F};
     assert_false(chat_response_on_token(s.r, 0, &end, &s.out));
     done(&s, 0, LR_FINISH_CANCELLED);
     expect_event(&s, DELTA("0", ROLE));
@@ -394,7 +395,7 @@ static void logprobs_of_text_that_was_cut_are_cut_too(void **state)
     struct session s;
     open_session(&s, &chat_openai_chat, CHAT ",\"logprobs\":true,\"stop\":\"Z!\"}", false);
     for (size_t i = 0; i < 3; i++) {
-        struct chat_token t = {.bytes = lr_str_z(words[i]), .has_logprob = true};
+        struct wire_token t = {.bytes = lr_str_z(words[i]), .has_logprob = true};
         assert_int_equal(chat_response_on_token(s.r, 0, &t, &s.out), i < 2);
     }
     done(&s, 0, LR_FINISH_CANCELLED);
@@ -407,11 +408,11 @@ static void completions_have_their_own_shape(void **state)
 {
     (void)state;
     struct session s;
-    struct chat_logprob top[] = {{1, -0.5F, LR_STR_LIT("\xC3\xA4")}};
-    struct chat_token t = {.bytes = LR_STR_LIT("\xC3\xA4"),
+    struct wire_alternative top[] = {{1, -0.5F, LR_STR_LIT("\xC3\xA4")}};
+    struct wire_token t = {.bytes = LR_STR_LIT("\xC3\xA4"),
                            .has_logprob = true,
                            .logprob = -0.5F,
-                           .top = top,
+                           .top = {top[0]},
                            .top_count = 1};
     open_session(&s, &chat_openai_completions,
                  "{\"model\":\"m\",\"prompt\":[\"x\",\"y\"],\"logprobs\":1}", true);

@@ -48,7 +48,7 @@ static void feed(struct session *s, const char *p)
     while (*p != '\0') {
         const char *close = strncmp(p, "<|", 2) == 0 ? strstr(p, "|>") : NULL;
         size_t n = close != NULL ? (size_t)(close + 2 - p) : 1 + strcspn(p + 1, " <");
-        struct chat_token t = {.bytes = {p, n}, .special = close != NULL};
+        struct wire_token t = {.bytes = {p, n}, .special = close != NULL};
         if (!chat_response_on_token(s->r, 0, &t, &s->out))
             return;
         p += n;
@@ -333,15 +333,15 @@ static void an_answer_past_the_ceiling_is_an_error_and_not_a_part_of_it(void **s
 static void log_probabilities_go_with_the_text_they_belong_to(void **state)
 {
     (void)state;
-    struct chat_logprob top = {1, -2, LR_STR_LIT("z")};
-    struct chat_token tokens[] = {
+    struct wire_alternative top = {1, -2, LR_STR_LIT("z")};
+    struct wire_token tokens[] = {
         {.bytes = LR_STR_LIT("<|channel|>"), .special = true},
         {.bytes = LR_STR_LIT("final")},
         {.bytes = LR_STR_LIT("<|message|>"), .special = true},
         {.bytes = LR_STR_LIT("a"),
          .has_logprob = true,
          .logprob = -1,
-         .top = &top,
+         .top = {top},
          .top_count = 1},
         {.bytes = LR_STR_LIT("b"), .has_logprob = true, .logprob = -3},
     };

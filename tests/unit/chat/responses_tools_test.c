@@ -118,7 +118,7 @@ static void expect_call(const char *members, const char *recipient, const char *
     struct lr_buf out;
     char header[256];
     snprintf(header, sizeof(header), "commentary to=%s ", recipient);
-    const struct chat_token tokens[] = {{.bytes = LR_STR_LIT("<|channel|>"), .special = true},
+    const struct wire_token tokens[] = {{.bytes = LR_STR_LIT("<|channel|>"), .special = true},
                                         {.bytes = lr_str_z(header)},
                                         {.bytes = LR_STR_LIT("<|message|>"), .special = true},
                                         {.bytes = LR_STR_LIT("{\"input\":\"x\"}")},
