@@ -33,7 +33,8 @@ struct node_limits {
 };
 
 struct node {
-    struct net_loop *loop; /* borrowed */
+    struct net_loop *loop;        /* borrowed */
+    const struct lr_clock *clock; /* borrowed; NULL: the loop's.  A test moves its own */
     const struct lr_settings *settings;
     uint64_t seconds;             /* that the loop has counted */
     uint64_t certificate_told_ms; /* that it ends soon; 0: it does not */
@@ -77,7 +78,7 @@ struct node {
 struct node_model *node_find_model(const struct node *node, struct lr_str id);
 static inline uint64_t node_now(const struct node *node)
 {
-    return net_loop_now_ms(node->loop);
+    return node->clock == NULL ? net_loop_now_ms(node->loop) : lr_clock_ms(node->clock);
 }
 
 #endif

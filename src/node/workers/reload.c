@@ -113,8 +113,6 @@ static bool go_back(struct node_engine *engine, const struct node_library *bad)
 void node_reload_failed(struct node_model *model, struct node_worker *candidate,
                         const char *how)
 {
-    if (candidate->state == NODE_WORKER_CLOSING)
-        return; /* we ended it ourselves */
     tell(model->node, "reload_failed", candidate->library, model->id,
          candidate->failure.code != LR_OK ? candidate->failure.text : how);
     (void)go_back(model->engine, candidate->library);

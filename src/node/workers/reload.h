@@ -21,7 +21,7 @@ LR_MUST_USE lr_code node_reload(struct node *node, struct node_engine *engine, b
 
 /* A candidate has opened its model: it is asked for one token. */
 void node_reload_prove(struct node_worker *candidate);
-/* A candidate has died or was refused: the old worker stays. */
+/* A candidate has died, or was killed for its answer: the old worker stays. */
 void node_reload_failed(struct node_model *model, struct node_worker *candidate,
                         const char *how);
 

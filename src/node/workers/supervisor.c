@@ -291,7 +291,7 @@ static void on_exit_of(void *arg, const char *how)
         lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
     }
     lose_all(w, how);
-    if (was_candidate)
+    if (was_candidate && !expected)
         node_reload_failed(model, w, how);
     else if (was_serving && was == NODE_REPLICA_DRAINING)
         drained(w->replica);

@@ -1,0 +1,50 @@
+/* What a table of legal moves promises. */
+#include "base/machine.h"
+#include "tests/unit/base/support.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { OPEN, SHUT, LOCKED };
+static const char *const names[] = {"open", "shut", "locked"};
+static const uint32_t moves[] = {1u << SHUT, 1u << OPEN | 1u << LOCKED, 1u << SHUT};
+static const struct lr_machine door = {"door", names, moves};
+
+static void a_legal_move_is_allowed_and_an_illegal_one_is_counted(void **state)
+{
+    (void)state;
+    lr_machine_tolerate(true);
+    uint64_t before = lr_machine_bad_moves();
+    assert_true(lr_machine_allows(&door, "front", OPEN, SHUT));
+    assert_true(lr_machine_allows(&door, "front", SHUT, LOCKED));
+    assert_int_equal(lr_machine_bad_moves(), before);
+    assert_false(lr_machine_allows(&door, "front", OPEN, LOCKED));
+    assert_false(lr_machine_allows(&door, "front", OPEN, OPEN));
+    assert_int_equal(lr_machine_bad_moves(), before + 2);
+    lr_machine_tolerate(false);
+}
+
+static void an_illegal_move_aborts_where_it_is_not_tolerated(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)signal(SIGABRT, SIG_DFL);
+        lr_machine_tolerate(false);
+        _exit(lr_machine_allows(&door, "front", OPEN, LOCKED));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_legal_move_is_allowed_and_an_illegal_one_is_counted),
+        cmocka_unit_test(an_illegal_move_aborts_where_it_is_not_tolerated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
