@@ -31,7 +31,7 @@ static void saved(void *arg, const struct lr_error *err)
     router_lock(r);
     struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(saving->copy.id));
     if (node != NULL) {
-        node->writes--;
+        router_node_end_write(node);
         node->is_unsaved = err != NULL;
     }
     router_unlock(r);
@@ -47,7 +47,7 @@ void router_node_store(struct router *r, struct router_node *node)
     }
     *saving = (struct saving){.router = r, .copy = *node};
     lr_strmap_init(&saving->copy.places);
-    node->writes++;
+    router_node_begin_write(node);
     router_store_submit(r->store, save_node, NULL, saved, saving);
 }
 

@@ -85,7 +85,7 @@ struct router_node {
     char ignored[32];    /* member of its last report that was left out; "": none */
     bool is_stored;      /* was seen in the database: gone from there, it was removed */
     bool is_unsaved;     /* the database could not take it: written again (node_store.c) */
-    unsigned writes;     /* on their way to the database, which is older until then */
+    unsigned writes;     /* on their way to the database: router_node_begin_write */
     bool is_drained;     /* an operator took it out of service */
     bool is_draining;    /* it is shutting down */
     int64_t joined_ms;   /* wall */
@@ -142,6 +142,16 @@ struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
  * without memory, or where an operator has just removed it here. */
 struct router_node *router_nodes_know(struct router_nodes *nodes,
                                       const struct router_node *node);
+
+/* What the database keeps of the node is being written, and is older until then. */
+static inline void router_node_begin_write(struct router_node *node)
+{
+    node->writes++;
+}
+static inline void router_node_end_write(struct router_node *node)
+{
+    node->writes--;
+}
 
 /* An operator wants it no more: its secret opens nothing from now on. */
 void router_node_remove(struct router_node *node);

@@ -135,7 +135,7 @@ static void written(void *arg, const struct lr_error *err)
     struct router *r = m->router;
     router_lock(r);
     struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(m->to.id));
-    node->writes--;
+    router_node_end_write(node);
     if (err == NULL)
         apply(r, node, m->change);
     /* It has joined meanwhile, and was written down as it was before. */
@@ -162,7 +162,7 @@ static void change_node(struct router *r, struct net_request *req, enum change c
         if (change == REMOVE)
             router_node_move(&m->to, ROUTER_NODE_REMOVED);
         m->to.is_drained = change == DRAIN;
-        node->writes++;
+        router_node_begin_write(node);
     }
     router_unlock(r);
     if (node == NULL || m == NULL) {

@@ -1,6 +1,7 @@
 /* The fleet as the router sees it: joining, beating, falling silent, and the wire form. */
 #include "tests/unit/router/support.h"
 
+#include "base/machine.h"
 #include "router/fleet/nodes.h"
 #include "router/http/api.h"
 
@@ -150,6 +151,53 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
     router_nodes_free(&nodes);
 }
 
+static void a_node_moves_as_its_picture_says_and_is_offline_otherwise(void **state)
+{
+    static const enum router_node_state legal[][2] = {
+        {ROUTER_NODE_OFFLINE, ROUTER_NODE_ONLINE},
+        {ROUTER_NODE_OFFLINE, ROUTER_NODE_REMOVED},
+        {ROUTER_NODE_ONLINE, ROUTER_NODE_OFFLINE},
+        {ROUTER_NODE_ONLINE, ROUTER_NODE_UNREACHABLE},
+        {ROUTER_NODE_ONLINE, ROUTER_NODE_REMOVED},
+        {ROUTER_NODE_UNREACHABLE, ROUTER_NODE_OFFLINE},
+        {ROUTER_NODE_UNREACHABLE, ROUTER_NODE_ONLINE},
+        {ROUTER_NODE_UNREACHABLE, ROUTER_NODE_REMOVED},
+        {ROUTER_NODE_REMOVED, ROUTER_NODE_OFFLINE},
+        {ROUTER_NODE_REMOVED, ROUTER_NODE_ONLINE},
+    };
+    (void)state;
+    lr_machine_tolerate(true);
+    for (unsigned from = 0; from <= ROUTER_NODE_REMOVED; from++)
+        for (unsigned to = 0; to <= ROUTER_NODE_REMOVED; to++) {
+            struct router_node node = {.id = "n", .state = from};
+            bool is_legal = false;
+            for (size_t i = 0; i < sizeof(legal) / sizeof(legal[0]); i++)
+                is_legal |= legal[i][0] == from && legal[i][1] == to;
+            router_node_move(&node, to);
+            assert_int_equal(node.state, is_legal ? to : ROUTER_NODE_OFFLINE);
+        }
+    lr_machine_tolerate(false);
+}
+
+static void a_removed_node_comes_back_when_it_joins_again(void **state)
+{
+    struct wire_join join = a_join(NULL, 0);
+    struct router_nodes nodes;
+    struct router_node *node, *again;
+    struct lr_error err;
+    (void)state;
+    router_nodes_init(&nodes);
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
+    router_node_move(node, ROUTER_NODE_UNREACHABLE);
+    router_node_remove(node);
+    router_node_remove(node); /* twice is once */
+    assert_null(router_nodes_find(&nodes, join.node_id));
+    assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 9, 9, &again, &err), LR_OK);
+    assert_ptr_equal(again, node);
+    assert_true(router_node_is_online(node));
+    router_nodes_free(&nodes);
+}
+
 static void a_template_that_does_not_compile_is_a_reason_not_a_crash(void **state)
 {
     struct wire_fleet_model m = demo();
@@ -225,6 +273,8 @@ int main(void)
         cmocka_unit_test(a_node_that_joined_can_serve_and_shares_its_template),
         cmocka_unit_test(a_beat_about_an_unknown_model_asks_to_join_again),
         cmocka_unit_test(heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached),
+        cmocka_unit_test(a_node_moves_as_its_picture_says_and_is_offline_otherwise),
+        cmocka_unit_test(a_removed_node_comes_back_when_it_joins_again),
         cmocka_unit_test(a_template_that_does_not_compile_is_a_reason_not_a_crash),
         cmocka_unit_test(a_model_that_is_gone_after_a_new_join_cannot_run),
         cmocka_unit_test(routes_take_ids_with_a_slash_in_either_spelling),
