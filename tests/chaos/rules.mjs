@@ -203,7 +203,7 @@ export class Judge {
   // What a log must never say.
   checkLogs() {
     for (const member of [...this.fleet.routers, ...this.fleet.nodes]) {
-      const line = member.log.split('\n').find((l) => /model\.bad_move|ERROR: \w+Sanitizer|runtime error:|Assertion/.test(l));
+      const line = member.log.split('\n').find((l) => /state\.bad_move|ERROR: \w+Sanitizer|runtime error:|Assertion/.test(l));
       if (line) this.broke('no log tells of a mistake in the program', `${member.name}: ${line}`);
     }
   }
