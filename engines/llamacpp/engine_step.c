@@ -53,7 +53,7 @@ static void make_room(struct lr_engine_model *m)
 
     for (struct engine_sequence *seq = m->scheduler.queue.running; seq != NULL; seq = seq->next)
         seq->take = 0;
-    if (llamacpp_scheduler_yield(&m->scheduler))
+    if (llamacpp_scheduler_preempt(&m->scheduler))
         return;
     lr_fail(&error, m->plan.on_device ? LR_OUT_OF_VRAM : LR_OUT_OF_RAM,
             "the KV cache of %llu tokens has no room for this request: raise max_tokens",

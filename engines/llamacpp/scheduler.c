@@ -28,7 +28,7 @@ static void leave(struct llamacpp_scheduler *s, struct engine_sequence *seq)
     seq->take = 0;
 }
 
-bool llamacpp_scheduler_yield(struct llamacpp_scheduler *s)
+bool llamacpp_scheduler_preempt(struct llamacpp_scheduler *s)
 {
     struct engine_sequence *last = engine_queue_last_running(&s->queue);
 
@@ -61,7 +61,7 @@ uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s)
 {
     uint32_t running;
 
-    while (cells_used(s, &running) > s->plan->kv_tokens && llamacpp_scheduler_yield(s)) {
+    while (cells_used(s, &running) > s->plan->kv_tokens && llamacpp_scheduler_preempt(s)) {
     }
     while (s->queue.queued != NULL && enter(s, s->queue.queued)) {
     }

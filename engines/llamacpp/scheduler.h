@@ -35,8 +35,8 @@ void llamacpp_scheduler_end(struct llamacpp_scheduler *s, struct engine_sequence
 /* Lets sequences in and sets `take` of each; returns the number of tokens. */
 uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s);
 
-/* The library found no room for the batch: the last in order steps aside.  False when
+/* The library found no room for the batch: the last sequence in order is preempted.  False when
  * only one is running. */
-bool llamacpp_scheduler_yield(struct llamacpp_scheduler *s);
+bool llamacpp_scheduler_preempt(struct llamacpp_scheduler *s);
 
 #endif

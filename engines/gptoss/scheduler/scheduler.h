@@ -71,8 +71,8 @@ uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s);
  * are free. */
 void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns);
 
-/* A slot and pages for `tokens` ids beside the live sequences, which step aside for it
- * if they must.  *seq must be new (not added).  OUT_OF_RAM when it never fits. */
+/* A slot and pages for `tokens` ids beside the live sequences, which are preempted for it
+ * if they must be.  *seq must be new (not added).  OUT_OF_RAM when it never fits. */
 LR_MUST_USE lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s,
                                             struct engine_sequence *seq, struct lr_error *err);
 /* Window pages for the next `take` ids, and back what lies behind the window. */

@@ -67,7 +67,7 @@ static void submit_one(struct stress *s, uint64_t id, uint32_t *seed)
 static void thirty_two_requests_with_random_cancels_give_every_page_back(void **state)
 {
     const struct lr_engine_api *api = gptoss_engine_api();
-    /* Fewer pages and slots than requests: they wait, step aside, and come back. */
+    /* Fewer pages and slots than requests: they wait, are preempted, and come back. */
     const struct lr_engine_options options = {.size = sizeof(options),
                                               .max_tokens = 1024,
                                               .max_context = 512,

@@ -116,7 +116,7 @@ static void test_a_pool_too_small_for_all_still_serves_all(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
-    options.max_tokens = 256; /* four of 40 + 100 tokens do not fit: some step aside */
+    options.max_tokens = 256; /* four of 40 + 100 tokens do not fit: some are preempted */
     run_many(&options, 6, 100);
 }
 

@@ -121,7 +121,7 @@ static void test_one_alone_is_never_sent_away(void **state)
     start(&b, 2, 50, 100);
     struct engine_sequence *only = add(&b, 1, 49, 0);
     assert_int_equal(llamacpp_scheduler_choose(&b.s), 49);
-    assert_false(llamacpp_scheduler_yield(&b.s));
+    assert_false(llamacpp_scheduler_preempt(&b.s));
     assert_int_equal(only->state, ENGINE_RUNNING);
     llamacpp_scheduler_deinit(&b.s);
 }
