@@ -253,7 +253,7 @@ test('an error in the middle of a stream is an event of it, and what was given i
   const out = await stream(router.url, { model: 'breaks', ...say('0123456789abcdef') }, { key: key.key });
   assert.equal(out.status, 200);
   assert.match(out.error.message, /could not answer this request; operators find the reason in the log under req-/);
-  assert.match(router.log, /request\.poison .*died twice/);
+  await until('the log says why', () => /request\.poison .*died twice/.test(router.log));
   assert.equal(out.text, '0123456789abcdef'.slice(0, out.text.length));
   assert.ok(out.text.length >= 4);
   const row = await used(router, key);
