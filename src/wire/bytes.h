@@ -34,8 +34,10 @@ static inline void wire_put_u32(struct lr_buf *buf, uint32_t v)
 
 static inline void wire_put_u64(struct lr_buf *buf, uint64_t v)
 {
-    wire_put_u32(buf, (uint32_t)v);
-    wire_put_u32(buf, (uint32_t)(v >> 32));
+    unsigned char b[8];
+    for (unsigned i = 0; i < 8; i++)
+        b[i] = (unsigned char)(v >> (8 * i));
+    lr_buf_add(buf, b, sizeof(b));
 }
 
 static inline void wire_put_f32(struct lr_buf *buf, float v)

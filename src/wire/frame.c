@@ -5,10 +5,8 @@
 size_t wire_frame_begin(struct lr_buf *buf, enum wire_type type)
 {
     size_t start = buf->len;
-    wire_put_u32(buf, 0);
-    wire_put_u8(buf, WIRE_VERSION);
-    wire_put_u8(buf, (uint8_t)type);
-    wire_put_u16(buf, 0);
+    const unsigned char head[WIRE_HEADER_LEN] = {0, 0, 0, 0, WIRE_VERSION, (unsigned char)type};
+    lr_buf_add(buf, head, sizeof(head));
     return start;
 }
 
