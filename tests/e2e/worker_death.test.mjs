@@ -61,14 +61,14 @@ test('a worker killed under sixteen streams: all go on together, the texts are w
 
 test('twelve worker kills in mid-answer take none of three nodes out', async () => {
   const { router, all } = await fleet(3, makeEcho('often', { step_ms: 10 }));
-  const ask = { model: 'often', ...say('0123456789'.repeat(30)) };
-  // So many that at no death a request is alone in its worker: nobody has a strike.
+  const ask = { model: 'often', ...say('0123456789'.repeat(60)) };
+  // So many, and the kills of one worker so far apart, that at no death a request is alone in its worker: nobody has a strike.
   const running = Array.from({ length: 36 }, () => stream(router.url, ask));
   for (let i = 0; i < 12; i++) {
-    await sleep(150);
+    await sleep(400);
     await killWorkers(all[i % 3]);
   }
-  for (const o of await Promise.all(running)) assert.deepEqual([o.error, o.text.length], [null, 300]);
+  for (const o of await Promise.all(running)) assert.deepEqual([o.error, o.text.length], [null, 600]);
   await isWhole(router, all);
 });
 
