@@ -4,7 +4,7 @@
  * object and asks lr_machine_allows first.  An illegal move is a fault of the program: a debug
  * build aborts, a release logs "state.bad_move" and counts the fault, and the function that
  * asked fails the object, so that the object does not go on in a state that nobody planned.
- * * Thread: any.
+ * Thread: any.
  */
 #ifndef BASE_MACHINE_H
 #define BASE_MACHINE_H

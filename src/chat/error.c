@@ -5,8 +5,8 @@
 
 #include "chat/codec.h"
 
-/* What a request of a chat API does not find is the model.  That a prompt is too long is known
- * by the sentence, since engines have ten codes and none for it. */
+/* In a chat API "not found" means that the model is not found.  That a prompt is too long is
+ * known by the sentence, since engines have ten codes and none for it. */
 const char *chat_error_word(const struct chat_codec *codec, const struct lr_error *error,
                             const char **param)
 {

@@ -103,7 +103,7 @@ void node_worker_promote(struct node_worker *candidate);
  * step, and no more. */
 uint32_t node_worker_load(const struct node_worker *worker);
 
-/* What the node does with a worker's frames (frames.c); on_exit is the supervisor's. */
+/* The node's handlers of a worker's frames (frames.c); on_exit is the supervisor's. */
 struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
 
 #endif

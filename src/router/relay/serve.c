@@ -116,7 +116,7 @@ static void name_call(struct router_call *call)
                    id + strcspn(id, "-_") + 1);
 }
 
-/* What a call keeps in memory until its answer ends: the body, what was made of it, prompts. */
+/* Bytes that a call holds until its answer ends: the body, the parsed request, the prompts. */
 static size_t held_bytes(const struct router_call *call)
 {
     const struct chat_turn *turn = &call->turn;

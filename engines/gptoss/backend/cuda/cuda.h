@@ -196,7 +196,7 @@ bool cuda_filter_add(struct gptoss_backend *b, const struct sampler_input *how, 
  * stream was waited for. */
 lr_code cuda_filter_copy(struct gptoss_backend *b, struct lr_error *err);
 lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err);
-/* What the i-th row that was added gave; false: the host has to sample it. */
+/* The result of the i-th row that was added; false: the host has to sample the row. */
 bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler_result *out);
 
 /* ---- trace.c ---- */
