@@ -28,7 +28,7 @@ enum {
     PAUSE_MS = 100,
     BACKLOG = 4096,
     WARN_EVERY_MS = 1000,
-    FIRST_BYTE_MS = 200, /* of a connection that a stop found without a request */
+    FIRST_BYTE_MS = 500, /* of a connection that a stop found without a request */
 };
 
 /* ---- sockets ---- */
