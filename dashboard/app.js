@@ -42,7 +42,12 @@ const Failed = () => html`<${Empty} icon="alert" title=${t('common.failedTitle')
 function View({ name, ...props }) {
   const [outcome, setOutcome] = useState('');
   useEffect(() => {
-    fetchView(name).then(() => setOutcome('arrived'), () => { if (!reloadOnce()) setOutcome('failed'); });
+    fetchView(name).then(
+      () => setOutcome('arrived'),
+      () => {
+        if (!reloadOnce()) setOutcome('failed');
+      },
+    );
   }, [name]);
   const Shown = views.get(name);
   if (Shown) return html`<${Shown} ...${props} />`;
@@ -51,9 +56,14 @@ function View({ name, ...props }) {
 
 /** One page that fails does not take the shell with it. */
 class Guard extends Component {
-  componentDidCatch(error) { console.error(error); this.setState({ failed: true, at: this.props.name }); }
+  componentDidCatch(error) {
+    console.error(error);
+    this.setState({ failed: true, at: this.props.name });
+  }
 
-  componentDidUpdate() { if (this.state.failed && this.state.at !== this.props.name) this.setState({ failed: false }); }
+  componentDidUpdate() {
+    if (this.state.failed && this.state.at !== this.props.name) this.setState({ failed: false });
+  }
 
   render({ children }) {
     return this.state.failed ? html`<${Failed} />` : children;
@@ -66,7 +76,11 @@ function nextTheme() {
   const next = order[(order.indexOf(now) + 1) % order.length];
   if (next === 'auto') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next;
-  try { localStorage.setItem('lr.theme', next); } catch { /* storage is off */ }
+  try {
+    localStorage.setItem('lr.theme', next);
+  } catch {
+    /* storage is off */
+  }
   dispatchEvent(new Event('lr-theme'));
   return next;
 }
@@ -92,24 +106,39 @@ function Link() {
 /** Tells a screen reader what changes while one looks elsewhere. */
 function Announcer() {
   const [text, setText] = useState('');
-  useEffect(() => live.subscribe((event) => {
-    if (Date.now() - Date.parse(event.time) > 10000) return; // of before this page was opened
-    if (event.event === 'node.offline' || event.event === 'node.online') setText(t(`common.said.${event.event.slice(5)}`, { name: event.name }));
-    else if (event.event === 'node.model' && (event.state === 'ready' || event.state === 'failed')) setText(t(`common.said.${event.state}`, { name: event.name, model: event.model }));
-  }), []);
+  useEffect(
+    () =>
+      live.subscribe((event) => {
+        if (Date.now() - Date.parse(event.time) > 10000) return; // of before this page was opened
+        if (event.event === 'node.offline' || event.event === 'node.online')
+          setText(t(`common.said.${event.event.slice(5)}`, { name: event.name }));
+        else if (event.event === 'node.model' && (event.state === 'ready' || event.state === 'failed'))
+          setText(t(`common.said.${event.state}`, { name: event.name, model: event.model }));
+      }),
+    [],
+  );
   return html`<p class="visually-hidden" role="status" aria-live="polite">${text}</p>`;
 }
 
 function Navigation({ page, me }) {
-  return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${Object.entries(pages).filter(([, p]) => !p.admin || me.role === 'admin').map(([name]) => html`
-    <li key=${name}><a href=${href(name)} aria-current=${page === name ? 'page' : undefined}><${Icon} name=${name} /><span>${t(name === 'keys' ? 'common.keysShort' : `common.${name}`)}</span></a></li>`)}</ul></nav>`;
+  return html`<nav class="nav" aria-label=${t('common.navigation')}><ul>${Object.entries(pages)
+    .filter(([, p]) => !p.admin || me.role === 'admin')
+    .map(
+      ([name]) => html`
+    <li key=${name}><a href=${href(name)} aria-current=${page === name ? 'page' : undefined}><${Icon} name=${name} /><span>${t(name === 'keys' ? 'common.keysShort' : `common.${name}`)}</span></a></li>`,
+    )}</ul></nav>`;
 }
 
 function Shell({ me, onSignOut }) {
   const route = useRoute();
   const page = pages[route.page];
-  useEffect(() => { if (me.role === 'admin') live.start(); return () => live.stop(); }, [me.role]);
-  useEffect(() => { scrollTo(0, 0); }, [route.page, route.id]);
+  useEffect(() => {
+    if (me.role === 'admin') live.start();
+    return () => live.stop();
+  }, [me.role]);
+  useEffect(() => {
+    scrollTo(0, 0);
+  }, [route.page, route.id]);
   let body;
   if (!page) {
     body = html`<${Empty} icon="search" title=${t('common.notFoundTitle')} text=${t('common.notFoundText')}><a class="button primary" href="#/overview">${t('common.toOverview')}</a><//>`;
@@ -118,7 +147,10 @@ function Shell({ me, onSignOut }) {
   } else {
     body = html`<${Guard} name=${route.page}><${View} key=${route.page} name=${route.page} route=${route} me=${me} /><//>`;
   }
-  const skip = (event) => { event.preventDefault(); document.getElementById('main').focus(); };
+  const skip = (event) => {
+    event.preventDefault();
+    document.getElementById('main').focus();
+  };
   return html`<a class="skip" href="#main" onClick=${skip}>${t('common.skip')}</a>
     <div class="shell"><header class="side"><a class="brand" href="#/overview"><span class="mark" aria-hidden="true"></span><span>llm-router</span></a>
       <${Navigation} page=${route.page} me=${me} />
@@ -130,7 +162,12 @@ function Shell({ me, onSignOut }) {
 
 /** For theme.js: whether the next visit begins with the page or with a sign-in. */
 function remember(me) {
-  try { if (me) localStorage.removeItem('lr.guest'); else localStorage.setItem('lr.guest', '1'); } catch { /* storage is off */ }
+  try {
+    if (me) localStorage.removeItem('lr.guest');
+    else localStorage.setItem('lr.guest', '1');
+  } catch {
+    /* storage is off */
+  }
   return me;
 }
 
@@ -158,14 +195,20 @@ function App({ first }) {
     api.onSignedOut(() => setMe(null));
     return onLang(() => setLangCount((n) => n + 1));
   }, []);
-  if (me instanceof Error) return html`<main id="main"><${Empty} icon="alert" title=${me.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//></main>`;
-  if (me === null) return html`<main id="main" class="bare" key=${getLang()}><${View} name="signin" onDone=${ask} /><div class="bare-tools"><${LanguageSwitch} /><${ThemeSwitch} /></div></main><${Toasts} />`;
+  if (me instanceof Error)
+    return html`<main id="main"><${Empty} icon="alert" title=${me.message} text=""><${Button} kind="primary" onClick=${ask}>${t('common.reload')}<//><//></main>`;
+  if (me === null)
+    return html`<main id="main" class="bare" key=${getLang()}><${View} name="signin" onDone=${ask} /><div class="bare-tools"><${LanguageSwitch} /><${ThemeSwitch} /></div></main><${Toasts} />`;
   return html`<${Shell} key=${getLang()} me=${me} onSignOut=${signOut} />`;
 }
 
 async function start() {
   const { page } = parseRoute();
-  const [first] = await Promise.all([identify(), setLang(document.documentElement.lang), pages[page] && fetchView(page).catch(() => {})]);
+  const [first] = await Promise.all([
+    identify(),
+    setLang(document.documentElement.lang),
+    pages[page] && fetchView(page).catch(() => {}),
+  ]);
   document.getElementById('app').replaceChildren(); // the frame that was there from the start
   render(html`<${App} first=${first} />`, document.getElementById('app'));
   // The other pages, while nobody waits; one that does not come is asked for again when it is wanted.

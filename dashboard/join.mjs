@@ -13,11 +13,20 @@ const resolve = (from, to) => path.posix.join(path.posix.dirname(from), to);
 const relative = (from, to) => path.posix.relative(path.posix.dirname(from), to).replace(/^(?!\.)/, './');
 
 /** 'a, b as c' as [[a, a], [b, c]] */
-const pairs = (list) => list.split(',').map((one) => one.trim().split(/\s+as\s+/)).filter(([name]) => name).map(([name, as = name]) => [name, as]);
+const pairs = (list) =>
+  list
+    .split(',')
+    .map((one) => one.trim().split(/\s+as\s+/))
+    .filter(([name]) => name)
+    .map(([name, as = name]) => [name, as]);
 const IMPORT = /(?<=^|[;}])import\s*(?:(\w+)|\{([^{}]*)\})\s*from\s*["'](\.[^"']+)["'];?/gm;
 
 /** What stands behind each import of a module: [module, [[name there, name here], ...]] */
-const imports = (name, text) => [...text.matchAll(IMPORT)].map(([, single, list, to]) => [resolve(name, to), single ? [['default', single]] : pairs(list)]);
+const imports = (name, text) =>
+  [...text.matchAll(IMPORT)].map(([, single, list, to]) => [
+    resolve(name, to),
+    single ? [['default', single]] : pairs(list),
+  ]);
 
 const take = (list, from) => `const { ${list.map(([there, here]) => `${there}: ${here}`).join(', ')} } = ${from};`;
 
@@ -28,7 +37,9 @@ function wrap(name, text, isJoined) {
       pairs(list).forEach(([there, as]) => exported.push([as, `${variable(resolve(name, to))}.${there}`]));
       return '';
     })
-    .replace(IMPORT, (_, single, list, to) => take(single ? [['default', single]] : pairs(list), variable(resolve(name, to))))
+    .replace(IMPORT, (_, single, list, to) =>
+      take(single ? [['default', single]] : pairs(list), variable(resolve(name, to))),
+    )
     .replace(/(?<=^|[;}])export\s*\{([^{}]*)\};?/gm, (_, list) => {
       pairs(list).forEach(([inside, as]) => exported.push([as, inside]));
       return '';
@@ -41,16 +52,24 @@ function wrap(name, text, isJoined) {
       exported.push([as, as]);
       return declaration;
     })
-    .replace(/\bimport\(["'](\.[^"']+)["']\)/g, (_, to) => (isJoined(resolve(name, to)) ? `Promise.resolve(${variable(resolve(name, to))})` : `import('./${resolve(name, to)}')`));
-  return { exported: exported.map(([as]) => as), text: `const ${variable(name)} = (() => {\n${body}\nreturn { ${exported.map(([as, inside]) => `${as}: ${inside}`).join(', ')} };\n})();\n` };
+    .replace(/\bimport\(["'](\.[^"']+)["']\)/g, (_, to) =>
+      isJoined(resolve(name, to))
+        ? `Promise.resolve(${variable(resolve(name, to))})`
+        : `import('./${resolve(name, to)}')`,
+    );
+  return {
+    exported: exported.map(([as]) => as),
+    text: `const ${variable(name)} = (() => {\n${body}\nreturn { ${exported.map(([as, inside]) => `${as}: ${inside}`).join(', ')} };\n})();\n`,
+  };
 }
 
 /** A module that is not joined: what it imports from a joined one comes from that file. */
-const redirect = (name, text, into, isJoined) => text.replace(IMPORT, (whole, single, list, to) => {
-  const from = resolve(name, to);
-  if (!isJoined(from)) return whole;
-  return `import { ${variable(from)} } from '${relative(name, into)}'; ${take(single ? [['default', single]] : pairs(list), variable(from))}`;
-});
+const redirect = (name, text, into, isJoined) =>
+  text.replace(IMPORT, (whole, single, list, to) => {
+    const from = resolve(name, to);
+    if (!isJoined(from)) return whole;
+    return `import { ${variable(from)} } from '${relative(name, into)}'; ${take(single ? [['default', single]] : pairs(list), variable(from))}`;
+  });
 
 /**
  * @param {Map<string, string>} files all modules by name; imports are relative
@@ -80,10 +99,13 @@ export function join(files, start, into) {
   for (const [name, text] of files)
     for (const [from, list] of imports(name, text))
       for (const [there] of list)
-        if (joined.has(from) && !joined.get(from).exported.includes(there)) throw new Error(`${name} imports ${there}, which ${from} does not export`);
+        if (joined.has(from) && !joined.get(from).exported.includes(there))
+          throw new Error(`${name} imports ${there}, which ${from} does not export`);
 
   const script = [...joined.values()].map(({ text }) => text).join('');
   new vm.Script(`'use strict';${script}`, { filename: into }); // an import or export left over is an error here
-  const rest = [...files].filter(([name]) => !joined.has(name)).map(([name, text]) => [name, redirect(name, text, into, isJoined)]);
+  const rest = [...files]
+    .filter(([name]) => !joined.has(name))
+    .map(([name, text]) => [name, redirect(name, text, into, isJoined)]);
   return new Map([[into, `${script}export { ${[...joined.keys()].map(variable).join(', ')} };\n`], ...rest]);
 }

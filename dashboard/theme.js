@@ -9,6 +9,8 @@
     var lang = localStorage.getItem('lr.lang') || (navigator.language || 'en').slice(0, 2);
     document.documentElement.lang = lang === 'ja' ? 'ja' : 'en';
     if (localStorage.getItem('lr.guest')) isOverview = false;
-  } catch { /* storage is off: the system's theme and English */ }
+  } catch {
+    /* storage is off: the system's theme and English */
+  }
   if (isOverview) document.documentElement.dataset.first = 'overview';
 })();

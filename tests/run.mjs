@@ -26,8 +26,21 @@ const ALONE = {
 };
 
 // Files that take longest, so that none of them is begun last.
-const FIRST = ['overload', 'hub_node', 'worker_death', 'dashboard_keys', 'dashboard_chat', 'failover', 'network', 'dashboard_page',
-  'chaos', 'structured', 'dashboard_nodes', 'live', 'serving'];
+const FIRST = [
+  'overload',
+  'hub_node',
+  'worker_death',
+  'dashboard_keys',
+  'dashboard_chat',
+  'failover',
+  'network',
+  'dashboard_page',
+  'chaos',
+  'structured',
+  'dashboard_nodes',
+  'live',
+  'serving',
+];
 
 const nameOf = (file) => path.basename(file, '.test.mjs');
 
@@ -35,19 +48,26 @@ function filesOf(group) {
   const all = fs.globSync('tests/{contract,integration,e2e}/**/*.test.mjs', { cwd: ROOT }).sort();
   const unknown = [...Object.keys(ALONE), ...FIRST].filter((name) => !all.some((file) => nameOf(file) === name));
   if (unknown.length > 0) throw new Error(`tests/run.mjs names files that do not exist: ${unknown.join(', ')}`);
-  const rank = (file) => (FIRST.indexOf(nameOf(file)) + 1) || FIRST.length + 1;
-  return all.filter((file) => (nameOf(file) in ALONE) === (group === 'alone')).sort((a, b) => rank(a) - rank(b)).map((file) => path.join(ROOT, file));
+  const rank = (file) => FIRST.indexOf(nameOf(file)) + 1 || FIRST.length + 1;
+  return all
+    .filter((file) => nameOf(file) in ALONE === (group === 'alone'))
+    .sort((a, b) => rank(a) - rank(b))
+    .map((file) => path.join(ROOT, file));
 }
 
 const [group, folder, ...names] = process.argv.slice(2);
 // Two thirds of the time a file waits, so three files keep a processor busy; at full size one does.
 const concurrency = group === 'alone' ? 1 : (isLong ? 1 : 3) * os.availableParallelism();
-const seconds = [], counts = { passed: 0, failed: 0 };
+const seconds = [],
+  counts = { passed: 0, failed: 0 };
 const files = filesOf(group).filter((file) => names.length === 0 || names.includes(nameOf(file)));
 // A process that closes its handles at its natural end may spin for ever (Node 24, seen after all tests of a file had passed).
 const tests = run({ files, concurrency, timeout: 600000, execArgv: ['--test-force-exit'] });
 tests.on('test:summary', ({ file, duration_ms, counts: seen }) => {
-  if (file) { seconds.push([duration_ms / 1000, path.relative(ROOT, file)]); return; }
+  if (file) {
+    seconds.push([duration_ms / 1000, path.relative(ROOT, file)]);
+    return;
+  }
   counts.passed = seen.passed;
   counts.failed = seen.failed + seen.cancelled + seen.skipped + seen.todo;
 });
@@ -55,5 +75,11 @@ const log = fs.createWriteStream(path.join(folder, `${group}.tap`));
 tests.compose(tap).pipe(log);
 tests.compose(spec).pipe(process.stdout, { end: false });
 await finished(log);
-fs.writeFileSync(path.join(folder, `${group}.files`), seconds.sort((a, b) => b[0] - a[0]).map(([s, file]) => `${s.toFixed(1).padStart(7)} s  ${file}\n`).join(''));
+fs.writeFileSync(
+  path.join(folder, `${group}.files`),
+  seconds
+    .sort((a, b) => b[0] - a[0])
+    .map(([s, file]) => `${s.toFixed(1).padStart(7)} s  ${file}\n`)
+    .join(''),
+);
 fs.writeFileSync(path.join(folder, `${group}.counts`), `${counts.passed} ${counts.failed}\n`);

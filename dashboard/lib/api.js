@@ -34,7 +34,11 @@ let csrf = '';
 let signedOut = () => {};
 
 async function toError(response) {
-  const facts = { status: response.status, requestId: response.headers.get('X-Request-Id') ?? '', retryAfter: Number(response.headers.get('Retry-After') ?? 0) };
+  const facts = {
+    status: response.status,
+    requestId: response.headers.get('X-Request-Id') ?? '',
+    retryAfter: Number(response.headers.get('Retry-After') ?? 0),
+  };
   const text = await response.text().catch(() => '');
   try {
     const { error } = JSON.parse(text);
@@ -55,7 +59,13 @@ async function raw(path, { method = 'GET', body, signal, headers = {} } = {}) {
   if (body !== undefined) sent['Content-Type'] = 'application/json';
   let response;
   try {
-    response = await fetch(path, { method, signal, headers: sent, credentials: 'same-origin', body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(path, {
+      method,
+      signal,
+      headers: sent,
+      credentials: 'same-origin',
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError('The router does not answer. Is it running?', { status: 0, code: 'unreachable' });
@@ -75,9 +85,13 @@ export const api = {
   patch: async (path, body, options) => json(await raw(path, { ...options, method: 'PATCH', body })),
   del: async (path, options) => json(await raw(path, { ...options, method: 'DELETE' })),
   /** @param {string} token of /v0/whoami; '' where there is no session */
-  setCsrf: (token) => { csrf = token; },
+  setCsrf: (token) => {
+    csrf = token;
+  },
   /** @param {() => void} fn called when an answer says that nobody is signed in */
-  onSignedOut: (fn) => { signedOut = fn; },
+  onSignedOut: (fn) => {
+    signedOut = fn;
+  },
   /** Whoever finds out otherwise that nobody is signed in says so here. */
   signedOut: () => signedOut(),
 };

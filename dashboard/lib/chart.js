@@ -31,7 +31,13 @@ let library;
 const load = () => (library ??= import('uplot').then((module) => module.default));
 
 /** Hours within a day, days beyond. */
-const slotText = (slotS) => (_, seconds) => seconds.map((s) => new Intl.DateTimeFormat(getLang(), slotS < 86400 ? { timeStyle: 'short' } : { month: 'short', day: 'numeric' }).format(new Date(s * 1000)));
+const slotText = (slotS) => (_, seconds) =>
+  seconds.map((s) =>
+    new Intl.DateTimeFormat(
+      getLang(),
+      slotS < 86400 ? { timeStyle: 'short' } : { month: 'short', day: 'numeric' },
+    ).format(new Date(s * 1000)),
+  );
 
 function options(Plot, node, { series, format, height, slotS }) {
   const top = 1.2; // some air above the highest value
@@ -43,23 +49,53 @@ function options(Plot, node, { series, format, height, slotS }) {
     legend: { show: false },
     cursor: { x: true, y: false, points: { size: 6 }, drag: { x: false, y: false } },
     scales: {
-      x: { time: true, range: (_, low, high) => (slotS ? [low - slotS / 2, high + slotS / 2] : [Math.max(high - WINDOW_S, Math.min(low, high - WINDOW_LEAST_S)), high]) },
+      x: {
+        time: true,
+        range: (_, low, high) =>
+          slotS
+            ? [low - slotS / 2, high + slotS / 2]
+            : [Math.max(high - WINDOW_S, Math.min(low, high - WINDOW_LEAST_S)), high],
+      },
       y: { range: (_, low, high) => [0, high > 0 ? high * top : 1] },
     },
     axes: [
-      { show: Boolean(slotS), size: 24, gap: 4, space: 70, font, stroke: color('--text-3'), ticks: { show: false }, grid: { show: false }, values: slotText(slotS) },
       {
-        show: node.clientWidth >= NARROW_PX, side: 1, size: 52, gap: 6, font, stroke: color('--text-3'), ticks: { show: false },
+        show: Boolean(slotS),
+        size: 24,
+        gap: 4,
+        space: 70,
+        font,
+        stroke: color('--text-3'),
+        ticks: { show: false },
+        grid: { show: false },
+        values: slotText(slotS),
+      },
+      {
+        show: node.clientWidth >= NARROW_PX,
+        side: 1,
+        size: 52,
+        gap: 6,
+        font,
+        stroke: color('--text-3'),
+        ticks: { show: false },
         grid: { stroke: color('--line'), width: 1 },
         splits: (_, __, low, high) => [0, high / top],
-        values: (u, values) => values.map((v) => (v === 0 ? '0' : u.data.slice(1).some((d) => d.some((x) => x > 0)) ? format(v) : '')),
+        values: (u, values) =>
+          values.map((v) => (v === 0 ? '0' : u.data.slice(1).some((d) => d.some((x) => x > 0)) ? format(v) : '')),
       },
     ],
-    series: [{}, ...series.map((s) => ({
-      label: s.label, stroke: color(`--chart-${s.tone ?? 1}`), width: slotS ? 0 : 1.5, points: { show: false }, spanGaps: false,
-      fill: s.fill === false ? undefined : color(slotS ? `--chart-${s.tone ?? 1}` : `--chart-${s.tone ?? 1}-fill`),
-      ...(slotS ? { paths: Plot.paths.bars({ size: [0.72, 40], radius: 0.2 }) } : {}),
-    }))],
+    series: [
+      {},
+      ...series.map((s) => ({
+        label: s.label,
+        stroke: color(`--chart-${s.tone ?? 1}`),
+        width: slotS ? 0 : 1.5,
+        points: { show: false },
+        spanGaps: false,
+        fill: s.fill === false ? undefined : color(slotS ? `--chart-${s.tone ?? 1}` : `--chart-${s.tone ?? 1}-fill`),
+        ...(slotS ? { paths: Plot.paths.bars({ size: [0.72, 40], radius: 0.2 }) } : {}),
+      })),
+    ],
   };
 }
 
@@ -78,9 +114,14 @@ export function Chart({ label, times, series, format, height = 88, slotS = 0, on
       o.hooks = { setCursor: [(u) => onHover?.(u.cursor.idx ?? null)] };
       plot.current = new Plot(o, latest.current, host.current);
     };
-    const remake = () => { colors.clear(); make(); };
+    const remake = () => {
+      colors.clear();
+      make();
+    };
     make();
-    const sizes = new ResizeObserver(() => { if (host.current) plot.current?.setSize({ width: host.current.clientWidth, height }); });
+    const sizes = new ResizeObserver(() => {
+      if (host.current) plot.current?.setSize({ width: host.current.clientWidth, height });
+    });
     sizes.observe(host.current);
     const scheme = matchMedia('(prefers-color-scheme: dark)');
     scheme.addEventListener('change', remake);
@@ -94,6 +135,8 @@ export function Chart({ label, times, series, format, height = 88, slotS = 0, on
       plot.current = null;
     };
   }, [series.length, height, slotS]);
-  useEffect(() => { plot.current?.setData(latest.current); }, [times, series]);
+  useEffect(() => {
+    plot.current?.setData(latest.current);
+  }, [times, series]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${host}></div>`;
 }

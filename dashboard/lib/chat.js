@@ -25,7 +25,7 @@ export class EventParser {
     const out = [];
     this.#rest += text;
     // A CR at the very end may be half of a CR LF.
-    for (let match; (match = /\r\n|\n|\r(?!$)/.exec(this.#rest));) {
+    for (let match; (match = /\r\n|\n|\r(?!$)/.exec(this.#rest)); ) {
       const line = this.#rest.slice(0, match.index);
       this.#rest = this.#rest.slice(match.index + match[0].length);
       if (line === '') {
@@ -40,7 +40,17 @@ export class EventParser {
 }
 
 /** @returns {Answer} */
-const nothing = () => ({ content: '', reasoning: '', toolCalls: [], finish: null, node: '', usage: null, pieces: 0, firstMs: null, lastMs: null });
+const nothing = () => ({
+  content: '',
+  reasoning: '',
+  toolCalls: [],
+  finish: null,
+  node: '',
+  usage: null,
+  pieces: 0,
+  firstMs: null,
+  lastMs: null,
+});
 
 function takeDelta(answer, delta) {
   answer.content += delta.content ?? '';
@@ -55,7 +65,8 @@ function takeDelta(answer, delta) {
 
 /** @param {Answer} answer @param {any} chunk */
 function takeChunk(answer, chunk, began) {
-  if (chunk.error) throw new ApiError(String(chunk.error.message), { status: 200, type: chunk.error.type, code: chunk.error.code });
+  if (chunk.error)
+    throw new ApiError(String(chunk.error.message), { status: 200, type: chunk.error.type, code: chunk.error.code });
   if (chunk.usage) answer.usage = chunk.usage;
   const choice = chunk.choices?.[0];
   if (!choice) return;
@@ -63,8 +74,9 @@ function takeChunk(answer, chunk, began) {
   const { toolCalls } = answer;
   const argumentsBefore = toolCalls.reduce((n, c) => n + c.arguments.length, 0);
   takeDelta(answer, choice.delta ?? {});
-  const grew = answer.content.length + answer.reasoning.length + toolCalls.length > before
-    || toolCalls.reduce((n, c) => n + c.arguments.length, 0) > argumentsBefore;
+  const grew =
+    answer.content.length + answer.reasoning.length + toolCalls.length > before ||
+    toolCalls.reduce((n, c) => n + c.arguments.length, 0) > argumentsBefore;
   if (grew) {
     answer.lastMs = performance.now() - began;
     answer.firstMs ??= answer.lastMs;
@@ -81,11 +93,15 @@ function takeChunk(answer, chunk, began) {
 export async function ask(request, { signal, onChange = () => {} } = {}) {
   const answer = nothing();
   const began = performance.now();
-  const response = await api.raw('/v1/chat/completions', { method: 'POST', body: { ...request, stream: true, stream_options: { include_usage: true } }, signal });
+  const response = await api.raw('/v1/chat/completions', {
+    method: 'POST',
+    body: { ...request, stream: true, stream_options: { include_usage: true } },
+    signal,
+  });
   answer.node = response.headers.get('X-LLM-Router-Node') ?? '';
   const parser = new EventParser();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let isOver = false; !isOver;) {
+  for (let isOver = false; !isOver; ) {
     const { done, value } = await reader.read();
     if (done) break;
     for (const data of parser.feed(value)) {
@@ -94,7 +110,8 @@ export async function ask(request, { signal, onChange = () => {} } = {}) {
     }
     onChange(answer);
   }
-  if (answer.finish === null) throw new ApiError('The answer ended before it was complete.', { status: response.status, code: 'cut_off' });
+  if (answer.finish === null)
+    throw new ApiError('The answer ended before it was complete.', { status: response.status, code: 'cut_off' });
   return answer;
 }
 
@@ -116,9 +133,11 @@ export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
  * @param {Record<string, unknown>} request @param {{origin: string, needsKey: boolean}} where
  */
 export function toCurl(request, { origin, needsKey }) {
-  return [`curl ${shellQuote(`${origin}/v1/chat/completions`)}`,
+  return [
+    `curl ${shellQuote(`${origin}/v1/chat/completions`)}`,
     '-N',
     `-H ${shellQuote('Content-Type: application/json')}`,
     ...(needsKey ? ['-H "Authorization: Bearer $LLM_ROUTER_KEY"'] : []),
-    `--data-raw ${shellQuote(JSON.stringify({ ...request, stream: true }))}`].join(' \\\n  ');
+    `--data-raw ${shellQuote(JSON.stringify({ ...request, stream: true }))}`,
+  ].join(' \\\n  ');
 }

@@ -20,10 +20,19 @@ const CHATS_MAX = 50;
 const BYTES_MAX = 2 << 20;
 
 const read = (key, absent) => {
-  try { return JSON.parse(localStorage.getItem(key)) ?? absent; } catch { return absent; }
+  try {
+    return JSON.parse(localStorage.getItem(key)) ?? absent;
+  } catch {
+    return absent;
+  }
 };
 
-const isChat = (c) => c && typeof c.id === 'string' && typeof c.title === 'string' && Array.isArray(c.messages) && c.messages.every((m) => m && typeof m.content === 'string');
+const isChat = (c) =>
+  c &&
+  typeof c.id === 'string' &&
+  typeof c.title === 'string' &&
+  Array.isArray(c.messages) &&
+  c.messages.every((m) => m && typeof m.content === 'string');
 
 /** @param {string} owner */
 export function openChats(owner) {
@@ -37,7 +46,10 @@ export function openChats(owner) {
     chats = chats.slice(0, CHATS_MAX);
     for (;;) {
       const text = JSON.stringify(chats);
-      if (text.length > BYTES_MAX && chats.length > 1) { chats = chats.slice(0, -1); continue; }
+      if (text.length > BYTES_MAX && chats.length > 1) {
+        chats = chats.slice(0, -1);
+        continue;
+      }
       try {
         localStorage.setItem(key, text);
         return;
@@ -51,19 +63,49 @@ export function openChats(owner) {
   return {
     list: () => chats,
     /** @param {Chat} chat */
-    put(chat) { chats = [{ ...chat, at: Date.now() }, ...chats.filter((c) => c.id !== chat.id)]; save(); },
+    put(chat) {
+      chats = [{ ...chat, at: Date.now() }, ...chats.filter((c) => c.id !== chat.id)];
+      save();
+    },
     /** @param {string} id */
-    remove(id) { chats = chats.filter((c) => c.id !== id); save(); },
-    clear() { chats = []; save(); },
+    remove(id) {
+      chats = chats.filter((c) => c.id !== id);
+      save();
+    },
+    clear() {
+      chats = [];
+      save();
+    },
     settings: () => ({ ...noSettings, ...read(settingsKey, {}) }),
-    putSettings(settings) { try { localStorage.setItem(settingsKey, JSON.stringify(settings)); } catch { /* storage is off */ } },
+    putSettings(settings) {
+      try {
+        localStorage.setItem(settingsKey, JSON.stringify(settings));
+      } catch {
+        /* storage is off */
+      }
+    },
   };
 }
 
 /** Fields as they are typed; empty: the model's own default. */
-export const noSettings = { model: '', system: '', temperature: '', topP: '', maxTokens: '', seed: '', effort: '', tools: '' };
+export const noSettings = {
+  model: '',
+  system: '',
+  temperature: '',
+  topP: '',
+  maxTokens: '',
+  seed: '',
+  effort: '',
+  tools: '',
+};
 
-export const newChat = () => ({ id: crypto.getRandomValues(new Uint32Array(2)).join('-'), title: '', model: '', at: Date.now(), messages: [] });
+export const newChat = () => ({
+  id: crypto.getRandomValues(new Uint32Array(2)).join('-'),
+  title: '',
+  model: '',
+  at: Date.now(),
+  messages: [],
+});
 
 /** What is wrong with a setting, or ''. @param {string} text */
 export function toolsProblem(text) {
@@ -77,13 +119,22 @@ export function toolsProblem(text) {
 
 const toApi = (m) => {
   if (m.role === 'tool') return { role: 'tool', tool_call_id: m.toolCallId, content: m.content };
-  if (m.role === 'assistant') return {
-    role: 'assistant',
-    content: m.content || (m.toolCalls?.length ? null : ''),
-    // A model that reasoned its way to a tool goes on from there.
-    ...(m.toolCalls?.length && m.reasoning ? { reasoning_content: m.reasoning } : {}),
-    ...(m.toolCalls?.length ? { tool_calls: m.toolCalls.map((c) => ({ id: c.id, type: 'function', function: { name: c.name, arguments: c.arguments } })) } : {}),
-  };
+  if (m.role === 'assistant')
+    return {
+      role: 'assistant',
+      content: m.content || (m.toolCalls?.length ? null : ''),
+      // A model that reasoned its way to a tool goes on from there.
+      ...(m.toolCalls?.length && m.reasoning ? { reasoning_content: m.reasoning } : {}),
+      ...(m.toolCalls?.length
+        ? {
+            tool_calls: m.toolCalls.map((c) => ({
+              id: c.id,
+              type: 'function',
+              function: { name: c.name, arguments: c.arguments },
+            })),
+          }
+        : {}),
+    };
   return { role: 'user', content: m.content };
 };
 
@@ -94,7 +145,8 @@ export function toRequest(messages, settings) {
     model: settings.model,
     messages: [
       ...(settings.system.trim() ? [{ role: 'system', content: settings.system }] : []),
-      ...messages.filter((m) => !m.error || m.content || m.toolCalls?.length).map(toApi)],
+      ...messages.filter((m) => !m.error || m.content || m.toolCalls?.length).map(toApi),
+    ],
     temperature: number(settings.temperature),
     top_p: number(settings.topP),
     max_completion_tokens: number(settings.maxTokens),

@@ -18,11 +18,17 @@ export function bytes(value) {
   if (!Number.isFinite(value)) return '–';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let i = 0;
-  while (value >= 1024 && i < units.length - 1) { value /= 1024; i++; }
+  while (value >= 1024 && i < units.length - 1) {
+    value /= 1024;
+    i++;
+  }
   return `${number(value, i === 0 || value >= 100 ? 0 : 1)} ${units[i]}`;
 }
 
-const units = { en: { s: ' s', min: ' min', h: ' h', d: ' d', gap: ' ' }, ja: { s: '秒', min: '分', h: '時間', d: '日', gap: '' } };
+const units = {
+  en: { s: ' s', min: ' min', h: ' h', d: ' d', gap: ' ' },
+  ja: { s: '秒', min: '分', h: '時間', d: '日', gap: '' },
+};
 
 /** 850 ms, 12 s, 3 min 5 s, 2 h 10 min. @param {number} ms */
 export function duration(ms) {
@@ -40,7 +46,8 @@ export function duration(ms) {
 const toDate = (time) => (typeof time === 'number' ? new Date(time * 1000) : new Date(time));
 
 /** 15 Nov 2026, 05:32 @param {number|string|Date} time */
-export const dateTime = (time) => new Intl.DateTimeFormat(getLang(), { dateStyle: 'medium', timeStyle: 'short' }).format(toDate(time));
+export const dateTime = (time) =>
+  new Intl.DateTimeFormat(getLang(), { dateStyle: 'medium', timeStyle: 'short' }).format(toDate(time));
 
 /** 05:32:07 @param {number|string|Date} time */
 export const clock = (time) => new Intl.DateTimeFormat(getLang(), { timeStyle: 'medium' }).format(toDate(time));

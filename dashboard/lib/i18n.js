@@ -28,7 +28,11 @@ export async function setLang(name) {
   texts = (await loaders[next]()).default;
   lang = next;
   document.documentElement.lang = next;
-  try { localStorage.setItem('lr.lang', next); } catch { /* storage is off */ }
+  try {
+    localStorage.setItem('lr.lang', next);
+  } catch {
+    /* storage is off */
+  }
   listeners.forEach((fn) => fn());
 }
 
@@ -39,7 +43,10 @@ export function onLang(fn) {
 }
 
 /** The text, or what the API said where there is none. @param {string} key @param {string} fallback */
-export const tOr = (key, fallback) => { const text = t(key); return text === key ? fallback : text; };
+export const tOr = (key, fallback) => {
+  const text = t(key);
+  return text === key ? fallback : text;
+};
 
 /**
  * @param {string} key file and key, as in 'nodes.drain'

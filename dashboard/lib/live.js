@@ -54,7 +54,14 @@ const lists = {
 
 const empty = () => ({ items: [], error: null, isLoaded: false });
 const noStats = () => ({ points: [], now: null });
-const state = { link: 'connecting', stats: noStats(), downloads: new Map(), models: empty(), nodes: empty(), alerts: empty() };
+const state = {
+  link: 'connecting',
+  stats: noStats(),
+  downloads: new Map(),
+  models: empty(),
+  nodes: empty(),
+  alerts: empty(),
+};
 const watchers = Object.fromEntries(Object.keys(state).map((name) => [name, new Set()]));
 const reading = {}; // name -> {busy, again, timer, tookMs, endedAt}
 const eventListeners = new Set();
@@ -69,7 +76,10 @@ function set(name, value) {
 
 async function read(name) {
   const r = (reading[name] ??= { busy: false, again: false, timer: 0, tookMs: 0, endedAt: 0 });
-  if (r.busy) { r.again = true; return; }
+  if (r.busy) {
+    r.again = true;
+    return;
+  }
   clearTimeout(r.timer);
   r.busy = true;
   r.again = false;
@@ -88,10 +98,19 @@ async function read(name) {
 
 /** Reads again soon, unless nobody looks at it. */
 function stale(name) {
-  if (watchers[name].size === 0) { if (state[name].isLoaded) state[name] = { ...state[name], isLoaded: false }; return; }
+  if (watchers[name].size === 0) {
+    if (state[name].isLoaded) state[name] = { ...state[name], isLoaded: false };
+    return;
+  }
   const r = reading[name];
-  if (!r) { read(name); return; }
-  if (r.busy) { r.again = true; return; }
+  if (!r) {
+    read(name);
+    return;
+  }
+  if (r.busy) {
+    r.again = true;
+    return;
+  }
   clearTimeout(r.timer);
   const rest = Math.min(10000, Math.max(150, 10 * r.tookMs)) - (performance.now() - r.endedAt);
   r.timer = setTimeout(() => read(name), Math.max(0, rest));
@@ -116,7 +135,9 @@ async function readStats() {
   try {
     set('stats', { ...state.stats, points: toPoints(await api.get(`/v0/stats?step=${STEP_S}`)).slice(-POINTS_KEPT) });
     seconds = [];
-  } catch { /* the stream brings what comes from now on */ }
+  } catch {
+    /* the stream brings what comes from now on */
+  }
 }
 
 let seconds = []; // of the point that is not whole yet
@@ -129,7 +150,8 @@ function takeStats(event) {
   if (seconds.length >= STEP_S) {
     const mean = (name) => seconds.reduce((sum, s) => sum + s[name], 0) / seconds.length;
     const point = { ...now };
-    for (const name of ['requests_per_second', 'tokens_per_second', 'errors_per_second', 'queue', 'in_flight']) point[name] = mean(name);
+    for (const name of ['requests_per_second', 'tokens_per_second', 'errors_per_second', 'queue', 'in_flight'])
+      point[name] = mean(name);
     points = [...points.slice(1 - POINTS_KEPT), point];
     seconds = [];
   }
@@ -150,9 +172,17 @@ function dropSilentDownloads() {
 
 function take(text) {
   let event;
-  try { event = JSON.parse(text); } catch { return; }
+  try {
+    event = JSON.parse(text);
+  } catch {
+    return;
+  }
   if (event.event === 'stats') takeStats(event);
-  else if (event.event === 'download') set('downloads', new Map(state.downloads).set(`${event.node} ${event.model}`, { ...event, heardAt: performance.now() }));
+  else if (event.event === 'download')
+    set(
+      'downloads',
+      new Map(state.downloads).set(`${event.node} ${event.model}`, { ...event, heardAt: performance.now() }),
+    );
   else (concerns[event.event.split('.')[0]] ?? []).forEach(stale);
   eventListeners.forEach((fn) => fn(event));
 }
@@ -174,18 +204,28 @@ function connect() {
     retryTimer = setTimeout(connect, retryMs);
     retryMs = Math.min(retryMs * 2, 5000);
     // A session that ended looks like a lost stream: asking tells which (api.onSignedOut).
-    api.get('/v0/whoami').then(({ role }) => { if (role === 'public') api.signedOut(); }, () => {});
+    api.get('/v0/whoami').then(
+      ({ role }) => {
+        if (role === 'public') api.signedOut();
+      },
+      () => {},
+    );
   };
 }
 
 export const live = {
   state,
-  start() { if (!source) connect(); },
+  start() {
+    if (!source) connect();
+  },
   stop() {
     source?.close();
     source = null;
     clearTimeout(retryTimer);
-    for (const name of Object.keys(lists)) { clearTimeout(reading[name]?.timer); set(name, empty()); }
+    for (const name of Object.keys(lists)) {
+      clearTimeout(reading[name]?.timer);
+      set(name, empty());
+    }
     set('stats', noStats());
     set('downloads', new Map());
     set('link', 'connecting');
@@ -209,7 +249,9 @@ export function useLive(name) {
     watchers[name].add(setValue);
     setValue(state[name]);
     if (lists[name] && !state[name].isLoaded) read(name);
-    return () => { watchers[name].delete(setValue); };
+    return () => {
+      watchers[name].delete(setValue);
+    };
   }, [name]);
   return value;
 }
@@ -231,11 +273,18 @@ export function useResource(path, { everyS = 0, concerns: isMine } = {}) {
     job.current = current;
     if (path === null) return undefined;
     current.read = async () => {
-      if (current.busy) { current.again = true; return; }
+      if (current.busy) {
+        current.again = true;
+        return;
+      }
       current.busy = true;
       current.again = false;
       let next;
-      try { next = { path, data: await api.get(path), error: null }; } catch (error) { next = { error }; }
+      try {
+        next = { path, data: await api.get(path), error: null };
+      } catch (error) {
+        next = { error };
+      }
       if (current.isOver) return;
       setResult((before) => ({ ...(before.path === path ? before : { data: null }), path, ...next }));
       current.busy = false;
@@ -243,10 +292,18 @@ export function useResource(path, { everyS = 0, concerns: isMine } = {}) {
     };
     current.read();
     const leave = live.subscribe((event) => {
-      if (event.event === 'stats' ? everyS > 0 && ++current.count % everyS === 0 : mine.current?.(event)) current.read();
+      if (event.event === 'stats' ? everyS > 0 && ++current.count % everyS === 0 : mine.current?.(event))
+        current.read();
     });
-    return () => { current.isOver = true; leave(); };
+    return () => {
+      current.isOver = true;
+      leave();
+    };
   }, [path, everyS]);
   const isCurrent = result.path === path;
-  return { data: isCurrent ? result.data : null, error: isCurrent ? result.error : null, reload: () => job.current.read?.() };
+  return {
+    data: isCurrent ? result.data : null,
+    error: isCurrent ? result.error : null,
+    reload: () => job.current.read?.(),
+  };
 }

@@ -6,7 +6,11 @@ export function parseRoute(hash = location.hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?');
   const [page, ...rest] = path.split('/');
   let id = '';
-  try { id = rest.map(decodeURIComponent).join('/'); } catch { /* a broken escape is no id */ }
+  try {
+    id = rest.map(decodeURIComponent).join('/');
+  } catch {
+    /* a broken escape is no id */
+  }
   return { page: page || 'overview', id, query: new URLSearchParams(query) };
 }
 
@@ -14,7 +18,9 @@ export function parseRoute(hash = location.hash) {
 export const href = (page, id) => (id === undefined ? `#/${page}` : `#/${page}/${encodeURIComponent(id)}`);
 
 /** @param {string} page @param {string} [id] */
-export function go(page, id) { location.hash = href(page, id); }
+export function go(page, id) {
+  location.hash = href(page, id);
+}
 
 export function useRoute() {
   const [route, setRoute] = useState(parseRoute);

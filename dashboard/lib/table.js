@@ -19,16 +19,21 @@ const compare = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - 
 function select(rows, columns, words, sort) {
   const texts = columns.filter((c) => c.text);
   let found = rows;
-  if (words.length) found = rows.filter((row) => {
-    const text = texts.map((c) => c.text(row)).join(' ').toLowerCase();
-    return words.every((word) => text.includes(word));
-  });
+  if (words.length)
+    found = rows.filter((row) => {
+      const text = texts
+        .map((c) => c.text(row))
+        .join(' ')
+        .toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
   const by = sort && columns.find((c) => c.id === sort.id)?.sort;
   return by ? [...found].sort((a, b) => (sort.down ? compare(by(b), by(a)) : compare(by(a), by(b)))) : found;
 }
 
 function Head({ column, sort, onSort }) {
-  if (!column.sort) return html`<th scope="col" class=${column.end ? 'end' : ''}>${column.hidden ? html`<span class="visually-hidden">${column.label}</span>` : column.label}</th>`;
+  if (!column.sort)
+    return html`<th scope="col" class=${column.end ? 'end' : ''}>${column.hidden ? html`<span class="visually-hidden">${column.label}</span>` : column.label}</th>`;
   const active = sort?.id === column.id;
   return html`<th scope="col" class=${column.end ? 'end' : ''} aria-sort=${active ? (sort.down ? 'descending' : 'ascending') : undefined}>
     <button type="button" class="sort ${active ? (sort.down ? 'down' : 'up') : ''}" onClick=${() => onSort({ id: column.id, down: active && !sort.down })}>${column.label}</button></th>`;
@@ -54,18 +59,28 @@ export function Table({ caption, rows, columns, rowKey, filter, empty, actions, 
   useEffect(() => setPage(0), [query, sort]);
   const box = useRef(null);
   // Only what scrolls needs to be reached by keyboard.
-  useEffect(() => { if (box.current) box.current.tabIndex = box.current.scrollWidth > box.current.clientWidth ? 0 : -1; });
+  useEffect(() => {
+    if (box.current) box.current.tabIndex = box.current.scrollWidth > box.current.clientWidth ? 0 : -1;
+  });
   if (rows.length === 0 && empty) return empty;
   const shown = found.slice(at * pageSize, (at + 1) * pageSize);
   return html`<div class="table-box">
-    ${(filter || actions) && html`<div class="table-tools">
+    ${
+      (filter || actions) &&
+      html`<div class="table-tools">
       ${filter && html`<div class="search"><${Icon} name="search" /><input type="search" aria-label=${filter} placeholder=${filter} value=${query} onInput=${(e) => setQuery(e.currentTarget.value)} /></div>`}
-      ${actions}<span class="visually-hidden" role="status">${query ? t('common.found', { count: found.length }) : ''}</span></div>`}
+      ${actions}<span class="visually-hidden" role="status">${query ? t('common.found', { count: found.length }) : ''}</span></div>`
+    }
     <div class="table-scroll" role="region" aria-label=${caption} ref=${box}><table><caption class="visually-hidden">${caption}</caption>
       <thead><tr>${columns.map((c) => html`<${Head} column=${c} sort=${sort} onSort=${setSort} />`)}</tr></thead>
-      <tbody>${shown.map((row) => html`<tr key=${rowKey(row)}>${columns.map((c, i) => (i === 0
-        ? html`<th scope="row" class=${c.end ? 'end' : ''}>${c.cell(row)}</th>`
-        : html`<td class=${c.end ? 'end' : ''} data-label=${c.hidden ? undefined : c.label}><div class="cell">${c.cell(row)}</div></td>`))}</tr>`)}
+      <tbody>${shown.map(
+        (row) =>
+          html`<tr key=${rowKey(row)}>${columns.map((c, i) =>
+            i === 0
+              ? html`<th scope="row" class=${c.end ? 'end' : ''}>${c.cell(row)}</th>`
+              : html`<td class=${c.end ? 'end' : ''} data-label=${c.hidden ? undefined : c.label}><div class="cell">${c.cell(row)}</div></td>`,
+          )}</tr>`,
+      )}
       ${shown.length === 0 && html`<tr><td class="none" colspan=${columns.length}>${t('common.nothingFound')}</td></tr>`}</tbody></table></div>
     <${Pager} count=${found.length} size=${pageSize} at=${at} onPage=${setPage} /></div>`;
 }

@@ -47,7 +47,8 @@ const paths = {
   spark: 'M10 2.5l1.8 5.7 5.7 1.8-5.7 1.8L10 17.5l-1.8-5.7L2.5 10l5.7-1.8z',
 };
 
-export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false"><path d=${paths[name]} /></svg>`;
+export const Icon = ({ name }) =>
+  html`<svg class="icon" viewBox="0 0 20 20" aria-hidden="true" focusable="false"><path d=${paths[name]} /></svg>`;
 
 export function Button({ kind = 'plain', busy = false, icon, children, label, class: more = '', disabled, ...rest }) {
   return html`<button type="button" class="button ${kind} ${children ? '' : 'icon-only'} ${more}" aria-label=${label} title=${children ? undefined : label}
@@ -77,9 +78,17 @@ export function Dialog({ open, title, onClose, children, footer, wide = false })
     if (!open && dialog.open) dialog.close();
   }, [open]);
   return html`<dialog ref=${ref} class="dialog ${wide ? 'wide' : ''}" aria-labelledby=${id}
-    onCancel=${(event) => { if (event.target === ref.current) { event.preventDefault(); onClose(); } }}>
-    ${open && html`<header><h2 id=${id}>${title}</h2><${Button} kind="quiet" icon="close" label=${t('common.close')} onClick=${onClose} /></header>
-    <div class="dialog-body">${children}</div>${footer && html`<footer>${footer}</footer>`}`}</dialog>`;
+    onCancel=${(event) => {
+      if (event.target === ref.current) {
+        event.preventDefault();
+        onClose();
+      }
+    }}>
+    ${
+      open &&
+      html`<header><h2 id=${id}>${title}</h2><${Button} kind="quiet" icon="close" label=${t('common.close')} onClick=${onClose} /></header>
+    <div class="dialog-body">${children}</div>${footer && html`<footer>${footer}</footer>`}`
+    }</dialog>`;
 }
 
 function ConfirmBox({ title, text, lines, action, danger, choice, done }) {
@@ -110,20 +119,30 @@ export function confirm(question) {
 }
 
 const toasts = { list: [], listeners: new Set(), last: 0 };
-function tellToasts() { toasts.listeners.forEach((fn) => fn(toasts.list)); }
+function tellToasts() {
+  toasts.listeners.forEach((fn) => fn(toasts.list));
+}
 
 /** @param {string} text @param {'good'|'plain'} [tone] */
 export function toast(text, tone = 'good') {
   const id = ++toasts.last;
   toasts.list = [...toasts.list.slice(-2), { id, text, tone }];
   tellToasts();
-  setTimeout(() => { toasts.list = toasts.list.filter((x) => x.id !== id); tellToasts(); }, 6000);
+  setTimeout(() => {
+    toasts.list = toasts.list.filter((x) => x.id !== id);
+    tellToasts();
+  }, 6000);
 }
 
 /** Once, in the shell: the live region exists before anything is said in it. */
 export function Toasts() {
   const [list, setList] = useState(toasts.list);
-  useEffect(() => { toasts.listeners.add(setList); return () => { toasts.listeners.delete(setList); }; }, []);
+  useEffect(() => {
+    toasts.listeners.add(setList);
+    return () => {
+      toasts.listeners.delete(setList);
+    };
+  }, []);
   return html`<div class="toasts" role="status" aria-live="polite">${list.map((x) => html`<div class="toast ${x.tone}" key=${x.id}><${Icon} name="check" /><span>${x.text}</span></div>`)}</div>`;
 }
 
@@ -135,9 +154,15 @@ export function ErrorNote({ error, onDismiss }) {
     ${onDismiss && html`<${Button} kind="quiet" icon="close" label=${t('common.dismiss')} onClick=${onDismiss} />`}</div>`;
 }
 
-export const Note = ({ tone = 'plain', icon = 'alert', children }) => html`<div class="note ${tone}"><${Icon} name=${icon} /><div class="note-text">${children}</div></div>`;
+export const Note = ({ tone = 'plain', icon = 'alert', children }) =>
+  html`<div class="note ${tone}"><${Icon} name=${icon} /><div class="note-text">${children}</div></div>`;
 
-export const Empty = ({ icon, title, text, children }) => html`<div class="empty"><div class="empty-icon"><${Icon} name=${icon} /></div>
+export const Empty = ({
+  icon,
+  title,
+  text,
+  children,
+}) => html`<div class="empty"><div class="empty-icon"><${Icon} name=${icon} /></div>
   <h2>${title}</h2><p>${text}</p>${children && html`<div class="empty-actions">${children}</div>`}</div>`;
 
 let isFirstPage = true;
@@ -158,16 +183,26 @@ export function Page({ title, lead, actions, children, back }) {
     ${actions && html`<div class="page-actions">${actions}</div>`}</header>${children}</div>`;
 }
 
-export const Meter = ({ value, max, label, tone = '' }) => html`<div class="meter ${tone}" role="progressbar" aria-label=${label} aria-valuemin="0"
+export const Meter = ({
+  value,
+  max,
+  label,
+  tone = '',
+}) => html`<div class="meter ${tone}" role="progressbar" aria-label=${label} aria-valuemin="0"
   aria-valuemax="100" aria-valuenow=${Math.round(max > 0 ? (100 * value) / max : 0)}><span style=${{ width: `${max > 0 ? Math.min(100, (100 * value) / max) : 0}%` }}></span></div>`;
 
-export const Facts = ({ items }) => html`<dl class="facts">${items.filter(Boolean).map(([label, value]) => html`<div><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
+export const Facts = ({ items }) =>
+  html`<dl class="facts">${items.filter(Boolean).map(([label, value]) => html`<div><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
 
-export const Skeleton = ({ lines = 3 }) => html`<div class="skeleton" aria-hidden="true">${Array.from({ length: lines }, () => html`<span></span>`)}</div>`;
+export const Skeleton = ({ lines = 3 }) =>
+  html`<div class="skeleton" aria-hidden="true">${Array.from({ length: lines }, () => html`<span></span>`)}</div>`;
 
 /** Browsers offer the clipboard only on https and on this machine; elsewhere the old way works. */
 async function copyText(text) {
-  if (navigator.clipboard) { await navigator.clipboard.writeText(text); return; }
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
   const area = document.createElement('textarea');
   area.value = text;
   area.className = 'visually-hidden';

@@ -17,8 +17,16 @@ export function Audit({ keys, changes }) {
   const read = async (before) => {
     setBusy(true);
     try {
-      const answer = await api.get(`/v0/audit?limit=${PAGE}&offset=${before.rows.length}${before.until ? `&until=${before.until}` : ''}`);
-      setLog({ rows: [...before.rows, ...answer.audit], until: answer.until, more: answer.more, error: null, isLoaded: true });
+      const answer = await api.get(
+        `/v0/audit?limit=${PAGE}&offset=${before.rows.length}${before.until ? `&until=${before.until}` : ''}`,
+      );
+      setLog({
+        rows: [...before.rows, ...answer.audit],
+        until: answer.until,
+        more: answer.more,
+        error: null,
+        isLoaded: true,
+      });
     } catch (error) {
       setLog({ ...before, error, isLoaded: true });
     }
@@ -30,15 +38,38 @@ export function Audit({ keys, changes }) {
     return () => clearTimeout(timer);
   }, [changes]);
   const columns = [
-    { id: 'time', label: t('keys.time'), cell: (r) => html`<time class="nowrap" datetime=${new Date(r.time * 1000).toISOString()}>${dateTime(r.time)}</time>` },
-    { id: 'actor', label: t('keys.actor'), text: (r) => names.get(r.actor) ?? r.actor, cell: (r) => html`<span class="break">${names.get(r.actor) ?? r.actor}</span>` },
+    {
+      id: 'time',
+      label: t('keys.time'),
+      cell: (r) =>
+        html`<time class="nowrap" datetime=${new Date(r.time * 1000).toISOString()}>${dateTime(r.time)}</time>`,
+    },
+    {
+      id: 'actor',
+      label: t('keys.actor'),
+      text: (r) => names.get(r.actor) ?? r.actor,
+      cell: (r) => html`<span class="break">${names.get(r.actor) ?? r.actor}</span>`,
+    },
     { id: 'action', label: t('keys.action'), text: (r) => r.action, cell: (r) => html`<code>${r.action}</code>` },
-    { id: 'target', label: t('keys.target'), text: (r) => `${r.target} ${names.get(r.target) ?? ''}`, cell: (r) => html`<span class="break">${names.get(r.target) ?? r.target}</span>` },
-    { id: 'detail', label: t('keys.detail'), text: (r) => r.detail, cell: (r) => html`<span class="break muted">${r.detail}</span>` },
+    {
+      id: 'target',
+      label: t('keys.target'),
+      text: (r) => `${r.target} ${names.get(r.target) ?? ''}`,
+      cell: (r) => html`<span class="break">${names.get(r.target) ?? r.target}</span>`,
+    },
+    {
+      id: 'detail',
+      label: t('keys.detail'),
+      text: (r) => r.detail,
+      cell: (r) => html`<span class="break muted">${r.detail}</span>`,
+    },
   ];
   return html`<section class="section"><h2>${t('keys.audit')}</h2>
     <${ErrorNote} error=${log.error} />
-    ${log.rows.length > 0 ? html`<${Table} caption=${t('keys.audit')} rows=${log.rows.map((row, i) => ({ ...row, i }))} rowKey=${(r) => r.i} columns=${columns} pageSize=${10000} />`
-      : log.isLoaded && !log.error && html`<p class="muted">${t('keys.noAudit')}</p>`}
+    ${
+      log.rows.length > 0
+        ? html`<${Table} caption=${t('keys.audit')} rows=${log.rows.map((row, i) => ({ ...row, i }))} rowKey=${(r) => r.i} columns=${columns} pageSize=${10000} />`
+        : log.isLoaded && !log.error && html`<p class="muted">${t('keys.noAudit')}</p>`
+    }
     ${log.more && html`<div><${Button} busy=${isBusy} onClick=${() => read(log)}>${t('keys.older')}<//></div>`}</section>`;
 }

@@ -8,18 +8,39 @@ import { Button, CopyButton, Dialog, ErrorNote, Field, Note, useOrder } from '..
 const DAY = 86400;
 const lives = { never: 0, day: DAY, week: 7 * DAY, month: 30 * DAY, quarter: 90 * DAY, year: 365 * DAY };
 const blank = { name: '', role: 'api', life: 'never', requests: '', tokens: '', models: '' };
-const asForm = (key) => ({ name: key.name, life: 'keep', requests: key.requests_per_minute ?? '', tokens: key.tokens_per_minute ?? '', models: (key.models ?? []).join(', ') });
+const asForm = (key) => ({
+  name: key.name,
+  life: 'keep',
+  requests: key.requests_per_minute ?? '',
+  tokens: key.tokens_per_minute ?? '',
+  models: (key.models ?? []).join(', '),
+});
 // What the API takes; an expiry that stays is not said.
-const asBody = (form) => ({ name: form.name.trim(), requests_per_minute: Number(form.requests), tokens_per_minute: Number(form.tokens), models: form.models.split(/[\s,]+/).filter(Boolean),
-  ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }) });
+const asBody = (form) => ({
+  name: form.name.trim(),
+  requests_per_minute: Number(form.requests),
+  tokens_per_minute: Number(form.tokens),
+  models: form.models.split(/[\s,]+/).filter(Boolean),
+  ...(form.life === 'keep' ? {} : { expires_in: lives[form.life] }),
+});
 
 function Form({ form, onChange, onSubmit }) {
   const choices = form.role === undefined ? ['keep', ...Object.keys(lives)] : Object.keys(lives);
   const set = (name) => (event) => onChange({ ...form, [name]: event.currentTarget.value });
   return html`<form id="key-form" class="stack" onSubmit=${onSubmit}>
     <${Field} label=${t('keys.name')} hint=${t('keys.nameHint')}>${(props) => html`<input autofocus maxlength="63" autocomplete="off" ...${props} value=${form.name} onInput=${set('name')} />`}<//>
-    ${form.role && html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${['api', 'admin', 'node', 'metrics'].map((role) => html`
-      <label class="check" key=${role}><input type="radio" name="role" value=${role} checked=${form.role === role} onChange=${() => onChange({ ...form, role, life: role === 'node' && form.life === 'never' ? 'day' : form.life })} /><span><b>${role}</b><br /><span class="small muted">${t(`keys.role_${role}`)}</span></span></label>`)}</fieldset>`}
+    ${
+      form.role &&
+      html`<fieldset class="roles"><legend class="legend">${t('keys.role')}</legend>${[
+        'api',
+        'admin',
+        'node',
+        'metrics',
+      ].map(
+        (role) => html`
+      <label class="check" key=${role}><input type="radio" name="role" value=${role} checked=${form.role === role} onChange=${() => onChange({ ...form, role, life: role === 'node' && form.life === 'never' ? 'day' : form.life })} /><span><b>${role}</b><br /><span class="small muted">${t(`keys.role_${role}`)}</span></span></label>`,
+      )}</fieldset>`
+    }
     <${Field} label=${t('keys.life')}>${(props) => html`<select ...${props} value=${form.life} onChange=${set('life')}>${choices.map((name) => html`<option value=${name}>${t(`keys.life_${name}`)}</option>`)}</select>`}<//>
     <div class="pairs"><${Field} label=${t('keys.requestsPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.requests} onInput=${set('requests')} />`}<//>
       <${Field} label=${t('keys.tokensPerMinute')}>${(props) => html`<input type="number" min="0" max="1000000000" step="1" placeholder=${t('keys.noLimit')} ...${props} value=${form.tokens} onInput=${set('tokens')} />`}<//></div>
@@ -28,7 +49,10 @@ function Form({ form, onChange, onSubmit }) {
 
 function Shown({ made }) {
   const input = useRef(null);
-  useEffect(() => { input.current.focus(); input.current.select(); }, []);
+  useEffect(() => {
+    input.current.focus();
+    input.current.select();
+  }, []);
   return html`<${Note} tone="warn">${t('keys.shownOnce')}<//>
     <div class="made-key"><${Field} label=${t('keys.newKey', { name: made.name || made.id })}>${(props) => html`<input ref=${input} readonly class="mono" ...${props} value=${made.key} onFocus=${(e) => e.currentTarget.select()} />`}<//>
       <${CopyButton} text=${made.key} /></div>`;
@@ -39,13 +63,19 @@ export function CreateKey({ open, onClose }) {
   const [form, setForm] = useState(blank);
   const [made, setMade] = useState(null);
   const { busy, error, run, dismiss } = useOrder();
-  const close = () => { setMade(null); setForm(blank); dismiss(); onClose(); };
+  const close = () => {
+    setMade(null);
+    setForm(blank);
+    dismiss();
+    onClose();
+  };
   const submit = async (event) => {
     event.preventDefault();
     const answer = await run('make', () => api.post('/v0/keys', { ...asBody(form), role: form.role }));
     if (answer) setMade(answer);
   };
-  const footer = made ? html`<${Button} kind="primary" onClick=${close}>${t('keys.stored')}<//>`
+  const footer = made
+    ? html`<${Button} kind="primary" onClick=${close}>${t('keys.stored')}<//>`
     : html`<${Button} onClick=${close}>${t('common.cancel')}<//><${Button} kind="primary" type="submit" form="key-form" busy=${busy === 'make'}>${t('keys.create')}<//>`;
   return html`<${Dialog} open=${open} title=${t('keys.create')} onClose=${close} footer=${footer}>
     <${ErrorNote} error=${error} onDismiss=${dismiss} />

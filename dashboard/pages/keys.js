@@ -21,29 +21,69 @@ function State({ item }) {
 }
 
 function limits(key) {
-  const texts = [key.requests_per_minute && t('keys.requestsLimit', { count: number(key.requests_per_minute) }),
-    key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) }), key.models && t('keys.modelsLimit', { models: key.models.join(', ') })].filter(Boolean);
+  const texts = [
+    key.requests_per_minute && t('keys.requestsLimit', { count: number(key.requests_per_minute) }),
+    key.tokens_per_minute && t('keys.tokensLimit', { count: number(key.tokens_per_minute) }),
+    key.models && t('keys.modelsLimit', { models: key.models.join(', ') }),
+  ].filter(Boolean);
   return texts.length ? texts.join(', ') : html`<span class="muted">${t('keys.noLimit')}</span>`;
 }
 
-const when = (time) => (time === undefined ? html`<span class="muted">${t('keys.never')}</span>` : html`<time datetime=${new Date(time * 1000).toISOString()} title=${dateTime(time)}>${ago(time)}</time>`);
+const when = (time) =>
+  time === undefined
+    ? html`<span class="muted">${t('keys.never')}</span>`
+    : html`<time datetime=${new Date(time * 1000).toISOString()} title=${dateTime(time)}>${ago(time)}</time>`;
 
 function KeyTable({ keys, me, onEdit, onRevoke, isShowingOver, onShowOver }) {
   const over = keys.filter(isOver).length;
   const rows = isShowingOver ? keys : keys.filter((k) => !isOver(k));
   const columns = [
-    { id: 'name', label: t('keys.name'), text: (k) => `${k.name} ${k.id}`, sort: (k) => k.name.toLowerCase(), cell: (k) => html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>` },
-    { id: 'role', label: t('keys.role'), text: (k) => k.role, sort: (k) => k.role, cell: (k) => html`<${Badge}>${k.role}<//>` },
-    { id: 'state', label: t('keys.state'), sort: (k) => (k.revoked ? 2 : isExpired(k) ? 1 : 0), cell: (k) => html`<${State} item=${k} />` },
+    {
+      id: 'name',
+      label: t('keys.name'),
+      text: (k) => `${k.name} ${k.id}`,
+      sort: (k) => k.name.toLowerCase(),
+      cell: (k) =>
+        html`<span class="break">${k.name || html`<span class="muted">${t('keys.unnamed')}</span>`}</span><br /><code class="key-id">${k.id}</code>`,
+    },
+    {
+      id: 'role',
+      label: t('keys.role'),
+      text: (k) => k.role,
+      sort: (k) => k.role,
+      cell: (k) => html`<${Badge}>${k.role}<//>`,
+    },
+    {
+      id: 'state',
+      label: t('keys.state'),
+      sort: (k) => (k.revoked ? 2 : isExpired(k) ? 1 : 0),
+      cell: (k) => html`<${State} item=${k} />`,
+    },
     { id: 'limits', label: t('keys.limits'), cell: limits },
     { id: 'expires', label: t('keys.expires'), sort: (k) => k.expires ?? Infinity, cell: (k) => when(k.expires) },
     { id: 'used', label: t('keys.lastUsed'), sort: (k) => -(k.last_used ?? 0), cell: (k) => when(k.last_used) },
-    { id: 'actions', label: t('keys.actions'), hidden: true, end: true, cell: (k) => k.revoked === undefined && html`<${Button} class="small" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
-      ${!isOver(k) && html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
-      onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>`}` },
+    {
+      id: 'actions',
+      label: t('keys.actions'),
+      hidden: true,
+      end: true,
+      cell: (k) =>
+        k.revoked === undefined &&
+        html`<${Button} class="small" label=${t('keys.editOne', { name: k.name || k.id })} onClick=${() => onEdit(k)}>${t('keys.edit')}<//>
+      ${
+        !isOver(k) &&
+        html`<${Button} class="small" label=${t('keys.revokeOne', { name: k.name || k.id })}
+      onClick=${() => onRevoke(k)}>${k.id === me.id ? t('keys.revokeOwn') : t('keys.revoke')}<//>`
+      }`,
+    },
   ];
-  const actions = over > 0 && html`<label class="check"><input type="checkbox" checked=${isShowingOver} onChange=${(e) => onShowOver(e.currentTarget.checked)} /><span>${t('keys.showOver', { count: over })}</span></label>`;
-  const empty = over === 0 ? html`<${Empty} icon="keys" title=${t('keys.emptyTitle')} text=${me.needs_key ? t('keys.emptyText') : t('keys.emptyTextOpen')} />` : undefined;
+  const actions =
+    over > 0 &&
+    html`<label class="check"><input type="checkbox" checked=${isShowingOver} onChange=${(e) => onShowOver(e.currentTarget.checked)} /><span>${t('keys.showOver', { count: over })}</span></label>`;
+  const empty =
+    over === 0
+      ? html`<${Empty} icon="keys" title=${t('keys.emptyTitle')} text=${me.needs_key ? t('keys.emptyText') : t('keys.emptyTextOpen')} />`
+      : undefined;
   return html`<${Table} caption=${t('keys.keys')} rows=${rows} rowKey=${(k) => k.id} columns=${columns} filter=${keys.length > 8 ? t('keys.filter') : undefined} actions=${actions} empty=${empty} pageSize=${25} />`;
 }
 
@@ -55,11 +95,20 @@ export default function Keys({ me }) {
   const [changes, setChanges] = useState(0);
   const order = useOrder();
   const keys = [...(data?.keys ?? [])].sort((a, b) => Number(isOver(a)) - Number(isOver(b)) || b.created - a.created);
-  const changed = () => { reload(); setChanges((n) => n + 1); };
+  const changed = () => {
+    reload();
+    setChanges((n) => n + 1);
+  };
   const revoke = async (key) => {
-    const answer = await confirm({ title: t('keys.revokeTitle', { name: key.name || key.id }), text: t(key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText'), action: t('keys.revoke'), danger: true });
+    const answer = await confirm({
+      title: t('keys.revokeTitle', { name: key.name || key.id }),
+      text: t(key.id === me.id ? 'keys.revokeOwnText' : 'keys.revokeText'),
+      action: t('keys.revoke'),
+      danger: true,
+    });
     if (!answer) return;
-    if (await order.run(key.id, () => api.del(`/v0/keys/${segment(key.id)}`))) toast(t('keys.revokeDone', { name: key.name || key.id }));
+    if (await order.run(key.id, () => api.del(`/v0/keys/${segment(key.id)}`)))
+      toast(t('keys.revokeDone', { name: key.name || key.id }));
     changed();
   };
   return html`<${Page} title=${t('keys.title')} lead=${t('keys.lead')} actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>${t('keys.create')}<//>`}>
@@ -68,6 +117,18 @@ export default function Keys({ me }) {
       ${data ? html`<${KeyTable} keys=${keys} me=${me} onEdit=${setEdited} onRevoke=${revoke} isShowingOver=${isShowingOver} onShowOver=${setShowingOver} />` : !error && html`<${Skeleton} />`}</section>
     <${Usage} keys=${keys} />
     <${Audit} keys=${keys} changes=${changes} />
-    <${CreateKey} open=${isCreating} onClose=${() => { setCreating(false); changed(); }} />
-    ${edited && html`<${EditKey} key=${edited.id} item=${edited} onClose=${(isChanged) => { setEdited(null); if (isChanged) { toast(t('keys.editDone', { name: edited.name || edited.id })); changed(); } }} />`}<//>`;
+    <${CreateKey} open=${isCreating} onClose=${() => {
+      setCreating(false);
+      changed();
+    }} />
+    ${
+      edited &&
+      html`<${EditKey} key=${edited.id} item=${edited} onClose=${(isChanged) => {
+        setEdited(null);
+        if (isChanged) {
+          toast(t('keys.editDone', { name: edited.name || edited.id }));
+          changed();
+        }
+      }} />`
+    }<//>`;
 }

@@ -11,7 +11,18 @@ import { Button, Empty, ErrorNote, Meter, Page, Skeleton } from '../lib/ui.js';
 import Model from './model.js';
 import { Register } from './register.js';
 
-const order = ['ready', 'loading', 'starting', 'fetching', 'verifying', 'draining', 'present', 'waiting', 'failed', 'absent'];
+const order = [
+  'ready',
+  'loading',
+  'starting',
+  'fetching',
+  'verifying',
+  'draining',
+  'present',
+  'waiting',
+  'failed',
+  'absent',
+];
 
 const source = (m) => t(m.source === 'hub' ? 'models.fromHub' : 'models.fromNode');
 
@@ -19,25 +30,63 @@ const source = (m) => t(m.source === 'hub' ? 'models.fromHub' : 'models.fromNode
 function fetching(downloads, id) {
   let done = 0;
   let total = 0;
-  for (const d of downloads.values()) if (d.model === id) { done += d.done_bytes; total += d.total_bytes; }
+  for (const d of downloads.values())
+    if (d.model === id) {
+      done += d.done_bytes;
+      total += d.total_bytes;
+    }
   return total > 0 ? { done, total } : null;
 }
 
 function columns(downloads) {
   return [
-    { id: 'model', label: t('models.model'), sort: (m) => m.id, text: (m) => m.id,
-      cell: (m) => html`<a class="row-link" href=${href('models', m.id)}>${m.id}</a><span class="row-sub">${[m.format, source(m)].filter(Boolean).join(' · ')}</span>` },
-    { id: 'state', label: t('models.stateLabel'), sort: (m) => order.indexOf(m.state), text: (m) => `${stateName(m.state)} ${m.state} ${m.reason ?? ''}`,
+    {
+      id: 'model',
+      label: t('models.model'),
+      sort: (m) => m.id,
+      text: (m) => m.id,
+      cell: (m) =>
+        html`<a class="row-link" href=${href('models', m.id)}>${m.id}</a><span class="row-sub">${[m.format, source(m)].filter(Boolean).join(' · ')}</span>`,
+    },
+    {
+      id: 'state',
+      label: t('models.stateLabel'),
+      sort: (m) => order.indexOf(m.state),
+      text: (m) => `${stateName(m.state)} ${m.state} ${m.reason ?? ''}`,
       cell: (m) => {
         const download = fetching(downloads, m.id);
-        return html`<div class="state-cell"><${StateBadge} state=${m.state} />${download
-          ? html`<${Meter} value=${download.done} max=${download.total} label=${t('models.state.fetching')} tone="busy" />`
-          : m.reason && html`<span class="reason">${m.reason}</span>`}</div>`;
-      } },
-    { id: 'where', label: t('models.where'), cell: (m) => html`<span class="small">${order.filter((s) => m.states[s]).map((s) => `${number(m.states[s])} ${stateName(s)}`).join(', ') || '–'}</span>` },
-    { id: 'load', label: t('models.loadLabel'), sort: (m) => m.inflight + m.queued,
-      cell: (m) => html`<span class="small number">${[m.inflight && t('models.inFlight', { count: number(m.inflight) }), m.queued && t('models.queued', { count: number(m.queued) })].filter(Boolean).join(', ') || t('models.idle')}</span>` },
-    { id: 'size', label: t('models.size'), end: true, sort: (m) => m.weight_bytes, cell: (m) => (m.weight_bytes ? bytes(m.weight_bytes) : '–') },
+        return html`<div class="state-cell"><${StateBadge} state=${m.state} />${
+          download
+            ? html`<${Meter} value=${download.done} max=${download.total} label=${t('models.state.fetching')} tone="busy" />`
+            : m.reason && html`<span class="reason">${m.reason}</span>`
+        }</div>`;
+      },
+    },
+    {
+      id: 'where',
+      label: t('models.where'),
+      cell: (m) =>
+        html`<span class="small">${
+          order
+            .filter((s) => m.states[s])
+            .map((s) => `${number(m.states[s])} ${stateName(s)}`)
+            .join(', ') || '–'
+        }</span>`,
+    },
+    {
+      id: 'load',
+      label: t('models.loadLabel'),
+      sort: (m) => m.inflight + m.queued,
+      cell: (m) =>
+        html`<span class="small number">${[m.inflight && t('models.inFlight', { count: number(m.inflight) }), m.queued && t('models.queued', { count: number(m.queued) })].filter(Boolean).join(', ') || t('models.idle')}</span>`,
+    },
+    {
+      id: 'size',
+      label: t('models.size'),
+      end: true,
+      sort: (m) => m.weight_bytes,
+      cell: (m) => (m.weight_bytes ? bytes(m.weight_bytes) : '–'),
+    },
   ];
 }
 
@@ -49,9 +98,13 @@ function List({ route }) {
   const open = html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen(true)}>${t('models.register')}<//>`;
   return html`<${Page} title=${t('models.title')} lead=${t('models.lead')} actions=${items.length > 0 && open}>
     <${ErrorNote} error=${error} />
-    ${!isLoaded ? html`<${Skeleton} lines=${6} />` : html`<${Table} caption=${t('models.title')} rows=${items} rowKey=${(m) => m.id} columns=${shown}
+    ${
+      !isLoaded
+        ? html`<${Skeleton} lines=${6} />`
+        : html`<${Table} caption=${t('models.title')} rows=${items} rowKey=${(m) => m.id} columns=${shown}
       filter=${items.length > 8 ? t('models.filter') : undefined} initialSort=${{ id: 'model', down: false }}
-      empty=${!error && html`<${Empty} icon="models" title=${t('models.emptyTitle')} text=${t('models.emptyText')}>${open}<//>`} />`}
+      empty=${!error && html`<${Empty} icon="models" title=${t('models.emptyTitle')} text=${t('models.emptyText')}>${open}<//>`} />`
+    }
     <${Register} open=${isOpen} onClose=${() => setOpen(false)} /><//>`;
 }
 

@@ -13,12 +13,41 @@ import { Badge, Button, confirm, Empty, ErrorNote, Facts, Note, Page, Skeleton, 
 import { Memory } from './memory.js';
 
 const modelColumns = () => [
-  { id: 'model', label: t('nodes.model'), sort: (m) => m.id, text: (m) => m.id, cell: (m) => html`<a class="row-link" href=${href('models', m.id)}>${m.id}</a>` },
-  { id: 'state', label: t('nodes.state'), sort: (m) => m.state, text: (m) => `${stateName(m.state)} ${m.reason ?? ''}`, cell: (m) => html`<div class="state-cell"><span class="row"><${StateBadge} state=${m.state} />
-    ${m.pinned && html`<${Badge}>${t('nodes.kind.pinned')}<//>`}</span>${m.reason && html`<span class="reason">${m.reason}</span>`}</div>` },
-  { id: 'engine', label: t('nodes.engine'), text: (m) => m.engine ?? '', cell: (m) => html`<span>${m.engine ?? '–'}</span><span class="row-sub">${m.workers[0] ? `${m.workers[0].version} · ${t('nodes.pid', { pid: m.workers[0].pid })}` : ''}</span>` },
-  { id: 'need', label: t('nodes.need'), end: true, sort: (m) => m.need?.total ?? 0, cell: (m) => (m.need ? bytes(m.need.total) : '–') },
-  { id: 'live', label: t('nodes.live'), end: true, cell: (m) => (m.workers[0] ? `${number(m.workers[0].live)} / ${number(m.workers[0].slots)}` : '–') },
+  {
+    id: 'model',
+    label: t('nodes.model'),
+    sort: (m) => m.id,
+    text: (m) => m.id,
+    cell: (m) => html`<a class="row-link" href=${href('models', m.id)}>${m.id}</a>`,
+  },
+  {
+    id: 'state',
+    label: t('nodes.state'),
+    sort: (m) => m.state,
+    text: (m) => `${stateName(m.state)} ${m.reason ?? ''}`,
+    cell: (m) => html`<div class="state-cell"><span class="row"><${StateBadge} state=${m.state} />
+    ${m.pinned && html`<${Badge}>${t('nodes.kind.pinned')}<//>`}</span>${m.reason && html`<span class="reason">${m.reason}</span>`}</div>`,
+  },
+  {
+    id: 'engine',
+    label: t('nodes.engine'),
+    text: (m) => m.engine ?? '',
+    cell: (m) =>
+      html`<span>${m.engine ?? '–'}</span><span class="row-sub">${m.workers[0] ? `${m.workers[0].version} · ${t('nodes.pid', { pid: m.workers[0].pid })}` : ''}</span>`,
+  },
+  {
+    id: 'need',
+    label: t('nodes.need'),
+    end: true,
+    sort: (m) => m.need?.total ?? 0,
+    cell: (m) => (m.need ? bytes(m.need.total) : '–'),
+  },
+  {
+    id: 'live',
+    label: t('nodes.live'),
+    end: true,
+    cell: (m) => (m.workers[0] ? `${number(m.workers[0].live)} / ${number(m.workers[0].slots)}` : '–'),
+  },
 ];
 
 function Models({ models }) {
@@ -28,23 +57,69 @@ function Models({ models }) {
 }
 
 function Engines({ id }) {
-  const { data, error, reload } = useResource(`/v0/nodes/${segment(id)}/engines`, { everyS: 5, concerns: (event) => event.node === id && event.event !== 'node.offline' });
+  const { data, error, reload } = useResource(`/v0/nodes/${segment(id)}/engines`, {
+    everyS: 5,
+    concerns: (event) => event.node === id && event.event !== 'node.offline',
+  });
   const order = useOrder();
   const restart = async (engine) => {
-    const answer = await confirm({ title: t('nodes.reloadTitle', { id: engine.id }), text: t('nodes.reloadText'), action: t('nodes.reload'), choice: t('nodes.reloadForce') });
+    const answer = await confirm({
+      title: t('nodes.reloadTitle', { id: engine.id }),
+      text: t('nodes.reloadText'),
+      action: t('nodes.reload'),
+      choice: t('nodes.reloadForce'),
+    });
     if (!answer) return;
-    const got = await order.run(engine.id, () => api.post(`/v0/nodes/${segment(id)}/engines/${segment(engine.id)}/reload${answer.choice ? '?force=true' : ''}`));
+    const got = await order.run(engine.id, () =>
+      api.post(`/v0/nodes/${segment(id)}/engines/${segment(engine.id)}/reload${answer.choice ? '?force=true' : ''}`),
+    );
     if (got) toast(t(got.changed ? 'nodes.reloaded' : 'nodes.unchanged', { id: engine.id }));
     reload();
   };
-  const columns = useMemo(() => [
-    { id: 'engine', label: t('nodes.engine'), cell: (e) => html`<span>${e.id}</span><span class="row-sub">${e.license ?? ''}</span>` },
-    { id: 'status', label: t('nodes.status'), cell: (e) => html`<div class="state-cell">${e.reloading ? html`<${Badge} tone="busy">${t('nodes.reloading')}<//>`
-      : e.usable ? html`<${Badge} tone="good">${t('nodes.usable')}<//>` : html`<${Badge} tone="bad">${t('nodes.refused')}<//>`}${e.reason && html`<span class="reason">${e.reason}</span>`}</div>` },
-    { id: 'version', label: t('nodes.version'), cell: (e) => (e.version ? html`<span>${e.version}</span><span class="row-sub"><code title=${e.sha256}>${e.sha256.slice(0, 12)}</code></span>` : '–') },
-    { id: 'runs', label: t('nodes.runs'), cell: (e) => html`<span class="small">${[...(e.architectures ?? []), ...(e.formats ?? []), ...(e.backends ?? [])].join(', ') || '–'}</span>` },
-    { id: 'actions', label: t('nodes.actions'), hidden: true, end: true, cell: (e) => html`<${Button} class="small" kind="quiet" icon="reload" label=${`${t('nodes.reload')} ${e.id}`} busy=${order.busy === e.id || e.reloading} onClick=${() => restart(e)}>${t('nodes.reload')}<//>` },
-  ], [order.busy]);
+  const columns = useMemo(
+    () => [
+      {
+        id: 'engine',
+        label: t('nodes.engine'),
+        cell: (e) => html`<span>${e.id}</span><span class="row-sub">${e.license ?? ''}</span>`,
+      },
+      {
+        id: 'status',
+        label: t('nodes.status'),
+        cell: (e) =>
+          html`<div class="state-cell">${
+            e.reloading
+              ? html`<${Badge} tone="busy">${t('nodes.reloading')}<//>`
+              : e.usable
+                ? html`<${Badge} tone="good">${t('nodes.usable')}<//>`
+                : html`<${Badge} tone="bad">${t('nodes.refused')}<//>`
+          }${e.reason && html`<span class="reason">${e.reason}</span>`}</div>`,
+      },
+      {
+        id: 'version',
+        label: t('nodes.version'),
+        cell: (e) =>
+          e.version
+            ? html`<span>${e.version}</span><span class="row-sub"><code title=${e.sha256}>${e.sha256.slice(0, 12)}</code></span>`
+            : '–',
+      },
+      {
+        id: 'runs',
+        label: t('nodes.runs'),
+        cell: (e) =>
+          html`<span class="small">${[...(e.architectures ?? []), ...(e.formats ?? []), ...(e.backends ?? [])].join(', ') || '–'}</span>`,
+      },
+      {
+        id: 'actions',
+        label: t('nodes.actions'),
+        hidden: true,
+        end: true,
+        cell: (e) =>
+          html`<${Button} class="small" kind="quiet" icon="reload" label=${`${t('nodes.reload')} ${e.id}`} busy=${order.busy === e.id || e.reloading} onClick=${() => restart(e)}>${t('nodes.reload')}<//>`,
+      },
+    ],
+    [order.busy],
+  );
   return html`<section class="section"><h2>${t('nodes.engines')}</h2><${ErrorNote} error=${order.error} onDismiss=${order.dismiss} /><${ErrorNote} error=${error} />
     ${data ? html`<${Table} caption=${t('nodes.engines')} rows=${data.engines} rowKey=${(e) => e.id} columns=${columns} />` : !error && html`<${Skeleton} />`}</section>`;
 }
@@ -55,9 +130,13 @@ function Log({ id }) {
   const [query, setQuery] = useState('');
   const { data, error } = useResource(`/v0/nodes/${segment(id)}/logs?lines=${lines}`, { everyS: follow ? 2 : 0 });
   const box = useRef(null);
-  useEffect(() => { if (follow && box.current) box.current.scrollTop = box.current.scrollHeight; }, [data, follow]);
+  useEffect(() => {
+    if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [data, follow]);
   const wanted = query.toLowerCase();
-  const shown = (data?.lines ?? []).filter((l) => !wanted || l.text.toLowerCase().includes(wanted) || l.level === wanted);
+  const shown = (data?.lines ?? []).filter(
+    (l) => !wanted || l.text.toLowerCase().includes(wanted) || l.level === wanted,
+  );
   return html`<section class="section"><div class="section-head"><h2>${t('nodes.logs')}</h2><div class="row log-tools">
       <input type="search" aria-label=${t('nodes.logFilter')} placeholder=${t('nodes.logFilter')} value=${query} onInput=${(e) => setQuery(e.currentTarget.value)} />
       <select aria-label=${t('nodes.logLines')} value=${lines} onChange=${(e) => setLines(Number(e.currentTarget.value))}>${[100, 200, 500, 1000].map((n) => html`<option value=${n}>${n}</option>`)}</select>
@@ -68,7 +147,10 @@ function Log({ id }) {
 }
 
 function Insides({ id }) {
-  const { data, error } = useResource(`/v0/nodes/${segment(id)}/models`, { everyS: 2, concerns: (event) => event.node === id && event.event !== 'node.offline' });
+  const { data, error } = useResource(`/v0/nodes/${segment(id)}/models`, {
+    everyS: 2,
+    concerns: (event) => event.node === id && event.event !== 'node.offline',
+  });
   const models = data?.models ?? [];
   return html`<${ErrorNote} error=${error} /><${Memory} id=${id} models=${models} />${data && html`<${Models} models=${models} />`}<${Engines} id=${id} /><${Log} id=${id} />`;
 }
@@ -78,17 +160,42 @@ export default function Node({ id, Badge: NodeBadge }) {
   const order = useOrder();
   const node = items.find((n) => n.id === id);
   const back = { href: href('nodes'), text: t('nodes.title') };
-  if (!node && (!isLoaded || error)) return html`<${Page} title=${id} back=${back}><${ErrorNote} error=${error} />${!error && html`<${Skeleton} lines=${6} />`}<//>`;
-  if (!node) return html`<${Page} title=${t('nodes.notFoundTitle')} back=${back}><${Empty} icon="nodes" title=${t('nodes.notFoundTitle')} text=${t('nodes.notFoundText')}><a class="button" href=${href('nodes')}>${t('nodes.toNodes')}</a><//><//>`;
+  if (!node && (!isLoaded || error))
+    return html`<${Page} title=${id} back=${back}><${ErrorNote} error=${error} />${!error && html`<${Skeleton} lines=${6} />`}<//>`;
+  if (!node)
+    return html`<${Page} title=${t('nodes.notFoundTitle')} back=${back}><${Empty} icon="nodes" title=${t('nodes.notFoundTitle')} text=${t('nodes.notFoundText')}><a class="button" href=${href('nodes')}>${t('nodes.toNodes')}</a><//><//>`;
   const change = async (action) => {
-    if (action === 'drain' && !await confirm({ title: t('nodes.drainTitle', { name: node.name }), text: t('nodes.drainText'), action: t('nodes.drain') })) return;
+    if (
+      action === 'drain' &&
+      !(await confirm({
+        title: t('nodes.drainTitle', { name: node.name }),
+        text: t('nodes.drainText'),
+        action: t('nodes.drain'),
+      }))
+    )
+      return;
     const got = await order.run(action, () => api.post(`/v0/nodes/${segment(id)}/${action}`));
-    if (got) { toast(t(action === 'drain' ? 'nodes.isDrained' : 'nodes.isUndrained', { name: node.name })); live.refresh('nodes'); }
+    if (got) {
+      toast(t(action === 'drain' ? 'nodes.isDrained' : 'nodes.isUndrained', { name: node.name }));
+      live.refresh('nodes');
+    }
   };
   const remove = async () => {
-    if (!await confirm({ title: t('nodes.removeTitle', { name: node.name }), text: t('nodes.removeText'), action: t('nodes.remove'), danger: true })) return;
+    if (
+      !(await confirm({
+        title: t('nodes.removeTitle', { name: node.name }),
+        text: t('nodes.removeText'),
+        action: t('nodes.remove'),
+        danger: true,
+      }))
+    )
+      return;
     const got = await order.run('remove', () => api.del(`/v0/nodes/${segment(id)}`));
-    if (got) { toast(t('nodes.removed', { name: node.name })); live.refresh('nodes'); go('nodes'); }
+    if (got) {
+      toast(t('nodes.removed', { name: node.name }));
+      live.refresh('nodes');
+      go('nodes');
+    }
   };
   const actions = html`<${Button} busy=${order.busy === 'drain' || order.busy === 'undrain'} onClick=${() => change(node.drained ? 'undrain' : 'drain')}>${t(node.drained ? 'nodes.undrain' : 'nodes.drain')}<//>
     ${!node.online && html`<${Button} icon="trash" busy=${order.busy === 'remove'} onClick=${remove}>${t('nodes.remove')}<//>`}`;
@@ -96,11 +203,21 @@ export default function Node({ id, Badge: NodeBadge }) {
     <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
     <section class="card card-pad"><${Facts} items=${[
       [t('nodes.status'), html`<span role="status"><${NodeBadge} node=${node} /></span>`],
-      [t('nodes.device'), node.memory.filter((p) => p.name !== 'ram').map((p) => p.title).join(', ') || node.device.toUpperCase()],
-      [t('nodes.requests'), html`${number(node.requests)}${node.failures > 0 && html` <span class="muted small">(${t('nodes.failures', { count: node.failures })})</span>`}`],
+      [
+        t('nodes.device'),
+        node.memory
+          .filter((p) => p.name !== 'ram')
+          .map((p) => p.title)
+          .join(', ') || node.device.toUpperCase(),
+      ],
+      [
+        t('nodes.requests'),
+        html`${number(node.requests)}${node.failures > 0 && html` <span class="muted small">(${t('nodes.failures', { count: node.failures })})</span>`}`,
+      ],
       [t('nodes.inFlight'), number(node.inflight)],
       [t('nodes.version'), node.version || '–'],
       [t('nodes.address'), html`<span class="small">${node.url}</span>`],
-      [t('nodes.joined'), dateTime(node.joined)]]} /></section>
+      [t('nodes.joined'), dateTime(node.joined)],
+    ]} /></section>
     ${node.online ? html`<${Insides} id=${id} />` : html`<${Note} tone="warn">${t('nodes.offlineNote')}<//>`}<//>`;
 }

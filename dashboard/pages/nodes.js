@@ -21,28 +21,60 @@ export function NodeBadge({ node }) {
 const fullest = (node) => [...node.memory].sort((a, b) => b.used / b.total - a.used / a.total)[0];
 
 function Memory({ node }) {
-  const pool = node.device === 'cpu' ? node.memory[0] : node.memory.find((p) => p.name !== 'ram') ?? fullest(node);
+  const pool = node.device === 'cpu' ? node.memory[0] : (node.memory.find((p) => p.name !== 'ram') ?? fullest(node));
   if (!pool || !node.online) return '–';
   const share = pool.used / pool.total;
   return html`<div class="memory-cell"><${Meter} value=${pool.used} max=${pool.total} label=${`${t('nodes.memory')} ${node.name}`} tone=${share > 0.9 ? 'bad' : share > 0.8 ? 'warn' : ''} />
     <span class="small muted number">${t('nodes.used', { used: bytes(pool.used), total: bytes(pool.total) })}</span></div>`;
 }
 
-const device = (node) => node.memory.filter((p) => p.name !== 'ram').map((p) => p.title).join(', ') || node.device.toUpperCase();
+const device = (node) =>
+  node.memory
+    .filter((p) => p.name !== 'ram')
+    .map((p) => p.title)
+    .join(', ') || node.device.toUpperCase();
 
 const columns = () => [
-  { id: 'name', label: t('nodes.node'), sort: (n) => n.name, text: (n) => `${n.name} ${n.id}`, cell: (n) => html`<a class="row-link" href=${href('nodes', n.id)}>${n.name}</a><span class="row-sub">${n.version}</span>` },
-  { id: 'status', label: t('nodes.status'), sort: (n) => Number(n.online) * 2 - Number(n.drained), text: (n) => (n.online ? 'online' : 'offline'), cell: (n) => html`<${NodeBadge} node=${n} />` },
+  {
+    id: 'name',
+    label: t('nodes.node'),
+    sort: (n) => n.name,
+    text: (n) => `${n.name} ${n.id}`,
+    cell: (n) =>
+      html`<a class="row-link" href=${href('nodes', n.id)}>${n.name}</a><span class="row-sub">${n.version}</span>`,
+  },
+  {
+    id: 'status',
+    label: t('nodes.status'),
+    sort: (n) => Number(n.online) * 2 - Number(n.drained),
+    text: (n) => (n.online ? 'online' : 'offline'),
+    cell: (n) => html`<${NodeBadge} node=${n} />`,
+  },
   { id: 'device', label: t('nodes.device'), text: device, cell: device },
-  { id: 'memory', label: t('nodes.memory'), sort: (n) => (fullest(n) ? fullest(n).used / fullest(n).total : 0), cell: (n) => html`<${Memory} node=${n} />` },
-  { id: 'models', label: t('nodes.models'), sort: (n) => n.models_loaded, cell: (n) => html`<span class="small number">${t('nodes.modelsCount', { loaded: number(n.models_loaded), runnable: number(n.models_runnable) })}</span>` },
+  {
+    id: 'memory',
+    label: t('nodes.memory'),
+    sort: (n) => (fullest(n) ? fullest(n).used / fullest(n).total : 0),
+    cell: (n) => html`<${Memory} node=${n} />`,
+  },
+  {
+    id: 'models',
+    label: t('nodes.models'),
+    sort: (n) => n.models_loaded,
+    cell: (n) =>
+      html`<span class="small number">${t('nodes.modelsCount', { loaded: number(n.models_loaded), runnable: number(n.models_runnable) })}</span>`,
+  },
   { id: 'inflight', label: t('nodes.inFlight'), end: true, sort: (n) => n.inflight, cell: (n) => number(n.inflight) },
 ];
 
 function AddNode({ open, onClose }) {
   const [token, setToken] = useState('');
   const order = useOrder();
-  const close = () => { setToken(''); order.dismiss(); onClose(); };
+  const close = () => {
+    setToken('');
+    order.dismiss();
+    onClose();
+  };
   const make = async () => {
     const answer = await order.run('token', () => api.post('/v0/nodes/tokens'));
     if (answer) setToken(answer.key);
@@ -60,9 +92,13 @@ function List() {
   const add = html`<${Button} kind=${items.length > 0 ? 'plain' : 'primary'} icon="plus" onClick=${() => setOpen(true)}>${t('nodes.add')}<//>`;
   return html`<${Page} title=${t('nodes.title')} lead=${t('nodes.lead')} actions=${items.length > 0 && add}>
     <${ErrorNote} error=${error} />
-    ${!isLoaded ? html`<${Skeleton} lines=${6} />` : html`<${Table} caption=${t('nodes.title')} rows=${items} rowKey=${(n) => n.id} columns=${shown}
+    ${
+      !isLoaded
+        ? html`<${Skeleton} lines=${6} />`
+        : html`<${Table} caption=${t('nodes.title')} rows=${items} rowKey=${(n) => n.id} columns=${shown}
       filter=${items.length > 8 ? t('nodes.filter') : undefined} initialSort=${{ id: 'name', down: false }}
-      empty=${!error && html`<${Empty} icon="nodes" title=${t('nodes.emptyTitle')} text=${t('nodes.emptyText')}>${add}<//>`} />`}
+      empty=${!error && html`<${Empty} icon="nodes" title=${t('nodes.emptyTitle')} text=${t('nodes.emptyText')}>${add}<//>`} />`
+    }
     <${AddNode} open=${isOpen} onClose=${() => setOpen(false)} /><//>`;
 }
 

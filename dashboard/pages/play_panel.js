@@ -7,10 +7,12 @@ import { Button, Field } from '../lib/ui.js';
 
 export function History({ chats, current, onOpen, onRemove, onClear }) {
   if (chats.length === 0) return html`<p class="small muted">${t('playground.noChats')}</p>`;
-  return html`<ul class="chats">${chats.map((chat) => html`<li key=${chat.id}>
+  return html`<ul class="chats">${chats.map(
+    (chat) => html`<li key=${chat.id}>
       <button type="button" class="chat" aria-current=${chat.id === current ? 'true' : undefined} onClick=${() => onOpen(chat)}>
         <span class="chat-title">${chat.title || t('playground.untitled')}</span><span class="chat-at">${ago(new Date(chat.at))}</span></button>
-      <${Button} kind="quiet" icon="trash" label=${t('playground.removeChat', { title: chat.title || t('playground.untitled') })} onClick=${() => onRemove(chat)} /></li>`)}</ul>
+      <${Button} kind="quiet" icon="trash" label=${t('playground.removeChat', { title: chat.title || t('playground.untitled') })} onClick=${() => onRemove(chat)} /></li>`,
+  )}</ul>
     <${Button} kind="quiet" onClick=${onClear}>${t('playground.clear')}<//>`;
 }
 
@@ -24,12 +26,18 @@ const numbers = [
 export function Settings({ settings, onChange }) {
   const set = (name) => (event) => onChange({ ...settings, [name]: event.currentTarget.value });
   const problem = toolsProblem(settings.tools);
-  const problemText = problem && (problem === 'list' ? t('playground.toolsList') : t('playground.toolsJson', { reason: problem }));
+  const problemText =
+    problem && (problem === 'list' ? t('playground.toolsList') : t('playground.toolsJson', { reason: problem }));
   return html`<div class="stack">
     <${Field} label=${t('playground.system')}>${(props) => html`<textarea rows="2" ...${props} value=${settings.system} onInput=${set('system')} />`}<//>
-    <div class="pairs">${numbers.map(({ id, ...range }) => html`<${Field} key=${id} label=${t(`playground.${id}`)}>${(props) => html`
-      <input type="number" inputmode="decimal" ...${range} ...${props} value=${settings[id]} placeholder=${t('playground.default')} onInput=${set(id)} />`}<//>`)}</div>
-    <${Field} label=${t('playground.effort')}>${(props) => html`<select ...${props} value=${settings.effort} onChange=${set('effort')}>
+    <div class="pairs">${numbers.map(
+      ({ id, ...range }) =>
+        html`<${Field} key=${id} label=${t(`playground.${id}`)}>${(props) => html`
+      <input type="number" inputmode="decimal" ...${range} ...${props} value=${settings[id]} placeholder=${t('playground.default')} onInput=${set(id)} />`}<//>`,
+    )}</div>
+    <${Field} label=${t('playground.effort')}>${(
+      props,
+    ) => html`<select ...${props} value=${settings.effort} onChange=${set('effort')}>
       <option value="">${t('playground.default')}</option><option value="low">${t('playground.low')}</option><option value="medium">${t('playground.medium')}</option><option value="high">${t('playground.high')}</option></select>`}<//>
     <${Field} label=${t('playground.tools')} hint=${t('playground.toolsHint')} error=${problemText}>${(props) => html`
       <textarea rows="3" class="mono" spellcheck=${false} ...${props} value=${settings.tools} onInput=${set('tools')} />`}<//>

@@ -12,22 +12,32 @@ function Reasoning({ text, isOpen }) {
 }
 
 function pretty(text) {
-  try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
 }
 
 function ToolCall({ call, answer, value, onInput }) {
   return html`<div class="tool"><p class="tool-name"><span class="muted">${t('playground.toolCall')}</span> <code>${call.name}</code></p>
     <pre tabindex="0" aria-label=${t('playground.toolArguments')}>${pretty(call.arguments)}</pre>
-    ${answer !== undefined ? html`<p class="small muted">${t('playground.toolResult')}</p><pre tabindex="0">${answer}</pre>`
-      : onInput && html`<${Field} label=${t('playground.toolResult')}>${(props) => html`<textarea rows="2" class="mono" ...${props} value=${value} placeholder='{"ok": true}' onInput=${(e) => onInput(e.currentTarget.value)} />`}<//>`}</div>`;
+    ${
+      answer !== undefined
+        ? html`<p class="small muted">${t('playground.toolResult')}</p><pre tabindex="0">${answer}</pre>`
+        : onInput &&
+          html`<${Field} label=${t('playground.toolResult')}>${(props) => html`<textarea rows="2" class="mono" ...${props} value=${value} placeholder='{"ok": true}' onInput=${(e) => onInput(e.currentTarget.value)} />`}<//>`
+    }</div>`;
 }
 
 /** The calls of one answer; the last answer's wait for their results. */
 function ToolCalls({ calls, results, onAnswer }) {
   const [texts, setTexts] = useState({});
   const waiting = onAnswer && calls.some((c) => results[c.id] === undefined);
-  return html`<div class="tools">${calls.map((call, i) => html`<${ToolCall} key=${call.id || i} call=${call} answer=${results[call.id]} value=${texts[i] ?? ''}
-      onInput=${waiting ? (text) => setTexts({ ...texts, [i]: text }) : null} />`)}
+  return html`<div class="tools">${calls.map(
+    (call, i) => html`<${ToolCall} key=${call.id || i} call=${call} answer=${results[call.id]} value=${texts[i] ?? ''}
+      onInput=${waiting ? (text) => setTexts({ ...texts, [i]: text }) : null} />`,
+  )}
     ${waiting && html`<${Button} kind="primary" onClick=${() => onAnswer(calls.map((call, i) => ({ id: call.id, content: texts[i] ?? '' })))}>${t('playground.sendResults', { count: calls.length })}<//>`}</div>`;
 }
 
@@ -39,7 +49,9 @@ function Facts({ message }) {
     facts.speed !== null && t('playground.speed', { value: figure(facts.speed) }),
     facts.firstMs !== null && t('playground.firstToken', { value: duration(Math.round(facts.firstMs)) }),
     message.isStopped ? t('playground.stopped') : message.finish === 'length' && t('playground.cutByLength'),
-  ].filter(Boolean).map((text) => html`<span>${text}</span>`)}</p>`;
+  ]
+    .filter(Boolean)
+    .map((text) => html`<span>${text}</span>`)}</p>`;
 }
 
 function UserTurn({ message }) {
@@ -56,8 +68,11 @@ function ModelTurn({ message, isRunning, results, onAnswer, onRetry }) {
     ${toolCalls.length > 0 && html`<${ToolCalls} calls=${toolCalls} results=${results} onAnswer=${isRunning ? null : onAnswer} />`}
     ${error && html`<${ErrorNote} error=${error} />`}
     <div class="turn-foot"><${Facts} message=${message} />
-      ${!isRunning && html`<div class="turn-tools">${content && html`<${CopyButton} text=${content} />`}
-        ${onRetry && html`<${Button} kind="quiet" icon="reload" onClick=${onRetry}>${t('playground.again')}<//>`}</div>`}</div></li>`;
+      ${
+        !isRunning &&
+        html`<div class="turn-tools">${content && html`<${CopyButton} text=${content} />`}
+        ${onRetry && html`<${Button} kind="quiet" icon="reload" onClick=${onRetry}>${t('playground.again')}<//>`}</div>`
+      }</div></li>`;
 }
 
 /** @param {{messages: import('../lib/chats.js').Message[], isRunning: boolean}} props */
@@ -67,7 +82,8 @@ export function Turns({ messages, isRunning, onAnswer, onRetry }) {
   const shown = messages.map((message, i) => ({ message, i })).filter(({ message }) => message.role !== 'tool');
   return html`<ol class="turns">${shown.map(({ message, i }) => {
     const isLast = i === messages.length - 1;
-    return message.role === 'user' ? html`<${UserTurn} key=${i} message=${message} />`
+    return message.role === 'user'
+      ? html`<${UserTurn} key=${i} message=${message} />`
       : html`<${ModelTurn} key=${i} message=${message} isRunning=${isRunning && isLast} results=${results}
           onAnswer=${isLast ? onAnswer : null} onRetry=${isLast ? onRetry : null} />`;
   })}</ol>`;

@@ -13,8 +13,13 @@ const blank = { kind: 'repo', repo: '', path: '', format: '', revision: '', file
 
 /** Only what was filled in goes along. */
 function toBody(form) {
-  const names = form.kind === 'repo' ? ['repo', 'format', 'revision', 'filename', 'name', 'chat_template'] : ['path', 'format', 'name', 'chat_template'];
-  return Object.fromEntries(names.filter((n) => form[n].trim() !== '').map((n) => [n, n === 'chat_template' ? form[n] : form[n].trim()]));
+  const names =
+    form.kind === 'repo'
+      ? ['repo', 'format', 'revision', 'filename', 'name', 'chat_template']
+      : ['path', 'format', 'name', 'chat_template'];
+  return Object.fromEntries(
+    names.filter((n) => form[n].trim() !== '').map((n) => [n, n === 'chat_template' ? form[n] : form[n].trim()]),
+  );
 }
 
 function Outcome({ answer }) {
@@ -32,29 +37,57 @@ export function Register({ open, onClose }) {
   const [answer, setAnswer] = useState(null);
   const order = useOrder();
   const put = (name) => (event) => setForm({ ...form, [name]: event.currentTarget.value });
-  const close = () => { onClose(); setForm(blank); setAnswer(null); order.dismiss(); };
+  const close = () => {
+    onClose();
+    setForm(blank);
+    setAnswer(null);
+    order.dismiss();
+  };
   const submit = async (event) => {
     event.preventDefault();
     if (order.busy) return;
     const got = await order.run('register', () => api.post('/v0/models/register', toBody(form)));
-    if (got) { setAnswer(got); live.refresh('models'); }
+    if (got) {
+      setAnswer(got);
+      live.refresh('models');
+    }
   };
-  const see = () => { const { id } = answer; close(); go('models', id); };
-  const text = (name, attributes = {}) => html`<${Field} label=${t(`register.${name === 'chat_template' ? 'template' : name}`)} hint=${t(`register.${name === 'chat_template' ? 'template' : name}Hint`)}>
-    ${(props) => (name === 'chat_template' ? html`<textarea rows="3" class="mono" spellcheck=${false} value=${form[name]} onInput=${put(name)} ...${props}></textarea>`
-      : html`<input type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} value=${form[name]} onInput=${put(name)} ...${attributes} ...${props} />`)}<//>`;
+  const see = () => {
+    const { id } = answer;
+    close();
+    go('models', id);
+  };
+  const text = (
+    name,
+    attributes = {},
+  ) => html`<${Field} label=${t(`register.${name === 'chat_template' ? 'template' : name}`)} hint=${t(`register.${name === 'chat_template' ? 'template' : name}Hint`)}>
+    ${(props) =>
+      name === 'chat_template'
+        ? html`<textarea rows="3" class="mono" spellcheck=${false} value=${form[name]} onInput=${put(name)} ...${props}></textarea>`
+        : html`<input type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} value=${form[name]} onInput=${put(name)} ...${attributes} ...${props} />`}<//>`;
   const footer = answer
-    ? html`<${Button} onClick=${() => { setAnswer(null); setForm(blank); }}>${t('register.another')}<//><${Button} kind="primary" onClick=${see}>${t('register.see')}<//>`
+    ? html`<${Button} onClick=${() => {
+        setAnswer(null);
+        setForm(blank);
+      }}>${t('register.another')}<//><${Button} kind="primary" onClick=${see}>${t('register.see')}<//>`
     : html`<${Button} onClick=${close}>${t('common.cancel')}<//><${Button} kind="primary" type="submit" form="register-form" busy=${order.busy !== ''}>${order.busy ? t('register.checking') : t('register.submit')}<//>`;
   return html`<${Dialog} open=${open} title=${t('register.title')} onClose=${close} footer=${footer}>
-    ${answer ? html`<${Outcome} answer=${answer} />` : html`<form id="register-form" class="stack" onSubmit=${submit}>
+    ${
+      answer
+        ? html`<${Outcome} answer=${answer} />`
+        : html`<form id="register-form" class="stack" onSubmit=${submit}>
       <${ErrorNote} error=${order.error} onDismiss=${order.dismiss} />
-      <fieldset class="choice"><legend class="visually-hidden">${t('register.kind')}</legend>${['repo', 'path'].map((kind) => html`<label><input type="radio" name="kind" value=${kind}
-        checked=${form.kind === kind} onChange=${put('kind')} /><span>${t(`register.${kind}Kind`)}</span></label>`)}</fieldset>
+      <fieldset class="choice"><legend class="visually-hidden">${t('register.kind')}</legend>${['repo', 'path'].map(
+        (kind) => html`<label><input type="radio" name="kind" value=${kind}
+        checked=${form.kind === kind} onChange=${put('kind')} /><span>${t(`register.${kind}Kind`)}</span></label>`,
+      )}</fieldset>
       ${text(form.kind, { required: true, autofocus: true, placeholder: form.kind === 'repo' ? 'openai/gpt-oss-20b' : '/models/my-model' })}
-      <${Field} label=${t('register.format')} hint=${t('register.formatHint')}>${(props) => html`<select value=${form.format} onChange=${put('format')} ...${props}>
+      <${Field} label=${t('register.format')} hint=${t('register.formatHint')}>${(
+        props,
+      ) => html`<select value=${form.format} onChange=${put('format')} ...${props}>
         <option value="">${t('register.formatAuto')}</option><option value="safetensors">safetensors</option><option value="gguf">GGUF</option></select>`}<//>
       ${form.kind === 'repo' && html`<p class="hint">${t('register.artifactNote')}</p>`}
       <details><summary>${t('register.more')}</summary><div class="stack">${text('name')}${form.kind === 'repo' && html`${text('revision')}${text('filename')}`}${text('chat_template')}</div></details>
-    </form>`}<//>`;
+    </form>`
+    }<//>`;
 }

@@ -10,11 +10,17 @@ export default function SignIn({ onDone }) {
   const [key, setKey] = useState('');
   const { busy, error, run, dismiss } = useOrder();
   const input = useRef(null);
-  useEffect(() => { document.title = `${t('signin.title')} · llm-router`; input.current?.focus(); }, []);
+  useEffect(() => {
+    document.title = `${t('signin.title')} · llm-router`;
+    input.current?.focus();
+  }, []);
   const submit = async (event) => {
     event.preventDefault();
     if (busy) return;
-    if (!key.trim()) { input.current.focus(); return; }
+    if (!key.trim()) {
+      input.current.focus();
+      return;
+    }
     if (await run('in', () => api.post('/v0/session', { key: key.trim() }))) onDone();
     else input.current?.select();
   };
@@ -22,7 +28,9 @@ export default function SignIn({ onDone }) {
     <p class="brand"><span class="mark" aria-hidden="true"></span><span>llm-router</span></p>
     <h1>${t('signin.title')}</h1>
     <${ErrorNote} error=${error} onDismiss=${dismiss} />
-    <${Field} label=${t('signin.key')} hint=${t('signin.hint')}>${(props) => html`<input ref=${input} type="password" name="key" autocomplete="current-password" spellcheck=${false}
+    <${Field} label=${t('signin.key')} hint=${t('signin.hint')}>${(
+      props,
+    ) => html`<input ref=${input} type="password" name="key" autocomplete="current-password" spellcheck=${false}
       autocapitalize="off" placeholder="lr-…" ...${props} value=${key} onInput=${(e) => setKey(e.currentTarget.value)} />`}<//>
     <${Button} kind="primary" type="submit" busy=${busy === 'in'}>${t('signin.action')}<//>
     <details class="small"><summary>${t('signin.noKey')}</summary><p class="muted">${t('signin.noKeyText')}</p><pre tabindex="0"><code>llm-router keys create --role admin</code></pre></details></form></div>`;

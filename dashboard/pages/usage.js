@@ -9,12 +9,17 @@ import { useResource } from '../lib/live.js';
 import { Table } from '../lib/table.js';
 import { ErrorNote, Skeleton } from '../lib/ui.js';
 
-const ranges = { day: { slots: 24, slotS: 3600 }, week: { slots: 7, slotS: 86400 }, month: { slots: 30, slotS: 86400 } };
-const compact = (value) => new Intl.NumberFormat(getLang(), { notation: 'compact', maximumFractionDigits: 1 }).format(value);
+const ranges = {
+  day: { slots: 24, slotS: 3600 },
+  week: { slots: 7, slotS: 86400 },
+  month: { slots: 30, slotS: 86400 },
+};
+const compact = (value) =>
+  new Intl.NumberFormat(getLang(), { notation: 'compact', maximumFractionDigits: 1 }).format(value);
 
 /** Slots begin with the hours and days of whoever looks. */
 function slotTimes({ slots, slotS }, now = Date.now() / 1000) {
-  const zone = ((-new Date().getTimezoneOffset() * 60) % 86400 + 86400) % 86400;
+  const zone = (((-new Date().getTimezoneOffset() * 60) % 86400) + 86400) % 86400;
   const last = Math.floor((now + zone) / slotS) * slotS - zone;
   return { zone, times: Array.from({ length: slots }, (_, i) => last - (slots - 1 - i) * slotS) };
 }
@@ -61,16 +66,31 @@ export function Usage({ keys }) {
   const [key, setKey] = useState('');
   const { slotS } = ranges[range];
   const { zone, times } = slotTimes(ranges[range]);
-  const { data, error } = useResource(`/v0/usage?since=${times[0]}&until=${times.at(-1) + slotS}&step=${slotS}&zone=${zone}${key ? `&key=${segment(key)}` : ''}`, { everyS: 5 });
+  const { data, error } = useResource(
+    `/v0/usage?since=${times[0]}&until=${times.at(-1) + slotS}&step=${slotS}&zone=${zone}${key ? `&key=${segment(key)}` : ''}`,
+    { everyS: 5 },
+  );
   const names = new Map(keys.map((k) => [k.id, k.name || k.id]));
   const rows = data?.usage ?? [];
   const columns = toColumns(rows, times, slotS);
   const table = [
-    { id: 'key', label: t('keys.key'), text: (r) => names.get(r.key) ?? r.key, sort: (r) => names.get(r.key) ?? r.key, cell: (r) => html`<span class="break">${r.key === '' ? t('keys.local') : names.get(r.key) ?? r.key}</span>` },
+    {
+      id: 'key',
+      label: t('keys.key'),
+      text: (r) => names.get(r.key) ?? r.key,
+      sort: (r) => names.get(r.key) ?? r.key,
+      cell: (r) => html`<span class="break">${r.key === '' ? t('keys.local') : (names.get(r.key) ?? r.key)}</span>`,
+    },
     { id: 'requests', label: t('keys.requests'), end: true, sort: (r) => r.requests, cell: (r) => number(r.requests) },
     { id: 'prompt', label: t('keys.promptTokens'), end: true, sort: (r) => r.prompt, cell: (r) => number(r.prompt) },
     { id: 'cached', label: t('keys.cachedTokens'), end: true, sort: (r) => r.cached, cell: (r) => number(r.cached) },
-    { id: 'completion', label: t('keys.completionTokens'), end: true, sort: (r) => r.completion, cell: (r) => number(r.completion) },
+    {
+      id: 'completion',
+      label: t('keys.completionTokens'),
+      end: true,
+      sort: (r) => r.completion,
+      cell: (r) => number(r.completion),
+    },
   ];
   return html`<section class="section" aria-labelledby="usage-title"><div class="section-head"><h2 id="usage-title">${t('keys.usage')}</h2>
       <div class="row"><label class="inline"><span class="visually-hidden">${t('keys.usageOf')}</span><select value=${key} onChange=${(e) => setKey(e.currentTarget.value)}>
@@ -79,8 +99,11 @@ export function Usage({ keys }) {
         ${Object.keys(ranges).map((name) => html`<option value=${name}>${t(`keys.${name}`)}</option>`)}</select></label></div></div>
     <${ErrorNote} error=${error} />
     ${!data && !error && html`<${Skeleton} lines=${4} />`}
-    ${data && html`<div class="usage-charts"><${UsageChart} title=${t('keys.requests')} values=${columns.requests} times=${times} slotS=${slotS} tone=${2} />
+    ${
+      data &&
+      html`<div class="usage-charts"><${UsageChart} title=${t('keys.requests')} values=${columns.requests} times=${times} slotS=${slotS} tone=${2} />
       <${UsageChart} title=${t('keys.promptTokens')} values=${columns.prompt} times=${times} slotS=${slotS} tone=${1} />
       <${UsageChart} title=${t('keys.completionTokens')} values=${columns.completion} times=${times} slotS=${slotS} tone=${1} /></div>
-      ${rows.length > 0 && html`<${Table} caption=${t('keys.usageByKey')} rows=${byKey(rows)} rowKey=${(r) => r.key} columns=${table} pageSize=${10} />`}`}</section>`;
+      ${rows.length > 0 && html`<${Table} caption=${t('keys.usageByKey')} rows=${byKey(rows)} rowKey=${(r) => r.key} columns=${table} pageSize=${10} />`}`
+    }</section>`;
 }

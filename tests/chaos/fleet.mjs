@@ -22,7 +22,9 @@ const DISK_MB = 384; // of memory, as far as used; downloads leave 256 alone
 
 // The models: gpt-oss in miniature (bitwise the same answers in any batch), an engine that
 // breaks on command, and an engine that comes from the hub in two revisions.
-export const DEMO = 'demo', PARROT = 'parrot', HUB = 'acme/echo';
+export const DEMO = 'demo',
+  PARROT = 'parrot',
+  HUB = 'acme/echo';
 export const MODELS = [DEMO, PARROT, HUB];
 export const ENGINE = { [DEMO]: 'gptoss', [PARROT]: 'faulty', [HUB]: 'echo' };
 export const POISON = 'deadly';
@@ -34,9 +36,29 @@ const plain = '{% for m in messages %}{{ m.content }}{% endfor %}';
 function certify(dir) {
   const file = (name) => path.join(dir, name);
   // Good since yesterday: a router whose clock is slow by an hour would rightly refuse a newer one.
-  const yesterday = fakeClock() !== undefined ? { ...process.env, LD_PRELOAD: fakeClock(), FAKETIME: '-1d' } : process.env;
-  execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', file('node.key'), '-out', file('node.pem'),
-    '-subj', '/CN=chaos', '-addext', 'subjectAltName=IP:127.0.0.1', '-days', '90'], { stdio: 'ignore', env: yesterday });
+  const yesterday =
+    fakeClock() !== undefined ? { ...process.env, LD_PRELOAD: fakeClock(), FAKETIME: '-1d' } : process.env;
+  execFileSync(
+    'openssl',
+    [
+      'req',
+      '-x509',
+      '-newkey',
+      'rsa:2048',
+      '-nodes',
+      '-keyout',
+      file('node.key'),
+      '-out',
+      file('node.pem'),
+      '-subj',
+      '/CN=chaos',
+      '-addext',
+      'subjectAltName=IP:127.0.0.1',
+      '-days',
+      '90',
+    ],
+    { stdio: 'ignore', env: yesterday },
+  );
   return { cert: file('node.pem'), key: file('node.key') };
 }
 
@@ -54,7 +76,17 @@ function gatherEngines(dir) {
 
 export class Fleet {
   constructor({ database, logDir, onDeath }) {
-    Object.assign(this, { database, logDir, onDeath, routers: [], nodes: [], disks: [], proxies: [], tokens: [], clones: [] });
+    Object.assign(this, {
+      database,
+      logDir,
+      onDeath,
+      routers: [],
+      nodes: [],
+      disks: [],
+      proxies: [],
+      tokens: [],
+      clones: [],
+    });
     fs.rmSync(logDir, { recursive: true, force: true });
     fs.mkdirSync(logDir, { recursive: true });
     // Also where the run ends badly: before the folders are removed.
@@ -76,10 +108,15 @@ export class Fleet {
     }
     for (let i = 0; i < (this.database === 'postgres' ? 2 : 1); i++) await this.#addRouter(i);
     for (let i = 0; i < NODES; i++) await this.#addNode(i);
-    await until('all nodes are online at all routers', async () => {
-      for (const router of this.routers) if (((await this.nodesAt(router)) ?? []).filter((n) => n.online).length < NODES) return false;
-      return true;
-    }, 30000);
+    await until(
+      'all nodes are online at all routers',
+      async () => {
+        for (const router of this.routers)
+          if (((await this.nodesAt(router)) ?? []).filter((n) => n.online).length < NODES) return false;
+        return true;
+      },
+      30000,
+    );
     this.key = (await this.operate(0, '/v0/keys', { name: 'load' })).key;
     for (const id of [DEMO, PARROT]) await this.operate(0, '/v0/models/register', { path: id });
     await this.registerHub('A');
@@ -107,7 +144,12 @@ export class Fleet {
   }
 
   #member(name, role, options) {
-    return new Member(name, role, { logDir: this.logDir, onDeath: this.onDeath, ...options, env: { ...this.hubEnv, ...options.env } });
+    return new Member(name, role, {
+      logDir: this.logDir,
+      onDeath: this.onDeath,
+      ...options,
+      env: { ...this.hubEnv, ...options.env },
+    });
   }
 
   async #addRouter(index) {
@@ -115,10 +157,37 @@ export class Fleet {
     const proxy = await this.#link(port);
     const disk = this.#disk(`r${index}`);
     const database = this.postgres ? ['--database', this.postgres.url] : [];
-    const router = this.#member(`r${index}`, 'router', { match: /listening on http/, args: () => ['router', '--listen', `127.0.0.1:${port}`,
-      '--data-dir', path.join(disk.dir, 'data'), '--allow-cpu-nodes', '--advertise', proxy.url, '--tls-ca', this.tls.cert, '--threads', '2',
-      '--hub-host', this.hub.storage, '--drain-timeout', `${DRAIN_TIMEOUT}ms`, '--node-timeout', `${NODE_TIMEOUT}ms`, ...database] });
-    Object.assign(router, { index, disk, proxy, url: `http://127.0.0.1:${port}`, dataDir: path.join(disk.dir, 'data') });
+    const router = this.#member(`r${index}`, 'router', {
+      match: /listening on http/,
+      args: () => [
+        'router',
+        '--listen',
+        `127.0.0.1:${port}`,
+        '--data-dir',
+        path.join(disk.dir, 'data'),
+        '--allow-cpu-nodes',
+        '--advertise',
+        proxy.url,
+        '--tls-ca',
+        this.tls.cert,
+        '--threads',
+        '2',
+        '--hub-host',
+        this.hub.storage,
+        '--drain-timeout',
+        `${DRAIN_TIMEOUT}ms`,
+        '--node-timeout',
+        `${NODE_TIMEOUT}ms`,
+        ...database,
+      ],
+    });
+    Object.assign(router, {
+      index,
+      disk,
+      proxy,
+      url: `http://127.0.0.1:${port}`,
+      dataDir: path.join(disk.dir, 'data'),
+    });
     this.routers.push(router);
     await router.start();
   }
@@ -133,17 +202,68 @@ export class Fleet {
     const struck = path.join(disk.dir, 'struck');
     fs.mkdirSync(models, { recursive: true });
     fs.cpSync(path.join(ROOT, 'models/demo'), path.join(models, DEMO), { recursive: true });
-    writeEchoModel(path.join(models, PARROT), 'faulty', { step_ms: 5, load_ms: 200, hang: 'probe', once: struck, poison: POISON });
+    writeEchoModel(path.join(models, PARROT), 'faulty', {
+      step_ms: 5,
+      load_ms: 200,
+      hang: 'probe',
+      once: struck,
+      poison: POISON,
+    });
     fs.writeFileSync(struck, '');
     const advertised = isTls ? proxy.url.replace('http:', 'https:') : proxy.url;
     const tls = isTls ? ['--tls-cert', this.tls.cert, '--tls-key', this.tls.key] : [];
     const token = await this.operate(home.index, '/v0/nodes/tokens', {});
     this.tokens.push({ router: home.index, id: token.id });
-    const node = this.#member(`n${index}`, 'node', { match: /listening on port/, env: { LLM_ROUTER_TOKEN: token.key }, args: () => ['node',
-      '--listen', `127.0.0.1:${port}`, '--device', 'cpu', '--no-hf-cache', '--data-dir', path.join(disk.dir, 'data'), '--router', home.proxy.url,
-      '--node-name', `n${index}`, '--model', path.join(models, DEMO), '--engines-dir', this.engines, '--advertise', advertised, '--hub-host', this.hub.storage,
-      '--tls-ca', this.tls.cert, ...tls, '--threads', '1', '--engine-threads', '1', '--step-timeout', `${STEP_TIMEOUT}ms`, '--load-timeout', `${STEP_TIMEOUT}ms`, '--drain-timeout', `${DRAIN_TIMEOUT}ms`] });
-    Object.assign(node, { index, home, disk, proxy, isTls, models, struck, url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}`, dataDir: path.join(disk.dir, 'data') });
+    const node = this.#member(`n${index}`, 'node', {
+      match: /listening on port/,
+      env: { LLM_ROUTER_TOKEN: token.key },
+      args: () => [
+        'node',
+        '--listen',
+        `127.0.0.1:${port}`,
+        '--device',
+        'cpu',
+        '--no-hf-cache',
+        '--data-dir',
+        path.join(disk.dir, 'data'),
+        '--router',
+        home.proxy.url,
+        '--node-name',
+        `n${index}`,
+        '--model',
+        path.join(models, DEMO),
+        '--engines-dir',
+        this.engines,
+        '--advertise',
+        advertised,
+        '--hub-host',
+        this.hub.storage,
+        '--tls-ca',
+        this.tls.cert,
+        ...tls,
+        '--threads',
+        '1',
+        '--engine-threads',
+        '1',
+        '--step-timeout',
+        `${STEP_TIMEOUT}ms`,
+        '--load-timeout',
+        `${STEP_TIMEOUT}ms`,
+        '--drain-timeout',
+        `${DRAIN_TIMEOUT}ms`,
+      ],
+    });
+    Object.assign(node, {
+      index,
+      home,
+      disk,
+      proxy,
+      isTls,
+      models,
+      struck,
+      url: `${isTls ? 'https' : 'http'}://127.0.0.1:${port}`,
+      dataDir: path.join(disk.dir, 'data'),
+    });
     this.nodes.push(node);
     await node.start();
   }
@@ -153,7 +273,12 @@ export class Fleet {
     const port = await freePort();
     const dir = fs.mkdtempSync(path.join(this.dir, 'clone-'));
     fs.cpSync(node.dataDir, dir, { recursive: true, filter: (file) => !/\.lock$/.test(file) });
-    const change = { '--listen': `127.0.0.1:${port}`, '--data-dir': dir, '--advertise': node.url.replace(/\d+$/, port), '--model': path.join(dir, 'models', DEMO) };
+    const change = {
+      '--listen': `127.0.0.1:${port}`,
+      '--data-dir': dir,
+      '--advertise': node.url.replace(/\d+$/, port),
+      '--model': path.join(dir, 'models', DEMO),
+    };
     const args = node.args().map((arg, i, all) => change[all[i - 1]] ?? arg);
     const clone = this.#member(`${node.name}-clone`, 'node', { match: node.match, env: node.env, args: () => args });
     this.clones.push(clone);
@@ -171,11 +296,17 @@ export class Fleet {
       if (answer.status >= 200 && answer.status < 300) return answer.json;
       if (![0, 429, 502, 503].includes(answer.status)) break;
     }
-    throw new Error(`${method ?? 'POST'} ${target} at r${index}: status ${answer.status}, ${answer.text.slice(0, 300)}`);
+    throw new Error(
+      `${method ?? 'POST'} ${target} at r${index}: status ${answer.status}, ${answer.text.slice(0, 300)}`,
+    );
   }
 
-  forget(index, id) { return this.operate(index, `/v0/models/${id}`, undefined, 'DELETE'); }
-  registerPath(index, id) { return this.operate(index, '/v0/models/register', { path: id }); }
+  forget(index, id) {
+    return this.operate(index, `/v0/models/${id}`, undefined, 'DELETE');
+  }
+  registerPath(index, id) {
+    return this.operate(index, '/v0/models/register', { path: id });
+  }
 
   async registerHub(letter, index = 0) {
     await this.operate(index, '/v0/models/register', { repo: HUB, revision: this.revisions[letter] });
@@ -183,7 +314,13 @@ export class Fleet {
   }
 
   get secretOf() {
-    return (node) => { try { return JSON.parse(fs.readFileSync(path.join(node.dataDir, 'node-identity.json'))).secret; } catch { return ''; } };
+    return (node) => {
+      try {
+        return JSON.parse(fs.readFileSync(path.join(node.dataDir, 'node-identity.json'))).secret;
+      } catch {
+        return '';
+      }
+    };
   }
 
   // A request to the node itself, past every router and proxy.
@@ -195,13 +332,19 @@ export class Fleet {
     return this.atNode(node, `/v0/models/${encodeURIComponent(model)}/${word}`, { body: {}, ms });
   }
 
-  async nodesAt(router) { return (await ask(`${router.url}/v0/nodes`, { ms: 3000 })).json?.nodes; }
+  async nodesAt(router) {
+    return (await ask(`${router.url}/v0/nodes`, { ms: 3000 })).json?.nodes;
+  }
 
   // ---- the database as it was ----
 
   async backup() {
     if (this.postgres) await this.postgres.backup();
-    else await run('sqlite3', [path.join(this.routers[0].dataDir, 'router.db'), `.backup ${path.join(this.dir, 'backup.db')}`]);
+    else
+      await run('sqlite3', [
+        path.join(this.routers[0].dataDir, 'router.db'),
+        `.backup ${path.join(this.dir, 'backup.db')}`,
+      ]);
     this.backedUp = this.revision;
   }
 
@@ -218,7 +361,10 @@ export class Fleet {
 
   async close() {
     const all = [...this.routers, ...this.nodes, ...this.clones];
-    for (const member of all) { member.isExpected = true; member.signal('SIGCONT'); }
+    for (const member of all) {
+      member.isExpected = true;
+      member.signal('SIGCONT');
+    }
     await Promise.all(all.map((m) => m.stop('SIGKILL').catch(() => {})));
     await this.hub?.close();
     await Promise.all(this.proxies.map((p) => p.close()));
@@ -226,7 +372,10 @@ export class Fleet {
   }
 
   #leave() {
-    for (const member of [...this.routers, ...this.nodes, ...this.clones]) { member.isExpected = true; if (member.isUp) member.child.kill('SIGKILL'); }
+    for (const member of [...this.routers, ...this.nodes, ...this.clones]) {
+      member.isExpected = true;
+      if (member.isUp) member.child.kill('SIGKILL');
+    }
     this.postgres?.close();
     this.postgres = undefined;
     for (const disk of this.disks) disk.close();

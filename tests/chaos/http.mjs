@@ -18,11 +18,18 @@ export function exchange(url, { method, body, key, ca, ms = 5000, onData, header
     const target = new URL(url);
     const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
     const request = (target.protocol === 'https:' ? https : http).request(target, {
-      method: method ?? (bytes ? 'POST' : 'GET'), agent: false, ca,
-      headers: { ...(bytes ? { 'content-type': 'application/json', 'content-length': bytes.length } : {}),
-        ...(key ? { authorization: `Bearer ${key}` } : {}), ...headers },
+      method: method ?? (bytes ? 'POST' : 'GET'),
+      agent: false,
+      ca,
+      headers: {
+        ...(bytes ? { 'content-type': 'application/json', 'content-length': bytes.length } : {}),
+        ...(key ? { authorization: `Bearer ${key}` } : {}),
+        ...headers,
+      },
     });
-    let stage = 'before', text = '', over = false;
+    let stage = 'before',
+      text = '',
+      over = false;
     const finish = (call, value) => {
       if (over) return;
       over = true;
@@ -56,7 +63,11 @@ export function exchange(url, { method, body, key, ca, ms = 5000, onData, header
 export async function ask(url, options) {
   try {
     const answer = await exchange(url, options);
-    try { answer.json = JSON.parse(answer.text); } catch { /* not JSON: the caller looks at the text */ }
+    try {
+      answer.json = JSON.parse(answer.text);
+    } catch {
+      /* not JSON: the caller looks at the text */
+    }
     return answer;
   } catch (error) {
     return { status: 0, headers: {}, text: error.message };

@@ -10,20 +10,40 @@ const MANNERS = ['whole', 'stream', 'stream', 'stream', 'leave', 'slow'];
 
 export class Load {
   constructor({ fleet, judge, clients, limits, seed }) {
-    Object.assign(this, { fleet, judge, limits, clients, random: new Random(seed ^ 0x5eed), expected: new Map(), running: [], isOn: false });
+    Object.assign(this, {
+      fleet,
+      judge,
+      limits,
+      clients,
+      random: new Random(seed ^ 0x5eed),
+      expected: new Map(),
+      running: [],
+      isOn: false,
+    });
     this.counts = { checked: 0, refused: 0, gone: 0, cut: 0, left: 0, struck: 0 };
     this.slowest = 0;
   }
 
   // The undisturbed answers, at each router, twice: an answer that changes by itself proves nothing.
   async learn() {
-    const all = ASKS.flatMap((one) => this.fleet.routers.flatMap((router) => [[one, router], [one, router]]));
-    const next = async () => { while (all.length) await this.#learn(...all.shift()); };
+    const all = ASKS.flatMap((one) =>
+      this.fleet.routers.flatMap((router) => [
+        [one, router],
+        [one, router],
+      ]),
+    );
+    const next = async () => {
+      while (all.length) await this.#learn(...all.shift());
+    };
     await Promise.all([next(), next(), next(), next()]);
   }
 
   async #learn(one, router) {
-    const { status, text } = await exchange(`${router.url}${one.path}`, { body: one.body, key: this.fleet.key, ms: this.limits.bound });
+    const { status, text } = await exchange(`${router.url}${one.path}`, {
+      body: one.body,
+      key: this.fleet.key,
+      ms: this.limits.bound,
+    });
     if (status !== 200) throw new Error(`undisturbed, "${one.name}" is answered with ${status}: ${text}`);
     const is = JSON.stringify(essence(one.path, JSON.parse(text)));
     const was = this.expected.get(one.name) ?? is;
@@ -66,7 +86,10 @@ export class Load {
       const wait = await this.#attempt(one, manner, router);
       if (wait === undefined) return;
       if (Date.now() - begun > this.limits.refused)
-        return void this.judge.broke('nobody is refused for long', `"${one.name}" was refused for ${Date.now() - begun} ms, last by ${router.name}`);
+        return void this.judge.broke(
+          'nobody is refused for long',
+          `"${one.name}" was refused for ${Date.now() - begun} ms, last by ${router.name}`,
+        );
       if (!this.isOn) return;
       await sleep(wait);
     }
@@ -77,19 +100,39 @@ export class Load {
     const from = Date.now();
     const isStream = manner !== 'whole';
     const told = { one, manner, router, from };
-    let answer, cut, hasLeft = false, pauses = 0;
+    let answer,
+      cut,
+      hasLeft = false,
+      pauses = 0;
     const onData = (text, response) => {
-      if (manner === 'leave' && text.length > 600) { hasLeft = true; response.destroy(); }
-      if (manner === 'slow' && pauses < 4) { pauses++; response.pause(); setTimeout(() => response.resume(), 250); }
+      if (manner === 'leave' && text.length > 600) {
+        hasLeft = true;
+        response.destroy();
+      }
+      if (manner === 'slow' && pauses < 4) {
+        pauses++;
+        response.pause();
+        setTimeout(() => response.resume(), 250);
+      }
     };
     try {
-      answer = await exchange(`${router.url}${one.path}`, { body: isStream ? streamed(one) : one.body, key: this.fleet.key, ms: this.limits.bound, onData });
+      answer = await exchange(`${router.url}${one.path}`, {
+        body: isStream ? streamed(one) : one.body,
+        key: this.fleet.key,
+        ms: this.limits.bound,
+        onData,
+      });
     } catch (error) {
       cut = error;
     }
     told.to = Date.now();
     this.slowest = Math.max(this.slowest, told.to - from);
-    if (cut?.stage === 'late') return void this.judge.broke('nothing hangs', `${name(told)} had no end within ${this.limits.bound} ms; it said: ${tail(cut.text)}`, told);
+    if (cut?.stage === 'late')
+      return void this.judge.broke(
+        'nothing hangs',
+        `${name(told)} had no end within ${this.limits.bound} ms; it said: ${tail(cut.text)}`,
+        told,
+      );
     if (cut !== undefined || hasLeft) return this.#judgeCut(told, cut ?? answer, hasLeft);
     return this.#judgeAnswer(told, answer, isStream);
   }
@@ -100,11 +143,22 @@ export class Load {
     if (told.manner !== 'whole' && cut.text) {
       const got = gather(one.path, cut.text);
       if (!got.error && !this.rights(one, from, to).some((right) => got.isBeginning(JSON.parse(right))))
-        return void this.judge.broke('every answer is the undisturbed one', `${name(told)} began with ${tail(cut.text)}`, told);
+        return void this.judge.broke(
+          'every answer is the undisturbed one',
+          `${name(told)} began with ${tail(cut.text)}`,
+          told,
+        );
     }
-    if (hasLeft) { this.counts.left++; return undefined; }
+    if (hasLeft) {
+      this.counts.left++;
+      return undefined;
+    }
     if (!this.judge.isCutExcused(router, cut.stage, from, to))
-      return void this.judge.broke('no connection is cut', `${name(told)}: ${cut.message} ${cut.stage === 'before' ? 'before' : 'within'} the answer`, told);
+      return void this.judge.broke(
+        'no connection is cut',
+        `${name(told)}: ${cut.message} ${cut.stage === 'before' ? 'before' : 'within'} the answer`,
+        told,
+      );
     this.counts.cut++;
     return 100;
   }
@@ -114,34 +168,59 @@ export class Load {
     if (status === 429 || status === 503) return this.#judgeRefusal(told, status, headers['retry-after'], text);
     if (status === 404) return this.#judgeGone(told, text);
     if (status === 500) return this.#judgeStrike(told, headers['x-request-id'], text);
-    if (status !== 200) return void this.judge.broke('every answer is the undisturbed one', `${name(told)} got status ${status}: ${tail(text)}`, told);
+    if (status !== 200)
+      return void this.judge.broke(
+        'every answer is the undisturbed one',
+        `${name(told)} got status ${status}: ${tail(text)}`,
+        told,
+      );
     const got = isStream ? gather(one.path, text) : { essence: essence(one.path, JSON.parse(text)), isWhole: true };
     if (got.error) return this.#judgeStreamError(told, got.error, headers['x-request-id']);
     const is = JSON.stringify(got.essence);
     const rights = this.rights(one, from, to);
     if (!got.isWhole || !rights.includes(is))
-      return void this.judge.broke('every answer is the undisturbed one', `${name(told)}${got.isWhole ? '' : ' (not whole)'}\n    is    ${is}\n    calm  ${rights.join('\n    or    ')}`, told);
+      return void this.judge.broke(
+        'every answer is the undisturbed one',
+        `${name(told)}${got.isWhole ? '' : ' (not whole)'}\n    is    ${is}\n    calm  ${rights.join('\n    or    ')}`,
+        told,
+      );
     this.counts.checked++;
     this.judge.noteGood(told);
     return undefined;
   }
 
   #judgeRefusal(told, status, after, text) {
-    if (!(Number(after) >= 1)) return void this.judge.broke('a refusal says when to come again', `${name(told)} got ${status} with Retry-After ${after}: ${tail(text)}`, told);
-    if (!this.judge.isStormy(told.from, told.to)) return void this.judge.broke('nobody is refused without a fault', `${name(told)} got ${status}: ${tail(text)}`, told);
+    if (!(Number(after) >= 1))
+      return void this.judge.broke(
+        'a refusal says when to come again',
+        `${name(told)} got ${status} with Retry-After ${after}: ${tail(text)}`,
+        told,
+      );
+    if (!this.judge.isStormy(told.from, told.to))
+      return void this.judge.broke(
+        'nobody is refused without a fault',
+        `${name(told)} got ${status}: ${tail(text)}`,
+        told,
+      );
     this.counts.refused++;
     return Math.min(Number(after) * 1000, 1000);
   }
 
   #judgeGone(told, text) {
-    if (!this.judge.isGone(told.one.model, told.from, told.to)) return void this.judge.broke('404 only while the model is deleted', `${name(told)}: ${tail(text)}`, told);
+    if (!this.judge.isGone(told.one.model, told.from, told.to))
+      return void this.judge.broke('404 only while the model is deleted', `${name(told)}: ${tail(text)}`, told);
     this.counts.gone++;
     return 300;
   }
 
   #judgeStrike(told, id, text) {
     const doubt = this.judge.doubtStrikes(id);
-    if (doubt) return void this.judge.broke('500 only after two strikes', `${name(told)} request ${id}: ${doubt}: ${tail(text)}`, told);
+    if (doubt)
+      return void this.judge.broke(
+        '500 only after two strikes',
+        `${name(told)} request ${id}: ${doubt}: ${tail(text)}`,
+        told,
+      );
     this.counts.struck++;
     return undefined;
   }
@@ -150,7 +229,10 @@ export class Load {
   #judgeStreamError(told, error, id) {
     const text = JSON.stringify(error);
     if (error.code === 'model_not_found') return this.#judgeGone(told, text);
-    if (this.judge.isGone(told.one.model, told.from, told.to)) { this.counts.gone++; return 300; }
+    if (this.judge.isGone(told.one.model, told.from, told.to)) {
+      this.counts.gone++;
+      return 300;
+    }
     return this.#judgeStrike(told, id, text);
   }
 }

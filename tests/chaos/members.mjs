@@ -13,14 +13,21 @@ export const BIN = process.env.LLM_ROUTER_BIN ?? path.join(ROOT, 'build/release/
 
 const run = promisify(execFile);
 
-export const freePort = () => new Promise((done) => {
-  const server = net.createServer().listen(0, '127.0.0.1', () => {
-    const { port } = server.address();
-    server.close(() => done(port));
+export const freePort = () =>
+  new Promise((done) => {
+    const server = net.createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
   });
-});
 
-const readText = (file) => { try { return fs.readFileSync(file, 'utf8'); } catch { return ''; } };
+const readText = (file) => {
+  try {
+    return fs.readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+};
 
 // A process has ended when it is gone, or when only its exit code is left.
 export function isAlive(pid) {
@@ -29,7 +36,12 @@ export function isAlive(pid) {
 }
 
 export function signal(pid, name) {
-  try { process.kill(pid, name); return true; } catch { return false; }
+  try {
+    process.kill(pid, name);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 // Direct children of a process, with their command lines.
@@ -53,8 +65,12 @@ export class Member {
     fs.closeSync(fs.openSync(this.logFile, 'a'));
   }
 
-  get isUp() { return this.child !== undefined && this.child.exitCode === null && this.child.signalCode === null; }
-  get log() { return readText(this.logFile); }
+  get isUp() {
+    return this.child !== undefined && this.child.exitCode === null && this.child.signalCode === null;
+  }
+  get log() {
+    return readText(this.logFile);
+  }
 
   // Comes back when the process says where it listens.
   async start(ms = 20000) {
@@ -62,18 +78,29 @@ export class Member {
     const out = fs.openSync(this.logFile, 'a');
     // The fake clock shifts only the time of day: waiting times go by as they do.
     const clock = this.skew ? { LD_PRELOAD: fakeClock(), FAKETIME: this.skew, FAKETIME_DONT_FAKE_MONOTONIC: '1' } : {};
-    const child = track(spawn(BIN, this.args(), { env: { ...process.env, ...this.env, ...clock }, stdio: ['ignore', out, out] }));
+    const child = track(
+      spawn(BIN, this.args(), { env: { ...process.env, ...this.env, ...clock }, stdio: ['ignore', out, out] }),
+    );
     fs.closeSync(out);
     Object.assign(this, { child, pid: child.pid, isExpected: false });
     this.pids.push(child.pid);
-    this.ended = new Promise((done) => child.on('exit', (code, name) => {
-      if (!this.isExpected) this.onDeath?.(this, name ?? `exit code ${code}`);
-      done({ code, signal: name });
-    }));
-    await until(`${this.name} listens: ${this.logFile}`, () => {
-      if (!this.isUp) throw new Error(`${this.name} ended while it started: ${this.log.slice(from).trim().split('\n').slice(-3).join(' | ')}`);
-      return this.match.test(this.log.slice(from));
-    }, ms);
+    this.ended = new Promise((done) =>
+      child.on('exit', (code, name) => {
+        if (!this.isExpected) this.onDeath?.(this, name ?? `exit code ${code}`);
+        done({ code, signal: name });
+      }),
+    );
+    await until(
+      `${this.name} listens: ${this.logFile}`,
+      () => {
+        if (!this.isUp)
+          throw new Error(
+            `${this.name} ended while it started: ${this.log.slice(from).trim().split('\n').slice(-3).join(' | ')}`,
+          );
+        return this.match.test(this.log.slice(from));
+      },
+      ms,
+    );
   }
 
   // Comes back when the process has ended; `ms` is how long it may take.
@@ -82,22 +109,34 @@ export class Member {
     this.isExpected = true;
     this.child.kill(name);
     let timer;
-    const how = await Promise.race([this.ended, new Promise((done) => { timer = setTimeout(done, ms); })]);
+    const how = await Promise.race([
+      this.ended,
+      new Promise((done) => {
+        timer = setTimeout(done, ms);
+      }),
+    ]);
     clearTimeout(timer);
     if (how === undefined) {
       this.child.kill('SIGKILL');
       await this.ended;
       throw new Error(`${this.name} did not end within ${ms} ms of ${name}`);
     }
-    if (name === 'SIGTERM' && how.code !== 0) throw new Error(`${this.name} was asked to stop and ended with ${how.signal ?? how.code}`);
+    if (name === 'SIGTERM' && how.code !== 0)
+      throw new Error(`${this.name} was asked to stop and ended with ${how.signal ?? how.code}`);
   }
 
-  signal(name) { return this.isUp && this.child.kill(name); }
+  signal(name) {
+    return this.isUp && this.child.kill(name);
+  }
 
   // Its workers (or probes) of a model.
   workers(model, isProbe = false) {
-    return children(this.pid).filter(({ args }) => args[1] === 'worker' && args.includes('--probe') === isProbe
-      && (model === undefined || args.includes(`--label=${model}`)));
+    return children(this.pid).filter(
+      ({ args }) =>
+        args[1] === 'worker' &&
+        args.includes('--probe') === isProbe &&
+        (model === undefined || args.includes(`--label=${model}`)),
+    );
   }
 
   // What it holds: bytes of memory, descriptors, threads.
@@ -105,7 +144,11 @@ export class Member {
     const status = readText(`/proc/${this.pid}/status`);
     const number = (word) => Number(status.match(new RegExp(`^${word}:\\s+(\\d+)`, 'm'))?.[1] ?? 0);
     let files = 0;
-    try { files = fs.readdirSync(`/proc/${this.pid}/fd`).length; } catch { /* it has ended */ }
+    try {
+      files = fs.readdirSync(`/proc/${this.pid}/fd`).length;
+    } catch {
+      /* it has ended */
+    }
     return { memory: number('VmRSS') * 1024, files, threads: number('Threads') };
   }
 
@@ -145,14 +188,25 @@ export class Disk {
     await run('fallocate', ['-l', `${Math.max(bavail * bsize - (1 << 20), 1)}`, file]);
     // Down to the last page: others use this disk meanwhile.
     const fd = fs.openSync(file, 'a');
-    try { for (;;) fs.writeSync(fd, Buffer.alloc(4096)); } catch { /* full */ }
+    try {
+      for (;;) fs.writeSync(fd, Buffer.alloc(4096));
+    } catch {
+      /* full */
+    }
     fs.closeSync(fd);
   }
 
-  free() { fs.rmSync(path.join(this.dir, 'filler'), { force: true }); }
+  free() {
+    fs.rmSync(path.join(this.dir, 'filler'), { force: true });
+  }
 
   close() {
-    if (this.isMounted) try { execFileSync('umount', ['-l', this.dir], { stdio: 'ignore' }); } catch { /* nothing is left to do */ }
+    if (this.isMounted)
+      try {
+        execFileSync('umount', ['-l', this.dir], { stdio: 'ignore' });
+      } catch {
+        /* nothing is left to do */
+      }
     this.isMounted = false;
   }
 }
@@ -164,25 +218,51 @@ export class Postgres {
     this.tool = path.join(ROOT, 'tests/support/postgres');
   }
 
-  async #run(word) { return (await run(this.tool, [word, this.dir])).stdout.trim(); }
-  async start() { this.url = (await this.#run('start')).replace('DATABASE', 'postgres'); }
-  async stop() { this.thaw(); await this.#run('stop'); this.isDown = true; }
-  async again() { await this.#run('again'); this.isDown = false; }
+  async #run(word) {
+    return (await run(this.tool, [word, this.dir])).stdout.trim();
+  }
+  async start() {
+    this.url = (await this.#run('start')).replace('DATABASE', 'postgres');
+  }
+  async stop() {
+    this.thaw();
+    await this.#run('stop');
+    this.isDown = true;
+  }
+  async again() {
+    await this.#run('again');
+    this.isDown = false;
+  }
 
   #pids() {
     const master = Number(readText(path.join(this.dir, 'cluster/postmaster.pid')).split('\n')[0]);
     return master ? [master, ...children(master).map((c) => c.pid)] : [];
   }
 
-  freeze() { this.frozen = this.#pids(); this.frozen.forEach((pid) => signal(pid, 'SIGSTOP')); }
-  thaw() { this.frozen?.forEach((pid) => signal(pid, 'SIGCONT')); this.frozen = undefined; }
+  freeze() {
+    this.frozen = this.#pids();
+    this.frozen.forEach((pid) => signal(pid, 'SIGSTOP'));
+  }
+  thaw() {
+    this.frozen?.forEach((pid) => signal(pid, 'SIGCONT'));
+    this.frozen = undefined;
+  }
 
-  backup() { return this.#run('backup'); }
+  backup() {
+    return this.#run('backup');
+  }
   async restore() {
     if (!this.isDown) await this.stop();
     await this.#run('restore');
     this.isDown = false;
   }
 
-  close() { try { this.thaw(); execFileSync(this.tool, ['stop', this.dir], { stdio: 'ignore' }); } catch { /* it was down */ } }
+  close() {
+    try {
+      this.thaw();
+      execFileSync(this.tool, ['stop', this.dir], { stdio: 'ignore' });
+    } catch {
+      /* it was down */
+    }
+  }
 }

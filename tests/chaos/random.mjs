@@ -1,6 +1,8 @@
 // A small generator (mulberry32): the same seed gives the same storm.
 export class Random {
-  constructor(seed) { this.state = seed >>> 0; }
+  constructor(seed) {
+    this.state = seed >>> 0;
+  }
 
   next() {
     this.state = (this.state + 0x6d2b79f5) >>> 0;
@@ -10,8 +12,12 @@ export class Random {
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   }
 
-  int(low, high) { return low + Math.floor(this.next() * (high - low + 1)); }
-  pick(list) { return list[this.int(0, list.length - 1)]; }
+  int(low, high) {
+    return low + Math.floor(this.next() * (high - low + 1));
+  }
+  pick(list) {
+    return list[this.int(0, list.length - 1)];
+  }
   shuffle(list) {
     const out = [...list];
     for (let i = out.length - 1; i > 0; i--) {

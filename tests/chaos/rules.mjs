@@ -19,13 +19,29 @@ const overlaps = (w, from, to) => w.from <= to && w.until >= from;
 
 export class Judge {
   constructor({ fleet, limits, keepGoing }) {
-    Object.assign(this, { fleet, limits, keepGoing, isClosed: false, lastFault: 0, begun: Date.now(), trace: [], broken: [], windows: [], revisions: [], good: 0 });
-    this.whenBroken = new Promise((done) => { this.#tellBroken = done; });
+    Object.assign(this, {
+      fleet,
+      limits,
+      keepGoing,
+      isClosed: false,
+      lastFault: 0,
+      begun: Date.now(),
+      trace: [],
+      broken: [],
+      windows: [],
+      revisions: [],
+      good: 0,
+    });
+    this.whenBroken = new Promise((done) => {
+      this.#tellBroken = done;
+    });
   }
 
   #tellBroken;
 
-  note(text) { this.trace.push({ at: Date.now() - this.begun, text }); }
+  note(text) {
+    this.trace.push({ at: Date.now() - this.begun, text });
+  }
 
   broke(rule, text, told) {
     if (this.isClosed) return; // what dies with the fleet proves nothing
@@ -35,7 +51,9 @@ export class Judge {
     if (!this.keepGoing) this.#tellBroken();
   }
 
-  get isOver() { return this.broken.length > 0 && !this.keepGoing; }
+  get isOver() {
+    return this.broken.length > 0 && !this.keepGoing;
+  }
 
   // ---- what is excused, and when ----
 
@@ -44,23 +62,39 @@ export class Judge {
   open(kind, subject) {
     const window = { kind, subject, from: Date.now(), until: Infinity };
     this.windows.push(window);
-    return () => { window.until = Date.now(); };
+    return () => {
+      window.until = Date.now();
+    };
   }
 
   #within(kinds, subject, from, to) {
     return this.windows.some((w) => kinds.includes(w.kind) && w.subject === subject && overlaps(w, from, to));
   }
 
-  isCutExcused(router, stage, from, to) { return this.#within(stage === 'before' ? ['down', 'cut'] : ['cut'], router.name, from, to); }
-  isGone(model, from, to) { return this.#within(['gone'], model, from, to); }
-  isStormy(from, to) { return this.#within(['storm'], undefined, from, to); }
+  isCutExcused(router, stage, from, to) {
+    return this.#within(stage === 'before' ? ['down', 'cut'] : ['cut'], router.name, from, to);
+  }
+  isGone(model, from, to) {
+    return this.#within(['gone'], model, from, to);
+  }
+  isStormy(from, to) {
+    return this.#within(['storm'], undefined, from, to);
+  }
 
   // From now on the hub's model says what this revision says; what came before until settle().
-  changeRevision(letter) { this.revisions.push({ letter, from: Date.now(), until: Infinity }); }
-  settleRevision() { for (const r of this.revisions.slice(0, -1)) r.until = Math.min(r.until, Date.now()); }
-  revisionsWithin(from, to) { return new Set(this.revisions.filter((r) => overlaps(r, from, to)).map((r) => r.letter)); }
+  changeRevision(letter) {
+    this.revisions.push({ letter, from: Date.now(), until: Infinity });
+  }
+  settleRevision() {
+    for (const r of this.revisions.slice(0, -1)) r.until = Math.min(r.until, Date.now());
+  }
+  revisionsWithin(from, to) {
+    return new Set(this.revisions.filter((r) => overlaps(r, from, to)).map((r) => r.letter));
+  }
 
-  noteGood() { this.good++; }
+  noteGood() {
+    this.good++;
+  }
 
   // ---- two strikes ----
 
@@ -68,7 +102,9 @@ export class Judge {
   // death that a request alone can have caused is a line in its node's log.
   doubtStrikes(id) {
     if (id === undefined) return 'the answer names no request';
-    const strikes = this.fleet.nodes.flatMap((n) => n.log.split('\n')).filter((line) => line.includes('request.lost') && line.includes(id) && line.includes('strike=1'));
+    const strikes = this.fleet.nodes
+      .flatMap((n) => n.log.split('\n'))
+      .filter((line) => line.includes('request.lost') && line.includes(id) && line.includes('strike=1'));
     return strikes.length >= 2 ? undefined : `the nodes tell of ${strikes.length} strikes`;
   }
 
@@ -76,21 +112,28 @@ export class Judge {
 
   // What is not, in words: routers, nodes and models.
   async ailments() {
-    const all = await Promise.all(this.fleet.routers.map(async (router) => {
-      const [nodes, health] = await Promise.all([this.fleet.nodesAt(router), ask(`${router.url}/health`, { ms: 3000 })]);
-      if (!nodes || health.status !== 200) return [`${router.name} does not answer`];
-      return nodesIll(nodes, Date.now() - this.lastFault).map((text) => `${router.name}: ${text}`);
-    }));
+    const all = await Promise.all(
+      this.fleet.routers.map(async (router) => {
+        const [nodes, health] = await Promise.all([
+          this.fleet.nodesAt(router),
+          ask(`${router.url}/health`, { ms: 3000 }),
+        ]);
+        if (!nodes || health.status !== 200) return [`${router.name} does not answer`];
+        return nodesIll(nodes, Date.now() - this.lastFault).map((text) => `${router.name}: ${text}`);
+      }),
+    );
     return all.flat();
   }
 
   // Alerts that are open and should not be.
   async alerts() {
-    const all = await Promise.all(this.fleet.routers.map(async (router) => {
-      const [nodes, alerts] = [await this.fleet.nodesAt(router), await ask(`${router.url}/v0/alerts`, { ms: 3000 })];
-      if (!nodes || !alerts.json) return [`${router.name} does not answer`];
-      return alertsOpen(alerts.json.alerts, nodes).map((text) => `${router.name}: ${text}`);
-    }));
+    const all = await Promise.all(
+      this.fleet.routers.map(async (router) => {
+        const [nodes, alerts] = [await this.fleet.nodesAt(router), await ask(`${router.url}/v0/alerts`, { ms: 3000 })];
+        if (!nodes || !alerts.json) return [`${router.name} does not answer`];
+        return alertsOpen(alerts.json.alerts, nodes).map((text) => `${router.name}: ${text}`);
+      }),
+    );
     return all.flat();
   }
 
@@ -113,7 +156,9 @@ export class Judge {
     return this.#unserved(node.url, node.name, model, { key: this.fleet.secretOf(node), ca: this.fleet.ca, ms });
   }
 
-  unservedAtRouter(router, model, ms = 3000) { return this.#unserved(router.url, router.name, model, { key: this.fleet.key, ms }); }
+  unservedAtRouter(router, model, ms = 3000) {
+    return this.#unserved(router.url, router.name, model, { key: this.fleet.key, ms });
+  }
 
   async unserved() {
     const all = [];
@@ -132,17 +177,23 @@ export class Judge {
       ill = await this.ailments();
       if (ill.length === 0) ill = await this.unserved();
       // Some alerts end when a model has served, and a probe may just have found out.
-      if (ill.length === 0) ill = [...await this.ailments(), ...await this.alerts(), ...this.#excesses()];
+      if (ill.length === 0) ill = [...(await this.ailments()), ...(await this.alerts()), ...this.#excesses()];
       if (ill.length === 0) return Date.now();
       await sleep(50);
     } while (Date.now() - begun < limit && !this.isOver);
-    if (!this.isOver) this.broke('everything is well in time', `${((Date.now() - begun) / 1000).toFixed(1)} s after the last fault:\n    ${ill.join('\n    ')}`);
+    if (!this.isOver)
+      this.broke(
+        'everything is well in time',
+        `${((Date.now() - begun) / 1000).toFixed(1)} s after the last fault:\n    ${ill.join('\n    ')}`,
+      );
     return undefined;
   }
 
   // ---- what processes hold ----
 
-  figures() { return new Map([...this.fleet.routers, ...this.fleet.nodes].map((m) => [m.name, m.figures()])); }
+  figures() {
+    return new Map([...this.fleet.routers, ...this.fleet.nodes].map((m) => [m.name, m.figures()]));
+  }
 
   // Since the beginning, which is set once it is known.  Clients have connections, too.
   #excesses() {
@@ -151,7 +202,8 @@ export class Judge {
     const { base } = this;
     for (const [name, now] of base ? this.figures() : [])
       for (const [what, allow] of Object.entries(TOLERANCE))
-        if (now[what] > base.get(name)[what] + allow(base.get(name)[what]) + open[what]) out.push(`${name} has ${what} ${show(what, now[what])}, had ${show(what, base.get(name)[what])}`);
+        if (now[what] > base.get(name)[what] + allow(base.get(name)[what]) + open[what])
+          out.push(`${name} has ${what} ${show(what, now[what])}, had ${show(what, base.get(name)[what])}`);
     return [...out, ...this.#leftWorkers()];
   }
 
@@ -164,10 +216,16 @@ export class Judge {
       for (const pid of node.pids.filter((p) => p !== node.pid))
         if (isAlive(pid)) out.push(`${node.name}: process ${pid} of an earlier start is alive`);
     }
-    const dead = new Set(this.fleet.nodes.flatMap((n) => n.pids.filter((p) => p !== n.pid)).map((p) => `--parent=${p}`));
+    const dead = new Set(
+      this.fleet.nodes.flatMap((n) => n.pids.filter((p) => p !== n.pid)).map((p) => `--parent=${p}`),
+    );
     for (const entry of fs.readdirSync('/proc').filter((e) => /^\d+$/.test(e))) {
       let args = [];
-      try { args = fs.readFileSync(path.join('/proc', entry, 'cmdline'), 'utf8').split('\0'); } catch { /* it has just ended */ }
+      try {
+        args = fs.readFileSync(path.join('/proc', entry, 'cmdline'), 'utf8').split('\0');
+      } catch {
+        /* it has just ended */
+      }
       if (args[1] === 'worker' && args.some((a) => dead.has(a))) out.push(`worker ${entry} outlived its node`);
     }
     return out;
@@ -187,7 +245,9 @@ export class Judge {
     do {
       left = this.#excesses();
       for (const router of this.fleet.routers)
-        for (const n of (await this.fleet.nodesAt(router)) ?? []) for (const m of n.models) if (m.inflight) left.push(`${router.name}: ${m.inflight} requests of ${m.id} run on ${n.name}`);
+        for (const n of (await this.fleet.nodesAt(router)) ?? [])
+          for (const m of n.models)
+            if (m.inflight) left.push(`${router.name}: ${m.inflight} requests of ${m.id} run on ${n.name}`);
       if (left.length === 0) return;
       await sleep(200);
     } while (Date.now() < end);
@@ -197,13 +257,21 @@ export class Judge {
   // Everything stops when it is told to.
   async checkStop() {
     const all = [...this.fleet.nodes, ...this.fleet.routers];
-    await Promise.all(all.map((m) => m.stop('SIGTERM', DRAIN_TIMEOUT + 5000).catch((error) => this.broke('what is told to stop stops', error.message))));
+    await Promise.all(
+      all.map((m) =>
+        m
+          .stop('SIGTERM', DRAIN_TIMEOUT + 5000)
+          .catch((error) => this.broke('what is told to stop stops', error.message)),
+      ),
+    );
   }
 
   // What a log must never say.
   checkLogs() {
     for (const member of [...this.fleet.routers, ...this.fleet.nodes]) {
-      const line = member.log.split('\n').find((l) => /state\.bad_move|ERROR: \w+Sanitizer|runtime error:|Assertion/.test(l));
+      const line = member.log
+        .split('\n')
+        .find((l) => /state\.bad_move|ERROR: \w+Sanitizer|runtime error:|Assertion/.test(l));
       if (line) this.broke('no log tells of a mistake in the program', `${member.name}: ${line}`);
     }
   }
@@ -217,13 +285,20 @@ function nodesIll(nodes, since) {
   for (let i = 0; i < NODES; i++) {
     const found = nodes.filter((n) => n.name === `n${i}`);
     const node = found[0];
-    if (found.length !== 1) { out.push(`n${i} is listed ${found.length} times`); continue; }
-    if (!node.online || node.drained || node.draining) { out.push(`n${i} is ${node.online ? 'draining' : 'offline'}`); continue; }
+    if (found.length !== 1) {
+      out.push(`n${i} is listed ${found.length} times`);
+      continue;
+    }
+    if (!node.online || node.drained || node.draining) {
+      out.push(`n${i} is ${node.online ? 'draining' : 'offline'}`);
+      continue;
+    }
     if (node.silent_ms > since) out.push(`no heartbeat of n${i} was taken after the fault`);
     for (const id of MODELS) {
       const model = node.models.find((m) => m.id === id);
       // What is on disk and not loaded is loaded by the next request.
-      if (!['ready', 'present'].includes(model?.state)) out.push(`${id} on n${i} is ${model?.state ?? 'missing'}${model?.reason ? ` (${model.reason})` : ''}`);
+      if (!['ready', 'present'].includes(model?.state))
+        out.push(`${id} on n${i} is ${model?.state ?? 'missing'}${model?.reason ? ` (${model.reason})` : ''}`);
     }
   }
   return out;
@@ -231,6 +306,9 @@ function nodesIll(nodes, since) {
 
 // An alert about memory may be true: the machine is others', too.
 function alertsOpen(alerts, nodes) {
-  const isTrue = (a) => a.kind === 'memory_alert' && nodes.some((n) => n.id === a.node && n.memory.some((m) => m.used >= 0.85 * m.total));
-  return alerts.filter((a) => a.open && !isTrue(a)).map((a) => `open alert ${a.kind} ${a.node_name ?? ''} ${a.subject ?? ''}: ${a.message}`);
+  const isTrue = (a) =>
+    a.kind === 'memory_alert' && nodes.some((n) => n.id === a.node && n.memory.some((m) => m.used >= 0.85 * m.total));
+  return alerts
+    .filter((a) => a.open && !isTrue(a))
+    .map((a) => `open alert ${a.kind} ${a.node_name ?? ''} ${a.subject ?? ''}: ${a.message}`);
 }

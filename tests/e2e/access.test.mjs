@@ -17,28 +17,46 @@ before(async () => {
   keys.admin = locked.adminKey;
   for (const role of ['api', 'node', 'metrics'])
     keys[role] = (await call(`${locked.url}/v0/keys`, { body: { name: role, role }, key: keys.admin })).json.key;
-  keys.expired = (await call(`${locked.url}/v0/keys`, { body: { name: 'old', role: 'admin', expires_in: 1 }, key: keys.admin })).json.key;
+  keys.expired = (
+    await call(`${locked.url}/v0/keys`, { body: { name: 'old', role: 'admin', expires_in: 1 }, key: keys.admin })
+  ).json.key;
   const gone = (await call(`${locked.url}/v0/keys`, { body: { name: 'gone', role: 'admin' }, key: keys.admin })).json;
   await call(`${locked.url}/v0/keys/${gone.id}`, { method: 'DELETE', key: keys.admin });
   keys.revoked = gone.key;
-  await until('the key of one second is over', async () =>
-    (await call(`${locked.url}/v0/whoami`, { key: keys.expired })).status === 401);
+  await until(
+    'the key of one second is over',
+    async () => (await call(`${locked.url}/v0/whoami`, { key: keys.expired })).status === 401,
+  );
 });
 after(() => Promise.all([open?.stop(), locked?.stop()]));
 
 // [method, path, the least role] of every operation; openapi.test.mjs holds the page and the
 // table of routes together, so nothing is left out here.
 const page = fs.readFileSync(path.join(ROOT, 'docs/openapi.yaml'), 'utf8');
-const routes = page.split(/^ {2}(?=\/)/m).slice(1).flatMap((part) => {
-  const at = part.match(/^\S+(?=:)/)[0].replace('{id}', 'org/name').replace(/\{\w+\}/g, 'x');
-  return [...part.matchAll(/^ {4}(get|post|patch|delete):$[^]*?^ {6}x-role: (\w+)$/gm)].map(([, method, role]) => [method.toUpperCase(), at, role]);
-});
+const routes = page
+  .split(/^ {2}(?=\/)/m)
+  .slice(1)
+  .flatMap((part) => {
+    const at = part
+      .match(/^\S+(?=:)/)[0]
+      .replace('{id}', 'org/name')
+      .replace(/\{\w+\}/g, 'x');
+    return [...part.matchAll(/^ {4}(get|post|patch|delete):$[^]*?^ {6}x-role: (\w+)$/gm)].map(([, method, role]) => [
+      method.toUpperCase(),
+      at,
+      role,
+    ]);
+  });
 
 // The status of an answer, which may be a stream that never ends.
 async function status(url, method, key) {
   const controller = new AbortController();
-  const answer = await fetch(url, { method, signal: controller.signal, body: ['POST', 'PATCH'].includes(method) ? '{}' : undefined,
-    headers: { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) } });
+  const answer = await fetch(url, {
+    method,
+    signal: controller.signal,
+    body: ['POST', 'PATCH'].includes(method) ? '{}' : undefined,
+    headers: { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) },
+  });
   controller.abort();
   return answer.status;
 }
@@ -56,18 +74,23 @@ test('every route answers every role, no key, a wrong, an expired and a revoked 
     }
     for (const role of ['api', 'node', 'metrics', 'admin']) {
       const got = await ask(keys[role]);
-      if (wants === 'public' || role === wants || role === 'admin') assert.ok(got !== 401 && got !== 403, `${name} as ${role}: ${got}`);
+      if (wants === 'public' || role === wants || role === 'admin')
+        assert.ok(got !== 401 && got !== 403, `${name} as ${role}: ${got}`);
       else assert.equal(got, 403, `${name} as ${role}`);
     }
   }
 });
 
-const raw = (url, headers, method = 'GET', body) => new Promise((done, fail) => {
-  const { hostname, port, pathname } = new URL(url);
-  const req = http.request({ hostname, port, path: pathname, method, headers }, (res) => { res.resume(); res.on('end', () => done(res.statusCode)); });
-  req.on('error', fail);
-  req.end(body);
-});
+const raw = (url, headers, method = 'GET', body) =>
+  new Promise((done, fail) => {
+    const { hostname, port, pathname } = new URL(url);
+    const req = http.request({ hostname, port, path: pathname, method, headers }, (res) => {
+      res.resume();
+      res.on('end', () => done(res.statusCode));
+    });
+    req.on('error', fail);
+    req.end(body);
+  });
 
 test('on loopback without a key web pages are kept out: Host, Origin, content type', async () => {
   const url = `${open.url}/v1/models`;
@@ -80,16 +103,26 @@ test('on loopback without a key web pages are kept out: Host, Origin, content ty
 });
 
 test('an address beyond this machine needs TLS or a word, and prints an admin key once', async () => {
-  await assert.rejects(launch(['router', '--listen', '0.0.0.0:0', '--data-dir', tempDir('beyond')], { match: /listening/ }), /insecure-http/);
+  await assert.rejects(
+    launch(['router', '--listen', '0.0.0.0:0', '--data-dir', tempDir('beyond')], { match: /listening/ }),
+    /insecure-http/,
+  );
   const dir = tempDir('beyond');
-  const first = await launch(['router', '--listen', '0.0.0.0:0', '--data-dir', dir, '--insecure-http'], { match: /listening on \S+:(\d+)/ });
+  const first = await launch(['router', '--listen', '0.0.0.0:0', '--data-dir', dir, '--insecure-http'], {
+    match: /listening on \S+:(\d+)/,
+  });
   assert.match(first.out, /Admin key, shown this once: lr-/);
   assert.equal((await call(`http://127.0.0.1:${first.found[1]}/v1/models`)).status, 401);
   await first.stop();
-  const second = await launch(['router', '--listen', '0.0.0.0:0', '--data-dir', dir, '--insecure-http'], { match: /listening/ });
+  const second = await launch(['router', '--listen', '0.0.0.0:0', '--data-dir', dir, '--insecure-http'], {
+    match: /listening/,
+  });
   assert.doesNotMatch(second.out, /Admin key/);
   await second.stop();
-  await assert.rejects(promisify(execFile)(BIN, ['up', '--device', 'cpu', '--listen', '0.0.0.0:0', '--data-dir', tempDir('u')]), /this machine only/);
+  await assert.rejects(
+    promisify(execFile)(BIN, ['up', '--device', 'cpu', '--listen', '0.0.0.0:0', '--data-dir', tempDir('u')]),
+    /this machine only/,
+  );
 });
 
 test('a node without a GPU is refused with the reason', async () => {
@@ -99,10 +132,28 @@ test('a node without a GPU is refused with the reason', async () => {
   while (!/no GPU/.test(node.log) && Date.now() < end) await sleep(20);
   assert.match(node.log, /no GPU .*--allow-cpu-nodes/);
   await node.stop('SIGKILL');
-  const join = (more) => call(`${locked.url}/v0/nodes/join`, { key: token, body: { protocol: 2, version: '0', node_id: 'node-0123456789', name: 'n', device: 'cpu', secret: 's'.repeat(40), port: 1, ...more } });
-  const ram = { name: 'ram', title: 'RAM', total: 1 << 30, used: 0 }, gpu = { name: 'GPU-1', title: 'A GPU', total: 1 << 30, used: 0 };
-  for (const [more, status, message] of [[{}, 403, /has no GPU/], [{ device: 'cuda', pools: [ram] }, 403, /lists no GPU with memory/],
-    [{ device: 'cuda', pools: [ram, { ...gpu, total: 0 }] }, 403, /lists no GPU with memory/], [{ device: 'abacus' }, 400, /cuda, metal or cpu/]]) {
+  const join = (more) =>
+    call(`${locked.url}/v0/nodes/join`, {
+      key: token,
+      body: {
+        protocol: 2,
+        version: '0',
+        node_id: 'node-0123456789',
+        name: 'n',
+        device: 'cpu',
+        secret: 's'.repeat(40),
+        port: 1,
+        ...more,
+      },
+    });
+  const ram = { name: 'ram', title: 'RAM', total: 1 << 30, used: 0 },
+    gpu = { name: 'GPU-1', title: 'A GPU', total: 1 << 30, used: 0 };
+  for (const [more, status, message] of [
+    [{}, 403, /has no GPU/],
+    [{ device: 'cuda', pools: [ram] }, 403, /lists no GPU with memory/],
+    [{ device: 'cuda', pools: [ram, { ...gpu, total: 0 }] }, 403, /lists no GPU with memory/],
+    [{ device: 'abacus' }, 400, /cuda, metal or cpu/],
+  ]) {
     const answer = await join(more);
     assert.equal(answer.status, status, answer.text);
     assert.match(answer.json.error.message, message);

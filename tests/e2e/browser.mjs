@@ -13,7 +13,9 @@ import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { ROOT } from './support.mjs';
 
-const EXECUTABLE = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((file) => fs.existsSync(file));
+const EXECUTABLE =
+  process.env.CHROMIUM ??
+  ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((file) => fs.existsSync(file));
 const SCREENS = path.join(ROOT, 'build/test-log/screens');
 const AXE = fs.readFileSync(path.join(ROOT, 'tests/node_modules/axe-core/axe.min.js'), 'utf8');
 
@@ -30,18 +32,24 @@ class Watch {
     page.on('console', (message) => {
       if (message.type() !== 'error') return;
       const status = message.text().match(/responded with a status of (\d+)/)?.[1];
-      if (!status || !this.allowed.has(Number(status))) this.problems.push(`console: ${message.text()} (${message.location().url})`);
+      if (!status || !this.allowed.has(Number(status)))
+        this.problems.push(`console: ${message.text()} (${message.location().url})`);
     });
     page.on('pageerror', (error) => this.problems.push(`page: ${error.stack}`));
     page.on('request', (request) => {
-      if (!/^(data|blob|about):/.test(request.url()) && new URL(request.url()).origin !== origin) this.problems.push(`foreign request: ${request.url()}`);
+      if (!/^(data|blob|about):/.test(request.url()) && new URL(request.url()).origin !== origin)
+        this.problems.push(`foreign request: ${request.url()}`);
     });
   }
 
   /** Answers with this status are part of the test. */
-  allow(...statuses) { statuses.forEach((status) => this.allowed.add(status)); }
+  allow(...statuses) {
+    statuses.forEach((status) => this.allowed.add(status));
+  }
 
-  assertClean() { assert.deepEqual(this.problems, []); }
+  assertClean() {
+    assert.deepEqual(this.problems, []);
+  }
 }
 
 async function assertNothingInline(page) {
@@ -59,20 +67,31 @@ async function axe(page) {
   await page.evaluate(AXE);
   return page.evaluate(async () => {
     const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'] });
-    return violations.filter((v) => v.impact === 'serious' || v.impact === 'critical')
+    return violations
+      .filter((v) => v.impact === 'serious' || v.impact === 'critical')
       .flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary}`));
   });
 }
 
 export async function startBrowser() {
   assert.ok(EXECUTABLE, 'Chromium is missing: run tools/setup test');
-  const chrome = await chromium.launch({ executablePath: EXECUTABLE, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  const chrome = await chromium.launch({
+    executablePath: EXECUTABLE,
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  });
   fs.mkdirSync(SCREENS, { recursive: true });
   return {
     close: () => chrome.close(),
     /** A page of its own, with nothing remembered; `context` shares another page's cookies. */
     async open(url, { scheme = 'light', size = 'desktop', lang = 'en', wait = true, context } = {}) {
-      const mine = context ?? await chrome.newContext({ colorScheme: scheme, viewport: SIZES[size], locale: lang, reducedMotion: 'reduce' });
+      const mine =
+        context ??
+        (await chrome.newContext({
+          colorScheme: scheme,
+          viewport: SIZES[size],
+          locale: lang,
+          reducedMotion: 'reduce',
+        }));
       const page = await mine.newPage();
       page.setDefaultTimeout(15000);
       page.watch = new Watch(page, new URL(url).origin);

@@ -6,9 +6,32 @@ import { storm } from '../chaos/run.mjs';
 import { ROOT } from './support.mjs';
 
 test('faults under load: every answer is the undisturbed one or refused, and everything is well within seconds', async (t) => {
-  const only = ['worker-kill', 'worker-load-kill', 'node-kill', 'node-freeze', 'engine-reload', 'load-churn', 'folder-away', 'link-cut', 'link-corrupt', 'router-kill', 'model-forget', 'poison'];
-  const result = await storm({ seed: 20, minutes: 0.12, longestHold: 1200, only, logDir: path.join(ROOT, 'build/test-log/chaos'), say: (text) => t.diagnostic(text) });
+  const only = [
+    'worker-kill',
+    'worker-load-kill',
+    'node-kill',
+    'node-freeze',
+    'engine-reload',
+    'load-churn',
+    'folder-away',
+    'link-cut',
+    'link-corrupt',
+    'router-kill',
+    'model-forget',
+    'poison',
+  ];
+  const result = await storm({
+    seed: 20,
+    minutes: 0.12,
+    longestHold: 1200,
+    only,
+    logDir: path.join(ROOT, 'build/test-log/chaos'),
+    say: (text) => t.diagnostic(text),
+  });
   for (const line of result.text.split('\n')) t.diagnostic(line);
   assert.deepEqual(result.broken, []);
-  assert.ok(result.faults >= 3 && result.counts.checked >= 50, `${result.faults} faults, ${result.counts.checked} answers`);
+  assert.ok(
+    result.faults >= 3 && result.counts.checked >= 50,
+    `${result.faults} faults, ${result.counts.checked} answers`,
+  );
 });

@@ -19,16 +19,46 @@ before(async () => {
 after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
 
 const fails = async (args, more, message, code = 1) => {
-  const error = await cli(args, { ...env, ...more }).then(() => assert.fail(`${args.join(' ')} worked`), (e) => e);
+  const error = await cli(args, { ...env, ...more }).then(
+    () => assert.fail(`${args.join(' ')} worked`),
+    (e) => e,
+  );
   assert.equal(error.code, code, `${args.join(' ')}: ${error.stderr}`);
   assert.match(error.stderr, message, args.join(' '));
 };
-const says = async (args, message, more) => { const { stdout } = await cli(args, { ...env, ...more }); assert.match(stdout, message, args.join(' ')); return stdout; };
+const says = async (args, message, more) => {
+  const { stdout } = await cli(args, { ...env, ...more });
+  assert.match(stdout, message, args.join(' '));
+  return stdout;
+};
 
-const all = [['models'], ['nodes'], ['keys'], ['memory'], ['chat', 'hi'], ['register', 'a/b'], ['models', 'remove', 'a/b'], ['nodes', 'token'], ['nodes', 'logs', 'x'], ['nodes', 'drain', 'x'], ['keys', 'create'], ['keys', 'set', 'x', '--name', 'y'], ['keys', 'revoke', 'x'], ['engines'], ['engines', 'reload', 'echo'], ['models', 'load', 'x'], ['models', 'pin', 'x']];
+const all = [
+  ['models'],
+  ['nodes'],
+  ['keys'],
+  ['memory'],
+  ['chat', 'hi'],
+  ['register', 'a/b'],
+  ['models', 'remove', 'a/b'],
+  ['nodes', 'token'],
+  ['nodes', 'logs', 'x'],
+  ['nodes', 'drain', 'x'],
+  ['keys', 'create'],
+  ['keys', 'set', 'x', '--name', 'y'],
+  ['keys', 'revoke', 'x'],
+  ['engines'],
+  ['engines', 'reload', 'echo'],
+  ['models', 'load', 'x'],
+  ['models', 'pin', 'x'],
+];
 
 test('without a router every command says so, and how to start or name one', async () => {
-  for (const args of all) await fails(args, { LLM_ROUTER_URL: 'http://127.0.0.1:1' }, /127\.0\.0\.1:1: cannot connect: .*llm-router up starts a router; --url names another/);
+  for (const args of all)
+    await fails(
+      args,
+      { LLM_ROUTER_URL: 'http://127.0.0.1:1' },
+      /127\.0\.0\.1:1: cannot connect: .*llm-router up starts a router; --url names another/,
+    );
   await fails(['models'], { LLM_ROUTER_URL: 'nonsense' }, /must begin with http/, 2);
 });
 
@@ -37,10 +67,18 @@ test('without a key or with a wrong one every command says how to give one', asy
   left.push(locked);
   for (const args of all) {
     await fails(args, { LLM_ROUTER_URL: locked.url }, /send a key.*pass --key KEY or set LLM_ROUTER_KEY/);
-    await fails([...args, '--key', 'lr-wrong'], { LLM_ROUTER_URL: locked.url }, /this key was not issued here.*pass --key KEY/);
+    await fails(
+      [...args, '--key', 'lr-wrong'],
+      { LLM_ROUTER_URL: locked.url },
+      /this key was not issued here.*pass --key KEY/,
+    );
   }
   const api = (await cli(['keys', 'create', '--key', locked.adminKey], { LLM_ROUTER_URL: locked.url })).stdout.trim();
-  await fails(['models', '--key', api], { LLM_ROUTER_URL: locked.url }, /needs a key of role admin; key-\w+ is one of role api/);
+  await fails(
+    ['models', '--key', api],
+    { LLM_ROUTER_URL: locked.url },
+    /needs a key of role admin; key-\w+ is one of role api/,
+  );
 });
 
 test('models, nodes, memory and doctor tell the state', async () => {
@@ -48,7 +86,8 @@ test('models, nodes, memory and doctor tell the state', async () => {
   const [{ id, name }] = await nodes(up);
   await says(['nodes'], new RegExp(`${id} +${name} +online +cpu`));
   await says(['nodes', 'logs', id, '--lines', '2'], /^\S+Z \w+ .*\n\S+Z \w+ .*\n$/);
-  for (const args of [['memory'], ['memory', '--node', id], ['memory', '--node', name]]) await says(args, /RAM +total.*\n.*\n +parrot/);
+  for (const args of [['memory'], ['memory', '--node', id], ['memory', '--node', name]])
+    await says(args, /RAM +total.*\n.*\n +parrot/);
   await says(['memory', '--model', 'parrot'], /loading parrot: loaded/);
   await fails(['memory', '--node', 'nobody'], {}, /no node "nobody": see llm-router nodes/);
   const before = fs.readdirSync(dir).length;
@@ -65,8 +104,14 @@ test('a model is registered by path, told about, and removed with its files', as
   await fails(['register', 'acme/fresh', '--path'], {}, /registered already: delete it first/);
   await until('it is listed', async () => /acme\/fresh +present/.test((await cli(['models'], env)).stdout));
   assert.equal((await cli(['chat', '--model', 'acme/fresh', 'polly'], env)).stdout, 'polly\n');
-  const done = await says(['models', 'remove', 'acme/fresh', '--purge'], /removed acme\/fresh\n.*: files (deleted|stay)/);
-  if (/stay/.test(done)) await until('it is purged', async () => /files deleted/.test((await cli(['models', 'remove', 'acme/fresh', '--purge'], env)).stdout));
+  const done = await says(
+    ['models', 'remove', 'acme/fresh', '--purge'],
+    /removed acme\/fresh\n.*: files (deleted|stay)/,
+  );
+  if (/stay/.test(done))
+    await until('it is purged', async () =>
+      /files deleted/.test((await cli(['models', 'remove', 'acme/fresh', '--purge'], env)).stdout),
+    );
   assert.ok(!fs.existsSync(path.join(models, 'fresh')));
   await fails(['models', 'remove', 'acme/fresh'], {}, /no model "acme\/fresh"/);
 });
@@ -89,15 +134,22 @@ test('a model is loaded, pinned and unloaded; engines are listed and reloaded', 
   await fails(['engines', 'fly'], {}, /engines takes nothing, or: reload ENGINE/, 2);
 });
 
-test('a chat template of one\'s own is registered from a file', async () => {
+test("a chat template of one's own is registered from a file", async () => {
   fs.cpSync(makeEcho('shouter'), path.join(dir, 'models/shouter'), { recursive: true });
   const file = path.join(dir, 'loud.jinja');
   fs.writeFileSync(file, '{% for m in messages %}{{ m.content | upper }}{% endfor %}');
-  await fails(['register', 'shouter', '--path', '--chat-template', '/no/such.jinja'], {}, /\/no\/such\.jinja: No such file/);
+  await fails(
+    ['register', 'shouter', '--path', '--chat-template', '/no/such.jinja'],
+    {},
+    /\/no\/such\.jinja: No such file/,
+  );
   fs.writeFileSync(`${file}.bad`, '{% for %}');
   await fails(['register', 'shouter', '--path', '--chat-template', `${file}.bad`], {}, /chat_template/);
   await says(['register', 'shouter', '--path', '--chat-template', file], /registered shouter/);
-  await until('it answers', async () => (await cli(['chat', '--model', 'shouter', 'hello'], env).catch(() => ({}))).stdout === 'HELLO\n');
+  await until(
+    'it answers',
+    async () => (await cli(['chat', '--model', 'shouter', 'hello'], env).catch(() => ({}))).stdout === 'HELLO\n',
+  );
   await says(['models', 'remove', 'shouter'], /removed shouter/);
 });
 
@@ -110,7 +162,9 @@ test('where there is nothing yet, the commands say what comes next', async () =>
 });
 
 test('keys are made, listed and revoked; nodes drained, put back and removed', async () => {
-  const key = (await says(['keys', 'create', '--name', 'me', '--role', 'api', '--expires', '1h'], /^lr-\w{43}\n$/)).trim();
+  const key = (
+    await says(['keys', 'create', '--name', 'me', '--role', 'api', '--expires', '1h'], /^lr-\w{43}\n$/)
+  ).trim();
   const id = (await says(['keys'], /key-\w+ +api +good .* me\n/)).match(/(key-\w+) +api +good .* me\n/)[1];
   assert.equal((await call(`${up.url}/v0/whoami`, { key })).status, 200);
   await says(['keys', 'revoke', id], new RegExp(`revoked ${id}`));
@@ -120,11 +174,22 @@ test('keys are made, listed and revoked; nodes drained, put back and removed', a
   await says(['nodes', 'drain', node.id], /drained node-/);
   await says(['nodes'], /drained +cpu/);
   await says(['nodes', 'undrain', node.id], /back in service: node-/);
-  for (const args of [['nodes', 'fly', 'x'], ['models', 'eat'], ['keys', 'make'], ['register'], ['register', 'a/b', '--format', 'onnx']]) await fails(args, {}, /takes|needs|not allowed/, 2);
+  for (const args of [
+    ['nodes', 'fly', 'x'],
+    ['models', 'eat'],
+    ['keys', 'make'],
+    ['register'],
+    ['register', 'a/b', '--format', 'onnx'],
+  ])
+    await fails(args, {}, /takes|needs|not allowed/, 2);
 });
 
 test('chat reads lines, answers each, and keeps the conversation', async () => {
-  const out = execFileSync(BIN, ['chat', '--model', 'parrot'], { input: 'one\ntwo\n', env: { ...process.env, ...env }, encoding: 'utf8' });
+  const out = execFileSync(BIN, ['chat', '--model', 'parrot'], {
+    input: 'one\ntwo\n',
+    env: { ...process.env, ...env },
+    encoding: 'utf8',
+  });
   assert.match(out, /one\n[^]*two\n/);
   await fails(['chat', '--model', 'nobody', 'hi'], {}, /no model "nobody"/);
 });
@@ -138,7 +203,10 @@ test('a model of up that was removed stays removed when its node joins again', a
 });
 
 test('up without any model serves the demo model, and says what to copy', async () => {
-  const demo = await launch(['up', '--device', 'cpu', '--listen', '127.0.0.1:0', '--no-hf-cache', '--data-dir', tempDir('empty')], { match: /Ctrl-C stops everything/ });
+  const demo = await launch(
+    ['up', '--device', 'cpu', '--listen', '127.0.0.1:0', '--no-hf-cache', '--data-dir', tempDir('empty')],
+    { match: /Ctrl-C stops everything/ },
+  );
   left.push(demo);
   const url = demo.out.match(/ready at (\S+) \(OpenAI-compatible, model "demo"\)/)[1];
   assert.match(demo.out, new RegExp(`curl ${url}/v1/chat/completions -H 'Content-Type: application/json'`));

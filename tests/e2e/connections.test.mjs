@@ -16,72 +16,168 @@ const rss = (pid) => Number(fs.readFileSync(`/proc/${pid}/status`, 'utf8').match
 // Open sockets that send part of a request; resolves when all are connected.
 async function hold(count, port, connect, text = 'GET /v1/models HTTP/1.1\r\nHost: ') {
   const sockets = Array.from({ length: count }, () => connect(port));
-  await Promise.all(sockets.map((s) => new Promise((done) => { s.once('secureConnect', done); s.once('connect', () => connect !== secure && done()); s.once('error', done); s.once('close', done); })));
+  await Promise.all(
+    sockets.map(
+      (s) =>
+        new Promise((done) => {
+          s.once('secureConnect', done);
+          s.once('connect', () => connect !== secure && done());
+          s.once('error', done);
+          s.once('close', done);
+        }),
+    ),
+  );
   for (const s of sockets) if (!s.destroyed) s.write(text);
   return sockets;
 }
 const plain = (port) => net.connect(port, '127.0.0.1');
 const secure = (port) => tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false });
-const letGo = (sockets) => sockets.forEach((s) => { s.on('error', () => {}); s.destroy(); });
+const letGo = (sockets) =>
+  sockets.forEach((s) => {
+    s.on('error', () => {});
+    s.destroy();
+  });
 
-const health = (port, localAddress) => new Promise((done, fail) => {
-  const socket = net.connect({ port, host: '127.0.0.1', localAddress }), begun = Date.now();
-  let text = '';
-  socket.on('data', (data) => { text += data; });
-  socket.on('error', fail);
-  socket.on('close', () => done({ status: Number(text.match(/^HTTP\/1\.1 (\d+)/)?.[1]), ms: Date.now() - begun }));
-  socket.write('GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n');
-});
+const health = (port, localAddress) =>
+  new Promise((done, fail) => {
+    const socket = net.connect({ port, host: '127.0.0.1', localAddress }),
+      begun = Date.now();
+    let text = '';
+    socket.on('data', (data) => {
+      text += data;
+    });
+    socket.on('error', fail);
+    socket.on('close', () => done({ status: Number(text.match(/^HTTP\/1\.1 (\d+)/)?.[1]), ms: Date.now() - begun }));
+    socket.write('GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n');
+  });
 
 test('silent connections of one address go for new ones, and another address is served meanwhile', async () => {
   const router = keep(await startRouter({ args: ['--max-connections', '200', '--connections-per-address', '100'] }));
   const port = Number(new URL(router.url).port);
   const silent = await hold(COUNT, port, plain);
   assert.ok(silent.filter((s) => !s.destroyed).length >= 1);
-  for (const address of ['127.0.0.2', '127.0.0.3', '127.0.0.1']) assert.equal((await health(port, address)).status, 200, address);
+  for (const address of ['127.0.0.2', '127.0.0.3', '127.0.0.1'])
+    assert.equal((await health(port, address)).status, 200, address);
   letGo(silent);
   assert.equal((await call(`${router.url}/health`)).status, 200);
 });
 
 test('a trusted proxy has as many connections as there are, and another address is served meanwhile', async () => {
-  const router = keep(await startRouter({ args: ['--max-connections', '200', '--connections-per-address', '20', '--trusted-proxy', '127.0.0.1'] }));
+  const router = keep(
+    await startRouter({
+      args: ['--max-connections', '200', '--connections-per-address', '20', '--trusted-proxy', '127.0.0.1'],
+    }),
+  );
   const port = Number(new URL(router.url).port);
   const proxied = await hold(150, port, plain);
   await health(port, '127.0.0.2');
   assert.equal(proxied.filter((s) => !s.destroyed).length, 150);
   letGo(proxied);
   const others = await hold(150, port, (at) => net.connect({ port: at, host: '127.0.0.1', localAddress: '127.0.0.2' }));
-  await until('the others share their bound', () => others.filter((s) => !s.destroyed && !s.readableEnded).length <= 20);
+  await until(
+    'the others share their bound',
+    () => others.filter((s) => !s.destroyed && !s.readableEnded).length <= 20,
+  );
   letGo(others);
 });
 
 // A client without a key: what it can make each connection hold.
 const HEAD = `GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Long: ${'a'.repeat(15500)}`;
-const body = (route) => `POST ${route} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 16000\r\n\r\n${'['.repeat(15000)}`;
+const body = (route) =>
+  `POST ${route} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 16000\r\n\r\n${'['.repeat(15000)}`;
 
-for (const [role, args, route] of [['router', ['--require-key'], '/v0/session'], ['node', ['--device', 'cpu', '--no-hf-cache'], '/v0/generate']]) {
+for (const [role, args, route] of [
+  ['router', ['--require-key'], '/v0/session'],
+  ['node', ['--device', 'cpu', '--no-hf-cache'], '/v0/generate'],
+]) {
   test(`the ${role}: many TLS connections without a key, each with a long head or body, cost little memory, and another address is served`, async () => {
     const dir = tempDir('tls');
-    execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', 'k.pem', '-out', 'c.pem', '-subj', '/CN=r', '-addext', 'subjectAltName=IP:127.0.0.1', '-days', '3'],
-      { cwd: dir, stdio: 'ignore' });
-    const server = keep(await launch([role, '--listen', '127.0.0.1:0', '--data-dir', dir, '--tls-cert', path.join(dir, 'c.pem'), '--tls-key', path.join(dir, 'k.pem'), ...args],
-      { match: /listening on \D*(?:127\.0\.0\.1:)?(\d+)/, env: { LLM_ROUTER_NODE_SECRET: 's'.repeat(40) } }));
+    execFileSync(
+      'openssl',
+      [
+        'req',
+        '-x509',
+        '-newkey',
+        'rsa:2048',
+        '-nodes',
+        '-keyout',
+        'k.pem',
+        '-out',
+        'c.pem',
+        '-subj',
+        '/CN=r',
+        '-addext',
+        'subjectAltName=IP:127.0.0.1',
+        '-days',
+        '3',
+      ],
+      { cwd: dir, stdio: 'ignore' },
+    );
+    const server = keep(
+      await launch(
+        [
+          role,
+          '--listen',
+          '127.0.0.1:0',
+          '--data-dir',
+          dir,
+          '--tls-cert',
+          path.join(dir, 'c.pem'),
+          '--tls-key',
+          path.join(dir, 'k.pem'),
+          ...args,
+        ],
+        { match: /listening on \D*(?:127\.0\.0\.1:)?(\d+)/, env: { LLM_ROUTER_NODE_SECRET: 's'.repeat(40) } },
+      ),
+    );
     const port = Number(server.found[1]);
     for (const text of [HEAD, body(route)]) {
       const before = rss(server.pid);
       const sockets = await hold(COUNT, port, secure, text);
       const status = await new Promise((done, fail) => {
-        https.get({ port, host: '127.0.0.1', localAddress: '127.0.0.2', path: '/health', headers: { authorization: `Bearer ${'s'.repeat(40)}` }, rejectUnauthorized: false, agent: false }, (a) => { a.resume(); done(a.statusCode); }).on('error', fail);
+        https
+          .get(
+            {
+              port,
+              host: '127.0.0.1',
+              localAddress: '127.0.0.2',
+              path: '/health',
+              headers: { authorization: `Bearer ${'s'.repeat(40)}` },
+              rejectUnauthorized: false,
+              agent: false,
+            },
+            (a) => {
+              a.resume();
+              done(a.statusCode);
+            },
+          )
+          .on('error', fail);
       });
       assert.equal(status, 200);
-      assert.ok(rss(server.pid) - before < (LONG ? 64 : 64 * COUNT / 1000 + 8), `${COUNT} connections: ${before} MB became ${rss(server.pid)}`);
+      assert.ok(
+        rss(server.pid) - before < (LONG ? 64 : (64 * COUNT) / 1000 + 8),
+        `${COUNT} connections: ${before} MB became ${rss(server.pid)}`,
+      );
       letGo(sockets);
     }
   });
 }
 
-const limited = (soft, hard) => launch(['-c', `ulimit -Sn ${soft}; ulimit -Hn ${hard}; exec "$@"`, 'bash', BIN, 'router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('router')],
-  { bin: 'bash', match: /listening on (http:\/\/\S+)/ });
+const limited = (soft, hard) =>
+  launch(
+    [
+      '-c',
+      `ulimit -Sn ${soft}; ulimit -Hn ${hard}; exec "$@"`,
+      'bash',
+      BIN,
+      'router',
+      '--listen',
+      '127.0.0.1:0',
+      '--data-dir',
+      tempDir('router'),
+    ],
+    { bin: 'bash', match: /listening on (http:\/\/\S+)/ },
+  );
 
 test('the soft limit of descriptors is raised to the hard one', async () => {
   const router = keep(await limited(256, 12000));

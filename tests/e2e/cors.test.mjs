@@ -11,9 +11,17 @@ let open, locked, key, browser, good, evil;
 
 // A server of pages; its origin is what browsers tell.
 async function pages() {
-  const server = http.createServer((_, res) => { res.setHeader('content-type', 'text/html'); res.end('<!doctype html><title>page</title><h1>page</h1>'); });
+  const server = http.createServer((_, res) => {
+    res.setHeader('content-type', 'text/html');
+    res.end('<!doctype html><title>page</title><h1>page</h1>');
+  });
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  left.push({ stop: () => { server.closeAllConnections(); server.close(); } });
+  left.push({
+    stop: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  });
   return `http://127.0.0.1:${server.address().port}`;
 }
 
@@ -41,13 +49,27 @@ after(async () => {
 async function fromPage(origin, url, { body, key: bearer, method } = {}) {
   const page = await browser.open(origin);
   try {
-    return await page.evaluate(async ([at, text, token, how]) => {
-      try {
-        const answer = await fetch(at, { method: how ?? (text ? 'POST' : 'GET'), body: text, headers: { ...(text ? { 'Content-Type': 'application/json', 'X-Stainless-Lang': 'js' } : {}), ...(token ? { Authorization: `Bearer ${token}` } : {}) } });
-        return [answer.status, await answer.text(), answer.headers.get('x-request-id') !== null];
-      } catch (error) { return error.name; }
-    }, [url, body ? JSON.stringify(body) : undefined, bearer, method]);
-  } finally { await page.context().close(); }
+    return await page.evaluate(
+      async ([at, text, token, how]) => {
+        try {
+          const answer = await fetch(at, {
+            method: how ?? (text ? 'POST' : 'GET'),
+            body: text,
+            headers: {
+              ...(text ? { 'Content-Type': 'application/json', 'X-Stainless-Lang': 'js' } : {}),
+              ...(token ? { Authorization: `Bearer ${token}` } : {}),
+            },
+          });
+          return [answer.status, await answer.text(), answer.headers.get('x-request-id') !== null];
+        } catch (error) {
+          return error.name;
+        }
+      },
+      [url, body ? JSON.stringify(body) : undefined, bearer, method],
+    );
+  } finally {
+    await page.context().close();
+  }
 }
 
 const ask = { model: 'echo', stream: true, ...say('from a page') };
@@ -59,7 +81,11 @@ test('a page of a named origin streams an answer, with a key and on loopback wit
     assert.ok(text.endsWith('data: [DONE]\n\n') && hasId, text);
     assert.equal((await fromPage(good, `${router.url}/v1/models`, { key: bearer }))[0], 200);
   }
-  assert.equal((await fromPage(good, `${locked.url}/v1/models`, { key: 'lr-wrong' }))[0], 401, 'errors can be read, too');
+  assert.equal(
+    (await fromPage(good, `${locked.url}/v1/models`, { key: 'lr-wrong' }))[0],
+    401,
+    'errors can be read, too',
+  );
 });
 
 test('another page gets nothing, also with a key', async () => {
@@ -72,26 +98,60 @@ test('another page gets nothing, also with a key', async () => {
 });
 
 test('beyond /v1 a named origin is a page like any other', async () => {
-  for (const at of ['/v0/keys', '/v0/models', '/metrics']) assert.equal(await fromPage(good, `${locked.url}${at}`, { key: locked.adminKey }), 'TypeError', at);
+  for (const at of ['/v0/keys', '/v0/models', '/metrics'])
+    assert.equal(await fromPage(good, `${locked.url}${at}`, { key: locked.adminKey }), 'TypeError', at);
   assert.equal(await fromPage(good, `${open.url}/v0/keys`, { body: { name: 'mine' } }), 'TypeError');
-  assert.deepEqual((await call(`${open.url}/v0/keys`)).json.keys.filter((k) => k.name === 'mine'), []);
+  assert.deepEqual(
+    (await call(`${open.url}/v0/keys`)).json.keys.filter((k) => k.name === 'mine'),
+    [],
+  );
 });
 
 test('the headers say no more than they must', async () => {
-  const preflight = (origin, at = '/v1/chat/completions') => call(`${locked.url}${at}`, { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,content-type' } });
+  const preflight = (origin, at = '/v1/chat/completions') =>
+    call(`${locked.url}${at}`, {
+      method: 'OPTIONS',
+      headers: {
+        origin,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'authorization,content-type',
+      },
+    });
   const yes = await preflight('https://app.example');
   assert.equal(yes.status, 204);
-  assert.deepEqual(['origin', 'methods', 'headers', 'credentials'].map((n) => yes.headers.get(`access-control-allow-${n}`)), ['https://app.example', 'POST, OPTIONS', 'authorization,content-type', null]);
+  assert.deepEqual(
+    ['origin', 'methods', 'headers', 'credentials'].map((n) => yes.headers.get(`access-control-allow-${n}`)),
+    ['https://app.example', 'POST, OPTIONS', 'authorization,content-type', null],
+  );
   assert.match(yes.headers.get('vary'), /Origin/);
-  for (const origin of ['https://app.example.evil.com', 'http://app.example', 'https://app.example:8443', 'null', 'https://evil.example'])
+  for (const origin of [
+    'https://app.example.evil.com',
+    'http://app.example',
+    'https://app.example:8443',
+    'null',
+    'https://evil.example',
+  ])
     assert.equal((await preflight(origin)).headers.get('access-control-allow-origin'), null, origin);
   assert.equal((await preflight('https://app.example', '/v0/keys')).headers.get('access-control-allow-origin'), null);
 });
 
 test('a star needs keys, and what is no origin is refused at the start', async () => {
-  for (const [origin, message] of [['*', /every web page.*--require-key/], ['app.example', /is no origin: write https/], ['https://app.example/path', /is no origin/], ['https://', /is no origin/]])
-    await assert.rejects(cli(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('r'), '--cors-origin', origin]), message);
+  for (const [origin, message] of [
+    ['*', /every web page.*--require-key/],
+    ['app.example', /is no origin: write https/],
+    ['https://app.example/path', /is no origin/],
+    ['https://', /is no origin/],
+  ])
+    await assert.rejects(
+      cli(['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('r'), '--cors-origin', origin]),
+      message,
+    );
   const any = await startRouter({ args: ['--require-key', '--cors-origin', '*'] });
   left.push(any);
-  assert.equal((await call(`${any.url}/v1/models`, { key: any.adminKey, headers: { origin: 'https://x.example' } })).headers.get('access-control-allow-origin'), 'https://x.example');
+  assert.equal(
+    (await call(`${any.url}/v1/models`, { key: any.adminKey, headers: { origin: 'https://x.example' } })).headers.get(
+      'access-control-allow-origin',
+    ),
+    'https://x.example',
+  );
 });

@@ -7,15 +7,29 @@ import { startBrowser } from './browser.mjs';
 import { call, DEMO, makeEcho, nodes, say, startUp, until } from './support.mjs';
 
 const HOSTILE = '<img src=x onerror="globalThis.broken = true"><script>globalThis.broken = true</script>';
-const weather = JSON.stringify([{ type: 'function', function: { name: 'get_weather', description: 'The weather of a city', parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } } }]);
+const weather = JSON.stringify([
+  {
+    type: 'function',
+    function: {
+      name: 'get_weather',
+      description: 'The weather of a city',
+      parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+    },
+  },
+]);
 let up, browser;
 
 before(async () => {
   // The echo model says again what it hears, a byte a step.
-  up = await startUp({ args: ['--model', DEMO, '--model', makeEcho('echo'), '--model', makeEcho('slow', { step_ms: 25 })] });
+  up = await startUp({
+    args: ['--model', DEMO, '--model', makeEcho('echo'), '--model', makeEcho('slow', { step_ms: 25 })],
+  });
   browser = await startBrowser();
 });
-after(async () => { await browser?.close(); await up?.stop(); });
+after(async () => {
+  await browser?.close();
+  await up?.stop();
+});
 
 async function open(model, options) {
   const page = await browser.open(`${up.url}/#/playground/${model}`, options);
@@ -27,11 +41,15 @@ async function open(model, options) {
   };
   page.answer = page.locator('.turn.model').last();
   page.ended = () => page.answer.locator('.turn-tools').waitFor();
-  page.assertUnbroken = async () => assert.deepEqual(await page.evaluate(() => [globalThis.broken, document.querySelectorAll('main img, main script').length]), [undefined, 0]);
+  page.assertUnbroken = async () =>
+    assert.deepEqual(
+      await page.evaluate(() => [globalThis.broken, document.querySelectorAll('main img, main script').length]),
+      [undefined, 0],
+    );
   return page;
 }
 
-const shown = async (page) => ((await page.answer.locator('.prose').textContent({ timeout: 5000 })) ?? '');
+const shown = async (page) => (await page.answer.locator('.prose').textContent({ timeout: 5000 })) ?? '';
 
 test('an answer grows while it is streamed, and ends with its figures', async () => {
   const page = await open('slow');
@@ -40,7 +58,10 @@ test('an answer grows while it is streamed, and ends with its figures', async ()
   const first = await shown(page);
   assert.ok(first.length > 0 && first.length < said.length && said.startsWith(first), first);
   assert.equal(await page.answer.getAttribute('aria-busy'), 'true');
-  await until('it grows', async () => { const now = await shown(page); return now.length > first.length && now.length < said.length; });
+  await until('it grows', async () => {
+    const now = await shown(page);
+    return now.length > first.length && now.length < said.length;
+  });
   await page.ended();
   assert.equal(await shown(page), said);
   assert.equal(await page.locator('.bubble').textContent(), said);
@@ -121,7 +142,11 @@ test('copy as curl gives a command that does the same, whatever was said', async
   const command = await page.evaluate(() => navigator.clipboard.readText());
   assert.match(command, /^curl 'http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions' \\\n/);
   const { stdout } = await promisify(execFile)('bash', ['-c', `${command} -sS --noproxy '*'`]);
-  const chunks = stdout.split('\n\n').map((line) => line.replace(/^data: /, '')).filter((line) => line.startsWith('{')).map(JSON.parse);
+  const chunks = stdout
+    .split('\n\n')
+    .map((line) => line.replace(/^data: /, ''))
+    .filter((line) => line.startsWith('{'))
+    .map(JSON.parse);
   assert.equal(chunks.map((c) => c.choices[0]?.delta?.content ?? '').join(''), said.trim());
   await page.assertUnbroken();
   page.watch.assertClean();
@@ -142,7 +167,17 @@ test('what people and models write is text, never HTML; code is shown as code', 
   // Ids of models cannot hold such a name; the page would not mind.
   const refused = await call(`${up.url}/v0/models/register`, { body: { path: 'echo', name: HOSTILE } });
   assert.ok(refused.status >= 400 && refused.status < 500);
-  await page.route('**/v1/models', (route) => route.fulfill({ json: { object: 'list', data: [{ id: HOSTILE, ready: true, state: HOSTILE }, { id: 'b', ready: false, state: HOSTILE }] } }));
+  await page.route('**/v1/models', (route) =>
+    route.fulfill({
+      json: {
+        object: 'list',
+        data: [
+          { id: HOSTILE, ready: true, state: HOSTILE },
+          { id: 'b', ready: false, state: HOSTILE },
+        ],
+      },
+    }),
+  );
   await page.reload();
   await page.getByRole('combobox', { name: 'Model' }).waitFor();
   assert.equal(await page.getByRole('combobox', { name: 'Model' }).inputValue(), HOSTILE);
@@ -151,10 +186,12 @@ test('what people and models write is text, never HTML; code is shown as code', 
   await page.context().close();
 });
 
-test('an error is shown in the API\'s words, and the same question can be asked again', async () => {
+test("an error is shown in the API's words, and the same question can be asked again", async () => {
   const page = await open('echo');
   page.watch.allow(400);
-  const { error } = (await call(`${up.url}/v1/chat/completions`, { body: { model: 'echo', temperature: 9, ...say('hello') } })).json;
+  const { error } = (
+    await call(`${up.url}/v1/chat/completions`, { body: { model: 'echo', temperature: 9, ...say('hello') } })
+  ).json;
   await page.getByLabel('Temperature').fill('9');
   await page.say('hello');
   await page.getByRole('alert').waitFor();
@@ -187,14 +224,20 @@ test('conversations stay in this browser: reopened after a reload, continued, de
   assert.deepEqual(await list.allTextContents(), ['the first one']);
   const full = await page.evaluate(() => {
     const big = { id: 'big', title: 'big', model: '', at: 0, messages: [{ role: 'user', content: 'y'.repeat(60000) }] };
-    localStorage.setItem('lr.chats.local', JSON.stringify(Array.from({ length: 80 }, (_, i) => ({ ...big, id: `big${i}` }))));
+    localStorage.setItem(
+      'lr.chats.local',
+      JSON.stringify(Array.from({ length: 80 }, (_, i) => ({ ...big, id: `big${i}` }))),
+    );
     return localStorage.getItem('lr.chats.local').length;
   });
   assert.ok(full > 4_000_000);
   await page.reload();
   await page.say('one more');
   await page.ended();
-  const kept = await page.evaluate(() => ({ size: localStorage.getItem('lr.chats.local').length, count: JSON.parse(localStorage.getItem('lr.chats.local')).length }));
+  const kept = await page.evaluate(() => ({
+    size: localStorage.getItem('lr.chats.local').length,
+    count: JSON.parse(localStorage.getItem('lr.chats.local')).length,
+  }));
   assert.ok(kept.size <= 2 << 20 && kept.count <= 50, JSON.stringify(kept));
   await page.getByRole('button', { name: 'Delete all' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete all' }).click();
@@ -204,7 +247,11 @@ test('conversations stay in this browser: reopened after a reload, continued, de
 });
 
 test('the playground is sound in both themes, on a phone, and in Japanese', async () => {
-  for (const [scheme, size] of [['light', 'desktop'], ['dark', 'desktop'], ['dark', 'phone']]) {
+  for (const [scheme, size] of [
+    ['light', 'desktop'],
+    ['dark', 'desktop'],
+    ['dark', 'phone'],
+  ]) {
     const page = await open('demo', { scheme, size });
     await page.say('Write hello world in Python');
     await page.ended();

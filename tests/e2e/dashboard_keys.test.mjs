@@ -44,7 +44,7 @@ async function create(page, name, fill = async () => {}) {
   return { key, dialog };
 }
 
-test('a wrong key says so in the API\'s words; the right one opens the page; signing out closes it', async () => {
+test("a wrong key says so in the API's words; the right one opens the page; signing out closes it", async () => {
   const page = await browser.open(`${router.url}/#/keys`);
   page.watch.allow(401);
   await page.look('signin');
@@ -52,7 +52,10 @@ test('a wrong key says so in the API\'s words; the right one opens the page; sig
   await page.getByRole('alert').waitFor();
   const said = (await call(`${router.url}/v0/session`, { body: { key: 'lr-wrong' } })).json.error.message;
   assert.equal(await page.locator('.error-message').textContent(), said);
-  assert.equal(await page.getByLabel('Key', { exact: true }).evaluate((input) => input === document.activeElement), true);
+  assert.equal(
+    await page.getByLabel('Key', { exact: true }).evaluate((input) => input === document.activeElement),
+    true,
+  );
   await signIn(router.adminKey, { page });
   await page.getByRole('heading', { name: 'Keys and usage' }).waitFor();
   assert.deepEqual(await page.evaluate(() => document.cookie), '', 'scripts do not see the session');
@@ -80,13 +83,23 @@ test('a key is made, shown once, used, seen in the usage, revoked, and refused f
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), key);
   await dialog.getByRole('button', { name: 'Done' }).click();
   await row(page, 'Hanako').waitFor();
-  assert.match(await row(page, 'Hanako').textContent(), /api.*Active.*60 requests\/min, 100,000 tokens\/min.*in 30 days/);
+  assert.match(
+    await row(page, 'Hanako').textContent(),
+    /api.*Active.*60 requests\/min, 100,000 tokens\/min.*in 30 days/,
+  );
   assert.doesNotMatch(await page.content(), new RegExp(key.slice(3)), 'it is nowhere in the page any more');
   for (let i = 0; i < 3; i++) assert.equal((await talk(key)).status, 200);
   await page.getByLabel('Usage of').selectOption({ label: 'Hanako' });
   const usage = page.getByRole('region', { name: 'Usage by key' }).getByRole('row').filter({ hasText: 'Hanako' });
-  await until('the three requests are booked', async () => (await usage.count()) === 1 && (await usage.getByRole('cell').first().textContent()) === '3');
-  await until('the chart tells it', async () => /Requests over time: 3 in all/.test(await page.getByRole('img', { name: /^Requests over time/ }).getAttribute('aria-label')));
+  await until(
+    'the three requests are booked',
+    async () => (await usage.count()) === 1 && (await usage.getByRole('cell').first().textContent()) === '3',
+  );
+  await until('the chart tells it', async () =>
+    /Requests over time: 3 in all/.test(
+      await page.getByRole('img', { name: /^Requests over time/ }).getAttribute('aria-label'),
+    ),
+  );
 
   await page.getByRole('button', { name: 'Revoke Hanako' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
@@ -119,7 +132,14 @@ test('a key is edited while it is in use: what is shown is what holds, what is r
   assert.match(await row(page, 'Taro').textContent(), /60 requests\/min, only echo, other\/model.*in 30 days/);
   await page.getByRole('button', { name: 'Edit Taro' }).click();
   const form = page.getByRole('dialog');
-  assert.deepEqual([await form.getByLabel('Name').inputValue(), await form.getByLabel('Requests per minute').inputValue(), await form.getByLabel('Models', { exact: true }).inputValue()], ['Taro', '60', 'echo, other/model']);
+  assert.deepEqual(
+    [
+      await form.getByLabel('Name').inputValue(),
+      await form.getByLabel('Requests per minute').inputValue(),
+      await form.getByLabel('Models', { exact: true }).inputValue(),
+    ],
+    ['Taro', '60', 'echo, other/model'],
+  );
   assert.equal(await form.getByText('Role').count(), 0, 'a role cannot be changed');
   await page.look('keys-edit', { fullPage: false });
   await form.getByLabel('Models', { exact: true }).fill('../no');
@@ -131,10 +151,17 @@ test('a key is edited while it is in use: what is shown is what holds, what is r
   await form.getByLabel('Name').fill('Jiro');
   await form.getByRole('button', { name: 'Save' }).click();
   await page.getByText('Taro was changed').waitFor();
-  await until('the row tells it', async () => /only other\/model.*in 30 days/.test(await row(page, 'Jiro').textContent()));
+  await until('the row tells it', async () =>
+    /only other\/model.*in 30 days/.test(await row(page, 'Jiro').textContent()),
+  );
   assert.doesNotMatch(await row(page, 'Jiro').textContent(), /requests/);
   assert.equal((await talk(key)).status, 404, 'it holds at once');
-  await page.getByRole('region', { name: 'Audit log' }).getByRole('row').filter({ hasText: 'key.change' }).filter({ hasText: 'models=other/model' }).waitFor();
+  await page
+    .getByRole('region', { name: 'Audit log' })
+    .getByRole('row')
+    .filter({ hasText: 'key.change' })
+    .filter({ hasText: 'models=other/model' })
+    .waitFor();
   page.watch.assertClean();
   await page.context().close();
 });
@@ -150,7 +177,10 @@ test('names are text, never HTML; what the API refuses stays until it is dismiss
   await page.getByRole('heading', { name: `Revoke ${HOSTILE}?` }).waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
   await page.getByRole('region', { name: 'Audit log' }).getByText(HOSTILE).first().waitFor();
-  assert.deepEqual(await page.evaluate(() => [globalThis.broken, document.querySelectorAll('main img').length]), [undefined, 0]);
+  assert.deepEqual(await page.evaluate(() => [globalThis.broken, document.querySelectorAll('main img').length]), [
+    undefined,
+    0,
+  ]);
   await page.getByRole('button', { name: 'Create key' }).click();
   await page.getByRole('dialog').getByLabel('Name').fill('あ'.repeat(40)); // 120 bytes
   await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
@@ -164,18 +194,24 @@ test('names are text, never HTML; what the API refuses stays until it is dismiss
 });
 
 test('a key of role api sees the playground only, and its session ends with it', async () => {
-  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'guest', role: 'api' } })).json;
+  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'guest', role: 'api' } }))
+    .json;
   const page = await signIn(made.key, { at: '#/playground' });
   page.watch.allow(401);
   await page.getByRole('textbox', { name: 'Message' }).fill('hello');
-  assert.deepEqual(await page.getByRole('navigation', { name: 'Main' }).getByRole('link').allTextContents(), ['Playground']);
+  assert.deepEqual(await page.getByRole('navigation', { name: 'Main' }).getByRole('link').allTextContents(), [
+    'Playground',
+  ]);
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
   await page.locator('.turn-tools').waitFor();
   // The command to copy works with the key in the environment, and holds no key itself.
   await page.getByRole('button', { name: 'Copy as curl' }).click();
   const command = await page.locator('.curl').textContent();
   assert.doesNotMatch(command, /lr-[0-9A-Za-z]{10}/);
-  const run = (key) => promisify(execFile)('bash', ['-c', `${command} -sS --noproxy '*'`], { env: { ...process.env, LLM_ROUTER_KEY: key } });
+  const run = (key) =>
+    promisify(execFile)('bash', ['-c', `${command} -sS --noproxy '*'`], {
+      env: { ...process.env, LLM_ROUTER_KEY: key },
+    });
   assert.match((await run(made.key)).stdout, /data: \[DONE\]/);
   assert.match((await run('lr-wrong')).stdout, /not issued here/);
   await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
@@ -188,7 +224,8 @@ test('a key of role api sees the playground only, and its session ends with it',
 });
 
 test('a page that only listens notices that its session has ended', async () => {
-  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'watcher', role: 'admin' } })).json;
+  const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'watcher', role: 'admin' } }))
+    .json;
   const page = await signIn(made.key, { at: '#/overview' });
   page.watch.allow(401);
   await page.getByText('Live', { exact: true }).waitFor();
@@ -199,9 +236,18 @@ test('a page that only listens notices that its session has ended', async () => 
 });
 
 test('keys and sign-in are sound in both themes and on a phone', async () => {
-  const busy = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'batch jobs', role: 'api', tokens_per_minute: 5000 } })).json;
+  const busy = (
+    await call(`${router.url}/v0/keys`, {
+      key: router.adminKey,
+      body: { name: 'batch jobs', role: 'api', tokens_per_minute: 5000 },
+    })
+  ).json;
   for (let i = 0; i < 4; i++) await talk(i % 2 ? busy.key : router.adminKey);
-  for (const [scheme, size] of [['light', 'desktop'], ['dark', 'desktop'], ['dark', 'phone']]) {
+  for (const [scheme, size] of [
+    ['light', 'desktop'],
+    ['dark', 'desktop'],
+    ['dark', 'phone'],
+  ]) {
     const page = await browser.open(`${router.url}/#/keys`, { scheme, size });
     if (scheme === 'dark') await page.look('signin');
     await signIn(router.adminKey, { page });

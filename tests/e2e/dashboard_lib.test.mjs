@@ -9,10 +9,26 @@ import { byKey, toColumns } from '../../dashboard/pages/usage.js';
 
 test('events are the same wherever the stream is cut, with any line ends', () => {
   for (const end of ['\n', '\r\n', '\r']) {
-    const text = [': hello', '', 'data: {"a":1}', '', 'event: x', 'data: one', 'data:two', 'id: 3', '', ': ping', '', 'data: [DONE]', '', 'data: cut'].join(end);
+    const text = [
+      ': hello',
+      '',
+      'data: {"a":1}',
+      '',
+      'event: x',
+      'data: one',
+      'data:two',
+      'id: 3',
+      '',
+      ': ping',
+      '',
+      'data: [DONE]',
+      '',
+      'data: cut',
+    ].join(end);
     const want = ['{"a":1}', 'one\ntwo', '[DONE]'];
     for (let size = 1; size <= text.length; size++) {
-      const parser = new EventParser(), got = [];
+      const parser = new EventParser(),
+        got = [];
       for (let at = 0; at < text.length; at += size) got.push(...parser.feed(text.slice(at, at + size)));
       assert.deepEqual(got, want, `${JSON.stringify(end)} in pieces of ${size}`);
     }
@@ -20,7 +36,17 @@ test('events are the same wherever the stream is cut, with any line ends', () =>
 });
 
 test('a quoted word reaches the program as it was, whatever a shell might do with it', () => {
-  const words = ["it's", "''", '', '$HOME `id` $(id) \\ " ! * ~ # ; & | < > \n\t', '-n', '日本', "'; rm -rf /; '", '\\\'\\', '%s%n'];
+  const words = [
+    "it's",
+    "''",
+    '',
+    '$HOME `id` $(id) \\ " ! * ~ # ; & | < > \n\t',
+    '-n',
+    '日本',
+    "'; rm -rf /; '",
+    "\\'\\",
+    '%s%n',
+  ];
   for (const word of words)
     assert.equal(execFileSync('sh', ['-c', `printf %s ${shellQuote(word)}`], { encoding: 'utf8' }), word);
 });
@@ -35,18 +61,49 @@ test('the command holds the request and never a key', () => {
 test('a request holds what was set and nothing else; tools come back with their results', () => {
   const messages = [
     { role: 'user', content: 'hi' },
-    { role: 'assistant', content: '', reasoning: 'I need a tool', toolCalls: [{ id: 'c1', name: 'f', arguments: '{}' }] },
+    {
+      role: 'assistant',
+      content: '',
+      reasoning: 'I need a tool',
+      toolCalls: [{ id: 'c1', name: 'f', arguments: '{}' }],
+    },
     { role: 'tool', toolCallId: 'c1', content: '1' },
     { role: 'assistant', content: '', error: { message: 'no' } },
   ];
   assert.deepEqual(toRequest(messages, { ...noSettings, model: 'm', temperature: '0', tools: '[]', system: ' ' }), {
-    model: 'm', temperature: 0, tools: [],
-    messages: [{ role: 'user', content: 'hi' },
-      { role: 'assistant', content: null, reasoning_content: 'I need a tool', tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }] },
-      { role: 'tool', tool_call_id: 'c1', content: '1' }],
+    model: 'm',
+    temperature: 0,
+    tools: [],
+    messages: [
+      { role: 'user', content: 'hi' },
+      {
+        role: 'assistant',
+        content: null,
+        reasoning_content: 'I need a tool',
+        tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }],
+      },
+      { role: 'tool', tool_call_id: 'c1', content: '1' },
+    ],
   });
-  const all = toRequest([], { model: 'm', system: 's', temperature: '1.5', topP: '0.9', maxTokens: '7', seed: '3', effort: 'low', tools: 'broken' });
-  assert.deepEqual(all, { model: 'm', messages: [{ role: 'system', content: 's' }], temperature: 1.5, top_p: 0.9, max_completion_tokens: 7, seed: 3, reasoning_effort: 'low' });
+  const all = toRequest([], {
+    model: 'm',
+    system: 's',
+    temperature: '1.5',
+    topP: '0.9',
+    maxTokens: '7',
+    seed: '3',
+    effort: 'low',
+    tools: 'broken',
+  });
+  assert.deepEqual(all, {
+    model: 'm',
+    messages: [{ role: 'system', content: 's' }],
+    temperature: 1.5,
+    top_p: 0.9,
+    max_completion_tokens: 7,
+    seed: 3,
+    reasoning_effort: 'low',
+  });
   assert.equal(toolsProblem('[]') + toolsProblem(' '), '');
   assert.equal(toolsProblem('{}'), 'list');
   assert.match(toolsProblem('[1'), /JSON/);
@@ -62,7 +119,10 @@ test('a speed is told from the first token on, and of a burst from the request o
 test('prose: fences become code, open ones to the end; everything else stays', () => {
   assert.deepEqual(blocks('a\nb'), [{ code: false, language: undefined, text: 'a\nb' }]);
   assert.deepEqual(blocks('x\n```js\ncode\n\n<b>\n```\ny'), [
-    { code: false, language: undefined, text: 'x' }, { code: true, language: 'js', text: 'code\n\n<b>' }, { code: false, language: undefined, text: 'y' }]);
+    { code: false, language: undefined, text: 'x' },
+    { code: true, language: 'js', text: 'code\n\n<b>' },
+    { code: false, language: undefined, text: 'y' },
+  ]);
   assert.deepEqual(blocks('````\n```\ninner\n````'), [{ code: true, language: '', text: '```\ninner' }]);
   assert.deepEqual(blocks('~~~py\nopen'), [{ code: true, language: 'py', text: 'open' }]);
   assert.deepEqual(blocks('a ``` b'), [{ code: false, language: undefined, text: 'a ``` b' }]);
@@ -70,14 +130,27 @@ test('prose: fences become code, open ones to the end; everything else stays', (
 });
 
 test('conversations survive a broken, a full and a missing storage', () => {
-  const make = (storage) => { Object.defineProperty(globalThis, 'localStorage', { value: storage, configurable: true }); return openChats('me'); };
+  const make = (storage) => {
+    Object.defineProperty(globalThis, 'localStorage', { value: storage, configurable: true });
+    return openChats('me');
+  };
   const chat = (id) => ({ id, title: id, model: 'm', at: 0, messages: [{ role: 'user', content: 'x'.repeat(1000) }] });
   for (const text of ['{', '{}', '[null, {"id": 1}, {"id": "a", "title": "t", "messages": [{}]}]', '"x"'])
     assert.deepEqual(make({ getItem: () => text, setItem: () => {} }).list(), [], text);
   let kept = '';
-  const small = make({ getItem: () => null, setItem: (_, text) => { if (text.length > 5000) throw new Error('QuotaExceededError'); kept = text; } });
+  const small = make({
+    getItem: () => null,
+    setItem: (_, text) => {
+      if (text.length > 5000) throw new Error('QuotaExceededError');
+      kept = text;
+    },
+  });
   for (let i = 0; i < 9; i++) small.put(chat(`c${i}`));
-  assert.deepEqual(JSON.parse(kept).map((c) => c.id), ['c8', 'c7', 'c6', 'c5'], 'the oldest made room');
+  assert.deepEqual(
+    JSON.parse(kept).map((c) => c.id),
+    ['c8', 'c7', 'c6', 'c5'],
+    'the oldest made room',
+  );
   const none = make(undefined);
   none.put(chat('only'));
   assert.equal(none.list().length, 1);
@@ -91,6 +164,16 @@ test('usage rows of any keys and models become columns by slot and sums by key',
     { time: 10800, key: 'a', model: 'n', requests: 4, prompt_tokens: 100, completion_tokens: 50, cached_tokens: 0 },
     { time: 999999, key: 'a', model: 'n', requests: 9, prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0 },
   ];
-  assert.deepEqual(toColumns(rows, [3600, 7200, 10800], 3600), { requests: [0, 3, 4], prompt: [0, 11, 100], completion: [0, 6, 50] });
-  assert.deepEqual(byKey(rows.slice(0, 3)).map((r) => [r.key, r.requests, r.prompt, r.completion, r.cached]), [['a', 5, 110, 55, 2], ['b', 2, 1, 1, 0]]);
+  assert.deepEqual(toColumns(rows, [3600, 7200, 10800], 3600), {
+    requests: [0, 3, 4],
+    prompt: [0, 11, 100],
+    completion: [0, 6, 50],
+  });
+  assert.deepEqual(
+    byKey(rows.slice(0, 3)).map((r) => [r.key, r.requests, r.prompt, r.completion, r.cached]),
+    [
+      ['a', 5, 110, 55, 2],
+      ['b', 2, 1, 1, 0],
+    ],
+  );
 });

@@ -8,7 +8,10 @@ import { call, online, say, startNode, startRouter, tempDir, until } from './sup
 
 const HOSTILE = '<img src=x onerror="globalThis.broken = true">';
 const left = [];
-const keep = (process) => { left.push(process); return process; };
+const keep = (process) => {
+  left.push(process);
+  return process;
+};
 let hub, router, browser, release;
 
 before(async () => {
@@ -19,7 +22,9 @@ before(async () => {
   hub.add('openai/demo', files);
   hub.add('openai/partial', partial);
   // The shard stops half way until the test has seen the progress.
-  const gate = new Promise((done) => { release = done; });
+  const gate = new Promise((done) => {
+    release = done;
+  });
   hub.script(SHARD, [{ gate, after: Math.floor(shard.length / 2) }]);
   const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--hub-host', hub.storage], env }));
@@ -47,16 +52,21 @@ test('with nothing registered the page says what to do next', async () => {
   page.watch.assertClean();
 });
 
-test('a wrong registration shows the missing file by name, in the API\'s words, until it is dismissed', async () => {
+test("a wrong registration shows the missing file by name, in the API's words, until it is dismissed", async () => {
   const page = await browser.open(`${router.url}/#/models`);
   page.watch.allow(400, 404);
-  const said = (await call(`${router.url}/v0/models/register`, { body: { repo: 'openai/partial' } })).json.error.message;
+  const said = (await call(`${router.url}/v0/models/register`, { body: { repo: 'openai/partial' } })).json.error
+    .message;
   assert.match(said, new RegExp(SHARD));
   await register(page, 'openai/partial');
   const note = page.getByRole('alert');
   await note.waitFor();
   assert.equal(await note.locator('.error-message').textContent(), said);
-  assert.equal(await page.getByLabel('Repository or URL').inputValue(), 'openai/partial', 'what was typed is still there');
+  assert.equal(
+    await page.getByLabel('Repository or URL').inputValue(),
+    'openai/partial',
+    'what was typed is still there',
+  );
   await page.look('register-error');
   await page.getByLabel('Repository or URL').fill('openai/other');
   assert.ok(await note.isVisible(), 'typing does not take it away');
@@ -90,23 +100,35 @@ test('the demo snapshot is registered from the hub; progress shows per node and 
   await page.getByRole('progressbar', { name: SHARD }).waitFor();
   await page.look('model-download');
   release();
-  await page.locator('table').first().getByText(/^(on disk|ready)$/).waitFor({ timeout: 30000 });
+  await page
+    .locator('table')
+    .first()
+    .getByText(/^(on disk|ready)$/)
+    .waitFor({ timeout: 30000 });
   await page.getByRole('row', { name: new RegExp(SHARD) }).waitFor(); // of the manifest
   await page.getByRole('button', { name: 'Load on n0' }).click();
   await page.locator('table').first().getByText('ready', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Pin on n0' }).click();
   await page.locator('table').first().getByText('pinned', { exact: true }).waitFor();
   await page.look('model-ready');
-  const chat = await call(`${router.url}/v1/chat/completions`, { body: { model: 'openai/demo', max_tokens: 8, ...say('Hello') } });
+  const chat = await call(`${router.url}/v1/chat/completions`, {
+    body: { model: 'openai/demo', max_tokens: 8, ...say('Hello') },
+  });
   assert.equal(chat.status, 200, chat.text);
   page.watch.assertClean();
 });
 
-test('an order that fails is told in the API\'s words and stays', async () => {
+test("an order that fails is told in the API's words and stays", async () => {
   const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
   page.watch.allow(404, 503);
   await page.getByRole('button', { name: 'Unload on n0' }).waitFor();
-  await page.route('**/unload*', (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify({ error: { message: `no: ${HOSTILE}`, code: 'x', type: 'y' } }) }));
+  await page.route('**/unload*', (route) =>
+    route.fulfill({
+      status: 503,
+      contentType: 'application/json',
+      body: JSON.stringify({ error: { message: `no: ${HOSTILE}`, code: 'x', type: 'y' } }),
+    }),
+  );
   await page.getByRole('button', { name: 'Unload on n0' }).click();
   assert.equal(await page.locator('.error-message').textContent(), `no: ${HOSTILE}`);
   assert.equal(await page.locator('img').count(), 0);
@@ -122,8 +144,13 @@ test('deleting asks first, offers to delete the files too, and says where they s
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   assert.equal((await call(`${router.url}/v1/models/openai/demo`)).status, 200);
   // A node that could not: what the router would answer then.
-  const purged = [{ node: 'a', name: 'n0', ok: false, reason: `cannot delete ${HOSTILE}` }, { node: 'b', name: 'n1', ok: true }];
-  await page.route('**/v0/models/openai%2Fdemo?purge=true', (route) => route.fulfill({ contentType: 'application/json', body: JSON.stringify({ deleted: true, purged }) }));
+  const purged = [
+    { node: 'a', name: 'n0', ok: false, reason: `cannot delete ${HOSTILE}` },
+    { node: 'b', name: 'n1', ok: true },
+  ];
+  await page.route('**/v0/models/openai%2Fdemo?purge=true', (route) =>
+    route.fulfill({ contentType: 'application/json', body: JSON.stringify({ deleted: true, purged }) }),
+  );
   await page.getByRole('button', { name: 'Delete' }).click();
   await dialog.getByRole('checkbox').check();
   await dialog.getByRole('button', { name: 'Delete' }).click();

@@ -6,11 +6,27 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { copyEngine, TESTING } from '../integration/node_harness.mjs';
 import { startBrowser } from './browser.mjs';
-import { call, makeEcho, nodes, online, register, say, startNode, startRouter, startStandIn, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  makeEcho,
+  nodes,
+  online,
+  register,
+  say,
+  startNode,
+  startRouter,
+  startStandIn,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const HOSTILE = '<img src=x onerror="globalThis.broken = true">';
 const left = [];
-const keep = (process) => { left.push(process); return process; };
+const keep = (process) => {
+  left.push(process);
+  return process;
+};
 let router, browser, engines, node, args;
 
 before(async () => {
@@ -57,7 +73,15 @@ test('an engine is reloaded from the page during a chat, which goes on without a
   const page = await browser.open(`${router.url}/#/nodes/${id}`);
   const text = 'word '.repeat(60).trim();
   let chunks = 0;
-  const chat = stream(router.url, { model: 'slow', ...say(text) }, { onChunk: (out) => { chunks = out.chunks; } });
+  const chat = stream(
+    router.url,
+    { model: 'slow', ...say(text) },
+    {
+      onChunk: (out) => {
+        chunks = out.chunks;
+      },
+    },
+  );
   await until('the chat runs', () => chunks > 3);
   const row = page.getByRole('row', { name: /^echo/ });
   await row.getByText('1.0.0').waitFor();
@@ -66,7 +90,10 @@ test('an engine is reloaded from the page during a chat, which goes on without a
   const manifest = JSON.parse(fs.readFileSync(path.join(folder, 'manifest.json')));
   fs.copyFileSync(path.join(TESTING, 'echo_next.so'), path.join(folder, '.new'));
   fs.renameSync(path.join(folder, '.new'), path.join(folder, 'echo.so'));
-  fs.writeFileSync(path.join(folder, 'manifest.json'), JSON.stringify({ ...manifest, engine_version: '2.0.0', library_sha256: undefined }));
+  fs.writeFileSync(
+    path.join(folder, 'manifest.json'),
+    JSON.stringify({ ...manifest, engine_version: '2.0.0', library_sha256: undefined }),
+  );
   // The node looks for new files itself, every second: a reload that it has begun counts as this one.
   await page.getByRole('dialog').getByRole('button', { name: 'Reload' }).click();
   await page.getByText('the new version is in service').waitFor();
@@ -74,7 +101,10 @@ test('an engine is reloaded from the page during a chat, which goes on without a
   const out = await chat;
   assert.ok(out.done && !out.error);
   assert.equal(out.text, text, 'not a token was lost');
-  await page.getByRole('row', { name: /^slow/ }).getByText(/2\.0\.0/).waitFor();
+  await page
+    .getByRole('row', { name: /^slow/ })
+    .getByText(/2\.0\.0/)
+    .waitFor();
   page.watch.assertClean();
 });
 
@@ -111,28 +141,94 @@ test('out of service and back, the log, and a token for another node', async () 
 });
 
 test('a node, a model, an engine and a log line that are written as markup are shown as text', async (t) => {
-  const model = (id) => ({ id, state: 'failed', reason: `because ${HOSTILE}`, can_run: false, loaded: false, engine: HOSTILE, architecture: HOSTILE });
+  const model = (id) => ({
+    id,
+    state: 'failed',
+    reason: `because ${HOSTILE}`,
+    can_run: false,
+    loaded: false,
+    engine: HOSTILE,
+    architecture: HOSTILE,
+  });
   const { url } = await startStandIn();
-  const join = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 2, version: HOSTILE.slice(0, 20), node_id: 'node-hostile', name: HOSTILE.slice(0, 60), url,
-    device: 'cpu', secret: 'lr-hostile-hostile-hostile-hostile-hostile', draining: false, models: [model(HOSTILE)], pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }] } });
+  const join = await call(`${router.url}/v0/nodes/join`, {
+    body: {
+      protocol: 2,
+      version: HOSTILE.slice(0, 20),
+      node_id: 'node-hostile',
+      name: HOSTILE.slice(0, 60),
+      url,
+      device: 'cpu',
+      secret: 'lr-hostile-hostile-hostile-hostile-hostile',
+      draining: false,
+      models: [model(HOSTILE)],
+      pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }],
+    },
+  });
   assert.equal(join.status, 200, join.text);
-  const beat = setInterval(() => call(`${router.url}/v0/nodes/node-hostile/beat`, { body: { draining: false, models: [], pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }] } }).catch(() => {}), 500);
+  const beat = setInterval(
+    () =>
+      call(`${router.url}/v0/nodes/node-hostile/beat`, {
+        body: { draining: false, models: [], pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }] },
+      }).catch(() => {}),
+    500,
+  );
   t.after(() => clearInterval(beat));
   const page = await browser.open(`${router.url}/#/nodes`);
   page.watch.allow(502, 503);
   // What the node itself would answer.
-  const answers = { models: { models: [{ ...model(HOSTILE), workers: [], pinned: false }] }, engines: { engines: [{ id: HOSTILE, usable: false, reason: HOSTILE, folder: HOSTILE, reloading: false }] },
+  const answers = {
+    models: { models: [{ ...model(HOSTILE), workers: [], pinned: false }] },
+    engines: { engines: [{ id: HOSTILE, usable: false, reason: HOSTILE, folder: HOSTILE, reloading: false }] },
     logs: { lines: [{ time: new Date().toISOString(), level: 'info', text: HOSTILE }] },
-    memory: { pools: [{ pool: 'ram', title: HOSTILE, total: 100, used: 50, limit_percent: 90, over: false, foreign: 10, capacity: 80, reserved: 40, free: 40,
-      claims: [{ model: HOSTILE, pid: 1, kind: 'idle', reserved: 40, measured: 30, weights: 20, kv: 10, kv_in_use: 1, workspace: 1, fixed: 1, idle_ms: 5 }] }] } };
-  await page.route('**/v0/nodes/node-hostile/*', (route) => route.fulfill({ contentType: 'application/json', body: JSON.stringify(answers[new URL(route.request().url()).pathname.split('/').at(-1)]) }));
+    memory: {
+      pools: [
+        {
+          pool: 'ram',
+          title: HOSTILE,
+          total: 100,
+          used: 50,
+          limit_percent: 90,
+          over: false,
+          foreign: 10,
+          capacity: 80,
+          reserved: 40,
+          free: 40,
+          claims: [
+            {
+              model: HOSTILE,
+              pid: 1,
+              kind: 'idle',
+              reserved: 40,
+              measured: 30,
+              weights: 20,
+              kv: 10,
+              kv_in_use: 1,
+              workspace: 1,
+              fixed: 1,
+              idle_ms: 5,
+            },
+          ],
+        },
+      ],
+    },
+  };
+  await page.route('**/v0/nodes/node-hostile/*', (route) =>
+    route.fulfill({
+      contentType: 'application/json',
+      body: JSON.stringify(answers[new URL(route.request().url()).pathname.split('/').at(-1)]),
+    }),
+  );
   await page.getByRole('link', { name: HOSTILE.slice(0, 60) }).click();
   for (const text of [HOSTILE, `because ${HOSTILE}`]) await page.getByText(text, { exact: true }).first().waitFor();
   await page.look('node-hostile');
   await page.goto(`${router.url}/#/overview`);
   await page.getByText('of 2 are online').waitFor();
   await page.goto(`${router.url}/#/models/${encodeURIComponent(HOSTILE)}`);
-  await page.getByRole('heading', { name: `There is no model ${HOSTILE}` }).first().waitFor();
+  await page
+    .getByRole('heading', { name: `There is no model ${HOSTILE}` })
+    .first()
+    .waitFor();
   assert.equal(await page.locator('img').count(), 0);
   assert.equal(await page.evaluate(() => globalThis.broken), undefined);
   page.watch.assertClean();

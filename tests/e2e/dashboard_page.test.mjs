@@ -9,7 +9,10 @@ before(async () => {
   up = await startUp({ args: ['--model', DEMO, '--model', makeEcho('echo')] });
   browser = await startBrowser();
 });
-after(async () => { await browser?.close(); await up?.stop(); });
+after(async () => {
+  await browser?.close();
+  await up?.stop();
+});
 
 const get = (path, headers = {}) => fetch(up.url + path, { headers: { 'accept-encoding': 'gzip', ...headers } });
 
@@ -21,7 +24,15 @@ test('GET / is the page: compressed, revalidated, under a strict policy', async 
   assert.equal(first.headers.get('x-content-type-options'), 'nosniff');
   assert.equal(first.headers.get('referrer-policy'), 'no-referrer');
   const policy = first.headers.get('content-security-policy');
-  for (const rule of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"])
+  for (const rule of [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ])
     assert.ok(policy.split('; ').includes(rule), rule);
   assert.doesNotMatch(policy, /unsafe|\*/);
   const page = await first.text();
@@ -49,8 +60,16 @@ test('a reader without gzip gets a line of text that points to the API', async (
 });
 
 test('the first paint holds the heading where the live page will have it, in its language, and none that would be wrong', async () => {
-  const visible = (page) => page.evaluate(() => [...document.querySelectorAll('.frame .h1')].filter((e) => e.checkVisibility()).map((e) => e.textContent));
-  for (const [lang, hash, isGuest, want] of [['en', '', false, ['Overview']], ['ja', '#/overview', false, ['概要']], ['en', '#/models', false, []], ['en', '', true, []]]) {
+  const visible = (page) =>
+    page.evaluate(() =>
+      [...document.querySelectorAll('.frame .h1')].filter((e) => e.checkVisibility()).map((e) => e.textContent),
+    );
+  for (const [lang, hash, isGuest, want] of [
+    ['en', '', false, ['Overview']],
+    ['ja', '#/overview', false, ['概要']],
+    ['en', '#/models', false, []],
+    ['en', '', true, []],
+  ]) {
     const page = await browser.open('about:blank', { lang, wait: false });
     if (isGuest) await page.addInitScript(() => localStorage.setItem('lr.guest', '1'));
     await page.route('**/app.js', (route) => route.abort());
@@ -72,22 +91,37 @@ test('the first paint holds the heading where the live page will have it, in its
 
 test('every page, light and dark, large and small: no finding of axe, no error, nothing foreign', async () => {
   const [node] = (await call(`${up.url}/v0/nodes`)).json.nodes;
-  await Promise.all(Array.from({ length: 6 }, () => call(`${up.url}/v1/chat/completions`, { body: { model: 'demo', max_tokens: 40, ...say('Hello') } })));
-  const routes = [['overview', '#/overview'], ['models', '#/models'], ['model', '#/models/demo'], ['register', '#/models?register'],
-    ['nodes', '#/nodes'], ['node', `#/nodes/${node.id}`], ['missing', '#/nowhere']];
+  await Promise.all(
+    Array.from({ length: 6 }, () =>
+      call(`${up.url}/v1/chat/completions`, { body: { model: 'demo', max_tokens: 40, ...say('Hello') } }),
+    ),
+  );
+  const routes = [
+    ['overview', '#/overview'],
+    ['models', '#/models'],
+    ['model', '#/models/demo'],
+    ['register', '#/models?register'],
+    ['nodes', '#/nodes'],
+    ['node', `#/nodes/${node.id}`],
+    ['missing', '#/nowhere'],
+  ];
   await until('a point of every chart', async () => (await call(`${up.url}/v0/stats?step=5`)).json.time.length >= 2);
-  for (const scheme of SCHEMES) for (const size of Object.keys(SIZES)) {
-    const page = await browser.open(up.url, { scheme, size });
-    for (const [name, hash] of routes) {
-      await page.goto(`${up.url}/${hash}`);
-      await page.locator(name === 'missing' ? '.empty' : '.page').first().waitFor();
-      await page.locator('.skeleton').first().waitFor({ state: 'detached' });
-      if (name === 'register') await page.locator('dialog[open]').waitFor();
-      await page.look(name);
+  for (const scheme of SCHEMES)
+    for (const size of Object.keys(SIZES)) {
+      const page = await browser.open(up.url, { scheme, size });
+      for (const [name, hash] of routes) {
+        await page.goto(`${up.url}/${hash}`);
+        await page
+          .locator(name === 'missing' ? '.empty' : '.page')
+          .first()
+          .waitFor();
+        await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+        if (name === 'register') await page.locator('dialog[open]').waitFor();
+        await page.look(name);
+      }
+      page.watch.assertClean();
+      await page.context().close();
     }
-    page.watch.assertClean();
-    await page.context().close();
-  }
 });
 
 test('in Japanese every text is there, and the choice is remembered', async () => {
@@ -98,12 +132,25 @@ test('in Japanese every text is there, and the choice is remembered', async () =
   await page.reload();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   await page.context().close();
-  const [en, ja] = await Promise.all(['en', 'ja'].map(async (lang) => (await import(`../../dashboard/i18n/${lang}.js`)).default));
-  const holes = (text) => [...JSON.stringify(text).matchAll(/\{(\w+)\}/g)].map((m) => m[1]).filter((n) => n !== 'count').sort();
+  const [en, ja] = await Promise.all(
+    ['en', 'ja'].map(async (lang) => (await import(`../../dashboard/i18n/${lang}.js`)).default),
+  );
+  const holes = (text) =>
+    [...JSON.stringify(text).matchAll(/\{(\w+)\}/g)]
+      .map((m) => m[1])
+      .filter((n) => n !== 'count')
+      .sort();
   for (const file of Object.keys(en)) {
     // Advice is the API's own in English.
-    assert.deepEqual(Object.keys(ja[file]).filter((key) => !key.startsWith('advice.')).sort(), Object.keys(en[file]).sort(), file);
-    for (const key of Object.keys(en[file])) assert.deepEqual([...new Set(holes(ja[file][key]))], [...new Set(holes(en[file][key]))], `${file}.${key}`);
+    assert.deepEqual(
+      Object.keys(ja[file])
+        .filter((key) => !key.startsWith('advice.'))
+        .sort(),
+      Object.keys(en[file]).sort(),
+      file,
+    );
+    for (const key of Object.keys(en[file]))
+      assert.deepEqual([...new Set(holes(ja[file][key]))], [...new Set(holes(en[file][key]))], `${file}.${key}`);
   }
 });
 

@@ -10,7 +10,10 @@ before(async () => {
   up = await startUp({ args: ['--model', DEMO, '--model', makeEcho('echo')] });
   browser = await startBrowser();
 });
-after(async () => { await browser?.close(); await up?.stop(); });
+after(async () => {
+  await browser?.close();
+  await up?.stop();
+});
 
 // Milliseconds from the start of a navigation, in a context of its own (nothing is cached) of a
 // browser and a server that run already: the first contentful paint, and the element that is
@@ -18,15 +21,27 @@ after(async () => { await browser?.close(); await up?.stop(); });
 async function timePaint(url, ready) {
   const page = await browser.open('about:blank', { wait: false });
   await page.addInitScript(() => {
-    globalThis.titled = new Promise((done) => new PerformanceObserver((list) => list.getEntries().filter((e) => e.identifier === 'title').forEach((e) => done(e.renderTime))).observe({ type: 'element', buffered: true }));
+    globalThis.titled = new Promise((done) =>
+      new PerformanceObserver((list) =>
+        list
+          .getEntries()
+          .filter((e) => e.identifier === 'title')
+          .forEach((e) => done(e.renderTime)),
+      ).observe({ type: 'element', buffered: true }),
+    );
   });
   await page.goto(url);
   await page.locator(ready).first().waitFor();
   const result = await page.evaluate(async () => {
     const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
     const title = await globalThis.titled;
-    return { title, scripts: all.filter((e) => e.name.endsWith('.js') && e.startTime < title).length, first: performance.getEntriesByName('first-contentful-paint')[0].startTime,
-      files: all.length, bytes: all.reduce((sum, e) => sum + e.transferSize, 0) };
+    return {
+      title,
+      scripts: all.filter((e) => e.name.endsWith('.js') && e.startTime < title).length,
+      first: performance.getEntriesByName('first-contentful-paint')[0].startTime,
+      files: all.length,
+      bytes: all.reduce((sum, e) => sum + e.transferSize, 0),
+    };
   });
   await page.context().close();
   return result;
@@ -36,10 +51,18 @@ async function timePaint(url, ready) {
 // were not enough).  What this browser needs for a page of one line, measured in turns, tells a busy
 // machine from a slow page: on a quiet one it is 40 to 80 ms, and the limits are the plain figures.
 test('the first page is at most 150 KB over the wire, its heading shows within 200 ms, the live page within 300', async (t) => {
-  const server = http.createServer((_, answer) => answer.setHeader('content-type', 'text/html').end('<!doctype html><title>One line</title><h1 elementtiming="title">One line</h1>'));
+  const server = http.createServer((_, answer) =>
+    answer
+      .setHeader('content-type', 'text/html')
+      .end('<!doctype html><title>One line</title><h1 elementtiming="title">One line</h1>'),
+  );
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  t.after(() => { server.close(); server.closeAllConnections(); });
-  const line = [], page = [];
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const line = [],
+    page = [];
   const best = (tries, name) => Math.min(...tries.map((one) => one[name]));
   const isShown = () => best(page, 'first') <= Math.max(200, 2.5 * best(line, 'title'));
   const isLive = () => best(page, 'title') <= Math.max(300, 4.5 * best(line, 'title'));

@@ -7,7 +7,8 @@ import { after, before, test } from 'node:test';
 import { startBrowser } from './browser.mjs';
 import { call, startRouter, startStandIn } from './support.mjs';
 
-const MODELS = 1000, NODES = 100;
+const MODELS = 1000,
+  NODES = 100;
 const name = (i) => `org-${i % 10}/model-${String(i).padStart(4, '0')}`;
 let router, browser;
 
@@ -17,7 +18,9 @@ before(async () => {
   const first = await startRouter({});
   await first.stop();
   const store = new DatabaseSync(path.join(first.dir, 'router.db'));
-  const insert = store.prepare("INSERT INTO models (folded_id, id, source, format, manifest, chat_template, created_ms, path) VALUES (?, ?, 'local', 'safetensors', '', '', ?, '')");
+  const insert = store.prepare(
+    "INSERT INTO models (folded_id, id, source, format, manifest, chat_template, created_ms, path) VALUES (?, ?, 'local', 'safetensors', '', '', ?, '')",
+  );
   store.exec('BEGIN');
   for (let i = 0; i < MODELS; i++) insert.run(name(i), name(i), 1700000000000 + i);
   store.exec('COMMIT');
@@ -25,15 +28,41 @@ before(async () => {
   router = await startRouter({ dir: first.dir, args: ['--allow-cpu-nodes', '--node-timeout', '600s'] });
   const { url } = await startStandIn();
   for (let n = 0; n < NODES; n++) {
-    const models = Array.from({ length: MODELS }, (_, i) => ({ id: name(i), can_run: i % 7 !== 0, loaded: (i + n) % 50 === 0, state: i % 7 === 0 ? 'failed' : (i + n) % 50 === 0 ? 'ready' : 'present',
-      ...(i % 7 === 0 && { reason: 'this node has 24 GB, the model needs 61 GB' }), slots: 16, engine: 'gptoss', weight_bytes: 13e9 + i }));
-    const answer = await call(`${router.url}/v0/nodes/join`, { body: { protocol: 2, version: '0.1.0', node_id: `node-scale-${n}`, name: `gpu-${String(n).padStart(3, '0')}`, url, device: 'cuda',
-      secret: `lr-${String(n).padStart(40, '0')}`, draining: false, models, pools: [{ name: 'ram', title: 'RAM', total: 5e11, used: 1e11 }, { name: 'gpu0', title: 'NVIDIA H200', total: 1.5e11, used: 1e9 * n }] } });
+    const models = Array.from({ length: MODELS }, (_, i) => ({
+      id: name(i),
+      can_run: i % 7 !== 0,
+      loaded: (i + n) % 50 === 0,
+      state: i % 7 === 0 ? 'failed' : (i + n) % 50 === 0 ? 'ready' : 'present',
+      ...(i % 7 === 0 && { reason: 'this node has 24 GB, the model needs 61 GB' }),
+      slots: 16,
+      engine: 'gptoss',
+      weight_bytes: 13e9 + i,
+    }));
+    const answer = await call(`${router.url}/v0/nodes/join`, {
+      body: {
+        protocol: 2,
+        version: '0.1.0',
+        node_id: `node-scale-${n}`,
+        name: `gpu-${String(n).padStart(3, '0')}`,
+        url,
+        device: 'cuda',
+        secret: `lr-${String(n).padStart(40, '0')}`,
+        draining: false,
+        models,
+        pools: [
+          { name: 'ram', title: 'RAM', total: 5e11, used: 1e11 },
+          { name: 'gpu0', title: 'NVIDIA H200', total: 1.5e11, used: 1e9 * n },
+        ],
+      },
+    });
     assert.equal(answer.status, 200, answer.text);
   }
   browser = await startBrowser();
 });
-after(async () => { await browser?.close(); await router?.stop('SIGKILL'); });
+after(async () => {
+  await browser?.close();
+  await router?.stop('SIGKILL');
+});
 
 const timed = async (what, limit, fn) => {
   const begun = performance.now();
@@ -59,7 +88,7 @@ test('the list of models opens, is filtered, sorted and paged', async () => {
     await page.goto(`${router.url}/#/models`);
     await page.getByRole('link', { name: name(0), exact: true }).waitFor();
   });
-  assert.ok(await page.locator('tbody tr').count() <= 50, 'only a page of rows is drawn');
+  assert.ok((await page.locator('tbody tr').count()) <= 50, 'only a page of rows is drawn');
   await page.getByText('1–50 of 1,000').waitFor();
   await timed('filter', 2000, async () => {
     await page.getByLabel('Filter models').fill('model-0999');

@@ -11,7 +11,15 @@ async function deletedAndKilled(id, args = []) {
   const model = makeEcho(id, { step_ms: 30 });
   const { router, all } = await fleet(1, model, { args });
   let begun;
-  const running = stream(router.url, { model: id, ...say(TEXT) }, { onChunk: (out) => { begun ||= out.text.length >= 5; } });
+  const running = stream(
+    router.url,
+    { model: id, ...say(TEXT) },
+    {
+      onChunk: (out) => {
+        begun ||= out.text.length >= 5;
+      },
+    },
+  );
   await until('the stream runs', () => begun);
   const gone = await call(`${router.url}/v0/models/${id}`, { method: 'DELETE' });
   assert.equal(gone.status, 200, gone.text);
@@ -30,7 +38,10 @@ test('a stream of a deleted model goes on when its node is back', async () => {
   assert.equal(out.text, TEXT);
   assert.equal(await online(router), 1);
   await register(router, 'gone-on');
-  assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'gone-on', ...say('hi') } })).status, 200);
+  assert.equal(
+    (await call(`${router.url}/v1/chat/completions`, { body: { model: 'gone-on', ...say('hi') } })).status,
+    200,
+  );
   await until('the model is ready', async () => (await nodes(router))[0].models[0].state === 'ready');
   await allIdle(router);
 });

@@ -6,20 +6,46 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { BIN, call, LONG, launch, makeEcho, online, register, ROOT, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import {
+  BIN,
+  call,
+  LONG,
+  launch,
+  makeEcho,
+  online,
+  register,
+  ROOT,
+  say,
+  startNode,
+  startRouter,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
 const left = [];
 let hub;
 
-before(async () => { hub = await startHub(); });
-after(async () => { await Promise.all(left.map((p) => p.stop('SIGKILL'))); await hub?.close(); });
+before(async () => {
+  hub = await startHub();
+});
+after(async () => {
+  await Promise.all(left.map((p) => p.stop('SIGKILL')));
+  await hub?.close();
+});
 
-const tiny = { 'config.json': '{"architectures":["EchoForTesting"]}', 'tokenizer.json': '{}', 'model.safetensors': Buffer.alloc(16) };
+const tiny = {
+  'config.json': '{"architectures":["EchoForTesting"]}',
+  'tokenizer.json': '{}',
+  'model.safetensors': Buffer.alloc(16),
+};
 
 function start(dir, failpoint) {
-  return launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir, '--hub-host', hub.storage],
-    { bin: DEBUG, match: /listening on (http:\/\/\S+)/, env: { HF_ENDPOINT: hub.url, HF_HOME: dir, ...(failpoint ? { LR_FAILPOINT: failpoint } : {}) } });
+  return launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir, '--hub-host', hub.storage], {
+    bin: DEBUG,
+    match: /listening on (http:\/\/\S+)/,
+    env: { HF_ENDPOINT: hub.url, HF_HOME: dir, ...(failpoint ? { LR_FAILPOINT: failpoint } : {}) },
+  });
 }
 
 // An operator at work until the router dies: what was answered, and what was on its way.
@@ -32,7 +58,10 @@ async function work(url) {
       done.keys.set(`k${i}`, key);
       done.pending = ['model', `m${i}`];
       hub.add(`acme/m${i}`, tiny);
-      assert.equal((await call(`${url}/v0/models/register`, { body: { repo: `acme/m${i}`, name: `m${i}` } })).status, 201);
+      assert.equal(
+        (await call(`${url}/v0/models/register`, { body: { repo: `acme/m${i}`, name: `m${i}` } })).status,
+        201,
+      );
       done.models.add(`m${i}`);
       if (i % 2 === 0) continue;
       done.pending = ['revoke', `k${i}`];
@@ -72,10 +101,20 @@ async function check(url, done) {
 // The log has a line for every action that was answered, and for none that did not happen.
 async function checkAudit(url, done) {
   const { audit } = (await call(`${url}/v0/audit?limit=1000`)).json;
-  const targets = (action) => audit.filter((a) => a.action === action).map((a) => a.target).sort();
+  const targets = (action) =>
+    audit
+      .filter((a) => a.action === action)
+      .map((a) => a.target)
+      .sort();
   const keys = (await call(`${url}/v0/keys`)).json.keys;
   assert.deepEqual(targets('key.create'), keys.map((k) => k.id).sort());
-  assert.deepEqual(targets('key.revoke'), keys.filter((k) => k.revoked).map((k) => k.id).sort());
+  assert.deepEqual(
+    targets('key.revoke'),
+    keys
+      .filter((k) => k.revoked)
+      .map((k) => k.id)
+      .sort(),
+  );
   const models = (await call(`${url}/v0/models`)).json.models.map((m) => m.id);
   const deleted = targets('model.delete');
   for (const id of done.gone) assert.ok(deleted.includes(id), `${id} was deleted`);
@@ -90,7 +129,10 @@ test('killed before, inside and after any transaction: every answer holds, nothi
       const victim = await start(dir, `${point}=kill:${turn}`);
       left.push(victim);
       const done = await work(victim.found[1]);
-      if (done.pending) { assert.deepEqual(await victim.ended, { code: null, signal: 'SIGKILL' }); kills++; }
+      if (done.pending) {
+        assert.deepEqual(await victim.ended, { code: null, signal: 'SIGKILL' });
+        kills++;
+      }
       await victim.stop('SIGKILL');
       const again = await start(dir);
       left.push(again);
@@ -106,8 +148,13 @@ test('killed while it makes its tables, a router starts the next time', async ()
   let killed = 0;
   for (let turn = 1; ; turn += LONG ? 1 : 3) {
     const dir = tempDir('tables');
-    const whole = await start(dir, `schema.statement=kill:${turn}`).catch((error) => { assert.match(error.message, /SIGKILL/); });
-    if (whole) { await whole.stop('SIGKILL'); break; } // there are fewer statements
+    const whole = await start(dir, `schema.statement=kill:${turn}`).catch((error) => {
+      assert.match(error.message, /SIGKILL/);
+    });
+    if (whole) {
+      await whole.stop('SIGKILL');
+      break;
+    } // there are fewer statements
     killed++;
     const again = await start(dir);
     left.push(again);
@@ -149,8 +196,13 @@ test('killed at random under load: the usage of every request that ended more th
     router = await startRouter({ dir, port, args: ['--allow-cpu-nodes'] });
     left.push(router);
     await until('the node is back', async () => (await online(router)) === 1, 5000);
-    const used = (await call(`${router.url}/v0/usage`)).json.usage.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
-    assert.ok(used >= least && used <= ended.length + 4 * (round + 1) + 1, `${used} counted; ${least} must be, ${ended.length} ended`);
+    const used = (await call(`${router.url}/v0/usage`)).json.usage
+      .filter((u) => u.key === key.id)
+      .reduce((n, u) => n + u.requests, 0);
+    assert.ok(
+      used >= least && used <= ended.length + 4 * (round + 1) + 1,
+      `${used} counted; ${least} must be, ${ended.length} ended`,
+    );
     counted = used;
     await until('it serves', async () => (await ask().catch(() => ({}))).status === 200);
     ended.push(Date.now());
@@ -159,9 +211,15 @@ test('killed at random under load: the usage of every request that ended more th
 });
 
 test('a backup is made while the router runs, readable by its owner alone, and a router started on it knows the keys', async () => {
-  const router = await startRouter({ args: ['--require-key'] }), file = path.join(tempDir('backup'), 'copy.db');
-  const key = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'kept', role: 'api' } })).json.key;
-  const backup = (to) => spawnSync(BIN, ['backup', to, '--data-dir', router.dir], { encoding: 'utf8', env: { ...process.env, HOME: tempDir('home') } });
+  const router = await startRouter({ args: ['--require-key'] }),
+    file = path.join(tempDir('backup'), 'copy.db');
+  const key = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'kept', role: 'api' } })).json
+    .key;
+  const backup = (to) =>
+    spawnSync(BIN, ['backup', to, '--data-dir', router.dir], {
+      encoding: 'utf8',
+      env: { ...process.env, HOME: tempDir('home') },
+    });
   assert.equal(backup(file).status, 0);
   assert.equal((fs.statSync(file).mode & 0o777).toString(8), '600');
   const again = backup(file);
@@ -172,6 +230,9 @@ test('a backup is made while the router runs, readable by its owner alone, and a
   const restored = await startRouter({ dir, args: ['--require-key'] });
   left.push(router, restored);
   assert.equal((await call(`${restored.url}/v1/models`, { key })).status, 200);
-  assert.match(spawnSync(BIN, ['backup', `${file}2`, '--data-dir', tempDir('empty')], { encoding: 'utf8' }).stderr, /--data-dir names the router's data folder/);
+  assert.match(
+    spawnSync(BIN, ['backup', `${file}2`, '--data-dir', tempDir('empty')], { encoding: 'utf8' }).stderr,
+    /--data-dir names the router's data folder/,
+  );
   assert.ok(!fs.existsSync(`${file}2`));
 });

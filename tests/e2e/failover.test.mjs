@@ -4,7 +4,20 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { makeRandomModel } from '../support/random_model.mjs';
 import { addNode, allIdle, fleet, inflight, keep, makeFaulty, makeKey, metric, used } from './fleet.mjs';
-import { call, DEMO, LONG, makeEcho, nodes, online, say, sleep, startRouter, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  DEMO,
+  LONG,
+  makeEcho,
+  nodes,
+  online,
+  say,
+  sleep,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const STREAMS = LONG ? 64 : 16;
 
@@ -15,8 +28,13 @@ async function killOneOfThree(model, asks) {
   const { router, all } = await fleet(3, model);
   const calm = await Promise.all(asks.map((ask) => stream(router.url, ask)));
   const begun = []; // the nodes of streams that have some tokens
-  const disturbed = asks.map((ask) => stream(router.url, ask,
-    { onChunk: (out) => { if (out.chunks === 3) begun.push(out.headers.get('x-llm-router-node')); } }));
+  const disturbed = asks.map((ask) =>
+    stream(router.url, ask, {
+      onChunk: (out) => {
+        if (out.chunks === 3) begun.push(out.headers.get('x-llm-router-node'));
+      },
+    }),
+  );
   await until('streams run', () => begun.length >= Math.ceil(asks.length / 4));
   const target = (await nodes(router)).find((n) => n.id === begun.at(-1));
   all.find((n) => n.name === target.name).child.kill('SIGKILL');
@@ -27,7 +45,8 @@ async function killOneOfThree(model, asks) {
     assert.ok(o.done);
     assert.equal(o.text, calm[i].text);
     assert.equal(o.reasoning, calm[i].reasoning);
-    for (const word of ['prompt_tokens', 'completion_tokens', 'total_tokens']) assert.equal(o.usage[word], calm[i].usage[word], `and every token was counted once: ${word}`);
+    for (const word of ['prompt_tokens', 'completion_tokens', 'total_tokens'])
+      assert.equal(o.usage[word], calm[i].usage[word], `and every token was counted once: ${word}`);
   });
   assert.ok((await moves(router)) > 0, 'somebody was moved');
   assert.ok((await metric(router, 'continuations_total')) > 0, 'some in the middle of their answer');
@@ -35,14 +54,32 @@ async function killOneOfThree(model, asks) {
 }
 
 test('kill -9 of one node of three, demo model, temperature 0: no error, the texts of an undisturbed run', async () => {
-  await killOneOfThree(DEMO, Array.from({ length: STREAMS }, (_, i) => ({ model: 'demo', temperature: 0, max_tokens: 120,
-    stream_options: { include_usage: true }, ...say(`Count from ${i} to ${i + 30}`) })));
+  await killOneOfThree(
+    DEMO,
+    Array.from({ length: STREAMS }, (_, i) => ({
+      model: 'demo',
+      temperature: 0,
+      max_tokens: 120,
+      stream_options: { include_usage: true },
+      ...say(`Count from ${i} to ${i + 30}`),
+    })),
+  );
 });
 
 test('kill -9 of one node of three, random weights, temperature 1 with a seed: no error, the texts of an undisturbed run', async () => {
   const model = makeRandomModel(DEMO, path.join(tempDir('model'), 'noise'));
-  const texts = await killOneOfThree(model, Array.from({ length: STREAMS }, (_, i) => ({ model: 'noise', temperature: 1, seed: i,
-    max_tokens: 150, ignore_eos: true, stream_options: { include_usage: true }, ...say('Say something') })));
+  const texts = await killOneOfThree(
+    model,
+    Array.from({ length: STREAMS }, (_, i) => ({
+      model: 'noise',
+      temperature: 1,
+      seed: i,
+      max_tokens: 150,
+      ignore_eos: true,
+      stream_options: { include_usage: true },
+      ...say('Say something'),
+    })),
+  );
   assert.equal(new Set(texts.map((o) => o.text + o.reasoning)).size, STREAMS, 'each seed says something else');
 });
 
@@ -67,8 +104,16 @@ test('the only node is killed in the middle of a stream and started again: the s
   const key = await makeKey(router);
   const text = '0123456789'.repeat(6);
   let killed;
-  const running = stream(router.url, { model: 'one', stream_options: { include_usage: true }, ...say(text) },
-    { key: key.key, onChunk: (out) => { if (out.text.length === 10) killed = all[0].stop('SIGKILL'); } });
+  const running = stream(
+    router.url,
+    { model: 'one', stream_options: { include_usage: true }, ...say(text) },
+    {
+      key: key.key,
+      onChunk: (out) => {
+        if (out.text.length === 10) killed = all[0].stop('SIGKILL');
+      },
+    },
+  );
   await until('it was killed', () => killed);
   await killed;
   const fresh = call(`${router.url}/v1/chat/completions`, { body: { model: 'one', ...say('hi') } });
@@ -92,7 +137,10 @@ test('n answers of which some were moved: each is whole, and the usage is the su
   all[1].child.kill('SIGKILL');
   const answer = await running;
   assert.equal(answer.status, 200, answer.text);
-  assert.deepEqual(answer.json.choices.map((c) => [c.index, c.message.content]), [0, 1, 2, 3].map((i) => [i, 'abcdefghij'.repeat(4)]));
+  assert.deepEqual(
+    answer.json.choices.map((c) => [c.index, c.message.content]),
+    [0, 1, 2, 3].map((i) => [i, 'abcdefghij'.repeat(4)]),
+  );
   const row = await used(router, key);
   assert.equal(answer.json.usage.completion_tokens, 4 * 41);
   assert.equal(row.completion_tokens, 4 * 41);
@@ -124,10 +172,17 @@ test('a node that is gone before the first token: the next one answers, and the 
 
 test('a worker that crashes in the middle: the answer goes on; a prompt that kills every worker gets one clear error', async () => {
   const once = path.join(tempDir('once'), 'struck');
-  const { router } = await fleet(2, makeFaulty('frail', { step_ms: 5, crash: 'step', after_tokens: 5, once, poison: 'deadly' }));
+  const { router } = await fleet(
+    2,
+    makeFaulty('frail', { step_ms: 5, crash: 'step', after_tokens: 5, once, poison: 'deadly' }),
+  );
   const key = await makeKey(router);
   const text = 'a text that is long enough';
-  const out = await stream(router.url, { model: 'frail', stream_options: { include_usage: true }, ...say(text) }, { key: key.key });
+  const out = await stream(
+    router.url,
+    { model: 'frail', stream_options: { include_usage: true }, ...say(text) },
+    { key: key.key },
+  );
   assert.equal(out.text, text);
   assert.equal(out.usage.completion_tokens, text.length + 1);
   assert.equal((await used(router, key)).completion_tokens, text.length + 1);
@@ -141,37 +196,67 @@ test('a worker that crashes in the middle: the answer goes on; a prompt that kil
 
 test('a worker that hangs is killed by its node: its answers go on at another one, begun or not', async () => {
   const once = path.join(tempDir('once'), 'struck');
-  const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 5, hang: 'step', after_tokens: 5, once }),
-    { args: ['--keep-alive', '500ms'], nodeArgs: ['--step-timeout', '2s', '--max-sequences', '1'] });
+  const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 5, hang: 'step', after_tokens: 5, once }), {
+    args: ['--keep-alive', '500ms'],
+    nodeArgs: ['--step-timeout', '2s', '--max-sequences', '1'],
+  });
   // One slot: of those sent to the node that hangs, the others have no token yet.
-  const all = await Promise.all(Array.from({ length: 4 }, () => stream(router.url, { model: 'stuck', ...say('0123456789') })));
+  const all = await Promise.all(
+    Array.from({ length: 4 }, () => stream(router.url, { model: 'stuck', ...say('0123456789') })),
+  );
   for (const o of all) assert.deepEqual([o.error, o.text], [null, '0123456789']);
-  assert.ok(all.some((o) => o.comments >= 1), 'the silence was filled');
-  assert.ok(await metric(router, 'continuations_total') >= 1, 'one in the middle of its answer');
-  assert.ok(await metric(router, 'retries_total') >= 1, 'one before its first token');
+  assert.ok(
+    all.some((o) => o.comments >= 1),
+    'the silence was filled',
+  );
+  assert.ok((await metric(router, 'continuations_total')) >= 1, 'one in the middle of its answer');
+  assert.ok((await metric(router, 'retries_total')) >= 1, 'one before its first token');
 });
 
 test('a request that hangs worker after worker ends with 504 after two strikes and is tried nowhere else', async () => {
-  const { router } = await fleet(3, makeFaulty('hangs', { hang: 'step', after_tokens: 5 }), { nodeArgs: ['--step-timeout', '1s'] });
-  const out = await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('0123456789'.repeat(3)) } });
+  const { router } = await fleet(3, makeFaulty('hangs', { hang: 'step', after_tokens: 5 }), {
+    nodeArgs: ['--step-timeout', '1s'],
+  });
+  const out = await call(`${router.url}/v1/chat/completions`, {
+    body: { model: 'hangs', ...say('0123456789'.repeat(3)) },
+  });
   assert.equal(out.status, 504);
-  assert.match(out.json.error.message, /died twice over this request.*no progress for \d+ ms .* \(setting step-timeout\)/);
+  assert.match(
+    out.json.error.message,
+    /died twice over this request.*no progress for \d+ ms .* \(setting step-timeout\)/,
+  );
   assert.equal(await moves(router), 2, 'the first death is blamed on nobody');
-  assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('0123') } })).json?.choices[0].message.content, '0123');
+  assert.equal(
+    (await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('0123') } })).json?.choices[0]
+      .message.content,
+    '0123',
+  );
 });
 
 test('router killed and restarted: registrations, keys and usage stay, nodes come back by themselves', async () => {
   const { router } = await fleet(1, makeEcho('kept'));
   const key = await makeKey(router);
-  for (let i = 0; i < 5; i++) assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'kept', ...say('hi') }, key: key.key })).status, 200);
+  for (let i = 0; i < 5; i++)
+    assert.equal(
+      (await call(`${router.url}/v1/chat/completions`, { body: { model: 'kept', ...say('hi') }, key: key.key })).status,
+      200,
+    );
   await sleep(1000); // what the promise leaves out: the last second
   const port = new URL(router.url).port;
   await router.stop('SIGKILL');
   const again = keep(await startRouter({ dir: router.dir, port, args: ['--allow-cpu-nodes'] }));
   await until('the node is back', async () => (await online(again)) === 1, 5000);
-  assert.equal((await call(`${again.url}/v1/chat/completions`, { body: { model: 'kept', ...say('hi') }, key: key.key })).status, 200);
-  await until('usage', async () => (await call(`${again.url}/v0/usage`)).json.usage.filter((u) => u.key === key.id)
-    .reduce((sum, u) => sum + u.requests, 0) === 6);
+  assert.equal(
+    (await call(`${again.url}/v1/chat/completions`, { body: { model: 'kept', ...say('hi') }, key: key.key })).status,
+    200,
+  );
+  await until(
+    'usage',
+    async () =>
+      (await call(`${again.url}/v0/usage`)).json.usage
+        .filter((u) => u.key === key.id)
+        .reduce((sum, u) => sum + u.requests, 0) === 6,
+  );
 });
 
 test('no node left: 503 with the reason per node; a node that comes back serves again', async () => {
@@ -183,13 +268,25 @@ test('no node left: 503 with the reason per node; a node that comes back serves 
   const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') }, key });
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) >= 1);
-  assert.match(refused.json.error.message, /cannot be served at the moment/, 'a key of role api learns nothing of nodes');
+  assert.match(
+    refused.json.error.message,
+    /cannot be served at the moment/,
+    'a key of role api learns nothing of nodes',
+  );
   const told = await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') } });
   assert.match(told.json.error.message, /n0: offline/, 'an operator does');
   assert.deepEqual((await call(`${router.url}/v1/models`)).json.data, []);
   assert.equal((await call(`${router.url}/v1/models?all=true`)).json.data.length, 1);
   await addNode(router, model, { name: 'n0', dir: all[0].dir });
-  await until('it serves', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') } })).status === 200);
-  assert.equal((await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') }, key })).status, 200, 'the refusal cost the key nothing');
+  await until(
+    'it serves',
+    async () =>
+      (await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') } })).status === 200,
+  );
+  assert.equal(
+    (await call(`${router.url}/v1/chat/completions`, { body: { model: 'alone', ...say('hi') }, key })).status,
+    200,
+    'the refusal cost the key nothing',
+  );
   await allIdle(router);
 });

@@ -10,28 +10,47 @@ function schema() {
   const list = (letter) => [...Array.from({ length: 3000 }, (_, i) => letter + i.toString(16).padStart(3, '0')), 'zz'];
   const names = Array.from({ length: 120 }, (_, i) => `p${i.toString(16)}`);
   const alternative = (def) => ({
-    type: 'object', properties: Object.fromEntries(names.map((n) => [n, { $ref: `#/$defs/${def}` }])), required: names, additionalProperties: false,
+    type: 'object',
+    properties: Object.fromEntries(names.map((n) => [n, { $ref: `#/$defs/${def}` }])),
+    required: names,
+    additionalProperties: false,
   });
   return { $defs: { A: { enum: list('a') }, B: { enum: list('b') } }, oneOf: [alternative('A'), alternative('B')] };
 }
-const asFormat = { response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema: schema() } } };
+const asFormat = {
+  response_format: { type: 'json_schema', json_schema: { name: 'x', strict: true, schema: schema() } },
+};
 const asTool = { tools: [{ type: 'function', function: { name: 'f', strict: true, parameters: schema() } }] };
-const ask = (router, more, key) => call(`${router.url}/v1/chat/completions`, { key, body: { model: 'm', ...say('x'), ...more } });
+const ask = (router, more, key) =>
+  call(`${router.url}/v1/chat/completions`, { key, body: { model: 'm', ...say('x'), ...more } });
 
 // Milliseconds of CPU a process has used.
 function cpu(pid) {
-  const fields = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /, '').split(' ');
+  const fields = fs
+    .readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /, '')
+    .split(' ');
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 test('a schema of 49 KB, ten times a second, costs the router little and other streams nothing', async () => {
   const { router } = await fleet(1, makeEcho('m', { step_ms: 10 }));
   const seconds = LONG ? 10 : 2;
-  let last = Date.now(), gap = 0;
-  const running = stream(router.url, { model: 'm', ...say('x'.repeat(seconds * 100)) },
-    { onChunk: () => { gap = Math.max(gap, Date.now() - last); last = Date.now(); } });
+  let last = Date.now(),
+    gap = 0;
+  const running = stream(
+    router.url,
+    { model: 'm', ...say('x'.repeat(seconds * 100)) },
+    {
+      onChunk: () => {
+        gap = Math.max(gap, Date.now() - last);
+        last = Date.now();
+      },
+    },
+  );
   await until('the stream runs', () => gap > 0);
-  const before = cpu(router.pid), answers = [];
+  const before = cpu(router.pid),
+    answers = [];
   for (let i = 0; i < seconds * 10; i++) {
     answers.push(ask(router, i % 2 ? asFormat : asTool));
     await sleep(100);

@@ -8,7 +8,9 @@ import { atPassages, playAll, record, SEED, shuffled } from '../inject/run.mjs';
 const SAMPLE = { allocate: 6, write: 4, fsync: 2, fork: 2, accept: 1 };
 
 let sites;
-before(async () => { sites = await record(); });
+before(async () => {
+  sites = await record();
+});
 
 async function check(chosen, most) {
   const results = await playAll(chosen);
@@ -21,20 +23,36 @@ async function check(chosen, most) {
 
 test('the scenario passes call sites of every kind, in every process', () => {
   for (const [kind, least] of Object.entries({ allocate: 300, write: 20, fsync: 5, fork: 5, accept: 4 }))
-    assert.ok(sites.filter((s) => s.kind === kind).length >= least, `${kind}: ${sites.filter((s) => s.kind === kind).length}`);
+    assert.ok(
+      sites.filter((s) => s.kind === kind).length >= least,
+      `${kind}: ${sites.filter((s) => s.kind === kind).length}`,
+    );
   assert.deepEqual([...new Set(sites.map((s) => s.role))].sort(), ['node', 'probe', 'up', 'worker']);
 });
 
 test('a call that fails at one of 15 call sites costs nobody but its own request', async () => {
-  const chosen = Object.entries(SAMPLE).flatMap(([kind, count]) => shuffled(sites.filter((s) => s.kind === kind)).slice(0, count));
+  const chosen = Object.entries(SAMPLE).flatMap(([kind, count]) =>
+    shuffled(sites.filter((s) => s.kind === kind)).slice(0, count),
+  );
   await check(chosen, 3);
 });
 
 if (LONG)
-  for (const [role, what] of Object.entries({ up: 'the router', node: 'the node', worker: 'a worker', probe: 'a probe' }))
+  for (const [role, what] of Object.entries({
+    up: 'the router',
+    node: 'the node',
+    worker: 'a worker',
+    probe: 'a probe',
+  }))
     test(`a call that fails at any call site of ${what} costs nobody but its own request`, async () => {
       const own = sites.filter((s) => s.role === role);
       // Few sites write, and each does so in the middle of many things.
-      const chosen = [...own.filter((s) => s.kind === 'allocate'), ...atPassages(own.filter((s) => s.kind !== 'allocate'), 4)];
+      const chosen = [
+        ...own.filter((s) => s.kind === 'allocate'),
+        ...atPassages(
+          own.filter((s) => s.kind !== 'allocate'),
+          4,
+        ),
+      ];
       await check(chosen, 1 + chosen.length / 20);
     });

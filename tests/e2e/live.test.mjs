@@ -5,15 +5,33 @@ import net from 'node:net';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { call, ENGINES, makeEcho, nodes, online, register, say, startNode, startRouter, startStandIn, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  ENGINES,
+  makeEcho,
+  nodes,
+  online,
+  register,
+  say,
+  startNode,
+  startRouter,
+  startStandIn,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const left = [];
 after(() => Promise.all(left.map((p) => p.stop('SIGKILL'))));
-const keep = (process) => { left.push(process); return process; };
+const keep = (process) => {
+  left.push(process);
+  return process;
+};
 
 // Everything that arrives on /v0/events from now on.
 function listen(router) {
-  const controller = new AbortController(), events = [];
+  const controller = new AbortController(),
+    events = [];
   const done = (async () => {
     const answer = await fetch(`${router.url}/v0/events`, { signal: controller.signal });
     let rest = '';
@@ -23,16 +41,29 @@ function listen(router) {
         if (rest.startsWith('data: ')) events.push(JSON.parse(rest.slice(6, end)));
     }
   })().catch(() => {});
-  return { events, of: (name) => events.filter((e) => e.event === name), stop: () => { controller.abort(); return done; } };
+  return {
+    events,
+    of: (name) => events.filter((e) => e.event === name),
+    stop: () => {
+      controller.abort();
+      return done;
+    },
+  };
 }
 
 const alerts = async (router) => (await call(`${router.url}/v0/alerts`)).json.alerts;
-const alert = (router, kind, check = () => true) => until(`alert ${kind}`, async () => (await alerts(router)).find((a) => a.kind === kind && check(a)));
+const alert = (router, kind, check = () => true) =>
+  until(`alert ${kind}`, async () => (await alerts(router)).find((a) => a.kind === kind && check(a)));
 
 let hub, router;
 before(async () => {
   hub = await startHub();
-  router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '2500ms', '--hub-host', hub.storage], env: { HF_ENDPOINT: hub.url } }));
+  router = keep(
+    await startRouter({
+      args: ['--allow-cpu-nodes', '--node-timeout', '2500ms', '--hub-host', hub.storage],
+      env: { HF_ENDPOINT: hub.url },
+    }),
+  );
 });
 after(() => hub?.close());
 
@@ -51,12 +82,16 @@ test('figures: a stats event a second, and /v0/stats for charts, both as /metric
   const flowing = seconds.filter((s) => s.tokens_per_second > 0);
   assert.ok(flowing.length >= 2, 'tokens count while they flow, not when the request ends');
   assert.ok(flowing.some((s) => s.in_flight === 1));
-  assert.ok(flowing.at(-1).inter_token_ms.p50 > 1 && flowing.at(-1).inter_token_ms.p99 >= flowing.at(-1).inter_token_ms.p50);
+  assert.ok(
+    flowing.at(-1).inter_token_ms.p50 > 1 && flowing.at(-1).inter_token_ms.p99 >= flowing.at(-1).inter_token_ms.p50,
+  );
   assert.ok(seconds.at(-1).first_token_ms.p50 > 0);
   const history = (await call(`${router.url}/v0/stats?step=1`)).json;
-  for (const column of [history.tokens_per_second, history.queue, history.first_token_ms.p99]) assert.equal(column.length, history.time.length);
+  for (const column of [history.tokens_per_second, history.queue, history.first_token_ms.p99])
+    assert.equal(column.length, history.time.length);
   const { text } = await call(`${router.url}/metrics`);
-  const counted = Number(text.match(/inter_token_seconds_count (\d+)/)[1]) + Number(text.match(/first_token_seconds_count (\d+)/)[1]);
+  const counted =
+    Number(text.match(/inter_token_seconds_count (\d+)/)[1]) + Number(text.match(/first_token_seconds_count (\d+)/)[1]);
   const summed = history.tokens_per_second.reduce((sum, n) => sum + n, 0);
   assert.ok(Math.abs(summed - counted) <= 0.1 * counted, `${summed} of ${counted}`);
   assert.equal((await call(`${router.url}/v0/stats?step=0`)).status, 400);
@@ -74,8 +109,25 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
   const config = path.join(model, 'config.json');
   fs.writeFileSync(config, fs.readFileSync(config, 'utf8').replace('"echo"', '"faulty"'));
   const ear = listen(router);
-  const node = keep(await startNode(router, { name: 'ill', args: ['--engines-dir', engines, '--model', model, '--no-preload', '--step-timeout', '300ms', '--watchdog-kills', '1'] }));
-  const full = keep(await startNode(router, { name: 'full', args: ['--engine', 'echo', '--no-preload', '--memory-threshold', '1'] }));
+  const node = keep(
+    await startNode(router, {
+      name: 'ill',
+      args: [
+        '--engines-dir',
+        engines,
+        '--model',
+        model,
+        '--no-preload',
+        '--step-timeout',
+        '300ms',
+        '--watchdog-kills',
+        '1',
+      ],
+    }),
+  );
+  const full = keep(
+    await startNode(router, { name: 'full', args: ['--engine', 'echo', '--no-preload', '--memory-threshold', '1'] }),
+  );
   const refused = await alert(router, 'engine_refused', (a) => a.node_name === 'ill');
   assert.deepEqual([refused.node_name, refused.subject, refused.open, refused.level], ['ill', 'echo', true, 'error']);
   assert.match(refused.message, /999/);
@@ -86,8 +138,16 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
   const settled = await alert(router, 'memory_alert', (a) => !a.open); // it left in peace, and its troubles with it
   assert.equal(settled.node_name, 'full');
   await until('the other left', async () => !(await nodes(router)).find((n) => n.name === 'full').online);
-  assert.ok(!(await call(`${router.url}/v0/alerts`)).json.alerts.some((a) => a.kind === 'node_offline' && a.node_name === 'full'), 'nobody is alarmed');
-  await until('the model is known', async () => (await nodes(router)).find((n) => n.name === 'ill').models.length === 1);
+  assert.ok(
+    !(await call(`${router.url}/v0/alerts`)).json.alerts.some(
+      (a) => a.kind === 'node_offline' && a.node_name === 'full',
+    ),
+    'nobody is alarmed',
+  );
+  await until(
+    'the model is known',
+    async () => (await nodes(router)).find((n) => n.name === 'ill').models.length === 1,
+  );
   await register(router, 'hangs');
   await call(`${router.url}/v1/chat/completions`, { body: { model: 'hangs', ...say('x') } });
   const killed = await alert(router, 'watchdog_kill');
@@ -102,7 +162,9 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
   await ear.stop();
   await node.stop('SIGKILL');
   await alert(router, 'node_offline', (a) => a.open && a.node_name === 'ill');
-  const again = keep(await startNode(router, { name: 'ill', dir: node.dir, args: ['--engine', 'echo', '--no-preload'] }));
+  const again = keep(
+    await startNode(router, { name: 'ill', dir: node.dir, args: ['--engine', 'echo', '--no-preload'] }),
+  );
   await alert(router, 'node_offline', (a) => !a.open && a.node_name === 'ill');
   await alert(router, 'engine_refused', (a) => !a.open && a.subject === 'echo');
   // The same process, frozen for a while, is missed and comes back.
@@ -114,28 +176,42 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
 });
 
 test('a download is told file by file; one that fails is an alert until it works', async () => {
-  const model = makeEcho('fetched'), size = 400_000;
-  const files = Object.fromEntries(fs.readdirSync(model).map((name) => [name, fs.readFileSync(path.join(model, name))]));
+  const model = makeEcho('fetched'),
+    size = 400_000;
+  const files = Object.fromEntries(
+    fs.readdirSync(model).map((name) => [name, fs.readFileSync(path.join(model, name))]),
+  );
   const header = JSON.stringify({ w: { dtype: 'U8', shape: [size], data_offsets: [0, size] } });
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(header.length));
   files['model.safetensors'] = Buffer.concat([length, Buffer.from(header), Buffer.alloc(size, 7)]);
   hub.add('org/fetched', files);
   let open;
-  const gate = new Promise((done) => { open = done; });
+  const gate = new Promise((done) => {
+    open = done;
+  });
   hub.script('model.safetensors', [{ gate, after: 100_000 }]);
   const ear = listen(router);
   keep(await startNode(router, { name: 'fetches', args: ['--hub-host', hub.storage], env: { HF_ENDPOINT: hub.url } }));
   const made = await call(`${router.url}/v0/models/register`, { body: { repo: 'org/fetched' } });
   assert.equal(made.status, 201, made.text);
-  const half = await until('half of the weights', () => ear.of('download').find((d) => d.files.some((f) => f.name === 'model.safetensors' && f.done > 0 && f.done < f.size)));
+  const half = await until('half of the weights', () =>
+    ear
+      .of('download')
+      .find((d) => d.files.some((f) => f.name === 'model.safetensors' && f.done > 0 && f.done < f.size)),
+  );
   assert.deepEqual([half.model, half.name, half.file_count], ['org/fetched', 'fetches', Object.keys(files).length]);
   assert.ok(half.done_bytes > 0 && half.done_bytes < half.total_bytes);
   open();
-  await until('it has arrived', () => ear.of('node.model').some((e) => e.model === 'org/fetched' && e.state === 'present'));
+  await until('it has arrived', () =>
+    ear.of('node.model').some((e) => e.model === 'org/fetched' && e.state === 'present'),
+  );
 
   hub.add('org/broken', files);
-  hub.script('model.safetensors', Array.from({ length: 20 }, () => ({ status: 404 })));
+  hub.script(
+    'model.safetensors',
+    Array.from({ length: 20 }, () => ({ status: 404 })),
+  );
   await call(`${router.url}/v0/models/register`, { body: { repo: 'org/broken' } });
   const broken = await alert(router, 'download_failed', (a) => a.subject === 'org/broken');
   assert.deepEqual([broken.subject, broken.node_name, broken.open], ['org/broken', 'fetches', true]);
@@ -148,13 +224,28 @@ test('a download is told file by file; one that fails is an alert until it works
 
 test('a listener that does not read is cut off and costs nothing more; the others miss nothing', async () => {
   const { url } = await startStandIn();
-  const node = { protocol: 2, version: '0', node_id: 'node-chatty-0001', name: 'chatty', device: 'cpu', secret: 's'.repeat(40), url, models: [], pools: [] };
+  const node = {
+    protocol: 2,
+    version: '0',
+    node_id: 'node-chatty-0001',
+    name: 'chatty',
+    device: 'cpu',
+    secret: 's'.repeat(40),
+    url,
+    models: [],
+    pools: [],
+  };
   assert.equal((await call(`${router.url}/v0/nodes/join`, { body: node })).status, 200);
   const { hostname, port } = new URL(router.url);
   const deaf = net.connect({ host: hostname, port });
-  let heard = 0, isCut = false;
-  deaf.on('data', (bytes) => { heard += bytes.length; });
-  deaf.on('close', () => { isCut = true; });
+  let heard = 0,
+    isCut = false;
+  deaf.on('data', (bytes) => {
+    heard += bytes.length;
+  });
+  deaf.on('close', () => {
+    isCut = true;
+  });
   deaf.on('error', () => {});
   deaf.write('GET /v0/events HTTP/1.1\r\nHost: localhost\r\n\r\n');
   await until('the stream begins', () => heard > 0);
@@ -164,7 +255,9 @@ test('a listener that does not read is cut off and costs nothing more; the other
   const event = { event: 'model', model: 'm', state: 'ready', text: 'x'.repeat(12000) };
   let sent = 0;
   for (; sent < 1280; sent += 64) {
-    const beat = await call(`${router.url}/v0/nodes/${node.node_id}/beat`, { body: { models: [], pools: [], epoch: 1, event_end: sent + 64, events: Array(64).fill(event) } });
+    const beat = await call(`${router.url}/v0/nodes/${node.node_id}/beat`, {
+      body: { models: [], pools: [], epoch: 1, event_end: sent + 64, events: Array(64).fill(event) },
+    });
     assert.equal(beat.status, 200, beat.text);
   }
   await until('the other heard it all', () => ear.of('node.model').filter((e) => e.name === 'chatty').length === sent);

@@ -18,8 +18,12 @@ if (fs.existsSync(engine)) {
     const dir = path.join(tempDir('gguf'), 'tiny');
     write(dir);
     up = await startUp({ args: ['--model', DEMO, '--model', dir, '--max-context', '2048'] });
-    client = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'unused', maxRetries: 0,
-      defaultHeaders: { Authorization: null } });
+    client = new OpenAI({
+      baseURL: `${up.url}/v1`,
+      apiKey: 'unused',
+      maxRetries: 0,
+      defaultHeaders: { Authorization: null },
+    });
   });
   after(() => up?.stop());
 
@@ -33,10 +37,15 @@ if (fs.existsSync(engine)) {
       const body = { path: 'mine', format: 'gguf' };
       const answer = await call(`${router.url}/v0/models/register`, { body, key: router.adminKey });
       assert.equal(answer.status, 201, answer.text);
-      await until('it is ready', async () => (await call(`${router.url}/v1/models`, { key: router.adminKey }))
-        .json.data.some((m) => m.id === 'mine' && m.ready));
-      const chat = await call(`${router.url}/v1/chat/completions`,
-        { body: { model: 'mine', max_tokens: 4, ...say('Hello') }, key: router.adminKey });
+      await until('it is ready', async () =>
+        (await call(`${router.url}/v1/models`, { key: router.adminKey })).json.data.some(
+          (m) => m.id === 'mine' && m.ready,
+        ),
+      );
+      const chat = await call(`${router.url}/v1/chat/completions`, {
+        body: { model: 'mine', max_tokens: 4, ...say('Hello') },
+        key: router.adminKey,
+      });
       assert.equal(chat.status, 200, chat.text);
       assert.ok(chat.json.usage.completion_tokens >= 1);
     } finally {
@@ -63,11 +72,22 @@ if (fs.existsSync(engine)) {
   });
 
   test('a GGUF model answers with JSON that fits a schema, from its first token', async () => {
-    const schema = { type: 'object', properties: { n: { type: 'integer', minimum: 1, maximum: 99 }, kind: { enum: ['a', 'b'] } },
-      required: ['n', 'kind'], additionalProperties: false };
+    const schema = {
+      type: 'object',
+      properties: { n: { type: 'integer', minimum: 1, maximum: 99 }, kind: { enum: ['a', 'b'] } },
+      required: ['n', 'kind'],
+      additionalProperties: false,
+    };
     for (let seed = 0; seed < 5; seed++) {
-      const { message, finish_reason: why } = (await client.chat.completions.create({ model: 'tiny', seed, max_tokens: 200, ...say('Hello there'),
-        response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } })).choices[0];
+      const { message, finish_reason: why } = (
+        await client.chat.completions.create({
+          model: 'tiny',
+          seed,
+          max_tokens: 200,
+          ...say('Hello there'),
+          response_format: { type: 'json_schema', json_schema: { name: 'x', schema } },
+        })
+      ).choices[0];
       assert.equal(why, 'stop');
       const { n, kind, ...rest } = JSON.parse(message.content);
       assert.ok(n >= 1 && n <= 99 && ['a', 'b'].includes(kind), message.content);
@@ -76,8 +96,14 @@ if (fs.existsSync(engine)) {
   });
 
   test('log probabilities come with every token', async () => {
-    const answer = await client.chat.completions.create({ model: 'tiny', max_tokens: 5, logprobs: true,
-      top_logprobs: 3, seed: 4, ...say('Hello there') });
+    const answer = await client.chat.completions.create({
+      model: 'tiny',
+      max_tokens: 5,
+      logprobs: true,
+      top_logprobs: 3,
+      seed: 4,
+      ...say('Hello there'),
+    });
     const { content } = answer.choices[0].logprobs;
     assert.ok(content.length >= 1);
     for (const token of content) {
@@ -92,8 +118,9 @@ if (fs.existsSync(engine)) {
   });
 
   test('what cannot be done is refused, not dropped', async () => {
-    const answer = await call(`${up.url}/v1/chat/completions`,
-      { body: { model: 'tiny', logprobs: true, top_logprobs: 99, ...say('x') } });
+    const answer = await call(`${up.url}/v1/chat/completions`, {
+      body: { model: 'tiny', logprobs: true, top_logprobs: 99, ...say('x') },
+    });
     assert.equal(answer.status, 400);
   });
 }

@@ -5,12 +5,29 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { call, launch, makeEcho, makeToken, nodes, online, say, sleep, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  launch,
+  makeEcho,
+  makeToken,
+  nodes,
+  online,
+  say,
+  sleep,
+  startNode,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const left = [];
 let router, node, root, hub;
 
-const keep = (process) => { left.push(process); return process; };
+const keep = (process) => {
+  left.push(process);
+  return process;
+};
 const post = (body) => call(`${router.url}/v0/models/register`, { body });
 const remove = (id, query = '') => call(`${router.url}/v0/models/${id}${query}`, { method: 'DELETE' });
 const listed = async () => (await call(`${router.url}/v0/models`)).json.models.map((m) => m.id);
@@ -30,7 +47,10 @@ before(async () => {
   node = keep(await startNode(router, { name: 'n0', args: ['--models-dir', root, '--hub-host', hub.storage], env }));
   await until('the node is online', async () => (await online(router)) === 1);
 });
-after(async () => { await Promise.all(left.map((p) => p.stop('SIGKILL'))); await hub?.close(); });
+after(async () => {
+  await Promise.all(left.map((p) => p.stop('SIGKILL')));
+  await hub?.close();
+});
 
 test('a folder that came after the node started is inspected there, registered and served', async () => {
   const dir = place('late');
@@ -52,10 +72,18 @@ test('a path below the root, an org folder and another name; the name holds over
   const answer = await post({ path: dir, name: 'Acme/Other' });
   assert.equal(answer.status, 201, answer.text);
   assert.equal(answer.json.id, 'Acme/Other');
-  const serves = () => until('it serves', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'acme/other', ...say('x') } })).status === 200);
+  const serves = () =>
+    until(
+      'it serves',
+      async () =>
+        (await call(`${router.url}/v1/chat/completions`, { body: { model: 'acme/other', ...say('x') } })).status ===
+        200,
+    );
   await serves();
   await node.stop('SIGKILL');
-  node = keep(await startNode(router, { name: 'n0', dir: node.dir, args: ['--models-dir', root, '--hub-host', hub.storage] }));
+  node = keep(
+    await startNode(router, { name: 'n0', dir: node.dir, args: ['--models-dir', root, '--hub-host', hub.storage] }),
+  );
   await serves();
 });
 
@@ -72,17 +100,23 @@ test('a path that cannot be registered is refused with the reason, and nothing c
     [{ path: path.join(root, 'nowhere') }, 404, /no folder .*nowhere/],
     [{ path: outside }, 403, /not below this node's models roots.*models-dir/],
     [{ path: 'link' }, 403, /not below this node's models roots/],
-    [{ path: path.relative(root, '/etc') }, 403, /not below/], [{ path: '/etc' }, 403, /not below/],
+    [{ path: path.relative(root, '/etc') }, 403, /not below/],
+    [{ path: '/etc' }, 403, /not below/],
     [{ path: '/etc/passwd' }, 404, /no folder/],
-    [{ path: 'no-config' }, 400, /config\.json/], [{ path: 'no-tokenizer' }, 400, /tokenizer\.json/],
-    [{ path: 'no-weights' }, 400, /safetensors/], [{ path: 'empty' }, 400, /config\.json/],
+    [{ path: 'no-config' }, 400, /config\.json/],
+    [{ path: 'no-tokenizer' }, 400, /tokenizer\.json/],
+    [{ path: 'no-weights' }, 400, /safetensors/],
+    [{ path: 'empty' }, 400, /config\.json/],
     [{ path: path.join(root, 'late'), format: 'gguf' }, 400, /gguf/],
     [{ path: 'late', format: 'gguf' }, 400, /safetensors, not gguf/],
     [{ path: 'late', format: 'onnx' }, 400, /safetensors or gguf/],
-    [{ path: 'late' }, 409, /registered already/], [{ path: path.join(root, 'late') }, 409, /registered already/],
+    [{ path: 'late' }, 409, /registered already/],
+    [{ path: path.join(root, 'late') }, 409, /registered already/],
     [{ path: path.join(root, 'renamed'), name: 'acme/tiny' }, 409, /registered already/],
-    [{ path: 'late', name: '../x' }, 400, /a model's id/], [{ path: 'late', revision: 'main' }, 400, /"revision" goes with "repo"/],
-    [{ path: '' }, 400, /either "repo"/], [{ path: 'a'.repeat(5000) }, 400, /path/],
+    [{ path: 'late', name: '../x' }, 400, /a model's id/],
+    [{ path: 'late', revision: 'main' }, 400, /"revision" goes with "repo"/],
+    [{ path: '' }, 400, /either "repo"/],
+    [{ path: 'a'.repeat(5000) }, 400, /path/],
   ];
   for (const [body, status, message] of cases) {
     const answer = await post(body);
@@ -107,12 +141,32 @@ test('a registration warns when no node has the memory for the weights, or for o
   const answer = await call(`${small.url}/v0/models/register`, { body: { path: big } });
   assert.equal(answer.status, 201, answer.text);
   assert.equal(answer.json.warnings.length, 1);
-  assert.match(answer.json.warnings[0], /no node has the memory: .*200\.?0? MiB.*largest node \(poor\) has 64\.?0? MiB/);
+  assert.match(
+    answer.json.warnings[0],
+    /no node has the memory: .*200\.?0? MiB.*largest node \(poor\) has 64\.?0? MiB/,
+  );
 
   // Weights of a few bytes, and a context that nobody has room for: 4 layers x 8 heads x 64 x keys and values x 2 bytes.
-  const config = (context) => JSON.stringify({ architectures: ['EchoForTesting'], model_type: 'echo', num_hidden_layers: 4, num_attention_heads: 16, num_key_value_heads: 8,
-    head_dim: 64, max_position_embeddings: context });
-  for (const [name, context, warnings] of [['wide', 131072, [/no node has the memory for its whole context: its weights take .* and the KV cache of one request of 131072 tokens about 1\.?0? GiB, the largest node \(poor\) has 64\.?0? MiB/]], ['narrow', 4096, []]]) {
+  const config = (context) =>
+    JSON.stringify({
+      architectures: ['EchoForTesting'],
+      model_type: 'echo',
+      num_hidden_layers: 4,
+      num_attention_heads: 16,
+      num_key_value_heads: 8,
+      head_dim: 64,
+      max_position_embeddings: context,
+    });
+  for (const [name, context, warnings] of [
+    [
+      'wide',
+      131072,
+      [
+        /no node has the memory for its whole context: its weights take .* and the KV cache of one request of 131072 tokens about 1\.?0? GiB, the largest node \(poor\) has 64\.?0? MiB/,
+      ],
+    ],
+    ['narrow', 4096, []],
+  ]) {
     fs.cpSync(makeEcho(name), path.join(root, name), { recursive: true });
     fs.writeFileSync(path.join(root, name, 'config.json'), config(context));
     const { status, json } = await call(`${small.url}/v0/models/register`, { body: { path: path.join(root, name) } });
@@ -136,11 +190,18 @@ test('logs of a node are read through the router', async () => {
 test('deleting a registration leaves the files on the node, and its memory is given back', async () => {
   const stays = place('stays');
   assert.equal((await post({ path: stays })).status, 201);
-  await until('it is loaded', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'stays', ...say('x') } })).status === 200);
+  await until(
+    'it is loaded',
+    async () =>
+      (await call(`${router.url}/v1/chat/completions`, { body: { model: 'stays', ...say('x') } })).status === 200,
+  );
   assert.equal((await remove('stays', '?purge=maybe')).status, 400);
   assert.deepEqual((await remove('stays')).json, { deleted: true, purged: [] });
   assert.ok(fs.existsSync(path.join(stays, 'config.json')));
-  await until('it is unloaded', async () => (await nodes(router))[0].models.find((m) => m.id === 'stays').state === 'present');
+  await until(
+    'it is unloaded',
+    async () => (await nodes(router))[0].models.find((m) => m.id === 'stays').state === 'present',
+  );
 });
 
 test('?purge=true also deletes the files, and the answer says so per node', async () => {
@@ -149,7 +210,11 @@ test('?purge=true also deletes the files, and the answer says so per node', asyn
   await until('the node lists it', async () => (await nodes(router))[0].models.some((m) => m.id === 'goes'));
   const answer = await remove('goes', '?purge=true');
   assert.equal(answer.status, 200, answer.text);
-  assert.deepEqual(answer.json.purged.map((p) => [p.name, p.ok]), [['n0', true]], answer.text);
+  assert.deepEqual(
+    answer.json.purged.map((p) => [p.name, p.ok]),
+    [['n0', true]],
+    answer.text,
+  );
   assert.ok(!fs.existsSync(goes));
   const actions = (await call(`${router.url}/v0/audit`)).json.audit.map((a) => [a.action, a.target, a.detail]);
   assert.ok(actions.some((a) => a.join() === 'model.delete,goes,purge'));
@@ -158,9 +223,16 @@ test('?purge=true also deletes the files, and the answer says so per node', asyn
 test('a model in use is not purged; asked again when it is idle, its files go though nobody knows it any more', async () => {
   const busy = place('busy', { step_ms: 20 });
   assert.equal((await post({ path: busy })).status, 201);
-  await until('it is loaded', async () => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'busy', max_tokens: 1, ...say('x') } })).status === 200);
+  await until(
+    'it is loaded',
+    async () =>
+      (await call(`${router.url}/v1/chat/completions`, { body: { model: 'busy', max_tokens: 1, ...say('x') } }))
+        .status === 200,
+  );
   let begun;
-  const started = new Promise((done) => { begun = done; });
+  const started = new Promise((done) => {
+    begun = done;
+  });
   const running = stream(router.url, { model: 'busy', ...say('y'.repeat(60)) }, { onChunk: begun });
   await started;
   const refused = (await remove('busy', '?purge=true')).json.purged[0];
@@ -175,14 +247,19 @@ test('a model in use is not purged; asked again when it is idle, its files go th
 });
 
 test('a Hugging Face cache is never deleted', async () => {
-  const home = tempDir('cache'), commit = '0123456789abcdef';
+  const home = tempDir('cache'),
+    commit = '0123456789abcdef';
   const at = path.join(home, 'hub/models--acme--cached');
   fs.mkdirSync(path.join(at, 'refs'), { recursive: true });
   fs.writeFileSync(path.join(at, 'refs/main'), commit);
   fs.cpSync(makeEcho('cached'), path.join(at, 'snapshots', commit), { recursive: true });
   const other = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
-  keep(await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--data-dir', tempDir('hfnode'), '--router', other.url],
-    { match: /listening/, env: { LLM_ROUTER_TOKEN: await makeToken(other), HF_HOME: home } }));
+  keep(
+    await launch(
+      ['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--data-dir', tempDir('hfnode'), '--router', other.url],
+      { match: /listening/, env: { LLM_ROUTER_TOKEN: await makeToken(other), HF_HOME: home } },
+    ),
+  );
   await until('the node is online', async () => (await online(other)) === 1);
   assert.equal((await call(`${other.url}/v0/models/register`, { body: { path: 'acme/cached' } })).status, 201);
   const { json } = await call(`${other.url}/v0/models/acme/cached?purge=true`, { method: 'DELETE' });
@@ -193,7 +270,11 @@ test('a Hugging Face cache is never deleted', async () => {
 });
 
 test('the node is told at once: a new registration is asked for well before the next beat', async () => {
-  hub.add('acme/soon', { 'config.json': '{"architectures":["NobodyRunsThis"]}', 'tokenizer.json': '{}', 'model.safetensors': Buffer.alloc(16) });
+  hub.add('acme/soon', {
+    'config.json': '{"architectures":["NobodyRunsThis"]}',
+    'tokenizer.json': '{}',
+    'model.safetensors': Buffer.alloc(16),
+  });
   const times = [];
   for (let i = 0; i < 3; i++) {
     // Right after a beat, and not the one that tells the last model: the next is a second away.
@@ -201,7 +282,11 @@ test('the node is told at once: a new registration is asked for well before the 
     await until('the node has just beaten', async () => (await nodes(router))[0].silent_ms < 60);
     const begun = Date.now();
     assert.equal((await post({ repo: 'acme/soon', name: `soon-${i}` })).status, 201);
-    await until('the node knows it', async () => (await nodes(router))[0].models.some((m) => m.id === `soon-${i}`), 5000);
+    await until(
+      'the node knows it',
+      async () => (await nodes(router))[0].models.some((m) => m.id === `soon-${i}`),
+      5000,
+    );
     times.push(Date.now() - begun);
   }
   assert.ok(Math.min(...times) < 700, `${times} ms`);
@@ -217,8 +302,12 @@ test('an architecture nobody runs is registered, never ready, and the operator s
 test('a model is loaded, unloaded and pinned through the router, on the node that is named, and the log tells it', async () => {
   const models = ['first', 'second'].map((id) => makeEcho(id));
   const two = [];
-  for (const name of ['left', 'right']) two.push(keep(await startNode(router, { name, args: [...models.flatMap((m) => ['--model', m]), '--no-preload'] })));
-  await until('both are online', async () => (await nodes(router)).filter((n) => ['left', 'right'].includes(n.name) && n.online).length === 2);
+  for (const name of ['left', 'right'])
+    two.push(keep(await startNode(router, { name, args: [...models.flatMap((m) => ['--model', m]), '--no-preload'] })));
+  await until(
+    'both are online',
+    async () => (await nodes(router)).filter((n) => ['left', 'right'].includes(n.name) && n.online).length === 2,
+  );
   for (const id of ['first', 'second']) assert.equal((await post({ path: id })).status, 201);
   const at = async (name, id) => (await nodes(router)).find((n) => n.name === name).models.find((m) => m.id === id);
   const id = Object.fromEntries((await nodes(router)).map((n) => [n.name, n.id]));
@@ -228,16 +317,29 @@ test('a model is loaded, unloaded and pinned through the router, on the node tha
   await until('it is loaded there', async () => (await at('right', 'first')).state === 'ready');
   assert.equal((await at('left', 'first')).state, 'present', 'and only there');
   assert.equal((await act('first', 'pin', 'right')).status, 200);
-  assert.equal((await call(`${router.url}/v0/nodes/${id.right}/models`)).json.models.find((m) => m.id === 'first').pinned, true);
+  assert.equal(
+    (await call(`${router.url}/v0/nodes/${id.right}/models`)).json.models.find((m) => m.id === 'first').pinned,
+    true,
+  );
   assert.equal((await act('first', 'unpin', 'right')).status, 200);
-  assert.equal((await call(`${router.url}/v0/nodes/${id.right}/models`)).json.models.find((m) => m.id === 'first').pinned, false);
+  assert.equal(
+    (await call(`${router.url}/v0/nodes/${id.right}/models`)).json.models.find((m) => m.id === 'first').pinned,
+    false,
+  );
   assert.equal((await act('first', 'unload', 'right')).status, 200);
   await until('it is unloaded', async () => (await at('right', 'first')).state === 'present');
 
   const wrong = await call(`${router.url}/v0/models/first/load?node=nobody`, { body: {} });
   assert.equal(wrong.status, 503);
   assert.equal((await call(`${router.url}/v0/models/nobody/load`, { body: {} })).status, 404);
-  const log = await until('all are in the log', async () => { const rows = (await call(`${router.url}/v0/audit`)).json.audit.filter((a) => a.target === 'first'); return rows.length >= 5 && rows; });
-  for (const action of ['model.load', 'model.pin', 'model.unpin', 'model.unload']) assert.ok(log.some((a) => a.action === action && a.detail === 'right'), action);
+  const log = await until('all are in the log', async () => {
+    const rows = (await call(`${router.url}/v0/audit`)).json.audit.filter((a) => a.target === 'first');
+    return rows.length >= 5 && rows;
+  });
+  for (const action of ['model.load', 'model.pin', 'model.unpin', 'model.unload'])
+    assert.ok(
+      log.some((a) => a.action === action && a.detail === 'right'),
+      action,
+    );
   await Promise.all(two.map((n) => n.stop('SIGKILL')));
 });

@@ -4,7 +4,19 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
-import { call, makeEcho, online, register, ROOT, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  makeEcho,
+  online,
+  register,
+  ROOT,
+  say,
+  startNode,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const left = [];
 let router, hub;
@@ -13,31 +25,57 @@ before(async () => {
   hub = await startHub();
   const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   router = await startRouter({ args: ['--allow-cpu-nodes', '--hub-host', hub.storage], env });
-  left.push(router, await startNode(router, { name: 'left "one"', args: ['--model', makeEcho('talk', { step_ms: 5 }), '--hub-host', hub.storage], env }));
+  left.push(
+    router,
+    await startNode(router, {
+      name: 'left "one"',
+      args: ['--model', makeEcho('talk', { step_ms: 5 }), '--hub-host', hub.storage],
+      env,
+    }),
+  );
   await until('the node is online', async () => (await online(router)) === 1);
   await register(router, 'talk');
 });
-after(async () => { await Promise.all(left.map((p) => p.stop('SIGKILL'))); await hub?.close(); });
+after(async () => {
+  await Promise.all(left.map((p) => p.stop('SIGKILL')));
+  await hub?.close();
+});
 
 // Samples by name; throws where a line is not what the format allows.
 async function scrape() {
   const { text } = await call(`${router.url}/metrics`);
-  const types = new Map(), samples = new Map(), seen = new Set();
+  const types = new Map(),
+    samples = new Map(),
+    seen = new Set();
   for (const line of text.trimEnd().split('\n')) {
     const type = line.match(/^# TYPE (\w+) (counter|gauge|histogram|summary)$/);
-    if (type) { assert.ok(!types.has(type[1]), `${type[1]} twice`); types.set(type[1], type[2]); continue; }
+    if (type) {
+      assert.ok(!types.has(type[1]), `${type[1]} twice`);
+      types.set(type[1], type[2]);
+      continue;
+    }
     if (/^# HELP \w+ \S/.test(line)) continue;
-    const [, name, labels = '', value] = line.match(/^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? ([0-9.e+-]+|\+Inf)$/) ?? assert.fail(line);
+    const [, name, labels = '', value] =
+      line.match(/^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? ([0-9.e+-]+|\+Inf)$/) ?? assert.fail(line);
     const base = types.has(name) ? name : name.replace(/_(bucket|sum|count)$/, '');
     assert.ok(types.has(base), `${name} has no type`);
     if (types.get(base) === 'counter') assert.match(name, /_total$/);
     assert.ok(!seen.has(`${name}{${labels}}`), `twice: ${line}`);
     seen.add(`${name}{${labels}}`);
-    const of = Object.fromEntries([...labels.matchAll(/([a-z]+)="((?:[^"\\]|\\.)*)"/g)].map(([, k, v]) => [k, v.replace(/\\(.)/g, '$1')]));
+    const of = Object.fromEntries(
+      [...labels.matchAll(/([a-z]+)="((?:[^"\\]|\\.)*)"/g)].map(([, k, v]) => [k, v.replace(/\\(.)/g, '$1')]),
+    );
     if (!samples.has(name)) samples.set(name, []);
     samples.get(name).push({ ...of, value: Number(value) });
   }
-  return { types, samples, sum: (name, where = {}) => (samples.get(`llm_router_${name}`) ?? []).filter((s) => Object.entries(where).every(([k, v]) => s[k] === v)).reduce((n, s) => n + s.value, 0) };
+  return {
+    types,
+    samples,
+    sum: (name, where = {}) =>
+      (samples.get(`llm_router_${name}`) ?? [])
+        .filter((s) => Object.entries(where).every(([k, v]) => s[k] === v))
+        .reduce((n, s) => n + s.value, 0),
+  };
 }
 
 const here = { node: 'left "one"', model: 'talk' };
@@ -45,11 +83,18 @@ const here = { node: 'left "one"', model: 'talk' };
 test('requests, tokens and times are told per node and model, and add up', async () => {
   const used = { prompt: 0, completion: 0 };
   for (let i = 0; i < 5; i++) {
-    const { usage } = await stream(router.url, { model: 'talk', stream_options: { include_usage: true }, ...say('twenty letters long..') });
+    const { usage } = await stream(router.url, {
+      model: 'talk',
+      stream_options: { include_usage: true },
+      ...say('twenty letters long..'),
+    });
     used.prompt += usage.prompt_tokens;
     used.completion += usage.completion_tokens;
   }
-  const m = await until('all are booked', async () => { const got = await scrape(); return got.sum('model_requests_total', here) === 5 && got; });
+  const m = await until('all are booked', async () => {
+    const got = await scrape();
+    return got.sum('model_requests_total', here) === 5 && got;
+  });
   assert.equal(m.sum('model_prompt_tokens_total', here), used.prompt);
   assert.equal(m.sum('model_completion_tokens_total', here), used.completion);
   assert.equal(m.sum('prompt_tokens_total'), used.prompt);
@@ -69,7 +114,11 @@ test('histograms only grow from bucket to bucket and end in their count', async 
   for (const [name, type] of types) {
     if (type !== 'histogram') continue;
     const values = samples.get(`${name}_bucket`).map((s) => s.value);
-    assert.deepEqual([...values].sort((a, b) => a - b), values, name);
+    assert.deepEqual(
+      [...values].sort((a, b) => a - b),
+      values,
+      name,
+    );
     assert.equal(samples.get(`${name}_bucket`).at(-1).le, '+Inf');
     assert.equal(values.at(-1), samples.get(`${name}_count`)[0].value, name);
   }
@@ -78,28 +127,64 @@ test('histograms only grow from bucket to bucket and end in their count', async 
 test('a client that leaves is a cancellation, of the router and of the model', async () => {
   const before = await scrape();
   const controller = new AbortController();
-  await stream(router.url, { model: 'talk', ...say('x'.repeat(400)) }, { signal: controller.signal, onChunk: () => controller.abort() }).catch(() => {});
-  await until('it is counted', async () => (await scrape()).sum('model_cancelled_total', here) === before.sum('model_cancelled_total', here) + 1);
+  await stream(
+    router.url,
+    { model: 'talk', ...say('x'.repeat(400)) },
+    { signal: controller.signal, onChunk: () => controller.abort() },
+  ).catch(() => {});
+  await until(
+    'it is counted',
+    async () => (await scrape()).sum('model_cancelled_total', here) === before.sum('model_cancelled_total', here) + 1,
+  );
   assert.equal((await scrape()).sum('cancelled_total'), before.sum('cancelled_total') + 1);
 });
 
 test('a download under way is seen with its size and speed, and the dashboard names only what is exported', async () => {
   const weights = Buffer.alloc(4 << 20);
-  hub.add('acme/slow', { 'config.json': '{"architectures":["EchoForTesting"],"model_type":"echo"}', 'tokenizer.json': '{}', 'model.safetensors': weights });
-  hub.script('model.safetensors', Array.from({ length: 8 }, () => ({ rate: 512 << 10 })));
+  hub.add('acme/slow', {
+    'config.json': '{"architectures":["EchoForTesting"],"model_type":"echo"}',
+    'tokenizer.json': '{}',
+    'model.safetensors': weights,
+  });
+  hub.script(
+    'model.safetensors',
+    Array.from({ length: 8 }, () => ({ rate: 512 << 10 })),
+  );
   assert.equal((await call(`${router.url}/v0/models/register`, { body: { repo: 'acme/slow' } })).status, 201);
-  const m = await until('bytes arrive', async () => { const got = await scrape(); return got.sum('model_fetched_bytes', { model: 'acme/slow' }) > 0 && got; });
+  const m = await until('bytes arrive', async () => {
+    const got = await scrape();
+    return got.sum('model_fetched_bytes', { model: 'acme/slow' }) > 0 && got;
+  });
   assert.ok(m.sum('model_fetch_size_bytes', { model: 'acme/slow' }) >= weights.length);
   assert.equal(m.sum('node_downloads'), 1);
   const page = JSON.parse(fs.readFileSync(path.join(ROOT, 'docs/grafana.json'), 'utf8'));
   const named = new Set(page.panels.flatMap((p) => p.targets).flatMap((t) => t.expr.match(/llm_router_\w+/g)));
   for (const name of named) assert.ok(m.samples.has(name), `${name} is not exported`);
-  for (const word of ['answers', 'queued', 'first_token', 'inter_token', 'completion_tokens', 'cancelled', 'retries', 'continuations', 'preempted', 'download', 'memory'])
-    assert.ok([...named].some((name) => name.includes(word)), `the dashboard shows ${word}`);
+  for (const word of [
+    'answers',
+    'queued',
+    'first_token',
+    'inter_token',
+    'completion_tokens',
+    'cancelled',
+    'retries',
+    'continuations',
+    'preempted',
+    'download',
+    'memory',
+  ])
+    assert.ok(
+      [...named].some((name) => name.includes(word)),
+      `the dashboard shows ${word}`,
+    );
   const told = fs.readFileSync(path.join(ROOT, 'docs/operating.md'), 'utf8');
   for (const name of m.types.keys()) {
     const plain = name.replace('llm_router_', '');
-    const pattern = new RegExp(plain.replace(/^(model|node)_(prompt|completion|cached|first|inter)_/, '$1_\\{[a-z,]*$2[a-z,]*\\}_').replace(/memory_(used|total)/, 'memory_\\{used,total\\}'));
+    const pattern = new RegExp(
+      plain
+        .replace(/^(model|node)_(prompt|completion|cached|first|inter)_/, '$1_\\{[a-z,]*$2[a-z,]*\\}_')
+        .replace(/memory_(used|total)/, 'memory_\\{used,total\\}'),
+    );
     assert.ok(told.includes(plain) || pattern.test(told), `${plain} is explained in docs/operating.md`);
   }
 });

@@ -6,39 +6,82 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { BIN, call, launch, makeEcho, nodes, online, register, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import {
+  BIN,
+  call,
+  launch,
+  makeEcho,
+  nodes,
+  online,
+  register,
+  say,
+  startNode,
+  startRouter,
+  tempDir,
+  until,
+} from './support.mjs';
 import { keep, makeKey } from './fleet.mjs';
 
 const fails = async (args, message, code = 1) => {
-  const error = await promisify(execFile)(BIN, args, { timeout: 10000 }).then(() => assert.fail(`${args.join(' ')} worked`), (e) => e);
+  const error = await promisify(execFile)(BIN, args, { timeout: 10000 }).then(
+    () => assert.fail(`${args.join(' ')} worked`),
+    (e) => e,
+  );
   assert.match(error.stderr, message, args.join(' '));
   assert.equal(error.code, code, `${args.join(' ')}: ${error.stderr}`);
 };
 const anywhere = ['--listen', '127.0.0.1:0'];
 
 test('up tells at once when a model was mistyped, and why a folder is none', async () => {
-  await fails(['up', '--device', 'cpu', ...anywhere, '--data-dir', tempDir('up'), '--model', '/no/such/model'], /model: there is no folder \/no\/such\/model/, 2);
+  await fails(
+    ['up', '--device', 'cpu', ...anywhere, '--data-dir', tempDir('up'), '--model', '/no/such/model'],
+    /model: there is no folder \/no\/such\/model/,
+    2,
+  );
   const empty = tempDir('notamodel');
-  const up = keep(await launch(['up', '--device', 'cpu', ...anywhere, '--no-hf-cache', '--data-dir', tempDir('up'), '--model', empty], { match: /Ctrl-C stops everything/ }));
+  const up = keep(
+    await launch(
+      ['up', '--device', 'cpu', ...anywhere, '--no-hf-cache', '--data-dir', tempDir('up'), '--model', empty],
+      { match: /Ctrl-C stops everything/ },
+    ),
+  );
   assert.match(up.out, /has no model yet\.\n\n {2}\S+ cannot run: .*missing: config\.json, tokenizer\.json/);
   assert.match(up.out, /llm-router register/);
   await fails(['up', '--listen', 'nonsense'], /listen: "nonsense" is not ADDRESS:PORT/, 2);
 });
 
 test('a limit that would make healthy nodes flap is refused', () =>
-  fails(['router', ...anywhere, '--node-timeout', '1500ms', '--data-dir', tempDir('r')], /--node-timeout: "1500ms" is not allowed; .* 2s to 10m/, 2));
+  fails(
+    ['router', ...anywhere, '--node-timeout', '1500ms', '--data-dir', tempDir('r')],
+    /--node-timeout: "1500ms" is not allowed; .* 2s to 10m/,
+    2,
+  ));
 
 test('a port in use, a data folder and a database of another router are named', async () => {
   const first = keep(await startRouter());
   const { port } = new URL(first.url);
-  await fails(['router', '--listen', `127.0.0.1:${port}`, '--data-dir', tempDir('r')], new RegExp(`127\\.0\\.0\\.1:${port}: the port is in use; stop the program that has it or choose another`));
-  await fails(['router', ...anywhere, '--data-dir', first.dir], new RegExp(`router\\.lock is held by process ${first.pid}: stop it, or choose another --data-dir`));
-  await fails(['router', ...anywhere, '--data-dir', tempDir('r'), '--database', path.join(first.dir, 'router.db')], /router\.db is in use by another router: .*postgres:\/\//);
-  await fails(['router', ...anywhere, '--data-dir', tempDir('r'), '--database', 'redis://me:secret@host'], /^(?!.*secret).*neither postgres:\/\/\.\.\. nor a file's path/, 2);
+  await fails(
+    ['router', '--listen', `127.0.0.1:${port}`, '--data-dir', tempDir('r')],
+    new RegExp(`127\\.0\\.0\\.1:${port}: the port is in use; stop the program that has it or choose another`),
+  );
+  await fails(
+    ['router', ...anywhere, '--data-dir', first.dir],
+    new RegExp(`router\\.lock is held by process ${first.pid}: stop it, or choose another --data-dir`),
+  );
+  await fails(
+    ['router', ...anywhere, '--data-dir', tempDir('r'), '--database', path.join(first.dir, 'router.db')],
+    /router\.db is in use by another router: .*postgres:\/\//,
+  );
+  await fails(
+    ['router', ...anywhere, '--data-dir', tempDir('r'), '--database', 'redis://me:secret@host'],
+    /^(?!.*secret).*neither postgres:\/\/\.\.\. nor a file's path/,
+    2,
+  );
   const other = path.join(tempDir('db'), 'elsewhere.db');
   const second = keep(await startRouter({ args: ['--database', other] }));
   const { id } = await makeKey(second);
-  for (const name of fs.readdirSync(path.dirname(other))) assert.equal(fs.statSync(path.join(path.dirname(other), name)).mode & 0o077, 0, `${name} holds secrets`);
+  for (const name of fs.readdirSync(path.dirname(other)))
+    assert.equal(fs.statSync(path.join(path.dirname(other), name)).mode & 0o077, 0, `${name} holds secrets`);
   await second.stop();
   const again = keep(await startRouter({ args: ['--database', other] }));
   assert.equal((await call(`${again.url}/v0/keys`)).json.keys[0].id, id, 'the lock goes with its process');
@@ -47,7 +90,10 @@ test('a port in use, a data folder and a database of another router are named', 
 test('the first admin key is made by the first start that works, not by one that fails', async () => {
   const other = keep(await startRouter());
   const dir = tempDir('locked');
-  await fails(['router', '--listen', `127.0.0.1:${new URL(other.url).port}`, '--require-key', '--data-dir', dir], /the port is in use/);
+  await fails(
+    ['router', '--listen', `127.0.0.1:${new URL(other.url).port}`, '--require-key', '--data-dir', dir],
+    /the port is in use/,
+  );
   const router = keep(await startRouter({ args: ['--require-key'], dir }));
   assert.equal((await call(`${router.url}/v0/keys`, { key: router.adminKey })).status, 200, 'the key was shown');
 });
@@ -56,7 +102,10 @@ test('a file that is no database is left as it is, and the message says what to 
   const file = path.join(tempDir('db'), 'router.db');
   fs.writeFileSync(file, 'these are my notes, not a database\n'.repeat(100));
   const before = fs.readFileSync(file);
-  await fails(['router', ...anywhere, '--data-dir', path.dirname(file)], /router\.db.*: file is not a database: put a backup in its place/);
+  await fails(
+    ['router', ...anywhere, '--data-dir', path.dirname(file)],
+    /router\.db.*: file is not a database: put a backup in its place/,
+  );
   assert.deepEqual(fs.readFileSync(file), before);
 });
 
@@ -64,7 +113,11 @@ test('a node with a wrong token, or none, says how to get one; with another trou
   const router = keep(await startRouter({ args: ['--require-key'] }));
   for (const token of ['lr-wrong', '']) {
     const node = keep(await startNode(router, { args: ['--engine', 'echo'], token }));
-    await until('it complains', () => /router\.trouble.*this key was not issued here \(status 401\): llm-router nodes token makes a token, --token or LLM_ROUTER_TOKEN passes it/.test(node.log));
+    await until('it complains', () =>
+      /router\.trouble.*this key was not issued here \(status 401\): llm-router nodes token makes a token, --token or LLM_ROUTER_TOKEN passes it/.test(
+        node.log,
+      ),
+    );
     assert.equal(node.log.match(/router\.trouble/g).length, 1, 'once, not once a second');
     await node.stop('SIGKILL');
   }
@@ -79,38 +132,84 @@ test('a node with a wrong token, or none, says how to get one; with another trou
 test('a full disk: requests are served all the while, changes are refused with what to do, and no usage is lost', async () => {
   const dir = tempDir('full');
   // A limit on the size of its files instead of a disk of our own: the write fails in the same place.
-  const router = keep(await launch(['-c', `trap '' XFSZ; exec ${BIN} router --listen 127.0.0.1:0 --allow-cpu-nodes --data-dir ${dir}`], { match: /listening on (http:\/\/\S+)/, bin: 'bash' }));
+  const router = keep(
+    await launch(['-c', `trap '' XFSZ; exec ${BIN} router --listen 127.0.0.1:0 --allow-cpu-nodes --data-dir ${dir}`], {
+      match: /listening on (http:\/\/\S+)/,
+      bin: 'bash',
+    }),
+  );
   router.url = router.found[1];
   keep(await startNode(router, { args: ['--model', makeEcho('m')] }));
   await until('the node is online', async () => (await online(router)) === 1);
   await register(router, 'm');
   const key = await makeKey(router, { name: 'through' });
-  const ask = async () => (await call(`${router.url}/v1/chat/completions`, { key: key.key, body: { model: 'm', ...say('hello') } })).status;
+  const ask = async () =>
+    (await call(`${router.url}/v1/chat/completions`, { key: key.key, body: { model: 'm', ...say('hello') } })).status;
   assert.equal(await ask(), 200);
   const wal = fs.statSync(path.join(dir, 'router.db-wal')).size;
   execFileSync('prlimit', ['--pid', `${router.pid}`, `--fsize=${wal}:`]);
   let refused;
-  await until('it is full', async () => { refused = await call(`${router.url}/v0/keys`, { body: { name: 'x' } }); return refused.status !== 201; });
+  await until('it is full', async () => {
+    refused = await call(`${router.url}/v0/keys`, { body: { name: 'x' } });
+    return refused.status !== 201;
+  });
   assert.equal(refused.status, 503, refused.text);
   assert.match(refused.json.error.message, /router\.db.*free space on its disk/);
   const [node] = await nodes(router);
-  for (const [way, method] of [['/drain', 'POST'], ['/undrain', 'POST'], ['', 'DELETE']]) {
-    const unchanged = await call(`${router.url}/v0/nodes/${node.id}${way}`, { method, headers: { 'content-type': 'application/json' } });
+  for (const [way, method] of [
+    ['/drain', 'POST'],
+    ['/undrain', 'POST'],
+    ['', 'DELETE'],
+  ]) {
+    const unchanged = await call(`${router.url}/v0/nodes/${node.id}${way}`, {
+      method,
+      headers: { 'content-type': 'application/json' },
+    });
     assert.equal(unchanged.status, 503, `${method} ${way}: ${unchanged.text}`);
     assert.match(unchanged.json.error.message, /router\.db.*free space on its disk/);
-    assert.deepEqual((await nodes(router)).map((n) => [n.id, n.drained, n.online]), [[node.id, false, true]], 'it is as it was');
+    assert.deepEqual(
+      (await nodes(router)).map((n) => [n.id, n.drained, n.online]),
+      [[node.id, false, true]],
+      'it is as it was',
+    );
   }
   for (let i = 0; i < 5; i++) assert.equal(await ask(), 200);
-  const alert = async () => (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed');
-  const open = await until('an alert is open', async () => { const a = await alert(); return a?.open && a; }, 5000);
+  const alert = async () =>
+    (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed');
+  const open = await until(
+    'an alert is open',
+    async () => {
+      const a = await alert();
+      return a?.open && a;
+    },
+    5000,
+  );
   assert.match(`${open.message} ${open.advice}`, /router\.db.*free space.*usage is kept/);
   assert.equal((await call(`${router.url}/v0/keys`)).json.keys.filter((k) => k.name === 'through').length, 1);
   execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
-  await until('all six are booked', async () => (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6);
+  await until(
+    'all six are booked',
+    async () =>
+      (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6,
+  );
   assert.equal((await call(`${router.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
-  assert.equal((await call(`${router.url}/v0/nodes/${node.id}/drain`, { method: 'POST', headers: { 'content-type': 'application/json' } })).status, 200);
+  assert.equal(
+    (
+      await call(`${router.url}/v0/nodes/${node.id}/drain`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+      })
+    ).status,
+    200,
+  );
   assert.equal((await nodes(router))[0].drained, true);
-  assert.deepEqual((await call(`${router.url}/v0/audit`)).json.audit.filter((a) => a.action.startsWith('node.') && a.action !== 'node.join').map((a) => [a.action, a.target]), [['node.drain', node.id]], 'what was refused was not done');
+  assert.deepEqual(
+    (await call(`${router.url}/v0/audit`)).json.audit
+      .filter((a) => a.action.startsWith('node.') && a.action !== 'node.join')
+      .map((a) => [a.action, a.target]),
+    [['node.drain', node.id]],
+    'what was refused was not done',
+  );
   await until('the alert is over', async () => !(await alert()).open, 5000);
   assert.equal((await alert()).count, 1, 'one alert, not one a second');
 });

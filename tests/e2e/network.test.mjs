@@ -16,8 +16,20 @@ async function strikeRunning(harm) {
   const { router, all } = await fleet(2, makeEcho('m', { step_ms: 20 }), { proxied: true });
   const ends = [];
   let begin = 0;
-  const running = Array.from({ length: 6 }, () => stream(router.url, { model: 'm', ...say(TEXT) }, { onChunk: (out) => { begin += out.chunks === 5; } })
-    .then((out) => { ends.push(Date.now()); return out; }));
+  const running = Array.from({ length: 6 }, () =>
+    stream(
+      router.url,
+      { model: 'm', ...say(TEXT) },
+      {
+        onChunk: (out) => {
+          begin += out.chunks === 5;
+        },
+      },
+    ).then((out) => {
+      ends.push(Date.now());
+      return out;
+    }),
+  );
   await until('all stream', () => begin === 6);
   assert.ok((await inflight(router)).every((n) => n > 0));
   const begun = Date.now();
@@ -30,9 +42,24 @@ async function strikeRunning(harm) {
 // Mostly waits, so several at a time.
 describe('an ill network', { concurrency: 3 }, () => {
   for (const [what, harm] of [
-    ['swallows every byte', (proxy) => { proxy.mode = 'swallow'; }],
-    ['stalls', (proxy) => { proxy.stall(); }],
-    ['lets a byte pass each second', (proxy) => { proxy.mode = 'trickle'; }],
+    [
+      'swallows every byte',
+      (proxy) => {
+        proxy.mode = 'swallow';
+      },
+    ],
+    [
+      'stalls',
+      (proxy) => {
+        proxy.stall();
+      },
+    ],
+    [
+      'lets a byte pass each second',
+      (proxy) => {
+        proxy.mode = 'trickle';
+      },
+    ],
   ]) {
     test(`a network that ${what} in the middle of streams: they go on elsewhere within the limit, the others at once`, async () => {
       const { router, all, took } = await strikeRunning(harm);
@@ -58,7 +85,9 @@ describe('an ill network', { concurrency: 3 }, () => {
     all[0].proxy.mode = 'swallow';
     await Promise.all(Array.from({ length: 6 }, ask)); // some of these find out
     assert.equal(await online(router), 2);
-    await until('it may be tried again', async () => (await call(`${router.url}/v0/explain?model=m`)).json.candidates.every((c) => !c.avoided));
+    await until('it may be tried again', async () =>
+      (await call(`${router.url}/v0/explain?model=m`)).json.candidates.every((c) => !c.avoided),
+    );
     const times = await Promise.all(Array.from({ length: 6 }, ask));
     assert.equal(times.filter((ms) => ms > LIMIT_MS - 500).length, 1, `${times} ms`);
     all[0].proxy.heal();
@@ -71,7 +100,9 @@ describe('an ill network', { concurrency: 3 }, () => {
   });
 
   test('connections torn down in the middle of streams: they go on elsewhere at once', async () => {
-    const { took } = await strikeRunning((proxy) => { proxy.reset(); });
+    const { took } = await strikeRunning((proxy) => {
+      proxy.reset();
+    });
     assert.ok(Math.max(...took) < LIMIT_MS, `${Math.max(...took)} ms`);
   });
 
@@ -79,8 +110,15 @@ describe('an ill network', { concurrency: 3 }, () => {
     const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
     all[0].proxy.mode = 'swallow';
     const begun = Date.now();
-    const answers = await Promise.all(Array.from({ length: 4 }, () => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } })));
-    assert.deepEqual(answers.map((a) => a.json?.choices[0].message.content), ['hi', 'hi', 'hi', 'hi']);
+    const answers = await Promise.all(
+      Array.from({ length: 4 }, () =>
+        call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } }),
+      ),
+    );
+    assert.deepEqual(
+      answers.map((a) => a.json?.choices[0].message.content),
+      ['hi', 'hi', 'hi', 'hi'],
+    );
     assert.ok(Date.now() - begun < LIMIT_MS + SLACK_MS, `${Date.now() - begun} ms`);
     assert.ok((await metric(router, 'retries_total')) > 0);
   });
@@ -90,8 +128,13 @@ describe('an ill network', { concurrency: 3 }, () => {
     all[0].proxy.stall();
     const text = 'x'.repeat(12 << 20); // more than the sockets' buffers hold
     const begun = Date.now();
-    const answers = await Promise.all([1, 2].map(() => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', max_tokens: 3, ...say(text) } })));
-    for (const answer of answers) assert.match(answer.text, /the prompt has 12\d+ tokens .* the context holds/, 'a node read it');
+    const answers = await Promise.all(
+      [1, 2].map(() =>
+        call(`${router.url}/v1/chat/completions`, { body: { model: 'm', max_tokens: 3, ...say(text) } }),
+      ),
+    );
+    for (const answer of answers)
+      assert.match(answer.text, /the prompt has 12\d+ tokens .* the context holds/, 'a node read it');
     assert.ok(Date.now() - begun < LIMIT_MS + 2 * SLACK_MS, `${Date.now() - begun} ms`);
     assert.ok((await metric(router, 'retries_total')) > 0);
   });
@@ -107,7 +150,15 @@ describe('an ill network', { concurrency: 3 }, () => {
   test('the only node is lost for good: its streams and those that came meanwhile are told why, and nobody waits for ever', async () => {
     const { router, all } = await fleet(1, makeEcho('m', { step_ms: 20 }), { args: ['--node-timeout', '2s'] });
     let begun = false;
-    const running = stream(router.url, { model: 'm', ...say(TEXT) }, { onChunk: (out) => { begun = out.text.length >= 5; } });
+    const running = stream(
+      router.url,
+      { model: 'm', ...say(TEXT) },
+      {
+        onChunk: (out) => {
+          begun = out.text.length >= 5;
+        },
+      },
+    );
     await until('it streams', () => begun);
     await all[0].stop('SIGKILL');
     const lost = Date.now();

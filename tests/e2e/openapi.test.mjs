@@ -7,7 +7,8 @@ import { call, makeEcho, ROOT, say, startUp } from './support.mjs';
 
 // The page keeps to a plain form, so that reading it needs no library.
 const lines = fs.readFileSync(path.join(ROOT, 'docs/openapi.yaml'), 'utf8').split('\n');
-const operations = [], schemas = {};
+const operations = [],
+  schemas = {};
 for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   const line = lines[i];
   if (/^ {2}\//.test(line)) at = line.trim().slice(0, -1);
@@ -27,7 +28,10 @@ for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
 test('what an admin changes may find no database or no node: every such route lists 503', () => {
   const changes = operations.filter((o) => o.role === 'admin' && o.method !== 'GET');
   assert.ok(changes.length >= 14);
-  assert.deepEqual(changes.filter((o) => !o.codes.includes('503')).map((o) => `${o.method} ${o.path}`), []);
+  assert.deepEqual(
+    changes.filter((o) => !o.codes.includes('503')).map((o) => `${o.method} ${o.path}`),
+    [],
+  );
 });
 
 test('the page lists every route of the table with its role, and no other', () => {
@@ -35,13 +39,16 @@ test('the page lists every route of the table with its role, and no other', () =
   const codecs = fs.readFileSync(path.join(ROOT, 'src/chat/codec.h'), 'utf8');
   const routes = [...table.matchAll(/^ {4}\{"(\w+)", "([^"]*)", ROUTER_(\w+),/gm)]
     .map(([, method, pattern, role]) => `${method} /${pattern.replace('**', '*')} ${role.toLowerCase()}`)
-    .concat([...codecs.matchAll(/^ {4}X\("([^"]+)",/gm)].map(([, pattern]) => `POST /${pattern} api`)).sort();
+    .concat([...codecs.matchAll(/^ {4}X\("([^"]+)",/gm)].map(([, pattern]) => `POST /${pattern} api`))
+    .sort();
   const listed = operations.map((o) => `${o.method} ${o.path.replace(/\{\w+\}/g, '*')} ${o.role}`).sort();
   assert.deepEqual(listed, routes);
 });
 
 let up;
-before(async () => { up = await startUp({ args: ['--model', makeEcho('doc')] }); });
+before(async () => {
+  up = await startUp({ args: ['--model', makeEcho('doc')] });
+});
 after(() => up?.stop());
 
 test('what the server answers has the members the page promises', async () => {
@@ -62,11 +69,25 @@ test('what the server answers has the members the page promises', async () => {
   await check('POST', '/v1/chat/completions', '/v1/chat/completions', { body: { model: 'doc', ...say('hi') } });
   await check('POST', '/v1/responses', '/v1/responses', { body: { model: 'doc', input: 'hi' } });
   await check('POST', '/v1/completions', '/v1/completions', { body: { model: 'doc', prompt: 'hi', max_tokens: 2 } });
-  for (const [template, url] of [['/v1/models', '/v1/models'], ['/v1/models/{id}', '/v1/models/doc'], ['/v0/explain', '/v0/explain?model=doc'],
-    ['/v0/whoami', '/v0/whoami'], ['/v0/models', '/v0/models'], ['/v0/models/registry', '/v0/models/registry'], ['/v0/nodes', '/v0/nodes'],
-    ['/v0/nodes/{node}/models', `/v0/nodes/${node.id}/models`], ['/v0/nodes/{node}/engines', `/v0/nodes/${node.id}/engines`],
-    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`], ['/v0/nodes/{node}/logs', `/v0/nodes/${node.id}/logs?lines=3`], ['/v0/keys', '/v0/keys'], ['/v0/usage', '/v0/usage'], ['/v0/audit', '/v0/audit'], ['/v0/stats', '/v0/stats'], ['/v0/alerts', '/v0/alerts'],
-    ['/health', '/health']])
+  for (const [template, url] of [
+    ['/v1/models', '/v1/models'],
+    ['/v1/models/{id}', '/v1/models/doc'],
+    ['/v0/explain', '/v0/explain?model=doc'],
+    ['/v0/whoami', '/v0/whoami'],
+    ['/v0/models', '/v0/models'],
+    ['/v0/models/registry', '/v0/models/registry'],
+    ['/v0/nodes', '/v0/nodes'],
+    ['/v0/nodes/{node}/models', `/v0/nodes/${node.id}/models`],
+    ['/v0/nodes/{node}/engines', `/v0/nodes/${node.id}/engines`],
+    ['/v0/nodes/{node}/memory', `/v0/nodes/${node.id}/memory`],
+    ['/v0/nodes/{node}/logs', `/v0/nodes/${node.id}/logs?lines=3`],
+    ['/v0/keys', '/v0/keys'],
+    ['/v0/usage', '/v0/usage'],
+    ['/v0/audit', '/v0/audit'],
+    ['/v0/stats', '/v0/stats'],
+    ['/v0/alerts', '/v0/alerts'],
+    ['/health', '/health'],
+  ])
     await check('GET', template, url);
   const key = await check('POST', '/v0/keys', '/v0/keys', { body: { name: 'x' } });
   await check('PATCH', '/v0/keys/{key}', `/v0/keys/${key.id}`, { body: { name: 'y', requests_per_minute: 7 } });

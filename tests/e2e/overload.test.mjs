@@ -7,21 +7,33 @@ import { test } from 'node:test';
 import { fleet, makeKey, metric } from './fleet.mjs';
 import { call, makeEcho, say, stream, tempDir, until } from './support.mjs';
 
-const SLOTS = 8, BEYOND = 2;
+const SLOTS = 8,
+  BEYOND = 2;
 
 test('ten times the slots: slots, two beyond and the queue are served in full, the rest gets 429 with Retry-After', async () => {
   const queue = 10;
-  const { router } = await fleet(1, makeEcho('busy', { step_ms: 20 }), { args: ['--queue', `${queue}`], nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const { router } = await fleet(1, makeEcho('busy', { step_ms: 20 }), {
+    args: ['--queue', `${queue}`],
+    nodeArgs: ['--max-sequences', `${SLOTS}`],
+  });
   const text = '0123456789'.repeat(3);
-  let most = 0, ended = false;
+  let most = 0,
+    ended = false;
   const look = (async () => {
     while (!ended) most = Math.max(most, (await call(`${router.url}/v0/explain?model=busy`)).json.queued);
   })();
-  const out = await Promise.all(Array.from({ length: 10 * SLOTS }, () => stream(router.url, { model: 'busy', ...say(text) })));
+  const out = await Promise.all(
+    Array.from({ length: 10 * SLOTS }, () => stream(router.url, { model: 'busy', ...say(text) })),
+  );
   ended = true;
   await look;
-  const served = out.filter((o) => o.status === 200), refused = out.filter((o) => o.status === 429);
-  assert.equal(served.length + refused.length, out.length, JSON.stringify(out.find((o) => ![200, 429].includes(o.status))));
+  const served = out.filter((o) => o.status === 200),
+    refused = out.filter((o) => o.status === 429);
+  assert.equal(
+    served.length + refused.length,
+    out.length,
+    JSON.stringify(out.find((o) => ![200, 429].includes(o.status))),
+  );
   assert.ok(served.length >= SLOTS + BEYOND + queue, `${served.length} served`);
   assert.ok(refused.length > 0);
   assert.ok(served.every((o) => o.done && !o.error && o.text === text));
@@ -32,9 +44,14 @@ test('ten times the slots: slots, two beyond and the queue are served in full, t
 });
 
 test('who would wait longer than queue-wait hears when the queue has room, and then it has', async () => {
-  const { router } = await fleet(1, makeEcho('slow', { step_ms: 50 }), { args: ['--queue-wait', '2s'], nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const { router } = await fleet(1, makeEcho('slow', { step_ms: 50 }), {
+    args: ['--queue-wait', '2s'],
+    nodeArgs: ['--max-sequences', `${SLOTS}`],
+  });
   const explain = async () => (await call(`${router.url}/v0/explain?model=slow`)).json;
-  const many = Array.from({ length: 70 }, (_, i) => stream(router.url, { model: 'slow', ...say('x'.repeat(10 + i % 20)) }));
+  const many = Array.from({ length: 70 }, (_, i) =>
+    stream(router.url, { model: 'slow', ...say('x'.repeat(10 + (i % 20))) }),
+  );
   await until('all wait', async () => (await explain()).queued > 50);
   await until('its speed is known', async () => (await explain()).queued < 40);
   const refused = await stream(router.url, { model: 'slow', ...say('hi') });
@@ -46,14 +63,20 @@ test('who would wait longer than queue-wait hears when the queue has room, and t
   await until('there is room', async () => (await explain()).queued < 12);
   const took = (Date.now() - begun) / 1000;
   assert.ok(took <= promised + 1 && promised <= 2 * took + 1, `room after ${took} s, Retry-After was ${promised}`);
-  assert.ok((await Promise.all(many)).every((o) => o.done), 'whoever waited already is served');
+  assert.ok(
+    (await Promise.all(many)).every((o) => o.done),
+    'whoever waited already is served',
+  );
 });
 
 test('a full queue takes a key that waits with less, and that key is next: another one loses its last place', async () => {
   const gate = path.join(tempDir('gate'), 'gate');
   fs.writeFileSync(gate, '');
   const queue = 20;
-  const { router } = await fleet(1, makeEcho('turns', { gate, step_ms: 20 }), { args: ['--queue', `${queue}`], nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const { router } = await fleet(1, makeEcho('turns', { gate, step_ms: 20 }), {
+    args: ['--queue', `${queue}`],
+    nodeArgs: ['--max-sequences', `${SLOTS}`],
+  });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   const order = [];
   const ask = async (key, name) => {
@@ -80,23 +103,44 @@ test('a full queue takes a key that waits with less, and that key is next: anoth
 });
 
 test('with --no-preempt nobody steps aside', async () => {
-  const { router } = await fleet(1, makeEcho('stays', { step_ms: 10 }), { args: ['--no-preempt'], nodeArgs: ['--max-sequences', '2'] });
+  const { router } = await fleet(1, makeEcho('stays', { step_ms: 10 }), {
+    args: ['--no-preempt'],
+    nodeArgs: ['--max-sequences', '2'],
+  });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
-  const many = Array.from({ length: 8 }, () => stream(router.url, { model: 'stays', ...say('0123456789'.repeat(5)) }, { key: flood.key }));
+  const many = Array.from({ length: 8 }, () =>
+    stream(router.url, { model: 'stays', ...say('0123456789'.repeat(5)) }, { key: flood.key }),
+  );
   await until('all slots are taken', async () => (await call(`${router.url}/v0/explain?model=stays`)).json.queued > 0);
   assert.equal((await stream(router.url, { model: 'stays', ...say('hi') }, { key: small.key })).text, 'hi');
   assert.ok((await Promise.all(many)).every((o) => o.text === '0123456789'.repeat(5)));
   assert.equal(await metric(router, 'preempted_total'), 0);
 });
 
-test('a node that is full of others\' work says busy: the request waits at the router and is answered', async () => {
+test("a node that is full of others' work says busy: the request waits at the router and is answered", async () => {
   const gate = path.join(tempDir('gate'), 'gate');
   fs.writeFileSync(gate, '');
   const { router, all } = await fleet(1, makeEcho('shared', { gate }), { nodeArgs: ['--max-sequences', '1'] });
   const { secret } = JSON.parse(fs.readFileSync(path.join(all[0].dir, 'node-identity.json')));
-  const others = Array.from({ length: 1 + BEYOND }, (_, i) => call(`http://127.0.0.1:${all[0].port}/v0/generate`, { key: secret,
-    body: { protocol: 1, request_id: `other-${i}`, model: 'shared', seed: 1, segments: [{ text: 'other', control: false }], no_queue: true } }));
-  await until('they fill the node', async () => (await call(`http://127.0.0.1:${all[0].port}/v0/models/shared`, { key: secret })).json.workers[0].live === 1 + BEYOND);
+  const others = Array.from({ length: 1 + BEYOND }, (_, i) =>
+    call(`http://127.0.0.1:${all[0].port}/v0/generate`, {
+      key: secret,
+      body: {
+        protocol: 1,
+        request_id: `other-${i}`,
+        model: 'shared',
+        seed: 1,
+        segments: [{ text: 'other', control: false }],
+        no_queue: true,
+      },
+    }),
+  );
+  await until(
+    'they fill the node',
+    async () =>
+      (await call(`http://127.0.0.1:${all[0].port}/v0/models/shared`, { key: secret })).json.workers[0].live ===
+      1 + BEYOND,
+  );
   const running = call(`${router.url}/v1/chat/completions`, { body: { model: 'shared', ...say('hello') } });
   await until('it was refused and waits', async () => (await metric(router, 'busy_total')) > 0);
   fs.writeFileSync(gate, 'x'.repeat(100));
@@ -107,9 +151,15 @@ test('a node that is full of others\' work says busy: the request waits at the r
 });
 
 test('a request that waited longer than queue-timeout gets 503 and the setting is named', async () => {
-  const { router } = await fleet(1, makeEcho('stuck', { step_ms: 50 }), { args: ['--queue-timeout', '500ms'], nodeArgs: ['--max-sequences', '1'] });
+  const { router } = await fleet(1, makeEcho('stuck', { step_ms: 50 }), {
+    args: ['--queue-timeout', '500ms'],
+    nodeArgs: ['--max-sequences', '1'],
+  });
   const long = Array.from({ length: 3 }, () => stream(router.url, { model: 'stuck', ...say('x'.repeat(16)) }));
-  await until('all slots are taken', async () => !(await call(`${router.url}/v0/explain?model=stuck`)).json.candidates[0].has_room);
+  await until(
+    'all slots are taken',
+    async () => !(await call(`${router.url}/v0/explain?model=stuck`)).json.candidates[0].has_room,
+  );
   const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: 'stuck', ...say('hi') } });
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) >= 1);
@@ -118,20 +168,40 @@ test('a request that waited longer than queue-timeout gets 503 and the setting i
 });
 
 test('a request that waits at a node for its model is dropped there when queue-timeout is over; one that has begun is not', async () => {
-  const { router } = await fleet(1, makeEcho('late', { load_ms: 4000, step_ms: 100 }), { args: ['--queue-timeout', '1500ms'], nodeArgs: ['--no-preload'], isLoaded: false });
+  const { router } = await fleet(1, makeEcho('late', { load_ms: 4000, step_ms: 100 }), {
+    args: ['--queue-timeout', '1500ms'],
+    nodeArgs: ['--no-preload'],
+    isLoaded: false,
+  });
   const ask = (text) => call(`${router.url}/v1/chat/completions`, { body: { model: 'late', ...say(text) } });
-  const begun = Date.now(), early = await ask('early');
+  const begun = Date.now(),
+    early = await ask('early');
   assert.equal(early.status, 504);
-  assert.match(early.json.error.message, /was not there to begin within \d+ ms, the request's deadline \(setting queue-timeout of the router\)/);
+  assert.match(
+    early.json.error.message,
+    /was not there to begin within \d+ ms, the request's deadline \(setting queue-timeout of the router\)/,
+  );
   assert.ok(Date.now() - begun < 3500, 'before the model was loaded');
-  await until('it is loaded', async () => (await call(`${router.url}/v0/explain?model=late`)).json.candidates[0].loaded);
-  assert.equal((await ask('an answer that takes longer')).json?.choices[0].message.content, 'an answer that takes longer');
+  await until(
+    'it is loaded',
+    async () => (await call(`${router.url}/v0/explain?model=late`)).json.candidates[0].loaded,
+  );
+  assert.equal(
+    (await ask('an answer that takes longer')).json?.choices[0].message.content,
+    'an answer that takes longer',
+  );
 });
 
 test('a client that leaves while it waits gives its place up', async () => {
-  const { router } = await fleet(1, makeEcho('wait', { step_ms: 50 }), { args: ['--queue', '1'], nodeArgs: ['--max-sequences', '1'] });
+  const { router } = await fleet(1, makeEcho('wait', { step_ms: 50 }), {
+    args: ['--queue', '1'],
+    nodeArgs: ['--max-sequences', '1'],
+  });
   const long = Array.from({ length: 3 }, () => stream(router.url, { model: 'wait', ...say('x'.repeat(14)) }));
-  await until('all slots are taken', async () => !(await call(`${router.url}/v0/explain?model=wait`)).json.candidates[0].has_room);
+  await until(
+    'all slots are taken',
+    async () => !(await call(`${router.url}/v0/explain?model=wait`)).json.candidates[0].has_room,
+  );
   const controller = new AbortController();
   const leaves = stream(router.url, { model: 'wait', ...say('hi') }, { signal: controller.signal }).catch(() => 'left');
   const queued = async () => (await call(`${router.url}/v0/explain?model=wait`)).json.queued;
@@ -149,7 +219,11 @@ test('a key over its requests or tokens per minute gets 429 with Retry-After', a
   for (const limits of [{ requests_per_minute: 2 }, { tokens_per_minute: 40 }]) {
     const { key } = await makeKey(router, limits);
     const answers = [await ask(key), await ask(key), await ask(key)];
-    assert.deepEqual(answers.map((a) => a.status), [200, 200, 429], JSON.stringify(limits));
+    assert.deepEqual(
+      answers.map((a) => a.status),
+      [200, 200, 429],
+      JSON.stringify(limits),
+    );
     assert.ok(Number(answers[2].headers.get('retry-after')) >= 1);
   }
 });

@@ -4,7 +4,20 @@ import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { metric } from './fleet.mjs';
-import { call, makeEcho, nodes, online, register, ROOT, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  makeEcho,
+  nodes,
+  online,
+  register,
+  ROOT,
+  say,
+  startNode,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const server = path.join(ROOT, 'tests/support/postgres');
 const TIMEOUT_MS = 1500;
@@ -19,7 +32,8 @@ before(async () => {
   first = await startRouter({ args });
   second = await startRouter({ args });
   left.push(first, second);
-  for (let i = 0; i < 3; i++) left.push(await startNode(i < 2 ? first : second, { name: `n${i}`, args: ['--model', model] }));
+  for (let i = 0; i < 3; i++)
+    left.push(await startNode(i < 2 ? first : second, { name: `n${i}`, args: ['--model', model] }));
 });
 after(async () => {
   await Promise.all(left.map((p) => p.stop('SIGKILL')));
@@ -33,17 +47,34 @@ test('nodes that joined one router beat to both', async () => {
 
 test('a model registered at one serves at the other within two seconds', async () => {
   await register(first, 'shared');
-  await until('it serves', async () => (await call(`${second.url}/v1/chat/completions`, { body: { model: 'shared', ...say('hello') } })).status === 200, 2000);
+  await until(
+    'it serves',
+    async () =>
+      (await call(`${second.url}/v1/chat/completions`, { body: { model: 'shared', ...say('hello') } })).status === 200,
+    2000,
+  );
   const key = (await call(`${second.url}/v0/keys`, { body: { name: 'k' } })).json;
-  await until('the key is known', async () => (await call(`${first.url}/v0/whoami`, { key: key.key })).status === 200, 2000);
+  await until(
+    'the key is known',
+    async () => (await call(`${first.url}/v0/whoami`, { key: key.key })).status === 200,
+    2000,
+  );
   // A change spreads at the database's word, well before anybody would look by himself.
   for (const name of ['a', 'b', 'c']) {
     await call(`${first.url}/v0/keys/${key.id}`, { method: 'PATCH', body: { name, requests_per_minute: 3 } });
-    await until('the change is known', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).json.name === name, 500);
+    await until(
+      'the change is known',
+      async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).json.name === name,
+      500,
+    );
   }
   assert.equal((await call(`${second.url}/v0/keys`)).json.keys.find((k) => k.id === key.id).requests_per_minute, 3);
   await call(`${first.url}/v0/keys/${key.id}`, { method: 'DELETE' });
-  await until('the key is revoked', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 401, 2000);
+  await until(
+    'the key is revoked',
+    async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 401,
+    2000,
+  );
 });
 
 test('usage of both lands in one place', async () => {
@@ -61,7 +92,8 @@ test('usage of both lands in one place', async () => {
 test("a key's rate is shared: what both routers let through together is what the key may", async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'slow', requests_per_minute: 10 } })).json.key;
   await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key })).status === 200, 2000);
-  const ask = async (r) => (await call(`${r.url}/v1/chat/completions`, { body: { model: 'shared', ...say('x') }, key })).status;
+  const ask = async (r) =>
+    (await call(`${r.url}/v1/chat/completions`, { body: { model: 'shared', ...say('x') }, key })).status;
   const got = [];
   for (let i = 0; i < 10; i++) got.push(await ask(first), await ask(second));
   const passed = got.filter((s) => s === 200).length;
@@ -78,7 +110,11 @@ test('a node drained or removed at one router is so at the other', async () => {
   await until('it serves there', async () => !(await seen()).drained, 4000);
   const spare = await startNode(first, { name: 'spare' });
   left.push(spare);
-  const mine = await until('it is known there', async () => (await nodes(second)).find((n) => n.name === 'spare' && n.online), 5000);
+  const mine = await until(
+    'it is known there',
+    async () => (await nodes(second)).find((n) => n.name === 'spare' && n.online),
+    5000,
+  );
   // Its join is written there before this key, and so before the removal.
   assert.equal((await call(`${second.url}/v0/keys`, { body: { name: 'after the join' } })).status, 201);
   await spare.stop('SIGKILL');
@@ -88,7 +124,11 @@ test('a node drained or removed at one router is so at the other', async () => {
 
 test('the database goes away and comes back: both serve all the while, and no usage is lost', async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'through' } })).json;
-  await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200, 2000);
+  await until(
+    'the key is known',
+    async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200,
+    2000,
+  );
   execFileSync(server, ['stop', data]);
   for (const r of [first, second, first, second])
     assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
@@ -100,44 +140,68 @@ test('the database goes away and comes back: both serve all the while, and no us
   assert.equal((await call(`${first.url}/v0/nodes/${spared.id}/drain`, { body: {} })).status, 503);
   assert.equal((await nodes(first)).find((n) => n.id === spared.id).drained, false, 'it stays in service');
   execFileSync(server, ['again', data]);
-  const used = async (r) => (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
+  const used = async (r) =>
+    (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
   await until('all four are counted', async () => (await used(first)) === 4 && (await used(second)) === 4);
   const fresh = (await call(`${second.url}/v0/keys`, { body: { name: 'again' } })).json;
-  await until('words arrive again', async () => (await call(`${first.url}/v0/whoami`, { key: fresh.key })).status === 200, 2000);
+  await until(
+    'words arrive again',
+    async () => (await call(`${first.url}/v0/whoami`, { key: fresh.key })).status === 200,
+    2000,
+  );
 });
 
 test('the database freezes: both serve, a change gets 503 in time that names the setting, and what was kept is written afterwards', async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'frozen' } })).json;
-  await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200, 2000);
+  await until(
+    'the key is known',
+    async () => (await call(`${second.url}/v0/whoami`, { key: key.key })).status === 200,
+    2000,
+  );
   execFileSync(server, ['freeze', data]);
   try {
     const begun = Date.now();
-    const refused = Promise.all([first, second, first, second].map((r) => call(`${r.url}/v0/keys`, { body: { name: 'not now' } })));
-    for (const r of [first, second, first]) assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
+    const refused = Promise.all(
+      [first, second, first, second].map((r) => call(`${r.url}/v0/keys`, { body: { name: 'not now' } })),
+    );
+    for (const r of [first, second, first])
+      assert.equal((await stream(r.url, { model: 'shared', ...say('x') }, { key: key.key })).text, 'x');
     for (const answer of await refused) {
       assert.equal(answer.status, 503);
       assert.ok(Number(answer.headers.get('retry-after')) >= 1);
       assert.match(answer.json.error.message, /PostgreSQL "postgres" at .*database-timeout/);
     }
     assert.ok(Date.now() - begun < 3 * TIMEOUT_MS + 2000, `${Date.now() - begun} ms`);
-    const alert = await until('an alert says so', async () => (await call(`${first.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed' && a.open));
+    const alert = await until('an alert says so', async () =>
+      (await call(`${first.url}/v0/alerts`)).json.alerts.find((a) => a.kind === 'database_failed' && a.open),
+    );
     assert.match(alert.message, /database-timeout/);
     // A third one can't even begin, and says why.
     const begunLate = Date.now();
-    await assert.rejects(startRouter({ args: ['--database', url, '--database-timeout', '500ms'] }), /did not accept a connection/);
+    await assert.rejects(
+      startRouter({ args: ['--database', url, '--database-timeout', '500ms'] }),
+      /did not accept a connection/,
+    );
     assert.ok(Date.now() - begunLate < 10000);
   } finally {
     execFileSync(server, ['thaw', data]);
   }
-  const used = async (r) => (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
+  const used = async (r) =>
+    (await call(`${r.url}/v0/usage`)).json.usage?.filter((u) => u.key === key.id).reduce((n, u) => n + u.requests, 0);
   await until('all three are counted', async () => (await used(first)) === 3 && (await used(second)) === 3);
   assert.equal((await call(`${second.url}/v0/keys`, { body: { name: 'again' } })).status, 201);
-  await until('the alert is over', async () => !(await call(`${first.url}/v0/alerts`)).json.alerts.some((a) => a.kind === 'database_failed' && a.open));
+  await until(
+    'the alert is over',
+    async () => !(await call(`${first.url}/v0/alerts`)).json.alerts.some((a) => a.kind === 'database_failed' && a.open),
+  );
   assert.equal(await online(first), 3);
 });
 
 test('a frozen database does not keep a router from stopping, whoever waits for it', async () => {
-  const third = await startRouter({ args: ['--database', url, '--allow-cpu-nodes', '--database-timeout', '1m'], dir: tempDir('frozen') });
+  const third = await startRouter({
+    args: ['--database', url, '--allow-cpu-nodes', '--database-timeout', '1m'],
+    dir: tempDir('frozen'),
+  });
   left.push(third);
   execFileSync(server, ['freeze', data]);
   try {

@@ -10,10 +10,18 @@ const system = { role: 'system', content: 'You are a calculator. '.repeat(12) };
 
 // The answer and its usage, as the model gives it to this key.
 async function ask(router, messages, key) {
-  const { status, json } = await call(`${router.url}/v1/chat/completions`, { key, body: { model: 'demo', temperature: 0, messages } });
+  const { status, json } = await call(`${router.url}/v1/chat/completions`, {
+    key,
+    body: { model: 'demo', temperature: 0, messages },
+  });
   assert.equal(status, 200, JSON.stringify(json));
   const { message } = json.choices[0];
-  return { text: message.content, reasoning: message.reasoning_content, prompt: json.usage.prompt_tokens, cached: json.usage.prompt_tokens_details.cached_tokens };
+  return {
+    text: message.content,
+    reasoning: message.reasoning_content,
+    prompt: json.usage.prompt_tokens,
+    cached: json.usage.prompt_tokens_details.cached_tokens,
+  };
 }
 
 test('the next turn of a conversation computes its new part only, and says how much was cached', async () => {
@@ -42,18 +50,31 @@ test('the next turn goes to the node that computed the turns before', async () =
   const [n0, n1] = ['n0', 'n1'];
   const ids = Object.fromEntries((await nodes(router)).map((n) => [n.name, n.id]));
   const put = (name, verb) => call(`${router.url}/v0/nodes/${ids[name]}/${verb}`, { method: 'POST' });
-  const long = [{ role: 'system', content: 'You are a calculator. '.repeat(20) }, { role: 'user', content: 'What is 3 + 4?' }];
+  const long = [
+    { role: 'system', content: 'You are a calculator. '.repeat(20) },
+    { role: 'user', content: 'What is 3 + 4?' },
+  ];
   const at = async (messages) => {
-    const { status, json, headers } = await call(`${router.url}/v1/chat/completions`, { body: { model: 'demo', temperature: 0, messages } });
+    const { status, json, headers } = await call(`${router.url}/v1/chat/completions`, {
+      body: { model: 'demo', temperature: 0, messages },
+    });
     assert.equal(status, 200, JSON.stringify(json));
-    return { node: headers.get('x-llm-router-node'), why: headers.get('x-llm-router-reason'), cached: json.usage.prompt_tokens_details.cached_tokens };
+    return {
+      node: headers.get('x-llm-router-node'),
+      why: headers.get('x-llm-router-reason'),
+      cached: json.usage.prompt_tokens_details.cached_tokens,
+    };
   };
 
   assert.equal((await put(n0, 'drain')).status, 200);
   await at(long);
   assert.ok((await at(long)).cached > 0); // now the router knows that this node's engine keeps beginnings
   assert.equal((await put(n0, 'undrain')).status, 200);
-  const next = await at([...long, { role: 'assistant', content: '3 + 4 = 7' }, { role: 'user', content: 'What is 5 + 6?' }]);
+  const next = await at([
+    ...long,
+    { role: 'assistant', content: '3 + 4 = 7' },
+    { role: 'user', content: 'What is 5 + 6?' },
+  ]);
   assert.equal(next.node, ids[n1], next.why);
   assert.match(next.why, /cached=[1-9]\d*%/);
   assert.ok(next.cached > 0);

@@ -7,11 +7,13 @@ import { test } from 'node:test';
 import { call, cli, makeEcho, nodes, online, register, say, startRouter, tempDir, until } from './support.mjs';
 import { addNode, fleet, keep, makeFaulty } from './fleet.mjs';
 
-const chat = (router, id, text = 'hello') => call(`${router.url}/v1/chat/completions`, { body: { model: id, ...say(text) } });
+const chat = (router, id, text = 'hello') =>
+  call(`${router.url}/v1/chat/completions`, { body: { model: id, ...say(text) } });
 const model = async (router, id) => (await call(`${router.url}/v0/models?id=${id}`)).json.models[0];
 const place = async (router, id, node = 0) => (await model(router, id)).nodes[node];
 const ready = (router, id) => until(`${id} is ready`, async () => (await place(router, id)).state === 'ready');
-const alertOf = async (router, kind) => (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === kind);
+const alertOf = async (router, kind) =>
+  (await call(`${router.url}/v0/alerts`)).json.alerts.find((a) => a.kind === kind);
 // What the node itself says of its workers.
 const worker = async (router, id) => {
   const [node] = await nodes(router);
@@ -20,14 +22,20 @@ const worker = async (router, id) => {
 };
 
 test('that the only node has no memory for a model reaches the client at once, with both numbers', async () => {
-  const { router } = await fleet(1, makeEcho('big', { weights_bytes: 2e9 }), { nodeArgs: ['--ram-limit', '1000MB', '--no-preload'], isLoaded: false });
+  const { router } = await fleet(1, makeEcho('big', { weights_bytes: 2e9 }), {
+    nodeArgs: ['--ram-limit', '1000MB', '--no-preload'],
+    isLoaded: false,
+  });
   const began = Date.now();
   const answer = await chat(router, 'big');
   assert.equal(answer.status, 503, answer.text);
   assert.match(answer.json.error.message, /needs 1\.9 GiB .* and RAM can give it/);
   assert.ok(Number(answer.headers.get('retry-after')) >= 1);
   assert.ok(Date.now() - began < 5000, `${Date.now() - began} ms`);
-  const { state, reason } = await until('the router knows', async () => { const m = await model(router, 'big'); return m.state === 'waiting' && m; });
+  const { state, reason } = await until('the router knows', async () => {
+    const m = await model(router, 'big');
+    return m.state === 'waiting' && m;
+  });
   assert.deepEqual([state, /RAM can give it/.test(reason)], ['waiting', true]);
   assert.equal((await chat(router, 'big')).status, 503, 'and the next one');
 });
@@ -39,20 +47,29 @@ test('a model that one node cannot load is served by the other, and nobody notic
   await until('both are there', async () => (await online(router)) === 2);
   await register(router, 'm');
   const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => chat(router, 'm', `text ${i}`)));
-  assert.deepEqual(answers.map((a) => a.status), Array(12).fill(200));
+  assert.deepEqual(
+    answers.map((a) => a.status),
+    Array(12).fill(200),
+  );
   const ill = (await model(router, 'm')).nodes.find((n) => n.name === 'ill');
   assert.deepEqual([ill.state, /told to fail/.test(ill.reason)], ['waiting', true]);
 });
 
 test('a model that waits says so at once, with the tries; models load tries it again, and so does the node by itself', async () => {
   const once = path.join(tempDir('once'), 'x');
-  const { router, all } = await fleet(1, makeFaulty('m', { fail: 'load', once }), { nodeArgs: ['--no-preload'], isLoaded: false });
+  const { router, all } = await fleet(1, makeFaulty('m', { fail: 'load', once }), {
+    nodeArgs: ['--no-preload'],
+    isLoaded: false,
+  });
   const began = Date.now();
   const refused = await chat(router, 'm');
   assert.equal(refused.status, 503, refused.text);
   assert.match(refused.json.error.message, /cannot be loaded at the moment: .*told to fail/);
   assert.ok(Date.now() - began < 5000);
-  const waiting = await until('the router knows', async () => { const p = await place(router, 'm'); return p.state === 'waiting' && p; });
+  const waiting = await until('the router knows', async () => {
+    const p = await place(router, 'm');
+    return p.state === 'waiting' && p;
+  });
   assert.match(waiting.reason, /told to fail/);
   assert.equal(waiting.failures, 1);
   const alert = await until('an alert', () => alertOf(router, 'model_waiting'));
@@ -74,12 +91,21 @@ test('the alert of a dead worker is open until a worker of that model has served
   const { router } = await fleet(1, makeEcho('m'));
   await call(`${router.url}/v0/models/m/pin`, { method: 'POST', headers: { 'content-type': 'application/json' } });
   for (let i = 1; i <= 2; i++) {
-    const { pid } = await until('a worker', async () => { const w = await worker(router, 'm'); return w?.ready && w; });
+    const { pid } = await until('a worker', async () => {
+      const w = await worker(router, 'm');
+      return w?.ready && w;
+    });
     process.kill(pid, 'SIGKILL');
-    const alert = await until('an alert', async () => { const a = await alertOf(router, 'worker_died'); return a?.count === i && a; });
+    const alert = await until('an alert', async () => {
+      const a = await alertOf(router, 'worker_died');
+      return a?.count === i && a;
+    });
     assert.deepEqual([alert.subject, alert.open], ['m', true]);
     assert.doesNotMatch(alert.advice, /requests continued/);
-    await until('another worker', async () => { const w = await worker(router, 'm'); return w?.ready && w.pid !== pid; });
+    await until('another worker', async () => {
+      const w = await worker(router, 'm');
+      return w?.ready && w.pid !== pid;
+    });
     await ready(router, 'm');
     assert.equal((await alertOf(router, 'worker_died')).open, true, 'loaded is not yet served');
   }

@@ -14,11 +14,15 @@ before(async () => {
   files = readFolder(DEMO);
   for (const name of Object.keys(files)) if (name.includes('/') || name === 'README.md') delete files[name];
   hub.add('openai/demo', files);
-  const env = environment = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
-  for (const name of ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY']) env[name] = '';
+  const env = (environment = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') });
+  for (const name of ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'])
+    env[name] = '';
   router = await startRouter({ env, args: ['--hub-host', hub.storage] });
 });
-after(async () => { await router?.stop(); await hub?.close(); });
+after(async () => {
+  await router?.stop();
+  await hub?.close();
+});
 
 const post = (body) => call(`${router.url}/v0/models/register`, { body });
 const without = (...names) => Object.fromEntries(Object.entries(files).filter(([name]) => !names.includes(name)));
@@ -36,16 +40,24 @@ test('a repository is registered: 201, the manifest is pinned and served, no wei
     assert.equal(manifest.json.revision, hub.repos.get('openai/demo').sha);
     assert.deepEqual(manifest.json, answer.json.manifest);
   }
-  assert.deepEqual(hub.requests.filter((r) => /\.safetensors$/.test(r.file ?? '')), []);
+  assert.deepEqual(
+    hub.requests.filter((r) => /\.safetensors$/.test(r.file ?? '')),
+    [],
+  );
   assert.ok((await call(`${router.url}/v0/models/registry`)).json.models.some((m) => m.id === 'openai/demo'));
 });
 
 test('a model no node can run is not in /v1/models, and /v0/models says why', async () => {
   assert.deepEqual((await call(`${router.url}/v1/models`)).json.data, []);
   const all = (await call(`${router.url}/v1/models?all=true`)).json.data;
-  assert.deepEqual(all.map((m) => [m.id, m.ready]), [['openai/demo', false]]);
+  assert.deepEqual(
+    all.map((m) => [m.id, m.ready]),
+    [['openai/demo', false]],
+  );
   assert.match((await call(`${router.url}/v0/models`)).json.models[0].reason, /no online node has it/);
-  const chat = await call(`${router.url}/v1/chat/completions`, { body: { model: 'openai/demo', messages: [{ role: 'user', content: 'x' }] } });
+  const chat = await call(`${router.url}/v1/chat/completions`, {
+    body: { model: 'openai/demo', messages: [{ role: 'user', content: 'x' }] },
+  });
   assert.equal(chat.status, 503);
   assert.match(chat.json.error.message, /no node has joined/);
 });
@@ -61,9 +73,12 @@ test('the same model twice, in any case: 409, and the first stays untouched', as
 });
 
 // [what, files, what is asked beside repo and format, what the message names, what it does not]
-const INDEX = 'model.safetensors.index.json', SHARD2 = 'model-00002-of-00002.safetensors', MODEL = 'model.safetensors';
+const INDEX = 'model.safetensors.index.json',
+  SHARD2 = 'model-00002-of-00002.safetensors',
+  MODEL = 'model.safetensors';
 const gguf = { 'a-q4.gguf': 'GGUF', 'a-q8.gguf': 'GGUF' };
-const index = (...shards) => JSON.stringify({ metadata: {}, weight_map: Object.fromEntries(shards.map((s, i) => [`w${i}`, s])) });
+const index = (...shards) =>
+  JSON.stringify({ metadata: {}, weight_map: Object.fromEntries(shards.map((s, i) => [`w${i}`, s])) });
 const refusals = () => [
   ['config.json is missing', without('config.json'), {}, [/config\.json/], [/tokenizer\.json/]],
   ['tokenizer.json is missing', without('tokenizer.json'), {}, [/tokenizer\.json/], [/[^_]config\.json/]],
@@ -71,15 +86,39 @@ const refusals = () => [
   ['one shard is missing', without(SHARD), {}, [SHARD], [SHARD2]],
   ['every shard is missing', without(SHARD, SHARD2), {}, [SHARD, SHARD2], []],
   ['there is no index', without(INDEX), {}, [/ambiguous/, SHARD, SHARD2], []],
-  ['there are two indexes', { ...files, 'other.safetensors.index.json': files[INDEX] }, {}, [/ambiguous/, INDEX, 'other.safetensors.index.json'], []],
+  [
+    'there are two indexes',
+    { ...files, 'other.safetensors.index.json': files[INDEX] },
+    {},
+    [/ambiguous/, INDEX, 'other.safetensors.index.json'],
+    [],
+  ],
   ['one shard of many is named and there is no index', without(INDEX), { filename: SHARD }, [/ambiguous/, SHARD], []],
   ['there are no weights at all', without(INDEX, SHARD, SHARD2), {}, [/safetensors/], []],
-  ['the weights lie in another folder only', { ...without(INDEX, SHARD, SHARD2), [`original/${MODEL}`]: 'x' }, {}, [/safetensors/], []],
-  ['both formats and none is chosen', { ...files, ...gguf }, { format: undefined }, [/format/, /safetensors/, /gguf/], []],
+  [
+    'the weights lie in another folder only',
+    { ...without(INDEX, SHARD, SHARD2), [`original/${MODEL}`]: 'x' },
+    {},
+    [/safetensors/],
+    [],
+  ],
+  [
+    'both formats and none is chosen',
+    { ...files, ...gguf },
+    { format: undefined },
+    [/format/, /safetensors/, /gguf/],
+    [],
+  ],
   ['several GGUF files and none is chosen', gguf, { format: 'gguf' }, [/filename/, /a-q4\.gguf/, /a-q8\.gguf/], []],
   ['a GGUF file that is not there', gguf, { format: 'gguf', filename: 'b.gguf' }, [/b\.gguf/], []],
   ['no GGUF file', files, { format: 'gguf' }, [/gguf/], []],
-  ['config.json names no architecture', { ...files, 'config.json': '{"hidden_size":1}' }, {}, [/architectures/, /model_type/], []],
+  [
+    'config.json names no architecture',
+    { ...files, 'config.json': '{"hidden_size":1}' },
+    {},
+    [/architectures/, /model_type/],
+    [],
+  ],
   ['config.json is no JSON', { ...files, 'config.json': '{' }, {}, [/config\.json/], []],
   ['the index is no JSON', { ...files, [INDEX]: '{' }, {}, [INDEX], []],
   ['the index leads outside', { ...files, [INDEX]: index('../../etc/passwd') }, {}, [INDEX], []],
@@ -91,18 +130,37 @@ test('what is missing or ambiguous is named, with 400, and nothing is registered
     hub.add(repo, content);
     const answer = await post({ repo, format: 'safetensors', ...asked });
     assert.equal(answer.status, 400, `${what}: ${answer.text}`);
-    for (const name of names) assert.ok(name instanceof RegExp ? name.test(answer.json.error.message) : answer.json.error.message.includes(name), `${what}, ${name}: ${answer.json.error.message}`);
-    for (const name of spares) assert.ok(!(name instanceof RegExp ? name.test(answer.json.error.message) : answer.json.error.message.includes(name)), `${what}, not ${name}: ${answer.json.error.message}`);
+    for (const name of names)
+      assert.ok(
+        name instanceof RegExp ? name.test(answer.json.error.message) : answer.json.error.message.includes(name),
+        `${what}, ${name}: ${answer.json.error.message}`,
+      );
+    for (const name of spares)
+      assert.ok(
+        !(name instanceof RegExp ? name.test(answer.json.error.message) : answer.json.error.message.includes(name)),
+        `${what}, not ${name}: ${answer.json.error.message}`,
+      );
     assert.equal((await call(`${router.url}/v0/models/registry/${repo}/manifest.json`)).status, 404);
   }
-  assert.deepEqual((await call(`${router.url}/v0/models`)).json.models.map((m) => m.id), ['openai/demo']);
+  assert.deepEqual(
+    (await call(`${router.url}/v0/models`)).json.models.map((m) => m.id),
+    ['openai/demo'],
+  );
 });
 
 test('the manifest lists what a node must fetch, pinned; other folders are no shards', async () => {
-  hub.add('acme/whole', { ...files, [`original/${MODEL}`]: 'x', 'README.md': '#', 'metadata.json': '{"runtime":"other"}' });
+  hub.add('acme/whole', {
+    ...files,
+    [`original/${MODEL}`]: 'x',
+    'README.md': '#',
+    'metadata.json': '{"runtime":"other"}',
+  });
   const { manifest } = (await post({ repo: `${hub.url}/acme/whole`, name: 'Whole' })).json;
   const { sha } = hub.repos.get('acme/whole');
-  assert.deepEqual([manifest.version, manifest.id, manifest.format, manifest.revision, manifest.runtimes], [1, 'Whole', 'safetensors', sha, ['gptoss']]);
+  assert.deepEqual(
+    [manifest.version, manifest.id, manifest.format, manifest.revision, manifest.runtimes],
+    [1, 'Whole', 'safetensors', sha, ['gptoss']],
+  );
   const named = new Map(manifest.files.map((f) => [f.name, f]));
   for (const name of ['config.json', 'tokenizer.json', INDEX, SHARD, SHARD2]) {
     const file = named.get(name);
@@ -131,8 +189,28 @@ test('an operator may name other publishers and a supported_models.json of his o
   hub.add('acme/big', files);
   hub.add('acme/big-metal', { 'out/model.bin': Buffer.alloc(64) });
   const list = path.join(tempDir('list'), 'supported_models.json');
-  fs.writeFileSync(list, JSON.stringify([{ repo: 'acme/big', artifacts: [{ name: 'metal/model.bin', repo: 'acme/big-metal', path: 'out/model.bin', runtimes: ['gptoss'], backends: ['metal'], priority: 5 }] }]));
-  const own = await startRouter({ env: environment, args: ['--hub-host', hub.storage, '--artifact-publisher', 'acme/*', '--supported-models', list] });
+  fs.writeFileSync(
+    list,
+    JSON.stringify([
+      {
+        repo: 'acme/big',
+        artifacts: [
+          {
+            name: 'metal/model.bin',
+            repo: 'acme/big-metal',
+            path: 'out/model.bin',
+            runtimes: ['gptoss'],
+            backends: ['metal'],
+            priority: 5,
+          },
+        ],
+      },
+    ]),
+  );
+  const own = await startRouter({
+    env: environment,
+    args: ['--hub-host', hub.storage, '--artifact-publisher', 'acme/*', '--supported-models', list],
+  });
   const ask = (repo) => call(`${own.url}/v0/models/register`, { body: { repo } });
   const artifact = (await ask('acme/big')).json.manifest.files.find((f) => f.name === 'metal/model.bin');
   assert.deepEqual([artifact.repo, artifact.optional, artifact.size], ['acme/big-metal', true, 64]);
@@ -145,7 +223,10 @@ test('an operator may name other publishers and a supported_models.json of his o
 });
 
 test('an architecture without an engine keeps its own name as the runtime', async () => {
-  hub.add('nvidia/nemotron', { ...files, 'config.json': '{"architectures":["NemotronForCausalLM"],"model_type":"nemotron"}' });
+  hub.add('nvidia/nemotron', {
+    ...files,
+    'config.json': '{"architectures":["NemotronForCausalLM"],"model_type":"nemotron"}',
+  });
   hub.add('acme/typed', { ...files, 'config.json': '{"model_type":"gpt_oss"}' });
   assert.match((await post({ repo: 'nvidia/nemotron' })).json.manifest.runtimes.join(), /nemotron/i);
   assert.deepEqual((await post({ repo: 'acme/typed' })).json.manifest.runtimes, ['gptoss']);
@@ -168,8 +249,16 @@ test('hub errors are told apart: gated and private 403 with HF_TOKEN, rate limit
 });
 
 test('bad words are 400: an unknown member, a bad format, neither repo nor path, a bad name', async () => {
-  for (const body of [{ repo: 'a/b', colour: 'red' }, { repo: 'a/b', format: 'onnx' }, {}, { repo: 'a/b', path: '/x' },
-    { repo: 7 }, { repo: 'openai/demo', name: '../../etc' }, { repo: 'file:///etc/passwd' }, { repo: 'http://169.254.169.254/a/b' }])
+  for (const body of [
+    { repo: 'a/b', colour: 'red' },
+    { repo: 'a/b', format: 'onnx' },
+    {},
+    { repo: 'a/b', path: '/x' },
+    { repo: 7 },
+    { repo: 'openai/demo', name: '../../etc' },
+    { repo: 'file:///etc/passwd' },
+    { repo: 'http://169.254.169.254/a/b' },
+  ])
     assert.equal((await post(body)).status, 400, JSON.stringify(body));
 });
 

@@ -6,10 +6,27 @@ import path from 'node:path';
 import { describe, test } from 'node:test';
 import { addNode, fleet, keep } from './fleet.mjs';
 import { startProxy } from '../support/proxy.mjs';
-import { call, LONG, makeEcho, makeToken, nodes, online, register, say, startNode, startRouter, startStandIn, startUp, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  LONG,
+  makeEcho,
+  makeToken,
+  nodes,
+  online,
+  register,
+  say,
+  startNode,
+  startRouter,
+  startStandIn,
+  startUp,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const cpu = ['--allow-cpu-nodes'];
-const alerts = async (router, kind) => (await call(`${router.url}/v0/alerts`)).json.alerts.filter((a) => a.kind === kind);
+const alerts = async (router, kind) =>
+  (await call(`${router.url}/v0/alerts`)).json.alerts.filter((a) => a.kind === kind);
 const isOpen = async (router, kind) => (await alerts(router, kind)).some((a) => a.open);
 const ask = (router, model = 'm') => call(`${router.url}/v1/chat/completions`, { body: { model, ...say('hello') } });
 const identity = (node) => JSON.parse(fs.readFileSync(path.join(node.dir, 'node-identity.json')));
@@ -17,7 +34,11 @@ const identity = (node) => JSON.parse(fs.readFileSync(path.join(node.dir, 'node-
 // All that a fault may cost has come back: every node is online, its model ready, and it answers.
 async function whole(router, count) {
   await until('every node is online', async () => (await online(router)) === count, 20000);
-  await until('every model is ready', async () => (await nodes(router)).every((n) => n.models[0].state === 'ready'), 20000);
+  await until(
+    'every model is ready',
+    async () => (await nodes(router)).every((n) => n.models[0].state === 'ready'),
+    20000,
+  );
   assert.equal((await ask(router)).status, 200);
 }
 
@@ -38,7 +59,12 @@ async function startStub(answer, list = () => ({ version: 1, models: [] })) {
   const stub = { asked: 0, join: 0, beat: 0, registry: 0, 'manifest.json': 0 };
   const server = http.createServer((req, res) => {
     const what = req.url.split('/').at(-1);
-    const { status = 200, ...more } = what === 'manifest.json' ? { status: 404 } : what === 'registry' ? list() : { ...(what === 'join' && { node_id: 'x' }), registry_version: 1, routers: [], ...answer(what, req) };
+    const { status = 200, ...more } =
+      what === 'manifest.json'
+        ? { status: 404 }
+        : what === 'registry'
+          ? list()
+          : { ...(what === 'join' && { node_id: 'x' }), registry_version: 1, routers: [], ...answer(what, req) };
     stub.asked++;
     stub[what]++;
     req.resume();
@@ -47,7 +73,10 @@ async function startStub(answer, list = () => ({ version: 1, models: [] })) {
   });
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   stub.url = `http://127.0.0.1:${server.address().port}`;
-  stub.close = () => { server.closeAllConnections(); server.close(); };
+  stub.close = () => {
+    server.closeAllConnections();
+    server.close();
+  };
   return keep(stub);
 }
 
@@ -71,7 +100,8 @@ describe('nodes and their router', { concurrency: 4 }, () => {
 
   test('a database restored from before the node: it joins with a token that is still good; without one it says what to do, and goes on trying', async () => {
     let router = keep(await startRouter({ args: cpu }));
-    const kept = tempDir('backup'), file = () => path.join(router.dir, 'router.db');
+    const kept = tempDir('backup'),
+      file = () => path.join(router.dir, 'router.db');
     // With the router stopped the file is whole.
     const again = async (change) => {
       await router.stop();
@@ -93,9 +123,14 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     await backup('with');
     await whole(router, 1);
     await restore('before');
-    await call(`${router.url}/v0/keys/${(await call(`${router.url}/v0/keys`)).json.keys.find((k) => k.role === 'node').id}`, { method: 'DELETE' });
+    await call(
+      `${router.url}/v0/keys/${(await call(`${router.url}/v0/keys`)).json.keys.find((k) => k.role === 'node').id}`,
+      { method: 'DELETE' },
+    );
     for (const { id } of await nodes(router)) await call(`${router.url}/v0/nodes/${id}`, { method: 'DELETE' });
-    await until('it says what to do', () => /router\.trouble.*status 401\): llm-router nodes token makes a token/.test(node.log));
+    await until('it says what to do', () =>
+      /router\.trouble.*status 401\): llm-router nodes token makes a token/.test(node.log),
+    );
     assert.equal(await online(router), 0);
     await restore('with'); // nobody touches the node
     await whole(router, 1);
@@ -115,7 +150,9 @@ describe('nodes and their router', { concurrency: 4 }, () => {
 
   test('a node that has joined and is refused when it joins again goes on with its heartbeats, and tries again', async () => {
     let isRefusing = false;
-    const stub = await startStub((what) => (what === 'join' ? { status: isRefusing ? 503 : 200 } : { join: isRefusing }));
+    const stub = await startStub((what) =>
+      what === 'join' ? { status: isRefusing ? 503 : 200 } : { join: isRefusing },
+    );
     const node = keep(await startNode(stub, { name: 'n', token: 'lr-any' }));
     await until('it beats', () => stub.beat > 0);
     isRefusing = true;
@@ -136,11 +173,27 @@ describe('nodes and their router', { concurrency: 4 }, () => {
   });
 
   test('a token does not take the place of a node that is known: its own secret does, or an operator removes it first', async () => {
-    const { router, all: [node] } = await fleet(1, makeEcho('m'));
+    const {
+      router,
+      all: [node],
+    } = await fleet(1, makeEcho('m'));
     const { node_id: id, secret } = identity(node);
     const rogue = await startStandIn();
     const token = await makeToken(router);
-    const join = (more, key = token) => call(`${router.url}/v0/nodes/join`, { key, body: { protocol: 2, version: '0', node_id: id, name: 'rogue', device: 'cpu', secret: 's'.repeat(40), url: rogue.url, ...more } });
+    const join = (more, key = token) =>
+      call(`${router.url}/v0/nodes/join`, {
+        key,
+        body: {
+          protocol: 2,
+          version: '0',
+          node_id: id,
+          name: 'rogue',
+          device: 'cpu',
+          secret: 's'.repeat(40),
+          url: rogue.url,
+          ...more,
+        },
+      });
     const refused = await join();
     assert.equal(refused.status, 403, refused.text);
     assert.match(refused.json.error.message, new RegExp(`must show its own secret.*llm-router nodes remove ${id}`));
@@ -169,13 +222,24 @@ describe('nodes and their router', { concurrency: 4 }, () => {
   test('a heartbeat with a number out of range counts: the number is left out alone, and the log says which', async () => {
     const { router } = await fleet(1, makeEcho('m'));
     const { id } = (await nodes(router))[0];
-    const beat = (model) => call(`${router.url}/v0/nodes/${id}/beat`, { body: { models: [{ id: 'm', state: 'ready', can_run: true, loaded: true, ...model }], pools: [] } });
-    for (const wrong of [{ prefill_us: 18446744073709000000 }, { slots: 9e9 }, { live: -1 }, { queued: 'x' }, { step_us: 1.5 }]) {
+    const beat = (model) =>
+      call(`${router.url}/v0/nodes/${id}/beat`, {
+        body: { models: [{ id: 'm', state: 'ready', can_run: true, loaded: true, ...model }], pools: [] },
+      });
+    for (const wrong of [
+      { prefill_us: 18446744073709000000 },
+      { slots: 9e9 },
+      { live: -1 },
+      { queued: 'x' },
+      { step_us: 1.5 },
+    ]) {
       const answer = await beat(wrong);
       assert.equal(answer.status, 200, `${JSON.stringify(wrong)}: ${answer.text}`);
       await until('the log names it', () => router.log.includes(`ignored=${Object.keys(wrong)[0]}`));
     }
-    const unknown = await call(`${router.url}/v0/nodes/${id}/beat`, { body: { models: [{ id: 'never-told', state: 'ready' }], pools: [] } });
+    const unknown = await call(`${router.url}/v0/nodes/${id}/beat`, {
+      body: { models: [{ id: 'never-told', state: 'ready' }], pools: [] },
+    });
     assert.equal(unknown.status, 200);
     assert.equal(unknown.json.join, true, 'it is asked to describe it');
     await whole(router, 1);
@@ -185,8 +249,12 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     const router = keep(await startRouter({ args: cpu }));
     const proxy = keep(await startProxy());
     proxy.mode = 'refuse';
-    const node = keep(await startNode(router, { name: 'n', args: ['--model', makeEcho('m'), '--advertise', proxy.url] }));
-    await until('it is told why', () => new RegExp(`router\\.trouble.*cannot reach this node at ${proxy.url} .*--advertise`).test(node.log));
+    const node = keep(
+      await startNode(router, { name: 'n', args: ['--model', makeEcho('m'), '--advertise', proxy.url] }),
+    );
+    await until('it is told why', () =>
+      new RegExp(`router\\.trouble.*cannot reach this node at ${proxy.url} .*--advertise`).test(node.log),
+    );
     assert.deepEqual(await nodes(router), []);
     proxy.port = node.port;
     proxy.mode = 'pass';
@@ -200,19 +268,36 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     const other = keep(await startNode(router, { name: 'other' }));
     const node = keep(await startNode(router, { name: 'n', args: ['--advertise', `http://127.0.0.1:${other.port}`] }));
     await until('it is told why', () => /router\.trouble.*another program answers there/.test(node.log));
-    assert.deepEqual((await nodes(router)).map((n) => n.name), ['other']);
+    assert.deepEqual(
+      (await nodes(router)).map((n) => n.name),
+      ['other'],
+    );
   });
 
   test('a node that the router no longer reaches goes offline with an alert though its heartbeats come, clients are told within seconds and without addresses, and it comes back', async () => {
-    const { router, all: [node] } = await fleet(1, makeEcho('m', { step_ms: 20 }), { proxied: true, args: ['--node-timeout', '2s'] });
+    const {
+      router,
+      all: [node],
+    } = await fleet(1, makeEcho('m', { step_ms: 20 }), { proxied: true, args: ['--node-timeout', '2s'] });
     let begun = false;
-    const running = LONG && stream(router.url, { model: 'm', ...say('x'.repeat(200)) }, { onChunk: () => { begun = true; } });
+    const running =
+      LONG &&
+      stream(
+        router.url,
+        { model: 'm', ...say('x'.repeat(200)) },
+        {
+          onChunk: () => {
+            begun = true;
+          },
+        },
+      );
     if (running) await until('it streams', () => begun);
     const cut = Date.now();
     node.proxy.mode = 'refuse';
     node.proxy.reset();
     const address = /127\.0\.0\.1|http:|ECONN/;
-    if (running) { // one that waits for a node to come back is told after ten seconds
+    if (running) {
+      // one that waits for a node to come back is told after ten seconds
       const fresh = await ask(router);
       assert.equal(fresh.status, 503, fresh.text);
       assert.doesNotMatch(fresh.text, address);
@@ -235,7 +320,10 @@ describe('nodes and their router', { concurrency: 4 }, () => {
   });
 
   test('two processes with one identity: the first serves on, the second is told what to do, and an alert says so until it stops', async () => {
-    const { router, all: [node] } = await fleet(1, makeEcho('m'));
+    const {
+      router,
+      all: [node],
+    } = await fleet(1, makeEcho('m'));
     const copy = path.join(tempDir('clone'), 'data');
     fs.mkdirSync(copy);
     fs.copyFileSync(path.join(node.dir, 'node-identity.json'), path.join(copy, 'node-identity.json'));
@@ -243,25 +331,41 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     await until('an alert', () => isOpen(router, 'node_cloned'));
     const [alert] = await alerts(router, 'node_cloned');
     assert.match(alert.advice, /delete node-identity\.json in the copy/);
-    await until('it is told', () => /router\.trouble.*another process serves as node .*delete node-identity\.json/.test(twin.log));
-    assert.deepEqual((await nodes(router)).map((n) => [n.name, n.online]), [['n0', true]]);
+    await until('it is told', () =>
+      /router\.trouble.*another process serves as node .*delete node-identity\.json/.test(twin.log),
+    );
+    assert.deepEqual(
+      (await nodes(router)).map((n) => [n.name, n.online]),
+      [['n0', true]],
+    );
     await whole(router, 1);
     // The first dies: its address must not stay online by the other's heartbeats.
     await node.stop('SIGKILL');
-    await until('the other takes over', async () => (await nodes(router)).some((n) => n.online && n.url.endsWith(`:${twin.port}`)));
+    await until('the other takes over', async () =>
+      (await nodes(router)).some((n) => n.online && n.url.endsWith(`:${twin.port}`)),
+    );
     await whole(router, 1);
     await until('the alert is over', async () => !(await isOpen(router, 'node_cloned')));
   });
 
   test('a process that was replaced while the router could not reach it speaks for nobody', async () => {
-    const { router, all: [node] } = await fleet(1, makeEcho('m'), { proxied: true });
+    const {
+      router,
+      all: [node],
+    } = await fleet(1, makeEcho('m'), { proxied: true });
     node.proxy.mode = 'refuse';
     node.proxy.reset();
     const { node_id: id, secret } = identity(node);
     const newer = await startStandIn();
-    const join = await call(`${router.url}/v0/nodes/join`, { key: secret, body: { protocol: 2, version: '0', node_id: id, name: 'newer', device: 'cpu', secret, url: newer.url, epoch: 7 } });
+    const join = await call(`${router.url}/v0/nodes/join`, {
+      key: secret,
+      body: { protocol: 2, version: '0', node_id: id, name: 'newer', device: 'cpu', secret, url: newer.url, epoch: 7 },
+    });
     assert.equal(join.status, 200, join.text);
-    const old = await call(`${router.url}/v0/nodes/${id}/beat`, { key: secret, body: { models: [], pools: [], epoch: 8 } });
+    const old = await call(`${router.url}/v0/nodes/${id}/beat`, {
+      key: secret,
+      body: { models: [], pools: [], epoch: 8 },
+    });
     assert.equal(old.status, 409, old.text);
     assert.match(old.json.error.message, /another process has joined as node/);
     newer.close();
@@ -288,11 +392,33 @@ describe('nodes and their router', { concurrency: 4 }, () => {
   });
 
   test('a node that hears two routers follows the newer registration of a model, and the older router once it has learned of it', async () => {
-    const routers = [], older = { version: 1, generation: 7 };
-    const listing = (version, generation) => ({ version, models: [{ id: 'acme/m', source: 'hub', format: 'safetensors', manifest_sha256: String(generation).padStart(64, '0'), generation }] });
+    const routers = [],
+      older = { version: 1, generation: 7 };
+    const listing = (version, generation) => ({
+      version,
+      models: [
+        {
+          id: 'acme/m',
+          source: 'hub',
+          format: 'safetensors',
+          manifest_sha256: String(generation).padStart(64, '0'),
+          generation,
+        },
+      ],
+    });
     const fleetOf = (version) => () => ({ registry_version: version(), routers: routers.map((r) => r.url) });
-    routers.push(await startStub(fleetOf(() => 1), () => listing(1, 8)));
-    routers.push(await startStub(fleetOf(() => older.version), () => listing(older.version, older.generation)));
+    routers.push(
+      await startStub(
+        fleetOf(() => 1),
+        () => listing(1, 8),
+      ),
+    );
+    routers.push(
+      await startStub(
+        fleetOf(() => older.version),
+        () => listing(older.version, older.generation),
+      ),
+    );
     const [newer, late] = routers;
     keep(await startNode(newer, { name: 'n', token: 'lr-any' }));
     await until('the manifest of the newer one is asked for', () => newer['manifest.json'] > 0);

@@ -11,8 +11,13 @@ import { call, DEMO, makeEcho, nodes, say, startUp, tempDir, until } from './sup
 
 let up, client;
 
-const clientOf = (url, key) => new OpenAI({ baseURL: `${url}/v1`, apiKey: key ?? 'unused', maxRetries: 0,
-  ...(key ? {} : { defaultHeaders: { Authorization: null } }) });
+const clientOf = (url, key) =>
+  new OpenAI({
+    baseURL: `${url}/v1`,
+    apiKey: key ?? 'unused',
+    maxRetries: 0,
+    ...(key ? {} : { defaultHeaders: { Authorization: null } }),
+  });
 
 before(async () => {
   up = await startUp({ args: ['--model', DEMO] });
@@ -33,51 +38,125 @@ async function events(stream, onEvent = () => {}) {
   return all;
 }
 
-const textOf = (all, type = 'output_text') => all.filter((e) => e.type === `response.${type}.delta`).map((e) => e.delta).join('');
+const textOf = (all, type = 'output_text') =>
+  all
+    .filter((e) => e.type === `response.${type}.delta`)
+    .map((e) => e.delta)
+    .join('');
 
-const weather = [{ type: 'function', name: 'get_weather', description: 'Weather of a city', strict: false,
-  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } }];
+const weather = [
+  {
+    type: 'function',
+    name: 'get_weather',
+    description: 'Weather of a city',
+    strict: false,
+    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  },
+];
 
 test('an answer is the one chat completions give: text, reasoning and usage', async () => {
-  const chat = await client.chat.completions.create({ model: 'demo', temperature: 0, messages: [{ role: 'system', content: 'Be kind.' }, ...say('Hello there').messages] });
-  const answer = await create({ instructions: 'Be kind.', input: 'Hello there', metadata: { ticket: '7' }, store: true });
-  assert.deepEqual([answer.object, answer.status, answer.error, answer.incomplete_details, answer.model], ['response', 'completed', null, null, 'demo']);
+  const chat = await client.chat.completions.create({
+    model: 'demo',
+    temperature: 0,
+    messages: [{ role: 'system', content: 'Be kind.' }, ...say('Hello there').messages],
+  });
+  const answer = await create({
+    instructions: 'Be kind.',
+    input: 'Hello there',
+    metadata: { ticket: '7' },
+    store: true,
+  });
+  assert.deepEqual(
+    [answer.object, answer.status, answer.error, answer.incomplete_details, answer.model],
+    ['response', 'completed', null, null, 'demo'],
+  );
   assert.match(answer.id, /^resp_[A-Za-z0-9]{24}$/);
   assert.ok(Math.abs(answer.created_at - Date.now() / 1000) < 60);
   assert.equal(answer.output_text, chat.choices[0].message.content);
   const [reasoning, message] = answer.output;
-  assert.deepEqual([reasoning.type, reasoning.summary, reasoning.content], ['reasoning', [], [{ type: 'reasoning_text', text: chat.choices[0].message.reasoning_content }]]);
-  assert.deepEqual([message.type, message.role, message.status, message.content],
-    ['message', 'assistant', 'completed', [{ type: 'output_text', annotations: [], logprobs: [], text: answer.output_text }]]);
+  assert.deepEqual(
+    [reasoning.type, reasoning.summary, reasoning.content],
+    ['reasoning', [], [{ type: 'reasoning_text', text: chat.choices[0].message.reasoning_content }]],
+  );
+  assert.deepEqual(
+    [message.type, message.role, message.status, message.content],
+    [
+      'message',
+      'assistant',
+      'completed',
+      [{ type: 'output_text', annotations: [], logprobs: [], text: answer.output_text }],
+    ],
+  );
   const { usage } = answer;
-  assert.deepEqual([usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.output_tokens_details.reasoning_tokens],
-    [chat.usage.prompt_tokens, chat.usage.completion_tokens, chat.usage.total_tokens, chat.usage.completion_tokens_details.reasoning_tokens]);
-  assert.deepEqual([answer.instructions, answer.metadata, answer.store, answer.temperature, answer.tools, answer.tool_choice, answer.parallel_tool_calls],
-    ['Be kind.', { ticket: '7' }, false, 0, [], 'auto', true]);
+  assert.deepEqual(
+    [usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.output_tokens_details.reasoning_tokens],
+    [
+      chat.usage.prompt_tokens,
+      chat.usage.completion_tokens,
+      chat.usage.total_tokens,
+      chat.usage.completion_tokens_details.reasoning_tokens,
+    ],
+  );
+  assert.deepEqual(
+    [
+      answer.instructions,
+      answer.metadata,
+      answer.store,
+      answer.temperature,
+      answer.tools,
+      answer.tool_choice,
+      answer.parallel_tool_calls,
+    ],
+    ['Be kind.', { ticket: '7' }, false, 0, [], 'auto', true],
+  );
 });
 
 test('a stream gives the same answer in named events, numbered from 0, and no [DONE]', async () => {
   const whole = await create({ input: 'Hello there' });
   const all = await events(await create({ input: 'Hello there', stream: true }));
   const types = all.map((e) => e.type.replace('response.', '')).filter((type, i, list) => type !== list[i - 1]);
-  assert.deepEqual(types, ['created', 'in_progress', 'output_item.added', 'content_part.added', 'reasoning_text.delta', 'reasoning_text.done', 'content_part.done', 'output_item.done',
-    'output_item.added', 'content_part.added', 'output_text.delta', 'output_text.done', 'content_part.done', 'output_item.done', 'completed']);
+  assert.deepEqual(types, [
+    'created',
+    'in_progress',
+    'output_item.added',
+    'content_part.added',
+    'reasoning_text.delta',
+    'reasoning_text.done',
+    'content_part.done',
+    'output_item.done',
+    'output_item.added',
+    'content_part.added',
+    'output_text.delta',
+    'output_text.done',
+    'content_part.done',
+    'output_item.done',
+    'completed',
+  ]);
   assert.equal(textOf(all), whole.output_text);
   assert.equal(textOf(all, 'reasoning_text'), whole.output[0].content[0].text);
   const last = all.at(-1).response;
-  assert.deepEqual(last.output.map((item) => item.content), whole.output.map((item) => item.content));
+  assert.deepEqual(
+    last.output.map((item) => item.content),
+    whole.output.map((item) => item.content),
+  );
   assert.equal(last.usage.total_tokens, whole.usage.total_tokens);
-  assert.deepEqual(all.filter((e) => e.type === 'response.output_item.done').map((e) => e.item), last.output);
+  assert.deepEqual(
+    all.filter((e) => e.type === 'response.output_item.done').map((e) => e.item),
+    last.output,
+  );
   const raw = await call(`${up.url}/v1/responses`, { body: { model: 'demo', input: 'Hello there', stream: true } });
   assert.match(raw.headers.get('content-type'), /^text\/event-stream/);
   assert.match(raw.headers.get('x-llm-router-node'), /^node-/);
   assert.doesNotMatch(raw.text, /\[DONE\]/);
-  for (const [, name, data] of raw.text.matchAll(/^event: (\S+)\ndata: (.*)$/gm)) assert.equal(JSON.parse(data).type, name);
+  for (const [, name, data] of raw.text.matchAll(/^event: (\S+)\ndata: (.*)$/gm))
+    assert.equal(JSON.parse(data).type, name);
 });
 
 test('the stream helper of the client accumulates it', async () => {
   const seen = [];
-  const stream = client.responses.stream({ model: 'demo', temperature: 0, input: 'Hello there' }).on('response.output_text.delta', (e) => seen.push(e.delta));
+  const stream = client.responses
+    .stream({ model: 'demo', temperature: 0, input: 'Hello there' })
+    .on('response.output_text.delta', (e) => seen.push(e.delta));
   const final = await stream.finalResponse();
   assert.equal(final.status, 'completed');
   assert.equal(seen.join(''), final.output_text);
@@ -85,9 +164,22 @@ test('the stream helper of the client accumulates it', async () => {
 });
 
 test('structured output: what the client parses fits the schema', async () => {
-  const schema = { type: 'object', properties: { name: { type: 'string', maxLength: 12 }, age: { type: 'integer', minimum: 0, maximum: 150 } }, required: ['name', 'age'], additionalProperties: false };
+  const schema = {
+    type: 'object',
+    properties: { name: { type: 'string', maxLength: 12 }, age: { type: 'integer', minimum: 0, maximum: 150 } },
+    required: ['name', 'age'],
+    additionalProperties: false,
+  };
   const format = makeParseableTextFormat({ type: 'json_schema', name: 'person', strict: true, schema }, JSON.parse);
-  const parsed = (await client.responses.parse({ model: 'demo', temperature: 0, input: 'Hello', text: { format }, max_output_tokens: 300 })).output_parsed;
+  const parsed = (
+    await client.responses.parse({
+      model: 'demo',
+      temperature: 0,
+      input: 'Hello',
+      text: { format },
+      max_output_tokens: 300,
+    })
+  ).output_parsed;
   assert.deepEqual(Object.keys(parsed).sort(), ['age', 'name']);
   assert.ok(Number.isInteger(parsed.age) && typeof parsed.name === 'string');
   const object = await create({ input: 'Hello', text: { format: { type: 'json_object' } }, max_output_tokens: 300 });
@@ -100,7 +192,11 @@ test('a tools round trip: the model calls get_weather, its items go back as they
   const made = first.output.find((item) => item.type === 'function_call');
   assert.deepEqual([made.name, made.status], ['get_weather', 'completed']);
   assert.match(JSON.parse(made.arguments).city, /Paris/);
-  input.push(...first.output, { type: 'function_call_output', call_id: made.call_id, output: '{"temperature": 21, "sky": "sunny"}' });
+  input.push(...first.output, {
+    type: 'function_call_output',
+    call_id: made.call_id,
+    output: '{"temperature": 21, "sky": "sunny"}',
+  });
   const second = await create({ tools: weather, input });
   assert.equal(second.status, 'completed');
   assert.match(second.output_text, /21|sunny/i, 'the result is in the answer');
@@ -108,8 +204,17 @@ test('a tools round trip: the model calls get_weather, its items go back as they
   const all = await events(await create({ tools: weather, input: input.slice(0, 1), stream: true }));
   assert.equal(textOf(all, 'function_call_arguments'), made.arguments);
   assert.equal(all.find((e) => e.type === 'response.function_call_arguments.done').arguments, made.arguments);
-  assert.equal((await create({ tools: weather, tool_choice: 'none', input: input.slice(0, 1) })).output.find((item) => item.type === 'function_call'), undefined);
-  const named = await create({ tools: weather, tool_choice: { type: 'function', name: 'get_weather' }, input: 'Hello' });
+  assert.equal(
+    (await create({ tools: weather, tool_choice: 'none', input: input.slice(0, 1) })).output.find(
+      (item) => item.type === 'function_call',
+    ),
+    undefined,
+  );
+  const named = await create({
+    tools: weather,
+    tool_choice: { type: 'function', name: 'get_weather' },
+    input: 'Hello',
+  });
   assert.equal(named.output.at(-1).name, 'get_weather');
 });
 
@@ -119,37 +224,90 @@ test('a custom tool gets free text, streamed or whole, and its output goes back'
   const first = await create({ tools, tool_choice: 'required', input, max_output_tokens: 300 });
   const made = first.output.at(-1);
   assert.deepEqual([made.type, made.name, made.input], ['custom_tool_call', 'run_code', 'Paris']);
-  const all = await events(await create({ tools, tool_choice: { type: 'custom', name: 'run_code' }, input, stream: true, max_output_tokens: 300 }));
+  const all = await events(
+    await create({
+      tools,
+      tool_choice: { type: 'custom', name: 'run_code' },
+      input,
+      stream: true,
+      max_output_tokens: 300,
+    }),
+  );
   assert.equal(textOf(all, 'custom_tool_call_input'), made.input);
   assert.equal(all.find((e) => e.type === 'response.custom_tool_call_input.done').input, made.input);
-  const second = await create({ tools, input: [...input, ...first.output, { type: 'custom_tool_call_output', call_id: made.call_id, output: 'sunny, 21 degrees' }] });
+  const second = await create({
+    tools,
+    input: [
+      ...input,
+      ...first.output,
+      { type: 'custom_tool_call_output', call_id: made.call_id, output: 'sunny, 21 degrees' },
+    ],
+  });
   assert.equal(second.status, 'completed');
   assert.ok(second.output.length > 0);
 });
 
 test('max_output_tokens: the answer is incomplete and says why, streamed or whole', async () => {
   const whole = await create({ input: 'Count from 1 to 100', max_output_tokens: 40 });
-  assert.deepEqual([whole.status, whole.incomplete_details, whole.output.at(-1).status], ['incomplete', { reason: 'max_output_tokens' }, 'incomplete']);
+  assert.deepEqual(
+    [whole.status, whole.incomplete_details, whole.output.at(-1).status],
+    ['incomplete', { reason: 'max_output_tokens' }, 'incomplete'],
+  );
   assert.equal(whole.usage.output_tokens, 40);
   const all = await events(await create({ input: 'Count from 1 to 100', max_output_tokens: 40, stream: true }));
   assert.equal(all.at(-1).type, 'response.incomplete');
-  assert.deepEqual(all.at(-1).response.output.map((item) => item.content), whole.output.map((item) => item.content));
+  assert.deepEqual(
+    all.at(-1).response.output.map((item) => item.content),
+    whole.output.map((item) => item.content),
+  );
 });
 
 test('log probabilities, where they are included', async () => {
-  const answer = await create({ input: 'Hello there', include: ['message.output_text.logprobs', 'reasoning.encrypted_content'], top_logprobs: 2 });
+  const answer = await create({
+    input: 'Hello there',
+    include: ['message.output_text.logprobs', 'reasoning.encrypted_content'],
+    top_logprobs: 2,
+  });
   const { logprobs, text } = answer.output.at(-1).content[0];
   assert.equal(logprobs.map((l) => l.token).join(''), text);
   assert.ok(logprobs.every((l) => l.logprob <= 0 && l.top_logprobs.length === 2));
 });
 
 // The shape of what Codex 0.166 sends by default, with an MCP server that offers `tools`.
-const codex = (tools, input) => ({ model: 'demo', stream: true, temperature: 0, tool_choice: 'auto', parallel_tool_calls: true, store: false, reasoning: { summary: 'auto' },
-  include: ['reasoning.encrypted_content'], prompt_cache_key: 'a-b-c', client_metadata: { session_id: 'a-b-c', 'x-turn': '{"n":1}' },
+const codex = (tools, input) => ({
+  model: 'demo',
+  stream: true,
+  temperature: 0,
+  tool_choice: 'auto',
+  parallel_tool_calls: true,
+  store: false,
+  reasoning: { summary: 'auto' },
+  include: ['reasoning.encrypted_content'],
+  prompt_cache_key: 'a-b-c',
+  client_metadata: { session_id: 'a-b-c', 'x-turn': '{"n":1}' },
   tools: [...tools, { type: 'web_search', external_web_access: false }],
-  input: [{ type: 'message', id: 'msg_1', role: 'developer', content: [{ type: 'input_text', text: 'You work on code.' }] },
-    { type: 'message', id: 'msg_2', role: 'developer', content: [{ type: 'input_text', text: 'No skills.' }, { type: 'input_text', text: 'Sandbox: none' }] }, ...input] });
-const ask = [{ type: 'message', id: 'msg_3', role: 'user', content: [{ type: 'input_text', text: 'What is the weather in Paris?' }] }];
+  input: [
+    { type: 'message', id: 'msg_1', role: 'developer', content: [{ type: 'input_text', text: 'You work on code.' }] },
+    {
+      type: 'message',
+      id: 'msg_2',
+      role: 'developer',
+      content: [
+        { type: 'input_text', text: 'No skills.' },
+        { type: 'input_text', text: 'Sandbox: none' },
+      ],
+    },
+    ...input,
+  ],
+});
+const ask = [
+  {
+    type: 'message',
+    id: 'msg_3',
+    role: 'user',
+    content: [{ type: 'input_text', text: 'What is the weather in Paris?' }],
+  },
+];
 const group = (name, tools) => ({ type: 'namespace', name, description: `Tools of ${name}.`, tools });
 const itemsOf = (all) => all.filter((e) => e.type === 'response.output_item.done').map((e) => e.item);
 
@@ -157,34 +315,75 @@ test('what Codex sends is taken, and a call of a namespace goes there and back',
   const tools = [group('mcp__weather', weather)];
   const first = await events(await client.responses.create(codex(tools, ask)));
   const [reasoning, made] = itemsOf(first);
-  assert.deepEqual([reasoning.type, made.type, made.name, made.namespace], ['reasoning', 'function_call', 'get_weather', 'mcp__weather']);
+  assert.deepEqual(
+    [reasoning.type, made.type, made.name, made.namespace],
+    ['reasoning', 'function_call', 'get_weather', 'mcp__weather'],
+  );
   const added = first.find((e) => e.type === 'response.output_item.added' && e.item.type === 'function_call').item;
   assert.deepEqual([added.name, added.namespace], ['get_weather', 'mcp__weather']);
   assert.deepEqual([first.at(-1).type, first.at(-1).response.tools[0].name], ['response.completed', 'mcp__weather']);
-  const back = [{ ...reasoning, status: undefined, encrypted_content: null }, made,
-    { type: 'function_call_output', id: 'fco_1', call_id: made.call_id, output: [{ type: 'input_text', text: 'Took 1 ms.' }, { type: 'input_text', text: '{"temperature": 21, "sky": "sunny"}' }] }];
+  const back = [
+    { ...reasoning, status: undefined, encrypted_content: null },
+    made,
+    {
+      type: 'function_call_output',
+      id: 'fco_1',
+      call_id: made.call_id,
+      output: [
+        { type: 'input_text', text: 'Took 1 ms.' },
+        { type: 'input_text', text: '{"temperature": 21, "sky": "sunny"}' },
+      ],
+    },
+  ];
   const second = await events(await client.responses.create(codex(tools, [...ask, ...back])));
   assert.equal(second.at(-1).type, 'response.completed');
   assert.match(textOf(second), /21|sunny/i, 'the result is in the answer');
 });
 
 test('a tool that is demanded by both its names is called, among functions and custom tools', async () => {
-  const tools = [...weather, { type: 'custom', name: 'apply_patch', description: 'Edits files', format: { type: 'grammar', syntax: 'lark', definition: 'start: "x"' } },
-    group('agents', [{ type: 'function', name: 'close', strict: true, parameters: { type: 'object', properties: { target: { type: 'string', maxLength: 8 } }, required: ['target'], additionalProperties: false } }])];
-  const answer = await create({ ...codex(tools, ask), stream: false, tool_choice: { type: 'function', name: 'agents.close' }, max_output_tokens: 300 });
+  const tools = [
+    ...weather,
+    {
+      type: 'custom',
+      name: 'apply_patch',
+      description: 'Edits files',
+      format: { type: 'grammar', syntax: 'lark', definition: 'start: "x"' },
+    },
+    group('agents', [
+      {
+        type: 'function',
+        name: 'close',
+        strict: true,
+        parameters: {
+          type: 'object',
+          properties: { target: { type: 'string', maxLength: 8 } },
+          required: ['target'],
+          additionalProperties: false,
+        },
+      },
+    ]),
+  ];
+  const answer = await create({
+    ...codex(tools, ask),
+    stream: false,
+    tool_choice: { type: 'function', name: 'agents.close' },
+    max_output_tokens: 300,
+  });
   const made = answer.output.at(-1);
   assert.deepEqual([made.type, made.name, made.namespace], ['function_call', 'close', 'agents']);
   assert.deepEqual(Object.keys(JSON.parse(made.arguments)), ['target']);
 });
 
 test('what is not offered arrives as a typed exception that names it', async () => {
-  const refused = (more, param, says) => assert.rejects(create({ input: 'x', ...more }), (e) => {
-    assert.ok(e instanceof OpenAI.BadRequestError);
-    assert.equal(e.param, param);
-    assert.match(e.message, says);
-    return true;
-  });
-  for (const type of ['web_search', 'file_search', 'local_shell', 'mcp']) await refused({ tools: [{ type }] }, 'tools[0].type', new RegExp(`'${type}'`));
+  const refused = (more, param, says) =>
+    assert.rejects(create({ input: 'x', ...more }), (e) => {
+      assert.ok(e instanceof OpenAI.BadRequestError);
+      assert.equal(e.param, param);
+      assert.match(e.message, says);
+      return true;
+    });
+  for (const type of ['web_search', 'file_search', 'local_shell', 'mcp'])
+    await refused({ tools: [{ type }] }, 'tools[0].type', new RegExp(`'${type}'`));
   await refused({ previous_response_id: 'resp_1' }, 'previous_response_id', /send the whole conversation/);
   await refused({ conversation: 'c' }, 'conversation', /send the whole conversation/);
   await refused({ background: true }, 'background', /keep the connection open/);
@@ -192,27 +391,50 @@ test('what is not offered arrives as a typed exception that names it', async () 
   await refused({ stop: ['x'] }, 'stop', /chat\/completions/);
   await refused({ nonsense: 1 }, 'nonsense', /docs\/responses\.md/);
   await assert.rejects(client.responses.create({ model: 'nobody/knows', input: 'x' }), OpenAI.NotFoundError);
-  await assert.rejects(create({ input: 'word '.repeat(200000) }), (e) => e instanceof OpenAI.BadRequestError && e.code === 'context_length_exceeded' && e.param === 'input');
+  await assert.rejects(
+    create({ input: 'word '.repeat(200000) }),
+    (e) => e instanceof OpenAI.BadRequestError && e.code === 'context_length_exceeded' && e.param === 'input',
+  );
   const gone = await call(`${up.url}/v1/responses/resp_1`);
   assert.equal(gone.status, 404, 'nothing is stored');
 });
 
 test('an aborted stream ends on the node too', async () => {
-  const stream = await client.responses.create({ model: 'demo', stream: true, max_output_tokens: 20000, input: 'Count from 1 to 1000' });
-  for await (const _ of stream) { stream.controller.abort(); break; }
-  await until('the generation has ended', async () => (await call(`${up.url}/v0/models`)).json.models[0].nodes[0].inflight === 0, 5000);
+  const stream = await client.responses.create({
+    model: 'demo',
+    stream: true,
+    max_output_tokens: 20000,
+    input: 'Count from 1 to 1000',
+  });
+  for await (const _ of stream) {
+    stream.controller.abort();
+    break;
+  }
+  await until(
+    'the generation has ended',
+    async () => (await call(`${up.url}/v0/models`)).json.models[0].nodes[0].inflight === 0,
+    5000,
+  );
 });
 
 test('kill -9 of a node in the middle of streams: they go on with the text of an undisturbed run, and every token is booked once', async () => {
   const { router, all } = await fleet(2, DEMO);
   const key = await makeKey(router);
   const [open, paid] = [clientOf(router.url), clientOf(router.url, key.key)];
-  const asks = Array.from({ length: 6 }, (_, i) => ({ model: 'demo', temperature: 0, stream: true, max_output_tokens: 120, input: `Count from ${i} to ${i + 30}` }));
+  const asks = Array.from({ length: 6 }, (_, i) => ({
+    model: 'demo',
+    temperature: 0,
+    stream: true,
+    max_output_tokens: 120,
+    input: `Count from ${i} to ${i + 30}`,
+  }));
   const calm = await Promise.all(asks.map(async (ask) => events(await open.responses.create(ask))));
   let begun = 0;
   const disturbed = asks.map(async (ask) => {
     let count = 0;
-    return events(await paid.responses.create(ask), () => { if (++count === 8) begun++; });
+    return events(await paid.responses.create(ask), () => {
+      if (++count === 8) begun++;
+    });
   });
   await until('streams run', () => begun >= 2);
   const busiest = (await nodes(router)).sort((a, b) => b.models[0].inflight - a.models[0].inflight)[0];
@@ -222,7 +444,10 @@ test('kill -9 of a node in the middle of streams: they go on with the text of an
     assert.equal(textOf(out, 'reasoning_text'), textOf(calm[i], 'reasoning_text'));
     const [a, b] = [out.at(-1), calm[i].at(-1)];
     assert.deepEqual([a.type, a.response.usage.total_tokens], [b.type, b.response.usage.total_tokens]);
-    assert.deepEqual(a.response.output.map((item) => item.content), b.response.output.map((item) => item.content));
+    assert.deepEqual(
+      a.response.output.map((item) => item.content),
+      b.response.output.map((item) => item.content),
+    );
   });
   assert.ok((await metric(router, 'continuations_total')) > 0, 'some in the middle of their answer');
   const sum = (kind) => calm.reduce((n, out) => n + out.at(-1).response.usage[kind], 0);
@@ -232,9 +457,14 @@ test('kill -9 of a node in the middle of streams: they go on with the text of an
 });
 
 test('comments keep a silent stream alive, and a key without tokens left is told when to come back', async () => {
-  const { router } = await fleet(1, makeEcho('cold', { load_ms: 2500 }), { args: ['--keep-alive', '300ms'], nodeArgs: ['--no-preload'], isLoaded: false });
+  const { router } = await fleet(1, makeEcho('cold', { load_ms: 2500 }), {
+    args: ['--keep-alive', '300ms'],
+    nodeArgs: ['--no-preload'],
+    isLoaded: false,
+  });
   const key = await makeKey(router, { requests_per_minute: 1 });
-  const ask = () => call(`${router.url}/v1/responses`, { key: key.key, body: { model: 'cold', input: 'hello', stream: true } });
+  const ask = () =>
+    call(`${router.url}/v1/responses`, { key: key.key, body: { model: 'cold', input: 'hello', stream: true } });
   const first = await ask();
   assert.ok(first.text.match(/^:/gm).length >= 2, first.text);
   assert.match(first.text, /event: response\.completed\n.*"text":"hello"/);
@@ -245,8 +475,16 @@ test('comments keep a silent stream alive, and a key without tokens left is told
 
 test('an answer that breaks off for good: the client raises the error, and response.failed has what there was', async () => {
   const { router } = await fleet(1, makeFaulty('breaks', { fail: 'step', after_tokens: 5 }));
-  await assert.rejects(async () => events(await clientOf(router.url).responses.create({ model: 'breaks', input: '0123456789'.repeat(3), stream: true })), (e) => e instanceof OpenAI.APIError && /died twice/.test(e.message));
-  const raw = await call(`${router.url}/v1/responses`, { body: { model: 'breaks', input: '0123456789'.repeat(3), stream: true } });
+  await assert.rejects(
+    async () =>
+      events(
+        await clientOf(router.url).responses.create({ model: 'breaks', input: '0123456789'.repeat(3), stream: true }),
+      ),
+    (e) => e instanceof OpenAI.APIError && /died twice/.test(e.message),
+  );
+  const raw = await call(`${router.url}/v1/responses`, {
+    body: { model: 'breaks', input: '0123456789'.repeat(3), stream: true },
+  });
   const last = JSON.parse(raw.text.match(/^event: response\.failed\ndata: (.*)$/m)[1]).response;
   assert.deepEqual([last.status, last.error.code, last.output[0].status], ['failed', 'server_error', 'incomplete']);
   assert.match(last.output[0].content[0].text, /^01234/);
@@ -258,9 +496,19 @@ test('noise of a model is never an error, an empty message or control text; the 
   const { secret } = JSON.parse(fs.readFileSync(path.join(all[0].dir, 'node-identity.json')));
   const node = clientOf(`http://127.0.0.1:${all[0].port}`, secret);
   for (let seed = 0; seed < 8; seed++) {
-    const ask = { model: 'noise', seed, temperature: 1, max_output_tokens: 60, input: 'Say something', tools: seed % 2 ? weather : [] };
+    const ask = {
+      model: 'noise',
+      seed,
+      temperature: 1,
+      max_output_tokens: 60,
+      input: 'Say something',
+      tools: seed % 2 ? weather : [],
+    };
     const [a, b] = [await clientOf(router.url).responses.create(ask), await node.responses.create(ask)];
-    assert.deepEqual(a.output.map((item) => item.content ?? item.arguments), b.output.map((item) => item.content ?? item.arguments));
+    assert.deepEqual(
+      a.output.map((item) => item.content ?? item.arguments),
+      b.output.map((item) => item.content ?? item.arguments),
+    );
     assert.doesNotMatch(JSON.stringify(a.output), /<\|/);
     for (const item of a.output) if (item.content) assert.ok(item.content[0].text.length > 0);
   }

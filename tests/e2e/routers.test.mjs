@@ -7,7 +7,20 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { startHub } from '../support/hub.mjs';
 import { addNode, keep } from './fleet.mjs';
-import { call, makeEcho, makeToken, nodes, online, register, ROOT, say, startNode, startRouter, tempDir, until } from './support.mjs';
+import {
+  call,
+  makeEcho,
+  makeToken,
+  nodes,
+  online,
+  register,
+  ROOT,
+  say,
+  startNode,
+  startRouter,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const DEBUG = process.env.LLM_ROUTER_DEBUG_BIN ?? path.join(ROOT, 'build/debug/bin/llm-router');
 const server = path.join(ROOT, 'tests/support/postgres');
@@ -33,10 +46,16 @@ after(async () => {
 
 test('clocks that differ by a minute do not split the fleet: nodes of either router serve at both', async () => {
   const model = makeEcho('m');
-  for (const [i, router] of [first, second].entries()) all.push(await addNode(router, model, { name: `n${i}`, env, args: ['--hub-host', hub.storage] }));
-  for (const router of [first, second]) await until('both nodes are online', async () => (await online(router)) === 2, 20000);
+  for (const [i, router] of [first, second].entries())
+    all.push(await addNode(router, model, { name: `n${i}`, env, args: ['--hub-host', hub.storage] }));
+  for (const router of [first, second])
+    await until('both nodes are online', async () => (await online(router)) === 2, 20000);
   await register(first, 'm');
-  await until('it serves at the other', async () => (await call(`${second.url}/v1/chat/completions`, { body: { model: 'm', ...say('hello') } })).status === 200);
+  await until(
+    'it serves at the other',
+    async () =>
+      (await call(`${second.url}/v1/chat/completions`, { body: { model: 'm', ...say('hello') } })).status === 200,
+  );
 });
 
 test('a model that is deleted and registered again while the other router is away is the new one there, too, and nodes fetch each revision once', async () => {
@@ -45,10 +64,13 @@ test('a model that is deleted and registered again while the other router is awa
   const mark = (filter) => `{% for m in messages %}{{ m.content | ${filter} }}{% endfor %}`;
   const repo = hub.add('acme/again', { ...files, 'chat_template.jinja': mark('upper') });
   const post = (body) => call(`${first.url}/v0/models/register`, { body: { repo: 'acme/again', ...body } });
-  const said = async (router) => (await call(`${router.url}/v1/chat/completions`, { body: { model: 'acme/again', ...say('hello') } })).json.choices?.[0].message.content;
+  const said = async (router) =>
+    (await call(`${router.url}/v1/chat/completions`, { body: { model: 'acme/again', ...say('hello') } })).json
+      .choices?.[0].message.content;
   assert.equal((await post({ chat_template: mark('upper') })).status, 201);
   for (const router of [first, second]) await until('it answers', async () => (await said(router)) === 'HELLO', 30000);
-  const list = async (router) => (await call(`${router.url}/v0/models/registry`)).json.models.find((m) => m.id === 'acme/again');
+  const list = async (router) =>
+    (await call(`${router.url}/v0/models/registry`)).json.models.find((m) => m.id === 'acme/again');
   const old = await list(second);
   process.kill(second.pid, 'SIGSTOP');
   repo.commit({ ...files, 'chat_template.jinja': mark('title'), 'notes.txt': 'another revision' });
@@ -56,11 +78,17 @@ test('a model that is deleted and registered again while the other router is awa
   assert.equal((await post({ chat_template: mark('reverse') })).status, 201);
   const wanted = await list(first);
   process.kill(second.pid, 'SIGCONT');
-  await until('the other has the new one', async () => (await list(second)).manifest_sha256 === wanted.manifest_sha256, 4000);
-  for (const router of [first, second]) await until('it answers as the new one', async () => (await said(router)) === 'olleh', 30000);
+  await until(
+    'the other has the new one',
+    async () => (await list(second)).manifest_sha256 === wanted.manifest_sha256,
+    4000,
+  );
+  for (const router of [first, second])
+    await until('it answers as the new one', async () => (await said(router)) === 'olleh', 30000);
   assert.deepEqual(await list(second), wanted);
   assert.ok(wanted.generation > old.generation, `${wanted.generation} after ${old.generation}`);
-  for (const router of [first, second]) await until('both nodes are online', async () => (await online(router)) === 2, 20000);
+  for (const router of [first, second])
+    await until('both nodes are online', async () => (await online(router)) === 2, 20000);
   for (const node of all) {
     await until('its files are the new ones', () => /revision\.installed model=acme\/again/.test(node.log));
     assert.equal(node.log.match(/revision\.fetch model=acme\/again/g).length, 1, 'not one after the other without end');
@@ -71,10 +99,21 @@ test('a node that joins by a token for any number of nodes while the database is
   const token = await makeToken(first, { uses: 0 });
   execFileSync(server, ['stop', data]);
   keep(await startNode(first, { name: 'late', token, args: ['--model', makeEcho('m')] }));
-  await until('it has joined', async () => (await nodes(first)).some((n) => n.name === 'late' && n.models.some((m) => m.state === 'ready' || m.state === 'present')));
+  await until('it has joined', async () =>
+    (await nodes(first)).some(
+      (n) => n.name === 'late' && n.models.some((m) => m.state === 'ready' || m.state === 'present'),
+    ),
+  );
   await until('it could not be stored', () => /store\.failed/.test(first.log));
   execFileSync(server, ['again', data]);
-  await until('the other router knows it by the database', async () => (await nodes(second)).some((n) => n.name === 'late' && n.online), 20000);
+  await until(
+    'the other router knows it by the database',
+    async () => (await nodes(second)).some((n) => n.name === 'late' && n.online),
+    20000,
+  );
   const again = keep(await startRouter({ args: args(), env }));
-  assert.ok((await nodes(again)).some((n) => n.name === 'late'), 'a router that starts reads it');
+  assert.ok(
+    (await nodes(again)).some((n) => n.name === 'late'),
+    'a router that starts reads it',
+  );
 });

@@ -4,62 +4,160 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
-import { call, launch, makeEcho, makeToken, online, register, startNode, startRouter, startUp, tempDir, until } from './support.mjs';
+import {
+  call,
+  launch,
+  makeEcho,
+  makeToken,
+  online,
+  register,
+  startNode,
+  startRouter,
+  startUp,
+  tempDir,
+  until,
+} from './support.mjs';
 
 const all = [];
-const keep = (process) => { all.push(process); return process; };
+const keep = (process) => {
+  all.push(process);
+  return process;
+};
 after(() => Promise.all(all.map((p) => p.stop('SIGKILL'))));
 
 const cpu = ['--allow-cpu-nodes'];
-const read = (pid, what) => fs.readFileSync(`/proc/${pid}/${what}`, 'latin1').split('\0').filter((text) => text !== '');
-const childrenOf = (pid) => fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
+const read = (pid, what) =>
+  fs
+    .readFileSync(`/proc/${pid}/${what}`, 'latin1')
+    .split('\0')
+    .filter((text) => text !== '');
+const childrenOf = (pid) =>
+  fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
 const secretOf = (node) => JSON.parse(fs.readFileSync(path.join(node.dir, 'node-identity.json'), 'utf8')).secret;
-const inFiles = (dir, text) => fs.readdirSync(dir).filter((name) => name.startsWith('router.db') && fs.readFileSync(path.join(dir, name)).includes(text));
+const inFiles = (dir, text) =>
+  fs
+    .readdirSync(dir)
+    .filter((name) => name.startsWith('router.db') && fs.readFileSync(path.join(dir, name)).includes(text));
 const file = (text, dir = tempDir('secret')) => {
   fs.writeFileSync(path.join(dir, 'it'), text, { mode: 0o600 });
   return path.join(dir, 'it');
 };
 
-const worker = (node, id) => until('its worker runs', async () => childrenOf(node.pid).find((pid) => read(pid, 'cmdline').includes(`--label=${id}`)));
+const worker = (node, id) =>
+  until('its worker runs', async () =>
+    childrenOf(node.pid).find((pid) => read(pid, 'cmdline').includes(`--label=${id}`)),
+  );
 
 test('a worker gets the variables that drivers and libraries need, and no other', async () => {
   const router = keep(await startRouter({ args: cpu }));
-  const given = { HF_TOKEN: 'hf_geheim', LLM_ROUTER_NODE_SECRET: 'geheim-'.repeat(6), LLM_ROUTER_DATABASE: 'postgres://u:geheim@h/d', AWS_SECRET_ACCESS_KEY: 'geheim', HTTPS_PROXY: 'http://u:geheim@h',
-    CUDA_VISIBLE_DEVICES: '0', NVIDIA_TF32_OVERRIDE: '0', VK_ICD_FILENAMES: '/x', LD_LIBRARY_PATH: '/nowhere', LC_ALL: 'C', LSAN_OPTIONS: 'exitcode=7' };
+  const given = {
+    HF_TOKEN: 'hf_geheim',
+    LLM_ROUTER_NODE_SECRET: 'geheim-'.repeat(6),
+    LLM_ROUTER_DATABASE: 'postgres://u:geheim@h/d',
+    AWS_SECRET_ACCESS_KEY: 'geheim',
+    HTTPS_PROXY: 'http://u:geheim@h',
+    CUDA_VISIBLE_DEVICES: '0',
+    NVIDIA_TF32_OVERRIDE: '0',
+    VK_ICD_FILENAMES: '/x',
+    LD_LIBRARY_PATH: '/nowhere',
+    LC_ALL: 'C',
+    LSAN_OPTIONS: 'exitcode=7',
+  };
   const node = keep(await startNode(router, { args: ['--model', makeEcho('m')], env: given }));
   const env = read(await worker(node, 'm'), 'environ');
-  assert.ok(!env.some((text) => text.includes('geheim') || text.startsWith('LLM_ROUTER_') || text.startsWith('HF_')), env.join(' '));
-  for (const name of ['CUDA_VISIBLE_DEVICES', 'NVIDIA_TF32_OVERRIDE', 'VK_ICD_FILENAMES', 'LD_LIBRARY_PATH', 'LC_ALL', 'LSAN_OPTIONS'])
+  assert.ok(
+    !env.some((text) => text.includes('geheim') || text.startsWith('LLM_ROUTER_') || text.startsWith('HF_')),
+    env.join(' '),
+  );
+  for (const name of [
+    'CUDA_VISIBLE_DEVICES',
+    'NVIDIA_TF32_OVERRIDE',
+    'VK_ICD_FILENAMES',
+    'LD_LIBRARY_PATH',
+    'LC_ALL',
+    'LSAN_OPTIONS',
+  ])
     assert.ok(env.includes(`${name}=${given[name]}`), `${name} is passed on`);
-  const others = env.map((text) => text.split('=')[0]).filter((name) => !/^(CUDA_|NVIDIA_|VK_|LC_)|SAN_OPTIONS$/.test(name));
-  assert.deepEqual(others.filter((name) => !['PATH', 'LD_LIBRARY_PATH', 'TMPDIR', 'LANG'].includes(name)), []);
+  const others = env
+    .map((text) => text.split('=')[0])
+    .filter((name) => !/^(CUDA_|NVIDIA_|VK_|LC_)|SAN_OPTIONS$/.test(name));
+  assert.deepEqual(
+    others.filter((name) => !['PATH', 'LD_LIBRARY_PATH', 'TMPDIR', 'LANG'].includes(name)),
+    [],
+  );
 });
 
 test('up gives its node a node-secret without a word on a command line, from a setting and from a file', async () => {
   const secret = 'geheim-'.repeat(6);
-  for (const [args, env] of [[['--node-secret-file', file(`${secret}\n`)], {}], [[], { LLM_ROUTER_NODE_SECRET: secret }]]) {
+  for (const [args, env] of [
+    [['--node-secret-file', file(`${secret}\n`)], {}],
+    [[], { LLM_ROUTER_NODE_SECRET: secret }],
+  ]) {
     const dir = tempDir('up');
-    const up = keep(await launch(['up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', dir, '--model', makeEcho('m'), ...args],
-      { match: /is ready at (http:\/\/\S+)/, env }));
+    const up = keep(
+      await launch(
+        [
+          'up',
+          '--listen',
+          '127.0.0.1:0',
+          '--device',
+          'cpu',
+          '--no-hf-cache',
+          '--data-dir',
+          dir,
+          '--model',
+          makeEcho('m'),
+          ...args,
+        ],
+        { match: /is ready at (http:\/\/\S+)/, env },
+      ),
+    );
     up.url = up.found[1];
     const node = childrenOf(up.pid)[0];
     for (const pid of [up.pid, node, ...childrenOf(node)])
       assert.ok(!read(pid, 'cmdline').some((text) => text.includes('geheim')), read(pid, 'cmdline').join(' '));
     const { nodes } = (await call(`${up.url}/v0/nodes`)).json;
-    const health = (key) => fetch(`${nodes[0].url}/v0/models`, { headers: key ? { authorization: `Bearer ${key}` } : {} });
-    assert.deepEqual([(await health()).status, (await health(secret)).status], [401, 200], 'the node asks for that secret');
+    const health = (key) =>
+      fetch(`${nodes[0].url}/v0/models`, { headers: key ? { authorization: `Bearer ${key}` } : {} });
+    assert.deepEqual(
+      [(await health()).status, (await health(secret)).status],
+      [401, 200],
+      'the node asks for that secret',
+    );
     await up.stop();
   }
   const up = keep(await startUp({ args: ['--node-secret', secret, '--model', makeEcho('m')] }));
-  assert.ok(!read(childrenOf(up.pid)[0], 'cmdline').some((text) => text.includes('geheim')), 'nor where up was told on its own');
+  assert.ok(
+    !read(childrenOf(up.pid)[0], 'cmdline').some((text) => text.includes('geheim')),
+    'nor where up was told on its own',
+  );
 });
 
 test('a node joins with the token of --token-file; both ways at once, an empty file and a missing one are refused in words', async () => {
   const router = keep(await startRouter({ args: cpu }));
-  const start = (args, env = {}) => launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('node'), '--router', router.url, ...args], { match: /listening on port/, env });
+  const start = (args, env = {}) =>
+    launch(
+      [
+        'node',
+        '--listen',
+        '127.0.0.1:0',
+        '--device',
+        'cpu',
+        '--no-hf-cache',
+        '--data-dir',
+        tempDir('node'),
+        '--router',
+        router.url,
+        ...args,
+      ],
+      { match: /listening on port/, env },
+    );
   keep(await start(['--token-file', file(`${await makeToken(router)}\n`)]));
   await until('it has joined', async () => (await online(router)) === 1);
-  await assert.rejects(start(['--token-file', file('x')], { LLM_ROUTER_TOKEN: 'y' }), /give token or token-file, not both/);
+  await assert.rejects(
+    start(['--token-file', file('x')], { LLM_ROUTER_TOKEN: 'y' }),
+    /give token or token-file, not both/,
+  );
   await assert.rejects(start(['--token-file', file(' \n')]), /setting token-file: .*is empty/);
   await assert.rejects(start(['--node-secret-file', '/nowhere/x']), /setting node-secret-file: .*\/nowhere\/x/);
 });
@@ -68,7 +166,8 @@ test('the database keeps hashes of node secrets, also of rows that an older rele
   let router = keep(await startRouter({ args: cpu }));
   const node = keep(await startNode(router, { args: ['--model', makeEcho('m')] }));
   await until('it has joined', async () => (await online(router)) === 1);
-  const secret = secretOf(node), dir = router.dir;
+  const secret = secretOf(node),
+    dir = router.dir;
   const stored = () => {
     const db = new DatabaseSync(path.join(dir, 'router.db'), { readOnly: true });
     const rows = db.prepare('SELECT secret FROM nodes').all();
@@ -83,7 +182,9 @@ test('the database keeps hashes of node secrets, also of rows that an older rele
 
   await router.stop();
   const db = new DatabaseSync(path.join(dir, 'router.db'));
-  db.exec(`UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; ALTER TABLE keys DROP COLUMN uses; ALTER TABLE keys DROP COLUMN joins; PRAGMA wal_checkpoint(TRUNCATE)`);
+  db.exec(
+    `UPDATE nodes SET secret = '${secret}'; UPDATE schema_version SET number = 5; ALTER TABLE keys DROP COLUMN uses; ALTER TABLE keys DROP COLUMN joins; PRAGMA wal_checkpoint(TRUNCATE)`,
+  );
   db.close();
   assert.notDeepEqual(inFiles(dir, secret), []);
   router = keep(await startRouter({ args: cpu, dir, port: new URL(router.url).port }));
@@ -91,7 +192,9 @@ test('the database keeps hashes of node secrets, also of rows that an older rele
   assert.match(stored()[0], /^sha256:/);
   await register(router, 'm');
   const answer = await until('it answers', async () => {
-    const reply = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', messages: [{ role: 'user', content: 'hallo' }] } });
+    const reply = await call(`${router.url}/v1/chat/completions`, {
+      body: { model: 'm', messages: [{ role: 'user', content: 'hallo' }] },
+    });
     return reply.status === 200 && reply.json;
   });
   assert.match(answer.choices[0].message.content, /hallo/);

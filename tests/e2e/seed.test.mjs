@@ -18,7 +18,8 @@ async function setup(t) {
   const env = { HF_ENDPOINT: hub.url, HF_HOME: tempDir('hf') };
   for (const name of ['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY']) env[name] = '';
   const router = keep(await startRouter({ env, args: ['--allow-cpu-nodes', '--hub-host', hub.storage] }));
-  const node = async (name, dir = tempDir('node')) => keep(await startNode(router, { name, dir, env, args: ['--hub-host', hub.storage] }));
+  const node = async (name, dir = tempDir('node')) =>
+    keep(await startNode(router, { name, dir, env, args: ['--hub-host', hub.storage] }));
   return { hub, router, node };
 }
 
@@ -50,8 +51,15 @@ test('register a gpt-oss repository as safetensors, nodes fetch it by manifest, 
   const said = await chats(router);
   // One that joins later fetches it as well, and says the same.
   await node('n1');
-  await until('both have it', async () => (await call(`${router.url}/v0/explain?model=${ID}`)).json.candidates.length === 2, 30000);
-  await call(`${router.url}/v0/nodes/${(await call(`${router.url}/v0/nodes`)).json.nodes.find((n) => n.name === 'n0').id}/drain`, { method: 'POST' });
+  await until(
+    'both have it',
+    async () => (await call(`${router.url}/v0/explain?model=${ID}`)).json.candidates.length === 2,
+    30000,
+  );
+  await call(
+    `${router.url}/v0/nodes/${(await call(`${router.url}/v0/nodes`)).json.nodes.find((n) => n.name === 'n0').id}/drain`,
+    { method: 'POST' },
+  );
   assert.equal(await chats(router), said);
   // A hub that has gone changes nothing for what is there.
   hub.down = true;
@@ -63,14 +71,31 @@ test('a node that is restarted in the middle of the fetch goes on where it was, 
   const { hub, router, node } = await setup(t);
   const restarts = LONG ? 3 : 1;
   let reached = 0;
-  hub.script(SHARD, Array.from({ length: restarts }, (_, i) => ({ gate: new Promise(() => {}), after: 1_000_000, reached: () => { reached = i + 1; } })));
-  assert.equal((await call(`${router.url}/v0/models/register`, { body: { repo: ID, format: 'safetensors' } })).status, 201);
+  hub.script(
+    SHARD,
+    Array.from({ length: restarts }, (_, i) => ({
+      gate: new Promise(() => {}),
+      after: 1_000_000,
+      reached: () => {
+        reached = i + 1;
+      },
+    })),
+  );
+  assert.equal(
+    (await call(`${router.url}/v0/models/register`, { body: { repo: ID, format: 'safetensors' } })).status,
+    201,
+  );
   const dir = tempDir('node');
   const part = path.join(dir, 'models', ID, '.download', `${SHARD}.part`);
   let running = await node('n0', dir);
   for (let i = 0; i < restarts; i++) {
-    await until('the weights are on their way', () => reached === i + 1 && fs.statSync(part, { throwIfNoEntry: false })?.size > 0);
-    await until('the router knows', async () => /fetching/.test(JSON.stringify((await call(`${router.url}/v1/models?all=true`)).json)));
+    await until(
+      'the weights are on their way',
+      () => reached === i + 1 && fs.statSync(part, { throwIfNoEntry: false })?.size > 0,
+    );
+    await until('the router knows', async () =>
+      /fetching/.test(JSON.stringify((await call(`${router.url}/v1/models?all=true`)).json)),
+    );
     assert.notEqual((await listed(router))?.ready, true);
     const refused = await call(`${router.url}/v1/chat/completions`, { body: { model: ID, ...say('Hello') } });
     assert.equal(refused.status, 503);
@@ -83,7 +108,7 @@ test('a node that is restarted in the middle of the fetch goes on where it was, 
   assert.ok(hub.served(SHARD).at(-1).from > 0, 'it did not begin again');
 });
 
-test('prompts are rendered with the registration\'s own template, else chat_template.jinja, else that of tokenizer_config.json', async (t) => {
+test("prompts are rendered with the registration's own template, else chat_template.jinja, else that of tokenizer_config.json", async (t) => {
   const { hub, router, node } = await setup(t);
   await node('n0');
   const dir = makeEcho('echo');
@@ -92,10 +117,15 @@ test('prompts are rendered with the registration\'s own template, else chat_temp
   const config = { 'tokenizer_config.json': JSON.stringify({ chat_template: mark('upper') }) };
   hub.add('acme/config', { ...files, ...config });
   hub.add('acme/file', { ...files, ...config, 'chat_template.jinja': mark('title') });
-  const say1 = async (model) => (await call(`${router.url}/v1/chat/completions`, { body: { model, ...say('hello') } })).json.choices?.[0].message.content;
+  const say1 = async (model) =>
+    (await call(`${router.url}/v1/chat/completions`, { body: { model, ...say('hello') } })).json.choices?.[0].message
+      .content;
   const post = (body) => call(`${router.url}/v0/models/register`, { body });
-  for (const [body, id, said] of [[{ repo: 'acme/config' }, 'acme/config', 'HELLO'], [{ repo: 'acme/file' }, 'acme/file', 'Hello'],
-    [{ repo: 'acme/file', name: 'own', chat_template: mark('reverse') }, 'own', 'olleh']]) {
+  for (const [body, id, said] of [
+    [{ repo: 'acme/config' }, 'acme/config', 'HELLO'],
+    [{ repo: 'acme/file' }, 'acme/file', 'Hello'],
+    [{ repo: 'acme/file', name: 'own', chat_template: mark('reverse') }, 'own', 'olleh'],
+  ]) {
     const answer = await post(body);
     assert.equal(answer.status, 201, answer.text);
     await until(`${id} answers`, async () => (await say1(id)) === said, 30000);

@@ -5,7 +5,19 @@ import net from 'node:net';
 import path from 'node:path';
 import { test } from 'node:test';
 import { addNode, allIdle, fleet, idOf, inflight, keep, makeFaulty, makeKey, metric, used } from './fleet.mjs';
-import { call, makeEcho, nodes, online, register, say, startNode, startRouter, stream, tempDir, until } from './support.mjs';
+import {
+  call,
+  makeEcho,
+  nodes,
+  online,
+  register,
+  say,
+  startNode,
+  startRouter,
+  stream,
+  tempDir,
+  until,
+} from './support.mjs';
 
 // A model whose n-th token comes when open(n) was called.
 function gated(id, more = {}) {
@@ -28,7 +40,11 @@ const chat = (router, model, text, more = {}, options = {}) =>
 
 test('comments keep a silent stream alive: while the model loads, while it waits, while it computes', async () => {
   const { model, open } = gated('quiet', { load_ms: 2200 });
-  const { router } = await fleet(1, model, { args: ['--keep-alive', '500ms'], nodeArgs: ['--no-preload', '--max-sequences', '1'], isLoaded: false });
+  const { router } = await fleet(1, model, {
+    args: ['--keep-alive', '500ms'],
+    nodeArgs: ['--no-preload', '--max-sequences', '1'],
+    isLoaded: false,
+  });
   const running = Array.from({ length: 4 }, () => stream(router.url, { model: 'quiet', ...say('hello') })); // one slot, two beyond, one waits
   await until('it is loaded', async () => (await nodes(router))[0].models[0].state === 'ready');
   const begun = Date.now();
@@ -47,7 +63,16 @@ test('a client that leaves: the worker is told at once, also where it has not sa
     open(tokens);
     const controller = new AbortController();
     let got = 0;
-    const running = stream(router.url, { model: 'leave', ...say('0123456789') }, { signal: controller.signal, onChunk: (out) => { got = out.text.length; } }).catch(() => 'left');
+    const running = stream(
+      router.url,
+      { model: 'leave', ...say('0123456789') },
+      {
+        signal: controller.signal,
+        onChunk: (out) => {
+          got = out.text.length;
+        },
+      },
+    ).catch(() => 'left');
     await until('it runs', async () => (await live(all[0], 'leave')) === 1 && got >= tokens - 1);
     controller.abort();
     assert.equal(await running, 'left');
@@ -61,8 +86,12 @@ test('a whole answer that nobody waits for any more is cancelled, too', async ()
   const { model } = gated('gone');
   const { router, all } = await fleet(1, model);
   const controller = new AbortController();
-  const running = fetch(`${router.url}/v1/chat/completions`, { method: 'POST', signal: controller.signal,
-    headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'gone', ...say('hi') }) }).catch(() => 'left');
+  const running = fetch(`${router.url}/v1/chat/completions`, {
+    method: 'POST',
+    signal: controller.signal,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'gone', ...say('hi') }),
+  }).catch(() => 'left');
   await until('it runs', async () => (await live(all[0], 'gone')) === 1);
   controller.abort();
   assert.equal(await running, 'left');
@@ -77,7 +106,12 @@ test('X-Request-Id and traceparent reach the node; a malformed one of either doe
   assert.ok(all[0].proxy.asked.includes(trace));
   assert.match(all[0].proxy.asked, /mine-7\./);
   all[0].proxy.asked = '';
-  for (const bad of [{ traceparent: 'not one at all' }, { traceparent: `${trace.slice(0, -3)}zzz` }, { 'x-request-id': 'no spaces "or" quotes' }, { 'x-request-id': 'x'.repeat(65) }]) {
+  for (const bad of [
+    { traceparent: 'not one at all' },
+    { traceparent: `${trace.slice(0, -3)}zzz` },
+    { 'x-request-id': 'no spaces "or" quotes' },
+    { 'x-request-id': 'x'.repeat(65) },
+  ]) {
     const answer = await chat(router, 'trace', 'hi', {}, { headers: bad });
     assert.match(answer.headers.get('x-request-id'), /^req-[A-Za-z0-9]{20}$/);
   }
@@ -90,7 +124,12 @@ test('two clients with the same X-Request-Id: when one leaves the other goes on'
   const headers = { 'content-type': 'application/json', 'x-request-id': 'same' };
   const body = JSON.stringify({ model: 'twice', ...say('hello') });
   const controller = new AbortController();
-  const leaves = fetch(`${router.url}/v1/chat/completions`, { method: 'POST', headers, body, signal: controller.signal }).catch(() => 'left');
+  const leaves = fetch(`${router.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers,
+    body,
+    signal: controller.signal,
+  }).catch(() => 'left');
   const stays = fetch(`${router.url}/v1/chat/completions`, { method: 'POST', headers, body });
   await until('both run', async () => (await live(all[0], 'twice')) === 2);
   controller.abort();
@@ -107,24 +146,38 @@ test('headers and /v0/explain tell which node, why, and why not the others', asy
   const { router } = await fleet(3, model);
   const [n0, n1, n2] = (await nodes(router)).map((n) => n.id);
   const explain = async () => (await call(`${router.url}/v0/explain?model=why`)).json;
-  assert.deepEqual((await explain()).candidates.map((c) => [c.node, c.loaded, c.has_room, c.avoided]),
-    [n0, n1, n2].map((id) => [id, true, true, false]));
+  assert.deepEqual(
+    (await explain()).candidates.map((c) => [c.node, c.loaded, c.has_room, c.avoided]),
+    [n0, n1, n2].map((id) => [id, true, true, false]),
+  );
   await call(`${router.url}/v0/nodes/${n0}/drain`, { method: 'POST' });
   const answer = await chat(router, 'why', 'hi');
   assert.ok([n1, n2].includes(answer.headers.get('x-llm-router-node')));
   assert.match(answer.headers.get('x-llm-router-reason'), /^cost=\d+ms loaded active=0 nodes=2 cached=0%$/);
   const told = await explain();
-  assert.deepEqual(told.candidates.map((c) => c.node), [n1, n2]);
-  assert.ok(told.candidates.some((c) => c.step_ms > 0 || c.prefill_ms_per_token > 0), 'what was measured is told');
+  assert.deepEqual(
+    told.candidates.map((c) => c.node),
+    [n1, n2],
+  );
+  assert.ok(
+    told.candidates.some((c) => c.step_ms > 0 || c.prefill_ms_per_token > 0),
+    'what was measured is told',
+  );
   assert.match(JSON.stringify(told.nodes.find((n) => n.node === n0 || n.id === n0)), /taken out of service/);
   assert.equal((await call(`${router.url}/v0/explain`)).status, 400);
   assert.equal((await call(`${router.url}/v0/explain?model=nobody`)).status, 404);
 });
 
 test('a model that has to be loaded first: requests wait for it and are answered', async () => {
-  const { router } = await fleet(1, makeEcho('cold', { load_ms: 1500 }), { nodeArgs: ['--no-preload'], isLoaded: false });
+  const { router } = await fleet(1, makeEcho('cold', { load_ms: 1500 }), {
+    nodeArgs: ['--no-preload'],
+    isLoaded: false,
+  });
   const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => chat(router, 'cold', `hello ${i}`)));
-  assert.deepEqual(answers.map((a) => a.json?.choices?.[0].message.content ?? a.text), answers.map((_, i) => `hello ${i}`));
+  assert.deepEqual(
+    answers.map((a) => a.json?.choices?.[0].message.content ?? a.text),
+    answers.map((_, i) => `hello ${i}`),
+  );
   const [c] = (await call(`${router.url}/v0/explain?model=cold`)).json.candidates;
   assert.ok(c.prefill_ms_per_token < 50, `loading is not mistaken for computing: ${c.prefill_ms_per_token} ms a token`);
 });
@@ -132,7 +185,22 @@ test('a model that has to be loaded first: requests wait for it and are answered
 test('two models that take turns in one memory: nobody gets an error', async () => {
   const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
   const models = ['left', 'right'].map((id) => makeEcho(id, { weights_bytes: 60_000_000, step_ms: 5 }));
-  const node = keep(await startNode(router, { args: ['--model', models[0], '--model', models[1], '--ram-limit', '100MB', '--min-resident', '0s', '--memory-threshold', '100'] }));
+  const node = keep(
+    await startNode(router, {
+      args: [
+        '--model',
+        models[0],
+        '--model',
+        models[1],
+        '--ram-limit',
+        '100MB',
+        '--min-resident',
+        '0s',
+        '--memory-threshold',
+        '100',
+      ],
+    }),
+  );
   await until('online', async () => (await online(router)) === 1);
   for (const model of models) await register(router, idOf(model));
   const client = async (i) => {
@@ -164,13 +232,20 @@ test('a node is taken out of service with streams on it: none is lost, none is a
   await until('both work', async () => (await inflight(router)).every((n) => n > 0));
   const [first] = await nodes(router);
   await call(`${router.url}/v0/nodes/${first.id}/drain`, { method: 'POST' });
-  for (let i = 0; i < 3; i++) assert.notEqual((await chat(router, 'drain', 'hi')).headers.get('x-llm-router-node'), first.id);
+  for (let i = 0; i < 3; i++)
+    assert.notEqual((await chat(router, 'drain', 'hi')).headers.get('x-llm-router-node'), first.id);
   for (const out of await Promise.all(running)) assert.deepEqual([out.error, out.text], [null, text]);
   assert.equal(await metric(router, 'continuations_total'), 0, 'its streams ended where they were');
   await call(`${router.url}/v0/nodes/${first.id}/undrain`, { method: 'POST' });
   const seen = new Set();
-  await until('it works again', async () => seen.add((await chat(router, 'drain', 'hi')).headers.get('x-llm-router-node')).has(first.id)
-    || (await Promise.all([1, 2].map(() => chat(router, 'drain', 'hello')))).some((a) => a.headers.get('x-llm-router-node') === first.id));
+  await until(
+    'it works again',
+    async () =>
+      seen.add((await chat(router, 'drain', 'hi')).headers.get('x-llm-router-node')).has(first.id) ||
+      (await Promise.all([1, 2].map(() => chat(router, 'drain', 'hello')))).some(
+        (a) => a.headers.get('x-llm-router-node') === first.id,
+      ),
+  );
 });
 
 test('a node that is told to stop (SIGTERM) finishes its streams; new requests go elsewhere without an error', async () => {
@@ -180,7 +255,10 @@ test('a node that is told to stop (SIGTERM) finishes its streams; new requests g
   await until('both work', async () => (await inflight(router)).every((n) => n > 0));
   all[0].child.kill('SIGTERM');
   const more = await Promise.all(Array.from({ length: 8 }, () => chat(router, 'leave', 'hi')));
-  assert.deepEqual(more.map((a) => a.json?.choices?.[0].message.content ?? a.text), more.map(() => 'hi'));
+  assert.deepEqual(
+    more.map((a) => a.json?.choices?.[0].message.content ?? a.text),
+    more.map(() => 'hi'),
+  );
   for (const out of await Promise.all(running)) assert.deepEqual([out.error, out.text], [null, text]);
   assert.equal((await all[0].ended).code, 0);
 });
@@ -207,7 +285,10 @@ test('usage is exact: whole answers, n answers, a stop string, clients that leav
   const text = '0123456789'.repeat(2);
   const body = { model: 'paid', ...say(text) };
   const [whole, many, cut, gone, early] = await Promise.all(Array.from({ length: 5 }, () => makeKey(router)));
-  const booked = async (key) => { const row = await used(router, key); return [row.prompt_tokens, row.completion_tokens, row.requests]; };
+  const booked = async (key) => {
+    const row = await used(router, key);
+    return [row.prompt_tokens, row.completion_tokens, row.requests];
+  };
   open(1000);
   const calm = await stream(router.url, { ...body, stream_options: { include_usage: true } }, { key: whole.key });
   const prompt = calm.usage.prompt_tokens;
@@ -223,11 +304,20 @@ test('usage is exact: whole answers, n answers, a stop string, clients that leav
   assert.equal(stopped.text, '012');
   assert.deepEqual(await booked(cut), [prompt, 5, 1]);
 
-  for (const [key, tokens] of [[gone, 7], [early, 0]]) {
+  for (const [key, tokens] of [
+    [gone, 7],
+    [early, 0],
+  ]) {
     open(tokens);
     const controller = new AbortController();
     let got = 0;
-    const running = stream(router.url, body, { key: key.key, signal: controller.signal, onChunk: (out) => { got = out.text.length; } }).catch(() => 'left');
+    const running = stream(router.url, body, {
+      key: key.key,
+      signal: controller.signal,
+      onChunk: (out) => {
+        got = out.text.length;
+      },
+    }).catch(() => 'left');
     await until('all that may come has come', async () => got === tokens && (await inflight(router))[0] === 1);
     controller.abort();
     assert.equal(await running, 'left');
@@ -240,11 +330,19 @@ test('what the engine made before it heard that the client has enough is booked 
   const { router, all } = await fleet(1, makeEcho('ahead', { step_ms: 1 }), { proxied: true });
   const key = await makeKey(router);
   Object.assign(all[0].proxy, { mode: 'delay', every: 300 }); // so that it is well ahead
-  const out = await stream(router.url, { model: 'ahead', stop: ['34'], ...say('0123456789'.repeat(300)) }, { key: key.key });
+  const out = await stream(
+    router.url,
+    { model: 'ahead', stop: ['34'], ...say('0123456789'.repeat(300)) },
+    { key: key.key },
+  );
   assert.equal(out.text, '012');
   const row = await used(router, key);
   assert.ok(row.completion_tokens > 50, `${row.completion_tokens}`);
-  await until('the engine says the same', async () => (await worker(all[0], 'ahead')).stats.generated_tokens === row.completion_tokens, 3000);
+  await until(
+    'the engine says the same',
+    async () => (await worker(all[0], 'ahead')).stats.generated_tokens === row.completion_tokens,
+    3000,
+  );
 });
 
 test('an error in the middle of a stream is an event of it, and what was given is booked once', async () => {
@@ -266,12 +364,21 @@ test('a client that does not read is dropped at its limit and costs the router n
   const resident = () => Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
   await chat(router, 'fast', 'warm up');
   const before = resident();
-  const body = JSON.stringify({ model: 'fast', stream: true, ignore_eos: true, max_tokens: 32000, logprobs: true, ...say('x') });
+  const body = JSON.stringify({
+    model: 'fast',
+    stream: true,
+    ignore_eos: true,
+    max_tokens: 32000,
+    logprobs: true,
+    ...say('x'),
+  });
   const sockets = Array.from({ length: 6 }, () => {
     const socket = net.connect(Number(new URL(router.url).port), '127.0.0.1');
     socket.pause();
     socket.on('error', () => {});
-    socket.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    );
     return socket;
   });
   await until('they are dropped', async () => (await metric(router, 'cancelled_total')) === sockets.length, 60000);

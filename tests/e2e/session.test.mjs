@@ -33,20 +33,36 @@ test('the cookie cannot be read by scripts or sent by other sites, and is Secure
 });
 
 test('whoami tells everybody where he stands', async () => {
-  const ask = async (options) => (await call(`${router.url}/v0/whoami`, options));
-  assert.deepEqual((await ask()).json, { id: '', name: '', role: 'public', needs_key: true, signed_in: false, csrf: '' });
+  const ask = async (options) => await call(`${router.url}/v0/whoami`, options);
+  assert.deepEqual((await ask()).json, {
+    id: '',
+    name: '',
+    role: 'public',
+    needs_key: true,
+    signed_in: false,
+    csrf: '',
+  });
   const { cookie, csrf } = await session(router.adminKey);
   const me = (await ask({ headers: { cookie } })).json;
   assert.deepEqual([me.role, me.name, me.signed_in, me.csrf], ['admin', 'first admin', true, csrf]);
   assert.equal((await ask({ key: router.adminKey })).json.signed_in, false);
   assert.equal((await ask({ key: 'lr-wrong' })).status, 401);
   assert.equal((await ask({ headers: { cookie: `${cookie}x` } })).json.role, 'public');
-  assert.deepEqual((await call(`${open.url}/v0/whoami`)).json, { id: 'local', name: 'local', role: 'admin', needs_key: false, signed_in: false, csrf: '' });
+  assert.deepEqual((await call(`${open.url}/v0/whoami`)).json, {
+    id: 'local',
+    name: 'local',
+    role: 'admin',
+    needs_key: false,
+    signed_in: false,
+    csrf: '',
+  });
 });
 
 test('a session may what its key may: reading by cookie, changing only with its own CSRF token', async () => {
-  const admin = await session(router.adminKey), other = await session(router.adminKey);
-  const make = (headers) => call(`${router.url}/v0/keys`, { body: { name: 'made' }, headers: { cookie: admin.cookie, ...headers } });
+  const admin = await session(router.adminKey),
+    other = await session(router.adminKey);
+  const make = (headers) =>
+    call(`${router.url}/v0/keys`, { body: { name: 'made' }, headers: { cookie: admin.cookie, ...headers } });
   assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie: admin.cookie } })).status, 200);
   assert.equal((await make({})).status, 403);
   assert.equal((await make({ 'x-csrf-token': '' })).status, 403);
@@ -76,7 +92,11 @@ test('signing in again ends the session before', async () => {
   const second = await signIn(router.adminKey, { headers: { cookie: first.cookie } });
   assert.equal(second.status, 200);
   assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie: first.cookie } })).status, 401);
-  assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie: second.headers.get('set-cookie').split(';')[0] } })).status, 200);
+  assert.equal(
+    (await call(`${router.url}/v0/keys`, { headers: { cookie: second.headers.get('set-cookie').split(';')[0] } }))
+      .status,
+    200,
+  );
 });
 
 test('a revoked key ends its sessions at once, an expired one too, and their streams', async () => {
@@ -85,19 +105,27 @@ test('a revoked key ends its sessions at once, an expired one too, and their str
   const stream = await fetch(`${router.url}/v0/events`, { headers: { cookie } });
   assert.equal(stream.status, 200);
   let isOpen = true;
-  (async () => { for await (const _ of stream.body); isOpen = false; })().catch(() => {});
+  (async () => {
+    for await (const _ of stream.body);
+    isOpen = false;
+  })().catch(() => {});
   await call(`${router.url}/v0/keys/${key.id}`, { method: 'DELETE', key: router.adminKey });
   assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie } })).status, 401);
   await until('its stream has ended', () => !isOpen, 5000);
   const brief = await makeKey({ name: 'brief', role: 'admin', expires_in: 1 });
   const second = await session(brief.key);
-  await until('the key expires', async () => (await call(`${router.url}/v0/keys`, { headers: { cookie: second.cookie } })).status === 401, 3000);
+  await until(
+    'the key expires',
+    async () => (await call(`${router.url}/v0/keys`, { headers: { cookie: second.cookie } })).status === 401,
+    3000,
+  );
 });
 
 test('an unused session ends after session-idle, a used one after session-life', async () => {
   const quick = await startRouter({ args: ['--require-key', '--session-idle', '1s', '--session-life', '2500ms'] });
   left.push(quick);
-  const unused = await session(quick.adminKey, quick), used = await session(quick.adminKey, quick);
+  const unused = await session(quick.adminKey, quick),
+    used = await session(quick.adminKey, quick);
   const begun = Date.now();
   const alive = async ({ cookie }) => (await call(`${quick.url}/v0/keys`, { headers: { cookie } })).status === 200;
   await until('the life of a used session is over', async () => !(await alive(used)), 5000);
@@ -105,14 +133,22 @@ test('an unused session ends after session-idle, a used one after session-life',
   assert.equal(await alive(unused), false);
 });
 
-test('a wrong key says so; a node\'s key, a form and another page are refused', async () => {
+test("a wrong key says so; a node's key, a form and another page are refused", async () => {
   const wrong = await signIn('lr-wrong');
   assert.equal(wrong.status, 401);
   assert.match(wrong.json.error.message, /not issued here/);
   assert.equal(wrong.headers.get('set-cookie'), null);
   assert.equal((await signIn((await makeKey({ name: 'n', role: 'node' })).key)).status, 403);
   assert.equal((await call(`${router.url}/v0/session`, { raw: '{"key":1}' })).status, 400);
-  assert.equal((await call(`${router.url}/v0/session`, { raw: `key=${router.adminKey}`, headers: { 'content-type': 'application/x-www-form-urlencoded' } })).status, 415);
+  assert.equal(
+    (
+      await call(`${router.url}/v0/session`, {
+        raw: `key=${router.adminKey}`,
+        headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      })
+    ).status,
+    415,
+  );
   assert.equal((await signIn(router.adminKey, { headers: { 'sec-fetch-site': 'cross-site' } })).status, 403);
   assert.equal((await signIn(router.adminKey, { headers: { 'sec-fetch-site': 'same-site' } })).status, 403);
 });
@@ -130,7 +166,9 @@ test('guessing is limited per address, and says how long to wait', async () => {
 });
 
 test('sign-ins and sign-outs are in the audit log, page by page', async () => {
-  await until('the log is written', async () => (await call(`${router.url}/v0/audit`, { key: router.adminKey })).json.audit.some((a) => a.action === 'session.end'));
+  await until('the log is written', async () =>
+    (await call(`${router.url}/v0/audit`, { key: router.adminKey })).json.audit.some((a) => a.action === 'session.end'),
+  );
   const seen = [];
   for (let offset = 0, until = '', more = true; more; offset += 3) {
     const page = (await call(`${router.url}/v0/audit?limit=3&offset=${offset}${until}`, { key: router.adminKey })).json;

@@ -7,19 +7,33 @@ import { fleet, keep, makeKey } from './fleet.mjs';
 import { call, LONG, makeEcho, say, sleep, startRouter, startUp, stream, tempDir, until } from './support.mjs';
 
 // Resolves with the stream's end, or 'cut'.
-const begin = (url, body, key) => new Promise((begun) => {
-  const done = stream(url, body, { key, onChunk: (out) => { if (out.text.length === 3) begun({ done }); } }).catch(() => 'cut');
-});
+const begin = (url, body, key) =>
+  new Promise((begun) => {
+    const done = stream(url, body, {
+      key,
+      onChunk: (out) => {
+        if (out.text.length === 3) begun({ done });
+      },
+    }).catch(() => 'cut');
+  });
 
-const answers = (url) => call(`${url}/health`).then(() => true, () => false);
+const answers = (url) =>
+  call(`${url}/health`).then(
+    () => true,
+    () => false,
+  );
 
 test('SIGTERM: running streams finish, new requests get 503 with Retry-After, then the router is gone', async () => {
   const { router } = await fleet(1, makeEcho('slow', { step_ms: 40 }));
   const text = '0123456789'.repeat(4);
-  const running = await Promise.all(Array.from({ length: 3 }, () => begin(router.url, { model: 'slow', ...say(text) })));
+  const running = await Promise.all(
+    Array.from({ length: 3 }, () => begin(router.url, { model: 'slow', ...say(text) })),
+  );
   router.child.kill('SIGTERM');
   const refused = await until('it refuses', async () => {
-    const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'slow', max_tokens: 1, ...say('hi') } });
+    const answer = await call(`${router.url}/v1/chat/completions`, {
+      body: { model: 'slow', max_tokens: 1, ...say('hi') },
+    });
     return answer.status !== 200 && answer;
   });
   assert.equal(refused.status, 503);
@@ -83,7 +97,8 @@ test('up: Ctrl-C ends without a word of trouble, whenever it comes between two b
 test('up: a second Ctrl-C ends router, node and worker at once', async () => {
   const up = keep(await startUp({ args: ['--model', makeEcho('long', { step_ms: 40 })], dir: tempDir('up') }));
   const running = await begin(up.url, { model: 'long', ...say('x'.repeat(2000)) });
-  const children = (pid) => fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean);
+  const children = (pid) =>
+    fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean);
   const [node] = children(up.pid);
   const pids = [node, ...children(node)];
   assert.ok(pids.length >= 2);
@@ -94,7 +109,16 @@ test('up: a second Ctrl-C ends router, node and worker at once', async () => {
   up.child.kill('SIGINT');
   assert.equal((await up.ended).code, 0);
   assert.ok(Date.now() - begun < 4000, `${Date.now() - begun} ms`);
-  await until('nobody is left', () => pids.every((pid) => !fs.existsSync(path.join('/proc', pid, 'fd', '0')) || /^State:\s+[ZX]/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))), 5000);
+  await until(
+    'nobody is left',
+    () =>
+      pids.every(
+        (pid) =>
+          !fs.existsSync(path.join('/proc', pid, 'fd', '0')) ||
+          /^State:\s+[ZX]/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8')),
+      ),
+    5000,
+  );
   const out = await running.done;
   assert.ok(out === 'cut' || !out.done);
 });

@@ -12,15 +12,23 @@ const GROWTH = 2 << 20; // what an allocator keeps back; 1.2 KB a request lost w
 test('mixed traffic, much of it faulty: memory, files and metrics are flat', async () => {
   const { router } = await fleet(2, makeEcho('m'));
   const key = (await call(`${router.url}/v0/keys`, { body: { name: 'soak' } })).json.key;
-  const resident = () => 1024 * Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
+  const resident = () =>
+    1024 * Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
   // Those of clients are the clients' to close, and fetch keeps some; a request that lost one each would be 1800.
-  const files = async () => fs.readdirSync(`/proc/${router.pid}/fd`).length - Number((await call(`${router.url}/metrics`)).text.match(/^llm_router_connections (\d+)/m)[1]);
+  const files = async () =>
+    fs.readdirSync(`/proc/${router.pid}/fd`).length -
+    Number((await call(`${router.url}/metrics`)).text.match(/^llm_router_connections (\d+)/m)[1]);
   const series = async () => (await call(`${router.url}/metrics`)).text.split('\n').length;
   const random = () => Math.random().toString(36).slice(2);
-  const chat = (body, more) => call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hello'), ...body }, key, ...more });
+  const chat = (body, more) =>
+    call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hello'), ...body }, key, ...more });
   const leave = async () => {
     const controller = new AbortController();
-    await stream(router.url, { model: 'm', ...say('x'.repeat(500)) }, { key, signal: controller.signal, onChunk: () => controller.abort() }).catch(() => {});
+    await stream(
+      router.url,
+      { model: 'm', ...say('x'.repeat(500)) },
+      { key, signal: controller.signal, onChunk: () => controller.abort() },
+    ).catch(() => {});
   };
   const listen = async () => {
     const controller = new AbortController();
@@ -39,11 +47,14 @@ test('mixed traffic, much of it faulty: memory, files and metrics are flat', asy
     async () => assert.equal((await chat({}, { headers: { 'x-request-id': random() } })).status, 200),
     async () => assert.equal((await call(`${router.url}/v0/session`, { body: { key } })).status, 200),
     async () => assert.equal((await call(`${router.url}/v0/explain?model=m`)).status, 200),
-    leave, listen,
+    leave,
+    listen,
   ];
   const round = async () => {
     for (let i = 0; i < 5; i++) await Promise.all(kinds.flatMap((kind) => Array.from({ length: 5 }, kind)));
-    await until('nothing runs', async () => /^llm_router_active_requests 1$/m.test((await call(`${router.url}/metrics`)).text));
+    await until('nothing runs', async () =>
+      /^llm_router_active_requests 1$/m.test((await call(`${router.url}/metrics`)).text),
+    );
   };
   // Pools, tables, sessions and the database's cache fill up to their bounds: 3 MB in 36,000 requests, then no more.
   for (let i = 0; i < (LONG ? 130 : 3); i++) await round();

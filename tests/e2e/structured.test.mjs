@@ -36,26 +36,48 @@ const person = {
 
 // The part of JSON Schema that these tests use, written apart from the program's.
 function fits(schema, value, root = schema) {
-  if (schema.$ref) return fits(schema.$ref.slice(2).split('/').reduce((at, key) => at[key], root), value, root);
+  if (schema.$ref)
+    return fits(
+      schema.$ref
+        .slice(2)
+        .split('/')
+        .reduce((at, key) => at[key], root),
+      value,
+      root,
+    );
   if (schema.anyOf) return schema.anyOf.some((s) => fits(s, value, root));
   if (schema.oneOf) return schema.oneOf.filter((s) => fits(s, value, root)).length === 1;
   if ('const' in schema) return value === schema.const;
   if (schema.enum) return schema.enum.includes(value);
   const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
   const types = [schema.type].flat();
-  if (!types.includes(type) && !(type === 'number' && types.includes('integer') && Number.isInteger(value))) return false;
+  if (!types.includes(type) && !(type === 'number' && types.includes('integer') && Number.isInteger(value)))
+    return false;
   if (type === 'number') return value >= (schema.minimum ?? -Infinity) && value <= (schema.maximum ?? Infinity);
   if (type === 'string') return [...value].length <= (schema.maxLength ?? Infinity);
   if (type === 'array')
-    return value.length >= (schema.minItems ?? 0) && value.length <= (schema.maxItems ?? Infinity) && value.every((v) => fits(schema.items, v, root));
+    return (
+      value.length >= (schema.minItems ?? 0) &&
+      value.length <= (schema.maxItems ?? Infinity) &&
+      value.every((v) => fits(schema.items, v, root))
+    );
   if (type !== 'object' || !schema.properties) return true;
-  return schema.required.every((key) => key in value) && Object.entries(value).every(([key, v]) => schema.properties[key] && fits(schema.properties[key], v, root));
+  return (
+    schema.required.every((key) => key in value) &&
+    Object.entries(value).every(([key, v]) => schema.properties[key] && fits(schema.properties[key], v, root))
+  );
 }
 
 const asSchema = (schema, name = 'answer') => ({ type: 'json_schema', json_schema: { name, strict: true, schema } });
 
-const tool = (name, properties, more = {}) => ({ type: 'function', function: { name,
-  parameters: { type: 'object', properties, required: Object.keys(properties), additionalProperties: false }, ...more } });
+const tool = (name, properties, more = {}) => ({
+  type: 'function',
+  function: {
+    name,
+    parameters: { type: 'object', properties, required: Object.keys(properties), additionalProperties: false },
+    ...more,
+  },
+});
 
 const tools = [
   tool('get_weather', { city: { type: 'string', maxLength: 10 }, unit: { enum: ['c', 'f'] } }),
@@ -93,9 +115,14 @@ test('the demo model, which knows nothing of JSON, answers with an object, with 
     ...ended(await chat(url, 'demo', { n: 8, max_tokens: 800, response_format: asSchema(person) }), person),
   ];
   assert.ok(seen.length >= 8, `${seen.length} of 16 came to an end`);
-  assert.ok(seen.every((m) => m.reasoning_content.length > 0), 'and each could reason first');
+  assert.ok(
+    seen.every((m) => m.reasoning_content.length > 0),
+    'and each could reason first',
+  );
   for (const choice of ['required', { type: 'function', function: { name: 'get_time' } }]) {
-    const calls = (await chat(url, 'demo', { n: 8, max_tokens: 400, tools, tool_choice: choice })).filter((c) => c.finish_reason !== 'length');
+    const calls = (await chat(url, 'demo', { n: 8, max_tokens: 400, tools, tool_choice: choice })).filter(
+      (c) => c.finish_reason !== 'length',
+    );
     assert.ok(calls.length >= 4, `${calls.length} calls`);
     for (const { message, finish_reason: why } of calls) {
       assert.equal(why, 'tool_calls');
@@ -112,7 +139,10 @@ test(`${ANSWERS} answers of random weights at temperature 1: every one that ends
   let whole = 0;
   for (let i = 0; i < ANSWERS; i += 10) {
     const body = { n: 10, seed: i, temperature: 1, max_tokens: 500, response_format: asSchema(person) };
-    whole += ended(i % 20 === 0 ? await chat(url, 'noise', body) : await chat(node, 'noise', body, secret), person).length;
+    whole += ended(
+      i % 20 === 0 ? await chat(url, 'noise', body) : await chat(node, 'noise', body, secret),
+      person,
+    ).length;
   }
   t.diagnostic(`${whole} of ${ANSWERS} came to an end`);
   assert.ok(whole >= ANSWERS / 4, `${whole} of ${ANSWERS} came to an end`);
@@ -120,10 +150,20 @@ test(`${ANSWERS} answers of random weights at temperature 1: every one that ends
 
 test('a tagged union, a wild demo model: exactly one of its schemas fits every answer', async () => {
   const { url } = await served(DEMO);
-  const animal = (kind, more) => ({ type: 'object', properties: { kind: { const: kind }, ...more }, required: ['kind', ...Object.keys(more)], additionalProperties: false });
-  const schema = { oneOf: [{ $ref: '#/$defs/fish' }, animal('bird', { ring: { type: 'string', maxLength: 4 } }), { type: 'null' }],
-    $defs: { fish: animal('fish', { fins: { type: 'integer', minimum: 0, maximum: 9 } }) } };
-  const seen = ended(await chat(url, 'demo', { n: 16, seed: 1, temperature: 1.5, max_tokens: 300, response_format: asSchema(schema) }), schema);
+  const animal = (kind, more) => ({
+    type: 'object',
+    properties: { kind: { const: kind }, ...more },
+    required: ['kind', ...Object.keys(more)],
+    additionalProperties: false,
+  });
+  const schema = {
+    oneOf: [{ $ref: '#/$defs/fish' }, animal('bird', { ring: { type: 'string', maxLength: 4 } }), { type: 'null' }],
+    $defs: { fish: animal('fish', { fins: { type: 'integer', minimum: 0, maximum: 9 } }) },
+  };
+  const seen = ended(
+    await chat(url, 'demo', { n: 16, seed: 1, temperature: 1.5, max_tokens: 300, response_format: asSchema(schema) }),
+    schema,
+  );
   assert.ok(seen.length >= 8, `${seen.length} of 16 came to an end`);
 });
 
@@ -132,7 +172,13 @@ test('random weights with a strict tool, tool_choice auto: what is called is dec
   const strict = [tool('get_time', tools[1].function.parameters.properties, { strict: true })];
   let calls = 0;
   for (let i = 0; i < 30 && calls === 0; i += 10) {
-    for (const { message, finish_reason: why } of await chat(url, 'noise', { n: 10, seed: i, temperature: 1, max_tokens: 300, tools: strict })) {
+    for (const { message, finish_reason: why } of await chat(url, 'noise', {
+      n: 10,
+      seed: i,
+      temperature: 1,
+      max_tokens: 300,
+      tools: strict,
+    })) {
       if (why !== 'tool_calls') continue;
       calls++;
       assert.equal(message.tool_calls[0].function.name, 'get_time');
@@ -145,7 +191,11 @@ test('random weights with a strict tool, tool_choice auto: what is called is dec
 test('the openai client: parse, stream with its helper, and a schema that is not offered as its BadRequestError', async () => {
   const { router, url } = await served(DEMO);
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: (await makeKey(router)).key, maxRetries: 0 });
-  const format = makeParseableResponseFormat(asSchema(person), (text) => { const value = JSON.parse(text); assert.ok(fits(person, value)); return value; });
+  const format = makeParseableResponseFormat(asSchema(person), (text) => {
+    const value = JSON.parse(text);
+    assert.ok(fits(person, value));
+    return value;
+  });
   const ask = { model: 'demo', seed: 3, max_tokens: 2000, ...say('Hello'), response_format: format };
   const parsed = (await client.chat.completions.parse(ask)).choices[0].message.parsed;
   assert.ok(Number.isInteger(parsed.age));
@@ -162,16 +212,32 @@ test('the openai client: parse, stream with its helper, and a schema that is not
 
 test('a node dies in the middle: the answer goes on as an undisturbed one, and is whole', async () => {
   const { router, all } = await fleet(2, noise());
-  const asks = Array.from({ length: 8 }, (_, i) => ({ model: 'noise', seed: i, temperature: 1, max_tokens: 400,
-    response_format: asSchema(person), stream_options: { include_usage: true }, ...say('Hello') }));
+  const asks = Array.from({ length: 8 }, (_, i) => ({
+    model: 'noise',
+    seed: i,
+    temperature: 1,
+    max_tokens: 400,
+    response_format: asSchema(person),
+    stream_options: { include_usage: true },
+    ...say('Hello'),
+  }));
   const calm = await Promise.all(asks.map((ask) => stream(router.url, ask)));
   let begun = 0;
-  const disturbed = asks.map((ask) => stream(router.url, ask, { onChunk: (out) => { if (out.chunks === 5) begun++; } }));
+  const disturbed = asks.map((ask) =>
+    stream(router.url, ask, {
+      onChunk: (out) => {
+        if (out.chunks === 5) begun++;
+      },
+    }),
+  );
   await until('streams run', () => begun >= 3);
   const busiest = (await nodes(router)).sort((a, b) => b.models[0].inflight - a.models[0].inflight)[0];
   all.find((n) => n.name === busiest.name).child.kill('SIGKILL');
   (await Promise.all(disturbed)).forEach((o, i) => {
-    assert.deepEqual([o.status, o.error, o.done, o.text, o.reasoning], [200, null, true, calm[i].text, calm[i].reasoning]);
+    assert.deepEqual(
+      [o.status, o.error, o.done, o.text, o.reasoning],
+      [200, null, true, calm[i].text, calm[i].reasoning],
+    );
     if (o.usage.completion_tokens < 400) assert.ok(fits(person, JSON.parse(o.text)), o.text);
   });
   assert.ok((await metric(router, 'continuations_total')) > 0, 'somebody was moved');

@@ -25,37 +25,70 @@ export function launch(args, { match, env = {}, ms = 30000, bin = BIN } = {}) {
     if (child.exitCode === null && child.signalCode === null) child.kill(signal);
     return self.ended;
   };
-  child.stderr.on('data', (data) => { self.log += data; });
+  child.stderr.on('data', (data) => {
+    self.log += data;
+  });
   // A sanitizer's report fails whatever test runs, also where its process was stopped.
   child.on('close', () => {
     const report = self.log.match(/(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:)[^]{0,2000}/);
     if (report) throw new Error(report[0]);
   });
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => { child.kill('SIGKILL'); reject(new Error(`not up in ${ms} ms: ${self.log}`)); }, ms);
+    const timer = setTimeout(() => {
+      child.kill('SIGKILL');
+      reject(new Error(`not up in ${ms} ms: ${self.log}`));
+    }, ms);
     child.stdout.on('data', (data) => {
       self.out += data;
       const found = self.out.match(match);
-      if (found) { clearTimeout(timer); self.found = found; resolve(self); }
+      if (found) {
+        clearTimeout(timer);
+        self.found = found;
+        resolve(self);
+      }
     });
-    self.ended.then((how) => { clearTimeout(timer); reject(new Error(`ended with ${JSON.stringify(how)}: ${self.log}`)); });
+    self.ended.then((how) => {
+      clearTimeout(timer);
+      reject(new Error(`ended with ${JSON.stringify(how)}: ${self.log}`));
+    });
   });
 }
 
 export async function startRouter({ args = [], dir = tempDir('router'), env = {}, port = 0, bin } = {}) {
-  const router = await launch(['router', '--listen', `127.0.0.1:${port}`, '--data-dir', dir, ...args],
-    { match: /listening on (http:\/\/\S+)/, env, bin });
+  const router = await launch(['router', '--listen', `127.0.0.1:${port}`, '--data-dir', dir, ...args], {
+    match: /listening on (http:\/\/\S+)/,
+    env,
+    bin,
+  });
   router.url = router.found[1];
   router.dir = dir;
   router.adminKey = router.out.match(/shown this once: (\S+)/)?.[1];
   return router;
 }
 
-export async function startNode(router, { args = [], dir = tempDir('node'), token, name = 'n', port = 0, env = {} } = {}) {
+export async function startNode(
+  router,
+  { args = [], dir = tempDir('node'), token, name = 'n', port = 0, env = {} } = {},
+) {
   token ??= await makeToken(router);
-  const node = await launch(['node', '--listen', `127.0.0.1:${port}`, '--device', 'cpu', '--no-hf-cache', '--data-dir', dir,
-    '--router', router.url, '--node-name', name, ...args],
-  { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token, ...env } });
+  const node = await launch(
+    [
+      'node',
+      '--listen',
+      `127.0.0.1:${port}`,
+      '--device',
+      'cpu',
+      '--no-hf-cache',
+      '--data-dir',
+      dir,
+      '--router',
+      router.url,
+      '--node-name',
+      name,
+      ...args,
+    ],
+    { match: /listening on port (\d+)/, env: { LLM_ROUTER_TOKEN: token, ...env } },
+  );
   node.dir = dir;
   node.name = name;
   node.port = Number(node.found[1]);
@@ -63,8 +96,10 @@ export async function startNode(router, { args = [], dir = tempDir('node'), toke
 }
 
 export async function startUp({ args = [], dir = tempDir('up'), ms = 60000 } = {}) {
-  const up = await launch(['up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', dir, ...args],
-    { match: /is ready at (http:\/\/\S+)/, ms });
+  const up = await launch(
+    ['up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', dir, ...args],
+    { match: /is ready at (http:\/\/\S+)/, ms },
+  );
   up.url = up.found[1];
   return up;
 }
@@ -74,20 +109,33 @@ export async function startStandIn() {
   const server = http.createServer((req, res) => res.end('{}'));
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   server.unref();
-  return { url: `http://127.0.0.1:${server.address().port}`, close: () => { server.closeAllConnections(); server.close(); } };
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
 }
 
 // fetch with JSON in and out; `key` is sent as a bearer token.
 export async function call(url, { method, body, key, headers = {}, raw } = {}) {
   const answer = await fetch(url, {
     method: method ?? (body !== undefined || raw !== undefined ? 'POST' : 'GET'),
-    headers: { ...(body !== undefined || raw !== undefined ? { 'content-type': 'application/json' } : {}),
-      ...(key ? { authorization: `Bearer ${key}` } : {}), ...headers },
+    headers: {
+      ...(body !== undefined || raw !== undefined ? { 'content-type': 'application/json' } : {}),
+      ...(key ? { authorization: `Bearer ${key}` } : {}),
+      ...headers,
+    },
     body: raw ?? (body !== undefined ? JSON.stringify(body) : undefined),
   });
   const text = await answer.text();
   let json;
-  try { json = JSON.parse(text); } catch { json = undefined; }
+  try {
+    json = JSON.parse(text);
+  } catch {
+    json = undefined;
+  }
   return { status: answer.status, headers: answer.headers, text, json };
 }
 
@@ -111,22 +159,44 @@ export const say = (content, more = {}) => ({ messages: [{ role: 'user', content
 // Reads a stream of chunks: their text, and what else came.
 export async function stream(url, body, { key, signal, onChunk } = {}) {
   const answer = await fetch(`${url}/v1/chat/completions`, {
-    method: 'POST', signal,
+    method: 'POST',
+    signal,
     headers: { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) },
     body: JSON.stringify({ ...body, stream: true }),
   });
-  const out = { status: answer.status, headers: answer.headers, text: '', reasoning: '', chunks: 0, done: false, error: null, comments: 0 };
-  if (answer.status !== 200) { out.body = await answer.text(); return out; }
+  const out = {
+    status: answer.status,
+    headers: answer.headers,
+    text: '',
+    reasoning: '',
+    chunks: 0,
+    done: false,
+    error: null,
+    comments: 0,
+  };
+  if (answer.status !== 200) {
+    out.body = await answer.text();
+    return out;
+  }
   let rest = '';
   for await (const piece of answer.body.pipeThrough(new TextDecoderStream())) {
     rest += piece;
     for (let end; (end = rest.indexOf('\n\n')) >= 0; rest = rest.slice(end + 2)) {
       const line = rest.slice(0, end);
-      if (line.startsWith(':')) { out.comments++; continue; }
+      if (line.startsWith(':')) {
+        out.comments++;
+        continue;
+      }
       const data = line.replace(/^data: /, '');
-      if (data === '[DONE]') { out.done = true; continue; }
+      if (data === '[DONE]') {
+        out.done = true;
+        continue;
+      }
       const event = JSON.parse(data);
-      if (event.error) { out.error = event.error; continue; }
+      if (event.error) {
+        out.error = event.error;
+        continue;
+      }
       out.chunks++;
       if (event.usage) out.usage = event.usage;
       out.text += event.choices[0]?.delta?.content ?? '';

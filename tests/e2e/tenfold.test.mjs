@@ -11,27 +11,35 @@ const SLOTS = 8;
 // Requests a second that the fleet really does of these, with every slot taken for some seconds: on a
 // busy machine a step takes longer than the model says.
 async function capacityOf(url, ask, ms = 3000) {
-  let done = 0, asked = 0;
-  const begun = Date.now(), end = begun + ms;
-  await Promise.all(Array.from({ length: SLOTS }, async () => {
-    while (Date.now() < end) {
-      const out = await stream(url, ask(asked++).body);
-      assert.equal(out.status, 200);
-      done++;
-    }
-  }));
+  let done = 0,
+    asked = 0;
+  const begun = Date.now(),
+    end = begun + ms;
+  await Promise.all(
+    Array.from({ length: SLOTS }, async () => {
+      while (Date.now() < end) {
+        const out = await stream(url, ask(asked++).body);
+        assert.equal(out.status, 200);
+        done++;
+      }
+    }),
+  );
   return done / ((Date.now() - begun) / 1000);
 }
 
 // 5 to 35 tokens: slots come free one by one.
-const manyLengths = (model) => (i) => ({ body: { model, ...say('x'.repeat(5 + (i * 7) % 31)) } });
+const manyLengths = (model) => (i) => ({ body: { model, ...say('x'.repeat(5 + ((i * 7) % 31))) } });
 
 test('ten times too much with default settings: no more than 12 wait, who is admitted waits as on a good day, and when it is over a burst is served', async () => {
-  const { router } = await fleet(1, makeEcho('too-much', { step_ms: 20 }), { nodeArgs: ['--max-sequences', `${SLOTS}`] });
+  const { router } = await fleet(1, makeEcho('too-much', { step_ms: 20 }), {
+    nodeArgs: ['--max-sequences', `${SLOTS}`],
+  });
   const capacity = await capacityOf(router.url, manyLengths('too-much'));
   const explain = async () => (await call(`${router.url}/v0/explain?model=too-much`)).json;
   const once = LONG ? await arrivals(router.url, 0.9 * capacity, 90, manyLengths('too-much')) : [];
-  let most = 0, isOver = false, ended = false;
+  let most = 0,
+    isOver = false,
+    ended = false;
   const look = (async () => {
     while (!ended) {
       const seen = await explain();
@@ -45,18 +53,35 @@ test('ten times too much with default settings: no more than 12 wait, who is adm
   await look;
   assert.ok(isOver, 'it was noticed');
   assert.ok(most <= 12, `${most} waited`);
-  const served = ten.filter((o) => o.status === 200), refused = ten.filter((o) => o.status === 429);
+  const served = ten.filter((o) => o.status === 200),
+    refused = ten.filter((o) => o.status === 429);
   assert.equal(served.length + refused.length, ten.length);
   assert.ok(served.every((o) => o.done && !o.error));
   assert.ok(refused.every((o) => Number(o.headers.get('retry-after')) >= 1));
-  assert.match(JSON.parse(refused.at(-1).body).error.message, /more requests come for model "too-much" than it can serve/);
+  assert.match(
+    JSON.parse(refused.at(-1).body).error.message,
+    /more requests come for model "too-much" than it can serve/,
+  );
   if (LONG) {
-    assert.ok(once.every((o) => o.status === 200), 'nobody is refused at nine tenths of what it can do');
-    const [at1, at10] = [once, served].map((all) => quantile(all.map((o) => o.first), 0.99));
+    assert.ok(
+      once.every((o) => o.status === 200),
+      'nobody is refused at nine tenths of what it can do',
+    );
+    const [at1, at10] = [once, served].map((all) =>
+      quantile(
+        all.map((o) => o.first),
+        0.99,
+      ),
+    );
     assert.ok(at10 <= 2 * at1, `p99 of the first token: ${at10} ms at 10x, ${at1} ms at 0.9x`);
   }
   await until('it is over', async () => (await explain()).queued === 0);
   await sleep(1000); // a second without a refusal is what ends it
-  const burst = await Promise.all(Array.from({ length: 100 }, (_, i) => stream(router.url, manyLengths('too-much')(i).body)));
-  assert.ok(burst.every((o) => o.status === 200 && o.done), 'a burst of a hundred waits and is served');
+  const burst = await Promise.all(
+    Array.from({ length: 100 }, (_, i) => stream(router.url, manyLengths('too-much')(i).body)),
+  );
+  assert.ok(
+    burst.every((o) => o.status === 200 && o.done),
+    'a burst of a hundred waits and is served',
+  );
 });

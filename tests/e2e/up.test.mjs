@@ -12,13 +12,25 @@ let up, client;
 
 before(async () => {
   up = await startUp({ args: ['--model', DEMO] });
-  client = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'unused', maxRetries: 0,
-    defaultHeaders: { Authorization: null } });
+  client = new OpenAI({
+    baseURL: `${up.url}/v1`,
+    apiKey: 'unused',
+    maxRetries: 0,
+    defaultHeaders: { Authorization: null },
+  });
 });
 after(() => up?.stop());
 
-const weather = [{ type: 'function', function: { name: 'get_weather', description: 'Weather of a city',
-  parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } } }];
+const weather = [
+  {
+    type: 'function',
+    function: {
+      name: 'get_weather',
+      description: 'Weather of a city',
+      parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+    },
+  },
+];
 
 test('up tells the address, a line to copy, where data lies and how to stop', () => {
   assert.match(up.out, /curl http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions/);
@@ -27,8 +39,22 @@ test('up tells the address, a line to copy, where data lies and how to stop', ()
 
 // Every port that a process and its children listen on, as the kernel writes addresses.
 function listening(pid) {
-  const all = fs.readdirSync(`/proc/${pid}/task`).flatMap((task) => fs.readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean)).flatMap(listening);
-  const sockets = new Set(fs.readdirSync(`/proc/${pid}/fd`).map((fd) => { try { return fs.readlinkSync(`/proc/${pid}/fd/${fd}`).match(/^socket:\[(\d+)\]$/)?.[1]; } catch { return undefined; } }).filter(Boolean));
+  const all = fs
+    .readdirSync(`/proc/${pid}/task`)
+    .flatMap((task) => fs.readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean))
+    .flatMap(listening);
+  const sockets = new Set(
+    fs
+      .readdirSync(`/proc/${pid}/fd`)
+      .map((fd) => {
+        try {
+          return fs.readlinkSync(`/proc/${pid}/fd/${fd}`).match(/^socket:\[(\d+)\]$/)?.[1];
+        } catch {
+          return undefined;
+        }
+      })
+      .filter(Boolean),
+  );
   for (const table of ['tcp', 'tcp6', 'udp', 'udp6'])
     for (const line of fs.readFileSync(`/proc/${pid}/net/${table}`, 'utf8').split('\n').slice(1)) {
       const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
@@ -45,7 +71,10 @@ test('up opens nothing but loopback, router, node and worker together', () => {
 
 test('the openai client lists the model, ready', async () => {
   const list = await client.models.list();
-  assert.deepEqual(list.data.map((m) => m.id), ['demo']);
+  assert.deepEqual(
+    list.data.map((m) => m.id),
+    ['demo'],
+  );
   assert.equal(list.data[0].ready, true);
   assert.equal((await client.models.retrieve('demo')).id, 'demo');
 });
@@ -60,9 +89,15 @@ test('the openai client gets a chat completion with reasoning apart from content
 
 test('the openai client streams the same text, with usage at the end', async () => {
   const whole = await client.chat.completions.create({ model: 'demo', temperature: 0, ...say('Hello there') });
-  const stream = await client.chat.completions.create({ model: 'demo', temperature: 0, stream: true,
-    stream_options: { include_usage: true }, ...say('Hello there') });
-  let text = '', usage;
+  const stream = await client.chat.completions.create({
+    model: 'demo',
+    temperature: 0,
+    stream: true,
+    stream_options: { include_usage: true },
+    ...say('Hello there'),
+  });
+  let text = '',
+    usage;
   for await (const chunk of stream) {
     text += chunk.choices[0]?.delta?.content ?? '';
     usage = chunk.usage ?? usage;
@@ -78,16 +113,27 @@ test('a tools round trip: the model calls get_weather and uses its result', asyn
   assert.equal(first.choices[0].finish_reason, 'tool_calls');
   assert.equal(made.function.name, 'get_weather');
   assert.match(JSON.parse(made.function.arguments).city, /Paris/);
-  messages.push(first.choices[0].message, { role: 'tool', tool_call_id: made.id, content: '{"temperature": 21, "sky": "sunny"}' });
+  messages.push(first.choices[0].message, {
+    role: 'tool',
+    tool_call_id: made.id,
+    content: '{"temperature": 21, "sky": "sunny"}',
+  });
   const second = await client.chat.completions.create({ model: 'demo', temperature: 0, tools: weather, messages });
   assert.equal(second.choices[0].finish_reason, 'stop');
   assert.match(second.choices[0].message.content, /21|sunny/i, 'the result is in the answer');
 });
 
 test('an aborted stream ends on the node too', async () => {
-  const stream = await client.chat.completions.create({ model: 'demo', stream: true, max_tokens: 20000,
-    ...say('Count from 1 to 1000') });
-  for await (const _ of stream) { stream.controller.abort(); break; }
+  const stream = await client.chat.completions.create({
+    model: 'demo',
+    stream: true,
+    max_tokens: 20000,
+    ...say('Count from 1 to 1000'),
+  });
+  for await (const _ of stream) {
+    stream.controller.abort();
+    break;
+  }
   const end = Date.now() + 5000;
   for (;;) {
     const { json } = await call(`${up.url}/v0/models`);
@@ -99,7 +145,18 @@ test('an aborted stream ends on the node too', async () => {
 test('what one key has sent is known faster for that key alone', async () => {
   const make = async () => (await call(`${up.url}/v0/keys`, { body: {} })).json.key;
   const [ann, bob] = [await make(), await make()];
-  const cached = async (key) => (await call(`${up.url}/v1/chat/completions`, { key, body: { model: 'demo', max_tokens: 1, temperature: 0, ...say('A secret of Ann, told at some length. '.repeat(20)) } })).json.usage.prompt_tokens_details.cached_tokens;
+  const cached = async (key) =>
+    (
+      await call(`${up.url}/v1/chat/completions`, {
+        key,
+        body: {
+          model: 'demo',
+          max_tokens: 1,
+          temperature: 0,
+          ...say('A secret of Ann, told at some length. '.repeat(20)),
+        },
+      })
+    ).json.usage.prompt_tokens_details.cached_tokens;
   assert.equal(await cached(ann), 0);
   assert.ok((await cached(ann)) > 100, 'her own prompt is kept');
   assert.equal(await cached(bob), 0, 'nobody else can tell that she sent it');
@@ -108,29 +165,45 @@ test('what one key has sent is known faster for that key alone', async () => {
 
 test('errors arrive as the typed exceptions of the openai client', async () => {
   await assert.rejects(client.chat.completions.create({ model: 'nobody/knows', ...say('x') }), OpenAI.NotFoundError);
-  await assert.rejects(client.chat.completions.create({ model: 'demo', temperature: 9, ...say('x') }), OpenAI.BadRequestError);
+  await assert.rejects(
+    client.chat.completions.create({ model: 'demo', temperature: 9, ...say('x') }),
+    OpenAI.BadRequestError,
+  );
   const wrong = new OpenAI({ baseURL: `${up.url}/v1`, apiKey: 'lr-wrong', maxRetries: 0 });
   await assert.rejects(wrong.models.list(), OpenAI.AuthenticationError);
 });
 
 test('curl -N streams, and the last line is [DONE]', async () => {
-  const { stdout } = await promisify(execFile)('curl', ['-sN', `${up.url}/v1/chat/completions`,
-    '-H', 'Content-Type: application/json', '-d', JSON.stringify({ model: 'demo', stream: true, ...say('Hello') })]);
+  const { stdout } = await promisify(execFile)('curl', [
+    '-sN',
+    `${up.url}/v1/chat/completions`,
+    '-H',
+    'Content-Type: application/json',
+    '-d',
+    JSON.stringify({ model: 'demo', stream: true, ...say('Hello') }),
+  ]);
   assert.ok(stdout.trimEnd().endsWith('data: [DONE]'));
 });
 
 test('/v1/completions and stop strings work through the router', async () => {
-  const raw = await call(`${up.url}/v1/completions`, { body: { model: 'demo', prompt: 'Hello', max_tokens: 4, temperature: 0 } });
+  const raw = await call(`${up.url}/v1/completions`, {
+    body: { model: 'demo', prompt: 'Hello', max_tokens: 4, temperature: 0 },
+  });
   assert.equal(raw.status, 200);
   assert.ok(raw.json.usage.completion_tokens >= 1 && raw.json.usage.completion_tokens <= 4);
-  const cut = await call(`${up.url}/v1/chat/completions`, { body: { model: 'demo', temperature: 0, stop: ['help'], ...say('Hello there') } });
+  const cut = await call(`${up.url}/v1/chat/completions`, {
+    body: { model: 'demo', temperature: 0, stop: ['help'], ...say('Hello there') },
+  });
   assert.equal(cut.json.choices[0].finish_reason, 'stop');
   assert.doesNotMatch(cut.json.choices[0].message.content, /help/);
   assert.ok(cut.json.usage.prompt_tokens > 0, 'the prompt is counted though the answer was cut');
 });
 
 test('headers say which node served and why, and pass the request id through', async () => {
-  const answer = await call(`${up.url}/v1/chat/completions`, { body: { model: 'demo', max_tokens: 2, ...say('Hi') }, headers: { 'x-request-id': 'mine-1' } });
+  const answer = await call(`${up.url}/v1/chat/completions`, {
+    body: { model: 'demo', max_tokens: 2, ...say('Hi') },
+    headers: { 'x-request-id': 'mine-1' },
+  });
   assert.equal(answer.headers.get('x-request-id'), 'mine-1');
   assert.match(answer.headers.get('x-llm-router-node'), /^node-/);
   assert.match(answer.headers.get('x-llm-router-reason'), /cost=/);
@@ -148,13 +221,20 @@ test('chat, models, nodes and keys work from the command line', async () => {
 });
 
 test('up without a GPU and without --device cpu ends with the reason', async () => {
-  await assert.rejects(launch(['up', '--listen', '127.0.0.1:0', '--data-dir', tempDir('nogpu'), '--nvml-library', '/nonexistent'],
-    { match: /is ready/ }), /pass --device cpu/);
+  await assert.rejects(
+    launch(['up', '--listen', '127.0.0.1:0', '--data-dir', tempDir('nogpu'), '--nvml-library', '/nonexistent'], {
+      match: /is ready/,
+    }),
+    /pass --device cpu/,
+  );
 });
 
 test('a data folder belongs to one process', async () => {
   const dir = up.out.match(/Data lies in (.*)\. {2}Ctrl/)[1];
-  await assert.rejects(launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir], { match: /listening/ }), /lock|process/);
+  await assert.rejects(
+    launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir], { match: /listening/ }),
+    /lock|process/,
+  );
 });
 
 test('SIGHUP: up and its node open the log anew, reload, and a running stream goes on', async () => {
@@ -162,13 +242,29 @@ test('SIGHUP: up and its node open the log anew, reload, and a running stream go
   const other = await startUp({ args: ['--model', makeEcho('slow', { step_ms: 30 }), '--log-file', log] });
   const text = 'abcdefghij'.repeat(5);
   let asked = false;
-  const out = await stream(other.url, { model: 'slow', ...say(text) }, { onChunk: () => {
-    if (!asked) { fs.renameSync(log, `${log}.1`); other.child.kill('SIGHUP'); }
-    asked = true;
-  } });
+  const out = await stream(
+    other.url,
+    { model: 'slow', ...say(text) },
+    {
+      onChunk: () => {
+        if (!asked) {
+          fs.renameSync(log, `${log}.1`);
+          other.child.kill('SIGHUP');
+        }
+        asked = true;
+      },
+    },
+  );
   assert.equal(out.text, text);
-  await until('both have reloaded', () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/process\.reload/g)?.length === 2);
-  assert.equal((await call(`${other.url}/v1/chat/completions`, { body: { model: 'slow', ...say('hi') } })).json.choices[0].message.content, 'hi');
+  await until(
+    'both have reloaded',
+    () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/process\.reload/g)?.length === 2,
+  );
+  assert.equal(
+    (await call(`${other.url}/v1/chat/completions`, { body: { model: 'slow', ...say('hi') } })).json.choices[0].message
+      .content,
+    'hi',
+  );
   assert.deepEqual(await other.stop(), { code: 0, signal: null });
   assert.match(fs.readFileSync(log, 'utf8'), /worker\.left/);
 });
@@ -176,16 +272,38 @@ test('SIGHUP: up and its node open the log anew, reload, and a running stream go
 test('up is ready though its worker died before the node had joined, and the first request loads the model', async () => {
   const log = path.join(tempDir('log'), 'up.log');
   const starts = startUp({ args: ['--model', makeEcho('early'), '--log-file', log], ms: 15000 });
-  const pid = await until('the worker is ready', () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/worker\.ready .*?pid=(\d+)/)?.[1]);
+  const pid = await until(
+    'the worker is ready',
+    () => fs.existsSync(log) && fs.readFileSync(log, 'utf8').match(/worker\.ready .*?pid=(\d+)/)?.[1],
+  );
   process.kill(Number(pid), 'SIGKILL');
   const other = await starts;
-  assert.equal((await call(`${other.url}/v1/chat/completions`, { body: { model: 'early', ...say('hi') } })).json.choices[0].message.content, 'hi');
+  assert.equal(
+    (await call(`${other.url}/v1/chat/completions`, { body: { model: 'early', ...say('hi') } })).json.choices[0].message
+      .content,
+    'hi',
+  );
   await other.stop();
 });
 
 test('closing the terminal that up was started in still ends everything', async () => {
-  const command = [BIN, 'up', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', tempDir('window'), '--model', makeEcho('window')].join(' ');
-  const terminal = await launch(['-qfc', `exec ${command}`, '/dev/null'], { bin: 'script', match: /is ready at (http:\/\/\S+)/ });
+  const command = [
+    BIN,
+    'up',
+    '--listen',
+    '127.0.0.1:0',
+    '--device',
+    'cpu',
+    '--no-hf-cache',
+    '--data-dir',
+    tempDir('window'),
+    '--model',
+    makeEcho('window'),
+  ].join(' ');
+  const terminal = await launch(['-qfc', `exec ${command}`, '/dev/null'], {
+    bin: 'script',
+    match: /is ready at (http:\/\/\S+)/,
+  });
   const [pid] = fs.readFileSync(`/proc/${terminal.pid}/task/${terminal.pid}/children`, 'utf8').split(' ').map(Number);
   try {
     await terminal.stop('SIGKILL');
@@ -200,7 +318,16 @@ test('SIGTERM: a running stream is finished, then router, node and worker are go
   const other = await startUp({ args: ['--model', makeEcho('slow', { step_ms: 30 })] });
   const text = 'abcdefghij'.repeat(5);
   let asked = false;
-  const out = await stream(other.url, { model: 'slow', ...say(text) }, { onChunk: () => { if (!asked) other.child.kill('SIGTERM'); asked = true; } });
+  const out = await stream(
+    other.url,
+    { model: 'slow', ...say(text) },
+    {
+      onChunk: () => {
+        if (!asked) other.child.kill('SIGTERM');
+        asked = true;
+      },
+    },
+  );
   assert.equal(out.text, text);
   assert.ok(out.done);
   assert.deepEqual(await other.ended, { code: 0, signal: null });

@@ -9,15 +9,27 @@ import { call, LONG, makeEcho, nodes, say, sleep, stream, until } from './suppor
 
 const STREAMS = 16;
 
-const workersOf = (node) => fs.readdirSync('/proc').filter((p) => /^\d+$/.test(p)).map(Number).filter((pid) => {
-  try {
-    const parent = Number(fs.readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop().split(' ')[1]);
-    return parent === node.child.pid && fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').split('\0')[1] === 'worker';
-  } catch { return false; }
-});
+const workersOf = (node) =>
+  fs
+    .readdirSync('/proc')
+    .filter((p) => /^\d+$/.test(p))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const parent = Number(fs.readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop().split(' ')[1]);
+        return (
+          parent === node.child.pid && fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').split('\0')[1] === 'worker'
+        );
+      } catch {
+        return false;
+      }
+    });
 
 async function killWorkers(node) {
-  const pids = await until('a worker runs', () => { const p = workersOf(node); return p.length > 0 && p; });
+  const pids = await until('a worker runs', () => {
+    const p = workersOf(node);
+    return p.length > 0 && p;
+  });
   pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
 }
 
@@ -25,7 +37,9 @@ async function killWorkers(node) {
 // node may be silent.
 async function isWhole(router, all) {
   await allIdle(router);
-  await until('ready everywhere', async () => (await nodes(router)).every((n) => n.online && n.models.every((m) => m.state === 'ready')));
+  await until('ready everywhere', async () =>
+    (await nodes(router)).every((n) => n.online && n.models.every((m) => m.state === 'ready')),
+  );
   await sleep(LONG ? 12000 : 1500);
   assert.equal((await nodes(router)).filter((n) => n.online).length, all.length);
   assert.doesNotMatch(router.log, /node\.refused|heartbeat\.refused/);
@@ -38,8 +52,12 @@ async function streamsWith(router, asks, kill) {
   let begun = 0;
   const running = asks.map((ask) => {
     const times = [];
-    return stream(router.url, ask, { onChunk: (out) => { times.push(Date.now()); if (out.chunks === 5) begun++; } })
-      .then((out) => Object.assign(out, { gap: longestGap([...times, Date.now()]) }));
+    return stream(router.url, ask, {
+      onChunk: (out) => {
+        times.push(Date.now());
+        if (out.chunks === 5) begun++;
+      },
+    }).then((out) => Object.assign(out, { gap: longestGap([...times, Date.now()]) }));
   });
   await until('all run', () => begun >= asks.length);
   await kill();
@@ -50,12 +68,16 @@ test('a worker killed under sixteen streams: all go on together, the texts are w
   const { router, all } = await fleet(1, makeEcho('calm', { step_ms: 10 }));
   const text = 'x0123456789'.repeat(25);
   const ask = { model: 'calm', stream_options: { include_usage: true }, ...say(text) };
-  const out = await streamsWith(router, Array.from({ length: STREAMS }, () => ask), () => killWorkers(all[0]));
+  const out = await streamsWith(
+    router,
+    Array.from({ length: STREAMS }, () => ask),
+    () => killWorkers(all[0]),
+  );
   for (const o of out) {
     assert.deepEqual([o.error, o.text === text, o.usage.completion_tokens], [null, true, text.length + 1]);
     assert.ok(o.gap < 2500, `silent for ${o.gap} ms, each text alone takes 2750`);
   }
-  assert.ok(await metric(router, 'continuations_total') >= STREAMS);
+  assert.ok((await metric(router, 'continuations_total')) >= STREAMS);
   await isWhole(router, all);
 });
 
@@ -75,7 +97,11 @@ test('twelve worker kills in mid-answer take none of three nodes out', async () 
 test('a node whose model takes long to load again: its streams go on at a node that is ready', async () => {
   const { router, all } = await fleet(2, makeEcho('heavy', { step_ms: 20, load_ms: 4000 }));
   const text = '0123456789'.repeat(15);
-  const out = await streamsWith(router, Array.from({ length: 8 }, () => ({ model: 'heavy', ...say(text) })), () => killWorkers(all[0]));
+  const out = await streamsWith(
+    router,
+    Array.from({ length: 8 }, () => ({ model: 'heavy', ...say(text) })),
+    () => killWorkers(all[0]),
+  );
   for (const o of out) {
     assert.deepEqual([o.error, o.text], [null, text]);
     assert.ok(o.gap < 3000, `silent for ${o.gap} ms: it waited for the load`);
@@ -87,9 +113,13 @@ test('a prompt that kills its worker ends alone with a 500; those beside it lose
   const { router, all } = await fleet(2, makeFaulty('frail', { step_ms: 10, poison: 'cyanide' }));
   const text = '0123456789'.repeat(25);
   let bad;
-  const out = await streamsWith(router, Array.from({ length: STREAMS }, () => ({ model: 'frail', ...say(text) })), async () => {
-    bad = await call(`${router.url}/v1/chat/completions`, { body: { model: 'frail', ...say('some cyanide') } });
-  });
+  const out = await streamsWith(
+    router,
+    Array.from({ length: STREAMS }, () => ({ model: 'frail', ...say(text) })),
+    async () => {
+      bad = await call(`${router.url}/v1/chat/completions`, { body: { model: 'frail', ...say('some cyanide') } });
+    },
+  );
   assert.equal(bad.status, 500);
   assert.match(bad.json.error.message, /died twice/);
   for (const o of out) assert.deepEqual([o.error, o.text], [null, text]);
@@ -102,9 +132,15 @@ test('a request that kills its worker in mid-answer is found by halves; those be
   const { router, all } = await fleet(1, makeFaulty('late', { step_ms: 5, poison: 'cyanide', poison_after: 20 }));
   const text = '0123456789'.repeat(LONG ? 80 : 40);
   let bad;
-  const out = await streamsWith(router, Array.from({ length: 7 }, () => ({ model: 'late', ...say(text) })), async () => {
-    bad = await call(`${router.url}/v1/chat/completions`, { body: { model: 'late', ...say(`some cyanide ${'.'.repeat(50)}`) } });
-  });
+  const out = await streamsWith(
+    router,
+    Array.from({ length: 7 }, () => ({ model: 'late', ...say(text) })),
+    async () => {
+      bad = await call(`${router.url}/v1/chat/completions`, {
+        body: { model: 'late', ...say(`some cyanide ${'.'.repeat(50)}`) },
+      });
+    },
+  );
   assert.equal(bad.status, 500);
   assert.match(bad.json.error.message, /died twice/);
   for (const o of out) assert.deepEqual([o.error, o.text], [null, text]);
@@ -112,14 +148,20 @@ test('a request that kills its worker in mid-answer is found by halves; those be
 });
 
 test('a worker that dies on a draining node: its streams leave at once', async () => {
-  const { router, all } = await fleet(2, makeEcho('leaving', { step_ms: 20 }), { nodeArgs: ['--drain-timeout', '60s'] });
-  const text = '0123456789'.repeat(15);
-  const out = await streamsWith(router, Array.from({ length: 6 }, () => ({ model: 'leaving', ...say(text) })), async () => {
-    const pids = workersOf(all[0]);
-    all[0].child.kill('SIGTERM');
-    await until('it drains', () => /node\.drain/.test(all[0].log));
-    pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
+  const { router, all } = await fleet(2, makeEcho('leaving', { step_ms: 20 }), {
+    nodeArgs: ['--drain-timeout', '60s'],
   });
+  const text = '0123456789'.repeat(15);
+  const out = await streamsWith(
+    router,
+    Array.from({ length: 6 }, () => ({ model: 'leaving', ...say(text) })),
+    async () => {
+      const pids = workersOf(all[0]);
+      all[0].child.kill('SIGTERM');
+      await until('it drains', () => /node\.drain/.test(all[0].log));
+      pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
+    },
+  );
   for (const o of out) {
     assert.deepEqual([o.error, o.text], [null, text]);
     assert.ok(o.gap < 3000, `silent for ${o.gap} ms`);
@@ -130,8 +172,18 @@ test('links that break six times under one stream, with tokens between, do not e
   const { router, all } = await fleet(3, makeEcho('shaky', { step_ms: 10 }), { proxied: true });
   const text = '0123456789'.repeat(20);
   let cuts = 0;
-  const out = await stream(router.url, { model: 'shaky', ...say(text) }, {
-    onChunk: (o) => { if (cuts < 6 && o.text.length >= 20 * (cuts + 1)) { cuts++; all.forEach((n) => n.proxy.reset()); } } });
+  const out = await stream(
+    router.url,
+    { model: 'shaky', ...say(text) },
+    {
+      onChunk: (o) => {
+        if (cuts < 6 && o.text.length >= 20 * (cuts + 1)) {
+          cuts++;
+          all.forEach((n) => n.proxy.reset());
+        }
+      },
+    },
+  );
   assert.deepEqual([cuts, out.error, out.text], [6, null, text]);
 });
 
@@ -139,27 +191,38 @@ test('a malformed event of a node moves the answer instead of ending it', async 
   const { router, all } = await fleet(2, makeEcho('garbled', { step_ms: 15 }), { proxied: true });
   const text = '0123456789'.repeat(10);
   let spoiled = 0;
-  for (const node of all) node.proxy.changeAnswer = (bytes) => {
-    // The header of a token frame; behind it the request, the id, flags, and a count that
-    // the frame cannot hold.
-    const at = bytes.indexOf(Buffer.from([VERSION, TYPE.TOKEN, 0, 0]));
-    if (spoiled === 0 && at >= 0 && at + 26 < bytes.length) { spoiled++; bytes[at + 25] = 255; }
-    return bytes;
-  };
+  for (const node of all)
+    node.proxy.changeAnswer = (bytes) => {
+      // The header of a token frame; behind it the request, the id, flags, and a count that
+      // the frame cannot hold.
+      const at = bytes.indexOf(Buffer.from([VERSION, TYPE.TOKEN, 0, 0]));
+      if (spoiled === 0 && at >= 0 && at + 26 < bytes.length) {
+        spoiled++;
+        bytes[at + 25] = 255;
+      }
+      return bytes;
+    };
   const out = await stream(router.url, { model: 'garbled', ...say(text) });
   assert.deepEqual([spoiled, out.error, out.text], [1, null, text]);
 });
 
-for (const [what, change] of [['is missing', () => []], ['comes twice', (frame) => [frame, frame]]])
+for (const [what, change] of [
+  ['is missing', () => []],
+  ['comes twice', (frame) => [frame, frame]],
+])
   test(`an event that ${what} is noticed, and the answer goes on elsewhere without it`, async () => {
     const { router, all } = await fleet(2, makeEcho('gap', { step_ms: 15 }), { proxied: true });
     const text = '0123456789'.repeat(10);
     let tokens = 0;
-    for (const node of all) node.proxy.changeAnswer = (bytes) => {
-      if (bytes[4] !== VERSION || tokens >= 10) return bytes;
-      const [frames, rest] = takeFrames(bytes);
-      return Buffer.concat([...frames.flatMap((f) => (f[5] === TYPE.TOKEN && ++tokens === 10 ? change(f) : [f])), rest]);
-    };
+    for (const node of all)
+      node.proxy.changeAnswer = (bytes) => {
+        if (bytes[4] !== VERSION || tokens >= 10) return bytes;
+        const [frames, rest] = takeFrames(bytes);
+        return Buffer.concat([
+          ...frames.flatMap((f) => (f[5] === TYPE.TOKEN && ++tokens === 10 ? change(f) : [f])),
+          rest,
+        ]);
+      };
     const out = await stream(router.url, { model: 'gap', ...say(text) });
     assert.deepEqual([out.error, out.text], [null, text]);
     assert.equal(await metric(router, 'continuations_total'), 1);

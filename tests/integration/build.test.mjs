@@ -15,12 +15,18 @@ const engines = fs.readdirSync(path.join(BUILD, 'engines'));
 const programs = [BIN, ...engines.map((id) => path.join(BUILD, 'engines', id, `${id}.so`))];
 const commands = () => JSON.parse(fs.readFileSync(path.join(BUILD, 'compile_commands.json')));
 const hash = (file) => crypto.createHash('sha256').update(fs.readFileSync(file)).digest('hex');
-const filesBelow = (dir) => fs.readdirSync(dir, { recursive: true }).filter((name) => fs.statSync(path.join(dir, name)).isFile()).sort();
+const filesBelow = (dir) =>
+  fs
+    .readdirSync(dir, { recursive: true })
+    .filter((name) => fs.statSync(path.join(dir, name)).isFile())
+    .sort();
 
 describe('every program of a release build', () => {
   for (const program of programs) {
     it(`is hardened: ${path.basename(program)}`, () => {
-      const segments = tool('readelf', '-hlW', program), dynamic = tool('readelf', '-dW', program), symbols = tool('readelf', '--dyn-syms', '-W', program);
+      const segments = tool('readelf', '-hlW', program),
+        dynamic = tool('readelf', '-dW', program),
+        symbols = tool('readelf', '--dyn-syms', '-W', program);
       assert.match(segments, /Type: +DYN/, 'its place in memory is chosen at random');
       assert.match(segments, /GNU_RELRO/);
       assert.match(segments, /GNU_STACK .* RW /, 'no stack is executable');
@@ -66,43 +72,57 @@ function compileIn(root, { command, directory, file }) {
 }
 
 it('a file compiled in two folders gives the same bytes', () => {
-  const chosen = commands().filter(({ file }) => /\/(src\/base\/json_read|src\/net\/tls|engines\/gptoss\/entry)\.c$/.test(file));
+  const chosen = commands().filter(({ file }) =>
+    /\/(src\/base\/json_read|src\/net\/tls|engines\/gptoss\/entry)\.c$/.test(file),
+  );
   assert.ok(chosen.length >= 3);
   const [here, there] = ['here', 'a-folder-with-another-name'].map((name) => {
     const root = path.join(tempDir('build'), name);
-    for (const folder of ['src', 'include', 'engines']) fs.cpSync(path.join(SOURCE, folder), path.join(root, folder), { recursive: true });
+    for (const folder of ['src', 'include', 'engines'])
+      fs.cpSync(path.join(SOURCE, folder), path.join(root, folder), { recursive: true });
     return chosen.map((entry) => compileIn(root, entry));
   });
   assert.deepEqual(here, there);
 });
 
-if (LONG) it('two builds from two folders give the same bytes', async () => {
-  const results = [];
-  for (const name of ['here', 'a-folder-with-another-name']) {
-    const root = path.join(tempDir('build'), name);
-    for (const file of tool('git', '-C', SOURCE, 'ls-files', '--cached', '--others', '--exclude-standard').trim().split('\n')) {
-      if (!fs.existsSync(path.join(SOURCE, file))) continue;
-      fs.mkdirSync(path.dirname(path.join(root, file)), { recursive: true });
-      fs.copyFileSync(path.join(SOURCE, file), path.join(root, file));
-    }
-    for (const kept of ['.cache', 'dashboard/node_modules'])
-      if (fs.existsSync(path.join(SOURCE, kept))) fs.symlinkSync(path.join(SOURCE, kept), path.join(root, kept));
-    const run = (...args) => new Promise((done, fail) => {
-      const child = track(spawn(args[0], args.slice(1), { cwd: root, stdio: ['ignore', 'ignore', 'inherit'], env: { ...process.env, CMAKE_C_COMPILER_LAUNCHER: '' } }));
-      child.on('exit', (code) => (code === 0 ? done() : fail(new Error(`${args.join(' ')} ended with ${code}`))));
-    });
-    await run('cmake', '--preset', 'release', `-DLR_KERNEL_CACHE=${path.join(SOURCE, 'build/kernels')}`);
-    await run('cmake', '--build', '--preset', 'release', '--target', 'notices', '--', '--quiet');
-    const made = path.join(root, 'build/release'), out = {};
-    for (const folder of ['bin', 'engines', 'share'])
-      for (const file of filesBelow(path.join(made, folder))) {
-        out[`${folder}/${file}`] = hash(path.join(made, folder, file));
-        assert.ok(!fs.readFileSync(path.join(made, folder, file), 'latin1').includes(root), file);
+if (LONG)
+  it('two builds from two folders give the same bytes', async () => {
+    const results = [];
+    for (const name of ['here', 'a-folder-with-another-name']) {
+      const root = path.join(tempDir('build'), name);
+      for (const file of tool('git', '-C', SOURCE, 'ls-files', '--cached', '--others', '--exclude-standard')
+        .trim()
+        .split('\n')) {
+        if (!fs.existsSync(path.join(SOURCE, file))) continue;
+        fs.mkdirSync(path.dirname(path.join(root, file)), { recursive: true });
+        fs.copyFileSync(path.join(SOURCE, file), path.join(root, file));
       }
-    results.push(out);
-  }
-  assert.deepEqual(results[0], results[1]);
-});
+      for (const kept of ['.cache', 'dashboard/node_modules'])
+        if (fs.existsSync(path.join(SOURCE, kept))) fs.symlinkSync(path.join(SOURCE, kept), path.join(root, kept));
+      const run = (...args) =>
+        new Promise((done, fail) => {
+          const child = track(
+            spawn(args[0], args.slice(1), {
+              cwd: root,
+              stdio: ['ignore', 'ignore', 'inherit'],
+              env: { ...process.env, CMAKE_C_COMPILER_LAUNCHER: '' },
+            }),
+          );
+          child.on('exit', (code) => (code === 0 ? done() : fail(new Error(`${args.join(' ')} ended with ${code}`))));
+        });
+      await run('cmake', '--preset', 'release', `-DLR_KERNEL_CACHE=${path.join(SOURCE, 'build/kernels')}`);
+      await run('cmake', '--build', '--preset', 'release', '--target', 'notices', '--', '--quiet');
+      const made = path.join(root, 'build/release'),
+        out = {};
+      for (const folder of ['bin', 'engines', 'share'])
+        for (const file of filesBelow(path.join(made, folder))) {
+          out[`${folder}/${file}`] = hash(path.join(made, folder, file));
+          assert.ok(!fs.readFileSync(path.join(made, folder, file), 'latin1').includes(root), file);
+        }
+      results.push(out);
+    }
+    assert.deepEqual(results[0], results[1]);
+  });
 
 describe('an installation', () => {
   let prefix;
@@ -117,13 +137,32 @@ describe('an installation', () => {
     assert.deepEqual([bom.bomFormat, bom.specVersion, bom.metadata.component.name], ['CycloneDX', '1.5', 'llm-router']);
     const found = new Map(bom.components.map((c) => [c.name, c]));
     // A library's file name, and the component that it is.
-    const names = { 'libuv.so': 'libuv', 'libssl.so': 'openssl', 'libcrypto.so': 'openssl', 'libpcre2-8.so': 'libpcre2-8', 'libsqlite3.so': 'sqlite3', 'libutf8proc.so': 'libutf8proc',
-      'libllhttp.so': 'llhttp', 'libc.so': 'glibc', 'libm.so': 'glibc', 'ld-linux-x86-64.so': 'glibc' };
+    const names = {
+      'libuv.so': 'libuv',
+      'libssl.so': 'openssl',
+      'libcrypto.so': 'openssl',
+      'libpcre2-8.so': 'libpcre2-8',
+      'libsqlite3.so': 'sqlite3',
+      'libutf8proc.so': 'libutf8proc',
+      'libllhttp.so': 'llhttp',
+      'libc.so': 'glibc',
+      'libm.so': 'glibc',
+      'ld-linux-x86-64.so': 'glibc',
+    };
     for (const program of programs)
       for (const [, file] of tool('readelf', '-dW', program).matchAll(/\(NEEDED\).*\[(.*?\.so)/g))
         assert.ok(found.has(names[file]), `${path.basename(program)} needs ${file}`);
-    const packages = Object.keys(JSON.parse(fs.readFileSync(path.join(SOURCE, 'dashboard/package-lock.json'))).packages).filter(Boolean).map((name) => path.basename(name));
-    for (const name of ['llhttp', 'libcurl', 'libpq', ...(engines.includes('llama_cpp') ? ['llama.cpp'] : []), ...packages]) assert.ok(found.has(name), name);
+    const packages = Object.keys(JSON.parse(fs.readFileSync(path.join(SOURCE, 'dashboard/package-lock.json'))).packages)
+      .filter(Boolean)
+      .map((name) => path.basename(name));
+    for (const name of [
+      'llhttp',
+      'libcurl',
+      'libpq',
+      ...(engines.includes('llama_cpp') ? ['llama.cpp'] : []),
+      ...packages,
+    ])
+      assert.ok(found.has(name), name);
     for (const { name, version, purl, licenses } of bom.components) {
       assert.match(version, /^\d/, name);
       assert.match(purl, /^pkg:(deb|npm|generic)\/.+@\d/);
@@ -134,14 +173,20 @@ describe('an installation', () => {
 
   it('brings the licence text of each, and the long texts these refer to', () => {
     const bom = JSON.parse(fs.readFileSync(share('sbom.cdx.json')));
-    for (const name of ['llm-router', ...bom.components.map((c) => c.name)]) assert.ok(fs.statSync(share(`licenses/${name}.txt`)).size > 200, name);
+    for (const name of ['llm-router', ...bom.components.map((c) => c.name)])
+      assert.ok(fs.statSync(share(`licenses/${name}.txt`)).size > 200, name);
     for (const file of filesBelow(share('licenses')))
-      for (const [, name] of fs.readFileSync(share(`licenses/${file}`), 'utf8').matchAll(/\/usr\/share\/common-licenses\/([A-Za-z0-9.+-]*[A-Za-z0-9])/g))
+      for (const [, name] of fs
+        .readFileSync(share(`licenses/${file}`), 'utf8')
+        .matchAll(/\/usr\/share\/common-licenses\/([A-Za-z0-9.+-]*[A-Za-z0-9])/g))
         assert.ok(fs.existsSync(share(`licenses/common/${name}.txt`)), `${file} refers to ${name}`);
   });
 
   it('has no engine that was made for tests', () => {
-    assert.deepEqual(filesBelow(prefix).filter((file) => /echo|faulty|fake|inject/.test(file)), []);
+    assert.deepEqual(
+      filesBelow(prefix).filter((file) => /echo|faulty|fake|inject/.test(file)),
+      [],
+    );
   });
 });
 

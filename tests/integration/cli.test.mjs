@@ -130,10 +130,11 @@ test('bash completes commands, tools, flags and values', () => {
     t() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _llm_router; echo "\${COMPREPLY[*]}"; }
     t llm-router nod; t llm-router debug tok; t llm-router node --log-f; t llm-router node --log-format ""`;
   const result = spawnSync('bash', ['-c', script], { encoding: 'utf8' });
-  assert.deepEqual(result.stdout.trim().split('\n').map((line) => line.split(' ')[0]), [
-    commands().find((name) => name.startsWith('nod')),
-    'tokenize',
-    '--log-format',
-    'text',
-  ]);
+  assert.deepEqual(
+    result.stdout
+      .trim()
+      .split('\n')
+      .map((line) => line.split(' ')[0]),
+    [commands().find((name) => name.startsWith('nod')), 'tokenize', '--log-format', 'text'],
+  );
 });

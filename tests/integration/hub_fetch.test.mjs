@@ -26,7 +26,9 @@ test('files are fetched side by side', async (t) => {
   const world = await setup(t);
   await world.settle();
   let open;
-  const gate = new Promise((done) => { open = done; });
+  const gate = new Promise((done) => {
+    open = done;
+  });
   const waiting = new Set();
   for (const name of [SHARD, 'model-00002-of-00002.safetensors'])
     world.hub.script(name, [{ gate, after: 1000, reached: () => waiting.add(name) }]);
@@ -37,7 +39,10 @@ test('files are fetched side by side', async (t) => {
   world.assertWhole();
 });
 
-for (const [what, step] of [['cut', { cut: 1_500_000 }], ['stalled', { stall: 1_500_000 }]])
+for (const [what, step] of [
+  ['cut', { cut: 1_500_000 }],
+  ['stalled', { stall: 1_500_000 }],
+])
   test(`a ${what} connection is resumed where it ended`, async (t) => {
     const world = await setup(t);
     await world.settle();
@@ -56,7 +61,10 @@ for (const [what, step] of [['cut', { cut: 1_500_000 }], ['stalled', { stall: 1_
 test('a connection that is cut again and again still arrives, as long as bytes come', async (t) => {
   const world = await setup(t);
   await world.settle();
-  world.hub.script(SHARD, Array.from({ length: 12 }, () => ({ cut: 300_000 })));
+  world.hub.script(
+    SHARD,
+    Array.from({ length: 12 }, () => ({ cut: 300_000 })),
+  );
   const run = await world.fetch(['--attempts', '3']);
   assert.equal(run.code, 0, run.err);
   world.assertWhole();
@@ -65,7 +73,10 @@ test('a connection that is cut again and again still arrives, as long as bytes c
 test('a hub that never gives a byte fails after the bounded attempts, with the reason', async (t) => {
   const world = await setup(t);
   await world.settle();
-  world.hub.script(SHARD, Array.from({ length: 50 }, () => ({ status: 503 })));
+  world.hub.script(
+    SHARD,
+    Array.from({ length: 50 }, () => ({ status: 503 })),
+  );
   const run = await world.fetch(['--attempts', '4']);
   assert.equal(run.code, 1);
   assert.equal(run.json.state, 'failed');
@@ -95,7 +106,10 @@ test('a file that changed mid-way is fetched again from the start', async (t) =>
   assert.equal(run.code, 0, run.err);
   world.assertWhole();
   const served = world.hub.served(SHARD);
-  assert.deepEqual(served.map((r) => r.status), [200, 200]); // If-Range did not hold
+  assert.deepEqual(
+    served.map((r) => r.status),
+    [200, 200],
+  ); // If-Range did not hold
   assert.match(served[1].headers.range, /^bytes=\d+-$/);
 });
 
@@ -107,7 +121,10 @@ test('a server that ignores If-Range and sends other bytes is found by the hash'
   const run = await world.fetch();
   assert.equal(run.code, 0, run.err);
   world.assertWhole();
-  assert.deepEqual(world.hub.served(SHARD).map((r) => r.status), [200, 206, 200]);
+  assert.deepEqual(
+    world.hub.served(SHARD).map((r) => r.status),
+    [200, 206, 200],
+  );
   assert.match(run.err, /another sha256/);
   assert.ok(file.etag);
 });
@@ -115,7 +132,10 @@ test('a server that ignores If-Range and sends other bytes is found by the hash'
 test('wrong bytes never get the final name, and are not fetched for ever', async (t) => {
   const world = await setup(t);
   await world.settle();
-  world.hub.script(SHARD, Array.from({ length: 50 }, () => ({ flip: 2_000_000 })));
+  world.hub.script(
+    SHARD,
+    Array.from({ length: 50 }, () => ({ flip: 2_000_000 })),
+  );
   const run = await world.fetch();
   assert.equal(run.code, 1);
   assert.match(run.err, /MODEL_CORRUPT: model-00001-of-00002\.safetensors arrived with another sha256/);
@@ -123,11 +143,14 @@ test('wrong bytes never get the final name, and are not fetched for ever', async
   assert.equal(fs.existsSync(path.join(world.out, SHARD)), false);
 });
 
-test('a size other than the manifest\'s is refused before its bytes are stored', async (t) => {
+test("a size other than the manifest's is refused before its bytes are stored", async (t) => {
   const world = await setup(t);
   await world.settle();
   const longer = Buffer.concat([world.files[SHARD], Buffer.alloc(10)]);
-  world.hub.script(SHARD, Array.from({ length: 50 }, () => ({ bytes: longer })));
+  world.hub.script(
+    SHARD,
+    Array.from({ length: 50 }, () => ({ bytes: longer })),
+  );
   const run = await world.fetch();
   assert.equal(run.code, 1);
   assert.match(run.err, /has 4074282 bytes at the hub, the manifest says 4074272/);
@@ -152,7 +175,10 @@ test('a server without ranges sends all of it again', async (t) => {
   const run = await world.fetch();
   assert.equal(run.code, 0, run.err);
   world.assertWhole();
-  assert.deepEqual(world.hub.served(SHARD).map((r) => r.status), [200, 200]);
+  assert.deepEqual(
+    world.hub.served(SHARD).map((r) => r.status),
+    [200, 200],
+  );
 });
 
 test('an address that ran out is asked for again', async (t) => {
@@ -169,7 +195,10 @@ test('an address that ran out is asked for again', async (t) => {
 test('an optional file that fails does not fail the model', async (t) => {
   const world = await setup(t);
   await world.settle();
-  world.hub.script('generation_config.json', Array.from({ length: 50 }, () => ({ status: 404 })));
+  world.hub.script(
+    'generation_config.json',
+    Array.from({ length: 50 }, () => ({ status: 404 })),
+  );
   const run = await world.fetch();
   assert.equal(run.code, 0, run.err);
   assert.equal(run.json.state, 'done');
@@ -186,8 +215,10 @@ test('artifacts of other backends and models of other runtimes are not fetched',
   const world = await setup(t, { files });
   const manifest = await world.settle();
   const entry = manifest.files.find((f) => f.name === 'metal/model.bin');
-  assert.deepEqual([entry.kind, entry.optional, entry.backends, entry.sha256],
-    ['artifact', true, ['metal'], sha256(artifact)]);
+  assert.deepEqual(
+    [entry.kind, entry.optional, entry.backends, entry.sha256],
+    ['artifact', true, ['metal'], sha256(artifact)],
+  );
   assert.equal((await world.fetch(['--backends', 'cuda'])).code, 0);
   assert.equal(fs.existsSync(path.join(world.out, 'metal')), false);
   assert.equal((await world.fetch(['--backends', 'metal'])).code, 0);
@@ -201,12 +232,20 @@ test('artifacts of other backends and models of other runtimes are not fetched',
 
 // ---- kill -9, then again ----
 
-const stages = ['download.note=kill', 'download.write=kill:1', 'download.write=kill:9', 'download.received=kill',
-  'download.rename=kill', 'download.renamed=kill', 'download.sealed=kill'];
+const stages = [
+  'download.note=kill',
+  'download.write=kill:1',
+  'download.write=kill:9',
+  'download.received=kill',
+  'download.rename=kill',
+  'download.renamed=kill',
+  'download.sealed=kill',
+];
 for (const stage of stages)
   test(`killed at ${stage}, the next run completes`, async (t) => {
     const world = await setup(t);
-    await world.settle((manifest) => { // one file: the stage is that file's
+    await world.settle((manifest) => {
+      // one file: the stage is that file's
       manifest.files = manifest.files.filter((f) => f.name === SHARD);
     });
     const killed = await world.fetch([], { failpoint: stage });
@@ -219,7 +258,11 @@ for (const stage of stages)
     assert.equal(run.code, 0, run.err);
     world.assertWhole([SHARD]);
     const again = world.hub.served(SHARD).slice(before);
-    if (had > 0 && had < world.files[SHARD].length) assert.deepEqual(again.map((r) => r.from), [had]);
+    if (had > 0 && had < world.files[SHARD].length)
+      assert.deepEqual(
+        again.map((r) => r.from),
+        [had],
+      );
     if (/received|rename|sealed/.test(stage)) assert.equal(again.length, 0, 'all bytes were there');
   });
 
@@ -229,8 +272,10 @@ test('killed at any moment, over and over, the model still arrives', async (t) =
   for (let i = 0; i < 12; i++) {
     world.hub.script(SHARD, [{ rate: 3_000_000 }]);
     const run = world.startFetch();
-    await until('some bytes more', () => world.hub.served(SHARD).at(-1)?.sent > 100_000 * (i % 4)
-      || run.code !== undefined);
+    await until(
+      'some bytes more',
+      () => world.hub.served(SHARD).at(-1)?.sent > 100_000 * (i % 4) || run.code !== undefined,
+    );
     run.child.kill('SIGKILL');
     await run.done;
     const whole = path.join(world.out, SHARD);
@@ -244,11 +289,13 @@ test('killed at any moment, over and over, the model still arrives', async (t) =
 
 test('a byte that went bad in a partial file is found and the file fetched again', async (t) => {
   const world = await setup(t);
-  await world.settle((manifest) => { manifest.files = manifest.files.filter((f) => f.name === SHARD); });
+  await world.settle((manifest) => {
+    manifest.files = manifest.files.filter((f) => f.name === SHARD);
+  });
   assert.equal((await world.fetch([], { failpoint: 'download.write=kill:9' })).signal, 'SIGKILL');
   assert.ok(size(world.part(SHARD)) > 100_000);
   const fd = fs.openSync(world.part(SHARD), 'r+');
-  fs.writeSync(fd, Buffer.from([0xEE, 0xEE]), 0, 2, 50_000);
+  fs.writeSync(fd, Buffer.from([0xee, 0xee]), 0, 2, 50_000);
   fs.closeSync(fd);
   const run = await world.fetch();
   assert.equal(run.code, 0, run.err);
@@ -261,7 +308,7 @@ test('a byte that went bad in a finished file is found when it changed', async (
   await world.settle();
   assert.equal((await world.fetch()).code, 0);
   const fd = fs.openSync(path.join(world.out, SHARD), 'r+');
-  fs.writeSync(fd, Buffer.from([0xEE, 0xEE]), 0, 2, 500_000);
+  fs.writeSync(fd, Buffer.from([0xee, 0xee]), 0, 2, 500_000);
   fs.closeSync(fd);
   const run = await world.fetch();
   assert.equal(run.code, 0, run.err);
@@ -269,7 +316,7 @@ test('a byte that went bad in a finished file is found when it changed', async (
   world.assertWhole();
 });
 
-test('bytes without a note are nobody\'s and are not built upon', async (t) => {
+test("bytes without a note are nobody's and are not built upon", async (t) => {
   const world = await setup(t);
   await world.settle();
   fs.mkdirSync(path.join(world.out, '.download'), { recursive: true });
@@ -281,7 +328,7 @@ test('bytes without a note are nobody\'s and are not built upon', async (t) => {
   assert.equal(world.hub.served(SHARD)[0].headers.range, undefined);
 });
 
-test('a part of another commit\'s file is not built upon, even where nobody gives a hash', async (t) => {
+test("a part of another commit's file is not built upon, even where nobody gives a hash", async (t) => {
   const world = await setup(t);
   const only = (manifest) => {
     manifest.files = manifest.files.filter((f) => f.name === 'tokenizer.json');
@@ -329,9 +376,11 @@ test('a disk that fills up: a clear error, the partial kept, the next run goes o
   assert.equal(world.hub.served(name)[before].from, had);
 });
 
-test('a failpoint\'s full disk leaves what was fetched', async (t) => {
+test("a failpoint's full disk leaves what was fetched", async (t) => {
   const world = await setup(t);
-  await world.settle((manifest) => { manifest.files = manifest.files.filter((f) => f.name === SHARD); });
+  await world.settle((manifest) => {
+    manifest.files = manifest.files.filter((f) => f.name === SHARD);
+  });
   const run = await world.fetch([], { failpoint: 'download.write=error:5' });
   assert.equal(run.code, 1);
   assert.match(run.err, /disk full/);
@@ -345,7 +394,15 @@ test('two processes do not download into one folder', async (t) => {
   await world.settle();
   let open;
   const reached = new Promise((done) => {
-    world.hub.script(SHARD, [{ gate: new Promise((go) => { open = go; }), after: 1000, reached: done }]);
+    world.hub.script(SHARD, [
+      {
+        gate: new Promise((go) => {
+          open = go;
+        }),
+        after: 1000,
+        reached: done,
+      },
+    ]);
   });
   const first = world.startFetch();
   await reached;

@@ -38,30 +38,46 @@ export async function setup(t, { files = demoFiles(), repo = 'openai/demo', opti
 
   // Resolves when it ends; `child` is there at once.
   world.start = (args, { env = {}, failpoint, hosts = [hub.storage], ulimit, sandbox = [] } = {}) => {
-    const clean = Object.fromEntries(Object.entries(process.env)
-      .filter(([name]) => !/proxy$/i.test(name) && !/^(HF_|SSL_CERT)/.test(name)));
+    const clean = Object.fromEntries(
+      Object.entries(process.env).filter(([name]) => !/proxy$/i.test(name) && !/^(HF_|SSL_CERT)/.test(name)),
+    );
     const full = [...args, ...hosts.flatMap((host) => ['--hub-host', host])];
     let command = [failpoint !== undefined ? DEBUG_BIN : release, 'debug', ...full];
     if (ulimit) command = ['bash', '-c', `ulimit ${ulimit}; trap '' XFSZ; exec "$@"`, 'bash', ...command];
     if (sandbox.length) command = [...sandbox, ...command];
-    const child = spawn(command[0], command.slice(1), { stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...clean, HF_ENDPOINT: hub.url, HF_HOME: path.join(dir, 'none'),
-        ...(failpoint && { LR_FAILPOINT: failpoint }), ...env } });
+    const child = spawn(command[0], command.slice(1), {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: {
+        ...clean,
+        HF_ENDPOINT: hub.url,
+        HF_HOME: path.join(dir, 'none'),
+        ...(failpoint && { LR_FAILPOINT: failpoint }),
+        ...env,
+      },
+    });
     const run = { child, out: '', err: '' };
-    child.stdout.on('data', (bytes) => { run.out += bytes; });
-    child.stderr.on('data', (bytes) => { run.err += bytes; });
-    run.done = new Promise((done) => child.on('close', (code, signal) => {
-      Object.assign(run, { code, signal });
-      if (run.out.startsWith('{')) run.json = JSON.parse(run.out);
-      assert.doesNotMatch(run.err, /ERROR: AddressSanitizer|LeakSanitizer|runtime error:/);
-      done(run);
-    }));
+    child.stdout.on('data', (bytes) => {
+      run.out += bytes;
+    });
+    child.stderr.on('data', (bytes) => {
+      run.err += bytes;
+    });
+    run.done = new Promise((done) =>
+      child.on('close', (code, signal) => {
+        Object.assign(run, { code, signal });
+        if (run.out.startsWith('{')) run.json = JSON.parse(run.out);
+        assert.doesNotMatch(run.err, /ERROR: AddressSanitizer|LeakSanitizer|runtime error:/);
+        done(run);
+      }),
+    );
     return run;
   };
-  world.register = (name = repo, args = [], extra = {}) =>
-    world.start(['manifest', name, ...args], extra).done;
-  world.startFetch = (args = [], extra = {}) => world.start(['fetch', '--manifest', world.manifestPath,
-    '--output', world.out, '--backoff', '10ms', ...args], extra);
+  world.register = (name = repo, args = [], extra = {}) => world.start(['manifest', name, ...args], extra).done;
+  world.startFetch = (args = [], extra = {}) =>
+    world.start(
+      ['fetch', '--manifest', world.manifestPath, '--output', world.out, '--backoff', '10ms', ...args],
+      extra,
+    );
   world.fetch = (args, extra) => world.startFetch(args, extra).done;
   // Writes the manifest; `change` may edit it first.
   world.settle = async (change = () => {}, extra) => {

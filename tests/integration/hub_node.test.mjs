@@ -9,7 +9,9 @@ import { call, launch, makeToken, startRouter, tempDir, until } from '../e2e/sup
 import { startHub } from '../support/hub.mjs';
 import { DEBUG_BIN, SHARD, demoFiles, sha256 } from './hub_harness.mjs';
 
-const NO_PROXY = Object.fromEntries(['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'].map((n) => [n, '']));
+const NO_PROXY = Object.fromEntries(
+  ['http_proxy', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'].map((n) => [n, '']),
+);
 
 async function setup(t, files = demoFiles()) {
   const hub = await startHub();
@@ -19,10 +21,26 @@ async function setup(t, files = demoFiles()) {
   const world = { hub, router, files, env, dir: tempDir('node'), node: undefined };
   world.startNode = async ({ alone = false, failpoint } = {}) => {
     const args = alone ? [] : ['--router', router.url];
-    world.node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', world.dir,
-      '--hub-host', hub.storage, ...args],
-    { match: /listening on port (\d+)/, bin: failpoint ? DEBUG_BIN : undefined,
-      env: { ...env, LLM_ROUTER_TOKEN: await makeToken(router), ...(failpoint && { LR_FAILPOINT: failpoint }) } });
+    world.node = await launch(
+      [
+        'node',
+        '--listen',
+        '127.0.0.1:0',
+        '--device',
+        'cpu',
+        '--no-hf-cache',
+        '--data-dir',
+        world.dir,
+        '--hub-host',
+        hub.storage,
+        ...args,
+      ],
+      {
+        match: /listening on port (\d+)/,
+        bin: failpoint ? DEBUG_BIN : undefined,
+        env: { ...env, LLM_ROUTER_TOKEN: await makeToken(router), ...(failpoint && { LR_FAILPOINT: failpoint }) },
+      },
+    );
     world.node.url = `http://127.0.0.1:${world.node.found[1]}`;
     return world.node;
   };
@@ -40,10 +58,16 @@ async function setup(t, files = demoFiles()) {
     const answer = await call(`${router.url}/v0/models/register`, { body: { repo } });
     assert.equal(answer.status, 201, answer.text);
   };
-  world.ready = () => until('the model is ready', async () =>
-    (await call(`${router.url}/v1/models`)).json.data.find((m) => m.id === 'openai/demo' && m.ready), 30000);
-  world.chat = () => call(`${router.url}/v1/chat/completions`, { body: { model: 'openai/demo', max_tokens: 8,
-    messages: [{ role: 'user', content: 'hello' }] } });
+  world.ready = () =>
+    until(
+      'the model is ready',
+      async () => (await call(`${router.url}/v1/models`)).json.data.find((m) => m.id === 'openai/demo' && m.ready),
+      30000,
+    );
+  world.chat = () =>
+    call(`${router.url}/v1/chat/completions`, {
+      body: { model: 'openai/demo', max_tokens: 8, messages: [{ role: 'user', content: 'hello' }] },
+    });
   world.folder = path.join(world.dir, 'models/openai/demo');
   t.after(async () => {
     await world.node?.stop('SIGKILL');
@@ -57,7 +81,17 @@ test('a registered model is fetched, verified, listed and served, and its progre
   const world = await setup(t);
   let open;
   let reached = false;
-  world.hub.script(SHARD, [{ gate: new Promise((go) => { open = go; }), after: 2_000_000, reached: () => { reached = true; } }]);
+  world.hub.script(SHARD, [
+    {
+      gate: new Promise((go) => {
+        open = go;
+      }),
+      after: 2_000_000,
+      reached: () => {
+        reached = true;
+      },
+    },
+  ]);
   await world.startNode();
   await world.register();
   await until('the shard is on its way', () => reached);
@@ -66,8 +100,14 @@ test('a registered model is fetched, verified, listed and served, and its progre
     return m.state === 'fetching' && m.download?.done_bytes > 1_000_000 && m.reason && m;
   });
   assert.match(fetching.reason, /^fetching: \d of 6 files, .* of 7\.9 MiB/);
-  assert.equal(fetching.download.total_bytes, Object.values(world.files).reduce((sum, f) => sum + f.length, 0));
-  assert.deepEqual((await call(`${world.router.url}/v1/models`)).json.data.filter((m) => m.ready), []);
+  assert.equal(
+    fetching.download.total_bytes,
+    Object.values(world.files).reduce((sum, f) => sum + f.length, 0),
+  );
+  assert.deepEqual(
+    (await call(`${world.router.url}/v1/models`)).json.data.filter((m) => m.ready),
+    [],
+  );
   open();
   await world.ready();
   world.assertWhole();
@@ -83,12 +123,18 @@ test('files that were verified and that the engine judges are failed for good, u
   await world.ready();
   const refused = await world.chat();
   assert.notEqual(refused.status, 200);
-  const failed = await until('it is failed', async () => { const m = await world.model(); return m.state === 'failed' && m; });
+  const failed = await until('it is failed', async () => {
+    const m = await world.model();
+    return m.state === 'failed' && m;
+  });
   assert.match(failed.reason, /tokenizer/);
   const probes = () => (world.node.log.match(/model\.state model=openai\/demo from=present to=starting/g) ?? []).length;
   const before = probes();
   // The router knows it, too, and reaches the node all the same.
-  await until('the router knows', async () => (await call(`${world.router.url}/v0/models?id=openai/demo`)).json.models[0].state === 'failed');
+  await until(
+    'the router knows',
+    async () => (await call(`${world.router.url}/v0/models?id=openai/demo`)).json.models[0].state === 'failed',
+  );
   const loaded = await call(`${world.router.url}/v0/models/openai/demo/load`, { body: {} });
   assert.equal(loaded.status, 200, loaded.text);
   await until('it is tried', () => probes() > before);
@@ -103,7 +149,10 @@ test('verified files that were away for a moment are served again, and not fetch
   assert.equal((await world.chat()).status, 200);
   fs.renameSync(world.folder, `${world.folder}-away`);
   process.kill((await world.model()).workers[0].pid, 'SIGKILL');
-  const refused = await until('it is refused', async () => { const a = await world.chat(); return a.status !== 200 && a; });
+  const refused = await until('it is refused', async () => {
+    const a = await world.chat();
+    return a.status !== 200 && a;
+  });
   assert.equal(refused.status, 503, refused.text);
   assert.equal((await world.model()).state, 'waiting');
   fs.renameSync(`${world.folder}-away`, world.folder);
@@ -114,7 +163,15 @@ test('verified files that were away for a moment are served again, and not fetch
 test('a node killed in the middle of a download goes on where it was', async (t) => {
   const world = await setup(t);
   let reached = false;
-  world.hub.script(SHARD, [{ gate: new Promise(() => {}), after: 2_000_000, reached: () => { reached = true; } }]);
+  world.hub.script(SHARD, [
+    {
+      gate: new Promise(() => {}),
+      after: 2_000_000,
+      reached: () => {
+        reached = true;
+      },
+    },
+  ]);
   await world.register();
   await world.startNode();
   await until('the shard is on its way', () => reached);
@@ -145,7 +202,10 @@ for (const stage of ['note', 'write', 'received', 'rename', 'renamed', 'sealed']
     await world.startNode();
     await world.ready();
     world.assertWhole();
-    assert.deepEqual(fs.readdirSync(world.folder, { recursive: true }).filter((n) => n.endsWith('.part')), []);
+    assert.deepEqual(
+      fs.readdirSync(world.folder, { recursive: true }).filter((n) => n.endsWith('.part')),
+      [],
+    );
   });
 
 test('a node killed after the last file, before it kept the manifest, is complete after a restart', async (t) => {
@@ -170,7 +230,11 @@ const TEMPLATE = 'chat_template.jinja';
 function secondRevision(files) {
   const shard = Buffer.from(files[LAST]);
   shard[shard.length - 1] ^= 1;
-  const next = { ...files, [LAST]: shard, [TEMPLATE]: "{% for m in messages %}{{ m.content }}{% endfor %} again and again and again" };
+  const next = {
+    ...files,
+    [LAST]: shard,
+    [TEMPLATE]: '{% for m in messages %}{{ m.content }}{% endfor %} again and again and again',
+  };
   delete next['generation_config.json'];
   return next;
 }
@@ -205,7 +269,17 @@ test('registered again at another revision: what differs is fetched, the old one
   const world = await setupRevisions(t);
   let open;
   let reached = false;
-  world.hub.script(LAST, [{ gate: new Promise((go) => { open = go; }), after: 1000, reached: () => { reached = true; } }]);
+  world.hub.script(LAST, [
+    {
+      gate: new Promise((go) => {
+        open = go;
+      }),
+      after: 1000,
+      reached: () => {
+        reached = true;
+      },
+    },
+  ]);
   await world.change();
   await until('the changed shard is on its way', () => reached);
   const lengths = [];
@@ -239,15 +313,24 @@ test('registered again at another revision: what differs is fetched, the old one
   assert.equal((await world.chat()).json.usage.prompt_tokens, lengths.at(-1));
   world.next = world.files;
   await world.change();
-  await until('the first revision answers again', async () => (await world.chat()).json.usage?.prompt_tokens === world.first, 30000);
+  await until(
+    'the first revision answers again',
+    async () => (await world.chat()).json.usage?.prompt_tokens === world.first,
+    30000,
+  );
   world.assertWhole();
 });
 
 test('another revision that cannot be fetched: the old one serves on, and the log says why', async (t) => {
   const world = await setupRevisions(t);
-  world.hub.script(LAST, Array.from({ length: 50 }, () => ({ status: 404 })));
+  world.hub.script(
+    LAST,
+    Array.from({ length: 50 }, () => ({ status: 404 })),
+  );
   await world.change();
-  await until('the log says so', () => /warn revision\.waits model=openai\/demo revision=\w+ reason=.*does not exist/.test(world.node.log));
+  await until('the log says so', () =>
+    /warn revision\.waits model=openai\/demo revision=\w+ reason=.*does not exist/.test(world.node.log),
+  );
   const answer = await world.chat();
   assert.deepEqual([answer.status, answer.json.usage?.prompt_tokens], [200, world.first], answer.text);
   world.assertWhole();
@@ -255,7 +338,10 @@ test('another revision that cannot be fetched: the old one serves on, and the lo
   assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
   await until('unloaded', async () => (await world.model()).state === 'present');
   assert.equal((await world.ask('openai/demo', '?purge=true', 'DELETE')).status, 200);
-  assert.deepEqual([fs.existsSync(world.folder), fs.existsSync(path.join(world.dir, 'models/.incoming/openai/demo'))], [false, false]);
+  assert.deepEqual(
+    [fs.existsSync(world.folder), fs.existsSync(path.join(world.dir, 'models/.incoming/openai/demo'))],
+    [false, false],
+  );
 });
 
 for (const stage of ['fetched', 'decided', 'moved', 'written'])
@@ -267,17 +353,29 @@ for (const stage of ['fetched', 'decided', 'moved', 'written'])
     assert.equal((await world.node.ended).signal, 'SIGKILL');
     await world.startNode();
     await world.ready();
-    await until('the new revision answers', async () => {
-      const { json } = await world.chat();
-      return json.usage && json.usage.prompt_tokens !== world.first;
-    }, 30000);
+    await until(
+      'the new revision answers',
+      async () => {
+        const { json } = await world.chat();
+        return json.usage && json.usage.prompt_tokens !== world.first;
+      },
+      30000,
+    );
     world.assertChanged();
   });
 
 test('registered at another revision in the middle of a download: the newer one is what is served', async (t) => {
   const world = await setup(t);
   let reached = false;
-  world.hub.script(LAST, [{ gate: new Promise(() => {}), after: 1000, reached: () => { reached = true; } }]);
+  world.hub.script(LAST, [
+    {
+      gate: new Promise(() => {}),
+      after: 1000,
+      reached: () => {
+        reached = true;
+      },
+    },
+  ]);
   await world.startNode();
   await world.register();
   await until('the last shard is on its way', () => reached);
@@ -294,7 +392,10 @@ test('registered at another revision in the middle of a download: the newer one 
 test('an optional file that cannot be fetched leaves the model ready', async (t) => {
   const world = await setup(t);
   await world.register();
-  world.hub.script('generation_config.json', Array.from({ length: 50 }, () => ({ status: 404 })));
+  world.hub.script(
+    'generation_config.json',
+    Array.from({ length: 50 }, () => ({ status: 404 })),
+  );
   await world.startNode();
   await world.ready();
   assert.equal(fs.existsSync(path.join(world.folder, 'generation_config.json')), false);
@@ -305,7 +406,15 @@ test('an optional file that cannot be fetched leaves the model ready', async (t)
 test('a download is given up when its model is deleted; a new registration goes on from what came', async (t) => {
   const world = await setup(t);
   let reached = false;
-  world.hub.script(SHARD, [{ gate: new Promise(() => {}), after: 2_000_000, reached: () => { reached = true; } }]);
+  world.hub.script(SHARD, [
+    {
+      gate: new Promise(() => {}),
+      after: 2_000_000,
+      reached: () => {
+        reached = true;
+      },
+    },
+  ]);
   await world.startNode();
   await world.register();
   await until('the shard is on its way', () => reached);
@@ -343,7 +452,14 @@ test('a node that starts without its router knows what it fetched, and that it i
   bytes[bytes.length - 1] ^= 1;
   fs.writeFileSync(shard, bytes);
   let open;
-  world.hub.script(SHARD, [{ gate: new Promise((go) => { open = go; }), after: 1000 }]);
+  world.hub.script(SHARD, [
+    {
+      gate: new Promise((go) => {
+        open = go;
+      }),
+      after: 1000,
+    },
+  ]);
   await world.startNode({ alone: true });
   await until('it is fetched again', async () => (await world.model()).state === 'fetching');
   open();
@@ -380,7 +496,15 @@ test('purge deletes what was fetched, and nothing else', async (t) => {
   // In the middle of a download: that ends first, and its part goes with it.
   fs.rmSync(path.dirname(other), { recursive: true });
   let reached = false;
-  world.hub.script(SHARD, [{ gate: new Promise(() => {}), after: 2_000_000, reached: () => { reached = true; } }]);
+  world.hub.script(SHARD, [
+    {
+      gate: new Promise(() => {}),
+      after: 2_000_000,
+      reached: () => {
+        reached = true;
+      },
+    },
+  ]);
   await world.register();
   await until('the shard is on its way', () => reached);
   assert.equal((await call(`${world.router.url}/v0/models/openai/demo`, { method: 'DELETE' })).status, 200);
@@ -394,10 +518,16 @@ test('a model without an engine here is not fetched, and the reason is told', as
   const world = await setup(t, files);
   await world.startNode();
   await world.register();
-  await until('the reason', async () => /no engine here for runtime nemotron/.test((await world.model())?.reason ?? ''));
-  assert.deepEqual(world.hub.requests.filter((r) => /safetensors$/.test(r.file ?? '')), []);
+  await until('the reason', async () =>
+    /no engine here for runtime nemotron/.test((await world.model())?.reason ?? ''),
+  );
+  assert.deepEqual(
+    world.hub.requests.filter((r) => /safetensors$/.test(r.file ?? '')),
+    [],
+  );
   await until('the router shows it too', async () =>
-    /no engine here for runtime nemotron/.test((await call(`${world.router.url}/v0/models`)).text));
+    /no engine here for runtime nemotron/.test((await call(`${world.router.url}/v0/models`)).text),
+  );
 });
 
 test('a router that answers 500, 401, nonsense or an empty list makes the node delete nothing', async (t) => {
@@ -408,7 +538,13 @@ test('a router that answers 500, 401, nonsense or an empty list makes the node d
   for (const [name, bytes] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), bytes);
   fs.mkdirSync(path.join(dir, 'models/half/.download'), { recursive: true });
   fs.writeFileSync(path.join(dir, 'models/half/.download/x.part'), 'part');
-  const answers = [[500, 'oops'], [401, '{}'], [200, 'nonsense'], [200, '{}'], [200, '{"version":9,"models":[]}']];
+  const answers = [
+    [500, 'oops'],
+    [401, '{}'],
+    [200, 'nonsense'],
+    [200, '{}'],
+    [200, '{"version":9,"models":[]}'],
+  ];
   let asked = 0;
   const router = http.createServer((req, res) => {
     if (req.url !== '/v0/models/registry') return res.end('{"registry_version":9}');
@@ -417,9 +553,26 @@ test('a router that answers 500, 401, nonsense or an empty list makes the node d
     res.end(body);
   });
   await new Promise((done) => router.listen(0, '127.0.0.1', done));
-  const node = await launch(['node', '--listen', '127.0.0.1:0', '--device', 'cpu', '--no-hf-cache', '--data-dir', dir,
-    '--router', `http://127.0.0.1:${router.address().port}`], { match: /listening on port (\d+)/, env: NO_PROXY });
-  t.after(async () => { await node.stop('SIGKILL'); router.closeAllConnections(); router.close(); });
+  const node = await launch(
+    [
+      'node',
+      '--listen',
+      '127.0.0.1:0',
+      '--device',
+      'cpu',
+      '--no-hf-cache',
+      '--data-dir',
+      dir,
+      '--router',
+      `http://127.0.0.1:${router.address().port}`,
+    ],
+    { match: /listening on port (\d+)/, env: NO_PROXY },
+  );
+  t.after(async () => {
+    await node.stop('SIGKILL');
+    router.closeAllConnections();
+    router.close();
+  });
   await until('every answer was given', () => asked >= answers.length, 30000);
   for (const [name, bytes] of Object.entries(files))
     assert.equal(sha256(fs.readFileSync(path.join(folder, name))), sha256(bytes), name);

@@ -12,8 +12,10 @@ test('a repository becomes a manifest that pins commit, sizes and hashes', async
   for (const name of ['openai/demo', `${world.hub.url}/openai/demo`, `${world.hub.url}/openai/demo/tree/main`]) {
     const { code, json, err } = await world.register(name);
     assert.equal(code, 0, err);
-    assert.deepEqual([json.version, json.id, json.format, json.revision, json.runtimes],
-      [1, 'openai/demo', 'safetensors', sha, ['gptoss']]);
+    assert.deepEqual(
+      [json.version, json.id, json.format, json.revision, json.runtimes],
+      [1, 'openai/demo', 'safetensors', sha, ['gptoss']],
+    );
     assert.deepEqual(json.files.map((f) => f.name).sort(), Object.keys(world.files).sort());
     for (const file of json.files) {
       assert.equal(file.size, world.files[file.name].length);
@@ -67,8 +69,12 @@ test('what is missing is named', async (t) => {
     ['a/no-tokenizer', { ...weights, 'config.json': config }, 'a/no-tokenizer lacks tokenizer.json, which'],
     ['a/neither', weights, 'a/neither lacks config.json and tokenizer.json, which'],
     ['a/shard', oneLess, `a/shard lacks shards that its index names: ${SHARD}`],
-    ['a/no-index', noIndex, `ambiguous: a/no-index holds several .safetensors files and no index: ${SHARD}, `
-      + 'model-00002-of-00002.safetensors'],
+    [
+      'a/no-index',
+      noIndex,
+      `ambiguous: a/no-index holds several .safetensors files and no index: ${SHARD}, ` +
+        'model-00002-of-00002.safetensors',
+    ],
     ['a/both', { ...world.files, 'x.gguf': 'GGUF' }, 'a/both holds both formats'],
     ['a/ggufs', { 'q4.gguf': 'GGUF', 'q8.gguf': 'GGUF' }, 'set "filename" to one of: q4.gguf, q8.gguf'],
   ]) {
@@ -84,21 +90,38 @@ test('artifacts come from another repository of the publisher, pinned to its own
   const artifact = Buffer.alloc(50_000, 3);
   const other = world.hub.add('openai/demo-metal', { 'm.bin': artifact });
   const list = path.join(world.dir, 'supported_models.json');
-  fs.writeFileSync(list, JSON.stringify([{ repo: 'openai/demo', artifacts: [
-    { name: 'metal/model.bin', repo: 'openai/demo-metal', path: 'm.bin', backends: ['metal'] },
-    { name: 'evil.bin', repo: 'nvidia/evil', path: 'm.bin' }] }]));
+  fs.writeFileSync(
+    list,
+    JSON.stringify([
+      {
+        repo: 'openai/demo',
+        artifacts: [
+          { name: 'metal/model.bin', repo: 'openai/demo-metal', path: 'm.bin', backends: ['metal'] },
+          { name: 'evil.bin', repo: 'nvidia/evil', path: 'm.bin' },
+        ],
+      },
+    ]),
+  );
   world.hub.add('nvidia/evil', { 'm.bin': artifact });
   const { code, json, err } = await world.register('openai/demo', ['--supported-models', list]);
   assert.equal(code, 0, err);
   const entry = json.files.find((f) => f.name === 'metal/model.bin');
-  assert.deepEqual([entry.repo, entry.revision, entry.sha256, entry.optional, entry.kind],
-    ['openai/demo-metal', other.sha, sha256(artifact), true, 'artifact']);
-  assert.equal(json.files.some((f) => f.name === 'evil.bin'), false);
+  assert.deepEqual(
+    [entry.repo, entry.revision, entry.sha256, entry.optional, entry.kind],
+    ['openai/demo-metal', other.sha, sha256(artifact), true, 'artifact'],
+  );
+  assert.equal(
+    json.files.some((f) => f.name === 'evil.bin'),
+    false,
+  );
   assert.match(err, /hub\.artifact_ignored .*nvidia\/evil/);
   world.hub.repos.delete('openai/demo-metal'); // gone: the registration stands without it
   const without = await world.register('openai/demo', ['--supported-models', list]);
   assert.equal(without.code, 0, without.err);
-  assert.equal(without.json.files.some((f) => f.kind === 'artifact'), false);
+  assert.equal(
+    without.json.files.some((f) => f.kind === 'artifact'),
+    false,
+  );
 });
 
 // ---- errors told apart ----
@@ -130,7 +153,9 @@ test('unknown, gated, private, limited and unreachable are told apart', async (t
   hub.down = true;
   await says('openai/demo', /UPSTREAM: cannot fetch from 127\.0\.0\.1:\d+/);
   hub.down = false;
-  await says('openai/demo', /UPSTREAM: cannot fetch from 127\.0\.0\.1:1: /, { env: { HF_ENDPOINT: 'http://127.0.0.1:1' } });
+  await says('openai/demo', /UPSTREAM: cannot fetch from 127\.0\.0\.1:1: /, {
+    env: { HF_ENDPOINT: 'http://127.0.0.1:1' },
+  });
 });
 
 test('the token is read from the file the Hugging Face tools write', async (t) => {
@@ -160,7 +185,10 @@ test('the token goes to the endpoint and to no other host', async (t) => {
 
 async function victim(t) {
   const hits = [];
-  const server = http.createServer((req, res) => { hits.push(req.url); res.end('secret'); });
+  const server = http.createServer((req, res) => {
+    hits.push(req.url);
+    res.end('secret');
+  });
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   t.after(() => server.close());
   return { hits, port: server.address().port };
@@ -169,12 +197,27 @@ async function victim(t) {
 test('a redirect to a host that nobody named is refused, in every spelling', async (t) => {
   const world = await setup(t);
   const { hits, port } = await victim(t);
-  await world.settle((manifest) => { manifest.files = manifest.files.filter((f) => f.name === SHARD); });
-  for (const target of [`http://127.0.0.1:${port}/x`, `http://localhost:${port}/x`, `http://2130706433:${port}/x`,
-    `http://0x7f.1:${port}/x`, `http://0177.0.0.1:${port}/x`, `http://127.1:${port}/x`, `http://[::1]:${port}/x`,
-    `http://[::ffff:127.0.0.1]:${port}/x`, 'http://169.254.169.254/latest/meta-data/', 'http://0.0.0.0:80/',
-    'file:///etc/passwd', 'gopher://127.0.0.1:70/x', 'https://huggingface.co.evil.example/x',
-    'http://huggingface.co/x', `http://user@127.0.0.1:${port}/x`, `http://huggingface.co@127.0.0.1:${port}/x`]) {
+  await world.settle((manifest) => {
+    manifest.files = manifest.files.filter((f) => f.name === SHARD);
+  });
+  for (const target of [
+    `http://127.0.0.1:${port}/x`,
+    `http://localhost:${port}/x`,
+    `http://2130706433:${port}/x`,
+    `http://0x7f.1:${port}/x`,
+    `http://0177.0.0.1:${port}/x`,
+    `http://127.1:${port}/x`,
+    `http://[::1]:${port}/x`,
+    `http://[::ffff:127.0.0.1]:${port}/x`,
+    'http://169.254.169.254/latest/meta-data/',
+    'http://0.0.0.0:80/',
+    'file:///etc/passwd',
+    'gopher://127.0.0.1:70/x',
+    'https://huggingface.co.evil.example/x',
+    'http://huggingface.co/x',
+    `http://user@127.0.0.1:${port}/x`,
+    `http://huggingface.co@127.0.0.1:${port}/x`,
+  ]) {
     world.hub.script(SHARD, [{ redirect: target }]);
     const run = await world.fetch();
     assert.equal(run.code, 1, target);
@@ -185,23 +228,39 @@ test('a redirect to a host that nobody named is refused, in every spelling', asy
 
 test('an allowed name that resolves to a private address is refused', async (t) => {
   const world = await setup(t);
-  await world.settle((manifest) => { manifest.files = manifest.files.filter((f) => f.name === SHARD); });
+  await world.settle((manifest) => {
+    manifest.files = manifest.files.filter((f) => f.name === SHARD);
+  });
   // Our own resolver answer for a host of the hub's domain: a hosts file of this process.
   const hosts = path.join(world.dir, 'hosts');
   fs.writeFileSync(hosts, '127.0.0.1 rebind.hf.co localhost\n10.0.0.1 private.hf.co\n');
   for (const name of ['rebind.hf.co', 'private.hf.co']) {
     world.hub.script(SHARD, [{ redirect: `https://${name}/x` }]);
-    const run = await world.fetch([], { sandbox: ['unshare', ...(process.getuid() === 0 ? [] : ['--map-root-user']), '--mount', 'bash', '-c',
-      `mount --bind ${hosts} /etc/hosts && exec "$@"`, 'bash'] });
+    const run = await world.fetch([], {
+      sandbox: [
+        'unshare',
+        ...(process.getuid() === 0 ? [] : ['--map-root-user']),
+        '--mount',
+        'bash',
+        '-c',
+        `mount --bind ${hosts} /etc/hosts && exec "$@"`,
+        'bash',
+      ],
+    });
     assert.equal(run.code, 1);
-    assert.match(run.err, new RegExp(`PERMISSION_DENIED: refused to connect to ${name}: its name resolves to a private`));
+    assert.match(
+      run.err,
+      new RegExp(`PERMISSION_DENIED: refused to connect to ${name}: its name resolves to a private`),
+    );
   }
 });
 
-test('a manifest that points elsewhere is refused by the node\'s own list', async (t) => {
+test("a manifest that points elsewhere is refused by the node's own list", async (t) => {
   const world = await setup(t);
   const { hits, port } = await victim(t);
-  await world.settle((manifest) => { manifest.files[0].url = `http://127.0.0.1:${port}/x`; });
+  await world.settle((manifest) => {
+    manifest.files[0].url = `http://127.0.0.1:${port}/x`;
+  });
   const run = await world.fetch();
   assert.equal(run.code, 1);
   assert.match(run.err, new RegExp(`refused to follow the hub to http://127\\.0\\.0\\.1:${port}.*--hub-host`));
@@ -210,8 +269,13 @@ test('a manifest that points elsewhere is refused by the node\'s own list', asyn
 
 test('redirects in a circle end', async (t) => {
   const world = await setup(t);
-  const manifest = await world.settle((m) => { m.files = m.files.filter((f) => f.name === SHARD); });
-  world.hub.script(SHARD, Array.from({ length: 100 }, () => ({ redirect: manifest.files[0].url })));
+  const manifest = await world.settle((m) => {
+    m.files = m.files.filter((f) => f.name === SHARD);
+  });
+  world.hub.script(
+    SHARD,
+    Array.from({ length: 100 }, () => ({ redirect: manifest.files[0].url })),
+  );
   const run = await world.fetch(['--attempts', '2']);
   assert.equal(run.code, 1);
   assert.match(run.err, /redirects in a circle/);

@@ -6,8 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { ask, BIN, copyEngine, ENGINES, generate, isAlive, startNode, tempDir, until }
-  from './node_harness.mjs';
+import { ask, BIN, copyEngine, ENGINES, generate, isAlive, startNode, tempDir, until } from './node_harness.mjs';
 
 const demo = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../models/demo');
 
@@ -44,8 +43,13 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
   describe('GGUF on a node', () => {
     let node;
     let folder;
-    const say = (content, extra = {}) => ({ model: 'tiny', messages: [{ role: 'user', content }],
-      max_tokens: 12, temperature: 0, ...extra });
+    const say = (content, extra = {}) => ({
+      model: 'tiny',
+      messages: [{ role: 'user', content }],
+      max_tokens: 12,
+      temperature: 0,
+      ...extra,
+    });
     before(async () => {
       const engines = tempDir('engines');
       const models = tempDir('models');
@@ -81,8 +85,10 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
     it("uses the file's own template: the prompt is what ChatML makes of it", async () => {
       const answer = await (await node.post('/v1/chat/completions', say('in'))).json();
       // <|im_start|> u s er \n in <|im_end|> \n <|im_start|> assistant, \n
-      assert.ok(answer.usage.prompt_tokens > 8 && answer.usage.prompt_tokens < 24,
-        `${answer.usage.prompt_tokens} tokens`);
+      assert.ok(
+        answer.usage.prompt_tokens > 8 && answer.usage.prompt_tokens < 24,
+        `${answer.usage.prompt_tokens} tokens`,
+      );
     });
 
     it('a user cannot write a control token', async () => {
@@ -98,8 +104,10 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
     });
 
     it('serves gpt-oss and GGUF side by side, each in a worker of its own', async () => {
-      const both = await Promise.all([generate(node, ask('demo', 'Hello', { max_tokens: 16 })),
-        generate(node, ask('tiny', 'Hello', { max_tokens: 16 }))]);
+      const both = await Promise.all([
+        generate(node, ask('demo', 'Hello', { max_tokens: 16 })),
+        generate(node, ask('tiny', 'Hello', { max_tokens: 16 })),
+      ]);
       for (const answer of both) {
         assert.equal(answer.error, null);
         assert.ok(answer.ids.length > 0);
@@ -134,10 +142,14 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
       fs.writeFileSync(`${folder}/.new`, Buffer.concat([fs.readFileSync(library), Buffer.alloc(16)]));
       fs.renameSync(`${folder}/.new`, library);
       assert.equal((await node.post('/v0/engines/llama_cpp/reload')).status, 200);
-      await until('a new worker serves', async () => {
-        const worker = await node.worker('tiny');
-        return worker !== undefined && worker.pid !== old.pid;
-      }, 30000);
+      await until(
+        'a new worker serves',
+        async () => {
+          const worker = await node.worker('tiny');
+          return worker !== undefined && worker.pid !== old.pid;
+        },
+        30000,
+      );
       await until('the old one is gone', () => !isAlive(old.pid), 30000);
       const before = answered;
       await until('the new one answers', () => answered > before + 4, 30000);
@@ -167,12 +179,15 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
     after(() => node.stop());
 
     it('each makes room for the other, as often as it is asked', async () => {
-      for (const [id, other] of [['tiny', 'demo'], ['demo', 'tiny'], ['tiny', 'demo']]) {
+      for (const [id, other] of [
+        ['tiny', 'demo'],
+        ['demo', 'tiny'],
+        ['tiny', 'demo'],
+      ]) {
         const answer = await generate(node, ask(id, 'x', { max_tokens: 4 }));
         assert.equal(answer.error, null, JSON.stringify(answer.error));
         assert.ok(answer.ids.length > 0);
-        assert.deepEqual([(await node.model(id)).state, (await node.model(other)).state],
-          ['ready', 'present']);
+        assert.deepEqual([(await node.model(id)).state, (await node.model(other)).state], ['ready', 'present']);
       }
     });
   });

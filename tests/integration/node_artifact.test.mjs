@@ -9,11 +9,15 @@ import { fileURLToPath } from 'node:url';
 import { ask, BIN, copyEngine, generate, makeModel, startNode, tempDir } from './node_harness.mjs';
 
 const demo = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../models/demo');
-const question = ask('demo', '<|start|>user<|message|>Hello<|end|><|start|>assistant',
-  { max_tokens: 12, temperature: 0,
-    segments: [{ text: '<|start|>user<|message|>', control: true },
-      { text: 'What is your name?', control: false },
-      { text: '<|end|><|start|>assistant', control: true }] });
+const question = ask('demo', '<|start|>user<|message|>Hello<|end|><|start|>assistant', {
+  max_tokens: 12,
+  temperature: 0,
+  segments: [
+    { text: '<|start|>user<|message|>', control: true },
+    { text: 'What is your name?', control: false },
+    { text: '<|end|><|start|>assistant', control: true },
+  ],
+});
 
 async function answerOf(args) {
   const node = await startNode({ args: ['--model', demo, ...args] });
@@ -31,8 +35,7 @@ describe('an artifact of this backend', () => {
   const engines = tempDir('engines');
   const folder = copyEngine(engines, 'echo');
   const manifest = JSON.parse(fs.readFileSync(path.join(folder, 'manifest.json')));
-  fs.writeFileSync(path.join(folder, 'manifest.json'),
-    JSON.stringify({ ...manifest, backends: ['cpu', 'metal'] }));
+  fs.writeFileSync(path.join(folder, 'manifest.json'), JSON.stringify({ ...manifest, backends: ['cpu', 'metal'] }));
 
   async function loaded({ bytes = 'ARTIFACT', device = 'metal', args = [] }) {
     const models = tempDir('models');
@@ -101,8 +104,12 @@ describe('the demo model on the gptoss engine', () => {
 
   it('answers a chat completion with content', async () => {
     const node = await startNode({ args: ['--model', demo] });
-    const response = await node.post('/v1/chat/completions', { model: 'demo', temperature: 0,
-      max_tokens: 60, messages: [{ role: 'user', content: 'Hello' }] });
+    const response = await node.post('/v1/chat/completions', {
+      model: 'demo',
+      temperature: 0,
+      max_tokens: 60,
+      messages: [{ role: 'user', content: 'Hello' }],
+    });
     const body = await response.json();
     assert.equal(response.status, 200, JSON.stringify(body));
     const { message } = body.choices[0];

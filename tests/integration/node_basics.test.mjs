@@ -4,27 +4,43 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, BIN, children, copyEngine, events, generate, isAlive, makeModel, startNode, tempDir,
-  TESTING, until } from './node_harness.mjs';
+import {
+  ask,
+  BIN,
+  children,
+  copyEngine,
+  events,
+  generate,
+  isAlive,
+  makeModel,
+  startNode,
+  tempDir,
+  TESTING,
+  until,
+} from './node_harness.mjs';
 
 describe('a node with the echo engine', () => {
   let node;
-  before(async () => { node = await startNode({ args: ['--engine', 'echo'] }); });
+  before(async () => {
+    node = await startNode({ args: ['--engine', 'echo'] });
+  });
   after(() => node.stop());
 
   it('says the prompt back, counts tokens, and ends once', async () => {
     const answer = await generate(node, ask('echo', 'hello, wörld'));
     assert.equal(answer.done.reason, 'stop');
-    assert.deepEqual(answer.done.usage,
-      { prompt_tokens: 13, completion_tokens: 14, cached_tokens: 0 });
-    assert.deepEqual(answer.events.filter((e) => e !== 'prefill' && e !== 'token'),
-      ['accepted', 'done']);
+    assert.deepEqual(answer.done.usage, { prompt_tokens: 13, completion_tokens: 14, cached_tokens: 0 });
+    assert.deepEqual(
+      answer.events.filter((e) => e !== 'prefill' && e !== 'token'),
+      ['accepted', 'done'],
+    );
     assert.equal(Buffer.from(answer.ids.slice(0, -1)).toString(), 'hello, wörld');
   });
 
   it('gives the same events as binary frames', async () => {
-    const response = await node.post('/v0/generate', ask('echo', 'ab'),
-      { headers: { accept: 'application/vnd.llm-router.frames' } });
+    const response = await node.post('/v0/generate', ask('echo', 'ab'), {
+      headers: { accept: 'application/vnd.llm-router.frames' },
+    });
     assert.equal(response.headers.get('content-type'), 'application/vnd.llm-router.frames');
     const bytes = Buffer.from(await response.arrayBuffer());
     const types = [];
@@ -33,8 +49,10 @@ describe('a node with the echo engine', () => {
   });
 
   it('answers /v1/chat/completions, plain', async () => {
-    const response = await node.post('/v1/chat/completions',
-      { model: 'echo', messages: [{ role: 'user', content: 'héllo' }] });
+    const response = await node.post('/v1/chat/completions', {
+      model: 'echo',
+      messages: [{ role: 'user', content: 'héllo' }],
+    });
     const body = await response.json();
     assert.equal(response.status, 200);
     assert.equal(body.choices[0].message.content, 'héllo');
@@ -43,21 +61,23 @@ describe('a node with the echo engine', () => {
   });
 
   it('answers /v1/chat/completions, streaming, with two choices', async () => {
-    const response = await node.post('/v1/chat/completions',
-      { model: 'echo', messages: [{ role: 'user', content: 'abc' }], stream: true, n: 2 });
+    const response = await node.post('/v1/chat/completions', {
+      model: 'echo',
+      messages: [{ role: 'user', content: 'abc' }],
+      stream: true,
+      n: 2,
+    });
     assert.match(response.headers.get('content-type'), /^text\/event-stream/);
     const text = ['', ''];
     const lines = (await response.text()).split('\n').filter((l) => l.startsWith('data: '));
     assert.equal(lines.at(-1), 'data: [DONE]');
     for (const line of lines.slice(0, -1))
-      for (const choice of JSON.parse(line.slice(6)).choices)
-        text[choice.index] += choice.delta.content ?? '';
+      for (const choice of JSON.parse(line.slice(6)).choices) text[choice.index] += choice.delta.content ?? '';
     assert.deepEqual(text, ['abc', 'abc']);
   });
 
   it('stops at a stop string and counts what was really generated', async () => {
-    const response = await node.post('/v1/completions',
-      { model: 'echo', prompt: 'one two three', stop: [' two'] });
+    const response = await node.post('/v1/completions', { model: 'echo', prompt: 'one two three', stop: [' two'] });
     const body = await response.json();
     assert.equal(body.choices[0].text, 'one');
     assert.equal(body.choices[0].finish_reason, 'stop');
@@ -75,11 +95,13 @@ describe('a node with the echo engine', () => {
   });
 
   it('is guarded against web pages', async () => {
-    const form = await fetch(`${node.url}/v0/generate`,
-      { method: 'POST', body: '{}', headers: { 'content-type': 'text/plain' } });
+    const form = await fetch(`${node.url}/v0/generate`, {
+      method: 'POST',
+      body: '{}',
+      headers: { 'content-type': 'text/plain' },
+    });
     assert.equal(form.status, 415);
-    const page = await node.post('/v0/models/echo/unload', {},
-      { headers: { origin: 'https://evil.example' } });
+    const page = await node.post('/v0/models/echo/unload', {}, { headers: { origin: 'https://evil.example' } });
     assert.equal(page.status, 403);
   });
 
@@ -91,7 +113,10 @@ describe('a node with the echo engine', () => {
 
   it('lists models, health and metrics', async () => {
     const models = await node.get('/v1/models');
-    assert.deepEqual(models.data.map((m) => m.id), ['echo']);
+    assert.deepEqual(
+      models.data.map((m) => m.id),
+      ['echo'],
+    );
     assert.equal((await node.get('/health')).status, 'ok');
     const metrics = await (await fetch(`${node.url}/metrics`)).text();
     assert.match(metrics, /^llm_router_node_requests_total \d+$/m);
@@ -119,21 +144,27 @@ describe('a node with the echo engine', () => {
 describe('a node with a secret', () => {
   it('asks for it on every path of its API, as docs/node.md lists them', async () => {
     const docs = fs.readFileSync(new URL('../../docs/node.md', import.meta.url), 'utf8');
-    const routes = [...docs.matchAll(/`(GET|POST|DELETE) (\/[^`? ]*)/g)]
-      .map(([, method, where]) => ({ method, where: where.replace(/\{\w+\}/g, 'echo') }));
+    const routes = [...docs.matchAll(/`(GET|POST|DELETE) (\/[^`? ]*)/g)].map(([, method, where]) => ({
+      method,
+      where: where.replace(/\{\w+\}/g, 'echo'),
+    }));
     assert.ok(routes.length > 15);
     const node = await startNode({ args: ['--engine', 'echo', '--node-secret', 'sesame'] });
     for (const { method, where } of routes) {
-      const ask_ = (token) => fetch(node.url + where, { method,
-        headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) },
-        body: method === 'POST' ? '{}' : undefined });
+      const ask_ = (token) =>
+        fetch(node.url + where, {
+          method,
+          headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) },
+          body: method === 'POST' ? '{}' : undefined,
+        });
       for (const wrong of ['', 'sesam', 'sesame2']) {
         const refused = await ask_(wrong);
         assert.equal(refused.status, 401, `${method} ${where}`);
         await refused.text();
       }
       const answer = await ask_('sesame');
-      if (!answer.headers.has('content-length')) await answer.body.cancel(); // it has no end
+      if (!answer.headers.has('content-length'))
+        await answer.body.cancel(); // it has no end
       else assert.doesNotMatch(await answer.text(), /there is no \/|is not offered for/, `${method} ${where}`);
     }
     await node.stop();
@@ -141,8 +172,17 @@ describe('a node with a secret', () => {
 });
 
 describe('engines are refused by name and reason', () => {
-  const fields = ['engine_id', 'engine_version', 'abi_version', 'runtimes', 'formats',
-    'architectures', 'backends', 'library', 'license'];
+  const fields = [
+    'engine_id',
+    'engine_version',
+    'abi_version',
+    'runtimes',
+    'formats',
+    'architectures',
+    'backends',
+    'library',
+    'license',
+  ];
   let node;
   let list;
   before(async () => {
@@ -156,8 +196,14 @@ describe('engines are refused by name and reason', () => {
       fs.renameSync(folder, path.join(engines, name));
     };
     for (const field of fields)
-      change(`lacks-${field}`, (m) => { m.engine_id = `lacks-${field}`; delete m[field]; });
-    change('other-abi', (m) => { m.engine_id = 'other-abi'; m.abi_version = 999; });
+      change(`lacks-${field}`, (m) => {
+        m.engine_id = `lacks-${field}`;
+        delete m[field];
+      });
+    change('other-abi', (m) => {
+      m.engine_id = 'other-abi';
+      m.abi_version = 999;
+    });
     change('a-first', () => {});
     change('b-second', () => {});
     change('writable', (m, folder) => {
@@ -183,7 +229,10 @@ describe('engines are refused by name and reason', () => {
       if (process.getuid() === 0) fs.chownSync(path.join(folder, 'echo.so'), 12345, 12345);
       else fs.chmodSync(path.join(folder, 'echo.so'), 0o757);
     });
-    change('hash', (m) => { m.engine_id = 'hash'; m.library_sha256 = '0'.repeat(64); });
+    change('hash', (m) => {
+      m.engine_id = 'hash';
+      m.library_sha256 = '0'.repeat(64);
+    });
     change('alien', (m, folder) => {
       m.engine_id = 'alien';
       m.runtimes = ['alien'];
@@ -221,18 +270,19 @@ describe('engines are refused by name and reason', () => {
   });
   // Only root can give a file away; for others the permissions are all there is to break.
   it('with a library of somebody else', () => {
-    assert.match(engine('foreign').reason, process.getuid() === 0
-      ? /echo\.so belongs to user 12345: it must belong to root or to user 0/ : /chmod o-w/);
+    assert.match(
+      engine('foreign').reason,
+      process.getuid() === 0 ? /echo\.so belongs to user 12345: it must belong to root or to user 0/ : /chmod o-w/,
+    );
   });
   it('with a library that is not the one of its manifest', () => {
     assert.match(engine('hash').reason, /sha256/);
   });
-  it('with a table of another ABI than its manifest: the worker refuses, the node lives',
-    async () => {
-      const answer = await generate(node, ask('alien-model', 'x'));
-      assert.equal(answer.error.code, 'ABI_MISMATCH');
-      assert.match((await node.model('alien-model')).reason, /999/);
-    });
+  it('with a table of another ABI than its manifest: the worker refuses, the node lives', async () => {
+    const answer = await generate(node, ask('alien-model', 'x'));
+    assert.equal(answer.error.code, 'ABI_MISMATCH');
+    assert.match((await node.model('alien-model')).reason, /999/);
+  });
   it('and says so in the log', () => {
     assert.match(node.log, /engine\.refused .*lacks-license/);
   });
@@ -240,18 +290,22 @@ describe('engines are refused by name and reason', () => {
 
 describe('a node comes and goes', () => {
   it('does not start without a GPU unless the CPU was asked for', async () => {
-    const child = spawn(BIN, ['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'),
-      '--nvml-library', '/nowhere.so'], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(
+      BIN,
+      ['node', '--listen', '127.0.0.1:0', '--data-dir', tempDir('node'), '--nvml-library', '/nowhere.so'],
+      { stdio: ['ignore', 'pipe', 'pipe'] },
+    );
     let text = '';
-    child.stderr.on('data', (bytes) => { text += bytes; });
+    child.stderr.on('data', (bytes) => {
+      text += bytes;
+    });
     const code = await new Promise((done) => child.on('close', done));
     assert.equal(code, 1);
     assert.match(text, /no NVIDIA GPU.*--device cpu/);
   });
 
   it('drains on SIGTERM: what runs ends well, new work gets 503, then it leaves', async () => {
-    const node = await startNode({ args: ['--engine', 'echo', '--engine-options',
-      '{"step_ms":20}'] });
+    const node = await startNode({ args: ['--engine', 'echo', '--engine-options', '{"step_ms":20}'] });
     const stream = events(node, ask('echo', 'a long answer that takes a while'));
     let text = '';
     for (let i = 0; i < 4; i++) await stream.next();
@@ -261,15 +315,17 @@ describe('a node comes and goes', () => {
     assert.equal(refused.status, 503);
     assert.ok(refused.headers.get('retry-after'));
     let last;
-    for await (const event of stream) { last = event; text += event.text ?? ''; }
+    for await (const event of stream) {
+      last = event;
+      text += event.text ?? '';
+    }
     assert.equal(last.event, 'done');
     assert.match(text, /answer that takes a while/);
     assert.deepEqual(await node.stop(), { code: 0, signal: null });
   });
 
   it('leaves at once on a second SIGTERM', async () => {
-    const node = await startNode({ args: ['--engine', 'echo', '--engine-options',
-      '{"step_ms":1000}'] });
+    const node = await startNode({ args: ['--engine', 'echo', '--engine-options', '{"step_ms":1000}'] });
     const running = generate(node, ask('echo', 'very slow')).catch((e) => e);
     await until('live', async () => (await node.worker('echo'))?.live === 1);
     const start = Date.now();
@@ -295,8 +351,7 @@ describe('a node comes and goes', () => {
     const node = await startNode({ args: ['--engine', 'echo'] });
     await generate(node, ask('echo', 'x'));
     assert.equal(children(node.pid).length, 1);
-    await assert.rejects(startNode({ args: ['--engine', 'echo'], dir: node.dir }),
-      /node\.lock/);
+    await assert.rejects(startNode({ args: ['--engine', 'echo'], dir: node.dir }), /node\.lock/);
     await node.stop();
   });
 });

@@ -24,21 +24,31 @@ function open(node, where, body) {
   const stream = { text: '', finish: undefined, isDone: false };
   stream.done = new Promise((resolve, reject) => {
     const lib = node.ca ? https : http;
-    stream.request = lib.request({ host: '127.0.0.1', port: node.port, path: where, method: 'POST', agent: false, ca: node.ca,
-      headers: { 'content-type': 'application/json' } }, (response) => {
-      stream.response = response;
-      let rest = '';
-      response.setEncoding('utf8');
-      response.on('data', (more) => {
-        rest += more;
-        const lines = rest.split('\n');
-        rest = lines.pop();
-        for (const line of lines) take(stream, line);
-      });
-      response.on('end', () => resolve(stream));
-      response.on('aborted', () => reject(new Error('cut off')));
-      response.on('error', reject);
-    });
+    stream.request = lib.request(
+      {
+        host: '127.0.0.1',
+        port: node.port,
+        path: where,
+        method: 'POST',
+        agent: false,
+        ca: node.ca,
+        headers: { 'content-type': 'application/json' },
+      },
+      (response) => {
+        stream.response = response;
+        let rest = '';
+        response.setEncoding('utf8');
+        response.on('data', (more) => {
+          rest += more;
+          const lines = rest.split('\n');
+          rest = lines.pop();
+          for (const line of lines) take(stream, line);
+        });
+        response.on('end', () => resolve(stream));
+        response.on('aborted', () => reject(new Error('cut off')));
+        response.on('error', reject);
+      },
+    );
     stream.request.on('error', reject);
     stream.request.end(JSON.stringify(body));
   });
@@ -72,7 +82,8 @@ function assertWhole(stream, text, finish = 'stop') {
 
 // Names of a process's threads.
 function threads(pid) {
-  return fs.readdirSync(`/proc/${pid}/task`)
+  return fs
+    .readdirSync(`/proc/${pid}/task`)
     .map((tid) => fs.readFileSync(`/proc/${pid}/task/${tid}/comm`, 'utf8').trim());
 }
 
@@ -88,12 +99,20 @@ describe('64 streams in one step each', () => {
 
   for (const [name, begin, finish] of [
     ['/v1/completions', (i, text) => completion(node, 'steps', text), 'stop'],
-    ['/v1/chat/completions', (i, text) => open(node, '/v1/chat/completions',
-      { model: 'steps', messages: [{ role: 'user', content: text }], stream: true }), 'stop'],
+    [
+      '/v1/chat/completions',
+      (i, text) =>
+        open(node, '/v1/chat/completions', {
+          model: 'steps',
+          messages: [{ role: 'user', content: text }],
+          stream: true,
+        }),
+      'stop',
+    ],
     ['/v0/generate', (i, text) => open(node, '/v0/generate', ask('steps', text)), 'stop'],
   ])
     it(`${name}: each has all its tokens in order, its reason and its end`, async () => {
-      const texts = Array.from({ length: STREAMS }, (_, i) => textOf(i, 100 + i % 3));
+      const texts = Array.from({ length: STREAMS }, (_, i) => textOf(i, 100 + (i % 3)));
       const streams = texts.map((text, i) => begin(i, text));
       await Promise.all(streams.map((s) => s.done));
       streams.forEach((s, i) => assertWhole(s, texts[i], finish));
@@ -101,7 +120,8 @@ describe('64 streams in one step each', () => {
 
   it('those that end by their length in the same step all say so', async () => {
     const streams = Array.from({ length: STREAMS }, (_, i) =>
-      completion(node, 'steps', textOf(i, 200), { max_tokens: 50 }));
+      completion(node, 'steps', textOf(i, 200), { max_tokens: 50 }),
+    );
     await Promise.all(streams.map((s) => s.done));
     streams.forEach((s, i) => assertWhole(s, textOf(i, 50), 'length'));
   });
@@ -136,16 +156,33 @@ describe('64 streams in one step each', () => {
 
   it('one connection for several answers after each other keeps them apart', async () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
-    const answers = await Promise.all(Array.from({ length: 48 }, (_, i) => new Promise((done, fail) => {
-      const request = http.request({ host: '127.0.0.1', port: node.port, path: '/v1/completions', method: 'POST', agent,
-        headers: { 'content-type': 'application/json' } }, (response) => {
-        let bytes = '';
-        response.on('data', (more) => { bytes += more; });
-        response.on('end', () => done(bytes));
-      });
-      request.on('error', fail);
-      request.end(JSON.stringify({ model: 'steps', prompt: textOf(i, 30), stream: true, max_tokens: 100 }));
-    })));
+    const answers = await Promise.all(
+      Array.from(
+        { length: 48 },
+        (_, i) =>
+          new Promise((done, fail) => {
+            const request = http.request(
+              {
+                host: '127.0.0.1',
+                port: node.port,
+                path: '/v1/completions',
+                method: 'POST',
+                agent,
+                headers: { 'content-type': 'application/json' },
+              },
+              (response) => {
+                let bytes = '';
+                response.on('data', (more) => {
+                  bytes += more;
+                });
+                response.on('end', () => done(bytes));
+              },
+            );
+            request.on('error', fail);
+            request.end(JSON.stringify({ model: 'steps', prompt: textOf(i, 30), stream: true, max_tokens: 100 }));
+          }),
+      ),
+    );
     agent.destroy();
     answers.forEach((bytes, i) => {
       const stream = { text: '', isDone: false };
@@ -168,7 +205,9 @@ describe('with a thread or without', () => {
       const streams = Array.from({ length: STREAMS }, (_, i) => completion(node, 'steps', textOf(i, 40)));
       await Promise.all(streams.map((s) => s.done));
       streams.forEach((s, i) => assertWhole(s, textOf(i, 40)));
-    } finally { await node.stop(); }
+    } finally {
+      await node.stop();
+    }
   });
 
   it('told to stop in the middle, it lets every stream end and leaves', async () => {
@@ -183,15 +222,39 @@ describe('with a thread or without', () => {
 
   it('over TLS, which the thread leaves alone, the same holds', async () => {
     const dir = tempDir('tls');
-    execFileSync('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', 'key.pem', '-out', 'cert.pem', '-days', '2',
-      '-subj', '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1'], { cwd: dir, stdio: 'ignore' });
+    execFileSync(
+      'openssl',
+      [
+        'req',
+        '-x509',
+        '-newkey',
+        'rsa:2048',
+        '-nodes',
+        '-keyout',
+        'key.pem',
+        '-out',
+        'cert.pem',
+        '-days',
+        '2',
+        '-subj',
+        '/CN=localhost',
+        '-addext',
+        'subjectAltName=IP:127.0.0.1',
+      ],
+      { cwd: dir, stdio: 'ignore' },
+    );
     const cert = path.join(dir, 'cert.pem');
-    const node = await startNode({ models, args: ['--max-sequences', '64', '--tls-cert', cert, '--tls-key', path.join(dir, 'key.pem'), '--tls-ca', cert] });
+    const node = await startNode({
+      models,
+      args: ['--max-sequences', '64', '--tls-cert', cert, '--tls-key', path.join(dir, 'key.pem'), '--tls-ca', cert],
+    });
     node.ca = fs.readFileSync(cert);
     try {
       const streams = Array.from({ length: 32 }, (_, i) => completion(node, 'steps', textOf(i, 80)));
       await Promise.all(streams.map((s) => s.done));
       streams.forEach((s, i) => assertWhole(s, textOf(i, 80)));
-    } finally { await node.stop(); }
+    } finally {
+      await node.stop();
+    }
   });
 });

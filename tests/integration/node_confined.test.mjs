@@ -12,36 +12,74 @@ const env = { HF_TOKEN: 'hf_geheim' };
 
 // Starts a node, lets its engine try everything, and gives {name: result}.
 async function pry(args = []) {
-  const models = tempDir('models'), outside = path.join(tempDir('outside'), 'secret');
+  const models = tempDir('models'),
+    outside = path.join(tempDir('outside'), 'secret');
   const server = net.createServer((socket) => socket.destroy());
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   fs.writeFileSync(outside, 'geheim', { mode: 0o600 });
-  makeModel(models, 'm', 'faulty', { pry: true, pry_port: server.address().port, pry_file: outside, pry_model: path.join(models, 'm') });
+  makeModel(models, 'm', 'faulty', {
+    pry: true,
+    pry_port: server.address().port,
+    pry_file: outside,
+    pry_model: path.join(models, 'm'),
+  });
   const node = await startNode({ models, args, env });
   const answer = await generate(node, ask('m', 'x', { max_tokens: 2000 }));
   const pid = (await node.worker('m')).pid;
-  const limits = [node.pid, pid].map((p) => fs.readFileSync(`/proc/${p}/limits`, 'utf8').match(/Max core file size\s+(\d+)/)?.[1]);
+  const limits = [node.pid, pid].map(
+    (p) => fs.readFileSync(`/proc/${p}/limits`, 'utf8').match(/Max core file size\s+(\d+)/)?.[1],
+  );
   server.close();
-  return { node, outside, models, limits, did: Object.fromEntries(answer.text.trim().split('\n').map((line) => line.split('='))) };
+  return {
+    node,
+    outside,
+    models,
+    limits,
+    did: Object.fromEntries(
+      answer.text
+        .trim()
+        .split('\n')
+        .map((line) => line.split('=')),
+    ),
+  };
 }
 
 describe('a confined worker', { skip: hasSanitizer && 'sanitizers need rights that workers give up' }, () => {
   let run;
-  before(async () => { run = await pry(); });
+  before(async () => {
+    run = await pry();
+  });
   after(() => run?.node.stop());
-  const refused = (...names) => { for (const name of names) assert.match(run.did[name] ?? 'not tried', /^(EACCES|EPERM)$/, name); };
-  const works = (...names) => { for (const name of names) assert.equal(run.did[name], 'ok', name); };
+  const refused = (...names) => {
+    for (const name of names) assert.match(run.did[name] ?? 'not tried', /^(EACCES|EPERM)$/, name);
+  };
+  const works = (...names) => {
+    for (const name of names) assert.equal(run.did[name], 'ok', name);
+  };
 
-  it('has no network, and local sockets', () => { refused('connect', 'udp6', 'netlink'); works('unix'); });
-  it('reads the model and nothing of the user or the system that it has no business with', () => { works('read_model'); refused('shadow', 'read_outside'); });
+  it('has no network, and local sockets', () => {
+    refused('connect', 'udp6', 'netlink');
+    works('unix');
+  });
+  it('reads the model and nothing of the user or the system that it has no business with', () => {
+    works('read_model');
+    refused('shadow', 'read_outside');
+  });
   it('writes into its scratch folder alone', () => {
     works('write_scratch');
     refused('write_outside', 'chmod_outside', 'write_model', 'make_in_model');
     assert.ok(fs.existsSync(path.join(run.node.dir, 'data/engine-scratch/faulty/kept')));
-    assert.deepEqual(fs.readdirSync(path.join(run.models, 'm')).sort(), ['config.json', 'model.safetensors', 'tokenizer.json']);
+    assert.deepEqual(fs.readdirSync(path.join(run.models, 'm')).sort(), [
+      'config.json',
+      'model.safetensors',
+      'tokenizer.json',
+    ]);
     assert.equal(fs.statSync(run.outside).mode & 0o777, 0o600);
   });
-  it('starts threads, and no process and no program', () => { works('thread'); refused('fork', 'exec'); });
+  it('starts threads, and no process and no program', () => {
+    works('thread');
+    refused('fork', 'exec');
+  });
   it('neither traces nor signals its node, nor reads the secrets in its environment', () => {
     refused('ptrace', 'read_memory', 'signal', 'node_environ');
     assert.equal(run.did.token, 'absent');
@@ -50,18 +88,39 @@ describe('a confined worker', { skip: hasSanitizer && 'sanitizers need rights th
     assert.equal(run.did.dumpable, 'no');
     assert.deepEqual(run.limits, ['0', '0']);
   });
-  it('is measured as before', () => until('its memory is read', async () => (await run.node.worker('m')).measured_bytes > 0));
+  it('is measured as before', () =>
+    until('its memory is read', async () => (await run.node.worker('m')).measured_bytes > 0));
   it('is told of once in the log, and in doctor', () => {
     assert.equal(run.node.log.match(/node\.confinement workers=confined/g)?.length, 1);
     let said;
-    try { said = execFileSync(BIN, ['doctor', '--no-hub'], { encoding: 'utf8' }); } catch (failed) { said = failed.stdout; }
+    try {
+      said = execFileSync(BIN, ['doctor', '--no-hub'], { encoding: 'utf8' });
+    } catch (failed) {
+      said = failed.stdout;
+    }
     assert.match(said, /workers are confined \(Landlock \d+, seccomp yes\)/);
   });
 });
 
 it('--no-confine-workers gives every right back, and the log says so', async () => {
   const { node, did } = await pry(['--no-confine-workers']);
-  for (const name of ['connect', 'udp6', 'netlink', 'unix', 'read_outside', 'write_outside', 'write_model', 'make_in_model', 'fork', 'exec', 'thread', 'signal', 'read_memory', 'node_environ', 'dumpable'])
+  for (const name of [
+    'connect',
+    'udp6',
+    'netlink',
+    'unix',
+    'read_outside',
+    'write_outside',
+    'write_model',
+    'make_in_model',
+    'fork',
+    'exec',
+    'thread',
+    'signal',
+    'read_memory',
+    'node_environ',
+    'dumpable',
+  ])
     assert.equal(did[name], 'ok', name);
   assert.equal(did.token, 'absent', 'secrets are nothing to an engine all the same');
   assert.match(node.log, /node\.confinement workers=free/);
@@ -70,7 +129,8 @@ it('--no-confine-workers gives every right back, and the log says so', async () 
 });
 
 it('a model of links, as the Hugging Face cache has them, loads in a confined worker', async () => {
-  const models = tempDir('models'), blobs = tempDir('blobs');
+  const models = tempDir('models'),
+    blobs = tempDir('blobs');
   makeModel(models, 'm', 'echo');
   for (const name of fs.readdirSync(path.join(models, 'm'))) {
     fs.renameSync(path.join(models, 'm', name), path.join(blobs, name));
@@ -84,13 +144,27 @@ it('a model of links, as the Hugging Face cache has them, loads in a confined wo
 
 describe('an engine that others may replace is refused, and the reason says what to change', () => {
   const cases = {
-    'a library that its group may write': { act: (e) => fs.chmodSync(path.join(e, 'echo/echo.so'), 0o775), says: /echo\.so may be written by group \d+ \(mode 0775\): chmod g-w/ },
-    'a folder that its group may write': { act: (e) => fs.chmodSync(path.join(e, 'echo'), 0o775), says: /echo may be written by group \d+/ },
-    'a folder above that everybody may write': { act: (e) => fs.chmodSync(e, 0o777), says: /a folder above the engine: .* may be written by everybody/ },
-    'a folder above that its group may write': { act: (e) => fs.chmodSync(e, 0o775), says: /a folder above the engine: .* may be written by group/ },
+    'a library that its group may write': {
+      act: (e) => fs.chmodSync(path.join(e, 'echo/echo.so'), 0o775),
+      says: /echo\.so may be written by group \d+ \(mode 0775\): chmod g-w/,
+    },
+    'a folder that its group may write': {
+      act: (e) => fs.chmodSync(path.join(e, 'echo'), 0o775),
+      says: /echo may be written by group \d+/,
+    },
+    'a folder above that everybody may write': {
+      act: (e) => fs.chmodSync(e, 0o777),
+      says: /a folder above the engine: .* may be written by everybody/,
+    },
+    'a folder above that its group may write': {
+      act: (e) => fs.chmodSync(e, 0o775),
+      says: /a folder above the engine: .* may be written by group/,
+    },
   };
   for (const [what, { act, says }] of Object.entries(cases))
-    it(what, { skip: process.getuid() !== 0 && /group/.test(what) && 'a group of this user alone is as good as the user' }, async () => {
+    it(what, {
+      skip: process.getuid() !== 0 && /group/.test(what) && 'a group of this user alone is as good as the user',
+    }, async () => {
       const engines = path.join(tempDir('engines'), 'all');
       copyEngine(engines, 'echo');
       act(engines);

@@ -27,38 +27,68 @@ export const makeModel = (models, id, runtime = 'echo', testing = {}) =>
   writeEchoModel(path.join(models, id), runtime, testing);
 
 // Resolves once the node listens; rejects with its log when it ends instead.
-export async function startNode({ args = [], env = {}, engines, models, dir = tempDir('node'),
-  device = 'cpu', hfCache = false, bin = BIN } = {}) {
-  const all = ['node', '--listen', '127.0.0.1:0', '--device', device,
-    '--data-dir', path.join(dir, 'data'), '--engines-dir', engines ?? ENGINES];
+export async function startNode({
+  args = [],
+  env = {},
+  engines,
+  models,
+  dir = tempDir('node'),
+  device = 'cpu',
+  hfCache = false,
+  bin = BIN,
+} = {}) {
+  const all = [
+    'node',
+    '--listen',
+    '127.0.0.1:0',
+    '--device',
+    device,
+    '--data-dir',
+    path.join(dir, 'data'),
+    '--engines-dir',
+    engines ?? ENGINES,
+  ];
   if (!hfCache) all.push('--no-hf-cache');
   if (models) all.push('--models-dir', models);
-  const child = spawn(bin, [...all, ...args],
-    { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  const child = spawn(bin, [...all, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   const node = { child, pid: child.pid, dir, log: '', exit: undefined };
   track(child);
-  child.stderr.on('data', (bytes) => { node.log += bytes; });
+  child.stderr.on('data', (bytes) => {
+    node.log += bytes;
+  });
   let out = '';
-  const ended = new Promise((done) => child.on('close', (code, signal) => {
-    node.exit = { code, signal };
-    done(node.exit);
-  }));
+  const ended = new Promise((done) =>
+    child.on('close', (code, signal) => {
+      node.exit = { code, signal };
+      done(node.exit);
+    }),
+  );
   await new Promise((done, fail) => {
     child.stdout.on('data', (bytes) => {
       out += bytes;
       const match = out.match(/listening on port (\d+)/);
-      if (match) { node.port = Number(match[1]); done(); }
+      if (match) {
+        node.port = Number(match[1]);
+        done();
+      }
     });
     ended.then(() => fail(Object.assign(new Error(`the node ended: ${node.log}`), { node })));
   });
   // A test that fails before it stops its node must not hang the run.
   for (const handle of [child, child.stdout, child.stderr]) handle.unref();
   node.url = `http://127.0.0.1:${node.port}`;
-  node.wait = () => { child.ref(); return ended; };
+  node.wait = () => {
+    child.ref();
+    return ended;
+  };
   node.get = async (where) => (await fetch(node.url + where)).json();
-  node.post = (where, body = {}, extra = {}) => fetch(node.url + where, {
-    method: 'POST', headers: { 'content-type': 'application/json', ...extra.headers },
-    body: JSON.stringify(body), signal: extra.signal });
+  node.post = (where, body = {}, extra = {}) =>
+    fetch(node.url + where, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...extra.headers },
+      body: JSON.stringify(body),
+      signal: extra.signal,
+    });
   node.model = async (id) => node.get(`/v0/models/${encodeURIComponent(id)}`);
   node.worker = async (id) => (await node.model(id)).workers.find((w) => w.role === 'serving');
   node.stop = async () => {
@@ -77,16 +107,17 @@ export async function startNode({ args = [], env = {}, engines, models, dir = te
 
 let counter = 0;
 export function ask(model, text, extra = {}) {
-  return { protocol: 1, request_id: `t${counter++}`, model, seed: 1,
-    segments: [{ text, control: false }], ...extra };
+  return { protocol: 1, request_id: `t${counter++}`, model, seed: 1, segments: [{ text, control: false }], ...extra };
 }
 
 // The events of one generation, as they come.
 export async function* events(node, body, extra = {}) {
   const response = await node.post('/v0/generate', body, extra);
   if (response.status !== 200)
-    throw Object.assign(new Error(`${response.status}: ${await response.text()}`),
-      { status: response.status, headers: response.headers });
+    throw Object.assign(new Error(`${response.status}: ${await response.text()}`), {
+      status: response.status,
+      headers: response.headers,
+    });
   let rest = '';
   const decoder = new TextDecoder();
   for await (const bytes of response.body) {
@@ -118,32 +149,43 @@ export const isAlive = (pid) => {
   try {
     process.kill(pid, 0);
     return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
-  } catch { return false; }
+  } catch {
+    return false;
+  }
 };
 
 // Bytes of memory a process has; 0 when it is gone.
 export function rss(pid) {
   try {
     return 1024 * Number(fs.readFileSync(`/proc/${pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)?.[1] ?? 0);
-  } catch { return 0; }
+  } catch {
+    return 0;
+  }
 }
 
 // Children of a process, zombies included.
 export function children(pid) {
-  return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).filter((name) => {
-    try {
-      const stat = fs.readFileSync(`/proc/${name}/stat`, 'utf8');
-      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === pid;
-    } catch { return false; }
-  }).map(Number);
+  return fs
+    .readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        const stat = fs.readFileSync(`/proc/${name}/stat`, 'utf8');
+        return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === pid;
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
 }
 
 // Descriptors of a node beside its clients' connections.
 export function countFds(node) {
   const port = node.port.toString(16).toUpperCase().padStart(4, '0');
-  const clients = fs.readFileSync(`/proc/${node.pid}/net/tcp`, 'utf8').split('\n')
-    .filter((line) => new RegExp(`^ *\\d+: [0-9A-F]{8}:${port} [0-9A-F]{8}:[0-9A-F]{4} 01 `)
-      .test(line)).length;
+  const clients = fs
+    .readFileSync(`/proc/${node.pid}/net/tcp`, 'utf8')
+    .split('\n')
+    .filter((line) => new RegExp(`^ *\\d+: [0-9A-F]{8}:${port} [0-9A-F]{8}:[0-9A-F]{4} 01 `).test(line)).length;
   return fs.readdirSync(`/proc/${node.pid}/fd`).length - clients;
 }
 
@@ -151,8 +193,10 @@ export function countFds(node) {
 export function rawPost(port, where, body) {
   const text = JSON.stringify(body);
   const socket = net.connect(port, '127.0.0.1');
-  socket.write(`POST ${where} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n` +
-    `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
+  socket.write(
+    `POST ${where} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  );
   socket.on('error', () => {});
   return socket;
 }

@@ -33,7 +33,11 @@ describe('a link', () => {
       assert.equal(heard[0].type, TYPE.ACCEPTED);
       assert.equal(heard.at(-1).type, TYPE.DONE);
       assert.equal(heard.filter((e) => e.type === TYPE.DONE).length, 1);
-      assert.deepEqual(heard.map((e) => e.index), heard.map((_, at) => at), 'without a gap');
+      assert.deepEqual(
+        heard.map((e) => e.index),
+        heard.map((_, at) => at),
+        'without a gap',
+      );
       assert.equal(heard.at(-1).more, false);
     });
     link.close();
@@ -73,7 +77,10 @@ describe('a link', () => {
     await until('both run', () => link.text(1).length > 0 && link.text(2).length > 0);
     link.cancel(1);
     link.submit(2n ** 32n + 1n, ask('slow', 'next'));
-    await until('all have ended', () => link.isOver(2) && link.heard(1).filter((e) => e.type === TYPE.DONE).length === 2);
+    await until(
+      'all have ended',
+      () => link.isOver(2) && link.heard(1).filter((e) => e.type === TYPE.DONE).length === 2,
+    );
     assert.equal(link.text(2), 'goes on');
     const [cancelled, next] = link.heard(1).filter((e) => e.type === TYPE.DONE);
     assert.equal(cancelled.reason, 'cancelled');
@@ -139,14 +146,20 @@ describe('a link', () => {
     const link = await openLink(node.port, { protocol: 3 });
     assert.equal(link.protocol, 'llm-router-link/2', 'the lower one is spoken');
     link.close();
-    await assert.rejects(openLink(node.port, { protocol: 1 }), /400: .*the router speaks protocol 1, this node protocol 2: upgrade the router/);
-    await assert.rejects(openLink(node.port, { protocol: 4 }), /400: .*protocol 4, this node protocol 2: upgrade the node/);
+    await assert.rejects(
+      openLink(node.port, { protocol: 1 }),
+      /400: .*the router speaks protocol 1, this node protocol 2: upgrade the router/,
+    );
+    await assert.rejects(
+      openLink(node.port, { protocol: 4 }),
+      /400: .*protocol 4, this node protocol 2: upgrade the node/,
+    );
     const plain = await fetch(`${node.url}/v0/link`);
     assert.equal(plain.status, 400);
     assert.match(await plain.text(), /this is for routers/);
   });
 
-  it('needs the node\'s secret', async () => {
+  it("needs the node's secret", async () => {
     const secret = 'a-secret-of-some-length-0123456789';
     const guarded = await startNode({ models, args: ['--node-secret', secret] });
     await assert.rejects(openLink(guarded.port), /^Error: 401/);

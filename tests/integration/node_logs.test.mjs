@@ -9,7 +9,7 @@ describe('the log of a node', () => {
   const headers = { authorization: `Bearer ${secret}` };
   const logs = async (query = '') => {
     const response = await fetch(`${node.url}/v0/logs${query}`, { headers });
-    return { status: response.status, ...await response.json() };
+    return { status: response.status, ...(await response.json()) };
   };
   before(async () => {
     const models = tempDir('models');
@@ -41,8 +41,7 @@ describe('the log of a node', () => {
   });
 
   it('is bounded, and so is what one may ask for', async () => {
-    assert.equal((await generate(node, ask('noisy', 'n'.repeat(1100)), { headers })).done.reason,
-      'stop'); // two lines a token
+    assert.equal((await generate(node, ask('noisy', 'n'.repeat(1100)), { headers })).done.reason, 'stop'); // two lines a token
     await until('a full ring', async () => (await logs('?lines=2000')).lines.length === 2000);
     assert.equal((await logs()).lines.length, 200);
     for (const bad of ['0', '2001', '-1', 'all', '']) {

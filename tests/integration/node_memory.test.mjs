@@ -5,8 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { promisify } from 'node:util';
-import { ask, BIN, events, generate, LONG, makeModel, startNode, tempDir, TESTING, until }
-  from './node_harness.mjs';
+import { ask, BIN, events, generate, LONG, makeModel, startNode, tempDir, TESTING, until } from './node_harness.mjs';
 
 const MB = 1_000_000;
 const run = promisify(execFile);
@@ -24,8 +23,11 @@ describe('thresholds on a GPU (fake NVML)', () => {
     makeModel(models, 'loading', 'echo', { weights_bytes: 100 * MB, on_device: true, load_ms: 4000 });
     makeModel(models, 'huge', 'echo', { weights_bytes: 5000 * MB, on_device: true });
     use(50);
-    node = await startNode({ models, env: { LR_FAKE_NVML: figures },
-      args: ['--nvml-library', path.join(TESTING, 'fake_nvml.so'), '--min-resident', '0'] });
+    node = await startNode({
+      models,
+      env: { LR_FAKE_NVML: figures },
+      args: ['--nvml-library', path.join(TESTING, 'fake_nvml.so'), '--min-resident', '0'],
+    });
     for (const id of ['tiny', 'old', 'pinned', 'young', 'busy'])
       assert.equal((await generate(node, ask(id, 'x'))).text, 'x');
     await node.post('/v0/models/pinned/pin');
@@ -37,7 +39,10 @@ describe('thresholds on a GPU (fake NVML)', () => {
     const gpu = pools.find((p) => p.pool === 'GPU-fake-0');
     assert.equal(gpu.total, 1000 * MB);
     assert.equal(gpu.claims.length, 5);
-    assert.equal(gpu.reserved, gpu.claims.reduce((sum, c) => sum + c.reserved, 0));
+    assert.equal(
+      gpu.reserved,
+      gpu.claims.reduce((sum, c) => sum + c.reserved, 0),
+    );
     assert.equal(gpu.free, gpu.capacity - gpu.reserved);
     const { load } = await node.get('/v0/memory?model=young');
     assert.equal(load.plan, 'loaded');
@@ -74,8 +79,7 @@ describe('thresholds on a GPU (fake NVML)', () => {
     // Nothing suitable is left: one is in use, one pinned, one too small to matter.
     for (let i = 0; i < 3; i++) {
       await until('another look', async () => true);
-      assert.deepEqual([await state('busy'), await state('pinned'), await state('tiny')],
-        ['ready', 'ready', 'ready']);
+      assert.deepEqual([await state('busy'), await state('pinned'), await state('tiny')], ['ready', 'ready', 'ready']);
     }
     use(100);
     for await (const event of stream) assert.notEqual(event.event, 'error');
@@ -90,13 +94,17 @@ describe('thresholds on RAM', () => {
   it('work the same', async () => {
     const models = tempDir('models');
     const proc = tempDir('proc');
-    const use = (percent) => fs.writeFileSync(path.join(proc, 'meminfo'),
-      `MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: ${(100 - percent) * 10000} kB\n`);
-    for (const id of ['first', 'second'])
-      makeModel(models, id, 'echo', { weights_bytes: 100 * MB });
+    const use = (percent) =>
+      fs.writeFileSync(
+        path.join(proc, 'meminfo'),
+        `MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: ${(100 - percent) * 10000} kB\n`,
+      );
+    for (const id of ['first', 'second']) makeModel(models, id, 'echo', { weights_bytes: 100 * MB });
     use(20);
-    const node = await startNode({ models,
-      args: ['--proc-root', proc, '--min-resident', '0', '--memory-threshold', '80'] });
+    const node = await startNode({
+      models,
+      args: ['--proc-root', proc, '--min-resident', '0', '--memory-threshold', '80'],
+    });
     for (const id of ['first', 'second']) await generate(node, ask(id, 'x'));
     use(79);
     await generate(node, ask('first', 'x')); // now the other is the least recently used
@@ -114,8 +122,7 @@ describe('room for one', () => {
   let node;
   const models = tempDir('models');
   before(async () => {
-    for (const id of ['a', 'b', 'c'])
-      makeModel(models, id, 'echo', { weights_bytes: 600 * MB, step_ms: 4 });
+    for (const id of ['a', 'b', 'c']) makeModel(models, id, 'echo', { weights_bytes: 600 * MB, step_ms: 4 });
     for (const id of ['x', 'y', 'z']) // each token is the time it was made
       makeModel(models, id, 'echo', { weights_bytes: 600 * MB, step_ms: 4, say_time: true });
     makeModel(models, 'small', 'echo', { weights_bytes: 50 * MB });
@@ -129,8 +136,7 @@ describe('room for one', () => {
     assert.equal((await generate(node, ask('a', 'x'))).text, 'x');
     const { load } = await node.get('/v0/memory?model=b');
     assert.equal((await generate(node, ask('b', 'x'))).text, 'x');
-    assert.deepEqual([(await node.model('a')).state, (await node.model('small')).state],
-      ['present', 'ready']);
+    assert.deepEqual([(await node.model('a')).state, (await node.model('small')).state], ['present', 'ready']);
     assert.ok(load.plan === 'evict' || load.plan.startsWith('unknown'));
     assert.deepEqual((await node.get('/v0/memory?model=a')).load.evicts, ['b']);
   });
@@ -173,15 +179,17 @@ describe('room for one', () => {
       const id = 'xyz'[Math.floor(Math.random() * 3)];
       const stream = events(node, ask(id, `r${i}`));
       assert.equal((await stream.next()).value.event, 'accepted'); // in this order
-      all.push((async () => {
-        const tokens = [];
-        for await (const event of stream) {
-          assert.notEqual(event.event, 'error');
-          if (event.event === 'token') tokens.push(event);
-        }
-        assert.equal(Buffer.from(tokens.slice(0, -1).map((t) => t.id)).toString(), `r${i}`);
-        served[id].push({ i, first: BigInt(tokens[0].text), last: BigInt(tokens.at(-1).text) });
-      })());
+      all.push(
+        (async () => {
+          const tokens = [];
+          for await (const event of stream) {
+            assert.notEqual(event.event, 'error');
+            if (event.event === 'token') tokens.push(event);
+          }
+          assert.equal(Buffer.from(tokens.slice(0, -1).map((t) => t.id)).toString(), `r${i}`);
+          served[id].push({ i, first: BigInt(tokens[0].text), last: BigInt(tokens.at(-1).text) });
+        })(),
+      );
     }
     await Promise.all(all);
     assert.equal(Object.values(served).flat().length, count);

@@ -11,21 +11,49 @@ makeModel(models, 'loading', 'echo', { load_ms: 800 });
 
 describe('a node in odd moments', () => {
   let node;
-  before(async () => { node = await startNode({ models, args: ['--max-sequences', '4'] }); });
+  before(async () => {
+    node = await startNode({ models, args: ['--max-sequences', '4'] });
+  });
   after(() => node.stop());
 
   it('refuses bodies that make no sense, and lives', async () => {
     const base = ask('fast', 'x');
-    const bodies = ['', '{', 'null', '[]', '"x"', '['.repeat(100000), '{"a":'.repeat(100000), '{"model":{}}',
-      '{"model":"fast","segments":[{"text":5}]}', '{"model":"fast","segments":[{"text":"\\ud800"}]}',
-      ...[{ max_tokens: -1 }, { max_tokens: 1e300 }, { seed: 1.5 }, { deadline_ms: -5 }, { protocol: 99 }, { generated: [-1] },
-        { sampling: { temperature: 'hot' } }, { model: '../../etc/passwd' }, { model: 'fast\u0000' }, { priority: 1e30 }]
-        .map((extra) => JSON.stringify({ ...base, ...extra }))];
+    const bodies = [
+      '',
+      '{',
+      'null',
+      '[]',
+      '"x"',
+      '['.repeat(100000),
+      '{"a":'.repeat(100000),
+      '{"model":{}}',
+      '{"model":"fast","segments":[{"text":5}]}',
+      '{"model":"fast","segments":[{"text":"\\ud800"}]}',
+      ...[
+        { max_tokens: -1 },
+        { max_tokens: 1e300 },
+        { seed: 1.5 },
+        { deadline_ms: -5 },
+        { protocol: 99 },
+        { generated: [-1] },
+        { sampling: { temperature: 'hot' } },
+        { model: '../../etc/passwd' },
+        { model: 'fast\u0000' },
+        { priority: 1e30 },
+      ].map((extra) => JSON.stringify({ ...base, ...extra })),
+    ];
     for (const where of ['/v0/generate', '/v1/chat/completions', '/v1/completions'])
       for (const body of bodies) {
-        const answer = await fetch(node.url + where, { method: 'POST', body, headers: { 'content-type': 'application/json' } });
+        const answer = await fetch(node.url + where, {
+          method: 'POST',
+          body,
+          headers: { 'content-type': 'application/json' },
+        });
         const text = await answer.text();
-        assert.ok(answer.status >= 400 && answer.status < 500, `${where} ${body.slice(0, 80)}: ${answer.status} ${text.slice(0, 200)}`);
+        assert.ok(
+          answer.status >= 400 && answer.status < 500,
+          `${where} ${body.slice(0, 80)}: ${answer.status} ${text.slice(0, 200)}`,
+        );
         assert.ok(JSON.parse(text).error.message.length > 0);
       }
     assert.equal((await generate(node, ask('fast', 'still here'))).text, 'still here');
@@ -43,8 +71,10 @@ describe('a node in odd moments', () => {
   it('serves everybody while a model is loaded, unloaded and pinned again and again', async () => {
     const words = ['load', 'unload', 'pin', 'unpin', 'load', 'unload'];
     const all = Array.from({ length: 60 }, async (_, i) => {
-      const [said, answer] = await Promise.all([node.post(`/v0/models/fast/${words[i % words.length]}`),
-        generate(node, ask('fast', `n${i}`))]);
+      const [said, answer] = await Promise.all([
+        node.post(`/v0/models/fast/${words[i % words.length]}`),
+        generate(node, ask('fast', `n${i}`)),
+      ]);
       assert.ok([200, 202, 409].includes(said.status), `${words[i % words.length]}: ${said.status}`);
       assert.equal(answer.text, `n${i}`);
     });
@@ -72,7 +102,10 @@ describe('a node that is told to leave', () => {
     assert.equal((await node.stop()).code, 0);
   });
 
-  for (const [first, second] of [['SIGINT', 'SIGTERM'], ['SIGTERM', 'SIGINT']])
+  for (const [first, second] of [
+    ['SIGINT', 'SIGTERM'],
+    ['SIGTERM', 'SIGINT'],
+  ])
     it(`by ${first} and at once by ${second}, goes with its workers and says so to its clients`, async () => {
       const node = await startNode({ models });
       const answer = generate(node, ask('slow', 'e'.repeat(400))); // four seconds

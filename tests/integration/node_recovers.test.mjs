@@ -5,7 +5,18 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, describe, it } from 'node:test';
-import { ask, BIN, copyEngine, countFds, generate, isAlive, makeModel, startNode, tempDir, until } from './node_harness.mjs';
+import {
+  ask,
+  BIN,
+  copyEngine,
+  countFds,
+  generate,
+  isAlive,
+  makeModel,
+  startNode,
+  tempDir,
+  until,
+} from './node_harness.mjs';
 
 const nodes = [];
 const start = async (options) => {
@@ -16,9 +27,23 @@ const start = async (options) => {
 after(() => Promise.all(nodes.map((node) => node.stop())));
 
 const ready = (node, id, ms = 8000) =>
-  until(`${id} is ready`, async () => { const m = await node.model(id); return m.state === 'ready' && m; }, ms);
+  until(
+    `${id} is ready`,
+    async () => {
+      const m = await node.model(id);
+      return m.state === 'ready' && m;
+    },
+    ms,
+  );
 const waiting = (node, id, ms = 8000) =>
-  until(`${id} waits`, async () => { const m = await node.model(id); return m.state === 'waiting' && m; }, ms);
+  until(
+    `${id} waits`,
+    async () => {
+      const m = await node.model(id);
+      return m.state === 'waiting' && m;
+    },
+    ms,
+  );
 const serves = async (node, id) => assert.equal((await generate(node, ask(id, 'well'))).text, 'well');
 const kill = async (node, id) => {
   const { pid } = await until('a worker', () => node.worker(id));
@@ -57,7 +82,10 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
     // Whoever waited may be served by another node, and is told so at once.
     const { error } = await cut;
     assert.equal(error.retryable, true);
-    assert.deepEqual([error.code, /cannot be loaded at the moment.*3 failures/.test(error.message)], ['UNAVAILABLE', true]);
+    assert.deepEqual(
+      [error.code, /cannot be loaded at the moment.*3 failures/.test(error.message)],
+      ['UNAVAILABLE', true],
+    );
     const early = await node.post('/v1/completions', { model: 'm', prompt: 'x' });
     if (early.status !== 200) {
       assert.equal(early.status, 503);
@@ -153,8 +181,11 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
   it('when memory is free again; and where somebody wants it loaded, it is', async () => {
     const models = tempDir('models');
     const proc = tempDir('proc');
-    const use = (percent) => fs.writeFileSync(path.join(proc, 'meminfo'),
-      `MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: ${(100 - percent) * 10000} kB\n`);
+    const use = (percent) =>
+      fs.writeFileSync(
+        path.join(proc, 'meminfo'),
+        `MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: ${(100 - percent) * 10000} kB\n`,
+      );
     for (const id of ['asked', 'wanted']) makeModel(models, id, 'echo', { weights_bytes: 300e6 });
     use(80);
     const node = await start({ models, args: ['--proc-root', proc] });
@@ -170,10 +201,14 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
 });
 
 describe('a model that waits', { concurrency: 2 }, () => {
-  for (const [how, act] of [['says load', (node) => node.post('/v0/models/m/load')], ['sends SIGHUP', (node) => node.child.kill('SIGHUP')]])
+  for (const [how, act] of [
+    ['says load', (node) => node.post('/v0/models/m/load')],
+    ['sends SIGHUP', (node) => node.child.kill('SIGHUP')],
+  ])
     it(`is tried at once when an operator ${how}`, async () => {
       const models = tempDir('models');
-      const dir = tempDir('node'), cause = path.join(dir, 'data/engine-scratch/faulty/cause'); // where a confined engine writes
+      const dir = tempDir('node'),
+        cause = path.join(dir, 'data/engine-scratch/faulty/cause'); // where a confined engine writes
       makeModel(models, 'm', 'faulty', { fail: 'load', once: cause });
       const node = await start({ models, dir });
       // Three failures: the next try by itself is four seconds away.

@@ -4,8 +4,23 @@ import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, children, copyEngine, countFds, ENGINES, events, generate, isAlive, LONG,
-  makeModel, sleep, startNode, tempDir, TESTING, until } from './node_harness.mjs';
+import {
+  ask,
+  children,
+  copyEngine,
+  countFds,
+  ENGINES,
+  events,
+  generate,
+  isAlive,
+  LONG,
+  makeModel,
+  sleep,
+  startNode,
+  tempDir,
+  TESTING,
+  until,
+} from './node_harness.mjs';
 
 const versions = {
   '1.0.0': path.join(ENGINES, 'echo', 'echo.so'),
@@ -39,10 +54,11 @@ describe('hot reload', () => {
   after(() => node.stop());
 
   const running = async (id = 'm') => (await node.worker(id))?.version;
-  const settled = (version, id = 'm') => until(`${id} runs ${version}`, async () => {
-    const model = await node.model(id);
-    return model.workers.length === 1 && model.workers[0].version === version;
-  });
+  const settled = (version, id = 'm') =>
+    until(`${id} runs ${version}`, async () => {
+      const model = await node.model(id);
+      return model.workers.length === 1 && model.workers[0].version === version;
+    });
 
   it('runs the code of the new file', async () => {
     assert.equal((await generate(node, ask('version', 'x'))).text, '1.0.0');
@@ -157,8 +173,7 @@ describe('hot reload', () => {
     assert.equal(await running(), version);
     install(folder, next, { sha256 });
     await settled(next);
-    await until('the new code answers', async () =>
-      (await generate(node, ask('version', 'x'))).text === next);
+    await until('the new code answers', async () => (await generate(node, ask('version', 'x'))).text === next);
   });
 
   it('on SIGHUP', async () => {
@@ -172,7 +187,8 @@ describe('hot reload', () => {
   it('finds an engine folder that is dropped in', async () => {
     copyEngine(path.dirname(folder), 'faulty');
     await until('found', async () =>
-      (await node.get('/v0/engines')).engines.some((e) => e.id === 'faulty' && e.usable));
+      (await node.get('/v0/engines')).engines.some((e) => e.id === 'faulty' && e.usable),
+    );
   });
 });
 

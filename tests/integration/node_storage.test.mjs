@@ -5,8 +5,7 @@ import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, copyEngine, generate, makeModel, startNode, tempDir, until }
-  from './node_harness.mjs';
+import { ask, copyEngine, generate, makeModel, startNode, tempDir, until } from './node_harness.mjs';
 
 describe('models that cannot be used say why', () => {
   let node;
@@ -14,23 +13,31 @@ describe('models that cannot be used say why', () => {
   before(async () => {
     const sharded = makeModel(models, 'sharded');
     fs.rmSync(path.join(sharded, 'model.safetensors'));
-    fs.writeFileSync(path.join(sharded, 'model.safetensors.index.json'), JSON.stringify({
-      weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors' } }));
-    fs.copyFileSync(path.join(makeModel(models, 'whole'), 'model.safetensors'),
-      path.join(sharded, 'model-00001-of-00002.safetensors'));
+    fs.writeFileSync(
+      path.join(sharded, 'model.safetensors.index.json'),
+      JSON.stringify({
+        weight_map: { a: 'model-00001-of-00002.safetensors', b: 'model-00002-of-00002.safetensors' },
+      }),
+    );
+    fs.copyFileSync(
+      path.join(makeModel(models, 'whole'), 'model.safetensors'),
+      path.join(sharded, 'model-00001-of-00002.safetensors'),
+    );
     fs.rmSync(path.join(makeModel(models, 'no-tokenizer'), 'tokenizer.json'));
     fs.rmSync(path.join(makeModel(models, 'no-config'), 'config.json'));
     makeModel(models, 'nemotron', 'nemotron');
     const other = makeModel(models, 'other');
-    fs.writeFileSync(path.join(other, 'config.json'),
-      '{"architectures":["OtherForCausalLM"],"model_type":"echo"}');
+    fs.writeFileSync(path.join(other, 'config.json'), '{"architectures":["OtherForCausalLM"],"model_type":"echo"}');
     const nameless = makeModel(models, 'nameless');
     fs.writeFileSync(path.join(nameless, 'config.json'), '{}');
     const half = makeModel(models, 'half');
     fs.truncateSync(path.join(half, 'model.safetensors'), 20);
     const broken = makeModel(models, 'broken');
     fs.writeFileSync(path.join(broken, 'config.json'), '{"architectures":');
-    for (const [id, name] of [['dml', 'model.dml.bin'], ['directml', 'model.directml.bin']]) {
+    for (const [id, name] of [
+      ['dml', 'model.dml.bin'],
+      ['directml', 'model.directml.bin'],
+    ]) {
       const dir = makeModel(models, id);
       fs.renameSync(path.join(dir, 'model.safetensors'), path.join(dir, name));
     }
@@ -68,7 +75,10 @@ describe('models that cannot be used say why', () => {
     assert.match((await node.model('broken')).reason, /config\.json/);
   });
   it('knows a DirectML artifact, and says where its runtime is', async () => {
-    for (const [id, name] of [['dml', 'model.dml.bin'], ['directml', 'model.directml.bin']]) {
+    for (const [id, name] of [
+      ['dml', 'model.dml.bin'],
+      ['directml', 'model.directml.bin'],
+    ]) {
       const model = await node.model(id);
       assert.equal(model.state, 'failed');
       assert.match(model.reason, new RegExp(`^${name} is a DirectML artifact .*Windows only.*https://`));
@@ -102,10 +112,13 @@ describe('models that cannot be used say why', () => {
 
 // Everything below a folder: names, links, sizes and times.
 function picture(dir) {
-  return fs.readdirSync(dir, { recursive: true }).sort().map((name) => {
-    const stat = fs.lstatSync(path.join(dir, name));
-    return `${name} ${stat.ino} ${stat.size} ${stat.mtimeMs}`;
-  });
+  return fs
+    .readdirSync(dir, { recursive: true })
+    .sort()
+    .map((name) => {
+      const stat = fs.lstatSync(path.join(dir, name));
+      return `${name} ${stat.ino} ${stat.size} ${stat.mtimeMs}`;
+    });
 }
 
 describe('a Hugging Face cache', () => {
@@ -171,17 +184,22 @@ describe('a Hugging Face cache', () => {
     const answer = await fetch(`${node.url}/v0/models/plain?purge=true`, { method: 'DELETE' });
     assert.equal(answer.status, 403);
     assert.match((await answer.json()).error.message, /not this node's to delete/);
-    assert.equal((await fetch(`${node.url}/v0/models/org%2Fhalf?purge=true`, { method: 'DELETE' }))
-      .status, 404);
+    assert.equal((await fetch(`${node.url}/v0/models/org%2Fhalf?purge=true`, { method: 'DELETE' })).status, 404);
     assert.deepEqual(picture(home), before_);
   });
 
   it('is left alone with --no-hf-cache, and found through HF_HUB_CACHE', async () => {
     const without = await startNode({ models, env: { HF_HOME: home } });
-    assert.deepEqual((await without.get('/v0/models')).models.map((m) => m.id), ['org/plain']);
+    assert.deepEqual(
+      (await without.get('/v0/models')).models.map((m) => m.id),
+      ['org/plain'],
+    );
     await without.stop();
-    const moved = await startNode({ models, hfCache: true,
-      env: { HF_HOME: '/nowhere', HF_HUB_CACHE: path.join(home, 'hub') } });
+    const moved = await startNode({
+      models,
+      hfCache: true,
+      env: { HF_HOME: '/nowhere', HF_HUB_CACHE: path.join(home, 'hub') },
+    });
     assert.equal((await moved.model('org/name')).state, 'present');
     await moved.stop();
   });
@@ -190,10 +208,29 @@ describe('a Hugging Face cache', () => {
 describe('both formats in one folder', () => {
   // The least a GGUF is: a header that names its architecture.
   function writeGguf(file) {
-    const text = (s) => { const n = Buffer.alloc(8); n.writeBigUInt64LE(BigInt(s.length)); return Buffer.concat([n, Buffer.from(s)]); };
-    const number = (value, bytes) => { const b = Buffer.alloc(bytes); b.writeUIntLE(value, 0, Math.min(bytes, 6)); return b; };
-    fs.writeFileSync(file, Buffer.concat([Buffer.from('GGUF'), number(3, 4), number(0, 8), number(1, 8),
-      text('general.architecture'), number(8, 4), text('llama'), Buffer.alloc(64)]));
+    const text = (s) => {
+      const n = Buffer.alloc(8);
+      n.writeBigUInt64LE(BigInt(s.length));
+      return Buffer.concat([n, Buffer.from(s)]);
+    };
+    const number = (value, bytes) => {
+      const b = Buffer.alloc(bytes);
+      b.writeUIntLE(value, 0, Math.min(bytes, 6));
+      return b;
+    };
+    fs.writeFileSync(
+      file,
+      Buffer.concat([
+        Buffer.from('GGUF'),
+        number(3, 4),
+        number(0, 8),
+        number(1, 8),
+        text('general.architecture'),
+        number(8, 4),
+        text('llama'),
+        Buffer.alloc(64),
+      ]),
+    );
   }
 
   it('the registered one is described and run, also where the other one runs already', async () => {
@@ -202,22 +239,26 @@ describe('both formats in one folder', () => {
     copyEngine(engines, 'echo');
     const folder = copyEngine(engines, 'faulty'); // plays llama.cpp
     const manifest = JSON.parse(fs.readFileSync(path.join(folder, 'manifest.json')));
-    fs.writeFileSync(path.join(folder, 'manifest.json'),
-      JSON.stringify({ ...manifest, runtimes: ['llama_cpp'], formats: ['gguf'] }));
+    fs.writeFileSync(
+      path.join(folder, 'manifest.json'),
+      JSON.stringify({ ...manifest, runtimes: ['llama_cpp'], formats: ['gguf'] }),
+    );
     const ids = ['idle', 'busy', 'same', 'lacks'];
     for (const id of ids) {
       const dir = makeModel(models, id, 'echo', { step_ms: 20 });
       if (id !== 'lacks') writeGguf(path.join(dir, 'weights.gguf'));
     }
     let version = 0;
-    const list = () => ({ version, models: ids.map((id) =>
-      ({ id, source: 'local', format: version > 1 && id !== 'same' ? 'gguf' : 'safetensors' })) });
-    const router = http.createServer((req, res) => res.end(JSON.stringify(
-      req.url === '/v0/models/registry' ? list() : { registry_version: version })));
+    const list = () => ({
+      version,
+      models: ids.map((id) => ({ id, source: 'local', format: version > 1 && id !== 'same' ? 'gguf' : 'safetensors' })),
+    });
+    const router = http.createServer((req, res) =>
+      res.end(JSON.stringify(req.url === '/v0/models/registry' ? list() : { registry_version: version })),
+    );
     await new Promise((done) => router.listen(0, '127.0.0.1', done));
     version = 1;
-    const node = await startNode({ engines, models,
-      args: ['--router', `http://127.0.0.1:${router.address().port}`] });
+    const node = await startNode({ engines, models, args: ['--router', `http://127.0.0.1:${router.address().port}`] });
     const { secret } = JSON.parse(fs.readFileSync(path.join(node.dir, 'data/node-identity.json')));
     const headers = { authorization: `Bearer ${secret}` };
     const model = async (id) => (await fetch(`${node.url}/v0/models/${id}`, { headers })).json();
@@ -282,7 +323,10 @@ describe('purging a model', () => {
   });
 
   it('touches nothing outside the models root, not even through a link', async () => {
-    for (const [id, dir] of [['outside', outside], ['linked', linked]]) {
+    for (const [id, dir] of [
+      ['outside', outside],
+      ['linked', linked],
+    ]) {
       const refused = await purge(id);
       assert.equal(refused.status, 403);
       assert.match(refused.text, /not this node's to delete/);
@@ -309,7 +353,11 @@ describe('purging a model', () => {
     assert.equal(fs.existsSync(path.join(models, 'mine')), false);
     assert.equal(fs.existsSync(`/proc/${pid}`), false);
     assert.equal((await purge('mine')).status, 404);
-    assert.deepEqual((await node.get('/v0/models')).models.map((m) => m.id).sort(),
-      ['linked', 'outside', 'pinned', 'slow']);
+    assert.deepEqual((await node.get('/v0/models')).models.map((m) => m.id).sort(), [
+      'linked',
+      'outside',
+      'pinned',
+      'slow',
+    ]);
   });
 });

@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, events, generate, LONG, makeModel, rawPost, startNode, tempDir, until }
-  from './node_harness.mjs';
+import { ask, events, generate, LONG, makeModel, rawPost, startNode, tempDir, until } from './node_harness.mjs';
 
 describe('every token leaves when it is made', () => {
   let node;
@@ -31,8 +30,7 @@ describe('every token leaves when it is made', () => {
 
   it('over /v1/completions as server-sent events', async () => {
     fs.writeFileSync(gate, '.');
-    const response = await node.post('/v1/completions',
-      { model: 'gated', prompt: 'drip drop', stream: true });
+    const response = await node.post('/v1/completions', { model: 'gated', prompt: 'drip drop', stream: true });
     let text = '';
     let rest = '';
     for await (const bytes of response.body) {
@@ -56,15 +54,22 @@ describe('a client that leaves', () => {
     makeModel(models, 'fast');
     makeModel(models, 'prefill', 'echo', { prefill_ms: 100 });
     makeModel(models, 'loading', 'echo', { load_ms: 800 });
-    node = await startNode({ models, args: ['--max-sequences', '4', '--prefill-chunk', '8',
-      '--max-context', '8000000'] });
+    node = await startNode({
+      models,
+      args: ['--max-sequences', '4', '--prefill-chunk', '8', '--max-context', '8000000'],
+    });
   });
   after(() => node.stop());
 
-  const freed = (id) => until('the pages are free', async () => {
-    const worker = await node.worker(id);
-    return worker.live === 0 && worker.stats.pages_in_use === 0 && worker.stats.sequences === 0;
-  }, 5000);
+  const freed = (id) =>
+    until(
+      'the pages are free',
+      async () => {
+        const worker = await node.worker(id);
+        return worker.live === 0 && worker.stats.pages_in_use === 0 && worker.stats.sequences === 0;
+      },
+      5000,
+    );
 
   // From the moment the client leaves until the node has its pages and its slot back; the
   // question itself, over HTTP, is part of the figure.
@@ -73,14 +78,13 @@ describe('a client that leaves', () => {
     leave();
     for (;;) {
       const { live, stats } = await node.worker(id);
-      if (live === 0 && stats.pages_in_use === 0 && stats.sequences === 0)
-        return performance.now() - start;
+      if (live === 0 && stats.pages_in_use === 0 && stats.sequences === 0) return performance.now() - start;
     }
   }
 
   // Milliseconds these processes wanted to run and the machine ran others, by the kernel's own account.
-  const waited = (pids) => pids.reduce((sum, pid) =>
-    sum + Number(fs.readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6, 0);
+  const waited = (pids) =>
+    pids.reduce((sum, pid) => sum + Number(fs.readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6, 0);
 
   // Every sample counts.  What is taken off is only the time in which a processor was wanting.
   for (const api of ['/v0/generate', '/v1/completions'])
@@ -91,11 +95,12 @@ describe('a client that leaves', () => {
       const times = [];
       const raw = [];
       for (let i = 0; i < (LONG ? 500 : 60); i++) {
-        const body = api === '/v0/generate' ? ask('slow', text)
-          : { model: 'slow', prompt: text, stream: true };
+        const body = api === '/v0/generate' ? ask('slow', text) : { model: 'slow', prompt: text, stream: true };
         const socket = rawPost(node.port, api, body);
         let bytes = '';
-        socket.on('data', (more) => { bytes += more; });
+        socket.on('data', (more) => {
+          bytes += more;
+        });
         await until('tokens', () => (bytes.match(/"y"/g) ?? []).length > 2);
         const before = waited(pids);
         const took = await timeToFree('slow', () => socket.destroy());
@@ -105,7 +110,8 @@ describe('a client that leaves', () => {
       for (const list of [times, raw]) list.sort((a, b) => a - b);
       const share = LONG ? 0.99 : 0.95;
       const at = Math.ceil(times.length * share) - 1;
-      const said = `p50 ${times[times.length >> 1]} ms, p${100 * share} ${times[at]} ms, worst ${times.at(-1)} ms; ` +
+      const said =
+        `p50 ${times[times.length >> 1]} ms, p${100 * share} ${times[at]} ms, worst ${times.at(-1)} ms; ` +
         `with the waiting for a processor: ${raw[raw.length >> 1]}, ${raw[at]}, ${raw.at(-1)} ms`;
       if (LONG) console.log(said);
       assert.ok(times[at] <= 50, said);
@@ -126,8 +132,7 @@ describe('a client that leaves', () => {
   it('while queued behind others: they are not disturbed', async () => {
     const running = Array.from({ length: 4 }, () => generate(node, ask('slow', 'w'.repeat(60))));
     await until('running', async () => (await node.worker('slow')).live === 4);
-    const sockets = Array.from({ length: 2 },
-      () => rawPost(node.port, '/v0/generate', ask('slow', 'never')));
+    const sockets = Array.from({ length: 2 }, () => rawPost(node.port, '/v0/generate', ask('slow', 'never')));
     await until('queued', async () => {
       const model = await node.model('slow');
       return model.leases === 6;
@@ -152,8 +157,7 @@ describe('a client that leaves', () => {
   });
 
   it('a client that does not read is dropped, and nobody else waits', async () => {
-    const flood = rawPost(node.port, '/v0/generate',
-      ask('fast', 'q', { ignore_stop: true, max_tokens: 4_000_000 }));
+    const flood = rawPost(node.port, '/v0/generate', ask('fast', 'q', { ignore_stop: true, max_tokens: 4_000_000 }));
     flood.pause();
     await until('it runs', async () => (await node.worker('fast'))?.live === 1);
     assert.equal((await generate(node, ask('fast', 'quick'))).text, 'quick');
@@ -167,11 +171,13 @@ describe('a client that leaves', () => {
     await node.post('/v0/models/loading/unload');
     await until('unloaded', async () => (await node.model('loading')).state === 'present');
     const order = [];
-    const answers = await Promise.all([...'abcdef'].map(async (name) => {
-      const answer = await generate(node, ask('loading', name));
-      order.push(name);
-      return answer;
-    }));
+    const answers = await Promise.all(
+      [...'abcdef'].map(async (name) => {
+        const answer = await generate(node, ask('loading', name));
+        order.push(name);
+        return answer;
+      }),
+    );
     for (const answer of answers) assert.ok(answer.events.includes('loading'));
     assert.equal(order.length, 6);
   });

@@ -7,7 +7,8 @@ import { after, before, describe, it } from 'node:test';
 import { openLink, TYPE } from '../support/link.mjs';
 import { ask, generate, makeModel, startNode, tempDir, until } from './node_harness.mjs';
 
-const SLOTS = 2, BEYOND = 2;
+const SLOTS = 2,
+  BEYOND = 2;
 const short = (model, text) => ask(model, text, { no_queue: true });
 
 let number = 0;
@@ -15,9 +16,22 @@ let number = 0;
 function follow(link, body, leaves) {
   const at = ++number;
   link.submit(at, body, leaves);
-  return { at, body, get ids() { return link.tokens(at).map((t) => t.id); }, get text() { return link.text(at); },
-    get done() { return link.last(at); }, taken: () => link.answer(at), ended: () => until('its end', () => link.last(at)),
-    stop: () => link.cancel(at) };
+  return {
+    at,
+    body,
+    get ids() {
+      return link.tokens(at).map((t) => t.id);
+    },
+    get text() {
+      return link.text(at);
+    },
+    get done() {
+      return link.last(at);
+    },
+    taken: () => link.answer(at),
+    ended: () => until('its end', () => link.last(at)),
+    stop: () => link.cancel(at),
+  };
 }
 
 describe('a generation instead of another', () => {
@@ -31,7 +45,10 @@ describe('a generation instead of another', () => {
     node = await startNode({ models, args: ['--max-sequences', `${SLOTS}`] });
     link = await openLink(node.port);
   });
-  after(async () => { link.close(); await node.stop(); });
+  after(async () => {
+    link.close();
+    await node.stop();
+  });
   const live = async (id) => (await node.model(id)).workers.reduce((n, w) => n + w.live, 0);
   const idle = (id) => until('nothing runs', async () => (await live(id)) === 0);
 
@@ -66,7 +83,8 @@ describe('a generation instead of another', () => {
     const all = Array.from({ length: SLOTS }, () => follow(link, short('slow', 'x'.repeat(500))));
     await until('they run', () => all.every((a) => a.ids.length > 1));
     const [victim, other] = all;
-    const had = victim.ids.length, stood = other.ids.length;
+    const had = victim.ids.length,
+      stood = other.ids.length;
     const next = follow(link, short('slow', 'y'.repeat(500)), victim.body.request_id);
     await until('its first token', () => next.ids.length > 0);
     assert.ok(victim.ids.length <= had + 1, `${victim.ids.length - had} more tokens`);
@@ -84,7 +102,8 @@ describe('a generation instead of another', () => {
     assert.ok(answers.filter((a) => a.type === TYPE.ACCEPTED).length >= SLOTS);
     for (const a of answers) if (a.type === TYPE.REFUSED) assert.match(a.message, /busy: all 2 slots/);
     for (const a of all) a.stop();
-    for (const [i, n] of nexts.entries()) if (answers[i].type === TYPE.ACCEPTED) assert.equal((await n.ended()).reason, 'stop');
+    for (const [i, n] of nexts.entries())
+      if (answers[i].type === TYPE.ACCEPTED) assert.equal((await n.ended()).reason, 'stop');
     await Promise.all(all.map((a) => a.ended()));
     await idle('slow');
   });
@@ -99,7 +118,12 @@ describe('a generation instead of another', () => {
     await until('both run', async () => (await live('slow')) === 2 && foreign.ids.length > 0);
     leaving.abort();
     assert.equal(await gone, 'left');
-    for (const [model, name] of [['fast', 'nobody'], ['fast', foreign.body.request_id], ['fast', 'x'.repeat(128)], ['slow', left.request_id]]) {
+    for (const [model, name] of [
+      ['fast', 'nobody'],
+      ['fast', foreign.body.request_id],
+      ['fast', 'x'.repeat(128)],
+      ['slow', left.request_id],
+    ]) {
       const next = follow(link, ask(model, 'hi'), name);
       const answer = await next.taken();
       assert.equal(answer.type, TYPE.ACCEPTED);

@@ -2,8 +2,21 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { ask, children, countFds, events, generate, isAlive, LONG, makeModel, rss, sleep, startNode,
-  tempDir, until } from './node_harness.mjs';
+import {
+  ask,
+  children,
+  countFds,
+  events,
+  generate,
+  isAlive,
+  LONG,
+  makeModel,
+  rss,
+  sleep,
+  startNode,
+  tempDir,
+  until,
+} from './node_harness.mjs';
 
 describe('the watchdog', () => {
   let node;
@@ -18,13 +31,17 @@ describe('the watchdog', () => {
     makeModel(models, 'prefills-long', 'faulty', { prefill_ms: 100 });
     makeModel(models, 'hangs-closing', 'faulty', { hang: 'close' });
     makeModel(models, 'steady', 'echo', { step_ms: 10 });
-    node = await startNode({ models, args: ['--step-timeout', '500ms', '--load-timeout', '800ms',
-      '--prefill-chunk', '8'] });
+    node = await startNode({
+      models,
+      args: ['--step-timeout', '500ms', '--load-timeout', '800ms', '--prefill-chunk', '8'],
+    });
   });
   after(() => node.stop());
 
-  const kills = async () => Number((await (await fetch(`${node.url}/metrics`)).text())
-    .match(/^llm_router_node_watchdog_kills_total (\d+)$/m)[1]);
+  const kills = async () =>
+    Number(
+      (await (await fetch(`${node.url}/metrics`)).text()).match(/^llm_router_node_watchdog_kills_total (\d+)$/m)[1],
+    );
   const ram = async () => (await node.get('/v0/memory')).pools.find((p) => p.pool === 'ram');
 
   it('kills a hanging step, the answer goes on, and the next request works', async () => {
@@ -33,7 +50,10 @@ describe('the watchdog', () => {
     let gap = 0;
     const steady = (async () => {
       for await (const event of events(node, ask('steady', 's'.repeat(120)))) {
-        if (event.event === 'token') { gap = Math.max(gap, Date.now() - last); last = Date.now(); }
+        if (event.event === 'token') {
+          gap = Math.max(gap, Date.now() - last);
+          last = Date.now();
+        }
         if (event.event === 'accepted' || event.event === 'prefill') last = Date.now();
       }
     })();
@@ -58,7 +78,10 @@ describe('the watchdog', () => {
     assert.ok(took >= 500 && took < 1500, `${took} ms`);
     await until('the worker is gone', () => !isAlive(pid), 1000);
     const { claims } = await ram(); // and what it held: the only claim is its successor's
-    assert.deepEqual(claims.filter((c) => c.model === 'hangs').map((c) => c.pid), [(await node.worker('hangs')).pid]);
+    assert.deepEqual(
+      claims.filter((c) => c.model === 'hangs').map((c) => c.pid),
+      [(await node.worker('hangs')).pid],
+    );
     assert.equal((await node.get('/health')).status, 'ok');
     assert.equal((await generate(node, ask('hangs', 'again'))).text, 'again');
     await steady;
@@ -149,11 +172,9 @@ describe('a crash', () => {
   const models = tempDir('models');
   before(async () => {
     makeModel(models, 'poison', 'faulty', { poison: 'cyanide' });
-    makeModel(models, 'crashes-once', 'faulty',
-      { crash: 'step', after_tokens: 4, once: path.join(models, 'c1') });
+    makeModel(models, 'crashes-once', 'faulty', { crash: 'step', after_tokens: 4, once: path.join(models, 'c1') });
     makeModel(models, 'crashes-loading', 'faulty', { crash: 'load' });
-    makeModel(models, 'crashes-loading-once', 'faulty',
-      { crash: 'load', once: path.join(models, 'c2') });
+    makeModel(models, 'crashes-loading-once', 'faulty', { crash: 'load', once: path.join(models, 'c2') });
     makeModel(models, 'crashes-closing', 'faulty', { crash: 'close' });
     makeModel(models, 'deadly', 'faulty', { crash: 'step' });
     makeModel(models, 'fails', 'faulty', { fail: 'step', once: path.join(models, 'c3') });
@@ -175,8 +196,7 @@ describe('a crash', () => {
 
   it('caused twice by one request ends that request, and no other', async () => {
     await generate(node, ask('poison', 'warm up'));
-    const good = Array.from({ length: 8 }, (_, i) =>
-      generate(node, ask('poison', `innocent ${i} ${'.'.repeat(200)}`)));
+    const good = Array.from({ length: 8 }, (_, i) => generate(node, ask('poison', `innocent ${i} ${'.'.repeat(200)}`)));
     const bad = await generate(node, ask('poison', 'some cyanide here'));
     assert.equal(bad.error.code, 'INTERNAL');
     assert.equal(bad.error.retryable, false);
@@ -211,13 +231,12 @@ describe('a crash', () => {
     assert.equal((await generate(node, ask('crashes-loading-once', 'ok'))).text, 'ok');
   });
 
-  it('while closing does not keep the model from being unloaded',
-    async () => {
-      await generate(node, ask('crashes-closing', 'x'));
-      await node.post('/v0/models/crashes-closing/unload');
-      await until('unloaded', async () => (await node.model('crashes-closing')).state === 'present');
-      assert.equal((await generate(node, ask('crashes-closing', 'back'))).text, 'back');
-    });
+  it('while closing does not keep the model from being unloaded', async () => {
+    await generate(node, ask('crashes-closing', 'x'));
+    await node.post('/v0/models/crashes-closing/unload');
+    await until('unloaded', async () => (await node.model('crashes-closing')).state === 'present');
+    assert.equal((await generate(node, ask('crashes-closing', 'back'))).text, 'back');
+  });
 
   it('of the sticky kind (a device error) restarts the worker', async () => {
     assert.equal((await generate(node, ask('fails', 'device'))).text, 'device');
@@ -232,28 +251,32 @@ describe('a crash', () => {
     assert.equal((await response.json()).choices[0].text, '\ufffda\ufffdb');
   });
 
-  it('is not caused by an engine that prints: its lines go to the log, with its name',
-    async () => {
-      assert.equal((await generate(node, ask('noisy', 'ok'))).text, 'ok');
-      await until('logged', () => /engine=faulty model=noisy .*"a plugin writes to stdout"/
-        .test(node.log) && /writes to stderr/.test(node.log));
-    });
+  it('is not caused by an engine that prints: its lines go to the log, with its name', async () => {
+    assert.equal((await generate(node, ask('noisy', 'ok'))).text, 'ok');
+    await until(
+      'logged',
+      () =>
+        /engine=faulty model=noisy .*"a plugin writes to stdout"/.test(node.log) && /writes to stderr/.test(node.log),
+    );
+  });
 
-  it('an engine that takes more than it said is found out and killed, and its memory is back',
-    async () => {
-      const answer = await generate(node, ask('liar', 'x'));
-      assert.equal(answer.text, 'x');
-      const { pid } = await node.worker('liar');
-      assert.ok(rss(pid) > 500_000_000);
-      await until('found out', () => /memory\.overuse model=liar/.test(node.log), 5000);
-      await until('it is gone', () => !isAlive(pid), 2000);
-      assert.equal(rss(pid), 0);
-      const { pools } = await node.get('/v0/memory');
-      assert.deepEqual(pools[0].claims.filter((c) => c.model === 'liar'), []);
-      assert.equal((await generate(node, ask('liar', 'again'))).text, 'again');
-      await node.post('/v0/models/liar/unload');
-      await until('unloaded', async () => (await node.model('liar')).state === 'present');
-    });
+  it('an engine that takes more than it said is found out and killed, and its memory is back', async () => {
+    const answer = await generate(node, ask('liar', 'x'));
+    assert.equal(answer.text, 'x');
+    const { pid } = await node.worker('liar');
+    assert.ok(rss(pid) > 500_000_000);
+    await until('found out', () => /memory\.overuse model=liar/.test(node.log), 5000);
+    await until('it is gone', () => !isAlive(pid), 2000);
+    assert.equal(rss(pid), 0);
+    const { pools } = await node.get('/v0/memory');
+    assert.deepEqual(
+      pools[0].claims.filter((c) => c.model === 'liar'),
+      [],
+    );
+    assert.equal((await generate(node, ask('liar', 'again'))).text, 'again');
+    await node.post('/v0/models/liar/unload');
+    await until('unloaded', async () => (await node.model('liar')).state === 'present');
+  });
 
   it('an engine that leaks is restarted before it takes all there is', async () => {
     let pid;
@@ -262,8 +285,12 @@ describe('a crash', () => {
       const answer = await generate(node, ask('leaks', 'drip'));
       assert.equal(answer.text, 'drip');
       pid ??= (await node.worker('leaks'))?.pid;
-      await until('measured', async () => (await node.worker('leaks'))?.measured_bytes > i * 120_000_000 ||
-        /memory\.overuse model=leaks/.test(node.log));
+      await until(
+        'measured',
+        async () =>
+          (await node.worker('leaks'))?.measured_bytes > i * 120_000_000 ||
+          /memory\.overuse model=leaks/.test(node.log),
+      );
     }
     await until('it is gone', () => !isAlive(pid), 2000);
     assert.equal((await generate(node, ask('leaks', 'drip'))).text, 'drip');
@@ -277,50 +304,55 @@ describe('a crash', () => {
     return { reserved: ram.reserved, models: ram.claims.map((c) => c.model).sort() };
   };
 
-  it('by kill -9, again and again under load: the node lives, nothing is lost in silence',
-    async () => {
-      const rounds = LONG ? 100 : 10;
-      await generate(node, ask('well', 'x'));
-      const fds = countFds(node);
-      const before = { ...await footprint(), rss: rss(node.pid) };
-      let stop = false;
-      let answered = 0;
-      const clients = Array.from({ length: 8 }, async () => {
-        while (!stop) {
-          const text = 'z'.repeat(20 + Math.floor(Math.random() * 60));
-          const answer = await generate(node, ask('well', text));
-          if (answer.done) {
-            assert.equal(answer.text, text);
-            answered++;
-          } else {
-            assert.match(answer.error.message, /died twice/);
-          }
+  it('by kill -9, again and again under load: the node lives, nothing is lost in silence', async () => {
+    const rounds = LONG ? 100 : 10;
+    await generate(node, ask('well', 'x'));
+    const fds = countFds(node);
+    const before = { ...(await footprint()), rss: rss(node.pid) };
+    let stop = false;
+    let answered = 0;
+    const clients = Array.from({ length: 8 }, async () => {
+      while (!stop) {
+        const text = 'z'.repeat(20 + Math.floor(Math.random() * 60));
+        const answer = await generate(node, ask('well', text));
+        if (answer.done) {
+          assert.equal(answer.text, text);
+          answered++;
+        } else {
+          assert.match(answer.error.message, /died twice/);
         }
-      });
-      for (let i = 0; i < rounds; i++) {
-        const worker = await until('a worker', async () => {
+      }
+    });
+    for (let i = 0; i < rounds; i++) {
+      const worker = await until(
+        'a worker',
+        async () => {
           const w = await node.worker('well');
           return w?.ready && w.live > 0 && w;
-        }, 40000);
-        await sleep(Math.random() * 60);
-        try { process.kill(worker.pid, 'SIGKILL'); } catch { /* it had left */ }
-        await until('another worker', async () => (await node.worker('well'))?.pid !== worker.pid,
-          40000);
+        },
+        40000,
+      );
+      await sleep(Math.random() * 60);
+      try {
+        process.kill(worker.pid, 'SIGKILL');
+      } catch {
+        /* it had left */
       }
-      stop = true;
-      await Promise.all(clients);
-      assert.ok(answered > 0);
-      assert.equal((await generate(node, ask('well', 'fine'))).text, 'fine');
-      await until('nothing is left', async () => {
-        const w = await node.worker('well');
-        return w.live === 0 && w.stats.pages_in_use === 0;
-      });
-      assert.ok(countFds(node) <= fds + 8, `${fds} descriptors became ${countFds(node)}`);
-      // Memory is where it was: nothing reserved or counted for the dead, no growth in the node.
-      const { rss: baseline, ...claims } = before;
-      assert.deepEqual(await footprint(), claims);
-      assert.ok(rss(node.pid) < baseline + 32e6, `${baseline} bytes became ${rss(node.pid)}`);
-      for (const pid of children(node.pid))
-        assert.ok(isAlive(pid), `process ${pid} is a zombie`);
+      await until('another worker', async () => (await node.worker('well'))?.pid !== worker.pid, 40000);
+    }
+    stop = true;
+    await Promise.all(clients);
+    assert.ok(answered > 0);
+    assert.equal((await generate(node, ask('well', 'fine'))).text, 'fine');
+    await until('nothing is left', async () => {
+      const w = await node.worker('well');
+      return w.live === 0 && w.stats.pages_in_use === 0;
     });
+    assert.ok(countFds(node) <= fds + 8, `${fds} descriptors became ${countFds(node)}`);
+    // Memory is where it was: nothing reserved or counted for the dead, no growth in the node.
+    const { rss: baseline, ...claims } = before;
+    assert.deepEqual(await footprint(), claims);
+    assert.ok(rss(node.pid) < baseline + 32e6, `${baseline} bytes became ${rss(node.pid)}`);
+    for (const pid of children(node.pid)) assert.ok(isAlive(pid), `process ${pid} is a zombie`);
+  });
 });

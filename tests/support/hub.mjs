@@ -23,8 +23,7 @@ import path from 'node:path';
 
 const hex = (name, bytes) => crypto.createHash(name).update(bytes).digest('hex');
 
-const isLfs = (name, size) =>
-  /\.(safetensors|bin|gguf)$/.test(name) || name === 'tokenizer.json' || size > 10_000_000;
+const isLfs = (name, size) => /\.(safetensors|bin|gguf)$/.test(name) || name === 'tokenizer.json' || size > 10_000_000;
 
 class Repo {
   constructor(id, files, options) {
@@ -40,8 +39,14 @@ class Repo {
     for (const [name, content] of Object.entries(files)) {
       const bytes = Buffer.isBuffer(content) ? content : Buffer.from(content);
       const header = Buffer.from(`blob ${bytes.length}\0`);
-      tree.set(name, { name, bytes, lfs: isLfs(name, bytes.length), sha256: hex('sha256', bytes),
-        blobId: hex('sha1', Buffer.concat([header, bytes])), etag: `"${hex('md5', bytes)}"` });
+      tree.set(name, {
+        name,
+        bytes,
+        lfs: isLfs(name, bytes.length),
+        sha256: hex('sha256', bytes),
+        blobId: hex('sha1', Buffer.concat([header, bytes])),
+        etag: `"${hex('md5', bytes)}"`,
+      });
     }
     const sha = hex('sha1', Buffer.from([...tree.values()].map((f) => f.name + f.blobId).join()));
     this.revisions.set(sha, tree);
@@ -49,7 +54,9 @@ class Repo {
     return sha;
   }
 
-  get sha() { return this.refs.main; }
+  get sha() {
+    return this.refs.main;
+  }
   tree(revision = 'main') {
     const sha = this.refs[revision] ?? revision;
     return this.revisions.has(sha) ? { sha, files: this.revisions.get(sha) } : undefined;
@@ -100,21 +107,34 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
   hub.script = (name, steps) => scripts.set(name, [...steps]);
   // Requests for a file's bytes, wherever they were answered.
   hub.served = (name) => requests.filter((r) => r.file === name && r.sent !== undefined);
-  hub.close = () => new Promise((done) => {
-    let open = 2;
-    for (const server of [front, storage]) server.close(() => { if (--open === 0) done(); });
-    for (const socket of sockets) socket.destroy();
-  });
+  hub.close = () =>
+    new Promise((done) => {
+      let open = 2;
+      for (const server of [front, storage])
+        server.close(() => {
+          if (--open === 0) done();
+        });
+      for (const socket of sockets) socket.destroy();
+    });
 
   function receive(where, req, res) {
     const url = new URL(req.url, `http://${req.headers.host}`);
-    const record = { where, method: req.method, path: url.pathname, query: url.search,
-      headers: req.headers, at: Date.now() };
+    const record = {
+      where,
+      method: req.method,
+      path: url.pathname,
+      query: url.search,
+      headers: req.headers,
+      at: Date.now(),
+    };
     requests.push(record);
     if (hub.down) return void res.socket.destroy();
     if (where === 'storage') return serveStorage(record, url, req, res);
     if (!url.pathname.startsWith(prefix)) return fail(res, 404, 'not here');
-    const parts = url.pathname.slice(prefix.length + 1).split('/').map(decodeURIComponent);
+    const parts = url.pathname
+      .slice(prefix.length + 1)
+      .split('/')
+      .map(decodeURIComponent);
     if (hub.rateLimit !== undefined)
       return fail(res, 429, 'Too Many Requests', undefined, { 'retry-after': String(hub.rateLimit) });
     if (parts[0] === 'api' && parts[1] === 'models') return serveApi(parts.slice(2), url, req, res);
@@ -133,10 +153,11 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
     const repo = repos.get(id.toLowerCase());
     const given = req.headers.authorization?.replace('Bearer ', '');
     const known = given === token;
-    if (given !== undefined && !known)
-      return void fail(res, 401, 'Invalid credentials in Authorization header');
-    if (repo === undefined || (repo.private && !known)) // the two are not told apart
-      return void (known ? fail(res, 404, 'Repository not found', 'RepoNotFound')
+    if (given !== undefined && !known) return void fail(res, 401, 'Invalid credentials in Authorization header');
+    if (repo === undefined || (repo.private && !known))
+      // the two are not told apart
+      return void (known
+        ? fail(res, 404, 'Repository not found', 'RepoNotFound')
         : fail(res, 401, 'Invalid username or password.', hub.hidesCode ? undefined : 'RepoNotFound'));
     if (repo.gated && forBytes && !(known && repo.granted))
       return void fail(res, known ? 403 : 401, `Access to model ${repo.id} is restricted.`, 'GatedRepo');
@@ -149,9 +170,11 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
     const tree = repo.tree(parts[2] === 'revision' ? parts[3] : 'main');
     if (tree === undefined) return fail(res, 404, `Invalid rev id: ${parts[3]}`, 'RevisionNotFound');
     const blobs = url.searchParams.get('blobs') === 'true';
-    let siblings = [...tree.files.values()].map((f) => ({ rfilename: f.name,
+    let siblings = [...tree.files.values()].map((f) => ({
+      rfilename: f.name,
       ...(blobs && { size: f.bytes.length, blobId: f.blobId }),
-      ...(blobs && f.lfs && { lfs: { sha256: f.sha256, size: f.bytes.length, pointerSize: 134 } }) }));
+      ...(blobs && f.lfs && { lfs: { sha256: f.sha256, size: f.bytes.length, pointerSize: 134 } }),
+    }));
     const headers = { 'content-type': 'application/json; charset=utf-8' };
     if (hub.pageSize > 0) {
       const from = Number(url.searchParams.get('cursor') ?? 0);
@@ -163,9 +186,23 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
       siblings = siblings.slice(from, from + hub.pageSize);
     }
     res.writeHead(200, headers);
-    res.end(JSON.stringify({ _id: '65f0', id: repo.id, modelId: repo.id, author: repo.id.split('/')[0],
-      sha: tree.sha, private: repo.private, gated: repo.gated ? 'manual' : false, disabled: false,
-      downloads: 1, likes: 1, tags: ['safetensors'], siblings, usedStorage: 1 }));
+    res.end(
+      JSON.stringify({
+        _id: '65f0',
+        id: repo.id,
+        modelId: repo.id,
+        author: repo.id.split('/')[0],
+        sha: tree.sha,
+        private: repo.private,
+        gated: repo.gated ? 'manual' : false,
+        disabled: false,
+        downloads: 1,
+        likes: 1,
+        tags: ['safetensors'],
+        siblings,
+        usedStorage: 1,
+      }),
+    );
   }
 
   function sign(text) {
@@ -189,10 +226,17 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
       return res.end();
     }
     const expires = Date.now() + (hub.addressLife ?? 3600000);
-    const target = `/repos/${repo.id}/${file.sha256}?Expires=${expires}&Signature=${sign(`${file.sha256}${expires}`)}`
-      + `&commit=${tree.sha}&name=${encodeURIComponent(file.name)}`;
-    res.writeHead(302, { ...common, location: `http://${hub.storage}${target}`, 'x-linked-size': file.bytes.length,
-      'x-linked-etag': `"${file.sha256}"`, etag: `"${file.blobId}"`, 'content-type': 'text/plain' });
+    const target =
+      `/repos/${repo.id}/${file.sha256}?Expires=${expires}&Signature=${sign(`${file.sha256}${expires}`)}` +
+      `&commit=${tree.sha}&name=${encodeURIComponent(file.name)}`;
+    res.writeHead(302, {
+      ...common,
+      location: `http://${hub.storage}${target}`,
+      'x-linked-size': file.bytes.length,
+      'x-linked-etag': `"${file.sha256}"`,
+      etag: `"${file.blobId}"`,
+      'content-type': 'text/plain',
+    });
     res.end('Found. Redirecting');
   }
 
@@ -216,7 +260,10 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
       res.writeHead(302, { location: step.redirect });
       return void res.end();
     }
-    if (step.bytes !== undefined) { bytes = step.bytes; etag = `"${hex('md5', bytes)}"`; }
+    if (step.bytes !== undefined) {
+      bytes = step.bytes;
+      etag = `"${hex('md5', bytes)}"`;
+    }
     if (step.flip !== undefined) {
       bytes = Buffer.from(bytes);
       bytes[step.flip] ^= 1;
@@ -224,7 +271,8 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
     if (step.weak) etag = `W/${etag}`;
     const range = req.headers.range?.match(/^bytes=(\d+)-(\d*)$/);
     const condition = req.headers['if-range'];
-    let from = 0, status = 200;
+    let from = 0,
+      status = 200;
     if (range && !step.noRange && (condition === undefined || (condition === etag && !step.weak))) {
       from = Number(range[1]);
       status = 206;
@@ -237,8 +285,12 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
     record.status = status;
     record.from = from;
     record.sent = 0;
-    res.writeHead(status, { ...headers, etag, 'content-length': bytes.length - from,
-      'content-type': 'application/octet-stream' });
+    res.writeHead(status, {
+      ...headers,
+      etag,
+      'content-length': bytes.length - from,
+      'content-type': 'application/octet-stream',
+    });
     if (req.method === 'HEAD') return void res.end();
     await stream(record, bytes.subarray(from), step, res);
   }
@@ -246,12 +298,15 @@ export async function startHub({ token = 'hf_stand_in', pageSize = 0, prefix = '
   async function stream(record, bytes, step, res) {
     const end = step.cut ?? step.stall ?? (step.gate ? step.after : bytes.length);
     const chunk = step.rate !== undefined ? Math.max(1, Math.floor(step.rate / 20)) : 256 << 10;
-    for (let at = 0; at < Math.min(end, bytes.length) && !res.destroyed;) {
+    for (let at = 0; at < Math.min(end, bytes.length) && !res.destroyed; ) {
       const next = Math.min(at + chunk, end, bytes.length);
       await new Promise((done) => {
         const gone = () => done();
         res.once('close', gone);
-        res.write(bytes.subarray(at, next), () => { res.off('close', gone); done(); });
+        res.write(bytes.subarray(at, next), () => {
+          res.off('close', gone);
+          done();
+        });
       });
       record.sent += next - at;
       at = next;

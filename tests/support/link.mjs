@@ -7,16 +7,44 @@ import http from 'node:http';
 import { until } from './scene.mjs';
 
 export const VERSION = 2;
-export const TYPE = { SUBMIT: 3, CANCEL: 4, SWAP: 6, LOADING: 64, PREFILL: 65, TOKEN: 66, DONE: 67, TICK: 68, ACCEPTED: 69, ERROR: 71,
-  LOST: 74, REFUSED: 75, PING: 76 };
+export const TYPE = {
+  SUBMIT: 3,
+  CANCEL: 4,
+  SWAP: 6,
+  LOADING: 64,
+  PREFILL: 65,
+  TOKEN: 66,
+  DONE: 67,
+  TICK: 68,
+  ACCEPTED: 69,
+  ERROR: 71,
+  LOST: 74,
+  REFUSED: 75,
+  PING: 76,
+};
 const LAST = [TYPE.DONE, TYPE.ERROR, TYPE.LOST, TYPE.REFUSED];
 const REASONS = ['stop', 'length', 'cancelled', 'error'];
 
 const u8 = (v) => Buffer.from([v]);
-const u32 = (v) => { const b = Buffer.alloc(4); b.writeUInt32LE(v >>> 0); return b; };
-const u64 = (v) => { const b = Buffer.alloc(8); b.writeBigUInt64LE(BigInt(v)); return b; };
-const f32 = (v) => { const b = Buffer.alloc(4); b.writeFloatLE(v); return b; };
-const str = (v = '') => { const b = Buffer.from(v); return Buffer.concat([u32(b.length), b]); };
+const u32 = (v) => {
+  const b = Buffer.alloc(4);
+  b.writeUInt32LE(v >>> 0);
+  return b;
+};
+const u64 = (v) => {
+  const b = Buffer.alloc(8);
+  b.writeBigUInt64LE(BigInt(v));
+  return b;
+};
+const f32 = (v) => {
+  const b = Buffer.alloc(4);
+  b.writeFloatLE(v);
+  return b;
+};
+const str = (v = '') => {
+  const b = Buffer.from(v);
+  return Buffer.concat([u32(b.length), b]);
+};
 const ids = (v = []) => [u32(v.length), ...v.map(u32)];
 
 export function frame(type, ...parts) {
@@ -34,29 +62,70 @@ export function takeFrames(bytes) {
 
 export function submitFrame(number, ask, leaves = '') {
   const generated = ask.generated ?? [];
-  return frame(leaves ? TYPE.SWAP : TYPE.SUBMIT,
-    u64(number), u64(ask.deadline_ms ?? 0), u32(generated.length), u32(0), u8(0), u8((ask.no_queue ? 1 : 0) | (ask.ignore_stop ? 2 : 0)), u8(0), u8(0),
-    str(ask.request_id), str(ask.model), str(''), str(leaves),
-    f32(1), f32(1), f32(0), f32(1), f32(0), f32(0), u32(0), u64(ask.seed ?? 1), u32(0), u32(0), u32(0),
-    u32(ask.max_tokens ?? 0), u32(0), str(''),
-    u32(ask.segments.length), ...ask.segments.flatMap((s) => [u8(s.control ? 1 : 0), str(s.text)]),
-    ...ids(), ...ids(), str(''), ...generated.map(u32));
+  return frame(
+    leaves ? TYPE.SWAP : TYPE.SUBMIT,
+    u64(number),
+    u64(ask.deadline_ms ?? 0),
+    u32(generated.length),
+    u32(0),
+    u8(0),
+    u8((ask.no_queue ? 1 : 0) | (ask.ignore_stop ? 2 : 0)),
+    u8(0),
+    u8(0),
+    str(ask.request_id),
+    str(ask.model),
+    str(''),
+    str(leaves),
+    f32(1),
+    f32(1),
+    f32(0),
+    f32(1),
+    f32(0),
+    f32(0),
+    u32(0),
+    u64(ask.seed ?? 1),
+    u32(0),
+    u32(0),
+    u32(0),
+    u32(ask.max_tokens ?? 0),
+    u32(0),
+    str(''),
+    u32(ask.segments.length),
+    ...ask.segments.flatMap((s) => [u8(s.control ? 1 : 0), str(s.text)]),
+    ...ids(),
+    ...ids(),
+    str(''),
+    ...generated.map(u32),
+  );
 }
 
 const text = (body, at) => body.subarray(at + 4, at + 4 + body.readUInt32LE(at)).toString();
 
 export function readEvent(bytes) {
-  const type = bytes[5], body = bytes.subarray(8);
-  const event = { type, request: Number(body.readBigUInt64LE(0) & 0xffffffffn), index: body.readUInt32LE(8), more: (body[12] & 1) === 1, body };
-  if (type === TYPE.TOKEN) Object.assign(event, { id: body.readUInt32LE(16), special: (body[20] & 1) === 1, text: text(body, 28) });
-  if (type === TYPE.DONE) Object.assign(event, { reason: REASONS[body.readUInt32LE(16)], completion_tokens: body.readUInt32LE(24) });
-  if (type === TYPE.ERROR || type === TYPE.REFUSED) Object.assign(event, { code: body.readInt32LE(17), message: text(body, 21) });
+  const type = bytes[5],
+    body = bytes.subarray(8);
+  const event = {
+    type,
+    request: Number(body.readBigUInt64LE(0) & 0xffffffffn),
+    index: body.readUInt32LE(8),
+    more: (body[12] & 1) === 1,
+    body,
+  };
+  if (type === TYPE.TOKEN)
+    Object.assign(event, { id: body.readUInt32LE(16), special: (body[20] & 1) === 1, text: text(body, 28) });
+  if (type === TYPE.DONE)
+    Object.assign(event, { reason: REASONS[body.readUInt32LE(16)], completion_tokens: body.readUInt32LE(24) });
+  if (type === TYPE.ERROR || type === TYPE.REFUSED)
+    Object.assign(event, { code: body.readInt32LE(17), message: text(body, 21) });
   if (type === TYPE.ACCEPTED) event.swapped = body[body.length - 1] === 1;
   return event;
 }
 
-export const upgradeHeaders = (secret, protocol = VERSION) => ({ connection: 'Upgrade', upgrade: `llm-router-link/${protocol}`,
-  ...(secret && { authorization: `Bearer ${secret}` }) });
+export const upgradeHeaders = (secret, protocol = VERSION) => ({
+  connection: 'Upgrade',
+  upgrade: `llm-router-link/${protocol}`,
+  ...(secret && { authorization: `Bearer ${secret}` }),
+});
 
 // Rejects with { status, body } where the node refuses.
 export async function openLink(port, { secret, protocol } = {}) {
@@ -67,8 +136,12 @@ export async function openLink(port, { secret, protocol } = {}) {
     request.on('error', fail);
     request.on('response', (refused) => {
       let body = '';
-      refused.on('data', (bytes) => { body += bytes; });
-      refused.on('end', () => fail(Object.assign(new Error(`${refused.statusCode}: ${body}`), { status: refused.statusCode, body })));
+      refused.on('data', (bytes) => {
+        body += bytes;
+      });
+      refused.on('end', () =>
+        fail(Object.assign(new Error(`${refused.statusCode}: ${body}`), { status: refused.statusCode, body })),
+      );
     });
   });
   const link = { protocol: answer.headers.upgrade, streams: new Map(), pings: 0, ended: false, socket };
@@ -77,7 +150,10 @@ export async function openLink(port, { secret, protocol } = {}) {
     const [all, left] = takeFrames(Buffer.concat([rest, bytes]));
     rest = left;
     for (const one of all) {
-      if (one[5] === TYPE.PING) { link.pings++; continue; }
+      if (one[5] === TYPE.PING) {
+        link.pings++;
+        continue;
+      }
       const event = readEvent(one);
       if (!link.streams.has(event.request)) link.streams.set(event.request, []);
       link.streams.get(event.request).push(event);
@@ -86,7 +162,9 @@ export async function openLink(port, { secret, protocol } = {}) {
   take(head);
   socket.on('data', take);
   socket.on('error', () => {});
-  socket.on('close', () => { link.ended = true; });
+  socket.on('close', () => {
+    link.ended = true;
+  });
   link.send = (bytes) => socket.write(bytes);
   link.submit = (number, ask, leaves) => link.send(submitFrame(number, ask, leaves));
   link.cancel = (number) => link.send(frame(TYPE.CANCEL, u64(number)));
@@ -95,7 +173,12 @@ export async function openLink(port, { secret, protocol } = {}) {
   link.last = (number) => link.heard(number).find((e) => LAST.includes(e.type));
   link.isOver = (number) => link.last(number) !== undefined;
   link.tokens = (number) => link.heard(number).filter((e) => e.type === TYPE.TOKEN);
-  link.text = (number) => link.tokens(number).filter((e) => !e.special).map((e) => e.text).join('');
+  link.text = (number) =>
+    link
+      .tokens(number)
+      .filter((e) => !e.special)
+      .map((e) => e.text)
+      .join('');
   // What the node said to the SUBMIT: ACCEPTED or REFUSED.
   link.answer = (number) => until(`an answer to ${number}`, () => link.heard(number)[0]);
   return link;

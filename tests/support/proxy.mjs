@@ -31,7 +31,9 @@ export async function startProxy({ port } = {}) {
     let waiting = Buffer.alloc(0);
     let timer;
     let late = 0; // writes that are still delayed: what comes after them waits, too
-    const send = (bytes) => { if (!to.destroyed) to.write(bytes); };
+    const send = (bytes) => {
+      if (!to.destroyed) to.write(bytes);
+    };
     const drip = () => {
       timer = undefined;
       if (waiting.length === 0) return;
@@ -51,7 +53,10 @@ export async function startProxy({ port } = {}) {
       }
       if ((proxy.mode === 'delay' && isAnswer) || late > 0) {
         late++;
-        setTimeout(() => { late--; send(bytes); }, proxy.every);
+        setTimeout(() => {
+          late--;
+          send(bytes);
+        }, proxy.every);
       } else if ((proxy.mode === 'trickle' && isAnswer) || waiting.length > 0) {
         waiting = Buffer.concat([waiting, bytes]);
         timer ??= setTimeout(drip, proxy.every);
@@ -59,7 +64,10 @@ export async function startProxy({ port } = {}) {
         send(bytes);
       }
     });
-    from.on('close', () => { clearTimeout(timer); if (!isStill()) to.destroy(); });
+    from.on('close', () => {
+      clearTimeout(timer);
+      if (!isStill()) to.destroy();
+    });
     from.on('error', () => {});
   }
 
@@ -75,13 +83,28 @@ export async function startProxy({ port } = {}) {
     }
     carry(near, far, false);
     carry(far, near, true);
-    if (proxy.mode === 'stall') { near.pause(); far.pause(); }
+    if (proxy.mode === 'stall') {
+      near.pause();
+      far.pause();
+    }
   });
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   proxy.url = `http://127.0.0.1:${server.address().port}`;
-  proxy.stall = () => { proxy.mode = 'stall'; for (const socket of sockets) socket.pause(); };
-  proxy.heal = () => { proxy.mode = 'pass'; for (const socket of sockets) socket.resume(); };
-  proxy.reset = () => { for (const socket of sockets) socket.resetAndDestroy(); };
-  proxy.close = () => new Promise((done) => { server.close(done); for (const socket of sockets) socket.destroy(); });
+  proxy.stall = () => {
+    proxy.mode = 'stall';
+    for (const socket of sockets) socket.pause();
+  };
+  proxy.heal = () => {
+    proxy.mode = 'pass';
+    for (const socket of sockets) socket.resume();
+  };
+  proxy.reset = () => {
+    for (const socket of sockets) socket.resetAndDestroy();
+  };
+  proxy.close = () =>
+    new Promise((done) => {
+      server.close(done);
+      for (const socket of sockets) socket.destroy();
+    });
   return proxy;
 }

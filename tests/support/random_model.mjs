@@ -8,9 +8,11 @@ import path from 'node:path';
 function bytesOf(seed) {
   let state = seed;
   return () => {
-    state ^= state << 13; state >>>= 0;
+    state ^= state << 13;
+    state >>>= 0;
     state ^= state >>> 17;
-    state ^= state << 5; state >>>= 0;
+    state ^= state << 5;
+    state >>>= 0;
     return state & 0xff;
   };
 }

@@ -52,7 +52,8 @@ export default {
   filter: 'Filter keys',
   emptyTitle: 'No keys in use',
   emptyText: 'Create one for each person or program.',
-  emptyTextOpen: 'This router answers this machine without a key. Create keys to tell users apart, limit them and see their usage.',
+  emptyTextOpen:
+    'This router answers this machine without a key. Create keys to tell users apart, limit them and see their usage.',
   newKey: 'Key "{name}"',
   shownOnce: 'Copy it now: it is shown this once. The router keeps only its hash.',
   stored: 'Done',

@@ -13,7 +13,8 @@ export default {
   queued: '{count} waiting',
   idle: 'idle',
   emptyTitle: 'No model is registered yet',
-  emptyText: 'Name a repository in safetensors or GGUF. Its files are checked first; then every node that can run it fetches it by itself.',
+  emptyText:
+    'Name a repository in safetensors or GGUF. Its files are checked first; then every node that can run it fetches it by itself.',
   'state.ready': 'ready',
   'state.present': 'on disk',
   'state.absent': 'absent',
@@ -35,7 +36,8 @@ export default {
   chat: 'Chat',
   delete: 'Delete',
   deleteTitle: 'Delete {id}?',
-  deleteText: 'The registration goes, and nodes give the memory back. Requests for this model are refused from then on.',
+  deleteText:
+    'The registration goes, and nodes give the memory back. Requests for this model are refused from then on.',
   deletePurge: 'Also delete the downloaded files on every node that is online (never those of a Hugging Face cache)',
   deleted: '{id} was deleted',
   keptTitle: 'Deleted, but files stayed on some nodes',

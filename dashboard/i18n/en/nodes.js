@@ -36,7 +36,8 @@ export default {
   removeTitle: 'Forget {name}?',
   removeText: 'Its secret is void. To come back it needs a new token.',
   removed: '{name} was forgotten',
-  offlineNote: 'This node is silent. What is shown below is not known until it is back; its requests go to other nodes.',
+  offlineNote:
+    'This node is silent. What is shown below is not known until it is back; its requests go to other nodes.',
   notFoundTitle: 'There is no such node',
   notFoundText: 'It may have been removed.',
   toNodes: 'All nodes',
@@ -54,7 +55,8 @@ export default {
   runs: 'Runs',
   reload: 'Reload',
   reloadTitle: 'Reload engine {id}?',
-  reloadText: 'A new worker starts with the version on disk and takes the traffic when it is ready. Running answers finish where they are.',
+  reloadText:
+    'A new worker starts with the version on disk and takes the traffic when it is ready. Running answers finish where they are.',
   reloadForce: 'Also if the version on disk is the one in service',
   reloaded: 'Engine {id}: the new version is in service',
   unchanged: 'Engine {id}: the version on disk is in service already',

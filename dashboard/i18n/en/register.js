@@ -10,7 +10,8 @@ export default {
   format: 'Format',
   formatAuto: 'Whichever the repository has',
   formatHint: 'safetensors is the original. Needed where a repository has both.',
-  artifactNote: 'Files such as metal/model.bin are execution caches of the same weights. Only nodes that use one fetch it, besides the original.',
+  artifactNote:
+    'Files such as metal/model.bin are execution caches of the same weights. Only nodes that use one fetch it, besides the original.',
   more: 'More options',
   revision: 'Revision',
   revisionHint: 'Branch, tag or commit. The commit is pinned.',
@@ -23,9 +24,13 @@ export default {
   submit: 'Check and register',
   checking: 'Asking the hub',
   done: '{id} is registered',
-  doneText: { one: '{count} file, {size}. Nodes that can run it fetch it now.', other: '{count} files, {size}. Nodes that can run it fetch it now.' },
+  doneText: {
+    one: '{count} file, {size}. Nodes that can run it fetch it now.',
+    other: '{count} files, {size}. Nodes that can run it fetch it now.',
+  },
   doneLocal: 'It is served from the folder where it lies.',
-  artifacts: 'Also in the repository: {names}. An execution cache of the same weights, fetched only by nodes that use it.',
+  artifacts:
+    'Also in the repository: {names}. An execution cache of the same weights, fetched only by nodes that use it.',
   see: 'See its progress',
   another: 'Register another',
 };

@@ -13,7 +13,8 @@ export default {
   queued: '待機 {count}',
   idle: '待機なし',
   emptyTitle: 'モデルがまだ登録されていません',
-  emptyText: 'safetensors または GGUF のリポジトリを指定してください。まずファイルを検査し、その後、実行できるすべてのノードが自動的に取得します。',
+  emptyText:
+    'safetensors または GGUF のリポジトリを指定してください。まずファイルを検査し、その後、実行できるすべてのノードが自動的に取得します。',
   'state.ready': '準備完了',
   'state.present': 'ディスク上',
   'state.absent': 'なし',
@@ -36,7 +37,8 @@ export default {
   delete: '削除',
   deleteTitle: '{id} を削除しますか?',
   deleteText: '登録が消え、ノードはメモリを解放します。以後このモデルへのリクエストは拒否されます。',
-  deletePurge: 'オンラインのすべてのノードでダウンロード済みファイルも削除する(Hugging Face キャッシュのファイルは削除しません)',
+  deletePurge:
+    'オンラインのすべてのノードでダウンロード済みファイルも削除する(Hugging Face キャッシュのファイルは削除しません)',
   deleted: '{id} を削除しました',
   keptTitle: '削除しましたが、一部のノードにファイルが残っています',
   kept: '{node}: {message}',

@@ -13,8 +13,18 @@ const text = (i, length) => `${i}:`.padEnd(length, 'abcdefghijklmnopqrstuvwxyz01
 // Answers of a key, each as long as asked for; `now` is what has come so far.
 function ask(router, key, model, says, { signal, ...more } = {}) {
   const self = { says, begun: Date.now(), now: '' };
-  self.ended = stream(router.url, { model, ...say(says), ...more, stream_options: { include_usage: true } },
-    { key: key.key, signal, onChunk: (out) => { if (out.text !== '') self.first ??= Date.now() - self.begun; self.now = out.text; } });
+  self.ended = stream(
+    router.url,
+    { model, ...say(says), ...more, stream_options: { include_usage: true } },
+    {
+      key: key.key,
+      signal,
+      onChunk: (out) => {
+        if (out.text !== '') self.first ??= Date.now() - self.begun;
+        self.now = out.text;
+      },
+    },
+  );
   return self;
 }
 
@@ -35,14 +45,18 @@ async function metrics(node) {
 // The engine's own count of tokens made is what the keys are charged.
 async function booked(router, all) {
   const made = async () => Number((await metrics(all[0])).match(/^llm_router_node_tokens_total (\d+)/m)?.[1]);
-  const charged = async () => (await call(`${router.url}/v0/usage`)).json.usage.reduce((n, u) => n + u.completion_tokens, 0);
-  await until('every token is booked once', async () => (await made()) === (await charged()), 8000)
-    .catch(async () => assert.equal(await charged(), await made(), 'tokens booked, tokens made'));
+  const charged = async () =>
+    (await call(`${router.url}/v0/usage`)).json.usage.reduce((n, u) => n + u.completion_tokens, 0);
+  await until('every token is booked once', async () => (await made()) === (await charged()), 8000).catch(async () =>
+    assert.equal(await charged(), await made(), 'tokens booked, tokens made'),
+  );
 }
 
 for (const slots of [1, 8])
   test(`with ${slots === 1 ? 'one slot' : `${slots} slots`}: who fills the model steps aside, all answers are whole and every token is booked once`, async () => {
-    const { router, all } = await fleet(1, makeEcho('aside', { step_ms: 20 }), { nodeArgs: ['--max-sequences', `${slots}`] });
+    const { router, all } = await fleet(1, makeEcho('aside', { step_ms: 20 }), {
+      nodeArgs: ['--max-sequences', `${slots}`],
+    });
     const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
     const many = Array.from({ length: 3 * slots + 2 }, (_, i) => ask(router, flood, 'aside', text(i, 40 + i)));
     await until('the slots are taken', async () => many.filter((a) => a.now !== '').length >= slots);
@@ -53,18 +67,27 @@ for (const slots of [1, 8])
     }
     await whole(few);
     await whole(many);
-    assert.ok(await metric(router, 'preempted_total') > 0);
-    assert.equal(await metric(router, 'retries_total') + await metric(router, 'continuations_total'), 0, 'no node is thought ill');
+    assert.ok((await metric(router, 'preempted_total')) > 0);
+    assert.equal(
+      (await metric(router, 'retries_total')) + (await metric(router, 'continuations_total')),
+      0,
+      'no node is thought ill',
+    );
     await booked(router, all);
     await allIdle(router);
   });
 
 test('three requests of a small key within one step all begin with the next one', async () => {
-  const step = 300, slots = 12; // an answer steps aside once: ten of them do
-  const { router, all } = await fleet(1, makeEcho('three', { step_ms: step }), { nodeArgs: ['--max-sequences', `${slots}`] });
+  const step = 300,
+    slots = 12; // an answer steps aside once: ten of them do
+  const { router, all } = await fleet(1, makeEcho('three', { step_ms: step }), {
+    nodeArgs: ['--max-sequences', `${slots}`],
+  });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   const leaving = new AbortController();
-  const many = Array.from({ length: 30 }, (_, i) => ask(router, flood, 'three', text(i, 40), { signal: leaving.signal }));
+  const many = Array.from({ length: 30 }, (_, i) =>
+    ask(router, flood, 'three', text(i, 40), { signal: leaving.signal }),
+  );
   many.forEach((a) => a.ended.catch(() => {}));
   await until('the slots are taken', async () => many.filter((a) => a.now !== '').length >= slots);
   const two = () => ask(router, small, 'three', 'of this two tokens are enough', { max_tokens: 2 });
@@ -80,14 +103,17 @@ test('three requests of a small key within one step all begin with the next one'
   }
   // A wait for the one that leaves would be a third step; the machine may be busy in a try.
   assert.ok(Math.min(...tries) < 2.6 * step, `the last of three began after ${tries} ms, steps take ${step}`);
-  assert.ok(await metric(router, 'preempted_total') >= 10);
+  assert.ok((await metric(router, 'preempted_total')) >= 10);
   leaving.abort();
   await allIdle(router);
   await booked(router, all);
 });
 
 test('a node that does not find who is to leave: that one is asked, and all answers are whole', async () => {
-  const { router, all } = await fleet(1, makeEcho('older', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '4'], proxied: true });
+  const { router, all } = await fleet(1, makeEcho('older', { step_ms: 20 }), {
+    nodeArgs: ['--max-sequences', '4'],
+    proxied: true,
+  });
   let named = 0;
   all[0].proxy.change = (bytes) => {
     for (const frame of bytes[4] === VERSION ? takeFrames(bytes)[0] : []) {
@@ -106,11 +132,14 @@ test('a node that does not find who is to leave: that one is asked, and all answ
   const asked = await metric(router, 'preempted_total');
   named = 0;
   for (let i = 0; i < 5; i++) await whole([ask(router, small, 'older', text(i, 6))]);
-  const left = await metric(router, 'preempted_total') - asked;
-  assert.ok(named > 1 && left >= named / 2, `of ${named} that the router named ${left} left all the same, asked one by one`);
+  const left = (await metric(router, 'preempted_total')) - asked;
+  assert.ok(
+    named > 1 && left >= named / 2,
+    `of ${named} that the router named ${left} left all the same, asked one by one`,
+  );
   await whole([10, 12, 14].map((length) => ask(router, small, 'older', text(0, length))));
   await whole(many);
-  assert.equal(await metric(router, 'retries_total') + await metric(router, 'continuations_total'), 0);
+  assert.equal((await metric(router, 'retries_total')) + (await metric(router, 'continuations_total')), 0);
   await booked(router, all);
   await allIdle(router);
 });
@@ -120,7 +149,9 @@ test('answers whose clients leave while they step aside, and those that end in t
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   for (let round = 0; round < 5; round++) {
     const gone = new AbortController();
-    const leave = Array.from({ length: 4 }, (_, i) => ask(router, flood, 'leave', text(i, 200), { signal: gone.signal }));
+    const leave = Array.from({ length: 4 }, (_, i) =>
+      ask(router, flood, 'leave', text(i, 200), { signal: gone.signal }),
+    );
     const end = Array.from({ length: 4 }, (_, i) => ask(router, flood, 'leave', text(i, 4 + 3 * i)));
     leave.forEach((a) => a.ended.catch(() => {}));
     await until('the slots are taken', async () => [...leave, ...end].filter((a) => a.now !== '').length >= 4);
