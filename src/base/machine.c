@@ -15,11 +15,11 @@ static _Atomic bool tolerates;
 bool lr_machine_allows(const struct lr_machine *machine, const char *object, unsigned from,
                        unsigned to)
 {
-    if ((machine->moves[from] & 1u << to) != 0)
+    if ((machine->states[from].next & LR_STATE(to)) != 0)
         return true;
     atomic_fetch_add(&bad_moves, 1);
     lr_log_error(NULL, "state.bad_move what=%s object=%s from=%s to=%s", machine->what, object,
-                 machine->names[from], machine->names[to]);
+                 machine->states[from].name, machine->states[to].name);
     if (!atomic_load(&tolerates))
         abort();
     return false;

@@ -1,9 +1,19 @@
 /* base/machine.h - state machines: which state may follow which.
  *
- * An object with a state has an enum, a table of legal moves, and one function that moves the
- * object and asks lr_machine_allows first.  An illegal move is a fault of the program: a debug
- * build aborts, a release logs "state.bad_move" and counts the fault, and the function that
- * asked fails the object, so that the object does not go on in a state that nobody planned.
+ * An object with a state has an enum, a picture of its moves in the header, and one function
+ * that moves the object and asks lr_machine_allows first.  The table stands beside that
+ * function:
+ *
+ *   #define TO(name) LR_STATE(DOOR_##name)
+ *   static const struct lr_machine machine = {"door", {
+ *       [DOOR_OPEN] = {"open", TO(SHUT)},
+ *       [DOOR_SHUT] = {"shut", TO(OPEN) | TO(LOCKED)},
+ *       [DOOR_LOCKED] = {"locked", TO(SHUT)},
+ *   }};
+ *
+ * An illegal move is a fault of the program: a debug build aborts, a release logs
+ * "state.bad_move" and counts the fault, and the function that asked fails the object, so that
+ * the object does not go on in a state that nobody planned.
  * Thread: any.
  */
 #ifndef BASE_MACHINE_H
@@ -12,10 +22,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { LR_STATES_MAX = 16 };
+
+#define LR_STATE(state) (1u << (state))
+
 struct lr_machine {
-    const char *what;         /* "model" */
-    const char *const *names; /* of the states */
-    const uint32_t *moves;    /* bit t of moves[s]: state t may follow state s */
+    const char *what; /* "model" */
+    struct {
+        const char *name;
+        uint32_t next; /* LR_STATE of each state that may follow */
+    } states[LR_STATES_MAX];
 };
 
 /* `object` names the object for the log. */

@@ -200,7 +200,7 @@ static bool has_workers(const struct node *node)
 
 static void drain_step(struct node *node)
 {
-    if (!node->is_draining || node->requests.used != 0)
+    if (!node->is_draining || node->generations.used != 0)
         return;
     for (struct node_model *m = node->models; m != NULL; m = m->next)
         node_model_unload(m, "the node is shutting down");
@@ -233,7 +233,7 @@ static void every_second(void *arg)
     struct node *node = arg;
     uint64_t now = node_now(node);
     node_batch_begin(&node->batch); /* a link's ticks in one write */
-    node_requests_tick(node, now);
+    node_generations_tick(node, now);
     node_links_tick(node);
     node_batch_end(&node->batch);
     node_idle_watch(node, now);
@@ -349,10 +349,10 @@ static void end_now(struct node *node)
     struct lr_error err;
     node->drain_began_ms = 0; /* nobody is told any more */
     (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
-    for (uint32_t i = 0; i < node->requests.count; i++) {
-        struct node_request *request = node->requests.all[i].item;
+    for (uint32_t i = 0; i < node->generations.count; i++) {
+        struct node_generation *request = node->generations.all[i].item;
         if (request != NULL && !request->is_proof)
-            node_request_fail(request, &err, true);
+            node_generation_fail(request, &err, true);
     }
     for (struct node_model *m = node->models; m != NULL; m = m->next)
         for (struct node_worker *w = m->workers; w != NULL; w = w->next)
@@ -362,7 +362,7 @@ static void end_now(struct node *node)
 static void on_drain_late(void *arg)
 {
     struct node *node = arg;
-    lr_log_warn(NULL, "node.drain_late requests=%u", node->requests.used);
+    lr_log_warn(NULL, "node.drain_late requests=%u", node->generations.used);
     end_now(node);
 }
 
@@ -376,7 +376,7 @@ void node_drain(struct node *node, net_loop_fn done, void *arg)
     node->drain_began_ms = node_now(node);
     node->drained = done;
     node->drained_arg = arg;
-    lr_log_info(NULL, "node.drain requests=%u", node->requests.used);
+    lr_log_info(NULL, "node.drain requests=%u", node->generations.used);
     if (node->limits.drain_ms != 0)
         node->late = net_timer_start(node->loop, node->limits.drain_ms, 0, on_drain_late, node);
     /* Requests for models that are not loaded yet are served, too: they were taken. */
@@ -417,6 +417,6 @@ void node_destroy(struct node *node)
     if (node->lock.fd >= 0)
         lr_file_unlock(&node->lock);
     lr_buf_free(&node->scratch);
-    lr_slots_free(&node->requests);
+    lr_slots_free(&node->generations);
     free(node);
 }

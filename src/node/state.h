@@ -55,7 +55,7 @@ struct node {
     struct lr_file_lock lock;
     struct lr_engine_options options; /* template for every model */
 
-    struct lr_slots requests; /* struct node_request by its id */
+    struct lr_slots generations; /* struct node_generation by its id */
     uint64_t next_seq;
 
     struct net_timer *second, *watch, *memory, *late;

@@ -18,21 +18,20 @@
 
 enum { LOOK_MS = 200 };
 
-static const char *const names[] = {
-#define X(name, text, moves) [NODE_FETCH_##name] = text,
-    NODE_FETCH_STATES(X)
-#undef X
+#define TO(name) LR_STATE(NODE_FETCH_##name)
+static const struct lr_machine machine = {
+    "download",
+    {
+        [NODE_FETCH_NEW] = {"new", TO(RUNNING) | TO(WAITING) | TO(OVER)},
+        [NODE_FETCH_RUNNING] = {"running", TO(NEW) | TO(WAITING) | TO(INSTALLING) |
+                                               TO(STOPPING) | TO(RESTARTING) | TO(OVER)},
+        [NODE_FETCH_RESTARTING] = {"restarting", TO(NEW) | TO(STOPPING)},
+        [NODE_FETCH_STOPPING] = {"stopping", TO(RUNNING) | TO(RESTARTING) | TO(OVER)},
+        [NODE_FETCH_WAITING] = {"waiting", TO(NEW) | TO(OVER)},
+        [NODE_FETCH_INSTALLING] = {"installing", TO(NEW) | TO(WAITING) | TO(OVER)},
+        [NODE_FETCH_OVER] = {"over", TO(NEW)},
+    },
 };
-
-#define M(name) (1u << NODE_FETCH_##name)
-static const uint32_t legal[] = {
-#define X(name, text, moves) [NODE_FETCH_##name] = moves,
-    NODE_FETCH_STATES(X)
-#undef X
-};
-#undef M
-
-static const struct lr_machine machine = {"download", names, legal};
 
 void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state)
 {

@@ -21,20 +21,14 @@
 #include "node/fetch/fetch.h"
 #include "node/models/breaker.h"
 
-#define NODE_FETCH_STATES(X)                                                                   \
-    X(NEW, "new", M(RUNNING) | M(WAITING) | M(OVER))                                           \
-    X(RUNNING, "running",                                                                      \
-      M(NEW) | M(WAITING) | M(INSTALLING) | M(STOPPING) | M(RESTARTING) | M(OVER))             \
-    X(RESTARTING, "restarting", M(NEW) | M(STOPPING))                                          \
-    X(STOPPING, "stopping", M(RUNNING) | M(RESTARTING) | M(OVER))                              \
-    X(WAITING, "waiting", M(NEW) | M(OVER))                                                    \
-    X(INSTALLING, "installing", M(NEW) | M(WAITING) | M(OVER))                                 \
-    X(OVER, "over", M(NEW)) /* forgotten at the next look, unless it is followed again */
-
 enum node_fetch_state {
-#define X(name, text, moves) NODE_FETCH_##name,
-    NODE_FETCH_STATES(X)
-#undef X
+    NODE_FETCH_NEW,
+    NODE_FETCH_RUNNING,
+    NODE_FETCH_RESTARTING,
+    NODE_FETCH_STOPPING,
+    NODE_FETCH_WAITING,
+    NODE_FETCH_INSTALLING,
+    NODE_FETCH_OVER, /* forgotten at the next look, unless it is followed again */
 };
 
 struct node_fetch_job {

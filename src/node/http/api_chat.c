@@ -7,7 +7,7 @@
 
 struct choice {
     struct call *call;
-    struct node_request *request; /* NULL before it began and once it has ended */
+    struct node_generation *request; /* NULL before it began and once it has ended */
     uint32_t index;
 };
 
@@ -117,18 +117,18 @@ static lr_code start(void *owner, uint32_t index, struct lr_error *err)
     chat_turn_ask(&call->turn, index, &ask);
     ask.request_id = lr_str_z(call->id);
     ask.cache_scope = LR_STR_LIT("node"); /* no keys here: its callers are one */
-    return node_request_start(call->model, &ask, events, &choice->request, err);
+    return node_generation_start(call->model, &ask, events, &choice->request, err);
 }
 
 static bool stop(void *owner, uint32_t index, struct chat_usage *usage)
 {
     struct choice *choice = &((struct call *)owner)->choices[index];
-    struct node_request *request = choice->request;
+    struct node_generation *request = choice->request;
     if (request != NULL && usage != NULL) {
-        node_request_stop(request);
+        node_generation_stop(request);
     } else if (request != NULL) {
         choice->request = NULL;
-        node_request_cancel(request);
+        node_generation_cancel(request);
     }
     return false;
 }

@@ -8,8 +8,8 @@ enum { OUT_BYTES = 4 << 20 };
 struct call {
     struct net_request *req;
     struct node *node;
-    struct node_request *request; /* NULL once it has ended */
-    struct lr_buf out;            /* events of the running batch */
+    struct node_generation *request; /* NULL once it has ended */
+    struct lr_buf out;               /* events of the running batch */
     struct node_flush flush;
     bool as_frames;
     bool is_last; /* the last event is in `out` */
@@ -20,7 +20,7 @@ static void close_call(struct call *call)
     node_batch_drop(&call->node->batch, &call->flush);
     lr_buf_free(&call->out);
     if (call->request != NULL)
-        node_request_cancel(call->request);
+        node_generation_cancel(call->request);
     call->request = NULL;
 }
 
@@ -92,7 +92,7 @@ void node_api_generate(struct node *node, struct net_request *req, const struct 
                              .on_event = on_event,
                              .has_connection = true,
                              .takes_lost = call->as_frames};
-    code = node_request_start(model, &ask, sink, &call->request, &err);
+    code = node_generation_start(model, &ask, sink, &call->request, &err);
     if (code != LR_OK) {
         lr_buf_free(&call->out);
         net_respond_error(req, &err);

@@ -296,7 +296,7 @@ void node_api_health(struct node *node, struct net_request *req, const struct ne
     lr_json_member_z(&w, "device", node->device);
     node_router_link_put(node->link, &w);
     lr_json_member_u64(&w, "models_ready", ready);
-    lr_json_member_u64(&w, "requests", node->requests.used);
+    lr_json_member_u64(&w, "requests", node->generations.used);
     lr_json_member_u64(&w, "uptime_ms", node_now(node) - node->started_ms);
     lr_json_end_object(&w);
     node_api_json(req, well ? 200 : 503, &body);

@@ -11,12 +11,12 @@ void node_api_generate_stop(struct node *node, struct net_request *req,
 {
     struct lr_str id = path->segments[2];
     bool found = false;
-    for (uint32_t i = 0; i < node->requests.count; i++) {
-        struct node_request *r = node->requests.all[i].item;
+    for (uint32_t i = 0; i < node->generations.count; i++) {
+        struct node_generation *r = node->generations.all[i].item;
         if (r == NULL || r->is_proof || r->sink.on_event == NULL ||
-            r->place != NODE_REQUEST_LIVE || !lr_str_eq(r->ask.request_id, id))
+            r->place != NODE_GENERATION_LIVE || !lr_str_eq(r->ask.request_id, id))
             continue;
-        node_request_stop(r);
+        node_generation_stop(r);
         found = true;
     }
     if (found) {

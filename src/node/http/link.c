@@ -18,10 +18,10 @@ enum link_state { LINK_OPEN, LINK_CLOSED };
 struct stream {
     struct stream *next, **link; /* of the link's streams */
     struct node_link *owner;
-    uint64_t number;              /* the router's */
-    struct node_request *request; /* NULL: not taken yet, or ended */
-    uint32_t index;               /* of its next event */
-    uint64_t last_at;             /* where its last event begins in all that the link sends */
+    uint64_t number;                 /* the router's */
+    struct node_generation *request; /* NULL: not taken yet, or ended */
+    uint32_t index;                  /* of its next event */
+    uint64_t last_at; /* where its last event begins in all that the link sends */
 };
 
 struct node_link {
@@ -76,10 +76,10 @@ static struct net_request *close_link(struct node_link *l)
     if (l->next != NULL)
         l->next->link = l->link;
     while (l->streams != NULL) {
-        struct node_request *request = l->streams->request;
+        struct node_generation *request = l->streams->request;
         drop(l->streams);
         if (request != NULL)
-            node_request_cancel(request);
+            node_generation_cancel(request);
     }
     net_loop_bury(l->node->loop, bury_link, l);
     return l->req;
@@ -206,7 +206,7 @@ static lr_code on_submit(struct node_link *l, const struct wire_frame *frame,
     struct node_model *model = node_need_model(l->node, ask.model, &why);
     struct node_sink sink = {.ctx = s, .on_event = on_event, .takes_lost = true};
     if (model == NULL ||
-        node_request_take(model, frame->bytes, &ask, sink, &s->request, &why) != LR_OK) {
+        node_generation_take(model, frame->bytes, &ask, sink, &s->request, &why) != LR_OK) {
         drop(s);
         refuse(l, ask.request, &why);
     }
@@ -224,7 +224,7 @@ static lr_code on_cancel(struct node_link *l, struct lr_str body, struct lr_erro
         return code;
     forget(s); /* the router may give the index to another one now */
     if (s->request != NULL)
-        node_request_stop(s->request);
+        node_generation_stop(s->request);
     return LR_OK;
 }
 

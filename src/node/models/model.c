@@ -6,25 +6,31 @@
 #include "node/fetch/storage.h"
 #include "node/state.h"
 
-static const char *const names[] = {
-#define X(name, text, moves) [NODE_MODEL_##name] = text,
-    NODE_MODEL_STATES(X)
-#undef X
+#define TO(name) LR_STATE(NODE_MODEL_##name)
+static const struct lr_machine machine = {
+    "model",
+    {
+        [NODE_MODEL_ABSENT] = {"absent",
+                               TO(FETCHING) | TO(VERIFYING) | TO(PRESENT) | TO(FAILED)},
+        [NODE_MODEL_FETCHING] = {"fetching", TO(ABSENT) | TO(VERIFYING) | TO(FAILED)},
+        [NODE_MODEL_VERIFYING] = {"verifying",
+                                  TO(ABSENT) | TO(FETCHING) | TO(PRESENT) | TO(FAILED)},
+        [NODE_MODEL_PRESENT] = {"present", TO(ABSENT) | TO(STARTING) | TO(FAILED)},
+        [NODE_MODEL_STARTING] = {"starting",
+                                 TO(LOADING) | TO(PRESENT) | TO(WAITING) | TO(FAILED)},
+        [NODE_MODEL_LOADING] = {"loading", TO(READY) | TO(PRESENT) | TO(DRAINING) |
+                                               TO(WAITING) | TO(FAILED)},
+        [NODE_MODEL_READY] = {"ready", TO(DRAINING) | TO(PRESENT) | TO(WAITING) | TO(FAILED)},
+        [NODE_MODEL_DRAINING] = {"draining", TO(PRESENT)},
+        [NODE_MODEL_WAITING] = {"waiting",
+                                TO(ABSENT) | TO(PRESENT) | TO(STARTING) | TO(FAILED)},
+        [NODE_MODEL_FAILED] = {"failed", TO(ABSENT) | TO(PRESENT)},
+    },
 };
-
-#define M(name) (1u << NODE_MODEL_##name)
-static const uint32_t legal[] = {
-#define X(name, text, moves) [NODE_MODEL_##name] = moves,
-    NODE_MODEL_STATES(X)
-#undef X
-};
-#undef M
-
-static const struct lr_machine machine = {"model", names, legal};
 
 const char *node_model_state_name(enum node_model_state state)
 {
-    return names[state];
+    return machine.states[state].name;
 }
 
 static void set_state(struct node_model *model, enum node_model_state state,
@@ -32,11 +38,12 @@ static void set_state(struct node_model *model, enum node_model_state state,
 {
     struct node *node = model->node;
     lr_log_info(NULL, "model.state model=%s from=%s to=%s reason=%s", model->id,
-                names[model->state], names[state], reason != NULL ? reason->text : "");
+                node_model_state_name(model->state), node_model_state_name(state),
+                reason != NULL ? reason->text : "");
     struct lr_json_writer *w = node_event_begin(&node->events, "model");
     lr_json_member_z(w, "model", model->id);
-    lr_json_member_z(w, "from", names[model->state]);
-    lr_json_member_z(w, "state", names[state]);
+    lr_json_member_z(w, "from", node_model_state_name(model->state));
+    lr_json_member_z(w, "state", node_model_state_name(state));
     if (reason != NULL)
         lr_json_member_z(w, "reason", reason->text);
     node_event_send(&node->events);
@@ -52,7 +59,7 @@ static void refuse_move(struct node_model *model, enum node_model_state state)
 {
     struct lr_error err;
     (void)lr_fail(&err, LR_INTERNAL, "the node wanted to move the model from %s to %s: a bug",
-                  names[model->state], names[state]);
+                  node_model_state_name(model->state), node_model_state_name(state));
     for (struct node_worker *w = model->workers; w != NULL; w = w->next)
         node_worker_end(w);
     if (model->workers != NULL)
@@ -64,6 +71,7 @@ static void refuse_move(struct node_model *model, enum node_model_state state)
 void node_model_move(struct node_model *model, enum node_model_state state,
                      const struct lr_error *reason)
 {
+    /* A move to the same state brings another reason. */
     if (state == model->state || lr_machine_allows(&machine, model->id, model->state, state))
         set_state(model, state, reason);
     else
@@ -180,5 +188,5 @@ void node_model_fail_waiting(struct node_model *model, const struct lr_error *er
 {
     struct lr_error copy = *err; /* err may be the model's own */
     while (model->queue != NULL)
-        node_request_fail(model->queue, &copy, retryable);
+        node_generation_fail(model->queue, &copy, retryable);
 }

@@ -20,35 +20,23 @@
 #include "jinja/jinja.h"
 #include "model/descriptor.h"
 #include "node/models/breaker.h"
+#include "node/models/generation.h"
 #include "node/models/ledger.h"
 #include "node/models/replica.h"
-#include "node/models/request.h"
 #include "node/workers/engines.h"
 #include "node/workers/proc.h"
 
-/* A move to the same state brings another reason. */
-#define NODE_MODEL_STATES(X)                                                                   \
-    /* known by name, no usable files; reason says why */                                      \
-    X(ABSENT, "absent", M(FETCHING) | M(VERIFYING) | M(PRESENT) | M(FAILED))                   \
-    X(FETCHING, "fetching", M(ABSENT) | M(VERIFYING) | M(FAILED))                              \
-    X(VERIFYING, "verifying", M(ABSENT) | M(FETCHING) | M(PRESENT) | M(FAILED))                \
-    /* files are complete, no worker */                                                        \
-    X(PRESENT, "present", M(ABSENT) | M(STARTING) | M(FAILED))                                 \
-    /* being probed, or waiting for room */                                                    \
-    X(STARTING, "starting", M(LOADING) | M(PRESENT) | M(WAITING) | M(FAILED))                  \
-    /* of its replicas: one loads, one serves, all are leaving while queued requests wait */   \
-    X(LOADING, "loading", M(READY) | M(PRESENT) | M(DRAINING) | M(WAITING) | M(FAILED))        \
-    X(READY, "ready", M(DRAINING) | M(PRESENT) | M(WAITING) | M(FAILED))                       \
-    X(DRAINING, "draining", M(PRESENT))                                                        \
-    /* it could not be loaded; tried again by itself */                                        \
-    X(WAITING, "waiting", M(ABSENT) | M(PRESENT) | M(STARTING) | M(FAILED))                    \
-    /* its files were judged; not tried before somebody acts */                                \
-    X(FAILED, "failed", M(ABSENT) | M(PRESENT))
-
 enum node_model_state {
-#define X(name, text, moves) NODE_MODEL_##name,
-    NODE_MODEL_STATES(X)
-#undef X
+    NODE_MODEL_ABSENT, /* known by name, no usable files; reason says why */
+    NODE_MODEL_FETCHING,
+    NODE_MODEL_VERIFYING,
+    NODE_MODEL_PRESENT,  /* files are complete, no worker */
+    NODE_MODEL_STARTING, /* being probed, or waiting for room */
+    NODE_MODEL_LOADING,  /* this and the next two follow from its replicas: one loads, */
+    NODE_MODEL_READY,    /* one serves, */
+    NODE_MODEL_DRAINING, /* all are leaving while queued requests wait */
+    NODE_MODEL_WAITING,  /* it could not be loaded; tried again by itself */
+    NODE_MODEL_FAILED,   /* its files were judged; not tried before somebody acts */
 };
 
 struct node_model {
@@ -70,7 +58,7 @@ struct node_model {
 
     struct node_replica replicas[NODE_REPLICAS];
     struct node_worker *workers; /* every process, of whichever replica; owned until it ends */
-    struct node_request *queue;  /* those that were computed before come first */
+    struct node_generation *queue; /* those that were computed before come first */
     uint32_t queue_count;
     struct node_blame blame; /* of its workers' deaths */
 

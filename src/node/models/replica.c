@@ -5,21 +5,16 @@
 #include "base/machine.h"
 #include "node/state.h"
 
-static const char *const names[] = {
-#define X(name, text, moves) [NODE_REPLICA_##name] = text,
-    NODE_REPLICA_STATES(X)
-#undef X
+#define TO(name) LR_STATE(NODE_REPLICA_##name)
+static const struct lr_machine machine = {
+    "replica",
+    {
+        [NODE_REPLICA_EMPTY] = {"empty", TO(LOADING)},
+        [NODE_REPLICA_LOADING] = {"loading", TO(READY) | TO(DRAINING) | TO(EMPTY)},
+        [NODE_REPLICA_READY] = {"ready", TO(DRAINING) | TO(EMPTY)},
+        [NODE_REPLICA_DRAINING] = {"draining", TO(EMPTY)},
+    },
 };
-
-#define M(name) (1u << NODE_REPLICA_##name)
-static const uint32_t legal[] = {
-#define X(name, text, moves) [NODE_REPLICA_##name] = moves,
-    NODE_REPLICA_STATES(X)
-#undef X
-};
-#undef M
-
-static const struct lr_machine machine = {"replica", names, legal};
 
 static void end_workers(struct node_replica *replica)
 {
@@ -80,7 +75,7 @@ void node_replica_drain(struct node_replica *replica, const char *because)
 
 /* A replica that must make room serves what came before the request that needs it, and
  * what already waited when it was loaded; the rest waits for the next turn. */
-static bool may_serve(const struct node_replica *replica, const struct node_request *request)
+static bool may_serve(const struct node_replica *replica, const struct node_generation *request)
 {
     if (!replica->is_yielding)
         return true;
@@ -92,12 +87,12 @@ static bool may_serve(const struct node_replica *replica, const struct node_requ
 }
 
 /* The first in the queue that may go into the worker now. */
-static struct node_request *next_to_enter(const struct node_replica *replica)
+static struct node_generation *next_to_enter(const struct node_replica *replica)
 {
     bool suspect_waits = false;
-    for (struct node_request *r = replica->model->queue; r != NULL && may_serve(replica, r);
+    for (struct node_generation *r = replica->model->queue; r != NULL && may_serve(replica, r);
          r = r->next) {
-        if (node_request_may_enter(r, replica->worker, suspect_waits))
+        if (node_generation_may_enter(r, replica->worker, suspect_waits))
             return r;
         suspect_waits = suspect_waits || r->ask.entry == WIRE_ENTRY_SUSPECT;
     }
@@ -108,15 +103,15 @@ static void dispatch(struct node_replica *replica)
 {
     struct node_worker *w = replica->worker;
     uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
-    struct node_request *r;
+    struct node_generation *r;
     while (w->state == NODE_WORKER_READY && node_worker_load(w) < most &&
            (r = next_to_enter(replica)) != NULL)
-        node_request_submit(r, w);
+        node_generation_submit(r, w);
 }
 
 static bool has_nothing_to_serve(const struct node_replica *replica)
 {
-    const struct node_request *first = replica->model->queue;
+    const struct node_generation *first = replica->model->queue;
     return replica->worker->live_count == 0 && (first == NULL || !may_serve(replica, first));
 }
 

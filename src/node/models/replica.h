@@ -15,18 +15,11 @@
 
 #include "node/workers/worker.h"
 
-/* clang-format off */
-#define NODE_REPLICA_STATES(X)                                      \
-    X(EMPTY,    "empty",    M(LOADING))                             \
-    X(LOADING,  "loading",  M(READY) | M(DRAINING) | M(EMPTY))      \
-    X(READY,    "ready",    M(DRAINING) | M(EMPTY))                 \
-    X(DRAINING, "draining", M(EMPTY))
-/* clang-format on */
-
 enum node_replica_state {
-#define X(name, text, moves) NODE_REPLICA_##name,
-    NODE_REPLICA_STATES(X)
-#undef X
+    NODE_REPLICA_EMPTY,
+    NODE_REPLICA_LOADING,
+    NODE_REPLICA_READY,
+    NODE_REPLICA_DRAINING,
 };
 
 /* Per model.  More is a matter of policy: where a second one is loaded, and when. */

@@ -20,10 +20,10 @@ static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
     if (w != w->replica->worker)
         return;
     uint64_t now = node_now(w->node);
-    for (struct node_request *r = model->queue, *next; r != NULL; r = next) {
+    for (struct node_generation *r = model->queue, *next; r != NULL; r = next) {
         next = r->next;
         if (now - r->last_event_ms >= 100)
-            node_request_event(r, frame);
+            node_generation_event(r, frame);
     }
 }
 
@@ -49,14 +49,14 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
 }
 
 /* What a token says about the attempt it belongs to. */
-static void note_token(struct node_worker *w, struct node_request *r)
+static void note_token(struct node_worker *w, struct node_generation *r)
 {
     struct node_attempt *a = &r->attempt;
     a->tokens++;
     if (a->first_token_ms == 0)
         a->first_token_ms = node_now(w->node);
     if (!a->has_entered)
-        node_request_entered(r);
+        node_generation_entered(r);
     /* The last of its cohort to come far enough lets the next cohort in. */
     if (a->probation != 0 && --a->probation == 0 && w == w->replica->worker)
         node_model_pump(w->model);
@@ -67,9 +67,9 @@ static void step_survived(struct node_worker *w)
 {
     if (w->entering_count == 0)
         return;
-    for (struct node_request *r = w->live; r != NULL; r = r->next)
+    for (struct node_generation *r = w->live; r != NULL; r = r->next)
         if (r->attempt.is_entering)
-            node_request_entered(r);
+            node_generation_entered(r);
     if (w == w->replica->worker)
         node_model_pump(w->model);
 }
@@ -78,7 +78,8 @@ static void enter(struct node_worker *w, const struct wire_frame *frame)
 {
     size_t count = wire_enter_count(frame->body);
     for (size_t i = 0; i < count; i++) {
-        struct node_request *r = node_request_find(w->node, wire_enter_id(frame->body, i));
+        struct node_generation *r =
+            node_generation_find(w->node, wire_enter_id(frame->body, i));
         if (r == NULL || r->worker != w || r->attempt.is_entering || r->attempt.has_entered)
             continue;
         r->attempt.is_entering = true;
@@ -88,14 +89,14 @@ static void enter(struct node_worker *w, const struct wire_frame *frame)
 
 static void token(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    struct node_generation *r = node_generation_find(w->node, wire_event_request(frame->body));
     uint32_t id;
     if (r == NULL || r->worker != w || !wire_token_id(frame->body, &id))
         return;
-    if (!node_request_keep_token(r, id)) {
+    if (!node_generation_keep_token(r, id)) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the tokens of a request");
-        node_request_abandon(r, &err, true);
+        node_generation_abandon(r, &err, true);
         return;
     }
     note_token(w, r);
@@ -105,7 +106,7 @@ static void token(struct node_worker *w, const struct wire_frame *frame)
         node_model_served(w->model);
     w->node->count.tokens++;
     w->model->tokens_out++;
-    node_request_event(r, frame);
+    node_generation_event(r, frame);
 }
 
 /* A new value counts a fifth. */
@@ -117,7 +118,7 @@ static void average(uint64_t *value, uint64_t measured)
 /* What a finished request tells about this node: a prompt that was computed here, tokens
  * that came one after the other.  Of its last attempt only: an earlier worker's times say
  * nothing about this one's. */
-static void measure(struct node_model *model, const struct node_request *r,
+static void measure(struct node_model *model, const struct node_generation *r,
                     const struct wire_done *m)
 {
     /* Fewer say little: the clock counts milliseconds, and what is left of a cached prompt
@@ -137,7 +138,7 @@ static void measure(struct node_model *model, const struct node_request *r,
 
 static void done(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    struct node_generation *r = node_generation_find(w->node, wire_event_request(frame->body));
     struct node_model *model = w->model;
     struct wire_done m;
     if (r == NULL || r->worker != w || wire_done_decode(frame->body, &m, NULL) != LR_OK)
@@ -149,11 +150,11 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         if (m.error.code == LR_OK)
             (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");
         bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
-        node_request_fail(r, &m.error, retryable);
+        node_generation_fail(r, &m.error, retryable);
     } else {
         measure(model, r, &m);
-        node_request_event(r, frame);
-        node_request_end(r);
+        node_generation_event(r, frame);
+        node_generation_end(r);
     }
     if (w == w->replica->worker)
         node_model_pump(model);
@@ -163,9 +164,9 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
 
 static void prefill(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_request *r = node_request_find(w->node, wire_event_request(frame->body));
+    struct node_generation *r = node_generation_find(w->node, wire_event_request(frame->body));
     if (r != NULL && r->worker == w)
-        node_request_event(r, frame);
+        node_generation_event(r, frame);
 }
 
 static void engine_log(struct node_worker *w, const struct wire_frame *frame)
@@ -237,7 +238,8 @@ static void on_batch(void *arg, const struct wire_reader *frames)
     while (w->connection_count != 0 && wire_reader_look(frames, &at, &frame)) {
         if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
             continue;
-        struct node_request *r = node_request_find(w->node, wire_event_request(frame.body));
+        struct node_generation *r =
+            node_generation_find(w->node, wire_event_request(frame.body));
         if (r == NULL)
             continue;
         if (r->ahead++ == 0 && r->sink.has_connection && ++connections == BURST_LEAST)

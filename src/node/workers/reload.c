@@ -95,7 +95,7 @@ void node_reload_prove(struct node_worker *candidate)
 {
     struct node_sink sink = {.ctx = candidate, .on_event = on_proof};
     struct lr_error err;
-    if (node_request_prove(candidate, sink, &err) != LR_OK)
+    if (node_generation_prove(candidate, sink, &err) != LR_OK)
         node_worker_kill(candidate, &err);
 }
 

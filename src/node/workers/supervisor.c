@@ -19,21 +19,20 @@ static void on_exit_of(void *arg, const char *how);
 
 /* ---- states ---- */
 
-static const char *const state_names[] = {
-#define X(name, text, moves) [NODE_WORKER_##name] = text,
-    NODE_WORKER_STATES(X)
-#undef X
+#define TO(name) LR_STATE(NODE_WORKER_##name)
+static const struct lr_machine machine = {
+    "worker",
+    {
+        [NODE_WORKER_LOADING] = {"loading",
+                                 TO(PROVING) | TO(READY) | TO(CLOSING) | TO(KILLED) | TO(GONE)},
+        [NODE_WORKER_PROVING] = {"proving", TO(READY) | TO(CLOSING) | TO(KILLED) | TO(GONE)},
+        [NODE_WORKER_READY] = {"ready", TO(LEAVING) | TO(CLOSING) | TO(KILLED) | TO(GONE)},
+        [NODE_WORKER_LEAVING] = {"leaving", TO(CLOSING) | TO(KILLED) | TO(GONE)},
+        [NODE_WORKER_CLOSING] = {"closing", TO(GONE)},
+        [NODE_WORKER_KILLED] = {"killed", TO(GONE)},
+        [NODE_WORKER_GONE] = {"gone", 0},
+    },
 };
-
-#define M(name) (1u << NODE_WORKER_##name)
-static const uint32_t state_moves[] = {
-#define X(name, text, moves) [NODE_WORKER_##name] = moves,
-    NODE_WORKER_STATES(X)
-#undef X
-};
-#undef M
-
-static const struct lr_machine machine = {"worker", state_names, state_moves};
 
 void node_worker_move(struct node_worker *worker, enum node_worker_state state)
 {
@@ -188,7 +187,7 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
     node_model_trouble(model, was_killed ? NODE_TROUBLE_DEATH : NODE_TROUBLE_TOLD, &err);
 }
 
-static struct node_victim describe_victim(const struct node_request *r)
+static struct node_victim describe_victim(const struct node_generation *r)
 {
     const struct node_attempt *a = &r->attempt;
     return (struct node_victim){
@@ -211,7 +210,7 @@ static void lose_all(struct node_worker *w, const char *how)
     uint64_t *ids = calloc(room + 1, sizeof(*ids));
     if (err.code == LR_OK)
         (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
-    for (struct node_request *r = w->live; victims != NULL && ids != NULL && r != NULL;
+    for (struct node_generation *r = w->live; victims != NULL && ids != NULL && r != NULL;
          r = r->next) {
         ids[count] = r->id;
         victims[count++] = describe_victim(r);
@@ -222,14 +221,14 @@ static void lose_all(struct node_worker *w, const char *how)
         now = lr_elapsed(node->limits.step_ms, now);
     node_blame_decide(&w->model->blame, victims, count, now);
     for (size_t i = 0; i < count; i++) {
-        struct node_request *r = node_request_find(node, ids[i]);
+        struct node_generation *r = node_generation_find(node, ids[i]);
         if (r != NULL)
-            node_request_lost(r, &victims[i], &err);
+            node_generation_lost(r, &victims[i], &err);
     }
     /* Without memory to decide, nobody is blamed. */
     while (w->live != NULL) {
         struct node_victim nobody = {.entry = WIRE_ENTRY_RESUMED};
-        node_request_lost(w->live, &nobody, &err);
+        node_generation_lost(w->live, &nobody, &err);
     }
     free(victims);
     free(ids);

@@ -21,23 +21,16 @@
 struct node;
 struct node_model;
 struct node_replica;
-struct node_request;
-
-/* clang-format off */
-#define NODE_WORKER_STATES(X)                                                                   \
-    X(LOADING, "loading", M(PROVING) | M(READY) | M(CLOSING) | M(KILLED) | M(GONE))             \
-    X(PROVING, "proving", M(READY) | M(CLOSING) | M(KILLED) | M(GONE))                          \
-    X(READY,   "ready",   M(LEAVING) | M(CLOSING) | M(KILLED) | M(GONE))                        \
-    X(LEAVING, "leaving", M(CLOSING) | M(KILLED) | M(GONE)) /* finishes what it has */          \
-    X(CLOSING, "closing", M(GONE))                          /* this and the next: it ends */    \
-    X(KILLED,  "killed",  M(GONE))                          /* for what it did */               \
-    X(GONE,    "gone",    0)                                /* its process has ended */
-/* clang-format on */
+struct node_generation;
 
 enum node_worker_state {
-#define X(name, text, moves) NODE_WORKER_##name,
-    NODE_WORKER_STATES(X)
-#undef X
+    NODE_WORKER_LOADING,
+    NODE_WORKER_PROVING,
+    NODE_WORKER_READY,
+    NODE_WORKER_LEAVING, /* finishes what it has */
+    NODE_WORKER_CLOSING, /* this and the next: the process is about to end */
+    NODE_WORKER_KILLED,  /* for what it did */
+    NODE_WORKER_GONE,    /* its process has ended */
 };
 
 struct node_worker {
@@ -48,7 +41,7 @@ struct node_worker {
     struct node_library *library; /* reference */
     struct node_proc *proc;       /* NULL: GONE */
     enum node_worker_state state;
-    struct node_request *live; /* list */
+    struct node_generation *live; /* list */
     uint32_t live_count;
     uint32_t leaving_count;    /* of them, told to end */
     uint32_t connection_count; /* of them, with a connection of their own */

@@ -6,21 +6,16 @@
 #include "base/log.h"
 #include "base/machine.h"
 
-static const char *const state_names[] = {
-#define X(name, text, moves) [ROUTER_NODE_##name] = text,
-    ROUTER_NODE_STATES(X)
-#undef X
+#define TO(name) LR_STATE(ROUTER_NODE_##name)
+static const struct lr_machine machine = {
+    "node",
+    {
+        [ROUTER_NODE_OFFLINE] = {"offline", TO(ONLINE) | TO(REMOVED)},
+        [ROUTER_NODE_ONLINE] = {"online", TO(OFFLINE) | TO(UNREACHABLE) | TO(REMOVED)},
+        [ROUTER_NODE_UNREACHABLE] = {"unreachable", TO(OFFLINE) | TO(ONLINE) | TO(REMOVED)},
+        [ROUTER_NODE_REMOVED] = {"removed", TO(OFFLINE) | TO(ONLINE)},
+    },
 };
-
-#define M(name) (1u << ROUTER_NODE_##name)
-static const uint32_t state_moves[] = {
-#define X(name, text, moves) [ROUTER_NODE_##name] = moves,
-    ROUTER_NODE_STATES(X)
-#undef X
-};
-#undef M
-
-static const struct lr_machine machine = {"node", state_names, state_moves};
 
 void router_node_move(struct router_node *node, enum router_node_state state)
 {

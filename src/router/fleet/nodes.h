@@ -57,16 +57,11 @@ enum { ROUTER_POOLS_MAX = 17 };
  * when it joins again, or when another router has stored it again.  Three things are not
  * states: that the node says it is shutting down (is_draining) and that an operator took it out
  * of service (is_drained) are facts that hold in any state, and is_stored is the database's. */
-#define ROUTER_NODE_STATES(X)                                                                  \
-    X(OFFLINE, "offline", M(ONLINE) | M(REMOVED))                                              \
-    X(ONLINE, "online", M(OFFLINE) | M(UNREACHABLE) | M(REMOVED))                              \
-    X(UNREACHABLE, "unreachable", M(OFFLINE) | M(ONLINE) | M(REMOVED))                         \
-    X(REMOVED, "removed", M(OFFLINE) | M(ONLINE))
-
 enum router_node_state {
-#define X(name, text, moves) ROUTER_NODE_##name,
-    ROUTER_NODE_STATES(X)
-#undef X
+    ROUTER_NODE_OFFLINE,
+    ROUTER_NODE_ONLINE,
+    ROUTER_NODE_UNREACHABLE,
+    ROUTER_NODE_REMOVED,
 };
 
 struct router_node {

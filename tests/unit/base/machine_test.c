@@ -7,9 +7,14 @@
 #include <unistd.h>
 
 enum { OPEN, SHUT, LOCKED };
-static const char *const names[] = {"open", "shut", "locked"};
-static const uint32_t moves[] = {1u << SHUT, 1u << OPEN | 1u << LOCKED, 1u << SHUT};
-static const struct lr_machine door = {"door", names, moves};
+static const struct lr_machine door = {
+    "door",
+    {
+        [OPEN] = {"open", LR_STATE(SHUT)},
+        [SHUT] = {"shut", LR_STATE(OPEN) | LR_STATE(LOCKED)},
+        [LOCKED] = {"locked", LR_STATE(SHUT)},
+    },
+};
 
 static void a_legal_move_is_allowed_and_an_illegal_one_is_counted(void **state)
 {

@@ -197,7 +197,7 @@ static int tear_down(void **state)
     node_events_free(&node.events);
     lr_buf_free(&node.scratch);
     node_pools_free(&node.pools);
-    lr_slots_free(&node.requests);
+    lr_slots_free(&node.generations);
     lr_settings_destroy(settings);
     return 0;
 }

@@ -1,4 +1,4 @@
-#include "node/models/request.h"
+#include "node/models/generation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { TICK_MS = 900, SLOTS_BEYOND = 2 };
 
-void node_request_push(struct node_request **list, struct node_request *request)
+void node_generation_push(struct node_generation **list, struct node_generation *request)
 {
     while (*list != NULL)
         list = &(*list)->next;
@@ -19,7 +19,7 @@ void node_request_push(struct node_request **list, struct node_request *request)
 }
 
 /* For lists without an order: one end, whatever their length. */
-static void push_front(struct node_request **list, struct node_request *request)
+static void push_front(struct node_generation **list, struct node_generation *request)
 {
     request->next = *list;
     request->link = list;
@@ -29,14 +29,14 @@ static void push_front(struct node_request **list, struct node_request *request)
 }
 
 /* Behind the others that were computed before, ahead of those that never were. */
-static void push_again(struct node_request **list, struct node_request *request)
+static void push_again(struct node_generation **list, struct node_generation *request)
 {
     while (*list != NULL && (*list)->ask.entry != WIRE_ENTRY_NEW)
         list = &(*list)->next;
     push_front(list, request);
 }
 
-void node_request_unlink(struct node_request *request)
+void node_generation_unlink(struct node_generation *request)
 {
     if (request->link == NULL)
         return;
@@ -47,20 +47,20 @@ void node_request_unlink(struct node_request *request)
     request->link = NULL;
 }
 
-struct node_request *node_request_find(struct node *node, uint64_t id)
+struct node_generation *node_generation_find(struct node *node, uint64_t id)
 {
-    return lr_slots_find(&node->requests, id);
+    return lr_slots_find(&node->generations, id);
 }
 
 /* The generation of this model that runs under this name and whose owner still listens; NULL:
  * none does. */
-static struct node_request *find_named(const struct node_model *model, struct lr_str name)
+static struct node_generation *find_named(const struct node_model *model, struct lr_str name)
 {
-    const struct lr_slots *all = &model->node->requests;
+    const struct lr_slots *all = &model->node->generations;
     for (uint32_t i = 0; name.len != 0 && i < all->count; i++) {
-        struct node_request *r = all->all[i].item;
-        if (r != NULL && r->place == NODE_REQUEST_LIVE && r->model == model && !r->is_proof &&
-            r->sink.on_event != NULL && lr_str_eq(r->ask.request_id, name))
+        struct node_generation *r = all->all[i].item;
+        if (r != NULL && r->place == NODE_GENERATION_LIVE && r->model == model &&
+            !r->is_proof && r->sink.on_event != NULL && lr_str_eq(r->ask.request_id, name))
             return r;
     }
     return NULL;
@@ -68,16 +68,16 @@ static struct node_request *find_named(const struct node_model *model, struct lr
 
 /* ---- events ---- */
 
-static void tell(struct node_request *request, struct lr_buf *buf)
+static void tell(struct node_generation *request, struct lr_buf *buf)
 {
     struct lr_str bytes = lr_buf_str(buf);
     struct wire_frame frame;
     bool has;
     if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
-        node_request_event(request, &frame);
+        node_generation_event(request, &frame);
 }
 
-void node_request_event(struct node_request *request, const struct wire_frame *frame)
+void node_generation_event(struct node_generation *request, const struct wire_frame *frame)
 {
     struct node *node = request->model->node;
     request->last_event_ms = node_now(node);
@@ -88,7 +88,7 @@ void node_request_event(struct node_request *request, const struct wire_frame *f
         request->sink.on_event(request->sink.ctx, frame);
 }
 
-static void tell_accepted(struct node_request *request, bool has_swapped)
+static void tell_accepted(struct node_generation *request, bool has_swapped)
 {
     struct node_model *model = request->model;
     struct lr_buf *buf = &model->node->scratch;
@@ -107,7 +107,7 @@ static void tell_accepted(struct node_request *request, bool has_swapped)
 
 /* ---- life ---- */
 
-static bool is_full(const struct node_model *model, const struct node_request *leaves)
+static bool is_full(const struct node_model *model, const struct node_generation *leaves)
 {
     const struct node_worker *w = node_model_worker(model);
     bool makes_room = leaves != NULL && !leaves->is_leaving && leaves->worker == w;
@@ -117,7 +117,7 @@ static bool is_full(const struct node_model *model, const struct node_request *l
 }
 
 static lr_code check_admission(struct node *node, const struct node_model *model, bool no_queue,
-                               const struct node_request *leaves, struct lr_error *err)
+                               const struct node_generation *leaves, struct lr_error *err)
 {
     if (node->is_draining)
         return lr_fail(err, LR_UNAVAILABLE, "this node is shutting down");
@@ -137,25 +137,25 @@ static lr_code check_admission(struct node *node, const struct node_model *model
     return LR_OK;
 }
 
-static void enqueue(struct node_request *request)
+static void enqueue(struct node_generation *request)
 {
     struct node_model *model = request->model;
-    request->place = NODE_REQUEST_QUEUED;
+    request->place = NODE_GENERATION_QUEUED;
     model->queue_count++;
     if (request->ask.entry == WIRE_ENTRY_NEW)
-        node_request_push(&model->queue, request);
+        node_generation_push(&model->queue, request);
     else
         push_again(&model->queue, request);
 }
 
 /* On no list yet, with a copy of the frame.  NULL without memory. */
-static struct node_request *create(struct node_model *model, struct lr_str frame,
-                                   const struct wire_submit *ask, struct node_sink sink)
+static struct node_generation *create(struct node_model *model, struct lr_str frame,
+                                      const struct wire_submit *ask, struct node_sink sink)
 {
     struct node *node = model->node;
-    struct node_request *r = calloc(1, sizeof(*r));
+    struct node_generation *r = calloc(1, sizeof(*r));
     char *copy = malloc(frame.len);
-    uint64_t id = r != NULL && copy != NULL ? lr_slots_take(&node->requests, r) : 0;
+    uint64_t id = r != NULL && copy != NULL ? lr_slots_take(&node->generations, r) : 0;
     if (id == 0) {
         free(r);
         free(copy);
@@ -177,17 +177,17 @@ static struct node_request *create(struct node_model *model, struct lr_str frame
     return r;
 }
 
-lr_code node_request_take(struct node_model *model, struct lr_str frame,
-                          const struct wire_submit *ask, struct node_sink sink,
-                          struct node_request **out, struct lr_error *err)
+lr_code node_generation_take(struct node_model *model, struct lr_str frame,
+                             const struct wire_submit *ask, struct node_sink sink,
+                             struct node_generation **out, struct lr_error *err)
 {
     struct node *node = model->node;
-    struct node_request *leaves = find_named(model, ask->leaves);
+    struct node_generation *leaves = find_named(model, ask->leaves);
     *out = NULL;
     lr_code code = check_admission(node, model, ask->no_queue, leaves, err);
     if (code != LR_OK)
         return code;
-    struct node_request *r = create(model, frame, ask, sink);
+    struct node_generation *r = create(model, frame, ask, sink);
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     r->deadline_at_ms = ask->deadline_ms != 0 ? r->arrived_ms + ask->deadline_ms : 0;
@@ -198,7 +198,7 @@ lr_code node_request_take(struct node_model *model, struct lr_str frame,
     enqueue(r);
     *out = r;
     if (leaves != NULL)
-        node_request_stop(leaves);
+        node_generation_stop(leaves);
     tell_accepted(r, leaves != NULL);
     node_model_pump(model);
     return LR_OK;
@@ -216,19 +216,19 @@ static struct lr_str encode(struct node *node, const struct wire_generate *g,
     return is_good ? frame : (struct lr_str){0};
 }
 
-lr_code node_request_start(struct node_model *model, const struct wire_generate *g,
-                           struct node_sink sink, struct node_request **out,
-                           struct lr_error *err)
+lr_code node_generation_start(struct node_model *model, const struct wire_generate *g,
+                              struct node_sink sink, struct node_generation **out,
+                              struct lr_error *err)
 {
     struct wire_submit ask;
     struct lr_str frame = encode(model->node, g, &ask);
     *out = NULL;
     if (frame.len == 0)
         return lr_fail(err, LR_TOO_LARGE, "the request is larger than %d bytes", WIRE_BODY_MAX);
-    return node_request_take(model, frame, &ask, sink, out, err);
+    return node_generation_take(model, frame, &ask, sink, out, err);
 }
 
-static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t count)
+static bool keep_tokens(struct node_generation *r, const uint32_t *ids, size_t count)
 {
     if (r->generated_count + count > r->generated_cap) {
         size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
@@ -247,7 +247,7 @@ static bool keep_tokens(struct node_request *r, const uint32_t *ids, size_t coun
 }
 
 /* The tokens that the owner gave: the frame's last. */
-static bool keep_given(struct node_request *r)
+static bool keep_given(struct node_generation *r)
 {
     struct wire_cursor c = wire_cursor(lr_str(r->frame, r->frame_len));
     c.at = c.end - 4 * (size_t)r->ask.generated_count;
@@ -259,7 +259,7 @@ static bool keep_given(struct node_request *r)
     return true;
 }
 
-static void settle_entry(struct node_request *request)
+static void settle_entry(struct node_generation *request)
 {
     struct node_worker *w = request->worker;
     struct node_attempt *a = &request->attempt;
@@ -269,19 +269,19 @@ static void settle_entry(struct node_request *request)
     a->is_entering = a->is_newcomer = false;
 }
 
-void node_request_entered(struct node_request *request)
+void node_generation_entered(struct node_generation *request)
 {
     settle_entry(request);
     request->attempt.has_entered = true;
 }
 
 /* Off every list; what belongs to the attempt goes with it. */
-static void leave_place(struct node_request *request)
+static void leave_place(struct node_generation *request)
 {
-    node_request_unlink(request);
-    if (request->place == NODE_REQUEST_QUEUED)
+    node_generation_unlink(request);
+    if (request->place == NODE_GENERATION_QUEUED)
         request->model->queue_count--;
-    if (request->place == NODE_REQUEST_LIVE) {
+    if (request->place == NODE_GENERATION_LIVE) {
         settle_entry(request);
         request->worker->live_count--;
         request->worker->connection_count -= request->attempt.has_connection;
@@ -290,10 +290,10 @@ static void leave_place(struct node_request *request)
         request->worker = NULL;
         request->attempt = (struct node_attempt){0};
     }
-    request->place = NODE_REQUEST_NEW;
+    request->place = NODE_GENERATION_NEW;
 }
 
-static void send_cancel(struct node_request *request)
+static void send_cancel(struct node_generation *request)
 {
     struct node *node = request->model->node;
     request->worker->leaving_count += !request->is_leaving;
@@ -306,7 +306,7 @@ static void send_cancel(struct node_request *request)
 
 /* Sends the frame.  A broken pipe is the worker's death, and its requests are looked after
  * there. */
-static void send_frame(struct node_request *request, struct node_proc *proc)
+static void send_frame(struct node_generation *request, struct node_proc *proc)
 {
     struct node *node = request->model->node;
     struct lr_str frame = lr_str(request->frame, request->frame_len);
@@ -325,7 +325,7 @@ static void send_frame(struct node_request *request, struct node_proc *proc)
     request->frame = NULL;
 }
 
-void node_request_submit(struct node_request *request, struct node_worker *worker)
+void node_generation_submit(struct node_generation *request, struct node_worker *worker)
 {
     struct node *node = worker->node;
     enum wire_entry entry = request->ask.entry;
@@ -333,11 +333,11 @@ void node_request_submit(struct node_request *request, struct node_worker *worke
     if (!request->sink.takes_lost && request->generated_count == 0 && !keep_given(request)) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-        node_request_fail(request, &err, true);
+        node_generation_fail(request, &err, true);
         return;
     }
     bool is_newcomer = entry == WIRE_ENTRY_NEW || entry == WIRE_ENTRY_SUSPECT;
-    request->place = NODE_REQUEST_LIVE;
+    request->place = NODE_GENERATION_LIVE;
     request->worker = worker;
     request->attempt = (struct node_attempt){
         .submitted_ms = node_now(node),
@@ -360,8 +360,8 @@ void node_request_submit(struct node_request *request, struct node_worker *worke
         send_cancel(request);
 }
 
-lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
-                           struct lr_error *err)
+lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
+                              struct lr_error *err)
 {
     static const struct lr_segment hello = {.text = "Hello", .len = 5};
     struct wire_generate g;
@@ -373,25 +373,27 @@ lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
     g.max_tokens = 1;
     g.ignore_stop = true;
     struct lr_str frame = encode(worker->node, &g, &ask);
-    struct node_request *r = frame.len != 0 ? create(worker->model, frame, &ask, sink) : NULL;
+    struct node_generation *r =
+        frame.len != 0 ? create(worker->model, frame, &ask, sink) : NULL;
     if (r == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     r->is_proof = true;
-    node_request_submit(r, worker);
+    node_generation_submit(r, worker);
     return LR_OK;
 }
 
-static void free_request(struct node_request *request)
+static void free_request(struct node_generation *request)
 {
     struct node *node = request->model->node;
     leave_place(request);
-    lr_slots_give(&node->requests, request->id);
+    lr_slots_give(&node->generations, request->id);
     free(request->frame);
     free(request->generated);
     free(request);
 }
 
-void node_request_fail(struct node_request *request, const struct lr_error *err, bool retryable)
+void node_generation_fail(struct node_generation *request, const struct lr_error *err,
+                          bool retryable)
 {
     struct node *node = request->model->node;
     struct wire_error m = {.error = *err, .retryable = retryable};
@@ -405,7 +407,7 @@ void node_request_fail(struct node_request *request, const struct lr_error *err,
     free_request(request);
 }
 
-void node_request_end(struct node_request *request)
+void node_generation_end(struct node_generation *request)
 {
     request->model->requests_done++;
     request->model->last_used_ms = node_now(request->model->node);
@@ -413,7 +415,7 @@ void node_request_end(struct node_request *request)
 }
 
 /* It never began: its end is told here. */
-static void stop_waiting(struct node_request *request)
+static void stop_waiting(struct node_generation *request)
 {
     struct node_model *model = request->model;
     struct wire_done m = {.reason = LR_FINISH_CANCELLED};
@@ -427,23 +429,23 @@ static void stop_waiting(struct node_request *request)
     node_model_pump(model); /* it may have been the only reason to stay */
 }
 
-void node_request_stop(struct node_request *request)
+void node_generation_stop(struct node_generation *request)
 {
-    if (request->place == NODE_REQUEST_QUEUED) {
+    if (request->place == NODE_GENERATION_QUEUED) {
         stop_waiting(request);
-    } else if (request->place == NODE_REQUEST_LIVE) {
+    } else if (request->place == NODE_GENERATION_LIVE) {
         request->is_stopped = true;
         send_cancel(request);
     }
 }
 
-void node_request_cancel(struct node_request *request)
+void node_generation_cancel(struct node_generation *request)
 {
     struct node_model *model = request->model;
     struct node *node = model->node;
     request->sink = (struct node_sink){0};
     node->count.cancelled++;
-    if (request->place != NODE_REQUEST_LIVE) {
+    if (request->place != NODE_GENERATION_LIVE) {
         free_request(request);
         node_model_pump(model); /* it may have been the only reason to stay */
         return;
@@ -452,8 +454,8 @@ void node_request_cancel(struct node_request *request)
     send_cancel(request);
 }
 
-void node_request_abandon(struct node_request *request, const struct lr_error *err,
-                          bool retryable)
+void node_generation_abandon(struct node_generation *request, const struct lr_error *err,
+                             bool retryable)
 {
     struct node_sink sink = request->sink;
     struct wire_error m = {.error = *err, .retryable = retryable};
@@ -463,13 +465,13 @@ void node_request_abandon(struct node_request *request, const struct lr_error *e
     lr_buf_init(&buf, 4096);
     wire_error_encode(&buf, WIRE_ERROR, &m);
     struct lr_str bytes = lr_buf_str(&buf);
-    node_request_cancel(request);
+    node_generation_cancel(request);
     if (sink.on_event != NULL && wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
         sink.on_event(sink.ctx, &frame);
     lr_buf_free(&buf);
 }
 
-static void tell_lost(struct node_request *request, const struct node_victim *verdict,
+static void tell_lost(struct node_generation *request, const struct node_victim *verdict,
                       const struct lr_error *how)
 {
     struct wire_lost m = {.has_strike = verdict->has_strike,
@@ -484,8 +486,8 @@ static void tell_lost(struct node_request *request, const struct node_victim *ve
     free_request(request);
 }
 
-void node_request_lost(struct node_request *request, const struct node_victim *verdict,
-                       const struct lr_error *how)
+void node_generation_lost(struct node_generation *request, const struct node_victim *verdict,
+                          const struct lr_error *how)
 {
     struct node_model *model = request->model;
     struct lr_error err;
@@ -508,16 +510,16 @@ void node_request_lost(struct node_request *request, const struct node_victim *v
         (void)wire_lost_fail(&err, how);
         lr_log_error(NULL, "request.poison request=" LR_STR_FMT " model=%s how=%s",
                      LR_STR_ARG(request->ask.request_id), model->id, how->text);
-        node_request_fail(request, &err, false);
+        node_generation_fail(request, &err, false);
     } else if (model->node->is_draining) {
         (void)lr_fail(&err, LR_UNAVAILABLE, "this node is shutting down");
-        node_request_fail(request, &err, true);
+        node_generation_fail(request, &err, true);
     } else {
         enqueue(request);
     }
 }
 
-bool node_request_keep_token(struct node_request *request, uint32_t id)
+bool node_generation_keep_token(struct node_generation *request, uint32_t id)
 {
     return request->sink.takes_lost || keep_tokens(request, &id, 1);
 }
@@ -525,15 +527,15 @@ bool node_request_keep_token(struct node_request *request, uint32_t id)
 /* Whether a cohort that goes in by itself is on probation there. */
 static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
 {
-    for (const struct node_request *r = worker->live; r != NULL; r = r->next)
+    for (const struct node_generation *r = worker->live; r != NULL; r = r->next)
         if (r->attempt.probation != 0 && r->ask.cohort != WIRE_COHORT_TOGETHER &&
             r->ask.cohort != cohort)
             return true;
     return false;
 }
 
-bool node_request_may_enter(const struct node_request *request,
-                            const struct node_worker *worker, bool suspect_waits)
+bool node_generation_may_enter(const struct node_generation *request,
+                               const struct node_worker *worker, bool suspect_waits)
 {
     switch (request->ask.entry) {
     case WIRE_ENTRY_NEW:
@@ -548,16 +550,16 @@ bool node_request_may_enter(const struct node_request *request,
     }
 }
 
-static void tick(struct node *node, struct node_request *request, uint64_t now)
+static void tick(struct node *node, struct node_generation *request, uint64_t now)
 {
     if (request->deadline_at_ms != 0 && now >= request->deadline_at_ms &&
-        request->place == NODE_REQUEST_QUEUED && request->sink.on_event != NULL) {
+        request->place == NODE_GENERATION_QUEUED && request->sink.on_event != NULL) {
         struct lr_error err;
         (void)lr_fail(&err, LR_TIMEOUT,
                       "model \"%s\" was not there to begin within %" PRIu64
                       " ms, the request's deadline (setting queue-timeout of the router)",
                       request->model->id, request->ask.deadline_ms);
-        node_request_abandon(request, &err, false);
+        node_generation_abandon(request, &err, false);
         return;
     }
     if (now - request->last_event_ms < TICK_MS)
@@ -567,9 +569,9 @@ static void tick(struct node *node, struct node_request *request, uint64_t now)
     tell(request, &node->scratch);
 }
 
-void node_requests_tick(struct node *node, uint64_t now_ms)
+void node_generations_tick(struct node *node, uint64_t now_ms)
 {
-    for (uint32_t i = 0; i < node->requests.count; i++)
-        if (node->requests.all[i].item != NULL)
-            tick(node, node->requests.all[i].item, now_ms);
+    for (uint32_t i = 0; i < node->generations.count; i++)
+        if (node->generations.all[i].item != NULL)
+            tick(node, node->generations.all[i].item, now_ms);
 }

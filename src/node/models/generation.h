@@ -1,4 +1,4 @@
-/* node/models/request.h - one generation on this node, from admission to its last event.
+/* node/models/generation.h - one generation on this node, from admission to its last event.
  *
  * A request holds a lease on its model for as long as it exists: nothing evicts or
  * replaces what it runs on before it has ended.  Its owner (an HTTP handler) hears
@@ -16,8 +16,8 @@
  *
  * Thread: the node's loop.
  */
-#ifndef NODE_MODELS_REQUEST_H
-#define NODE_MODELS_REQUEST_H
+#ifndef NODE_MODELS_GENERATION_H
+#define NODE_MODELS_GENERATION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,16 +32,16 @@ struct node_worker;
 
 struct node_sink {
     void *ctx;
-    /* Borrowed for the call.  May call node_request_cancel. */
+    /* Borrowed for the call.  May call node_generation_cancel. */
     void (*on_event)(void *ctx, const struct wire_frame *frame);
     bool has_connection; /* of its own: each event is a write */
     bool takes_lost;     /* the owner holds the tokens: WIRE_LOST where the worker dies */
 };
 
-enum node_request_place {
-    NODE_REQUEST_NEW,    /* on no list */
-    NODE_REQUEST_QUEUED, /* in its model's queue */
-    NODE_REQUEST_LIVE,   /* in a worker */
+enum node_generation_place {
+    NODE_GENERATION_NEW,    /* on no list */
+    NODE_GENERATION_QUEUED, /* in its model's queue */
+    NODE_GENERATION_LIVE,   /* in a worker */
 };
 
 /* What is true of a request in one worker, and of no other. */
@@ -56,11 +56,11 @@ struct node_attempt {
     bool has_entered;                      /* its first step is over */
 };
 
-struct node_request {
-    struct node_request *next, **link; /* in the list of its place */
-    uint64_t id;                       /* slot and generation: see node_request_find */
-    uint64_t seq;                      /* order of arrival on this node */
-    enum node_request_place place;
+struct node_generation {
+    struct node_generation *next, **link; /* in the list of its place */
+    uint64_t id;                          /* slot and generation: see node_generation_find */
+    uint64_t seq;                         /* order of arrival on this node */
+    enum node_generation_place place;
     struct node_model *model;
     struct node_worker *worker; /* LIVE only */
     struct wire_submit ask;     /* its texts are empty but for request_id, which is `name` */
@@ -90,52 +90,53 @@ struct node_request {
  *   another code  the model cannot be loaded: why
  * With ask->no_queue a request beyond the free slots of a loaded model is refused, too:
  * a router has a queue of its own. */
-LR_MUST_USE lr_code node_request_take(struct node_model *model, struct lr_str frame,
-                                      const struct wire_submit *ask, struct node_sink sink,
-                                      struct node_request **out, struct lr_error *err);
+LR_MUST_USE lr_code node_generation_take(struct node_model *model, struct lr_str frame,
+                                         const struct wire_submit *ask, struct node_sink sink,
+                                         struct node_generation **out, struct lr_error *err);
 /* The same for an owner on this node. */
-LR_MUST_USE lr_code node_request_start(struct node_model *model,
-                                       const struct wire_generate *ask, struct node_sink sink,
-                                       struct node_request **out, struct lr_error *err);
+LR_MUST_USE lr_code node_generation_start(struct node_model *model,
+                                          const struct wire_generate *ask,
+                                          struct node_sink sink, struct node_generation **out,
+                                          struct lr_error *err);
 
 /* The owner leaves: no event after this.  The worker is told at once. */
-void node_request_cancel(struct node_request *request);
+void node_generation_cancel(struct node_generation *request);
 
 /* The owner has all it wants (a stop string matched): the worker is told, and the
  * last event, with the usage, still comes; at once where no worker has it. */
-void node_request_stop(struct node_request *request);
+void node_generation_stop(struct node_generation *request);
 
 /* NULL when it has ended. */
-struct node_request *node_request_find(struct node *node, uint64_t id);
+struct node_generation *node_generation_find(struct node *node, uint64_t id);
 
 /* ---- for the supervisor ---- */
-void node_request_submit(struct node_request *request, struct node_worker *worker);
-void node_request_event(struct node_request *request, const struct wire_frame *frame);
+void node_generation_submit(struct node_generation *request, struct node_worker *worker);
+void node_generation_event(struct node_generation *request, const struct wire_frame *frame);
 /* Ends it with WIRE_ERROR and frees it. */
-void node_request_fail(struct node_request *request, const struct lr_error *err,
-                       bool retryable);
-/* Ends it with WIRE_ERROR for its owner; a worker that has it is told to stop. */
-void node_request_abandon(struct node_request *request, const struct lr_error *err,
+void node_generation_fail(struct node_generation *request, const struct lr_error *err,
                           bool retryable);
+/* Ends it with WIRE_ERROR for its owner; a worker that has it is told to stop. */
+void node_generation_abandon(struct node_generation *request, const struct lr_error *err,
+                             bool retryable);
 /* Asks a worker for one token, to see that it can. */
-LR_MUST_USE lr_code node_request_prove(struct node_worker *worker, struct node_sink sink,
-                                       struct lr_error *err);
+LR_MUST_USE lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
+                                          struct lr_error *err);
 /* Frees it after its WIRE_DONE. */
-void node_request_end(struct node_request *request);
+void node_generation_end(struct node_generation *request);
 /* The worker it was in has died: back to its owner or into the queue, or failed for good. */
-void node_request_lost(struct node_request *request, const struct node_victim *verdict,
-                       const struct lr_error *how);
+void node_generation_lost(struct node_generation *request, const struct node_victim *verdict,
+                          const struct lr_error *how);
 /* The worker made a token for it.  False: no memory to keep it. */
-bool node_request_keep_token(struct node_request *request, uint32_t id);
+bool node_generation_keep_token(struct node_generation *request, uint32_t id);
 /* Its first step is over. */
-void node_request_entered(struct node_request *request);
+void node_generation_entered(struct node_generation *request);
 /* Whether it may go into the worker now; `suspect_waits`: one before it may not. */
-bool node_request_may_enter(const struct node_request *request,
-                            const struct node_worker *worker, bool suspect_waits);
+bool node_generation_may_enter(const struct node_generation *request,
+                               const struct node_worker *worker, bool suspect_waits);
 /* Once a second: ticks for silent requests, deadlines. */
-void node_requests_tick(struct node *node, uint64_t now_ms);
+void node_generations_tick(struct node *node, uint64_t now_ms);
 
-void node_request_push(struct node_request **list, struct node_request *request);
-void node_request_unlink(struct node_request *request);
+void node_generation_push(struct node_generation **list, struct node_generation *request);
+void node_generation_unlink(struct node_generation *request);
 
 #endif
