@@ -24,11 +24,11 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 const struct cli_command cli_command_backup = {
     .name = "backup",
-    .summary = "Copy the router's database, also while the router runs",
+    .summary = "Copy the router's database; works while the router runs",
     .arguments = "FILE",
     .details =
-        "To restore: stop the router, put the file in the place of router.db in its data\n"
-        "folder, remove router.db-wal and router.db-shm, and start it.\n"
+        "To restore: stop the router, replace router.db in its data folder with the copy,\n"
+        "remove router.db-wal and router.db-shm, and start the router.\n"
         "A router with --database (PostgreSQL) is backed up with pg_dump.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .least = 1,

@@ -359,52 +359,57 @@ static const struct lr_setting flags[] = {
     {.name = "shape",
      .type = LR_SETTING_STRING,
      .value = "NAME",
-     .help = "20b or 120b, with --random: a gpt-oss of that size instead of --model"},
+     .help = "20b or 120b, with --random: use a gpt-oss of that size instead of --model"},
     {.name = "random",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "random weights made in GPU memory; no file is read"},
+     .help = "generate random weights in GPU memory; no file is read"},
     {.name = "prompt",
      .type = LR_SETTING_LIST,
      .fallback = "64",
      .help = "lengths of the prompts, in tokens"},
-    {.name = "batch", .type = LR_SETTING_LIST, .fallback = "1", .help = "requests at one time"},
+    {.name = "batch",
+     .type = LR_SETTING_LIST,
+     .fallback = "1",
+     .help = "requests that run at the same time"},
     {.name = "generate",
      .type = LR_SETTING_INT,
      .fallback = "64",
      .min = 1,
      .max = 1 << 20,
-     .help = "tokens each request generates"},
+     .help = "tokens that each request generates"},
     {.name = "temperature",
      .type = LR_SETTING_FLOAT,
      .fallback = "0",
      .max = 2,
-     .help = "of the draws; 0: the most likely token"},
+     .help = "sampling temperature; 0: always the most likely token"},
     {.name = "top-p",
      .type = LR_SETTING_FLOAT,
      .fallback = "1",
      .max = 1,
-     .help = "of the draws; 1: off"},
+     .help = "top-p of sampling; 1: off"},
     {.name = "repeat",
      .type = LR_SETTING_INT,
      .fallback = "3",
      .min = 1,
      .max = MOST_REPEATS,
-     .help = "runs of which the median is given"},
+     .help = "number of runs; the median is printed"},
     {.name = "json",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "write one JSON object"},
+     .help = "print one JSON object"},
 };
 
 static const struct cli_command bench_engine = {
     .name = "engine",
     .summary = "Measure prefill, decode and time to first token of an engine",
     .details =
-        "Prompts are random ids; the answers mean nothing, the times do.  The device's memory\n"
-        "is measured in the same run, and decoding is given as a share of it: the bytes a\n"
-        "step must move (weights once, the experts expected to be chosen, keys and values in\n"
-        "sight) against what memory could have read in that time.\n"
+        "Prompts are random token ids, so the answers are meaningless and only the times "
+        "count.\n"
+        "The same run measures the bandwidth of the device's memory.  The share of memory is\n"
+        "the number of bytes that a decoding step must read (the weights once, the experts\n"
+        "expected to be chosen, the visible keys and values), divided by the number of bytes\n"
+        "that the memory could deliver in the measured time.\n"
         "  llm-router bench engine --model DIR --prompt 64,512 --batch 1,8 --json\n"
         "  llm-router bench engine --shape 20b --random --device cuda --batch 1,8,64",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},

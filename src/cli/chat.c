@@ -14,17 +14,17 @@ static const struct lr_setting flags[] = {
     {.name = "model",
      .type = LR_SETTING_STRING,
      .value = "ID",
-     .help = "which model; default: the first that is ready"},
-    {.name = "system", .type = LR_SETTING_STRING, .help = "what the model is told first"},
+     .help = "the model to use; default: the first model that is ready"},
+    {.name = "system", .type = LR_SETTING_STRING, .help = "system message"},
     {.name = "reasoning",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "also print what the model thinks"},
+     .help = "also print the model's reasoning"},
     {.name = "temperature",
      .type = LR_SETTING_FLOAT,
      .fallback = "1",
      .max = 2,
-     .help = "0 takes the likeliest word each time"},
+     .help = "sampling temperature; 0: always the most likely token"},
 };
 
 struct chat {
@@ -177,9 +177,10 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
 
 const struct cli_command cli_command_chat = {
     .name = "chat",
-    .summary = "Talk to a model in the terminal",
+    .summary = "Chat with a model in the terminal",
     .arguments = "[MESSAGE...]",
-    .details = "With a message it answers and ends; without one it reads lines until Ctrl-D.",
+    .details =
+        "With MESSAGE it prints one answer and exits; without, it reads messages until Ctrl-D.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 4096,
     .run = run,

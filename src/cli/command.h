@@ -6,7 +6,7 @@
  * log set up before run() is called; usage, help, completion and docs/cli.md come from
  * the struct.
  *
- * Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly.
+ * Exit codes: 0 success, 1 failure, 2 wrong arguments.
  */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H

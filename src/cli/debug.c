@@ -29,7 +29,7 @@ struct cli_table cli_debug_tools(void)
 
 const struct cli_command cli_command_debug = {
     .name = "debug",
-    .summary = "Tools for looking inside: tokens, prompts, logits, references",
+    .summary = "Debugging tools: tokens, prompts, logits, reference pages",
     .arguments = "TOOL ...",
     .tools = cli_debug_tools,
 };

@@ -79,19 +79,19 @@ static const struct lr_setting manifest_flags[] = {
     {.name = "format",
      .type = LR_SETTING_STRING,
      .value = "NAME",
-     .help = "safetensors or gguf, where the repository holds both"},
+     .help = "safetensors or gguf, if the repository has both"},
     {.name = "revision",
      .type = LR_SETTING_STRING,
      .value = "REV",
-     .help = "branch, tag or commit; default: the repository's"},
+     .help = "branch, tag or commit; default: the repository's default branch"},
     {.name = "filename",
      .type = LR_SETTING_STRING,
      .value = "FILE",
-     .help = "the index, the weights or the GGUF file, where there are several"},
+     .help = "the index, the weights or the GGUF file, if there are several"},
     {.name = "name",
      .type = LR_SETTING_STRING,
      .value = "ID",
-     .help = "id of the model; default: the repository"},
+     .help = "id of the model; default: the name of the repository"},
     {.name = "supported-models",
      .type = LR_SETTING_PATH,
      .value = "FILE",
@@ -99,16 +99,16 @@ static const struct lr_setting manifest_flags[] = {
     {.name = "hub-host",
      .type = LR_SETTING_LIST,
      .value = "HOST[:PORT]",
-     .help = "also follow the hub to this host, even at a private address"},
+     .help = "also allow downloads from this host, even at a private address"},
 };
 
 const struct cli_command cli_debug_manifest = {
     .name = "manifest",
-    .summary = "Settle the manifest of a Hugging Face repository",
+    .summary = "Create the manifest of a Hugging Face repository",
     .arguments = "REPO",
     .details =
-        "Lists the repository at HF_ENDPOINT and prints the manifest a node would fetch,\n"
-        "or why the model cannot be registered. Weights are not fetched.\n"
+        "Lists the repository at HF_ENDPOINT and prints the manifest that a node would use,\n"
+        "or the reason why the model cannot be registered. Weights are not downloaded.\n"
         "  llm-router debug manifest openai/gpt-oss-20b",
     .flags = {manifest_flags, sizeof(manifest_flags) / sizeof(manifest_flags[0])},
     .least = 1,
@@ -242,11 +242,11 @@ static const struct lr_setting fetch_flags[] = {
     {.name = "manifest",
      .type = LR_SETTING_PATH,
      .value = "FILE",
-     .help = "manifest, as `debug manifest` and the router give it"},
+     .help = "manifest, as printed by `debug manifest` or the router"},
     {.name = "output",
      .type = LR_SETTING_PATH,
      .value = "DIR",
-     .help = "folder that becomes the snapshot"},
+     .help = "folder for the downloaded snapshot"},
     {.name = "runtimes", .type = LR_SETTING_LIST, .help = "engines of the node; default: all"},
     {.name = "backends",
      .type = LR_SETTING_LIST,
@@ -256,7 +256,7 @@ static const struct lr_setting fetch_flags[] = {
      .fallback = "4",
      .min = 1,
      .max = 64,
-     .help = "files fetched at once"},
+     .help = "files that are downloaded at the same time"},
     {.name = "attempts",
      .type = LR_SETTING_INT,
      .fallback = "8",
@@ -268,13 +268,13 @@ static const struct lr_setting fetch_flags[] = {
      .fallback = "500ms",
      .min = 1,
      .max = 3600000,
-     .help = "wait before the second attempt, doubled each time"},
+     .help = "wait before the second attempt; doubled for each further attempt"},
     {.name = "stall",
      .type = LR_SETTING_DURATION,
      .fallback = "30s",
      .min = 1000,
      .max = 3600000,
-     .help = "without a byte for this long a connection is given up"},
+     .help = "close a connection on which no byte arrived for this long"},
     {.name = "disk-reserve",
      .type = LR_SETTING_SIZE,
      .fallback = "256MiB",
@@ -282,15 +282,15 @@ static const struct lr_setting fetch_flags[] = {
     {.name = "hub-host",
      .type = LR_SETTING_LIST,
      .value = "HOST[:PORT]",
-     .help = "also follow the hub to this host, even at a private address"},
+     .help = "also allow downloads from this host, even at a private address"},
 };
 
 const struct cli_command cli_debug_fetch = {
     .name = "fetch",
     .summary = "Download the files of a manifest, as a node does",
     .details =
-        "Goes on where an earlier run ended; verifies every file. Prints one JSON object\n"
-        "at the end, progress on standard error.\n"
+        "Resumes an earlier run and verifies every file. Prints one JSON object at the end,\n"
+        "and progress on standard error.\n"
         "  llm-router debug fetch --manifest manifest.json --output snapshot",
     .flags = {fetch_flags, sizeof(fetch_flags) / sizeof(fetch_flags[0])},
     .run = run_fetch,

@@ -114,13 +114,13 @@ static const struct lr_setting flags[] = {
      .fallback = "32",
      .min = 1,
      .max = 1 << 24,
-     .help = "most new ids"},
+     .help = "largest number of new ids"},
     {.name = "temperature",
      .type = LR_SETTING_FLOAT,
      .fallback = "0",
      .max = 100,
-     .help = "0: the most likely id each time"},
-    {.name = "seed", .type = LR_SETTING_INT, .fallback = "0", .help = "of the noise"},
+     .help = "sampling temperature; 0: always the most likely id"},
+    {.name = "seed", .type = LR_SETTING_INT, .fallback = "0", .help = "seed of the sampling"},
     {.name = "top-p", .type = LR_SETTING_FLOAT, .fallback = "1", .max = 1, .help = "1: off"},
     {.name = "top-k",
      .type = LR_SETTING_INT,
@@ -148,12 +148,12 @@ static const struct lr_setting flags[] = {
     {.name = "ignore-stop",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "go on past the model's stop tokens"},
+     .help = "continue after the model's stop tokens"},
 };
 
 const struct cli_command cli_debug_generate = {
     .name = "generate",
-    .summary = "Continue a JSON array of ids on stdin; writes the new ids as a JSON array",
+    .summary = "Continue a JSON array of ids on stdin; prints the new ids as a JSON array",
     .details = "A stop token is the last id of the result.  The same seed gives the same ids.\n"
                "  echo '[1,2,3]' | llm-router debug generate --model DIR --max-tokens 16",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},

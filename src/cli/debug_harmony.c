@@ -180,14 +180,14 @@ static const struct lr_setting flags[] = {
     {.name = "stream",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "write the events of a stream instead of the message"},
+     .help = "print the events of a stream instead of the message"},
 };
 
 const struct cli_command cli_debug_harmony = {
     .name = "harmony",
-    .summary = "Turn what gpt-oss wrote into an OpenAI message",
-    .details = "stdin is text in which <|name|> is a control token, taken from where the "
-               "prompt ends (after <|start|>assistant).\n"
+    .summary = "Convert output of gpt-oss into an OpenAI message",
+    .details = "stdin is the text after the prompt (after <|start|>assistant); <|name|> in it "
+               "is a control token.\n"
                "  printf '<|channel|>final<|message|>Hi<|return|>' | llm-router debug harmony",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,

@@ -48,8 +48,8 @@ static const struct lr_setting flags[] = {CLI_ENGINE_FLAGS};
 const struct cli_command cli_debug_logits = {
     .name = "logits",
     .summary = "Compute the logits of every position of a JSON array of ids on stdin",
-    .details = "Writes little-endian float32, positions times vocabulary, and nothing else.\n"
-               "--chunk N computes the prompt in pieces of N; on the CPU device the bytes are\n"
+    .details = "Writes only little-endian float32 values, positions times vocabulary.\n"
+               "--chunk N computes the prompt in chunks of N; on the CPU device the bytes are\n"
                "the same for every N.\n"
                "  echo '[1,2,3]' | llm-router debug logits --model DIR > logits.f32",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},

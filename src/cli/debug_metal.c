@@ -79,15 +79,16 @@ static const struct lr_setting flags[] = {
     {.name = "output",
      .type = LR_SETTING_PATH,
      .value = "FILE",
-     .help = "the model.bin to write; it must not exist"},
+     .help = "the model.bin to write; the file must not exist"},
 };
 
 const struct cli_command cli_debug_write_metal = {
     .name = "write-metal",
     .summary = "Write the weights of a gpt-oss snapshot as a metal/model.bin",
-    .details = "The same weights in the order of the official Metal artifact.  Without a "
-               "tokenizer.json in the snapshot the token texts are left empty.\n"
-               "  llm-router debug write-metal --model models/demo --output model.bin",
+    .details =
+        "Writes the same weights in the order of the official Metal artifact.  Without a "
+        "tokenizer.json in the snapshot the token texts are left empty.\n"
+        "  llm-router debug write-metal --model models/demo --output model.bin",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -136,21 +136,22 @@ static const struct lr_setting flags[] = {
     {.name = "now",
      .type = LR_SETTING_STRING,
      .value = "TIME",
-     .help = "what strftime_now takes as the time, like 2026-11-15T09:30:05"},
+     .help = "the time that strftime_now uses, for example 2026-11-15T09:30:05"},
     {.name = "segments",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "write [{\"text\", \"control\"}]: where control tokens are recognised"},
+     .help = "print [{\"text\", \"control\"}]; control tells whether control tokens are "
+             "recognised"},
     {.name = "repair",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "repair the input first, as the server does"},
+     .help = "normalise the input first, as the server does"},
 };
 
 const struct cli_command cli_debug_render = {
     .name = "render",
-    .summary = "Render a chat template over a JSON input",
-    .details = "Writes exactly the rendered text, no newline after it.\n"
+    .summary = "Render a chat template with variables from a JSON file",
+    .details = "Writes exactly the rendered text, without a newline at the end.\n"
                "  llm-router debug render --template chat_template.jinja --input chat.json",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,

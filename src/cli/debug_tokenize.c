@@ -246,11 +246,11 @@ static const struct lr_setting tokenize_flags[] = {
 
 const struct cli_command cli_debug_tokenize = {
     .name = "tokenize",
-    .summary = "Turn text on stdin into a JSON array of token ids",
-    .details =
-        "Text is taken as it is, a final newline included; bytes that are not UTF-8 become "
-        "U+FFFD.\n"
-        "  printf 'hello world' | llm-router debug tokenize --tokenizer tokenizer.json",
+    .summary = "Convert text on stdin into a JSON array of token ids",
+    .details = "The text is used unchanged, including a final newline; bytes that are not "
+               "UTF-8 become "
+               "U+FFFD.\n"
+               "  printf 'hello world' | llm-router debug tokenize --tokenizer tokenizer.json",
     .flags = {tokenize_flags, sizeof(tokenize_flags) / sizeof(tokenize_flags[0])},
     .run = run_tokenize,
 };
@@ -263,7 +263,7 @@ static const struct lr_setting detokenize_flags[] = {
     {.name = "skip-special",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "leave control tokens out instead of writing their names"},
+     .help = "omit control tokens instead of writing their names"},
     {.name = "batch",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
@@ -272,8 +272,8 @@ static const struct lr_setting detokenize_flags[] = {
 
 const struct cli_command cli_debug_detokenize = {
     .name = "detokenize",
-    .summary = "Turn a JSON array of token ids on stdin into text",
-    .details = "The bytes are written as they are, without a newline after them.\n"
+    .summary = "Convert a JSON array of token ids on stdin into text",
+    .details = "The bytes are written unchanged, without a newline at the end.\n"
                "  echo '[24912,2375]' | llm-router debug detokenize --tokenizer tokenizer.json",
     .flags = {detokenize_flags, sizeof(detokenize_flags) / sizeof(detokenize_flags[0])},
     .run = run_detokenize,

@@ -441,21 +441,24 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     }
 
 static const struct lr_setting flags[] = {
-    {.name = "output", .type = LR_SETTING_PATH, .value = "FILE", .help = "the GGUF to write"},
-    {.name = "replace", .type = LR_SETTING_BOOL, .help = "write over a file that is there"},
+    {.name = "output",
+     .type = LR_SETTING_PATH,
+     .value = "FILE",
+     .help = "the GGUF file to write"},
+    {.name = "replace", .type = LR_SETTING_BOOL, .help = "replace an existing file"},
     {.name = "type",
      .type = LR_SETTING_CHOICE,
      .fallback = "f32",
      .choices = "f32|q8_0",
-     .help = "how weights are stored"},
-    INT_FLAG("vocab", "512", BYTES + COMMON + LAST, VOCAB_MAX, "tokens"),
-    INT_FLAG("layers", "2", 1, 256, "layers"),
+     .help = "data type of the weights"},
+    INT_FLAG("vocab", "512", BYTES + COMMON + LAST, VOCAB_MAX, "tokens in the vocabulary"),
+    INT_FLAG("layers", "2", 1, 256, "number of layers"),
     INT_FLAG("width", "64", 32, 16384, "width of a hidden state"),
-    INT_FLAG("heads", "2", 1, 256, "query heads"),
-    INT_FLAG("kv-heads", "1", 1, 256, "key and value heads"),
-    INT_FLAG("feed-forward", "128", 32, 65536, "width of the feed-forward part"),
-    INT_FLAG("context", "4096", 16, 1 << 20, "context length the header states"),
-    INT_FLAG("seed", "1", 0, INT64_MAX, "of the weights"),
+    INT_FLAG("heads", "2", 1, 256, "number of query heads"),
+    INT_FLAG("kv-heads", "1", 1, 256, "number of key and value heads"),
+    INT_FLAG("feed-forward", "128", 32, 65536, "width of the feed-forward layers"),
+    INT_FLAG("context", "4096", 16, 1 << 20, "context length in the header"),
+    INT_FLAG("seed", "1", 0, INT64_MAX, "seed of the random weights"),
 };
 
 const struct cli_command cli_debug_write_gguf = {

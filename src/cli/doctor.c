@@ -24,14 +24,14 @@ static const struct lr_setting flags[] = {
     {.name = "data-dir",
      .type = LR_SETTING_PATH,
      .fallback = "~/.llm-router",
-     .help = "where state and models are kept"},
+     .help = "folder for state and models"},
     {.name = "engines-dir",
      .type = LR_SETTING_PATH,
-     .help = "folder with the engine plugins; default: the one installed beside the program"},
+     .help = "folder with the engine plugins; default: the folder installed with the program"},
     {.name = "hub",
      .type = LR_SETTING_BOOL,
      .fallback = "true",
-     .help = "also ask whether the model hub can be reached"},
+     .help = "also check whether the model hub can be reached"},
 };
 
 static int problems;
@@ -245,7 +245,7 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
 
 const struct cli_command cli_command_doctor = {
     .name = "doctor",
-    .summary = "Check GPU, driver, engines, disk, ports and the hub, and say what to do",
+    .summary = "Check GPU, driver, engines, disk, ports and the hub, and suggest fixes",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -25,11 +25,11 @@
         {.name = "engines-dir",                                                                \
          .type = LR_SETTING_PATH,                                                              \
          .value = "DIR",                                                                       \
-         .help = "where engines lie; default: beside this program"},                           \
+         .help = "folder with the engines; default: the folder installed with the program"},   \
         {.name = "artifact",                                                                   \
          .type = LR_SETTING_PATH,                                                              \
          .value = "FILE",                                                                      \
-         .help = "run these weights (a metal/model.bin) instead of the safetensors"},          \
+         .help = "use these weights (a metal/model.bin) instead of the safetensors"},          \
         {.name = "threads",                                                                    \
          .type = LR_SETTING_INT,                                                               \
          .fallback = "0",                                                                      \
@@ -42,7 +42,7 @@
          .help = "prompt tokens per step; 0: the engine chooses"},                             \
     {                                                                                          \
         .name = "context", .type = LR_SETTING_INT, .fallback = "0", .max = 1 << 24,            \
-        .help = "tokens of one sequence; 0: the engine chooses"                                \
+        .help = "longest sequence, in tokens; 0: the engine chooses"                           \
     }
 
 struct cli_engine {

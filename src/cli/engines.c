@@ -47,7 +47,7 @@ static const struct lr_setting flags[] = {
     {.name = "node",
      .type = LR_SETTING_STRING,
      .value = "NODE",
-     .help = "the node's name or id; default: all for the list, the only one for reload"},
+     .help = "name or id of a node; default: all nodes for the list, the only node for reload"},
 };
 
 /* "a, b" */
@@ -137,7 +137,7 @@ static lr_code reload(const struct lr_settings *s, const char *engine, struct lr
     lr_buf_add_z(&path, "/reload");
     code = cli_ask(s, "POST", lr_buf_z(&path), &body, &a, err);
     if (code == LR_OK)
-        (void)printf("reloading %s on %s (llm-router engines shows how it went)\n", engine, id);
+        (void)printf("reloading %s on %s (llm-router engines shows the result)\n", engine, id);
     cli_answer_free(&a);
     lr_buf_free(&path);
     lr_buf_free(&body);
@@ -156,11 +156,11 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
 
 const struct cli_command cli_command_engines = {
     .name = "engines",
-    .summary = "List the engines of the nodes, or reload one without losing a request",
+    .summary = "List the engines of the nodes, or reload an engine without losing requests",
     .arguments = "[reload ENGINE]",
     .details =
-        "A reload starts the version that now lies in the engine's folder beside the old\n"
-        "one, and moves the requests over.",
+        "A reload starts the version that is now in the engine's folder, beside the running\n"
+        "version. New requests go to the new version; the old version finishes its requests.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

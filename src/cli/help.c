@@ -39,7 +39,7 @@ static lr_code run_help(const struct lr_settings *settings, struct lr_error *err
 
 const struct cli_command cli_command_help = {
     .name = "help",
-    .summary = "List the commands, or explain one",
+    .summary = "List the commands, or explain a command",
     .arguments = "[COMMAND [TOOL]]",
     .most = 2,
     .run = run_help,

@@ -10,23 +10,22 @@
 static const struct lr_setting flags[] = {
     CLI_REMOTE_FLAGS,
     CLI_JSON_FLAG,
-    {.name = "name", .type = LR_SETTING_STRING, .help = "whose key it is"},
+    {.name = "name", .type = LR_SETTING_STRING, .help = "name of the key's owner"},
     {.name = "role",
      .type = LR_SETTING_CHOICE,
      .fallback = "api",
      .choices = "admin|api|node|metrics",
-     .help = "what it may do"},
+     .help = "what the key may do"},
     {.name = "expires",
      .type = LR_SETTING_DURATION,
      .fallback = "0",
      .help =
-         "how long it is good; 0 is for ever; without this a key of role node is good for a "
-         "day"},
+         "how long the key is valid; 0: no limit; default: no limit, but a day for role node"},
     {.name = "uses",
      .type = LR_SETTING_INT,
      .fallback = "0",
      .max = 1000000,
-     .help = "with role node: how many nodes it lets join; 0: any number"},
+     .help = "with role node: how many nodes may join with the key; 0: any number"},
     {.name = "requests-per-minute",
      .type = LR_SETTING_INT,
      .fallback = "0",
@@ -38,7 +37,7 @@ static const struct lr_setting flags[] = {
     {.name = "models",
      .type = LR_SETTING_LIST,
      .value = "ID,...",
-     .help = "the models it may use; \"all\": every one, as without this"},
+     .help = "the models that the key may use; \"all\" (the default): every model"},
 };
 
 /* The limits that were given, as members of an open object. */
@@ -85,9 +84,10 @@ static lr_code create(const struct lr_settings *s, struct lr_error *err)
         (void)printf("%s\n", cli_text(&a.arena, a.json, "key"));
     if (code == LR_OK && strcmp(lr_settings_str(s, "role"), "node") == 0 &&
         lr_settings_int(s, "uses") == 0)
-        (void)fprintf(stderr,
-                      "This key lets any number of nodes join (--uses bounds them)%s.\n",
-                      cli_int(a.json, "expires") != 0 ? " until it expires" : ", for ever");
+        (void)fprintf(
+            stderr,
+            "Any number of nodes can join with this key (--uses N limits the number)%s.\n",
+            cli_int(a.json, "expires") != 0 ? " until it expires" : ", for ever");
     cli_answer_free(&a);
     lr_buf_free(&body);
     return code;
@@ -193,10 +193,11 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
 
 const struct cli_command cli_command_keys = {
     .name = "keys",
-    .summary = "Make, list, change and revoke keys",
+    .summary = "Create, list, change and revoke keys",
     .arguments = "[create | list | set KEY | revoke KEY]",
-    .details = "A new key is printed once; the router keeps only its hash. With `set` what is\n"
-               "named changes and the rest stays.",
+    .details =
+        "A new key is printed once; the router keeps only its hash. `set` changes the named\n"
+        "properties and leaves the others as they are.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

@@ -14,16 +14,15 @@ static const struct lr_setting flags[] = {
     {.name = "node",
      .type = LR_SETTING_STRING,
      .value = "NODE",
-     .help = "the node's name or id; or its address, to ask it without a router"},
+     .help = "name or id of the node; or its URL, to ask the node without a router"},
     {.name = "model",
      .type = LR_SETTING_STRING,
      .value = "ID",
-     .help = "also say what loading this model would evict"},
+     .help = "also show which models would be evicted to load this model"},
     {.name = "secret",
      .type = LR_SETTING_STRING,
      .secret = true,
-     .help =
-         "the node's node-secret, where its address is given; default: LLM_ROUTER_NODE_SECRET"},
+     .help = "the node-secret, if --node is a URL; default: LLM_ROUTER_NODE_SECRET"},
     CLI_JSON_FLAG,
 };
 
@@ -143,8 +142,8 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 const struct cli_command cli_command_memory = {
     .name = "memory",
-    .summary = "Show who holds a node's memory and what a load would evict",
-    .details = "Asks the router for its node, or for the one that --node names.",
+    .summary = "Show which models use a node's memory, and which a load would evict",
+    .details = "Asks the router for its only node, or for the node that --node names.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .run = run,
 };

@@ -14,11 +14,11 @@ static const struct lr_setting models_flags[] = {
     {.name = "purge",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "with remove: nodes delete the files too, never those of a Hugging Face cache"},
+     .help = "with remove: nodes also delete the files, except those of a Hugging Face cache"},
     {.name = "node",
      .type = LR_SETTING_STRING,
      .value = "NODE",
-     .help = "with load, unload, pin and unpin: on this node; default: the best one"},
+     .help = "with load, unload, pin and unpin: the node; default: the router chooses"},
 };
 
 static void print_models(struct cli_answer *a, struct lr_buf *out)
@@ -126,11 +126,11 @@ static lr_code run_models(const struct lr_settings *s, struct lr_error *err)
 const struct cli_command cli_command_models = {
     .name = "models",
     .summary =
-        "List the registered models and say why one is not ready; load, pin or remove one",
+        "List the registered models and why some are not ready; load, pin or remove a model",
     .arguments = "[remove MODEL | load MODEL | unload MODEL | pin MODEL | unpin MODEL]",
-    .details =
-        "Removing a registration leaves the files on the nodes, unless --purge is given. A\n"
-        "pinned model is never unloaded to make room.",
+    .details = "Removing a registration keeps the files on the nodes unless --purge is given. "
+               "A pinned\n"
+               "model is never unloaded to free memory.",
     .flags = {models_flags, sizeof(models_flags) / sizeof(models_flags[0])},
     .most = 2,
     .run = run_models,
@@ -143,20 +143,22 @@ static const struct lr_setting register_flags[] = {
     {.name = "format",
      .type = LR_SETTING_CHOICE,
      .choices = "safetensors|gguf",
-     .help = "which format, where the repository has both"},
+     .help = "the format, if the repository has both"},
     {.name = "revision", .type = LR_SETTING_STRING, .help = "branch, tag or commit"},
     {.name = "filename",
      .type = LR_SETTING_STRING,
-     .help = "one file, where there are several"},
-    {.name = "name", .type = LR_SETTING_STRING, .help = "the id; default: the repository's"},
+     .help = "the file to use, if there are several"},
+    {.name = "name",
+     .type = LR_SETTING_STRING,
+     .help = "id of the model; default: the name of the repository"},
     {.name = "chat-template",
      .type = LR_SETTING_PATH,
      .value = "FILE",
-     .help = "a Jinja file to render prompts with, instead of the model's own"},
+     .help = "a Jinja chat template to use instead of the model's own"},
     {.name = "path",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "REPO is a folder that lies on a node, not a repository"},
+     .help = "REPO is a folder on a node, not a repository"},
 };
 
 static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
@@ -188,7 +190,7 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
     if (code == LR_OK) {
         const struct lr_json *warnings = lr_json_get(a.json, "warnings");
         struct lr_str text;
-        (void)printf("registered %s (llm-router models shows how far the nodes are)\n",
+        (void)printf("registered %s (llm-router models shows the progress)\n",
                      cli_text(&a.arena, a.json, "id"));
         (void)fflush(stdout);
         for (uint32_t i = 0; warnings != NULL && i < warnings->count; i++)
@@ -202,10 +204,11 @@ static lr_code run_register(const struct lr_settings *s, struct lr_error *err)
 
 const struct cli_command cli_command_register = {
     .name = "register",
-    .summary = "Register a model: nodes fetch it and everybody can use it",
+    .summary = "Register a model: nodes download it and clients can use it",
     .arguments = "REPO",
-    .details = "REPO is org/name, or a Hugging Face address. HF_TOKEN of the router's own\n"
-               "environment opens gated repositories.",
+    .details =
+        "REPO is org/name, or a Hugging Face URL. For gated repositories, set HF_TOKEN in the\n"
+        "router's environment.",
     .flags = {register_flags, sizeof(register_flags) / sizeof(register_flags[0])},
     .least = 1,
     .most = 1,

@@ -11,12 +11,13 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 const struct cli_command cli_command_node = {
     .name = "node",
-    .summary = "Run models on this machine and offer them to routers and clients",
-    .details = "Finds engines (engines-dir) and models (--model, models-dir, the Hugging Face\n"
-               "cache) and starts one worker process per loaded model. SIGTERM finishes what\n"
-               "runs and leaves, a second one leaves at once; SIGHUP looks for new models,\n"
-               "reloads engines that changed, reads the certificates again and opens the log\n"
-               "file anew.",
+    .summary = "Run models on this machine for routers and clients",
+    .details =
+        "Finds engines (engines-dir) and models (--model, models-dir, the Hugging Face\n"
+        "cache) and starts one worker process per loaded model. After SIGTERM the\n"
+        "node finishes its requests and exits; after a second SIGTERM it exits at once.\n"
+        "SIGHUP looks for new models, reloads changed engines, reads the certificates\n"
+        "again and opens the log file again.",
     .shared = true,
     .run = run,
 };

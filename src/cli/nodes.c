@@ -14,25 +14,26 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_INT,
      .fallback = "1",
      .max = 1000000,
-     .help = "with token: how many nodes it lets join; 0: any number"},
+     .help = "with token: how many nodes may join with the token; 0: any number"},
     {.name = "expires",
      .type = LR_SETTING_DURATION,
      .fallback = "1h",
      .min = 1000,
-     .help = "with token: how long it is good"},
+     .help = "with token: how long the token is valid"},
     {.name = "lines",
      .type = LR_SETTING_INT,
      .fallback = "100",
      .min = 1,
      .max = 10000,
-     .help = "with logs: how many of the last lines"},
+     .help = "with logs: number of lines, from the end of the log"},
 };
 
 static void print_nodes(struct cli_answer *a, struct lr_buf *out)
 {
     const struct lr_json *list = lr_json_get(a->json, "nodes");
     if (list == NULL || list->count == 0) {
-        lr_buf_add_z(out, "No node has joined: llm-router nodes token makes a token for one\n");
+        lr_buf_add_z(out,
+                     "No node has joined yet: llm-router nodes token creates a join token\n");
         return;
     }
     lr_buf_addf(out, "%-26s %-20s %-8s %-8s %s\n", "NODE", "NAME", "STATE", "DEVICE", "URL");
@@ -144,13 +145,13 @@ static lr_code run(const struct lr_settings *s, struct lr_error *err)
 const struct cli_command cli_command_nodes = {
     .name = "nodes",
     .summary =
-        "List the nodes, make a join token, read a node's log, or take one out of service",
+        "List the nodes, create a join token, read a node's log, or take a node out of service",
     .arguments = "[token [--uses N] [--expires TIME] | logs NODE | drain NODE | undrain NODE | "
                  "remove NODE]",
     .details =
         "A node joins with: llm-router node --router URL --token-file FILE\n"
         "(or the token in the environment, as LLM_ROUTER_TOKEN).\n"
-        "A token lets one node join, within an hour, unless --uses and --expires say more.",
+        "A token is valid for one node and one hour, unless --uses or --expires is given.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .most = 2,
     .run = run,

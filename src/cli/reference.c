@@ -68,12 +68,11 @@ static lr_code run_cli_reference(const struct lr_settings *settings, struct lr_e
     (void)settings;
     struct lr_buf page;
     lr_buf_init(&page, PAGE_LIMIT);
-    lr_buf_add_z(&page,
-                 "# Command line\n\n"
-                 "<!-- Written by `llm-router debug cli-reference`. -->\n\n"
-                 "`llm-router COMMAND --help` prints the same. Exit codes: 0 it worked, 1 it "
-                 "failed, 2 it was\ncalled wrongly. `source <(llm-router completion bash)` "
-                 "completes commands, flags and values.\n");
+    lr_buf_add_z(&page, "# Command line\n\n"
+                        "<!-- Written by `llm-router debug cli-reference`. -->\n\n"
+                        "`llm-router COMMAND --help` prints the same. Exit codes: 0 success, 1 "
+                        "failure, 2 wrong\narguments. `source <(llm-router completion bash)` "
+                        "completes commands, flags and values.\n");
     add_commands("llm-router", cli_commands(), &page);
     lr_code code = cli_print(&page, err);
     lr_buf_free(&page);

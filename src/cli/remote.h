@@ -12,21 +12,21 @@
      .type = LR_SETTING_STRING,                                                                \
      .fallback = "http://127.0.0.1:11680",                                                     \
      .value = "URL",                                                                           \
-     .help = "the router to talk to (or LLM_ROUTER_URL)"},                                     \
+     .help = "URL of the router (or LLM_ROUTER_URL)"},                                         \
         {.name = "tls-ca",                                                                     \
          .type = LR_SETTING_PATH,                                                              \
          .value = "FILE",                                                                      \
-         .help = "PEM file with the CA of its certificate (or LLM_ROUTER_TLS_CA)"},            \
+         .help = "PEM file with the CA of the router's certificate (or LLM_ROUTER_TLS_CA)"},   \
     {                                                                                          \
         .name = "key", .type = LR_SETTING_STRING, .secret = true,                              \
-        .help = "the key to show it (or LLM_ROUTER_KEY)"                                       \
+        .help = "key for the router (or LLM_ROUTER_KEY)"                                       \
     }
 
 /* And for those that use cli_show. */
 #define CLI_JSON_FLAG                                                                          \
     {                                                                                          \
         .name = "json", .type = LR_SETTING_BOOL, .fallback = "false",                          \
-        .help = "print the answer as it is"                                                    \
+        .help = "print the router's JSON answer unchanged"                                     \
     }
 
 struct cli_answer {

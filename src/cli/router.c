@@ -12,12 +12,12 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 const struct cli_command cli_command_router = {
     .name = "router",
-    .summary = "Offer one OpenAI-compatible endpoint over all nodes that join",
+    .summary = "Serve one OpenAI-compatible endpoint for all nodes that join",
     .details =
-        "On loopback no key is needed. On any other address every request needs one,\n"
+        "On loopback no key is needed. On any other address every request needs a key,\n"
         "and the first start prints an admin key once. Nodes join with a token\n"
-        "(llm-router nodes token). SIGTERM lets running requests finish; SIGHUP reads the\n"
-        "certificates again and opens the log file anew.",
+        "(llm-router nodes token). After SIGTERM running requests finish; SIGHUP reads the\n"
+        "certificates again and opens the log file again.",
     .shared = true,
     .run = run,
 };

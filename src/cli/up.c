@@ -153,7 +153,7 @@ static lr_code start_node(struct up *up, struct lr_error *err)
     return code == LR_OK ? LR_OK : lr_fail_prefix(err, "starting the node");
 }
 
-/* ---- what a newcomer reads ---- */
+/* ---- the text at the start ---- */
 
 static void greet(struct up *up, const struct router_glance *g)
 {
@@ -166,8 +166,8 @@ static void greet(struct up *up, const struct router_glance *g)
         "      -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": "
         "\"Hello!\"}]}'\n"
         "    llm-router chat%s%s\n"
-        "  Watch it in a browser: %s/\n\n"
-        "  Data lies in %s.  Ctrl-C stops everything.\n",
+        "  Dashboard: %s/\n\n"
+        "  The data folder is %s.  Ctrl-C stops everything.\n",
         up->url, g->model, up->url, g->model, is_usual ? "" : " --url ",
         is_usual ? "" : up->url, up->url, up->data_dir);
     (void)fflush(stdout);
@@ -179,14 +179,16 @@ static void greet_empty(struct up *up, const struct router_glance *g)
     up->is_greeted = true;
     (void)printf("\nllm-router is ready at %s and has no model yet.\n", up->url);
     if (has_one && (strcmp(g->state, "fetching") == 0 || strcmp(g->state, "verifying") == 0))
-        (void)printf("\n  %s is on its way: llm-router models --url %s\n", g->model, up->url);
+        (void)printf(
+            "\n  %s is being downloaded; to see the progress: llm-router models --url %s\n",
+            g->model, up->url);
     else if (has_one)
         (void)printf("\n  %s cannot run: %s\n", g->model, g->reason);
-    (void)printf("\n  Give it one:\n"
+    (void)printf("\n  Add a model:\n"
                  "    llm-router register openai/gpt-oss-20b --url %s\n"
-                 "    or start it again with --model FOLDER\n"
+                 "    or restart with --model FOLDER\n"
                  "    or in a browser: %s/\n\n"
-                 "  Data lies in %s.  Ctrl-C stops everything.\n",
+                 "  The data folder is %s.  Ctrl-C stops everything.\n",
                  up->url, up->url, up->data_dir);
     (void)fflush(stdout);
 }
@@ -283,7 +285,8 @@ static void on_signal(void *arg)
         up->kill_at_ms = 0;
         (void)printf("Stopping at once.\n");
     } else {
-        (void)printf("\nStopping: running requests may finish (once more: stop at once).\n");
+        (void)printf(
+            "\nStopping after the running requests (press Ctrl-C again to stop at once).\n");
     }
     (void)fflush(stdout);
     stop(up);
@@ -430,11 +433,12 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 const struct cli_command cli_command_up = {
     .name = "up",
-    .summary = "Start a router and a node on this machine: the quickest way to a model",
+    .summary = "Start a router and a node on this machine",
     .details =
-        "Serves the models named with --model, those below data-dir/models and those of\n"
-        "the Hugging Face cache on http://127.0.0.1:11680; without any of these a small demo\n"
-        "model. Needs an NVIDIA GPU, or --device cpu for trying things out.",
+        "Serves on http://127.0.0.1:11680 the models named with --model, the models below\n"
+        "data-dir/models and the models of the Hugging Face cache. If there are none, it "
+        "serves\n"
+        "a small demo model. Needs an NVIDIA GPU, or --device cpu for a first try.",
     .shared = true,
     .run = run,
 };

@@ -7,15 +7,15 @@ static const struct lr_setting flags[] = {
      .type = LR_SETTING_INT,
      .fallback = "0",
      .max = INT32_MAX,
-     .help = "process id of the node; the worker ends with it"},
-    {.name = "label", .type = LR_SETTING_STRING, .help = "the model's name, for ps"},
+     .help = "process id of the node; the worker exits when the node exits"},
+    {.name = "label", .type = LR_SETTING_STRING, .help = "name of the model, shown by ps"},
     {.name = "scratch",
      .type = LR_SETTING_PATH,
-     .help = "confine the engine, and let it write into this folder alone"},
+     .help = "confine the engine; it can write to this folder only"},
     {.name = "probe",
      .type = LR_SETTING_BOOL,
      .fallback = "false",
-     .help = "answer one question about a model and leave"},
+     .help = "answer one question about a model and exit"},
 };
 
 static lr_code run(const struct lr_settings *settings, struct lr_error *err)
@@ -32,8 +32,8 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
 
 const struct cli_command cli_command_worker = {
     .name = "worker",
-    .summary = "Hold one model in one engine (started by a node, not by hand)",
-    .details = "Speaks frames on descriptors 0 and 3; see src/wire/frame.h.",
+    .summary = "Run one model in one engine (internal: started by a node)",
+    .details = "Reads and writes frames on descriptors 0 and 3; see src/wire/frame.h.",
     .flags = {flags, sizeof(flags) / sizeof(flags[0])},
     .hidden = true,
     .run = run,

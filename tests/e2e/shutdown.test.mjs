@@ -103,7 +103,7 @@ test('up: a second Ctrl-C ends router, node and worker at once', async () => {
   const pids = [node, ...children(node)];
   assert.ok(pids.length >= 2);
   up.child.kill('SIGINT');
-  await until('it says how to hurry', () => /once more: stop at once/.test(up.out));
+  await until('it says how to hurry', () => /Ctrl-C again to stop at once/.test(up.out));
   assert.equal(await answers(up.url), true, 'it still listens');
   const begun = Date.now();
   up.child.kill('SIGINT');

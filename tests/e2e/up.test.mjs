@@ -34,7 +34,7 @@ const weather = [
 
 test('up tells the address, a line to copy, where data lies and how to stop', () => {
   assert.match(up.out, /curl http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions/);
-  assert.match(up.out, /Data lies in .*\. {2}Ctrl-C stops/);
+  assert.match(up.out, /The data folder is .*\. {2}Ctrl-C stops/);
 });
 
 // Every port that a process and its children listen on, as the kernel writes addresses.
@@ -230,7 +230,7 @@ test('up without a GPU and without --device cpu ends with the reason', async () 
 });
 
 test('a data folder belongs to one process', async () => {
-  const dir = up.out.match(/Data lies in (.*)\. {2}Ctrl/)[1];
+  const dir = up.out.match(/The data folder is (.*)\. {2}Ctrl/)[1];
   await assert.rejects(
     launch(['router', '--listen', '127.0.0.1:0', '--data-dir', dir], { match: /listening/ }),
     /lock|process/,
