@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/remote.h"
+#include "wire/reply.h"
 
 enum { HISTORY_BYTES = 16 << 20, REPLY_BYTES = 4 << 20 };
 
@@ -65,7 +66,8 @@ static void on_event(void *arg, struct lr_str data)
         delta = choices != NULL && choices->count != 0
                     ? lr_json_get(&choices->items[0], "delta")
                     : NULL;
-        if (lr_json_str(lr_json_get(lr_json_get(event, "error"), "message"), &text))
+        text = wire_refusal_message(&arena, data);
+        if (text.len != 0)
             (void)lr_fail(&c->failure, LR_UPSTREAM, LR_STR_FMT, LR_STR_ARG(text));
         if (lr_settings_bool(c->settings, "reasoning") &&
             lr_json_str(lr_json_get(delta, "reasoning_content"), &text) && text.len != 0) {

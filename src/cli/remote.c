@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "net/client.h"
 #include "net/sse.h"
+#include "wire/reply.h"
 
 enum { ANSWER_BYTES = 32 << 20, EVENT_BYTES = 4 << 20, ANSWER_MS = 300000 };
 
@@ -67,13 +68,12 @@ static void on_done(void *arg, const struct lr_error *err)
     net_loop_stop(r->loop);
 }
 
-/* {"error":{"message":...}} becomes our own error. */
-static lr_code check_status(struct remote *r, const struct lr_json *json, struct lr_error *err)
+/* The server's refusal becomes our own error. */
+static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_error *err)
 {
-    struct lr_str message = {0};
     if (r->status < 400)
         return LR_OK;
-    (void)lr_json_str(lr_json_get(lr_json_get(json, "error"), "message"), &message);
+    struct lr_str message = wire_refusal_message(arena, lr_buf_str(&r->body));
     if (message.len == 0)
         message = lr_str_sub(lr_buf_str(&r->body), 0, 300);
     return lr_fail(err, LR_UPSTREAM, LR_STR_FMT " (status %d)%s", LR_STR_ARG(message),
@@ -146,7 +146,7 @@ static lr_code ask(struct remote *r, const struct lr_settings *s, const char *me
         out->body = lr_str(copy, copy != NULL ? r->body.len : 0);
         if (lr_json_parse(&out->arena, out->body, NULL, &out->json, NULL) != LR_OK)
             out->json = NULL;
-        code = check_status(r, out->json, err);
+        code = check_status(r, &out->arena, err);
     }
     lr_buf_free(&r->body);
     return code;
@@ -195,16 +195,12 @@ lr_code cli_stream(const struct lr_settings *s, const char *path, const struct l
 {
     struct remote r = {.is_stream = true, .fn = fn, .arg = arg};
     struct lr_arena arena;
-    const struct lr_json *json = NULL;
     lr_buf_init(&r.body, ANSWER_BYTES);
     lr_arena_init(&arena, 64 << 20);
     net_sse_parser_init(&r.sse, EVENT_BYTES, on_event, &r);
     lr_code code = run(&r, s, "POST", path, body, err);
-    if (code == LR_OK && r.status >= 400) {
-        if (lr_json_parse(&arena, lr_buf_str(&r.body), NULL, &json, NULL) != LR_OK)
-            json = NULL;
-        code = check_status(&r, json, err);
-    }
+    if (code == LR_OK)
+        code = check_status(&r, &arena, err);
     net_sse_parser_deinit(&r.sse);
     lr_arena_free(&arena);
     lr_buf_free(&r.body);

@@ -148,7 +148,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     node->lock.fd = -1;
     node->started_ms = node_now(node);
     lr_buf_init(&node->scratch, WIRE_BODY_MAX + WIRE_HEADER_LEN);
-    node_events_init(&node->events);
+    net_bus_init(&node->events);
     read_limits(node);
     const char *nvml = lr_settings_str(settings, "nvml-library");
     uint64_t cap =
@@ -220,12 +220,12 @@ static void watch_certificate(struct node *node)
         return;
     node->certificate_told_ms = ends ? node_now(node) : 0;
     struct lr_json_writer *j =
-        node_event_begin(&node->events, ends ? "certificate_ends" : "certificate_renewed");
+        net_bus_begin(&node->events, ends ? "certificate_ends" : "certificate_renewed");
     if (ends) {
         lr_log_warn(NULL, "tls.ends reason=%s", text);
         lr_json_member_z(j, "reason", text);
     }
-    node_event_send(&node->events);
+    net_bus_send(&node->events);
 }
 
 static void every_second(void *arg)
@@ -237,7 +237,7 @@ static void every_second(void *arg)
     node_links_tick(node);
     node_batch_end(&node->batch);
     node_idle_watch(node, now);
-    node_events_keep_alive(&node->events);
+    net_bus_keep_alive(&node->events);
     node_reload_watch(node);
     node_recovery_look(node);
     if (node->seconds++ % TLS_LOOK_S == 0)
@@ -408,8 +408,8 @@ void node_destroy(struct node *node)
     net_timer_stop(node->watch);
     net_timer_stop(node->memory);
     net_timer_stop(node->late);
-    node_events_free(&node->events);
     net_server_destroy(node->server);
+    net_bus_free(&node->events);
     node_fetch_destroy(node->fetch);
     node_storage_free(node);
     node_engines_free(&node->engines);

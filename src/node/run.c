@@ -28,7 +28,7 @@ static void on_stopped(void *arg)
 static void on_drained(void *arg)
 {
     struct run *run = arg;
-    node_events_free(&run->node->events); /* ends the streams that would keep us */
+    net_bus_end_all(&run->node->events); /* streams that would keep the server */
     net_server_stop(run->node->server, STOP_MS, on_stopped, run);
 }
 

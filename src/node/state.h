@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "base/slots.h"
+#include "net/bus.h"
 #include "node/fleet/identity.h"
 #include "node/http/batch.h"
-#include "node/http/events.h"
 #include "node/models/ledger.h"
 #include "node/models/memory.h"
 #include "node/models/model.h"
@@ -45,7 +45,7 @@ struct node {
     struct node_engines engines;
     struct node_model *models;
     struct node_pools pools;
-    struct node_events events;
+    struct net_bus events;
     char executable[LR_PATH_MAX];
     char data_dir[LR_PATH_MAX];
     char engines_dir[LR_PATH_MAX];

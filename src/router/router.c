@@ -146,7 +146,9 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
     router_prefix_index_init(&r->sched.prefixes);
-    router_events_init(&r->events);
+    net_bus_init(&r->events);
+    r->events.may_listen = router_may_listen;
+    r->events.arg = r;
     lr_code code = read_settings(r, err);
     if (code == LR_OK)
         code = open_store(r, err);
@@ -182,7 +184,7 @@ void router_destroy(struct router *r)
     router_nodes_free(&r->nodes);
     router_prefix_index_free(&r->sched.prefixes);
     router_keys_free(&r->keys);
-    router_events_free(&r->events);
+    net_bus_free(&r->events);
     if (r->database_lock.fd >= 0)
         lr_file_unlock(&r->database_lock);
     if (r->data_lock.fd >= 0)
@@ -222,7 +224,7 @@ static void every_second(void *arg)
     router_calls_watch(home);
     router_links_watch(home, net_loop_now_ms(home->loop));
     if (home == &home->router->homes[0]) {
-        router_events_keep_alive(home->router);
+        net_bus_keep_alive(&home->router->events);
         router_live_second(home->router);
         if (home->router->seconds++ % TLS_LOOK_S == 0)
             net_tls_look(false);
@@ -330,7 +332,7 @@ void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void 
         return;
     }
     atomic_store(&r->is_draining, true);
-    router_events_end_all(r);
+    net_bus_end_all(&r->events);
     *drain = (struct router_drain){
         .timer = net_timer_start(r->homes[0].loop, 0, DRAIN_LOOK_MS, look_at_drain, r),
         .deadline_ms = lr_clock_ms(NULL) + deadline_ms,

@@ -13,15 +13,16 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "net/bus.h"
 #include "net/cidr.h"
 #include "net/client.h"
 #include "net/loop.h"
 #include "net/request.h"
+#include "net/routes.h"
 #include "net/server.h"
 #include "router/fleet/alerts.h"
 #include "router/fleet/nodes.h"
 #include "router/fleet/registry.h"
-#include "router/http/events.h"
 #include "router/http/metrics.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
@@ -91,7 +92,7 @@ struct router {
     struct router_registry registry;
     struct router_nodes nodes;
     struct router_sched sched;
-    struct router_events events;
+    struct net_bus events;
     struct router_stats stats;
     struct router_alerts alerts;
     bool database_fails;               /* and an alert says so */
@@ -130,10 +131,9 @@ static inline const char *router_caller_name(const struct router_caller *c)
 /* What is known about one HTTP request; the user pointer of net_request, in its arena. */
 struct router_access {
     struct router *router;
-    const struct router_route *route;
+    const struct router_route *route; /* of `match` */
     struct router_caller caller;
-    struct net_path *path;
-    struct lr_str tail;          /* what ** of the route's pattern stands for */
+    struct net_match match;
     char from[NET_ADDRESS_TEXT]; /* the client's address, also behind a trusted proxy */
     char request_id[72];
     char model[96];

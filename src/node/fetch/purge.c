@@ -168,11 +168,10 @@ static lr_code check(const struct node *node, const struct node_model *m,
     return LR_OK;
 }
 
-void node_api_model_delete(struct node *node, struct net_request *req,
-                           const struct net_path *path)
+void node_api_model_delete(struct node *node, struct net_request *req)
 {
     struct lr_error err;
-    struct node_model *m = node_api_model(node, req, path->segments[2]);
+    struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
     if (m == NULL)
         return;
     lr_code code = check(node, m, req, &err);

@@ -136,13 +136,13 @@ bool node_report_join(const struct node *node, const struct node_joiner *who,
 /* What happened since, the newest few if that was much. */
 static void add_events(const struct node *node, uint64_t *known, struct report *report)
 {
-    const struct node_events *events = &node->events;
+    const struct net_bus *events = &node->events;
     uint64_t from = *known;
-    if (from + NODE_EVENTS_KEPT < events->count)
-        from = events->count - NODE_EVENTS_KEPT;
+    if (from + NET_BUS_KEPT < events->count)
+        from = events->count - NET_BUS_KEPT;
     size_t count = 0;
     for (; from + count < events->count && count < EVENTS_PER_BEAT; count++) {
-        const char *text = events->kept[(from + count) % NODE_EVENTS_KEPT];
+        const char *text = net_bus_kept(events, from + count);
         report->events[count] = text != NULL ? text : "{}";
     }
     *known = from + count;

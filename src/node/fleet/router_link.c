@@ -405,9 +405,8 @@ void node_router_link_put(const struct node_router_link *link, struct lr_json_wr
 }
 
 /* POST /v0/beat: a router has news (a registration came or went) and waits for our word. */
-void node_api_beat(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_beat(struct node *node, struct net_request *req)
 {
-    (void)path;
     for (size_t i = 0; node->link != NULL && i < PEERS_MAX; i++)
         node->link->peers[i].next_ms = 0;
     if (node->link != NULL)

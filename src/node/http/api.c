@@ -3,50 +3,36 @@
 #include "chat/codec.h"
 #include "net/guard.h"
 
-/* "*" stands for one segment. */
 static const struct route {
-    const char *method;
-    const char *pattern;
+    struct net_route at;
     node_api_fn fn;
-} routes[] = {
-    {"POST", "v0/generate", node_api_generate},
-    {"DELETE", "v0/generate/*", node_api_generate_stop},
-    {"GET", "v0/link", node_api_link},
+} rows[] = {
+    {{"POST", "v0/generate"}, node_api_generate},
+    {{"DELETE", "v0/generate/*"}, node_api_generate_stop},
+    {{"GET", "v0/link"}, node_api_link},
 /* clang-format off */
-#define X(path, codec) {"POST", path, node_api_complete},
+#define X(path, codec) {{"POST", path}, node_api_complete},
     CHAT_CODECS(X)
 #undef X
     /* clang-format on */
-    {"GET", "v1/models", node_api_v1_models},
-    {"GET", "v0/models", node_api_models},
-    {"GET", "v0/models/*", node_api_model_info},
-    {"POST", "v0/models/inspect", node_api_inspect},
-    {"DELETE", "v0/models/*", node_api_model_delete},
-    {"POST", "v0/models/*/*", node_api_model_action},
-    {"POST", "v0/beat", node_api_beat},
-    {"GET", "v0/engines", node_api_engines},
-    {"POST", "v0/engines/*/reload", node_api_engine_reload},
-    {"GET", "v0/memory", node_api_memory},
-    {"GET", "v0/events", node_api_events},
-    {"GET", "v0/logs", node_api_logs},
-    {"GET", "health", node_api_health},
-    {"GET", "metrics", node_api_metrics},
+    {{"GET", "v1/models"}, node_api_v1_models},
+    {{"GET", "v0/models"}, node_api_models},
+    {{"GET", "v0/models/*"}, node_api_model_info},
+    {{"POST", "v0/models/inspect"}, node_api_inspect},
+    {{"DELETE", "v0/models/*"}, node_api_model_delete},
+    {{"POST", "v0/models/*/*"}, node_api_model_action},
+    {{"POST", "v0/beat"}, node_api_beat},
+    {{"GET", "v0/engines"}, node_api_engines},
+    {{"POST", "v0/engines/*/reload"}, node_api_engine_reload},
+    {{"GET", "v0/memory"}, node_api_memory},
+    {{"GET", "v0/events"}, node_api_events},
+    {{"GET", "v0/logs"}, node_api_logs},
+    {{"GET", "health"}, node_api_health},
+    {{"GET", "metrics"}, node_api_metrics},
 };
 
-static bool matches(const char *pattern, const struct net_path *path)
-{
-    struct lr_str rest = lr_str_z(pattern);
-    struct lr_str part;
-    size_t i = 0;
-    while (lr_str_split(&rest, '/', &part)) {
-        if (i == path->count)
-            return false;
-        if (!lr_str_eq_z(part, "*") && !lr_str_eq(part, path->segments[i]))
-            return false;
-        i++;
-    }
-    return i == path->count;
-}
+static const struct net_routes routes = {
+    .rows = rows, .row_size = sizeof(rows[0]), .count = sizeof(rows) / sizeof(rows[0])};
 
 static lr_code check_secret(const struct node *node, struct net_request *req,
                             struct lr_error *err)
@@ -77,37 +63,21 @@ static lr_code check_caller(const struct node *node, struct net_request *req,
 void node_api_head(void *arg, struct net_request *req)
 {
     struct lr_error err;
-    if (check_caller(arg, req, &err) != LR_OK)
+    struct net_match *match = lr_arena_alloc(net_request_arena(req), sizeof(*match));
+    lr_code code = check_caller(arg, req, &err);
+    if (code == LR_OK && match == NULL)
+        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
+    if (code == LR_OK)
+        code = net_routes_match(&routes, req, match, &err);
+    net_request_set_user(req, match);
+    if (code != LR_OK)
         net_respond_error(req, &err);
 }
 
 void node_api_request(void *arg, struct net_request *req)
 {
-    struct node *node = arg;
-    struct net_path path;
-    struct lr_error err;
-    lr_code code =
-        net_path_split(net_request_arena(req), net_request_raw_path(req), &path, &err);
-    if (code != LR_OK) {
-        net_respond_error(req, &err);
-        return;
-    }
-    bool known = false;
-    struct lr_str method = net_request_method(req);
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-        if (!matches(routes[i].pattern, &path))
-            continue;
-        known = true;
-        if (lr_str_eq_z(method, routes[i].method) ||
-            (lr_str_eq_z(method, "HEAD") && strcmp(routes[i].method, "GET") == 0)) {
-            routes[i].fn(node, req, &path);
-            return;
-        }
-    }
-    (void)lr_fail(&err, known ? LR_METHOD_NOT_ALLOWED : LR_NOT_FOUND, "%s " LR_STR_FMT,
-                  known ? "this method is not offered for" : "there is no",
-                  LR_STR_ARG(lr_str_sub(net_request_path(req), 0, 200)));
-    net_respond_error(req, &err);
+    const struct net_match *match = net_request_user(req);
+    ((const struct route *)match->row)->fn(arg, req);
 }
 
 struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err)

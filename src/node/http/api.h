@@ -4,12 +4,11 @@
 #ifndef NODE_HTTP_API_H
 #define NODE_HTTP_API_H
 
-#include "net/path.h"
-#include "net/request.h"
+#include "net/routes.h"
 #include "node/state.h"
 
-/* For net_server_config.handler. */
-/* Checks the caller, before a byte of the body is read. */
+/* For net_server_config.handler.  The route and the caller are checked before a byte of the
+ * body is read. */
 void node_api_head(void *arg, struct net_request *req);
 void node_api_request(void *arg, struct net_request *req);
 
@@ -24,27 +23,32 @@ void node_api_json(struct net_request *req, int status, struct lr_buf *body);
 /* 200 with all that is known of a model. */
 void node_api_put_model(struct net_request *req, const struct node_model *model);
 
-/* Handlers.  `path` holds the decoded segments. */
-typedef void (*node_api_fn)(struct node *node, struct net_request *req,
-                            const struct net_path *path);
+/* A part of the path, its escapes decoded: of /v0/models/x the third, 2, is "x". */
+static inline struct lr_str node_api_segment(const struct net_request *req, size_t index)
+{
+    return ((const struct net_match *)net_request_user(req))->path.segments[index];
+}
 
-void node_api_generate(struct node *, struct net_request *, const struct net_path *);
-void node_api_generate_stop(struct node *, struct net_request *, const struct net_path *);
-void node_api_link(struct node *, struct net_request *, const struct net_path *);
-void node_api_complete(struct node *, struct net_request *, const struct net_path *);
-void node_api_v1_models(struct node *, struct net_request *, const struct net_path *);
-void node_api_models(struct node *, struct net_request *, const struct net_path *);
-void node_api_model_info(struct node *, struct net_request *, const struct net_path *);
-void node_api_model_delete(struct node *, struct net_request *, const struct net_path *);
-void node_api_model_action(struct node *, struct net_request *, const struct net_path *);
-void node_api_inspect(struct node *, struct net_request *, const struct net_path *);
-void node_api_beat(struct node *, struct net_request *, const struct net_path *);
-void node_api_engines(struct node *, struct net_request *, const struct net_path *);
-void node_api_engine_reload(struct node *, struct net_request *, const struct net_path *);
-void node_api_memory(struct node *, struct net_request *, const struct net_path *);
-void node_api_logs(struct node *, struct net_request *, const struct net_path *);
-void node_api_events(struct node *, struct net_request *, const struct net_path *);
-void node_api_health(struct node *, struct net_request *, const struct net_path *);
-void node_api_metrics(struct node *, struct net_request *, const struct net_path *);
+/* Handlers.  The request's user pointer is its struct net_match. */
+typedef void (*node_api_fn)(struct node *node, struct net_request *req);
+
+void node_api_generate(struct node *, struct net_request *);
+void node_api_generate_stop(struct node *, struct net_request *);
+void node_api_link(struct node *, struct net_request *);
+void node_api_complete(struct node *, struct net_request *);
+void node_api_v1_models(struct node *, struct net_request *);
+void node_api_models(struct node *, struct net_request *);
+void node_api_model_info(struct node *, struct net_request *);
+void node_api_model_delete(struct node *, struct net_request *);
+void node_api_model_action(struct node *, struct net_request *);
+void node_api_inspect(struct node *, struct net_request *);
+void node_api_beat(struct node *, struct net_request *);
+void node_api_engines(struct node *, struct net_request *);
+void node_api_engine_reload(struct node *, struct net_request *);
+void node_api_memory(struct node *, struct net_request *);
+void node_api_logs(struct node *, struct net_request *);
+void node_api_events(struct node *, struct net_request *);
+void node_api_health(struct node *, struct net_request *);
+void node_api_metrics(struct node *, struct net_request *);
 
 #endif

@@ -153,13 +153,12 @@ static bool make_choices(struct call *call)
     return false;
 }
 
-void node_api_complete(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_complete(struct node *node, struct net_request *req)
 {
     struct lr_arena *arena = net_request_arena(req);
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     struct lr_str name;
     struct lr_error err;
-    (void)path;
     if (call == NULL) {
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
         net_respond_error(req, &err);

@@ -67,12 +67,11 @@ static void on_gone(void *arg)
     net_stream_abort(call->req);
 }
 
-void node_api_generate(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_generate(struct node *node, struct net_request *req)
 {
     struct lr_arena *arena = net_request_arena(req);
     struct wire_generate ask;
     struct lr_error err;
-    (void)path;
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     lr_code code = call != NULL
                        ? wire_generate_parse_json(arena, net_request_body(req), &ask, &err)

@@ -17,11 +17,10 @@ static struct lr_json_writer begin(struct lr_buf *body)
     return w;
 }
 
-void node_api_v1_models(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_v1_models(struct node *node, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_json_writer w = begin(&body);
-    (void)path;
     lr_json_member_z(&w, "object", "list");
     lr_json_key(&w, "data");
     lr_json_begin_array(&w);
@@ -135,11 +134,10 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
     lr_json_end_object(w);
 }
 
-void node_api_models(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_models(struct node *node, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_json_writer w = begin(&body);
-    (void)path;
     lr_json_key(&w, "models");
     lr_json_begin_array(&w);
     for (const struct node_model *m = node->models; m != NULL; m = m->next)
@@ -159,19 +157,17 @@ void node_api_put_model(struct net_request *req, const struct node_model *m)
     node_api_json(req, 200, &body);
 }
 
-void node_api_model_info(struct node *node, struct net_request *req,
-                         const struct net_path *path)
+void node_api_model_info(struct node *node, struct net_request *req)
 {
-    const struct node_model *m = node_api_model(node, req, path->segments[2]);
+    const struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
     if (m != NULL)
         node_api_put_model(req, m);
 }
 
-void node_api_model_action(struct node *node, struct net_request *req,
-                           const struct net_path *path)
+void node_api_model_action(struct node *node, struct net_request *req)
 {
-    struct lr_str action = path->segments[3];
-    struct node_model *m = node_api_model(node, req, path->segments[2]);
+    struct lr_str action = node_api_segment(req, 3);
+    struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
     struct lr_error err;
     if (m == NULL)
         return;
@@ -201,11 +197,10 @@ static void put_list(struct lr_json_writer *w, const char *key, const char *cons
     lr_json_end_array(w);
 }
 
-void node_api_engines(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_engines(struct node *node, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_json_writer w = begin(&body);
-    (void)path;
     lr_json_key(&w, "engines");
     lr_json_begin_array(&w);
     for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
@@ -248,10 +243,9 @@ static void on_reloaded(void *arg, const struct lr_error *err, bool changed)
     node_api_json(req, 200, &body);
 }
 
-void node_api_engine_reload(struct node *node, struct net_request *req,
-                            const struct net_path *path)
+void node_api_engine_reload(struct node *node, struct net_request *req)
 {
-    struct lr_str id = path->segments[2];
+    struct lr_str id = node_api_segment(req, 2);
     struct lr_str force;
     struct lr_error err;
     struct node_engine *engine = node->engines.first;
@@ -268,17 +262,15 @@ void node_api_engine_reload(struct node *node, struct net_request *req,
         net_respond_error(req, &err);
 }
 
-void node_api_events(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_events(struct node *node, struct net_request *req)
 {
-    (void)path;
-    node_events_subscribe(&node->events, req);
+    net_bus_subscribe(&node->events, req);
 }
 
-void node_api_health(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_health(struct node *node, struct net_request *req)
 {
     const struct node_model *stalled = NULL;
     uint32_t ready = 0;
-    (void)path;
     /* Half the watchdog's time without progress: no longer well, not yet killed. */
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
         const struct node_worker *k = node_model_worker(m);

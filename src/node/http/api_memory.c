@@ -87,13 +87,12 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
     lr_json_end_array(w);
 }
 
-void node_api_memory(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_memory(struct node *node, struct net_request *req)
 {
     struct lr_buf body;
     struct lr_json_writer w;
     struct lr_str wanted;
     const struct node_model *m = NULL;
-    (void)path;
     if (net_request_query_get(req, "model", &wanted)) {
         m = node_api_model(node, req, wanted);
         if (m == NULL)

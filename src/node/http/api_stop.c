@@ -6,10 +6,9 @@
  */
 #include "node/http/api.h"
 
-void node_api_generate_stop(struct node *node, struct net_request *req,
-                            const struct net_path *path)
+void node_api_generate_stop(struct node *node, struct net_request *req)
 {
-    struct lr_str id = path->segments[2];
+    struct lr_str id = node_api_segment(req, 2);
     bool found = false;
     for (uint32_t i = 0; i < node->generations.count; i++) {
         struct node_generation *r = node->generations.all[i].item;

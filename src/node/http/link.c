@@ -287,12 +287,11 @@ static lr_code agree(struct node *node, struct net_request *req, uint32_t *commo
     return LR_OK;
 }
 
-void node_api_link(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_link(struct node *node, struct net_request *req)
 {
     struct lr_error err;
     uint32_t protocol = 0;
     char name[WIRE_LINK_NAME_MAX];
-    (void)path;
     lr_code code = agree(node, req, &protocol, &err);
     struct node_link *l = code == LR_OK ? calloc(1, sizeof(*l)) : NULL;
     if (code == LR_OK && l == NULL)

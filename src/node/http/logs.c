@@ -55,14 +55,13 @@ void node_logs_put(struct lr_json_writer *w, uint64_t count)
     (void)pthread_mutex_unlock(&lock);
 }
 
-void node_api_logs(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_logs(struct node *node, struct net_request *req)
 {
     uint64_t lines = DEFAULT_LINES;
     struct lr_str asked;
     struct lr_buf body;
     struct lr_json_writer w;
     (void)node;
-    (void)path;
     if (net_request_query_get(req, "lines", &asked) &&
         (!lr_str_u64(asked, &lines) || lines == 0 || lines > NODE_LOGS_KEPT)) {
         struct lr_error err;

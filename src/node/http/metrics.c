@@ -77,11 +77,10 @@ static void put_memory(struct lr_buf *out, const struct node *node)
         put_gauge(out, "memory_over_threshold", "pool", p->pool[i].name, p->pool[i].is_over);
 }
 
-void node_api_metrics(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_metrics(struct node *node, struct net_request *req)
 {
     struct lr_buf out;
     struct net_tls_validity validity;
-    (void)path;
     lr_buf_init(&out, 8 << 20);
     put_counter(&out, "requests_total", "generations taken in", node->count.requests);
     put_counter(&out, "tokens_total", "tokens generated", node->count.tokens);

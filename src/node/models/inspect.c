@@ -124,13 +124,12 @@ static lr_code read_text(const struct lr_json *body, const char *key, struct lr_
     return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", key);
 }
 
-void node_api_inspect(struct node *node, struct net_request *req, const struct net_path *path)
+void node_api_inspect(struct node *node, struct net_request *req)
 {
     const struct lr_json *body;
     struct lr_str folder = {0}, name = {0}, format = {0};
     struct lr_error err;
     struct node_model *m = NULL;
-    (void)path;
     lr_code code =
         lr_json_parse(net_request_arena(req), net_request_body(req), NULL, &body, &err);
     if (code == LR_OK)

@@ -40,13 +40,13 @@ static void set_state(struct node_model *model, enum node_model_state state,
     lr_log_info(NULL, "model.state model=%s from=%s to=%s reason=%s", model->id,
                 node_model_state_name(model->state), node_model_state_name(state),
                 reason != NULL ? reason->text : "");
-    struct lr_json_writer *w = node_event_begin(&node->events, "model");
+    struct lr_json_writer *w = net_bus_begin(&node->events, "model");
     lr_json_member_z(w, "model", model->id);
     lr_json_member_z(w, "from", node_model_state_name(model->state));
     lr_json_member_z(w, "state", node_model_state_name(state));
     if (reason != NULL)
         lr_json_member_z(w, "reason", reason->text);
-    node_event_send(&node->events);
+    net_bus_send(&node->events);
     model->state = state;
     if (state == NODE_MODEL_READY || state == NODE_MODEL_DRAINING || state == NODE_MODEL_FAILED)
         model->is_wanted = false;

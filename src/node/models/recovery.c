@@ -142,8 +142,8 @@ void node_model_served(struct node_model *model)
     if (model->deaths != 0) {
         struct node *node = model->node;
         model->deaths = 0;
-        lr_json_member_z(node_event_begin(&node->events, "model_served"), "model", model->id);
-        node_event_send(&node->events);
+        lr_json_member_z(net_bus_begin(&node->events, "model_served"), "model", model->id);
+        net_bus_send(&node->events);
     }
     model->judged = LR_OK;
     if (model->breaker.failures != 0)

@@ -35,12 +35,12 @@ static void tell(struct node *node, const char *event, const struct node_library
     lr_log_info(NULL,
                 "engine.reload what=%s engine=%s version=%s sha256=%.12s model=%s reason=%s",
                 event, library->engine_id, library->version, library->sha256, model, reason);
-    struct lr_json_writer *j = node_event_begin(&node->events, event);
+    struct lr_json_writer *j = net_bus_begin(&node->events, event);
     lr_json_member_z(j, "engine", library->engine_id);
     lr_json_member_z(j, "version", library->version);
     lr_json_member_z(j, "model", model);
     lr_json_member_z(j, "reason", reason);
-    node_event_send(&node->events);
+    net_bus_send(&node->events);
 }
 
 /* ---- candidates ---- */
@@ -269,10 +269,10 @@ void node_reload_tell_refused(struct node *node)
         if (e->library != NULL || e->is_told)
             continue;
         e->is_told = true;
-        struct lr_json_writer *j = node_event_begin(&node->events, "engine_refused");
+        struct lr_json_writer *j = net_bus_begin(&node->events, "engine_refused");
         lr_json_member_z(j, "engine", e->name);
         lr_json_member_z(j, "reason", e->reason);
-        node_event_send(&node->events);
+        net_bus_send(&node->events);
     }
 }
 

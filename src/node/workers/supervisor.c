@@ -282,10 +282,10 @@ static void on_exit_of(void *arg, const char *how)
         model->deaths++;
         lr_log_error(NULL, "worker.died model=%s engine=%s how=%s reason=%s live=%u", model->id,
                      w->library->engine_id, how, w->failure.text, w->live_count);
-        struct lr_json_writer *j = node_event_begin(&node->events, "worker_died");
+        struct lr_json_writer *j = net_bus_begin(&node->events, "worker_died");
         lr_json_member_z(j, "model", model->id);
         lr_json_member_z(j, "how", how);
-        node_event_send(&node->events);
+        net_bus_send(&node->events);
     } else {
         lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
     }

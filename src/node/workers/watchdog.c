@@ -25,10 +25,10 @@ static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
                   w->model->id, is_loading ? "load-timeout" : "step-timeout");
     lr_log_error(NULL, "watchdog.kill model=%s pid=%d silent_ms=%" PRIu64 " live=%u",
                  w->model->id, (int)node_proc_pid(w->proc), silent, w->live_count);
-    struct lr_json_writer *j = node_event_begin(&node->events, "watchdog_kill");
+    struct lr_json_writer *j = net_bus_begin(&node->events, "watchdog_kill");
     lr_json_member_z(j, "model", w->model->id);
     lr_json_member_u64(j, "silent_ms", silent);
-    node_event_send(&node->events);
+    net_bus_send(&node->events);
     node->count.watchdog_kills++;
     node_worker_kill(w, &why);
 }
@@ -87,11 +87,11 @@ static void alert(struct node *node, struct node_pool *pool, bool over)
         lr_log_info(NULL, "memory.relieved pool=%s used=%" PRIu64 " total=%" PRIu64, pool->name,
                     pool->state.used, pool->state.total);
     struct lr_json_writer *j =
-        node_event_begin(&node->events, over ? "memory_alert" : "memory_relieved");
+        net_bus_begin(&node->events, over ? "memory_alert" : "memory_relieved");
     lr_json_member_z(j, "pool", pool->name);
     lr_json_member_u64(j, "used", pool->state.used);
     lr_json_member_u64(j, "total", pool->state.total);
-    node_event_send(&node->events);
+    net_bus_send(&node->events);
 }
 
 static bool may_be_relieved(const struct node *node, const struct node_worker *w, uint64_t now)

@@ -42,8 +42,8 @@ static void put_alert(struct lr_json_writer *w, const struct router_alert *a)
 
 static void tell(struct router *r, const struct router_alert *a)
 {
-    put_alert(router_event_begin(&r->events, "alert"), a);
-    router_event_send(&r->events);
+    put_alert(net_bus_begin(&r->events, "alert"), a);
+    net_bus_send(&r->events);
 }
 
 static struct router_alert *find(struct router_alerts *alerts, enum router_alert_kind kind,

@@ -49,7 +49,7 @@ static void forward(struct router *r, struct net_request *req, const struct rout
 
 void router_api_node_forward(struct router *r, struct net_request *req)
 {
-    const struct net_path *path = router_access(req)->path;
+    const struct net_path *path = &router_access(req)->match.path;
     struct lr_str query = net_request_query(req);
     struct router_target to;
     struct lr_buf target;
@@ -123,7 +123,8 @@ static struct choice choose(struct router *r, const struct router_model *model,
 void router_api_model_action(struct router *r, struct net_request *req)
 {
     struct router_access *access = router_access(req);
-    struct lr_str wanted = {0}, action = access->path->segments[access->path->count - 1];
+    struct lr_str wanted = {0},
+                  action = access->match.path.segments[access->match.path.count - 1];
     struct choice best = {0};
     struct router_target to;
     struct lr_buf target;
@@ -131,7 +132,7 @@ void router_api_model_action(struct router *r, struct net_request *req)
     (void)net_request_query_get(req, "node", &wanted);
     lr_buf_init(&target, PATH_BYTES);
     router_lock(r);
-    struct router_model *model = router_registry_find(&r->registry, access->tail);
+    struct router_model *model = router_registry_find(&r->registry, access->match.tail);
     if (model != NULL) {
         best = choose(r, model, wanted);
         if (best.node != NULL) {
@@ -149,7 +150,7 @@ void router_api_model_action(struct router *r, struct net_request *req)
                       model == NULL ? "there is no model \"" LR_STR_FMT "\""
                                     : "no node that serves can run \"" LR_STR_FMT
                                       "\" (see /v0/explain)",
-                      LR_STR_ARG(lr_str_sub(access->tail, 0, 200)));
+                      LR_STR_ARG(lr_str_sub(access->match.tail, 0, 200)));
         return;
     }
     (void)snprintf(audited, sizeof(audited), "model." LR_STR_FMT,

@@ -25,9 +25,9 @@ static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
 
 static void announce(struct router *r, const struct router_model *model)
 {
-    struct lr_json_writer *w = router_event_begin(&r->events, "model.registered");
+    struct lr_json_writer *w = net_bus_begin(&r->events, "model.registered");
     lr_json_member_z(w, "model", model->id);
-    router_event_send(&r->events);
+    net_bus_send(&r->events);
 }
 
 static void inserted(void *arg, const struct lr_error *err)

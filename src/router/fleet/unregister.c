@@ -115,9 +115,9 @@ static void erased(void *arg, const struct lr_error *err)
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
     if (model != NULL) {
-        struct lr_json_writer *event = router_event_begin(&r->events, "model.deleted");
+        struct lr_json_writer *event = net_bus_begin(&r->events, "model.deleted");
         lr_json_member_z(event, "model", model->id);
-        router_event_send(&r->events);
+        net_bus_send(&r->events);
         router_refuse_waiting(r, model);
         router_registry_remove(&r->registry, model);
     }
@@ -164,7 +164,7 @@ static bool is_left_over(const struct router *r, struct lr_str folded)
 
 void router_api_delete_model(struct router *r, struct net_request *req)
 {
-    struct lr_str id = router_access(req)->tail;
+    struct lr_str id = router_access(req)->match.tail;
     bool is_purge;
     if (!read_purge(req, &is_purge))
         return;

@@ -86,39 +86,13 @@ static void choose_id(struct net_request *req, struct router_access *access)
     net_response_header(req, "X-Request-Id", lr_str_z(access->request_id));
 }
 
-static lr_code find_route(struct net_request *req, struct router_access *access,
-                          struct lr_error *err)
-{
-    struct lr_arena *arena = net_request_arena(req);
-    access->path = lr_arena_alloc(arena, sizeof(*access->path));
-    if (access->path == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    lr_code code = net_path_split(arena, net_request_raw_path(req), access->path, err);
-    if (code != LR_OK)
-        return code;
-    access->route =
-        router_route_find(net_request_method(req), access->path, &access->tail, arena);
-    if (access->route != NULL)
-        return LR_OK;
-    const struct router_route *other;
-    struct lr_str methods = router_route_methods(access->path, arena, &other);
-    if (other != NULL)
-        net_response_header(req, "Allow", methods);
-    return lr_fail(err, other != NULL ? LR_METHOD_NOT_ALLOWED : LR_NOT_FOUND, "%s " LR_STR_FMT,
-                   other != NULL ? "this method is not offered for" : "there is no",
-                   LR_STR_ARG(lr_str_sub(net_request_path(req), 0, 200)));
-}
-
 /* OPTIONS of a path that exists: what may be asked there, by whom. */
 static bool answer_options(struct router *r, struct net_request *req)
 {
-    struct lr_arena *arena = net_request_arena(req);
-    struct net_path path;
-    const struct router_route *route = NULL;
-    if (!lr_str_eq_z(net_request_method(req), "OPTIONS") ||
-        net_path_split(arena, net_request_raw_path(req), &path, NULL) != LR_OK)
+    const void *route = NULL;
+    if (!lr_str_eq_z(net_request_method(req), "OPTIONS"))
         return false;
-    struct lr_str methods = router_route_methods(&path, arena, &route);
+    struct lr_str methods = net_routes_methods(&router_routes, req, &route);
     if (route == NULL)
         return false;
     router_cors_answer(r, req, route);
@@ -143,7 +117,8 @@ void router_api_head(void *arg, struct net_request *req)
     choose_id(req, access);
     if (answer_options(r, req))
         return;
-    lr_code code = find_route(req, access, &err);
+    lr_code code = net_routes_match(&router_routes, req, &access->match, &err);
+    access->route = access->match.row;
     if (code == LR_OK)
         router_cors_answer(r, req, access->route);
     if (code == LR_OK)

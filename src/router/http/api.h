@@ -4,31 +4,17 @@
 #ifndef ROUTER_HTTP_API_H
 #define ROUTER_HTTP_API_H
 
-#include "net/path.h"
 #include "router/state.h"
 
 typedef void (*router_api_fn)(struct router *r, struct net_request *req);
 
-/* "*" stands for one segment, "**" for one or more: a model's id with its slash.  Of two
- * patterns that match the first in the table wins. */
 struct router_route {
-    const char *method;
-    const char *pattern;
+    struct net_route at;
     enum router_role role;
     router_api_fn fn;
 };
 
-size_t router_route_count(void);
-const struct router_route *router_route_at(size_t index);
-
-/* NULL: none. */
-const struct router_route *router_route_find(struct lr_str method, const struct net_path *path,
-                                             struct lr_str *tail, struct lr_arena *arena);
-
-/* The methods of a path: "GET, HEAD, POST, OPTIONS"; *first is one of its routes, NULL where
- * there is none. */
-struct lr_str router_route_methods(const struct net_path *path, struct lr_arena *arena,
-                                   const struct router_route **first);
+extern const struct net_routes router_routes; /* rows: struct router_route */
 
 /* cors.c: pages of other origins.  check is for the start; the others are for on_head. */
 LR_MUST_USE lr_code router_cors_check(const struct router *r, struct lr_error *err);
@@ -54,6 +40,8 @@ LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *
                                     enum router_role wants, struct router_caller *out,
                                     struct lr_error *err);
 bool router_may(enum router_role has, enum router_role wants);
+/* For net_bus: a stream of events outlives the check at its beginning, not the right to it. */
+bool router_may_listen(void *arg, struct net_request *req);
 
 /* The name of the session's cookie: with the port, since browsers keep cookies by host
  * alone and two routers on one host must not sign each other out. */

@@ -35,7 +35,7 @@ void router_api_metrics(struct router *r, struct net_request *req)
 
 void router_api_events(struct router *r, struct net_request *req)
 {
-    router_events_subscribe(r, req);
+    net_bus_subscribe(&r->events, req);
 }
 
 /* ---- questions that the database answers ---- */

@@ -452,7 +452,7 @@ static lr_code check_beat(const struct router_caller *caller, const struct route
 void router_api_beat(struct router *r, struct net_request *req)
 {
     struct router_access *access = router_access(req);
-    struct lr_str id = access->tail;
+    struct lr_str id = access->match.tail;
     struct wire_beat beat;
     struct lr_error err;
     struct lr_buf reply;

@@ -184,7 +184,7 @@ struct changing {
 /* NULL, and the request is answered: there is no such key. */
 static struct changing *find_key(struct router *r, struct net_request *req)
 {
-    struct lr_str id = router_access(req)->tail;
+    struct lr_str id = router_access(req)->match.tail;
     struct changing *m = lr_arena_zalloc(net_request_arena(req), sizeof(*m));
     router_lock(r);
     const struct router_key *key = router_keys_find(&r->keys, id);

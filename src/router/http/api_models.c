@@ -130,7 +130,7 @@ void router_api_v1_models(struct router *r, struct net_request *req)
 
 void router_api_v1_model(struct router *r, struct net_request *req)
 {
-    struct lr_str id = router_access(req)->tail;
+    struct lr_str id = router_access(req)->match.tail;
     struct lr_buf body;
     struct lr_json_writer w;
     struct lr_error err;
@@ -291,7 +291,7 @@ void router_api_registry(struct router *r, struct net_request *req)
 
 void router_api_manifest(struct router *r, struct net_request *req)
 {
-    struct lr_str id = router_access(req)->tail;
+    struct lr_str id = router_access(req)->match.tail;
     struct lr_buf body;
     lr_buf_init(&body, BODY_BYTES);
     router_lock(r);

@@ -152,7 +152,7 @@ static void change_node(struct router *r, struct net_request *req, enum change c
 {
     struct router_access *access = router_access(req);
     /* "*" of v0/nodes/(*)/drain: the segment itself, whatever follows. */
-    struct lr_str id = access->path->segments[2];
+    struct lr_str id = access->match.path.segments[2];
     struct changing *m = lr_arena_zalloc(net_request_arena(req), sizeof(*m));
     router_lock(r);
     struct router_node *node = router_nodes_find(&r->nodes, id);

@@ -122,8 +122,8 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
     if (r->is_loopback && !r->needs_key) {
         struct net_guard_rules rules = {
             .is_trusted_page = router_cors_trusts(r, req, route),
-            .is_management = strncmp(route->pattern, "v0/", 3) == 0 ||
-                             strcmp(route->pattern, "metrics") == 0,
+            .is_management = strncmp(route->at.pattern, "v0/", 3) == 0 ||
+                             strcmp(route->at.pattern, "metrics") == 0,
         };
         lr_code code = net_guard_request(req, &rules, err);
         if (code != LR_OK)
@@ -153,4 +153,18 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
             return code;
     }
     return out->session != 0 ? check_page(r, req, out->session, err) : LR_OK;
+}
+
+bool router_may_listen(void *arg, struct net_request *req)
+{
+    struct router *r = arg;
+    const struct router_caller *caller = &router_access(req)->caller;
+    int64_t wall_ms = lr_clock_wall_ms(NULL);
+    router_lock(r);
+    bool may = caller->session != 0
+                   ? router_session_by_id(&r->sessions, caller->session, lr_clock_ms(NULL),
+                                          wall_ms) != NULL
+                   : caller->key == NULL || router_key_is_good(caller->key, wall_ms);
+    router_unlock(r);
+    return may;
 }

@@ -49,7 +49,7 @@ bool router_cors_trusts(const struct router *r, const struct net_request *req,
                         const struct router_route *route)
 {
     struct lr_str origin;
-    return strncmp(route->pattern, "v1/", 3) == 0 &&
+    return strncmp(route->at.pattern, "v1/", 3) == 0 &&
            net_request_header(req, "Origin", &origin) && is_listed(r, origin);
 }
 

@@ -76,7 +76,7 @@ void router_api_dashboard(struct router *r, struct net_request *req)
 
 void router_api_asset(struct router *r, struct net_request *req)
 {
-    const struct router_asset *asset = find(router_access(req)->tail);
+    const struct router_asset *asset = find(router_access(req)->match.tail);
     (void)r;
     if (asset == NULL)
         router_refuse(req, LR_NOT_FOUND, "there is no such file in this version's dashboard");

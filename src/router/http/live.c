@@ -45,8 +45,8 @@ void router_live_second(struct router *r)
     router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->sched.waiting,
                       (uint32_t)r->sched.held, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
     if (r->events.subscriber_count != 0) {
-        router_stats_put_newest(&r->stats, router_event_begin(&r->events, "stats"));
-        router_event_send_live(&r->events);
+        router_stats_put_newest(&r->stats, net_bus_begin(&r->events, "stats"));
+        net_bus_send_live(&r->events);
     }
     router_unlock(r);
 }
@@ -55,10 +55,10 @@ void router_live_second(struct router *r)
 
 void router_live_node(struct router *r, const struct router_node *node, const char *event)
 {
-    struct lr_json_writer *w = router_event_begin(&r->events, event);
+    struct lr_json_writer *w = net_bus_begin(&r->events, event);
     lr_json_member_z(w, "node", node->id);
     lr_json_member_z(w, "name", node->name);
-    router_event_send(&r->events);
+    net_bus_send(&r->events);
     if (router_node_is_online(node))
         router_alert_settle(r, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""));
 }
@@ -84,7 +84,7 @@ static void pass_on(struct router *r, const struct router_node *node,
     if (!lr_json_is(event, LR_JSON_OBJECT) || !lr_json_str(lr_json_get(event, "event"), &text))
         return;
     (void)snprintf(name, sizeof(name), "node." LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, 48)));
-    struct lr_json_writer *w = router_event_begin(&r->events, name);
+    struct lr_json_writer *w = net_bus_begin(&r->events, name);
     lr_json_member_z(w, "node", node->id);
     lr_json_member_z(w, "name", node->name);
     for (uint32_t i = 0; i < event->count; i++) {
@@ -95,7 +95,7 @@ static void pass_on(struct router *r, const struct router_node *node,
         lr_json_key_str(w, key);
         lr_json_put_value(w, &event->members[i].value);
     }
-    router_event_send(&r->events);
+    net_bus_send(&r->events);
     router_alerts_hear(r, node, event);
 }
 
@@ -121,12 +121,12 @@ static void hear_events(struct router *r, struct router_node *node,
 static void tell_download(struct router *r, const struct router_node *node,
                           const struct wire_fleet_download *d)
 {
-    struct lr_json_writer *w = router_event_begin(&r->events, "download");
+    struct lr_json_writer *w = net_bus_begin(&r->events, "download");
     lr_json_member_z(w, "node", node->id);
     lr_json_member_z(w, "name", node->name);
     lr_json_member_str(w, "model", d->id);
     wire_fleet_download_put(w, d);
-    router_event_send_live(&r->events);
+    net_bus_send_live(&r->events);
 }
 
 void router_live_beat(struct router *r, struct router_node *node, const struct wire_beat *beat)

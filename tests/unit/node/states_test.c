@@ -166,7 +166,7 @@ static int set_up(void **state)
                    .kills = KILLS},
         .device = "cpu",
     };
-    node_events_init(&node.events);
+    net_bus_init(&node.events);
     lr_buf_init(&node.scratch, 1 << 20);
     node_pools_init(&node.pools, "/nonexistent/nvml", 0, 100, folder);
     library = other_library = (struct node_library){.refs = 100, .path = "/nonexistent/x.so"};
@@ -194,7 +194,7 @@ static int tear_down(void **state)
             node.is_draining = true; /* nothing is loaded again */
             ends(&procs[i], "killed by SIGKILL");
         }
-    node_events_free(&node.events);
+    net_bus_free(&node.events);
     lr_buf_free(&node.scratch);
     node_pools_free(&node.pools);
     lr_slots_free(&node.generations);
