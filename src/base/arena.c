@@ -29,8 +29,8 @@ void lr_arena_free(struct lr_arena *arena)
     lr_arena_init(arena, arena->limit);
 }
 
-/* Blocks grow with the arena, so that few mallocs serve a large parse and a small
- * request does not take a megabyte. */
+/* Block size grows with the arena: a large parse needs few mallocs, and a small request does
+ * not take a megabyte. */
 static bool add_block(struct lr_arena *arena, size_t len)
 {
     size_t size = arena->used < SMALLEST_BLOCK ? SMALLEST_BLOCK : arena->used;
@@ -50,7 +50,7 @@ static bool add_block(struct lr_arena *arena, size_t len)
 
 void *lr_arena_alloc(struct lr_arena *arena, size_t len)
 {
-    if (len > SIZE_MAX / 2) /* room to round up and to add a block's head */
+    if (len > SIZE_MAX / 2) /* leaves room to round up and to add a block's header */
         return NULL;
     size_t rounded = (len + ALIGN - 1) / ALIGN * ALIGN;
     if (rounded == 0)

@@ -1,9 +1,8 @@
-/* base/arena.h - memory that dies together.
+/* base/arena.h - memory that is freed together.
  *
- * Everything born of one request, one parse or one load comes from one arena and
- * is freed with it; nothing in it is freed alone.  An arena has a ceiling, so a
- * hostile input runs into an error, not into the machine's memory.
- * Thread: one at a time.
+ * Everything that one request, one parse or one load allocates comes from one arena and is
+ * freed with it; a single allocation cannot be freed.  An arena has a limit, so a hostile input
+ * causes an error instead of exhausting the machine's memory.  Thread: one at a time.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H

@@ -1,8 +1,8 @@
-/* base/buf.h - growing memory with a ceiling.
+/* base/buf.h - a growing buffer with a limit.
  *
- * A buffer is created with the most it may ever hold.  Appending past that, or
- * running out of memory, sets `failed` and drops the append; later appends are
- * dropped too.  Callers append freely and check `failed` once, at the end.
+ * A buffer is created with the most bytes it may ever hold.  An append past the limit or
+ * without memory sets `failed` and is dropped, like all later appends.  So callers append
+ * freely and check `failed` once, at the end.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
@@ -19,16 +19,16 @@ struct lr_buf {
     size_t len;
     size_t capacity;
     size_t limit;
-    bool failed; /* sticky */
+    bool failed; /* an append was dropped; stays set until lr_buf_clear */
 };
 
 void lr_buf_init(struct lr_buf *buf, size_t limit);
 void lr_buf_free(struct lr_buf *buf);  /* leaves an empty buffer with the same limit */
-void lr_buf_clear(struct lr_buf *buf); /* keeps the memory, forgets `failed` */
+void lr_buf_clear(struct lr_buf *buf); /* keeps the memory, resets `failed` */
 
 void lr_buf_grow_and_add(struct lr_buf *buf, const void *bytes, size_t len);
 
-/* Inline: messages are written as many small numbers, and most appends fit. */
+/* Inline: messages are written as many small numbers, and most appends fit without growing. */
 static inline void lr_buf_add(struct lr_buf *buf, const void *bytes, size_t len)
 {
     if (len == 0)

@@ -19,7 +19,7 @@ static int64_t system_wall_ms(void *ctx)
     (void)ctx;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     if (LR_FAILPOINT("clock.ahead"))
-        now.tv_sec += 60; /* a machine whose clock is a minute fast */
+        now.tv_sec += 60; /* test mode: the wall clock of a machine that is a minute ahead */
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
@@ -113,7 +113,7 @@ void lr_time_format(int64_t wall_ms, char out[LR_TIME_TEXT_LEN + 1])
     unsigned rest = (unsigned)(wall_ms - days * DAY_MS);
     int year, month, day;
     date_from_days(days, &year, &month, &day);
-    char text[64]; /* the compiler cannot see the clamp, and asks for room */
+    char text[64]; /* larger than needed: the compiler cannot see the clamp */
     (void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02u:%02u:%02u.%03uZ", year, month, day,
                    rest / 3600000, rest / 60000 % 60, rest / 1000 % 60, rest % 1000);
     memcpy(out, text, LR_TIME_TEXT_LEN);
@@ -191,7 +191,7 @@ bool lr_time_parse(struct lr_str text, int64_t *wall_ms)
             millis += digit * weight;
         }
     }
-    /* A leap second is accepted and counted as the second after. */
+    /* A leap second is accepted and counted as the next second. */
     if (!take_offset_minutes(&text, &offset) || text.len != 0 || month < 1 || month > 12 ||
         day < 1 || day > days_in_month(year, month) || hour > 23 || minute > 59 || second > 60)
         return false;

@@ -1,8 +1,8 @@
-/* base/clock.h - time, injectable.
+/* base/clock.h - time that tests can replace.
  *
- * Whoever waits or measures takes a const struct lr_clock * (NULL means the system's),
- * so that a test moves time instead of sleeping.  Monotonic time orders events within
- * one process; wall time is for people and for other machines.  Thread: any.
+ * Code that waits or measures takes a const struct lr_clock * (NULL: the system's clock), so
+ * that a test moves the time instead of sleeping.  Monotonic time orders events within one
+ * process; wall time is for people and for other machines.  Thread: any.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -24,14 +24,14 @@ uint64_t lr_clock_ns(const struct lr_clock *clock);     /* monotonic */
 uint64_t lr_clock_ms(const struct lr_clock *clock);     /* monotonic */
 int64_t lr_clock_wall_ms(const struct lr_clock *clock); /* UTC */
 
-/* The time between two readings of one clock, never negative: 0 where `to` is the earlier one,
- * as with a time that was noted for something else. */
+/* The time between two readings of one clock, never negative: 0 where `to` is earlier than
+ * `from`. */
 static inline uint64_t lr_elapsed(uint64_t from, uint64_t to)
 {
     return to > from ? to - from : 0;
 }
 
-/* A clock that moves only when told to.  Pass &fake->clock.  Thread: one at a time. */
+/* A clock that only moves when a test moves it.  Pass &fake->clock.  Thread: one at a time. */
 struct lr_fake_clock {
     struct lr_clock clock;
     uint64_t now_ns;

@@ -26,10 +26,11 @@ lr_code lr_dir_create(const char *path, struct lr_error *err)
         if (copy[i] != '/' && copy[i] != '\0')
             continue;
         copy[i] = '\0';
-        /* EEXIST is decided at the end: a parent may be there without being ours to see. */
+        /* Whether EEXIST is an error is decided at the end: a parent may exist where this
+         * process cannot look at it. */
         int why = mkdir(copy, 0700) == 0 ? 0 : errno;
         if (why != 0 && why != EEXIST && !lr_dir_exists(copy)) {
-            errno = why; /* looking has changed it */
+            errno = why; /* stat() has changed errno */
             return lr_fail_file(err, "create folder", copy);
         }
         copy[i] = path[i];
@@ -56,7 +57,7 @@ static bool empty_folder(int fd, int depth)
             continue;
         if (unlinkat(fd, name, 0) == 0 || errno == ENOENT)
             continue;
-        /* Linux says EISDIR for a folder, POSIX EPERM. */
+        /* For a folder unlink fails with EISDIR on Linux and with EPERM by POSIX. */
         ok = (errno == EISDIR || errno == EPERM) && depth < MOST_NESTING;
         int child = ok ? openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
         ok = child >= 0 && empty_folder(child, depth + 1) &&

@@ -50,7 +50,8 @@ const char *lr_code_name(lr_code code);    /* "OUT_OF_VRAM"; "UNKNOWN" for a for
 const char *lr_code_meaning(lr_code code); /* a sentence for `--help` and docs */
 int lr_code_http(lr_code code);            /* 500 for a foreign number */
 const char *lr_code_type(lr_code code);    /* "type" of an OpenAI error body */
-/* Its "code": OpenAI's word where clients look for one, else the name in lower case. */
+/* "code" of an OpenAI error body: OpenAI's own word where there is one, else the name in lower
+ * case. */
 enum { LR_CODE_WORD = 32 };
 const char *lr_code_word(lr_code code, char out[LR_CODE_WORD]);
 

@@ -29,7 +29,7 @@ static void refuse(struct lr_str spec)
     (void)!write(2, text, sizeof(text) - 1);
     (void)!write(2, spec.ptr, spec.len);
     (void)!write(2, "\n", 1);
-    abort(); /* a test that misspells its failpoint must not pass */
+    abort(); /* a misspelt failpoint must not let a test pass */
 }
 
 static void read_environment(void)

@@ -5,10 +5,10 @@
  *     if (LR_FAILPOINT("download.write"))
  *         return lr_fail(err, LR_IO, "failpoint");
  *
- * Only builds with LR_FAILPOINTS know them; elsewhere the macro is false and costs
- * nothing.  The environment chooses: LR_FAILPOINT="name=action[:n],name=action".
- * Actions: kill (SIGKILL to ourselves), stop (SIGSTOP), error (the macro is true).
- * With :n the first n-1 passes do nothing and the n-th acts, once.  Thread: any.
+ * Compiled in only with LR_FAILPOINTS; in other builds the macro is false and costs nothing.
+ * The environment selects failpoints: LR_FAILPOINT="name=action[:n],name=action".  Actions:
+ * kill (SIGKILL to this process), stop (SIGSTOP), error (the macro is true).  With :n only the
+ * n-th pass acts.  Thread: any.
  */
 #ifndef BASE_FAILPOINT_H
 #define BASE_FAILPOINT_H

@@ -43,8 +43,8 @@ static lr_code open_read(const char *path, int *fd, struct lr_error *err)
     return *fd >= 0 ? LR_OK : lr_fail_file(err, "open", path);
 }
 
-/* Without openat2 (old kernels, some sandboxes) every component is opened by itself
- * and no link is followed at all: stricter, never laxer. */
+/* For systems without openat2 (old kernels, some sandboxes): opens each component by itself and
+ * follows no links at all.  Stricter than openat2, never laxer. */
 static int open_walking(int root, char *name)
 {
     int at = dup(root);
@@ -68,7 +68,7 @@ static int open_walking(int root, char *name)
 static int open_below(int root, char *name)
 {
     struct open_how how = {
-        /* O_NONBLOCK: opening a FIFO must not hang; it does nothing to a plain file. */
+        /* O_NONBLOCK: opening a FIFO must not hang; the flag does nothing to a plain file. */
         .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     };
@@ -117,8 +117,8 @@ static lr_code read_all(int fd, const char *path, struct lr_buf *out, struct lr_
     if (expected > out->limit - out->len)
         return lr_fail(err, LR_TOO_LARGE, "%.400s has %llu bytes, limit %zu", path,
                        (unsigned long long)expected, out->limit);
-    /* One more than expected, so that the end is seen without another allocation; files
-     * under /proc say 0 and are read in steps. */
+    /* One byte more than expected, so that end of file is seen without another allocation.
+     * Files under /proc report size 0 and are read in steps. */
     for (size_t step = (size_t)expected + 1;; step = 65536) {
         size_t room = out->limit - out->len;
         char probe;
@@ -182,7 +182,7 @@ static bool write_all(int fd, struct lr_str bytes)
     return true;
 }
 
-/* The folder a path is in, "." when it names none. */
+/* The folder of a path; "." when the path has none. */
 static void parent_of(const char *path, char out[LR_PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -204,7 +204,8 @@ lr_code lr_file_sync_dir(const char *path, struct lr_error *err)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return lr_fail_file(err, "open folder", path);
-    /* Some file systems cannot sync a folder and say EINVAL; they keep their own order. */
+    /* Some file systems cannot sync a folder and return EINVAL; they keep the order
+     * themselves. */
     bool ok = fsync(fd) == 0 || errno == EINVAL;
     int saved = errno;
     (void)close(fd);
@@ -296,7 +297,7 @@ lr_code lr_file_lock(const char *path, struct lr_file_lock *out, struct lr_error
                        path, text[0] != '\0' ? text : "(unknown)");
     }
     int len = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-    /* The number only serves the message above; the lock holds without it. */
+    /* The process id only serves the message above; the lock holds without it. */
     if (ftruncate(fd, 0) == 0)
         (void)!pwrite(fd, text, (size_t)len, 0);
     out->fd = fd;

@@ -1,10 +1,9 @@
-/* base/file.h - files, carefully.
+/* base/file.h - safe file access.
  *
- * Names that come from outside (a manifest, a request) become paths only through
- * lr_path_safe or lr_file_open_beneath.  What must survive a crash is written through
- * lr_file_write_atomic.  Errors name the path and, where the operator can act, what to
- * do.  Codes: NOT_FOUND, PERMISSION_DENIED, TOO_LARGE, CONFLICT, IO, INVALID_ARGUMENT.
- * Thread: any.
+ * Names that come from outside (a manifest, a request) become paths only through lr_path_safe
+ * or lr_file_open_beneath.  Data that must survive a crash is written with
+ * lr_file_write_atomic.  Errors name the path and, where the operator can act, what to do.
+ * Codes: NOT_FOUND, PERMISSION_DENIED, TOO_LARGE, CONFLICT, IO, INVALID_ARGUMENT. Thread: any.
  */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
@@ -24,8 +23,8 @@ enum { LR_PATH_MAX = 4096 };
  * or empty component, no backslash, NUL, colon-drive or control character. */
 bool lr_path_safe(struct lr_str name);
 
-/* root + "/" + name into out, after lr_path_safe(name).  Symbolic links are not
- * resolved: use lr_file_open_beneath to open what others could have linked away. */
+/* root + "/" + name into out, after lr_path_safe(name).  Does not resolve symbolic links: a
+ * path that other users could have replaced by a link is opened with lr_file_open_beneath. */
 LR_MUST_USE lr_code lr_path_join(char out[LR_PATH_MAX], const char *root, struct lr_str name,
                                  struct lr_error *err);
 
@@ -41,18 +40,18 @@ LR_MUST_USE lr_code lr_file_read(struct lr_arena *arena, const char *path, size_
 LR_MUST_USE lr_code lr_file_read_buf(const char *path, struct lr_buf *out,
                                      struct lr_error *err); /* limit: the buffer's */
 
-/* After OK the file holds exactly `bytes`, on disk, whatever crashes next; after a
- * failure or a crash it holds what it held before.  mode as in open(2): 0600, 0644. */
+/* After OK the file holds exactly `bytes`, on disk, even if the machine crashes next.  After a
+ * failure or a crash the file is unchanged. mode as in open(2): 0600, 0644. */
 LR_MUST_USE lr_code lr_file_write_atomic(const char *path, struct lr_str bytes, unsigned mode,
                                          struct lr_error *err);
 
-/* rename(2) and the folder entry on disk.  Replaces `to`. */
+/* rename(2), and syncs the folder.  Replaces `to`. */
 LR_MUST_USE lr_code lr_file_rename(const char *from, const char *to, struct lr_error *err);
 LR_MUST_USE lr_code lr_file_sync_dir(const char *path, struct lr_error *err);
 
-/* Creates the folder and its parents (0700 for what it creates); fine if it is there. */
+/* Creates the folder and its missing parents with mode 0700; OK when the folder exists. */
 LR_MUST_USE lr_code lr_dir_create(const char *path, struct lr_error *err);
-/* Removes a folder with all that is in it; never follows a link out of it. */
+/* Removes a folder with its content; never follows links. */
 LR_MUST_USE lr_code lr_dir_remove(const char *path, struct lr_error *err);
 
 bool lr_file_exists(const char *path);
@@ -62,8 +61,8 @@ LR_MUST_USE lr_code lr_file_size(const char *path, uint64_t *out, struct lr_erro
 /* Bytes an unprivileged process may still write below path. */
 LR_MUST_USE lr_code lr_disk_free(const char *path, uint64_t *out, struct lr_error *err);
 
-/* One process owns a data folder.  CONFLICT names the process that holds it.  The lock
- * is gone with the process, however it ends; children do not inherit it. */
+/* A lock that gives one process a data folder.  CONFLICT names the process that holds the lock.
+ * The kernel drops the lock when the process ends; children do not inherit it. */
 struct lr_file_lock {
     int fd; /* -1: not held */
 };
@@ -79,7 +78,7 @@ struct lr_file_map {
 LR_MUST_USE lr_code lr_file_map(const char *path, struct lr_file_map *out,
                                 struct lr_error *err);
 LR_MUST_USE lr_code lr_file_map_fd(int fd, const char *name, struct lr_file_map *out,
-                                   struct lr_error *err); /* fd stays the caller's */
+                                   struct lr_error *err); /* fd stays with the caller */
 void lr_file_unmap(struct lr_file_map *map);
 
 /* Last component of a path; "" when it ends in '/'. */

@@ -1,11 +1,10 @@
 /* base/json.h - strict, bounded JSON: a parser into an arena and a writer.
  *
- * The parser takes RFC 8259 and nothing else: valid UTF-8, no lone surrogates, no
- * leading zeros, nothing after the value, no key twice in one object.  Numbers keep
- * their text, so that no digit is lost; ask for the type you want.  Object members
- * keep their order; those of a large object are found by hash.  All memory comes from the
- * caller's arena; strings without escapes point into the caller's text, which must outlive the
- * tree.
+ * The parser takes RFC 8259 and nothing else: valid UTF-8, no lone surrogates, no leading
+ * zeros, nothing after the value, no key twice in one object.  Numbers keep their text, so that
+ * no digit is lost; the caller asks for a type.  Object members keep their order; members of a
+ * large object are found by hash.  All memory comes from the caller's arena.  Strings without
+ * escapes point into the caller's text, which must outlive the tree.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -31,7 +30,7 @@ struct lr_json_member;
 
 struct lr_json {
     enum lr_json_type type : 8;
-    unsigned indexed : 1; /* the parser's: a hash table lies in front of the members */
+    unsigned indexed : 1; /* set by the parser: a hash table lies before the members */
     uint32_t count;       /* of items or members */
     union {
         bool boolean;
@@ -48,7 +47,7 @@ struct lr_json_member {
 
 struct lr_json_limits {
     uint32_t max_depth; /* 0: LR_JSON_DEPTH */
-    size_t max_bytes;   /* of text; 0: no limit beside the arena's */
+    size_t max_bytes;   /* of text; 0: only the arena's limit */
 };
 
 enum { LR_JSON_DEPTH = 64 };
@@ -68,8 +67,8 @@ LR_MUST_USE lr_code lr_json_parse(struct lr_arena *arena, struct lr_str text,
                                   const struct lr_json_limits *limits,
                                   const struct lr_json **out, struct lr_error *err);
 
-/* NULL when obj is NULL, not an object, or lacks the key.  The time does not depend on the size
- * of a parsed object; it does for objects made by hand. */
+/* NULL when obj is NULL, not an object, or lacks the key.  Constant time for parsed objects,
+ * linear time for objects built by hand. */
 const struct lr_json *lr_json_get(const struct lr_json *obj, const char *key);
 const struct lr_json *lr_json_get_str(const struct lr_json *obj, struct lr_str key);
 
@@ -87,25 +86,24 @@ bool lr_json_str(const struct lr_json *v, struct lr_str *out);
 
 const char *lr_json_type_name(enum lr_json_type type); /* "object", "string"... */
 
-/* The strings of a list as a set; what is no list holds none. */
+/* The strings of a list as a set.  A value that is no list gives an empty set. */
 struct lr_json_set {
     const struct lr_json *list; /* borrowed until lr_json_set_free */
-    uint32_t *slots;            /* owned; NULL: the list is short */
+    uint32_t *slots; /* owned; NULL: the list is short and is searched without an index */
 };
 
-/* False without memory: the set is empty. */
+/* False: no memory, and the set is empty. */
 LR_MUST_USE bool lr_json_set_init(struct lr_json_set *set, const struct lr_json *list);
 bool lr_json_set_has(const struct lr_json_set *set, struct lr_str text);
 void lr_json_set_free(struct lr_json_set *set);
 
 /* ---- writer ---- */
 
-/* Writes one compact JSON value to a buffer; commas and colons are its business.
- * Nesting deeper than LR_JSON_DEPTH, a second value or unbalanced calls set
- * buf->failed. */
+/* Writes one compact JSON value to a buffer, with commas and colons.  Nesting deeper than
+ * LR_JSON_DEPTH, a second value and unbalanced calls set buf->failed. */
 struct lr_json_writer {
     struct lr_buf *buf; /* borrowed */
-    uint64_t has_items; /* bit per open level: a comma is due */
+    uint64_t has_items; /* one bit for each open level: the next item needs a comma */
     uint32_t depth;
     bool after_key;
     bool has_value; /* something has been written */
@@ -120,17 +118,18 @@ void lr_json_end_array(struct lr_json_writer *w);
 void lr_json_key(struct lr_json_writer *w, const char *key);
 void lr_json_key_str(struct lr_json_writer *w, struct lr_str key);
 
-/* Bytes that are not UTF-8 are written as U+FFFD: the output is always valid. */
+/* Bytes that are not UTF-8 become U+FFFD, so that the output is always valid. */
 void lr_json_put_str(struct lr_json_writer *w, struct lr_str s);
 void lr_json_put_z(struct lr_json_writer *w, const char *text); /* NULL writes null */
 void lr_json_put_i64(struct lr_json_writer *w, int64_t value);
 void lr_json_put_u64(struct lr_json_writer *w, uint64_t value);
-/* Reads back as the same number, in as few of 15 to 17 digits as that takes; NaN and
- * infinities, which JSON lacks, are written as null. */
+/* Writes the fewest of 15 to 17 digits that read back as the same number.  JSON has no NaN and
+ * no infinities: both are written as null. */
 void lr_json_put_double(struct lr_json_writer *w, double value);
 void lr_json_put_bool(struct lr_json_writer *w, bool value);
 void lr_json_put_null(struct lr_json_writer *w);
-void lr_json_put_raw(struct lr_json_writer *w, struct lr_str json); /* already JSON */
+void lr_json_put_raw(struct lr_json_writer *w,
+                     struct lr_str json); /* already JSON, copied unchecked */
 void lr_json_put_value(struct lr_json_writer *w, const struct lr_json *value);
 
 /* key + value in one call */

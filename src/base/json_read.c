@@ -19,7 +19,7 @@ struct pending {
 };
 
 struct level {
-    size_t first; /* its first value on the pending stack */
+    size_t first; /* index of its first value on the pending stack */
     bool object;
 };
 
@@ -27,7 +27,7 @@ struct parser {
     struct lr_arena *arena;
     struct lr_str text;
     size_t at;
-    struct pending *pending; /* owned, malloc'ed: the arena must not keep dead copies */
+    struct pending *pending; /* owned, malloc'ed, because an arena would keep the old copies */
     size_t pending_count;
     size_t pending_capacity;
     struct level *levels; /* owned */
@@ -123,7 +123,8 @@ static bool read_unicode(struct lr_str text, size_t *at, uint32_t *code_point)
 static lr_code unescape(struct parser *p, size_t start, size_t end, struct lr_str *out)
 {
     struct lr_str raw = lr_str_sub(p->text, start, end);
-    char *copy = lr_arena_alloc(p->arena, raw.len); /* an escape never grows */
+    char *copy =
+        lr_arena_alloc(p->arena, raw.len); /* decoding never needs more bytes than the escape */
     if (copy == NULL)
         return fail_memory(p);
     size_t len = 0, at = 0;
@@ -168,7 +169,7 @@ static lr_code read_string(struct parser *p, struct lr_str *out)
             break;
         if (c == '\\') {
             escaped = true;
-            at += 2; /* what follows is judged by unescape */
+            at += 2; /* unescape checks the escape later */
             if (at > len)
                 return fail_at(p, start - 1, "string without an end");
         } else if (c < 0x20) {
@@ -258,7 +259,8 @@ static lr_code push_pending(struct parser *p, struct lr_str key)
 {
     if (p->pending_count == p->pending_capacity) {
         size_t capacity = p->pending_capacity == 0 ? 32 : p->pending_capacity * 2;
-        /* The stack counts towards the arena's limit, or a flat array would escape it. */
+        /* The stack counts towards the arena's limit; otherwise a flat array could exceed
+         * it. */
         if (capacity > p->arena->limit / sizeof(*p->pending) + 32)
             return fail_memory(p);
         struct pending *grown = realloc(p->pending, capacity * sizeof(*grown));
@@ -273,7 +275,7 @@ static lr_code push_pending(struct parser *p, struct lr_str key)
 
 enum { PAIRWISE = 12 };
 
-/* Small objects are compared pairwise. */
+/* Looks for a repeated key by comparing all pairs. */
 static lr_code close_small(struct parser *p, const struct pending *values, uint32_t count,
                            struct lr_json_member *members)
 {
@@ -286,8 +288,8 @@ static lr_code close_small(struct parser *p, const struct pending *values, uint3
     return LR_OK;
 }
 
-/* Large ones get a hash table, so that an object of n keys costs O(n), here and where its
- * members are asked for; the hash is seeded, so keys cannot be made to collide. */
+/* Gives a large object a hash table, so that n keys cost O(n) to check and O(1) each to find.
+ * The hash is seeded, so that a client cannot make keys collide. */
 static lr_code close_large(struct parser *p, const struct pending *values, uint32_t count,
                            uint32_t *slots, struct lr_json_member *members)
 {
@@ -308,7 +310,7 @@ static lr_code close_object(struct parser *p, const struct pending *values,
                             struct lr_json *done)
 {
     done->indexed = done->count > PAIRWISE;
-    /* A multiple of 128 bytes: what follows is aligned as well as what precedes. */
+    /* A multiple of 128 bytes: the members behind the table stay aligned. */
     size_t table = done->indexed ? lr_json_slots(done->count) * sizeof(uint32_t) : 0;
     char *block = lr_arena_alloc(p->arena, table + done->count * sizeof(*done->members));
     if (block == NULL)
@@ -388,7 +390,7 @@ static lr_code begin_value(struct parser *p, struct lr_str key, bool *opened)
     return LR_OK;
 }
 
-/* After a value: closes what closes here.  *next is set when another value of the
+/* After a value: closes the containers that end here.  *next is set when another value of the
  * innermost container follows. */
 static lr_code after_value(struct parser *p, bool *next)
 {

@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* How many bytes at text[0..len) are ASCII, no control character, no quote and no
- * backslash: those that stand for themselves in a JSON string.  Eight at a time: each
- * test below sets the top bit of a byte that has the property.  A borrow can also mark
- * bytes after the first marked one, never before it, and only the first is used. */
+/* How many bytes at text[0..len) stand for themselves in a JSON string: ASCII without control
+ * characters, quote and backslash.  Looks at eight bytes at a time: each test below sets the
+ * top bit of a byte that ends the run.  A borrow may also mark bytes behind the first marked
+ * byte, but never before it, and only the first mark is used. */
 static inline size_t lr_json_plain_len(const char *text, size_t len)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;

@@ -1,4 +1,4 @@
-/* base/json_value.c - asking a parsed value for what one wants. */
+/* base/json_value.c - access to parsed values. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -54,7 +54,7 @@ bool lr_json_double(const struct lr_json *v, double *out)
     return true;
 }
 
-/* "2.0" and "1e3" are whole numbers to JavaScript clients, so they are to us. */
+/* JavaScript clients write whole numbers also as "2.0" or "1e3". */
 static bool whole(const struct lr_json *v, double *out)
 {
     return lr_json_double(v, out) && *out == floor(*out) && fabs(*out) <= 9007199254740992.0;

@@ -13,13 +13,13 @@ void lr_json_writer_init(struct lr_json_writer *w, struct lr_buf *buf)
     *w = (struct lr_json_writer){.buf = buf};
 }
 
-/* Bit of the innermost open level; there is none outside all of them. */
+/* The bit of the innermost open level; 0 outside all levels. */
 static uint64_t level_bit(const struct lr_json_writer *w)
 {
     return w->depth != 0 ? (uint64_t)1 << (w->depth - 1) : 0;
 }
 
-/* Before a value or a key: the comma that is due. */
+/* Writes the comma before a value or a key, if needed. */
 static void separate(struct lr_json_writer *w)
 {
     if (w->after_key) {
@@ -27,7 +27,7 @@ static void separate(struct lr_json_writer *w)
         return;
     }
     if (w->depth == 0 && w->has_value)
-        w->buf->failed = true; /* two values are no JSON text */
+        w->buf->failed = true; /* a second value would not be JSON */
     w->has_value = true;
     if ((w->has_items & level_bit(w)) != 0)
         lr_buf_add_char(w->buf, ',');
@@ -91,7 +91,8 @@ static void add_escape(struct lr_buf *buf, unsigned char c)
     }
 }
 
-/* Plain runs are copied whole; quotes, controls and broken UTF-8 are dealt with singly. */
+/* Copies plain runs whole; handles quotes, control characters and invalid UTF-8 one at a
+ * time. */
 void lr_json_quote(struct lr_buf *buf, struct lr_str s)
 {
     size_t at = 0, plain = 0;
@@ -168,9 +169,8 @@ void lr_json_put_double(struct lr_json_writer *w, double value)
         lr_json_put_null(w);
         return;
     }
-    /* 15 digits always survive text -> double -> text, 17 always survive the way back:
-     * the first of the three that reads back as the same number is the shortest, since
-     * %g drops trailing zeros. */
+    /* %.15g is the shortest form where it reads back as the same number; %.17g always does. %g
+     * drops trailing zeros, so the first of the three that reads back is the shortest. */
     char text[40];
     (void)snprintf(text, sizeof(text), "%.15g", value);
     if (strtod(text, NULL) != value)

@@ -1,8 +1,8 @@
 /* base/log.c - formats one event into one line and writes it.
  *
- * The format string is walked once: a word is "key=" followed by literal text and
- * conversions up to the next blank.  A value is first assembled in plain form, then
- * escaped into the line, so that escaping cannot be forgotten by a caller.
+ * The format string is walked once: a word is "key=" followed by literal text and conversions
+ * up to the next blank.  A value is first built in plain form and then escaped into the line,
+ * so that no caller can forget to escape.
  */
 #include "base/log.h"
 
@@ -64,7 +64,7 @@ void lr_log_reopen(void)
         lr_log_warn(NULL, "log.kept file=%s reason=%s", line_path, strerror(errno));
         return;
     }
-    /* Under the old number: another thread may be writing to it now. */
+    /* dup2 keeps the descriptor's number, because another thread may be writing to it. */
     int number = atomic_load(&line_fd);
     (void)dup2(fd, number);
     (void)fcntl(number, F_SETFD, FD_CLOEXEC);
@@ -97,15 +97,16 @@ bool lr_log_level_parse(struct lr_str text, enum lr_log_level *out)
     return false;
 }
 
-/* TAIL bytes are kept for closing a line that was cut: quote, cut mark, brace, newline. */
+/* The last TAIL bytes are reserved for closing a truncated line: quote, truncation mark, brace,
+ * newline. */
 enum { TAIL = 32, VALUE_MAX = 4096 };
 
 struct line {
     char data[LR_LOG_LINE_MAX];
     size_t len;
-    size_t event_at; /* where the text after time and level begins; 0 in the JSON form */
+    size_t event_at; /* where the text after time and level begins; 0 in JSON form */
     bool json;
-    bool cut; /* nothing but the tail is added any more */
+    bool cut; /* truncated: only the tail is still added */
 };
 
 static void add(struct line *line, const char *bytes, size_t len)
@@ -125,11 +126,12 @@ static void add_z(struct line *line, const char *text)
 
 static void add_tail(struct line *line, const char *text)
 {
-    memcpy(line->data + line->len, text, strlen(text)); /* TAIL is room for all of them */
+    memcpy(line->data + line->len, text,
+           strlen(text)); /* TAIL bytes are enough for all of these */
     line->len += strlen(text);
 }
 
-/* Control characters, and the separators some viewers take for a line's end. */
+/* Control characters, and separators that some viewers treat as line ends. */
 static bool is_unprintable(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x2028 || c == 0x2029;
@@ -166,7 +168,8 @@ static void add_quoted(struct line *line, struct lr_str s)
     add_tail(line, "\"");
 }
 
-/* A value that needs no quotes in the text form: it cannot end a word or begin a key. */
+/* A value that needs no quotes in the text form: it contains nothing that ends a word or looks
+ * like a key. */
 static bool is_bare(struct lr_str s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -189,7 +192,7 @@ static void add_pair(struct line *line, struct lr_str key, struct lr_str value, 
         add(line, key.ptr, key.len);
         add(line, "=", 1);
     }
-    /* A number must not be cut into another number, nor a key be left without a value. */
+    /* A number must not be truncated to another number, and a key needs its value. */
     if (line->cut || (verbatim && line->len + value.len > LR_LOG_LINE_MAX - TAIL)) {
         line->len = before;
         line->cut = true;
@@ -208,8 +211,8 @@ struct value {
     char data[VALUE_MAX];
     size_t len;
     bool cut;
-    int numbers;  /* conversions that gave a number */
-    int others;   /* all else it is made of */
+    int numbers;  /* conversions that wrote a number */
+    int others;   /* conversions and literal text that are no number */
     bool is_null; /* a NULL string */
 };
 
@@ -330,7 +333,7 @@ static void count_integer(struct value *v, const struct conversion *c)
         v->others++;
 }
 
-/* False for a conversion that this log does not know: its argument cannot be skipped. */
+/* False for an unknown conversion: its argument cannot be skipped. */
 static bool convert(struct value *v, struct arguments *args, const struct conversion *c)
 {
     char text[128];
@@ -434,7 +437,7 @@ static void write_all(int fd, const char *bytes, size_t len)
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote <= 0)
-            return; /* there is nowhere to report that the log is gone */
+            return; /* a failed log write cannot be reported anywhere */
         bytes += wrote;
         len -= (size_t)wrote;
     }

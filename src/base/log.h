@@ -30,24 +30,24 @@ enum { LR_LOG_LINE_MAX = 8192 };
 enum lr_log_level { LR_LOG_ERROR, LR_LOG_WARN, LR_LOG_INFO, LR_LOG_DEBUG };
 enum lr_log_format { LR_LOG_TEXT, LR_LOG_JSON };
 
-/* What all lines of one request share; NULL where a line belongs to no request. */
+/* What all log lines of one request share; NULL for lines that belong to no request. */
 struct lr_log_ctx {
-    const char *request_id; /* borrowed; NULL or "" is left out */
+    const char *request_id; /* borrowed; NULL or "": no request id is written */
 };
 
 /* Set once, before threads start.  fd is borrowed (2 unless set). */
 void lr_log_set(enum lr_log_level level, enum lr_log_format format);
 void lr_log_set_fd(int fd);
-/* Lines are added to this file from now on; NULL: nothing changes.  Before threads start. */
+/* Appends lines to this file from now on; NULL: changes nothing.  Before threads start. */
 LR_MUST_USE lr_code lr_log_open(const char *path, struct lr_error *err);
-/* Opens that file anew, where one is set: it may have been renamed.  Where it cannot be opened
- * lines go to the old one, and a line says why.  Thread: one at a time. */
+/* Opens the log file again, because log rotation may have renamed it.  If that fails, the log
+ * goes on in the old file and says why.  Thread: one at a time. */
 void lr_log_reopen(void);
 void lr_log_set_clock(const struct lr_clock *clock); /* borrowed; NULL: the system's */
 
-/* Called with every line after it was written, on the thread that wrote it; logs nothing
- * itself.  text is the line from the event's name on (in the JSON form the whole object),
- * without its end, and is borrowed for the call.  NULL: nobody listens. */
+/* Called with every line after it was written, on the thread that wrote it; must not log
+ * itself. text is the line from the event's name on (in JSON form the whole object), without
+ * the newline, borrowed for the call.  NULL: no callback. */
 typedef void (*lr_log_tap_fn)(enum lr_log_level level, int64_t wall_ms, struct lr_str text);
 void lr_log_set_tap(lr_log_tap_fn tap);
 

@@ -1,7 +1,7 @@
 /* base/machine.h - state machines: which state may follow which.
  *
  * An object with a state has an enum, a picture of its moves in the header, and one function
- * that moves the object and asks lr_machine_allows first.  The table stands beside that
+ * that moves the object and calls lr_machine_allows first.  The table stands beside that
  * function:
  *
  *   #define TO(name) LR_STATE(DOOR_##name)
@@ -11,10 +11,9 @@
  *       [DOOR_LOCKED] = {"locked", TO(SHUT)},
  *   }};
  *
- * An illegal move is a fault of the program: a debug build aborts, a release logs
- * "state.bad_move" and counts the fault, and the function that asked fails the object, so that
- * the object does not go on in a state that nobody planned.
- * Thread: any.
+ * An illegal move is a defect of the program: a debug build aborts; a release build logs
+ * "state.bad_move" and counts the defect, and the calling function fails the object, so that it
+ * never goes on in an unplanned state.  Thread: any.
  */
 #ifndef BASE_MACHINE_H
 #define BASE_MACHINE_H

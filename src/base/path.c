@@ -19,7 +19,7 @@ bool lr_path_safe(struct lr_str name)
         return false;
     for (size_t i = 0; i < name.len; i++) {
         unsigned char c = (unsigned char)name.ptr[i];
-        /* The colon is a drive or a stream on Windows; names are shared with it. */
+        /* A colon names a drive or a stream on Windows, where the same names are used. */
         if (c < 0x20 || c == 0x7F || c == '\\' || c == ':')
             return false;
     }
@@ -29,7 +29,7 @@ bool lr_path_safe(struct lr_str name)
     return true;
 }
 
-/* Untrusted names reach logs and HTTP bodies: printable ASCII only, and not much of it. */
+/* Untrusted names reach logs and HTTP bodies: shortened, printable ASCII only. */
 static void show_name(struct lr_str name, char out[96])
 {
     size_t n = 0;

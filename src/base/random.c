@@ -10,7 +10,7 @@
 static void ask_kernel(unsigned char *next, size_t len)
 {
     while (len != 0) {
-        /* Requests up to 256 bytes are never interrupted or cut short. */
+        /* getrandom never interrupts or shortens requests of up to 256 bytes. */
         ssize_t got = getrandom(next, len < 256 ? len : 256, 0);
         if (got < 0 && errno == EINTR)
             continue;
@@ -21,9 +21,10 @@ static void ask_kernel(unsigned char *next, size_t len)
     }
 }
 
-/* A request draws several ids, and each call of the kernel is a microsecond: small draws come
- * from a pool of the thread.  What was taken is wiped, so that no number is given twice or can
- * be read later.  A child after fork() forgets it, or parent and child would give the same. */
+/* A request needs several random ids, and each system call takes a microsecond.  So small
+ * amounts come from a pool of the thread.  Used bytes are wiped, so that no number is given
+ * twice or can be read later.  A child after fork() drops the pool; otherwise parent and child
+ * would give the same numbers. */
 enum { POOL_BYTES = 256 };
 static _Thread_local struct {
     unsigned char bytes[POOL_BYTES];
@@ -68,7 +69,8 @@ uint64_t lr_random_u64(void)
 
 uint64_t lr_random_below(uint64_t bound)
 {
-    /* Values below 2^64 mod bound are drawn again, or low results would be likelier. */
+    /* Rejection sampling: values below 2^64 mod bound are thrown away, because they would make
+     * low results more likely. */
     uint64_t reject_below = (0 - bound) % bound;
     uint64_t value;
     do
@@ -77,7 +79,8 @@ uint64_t lr_random_below(uint64_t bound)
     return value % bound;
 }
 
-/* One byte gives one digit; bytes past the largest multiple of base are dropped. */
+/* Each byte gives one digit; bytes at or above the largest multiple of the base are thrown
+ * away. */
 static void random_digits(char *out, size_t len, const char *digits, unsigned base)
 {
     unsigned char drawn[32];

@@ -1,7 +1,7 @@
-/* base/random.h - randomness from the kernel.
+/* base/random.h - random numbers from the kernel.
  *
- * Good for keys and ids.  A kernel that gives no randomness is not survivable: the
- * process aborts.  Thread: any.
+ * Suitable for keys and ids.  If the kernel gives no randomness, the process aborts.  Thread:
+ * any.
  */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H

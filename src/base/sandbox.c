@@ -21,7 +21,8 @@
 #define IS_RELAXED false
 #endif
 
-/* The kernel's interface in our own words: headers of older systems lack part of it. */
+/* Numbers of the kernel's interface, defined here because headers of older systems lack
+ * some. */
 enum {
     CALL_CREATE_RULESET = 444,
     CALL_ADD_RULE = 445,
@@ -35,11 +36,14 @@ enum {
     FS_WRITE_FILE = 1 << 1,
     FS_READ_FILE = 1 << 2,
     FS_READ_DIR = 1 << 3,
-    FS_VERSION_1 = (1 << 13) - 1, /* the above, to execute, to remove and to make anything */
-    FS_REFER = 1 << 13,           /* version 2 */
-    FS_TRUNCATE = 1 << 14,        /* version 3; ioctl on devices (5) stays free, GPUs need it */
-    NET_TCP = 3,                  /* version 4: bind and connect */
-    SCOPE_ALL = 3,                /* version 6: abstract sockets, signals */
+    FS_VERSION_1 =
+        (1 << 13) - 1,  /* the rights above, and to execute, remove and create anything */
+    FS_REFER = 1 << 13, /* version 2 */
+    FS_TRUNCATE =
+        1
+        << 14, /* version 3; ioctl on devices (version 5) stays allowed, because GPUs need it */
+    NET_TCP = 3,   /* version 4: bind and connect */
+    SCOPE_ALL = 3, /* version 6: abstract sockets, signals */
 };
 
 struct ruleset {
@@ -81,7 +85,7 @@ const char *lr_sandbox_lacks(const struct lr_sandbox_facts *facts, char out[LR_S
     return out;
 }
 
-/* EINVAL would be the answer to rights of a folder on a file. */
+/* Rights of a folder on a plain file would be EINVAL. */
 static lr_code add_path(int ruleset, const struct lr_sandbox_path *path, uint64_t handled,
                         struct lr_error *err)
 {
@@ -92,10 +96,10 @@ static lr_code add_path(int ruleset, const struct lr_sandbox_path *path, uint64_
     if (rule.parent < 0 || fstat(rule.parent, &info) != 0) {
         if (rule.parent >= 0)
             (void)close(rule.parent);
-        return LR_OK; /* what is not there, or not for us, needs no right */
+        return LR_OK; /* a path that does not exist or cannot be opened needs no right */
     }
     if (path->is_writable)
-        rule.allowed = handled & ~UINT64_C(1); /* all but to execute */
+        rule.allowed = handled & ~UINT64_C(1); /* all rights but execute */
     if (!S_ISDIR(info.st_mode))
         rule.allowed &= of_files;
     lr_code code = LR_OK;
@@ -116,7 +120,7 @@ lr_code lr_sandbox_files(const struct lr_sandbox_facts *facts,
     rules.fs |= (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0);
     rules.net = version >= 4 ? NET_TCP : 0;
     rules.scoped = version >= 6 ? SCOPE_ALL : 0;
-    /* An older kernel refuses a struct that is longer than its own. */
+    /* An older kernel refuses a struct longer than its own. */
     size_t size = version >= 6 ? 24 : version >= 4 ? 16 : 8;
     int fd = (int)syscall(CALL_CREATE_RULESET, &rules, size, 0);
     if (fd < 0)

@@ -1,7 +1,7 @@
 /* base/sandbox_calls.c - which system calls a confined process may make (seccomp).
  *
- * A list of what is forbidden, not of what is allowed: GPU drivers and their libraries make
- * calls that nobody has listed, and new ones with each release.
+ * A deny list, not an allow list: GPU drivers and their libraries make undocumented calls, and
+ * new ones with each release.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -25,7 +25,7 @@
 enum { PROGRAM_MAX = 256, X32_BIT = 0x40000000 };
 
 static const int forbidden[] = {
-    /* new programs and processes; clone is looked at more closely */
+    /* new programs and processes; clone has its own rule */
     SYS_execve,
     SYS_execveat,
 #ifdef SYS_fork
@@ -59,7 +59,7 @@ static const int forbidden[] = {
 #ifdef SYS_mount_setattr
     SYS_mount_setattr,
 #endif
-/* modes, owners and attributes by path: Landlock does not look at them */
+/* modes, owners and attributes by path: Landlock does not check them */
 #ifdef SYS_chmod
     SYS_chmod,
     SYS_chown,
@@ -74,7 +74,7 @@ static const int forbidden[] = {
     SYS_lsetxattr,
     SYS_removexattr,
     SYS_lremovexattr,
-    /* a ring makes calls that no filter sees */
+    /* io_uring makes calls that seccomp does not see */
     SYS_io_uring_setup,
     SYS_io_uring_enter,
     SYS_io_uring_register,
@@ -148,7 +148,8 @@ static void forbid_processes(struct program *p)
     give(p, SECCOMP_RET_ALLOW);
     give(p, error(EPERM));
 #ifdef SYS_clone3
-    /* Its flags lie in memory that no filter reads; the C library then takes clone. */
+    /* The flags of clone3 lie in memory, which seccomp cannot read.  When clone3 fails the C
+     * library uses clone. */
     only_for(p, SYS_clone3, 1);
     give(p, error(ENOSYS));
 #endif

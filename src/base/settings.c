@@ -1,7 +1,7 @@
-/* base/settings.c - the rows of one command with their values, and the answers.
+/* base/settings.c - the settings of one command: rows, values and access by name.
  *
- * One entry per row that applies to the command.  Everything is copied into one arena
- * that lives as long as the settings.
+ * One entry for each row that applies to the command.  Everything is copied into one arena that
+ * lives as long as the settings.
  */
 #include "base/settings.h"
 
@@ -29,7 +29,7 @@ const struct lr_setting *lr_settings_find_foreign(const struct lr_settings *s,
     return NULL;
 }
 
-/* Sorts the rows into ours and those of other commands. */
+/* Separates the rows of this command from those of other commands. */
 static void sort_rows(struct lr_settings *s, const struct lr_setting_table *tables,
                       size_t table_count)
 {
@@ -86,7 +86,7 @@ void lr_settings_destroy(struct lr_settings *s)
     free(s);
 }
 
-/* A second flag adds to a list; anything else replaces what a lower source gave. */
+/* A repeated flag adds to a list; any other value replaces the value of a lower source. */
 static lr_code append_items(struct lr_settings *s, struct lr_settings_entry *entry,
                             struct lr_setting_value *added, struct lr_error *err)
 {
@@ -144,7 +144,7 @@ bool lr_settings_is_help(const struct lr_settings *s)
     return s->is_help;
 }
 
-/* The table is fixed at build time, so a miss here is a defect, not an input. */
+/* The table is fixed at build time, so an unknown name is a defect of the program. */
 static const struct lr_settings_entry *demand(const struct lr_settings *s, const char *name)
 {
     const struct lr_settings_entry *entry = lr_settings_find(s, lr_str_z(name));

@@ -39,13 +39,13 @@ enum lr_setting_type {
 struct lr_setting {
     const char *name; /* lower case with dashes */
     enum lr_setting_type type;
-    const char *fallback; /* default as one would write it; NULL: not set */
+    const char *fallback; /* default, as an operator would write it; NULL: not set */
     const char *choices;  /* "a|b|c" for CHOICE */
     int64_t min, max;     /* INT, FLOAT, SIZE (bytes), DURATION (ms); max 0: no upper bound */
     const char *commands; /* "router up"; NULL: every command */
     const char *value;    /* word for --help: "ADDR"; NULL: by type */
     const char *help;     /* one sentence, no full stop needed */
-    const char *was;      /* its name before; the old name is an error that says so */
+    const char *was;      /* former name; using it is an error that names the new name */
     bool secret;          /* never printed or logged */
     bool flag_only;       /* neither environment nor file: --config itself */
 };
@@ -66,10 +66,10 @@ LR_MUST_USE lr_code lr_settings_create(const struct lr_setting_table *tables,
                                        struct lr_settings **out, struct lr_error *err);
 void lr_settings_destroy(struct lr_settings *s);
 
-/* Each may be called in any order; precedence is by source, not by call.  An empty
- * environment variable counts as not set; an unknown LLM_ROUTER_ one is ignored, with a
- * warning when it nearly names a setting.  The file holds `name = value` lines and
- * comments after '#'; a value may stand in double quotes, with \" and \\ inside. */
+/* May be called in any order; precedence is by source, not by call.  An empty environment
+ * variable counts as not set.  An unknown variable that starts with LLM_ROUTER_ is ignored,
+ * with a warning when its name is close to a setting's.  The file holds `name = value` lines
+ * and comments after '#'; a value may be in double quotes, with \" and \\ inside. */
 LR_MUST_USE lr_code lr_settings_read_env(struct lr_settings *s, const char *const *env,
                                          struct lr_error *err); /* `environ` in production */
 LR_MUST_USE lr_code lr_settings_read_text(struct lr_settings *s, struct lr_str text,
@@ -77,20 +77,21 @@ LR_MUST_USE lr_code lr_settings_read_text(struct lr_settings *s, struct lr_str t
 LR_MUST_USE lr_code lr_settings_read_file(struct lr_settings *s, const char *path,
                                           struct lr_error *err);
 
-/* argv without program and command names.  What is no flag is positional, and so is all
- * that follows "--".  Flags and positionals may mix.  "--help" and "-h" set is_help. */
+/* argv without program and command names.  Arguments that are not flags are positional, and so
+ * is everything after "--".  Flags and positionals may be mixed. "--help" and "-h" set
+ * is_help. */
 LR_MUST_USE lr_code lr_settings_read_args(struct lr_settings *s, int argc,
                                           const char *const *argv, struct lr_error *err);
 size_t lr_settings_positional_count(const struct lr_settings *s);
 const char *lr_settings_positional(const struct lr_settings *s, size_t index);
 bool lr_settings_is_help(const struct lr_settings *s);
 
-/* Arguments, environment, then the file that "config" names (where the table has that
- * row): what a command calls. */
+/* What a command calls: reads arguments, environment, and then the file that the setting
+ * "config" names (if the table has that row). */
 LR_MUST_USE lr_code lr_settings_load(struct lr_settings *s, int argc, const char *const *argv,
                                      const char *const *env, struct lr_error *err);
 
-/* Programmatic override, as if it had been a flag. */
+/* Sets a value from code, with the precedence of a flag. */
 LR_MUST_USE lr_code lr_settings_set(struct lr_settings *s, const char *name, const char *value,
                                     struct lr_error *err);
 
@@ -105,9 +106,9 @@ uint64_t lr_settings_ms(const struct lr_settings *s, const char *name); /* DURAT
 bool lr_settings_bool(const struct lr_settings *s, const char *name);
 size_t lr_settings_list_count(const struct lr_settings *s, const char *name);
 const char *lr_settings_list_item(const struct lr_settings *s, const char *name, size_t i);
-/* A secret that stands in setting NAME or in the file that NAME-file names; there a line's end
- * behind it is left out.  "": neither is set.  Both, and a secret of `size` letters or more,
- * are errors. */
+/* A secret from the setting NAME or from the file that NAME-file names; a newline at the end of
+ * the file is dropped. "": neither is set.  Errors: both are set, or the secret has `size`
+ * bytes or more. */
 LR_MUST_USE lr_code lr_settings_secret(const struct lr_settings *s, const char *name, char *out,
                                        size_t size, struct lr_error *err);
 enum lr_setting_source lr_settings_source(const struct lr_settings *s, const char *name);
@@ -125,7 +126,7 @@ bool lr_parse_size(struct lr_str text, uint64_t *bytes);
 bool lr_parse_duration(struct lr_str text, uint64_t *ms);
 void lr_format_size(uint64_t bytes, char out[32]); /* "12.8 GiB", "512 B" */
 
-/* The candidate closest to word, or NULL when none is close: for "did you mean". */
+/* The candidate closest to word, or NULL when none is close.  Used for "did you mean". */
 const char *lr_closest(const char *word, const char *const *candidates, size_t count);
 
 #endif

@@ -8,7 +8,7 @@
 enum { LR_SETTINGS_MOST = 512 }; /* rows of all tables together */
 
 struct lr_setting_value {
-    const char *text; /* as written (a path: with its home folder); NULL: not set */
+    const char *text; /* as written (a path with ~/ replaced); NULL: not set */
     union {
         int64_t integer; /* INT */
         uint64_t amount; /* SIZE, DURATION */
@@ -34,7 +34,7 @@ struct lr_settings_entry {
     const struct lr_setting *row;
     struct lr_setting_value value;
     enum lr_setting_source source;
-    size_t line; /* of the file, to report a key that stands there twice */
+    size_t line; /* line in the file, to report a repeated key */
 };
 
 struct lr_settings {
@@ -54,7 +54,7 @@ struct lr_settings_entry *lr_settings_find(const struct lr_settings *s, struct l
 const struct lr_setting *lr_settings_find_foreign(const struct lr_settings *s,
                                                   struct lr_str name);
 
-/* Takes the value over unless a higher source has given one. */
+/* Stores the value unless a higher source has given one. */
 lr_code lr_settings_assign(struct lr_settings *s, struct lr_settings_entry *entry,
                            struct lr_str text, enum lr_setting_source source, const char *where,
                            struct lr_error *err);

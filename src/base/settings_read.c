@@ -15,7 +15,7 @@ static const char *closest_name(const struct lr_settings *s, const char *word)
     return lr_closest(word, names, s->entry_count);
 }
 
-/* What a setting that was renamed is called now; NULL: none had this name. */
+/* The new name of a renamed setting; NULL: no setting had this name. */
 static const char *find_renamed(const struct lr_settings *s, struct lr_str name)
 {
     for (size_t i = 0; i < s->entry_count + s->foreign_count; i++) {
@@ -27,7 +27,6 @@ static const char *find_renamed(const struct lr_settings *s, struct lr_str name)
     return NULL;
 }
 
-/* "unknown setting X; did you mean Y?" with the prefix the place uses. */
 lr_code lr_settings_fail_unknown(const struct lr_settings *s, struct lr_str name,
                                  const char *where, const char *prefix, struct lr_error *err)
 {
@@ -143,8 +142,8 @@ static void name_from_env(struct lr_str env, char out[64])
     out[len] = '\0';
 }
 
-/* A value for a row of another command: checked, so that a mistake in a shared file is
- * seen wherever the file is read first, and dropped. */
+/* A value for a row of another command is checked and then dropped, so that a mistake in a
+ * shared file is reported by every command that reads it. */
 static lr_code check_foreign(struct lr_settings *s, const struct lr_setting *row,
                              struct lr_str text, const char *where, struct lr_error *err)
 {
@@ -152,8 +151,8 @@ static lr_code check_foreign(struct lr_settings *s, const struct lr_setting *row
     return lr_setting_parse(row, &s->arena, text, where, &ignored, err);
 }
 
-/* Not an error: Kubernetes gives every container LLM_ROUTER_PORT and the like when a
- * service is called llm-router.  A near miss is worth a line. */
+/* A warning, not an error: Kubernetes sets LLM_ROUTER_PORT and similar variables in every
+ * container when a service is called llm-router. */
 static void warn_unknown_env(const struct lr_settings *s, struct lr_str variable,
                              const char *name)
 {

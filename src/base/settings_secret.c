@@ -1,6 +1,6 @@
 /* base/settings_secret.c - a secret from a setting or from a file.
  *
- * Everybody on the machine reads a command line; a file and the environment are the user's.
+ * Every user of a machine can read command lines; a file and the environment are private.
  */
 #include <stdio.h>
 

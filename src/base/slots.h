@@ -1,8 +1,8 @@
-/* base/slots.h - numbers for things that come and go: found in one step, and never mistaken for
- * the next thing in the same slot.
+/* base/slots.h - a table with numbers for objects that come and go.
  *
- * A number is a slot's index and how often the slot was used, so a word about something that
- * has ended finds nothing.  0 is no number.
+ * A number consists of a slot's index and a use count.  So lookup takes one step, and the
+ * number of an object that has ended never finds the next object in the same slot.  0 is no
+ * number.
  */
 #ifndef BASE_SLOTS_H
 #define BASE_SLOTS_H
@@ -12,7 +12,7 @@
 
 struct lr_slot {
     void *item;         /* NULL: free */
-    uint32_t turn;      /* how often it was used */
+    uint32_t turn;      /* use count */
     uint32_t next_free; /* index + 1; 0: none */
 };
 
@@ -24,12 +24,12 @@ struct lr_slots {
     uint32_t used;
 };
 
-/* The number of the item, which is not NULL; 0: no memory. */
+/* Stores the item (not NULL) and returns its number; 0: no memory. */
 uint64_t lr_slots_take(struct lr_slots *slots, void *item);
 void lr_slots_give(struct lr_slots *slots, uint64_t number);
-/* NULL: the item has left. */
+/* NULL: the item was removed. */
 void *lr_slots_find(const struct lr_slots *slots, uint64_t number);
-/* Leaves no slots; the items are the caller's. */
+/* Frees the table; the items belong to the caller. */
 void lr_slots_free(struct lr_slots *slots);
 
 #endif

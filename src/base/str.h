@@ -1,7 +1,7 @@
 /* base/str.h - borrowed byte slices.
  *
- * A struct lr_str never owns its bytes and need not be terminated.  Whoever
- * keeps one says from whom the bytes are borrowed and until when.
+ * A struct lr_str never owns its bytes and need not be terminated.  A struct that keeps a slice
+ * documents who owns the bytes and how long they live.
  */
 #ifndef BASE_STR_H
 #define BASE_STR_H
@@ -63,7 +63,7 @@ bool lr_str_split(struct lr_str *rest, char sep, struct lr_str *part);
 bool lr_str_u64(struct lr_str s, uint64_t *out);
 bool lr_str_i64(struct lr_str s, int64_t *out);
 
-/* Same bytes, same time, whatever the content: for secrets of equal length. */
+/* Constant-time comparison for secrets of equal length. */
 bool lr_str_eq_secret(struct lr_str a, struct lr_str b);
 
 #endif

@@ -135,7 +135,7 @@ static bool grow(struct lr_strmap *map)
     map->entries = entries;
     uint32_t *slots = malloc(capacity * 2 * sizeof(*slots));
     if (slots == NULL)
-        return false; /* the longer entries array is harmless */
+        return false; /* the longer entries array does no harm */
     free(map->slots);
     map->slots = slots;
     map->slot_count = capacity * 2;
@@ -167,13 +167,13 @@ bool lr_strmap_put(struct lr_strmap *map, struct lr_str key, void *value, void *
     return true;
 }
 
-/* Closes the hole at `slot` by moving back what would no longer be found across it. */
+/* Fills the free slot `hole` by moving entries back that could otherwise not be found. */
 static void close_hole(struct lr_strmap *map, size_t hole)
 {
     size_t mask = map->slot_count - 1;
     for (size_t slot = (hole + 1) & mask; map->slots[slot] != 0; slot = (slot + 1) & mask) {
         size_t home = (size_t)map->entries[map->slots[slot] - 1].hash & mask;
-        /* The entry may move when its home is not in (hole, slot]. */
+        /* The entry may move unless its home slot lies in (hole, slot]. */
         if (((slot - home) & mask) >= ((slot - hole) & mask)) {
             map->slots[hole] = map->slots[slot];
             hole = slot;
@@ -189,12 +189,12 @@ void *lr_strmap_remove(struct lr_strmap *map, struct lr_str key)
         return NULL;
     size_t index = (size_t)(entry - map->entries);
     void *value = entry->value;
-    char *owned = entry->key; /* `key` may be a view of it: freed last */
+    char *owned = entry->key; /* `key` may point into it, so it is freed last */
     close_hole(map, find_slot(map, entry->hash, key));
     size_t last = --map->count;
     if (index != last) {
         struct lr_strmap_entry *moved = &map->entries[last];
-        /* While it is found through its slot, the entry must still sit at `last`. */
+        /* find_slot compares keys, so the entry must still be at `last`. */
         size_t slot = find_slot(map, moved->hash, lr_str(moved->key, moved->len));
         map->slots[slot] = (uint32_t)index + 1;
         *entry = *moved;

@@ -1,8 +1,8 @@
 /* base/strmap.h - hash map from byte strings to pointers.
  *
- * Keys are copied; values are the caller's.  The hash is seeded per process, so that
- * keys chosen by a stranger do not collide on purpose.  Iteration order is insertion
- * order as long as nothing is removed.  Thread: one at a time.
+ * Keys are copied; values belong to the caller.  The hash is seeded per process, so that a
+ * client cannot choose keys that collide.  Iteration order is insertion order as long as
+ * nothing is removed.  Thread: one at a time.
  */
 #ifndef BASE_STRMAP_H
 #define BASE_STRMAP_H
@@ -29,11 +29,11 @@ void lr_strmap_free(struct lr_strmap *map); /* the keys; values are the caller's
 void *lr_strmap_get(const struct lr_strmap *map, struct lr_str key); /* NULL: absent */
 bool lr_strmap_has(const struct lr_strmap *map, struct lr_str key);
 
-/* Adds or replaces; *old (may be NULL) is the value before, NULL for a new key.  False
- * without memory: the map is as before. */
+/* Adds or replaces.  *old (old may be NULL) is the previous value, NULL for a new key.  False:
+ * no memory, and the map is unchanged. */
 bool lr_strmap_put(struct lr_strmap *map, struct lr_str key, void *value, void **old);
 
-/* The value that was there, or NULL.  Moves the last entry into the gap. */
+/* Returns the removed value or NULL. Moves the last entry into the gap. */
 void *lr_strmap_remove(struct lr_strmap *map, struct lr_str key);
 
 /* for (size_t i = 0; lr_strmap_at(map, i, &key, &value); i++).  key is borrowed until
@@ -41,7 +41,7 @@ void *lr_strmap_remove(struct lr_strmap *map, struct lr_str key);
  * i again. */
 bool lr_strmap_at(const struct lr_strmap *map, size_t index, struct lr_str *key, void **value);
 
-/* SipHash-1-3 with the process's seed: for other tables over foreign keys. */
+/* SipHash-1-3 with the process's seed, for other tables whose keys come from outside. */
 uint64_t lr_hash(struct lr_str bytes);
 
 #endif

@@ -1,8 +1,8 @@
-/* base/subprocess.c - fork and exec with nothing left to chance (POSIX, Linux).
+/* base/subprocess.c - fork and exec (POSIX, Linux).
  *
- * Everything that allocates happens before fork: between fork and exec only calls that
- * are safe after a fork in a program with threads.  The child reports a failed step
- * through a close-on-exec pipe, so that a successful exec reads as end of file.
+ * Everything that allocates happens before fork: between fork and exec only calls are made that
+ * are safe after a fork in a program with threads.  The child reports a failed step through a
+ * close-on-exec pipe; a successful exec reads as end of file.
  */
 #include "base/subprocess.h"
 
@@ -27,7 +27,7 @@ extern char **environ;
 
 enum { MOST_PASSED = 16, MOST_FDS = MOST_PASSED + 3 };
 
-/* All the child needs, made before fork. */
+/* Everything that the child needs, prepared before fork. */
 struct plan {
     const struct lr_spawn *spawn;
     char path[LR_PATH_MAX];
@@ -73,7 +73,7 @@ static bool same_name(const char *a, const char *b)
     return strncmp(a, b, len) == 0 && b[len] == '=';
 }
 
-/* Ours, with added names replacing their old values. */
+/* Our environment, with `added` replacing variables of the same name. */
 static const char **merge_env(const char *const *added)
 {
     size_t ours = 0, extra = 0;
@@ -144,7 +144,7 @@ static void close_on_exec_above(int first)
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Two moves: first every source to a number above all targets, then each to its
+/* Moves in two steps: first every source to a number above all targets, then each to its
  * target, so that no target overwrites a source that is still needed. */
 static bool place_fds(struct plan *plan)
 {
@@ -180,7 +180,7 @@ static void run_child(struct plan *plan)
     if (plan->spawn->dies_with_parent) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
             report_and_exit(plan->report, errno);
-        /* A parent that died before the line above sends no signal any more. */
+        /* If the parent died before prctl, no signal will come. */
         if (getppid() != plan->parent)
             _exit(127);
     }
@@ -205,7 +205,7 @@ static lr_code fork_and_report(struct plan *plan, pid_t *pid, struct lr_error *e
         return lr_fail_errno(err, LR_IO, "cannot create a pipe");
     plan->report = report[1];
     plan->parent = getpid();
-    /* No handler of ours may run in the child before its handlers are reset. */
+    /* None of our signal handlers may run in the child before they are reset. */
     sigset_t all, before;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -280,7 +280,8 @@ bool lr_subprocess_poll(struct lr_subprocess *child)
     if (child->pid == 0 || child->exited)
         return true;
     pid_t got = waitpid(child->pid, &child->status, WNOHANG);
-    /* ECHILD: somebody else reaped it, or SIGCHLD is ignored; it is gone all the same. */
+    /* ECHILD: the child was reaped elsewhere, or SIGCHLD is ignored; either way it has
+     * ended. */
     child->exited = got == child->pid || (got < 0 && errno == ECHILD);
     return child->exited;
 }
@@ -299,7 +300,7 @@ bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms)
         }
         if (pidfd < 0)
             pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
-        /* Kernels without pidfd (before 5.3) are asked every few milliseconds. */
+        /* Kernels without pidfd (before 5.3) are polled every few milliseconds. */
         struct pollfd wait = {.fd = pidfd, .events = POLLIN};
         (void)poll(&wait, pidfd >= 0, pidfd >= 0 ? left : left >= 0 && left < 5 ? left : 5);
     }
@@ -308,7 +309,8 @@ bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms)
     return child->pid == 0 || child->exited;
 }
 
-/* An unreaped child keeps its number, so a signal cannot reach a stranger. */
+/* A child that is not reaped keeps its process id, so the signal cannot reach another
+ * process. */
 void lr_subprocess_signal(struct lr_subprocess *child, int signal_number)
 {
     if (child->pid > 0 && !child->exited)
@@ -318,7 +320,8 @@ void lr_subprocess_signal(struct lr_subprocess *child, int signal_number)
 void lr_subprocess_signal_group(struct lr_subprocess *child, int signal_number)
 {
     if (child->pid > 0 && !child->exited && kill(-child->pid, signal_number) != 0)
-        (void)kill(child->pid, signal_number); /* it has not made its group yet */
+        (void)kill(child->pid,
+                   signal_number); /* the child has not created its process group yet */
 }
 
 void lr_subprocess_close(struct lr_subprocess *child)

@@ -1,10 +1,9 @@
 /* base/subprocess.h - starting, watching and ending a child process (POSIX).
  *
- * A child gets exactly the descriptors named here and no other, its own process group,
- * default signal handlers and an empty signal mask.  With dies_with_parent the kernel
- * kills it (SIGKILL) when the *thread* that started it ends: start such children from a
- * thread that lives as long as they should.
- * Thread: any for spawn; one at a time per struct.
+ * A child gets exactly the descriptors named here, its own process group, default signal
+ * handlers and an empty signal mask.  With dies_with_parent the kernel kills the child
+ * (SIGKILL) when the *thread* that started it ends: start such children from a thread that
+ * lives long enough.  Thread: any for spawn; one at a time per struct.
  */
 #ifndef BASE_SUBPROCESS_H
 #define BASE_SUBPROCESS_H
@@ -22,7 +21,7 @@ enum lr_stdio {
 };
 
 struct lr_pass_fd {
-    int fd;     /* ours; stays ours to close */
+    int fd;     /* ours; the caller closes it */
     int number; /* what the child sees; 3 or more */
 };
 
@@ -48,16 +47,17 @@ struct lr_subprocess {
 LR_MUST_USE lr_code lr_subprocess_start(const struct lr_spawn *spawn, struct lr_subprocess *out,
                                         struct lr_error *err);
 
-/* True when it has ended (then child->status says how).  Never blocks. */
+/* True when the child has ended; child->status then says how.  Never blocks. */
 bool lr_subprocess_poll(struct lr_subprocess *child);
-/* Waits up to timeout_ms (-1: for ever); true when it has ended. */
+/* Waits up to timeout_ms (-1: for ever).  True when the child has ended. */
 bool lr_subprocess_wait(struct lr_subprocess *child, int timeout_ms);
 
-/* To the process, or to its whole group.  Nothing happens once it is reaped. */
+/* Signals the process or its whole group.  Does nothing once the child is reaped. */
 void lr_subprocess_signal(struct lr_subprocess *child, int signal_number);
 void lr_subprocess_signal_group(struct lr_subprocess *child, int signal_number);
 
-/* Kills the group, reaps the child and closes the pipes.  Fine on a zeroed or closed one. */
+/* Kills the group, reaps the child and closes the pipes.  May be called for a zeroed or closed
+ * struct. */
 void lr_subprocess_close(struct lr_subprocess *child);
 
 /* "exited with 0", "exited with 3", "killed by SIGKILL", "killed by SIGSEGV (core dumped)". */

@@ -1,4 +1,4 @@
-/* base/units.c - sizes, durations and near misses: text people type. */
+/* base/units.c - sizes and durations as people type them, and "did you mean". */
 #include <stdio.h>
 
 #include "base/settings.h"
@@ -91,7 +91,7 @@ void lr_format_size(uint64_t bytes, char out[32])
 
 enum { LONGEST_WORD = 63 };
 
-/* Insertions, deletions, substitutions and swaps of neighbours (optimal string
+/* Edit distance: insertions, deletions, substitutions and swaps of neighbours (optimal string
  * alignment), in three rolling rows. */
 static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
@@ -127,7 +127,7 @@ const char *lr_closest(const char *word, const char *const *candidates, size_t c
         if (other > LONGEST_WORD)
             continue;
         size_t d = distance(word, len, candidates[i], other);
-        /* A third of the word may be wrong; a word cut short counts as close. */
+        /* Up to a third of the letters may be wrong; a truncated word counts as close. */
         bool close = d <= (len < 3 ? 1 : len / 3) ||
                      (len >= 3 && strncmp(word, candidates[i], len) == 0);
         if (close && d < best_distance) {

@@ -1,6 +1,6 @@
 #include "base/utf8.h"
 
-/* Length by first byte, and the allowed range of the second byte: that range alone
+/* Length of a sequence by its first byte, and the allowed range of the second byte.  That range
  * excludes overlong forms, surrogates and values above U+10FFFF. */
 static int sequence(unsigned char first, unsigned char *low, unsigned char *high)
 {
@@ -29,7 +29,7 @@ static int sequence(unsigned char first, unsigned char *low, unsigned char *high
     return 0;
 }
 
-/* Matches the sequence; *matched is how many of its bytes were right. */
+/* Matches one sequence; *matched is the number of bytes that were right. */
 static int match(const char *text, size_t len, size_t *matched)
 {
     unsigned char low, high;

@@ -18,8 +18,8 @@ enum { LR_UTF8_REPLACEMENT = 0xFFFD };
  * or -1 when it is a proper prefix of a valid one (more bytes are needed). */
 int lr_utf8_decode(const char *text, size_t len, uint32_t *code_point);
 
-/* Length of the valid sequence of two or more bytes at text[0..len); 0 when there is
- * none.  Inline, for loops that have dealt with ASCII already. */
+/* Length of the valid sequence of two or more bytes at text[0..len); 0 when it is invalid.
+ * Inline, for loops that have handled ASCII already. */
 static inline size_t lr_utf8_step(const char *text, size_t len)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -42,9 +42,9 @@ static inline size_t lr_utf8_step(const char *text, size_t len)
     return 0;
 }
 
-/* How many bytes at text[0..len), which do not start a valid sequence, one U+FFFD
- * stands for: the longest prefix that could have begun one (Unicode 3.9, as Python
- * and the WHATWG decoders do), at least 1. */
+/* text[0..len) does not start a valid sequence.  Returns how many bytes one U+FFFD replaces:
+ * the longest prefix of a valid sequence, at least 1 (Unicode 3.9, like Python and the WHATWG
+ * decoders). */
 size_t lr_utf8_invalid_len(const char *text, size_t len);
 
 /* Writes 1..4 bytes and returns how many. */
