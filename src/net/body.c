@@ -1,8 +1,8 @@
-/* net/body.c - body framing, byte by byte where it matters. */
+/* net/body.c - see body.h: the parser of body framing. */
 #include "net/body.h"
 
 enum {
-    CHUNK_SIZE_FIRST, /* at least one digit must come */
+    CHUNK_SIZE_FIRST, /* at least one hex digit must follow */
     CHUNK_SIZE,
     CHUNK_EXTENSION,
     CHUNK_SIZE_LF,
@@ -40,7 +40,7 @@ static enum net_body_result take_data(struct net_body *body, struct lr_str *inpu
     return NET_BODY_DATA;
 }
 
-/* One byte of framing; NULL, or what is wrong with it. */
+/* Parses one byte of framing; returns NULL or what is wrong. */
 static const char *chunk_byte(struct net_body *body, char c)
 {
     int digit = lr_hex_digit(c);

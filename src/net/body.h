@@ -1,9 +1,8 @@
-/* net/body.h - where a message's body ends: a length, chunks, or the connection's end.
+/* net/body.h - where a message's body ends: a length, chunks, or the end of the connection.
  *
- * Strict: a chunk size is 1 to 16 hex digits and nothing around them, lines end in
- * CR LF, trailers are refused (nobody we talk to needs them, and they have smuggled
- * headers past others).  Chunk extensions are skipped, 256 bytes a line at most.
- * Pure.  Thread: any.
+ * Strict: a chunk size is 1 to 16 hex digits and nothing else, and lines end in CR LF. Trailers
+ * are refused: no peer of ours needs them, and other servers were attacked with headers hidden
+ * in trailers.  Chunk extensions are skipped, 256 bytes a line at most.  Pure.  Thread: any.
  */
 #ifndef NET_BODY_H
 #define NET_BODY_H
@@ -23,10 +22,10 @@ enum net_body_kind {
 
 struct net_body {
     enum net_body_kind kind;
-    uint64_t left;  /* of the length or of the chunk */
-    uint64_t total; /* data given out so far */
+    uint64_t left;  /* bytes left of the length or of the chunk */
+    uint64_t total; /* body bytes given out so far */
     int state;      /* of the chunk parser */
-    unsigned line;  /* bytes of the present chunk line */
+    unsigned line;  /* bytes of the current chunk line */
 };
 
 void net_body_init(struct net_body *body, enum net_body_kind kind, uint64_t length);
@@ -34,15 +33,15 @@ void net_body_init(struct net_body *body, enum net_body_kind kind, uint64_t leng
 enum net_body_result {
     NET_BODY_MORE, /* *input is used up */
     NET_BODY_DATA, /* *data is a piece, borrowed from the input */
-    NET_BODY_END,  /* complete; what is left in *input is not of this body */
+    NET_BODY_END,  /* complete; the rest of *input does not belong to this body */
     NET_BODY_BAD,  /* INVALID_ARGUMENT */
 };
 
-/* Takes bytes off the front of *input. */
+/* Consumes bytes from the front of *input. */
 enum net_body_result net_body_next(struct net_body *body, struct lr_str *input,
                                    struct lr_str *data, struct lr_error *err);
 
-/* Whether a connection that ends now leaves the body complete. */
+/* True when the body is complete if the connection ends now. */
 bool net_body_ends_here(const struct net_body *body);
 
 #endif

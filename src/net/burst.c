@@ -1,8 +1,8 @@
-/* net/burst.c - jobs in a small ring, taken by the sending thread or back by the loop.
+/* net/burst.c - a small ring of send jobs, each taken by the sending thread or by the loop.
  *
- * The loop puts, both take, the loop settles in the order of putting; the three counters only
- * grow.  docs/adr/0016 says why there is a thread, why it is kept on another processor, and
- * why it is woken before there is anything to send.
+ * The loop adds jobs, both take them, and the loop settles them in the order of adding.  The
+ * three counters only grow. docs/adr/0016 says why there is a thread, why it stays on another
+ * processor, and why it is woken before there is anything to send.
  */
 #include "net/burst.h"
 
@@ -23,11 +23,11 @@
 
 enum {
     JOBS = 16, /* a power of two: the counters wrap */
-    AHEAD = 4, /* jobs that wait before the loop sends one itself: as many as the thread sends
-                  while the loop is at work on something else; 2 and 8 were not better */
+    AHEAD = 4, /* the loop sends a job itself when so many wait: as many as the thread sends
+                  while the loop does other work; 2 and 8 were not better */
     CACHE_LINE = 64,
-    SPIN_NS = 200000, /* without a job, before the thread gives up on a burst */
-    WAIT_NS = 100000, /* ten sends: the thread has been put off its processor */
+    SPIN_NS = 200000, /* without a job, before the thread treats the burst as over */
+    WAIT_NS = 100000, /* as long as ten sends: the thread has lost its processor */
 };
 
 struct job {
@@ -45,13 +45,13 @@ struct net_burst {
     alignas(CACHE_LINE) _Atomic uint32_t put; /* written by the loop */
     atomic_bool is_begun;
     atomic_bool is_stopping;
-    atomic_int source;                          /* where the last burst came from, -1: none */
+    atomic_int source; /* descriptor of the last burst's source; -1: none */
     alignas(CACHE_LINE) _Atomic uint32_t taken; /* written by both */
     atomic_bool is_awake;
     _Atomic uint64_t shared;
-    alignas(CACHE_LINE) uint32_t settled; /* the loop's own, from here on */
-    int apart_from;                       /* processor the thread may not use, -1: not known */
-    int wake;                             /* an eventfd */
+    alignas(CACHE_LINE) uint32_t settled; /* from here on: used by the loop only */
+    int apart_from; /* processor that the thread must not use; -1: not known */
+    int wake;       /* an eventfd */
     pthread_t thread;
 };
 
@@ -86,9 +86,9 @@ static void perform(struct job *job)
 
 /* ---- the thread ---- */
 
-/* Sleeps until a burst has begun or the source of the last one can be read, which is sooner:
- * then the loop has it to read and to parse yet.  The number is a hint: by now it may be
- * closed, or something else. */
+/* Sleeps until a burst begins, or until the source of the last burst becomes readable.  The
+ * second comes sooner: the loop still has to read and parse.  The descriptor is only a hint and
+ * may have been closed or reused. */
 static bool await_wake(struct net_burst *b)
 {
     uint64_t count;
@@ -100,7 +100,7 @@ static bool await_wake(struct net_burst *b)
     return fds[1].revents != 0;
 }
 
-/* Sends while the burst lasts; false when none came. */
+/* Sends while the burst lasts.  False: no job came. */
 static bool help(struct net_burst *b)
 {
     uint64_t idle_since = 0;
@@ -136,15 +136,16 @@ static void *thread_main(void *arg)
         if (!is_early && !atomic_load(&b->is_begun))
             continue;
         atomic_store(&b->is_awake, true);
-        /* One that brings less than a burst would wake it for nothing, again and again. */
+        /* A source that brings less than a burst would wake the thread for nothing, again and
+         * again. */
         if (!help(b))
             atomic_store(&b->source, -1);
         atomic_store(&b->is_awake, false);
     }
 }
 
-/* Some kernels wake a thread on its waker's processor though another one is idle; there it
- * could only take turns with the loop (bench/results/node-2026-11-15.md). */
+/* Some kernels wake a thread on the processor of the waking thread though another one is idle.
+ * There it could only alternate with the loop (bench/results/node-2026-11-15.md). */
 static void keep_apart(struct net_burst *b)
 {
     int here = sched_getcpu();
@@ -157,8 +158,8 @@ static void keep_apart(struct net_burst *b)
     b->apart_from = here;
 }
 
-/* Somebody else runs on the thread's processor, in the middle of a send of ours: it goes on
- * here, where the loop has nothing to do but to wait for it. */
+/* The thread has lost its processor in the middle of a send.  Moves it to the loop's processor,
+ * where the loop only waits for it. */
 static void call_here(struct net_burst *b)
 {
     int here = sched_getcpu();
@@ -192,7 +193,7 @@ static void await(struct net_burst *b, struct job *job)
     }
 }
 
-/* Settles the jobs that are done, as far as they are the oldest; with is_all it waits. */
+/* Settles finished jobs from the oldest on; with is_all waits for all jobs. */
 static void settle(struct net_burst *b, bool is_all)
 {
     while (b->settled != atomic_load_explicit(&b->put, memory_order_relaxed)) {
@@ -223,8 +224,8 @@ bool net_burst_is_begun(const struct net_burst *b)
     return b != NULL && atomic_load_explicit(&b->is_begun, memory_order_relaxed);
 }
 
-/* A place in the ring.  The oldest job is sent here when enough wait for the thread: the
- * loop's turn comes, and nothing waits long where the thread does not wake. */
+/* Frees a place in the ring.  The loop sends the oldest job itself when enough jobs wait for
+ * the thread, so that no job waits long if the thread does not wake. */
 static struct job *make_room(struct net_burst *b, uint32_t put)
 {
     struct job *oldest = put - atomic_load(&b->taken) >= AHEAD ? take(b) : NULL;
@@ -285,7 +286,7 @@ uint64_t net_burst_shared(const struct net_burst *b)
 
 /* ---- life ---- */
 
-/* Signals are for the loop's thread. */
+/* Signals are handled on the loop's thread only. */
 static int start_thread(struct net_burst *b)
 {
     sigset_t all, before;

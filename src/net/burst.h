@@ -1,21 +1,21 @@
-/* net/burst.h - a second thread that sends, while the loop still makes what is to be sent.
+/* net/burst.h - a second thread that sends while the loop still produces data to send.
  *
- * An engine gives the tokens of all its sequences in one moment.  Each is a send of its own,
- * and a send takes longer than all that comes before it, so the last of them wait for the
+ * An engine gives the tokens of all its sequences at the same moment.  Each token is a send of
+ * its own, and sending takes longer than producing, so the last tokens would wait for the
  * first.  Between net_burst_begin and net_burst_end, both inside one callback of the loop,
- * sends go through a short queue: the thread takes from it, and the loop, whenever enough
- * wait there, sends the oldest itself.
+ * sends go through a short queue: the thread takes jobs from it, and the loop sends the oldest
+ * job itself whenever enough jobs wait.
  *
- * Who owns what: a socket belongs to its loop.  net_burst_send lends it for one send of bytes
- * that are copied; from then until `done` was called the loop leaves the socket alone, and
- * whoever needs it before calls net_burst_settle.  A job is taken once, by the thread or by the
- * loop, so a socket is sent to by one thread at a time, and since nothing more is sent to a
- * lent socket, its bytes keep their order.  `done` runs on the loop's thread, within
- * net_burst_send, _settle or _end.  When net_burst_end returns nothing is lent: outside of a
- * burst everything belongs to the loop alone.  No lock is held while sending.
+ * Ownership: a socket belongs to its loop. net_burst_send lends the socket for one send of
+ * bytes that are copied.  From then until `done` was called the loop does not use the socket;
+ * code that needs it earlier calls net_burst_settle.  A job is taken once, by the thread or by
+ * the loop, so only one thread at a time sends to a socket.  Nothing more is sent to a lent
+ * socket, so its bytes keep their order.  `done` runs on the loop's thread, within
+ * net_burst_send, _settle or _end.  When net_burst_end returns no socket is lent.  No lock is
+ * held while sending.
  *
- * The thread sleeps between bursts and spins, for a bounded time, within one: waking up takes
- * longer than what it is woken for.  Thread: the loop's, all functions.
+ * The thread sleeps between bursts and spins for a bounded time within a burst, because waking
+ * up takes longer than a send.  Thread: the loop's, all functions.
  */
 #ifndef NET_BURST_H
 #define NET_BURST_H
@@ -27,7 +27,7 @@
 #include "base/fail.h"
 #include "base/str.h"
 
-enum { NET_BURST_BYTES = 2048 /* of one send; longer ones are not taken */ };
+enum { NET_BURST_BYTES = 2048 /* of one send; longer sends are not taken */ };
 
 struct net_burst;
 
@@ -35,28 +35,29 @@ struct net_burst;
  * are borrowed for the call. */
 typedef void (*net_burst_fn)(void *arg, ssize_t sent, struct lr_str bytes);
 
-/* *out is NULL where this process may use one processor only: a second thread would take
- * turns with the first.  All functions take NULL and then do nothing. */
+/* *out is NULL where this process may use only one processor: a second thread would only
+ * alternate with the first.  All functions accept NULL and then do nothing. */
 LR_MUST_USE lr_code net_burst_create(struct net_burst **out, struct lr_error *err);
 void net_burst_destroy(struct net_burst *burst); /* not within a burst */
 
-/* Several sends will come: wakes the thread, the sooner the better.  The next burst is expected
- * when `source` can be read, a descriptor that is only watched, or -1: the thread then wakes
- * by itself while the loop still reads, and no longer after it did so in vain. */
+/* Announces several sends and wakes the thread; call it as early as possible.  The next burst
+ * is expected when `source` becomes readable (a descriptor that is only polled; -1: none).
+ * Then the thread wakes by itself while the loop still reads, until it has once done so in
+ * vain. */
 void net_burst_begin(struct net_burst *burst, int source);
 bool net_burst_is_begun(const struct net_burst *burst);
 
-/* True: the burst has a copy of the bytes, sends them to fd, and calls done(arg) in time; not
- * inside this call.  False: outside of a burst, or too long; the caller sends. */
+/* True: the burst has copied the bytes, sends them to fd, and calls done(arg) later, not inside
+ * this call.  False: no burst is active, or the bytes are too long; the caller sends them. */
 bool net_burst_send(struct net_burst *burst, int fd, const struct lr_str *parts, unsigned count,
                     net_burst_fn done, void *arg);
 
-/* Takes everything back that was lent; what the thread has not begun is sent here. */
+/* Takes back every lent socket; jobs that the thread has not begun are sent here. */
 void net_burst_settle(struct net_burst *burst);
-/* The same, and lets the thread sleep. */
+/* Settles, and lets the thread sleep. */
 void net_burst_end(struct net_burst *burst);
 
-/* Sends the thread has done. */
+/* Number of sends done by the thread. */
 uint64_t net_burst_shared(const struct net_burst *burst);
 
 #endif

@@ -1,8 +1,7 @@
 /* net/call.c - one call: sending the request, reading the answer, ending.
  *
- * Callbacks of the caller may cancel the call they belong to.  The call stays in memory
- * until the end of the turn, and everything here looks at its state again after each
- * callback.
+ * The caller's callbacks may cancel their own call.  So a call stays in memory until the end of
+ * the turn, and the code here checks the call's state again after each callback.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,7 +60,7 @@ void net_call_fail(struct net_call *call, lr_code code, const char *why)
 
 static void succeed(struct net_call *call)
 {
-    /* A request that was not sent to its end must not be followed by another. */
+    /* After a request that was not sent completely the connection cannot be reused. */
     bool keep =
         call->head.keep_alive && call->body_ended && net_conn_queued(&call->conn->conn) == 0;
     leave(call, keep);
@@ -85,7 +84,7 @@ void net_call_connected(struct net_call *call)
     struct lr_str request = lr_buf_str(&call->request);
     net_conn_write(conn, &request, 1);
     if (call->stream_body)
-        lr_buf_free(&call->request); /* it cannot be sent twice anyway */
+        lr_buf_free(&call->request); /* it cannot be sent again */
     wait_for_answer(call);
 }
 
@@ -99,8 +98,8 @@ static bool is_idempotent(const char *method)
     return false;
 }
 
-/* A pooled connection may die between two calls.  The request is sent once more where
- * the server cannot have acted on it, or where acting twice does no harm. */
+/* A pooled connection may die between two calls.  The request is sent a second time if the
+ * server cannot have acted on it or if acting twice does no harm. */
 static bool retry(struct net_call *call)
 {
     struct client_conn *cc = call->conn;
@@ -209,7 +208,8 @@ static void begin_answer(struct net_call *call, struct lr_str block)
         return;
     }
     if (call->head.status < 200 &&
-        call->head.status != 101) { /* 100 Continue and hints: the answer is yet to come */
+        call->head.status !=
+            101) { /* 100 Continue and hints: the final answer is still to come */
         lr_arena_free(&call->arena);
         return;
     }
@@ -260,7 +260,7 @@ static bool consume_body(struct net_call *call, struct lr_str *input)
         net_call_fail(call, LR_UPSTREAM, err.text);
         return false;
     case NET_BODY_END:
-        if (input->len != 0) /* the server said more than it announced */
+        if (input->len != 0) /* the server sent more than it announced */
             call->head.keep_alive = false;
         succeed(call);
         return false;
@@ -295,8 +295,8 @@ static struct lr_str process(struct net_call *call, struct lr_str input)
     return input;
 }
 
-/* Uses bytes that follow what was kept, and keeps what cannot be used yet.  The kept
- * bytes are taken out first, so that nothing changes under a callback's feet. */
+/* Processes bytes that follow the kept ones, and keeps what cannot be used yet.  The kept bytes
+ * are moved out first, because callbacks may change the buffer. */
 static void use(struct net_call *call, struct lr_str bytes)
 {
     struct lr_buf kept = call->in;
@@ -508,7 +508,7 @@ lr_code net_call_start(struct net_client *client, const struct net_call_config *
         call->next->prev = call;
     client->calls = call;
     client->stats.calls++;
-    /* Sending calls nobody back, so it needs no turn of its own; dialling may. */
+    /* Sending runs no callback, so it can happen at once; connecting may run callbacks. */
     struct client_conn *cc = net_client_take_idle(client, call->url.origin);
     if (cc != NULL)
         use_connection(call, cc);

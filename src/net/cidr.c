@@ -6,7 +6,7 @@
 
 static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
 
-/* *is_v4 tells how the text was written. */
+/* *is_v4: the text was an IPv4 address. */
 static bool read_address(const char *text, unsigned char out[16], bool *is_v4)
 {
     memcpy(out, mapped, sizeof(mapped));
@@ -145,8 +145,8 @@ static struct lr_str forwarded_for(struct lr_str element)
     return lr_str("", 0);
 }
 
-/* Goes on from the last element of one header to its first; true: the client was found, or
- * nothing before this can be believed. */
+/* Goes through one header's elements from the last to the first.  True: the client was found,
+ * or no element before this can be trusted. */
 static bool walk_back(struct lr_str value, bool is_plain, const struct net_cidrs *trusted,
                       char out[NET_ADDRESS_TEXT])
 {

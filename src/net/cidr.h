@@ -1,7 +1,7 @@
-/* net/cidr.h - networks as people write them, and whose address a proxy passes on.
+/* net/cidr.h - networks in CIDR notation, and the client's address behind trusted proxies.
  *
- * Addresses of both families are compared as IPv6, IPv4 as the mapped part of it.
- * Pure.  Thread: any.
+ * Addresses of both families are compared as IPv6; IPv4 as mapped addresses.  Pure.  Thread:
+ * any.
  */
 #ifndef NET_CIDR_H
 #define NET_CIDR_H
@@ -28,24 +28,24 @@ struct net_cidrs {
 /* "10.0.0.0/8", "fd00::/8", or one address.  INVALID_ARGUMENT says what is wrong. */
 LR_MUST_USE lr_code net_cidr_parse(const char *text, struct net_cidr *out,
                                    struct lr_error *err);
-/* All values of a list setting. */
+/* Parses all values of a list setting. */
 LR_MUST_USE lr_code net_cidrs_read(const struct lr_settings *settings, const char *name,
                                    struct net_cidrs *out, struct lr_error *err);
 
 /* False also for a text that is no address. */
 bool net_cidrs_have(const struct net_cidrs *cidrs, const char *address);
 
-/* The same address, however it is written; two loopback addresses are one machine. */
+/* True for the same address in any notation; all loopback addresses count as the same. */
 bool net_same_address(const char *a, const char *b);
 
-/* The client's address: `remote`, or, where that is a trusted proxy, the last address of
- * X-Forwarded-For (else of Forwarded) that no trusted proxy has.  What stands before that
- * address, anybody could have written. */
+/* The client's address: `remote`, or, if that is a trusted proxy, the last address of
+ * X-Forwarded-For (else of Forwarded) that is not a trusted proxy.  Addresses before that one
+ * could be forged by the client. */
 void net_forwarded_client(struct net_headers headers, const char *remote,
                           const struct net_cidrs *trusted, char out[NET_ADDRESS_TEXT]);
 
-/* The name of a header that a proxy adds (Forwarded, Via, X-Real-IP, X-Forwarded-*); NULL: the
- * request has none. */
+/* A header that proxies add (Forwarded, Via, X-Real-IP, X-Forwarded-*); NULL: the request has
+ * none. */
 const struct net_header *net_forwarded_header(struct net_headers headers);
 
 #endif

@@ -1,7 +1,7 @@
-/* net/client.c - a client's life and its pool of idle connections.
+/* net/client.c - an HTTP client and its pool of idle connections.
  *
- * Idle connections are read, too: one that its server closes is noticed and dropped at
- * once, so a call seldom meets a dead one.
+ * Idle connections are read as well, so that a connection closed by its server is dropped at
+ * once and a call seldom gets a dead one.
  */
 #include "net/client.h"
 
@@ -45,7 +45,7 @@ void net_client_destroy(struct net_client *client)
         net_client_conn_release(client->idle, false);
     net_tls_destroy(client->tls);
     client->tls = NULL;
-    /* A callback of one of its calls may be on the stack. */
+    /* A callback of one of the client's calls may be on the stack. */
     net_loop_bury(client->loop, client_free, client);
 }
 
@@ -128,7 +128,7 @@ static void on_data(void *owner, struct lr_str bytes)
     struct client_conn *cc = owner;
     if (cc->call != NULL)
         net_call_on_data(cc->call, bytes);
-    else /* nobody asked */
+    else /* data without a request */
         net_client_conn_release(cc, false);
 }
 

@@ -1,11 +1,9 @@
-/* net/client.h - HTTP/1.1 client: calls to other servers from a loop, on pooled
- * connections.
+/* net/client.h - HTTP/1.1 client: calls to other servers from a loop, on pooled connections.
  *
- * A client belongs to one loop and keeps idle connections per origin.  A call gives
- * on_headers once, on_body any number of times, and on_done exactly once, last, unless
- * it was cancelled: then nothing more comes.  After on_done returned the call is
- * freed.  No callback runs inside net_call_start.
- * Thread: the client's loop.
+ * A client belongs to one loop and keeps idle connections per origin.  A call runs on_headers
+ * once, on_body any number of times, and on_done exactly once, last.  A cancelled call runs no
+ * further callback.  The call is freed when on_done returns.  No callback runs inside
+ * net_call_start.  Thread: the client's loop.
  */
 #ifndef NET_CLIENT_H
 #define NET_CLIENT_H
@@ -25,7 +23,7 @@ struct net_call;
 
 /* Zero in a number means its default, given in brackets. */
 struct net_client_config {
-    struct net_tls *tls;          /* for https; NULL: the system's trust, made at first use */
+    struct net_tls *tls; /* for https; NULL: the system's trusted CAs, loaded at first use */
     uint32_t max_idle_per_origin; /* [32] */
     uint32_t idle_timeout_ms;     /* [50 s] an unused connection is closed; less than the
                                      server's, so that we close first */
@@ -41,9 +39,9 @@ struct net_call_callbacks {
     void *arg;
     /* The final answer's head (1xx are skipped).  Optional.  Headers live until on_done. */
     void (*on_headers)(void *arg, int status, struct net_headers headers);
-    /* Body bytes, decoded of their framing, borrowed for the call.  Optional. */
+    /* Body bytes without chunk framing, borrowed for the call.  Optional. */
     void (*on_body)(void *arg, struct lr_str bytes);
-    /* A streamed request body's queue has become empty: room for more.  Optional. */
+    /* The queue of a streamed request body has become empty: more may be written.  Optional. */
     void (*on_drain)(void *arg);
     /* err NULL: the answer is complete, whatever its status.  Otherwise
      *   UPSTREAM   the transport failed: name, connection, TLS, a malformed or cut answer
@@ -62,14 +60,15 @@ struct net_call_config {
     const char *content_type; /* NULL: none */
     struct lr_str body;       /* sent whole; copied */
     bool stream_body;         /* chunked; net_call_write and net_call_end_body follow */
-    /* Asks for another protocol (HTTP Upgrade).  on_headers with 101: from here on the
-     * connection is a stream of bytes; net_call_write sends, on_body receives, on_done tells of
-     * the server's end.  Another status is an ordinary answer.  NULL: none. */
+    /* Asks for another protocol (HTTP Upgrade). on_headers with status 101: from here on the
+     * connection is a stream of bytes; net_call_write sends, on_body receives, on_done reports
+     * the server's end.  Any other status is an ordinary answer.  NULL: no upgrade. */
     const char *upgrade;
     uint64_t max_response_bytes; /* [unlimited] of body */
     uint64_t max_send_bytes;     /* [1 MB] queued by net_call_write */
-    /* Optional: asked for each address of the host before a connection is made; a pooled
-     * connection is not asked for.  `may_connect_arg` must live until on_done. */
+    /* Optional: called for each address of the host before a connection is made, not for a
+     * pooled connection.  False refuses the address.  `may_connect_arg` must live until
+     * on_done. */
     bool (*may_connect)(void *arg, const char *address);
     void *may_connect_arg;
     uint32_t connect_timeout_ms;  /* [10 s] name, TCP and TLS together */
@@ -78,26 +77,26 @@ struct net_call_config {
     struct net_call_callbacks callbacks;
 };
 
-/* INVALID_ARGUMENT for a URL, method or header that cannot be sent.  Everything else is
- * told by on_done.  A pooled connection that turns out to have died before it
- * answered anything is replaced once, silently, when the request's body is not
- * streamed and the method is idempotent or nothing of it was sent. */
+/* INVALID_ARGUMENT for a URL, method or header that cannot be sent.  All other errors are
+ * reported by on_done.  If a pooled connection turns out to have died before any answer, the
+ * call silently retries once on another connection; the body must not be streamed, and the
+ * method must be idempotent or nothing of the request sent. */
 LR_MUST_USE lr_code net_call_start(struct net_client *client,
                                    const struct net_call_config *config, struct net_call **out,
                                    struct lr_error *err);
 
-/* No callback after this; the connection is closed.  Also inside a callback (then the
- * call is freed when it returns), but not after on_done. */
+/* No callback runs after this, and the connection is closed.  May be called inside a callback
+ * (the call is freed when the callback returns), but not after on_done. */
 void net_call_cancel(struct net_call *call);
 
-/* Back-pressure: the socket is not read while paused, and the idle time stands still. */
+/* Back-pressure: a paused socket is not read, and the idle timeout is suspended. */
 void net_call_pause(struct net_call *call);
 void net_call_resume(struct net_call *call);
 
-/* For stream_body, and after an upgrade.  TOO_LARGE: the queue would pass max_send_bytes,
+/* For stream_body, and after an upgrade.  TOO_LARGE: the queue would exceed max_send_bytes,
  * nothing was taken, wait for on_drain.  CANCELLED: the call is over or its body was ended. */
 LR_MUST_USE lr_code net_call_write(struct net_call *call, struct lr_str bytes);
-/* Bytes that net_call_write took and the socket did not yet. */
+/* Bytes taken by net_call_write that the socket has not taken yet. */
 size_t net_call_queued(const struct net_call *call);
 void net_call_end_body(struct net_call *call);
 
@@ -116,9 +115,9 @@ struct net_reply {
 typedef void (*net_fetch_fn)(void *arg, const struct lr_error *err,
                              const struct net_reply *reply);
 
-/* Like net_call_start, collecting at most config->max_response_bytes [16 MB];
- * config->callbacks is not used.  *out, which may be cancelled until fn was called, may
- * be NULL. */
+/* Like net_call_start, but collects the answer, at most config->max_response_bytes [16 MB];
+ * config->callbacks is not used.  *out may be cancelled until fn was called; out may be
+ * NULL. */
 LR_MUST_USE lr_code net_fetch(struct net_client *client, const struct net_call_config *config,
                               net_fetch_fn fn, void *arg, struct net_call **out,
                               struct lr_error *err);

@@ -1,7 +1,7 @@
 /* net/client_dial.c - from a host name to a connected, verified connection.
  *
- * Addresses are tried in the resolver's order, one after the other; the connect time
- * limit covers them all, name and TLS included.
+ * Addresses are tried one after the other in the resolver's order.  The connect timeout covers
+ * all of them, with name resolution and TLS.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 /* Outlives a cancelled call: libuv's resolver thread cannot be stopped. */
 struct client_resolve {
     uv_getaddrinfo_t req;
-    struct net_call *call; /* NULL: nobody waits any more */
+    struct net_call *call; /* NULL: the call was cancelled */
 };
 
 static void try_next(struct net_call *call);

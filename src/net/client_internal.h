@@ -1,8 +1,8 @@
 /* net/client_internal.h - clients, their connections, their calls.
  *
- * A client owns its connections and calls.  A connection serves one call at a time or
- * waits in the pool; a call has at most one connection.  Connections free themselves
- * when their handles are closed; calls are buried once they are done or cancelled.
+ * A client owns its connections and calls.  A connection serves one call at a time or waits in
+ * the pool; a call has at most one connection.  A connection frees itself when its handles are
+ * closed; a call is freed at the end of the turn in which it is done or cancelled.
  */
 #ifndef NET_CLIENT_INTERNAL_H
 #define NET_CLIENT_INTERNAL_H
@@ -21,7 +21,7 @@ struct net_client {
     struct net_client_config config; /* defaults filled in */
     struct net_tls *tls;             /* owned; NULL until https needs it */
     struct client_conn *idle;        /* the pool, most recently used first */
-    struct net_call *calls;          /* all that are not over */
+    struct net_call *calls;          /* all calls that are not over */
     struct net_client_stats stats;
 };
 
@@ -39,11 +39,11 @@ struct client_conn {
 };
 
 enum call_state {
-    CALL_STARTING,   /* waits for its first turn */
+    CALL_STARTING,   /* waits for the next turn */
     CALL_CONNECTING, /* name, TCP, TLS */
     CALL_HEAD,       /* sending, or waiting for the answer's head */
     CALL_BODY,       /* reading the answer */
-    CALL_OVER,       /* done or cancelled; waits for the end of the turn */
+    CALL_OVER,       /* done or cancelled; freed at the end of the turn */
 };
 
 struct net_call {
@@ -62,21 +62,21 @@ struct net_call {
     bool got_bytes; /* of an answer */
     uint64_t max_response_bytes;
     uint64_t max_send_bytes;
-    bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
+    bool (*may_connect)(void *arg, const char *address); /* NULL: every address is allowed */
     void *may_connect_arg;
     uint32_t connect_timeout_ms;
     uint32_t response_timeout_ms;
     uint32_t idle_timeout_ms;
-    struct lr_buf request;          /* head and body, until an answer begins */
-    struct net_timer *timer;        /* of connecting */
-    struct net_task go_on;          /* start; later: use what was kept while paused */
+    struct lr_buf request;   /* head and body, until an answer begins */
+    struct net_timer *timer; /* of connecting */
+    struct net_task go_on;   /* starts the call; later: processes bytes kept while paused */
     struct client_resolve *resolve; /* shared with libuv's thread until it reports */
     struct addrinfo *addresses;     /* owned, of uv_getaddrinfo */
     const struct addrinfo *next_address;
     struct lr_error last_error; /* of the address tried last */
     struct client_conn *conn;
     uint64_t sent_mark; /* conn->sent_total + queued_total when the call began */
-    struct lr_buf in;   /* part of a head, or kept while paused */
+    struct lr_buf in;   /* part of a head, or bytes kept while paused */
     struct net_head_scan scan;
     struct lr_arena arena; /* the answer's head */
     struct net_head head;
@@ -93,7 +93,7 @@ void net_client_dial_cancel(struct net_call *call);
 /* ---- client.c (the pool) ---- */
 struct client_conn *net_client_conn_create(struct net_call *call); /* NULL: no memory */
 struct client_conn *net_client_take_idle(struct net_client *client, const char *origin);
-/* Parts the connection from its call: into the pool, or closed. */
+/* Separates the connection from its call and puts it into the pool or closes it. */
 void net_client_conn_release(struct client_conn *cc, bool keep);
 lr_code net_client_need_tls(struct net_client *client, struct lr_error *err);
 

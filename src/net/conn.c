@@ -1,8 +1,8 @@
 /* net/conn.c - a TCP connection on libuv: reading, queued writing, deadlines, TLS.
  *
- * One libuv timer serves both limits (the owner's deadline and the write stall): it
- * is armed lazily, for the earlier of the two, and moved only when it would fire
- * too late.  A request on a kept-alive connection thus costs no timer operation.
+ * One libuv timer serves both the owner's deadline and the write timeout.  The timer is armed
+ * lazily for the earlier of the two and moved only when it would fire too late, so a request on
+ * a kept-alive connection costs no timer operation.
  */
 #include "net/conn.h"
 
@@ -107,7 +107,8 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- reading ---- */
 
-/* A socket that is not read does not tell that its peer has left. */
+/* A socket that is not read does not report that its peer has closed, so its state is
+ * polled. */
 static void on_peek(uv_timer_t *timer)
 {
     struct net_loop *loop = timer->data;
@@ -124,7 +125,8 @@ static void on_peek(uv_timer_t *timer)
             info.tcpi_state != TCP_FIN_WAIT2)
             conn_end(conn, NULL);
 #endif
-        /* on_end may have closed the neighbour as well; then begin again next time. */
+        /* on_end may have closed the next connection as well; then start over at the next
+         * poll. */
         if (next != NULL && !next->is_watched)
             break;
     }
@@ -262,8 +264,9 @@ static void start_flight(struct net_conn *conn)
 
 enum { MAX_PARTS = 4, JOINED_BYTES = 2048 };
 
-/* What the socket took at once, or a uv code.  Small parts are joined first: for the system one
- * piece is cheaper than several, by more than the copy (bench/results/node-2026-11-15.md). */
+/* Returns the bytes that the socket took at once, or a uv code.  Small parts are joined first:
+ * one larger piece is cheaper for the system than several, by more than the copy costs
+ * (bench/results/node-2026-11-15.md). */
 static int try_write(struct net_conn *conn, const struct lr_str *parts, unsigned count)
 {
     char joined[JOINED_BYTES];
@@ -284,7 +287,7 @@ static int try_write(struct net_conn *conn, const struct lr_str *parts, unsigned
     return uv_try_write((uv_stream_t *)&conn->tcp, bufs, is_small ? 1 : count);
 }
 
-/* A write was tried, with this result; what the socket did not take is queued. */
+/* Handles the result of a tried write; bytes that the socket did not take are queued. */
 static void after_try(struct net_conn *conn, const struct lr_str *parts, unsigned count,
                       ssize_t rc)
 {
@@ -323,7 +326,7 @@ static void on_lent_back(void *arg, ssize_t sent, struct lr_str bytes)
     after_try(conn, &bytes, 1, sent);
 }
 
-/* Before anything is done with a socket that the sending thread may have. */
+/* Called before using a socket that the sending thread may have. */
 static void take_back(struct net_conn *conn)
 {
     if (conn->is_lent)
@@ -462,7 +465,7 @@ void net_conn_init(struct net_conn *conn, struct net_loop *loop,
     (void)uv_timer_init(&loop->uv, &conn->timer);
     conn->tcp.data = conn;
     conn->timer.data = conn;
-    /* The owners bound what they queue; this ceiling only keeps libuv's 32-bit length. */
+    /* Owners limit their queues; this limit only keeps the length within libuv's 32 bits. */
     lr_buf_init(&conn->out, (size_t)1 << 30);
     lr_buf_init(&conn->flying, (size_t)1 << 30);
     net_task_init(&conn->later, on_later, conn);
@@ -483,7 +486,7 @@ void net_conn_established(struct net_conn *conn)
     /* A peer that loses its network sends neither FIN nor reset. */
     (void)uv_tcp_keepalive(&conn->tcp, 1, KEEPALIVE_S);
     if (conn->tls != NULL)
-        net_task_queue(conn->loop, &conn->later); /* a client speaks first */
+        net_task_queue(conn->loop, &conn->later); /* the client speaks first */
     update_reading(conn);
 }
 

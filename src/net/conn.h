@@ -1,10 +1,9 @@
 /* net/conn.h - one TCP connection, plain or TLS: bytes in, bytes out, time limits.
  *
- * Knows nothing of HTTP; server and client put their state machines on top.  A
- * connection is read as long as its owner wants it.  Where it is open but not read, its end
- * would go unseen, so the loop looks at its TCP state every NET_PEEK_MS.
- * What the socket does not take at once is queued; the owner bounds the queue.
- * Thread: loop.
+ * Knows nothing of HTTP; server and client build on it.  A connection is read as long as its
+ * owner wants data.  The end of a connection that is open but not read would go unnoticed, so
+ * the loop polls its TCP state every NET_PEEK_MS. Bytes that the socket does not take at once
+ * are queued; the owner limits the queue.  Thread: loop.
  */
 #ifndef NET_CONN_H
 #define NET_CONN_H
@@ -20,14 +19,14 @@ struct net_conn_events {
     /* The peer ended or broke the connection: err NULL for a clean end.  Once; the
      * owner closes. */
     void (*on_end)(void *owner, const struct lr_error *err);
-    /* Everything queued has left. */
+    /* The queue is empty: everything was sent. */
     void (*on_drain)(void *owner);
-    /* TLS is up; for a plain connection never called. */
+    /* The TLS handshake is done; never called for a plain connection. */
     void (*on_secure)(void *owner);
     /* The deadline set by net_conn_set_deadline has passed. */
     void (*on_deadline)(void *owner);
-    /* The handles are closed; the connection's memory may go (it goes by itself when it
-     * was not embedded: the owner frees what holds it).  Last. */
+    /* The handles are closed and the owner frees the memory that holds the connection.  The
+     * last callback. */
     void (*on_closed)(void *owner);
 };
 
@@ -37,20 +36,21 @@ struct net_conn {
     void *owner;
     uv_tcp_t tcp;
     uv_timer_t timer;
-    struct net_task later;       /* a failed write, or TLS bytes kept back while paused */
+    struct net_task
+        later; /* reports a failed write, or processes TLS bytes kept while paused */
     struct net_tls_session *tls; /* owned; NULL: plain */
-    struct lr_buf out;           /* waits for the write in flight */
-    struct lr_buf flying;        /* in the hands of libuv */
+    struct lr_buf out;           /* queued behind the write in flight */
+    struct lr_buf flying;        /* being written by libuv */
     uv_write_t write;
     struct net_conn *peek_prev; /* in loop->unread */
     struct net_conn *peek_next;
-    uint64_t deadline;         /* loop time, 0: none */
-    uint64_t write_deadline;   /* loop time, 0: nothing waits */
-    uint64_t timer_at;         /* when the timer will fire, 0: it is not running */
+    uint64_t deadline;         /* loop time; 0: none */
+    uint64_t write_deadline;   /* loop time; 0: nothing is queued */
+    uint64_t timer_at;         /* when the timer fires; 0: not running */
     uint64_t queued_total;     /* bytes ever queued */
     uint64_t sent_total;       /* bytes the socket took at once, without queueing */
     uint64_t taken_mark;       /* bytes taken from the queue when write_deadline was set */
-    uint32_t write_timeout_ms; /* without the peer taking a byte */
+    uint32_t write_timeout_ms; /* how long the peer may take no byte */
     unsigned handles_open;
     bool is_reading;  /* uv_read_start is in force */
     bool wants_read;  /* the owner wants data */
@@ -60,37 +60,38 @@ struct net_conn {
     bool is_watched;  /* in loop->unread */
     bool is_shutdown; /* our side is closed after the queue */
     bool is_open;     /* the socket is connected */
-    bool is_lent;     /* the sending thread has the socket: net_burst_settle first */
-    int broken;       /* uv code of a write that failed, told in the next turn */
+    bool is_lent;     /* the sending thread has the socket: call net_burst_settle first */
+    int broken;       /* uv code of a failed write, reported in the next turn */
 };
 
-/* Prepares a connection around handles of the loop; then either net_conn_open (accepted)
+/* Prepares a connection with handles on the loop.  Next comes net_conn_open (accepted socket),
  * or uv_tcp_connect on conn->tcp and net_conn_established. */
 void net_conn_init(struct net_conn *conn, struct net_loop *loop,
                    const struct net_conn_events *events, void *owner,
                    uint32_t write_timeout_ms);
-/* Adopts an accepted socket; on failure it is closed and the caller calls net_conn_close. */
+/* Takes over an accepted socket.  On failure the socket is closed and the caller calls
+ * net_conn_close. */
 int net_conn_open(struct net_conn *conn, int fd);
 /* The socket is connected: sets its options and begins to read. */
 void net_conn_established(struct net_conn *conn);
-/* Begins TLS; adopts the session.  Before net_conn_established. */
+/* Begins TLS; takes over the session.  Before net_conn_established. */
 void net_conn_secure(struct net_conn *conn, struct net_tls_session *session);
 
 void net_conn_read(struct net_conn *conn, bool wanted);
 
-/* Sends what the socket takes and queues a copy of the rest.  A failure is told by
- * on_end in a later turn. */
+/* Sends what the socket takes and queues a copy of the rest.  A failure is reported by on_end
+ * in a later turn. */
 void net_conn_write(struct net_conn *conn, const struct lr_str *parts, unsigned count);
-/* As after a write that failed for want of memory: nothing is sent any more. */
+/* Breaks the connection as a failed write does, for lack of memory: nothing more is sent. */
 void net_conn_fail(struct net_conn *conn);
 size_t net_conn_queued(struct net_conn *conn);
 /* Ends our direction once the queue is empty (close_notify and FIN). */
 void net_conn_shutdown(struct net_conn *conn);
 
-/* on_deadline after ms; 0 takes it back. */
+/* Calls on_deadline after ms; 0 cancels the deadline. */
 void net_conn_set_deadline(struct net_conn *conn, uint64_t ms);
 
-/* Closes at once; no event but on_closed comes after it.  May be called twice. */
+/* Closes at once; only on_closed is called after this.  May be called twice. */
 void net_conn_close(struct net_conn *conn);
 
 #endif

@@ -1,4 +1,4 @@
-/* net/fetch.c - a call whose answer is collected and handed over whole. */
+/* net/fetch.c - a call whose answer is collected and delivered whole. */
 #include "net/client_internal.h"
 
 enum { DEFAULT_LIMIT = 16 << 20 };

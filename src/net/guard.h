@@ -1,12 +1,12 @@
-/* net/guard.h - what protects a loopback server without keys from web pages.
+/* net/guard.h - protects a loopback server without API keys from web pages.
  *
- * A page in the operator's browser can send requests to 127.0.0.1.  It cannot choose
- * the Host header (so a rebound DNS name shows), cannot hide its Origin, and cannot
- * send application/json without asking first.  These three are checked.
+ * A page in the operator's browser can send requests to 127.0.0.1.  But a page cannot choose
+ * the Host header (so DNS rebinding shows), cannot hide its Origin, and cannot send
+ * application/json without a CORS preflight.  These three are checked.
  *
- * A reverse proxy on this machine passes requests of the whole world, and most proxies name
- * the address they connect to in Host.  Proxies show by the headers they add, and nginx, which
- * adds none unless told to, by HTTP/1.0, which tools for operators do not speak.
+ * A reverse proxy on this machine passes on requests of the whole world, and most proxies put
+ * the address they connect to into Host.  Proxies are recognised by the headers they add. nginx
+ * adds none by default and is recognised by HTTP/1.0, which operators' tools do not speak.
  * Pure.  Thread: any.
  */
 #ifndef NET_GUARD_H
@@ -20,12 +20,13 @@
 
 struct net_request;
 
-/* What the server says about the route that is asked for. */
+/* What the server knows about the requested route. */
 struct net_guard_rules {
-    bool is_trusted_page; /* the operator lets pages of this Origin ask */
-    bool is_management;   /* pages of other ports of this machine are foreign, too, and so is
+    bool is_trusted_page; /* the operator allows requests from pages of this Origin */
+    bool is_management;   /* pages from other ports of this machine are refused too, and so is
                              HTTP/1.0, which proxies speak */
-    bool asks_for_secret; /* so that a proxy in front may pass requests of others */
+    bool asks_for_secret; /* the route checks a secret, so a proxy may pass on requests of
+                             others */
 };
 
 struct net_guard_input {
@@ -37,13 +38,12 @@ struct net_guard_input {
     struct net_guard_rules rules;
 };
 
-/* MISDIRECTED (421): the Host is no loopback name.  PERMISSION_DENIED (403): a proxy passed
- * the request, a foreign Origin, or a foreign Sec-Fetch-Site.  UNSUPPORTED_MEDIA (415): a
- * body, or an announced content type, that is not application/json.  The message says what to
- * do. */
+/* MISDIRECTED (421): the Host is no loopback name.  PERMISSION_DENIED (403): a proxy passed the
+ * request on, or a foreign Origin or Sec-Fetch-Site.  UNSUPPORTED_MEDIA (415): a body or a
+ * content type that is not application/json.  The message says what to do. */
 LR_MUST_USE lr_code net_guard_loopback(const struct net_guard_input *in, struct lr_error *err);
 
-/* The same over a request; usable in on_head. */
+/* The same checks for a request; may be called in on_head. */
 LR_MUST_USE lr_code net_guard_request(const struct net_request *req,
                                       const struct net_guard_rules *rules,
                                       struct lr_error *err);

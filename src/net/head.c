@@ -1,4 +1,5 @@
-/* net/head.c - guard, llhttp and the rules that decide where a message ends. */
+/* net/head.c - see head.h: the guard, llhttp, and the rules that decide where a message
+ * ends. */
 #include "net/head.h"
 
 #include <llhttp.h>
@@ -6,7 +7,8 @@
 
 /* ---- the guard ---- */
 
-/* Bytes the guard must look at: controls, CR, LF, DEL.  The rest passes in a tight loop. */
+/* Bytes that the guard must check: control characters, CR, LF, DEL. All others pass in a tight
+ * loop. */
 static bool is_special(unsigned char c)
 {
     return (c < 0x20 && c != '\t') || c == 0x7f;
@@ -28,7 +30,7 @@ enum net_head_result net_head_scan(struct net_head_scan *scan, struct lr_str byt
             return refuse(err, "a line begins with a blank (folded header)");
         while (at < bytes.len && !is_special((unsigned char)bytes.ptr[at]))
             at++;
-        /* A CR that is the last byte so far is looked at again with the byte after it. */
+        /* A CR at the end of the input is checked again together with the next byte. */
         scan->at = at;
         if (at == bytes.len)
             return NET_HEAD_MORE;
@@ -58,7 +60,8 @@ struct collected {
     size_t cap;
     bool in_value; /* the last callback was a value */
     bool is_complete;
-    bool is_split; /* a span that is not one piece: never in a block that the guard passed */
+    bool is_split; /* a span came in several pieces: impossible in a block that passed the guard
+                    */
 };
 
 static void extend(struct collected *c, struct lr_str *span, const char *at, size_t len)
@@ -104,7 +107,7 @@ static int on_headers_complete(llhttp_t *parser)
 {
     struct collected *c = parser->data;
     c->is_complete = true;
-    return HPE_PAUSED; /* bodies are ours (body.h) */
+    return HPE_PAUSED; /* bodies are parsed by body.h */
 }
 
 static lr_code run_llhttp(llhttp_type_t type, struct lr_str block, struct collected *c,
@@ -187,8 +190,8 @@ static lr_code read_framing(struct net_headers headers, struct framing *out, int
     return LR_OK;
 }
 
-/* Where llhttp reads the framing differently, an attacker may have found a crack in one
- * of the two: nothing such is let through. */
+/* If llhttp reads the framing differently, one of the two parsers has a flaw that an attacker
+ * may use: such a message is refused. */
 static bool llhttp_agrees(const llhttp_t *parser, const struct framing *framing)
 {
     bool chunked = (parser->flags & F_CHUNKED) != 0;
@@ -327,7 +330,7 @@ static lr_code read_expect(struct net_head *head, int *status, struct lr_error *
     return LR_OK;
 }
 
-/* Unpacking would let a small body become a large one. */
+/* Compressed bodies are refused, because a small body could unpack to a huge one. */
 static lr_code check_encoding(const struct net_head *head, int *status, struct lr_error *err)
 {
     struct lr_str encoding;
@@ -357,7 +360,7 @@ lr_code net_head_parse_request(struct lr_arena *arena, struct lr_str block, size
     code = collect(arena, HTTP_REQUEST, &block, line_count, &out->headers, &parser, err);
     struct framing framing;
     int framing_status = 400;
-    /* llhttp refuses some framings in words of its own; ours say more. */
+    /* Our error messages for bad framing say more than llhttp's. */
     if (code == LR_OK)
         code = read_framing(out->headers, &framing, &framing_status, err);
     if (code != LR_OK) {
@@ -368,7 +371,7 @@ lr_code net_head_parse_request(struct lr_arena *arena, struct lr_str block, size
         return lr_fail(err, LR_INVALID_ARGUMENT, "the length of the body is ambiguous");
     if (framing.is_chunked && out->minor < 1)
         return lr_fail(err, LR_INVALID_ARGUMENT, "HTTP/1.0 has no Transfer-Encoding");
-    /* Slices of the caller's block become slices of the arena's copy. */
+    /* Makes the slices of the caller's block point into the arena's copy. */
     code = read_request_line(block, out, status, err);
     if (code == LR_OK)
         code = read_host(out, err);

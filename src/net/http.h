@@ -1,6 +1,6 @@
-/* net/http.h - what server and client share of HTTP: header lists, status words.
+/* net/http.h - the parts of HTTP that server and client share: header lists, status texts.
  *
- * Header lists are borrowed from the message they belong to and live as long as it.
+ * Header lists are borrowed from their message and live as long as it.
  */
 #ifndef NET_HTTP_H
 #define NET_HTTP_H
@@ -12,7 +12,7 @@
 
 struct net_header {
     struct lr_str name;  /* as sent, compared without case */
-    struct lr_str value; /* without blanks around it */
+    struct lr_str value; /* without surrounding blanks */
 };
 
 struct net_headers {
@@ -20,7 +20,7 @@ struct net_headers {
     size_t count;
 };
 
-/* The first value of that name; false (and an empty *out) when there is none. */
+/* The first value of that name; false, with an empty *out, when there is none. */
 bool net_headers_get(struct net_headers headers, const char *name, struct lr_str *out);
 size_t net_headers_count(struct net_headers headers, const char *name);
 
@@ -30,7 +30,7 @@ bool net_headers_has_token(struct net_headers headers, const char *name, const c
 /* "Not Found"; "Unknown" for a number without a name. */
 const char *net_status_text(int status);
 
-/* Whether a name is a token and a value holds no control byte: what may go into a head. */
+/* A valid name is a token; a valid value holds no control byte. */
 bool net_header_name_ok(struct lr_str name);
 bool net_header_value_ok(struct lr_str value);
 

@@ -1,6 +1,5 @@
-/* net/internal.h - what the files of net share and nobody else sees: the loop's
- * inside, deferred tasks, small allocations.
- */
+/* net/internal.h - shared by the files of net only: the inside of a loop, deferred tasks, small
+ * allocations. */
 #ifndef NET_INTERNAL_H
 #define NET_INTERNAL_H
 
@@ -13,8 +12,8 @@
 #include "base/buf.h"
 #include "net/loop.h"
 
-/* A call for the next turn, embedded in the object it is about: queueing allocates
- * nothing, and whoever dies first cancels it.  Thread: loop. */
+/* A call deferred to the next turn, embedded in its object: queueing allocates nothing, and the
+ * object cancels its task when it is destroyed.  Thread: loop. */
 struct net_task {
     net_loop_fn fn;
     void *arg;
@@ -26,17 +25,17 @@ struct net_burst;
 struct net_conn;
 
 enum {
-    /* One read at most; large enough that a body of a megabyte takes few turns. */
+    /* Size of one read; large enough that a body of a megabyte takes few turns. */
     NET_READ_BYTES = 64 * 1024,
 };
 
 struct net_loop {
     uv_loop_t uv;
-    uv_async_t wakeup;    /* something was posted, or stop was asked for */
-    uv_prepare_t prepare; /* empties the graveyard before the loop sleeps */
-    uv_check_t check;     /* ... and after it worked */
+    uv_async_t wakeup;    /* a call was posted, or stop was requested */
+    uv_prepare_t prepare; /* frees buried objects before the loop sleeps */
+    uv_check_t check;     /* ... and after it has worked */
     uv_idle_t idle;       /* active while tasks wait, so that the loop does not sleep */
-    uv_timer_t peek;      /* looks at connections that are open but not read (conn.c) */
+    uv_timer_t peek;      /* polls connections that are open but not read (conn.c) */
 
     uv_mutex_t mutex;     /* guards the queue of posted calls */
     struct posted *first; /* owned */
@@ -45,23 +44,24 @@ struct net_loop {
 
     struct posted *graveyard; /* owned */
     struct net_task tasks;    /* head of the ring */
-    struct net_timer *timers; /* all that are not closed yet */
+    struct net_timer *timers; /* all timers that are not closed yet */
     struct net_signal *signals;
-    struct net_conn *unread; /* connections the peek timer looks at */
-    struct net_burst *burst; /* owned; NULL: the loop sends alone */
+    struct net_conn *unread; /* connections that the peek timer polls */
+    struct net_burst *burst; /* owned; NULL: no sending thread */
 
-    struct lr_buf scratch;              /* heads are put together here */
+    struct lr_buf scratch;              /* for assembling heads */
     time_t date_at;                     /* second for which date is valid */
     char date[32];                      /* "Sun, 06 Nov 1994 08:49:37 GMT" */
-    char read_buffer[NET_READ_BYTES];   /* one for all: a read is consumed before the next */
+    char read_buffer[NET_READ_BYTES];   /* shared: a read is processed before the next */
     char decrypt_buffer[16 * 1024 + 1]; /* one TLS record of plain text */
 };
 
 void net_task_init(struct net_task *task, net_loop_fn fn, void *arg);
-void net_task_queue(struct net_loop *loop, struct net_task *task); /* once, however often */
+void net_task_queue(struct net_loop *loop,
+                    struct net_task *task); /* queued once, however often called */
 void net_task_cancel(struct net_loop *loop, struct net_task *task);
 
-/* The Date header's value, made once a second. */
+/* The value of the Date header, built once a second. */
 const char *net_loop_date(struct net_loop *loop);
 
 #endif

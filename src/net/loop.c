@@ -1,9 +1,8 @@
-/* net/loop.c - one event loop: posted calls, deferred tasks, the graveyard, timers,
- * signals.
+/* net/loop.c - one event loop: posted calls, deferred tasks, delayed freeing, timers, signals.
  *
- * A turn of libuv runs timers, idle (our tasks), prepare (graveyard), poll (sockets,
- * posted calls), check (graveyard), close callbacks.  Buried objects are freed from
- * prepare and check only, where no callback of ours is on the stack.
+ * A turn of libuv runs timers, idle (our tasks), prepare (freeing), poll (sockets, posted
+ * calls), check (freeing), close callbacks.  Buried objects are freed from prepare and check
+ * only, where none of our callbacks is on the stack.
  */
 #include "net/loop.h"
 
@@ -39,10 +38,10 @@ struct net_signal {
     struct net_signal *next;
 };
 
-/* ---- memory that must be there ---- */
+/* ---- memory that cannot be refused ---- */
 
-/* Held back while there is enough, and given up when malloc has nothing left: the few bytes
- * that a timer or a posted call needs are there while requests are refused. */
+/* A reserve that is freed when malloc fails: the few bytes that a timer or a posted call needs
+ * are then available while requests are refused. */
 static void *_Atomic reserve;
 enum { RESERVE_BYTES = 256 << 10 };
 
@@ -56,7 +55,7 @@ static void fill_reserve(void)
         free(fresh);
 }
 
-/* realloc, and once more with the reserve. */
+/* realloc; if that fails, frees the reserve and tries again. */
 static void *grow(void *old, size_t size)
 {
     void *memory = realloc(old, size);
@@ -91,7 +90,8 @@ void *net_alloc(size_t size)
     return memory;
 }
 
-/* libuv ends the process when its table of descriptors cannot grow. */
+/* libuv ends the process when its table of descriptors cannot grow, so it uses the reserve
+ * too. */
 static void share_reserve(void)
 {
     (void)uv_replace_allocator(grow_new, grow, grow_zeroed, free);
@@ -111,8 +111,8 @@ void net_loop_post(struct net_loop *loop, net_loop_fn fn, void *arg)
     (void)uv_async_send(&loop->wakeup);
 }
 
-/* Runs what was posted before it began; what those calls post waits for the next turn,
- * so that two that post each other do not starve the sockets. */
+/* Runs the calls posted before this began.  Calls that these post wait for the next turn, so
+ * that two calls that post each other do not starve the sockets. */
 static void run_posted(struct net_loop *loop)
 {
     uv_mutex_lock(&loop->mutex);
@@ -136,7 +136,7 @@ static void on_wakeup(uv_async_t *handle)
         uv_stop(&loop->uv);
 }
 
-/* ---- the graveyard ---- */
+/* ---- delayed freeing ---- */
 
 void net_loop_bury(struct net_loop *loop, net_loop_fn fn, void *arg)
 {
@@ -177,7 +177,7 @@ void net_task_init(struct net_task *task, net_loop_fn fn, void *arg)
 static void on_idle(uv_idle_t *handle)
 {
     struct net_loop *loop = handle->data;
-    /* A mark in the ring: tasks queued from here on run in the next turn. */
+    /* Marks the end of the ring: tasks queued from here on run in the next turn. */
     struct net_task mark = {.prev = loop->tasks.prev, .next = &loop->tasks};
     mark.prev->next = &mark;
     loop->tasks.prev = &mark;
@@ -219,7 +219,7 @@ void net_task_cancel(struct net_loop *loop, struct net_task *task)
 lr_code net_loop_create(struct net_loop **out, struct lr_error *err)
 {
     *out = NULL;
-    /* A write to a connection whose peer has gone must be an error, not a death. */
+    /* Writing to a connection whose peer has gone must give an error, not kill the process. */
     (void)signal(SIGPIPE, SIG_IGN);
     static uv_once_t once = UV_ONCE_INIT;
     uv_once(&once, share_reserve);
@@ -265,7 +265,7 @@ void net_loop_stop(struct net_loop *loop)
     (void)uv_async_send(&loop->wakeup);
 }
 
-/* A server, a client or a pipe that its owner forgot: waiting for it would hang. */
+/* A server, client or pipe that its owner did not close: waiting for it would hang. */
 static void refuse_open_handle(uv_handle_t *handle, void *arg)
 {
     (void)arg;
@@ -281,7 +281,7 @@ void net_loop_destroy(struct net_loop *loop)
     if (loop == NULL)
         return;
     atomic_store(&loop->is_stopping, false);
-    /* Posted calls and tasks may post or queue more; they are given their turns. */
+    /* Posted calls and tasks may post or queue more; these run too. */
     run_posted(loop);
     while (uv_run(&loop->uv, UV_RUN_NOWAIT) != 0 &&
            (loop->first != NULL || loop->tasks.next != &loop->tasks))
@@ -301,7 +301,7 @@ void net_loop_destroy(struct net_loop *loop)
     empty_graveyard(loop);
     run_posted(loop);
     if (uv_loop_close(&loop->uv) != 0)
-        abort(); /* everything was seen closing above */
+        abort(); /* all handles were closing above */
     net_burst_destroy(loop->burst);
     uv_mutex_destroy(&loop->mutex);
     lr_buf_free(&loop->scratch);
@@ -379,7 +379,7 @@ struct net_timer *net_timer_start(struct net_loop *loop, uint64_t after_ms, uint
     if (timer->next != NULL)
         timer->next->prev = timer;
     loop->timers = timer;
-    /* The loop's clock stands still during a turn: a long turn would shorten the wait. */
+    /* The loop's clock stands still during a turn, so a long turn would shorten the timeout. */
     uv_update_time(&loop->uv);
     (void)uv_timer_start(&timer->uv, on_timer, after_ms, repeat_ms);
     return timer;

@@ -9,7 +9,7 @@ struct net_loops {
     struct net_loop **items; /* owned */
 };
 
-/* What this process may use, which in a container is less than the machine has. */
+/* Processors that this process may use; in a container fewer than the machine has. */
 static unsigned processor_count(void)
 {
 #ifdef __linux__

@@ -3,7 +3,7 @@
 
 #include "base/utf8.h"
 
-/* Decodes into out (as long as raw at most); false for a broken escape. */
+/* Decodes raw into out, which needs at most raw.len bytes; false for a broken escape. */
 static bool decode(struct lr_str raw, bool keep_slash, bool plus_is_blank, char *out,
                    size_t *len)
 {
@@ -96,7 +96,7 @@ lr_code net_path_split(struct lr_arena *arena, struct lr_str raw_path, struct ne
     return walk(arena, raw_path, false, out, err);
 }
 
-/* Most paths need no decoding; those are not copied. */
+/* True for a path that needs no decoding and so no copy; most paths are plain. */
 static bool is_plain(struct lr_str path)
 {
     if (path.len == 0 || path.ptr[0] != '/')
@@ -105,7 +105,7 @@ static bool is_plain(struct lr_str path)
         unsigned char c = (unsigned char)path.ptr[i];
         if (c <= 0x20 || c >= 0x7f || c == '%')
             return false;
-        /* "//" and "/." may be refusals: the slow way decides. */
+        /* "//" and "/." may have to be refused: the full parser decides. */
         if (c == '/' && i + 1 < path.len && (path.ptr[i + 1] == '/' || path.ptr[i + 1] == '.'))
             return false;
     }

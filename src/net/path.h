@@ -16,7 +16,7 @@ enum { NET_PATH_MAX_SEGMENTS = 32 };
 
 struct net_path {
     struct lr_str segments[NET_PATH_MAX_SEGMENTS];
-    size_t count; /* "/" has none; "/a/" has "a" and a last empty one */
+    size_t count; /* "/" has 0; "/a/" has "a" and an empty last segment */
 };
 
 /* Splits at '/', then decodes each segment, so that %2F becomes a '/' inside its
@@ -26,7 +26,7 @@ struct net_path {
 LR_MUST_USE lr_code net_path_split(struct lr_arena *arena, struct lr_str raw_path,
                                    struct net_path *out, struct lr_error *err);
 
-/* Decodes %XX except %2F; the same refusals. */
+/* Decodes %XX except %2F; refuses the same paths as net_path_split. */
 LR_MUST_USE lr_code net_path_decode(struct lr_arena *arena, struct lr_str raw_path,
                                     struct lr_str *out, struct lr_error *err);
 

@@ -1,4 +1,5 @@
-/* net/request.c - a request's facts, its life, and word of its client's leaving. */
+/* net/request.c - a request: its accessors, its lifetime, and the report that its client has
+ * gone. */
 #include "base/clock.h"
 #include "net/path.h"
 #include "net/server_internal.h"
@@ -35,7 +36,7 @@ void net_server_request_set_gone(struct net_request *req)
         return;
     req->is_gone = true;
     atomic_fetch_add_explicit(&req->part->server->gone, 1, memory_order_relaxed);
-    /* In a turn of its own: refusals come from inside the handler's own calls, too. */
+    /* In a turn of its own, because refusals also come from inside the handler's calls. */
     net_task_queue(req->part->loop, &req->gone_task);
 }
 
@@ -63,7 +64,7 @@ void net_server_request_end(struct net_request *req)
     net_server_part_check_stopped(part);
 }
 
-/* ---- facts ---- */
+/* ---- accessors ---- */
 
 struct lr_str net_request_method(const struct net_request *req)
 {

@@ -1,11 +1,10 @@
 /* net/request.h - one HTTP request as its handler sees it, and the answer to it.
  *
- * A request belongs to the handler from the moment it is handed over until the
- * handler ends it with exactly one of net_respond, net_respond_error,
- * net_stream_end or net_stream_abort.  That also holds after on_gone: the client
- * has left, writing is pointless (and harmless), but the request still waits to be
- * ended.  So a handler that answers later never holds a dangling pointer, and
- * nothing is freed behind its back.  Ending a request frees it at the end of the turn.
+ * A request belongs to the handler from the moment the handler gets it until the handler ends
+ * it with exactly one of net_respond, net_respond_error, net_stream_end or net_stream_abort.
+ * That also holds after on_gone: the client has left, and writing is harmless but pointless,
+ * but the handler must still end the request.  So a handler that answers later never holds a
+ * dangling pointer.  A request is freed at the end of the turn in which it was ended.
  *
  * Thread: the request's loop.  Another thread answers through net_loop_post to
  * net_request_loop.
@@ -25,29 +24,29 @@
 struct net_loop;
 struct net_request;
 
-/* ---- what was asked ----
- * Slices live as long as the request. */
+/* ---- the request ---- Slices live as long as the request. */
 struct lr_str net_request_method(const struct net_request *req);
 struct lr_str net_request_target(const struct net_request *req);   /* as sent */
 struct lr_str net_request_raw_path(const struct net_request *req); /* for net_path_split */
-/* The target's path with escapes decoded, except %2F, which stays as it is so that
- * it never becomes a separator; net_path_split (net/path.h) gives segments.  An
- * absolute target ("http://host/path") gives its path.  "*" for OPTIONS *. */
+/* The target's path with escapes decoded, except %2F, so that it never becomes a separator;
+ * net_path_split (net/path.h) gives segments.  An absolute target ("http://host/path") gives
+ * its path.  "*" for OPTIONS *. */
 struct lr_str net_request_path(const struct net_request *req);
 struct lr_str net_request_query(const struct net_request *req); /* raw, without '?' */
 /* The decoded value of a query parameter; false when it is absent or badly escaped. */
 bool net_request_query_get(struct net_request *req, const char *name, struct lr_str *out);
 struct net_headers net_request_headers(const struct net_request *req);
 bool net_request_header(const struct net_request *req, const char *name, struct lr_str *out);
-struct lr_str net_request_host(const struct net_request *req); /* Host, or of the target */
+struct lr_str
+net_request_host(const struct net_request *req); /* from Host, or from the target */
 const char *net_request_remote(const struct net_request *req); /* "127.0.0.1", no port */
 bool net_request_is_tls(const struct net_request *req);
 bool net_request_is_http_1_0(const struct net_request *req);
 struct lr_str net_request_body(const struct net_request *req); /* collected, in on_request */
-/* The announced length; UINT64_MAX for chunked, 0 without a body. */
+/* The Content-Length; UINT64_MAX for chunked, 0 without a body. */
 uint64_t net_request_body_length(const struct net_request *req);
 
-/* Memory that dies with the request, bounded by net_server_config.max_request_bytes. */
+/* Memory that lives as long as the request, limited by net_server_config.max_request_bytes. */
 struct lr_arena *net_request_arena(struct net_request *req);
 struct net_loop *net_request_loop(const struct net_request *req);
 void net_request_set_user(struct net_request *req, void *user);
@@ -55,101 +54,98 @@ void *net_request_user(const struct net_request *req);
 
 /* ---- while it runs ---- */
 
-/* fn(arg) once, within 50 ms, when the client disconnects before the request was
- * ended: a reset, a FIN (a half-closed client counts as gone), a write that failed,
- * or one that stalled past the limit.  Never after the request was ended, never
- * inside this call.  When the client has gone already, fn runs in the next turn. */
+/* Calls fn(arg) once, within 50 ms, when the client disconnects before the request was ended: a
+ * reset, a FIN (a half-closed client counts as gone), a failed write, or a write that stalled
+ * past the limit.  Never after the request was ended, never inside this call.  If the client
+ * has already gone, fn runs in the next turn. */
 void net_request_on_gone(struct net_request *req, void (*fn)(void *arg), void *arg);
 bool net_request_is_gone(const struct net_request *req);
 
-/* ---- the body as a stream (only inside on_head, see net/server.h) ----
- * on_data gets the bytes as they arrive, on_end follows the last one.  A body that
- * breaks (client gone, limit, time) ends with on_gone instead.  The request must
- * still be answered; that may happen before the body has ended, and closes the
- * connection then.  No callback comes after the request was ended. */
+/* ---- the body as a stream (only inside on_head, see net/server.h) ---- on_data gets the bytes
+ * as they arrive; on_end follows the last one.  A body that breaks (client gone, limit,
+ * timeout) ends with on_gone instead.  The request must still be answered.  An answer before
+ * the end of the body closes the connection.  No callback comes after the request was ended. */
 struct net_body_sink {
     void *arg;
     void (*on_data)(void *arg, struct lr_str bytes);
     void (*on_end)(void *arg);
 };
 void net_request_stream_body(struct net_request *req, const struct net_body_sink *sink);
-/* Back-pressure: the socket is not read while paused. */
+/* Back-pressure: a paused socket is not read. */
 void net_request_pause(struct net_request *req);
 void net_request_resume(struct net_request *req);
-/* Another limit than the server's for this request's body (only inside on_head). */
+/* Sets a limit of its own for this request's body (only inside on_head). */
 void net_request_limit_body(struct net_request *req, uint64_t max_bytes);
 
 /* ---- the answer ---- */
 
-/* Adds a header to the answer; before it begins.  Both strings are copied.  Content-Length,
- * Transfer-Encoding, Connection, Date and Content-Type have their own places and are
- * ignored here; a control byte in a value becomes '?', so that no value can split the head. */
+/* Adds a header to the answer, before the answer begins.  Both strings are copied.
+ * Content-Length, Transfer-Encoding, Connection, Date and Content-Type are set elsewhere and
+ * ignored here.  A control byte in a value becomes '?', so that no value can split the head. */
 void net_response_header(struct net_request *req, const char *name, struct lr_str value);
 
-/* The whole answer at once; ends the request.  content_type may be NULL.  The body is
- * copied or sent before this returns.  A HEAD request gets the head only. */
+/* Sends the whole answer and ends the request. content_type may be NULL. The body is copied or
+ * sent before this returns.  A HEAD request gets the head only. */
 void net_respond(struct net_request *req, int status, const char *content_type,
                  struct lr_str body);
 
-/* {"error":{"message","type","param":null,"code"}} with the status of err->code; adds
- * Retry-After: 1 to 429 and 503 unless the handler has set one.  Ends the request. */
+/* Answers {"error":{"message","type","param":null,"code"}} with the status of err->code.  Adds
+ * Retry-After: 1 to 429 and 503 unless the handler has set it.  Ends the request. */
 void net_respond_error(struct net_request *req, const struct lr_error *err);
-/* The same with JSON of the handler's own. */
+/* The same with a JSON body from the handler. */
 void net_respond_error_body(struct net_request *req, const struct lr_error *err,
                             struct lr_str body);
 
-/* Begins an answer of unknown length: chunked for HTTP/1.1, delimited by the end of
- * the connection for 1.0.  The head is sent together with the first write, or by
- * net_stream_flush. */
+/* Begins an answer of unknown length: chunked for HTTP/1.1, ended by closing the connection for
+ * 1.0.  The head is sent together with the first write, or by net_stream_flush. */
 void net_stream_begin(struct net_request *req, int status, const char *content_type);
 void net_stream_flush(struct net_request *req);
 
-/* Sends bytes now; what the socket does not take is queued.  Empty writes send
- * nothing.  A single write larger than the limit is always refused.
+/* Sends bytes now; bytes that the socket does not take are queued.  Empty writes send nothing.
+ * A single write larger than the limit is always refused.
  *   OK         sent or queued; net_stream_queued says how much waits
- *   TOO_LARGE  the queue would pass net_server_config.max_stream_bytes: nothing was
- *              taken, and the caller cancels its work and ends the request (with
- *              net_stream_abort, since bytes are missing) or waits for on_drain
+ *   TOO_LARGE  the queue would exceed net_server_config.max_stream_bytes: nothing was
+ *              taken.  The caller waits for on_drain, or cancels its work and ends the
+ *              request with net_stream_abort, because bytes are missing
  *   CANCELLED  the client has gone */
 LR_MUST_USE lr_code net_stream_write(struct net_request *req, struct lr_str bytes);
 size_t net_stream_queued(const struct net_request *req);
-/* fn(arg) each time the queue has become empty after something was queued. */
+/* Calls fn(arg) each time the queue becomes empty. */
 void net_stream_on_drain(struct net_request *req, void (*fn)(void *arg), void *arg);
 
 void net_stream_end(struct net_request *req);
-/* The last write and the end, in one segment.  The request is ended whatever the code;
- * TOO_LARGE: as by net_stream_abort. */
+/* The last write and the end, in one segment.  Always ends the request; after TOO_LARGE as
+ * net_stream_abort does. */
 lr_code net_stream_finish(struct net_request *req, struct lr_str bytes);
 /* Closes the connection, so that the client sees that the answer is incomplete. */
 void net_stream_abort(struct net_request *req);
 
-/* Whether the head of the answer is out (begun): from then on an error can only be an
- * event in the stream. */
+/* True once the answer has begun: from then on an error can only be an event in the stream. */
 bool net_response_begun(const struct net_request *req);
 
 /* ---- another protocol on the same connection (HTTP/1.1 Upgrade) ---- */
 
-/* The first protocol of the Upgrade header; false where the client asks for none. */
+/* The first protocol of the Upgrade header; false when the client asks for none. */
 bool net_request_wants_upgrade(const struct net_request *req, struct lr_str *protocol);
-/* Answers 101: from here on the connection is a stream of bytes, both ways, and the request
- * stands for it until it is ended.  sink->on_data gets what the client sends, net_request_pause
- * and _resume hold the client back, net_stream_write, _queued and _on_drain send,
- * net_stream_end and _abort end it.  The client's end is on_gone.  After on_head, before any
- * answer. */
+/* Answers 101.  From here on the connection is a stream of bytes in both directions, and the
+ * request stands for it until it is ended: sink->on_data receives, net_request_pause and
+ * _resume apply back-pressure, net_stream_write, _queued and _on_drain send, net_stream_end and
+ * _abort end it. on_gone reports the client's end.  After on_head, before any answer. */
 void net_request_upgrade(struct net_request *req, const char *protocol,
                          const struct net_body_sink *sink);
 
 /* ---- server-sent events ---- */
 
-/* net_stream_begin with text/event-stream and Cache-Control: no-cache.  Where no event follows
- * at once, net_stream_flush lets the client know that it is connected. */
+/* net_stream_begin with text/event-stream and Cache-Control: no-cache.  If no event follows at
+ * once, net_stream_flush tells the client that it is connected. */
 void net_sse_begin(struct net_request *req);
-/* One event; every line of data gets its "data: ".  Codes of net_stream_write. */
+/* Sends one event; every line of data gets its "data: ".  Returns the codes of
+ * net_stream_write. */
 LR_MUST_USE lr_code net_sse_event(struct net_request *req, struct lr_str data);
-/* With an "event: name" line before it; name has no line break. */
+/* The same with an "event: name" line; name has no line break. */
 LR_MUST_USE lr_code net_sse_named_event(struct net_request *req, const char *name,
                                         struct lr_str data);
-/* ": text", which clients ignore: keeps a silent stream alive. */
+/* Sends ": text", which clients ignore, to keep a silent stream alive. */
 LR_MUST_USE lr_code net_sse_comment(struct net_request *req, const char *text);
 
 /* ---- for the access log, inside net_server_config.on_end ---- */

@@ -1,8 +1,7 @@
 /* net/response.c - answers: at once, as a stream, as an error.
  *
- * Every head is put together here and nowhere else.  A stream's head waits for the
- * first write, so that both leave in one segment; from then on each write leaves at
- * once.
+ * Every head is built here.  A stream's head waits for the first write, so that both leave in
+ * one segment; after that each write leaves at once.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,8 +16,8 @@ static bool has_no_body(int status)
     return (status < 200 && status != 101) || status == 204 || status == 304;
 }
 
-/* False without memory: then nothing may be sent, as a body without its head would be taken for
- * an answer. */
+/* False: no memory, and nothing may be sent, because a client would read a body without a head
+ * as an answer. */
 static bool put_head(struct lr_buf *out, struct net_loop *loop, int status,
                      const char *content_type, int64_t length, const char *connection,
                      struct lr_str extra)
@@ -48,8 +47,7 @@ static bool put_head(struct lr_buf *out, struct net_loop *loop, int status,
     return !out->failed;
 }
 
-/* Decides, when the head is made, whether the connection lives on: what the head says
- * must then happen. */
+/* Decides, when the head is built, whether the connection is kept: the head announces it. */
 static const char *settle_connection(struct net_request *req)
 {
     if (req->state == REQUEST_BODY || req->part->is_stopping ||
@@ -60,7 +58,7 @@ static const char *settle_connection(struct net_request *req)
     return req->head.minor == 0 ? "keep-alive" : NULL;
 }
 
-/* The handler has ended the request; the connection goes on or away. */
+/* The handler has ended the request: continues or closes the connection. */
 static void finish(struct net_request *req, bool is_cut)
 {
     struct server_conn *sc = req->conn;
@@ -145,7 +143,8 @@ void net_respond(struct net_request *req, int status, const char *content_type,
     if (req->response == RESPONSE_NONE)
         respond(req, status, content_type, body);
     else if (req->response == RESPONSE_BEGUN)
-        net_stream_abort(req); /* two answers to one request: the client must not believe it */
+        net_stream_abort(req); /* two answers to one request: cut the connection, so that the
+                                  client does not trust it */
 }
 
 void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
@@ -209,7 +208,7 @@ void net_stream_begin(struct net_request *req, int status, const char *content_t
     req->status = status;
     if (req->conn == NULL)
         return;
-    /* HTTP/1.0 knows no chunks: the end of the connection ends the answer. */
+    /* HTTP/1.0 has no chunks: closing the connection ends the answer. */
     req->is_chunked = req->head.minor >= 1 && !has_no_body(status);
     if (!req->is_chunked && !has_no_body(status))
         req->keeps_alive = false;
@@ -254,7 +253,7 @@ void net_request_upgrade(struct net_request *req, const char *protocol,
                        &(struct lr_str){loop->scratch.data, loop->scratch.len}, 1);
     else
         net_conn_fail(&req->conn->conn);
-    net_task_queue(loop, &req->conn->go_on); /* what came behind the head */
+    net_task_queue(loop, &req->conn->go_on); /* processes bytes that came behind the head */
 }
 
 void net_stream_flush(struct net_request *req)
@@ -277,11 +276,11 @@ static struct lr_str put_chunk_size(char out[20], size_t size)
     return lr_str(at, (size_t)(out + 20 - at));
 }
 
-/* One chunk, or plain bytes for HTTP/1.0; `after` follows a chunk. */
+/* Writes one chunk, or plain bytes for HTTP/1.0; `after` follows a chunk. */
 static lr_code write_piece(struct net_request *req, struct lr_str bytes, struct lr_str after)
 {
-    /* A write that failed is told by on_gone in the next turn; a handler that writes in a
-     * loop must hear of it at once. */
+    /* A failed write is reported by on_gone in the next turn; a handler that writes in a loop
+     * must learn of it at once. */
     if (req->conn == NULL || req->response != RESPONSE_BEGUN || req->conn->conn.broken != 0)
         return LR_CANCELLED;
     if (bytes.len == 0)
@@ -343,7 +342,7 @@ void net_stream_end(struct net_request *req)
 {
     if (req->response == RESPONSE_ENDED)
         return;
-    if (req->response == RESPONSE_NONE) { /* nothing was begun: an empty answer */
+    if (req->response == RESPONSE_NONE) { /* no answer was begun: send an empty one */
         respond(req, 204, NULL, lr_str("", 0));
         return;
     }

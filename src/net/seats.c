@@ -30,8 +30,8 @@ void net_seats_free(struct net_seats *seats)
 
 /* ---- addresses ---- */
 
-/* The bytes that name a client: all of IPv4, also where it is written as IPv6, and the first
- * half of IPv6. */
+/* The bytes that identify a client: all of IPv4, also when written as IPv6, and the first half
+ * of IPv6. */
 static size_t key_of(const struct sockaddr_storage *address, char out[16])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -75,7 +75,7 @@ static void peer_drop(struct net_seats *seats, struct net_peer *peer)
     free(peer);
 }
 
-/* ---- the lists of idle ones ---- */
+/* ---- lists of idle connections ---- */
 
 static void link_idle(struct net_seats *seats, struct net_seat *seat)
 {
@@ -115,7 +115,7 @@ static struct net_seat *lose(struct net_seats *seats, struct net_seat *seat)
 static enum net_seats_answer take(struct net_seats *seats, struct net_peer *peer,
                                   bool is_shared, struct net_seat **lost)
 {
-    peer->count++; /* first, or losing the last seat of an address would free it */
+    peer->count++; /* first, because dropping the last connection of an address would free it */
     seats->count++;
     if (!is_shared && peer->count > seats->max_per_peer) {
         *lost = lose(seats, peer->idle.first);

@@ -1,11 +1,11 @@
 /* net/server.c - binding, accepting on every loop, stopping.
  *
- * All loops poll one listening socket.  Whoever accepts a connection gives it to the
- * loop with the fewest, so that a burst that one loop happens to accept does not stay
- * on one core.  Stopping resets nobody: the last part to stop polling accepts those who wait,
- * closes the socket, and only then do idle connections go, with a FIN and read to their end.
- * The last hold on the server (each part that has connections or requests, each connection on
- * its way to another loop) reports the end.
+ * All loops poll one listening socket.  The loop that accepts a connection gives it to the loop
+ * with the fewest connections, so that a burst accepted by one loop is spread over all cores.
+ * Stopping resets no connection: the last part to stop polling accepts the waiting connections
+ * and closes the listening socket; only then are idle connections closed, with a FIN and read
+ * to their end.  Each part with connections or requests and each connection on its way to
+ * another loop holds the server; releasing the last hold reports the end.
  */
 #include "net/server.h"
 
@@ -28,7 +28,7 @@ enum {
     PAUSE_MS = 100,
     BACKLOG = 4096,
     WARN_EVERY_MS = 1000,
-    FIRST_BYTE_MS = 500, /* of a connection that a stop found without a request */
+    FIRST_BYTE_MS = 500, /* how long a stop waits for a first request on a new connection */
 };
 
 /* ---- sockets ---- */
@@ -45,7 +45,7 @@ static int accept_socket(int listener, struct sockaddr_storage *address)
     return accept4(listener, (struct sockaddr *)address, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 #else
-/* Where the flags cannot be given at once, a child forked in between inherits the socket. */
+/* Where the flags cannot be set atomically, a child forked in between inherits the socket. */
 static int set_flags(int fd)
 {
     if (fd >= 0)
@@ -130,8 +130,8 @@ static void make_room(void *arg)
     release(server);
 }
 
-/* Who has lost its seat hears of it on its own loop.  Until then it is not freed, and the
- * server lives. */
+/* Tells a connection, on its own loop, that its seat is lost.  Until then neither the
+ * connection nor the server is freed. */
 static void call_away(struct net_server *server, struct net_seat *seat)
 {
     if (seat == NULL)
@@ -142,7 +142,7 @@ static void call_away(struct net_server *server, struct net_seat *seat)
     net_loop_post(sc->part->loop, make_room, sc);
 }
 
-/* A flood must not fill the log, too. */
+/* Limited in rate, so that a flood of connections does not fill the log. */
 static void warn_full(struct server_part *here, const char *setting, uint32_t limit,
                       const char *remote)
 {
@@ -191,8 +191,7 @@ static void welcome(struct server_part *here, int fd, const struct sockaddr_stor
         settle(arrival);
         return;
     }
-    /* The other part may stop before the connection reaches it: the server must live
-     * until then. */
+    /* The other part may stop before the connection reaches it: hold the server until then. */
     atomic_fetch_add(&server->holds, 1);
     net_loop_post(arrival->part->loop, settle_elsewhere, arrival);
 }
@@ -222,8 +221,9 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
         if (errno == EINTR || errno == ECONNABORTED)
             continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            /* Typically out of descriptors: the oldest idle connection goes.  The waiting one
-             * would wake us at once again; some pause lets others close first. */
+            /* Typically out of descriptors: close the oldest idle connection.  The waiting
+             * connection would wake the loop again at once, so pause until others have
+             * closed. */
             call_away(part->server, net_seats_oldest(&part->server->seats));
             lr_log_warn(NULL, "net.accept_failed error=%s pause_ms=%d", strerror(errno),
                         PAUSE_MS);
@@ -271,8 +271,8 @@ static void fill_defaults(struct net_server_config *c)
     c->tls = NULL;
 }
 
-/* Takes all descriptors the system grants, and no more connections than those allow: the rest
- * is for files, nodes and workers. */
+/* Raises the limit of descriptors as far as the system allows, and lowers the number of
+ * connections to it.  The rest of the descriptors is for files, nodes and workers. */
 static void take_descriptors(struct net_server_config *c)
 {
     enum { OTHERS = 256, MOST = 1 << 20 };
@@ -395,7 +395,7 @@ static void report_stopped(void *arg)
         server->on_stopped(server->on_stopped_arg);
 }
 
-/* The last one to let go reports; nothing of the server is touched after it. */
+/* Whoever drops the last hold reports the stop; the server must not be used after that. */
 static void release(struct net_server *server)
 {
     struct net_loop *first = net_loops_get(server->loops, 0);
@@ -414,8 +414,8 @@ void net_server_part_check_stopped(struct server_part *part)
     release(part->server);
 }
 
-/* Nobody comes any more: those who have had their answers may go.  Who has just come gets a
- * moment to ask. */
+/* No new connection can come: closes idle connections.  A connection that was just accepted
+ * gets a moment to send its request. */
 static void let_go(void *arg)
 {
     struct server_part *part = arg;
@@ -438,7 +438,8 @@ static void stopped_polling(struct server_part *part)
     part->is_polling = false;
     if (atomic_fetch_sub(&server->parts_polling, 1) != 1)
         return;
-    /* A socket that is closed resets whoever waits to be accepted. */
+    /* Closing the socket would reset connections that wait to be accepted: accept them
+     * first. */
     for (int i = 0, fd; i < BACKLOG && (fd = accept_socket(server->listen_fd, &address)) >= 0;
          i++)
         welcome(part, fd, &address);
@@ -452,7 +453,7 @@ static void on_poll_closed(uv_handle_t *handle)
     stopped_polling(handle->data);
 }
 
-/* The deadline of a stop has passed: what still runs is cut. */
+/* The deadline of a stop has passed: cuts all remaining connections. */
 static void cut_all(void *arg)
 {
     struct server_part *part = arg;
@@ -498,8 +499,8 @@ static void note_stopped(void *arg)
     *(bool *)arg = true;
 }
 
-/* A program whose start fails after the server's has loops that nobody runs, and the parts
- * wait there to be started: here the loops get the turns that stopping takes. */
+/* When a program's start fails after the server's start, no thread runs the loops, and the
+ * parts wait there to be started.  So this function runs the turns that stopping needs. */
 static void stop_here(struct net_server *server)
 {
     bool is_stopped = false;

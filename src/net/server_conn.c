@@ -1,13 +1,15 @@
 /* net/server_conn.c - one client's connection: heads, bodies, pipelining, refusals.
  *
- * The connection is always in one of these:
- *   idle       req NULL, no byte of a head; the idle time runs
- *   head       req NULL, head_begun; the header time runs, from the first byte
- *   body       req in REQUEST_BODY; the body time runs, longer for each byte that came
- *   running    req in REQUEST_RUNNING; reading goes on, so that a leaving client shows,
- *              and what comes is kept for later (pipelining) up to a limit
- *   upgraded   req in REQUEST_BODY and is_upgraded: bytes both ways, without a time limit
- *   lingering  the last answer is out; input is thrown away until the client closes
+ * A connection is always in one of these states:
+ *
+ *   idle       req NULL, no byte of a head; the idle timeout runs
+ *   head       req NULL, head_begun; the header timeout runs, from the first byte
+ *   body       req in REQUEST_BODY; the body timeout runs, longer for each received byte
+ *   running    req in REQUEST_RUNNING; reading goes on, so that a leaving client shows;
+ *              pipelined bytes are kept up to a limit
+ *   upgraded   req in REQUEST_BODY and is_upgraded: bytes both ways, without a timeout
+ *   lingering  the last answer was sent; input is dropped until the client closes
+ *
  * Thread: the part's loop.
  */
 #include <arpa/inet.h>
@@ -18,17 +20,17 @@
 #include "net/server_internal.h"
 
 enum {
-    /* Kept for later before reading stops, beside one read. */
+    /* Pipelined bytes kept before reading stops, beside one read. */
     MAX_PIPELINED = 32 * 1024,
-    /* Answers waiting for a client before its next pipelined request is begun. */
+    /* Unsent answer bytes above which the next pipelined request waits. */
     MAX_ANSWERS_QUEUED = 64 * 1024,
-    /* Bytes a second that a body has to come with, once the body time is over. */
+    /* Bytes a second at which a body must arrive once the body timeout has passed. */
     BODY_RATE = 64 * 1024,
 };
 
 /* ---- refusals ---- */
 
-/* For what was wrong before a request existed. */
+/* Refuses input that is wrong before a request exists. */
 static void refuse(struct server_conn *sc, int status, const struct lr_error *err)
 {
     atomic_fetch_add_explicit(&sc->part->server->refused, 1, memory_order_relaxed);
@@ -36,8 +38,8 @@ static void refuse(struct server_conn *sc, int status, const struct lr_error *er
     net_server_conn_answered(sc, false);
 }
 
-/* For a request whose body is refused.  A handler that has it already is told that its
- * client is gone; it cannot answer any more. */
+/* Refuses a request because of its body.  A handler that already has the request is told that
+ * the client is gone and cannot answer any more. */
 static void refuse_request(struct net_request *req, int status, const struct lr_error *err)
 {
     struct server_conn *sc = req->conn;
@@ -74,8 +76,8 @@ static void body_complete(struct net_request *req)
     }
 }
 
-/* A body has the body time as a whole, and what its bytes take at the least rate: a client that
- * trickles holds its memory no longer than one that is silent. */
+/* The deadline of a body is the body timeout plus the time its bytes take at the lowest rate: a
+ * client that trickles holds memory no longer than a silent one. */
 static void set_body_deadline(struct server_conn *sc)
 {
     const struct net_request *req = sc->req;
@@ -93,7 +95,7 @@ static lr_code too_large(uint64_t limit, struct lr_error *err)
                    limit);
 }
 
-/* Uses input for the body; false when nothing more can be done with what is there. */
+/* Processes input as body; false when no more of the input can be processed. */
 static bool consume_body(struct server_conn *sc, struct lr_str *input)
 {
     struct net_request *req = sc->req;
@@ -191,7 +193,7 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
     net_conn_set_deadline(&sc->conn, 0);
     if (server->config.handler.on_head != NULL) {
         server->config.handler.on_head(server->config.handler.arg, req);
-        if (sc->req != req) /* ended there */
+        if (sc->req != req) /* on_head has ended the request */
             return;
     }
     begin_body(sc, req);
@@ -200,7 +202,7 @@ static void begin_request(struct server_conn *sc, struct lr_str block)
 static bool consume_head(struct server_conn *sc, struct lr_str *input)
 {
     const struct net_server_config *config = &sc->part->server->config;
-    /* An empty line before a request is forgiven (RFC 9112 2.2). */
+    /* An empty line before a request is accepted (RFC 9112 2.2). */
     while (sc->scan.at == 0 && lr_str_starts(*input, "\r\n"))
         *input = lr_str_sub(*input, 2, input->len);
     if (input->len == 0)
@@ -234,8 +236,8 @@ static bool consume_head(struct server_conn *sc, struct lr_str *input)
 
 /* ---- input ---- */
 
-/* Uses as much of input as can be used now and returns the rest.  Handlers run inside;
- * they may end the request, which lets the loop go on with the next one. */
+/* Processes as much input as possible and returns the rest.  Handlers run inside and may end
+ * the request; then the loop continues with the next one. */
 static struct lr_str process(struct server_conn *sc, struct lr_str input)
 {
     sc->is_processing = true;
@@ -309,7 +311,7 @@ void net_server_conn_close(struct server_conn *sc)
 }
 
 /* Our side is closed, but the client may still be sending: closing now would reset the
- * connection and could take our answer with it.  So input is read and thrown away. */
+ * connection and could destroy our answer.  So input is read and dropped. */
 static void linger(struct server_conn *sc)
 {
     sc->is_lingering = true;
@@ -350,7 +352,7 @@ void net_server_conn_make_room(struct server_conn *sc)
         net_server_conn_close(sc);
     else if (sc->req == NULL && !sc->is_lingering)
         net_server_conn_answered(sc, false);
-    /* else it has got a request meanwhile, and goes with its answer */
+    /* else the connection has got a request meanwhile and closes after its answer */
 }
 
 static void on_end(void *owner, const struct lr_error *err)
@@ -360,7 +362,7 @@ static void on_end(void *owner, const struct lr_error *err)
     if (err != NULL)
         lr_log_debug(NULL, "net.broken remote=%s error=%s", sc->remote, err->text);
     if (req == NULL) {
-        /* A client that half-closed after its request still gets what is queued. */
+        /* A client that half-closed after its request still gets the queued bytes. */
         if (err == NULL && !sc->is_lingering && net_conn_queued(&sc->conn) != 0)
             sc->close_when_drained = true;
         else

@@ -1,10 +1,9 @@
-/* net/server_internal.h - the server's parts: one per loop, its connections, its
- * requests.
+/* net/server_internal.h - the server's parts: one per loop, its connections, its requests.
  *
- * Who frees what: a part owns its connections; a connection is freed when its handles
- * are closed.  A request is freed when it has been ended, by its handler once it was
- * handed over, by the connection before that.  Either may outlive the other: the
- * pointers between them are cut on both sides at the same time (net_server_conn_detach).
+ * A part owns its connections; a connection is freed when its handles are closed.  A request is
+ * freed when it has been ended: by its handler once the handler has it, before that by the
+ * connection.  Either may outlive the other: the pointers between them are cleared on both
+ * sides at the same time (net_server_conn_detach).
  */
 #ifndef NET_SERVER_INTERNAL_H
 #define NET_SERVER_INTERNAL_H
@@ -42,18 +41,18 @@ struct net_server {
 struct server_part {
     struct net_server *server; /* borrowed */
     struct net_loop *loop;     /* borrowed */
-    uv_poll_t poll;            /* on the shared socket */
-    struct net_timer *pause;   /* owned: no descriptor was left, accept again later */
+    uv_poll_t poll;            /* polls the shared socket */
+    struct net_timer *pause;   /* owned: out of descriptors, accept again later */
     struct net_timer *cut;     /* owned: the deadline of a stop */
     struct server_conn *conns; /* owned */
-    _Atomic uint32_t load;     /* connections here and on their way here */
+    _Atomic uint32_t load;     /* connections here and on their way to this loop */
     uint64_t active;           /* requests not ended */
     uint64_t warned_ms;        /* when a connection was last refused */
     bool is_polling;
     bool is_stopping;
-    bool is_deaf;    /* the listening socket is closed: nobody comes any more */
+    bool is_deaf;    /* the listening socket is closed: no new connection comes */
     bool is_cut;     /* the deadline of a stop has passed */
-    bool is_stopped; /* reported */
+    bool is_stopped; /* on_stopped was reported */
 };
 
 struct server_conn {
@@ -62,25 +61,25 @@ struct server_conn {
     struct server_part *part;
     struct server_conn *prev;
     struct server_conn *next;
-    struct net_request *req;   /* the one being read or answered */
-    struct lr_buf in;          /* bytes not used yet: part of a head, pipelined requests */
-    struct net_head_scan scan; /* how far the guard has looked */
-    struct net_task go_on;     /* use what is in `in` */
+    struct net_request *req;   /* the request being read or answered */
+    struct lr_buf in;          /* unprocessed bytes: part of a head, pipelined requests */
+    struct net_head_scan scan; /* how far the guard has checked */
+    struct net_task go_on;     /* processes the bytes in `in` */
     bool is_processing;        /* server_conn_process is on the stack */
-    bool head_begun;           /* part of a head has come, its deadline runs */
-    bool is_lingering;         /* answered for the last time; input is thrown away */
+    bool head_begun;           /* part of a head has come and its deadline runs */
+    bool is_lingering;         /* the last answer was sent; input is dropped */
     bool close_when_drained;
-    bool has_served;   /* a request */
-    bool is_told;      /* word has come that its seat is lost */
-    bool is_forgotten; /* it is closed, and the word on its way frees it */
+    bool has_served;   /* at least one request was answered */
+    bool is_told;      /* the report that its seat is lost has arrived */
+    bool is_forgotten; /* closed; the report on its way frees it */
     char remote[46];
 };
 
 enum request_state {
-    REQUEST_HEAD,    /* on_head runs; nothing was read of the body */
+    REQUEST_HEAD,    /* on_head runs; the body has not been read */
     REQUEST_BODY,    /* the body is being read */
     REQUEST_RUNNING, /* everything was read */
-    REQUEST_ENDED,   /* dead, waits for the end of the turn */
+    REQUEST_ENDED,   /* freed at the end of the turn */
 };
 
 enum response_state {
@@ -113,11 +112,11 @@ struct net_request {
     int status;
     enum request_state state;
     enum response_state response;
-    bool is_owned;    /* by the handler: it will end it */
+    bool is_owned;    /* the handler has the request and will end it */
     bool is_streamed; /* the body goes to sink */
     bool is_paused;
     bool is_gone;
-    bool is_upgraded; /* no HTTP any more: bytes both ways until one side ends it */
+    bool is_upgraded; /* no longer HTTP: bytes both ways until one side ends the connection */
     bool is_head_method;
     bool is_chunked;  /* the answer */
     bool keeps_alive; /* the connection, after the answer */
@@ -125,16 +124,17 @@ struct net_request {
 };
 
 /* ---- server_conn.c ---- */
-/* peer: counted for it.  False where there is no memory for it; descriptor and seat are still
- * the caller's then. */
+/* The connection is counted for peer.  False: no memory, and descriptor and seat stay with the
+ * caller. */
 bool net_server_conn_create(struct server_part *part, int fd, const char *remote,
                             struct net_peer *peer);
-/* It has lost its seat: closes it where it is still idle.  On its loop, once. */
+/* The connection has lost its seat: closes it if it is still idle.  Called once, on its
+ * loop. */
 void net_server_conn_make_room(struct server_conn *sc);
-/* Ends the bond between a connection and its request. */
+/* Separates a connection from its request. */
 void net_server_conn_detach(struct server_conn *sc);
 void net_server_conn_close(struct server_conn *sc);
-/* The answer is out: next request, or linger and close. */
+/* The answer was sent: next request, or linger and close. */
 void net_server_conn_answered(struct server_conn *sc, bool keep_alive);
 void net_server_conn_update_reading(struct server_conn *sc);
 
@@ -144,11 +144,12 @@ void net_server_part_check_stopped(struct server_part *part);
 /* ---- request.c ---- */
 struct net_request *net_server_request_create(struct server_conn *sc); /* NULL: no memory */
 void net_server_request_set_gone(struct net_request *req);
-/* Ends the request: on_end, counters, burial.  The connection is cut off before. */
+/* Ends the request: on_end, counters, delayed freeing.  The connection is detached before. */
 void net_server_request_end(struct net_request *req);
 
 /* ---- response.c ---- */
-/* An answer of the server itself, with an error body, on a connection without a request. */
+/* Sends an answer of the server itself, with an error body, on a connection without a
+ * request. */
 void net_server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,
                              bool is_head_method);
 void net_server_error_body(struct lr_buf *out, const struct lr_error *err);

@@ -1,6 +1,5 @@
-/* net/settings.h - what every server of ours reads from its settings: where it listens, and
- * whom it trusts.  Thread: any.
- */
+/* net/settings.h - settings shared by all our servers: listen address, TLS, trusted URLs.
+ * Thread: any. */
 #ifndef NET_SETTINGS_H
 #define NET_SETTINGS_H
 
@@ -20,23 +19,24 @@ LR_MUST_USE lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], 
 LR_MUST_USE lr_code net_settings_server_tls(const struct lr_settings *settings,
                                             struct net_tls **out, struct lr_error *err);
 
-/* tls-ca; *out is NULL (the system's trust) where it is not set. */
+/* tls-ca; *out is NULL (the system's CAs) if it is not set. */
 LR_MUST_USE lr_code net_settings_client_tls(const struct lr_settings *settings,
                                             struct net_tls **out, struct lr_error *err);
 
-/* Secrets and prompts go to `url`.  PERMISSION_DENIED: it is plain http beyond this
- * machine, and insecure-http was not set.  `what` names the other side. */
+/* Checks a URL that secrets and prompts are sent to.  PERMISSION_DENIED: plain http to another
+ * machine without insecure-http.  `what` names the other side. */
 LR_MUST_USE lr_code net_settings_check_url(const struct lr_settings *settings, const char *what,
                                            const char *url, struct lr_error *err);
 
-/* Whether the server's certificate ends in fewer days than tls-warn-days; `text` says which and
- * when. */
+/* True when the server's certificate expires in fewer days than tls-warn-days; `text` names the
+ * certificate and the date. */
 enum { NET_CERTIFICATE_TEXT = 400 };
 bool net_settings_certificate_ends(const struct lr_settings *settings,
                                    const struct net_server *server,
                                    char text[NET_CERTIFICATE_TEXT]);
 
-/* What a signal to reload means for every server: the log's file and all certificates. */
+/* What every server does on a reload signal: reopens the log file and reloads all
+ * certificates. */
 void net_settings_reload(void);
 
 #endif

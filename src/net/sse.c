@@ -9,7 +9,7 @@
 void net_sse_begin(struct net_request *req)
 {
     net_response_header(req, "Cache-Control", LR_STR_LIT("no-cache"));
-    /* Proxies that buffer would undo "each event when it is made". */
+    /* Tells nginx not to buffer, so that each event leaves at once. */
     net_response_header(req, "X-Accel-Buffering", LR_STR_LIT("no"));
     net_stream_begin(req, 200, "text/event-stream");
 }

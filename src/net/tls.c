@@ -1,4 +1,4 @@
-/* net/tls.c - TLS contexts on OpenSSL: loading certificates, saying what is wrong. */
+/* net/tls.c - TLS contexts on OpenSSL: loading certificates, error messages. */
 #include "net/tls.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "net/internal.h"
 #include "net/tls_internal.h"
 
-/* The innermost reason OpenSSL queued, in words; empties the queue. */
+/* The innermost reason in OpenSSL's error queue, as text; clears the queue. */
 const char *net_tls_reason(void)
 {
     unsigned long code = ERR_get_error();
@@ -32,15 +32,15 @@ static lr_code check_readable(const char *what, const char *file, struct lr_erro
 static void set_manners(SSL_CTX *ctx)
 {
     (void)SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    /* Idle connections hold no record buffers; a write may be retried from a copy. */
+    /* Idle connections hold no record buffers; a write may be retried from another address. */
     (void)SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    /* Clients resume with tickets; a cache would keep kilobytes for each that ever came. */
+    /* Clients resume with tickets; a session cache would keep kilobytes for each client. */
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
 }
 
-/* We speak HTTP/1.1 and nothing else; a client that offers no such thing gets it anyway. */
+/* Only HTTP/1.1 is supported; a client that does not offer it gets it anyway. */
 static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                        const unsigned char *in, unsigned in_len, void *arg)
 {

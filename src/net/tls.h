@@ -1,8 +1,8 @@
-/* net/tls.h - TLS contexts: certificates and trust, made once, used by any loop.
+/* net/tls.h - TLS contexts: certificates and trusted CAs, loaded once, used by any loop.
  *
- * A context may be shared between threads; connections keep a reference, so it may be
- * destroyed while some are open.  Its files may be replaced while it is used: connections
- * made after the next look at them use what they hold then.  TLS 1.2 and later.
+ * A context may be shared between threads.  Connections hold a reference, so a context may be
+ * destroyed while connections are open.  Certificate files may be replaced at any time: after
+ * the next net_tls_look, new connections use the new content.  TLS 1.2 and later.
  */
 #ifndef NET_TLS_H
 #define NET_TLS_H
@@ -14,31 +14,30 @@
 
 struct net_tls;
 
-/* A server's side.  Both files are PEM; the certificate file may hold its chain.
- * INVALID_ARGUMENT names the file and what is wrong with it: missing, not PEM, the
- * key is of another certificate, the certificate has expired. */
+/* A server's context.  Both files are PEM; the certificate file may hold its chain.
+ * INVALID_ARGUMENT names the file and what is wrong: missing, not PEM, the key belongs to
+ * another certificate, the certificate has expired. */
 LR_MUST_USE lr_code net_tls_server_create(const char *cert_file, const char *key_file,
                                           struct net_tls **out, struct lr_error *err);
 
-/* A client's side.  It trusts the certificates of ca_file (PEM), or those of the
- * system when that is NULL.  Names and dates are always checked. */
+/* A client's context.  Trusts the certificates of ca_file (PEM), or the system's when ca_file
+ * is NULL. Names and dates are always checked. */
 LR_MUST_USE lr_code net_tls_client_create(const char *ca_file, struct net_tls **out,
                                           struct lr_error *err);
 
 void net_tls_destroy(struct net_tls *tls); /* NULL is fine */
 
-/* Looks at the files of every context of this process and reads those that have changed, or,
- * with `all`, all of them.  Files that cannot be used (one of a pair is written and the other
- * is not yet, say) leave their context as it is; the log says so, once for each change.
- * Thread: any. */
+/* Checks the files of every context of this process and reads those that have changed, or all
+ * with `all`.  If files cannot be used (only one of a pair was replaced so far, for example)
+ * their context stays unchanged; the log reports it once for each change.  Thread: any. */
 void net_tls_look(bool all);
 
-/* Until when a server's certificate is good, with those that it sends along. */
+/* Validity of a server's certificate and of the chain it sends. */
 struct net_tls_validity {
     char file[256];
     int64_t until_s; /* since 1970 */
 };
-/* False: the context is a client's, or NULL.  Thread: any. */
+/* False: a client's context, or NULL. Thread: any. */
 bool net_tls_get_validity(struct net_tls *tls, struct net_tls_validity *out);
 
 #endif

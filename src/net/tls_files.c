@@ -1,8 +1,8 @@
-/* net/tls_files.c - certificates are renewed while their server runs: the files of contexts
- * are looked at again, and what they hold is used for new connections.
+/* net/tls_files.c - certificates renewed while the server runs: checks the files of all
+ * contexts again and uses their new content for new connections.
  *
- * The list is the process's, so that whoever has a timer or a signal need not know which
- * servers and clients there are.  A context that cannot be read anew stays as it is.
+ * The list of contexts belongs to the process, so that a timer or signal handler need not know
+ * all servers and clients.  A context whose files cannot be read stays unchanged.
  */
 #include <stdio.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct net_tls *list;
 
-/* All zero for a file that is not there. */
+/* All zero for a missing file. */
 static struct net_tls_stamp stamp_of(const char *file)
 {
     struct stat info;
@@ -53,7 +53,7 @@ bool net_tls_take_stamps(struct net_tls *tls)
 void net_tls_watch(struct net_tls *tls)
 {
     if (tls->files[0] == NULL)
-        return; /* the system's */
+        return; /* the system's CAs: no files to watch */
     (void)pthread_mutex_lock(&list_lock);
     tls->next = list;
     list = tls;

@@ -1,6 +1,5 @@
-/* net/tls_internal.h - between tls.c (contexts), tls_files.c (their files) and tls_session.c
- * (connections).
- */
+/* net/tls_internal.h - shared by tls.c (contexts), tls_files.c (their files) and tls_session.c
+ * (connections). */
 #ifndef NET_TLS_INTERNAL_H
 #define NET_TLS_INTERNAL_H
 
@@ -14,7 +13,7 @@
 
 enum { NET_TLS_FILES = 2 };
 
-/* What tells that a file is another one than before. */
+/* Tells whether a file was replaced or changed. */
 struct net_tls_stamp {
     uint64_t device, inode, size;
     int64_t time_ns;
@@ -23,7 +22,7 @@ struct net_tls_stamp {
 struct net_tls {
     _Atomic unsigned refs;
     bool is_server;
-    char *files[NET_TLS_FILES]; /* owned: certificate and key, or CAs; NULL: the system's */
+    char *files[NET_TLS_FILES]; /* owned: certificate and key, or CAs; NULL: the system's CAs */
     pthread_mutex_t lock;       /* guards ctx */
     SSL_CTX *ctx;               /* each session holds one more reference */
     /* ---- tls_files.c, under its lock ---- */
@@ -31,18 +30,18 @@ struct net_tls {
     struct net_tls *next;                       /* in its list */
 };
 
-/* The same context once more, to be destroyed on its own; NULL for NULL. */
+/* Adds a reference, dropped with net_tls_destroy; NULL for NULL. */
 struct net_tls *net_tls_ref(struct net_tls *tls);
-/* A reference to what new connections use. */
+/* A reference to the context that new connections use. */
 SSL_CTX *net_tls_current(struct net_tls *tls);
 /* Reads the files. */
 lr_code net_tls_load(const struct net_tls *tls, SSL_CTX **out, struct lr_error *err);
 
 /* ---- tls_files.c ---- */
-/* Notes what the files are; before they are read, so that a change in between shows at the next
- * look.  True: they are others than before. */
+/* Records the state of the files.  Called before the files are read, so that a change in
+ * between is seen at the next check.  True: a file has changed. */
 bool net_tls_take_stamps(struct net_tls *tls);
-/* From now on, and until net_tls_forget, net_tls_look finds it. */
+/* From now on, and until net_tls_forget, net_tls_look checks this context. */
 void net_tls_watch(struct net_tls *tls);
 void net_tls_forget(struct net_tls *tls);
 

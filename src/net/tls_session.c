@@ -1,7 +1,7 @@
 /* net/tls_session.c - one TLS connection over two byte buffers.
  *
- * OpenSSL reads from `in` and writes to `out` through a BIO of ours instead of its
- * memory BIO, which never gives memory back: an idle connection here holds none.
+ * OpenSSL reads from `in` and writes to `out` through our own BIO. OpenSSL's memory BIO never
+ * frees memory; here an idle connection holds no buffers.
  */
 #include "net/tls_session.h"
 
@@ -22,11 +22,11 @@ enum { MAX_PENDING = 64 << 20 };
 struct net_tls_session {
     SSL *ssl;          /* owned */
     struct lr_buf in;  /* from the socket, not yet read by OpenSSL */
-    size_t in_used;    /* of it, already read */
+    size_t in_used;    /* bytes of `in` already read */
     struct lr_buf out; /* for the socket */
     bool is_up;
-    char name[256];        /* what the peer must be; "" for a server */
-    struct lr_error blame; /* what verification found; code 0: nothing */
+    char name[256];        /* name that the peer must prove; "" for a server */
+    struct lr_error blame; /* what verification found; code 0: no problem */
 };
 
 /* ---- the BIO ---- */
@@ -75,7 +75,7 @@ static void make_bio_method(void)
 {
     bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "llm-router buffers");
     if (bio_method == NULL)
-        return; /* no memory: each session says so */
+        return; /* no memory: each session reports it */
     (void)BIO_meth_set_read(bio_method, bio_read);
     (void)BIO_meth_set_write(bio_method, bio_write);
     (void)BIO_meth_set_ctrl(bio_method, bio_ctrl);
@@ -202,7 +202,7 @@ lr_code net_tls_session_create(struct net_tls *tls, const char *name,
     lr_buf_init(&s->in, MAX_PENDING);
     lr_buf_init(&s->out, MAX_PENDING);
     SSL_CTX *ctx = net_tls_current(tls);
-    s->ssl = SSL_new(ctx); /* with a reference of its own */
+    s->ssl = SSL_new(ctx); /* holds its own reference */
     SSL_CTX_free(ctx);
     BIO *bio = bio_method != NULL ? BIO_new(bio_method) : NULL;
     if (s->ssl == NULL || bio == NULL || (name != NULL && !expect_name(s, name))) {

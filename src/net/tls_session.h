@@ -1,7 +1,7 @@
-/* net/tls_session.h - one TLS connection as a pure transformer of bytes.
+/* net/tls_session.h - one TLS connection as a transformation of bytes.
  *
- * OpenSSL works on memory buffers: what came from the socket is put in, what must go
- * to the socket is taken out.  No socket is touched here.  Thread: loop.
+ * OpenSSL works on memory buffers: the caller puts in bytes from the socket and takes out bytes
+ * for the socket.  This module never touches a socket.  Thread: loop.
  */
 #ifndef NET_TLS_SESSION_H
 #define NET_TLS_SESSION_H
@@ -38,7 +38,7 @@ LR_MUST_USE lr_code net_tls_session_write(struct net_tls_session *session, struc
 void net_tls_session_close_notify(struct net_tls_session *session);
 bool net_tls_session_is_up(const struct net_tls_session *session);
 
-/* What waits for the socket; valid until net_tls_session_taken, which forgets it. */
+/* Bytes for the socket; valid until net_tls_session_taken, which drops them. */
 struct lr_str net_tls_session_pending(struct net_tls_session *session);
 void net_tls_session_taken(struct net_tls_session *session);
 

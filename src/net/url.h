@@ -1,6 +1,6 @@
-/* net/url.h - the URLs a client calls: http and https, a host, a port, a target.
+/* net/url.h - URLs that a client calls: http and https, a host, a port, a target.
  *
- * Pure.  No user names, no fragments: a secret in a URL ends up in logs.
+ * Pure.  User names and fragments are refused, because a secret in a URL ends up in logs.
  */
 #ifndef NET_URL_H
 #define NET_URL_H
