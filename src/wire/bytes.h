@@ -1,8 +1,8 @@
-/* wire/bytes.h - little-endian numbers and counted texts, written and read.
+/* wire/bytes.h - writing and reading little-endian numbers and length-prefixed texts.
  *
- * Writing appends to an lr_buf and needs no check of its own.  Reading is bounded: a
- * cursor that runs past its end becomes `failed`, gives zeros from then on, and is
- * checked once, at the end of a message.
+ * Writing appends to an lr_buf and needs no checks.  Reading is bounded: a cursor that runs
+ * past its end becomes `failed` and gives zeros from then on; callers check it once, at the end
+ * of a message.
  */
 #ifndef WIRE_BYTES_H
 #define WIRE_BYTES_H
@@ -47,7 +47,7 @@ static inline void wire_put_f32(struct lr_buf *buf, float v)
     wire_put_u32(buf, bits);
 }
 
-/* A length of 32 bits and the bytes. */
+/* A 32-bit length, then the bytes. */
 static inline void wire_put_str(struct lr_buf *buf, struct lr_str s)
 {
     wire_put_u32(buf, (uint32_t)s.len);

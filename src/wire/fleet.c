@@ -101,9 +101,9 @@ void wire_join_write(struct lr_buf *out, const struct wire_join *m)
 
 /* ---- reading ----
  *
- * Who speaks, and in which protocol, must be right.  All the rest is advice about load and
- * memory: a member that is not what it should be is left out alone, and named in `ignored`, so
- * that one wrong number never costs a node its heartbeat.
+ * Identity and protocol must be right.  Everything else describes load and memory: a wrong
+ * member is dropped alone and named in `ignored`, so that one wrong number never costs a node
+ * its heartbeat.
  */
 
 static lr_code read_text(const struct lr_json *obj, const char *key, bool required,
@@ -143,7 +143,7 @@ static void ignore(struct wire_beat *m, const char *key)
         m->ignored = key;
 }
 
-/* "" where it is absent or wrong. */
+/* "" for a missing or wrong member. */
 static struct lr_str take_text(const struct lr_json *obj, const char *key, struct wire_beat *m)
 {
     struct lr_str text;
@@ -153,7 +153,7 @@ static struct lr_str take_text(const struct lr_json *obj, const char *key, struc
     return (struct lr_str){0};
 }
 
-/* 0 where it is absent or out of range. */
+/* 0 for a missing or wrong member. */
 static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t max,
                             struct wire_beat *m)
 {
@@ -164,7 +164,7 @@ static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t
     return 0;
 }
 
-/* False: there is no telling which model it is about, or how it is. */
+/* False: the model's id or state is missing. */
 static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
                        struct wire_beat *out)
 {
@@ -200,7 +200,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
     return m->id.len != 0 && m->state.len != 0;
 }
 
-/* Of a list that is too long the first ones. */
+/* A list that is too long is truncated. */
 static uint32_t take_array(const struct lr_json *obj, const char *key, uint32_t max,
                            const struct lr_json **items, struct wire_beat *m)
 {

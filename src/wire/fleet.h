@@ -1,11 +1,11 @@
-/* wire/fleet.h - how a node joins a router and stays in touch with it.
+/* wire/fleet.h - messages with which a node joins a router and stays in touch with it.
  *
- *   POST /v0/nodes/join          struct wire_join, JSON: who it is and all it has
+ *   POST /v0/nodes/join          struct wire_join, JSON: the node's identity and all its models
  *   POST /v0/nodes/{id}/beat     struct wire_beat, JSON: load and memory, each second
  *
- * Decoded texts point into the text that was parsed or into the arena.  Members nobody
- * knows are ignored, so that the two sides may be one release apart; the protocol number
- * (wire/link.h) changes when that is not enough.
+ * Decoded texts point into the parsed text or into the arena.  Unknown members are ignored, so
+ * that the two sides may be one release apart.  A change that needs more than that raises the
+ * protocol number (wire/link.h).
  */
 #ifndef WIRE_FLEET_H
 #define WIRE_FLEET_H
@@ -26,20 +26,21 @@ enum {
     WIRE_FLEET_FILES_MAX = 64, /* of one download */
 };
 
-/* A model on a node.  What stands behind `chat_template` is sent on joining only. */
+/* A model on a node.  The members from `chat_template` on are sent in a join only. */
 struct wire_fleet_model {
     struct lr_str id;
-    struct lr_str state;  /* as node/models/model.h names it */
-    struct lr_str reason; /* why it cannot run, or could not be loaded; empty: neither */
-    bool can_run;         /* files complete, an engine found */
+    struct lr_str state; /* as node/models/model.h names it */
+    struct lr_str
+        reason;   /* why the model cannot run or could not be loaded; empty: no problem */
+    bool can_run; /* files complete, an engine available */
     bool is_loaded, is_pinned;
-    uint32_t slots; /* sequences its engine takes at once; 0: not known */
+    uint32_t slots; /* sequences that the engine computes at once; 0: not known */
     uint32_t live;
     uint32_t queued;
-    uint64_t failures;    /* to load it or to serve with it, in a row */
-    uint64_t next_try_ms; /* "waiting": until it is tried again by itself; 0: not by time */
-    /* Measured by the node, so that a router that has just begun need not guess: how long
-     * it took to load, and moving averages per token.  0: never. */
+    uint64_t failures;    /* failures in a row, of loading or of serving */
+    uint64_t next_try_ms; /* in state "waiting": time until the next try; 0: not by time */
+    /* Measured by the node, so that a router that has just started need not guess: time to
+     * load, and moving averages per token.  0: never measured. */
     uint64_t load_ms, prefill_us, step_us;
     struct lr_str chat_template; /* text; empty: the default */
     bool is_harmony;
@@ -47,7 +48,7 @@ struct wire_fleet_model {
     struct lr_str engine, runtime, architecture, format;
     uint64_t context_tokens;
     uint64_t weight_bytes;
-    uint64_t kv_bytes; /* of one whole context; 0: not known */
+    uint64_t kv_bytes; /* KV memory of one whole context; 0: not known */
 };
 
 struct wire_fleet_pool {
@@ -56,7 +57,7 @@ struct wire_fleet_pool {
     uint64_t total, used;
 };
 
-/* A file of a model that is being fetched. */
+/* A file of a model that is being downloaded. */
 struct wire_fleet_file {
     struct lr_str name;
     struct lr_str state;  /* as hub/download.h names it */
@@ -70,29 +71,30 @@ struct wire_fleet_download {
     uint64_t rate;         /* bytes a second */
     uint64_t remaining_ms; /* UINT64_MAX: not known */
     uint32_t files_done, files;
-    const struct wire_fleet_file *file; /* all, or of very many those under way */
+    const struct wire_fleet_file
+        *file; /* all files, or with very many files only the active ones */
     size_t file_count;
 };
 
-/* What happened on the node and was not told yet is told with a beat, never on joining:
- * texts when writing, trees when reading.  An epoch is one process of the node: a join says it,
- * and every beat repeats it, so that two processes with one identity are told apart.  Events
- * are counted within it, so that one that is told twice is known again. */
+/* A heartbeat also carries the events since the last one, never a join; they are texts when
+ * writing and trees when reading.  An epoch identifies one process of the node: a join states
+ * it and every heartbeat repeats it, so that two processes with the same identity are told
+ * apart.  Events are numbered within an epoch, so that a repeated event is recognised. */
 struct wire_beat {
     bool is_draining;
     const struct wire_fleet_model *models;
     size_t model_count;
     const struct wire_fleet_pool *pools;
     size_t pool_count;
-    uint64_t epoch;     /* 0: of a release that has none */
-    uint64_t event_end; /* the number after the last one's */
+    uint64_t epoch;     /* 0: sent by a release without epochs */
+    uint64_t event_end; /* number of the last event, plus 1 */
     const char *const *event_texts;
     const struct lr_json *const *events;
     size_t event_count;
     const struct wire_fleet_download *downloads;
     size_t download_count;
-    /* When reading: the first member that was left out, since it was not what it should be;
-     * static text.  NULL: none. */
+    /* When reading: name of the first wrong member, which was dropped; static text.  NULL:
+     * none. */
     const char *ignored;
 };
 
@@ -100,23 +102,23 @@ struct wire_join {
     uint32_t protocol;
     struct lr_str version; /* of llm-router */
     struct lr_str node_id; /* chosen by the node, kept over restarts */
-    struct lr_str name;    /* for people */
+    struct lr_str name;    /* for display */
     struct lr_str url;     /* where the router reaches it; empty: its address and `port` */
     uint16_t port;
-    bool has_tls;         /* on that port; `url` says it itself */
+    bool has_tls;         /* TLS on that port; `url` states it itself */
     struct lr_str device; /* "cuda", "metal", "cpu" */
-    struct lr_str secret; /* used in both directions from now on */
+    struct lr_str secret; /* used in both directions from the join on */
     struct wire_beat state;
 };
 
-/* Members of one download, into an object that is open; without the model's id. */
+/* Writes the members of one download, without the model's id, into an open object. */
 void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_download *d);
 
 void wire_join_write(struct lr_buf *out, const struct wire_join *m);
 void wire_beat_write(struct lr_buf *out, const struct wire_beat *m);
 
-/* Refused for what is no JSON object, for memory, and a join for who it is or which protocol it
- * speaks: INVALID_ARGUMENT names the member.  Other members that are wrong are left out. */
+/* INVALID_ARGUMENT: no JSON object, or a join without a valid identity or protocol; names the
+ * member.  Other wrong members are dropped. */
 LR_MUST_USE lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text,
                                     struct wire_join *out, struct lr_error *err);
 LR_MUST_USE lr_code wire_beat_parse(struct lr_arena *arena, struct lr_str text,

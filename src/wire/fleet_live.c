@@ -79,7 +79,7 @@ static bool read_file(const struct lr_json *v, struct wire_fleet_file *f)
            read_number(v, "done", 0, &f->done);
 }
 
-/* An absent list is an empty one. */
+/* A missing list counts as empty. */
 static bool read_list(const struct lr_json *obj, const char *key, uint32_t max,
                       const struct lr_json **items, size_t *count)
 {

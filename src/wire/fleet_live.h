@@ -1,5 +1,4 @@
-/* wire/fleet_live.h - the part of a beat that tells what happened: events and downloads
- * (internal to fleet.c). */
+/* wire/fleet_live.h - events and downloads in a heartbeat (internal to fleet.c). */
 #ifndef WIRE_FLEET_LIVE_H
 #define WIRE_FLEET_LIVE_H
 

@@ -33,9 +33,9 @@ static void put_sampling(struct lr_buf *buf, const struct lr_sampling *s)
 /* ---- SUBMIT ----
  *
  *   u64 request   u64 deadline_ms   u32 generated   u32 cohort   u8 entry   u8 flags   u16 zero
- *   request_id   model   trace   leaves          what a node reads ends here
+ *   request_id   model   trace   leaves          a node reads up to here
  *   sampling   ...   constraint
- *   the generated tokens, last, so that a continuation changes the frame's end only
+ *   the generated tokens, last, so that a continuation changes only the frame's end
  */
 
 enum { AT_REQUEST = 0, AT_GENERATED = 16 };
@@ -135,7 +135,7 @@ lr_code wire_submit_head_decode(struct lr_str body, struct wire_submit *out,
     return c.failed ? wire_malformed(err, "submit") : LR_OK;
 }
 
-/* Memory for `count` items of `size`, once it is sure that the body can hold them. */
+/* Allocates `count` items of `size` after checking that the body can hold so many. */
 static void *get_array(struct lr_arena *arena, struct wire_cursor *c, size_t count,
                        size_t wire_size, size_t size, size_t max)
 {
@@ -167,7 +167,7 @@ static const uint32_t *get_u32s(struct lr_arena *arena, struct wire_cursor *c, s
     return ids;
 }
 
-/* No engine is asked with what no client may ask for (wire/generate_json.c). */
+/* Rejects sampling values that no client may ask for (wire/generate_json.c). */
 static bool is_sane(const struct lr_sampling *s)
 {
     const float floats[] = {

@@ -1,13 +1,13 @@
-/* wire/generate.h - one generation as a router asks a node for it and a node a worker.
+/* wire/generate.h - one generation as a router asks a node for it, and a node a worker.
  *
- * Two forms of the same struct: JSON is the body of POST /v0/generate, binary is a
- * WIRE_SUBMIT frame.  Decoded arrays lie in the caller's arena, texts point into the bytes that
- * were read; both outlive the struct.
+ * The same struct has two forms: JSON is the body of POST /v0/generate, binary is a WIRE_SUBMIT
+ * frame.  Decoded arrays lie in the caller's arena, and texts point into the bytes that were
+ * read; both must outlive the struct.
  *
- * The same WIRE_SUBMIT frame goes from a router to a node and from there to a worker.  A node
- * reads its beginning only (struct wire_submit), writes its own number into it and passes it
- * on. WIRE_SWAP has the same body; it names another generation of the same model, which leaves
- * in the step in which this one comes.
+ * The same WIRE_SUBMIT frame goes from a router to a node and on to a worker.  A node reads
+ * only its beginning (struct wire_submit), writes its own request number into it and passes it
+ * on.  WIRE_SWAP has the same body; it names another generation of the same model, which leaves
+ * in the step in which this generation enters.
  */
 #ifndef WIRE_GENERATE_H
 #define WIRE_GENERATE_H
@@ -29,33 +29,34 @@ enum {
 };
 
 struct wire_generate {
-    uint64_t id;              /* the sender's number for it; binary form only */
-    struct lr_str request_id; /* on every log line */
+    uint64_t id;              /* the sender's number for the generation; binary form only */
+    struct lr_str request_id; /* written on every log line */
     struct lr_str model;
-    struct lr_str trace;               /* traceparent; empty: none; binary form only */
-    struct lr_str leaves;              /* request_id of the generation that leaves for this one;
-                                          empty: none; binary form only */
-    uint64_t deadline_ms;              /* from now: begun by then, or never; 0: none */
+    struct lr_str trace;  /* traceparent; empty: none; binary form only */
+    struct lr_str leaves; /* request_id of the generation that this one replaces; empty: none;
+                             binary form only */
+    uint64_t deadline_ms; /* from now: begin by then or fail; 0: no deadline */
     struct lr_str cache_scope;         /* empty: no sharing */
     const struct lr_segment *segments; /* the prompt, or else prompt_ids */
     size_t segment_count;
     const uint32_t *prompt_ids;
     size_t prompt_id_count;
-    const uint32_t *generated; /* tokens the client already has */
+    const uint32_t *generated; /* tokens that the client already has */
     size_t generated_count;
     struct lr_sampling sampling; /* seed always set */
     uint32_t max_tokens;         /* generated[] included; 0: to the context's end */
     const uint32_t *stop_ids;
     size_t stop_id_count;
-    struct lr_str constraint; /* of the output (grammar/constraint.h); empty: none */
+    struct lr_str constraint; /* on the output (grammar/constraint.h); empty: none */
     int32_t priority;
     bool ignore_stop;
-    bool no_queue;         /* the caller queues itself; no free slot is RATE_LIMITED */
-    enum wire_entry entry; /* how it goes into a worker, and in which cohort */
+    bool no_queue;         /* the caller has its own queue; without a free slot the node answers
+                              RATE_LIMITED */
+    enum wire_entry entry; /* how the generation enters a worker, and in which cohort */
     uint32_t cohort;
 };
 
-/* The beginning of a WIRE_SUBMIT or WIRE_SWAP: all that a node looks at. */
+/* The beginning of a WIRE_SUBMIT or WIRE_SWAP: the only part that a node reads. */
 struct wire_submit {
     uint64_t request;
     struct lr_str request_id, model, trace, leaves; /* borrowed from the body */
@@ -69,19 +70,19 @@ struct wire_submit {
 /* temperature 1, top_p 1, penalties off, everything else zero. */
 void wire_generate_defaults(struct wire_generate *g);
 
-/* JSON.  {"protocol":1,"request_id":"...","model":"...","segments":[{"text":"...",
- * "control":true}],"seed":7,...}.  Unknown members are refused: a node that does not
- * know one cannot honour it.  INVALID_ARGUMENT names the member. */
+/* JSON: {"protocol":1,"request_id":"...","model":"...","segments":[{"text":"...",
+ * "control":true}],"seed":7,...}.  Unknown members are refused, because a node that does not
+ * know a member cannot honour it.  INVALID_ARGUMENT names the member. */
 LR_MUST_USE lr_code wire_generate_parse_json(struct lr_arena *arena, struct lr_str text,
                                              struct wire_generate *out, struct lr_error *err);
 
-/* A whole WIRE_SUBMIT frame, or WIRE_SWAP where g->leaves names one. */
+/* Writes a whole WIRE_SUBMIT frame, or WIRE_SWAP if g->leaves is set. */
 void wire_submit_encode(struct lr_buf *buf, const struct wire_generate *g);
 LR_MUST_USE lr_code wire_submit_head_decode(struct lr_str body, struct wire_submit *out,
                                             struct lr_error *err);
-/* Changes a frame that wire_submit_head_decode has read into the next process's SUBMIT. */
+/* Turns a frame that wire_submit_head_decode has read into a SUBMIT for the next process. */
 void wire_submit_address(char *frame, uint64_t request);
-/* Appends the frame's SUBMIT with other tokens in the place of its last generated_count. */
+/* Appends a copy of the frame as SUBMIT with other generated tokens. */
 void wire_submit_continue(struct lr_buf *buf, struct lr_str frame, uint32_t generated_count,
                           const uint32_t *generated, size_t count);
 LR_MUST_USE lr_code wire_submit_decode(struct lr_arena *arena, struct lr_str body,

@@ -9,11 +9,11 @@
  *   node to router    the events of every generation, PING each second
  *
  * Each SUBMIT or SWAP is answered by ACCEPTED or REFUSED, then by events, the last of which is
- * DONE, ERROR or LOST.  A router gives each attempt a number of its own.  A link that ends
- * takes its generations with it: the node cancels them, the router begins them elsewhere.
+ * DONE, ERROR or LOST. A router gives each attempt its own number.  When a link ends the node
+ * cancels the link's generations, and the router starts them elsewhere.
  *
- * Protocol N talks to N - 1 and N + 1.  The number is the same one as that of joining
- * (wire/fleet.h): a fleet refuses when a node joins, not when a client asks.
+ * Protocol N talks to N - 1 and N + 1.  The same number is used for joining (wire/fleet.h), so
+ * that a mismatch is refused when a node joins and not when a client asks.
  */
 #ifndef WIRE_LINK_H
 #define WIRE_LINK_H
@@ -25,7 +25,7 @@
 
 enum {
     WIRE_PROTOCOL = 2,
-    WIRE_PROTOCOL_FIRST = 2, /* the first that its neighbours understand; 1 was 0.1.0's */
+    WIRE_PROTOCOL_FIRST = 2, /* the first that talks to its neighbours; 1 was 0.1.0's */
 };
 
 enum { WIRE_LINK_NAME_MAX = 32 };
@@ -35,7 +35,7 @@ void wire_link_name(uint32_t protocol, char out[WIRE_LINK_NAME_MAX]);
 /* The number in such a name; false for another name. */
 bool wire_link_parse(struct lr_str name, uint32_t *protocol);
 
-/* The protocol that this program and one that speaks `theirs` use together; 0: none. */
+/* The protocol to use with a program that speaks `theirs`; 0: none in common. */
 uint32_t wire_protocol_common(uint64_t theirs);
 
 #endif

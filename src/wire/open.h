@@ -1,7 +1,6 @@
-/* wire/open.h - what a node tells a worker before anything is loaded: which library,
- * which model, under which limits.  JSON in a WIRE_OPEN or WIRE_PROBE frame, since it
- * is sent once and read by people in logs.
- */
+/* wire/open.h - what a node tells a worker before anything is loaded: library, model, limits.
+ * JSON in a WIRE_OPEN or WIRE_PROBE frame, because it is sent once and people read it in
+ * logs. */
 #ifndef WIRE_OPEN_H
 #define WIRE_OPEN_H
 
@@ -16,8 +15,8 @@ struct wire_open {
     const char *engine_id;
     const char *engine_version;
     uint32_t abi_version;
-    /* "" for an engine that needs no model; NULL in a probe that asks only whether the
-     * library is an engine */
+    /* "" for an engine that needs no model; NULL in a probe that only asks whether the library
+     * is an engine */
     const char *model_dir;
     struct lr_engine_options options;
 };
