@@ -4,7 +4,7 @@
 
 #include "hub/url.h"
 
-/* Everything IANA's special-purpose registry keeps from being a public unicast host. */
+/* IANA's special-purpose registry: ranges that hold no public hosts. */
 static const struct {
     uint32_t prefix;
     unsigned bits;
@@ -44,14 +44,14 @@ static bool ipv6_is_public(const unsigned char a[16])
 {
     static const unsigned char mapped[12] = {[10] = 0xFF, [11] = 0xFF};
     static const unsigned char nat64[12] = {0x00, 0x64, 0xFF, 0x9B};
-    /* The host is the IPv4 one inside. */
+    /* The host is the embedded IPv4 address. */
     if (memcmp(a, mapped, 12) == 0 || memcmp(a, nat64, 12) == 0)
         return ipv4_is_public(read_u32(a + 12));
     if ((a[0] & 0xE0) != 0x20)
         return false; /* only 2000::/3 is global unicast */
     uint32_t first = read_u32(a);
     if (first >> 16 == 0x2002 || first == 0x20010000)
-        return false; /* 6to4 and Teredo carry any IPv4 address: nobody serves files there */
+        return false; /* 6to4 and Teredo can carry any IPv4 address; no file server uses them */
     return first != 0x20010DB8; /* documentation */
 }
 
@@ -111,7 +111,7 @@ bool hub_host_ipv4(struct lr_str host, uint32_t *address)
     }
     if (count == 0)
         return false;
-    uint64_t value = parts[count - 1]; /* the last part fills what is left */
+    uint64_t value = parts[count - 1]; /* the last part fills the remaining bytes */
     if (value >> (8 * (5 - count)) != 0)
         return false;
     for (size_t i = 0; i + 1 < count; i++) {

@@ -1,4 +1,4 @@
-/* hub/build.c - settling a manifest: format, metadata files, order. */
+/* hub/build.c - building a manifest: format, metadata files, order. */
 #include "hub/build.h"
 
 #include <stdlib.h>
@@ -191,7 +191,7 @@ static lr_code find_runtime(struct hub_builder *b)
     lr_code code = model_identity_parse(config->text, &id, &why);
     if (code == LR_OK)
         return set_runtimes(b, id.runtime);
-    /* What is broken is what was asked for, not what lies here. */
+    /* The error is in the requested repository, not in files of this machine. */
     return lr_fail(b->err, code == LR_MODEL_CORRUPT ? LR_INVALID_ARGUMENT : code, "%s: %s",
                    b->listing->repo, why.text);
 }
@@ -220,7 +220,7 @@ static lr_code add_metadata(struct hub_builder *b)
     return code;
 }
 
-/* The file that brings the template along: a file of its own wins (as in transformers). */
+/* Finds the file with the chat template: a file of its own wins (as in transformers). */
 static void find_template(struct hub_builder *b)
 {
     const struct hub_text *config = hub_listing_text(b->listing, "tokenizer_config.json");
@@ -233,7 +233,8 @@ static void find_template(struct hub_builder *b)
     if (config == NULL)
         return;
     lr_arena_init(&arena, MANIFEST_ARENA_MAX * 4);
-    /* A broken one has no template; whoever needs its tokens will say what is wrong. */
+    /* A malformed file counts as one without a template; the code that needs its tokens reports
+     * the error. */
     if (lr_json_parse(&arena, config->text, NULL, &tree, NULL) == LR_OK &&
         lr_json_get(tree, "chat_template") != NULL &&
         lr_json_get(tree, "chat_template")->type != LR_JSON_NULL)

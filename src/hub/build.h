@@ -1,4 +1,4 @@
-/* hub/build.h - what the files that settle a manifest share. */
+/* hub/build.h - shared by the files that build a manifest. */
 #ifndef HUB_BUILD_H
 #define HUB_BUILD_H
 
@@ -13,7 +13,7 @@ struct hub_builder {
     struct lr_error *err; /* never NULL */
 };
 
-/* Where an entry comes from and how it is marked. */
+/* A manifest entry: its source file and its marks. */
 struct hub_entry {
     const struct hub_listing *listing;
     const struct hub_file *file;
@@ -28,16 +28,16 @@ struct hub_entry {
 
 lr_code hub_build_add(struct hub_builder *b, const struct hub_entry *entry);
 
-/* Weights of the format, index first. */
+/* Adds the weights, index first. */
 lr_code hub_build_safetensors(struct hub_builder *b);
 lr_code hub_build_gguf(struct hub_builder *b);
-/* What is not taken is logged, never an error. */
+/* Files that are not taken are logged; that is no error. */
 lr_code hub_build_artifacts(struct hub_builder *b);
 
-/* A root file of the repository with this ending; NULL-terminated by count. */
+/* True for a file in the root folder of the repository. */
 bool hub_build_is_root(struct lr_str name);
 
-/* "a, b and 3 more": as many names as an error message holds. */
+/* Writes "a, b and 3 more": as many names as fit an error message. */
 void hub_build_names(struct lr_buf *out, const struct lr_str *names, size_t count);
 
 /* "model-00001-of-00003.safetensors" -> stem "model", number 1, last 3. */

@@ -1,13 +1,13 @@
 /* hub/build_artifacts.c - official GPU-optimised encodings as an execution cache.
  *
- * An artifact is code's food that nobody audits tensor by tensor, so it is taken only from
- * the model's own publisher, only where that publisher is on the allowlist, and only with
- * a hash.  Everything else is ignored with a log line.
+ * An artifact is not checked tensor by tensor.  So it is taken only from the model's own
+ * publisher, only if that publisher is on the allowlist, and only with a hash.  Everything else
+ * is ignored with a log line.
  */
 #include "base/log.h"
 #include "hub/build.h"
 
-/* Places in a repository where publishers keep them, and where a node looks for them. */
+/* Where publishers keep artifacts in a repository, and where a node expects them. */
 static const struct {
     const char *path;
     const char *name;
@@ -19,7 +19,8 @@ static const struct {
     {"model.dml.bin", "model.dml.bin", {"directml", NULL}},
 };
 
-/* A pattern that ends in a star matches all that begin alike, any other one repository. */
+/* A pattern that ends in a star matches every repository with that prefix; any other pattern
+ * matches one repository. */
 static bool is_allowed(const char *const *publishers, struct lr_str repo)
 {
     for (size_t i = 0; publishers[i] != NULL; i++) {
@@ -69,7 +70,7 @@ static lr_code add(struct hub_builder *b, struct hub_entry *entry)
              !lr_str_eq_nocase(lr_str_z(entry->sha256), lr_str_z(entry->file->sha256)))
         reason = "its hash is not the one in supported_models.json";
     else if (has_name(b->manifest, entry->name))
-        return LR_OK; /* supported_models.json names a known place */
+        return LR_OK; /* supported_models.json names an artifact that was added already */
     if (reason != NULL) {
         lr_log_warn(NULL, "hub.artifact_ignored model=%s repo=%s file=%s reason=%s",
                     b->listing->repo, entry->listing->repo, entry->name, reason);
@@ -90,7 +91,7 @@ static const struct hub_listing *find_listing(struct hub_builder *b, const char 
     return NULL;
 }
 
-/* The manifest outlives supported_models.json. */
+/* Copies the list, because the manifest outlives supported_models.json. */
 static const char *const *copy_list(struct hub_builder *b, const char *const *list)
 {
     const char **copy = lr_arena_array(&b->manifest->arena, HUB_LIST_MAX + 1, sizeof(*copy));

@@ -1,6 +1,6 @@
 /* hub/build_weights.c - which files hold the weights.
  *
- * Only the repository's root counts for safetensors: original/ and metal/ hold the same
+ * For safetensors only the repository's root folder counts: original/ and metal/ hold the same
  * weights in other encodings.
  */
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { INDEX_ARENA_MAX = 512 << 20, INDEX_PRIORITY = 5 };
 static const char st_suffix[] = ".safetensors";
 static const char index_suffix[] = ".safetensors.index.json";
 
-/* A growing set of names, in memory of their listing. */
+/* A growing set of names; the strings belong to the listing. */
 struct names {
     struct lr_arena *arena;
     struct lr_str *list;
@@ -72,7 +72,8 @@ static int by_bytes(const void *a, const void *b)
     return lr_str_cmp(*(const struct lr_str *)a, *(const struct lr_str *)b);
 }
 
-/* The shards an index names, sorted, each once.  Strings live in n->arena or the text. */
+/* The shards that an index names, sorted and without repeats.  Strings live in n->arena or in
+ * the text. */
 static lr_code read_index(struct hub_builder *b, struct lr_str name, struct names *n)
 {
     char *key = lr_arena_copy(n->arena, name);
@@ -96,7 +97,7 @@ static lr_code read_index(struct hub_builder *b, struct lr_str name, struct name
             return lr_fail(b->err, LR_INVALID_ARGUMENT,
                            "%s: %.*s names a shard that is no .safetensors file",
                            b->listing->repo, LR_STR_ARG(name));
-        /* Tensors of one shard mostly follow each other. */
+        /* Tensors of the same shard are mostly neighbours. */
         if (n->count != 0 && lr_str_eq(n->list[n->count - 1], shard))
             continue;
         if (!names_add(n, shard))
@@ -153,7 +154,7 @@ static lr_code use_index(struct hub_builder *b, struct lr_str index, struct lr_a
     return code == LR_OK ? add_indexed(b, index, &shards) : code;
 }
 
-/* The request names a file: the index, or the one file that holds all weights. */
+/* The request names a file: the index, or the only file with weights. */
 static lr_code use_filename(struct hub_builder *b, const struct names *indexes,
                             const struct names *weights)
 {
@@ -227,7 +228,7 @@ static struct lr_str base_name(struct lr_str name)
     return name;
 }
 
-/* All parts of a split file, stored beside each other in the model's folder. */
+/* Adds all parts of a split file; they are stored together in the model's folder. */
 static lr_code add_gguf(struct hub_builder *b, struct lr_str name, struct lr_arena *arena)
 {
     struct hub_shard shard;
@@ -268,7 +269,8 @@ static lr_code choose_gguf(struct hub_builder *b, struct lr_arena *arena)
             continue;
         if (filename.len != 0 && lr_str_eq(name, filename))
             return add_gguf(b, name, arena);
-        /* Projectors of multimodal models are no models; later parts follow their first. */
+        /* Skips projectors of multimodal models, and parts after the first, which belong to
+         * it. */
         if (lr_str_starts(base_name(name), "mmproj") ||
             (hub_build_shard(name, ".gguf", &shard) && shard.number > 1))
             continue;

@@ -1,4 +1,4 @@
-/* hub/client.c - endpoint and token from the environment, as the Hugging Face tools do. */
+/* hub/client.c - endpoint and token from the environment, like the Hugging Face tools. */
 #include "hub/client.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static bool token_path(char out[LR_PATH_MAX])
     return len > 0 && len < LR_PATH_MAX;
 }
 
-/* It becomes a header line: nothing that could end one. */
+/* The token becomes a header line, so it must not contain control characters. */
 static lr_code set_token(struct hub_client *client, struct lr_str text, const char *from,
                          struct lr_error *err)
 {

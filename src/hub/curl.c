@@ -11,7 +11,7 @@ static lr_code outcome;
 static struct lr_error reason;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* POSIX promises that a void * from dlsym holds a function; ISO C has no cast for it. */
+/* POSIX guarantees that a void * from dlsym can hold a function; ISO C has no cast for it. */
 static bool take(void *library, const char *name, void *function)
 {
     void *symbol = dlsym(library, name);
@@ -24,7 +24,7 @@ static void load(void)
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4",
                                         "libcurl.4.dylib", "libcurl.so"};
     CURLcode (*global_init)(long) = NULL;
-    void *library = NULL; /* stays open for good */
+    void *library = NULL; /* stays open until the process ends */
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && library == NULL; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {

@@ -1,5 +1,5 @@
-/* hub/curl.h - libcurl, loaded at first use: a node that downloads nothing needs none.
- * Thread: any; handles belong to one thread each. */
+/* hub/curl.h - libcurl, loaded at first use: a node that downloads nothing does not need it.
+ * Thread: any; each handle belongs to one thread. */
 #ifndef HUB_CURL_H
 #define HUB_CURL_H
 

@@ -1,4 +1,4 @@
-/* hub/download.c - the downloads of a process: their life, and watching and ending one. */
+/* hub/download.c - the downloads of a process: creating, watching and ending them. */
 #include "hub/download.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ const char *hub_download_state_name(enum hub_download_state state)
     return names[state];
 }
 
-/* ---- all of them ---- */
+/* ---- all downloads ---- */
 
 static void fill_options(struct hub_downloads_options *o)
 {
@@ -93,14 +93,14 @@ void hub_downloads_destroy(struct hub_downloads *downloads)
     while (downloads->list != NULL) {
         struct hub_download *d = downloads->list;
         if (!hub_download_settle(d))
-            abort(); /* nobody works on it any more */
+            abort(); /* no thread works on it any more */
     }
     (void)pthread_mutex_unlock(&hub_lock);
     free(downloads->threads);
     free(downloads);
 }
 
-/* ---- one of them ---- */
+/* ---- one download ---- */
 
 void hub_download_free(struct hub_download *d)
 {
@@ -199,7 +199,7 @@ void hub_download_release(struct hub_download *download, hub_download_fn on_chan
     (void)pthread_mutex_unlock(&hub_lock);
 }
 
-/* Bytes a second between the oldest sample we keep and now. */
+/* Bytes a second between the oldest stored sample and now. */
 static uint64_t rate_of(const struct hub_download *d)
 {
     if (d->sample_count < 2 || d->state != HUB_DOWNLOAD_RUNNING)
@@ -220,7 +220,7 @@ void hub_download_progress(struct hub_download *download, struct hub_progress *o
     for (size_t i = 0; i < download->job_count; i++) {
         const struct hub_job *job = &download->jobs[i];
         if (job->state == HUB_FILE_SKIPPED)
-            continue; /* it will not come */
+            continue; /* this file will not be fetched */
         out->file_count++;
         out->files_done += job->state == HUB_FILE_DONE;
         out->is_checking |= job->state == HUB_FILE_CHECKING;

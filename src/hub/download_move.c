@@ -1,4 +1,4 @@
-/* hub/download_move.c - a download put together in one folder and used in another. */
+/* hub/download_move.c - a download built in one folder and used in another. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ void hub_download_reuse(const struct hub_manifest *manifest, const char *from, c
     }
 }
 
-/* False: it has gone already, or there never was one. */
+/* False: already moved, or never there. */
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
@@ -46,7 +46,8 @@ lr_code hub_download_move(const struct hub_manifest *manifest, const char *from,
             code = lr_file_rename(there.note, here.note, err);
         if (code != LR_OK)
             return code;
-        /* An optional file that did not come: the one of before is another one. */
+        /* The optional file was not fetched; a file of the old revision must not stay in its
+         * place. */
         if (!hub_note_proves(&here, file))
             (void)unlink(here.whole);
     }

@@ -1,4 +1,4 @@
-/* hub/download_run.c - the threads that fetch, and what follows from each attempt. */
+/* hub/download_run.c - the download threads, and the decision after each attempt. */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
@@ -10,8 +10,8 @@
 
 enum {
     MOST_MISMATCHES = 3,
-    /* Less than this is no progress: a server that gives a byte per connection must not
-     * keep us for ever. */
+    /* Fewer bytes do not count as progress: a server that sends one byte per connection must
+     * not keep a download alive for ever. */
     PROGRESS_BYTES = 64 << 10,
 };
 
@@ -23,7 +23,8 @@ static uint64_t backoff_ms(const struct hub_downloads_options *o, uint32_t attem
     uint64_t wait = o->backoff_ms;
     for (uint32_t i = 1; i < attempts && wait < o->backoff_max_ms; i++)
         wait *= 2;
-    /* Spread: a fleet that lost its hub at once must not come back at once. */
+    /* Jitter: nodes that lost the hub at the same moment must not all retry at the same
+     * moment. */
     wait += lr_random_below(wait / 2 + 1);
     if (wait < (uint64_t)retry_after_s * 1000)
         wait = (uint64_t)retry_after_s * 1000;
@@ -43,7 +44,7 @@ static void fail_job(struct hub_job *job, const struct lr_error *err)
                 job->file->name, err->text);
     if (d->error.code == LR_OK)
         d->error = *err;
-    atomic_store(&d->cancel, true); /* the others stop too; their bytes are kept */
+    atomic_store(&d->cancel, true); /* the other files stop too; their bytes are kept */
 }
 
 static void conclude(struct hub_downloads *all, struct hub_job *job,
@@ -86,7 +87,7 @@ static bool is_open(const struct hub_job *job)
     return !job->is_busy && (job->state == HUB_FILE_WAITING || job->state == HUB_FILE_RETRYING);
 }
 
-/* The first job that may run now; else *wake_ms is when the next one may (or UINT64_MAX). */
+/* The first job that may run now; else *wake_ms is when the next may run (UINT64_MAX: none). */
 static struct hub_job *choose(const struct hub_downloads *all, uint64_t now_ms,
                               uint64_t *wake_ms)
 {

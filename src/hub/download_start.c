@@ -1,4 +1,4 @@
-/* hub/download_start.c - starting a download, or joining the one that runs. */
+/* hub/download_start.c - starting a download, or joining a running one. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +115,7 @@ static bool same_files(const struct hub_manifest *a, const struct hub_manifest *
            a->file_count == b->file_count;
 }
 
-/* A cancelled download of that folder still holds it until its threads have noticed. */
+/* A cancelled download holds its folder until its threads have stopped. */
 static void wait_for_cancelled(struct hub_downloads *all, const char *dir)
 {
     struct hub_download *d = all->list;
@@ -160,7 +160,7 @@ static struct hub_download *new_download(const char *dir)
     return d;
 }
 
-/* With the lock held, so that two starts for one folder cannot both prepare it. */
+/* The lock is held, so that two starts for one folder cannot both prepare it. */
 static lr_code start_locked(struct hub_downloads *all, const struct hub_manifest *manifest,
                             const char *dir, const struct hub_filter *filter,
                             struct hub_download **out, struct lr_error *err)
@@ -178,7 +178,7 @@ static lr_code start_locked(struct hub_downloads *all, const struct hub_manifest
         return code;
     }
     d->owner = all;
-    d->refs++; /* the list's */
+    d->refs++; /* for the list */
     struct hub_download **end = &all->list;
     while (*end != NULL)
         end = &(*end)->next;
@@ -199,7 +199,7 @@ lr_code hub_download_start(struct hub_downloads *downloads, const struct hub_man
     lr_code code = lr_dir_create(dir, err);
     if (code != LR_OK)
         return code;
-    char *real = realpath(dir, NULL); /* one folder, one spelling */
+    char *real = realpath(dir, NULL); /* canonical, so that a folder has only one name */
     if (real == NULL || strlen(real) >= sizeof(path))
         code = lr_fail_errno(err, LR_IO, "cannot resolve %.300s", dir);
     else

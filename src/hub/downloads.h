@@ -1,8 +1,7 @@
-/* hub/downloads.h - what the files download*.c share (internal).
+/* hub/downloads.h - shared by the files download*.c (internal).
  *
- * Locks: `lock` guards all lists, jobs and states.  `notify_lock` of a download is held
- * while its listeners are called and while they are added or removed; it is taken before
- * `lock`, never after.
+ * Locks: `lock` guards all lists, jobs and states.  `notify_lock` of a download is held while
+ * its listeners are called, added or removed; it is taken before `lock`, never after.
  */
 #ifndef HUB_DOWNLOADS_H
 #define HUB_DOWNLOADS_H
@@ -21,7 +20,7 @@ struct hub_job {
     enum hub_file_state state;
     uint64_t done;
     uint32_t attempts;   /* in a row without a new byte */
-    uint32_t mismatches; /* whole files that were wrong */
+    uint32_t mismatches; /* complete files with a wrong size or hash */
     uint64_t not_before_ms;
     bool is_busy; /* a thread works on it */
     char reason[256];
@@ -34,11 +33,11 @@ struct hub_listener {
 };
 
 struct hub_download {
-    struct hub_downloads *owner; /* NULL once it has gone */
+    struct hub_downloads *owner; /* NULL once the owner is destroyed */
     struct hub_download *next;   /* of the owner's list while RUNNING */
     unsigned refs;
     char dir[LR_PATH_MAX];
-    struct hub_manifest *manifest; /* a copy of our own */
+    struct hub_manifest *manifest; /* our own copy */
     struct hub_job *jobs;          /* by priority */
     size_t job_count;
     enum hub_download_state state;
@@ -54,8 +53,8 @@ struct hub_download {
     uint64_t received; /* over the network, for the rate */
 };
 
-/* Shared by the downloads of a process and by every struct hub_download, which may
- * outlive it. */
+/* Shared by the downloads of a process and by every struct hub_download, which may outlive this
+ * struct. */
 struct hub_downloads {
     struct hub_client client;
     struct hub_downloads_options options;
@@ -66,15 +65,15 @@ struct hub_downloads {
 };
 
 extern pthread_mutex_t hub_lock; /* `lock` above: one for the process */
-extern pthread_cond_t hub_work;  /* something to do, or to stop */
+extern pthread_cond_t hub_work;  /* there is work, or a stop */
 extern pthread_cond_t hub_ended; /* a download is no longer RUNNING */
 
 void *hub_download_thread(void *downloads);
 
-/* With the lock held: ends the download when no job is left, true when that happened. */
+/* With the lock held: ends the download if no job is left; true when that happened. */
 bool hub_download_settle(struct hub_download *d);
 void hub_download_unref_locked(struct hub_download *d);
-void hub_download_free(struct hub_download *d); /* nobody has a reference */
+void hub_download_free(struct hub_download *d); /* no references are left */
 /* Without the lock. */
 void hub_download_notify(struct hub_download *d);
 

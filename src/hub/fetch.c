@@ -1,6 +1,6 @@
 /* hub/fetch.c - see hub/fetch.h.
  *
- * Failpoints name the stages between which a kill must leave nothing wrong:
+ * Failpoints name the stages; a kill between two of them must not leave wrong files:
  * download.note, .write, .received, .rename, .renamed, .sealed.
  */
 #include "hub/fetch.h"
@@ -83,7 +83,7 @@ static lr_code hash_bytes(struct work *w, int fd, uint64_t len, const char *path
     return code;
 }
 
-/* The digest so far against the manifest's; without one there the size must do. */
+/* Compares the digest with the manifest's; without one only the size is compared. */
 static bool hash_fits(struct work *w)
 {
     unsigned char digest[LR_SHA256_LEN];
@@ -95,8 +95,8 @@ static bool hash_fits(struct work *w)
     return strcmp(hex, w->f->file->sha256) == 0;
 }
 
-/* A file under the final name: taken when it is what the manifest says, else removed,
- * since a wrong file under a right name is worse than none. */
+/* A file under the final name is accepted if it matches the manifest and removed otherwise,
+ * because a wrong file under a final name would be used. */
 static lr_code take_whole(struct work *w, bool *taken, struct lr_error *err)
 {
     const struct hub_manifest_file *file = w->f->file;
@@ -194,7 +194,7 @@ static lr_code on_head(void *ctx, const struct hub_reply *reply, struct lr_error
                    : lr_fail(err, LR_MODEL_CORRUPT,
                              "%s changed at the hub while it was fetched", file->name);
     }
-    lr_code code = start_over(w, err); /* the server sends all of it */
+    lr_code code = start_over(w, err); /* the server sends the whole file */
     if (code != LR_OK)
         return code;
     if (reply->has_length && reply->length != file->size)
@@ -241,7 +241,8 @@ static lr_code receive(struct work *w, struct lr_error *err)
 {
     const struct hub_manifest_file *file = w->f->file;
     struct hub_reply reply;
-    /* A weak ETag may not stand in If-Range; then the hash must tell, or we start over. */
+    /* A weak ETag must not be used in If-Range.  Then only the hash can verify a resumed file;
+     * without a hash the download starts over. */
     bool is_strong = w->note.etag[0] == '"';
     lr_code code = LR_OK;
     if (w->done != 0 && !is_strong && file->sha256 == NULL)
@@ -269,7 +270,7 @@ static lr_code receive(struct work *w, struct lr_error *err)
     }
     if (reply.status < 200 || reply.status > 299) {
         code = hub_http_fail(w->f->http->client, &reply, file->name, err);
-        /* A signed address that ran out; the next attempt asks for a new one. */
+        /* A signed address has expired; the next attempt asks for a new one. */
         if (!reply.from_endpoint && code == LR_PERMISSION_DENIED)
             code = lr_fail(err, LR_UPSTREAM, "the storage behind the hub answered %d for %s",
                            reply.status, file->name);
@@ -281,7 +282,7 @@ static lr_code receive(struct work *w, struct lr_error *err)
     return LR_OK;
 }
 
-/* ---- whole ---- */
+/* ---- a complete file ---- */
 
 static lr_code finish(struct work *w, struct lr_error *err)
 {
@@ -333,7 +334,7 @@ lr_code hub_fetch_file(struct hub_fetch *f, struct lr_error *err)
     }
     struct stat info;
     if (w->fd >= 0 && code != LR_OK && fstat(w->fd, &info) == 0 && info.st_size == 0)
-        (void)unlink(w->paths.part); /* nothing to go on from */
+        (void)unlink(w->paths.part); /* the partial file is useless */
     if (w->fd >= 0)
         (void)close(w->fd);
     free(w);

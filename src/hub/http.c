@@ -17,7 +17,7 @@ struct hop {
     const struct hub_call *call;
     struct hub_reply *reply;
     struct lr_error *err;
-    lr_code code; /* a callback's own failure */
+    lr_code code; /* error of a callback */
     bool is_named, has_proxy, head_given, address_refused;
 };
 
@@ -44,7 +44,8 @@ void hub_http_close(struct hub_http *http)
 
 static void copy_text(char *out, size_t cap, struct lr_str text)
 {
-    size_t len = text.len < cap ? text.len : 0; /* cut values mean something else */
+    size_t len =
+        text.len < cap ? text.len : 0; /* a truncated value would mean something else */
     memcpy(out, text.ptr, len);
     out[len] = '\0';
 }
@@ -82,7 +83,8 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *arg)
     struct hub_reply *reply = hop->reply;
     struct lr_str value = lr_str(bytes, size * count), name;
     if (lr_str_starts(value, "HTTP/")) {
-        memset(reply, 0, sizeof(*reply)); /* of a proxy or a 1xx before it */
+        memset(reply, 0,
+               sizeof(*reply)); /* drops the headers of a proxy or of a 1xx answer before */
         return size * count;
     }
     if (!lr_str_split(&value, ':', &name))
@@ -141,8 +143,8 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
     return hop->call->cancel != NULL && atomic_load(hop->call->cancel) ? 1 : 0;
 }
 
-/* The name was allowed; now its address is, or is not: a name of the hub's domains that
- * resolves to this machine or its network is an attack, or a broken resolver. */
+/* The name was allowed; its address must be allowed too.  A name of the hub's domains that
+ * resolves to this machine or its network is an attack or a broken resolver. */
 static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct hop *hop = arg;
@@ -218,7 +220,7 @@ static lr_code explain(const struct hop *hop, CURLcode rc, const struct hub_url 
 {
     const char *text = error_text[0] != '\0' ? error_text : hop->http->curl->strerror(rc);
     if (hop->code != LR_OK)
-        return hop->code; /* err is the callback's */
+        return hop->code; /* the callback has filled err */
     if (rc == CURLE_ABORTED_BY_CALLBACK)
         return lr_fail(hop->err, LR_CANCELLED, "cancelled");
     if (hop->address_refused)
@@ -311,7 +313,7 @@ lr_code hub_http_fail(const struct hub_client *client, const struct hub_reply *r
     if (status == 404 || strcmp(reply->error_code, "RepoNotFound") == 0)
         return lr_fail(err, LR_NOT_FOUND, "%s does not exist at %s%s", what, endpoint,
                        client->token[0] != '\0' ? "" : ", or is private (then set HF_TOKEN)");
-    if (status == 401) /* the hub says so of private and of unknown repositories alike */
+    if (status == 401) /* the hub answers 401 for private and for unknown repositories */
         return lr_fail(err, LR_PERMISSION_DENIED, "%s is gated, private or unknown to %s; %s",
                        what, endpoint, token);
     if (status == 429)

@@ -1,8 +1,8 @@
-/* hub/http.h - one GET to the hub, through its redirects (internal to this folder).
+/* hub/http.h - one GET to the hub, with its redirects (internal to this folder).
  *
- * Redirects are followed here and not in libcurl: every hop's host is checked, its
- * resolved address too, and the token stays with the endpoint's own origin.
- * Thread: one per struct hub_http.
+ * Redirects are followed here and not in libcurl, so that the host and the resolved address of
+ * every hop are checked and the token is sent only to the endpoint's own origin.  Thread: one
+ * per struct hub_http.
  */
 #ifndef HUB_HTTP_H
 #define HUB_HTTP_H
@@ -28,7 +28,7 @@ struct hub_call {
     const char *url;
     uint64_t offset;           /* Range: bytes=offset- where it is not 0 */
     const char *if_range;      /* NULL: none */
-    uint32_t total_ms;         /* 0: only the stall limit */
+    uint32_t total_ms;         /* 0: only the stall timeout */
     const atomic_bool *cancel; /* may be NULL */
     /* Once, before the first byte of a 2xx answer. */
     lr_code (*on_head)(void *ctx, const struct hub_reply *reply, struct lr_error *err);
@@ -46,9 +46,9 @@ LR_MUST_USE lr_code hub_http_open(struct hub_http *http, const struct hub_client
                                   struct lr_error *err);
 void hub_http_close(struct hub_http *http);
 
-/* OK: the server answered, with whatever status; bodies of other answers than 2xx are
- * dropped.  CANCELLED; UPSTREAM: unreachable, stalled or cut; PERMISSION_DENIED: a
- * refused host; or what a callback returned. */
+/* OK: the server answered, with any status; bodies of answers other than 2xx are dropped.
+ * CANCELLED; UPSTREAM: unreachable, stalled or truncated; PERMISSION_DENIED: a refused host; or
+ * the code that a callback returned. */
 LR_MUST_USE lr_code hub_http_get(struct hub_http *http, const struct hub_call *call,
                                  struct hub_reply *reply, struct lr_error *err);
 

@@ -1,11 +1,11 @@
-/* hub/list.c - asking the hub for a listing and for small files. */
+/* hub/list.c - fetching a listing and small files from the hub. */
 #include <stdio.h>
 
 #include "base/sha256.h"
 #include "hub/http.h"
 #include "hub/listing.h"
 
-/* A body that is kept in memory, below its buffer's ceiling. */
+/* Collects a body in memory, up to the buffer's limit. */
 static lr_code keep(void *ctx, const void *bytes, size_t len, struct lr_error *err)
 {
     struct lr_buf *body = ctx;
@@ -15,7 +15,7 @@ static lr_code keep(void *ctx, const void *bytes, size_t len, struct lr_error *e
                         : LR_OK;
 }
 
-/* GET into body; every answer but 2xx becomes its error. */
+/* GETs into body; an answer other than 2xx becomes an error. */
 static lr_code get(struct hub_http *http, const char *url, const char *what,
                    struct lr_buf *body, struct hub_reply *reply, uint32_t *retry_after_s,
                    struct lr_error *err)

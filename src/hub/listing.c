@@ -1,4 +1,4 @@
-/* hub/listing.c - the hub's JSON into a sorted list of files. */
+/* hub/listing.c - parses the hub's JSON into a sorted list of files. */
 #include "hub/listing.h"
 
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static bool read_commit(const struct lr_json *value, char out[HUB_COMMIT_MAX])
     return true;
 }
 
-/* False for an entry that is left out. */
+/* False for an entry that is skipped. */
 static bool read_file(struct lr_arena *arena, const struct lr_json *entry, struct hub_file *out)
 {
     struct lr_str name, hash;
@@ -156,7 +156,7 @@ static lr_code read_page(struct hub_listing *listing, const struct lr_json *page
         return lr_fail(err, LR_UPSTREAM,
                        "the hub's answer about %s lists no files (\"siblings\")",
                        listing->repo);
-    /* The hub knows a moved or differently spelled repository under its present name. */
+    /* For a renamed repository the hub answers with its current name. */
     if (lr_json_str(lr_json_get(page, "id"), &id) && hub_repo_valid(id)) {
         memcpy(listing->repo, id.ptr, id.len);
         listing->repo[id.len] = '\0';

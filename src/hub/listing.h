@@ -1,9 +1,9 @@
-/* hub/listing.h - what a repository holds at one commit, with sizes and hashes.
+/* hub/listing.h - the files of a repository at one commit, with sizes and hashes.
  *
- * A listing is a snapshot: the commit is pinned, later questions go to that commit.  The
- * small files a registration reads (config.json, the index, ...) are fetched with it,
- * each below a limit.  The listing owns everything it points to.
- * hub_list blocks: call it on a thread that may wait.  The rest is pure.
+ * A listing is a snapshot: the commit is pinned, and later requests use that commit.  The small
+ * files that a registration reads (config.json, the index, ...) are fetched with it, each below
+ * a limit.  The listing owns everything it points to. hub_list blocks: call it on a thread that
+ * may wait.  All other functions are pure.
  */
 #ifndef HUB_LISTING_H
 #define HUB_LISTING_H
@@ -45,26 +45,24 @@ struct hub_listing {
 /* revision "" is the repository's default branch.
  *   NOT_FOUND          no such repository or revision
  *   PERMISSION_DENIED  gated or private: the message says "set HF_TOKEN"; or a refused host
- *   RATE_LIMITED       *retry_after_s (may be NULL) is the hub's wish, 0 when it gave none
- *   UPSTREAM           unreachable, 5xx, or an answer that makes no sense */
+ *   RATE_LIMITED       *retry_after_s (may be NULL) is the hub's Retry-After, 0 without one
+ *   UPSTREAM           unreachable, 5xx, or a malformed answer */
 LR_MUST_USE lr_code hub_list(const struct hub_client *client, const char *repo,
                              const char *revision, struct hub_listing **out,
                              uint32_t *retry_after_s, struct lr_error *err);
 
-/* Fetches the files of names[] that the listing has and that are not fetched yet; each
- * is checked against its listed size and hash.  A file without a listed hash gets the one
- * of its content, so that nodes check what the router saw.  Errors as hub_list, and
- * TOO_LARGE. */
+/* Fetches the files of names[] that the listing has and that are not fetched yet; each is
+ * checked against its listed size and hash.  A file without a listed hash gets the hash of its
+ * content, so that nodes check for the same content.  Errors as hub_list, and TOO_LARGE. */
 LR_MUST_USE lr_code hub_list_fetch(const struct hub_client *client, struct hub_listing *listing,
                                    const char *const *names, size_t count,
                                    uint32_t *retry_after_s, struct lr_error *err);
 
-/* The parts without a network. */
+/* ---- without network ---- */
 struct hub_listing *hub_listing_create(const char *repo); /* NULL without memory */
 void hub_listing_destroy(struct hub_listing *listing);    /* NULL is fine */
 
-/* Adds one page of the hub's JSON.  UPSTREAM when it makes no sense; unsafe names are
- * left out (no file of ours can have them). */
+/* Adds one page of the hub's JSON. UPSTREAM: malformed.  Unsafe file names are skipped. */
 LR_MUST_USE lr_code hub_listing_add_json(struct hub_listing *listing, struct lr_str json,
                                          struct lr_error *err);
 LR_MUST_USE lr_code hub_listing_add_text(struct hub_listing *listing, struct lr_str name,

@@ -1,4 +1,4 @@
-/* hub/manifest.c - manifests as JSON, and what a node takes of one. */
+/* hub/manifest.c - manifests as JSON, and which files of a manifest a node needs. */
 #include "hub/manifest.h"
 
 #include <stdio.h>
@@ -98,7 +98,7 @@ void hub_manifest_encode(const struct hub_manifest *manifest, struct lr_buf *out
 
 /* ---- decode ---- */
 
-/* .download is where partial files and their notes lie. */
+/* .download is reserved for partial files and their notes. */
 static bool name_allowed(const char *name)
 {
     struct lr_str s = lr_str_z(name), first;
@@ -160,7 +160,7 @@ static lr_code read_files(struct hub_manifest *m, const struct lr_json *list,
         lr_code code = read_file(&f, file);
         if (code != LR_OK)
             return code;
-        /* Some file systems do not tell case apart: two such names are one file there. */
+        /* On file systems that ignore case two such names would be the same file. */
         size_t len = strlen(file->name);
         for (size_t c = 0; c <= len; c++) {
             char ch = file->name[c];
@@ -236,7 +236,7 @@ lr_code hub_manifest_decode(struct lr_str json, struct hub_manifest **out, struc
     return LR_OK;
 }
 
-/* ---- what a node takes ---- */
+/* ---- files that a node needs ---- */
 
 static bool lists_meet(const char *const *a, const char *const *b)
 {

@@ -1,10 +1,9 @@
-/* hub/manifest.h - the list of files a node fetches for a model.
+/* hub/manifest.h - the list of files that a node fetches for a model.
  *
- * A manifest is settled once, at registration, from a listing and the small files that
- * came with it; it pins commits, sizes and hashes, so a hub outage later changes nothing.
- * It travels as JSON and is checked again by whoever reads it: names are safe, no name
- * stands there twice, sizes are whole, hashes are hashes.  The manifest owns its strings.
- * Pure.  Thread: any.
+ * A manifest is built once, at registration, from a listing and its small files.  It pins
+ * commits, sizes and hashes, so a later outage of the hub changes nothing.  It is sent as JSON,
+ * and every reader checks it again: names are safe and unique, sizes are whole numbers, hashes
+ * are hashes.  The manifest owns its strings.  Pure.  Thread: any.
  */
 #ifndef HUB_MANIFEST_H
 #define HUB_MANIFEST_H
@@ -26,16 +25,16 @@ const char *hub_format_name(enum hub_format format);            /* "" for NONE *
 bool hub_format_find(struct lr_str name, enum hub_format *out); /* not for NONE */
 
 struct hub_manifest_file {
-    const char *name; /* where it lies below the model's folder */
+    const char *name; /* path below the model's folder */
     const char *url;
     uint64_t size;
     const char *sha256;          /* NULL where the hub gave none */
     int32_t priority;            /* higher is fetched earlier */
-    bool optional;               /* its failure does not fail the model */
+    bool optional;               /* the model works without it */
     bool is_artifact;            /* "kind": "artifact" */
     const char *const *backends; /* NULL-terminated; empty: every backend */
     const char *const *runtimes; /* NULL-terminated; empty: the manifest's */
-    const char *repo;            /* of an artifact; NULL: the model's own */
+    const char *repo;            /* of an artifact; NULL: the model's repository */
     const char *revision;        /* commit of another repository; NULL: the manifest's */
 };
 
@@ -46,16 +45,16 @@ struct hub_manifest {
     enum hub_format format;
     const char *revision;            /* commit */
     const char *const *runtimes;     /* NULL-terminated */
-    const char *chat_template;       /* file of the manifest that holds it, or NULL */
+    const char *chat_template;       /* the manifest's file that contains it, or NULL */
     struct hub_manifest_file *files; /* highest priority first, then by name */
     size_t file_count;
 };
 
-/* What a registration asks for.  Empty strings: not given. */
+/* A registration request.  Empty strings: not given. */
 struct hub_request {
     enum hub_format format;
     struct lr_str filename;
-    struct lr_str name; /* the id; else the repository's */
+    struct lr_str name; /* the id; empty: the repository's name */
 };
 
 struct hub_build_input {
@@ -70,7 +69,7 @@ struct hub_build_input {
 /* All of openai and of nvidia, NULL-terminated. */
 extern const char *const hub_default_publishers[];
 
-/* INVALID_ARGUMENT names the missing files, the candidates, the ambiguous shards;
+/* INVALID_ARGUMENT names the missing files, the candidates or the ambiguous shards;
  * UNSUPPORTED: config.json names no architecture. */
 LR_MUST_USE lr_code hub_manifest_build(const struct hub_build_input *in,
                                        const struct hub_request *request,
@@ -78,11 +77,11 @@ LR_MUST_USE lr_code hub_manifest_build(const struct hub_build_input *in,
 void hub_manifest_destroy(struct hub_manifest *manifest); /* NULL is fine */
 
 void hub_manifest_encode(const struct hub_manifest *manifest, struct lr_buf *out);
-/* INVALID_ARGUMENT names the member that is wrong. */
+/* INVALID_ARGUMENT names the wrong member. */
 LR_MUST_USE lr_code hub_manifest_decode(struct lr_str json, struct hub_manifest **out,
                                         struct lr_error *err);
 
-/* What a node takes of it.  NULL lists: everything. */
+/* Selects the files that a node needs.  NULL lists: all files. */
 struct hub_filter {
     const char *const *runtimes; /* engines this node has; NULL-terminated */
     const char *const *backends; /* "cuda", "metal", "cpu" */
@@ -95,7 +94,7 @@ bool hub_manifest_file_wanted(const struct hub_manifest *manifest,
                               const struct hub_manifest_file *file,
                               const struct hub_filter *filter);
 
-/* Sum of the sizes a node with this filter stores. */
+/* Sum of the sizes that a node with this filter stores. */
 uint64_t hub_manifest_bytes(const struct hub_manifest *manifest,
                             const struct hub_filter *filter);
 

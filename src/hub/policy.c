@@ -1,4 +1,4 @@
-/* hub/policy.c - which URLs are followed (docs/promises.md: hub-hosts). */
+/* hub/policy.c - which URLs may be fetched (docs/promises.md: hub-hosts). */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 static const char default_endpoint[] = "https://huggingface.co";
 
-/* Taking a URL apart ourselves and handing it to libcurl is safe only while both read it
- * alike: whatever could be read two ways is refused. */
+/* We parse a URL ourselves and then hand it to libcurl.  That is safe only if both parse it
+ * alike, so every ambiguous URL is refused. */
 static bool plain_text(struct lr_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -19,7 +19,7 @@ static bool plain_text(struct lr_str text)
     return true;
 }
 
-/* Lower case, one spelling per address. */
+/* Lower case, and one form for each address. */
 static bool normalise_host(struct lr_str host, bool bracketed, char out[HUB_HOST_MAX])
 {
     uint32_t ipv4;

@@ -1,7 +1,7 @@
 /* hub/proxy.c - https_proxy, http_proxy, all_proxy and no_proxy.
  *
- * libcurl knows them too, but we must know ourselves whether a proxy is used: the address
- * of a proxy is the operator's choice and may be private, the address of a hub may not.
+ * libcurl knows these variables too, but the address check must know whether a proxy is used: a
+ * proxy's address is the operator's choice and may be private, a hub's address may not.
  */
 #include <stdlib.h>
 #include <strings.h>
@@ -36,7 +36,7 @@ static bool is_exempt(const char *host)
 
 const char *hub_proxy_for(const struct hub_url *url)
 {
-    /* HTTP_PROXY in capitals is left out: a CGI parent would set it from a header. */
+    /* HTTP_PROXY in capitals is ignored: in a CGI process a client could set it by a header. */
     static const char *const https[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
     static const char *const http[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
     const char *const *names = url->is_https ? https : http;

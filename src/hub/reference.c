@@ -30,7 +30,8 @@ struct lr_str hub_repo_owner(struct lr_str repo)
     return slash == LR_STR_NONE ? (struct lr_str){0} : lr_str_sub(repo, 0, slash);
 }
 
-/* %XX decoded into out; false when it does not fit, is malformed or hides a control. */
+/* Decodes %XX into out; false when it does not fit, is malformed or contains a control
+ * character. */
 static bool unescape(struct lr_str text, char *out, size_t cap)
 {
     size_t len = 0;
@@ -52,7 +53,7 @@ static bool unescape(struct lr_str text, char *out, size_t cap)
     return true;
 }
 
-/* Drops the host and the endpoint's own path; false when the host is another one's. */
+/* Drops the host and the endpoint's path; false for another host. */
 static bool strip_host(const struct hub_policy *policy, struct lr_str *text)
 {
     static const char *const hosts[] = {"huggingface.co/", "www.huggingface.co/", "hf.co/"};
@@ -100,7 +101,7 @@ static bool read_path(struct lr_str path, struct hub_reference *out)
     if (!has_mode(mode) || !lr_str_split(&path, '/', &revision) || revision.len == 0 ||
         !unescape(revision, out->revision, sizeof(out->revision)))
         return false;
-    /* A folder of a /tree/ address narrows nothing: the repository is the model. */
+    /* A folder in a /tree/ address is ignored: a model is a whole repository. */
     if (lr_str_eq_z(mode, "tree") || path.len == 0)
         return true;
     return unescape(path, out->filename, sizeof(out->filename)) &&

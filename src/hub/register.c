@@ -1,4 +1,4 @@
-/* hub/register.c - the router's one call, put together from listing and manifest. */
+/* hub/register.c - registration: listing, small files and manifest in one call. */
 #include "hub/register.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct work {
     struct lr_error *err;
 };
 
-/* ---- what is read of the repository ---- */
+/* ---- files that are read ---- */
 
 static lr_code fetch_texts(struct work *w)
 {
@@ -40,8 +40,8 @@ static lr_code fetch_texts(struct work *w)
     return hub_list_fetch(w->in->client, w->listing, names, count, w->retry_after_s, w->err);
 }
 
-/* Other repositories of the same publisher that supported_models.json names.  One
- * that cannot be listed costs its artifacts, not the registration. */
+/* Lists the publisher's other repositories that supported_models.json names.  If listing fails,
+ * the registration continues without their artifacts. */
 static void list_artifacts(struct work *w)
 {
     struct lr_str repo = lr_str_z(w->listing->repo);
@@ -67,7 +67,7 @@ static void list_artifacts(struct work *w)
 
 /* ---- the chat template's text ---- */
 
-/* A string, or a list of {"name", "template"} of which "default" is meant. */
+/* A string, or a list of {"name", "template"} of which "default" is used. */
 static bool template_text(const struct lr_json *value, struct lr_str *out)
 {
     if (lr_json_str(value, out))
@@ -112,7 +112,7 @@ static struct lr_str text_of(const struct hub_listing *listing, const char *name
     return text != NULL ? text->text : (struct lr_str){0};
 }
 
-/* ---- all of it ---- */
+/* ---- the whole registration ---- */
 
 static lr_code prepare(struct work *w)
 {

@@ -1,8 +1,7 @@
-/* hub/register.h - from "openai/gpt-oss-20b" to a manifest: the router's one call.
+/* hub/register.h - from "openai/gpt-oss-20b" to a manifest, in one call of the router.
  *
- * Lists the repository, reads its small files, looks at the publisher's artifact
- * repositories, and settles the manifest.  Weights are never fetched.  Blocks: call it on
- * a thread that may wait.
+ * Lists the repository, reads its small files, looks at the publisher's artifact repositories,
+ * and builds the manifest.  Never fetches weights.  Blocks: call it on a thread that may wait.
  */
 #ifndef HUB_REGISTER_H
 #define HUB_REGISTER_H
@@ -11,7 +10,7 @@
 
 struct hub_registration {
     struct hub_manifest *manifest; /* owned */
-    struct hub_listing *listing;   /* owned: small files, for whoever needs more of them */
+    struct hub_listing *listing;   /* owned: contains the small files */
     /* Borrowed from the two above. */
     struct lr_str chat_template;    /* text: chat_template.jinja, else tokenizer_config.json's;
                                        empty: none, the default applies */
@@ -26,8 +25,8 @@ struct hub_register_input {
     const struct hub_supported *supported; /* may be NULL */
     const char *const *publishers;         /* NULL: hub_default_publishers */
     struct lr_str repo;                    /* "org/name" or an address */
-    struct lr_str revision;                /* wins over the address's; empty: default */
-    struct hub_request request;            /* an empty filename takes the address's */
+    struct lr_str revision;                /* overrides the address's; empty: default */
+    struct hub_request request;            /* an empty filename is replaced by the address's */
 };
 
 /* Codes: those of hub_list and hub_manifest_build.  retry_after_s may be NULL. */

@@ -1,4 +1,4 @@
-/* hub/supported.c - reading supported_models.json, and the list we bring along. */
+/* hub/supported.c - reading supported_models.json, and the built-in list. */
 #include "hub/supported.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 enum { SUPPORTED_ARENA_MAX = 64 << 20 };
 
-/* Their artifacts lie in the repositories themselves, at the known places, so none is
- * listed here; the entries serve the catalogue. */
+/* These models have their artifacts in the usual places of their own repositories, so none is
+ * listed; the entries are for the catalogue. */
 static const char builtin[] =
     "[{\"repo\":\"openai/gpt-oss-20b\",\"name\":\"gpt-oss 20b\",\"format\":\"safetensors\","
     "\"runtime\":\"gptoss\",\"size_bytes\":13761316904,"
@@ -83,7 +83,7 @@ static lr_code read_all(struct hub_supported *s, struct lr_str json, struct lr_e
 {
     const struct lr_json_limits limits = {.max_bytes = HUB_SUPPORTED_BYTES_MAX};
     const struct lr_json *list;
-    char *copy = lr_arena_copy(&s->arena, json); /* the tree points into its text */
+    char *copy = lr_arena_copy(&s->arena, json); /* the tree points into this copy */
     if (copy == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for supported_models.json");
     lr_code code = lr_json_parse(&s->arena, lr_str(copy, json.len), &limits, &list, err);

@@ -6,9 +6,9 @@
  *       "revision": "<commit>", "sha256": "...", "runtimes": ["gptoss"],
  *       "backends": ["metal"], "priority": 5}]}]
  *
- * `path` and `repo` are the artifact's own place (default: name, the model's repository).
- * Other members (description, tags, ...) are for the catalogue and kept as they are.
- * Thread: any, once parsed.
+ * `path` and `repo` say where the artifact lies (default: name, the model's repository).  Other
+ * members (description, tags, ...) are kept unchanged for the catalogue.  Thread: any, once
+ * parsed.
  */
 #ifndef HUB_SUPPORTED_H
 #define HUB_SUPPORTED_H
@@ -23,7 +23,7 @@ struct hub_known_artifact {
     const char *repo;
     const char *path;     /* in that repository */
     const char *revision; /* "" : the default branch, pinned at registration */
-    const char *sha256;   /* NULL: what the hub says */
+    const char *sha256;   /* NULL: the hub's */
     const char *const *runtimes;
     const char *const *backends;
     int32_t priority;
@@ -33,7 +33,7 @@ struct hub_known_model {
     const char *repo;
     struct hub_known_artifact *artifacts;
     size_t artifact_count;
-    const struct lr_json *entry; /* the whole of it */
+    const struct lr_json *entry; /* the whole JSON entry */
 };
 
 struct hub_supported {

@@ -1,11 +1,10 @@
-/* hub/url.h - what a repository is called, and which hosts we talk to.
+/* hub/url.h - repository names, and the hosts that may be contacted.
  *
- * A hub's answers are foreign: a redirect may point anywhere, and a name may resolve to
- * the machine's own services.  So a URL is followed only when its host is the endpoint's,
- * *.huggingface.co, *.hf.co or one that the operator named, and a socket is
- * opened only to a public address, unless the operator named the host.  Ports count: a
- * named host is trusted on the port that was named (without one: on its scheme's own).
- * Pure.  Thread: any.
+ * A hub's answers are not trusted: a redirect may point anywhere, and a name may resolve to
+ * services of this machine.  So a URL is fetched only if its host is the endpoint's,
+ * *.huggingface.co, *.hf.co or named by the operator.  A socket is opened only to a public
+ * address, unless the operator named the host.  Ports count: a named host is trusted on the
+ * named port (without one: on the scheme's default port).  Pure.  Thread: any.
  */
 #ifndef HUB_URL_H
 #define HUB_URL_H
@@ -26,16 +25,16 @@ enum {
     HUB_URL_MAX = 8192, /* signed addresses are long */
 };
 
-/* A model as a person names it. */
+/* A model as a person writes it. */
 struct hub_reference {
-    char repo[HUB_REPO_MAX];         /* "org/name", its case kept */
+    char repo[HUB_REPO_MAX];         /* "org/name", case kept */
     char revision[HUB_REVISION_MAX]; /* branch, tag or commit; "" when none was given */
     char filename[512];              /* of a /blob/, /resolve/ or /raw/ address; "" else */
 };
 
 struct hub_host {
     char name[HUB_HOST_MAX]; /* lower case, no brackets, no dot at the end */
-    uint16_t port;           /* 0: the scheme's own */
+    uint16_t port;           /* 0: the scheme's default */
 };
 
 struct hub_policy {
@@ -46,15 +45,15 @@ struct hub_policy {
     bool endpoint_is_https;
 };
 
-/* An http or https URL, taken apart and normalised. */
+/* An http or https URL, parsed and normalised. */
 struct hub_url {
     bool is_https;
     struct hub_host host; /* port is always set */
 };
 
-/* endpoint: NULL is https://huggingface.co; a given one counts as named by the operator.
- * hosts: "name", "name:port", "10.0.0.7:8080", "[fd00::1]:443".  INVALID_ARGUMENT names
- * the bad one. */
+/* endpoint: NULL is https://huggingface.co; any other counts as named by the operator. hosts:
+ * "name", "name:port", "10.0.0.7:8080", "[fd00::1]:443".  INVALID_ARGUMENT names the wrong
+ * host. */
 LR_MUST_USE lr_code hub_policy_init(struct hub_policy *policy, const char *endpoint,
                                     const char *const *hosts, size_t host_count,
                                     struct lr_error *err);
@@ -74,24 +73,24 @@ struct lr_str hub_repo_owner(struct lr_str repo);
 LR_MUST_USE lr_code hub_url_parse(struct lr_str text, struct hub_url *out,
                                   struct lr_error *err);
 
-/* May this address be asked at all?  PERMISSION_DENIED names the host and says that
- * --hub-host would allow it.  *is_named: its private addresses are fine. */
+/* Checks whether this URL may be fetched.  PERMISSION_DENIED names the host and says that
+ * --hub-host would allow it.  *is_named: private addresses of the host are allowed. */
 LR_MUST_USE lr_code hub_policy_check(const struct hub_policy *policy, struct lr_str url,
                                      bool *is_named, struct lr_error *err);
 
-/* Same scheme, host and port as the endpoint: only then the token goes along. */
+/* True for the scheme, host and port of the endpoint: only then is the token sent. */
 bool hub_policy_is_endpoint(const struct hub_policy *policy, struct lr_str url);
 
-/* An address of the public Internet: not private, loopback, link-local (where the clouds
- * keep their metadata), shared, multicast, reserved, nor one of these inside an IPv6
- * form (mapped, compatible, 6to4, Teredo, NAT64). */
+/* True for an address of the public Internet: not private, loopback, link-local (cloud metadata
+ * services), shared, multicast, reserved, nor one of these inside an IPv6 form (mapped,
+ * compatible, 6to4, Teredo, NAT64). */
 bool hub_address_is_public(const struct sockaddr *address);
 
-/* Whether a host of a URL is an IPv4 address in any spelling that resolvers take:
- * 127.1, 0x7f.0.0.1, 017700000001, 2130706433. */
+/* True when the host of a URL is an IPv4 address in any form that resolvers accept: 127.1,
+ * 0x7f.0.0.1, 017700000001, 2130706433. */
 bool hub_host_ipv4(struct lr_str host, uint32_t *address);
 
-/* Appends text with everything but letters, digits and "-_.~" (and '/', where keep_slash)
+/* Appends text with every byte other than letters, digits and "-_.~" (and '/' with keep_slash)
  * as %XX. */
 void hub_url_escape(struct lr_buf *out, struct lr_str text, bool keep_slash);
 
