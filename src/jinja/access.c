@@ -1,8 +1,8 @@
-/* jinja/access.c - attributes, items and slices, as the sandbox grants them.
+/* jinja/access.c - attributes, items and slices, as the sandbox allows them.
  *
- * `a.b` looks for an attribute first and for an item second, `a['b']` the other way
- * round.  The only attributes there are stand in the tables of methods and below: there
- * is no object model to climb, so `x.__class__` is as undefined as any other name.
+ * `a.b` looks for an attribute first and for an item second, `a['b']` the other way round.  The
+ * only attributes are those of the method tables and of the table below: templates cannot reach
+ * an object model, so `x.__class__` is undefined like any other unknown name.
  */
 #include <stdio.h>
 
@@ -313,7 +313,8 @@ static struct value slice_text(struct run *run, struct text *t, const int64_t b[
         size_t to = n > 0 ? jinja_text_offset(t, (size_t)b[1]) : 0;
         return value_text(jinja_text_sub(run, t, from, to));
     }
-    /* Other steps jump about: an index of the code points saves a walk for each. */
+    /* Other steps jump between code points: an index of their offsets avoids a walk for
+     * each. */
     size_t chars = jinja_text_chars(t);
     uint32_t *starts = jinja_array(run, chars + 1, sizeof(*starts));
     if (starts == NULL)
@@ -338,7 +339,7 @@ static struct value slice_list(struct run *run, struct value v, const int64_t b[
     struct list *list = jinja_alloc(run, sizeof(*list));
     if (list == NULL)
         return V_FAIL;
-    if (b[2] == 1) { /* shares the items: lists do not change */
+    if (b[2] == 1) { /* shares the items, because lists are immutable */
         *list = (struct list){.items = v.list->items + (n > 0 ? b[0] : 0), .count = (size_t)n};
         return tainted(value_list((enum kind)v.kind, list), v.untrusted);
     }

@@ -1,8 +1,8 @@
 /* jinja/ast.h - a compiled template.
  *
- * Built once by the parser and scope.c, then only read.  Names are resolved to slots
- * when the template is compiled, by the same rules as Jinja2's compiler, so a lookup
- * while rendering is two loads.
+ * Built once by the parser and scope.c, then read-only.  Names are resolved to slots at compile
+ * time, by the same rules as Jinja2's compiler, so that a lookup while rendering takes two
+ * loads.
  */
 #ifndef JINJA_AST_H
 #define JINJA_AST_H
@@ -55,7 +55,7 @@ enum node_kind {
     N_BLOCK,        /* name, body */
     N_BREAK,
     N_CONTINUE,
-    N_REFUSED, /* include, import, extends: value = what to say when it is reached */
+    N_REFUSED, /* include, import, extends: value = the error when it is reached */
 };
 
 enum compare_op {
@@ -69,7 +69,7 @@ enum compare_op {
     CMP_NOT_IN,
 };
 
-/* `up` activations out, slot `slot`. */
+/* A variable: `up` activations outwards, slot `slot`. */
 struct ref {
     uint32_t up;
     uint32_t slot;
@@ -88,9 +88,9 @@ struct args {
     struct node *star, *double_star;
 };
 
-/* What a variable of a frame starts as. */
+/* The initial value of a frame's variable. */
 enum load_how {
-    LOAD_PARAMETER, /* set by whoever enters the frame */
+    LOAD_PARAMETER, /* set by the code that enters the frame */
     LOAD_UNDEFINED,
     LOAD_ALIAS,   /* the outer variable's value */
     LOAD_RESOLVE, /* looked up in the context */
@@ -108,7 +108,7 @@ struct frame_plan {
     size_t count;
 };
 
-/* A for loop's frames; a recursive one has an activation of its own. */
+/* The frames of a for loop; a recursive loop has its own activation. */
 struct for_info {
     struct frame_plan body_frame, other_frame, test_frame;
     bool uses_loop, recursive;
@@ -127,14 +127,14 @@ struct macro_info {
     struct frame_plan frame;
     uint32_t slot_count;
     bool uses_caller, uses_kwargs, uses_varargs;
-    bool has_caller_param; /* written out in the signature */
+    bool has_caller_param; /* declared in the signature */
     uint32_t caller_slot, kwargs_slot, varargs_slot;
 };
 
 struct node {
     uint8_t kind;
     uint8_t op; /* N_COMPARE: its only operator, if count is 1 */
-    bool plain; /* N_ATTR: no method or guarded name, so of a dict it is the key */
+    bool plain; /* N_ATTR: no method or guarded name, so for a dict always the key */
     uint32_t line;
     struct ref ref;
     struct node *a, *b, *c;
@@ -152,7 +152,7 @@ struct node {
         struct for_info *loop;
         struct macro_info *macro;
         struct frame_plan *frame;
-        const struct filter_row *filter; /* NULL: unknown, an error when reached */
+        const struct filter_row *filter; /* NULL: unknown filter, an error when reached */
         const struct test_row *test;
     };
 };
@@ -164,7 +164,7 @@ struct block_info {
     struct frame_plan frame;
 };
 
-/* A name the template sets at its top level, for blocks to find. */
+/* A name that the template sets at its top level; visible in blocks. */
 struct export
 {
     const struct text *name;
@@ -173,7 +173,7 @@ struct export
 
 struct jinja_template {
     struct lr_arena arena;   /* everything below */
-    struct text_table names; /* names and short literals, for the data to share */
+    struct text_table names; /* names and short literals, shared with the data */
     struct body body;
     struct frame_plan frame;
     uint32_t slot_count;

@@ -1,6 +1,6 @@
 /* jinja/builtins.h - the tables of filters, tests, methods and global functions.
  *
- * Arguments arrive bound to the parameter names of the row, K_MISSING where not given.
+ * Arguments are bound to the parameter names of the row; K_MISSING where not given.
  */
 #ifndef JINJA_BUILTINS_H
 #define JINJA_BUILTINS_H
@@ -21,7 +21,7 @@ struct call {
 /* `subject` is the filtered value, the tested value, or the object of a method. */
 typedef struct value (*builtin_fn)(struct run *run, struct value subject,
                                    const struct value *args);
-/* For those that take any arguments at all. */
+/* For functions that take any arguments. */
 typedef struct value (*variadic_fn)(struct run *run, struct value subject,
                                     const struct call *call);
 
@@ -64,10 +64,10 @@ extern const struct filter_row jinja_filters_text[], jinja_filters_list[],
 extern const struct method_row jinja_methods_text[], jinja_methods_text_test[],
     jinja_methods_text_split[], jinja_methods_list[], jinja_methods_dict[];
 
-/* Binds and calls. */
+/* Binds the arguments and calls the function. */
 struct value jinja_invoke(struct run *run, const char *name, const struct signature *sig,
                           struct value subject, const struct call *call);
-/* By name, as map('upper') and select('odd') do. */
+/* Calls a filter or test by its name, as map('upper') and select('odd') do. */
 struct value jinja_call_filter(struct run *run, struct value name, struct value subject,
                                const struct call *call);
 struct value jinja_call_test(struct run *run, struct value name, struct value subject,
@@ -84,7 +84,7 @@ static inline bool jinja_arg_bool(struct value v, bool fallback)
 /* ---- access.c ---- */
 struct value jinja_getattr(struct run *run, struct value object, struct text *name);
 struct value jinja_getitem(struct run *run, struct value object, struct value key);
-/* Is `d.name` of a dict always d['name']? */
+/* True when `d.name` of a dict always means d['name']. */
 bool jinja_is_plain_key(struct lr_str name);
 struct value jinja_slice(struct run *run, struct value object, struct value start,
                          struct value stop, struct value step);

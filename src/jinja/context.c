@@ -1,14 +1,14 @@
-/* jinja/context.c - the JSON a template is rendered with, as values.
+/* jinja/context.c - converts the JSON input of a template to values.
  *
- * This is where trust begins: everything is untrusted, except the strings that the
- * caller vouches for and the role of a message when it is one of the known ones.
+ * Trust is assigned here: all text is untrusted, except for the strings that the caller gives
+ * as trusted and for a message's role if it is a known one.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "jinja/exec.h"
 
-/* Where in the input we are: a role is only trusted at messages[n].role. */
+/* The position in the input: only messages[n].role is a role. */
 enum place {
     AT_TOP,
     AT_MESSAGES,
@@ -26,9 +26,9 @@ static bool is_known_role(struct lr_str s)
     return false;
 }
 
-/* Keys, roles and types repeat in every message.  One text for all of them keeps a long
- * conversation in the cache while a template walks over it; the bytes of the template's
- * own names make comparing with those a comparison of addresses. */
+/* Keys, roles and types repeat in every message.  Sharing one text for each keeps a long
+ * conversation in the CPU cache.  Sharing the bytes with the template's own names turns most
+ * comparisons into comparisons of addresses. */
 struct loader {
     struct run *run;
     struct text_table shared[2]; /* by trust */

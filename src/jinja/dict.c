@@ -3,7 +3,7 @@
 
 #include "jinja/run.h"
 
-/* Shorter ones are searched from the front, which is as fast and needs no memory. */
+/* Shorter dictionaries are searched linearly, which is as fast and needs no memory. */
 enum { INDEX_FROM = 12 };
 
 /* Equal keys hash alike: 1, 1.0 and true are one key, as in Python. */
@@ -165,7 +165,7 @@ bool jinja_dict_get(struct run *run, const struct dict *dict, struct value key,
     return true;
 }
 
-/* The tag decides most misses without a look at the text. */
+/* The tag rules out most different texts without comparing bytes. */
 static inline bool same_key(const struct value *k, struct value key)
 {
     return k->kind == K_TEXT && k->tag == key.tag && jinja_text_eq(k->text, key.text);

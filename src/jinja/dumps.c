@@ -1,4 +1,4 @@
-/* jinja/dumps.c - a JSON tree as Python's json.dumps writes it. */
+/* jinja/dumps.c - writes a JSON tree like Python's json.dumps. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "jinja/jinja.h"
 #include "jinja/text.h"
 
-/* The escape of a byte that JSON cannot hold as it is; at most 6 bytes. */
+/* The escape of a byte that a JSON string cannot contain; at most 6 bytes. */
 static size_t escape(unsigned char c, char out[7])
 {
     static const char from[] = "\n\"\\\t\r\f\b", to[] = "n\"\\trfb";
@@ -18,8 +18,8 @@ static size_t escape(unsigned char c, char out[7])
     return 2;
 }
 
-/* A chunk at a time, straight into the buffer; near its limit in pieces, so that exactly
- * what does not fit fails. */
+/* Writes a chunk at a time into the buffer.  Near the buffer's limit it writes small pieces, so
+ * that only bytes over the limit fail. */
 static void put_string(struct lr_buf *out, struct lr_str s)
 {
     enum { CHUNK = 2048 };
@@ -46,7 +46,7 @@ static void put_string(struct lr_buf *out, struct lr_str s)
     lr_buf_add_char(out, '"');
 }
 
-/* Integers keep their digits; the rest is printed as Python prints a float. */
+/* Integers keep their digits; other numbers are printed like Python's float. */
 static void put_number(struct lr_buf *out, struct lr_str text)
 {
     char digits[64], repr[JINJA_FLOAT_CHARS];

@@ -2,7 +2,7 @@
 #include "jinja/exec.h"
 #include "jinja/iter.h"
 
-/* Their locals must not become part of the frame of every evaluation. */
+/* Keeps the locals of rare cases out of the stack frame of every evaluation. */
 #define COLD_FRAME __attribute__((noinline))
 
 static COLD_FRAME struct value undefined_name(struct run *run, struct text *name)
@@ -21,7 +21,7 @@ static inline struct value *slot_of(struct activation *act, struct ref ref)
     return &act->slots[ref.slot];
 }
 
-/* Constants, set variables and keys of a dict in a variable make up most operands; they
+/* Most operands are constants, variables that are set, and keys of a dict in a variable: these
  * need no recursion. */
 static inline bool is_quick(struct activation *act, const struct node *n, struct value *out)
 {
@@ -45,7 +45,7 @@ static inline bool is_quick(struct activation *act, const struct node *n, struct
     return true;
 }
 
-/* ==, != of two texts and `in` a dict, when both sides are at hand. */
+/* == and != of two texts, and `in` a dict, when both sides need no evaluation. */
 static inline bool is_quick_compare(struct activation *act, const struct node *n,
                                     struct value *out)
 {
@@ -131,7 +131,7 @@ static COLD_FRAME struct value eval_compare(struct run *run, struct activation *
     return is_fail(left) ? left : value_bool(result);
 }
 
-/* Nearly all comparisons are of one pair, and most of those are == of two texts. */
+/* Nearly all comparisons have one pair of operands, and most are == of two texts. */
 static struct value eval_compare_one(struct run *run, struct activation *act,
                                      const struct node *n)
 {
@@ -347,8 +347,8 @@ struct value jinja_eval(struct run *run, struct activation *act, const struct no
 
 enum { LONGEST_SUM = 16 };
 
-/* a + b + ... where all are texts: as many writes instead of sums.  At the first part
- * that is no plain text, what was written becomes the left side of an ordinary sum. */
+/* Writes a + b + ... one by one if all are texts, instead of building the sum.  At the first
+ * part that is no plain text, the written part becomes the left side of an ordinary sum. */
 static COLD_FRAME bool emit_sum(struct run *run, struct activation *act, const struct node *n)
 {
     const struct node *parts[LONGEST_SUM];
@@ -359,7 +359,7 @@ static COLD_FRAME bool emit_sum(struct run *run, struct activation *act, const s
     }
     parts[count++] = n;
     struct mark mark = jinja_mark(run);
-    struct value sum = V_MISSING; /* missing: it is what lies above the mark */
+    struct value sum = V_MISSING; /* missing: the sum is the text above the mark */
     for (size_t i = count; i-- > 0;) {
         struct value v = operand(run, act, parts[i]);
         if (is_fail(v))

@@ -48,7 +48,7 @@ bool jinja_choose(struct run *run, struct activation *act, const struct node *lo
     return !is_fail(v);
 }
 
-/* elif chains are walked, not descended into. */
+/* Iterates over elif chains instead of recursing. */
 static enum flow exec_if(struct run *run, struct activation *act, const struct node *n)
 {
     for (;;) {
@@ -87,7 +87,7 @@ static bool start_loop(struct run *run, struct activation *act, const struct nod
     return true;
 }
 
-/* A loop over a list that nobody asks about its state. */
+/* A loop over a list whose body does not use `loop`. */
 static enum flow plain_body(struct run *run, struct activation *act, const struct node *n,
                             const struct list *items, bool *completed)
 {
@@ -122,7 +122,7 @@ static bool all_dicts(const struct list *items, size_t from)
     return true;
 }
 
-/* Stops at the first item that answers the question (search_loop.c). */
+/* Stops at the first item that satisfies the condition (search_loop.c). */
 static enum flow search_body(struct run *run, struct activation *act, const struct node *n,
                              const struct list *items)
 {
@@ -162,7 +162,7 @@ static enum flow loop_body(struct run *run, struct activation *act, const struct
             return flow;
         if (flow == FLOW_BREAK)
             return FLOW_ON;
-        /* As Jinja2 has it: an iteration that was cut short does not count for else. */
+        /* As in Jinja2: an iteration that was cut short does not count for else. */
         if (flow == FLOW_ON)
             *completed = true;
     }
@@ -176,7 +176,8 @@ static __attribute__((noinline)) enum flow run_loop(struct run *run, struct acti
     const struct for_info *info = n->loop;
     struct loop local, *loop = &local;
     if (info->uses_loop) {
-        loop = jinja_alloc(run, sizeof(*loop)); /* a template may keep it */
+        loop =
+            jinja_alloc(run, sizeof(*loop)); /* on the heap, because a template may keep it */
         if (loop == NULL)
             return FLOW_FAIL;
     }
@@ -236,8 +237,7 @@ static __attribute__((noinline)) enum flow exec_for(struct run *run, struct acti
 
 /* ---- the rest ---- */
 
-/* What a filter or call block gives is joined with the text around it as it is: in
- * Jinja2 only a string can be. */
+/* Writes the result of a filter or call block.  In Jinja2 it must be a string. */
 static bool write_result(struct run *run, struct value v)
 {
     if (v.kind == K_TEXT)
@@ -245,8 +245,8 @@ static bool write_result(struct run *run, struct value v)
     return !is_fail(jinja_error(run, "expected str instance, %s found", jinja_type_name(v)));
 }
 
-/* The text a block renders, in a frame of its own.  A break or continue inside leaves
- * the block, and what it had written is lost, as in Jinja2. */
+/* Renders a block to a text, in its own frame.  A break or continue inside leaves the block,
+ * and its text is lost, as in Jinja2. */
 static enum flow capture(struct run *run, struct activation *act, const struct node *n,
                          struct value *out)
 {
@@ -262,7 +262,7 @@ static enum flow capture(struct run *run, struct activation *act, const struct n
     return is_fail(*out) ? FLOW_FAIL : FLOW_ON;
 }
 
-/* A chain of filters whose innermost subject is the captured text. */
+/* Applies a chain of filters to the captured text. */
 static struct value filter_captured(struct run *run, struct activation *act,
                                     const struct node *n, struct value text)
 {

@@ -17,9 +17,9 @@ enum flow {
 enum flow jinja_exec(struct run *run, struct activation *act, const struct body *body);
 
 struct value jinja_eval(struct run *run, struct activation *act, const struct node *n);
-/* The same; quicker for what conditions are mostly made of. */
+/* The same; faster for typical conditions. */
 struct value jinja_eval_test(struct run *run, struct activation *act, const struct node *n);
-/* str() of the expression, written to the sink without making a text of it first. */
+/* Writes str() of the expression to the sink without creating a text first. */
 bool jinja_emit(struct run *run, struct activation *act, const struct node *n);
 
 /* Assigns to a name, a tuple of names, or an attribute of a namespace. */
@@ -29,7 +29,7 @@ bool jinja_enter_frame(struct run *run, struct activation *act, const struct fra
 struct activation *jinja_new_activation(struct run *run, struct activation *parent,
                                         uint32_t slot_count);
 
-/* Does `item` pass the condition of this for loop? */
+/* True when `item` passes the condition of this for loop. */
 bool jinja_choose(struct run *run, struct activation *act, const struct node *loop,
                   struct value item, bool *out);
 
@@ -46,17 +46,17 @@ struct call_room { /* memory for the arguments of an ordinary call */
     struct text *names[SMALL_CALL];
 };
 
-/* `caller` is passed as one more keyword when it is given. */
+/* `caller`, if given, is passed as an additional keyword. */
 bool jinja_eval_args(struct run *run, struct activation *act, const struct args *args,
                      struct value caller, struct call_room *room, struct call *out);
-/* Runs a macro; what it renders is left in the sink. */
+/* Runs a macro; its output stays in the sink. */
 bool jinja_run_macro(struct run *run, const struct macro *macro, const struct call *call);
 struct value jinja_call_macro(struct run *run, const struct macro *macro,
                               const struct call *call);
 bool jinja_run_block(struct run *run, const struct block_info *block);
 
 /* ---- context.c ---- */
-struct value jinja_resolve(struct run *run, const struct text *name); /* K_MISSING: nowhere */
+struct value jinja_resolve(struct run *run, const struct text *name); /* K_MISSING: not found */
 bool jinja_load_context(struct run *run);
 
 #endif

@@ -1,9 +1,9 @@
-/* jinja/filters_lazy.c - filters that are generators in Jinja2: they do nothing until
- * somebody walks over them, can be walked once, and are always true. */
+/* jinja/filters_lazy.c - filters that are generators in Jinja2: they compute nothing until they
+ * are iterated, can be iterated once, and are always true. */
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
-/* The caller's arrays are on its stack; a lazy filter outlives the call. */
+/* Copies the arguments, which are on the caller's stack: a lazy filter outlives the call. */
 static bool keep_call(struct run *run, const struct call *call, size_t from, struct call *out)
 {
     size_t count = call->positional_count - from;
@@ -104,7 +104,7 @@ static struct value filter_rejectattr(struct run *run, struct value v, const str
     return choose(run, v, call, true, true);
 }
 
-/* ---- those that make a list at the first step ---- */
+/* ---- filters that build a list at the first step ---- */
 
 static struct value defer(struct run *run, struct value v, const struct value *args,
                           struct value (*make)(struct run *run, struct lazy *lazy))

@@ -1,4 +1,4 @@
-/* jinja/filters_list.c - filters over sequences that answer at once. */
+/* jinja/filters_list.c - filters over sequences that return a result at once. */
 #include "jinja/ast.h"
 #include "jinja/builtins.h"
 #include "jinja/iter.h"

@@ -23,8 +23,8 @@ FILTER(filter_abs)
                              : tainted(value_int(integer_of(v)), v.untrusted);
 }
 
-/* A copy without white space around and without single underscores between digits;
- * false when it cannot be a number. */
+/* Copies the number without surrounding white space and without single underscores between
+ * digits; false when it cannot be a number. */
 static bool clean_number(struct lr_str s, char out[128])
 {
     size_t from = jinja_lstrip_len(s), to = jinja_rstrip_len(s), n = 0;
@@ -58,7 +58,7 @@ static bool parse_int(struct lr_str s, int64_t base, int64_t *out)
     } else if (base == 0) {
         base = 10;
     }
-    /* strtoll would take blanks and signs of its own */
+    /* strtoll would accept blanks and another sign */
     if (digits[0] == '\0' || digits[0] == '-' || digits[0] == '+' || digits[0] == ' ' ||
         (base == 16 && (digits[1] | 0x20) == 'x'))
         return false;
@@ -76,7 +76,7 @@ static bool parse_float(struct lr_str s, double *out)
     const char *digits = text + (text[0] == '-' || text[0] == '+');
     for (const char *p = digits; *p != '\0'; p++)
         if (*p == 'x' || *p == 'X' || *p == '(')
-            return false; /* hexadecimal and nan(...) are C's, not Python's */
+            return false; /* C accepts hexadecimal and nan(...), Python does not */
     if (digits[0] == '\0' || digits[0] == ' ' || digits[0] == '-' || digits[0] == '+')
         return false;
     *out = strtod(text, &end);
@@ -97,7 +97,7 @@ static bool float_of(struct value v, double *out)
     return true;
 }
 
-/* Past 64 bits the digits are kept: they can be printed, and that is all. */
+/* Integers over 64 bits keep their digits and can only be printed. */
 static bool int_of(struct run *run, struct value v, int64_t base, struct value *out)
 {
     int64_t i;
@@ -148,7 +148,7 @@ FILTER(filter_float)
     return is_given(args[0]) ? args[0] : value_float(0);
 }
 
-/* Python rounds the decimal expansion, half to even, so the text decides. */
+/* Python rounds the decimal expansion half to even, so rounding goes through the text. */
 static double round_half_even(double d, int64_t places)
 {
     char text[400];

@@ -1,4 +1,4 @@
-/* jinja/filters_order.c - sort, group, smallest and largest. */
+/* jinja/filters_order.c - sort, groupby, unique, min and max. */
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
@@ -9,7 +9,7 @@ struct keyed {
     struct value key, item;
 };
 
-/* Stable merge sort: a comparison may fail, which qsort cannot say. */
+/* Stable merge sort, because a comparison may fail, which qsort cannot report. */
 static bool merge_sort(struct run *run, struct keyed *items, struct keyed *spare, size_t count,
                        bool reverse)
 {
@@ -23,7 +23,7 @@ static bool merge_sort(struct run *run, struct keyed *items, struct keyed *spare
                 if (!jinja_charge(run, 1) ||
                     !jinja_order(run, "<", items[b].key, items[a].key, &c))
                     return false;
-                /* reverse keeps the order of equals, as Python's does */
+                /* reverse keeps the order of equal items, like Python */
                 bool take_b = reverse ? c > 0 && c != 2 : c < 0;
                 spare[out++] = take_b ? items[b++] : items[a++];
             }
@@ -50,8 +50,8 @@ static struct value make_key(struct run *run, struct value item, struct value at
     return fold && !is_fail(key) ? jinja_fold_value(run, key) : key;
 }
 
-/* "a,b" sorts by a list of two keys, anything else by a list of one.  Lists are compared
- * for equality first, so even keys without an order are fine where they are equal. */
+/* "a,b" sorts by a list of two keys, anything else by a list of one key.  Lists are compared
+ * for equality first, so keys without an order are allowed if they are equal. */
 static struct value make_sort_key(struct run *run, struct value item, struct value attribute,
                                   bool fold)
 {
@@ -164,7 +164,7 @@ FILTER(filter_groupby)
             if (i < count && !jinja_equal(run, items[first].key, items[i].key, &same))
                 return V_FAIL;
         }
-        /* The name of a group is spelled as in its first item. */
+        /* The group's name is written as in its first item. */
         struct value name = fold ? make_key(run, items[first].item, args[0], fallback, false)
                                  : items[first].key;
         struct value pair = is_fail(name) || group == NULL

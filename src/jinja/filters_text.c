@@ -1,4 +1,4 @@
-/* jinja/filters_text.c - filters that make text of text. */
+/* jinja/filters_text.c - filters from text to text. */
 #include "base/utf8.h"
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
@@ -136,7 +136,7 @@ FILTER(filter_indent)
         if (!jinja_charge(run, 1))
             return V_FAIL;
     }
-    /* Python adds a newline before it splits, so a last line break opens a last line. */
+    /* Python appends a newline before it splits, so a final line break begins another line. */
     if (any && line.next > line.end) {
         jinja_write_z(run, "\n", true);
         if (blank)
@@ -166,7 +166,7 @@ FILTER(filter_truncate)
     if (!jinja_length(run, v, &chars))
         return V_FAIL;
     if ((int64_t)chars <= length + leeway)
-        return v; /* whatever it is */
+        return v; /* any other value is returned unchanged */
     if (!jinja_arg_text(run, v, "truncate() subject", &t))
         return V_FAIL;
     size_t cut = jinja_text_offset(t, (size_t)(length - end_chars));
@@ -249,7 +249,7 @@ static bool quote_pair(struct run *run, struct value key, struct value value, bo
     return !run->failed;
 }
 
-/* A text is quoted; a mapping, or a list of pairs, becomes a query. */
+/* A text is quoted; a mapping or a list of pairs becomes a query string. */
 FILTER(filter_urlencode)
 {
     (void)args;
@@ -307,7 +307,7 @@ FILTER(filter_xmlattr)
     return value_text(jinja_take(run, mark));
 }
 
-/* Tags and comments go, runs of white space become one blank. */
+/* Removes tags and comments; runs of white space become one blank. */
 FILTER(filter_striptags)
 {
     (void)args;
@@ -324,7 +324,7 @@ FILTER(filter_striptags)
             rest.ptr[0] == '<' && open[comment] ? jinja_find(rest, close) : LR_STR_NONE;
         size_t space = jinja_space_len(rest.ptr, rest.len);
         if (rest.ptr[0] == '<' && end == LR_STR_NONE)
-            open[comment] = false; /* none further on either: do not look again */
+            open[comment] = false; /* no end of this kind follows: do not search again */
         if (end != LR_STR_NONE) {
             at += end + close.len;
         } else if (space > 0) {

@@ -1,4 +1,4 @@
-/* jinja/filters_wrap.c - wordwrap, as Python's textwrap breaks lines. */
+/* jinja/filters_wrap.c - the filter wordwrap, which breaks lines like Python's textwrap. */
 #include "base/utf8.h"
 #include "jinja/builtins.h"
 #include "jinja/text_ops.h"
@@ -18,7 +18,7 @@ struct wrap {
     struct text *newline;
     struct chunk *chunks;
     size_t count, capacity;
-    bool any; /* a line was written */
+    bool any; /* at least one line was written */
 };
 
 static bool is_blank(char c)
@@ -80,8 +80,8 @@ static bool add_chunk(struct wrap *w, size_t from, size_t to, bool blank)
     return jinja_charge(w->run, 1);
 }
 
-/* May the word [start, end) be broken after the hyphen at `at`?  Between two letters, or
- * a letter after a hyphen, and two letters. */
+/* True when the word [start, end) may be broken after the hyphen at `at`: two letters (or a
+ * letter after a hyphen) before it, and two letters after it. */
 static bool breaks_after(const struct wrap *w, size_t start, size_t at, size_t end)
 {
     uint32_t before = char_before(w, at, start);
@@ -142,7 +142,7 @@ static bool split_line(struct wrap *w, size_t from, size_t to)
     return true;
 }
 
-/* Takes what fits of a chunk longer than a line; returns how many characters. */
+/* Takes as much of an overlong chunk as fits the line; returns the number of characters. */
 static size_t cut_long(struct wrap *w, struct chunk *c, size_t used)
 {
     size_t left = (size_t)w->width - used, end = left;
@@ -170,7 +170,7 @@ static void write_line(struct wrap *w, size_t from, size_t to)
     w->any = true;
 }
 
-/* One line of the result from chunk *at on; a chunk that is cut keeps its rest. */
+/* Writes one line from chunk *at on; a chunk that is cut keeps its rest. */
 static void next_line(struct wrap *w, size_t *at)
 {
     size_t i = *at, used = 0, start = w->chunks[i].from, end = start;

@@ -11,8 +11,8 @@ struct percent {
     struct text *format;
     size_t at;
     struct value args;
-    size_t next;  /* of a tuple */
-    bool mapping; /* %(name)s is possible, left-over values are no error */
+    size_t next;  /* next value of a tuple */
+    bool mapping; /* %(name)s is allowed, unused values are no error */
 };
 
 static bool bad(struct percent *p, const char *what)

@@ -21,7 +21,7 @@ static bool check(struct run *run, const struct format_spec *spec)
     return true;
 }
 
-/* sign, prefix and digits; `=` pads between prefix and digits */
+/* Writes sign, prefix and digits; `=` pads between prefix and digits. */
 static bool put_number(struct run *run, const struct format_spec *spec, const char *head,
                        const char *digits, bool trusted)
 {
@@ -39,7 +39,7 @@ static bool put_number(struct run *run, const struct format_spec *spec, const ch
     return !run->failed;
 }
 
-/* 1234567 to 1,234,567; digits before a point or exponent only */
+/* 1234567 to 1,234,567; only digits before a point or exponent */
 static void group_digits(char *digits, size_t room, char separator, size_t every)
 {
     size_t whole = 0, len = strlen(digits);
@@ -78,7 +78,7 @@ bool jinja_format_int(struct run *run, const struct format_spec *spec, int64_t i
         return false;
     uint64_t u = i < 0 ? -(uint64_t)i : (uint64_t)i;
     size_t len = print_digits(digits, sizeof(digits), u, spec->type);
-    /* A precision of %d is a least number of digits. */
+    /* The precision of %d is the minimum number of digits. */
     if (spec->precision > (int64_t)len) {
         size_t zeros = (size_t)spec->precision - len;
         memmove(digits + zeros, digits, len + 1);
@@ -100,7 +100,7 @@ bool jinja_format_int(struct run *run, const struct format_spec *spec, int64_t i
     return put_number(run, spec, head, digits, trusted);
 }
 
-/* Without a type: repr, or 'g' digits that never lose the point. */
+/* Without a type: repr, or 'g' digits that always keep the point. */
 static void general_digits(char *out, size_t room, double d, int64_t precision)
 {
     if (precision < 0) {

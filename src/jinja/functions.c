@@ -1,9 +1,9 @@
-/* jinja/functions.c - the global functions, and the lookup of everything built in. */
+/* jinja/functions.c - the global functions, and the lookup of all built-ins. */
 #include "jinja/ast.h"
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
-enum { MAX_RANGE = 100000 }; /* as Jinja2's sandbox has it */
+enum { MAX_RANGE = 100000 }; /* the limit of Jinja2's sandbox */
 
 static struct value fn_range(struct run *run, struct value self, const struct value *args)
 {
@@ -25,7 +25,7 @@ static struct value fn_range(struct run *run, struct value self, const struct va
     }
     if (n[2] == 0)
         return jinja_error(run, "range() arg 3 must not be zero");
-    /* Unsigned: the distance of two int64_t always fits. */
+    /* Unsigned: the distance of any two int64_t fits. */
     bool up = n[2] > 0;
     uint64_t length = 0;
     if (up ? n[0] < n[1] : n[0] > n[1]) {

@@ -83,7 +83,7 @@ static struct value next_entry(struct run *run, struct iterator *it)
     return jinja_tuple2(run, e->key, e->value);
 }
 
-/* What a lazy filter works on: a filter or test by name, or an attribute. */
+/* Applies the filter, test or attribute of a lazy filter to an item. */
 static struct value apply(struct run *run, struct lazy *lazy, struct value item, bool test)
 {
     if (is_given(lazy->attribute))
@@ -99,7 +99,7 @@ static struct value next_lazy(struct run *run, struct iterator *it)
     struct lazy *lazy = it->lazy;
     if (!lazy->started) {
         lazy->started = true;
-        /* Python: `if value:` - something empty is never asked to be iterable. */
+        /* As in Python (`if value:`): an empty value need not be iterable. */
         if (!jinja_truth(lazy->source))
             lazy->inner = (struct iterator){.kind = ITER_EMPTY};
         else if (!jinja_iterate(run, lazy->source, &lazy->inner))
@@ -243,7 +243,7 @@ bool jinja_loop_length(struct run *run, struct loop *loop, size_t *out)
     if (!loop->has_length) {
         enum iterator_kind kind = loop->it.kind;
         if (kind == ITER_OTHER || kind == ITER_CHOSEN) {
-            /* No size: take what is left and go on over that. */
+            /* The size is unknown: collect the remaining items and iterate over those. */
             struct value rest = {.kind = K_ITERATOR, .iterator = &loop->it};
             struct list *list = jinja_to_list(run, rest);
             if (list == NULL)

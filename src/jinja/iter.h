@@ -1,4 +1,4 @@
-/* jinja/iter.h - walking over values, and the lazy ones that filters return. */
+/* jinja/iter.h - iterating over values, and the lazy values that filters return. */
 #ifndef JINJA_ITER_H
 #define JINJA_ITER_H
 
@@ -12,10 +12,10 @@ enum iterator_kind {
     ITER_TEXT,
     ITER_DICT, /* keys, values or items, by source.view */
     ITER_RANGE,
-    ITER_OTHER,    /* through `inner`, which remembers where it is */
+    ITER_OTHER,    /* through `inner`, which keeps the position */
     ITER_MAP,      /* lazy->apply to each */
     ITER_SELECT,   /* those for which lazy->apply is true */
-    ITER_DEFERRED, /* lazy->make is called at the first step and gives a list */
+    ITER_DEFERRED, /* lazy->make is called at the first step and returns a list */
     ITER_CHOSEN,   /* those of a for loop that pass its condition */
 };
 
@@ -29,7 +29,7 @@ struct iterator {
     struct lazy *lazy;
 };
 
-/* What a lazy filter was given. */
+/* The arguments of a lazy filter. */
 struct lazy {
     struct value source;
     struct iterator inner;
@@ -46,7 +46,7 @@ struct lazy {
     struct activation *scope;
 };
 
-/* False with a TypeError when v cannot be walked. */
+/* False with a TypeError when v is not iterable. */
 bool jinja_iterate(struct run *run, struct value v, struct iterator *out);
 bool jinja_can_iterate(struct value v);
 /* K_MISSING at the end. */
@@ -64,8 +64,8 @@ struct loop {
     int64_t index0;
     struct value after, current, before, changed;
     int64_t depth0;
-    const struct node *node;  /* recursive loops: what to call */
-    struct activation *scope; /* and where it stands */
+    const struct node *node;  /* recursive loops: the loop to call */
+    struct activation *scope; /* and its scope */
 };
 
 struct value jinja_loop_next(struct run *run, struct loop *loop);

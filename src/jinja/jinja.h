@@ -1,19 +1,18 @@
-/* jinja/jinja.h - (template, JSON) to prompt segments.
+/* jinja/jinja.h - renders (template, JSON) to prompt segments.
  *
- * The Jinja dialect that Hugging Face chat templates are written in, with the
- * semantics of Jinja2 3.1 in its immutable sandbox (trim_blocks, lstrip_blocks, loop
- * controls, {% generation %}, raise_exception, strftime_now, tojson without HTML
- * escaping).  No I/O, no reach into the host: a template sees the JSON it is given
- * and nothing else.  Work is bounded in steps, depth, CPU time, memory and output.
+ * The Jinja dialect of Hugging Face chat templates, with the semantics of Jinja2 3.1 in its
+ * immutable sandbox (trim_blocks, lstrip_blocks, loop controls, {% generation %},
+ * raise_exception, strftime_now, tojson without HTML escaping).  No I/O and no access to the
+ * host: a template sees only its JSON input.  Steps, depth, CPU time, memory and output are
+ * limited.
  *
- * Every byte of text carries where it came from.  Trusted, so that control tokens may
- * be recognised in it: the template's own text, the strings given as `trusted`,
- * strftime_now, and the role of a message when it is one of the five known ones.
- * Everything else from the JSON is not, whatever filters it went through (docs/promises.md:
- * trusted-text).
+ * Every byte of text carries its origin.  Control tokens are recognised only in trusted text:
+ * the template's own text, the strings given as `trusted`, strftime_now, and the role of a
+ * message if it is one of the five known roles.  All other text from the JSON is untrusted,
+ * whatever filters it went through (docs/promises.md: trusted-text).
  *
- * Thread: a template is immutable once compiled and may be rendered by any number of
- * threads; an output belongs to one thread at a time.
+ * Thread: a compiled template is immutable and may be rendered by any number of threads; an
+ * output belongs to one thread at a time.
  */
 #ifndef JINJA_JINJA_H
 #define JINJA_JINJA_H
@@ -25,11 +24,11 @@
 
 struct jinja_template; /* opaque, owns its source and tree */
 
-/* Zero means the default.  The default CPU time grows with the input, by 1 ms for every
- * 4 KiB of its strings: templates walk long conversations more than once, and who sends
- * little data gets little time. */
+/* Zero means the default.  The default CPU time grows by 1 ms for every 4 KiB of strings in the
+ * input: templates iterate over long conversations more than once, and a small input needs
+ * little time. */
 struct jinja_limits {
-    uint64_t max_steps;  /* nodes evaluated, plus a share for long strings */
+    uint64_t max_steps;  /* evaluated nodes, plus a share for long strings */
     uint32_t max_depth;  /* of calls and nested expressions while rendering */
     uint32_t max_cpu_ms; /* of this thread's CPU time */
     size_t max_memory;   /* bytes of values, output included */
@@ -51,7 +50,7 @@ LR_MUST_USE lr_code jinja_compile(struct lr_str source, struct jinja_template **
                                   struct lr_error *err);
 void jinja_template_destroy(struct jinja_template *tmpl); /* NULL is fine */
 
-/* A variable whose text may hold control tokens: bos_token and its like. */
+/* A variable whose text may contain control tokens, such as bos_token. */
 struct jinja_var {
     struct lr_str name;
     struct lr_str text;
@@ -59,19 +58,19 @@ struct jinja_var {
 
 struct jinja_input {
     const struct lr_json *context;   /* an object; its members are the variables */
-    const struct jinja_var *trusted; /* override members of the same name */
+    const struct jinja_var *trusted; /* replace members of the same name */
     size_t trusted_count;
     const struct tm *now; /* for strftime_now; NULL: the local time */
     struct jinja_limits limits;
 };
 
-/* A run of text of one kind.  Neighbours differ in `control`; none is empty. */
+/* A run of text of one kind.  Neighbours differ in `control`; no segment is empty. */
 struct jinja_segment {
     struct lr_str text; /* borrowed from the output */
-    bool control;       /* control tokens may be recognised in it */
+    bool control;       /* control tokens are recognised in it */
 };
 
-/* The whole text is `text`; segments divide it without gaps. */
+/* `text` is the whole text; the segments divide it without gaps. */
 struct jinja_output {
     struct lr_str text;
     const struct jinja_segment *segments;
@@ -82,22 +81,21 @@ struct jinja_output {
     struct jinja_segment *own; /* lengths while growing, slices once finished */
 };
 
-/* Initialises *out, whatever the result; free it in the end.  INVALID_ARGUMENT with
- * the template's line when the template fails (raise_exception, a type error...),
- * TOO_LARGE past max_steps, max_depth, max_memory or max_output, TIMEOUT past
- * max_cpu_ms. */
+/* Always initialises *out; the caller frees it.  INVALID_ARGUMENT with the template's line when
+ * the template fails (raise_exception, a type error...), TOO_LARGE over max_steps, max_depth,
+ * max_memory or max_output, TIMEOUT over max_cpu_ms. */
 LR_MUST_USE lr_code jinja_render(const struct jinja_template *tmpl,
                                  const struct jinja_input *input, struct jinja_output *out,
                                  struct lr_error *err);
 
-/* An output can also be written by hand: init, add..., finish.  add drops text past the
- * limit and finish then answers TOO_LARGE. */
+/* Writes an output without a template: init, add..., finish. add drops text over the limit, and
+ * finish then returns TOO_LARGE. */
 void jinja_output_init(struct jinja_output *out, size_t limit);
 void jinja_output_add(struct jinja_output *out, struct lr_str text, bool control);
 LR_MUST_USE lr_code jinja_output_finish(struct jinja_output *out, struct lr_error *err);
 void jinja_output_free(struct jinja_output *out);
 
-/* json.dumps(value, ensure_ascii=False): ", " and ": " between, text as it is, floats as
+/* json.dumps(value, ensure_ascii=False): ", " and ": " as separators, text unescaped, floats as
  * Python prints them. */
 void jinja_dumps(struct lr_buf *out, const struct lr_json *value);
 

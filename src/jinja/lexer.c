@@ -61,7 +61,7 @@ static size_t skip_space(const struct lexer *lx, size_t at)
     return at;
 }
 
-/* Moves on, counting lines; remembers whether the match ended a line. */
+/* Advances and counts lines; remembers whether the match ended a line. */
 static void advance_to(struct lexer *lx, size_t at)
 {
     for (size_t i = lx->at; i < at; i++)
@@ -71,7 +71,7 @@ static void advance_to(struct lexer *lx, size_t at)
     lx->at = at;
 }
 
-/* The end of a block tag that starts at `at`, with what trimming eats; 0 when none. */
+/* The end of a block tag that starts at `at`, with the white space that it trims; 0: no end. */
 static size_t block_end(const struct lexer *lx, size_t at)
 {
     if (looking_at(lx, at, "+%}"))
@@ -83,7 +83,7 @@ static size_t block_end(const struct lexer *lx, size_t at)
     return 0;
 }
 
-/* `{%- raw -%}` at `at`: where its text begins, or 0. */
+/* `{%- raw -%}` at `at`: where its text begins; 0: no raw block. */
 static size_t raw_begin(const struct lexer *lx, size_t at)
 {
     at += 2;
@@ -109,7 +109,7 @@ static size_t raw_end(const struct lexer *lx, size_t at)
     return block_end(lx, skip_space(lx, at + 6));
 }
 
-/* The text before a tag, cut as the tag's sign and lstrip_blocks say. */
+/* The text before a tag, trimmed by the tag's sign and lstrip_blocks. */
 static struct lr_str cut_data(const struct lexer *lx, size_t from, size_t to, char sign,
                               bool variable)
 {
@@ -171,7 +171,7 @@ static struct token next_raw(struct lexer *lx)
     }
     if (lx->at < lx->source.len)
         return fail(lx, "missing end of raw directive");
-    lx->state = LEX_ROOT; /* opened at the very end: Jinja2 lets it be */
+    lx->state = LEX_ROOT; /* opened at the very end: Jinja2 accepts it */
     return data_token(lx, lr_str("", 0));
 }
 
@@ -230,7 +230,7 @@ static bool is_name_char(char c)
            (unsigned char)c >= 0x80;
 }
 
-/* digits, with single underscores between them; returns where they end */
+/* Digits with single underscores between them; returns where they end. */
 static size_t scan_digits(const struct lexer *lx, size_t at)
 {
     while (at < lx->source.len &&
@@ -401,7 +401,7 @@ static struct token string_token(struct lexer *lx)
 
 static enum token_kind operator_kind(const struct lexer *lx, size_t *len)
 {
-    /* one byte; the same byte twice; followed by `=` */
+    /* a byte; the same byte twice; the byte followed by `=` */
     static const struct {
         char first;
         enum token_kind single, twice, equals;
@@ -458,7 +458,7 @@ static struct token operator_token(struct lexer *lx)
     return t;
 }
 
-/* The end of the tag we are in, when it is here and no bracket is open. */
+/* The end of the current tag if it is here and no bracket is open. */
 static size_t tag_end(const struct lexer *lx)
 {
     if (lx->bracket_count > 0)

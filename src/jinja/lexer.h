@@ -73,7 +73,7 @@ struct lexer {
     enum lexer_state state;
     bool line_starting;
     char raw_sign;
-    enum token_kind pending; /* a tag that begins right after the data just returned */
+    enum token_kind pending; /* a tag that follows the returned data directly */
     bool has_pending;
     char brackets[LEX_MAX_BRACKETS];
     size_t bracket_count;

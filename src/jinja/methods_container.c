@@ -1,4 +1,4 @@
-/* jinja/methods_container.c - methods of list, tuple, range and dict that change nothing. */
+/* jinja/methods_container.c - methods of list, tuple, range and dict that do not modify. */
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 
@@ -46,7 +46,7 @@ METHOD(copy)
 {
     (void)run;
     (void)args;
-    return self; /* nothing can change either of them */
+    return self; /* a copy is not needed: values are immutable */
 }
 
 const struct method_row jinja_methods_list[] = {

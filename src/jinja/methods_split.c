@@ -1,4 +1,4 @@
-/* jinja/methods_split.c - methods of str that take it apart. */
+/* jinja/methods_split.c - methods of str that split. */
 #include "jinja/builtins.h"
 #include "jinja/text_ops.h"
 #include "jinja/unicode.h"
@@ -46,7 +46,7 @@ static bool split_on(struct run *run, const struct text *t, struct lr_str sep, i
     return push_part(run, out, t, at, t->len);
 }
 
-/* From the right, the parts in their order: found backwards, then turned round. */
+/* Splits from the right: finds the parts backwards and then reverses their order. */
 static bool rsplit_on(struct run *run, const struct text *t, struct lr_str sep, int64_t most,
                       struct list *out)
 {

@@ -1,4 +1,4 @@
-/* jinja/methods_test.c - methods of str that answer yes or no. */
+/* jinja/methods_test.c - methods of str that return a bool. */
 #include "base/utf8.h"
 #include "jinja/builtins.h"
 #include "jinja/unicode.h"
@@ -98,7 +98,7 @@ METHOD(method_isidentifier)
     return jinja_charge_bytes(run, t->len * 4) ? value_bool(true) : V_FAIL;
 }
 
-/* No letter of the other case, and at least one of this. */
+/* True when no letter has the other case and at least one has this case. */
 static struct value all_cased(struct run *run, struct value self, bool upper)
 {
     const struct text *t = self.text;

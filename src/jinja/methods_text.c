@@ -1,4 +1,4 @@
-/* jinja/methods_text.c - methods of str: searching, cutting, changing. */
+/* jinja/methods_text.c - methods of str: search, strip, change. */
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
 #include "jinja/text_case.h"
@@ -95,7 +95,8 @@ METHOD(method_removesuffix)
 
 /* ---- searching ---- */
 
-/* Python's start and end of find and its like, as bytes; false past the end. */
+/* The arguments start and end of find and similar methods, as byte offsets; false past the
+ * end. */
 static bool window(struct run *run, struct text *t, const struct value *bounds, size_t *from,
                    size_t *to, bool *inside)
 {

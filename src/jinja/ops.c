@@ -1,6 +1,6 @@
-/* jinja/ops.c - arithmetic and comparison as Python has them.
+/* jinja/ops.c - arithmetic and comparison with Python's rules.
  *
- * Integers are 64 bits wide; a result that does not fit is an error, not a wrong number.
+ * Integers have 64 bits; a result that does not fit is an error.
  */
 #include <math.h>
 
@@ -114,7 +114,7 @@ static struct value reals(struct run *run, uint8_t kind, double a, double b)
     }
 }
 
-/* `text * n` and `list * n`; the size is known before anything is written. */
+/* `text * n` and `list * n`; the size is checked before anything is written. */
 static struct value repeat(struct run *run, struct value v, int64_t times)
 {
     size_t n = times > 0 ? (size_t)times : 0;
@@ -144,7 +144,7 @@ static struct value repeat(struct run *run, struct value v, int64_t times)
     return value_list((enum kind)v.kind, list);
 }
 
-/* What is added to markup is escaped first, on either side. */
+/* Text that is added to markup is escaped first, on either side. */
 static struct value add_markup(struct run *run, struct value a, struct value b)
 {
     struct text *left = jinja_escape(run, a);
@@ -165,7 +165,7 @@ struct value jinja_binary(struct run *run, uint8_t kind, struct value a, struct 
         return tainted(integers(run, kind, integer_of(a), integer_of(b)), untrusted);
     if (is_number(a) && is_number(b))
         return tainted(reals(run, kind, real_of(a), real_of(b)), untrusted);
-    /* '%' formats before the right side is looked at, even an undefined one. */
+    /* '%' formats before the right side is checked, even if that is undefined. */
     if (kind == N_MOD && a.kind == K_TEXT)
         return jinja_percent_format(run, a.text, b);
     if (a.kind == K_UNDEFINED || b.kind == K_UNDEFINED)

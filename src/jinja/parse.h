@@ -1,7 +1,7 @@
-/* jinja/parse.h - tokens to tree.
+/* jinja/parse.h - from tokens to the tree.
  *
- * Recursive descent; jinja_enter bounds it.  After a failure every function returns
- * NULL (or false) at once, and the first message is kept.
+ * Recursive descent; jinja_enter limits the depth.  After a failure every function returns NULL
+ * (or false) at once, and the first message is kept.
  */
 #ifndef JINJA_PARSE_H
 #define JINJA_PARSE_H
@@ -16,9 +16,10 @@ struct parser {
     struct token current;
     struct token ahead;
     bool has_ahead;
-    /* How often these names were read so far: a construct compares before and after. */
+    /* How often these names were read so far: a construct compares the numbers before and
+     * after. */
     size_t loop_loads, loop_stores, caller_loads, kwargs_loads, varargs_loads;
-    size_t loop_depth; /* of for bodies that break and continue may leave */
+    size_t loop_depth; /* of for bodies that contain this place, for break and continue */
     struct node **blocks;
     size_t block_count, block_capacity;
 };
@@ -38,7 +39,7 @@ bool jinja_push_node(struct parser *p, struct node_list *list, struct node *node
 
 bool jinja_parse_body(struct parser *p, struct body *out);
 
-/* ---- helpers shared by the two halves ---- */
+/* ---- shared helpers ---- */
 void jinja_advance(struct parser *p);
 struct token *jinja_look(struct parser *p);
 bool jinja_at_name(const struct parser *p, const char *name);
@@ -50,10 +51,10 @@ struct node *jinja_syntax_error(struct parser *p, const char *what);
 struct text *jinja_token_text(struct parser *p, struct lr_str s);
 
 /* ---- parse_operand.c ---- */
-/* NULL when either side is. */
+/* NULL when either side is NULL. */
 struct node *jinja_binary_node(struct parser *p, enum node_kind kind, struct node *a,
                                struct node *b, uint32_t line);
-/* A sign or none, an operand, what follows it; with_filter: filters and tests too. */
+/* Parses an optional sign, an operand and its postfixes; with_filter: filters and tests too. */
 struct node *jinja_parse_unary(struct parser *p, bool with_filter);
 
 /* ---- parse_expr.c ---- */
@@ -62,7 +63,7 @@ enum {
     TUPLE_TARGETS = 1,   /* names and literals only */
     TUPLE_NAMESPACE = 2, /* and name.attribute */
     TUPLE_NO_COND = 4,   /* no inline if */
-    TUPLE_END_IN = 8,    /* `in` ends it */
+    TUPLE_END_IN = 8,    /* `in` ends the tuple */
     TUPLE_END_RECURSIVE = 16,
     TUPLE_PARENTHESES = 32, /* may be empty */
 };

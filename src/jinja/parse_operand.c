@@ -1,4 +1,4 @@
-/* jinja/parse_operand.c - what operators stand between: names, literals, calls, filters. */
+/* jinja/parse_operand.c - operands: names, literals, calls, filters. */
 #include "jinja/builtins.h"
 #include "jinja/parse.h"
 
@@ -67,7 +67,7 @@ static struct node *parse_dict(struct parser *p)
     return n;
 }
 
-/* Adjacent string literals are one. */
+/* Joins adjacent string literals. */
 static struct node *parse_string(struct parser *p)
 {
     uint32_t line = p->current.line;
@@ -410,7 +410,7 @@ static struct node *parse_postfix(struct parser *p, struct node *n)
     return n;
 }
 
-/* a.b.c after `|` or `is` is one name with dots in it. */
+/* a.b.c after `|` or `is` is one dotted name. */
 static struct text *parse_dotted(struct parser *p)
 {
     struct mark mark = jinja_mark(p->run);

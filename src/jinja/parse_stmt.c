@@ -1,4 +1,4 @@
-/* jinja/parse_stmt.c - statements, and the walk from text to text. */
+/* jinja/parse_stmt.c - statements and the text between them. */
 #include <stdio.h>
 
 #include "jinja/parse.h"
@@ -91,7 +91,7 @@ bool jinja_push_node(struct parser *p, struct node_list *list, struct node *node
     return true;
 }
 
-/* Constants are read by many threads later, so what is cached is computed now. */
+/* Cached properties of constants are computed now, because many threads read them later. */
 struct text *jinja_token_text(struct parser *p, struct lr_str s)
 {
     struct text **slot = text_table_slot(p->names, s);
@@ -119,8 +119,8 @@ static bool at_any(const struct parser *p, const char *const *names)
     return false;
 }
 
-/* Text and statements up to one of the end tags, whose name is then current; without
- * end tags, up to the end of the template. */
+/* Parses text and statements up to one of the end tags, whose name is then the current token;
+ * without end tags, up to the end of the template. */
 static bool parse_until(struct parser *p, const char *const *ends, struct body *out)
 {
     struct node_list list = {0};
@@ -191,7 +191,7 @@ static bool parse_to_end(struct parser *p, const char *end, struct body *out)
 
 /* ---- statements ---- */
 
-/* elif is an if in the else branch: the same meaning, one shape. */
+/* An elif becomes an if in the else branch. */
 static struct node *parse_if(struct parser *p)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
@@ -337,7 +337,7 @@ static bool has_param(const struct macro_info *m, const char *name)
     return false;
 }
 
-/* Body of a macro or call block; break and continue do not reach out of it. */
+/* The body of a macro or call block; break and continue cannot leave it. */
 static bool parse_macro_body(struct parser *p, struct macro_info *m, const char *end)
 {
     size_t caller = p->caller_loads, kwargs = p->kwargs_loads, varargs = p->varargs_loads;
@@ -399,7 +399,7 @@ static struct node *parse_call_block(struct parser *p)
     return n->a != NULL && parse_macro_body(p, m, "endcall") ? n : NULL;
 }
 
-/* {% generation %}: a call block whose callee gives back what its caller renders. */
+/* {% generation %}: a call block whose callee returns what its caller renders. */
 static struct node *parse_generation(struct parser *p)
 {
     struct node *n = jinja_node(p, N_CALL_BLOCK, p->current.line);
@@ -533,8 +533,8 @@ static struct node *parse_loop_control(struct parser *p, enum node_kind kind)
     return n;
 }
 
-/* There is no second template to be had; Jinja2 without a loader says so when it gets
- * there, and so do we. */
+/* Other templates cannot be loaded.  Like Jinja2 without a loader, this fails only when it is
+ * reached. */
 static struct node *parse_refused(struct parser *p, const char *what)
 {
     struct node *n = jinja_node(p, N_REFUSED, p->current.line);

@@ -1,4 +1,4 @@
-/* jinja/print.c - str() and repr() as Python writes them. */
+/* jinja/print.c - str() and repr() in Python's format. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "jinja/run.h"
 #include "jinja/unicode.h"
 
-/* Shortest digits that read back as d, then Python's choice of notation: exponents
- * below -4 and from 16 on. */
+/* The shortest digits that read back as d, in Python's notation: with an exponent below -4 and
+ * from 16 on. */
 size_t jinja_float_repr(double d, char out[JINJA_FLOAT_CHARS])
 {
     if (isnan(d) || isinf(d)) {
@@ -20,7 +20,7 @@ size_t jinja_float_repr(double d, char out[JINJA_FLOAT_CHARS])
         return len;
     }
     char digits[JINJA_FLOAT_CHARS];
-    /* Fifteen digits always survive, except where the number itself has fewer. */
+    /* Fifteen digits always survive, except for subnormal numbers. */
     for (int precision = fabs(d) < DBL_MIN ? 1 : 15; precision <= 17; precision++) {
         (void)snprintf(digits, sizeof(digits), "%.*e", precision - 1, d);
         if (strtod(digits, NULL) == d)
@@ -173,7 +173,7 @@ static void repr_range(struct run *run, const struct range *r, bool trusted)
     jinja_write_z(run, ")", trusted);
 }
 
-/* What would print an address in Python prints its type alone. */
+/* Where Python prints an address, this prints only the type. */
 static void repr_object(struct run *run, struct value v)
 {
     jinja_write_z(run, "<", true);
@@ -270,7 +270,7 @@ bool jinja_write_repr(struct run *run, struct value v)
     return !run->failed;
 }
 
-/* Containers are one piece: untrusted as soon as anything in them is. */
+/* A container's text is untrusted as a whole if anything in it is. */
 static bool write_container(struct run *run, struct value v)
 {
     struct text *t = jinja_repr(run, v);

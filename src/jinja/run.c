@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Between two looks at the clock: about 50 microseconds of work. */
+/* Steps between two reads of the clock: about 50 microseconds of work. */
 enum { CHECK_INTERVAL = 4096 };
 
-/* Depth is counted, but frames differ in size between builds; the stack itself is
- * watched too.  Sanitizers multiply frames. */
+/* Depth is counted, but the size of a stack frame depends on the build, so the stack itself is
+ * checked too.  Sanitizers enlarge frames. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { MAX_STACK = 5 * 1024 * 1024 };
 #elif defined(__has_feature)

@@ -1,6 +1,6 @@
 /* jinja/run.h - one rendering: its memory, its limits, its error.
  *
- * Thread: the one that called jinja_render.
+ * Thread: the caller of jinja_render.
  */
 #ifndef JINJA_RUN_H
 #define JINJA_RUN_H
@@ -9,9 +9,9 @@
 #include "jinja/text.h"
 #include "jinja/value.h"
 
-/* The variables of one call: of the template itself, of a macro, of a recursive loop. */
+/* The variables of one activation: of the template, a macro, or a recursive loop. */
 struct activation {
-    struct activation *parent; /* where it was defined */
+    struct activation *parent; /* of the place of definition */
     struct value *slots;
 };
 
@@ -22,7 +22,8 @@ struct run {
     struct sink sink;
     struct activation *root;
     struct dict *context;
-    size_t text_bytes; /* of all strings in the context: a guess at the output's size */
+    size_t
+        text_bytes; /* bytes of all strings in the context; an estimate of the output's size */
 
     size_t max_memory, max_output;
     uint64_t steps, max_steps, next_check;
@@ -36,7 +37,7 @@ struct run {
     struct lr_error *err;
 };
 
-/* Fails the run, once; later calls keep the first message.  Returns V_FAIL. */
+/* Fails the run; the first message is kept.  Returns V_FAIL. */
 struct value jinja_error(struct run *run, const char *fmt, ...) LR_PRINTF(2, 3);
 struct value jinja_error_code(struct run *run, lr_code code, const char *fmt, ...)
     LR_PRINTF(3, 4);
@@ -46,7 +47,7 @@ struct value jinja_error_undefined(struct run *run, struct value undefined);
 void *jinja_alloc(struct run *run, size_t len); /* NULL: the run failed */
 void *jinja_array(struct run *run, size_t count, size_t size);
 
-/* Charges work; false once a limit is passed. */
+/* Charges work; false once a limit is exceeded. */
 bool jinja_check_limits(struct run *run);
 
 static inline bool jinja_charge(struct run *run, uint64_t steps)
@@ -60,8 +61,8 @@ static inline bool jinja_charge_bytes(struct run *run, size_t bytes)
     return jinja_charge(run, bytes / 128);
 }
 
-/* Around anything that recurses over data or code.  The stack itself is looked at every
- * few levels only: frames are small against its limit. */
+/* Used around everything that recurses over data or code.  The stack itself is checked every
+ * few levels only, because frames are small compared with its limit. */
 bool jinja_enter_slow(struct run *run);
 
 static inline bool jinja_enter(struct run *run)

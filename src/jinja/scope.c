@@ -1,19 +1,19 @@
 /* jinja/scope.c - which variable a name means.
  *
- * Jinja2 decides this when it compiles, in two passes per frame (the template, a loop
- * body, a macro...): first it notes what the frame reads and sets, in order, without
- * looking into inner frames; then it compiles the frame, inner frames included.  What a
- * variable starts as depends on what came first: read first, it is looked up in the
- * context; set first, it is undefined until then; set in an inner frame, it starts as
- * the outer one's value; set in one branch of an if only, it falls back to the outer
- * one's or the context's.  The same two passes are made here.
+ * Jinja2 decides this at compile time, in two passes per frame (the template, a loop body, a
+ * macro...).  The first pass records what the frame reads and sets, in order, without looking
+ * into inner frames.  The second pass compiles the frame with its inner frames.  The initial
+ * value of a variable depends on its first use.  Read first: looked up in the context.  Set
+ * first: undefined until then.  Set in an inner frame: starts with the outer value.  Set in one
+ * branch of an if only: falls back to the outer value or the context.  The same two passes are
+ * made here.
  *
- * Every name has a stack of bindings, innermost frame on top, so finding one is a load.
+ * Every name has a stack of bindings, innermost frame on top, so that a lookup is one load.
  */
 #include "jinja/scope.h"
 
 struct function_scope {
-    uint32_t depth; /* how many activations lie outside */
+    uint32_t depth; /* number of outer activations */
     uint32_t slot_count;
 };
 
@@ -51,7 +51,8 @@ struct scope {
     struct run *run;
     struct symbol *buckets[BUCKETS];
     struct frame *frame;
-    bool soft; /* inside an if or an inline if: unknown filters wait until reached */
+    bool soft; /* inside an if or an inline if: an unknown filter is an error only when reached
+                */
 };
 
 static void analyze_body(struct scope *s, const struct body *body);
@@ -137,7 +138,7 @@ static struct binding *declare_parameter(struct scope *s, struct text *name)
     return b;
 }
 
-/* ---- first pass: what a frame reads and sets ---- */
+/* ---- first pass: names that a frame reads and sets ---- */
 
 static void analyze_expression(struct scope *s, const struct node *n);
 
@@ -276,7 +277,7 @@ static struct ref ref_to(const struct scope *s, const struct binding *b)
     return (struct ref){s->frame->function->depth - b->frame->function->depth, b->slot};
 }
 
-/* Takes the frame's names out of sight and writes down how they start. */
+/* Removes the frame's names and records their initial values. */
 static void end_frame(struct scope *s, struct saved saved, struct frame_plan *plan)
 {
     struct binding_list *list = &s->frame->bindings;
@@ -463,7 +464,7 @@ static struct frame_plan *new_plan(struct scope *s)
     return plan;
 }
 
-/* with, set blocks, filter blocks, scopes: a frame inside the same activation. */
+/* with, set blocks, filter blocks, scopes: a frame within the same activation. */
 static void resolve_inner(struct scope *s, struct node *n)
 {
     struct frame frame;

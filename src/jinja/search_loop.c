@@ -1,4 +1,4 @@
-/* jinja/search_loop.c - loops that only look whether something is there.
+/* jinja/search_loop.c - recognises loops that only search for an item.
  *
  *   {% for m in messages[loop.index:] %}
  *     {% if m.role == 'assistant' and 'tool_calls' not in m %}
@@ -6,10 +6,10 @@
  *     {% endif %}
  *   {% endfor %}
  *
- * Templates ask such questions for every message, about all messages after it.  Once the
- * answer is yes, going on can change nothing: the condition reads only the loop variable
- * and constants, cannot fail on a dict, and the assignment would repeat itself.  So the
- * walk stops there, and a long conversation costs what it should.
+ * Templates run such loops for every message, over all messages after it, which is quadratic.
+ * Once an item is found the rest of the loop cannot change the result: the condition reads only
+ * the loop variable and constants and cannot fail on a dict, and the assignment would only be
+ * repeated.  So the loop stops there.
  */
 #include "jinja/search_loop.h"
 
@@ -18,7 +18,7 @@ static bool is_target(const struct node *loop, const struct node *n)
     return n->kind == N_NAME && jinja_text_eq(n->name, loop->a->name);
 }
 
-/* A constant, the loop variable, or a plain key of it. */
+/* A constant, the loop variable, or a plain key of the loop variable. */
 static bool is_harmless(const struct node *loop, const struct node *n)
 {
     if (n->kind == N_CONST || is_target(loop, n))

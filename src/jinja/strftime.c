@@ -1,4 +1,4 @@
-/* jinja/strftime.c - strftime_now, in English whatever the locale. */
+/* jinja/strftime.c - strftime_now, in English for every locale. */
 #include <stdio.h>
 #include <time.h>
 
@@ -19,9 +19,9 @@ static void iso_week(const struct tm *t, int *year, int *week)
     if (w < 1 || w == 53) {
         int first = w < 1 ? y - 1 : y;
         bool leap = (first % 4 == 0 && first % 100 != 0) || first % 400 == 0;
-        int jan1 = (t->tm_wday - t->tm_yday % 7 + 7) % 7; /* weekday of 1 January of y */
+        int jan1 = (t->tm_wday - t->tm_yday % 7 + 7) % 7; /* weekday of 1 January */
         if (w < 1) {
-            int before = (jan1 - (leap ? 2 : 1) + 7) % 7; /* of the year before */
+            int before = (jan1 - (leap ? 2 : 1) + 7) % 7; /* of the previous year */
             w = before == 4 || (leap && before == 3) ? 53 : 52;
             y--;
         } else if (!(jan1 == 4 || (leap && jan1 == 3))) {
@@ -223,7 +223,7 @@ struct value jinja_strftime(struct run *run, struct text *format)
     struct mark mark = jinja_mark(run);
     expand(run, &now, copy);
     struct text *t = jinja_take(run, mark);
-    /* The date is ours; a format taken from a message is not. */
+    /* The date is trusted, but a format that comes from a message is not. */
     if (t != NULL && format->trust != TRUSTED)
         t->trust = UNTRUSTED;
     return value_text(t);

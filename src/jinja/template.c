@@ -1,4 +1,4 @@
-/* jinja/template.c - compiling and rendering, from outside. */
+/* jinja/template.c - the public functions: compiling and rendering. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -70,8 +70,8 @@ lr_code jinja_compile(struct lr_str source, struct jinja_template **out, struct 
     if (!lr_utf8_valid(source))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the chat template is not valid UTF-8");
     struct run run;
-    /* Compiling is linear and its source is bounded: 128 KiB take 20 ms.  The clock is for
-     * what nobody thought of, and must not refuse a template on a slow machine. */
+    /* Compiling takes linear time: 128 KiB, the limit, take 20 ms.  The time limit is a safety
+     * net and must not refuse a template on a slow machine. */
     struct jinja_limits limits = {.max_cpu_ms = 500};
     start_run(&run, &limits, err);
     struct jinja_template *tmpl = jinja_alloc(&run, sizeof(*tmpl));
@@ -121,7 +121,7 @@ static bool render(struct run *run)
     return jinja_exec(run, run->root, &run->tmpl->body) == FLOW_ON && !run->failed;
 }
 
-/* The sink becomes the output as it is. */
+/* The sink becomes the output without a copy. */
 static bool hand_over(struct run *run, struct jinja_output *out)
 {
     struct sink *sink = &run->sink;

@@ -1,4 +1,4 @@
-/* jinja/tests.c - what may follow `is`. */
+/* jinja/tests.c - the tests, which follow `is`. */
 #include "jinja/ast.h"
 #include "jinja/builtins.h"
 #include "jinja/iter.h"
@@ -153,8 +153,8 @@ TEST(test_callable)
     }
 }
 
-/* Identity.  Small numbers and texts of one character are shared in Python; here a
- * value without an address is the same when it is equal and of one kind. */
+/* Identity.  Python shares small numbers and texts of one character.  Here two values without
+ * an address are the same if they are equal and of the same kind. */
 TEST(test_sameas)
 {
     bool same = v.kind == args[0].kind;

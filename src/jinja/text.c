@@ -1,4 +1,4 @@
-/* jinja/text.c - texts and the sink they are built in. */
+/* jinja/text.c - texts, and the sink in which they are built. */
 #include "jinja/text.h"
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ size_t jinja_find(struct lr_str s, struct lr_str part)
     return hit != NULL ? (size_t)(hit - s.ptr) : LR_STR_NONE;
 }
 
-/* Up to this length comparing at every place is linear enough. */
+/* Up to this length the naive search is fast enough. */
 enum { SHORT_PART = 16 };
 
 bool jinja_backwards(struct run *run, struct lr_str s, struct lr_str part,
@@ -185,7 +185,8 @@ struct text *jinja_text_sub(struct run *run, const struct text *t, size_t from, 
         if (i + 1 >= store->span_count || store->spans[i + 1].start >= base + to)
             trust = store->spans[i].trusted ? TRUSTED : UNTRUSTED;
     }
-    /* A slice of one trust forgets the store: it must not grow into its neighbour. */
+    /* A slice of one trust gets no store, because appending to it would overwrite its
+     * neighbour. */
     struct text_store *store = trust == MIXED ? t->store : NULL;
     struct text *part = new_text(run, t->ptr + from, to - from, trust, store);
     if (part != NULL)
@@ -245,7 +246,8 @@ static bool add_spans(struct run *run, struct text_store *store, size_t at,
     return copy.ok;
 }
 
-/* Doubles only what already grew once: most sums have two or three parts. */
+/* Reserves double space only for a text that has grown before: most sums have two or three
+ * parts. */
 static struct text_store *new_store(struct run *run, const struct text *first, size_t need,
                                     bool again)
 {
@@ -279,7 +281,7 @@ struct text *jinja_text_concat(struct run *run, struct text *a, const struct tex
     }
     enum trust trust = a->trust == b->trust ? a->trust : MIXED;
     if (trust == MIXED) {
-        /* A store that held one kind so far learns of it now. */
+        /* A store with texts of one trust so far gets its first spans now. */
         if ((fresh || store->span_count == 0) &&
             !add_spans(run, store, fresh ? 0 : (size_t)(a->ptr - store->data), a))
             return NULL;
@@ -331,7 +333,7 @@ void jinja_write(struct run *run, struct lr_str s, bool trusted)
     if (s.len == 0 || !jinja_charge_bytes(run, s.len))
         return;
     size_t n = sink->span_count;
-    /* A span of the writer below may be continued: jinja_take looks from the mark on. */
+    /* A span of the outer writer may be continued: jinja_take starts at the mark. */
     if ((n == 0 || sink->spans[n - 1].trusted != trusted) &&
         !sink_span(run, sink->bytes.len, trusted))
         return;
@@ -362,7 +364,7 @@ void jinja_write_text(struct run *run, const struct text *t)
     jinja_write_part(run, t, 0, t->len);
 }
 
-/* Trust of what lies above the mark, as a whole. */
+/* The trust of everything above the mark. */
 static enum trust trust_above(const struct sink *sink, struct mark mark)
 {
     bool any[2] = {false, false};

@@ -1,8 +1,8 @@
-/* jinja/text.h - texts: making them, cutting them, and building them piece by piece.
+/* jinja/text.h - creating, slicing and building texts.
  *
- * Everything that is written goes through one stack of bytes in the run, the sink: the
- * output of the template is its bottom, and whoever builds a text (a macro call, join,
- * tojson) marks the top, writes, and takes what lies above the mark.  Marks nest.
+ * All output goes through one stack of bytes in the run, the sink.  The template's output is at
+ * the bottom.  Code that builds a text (a macro call, join, tojson) marks the top, writes, and
+ * takes everything above the mark.  Marks nest.
  */
 #ifndef JINJA_TEXT_H
 #define JINJA_TEXT_H
@@ -27,7 +27,7 @@ struct text *jinja_text_z(struct run *run, const char *literal); /* trusted */
 /* A part of t, bytes [from, to); the trust of each byte is kept. */
 struct text *jinja_text_sub(struct run *run, const struct text *t, size_t from, size_t to);
 struct text *jinja_text_concat(struct run *run, struct text *a, const struct text *b);
-/* A text with the mark of `safe`, or without; t itself where it is so already. */
+/* A text with or without the mark of `safe`; t itself if it already has or lacks the mark. */
 struct text *jinja_with_markup(struct run *run, struct text *t, bool markup);
 size_t jinja_text_chars(struct text *t);
 uint32_t jinja_text_hash(struct text *t);
@@ -39,28 +39,28 @@ static inline bool jinja_text_eq(const struct text *a, const struct text *b)
 /* Byte offset of code point `index` (0..chars). */
 size_t jinja_text_offset(struct text *t, size_t index);
 
-/* Searches in time linear in both, whatever they hold: LR_STR_NONE when absent. */
+/* Finds in time linear in both texts; LR_STR_NONE when absent. */
 size_t jinja_find(struct lr_str s, struct lr_str part);
-/* Every occurrence from the right that does not overlap the one before: *at starts at
- * s.len and moves left.  False when there is none left, or the run failed. */
+/* Finds non-overlapping occurrences from right to left: *at starts at s.len and moves left.
+ * False when there are no more, or the run failed. */
 struct backwards {
     struct lr_str s, part;
-    char *reversed; /* of both, for long parts; else NULL */
+    char *reversed; /* both texts reversed, for long parts; else NULL */
     size_t at;      /* everything from here on is done */
 };
 bool jinja_backwards(struct run *run, struct lr_str s, struct lr_str part,
                      struct backwards *out);
 bool jinja_find_before(struct backwards *b); /* b->at is where it starts */
 
-/* Short texts that occur again and again: the last one seen of each hash.  Texts with the
- * same bytes at the same address are equal without a look at them. */
+/* A cache of short texts that occur often: one text for each hash.  Two texts with the same
+ * bytes at the same address are equal without comparing bytes. */
 enum { TEXT_TABLE_SLOTS = 256, TEXT_TABLE_LONGEST = 24 };
 
 struct text_table {
     struct text *slots[TEXT_TABLE_SLOTS];
 };
 
-/* Where a text with these bytes is, or would be kept; NULL for one too long. */
+/* The slot of a text with these bytes; NULL for a text that is too long. */
 static inline struct text **text_table_slot(struct text_table *table, struct lr_str s)
 {
     if (s.len == 0 || s.len > TEXT_TABLE_LONGEST)
@@ -71,14 +71,14 @@ static inline struct text **text_table_slot(struct text_table *table, struct lr_
     return &table->slots[hash % TEXT_TABLE_SLOTS];
 }
 
-/* Calls visit for each run of one trust in bytes [from, to) of t, in order. */
+/* Calls visit for each run of equal trust in bytes [from, to) of t, in order. */
 void jinja_text_runs(const struct text *t, size_t from, size_t to,
                      void (*visit)(void *ctx, struct lr_str part, bool trusted), void *ctx);
 
 /* ---- writing to the sink ---- */
 struct mark jinja_mark(const struct run *run);
 struct text *jinja_take(struct run *run, struct mark mark);
-/* The same, as one text that is trusted only if all of it is. */
+/* The same, as one text that is trusted only if all its parts are. */
 struct text *jinja_take_whole(struct run *run, struct mark mark);
 void jinja_drop(struct run *run, struct mark mark);
 void jinja_write(struct run *run, struct lr_str s, bool trusted);
@@ -91,7 +91,7 @@ bool jinja_write_repr(struct run *run, struct value v);
 
 /* ---- print.c ---- */
 struct text *jinja_str(struct run *run, struct value v); /* str(v): never markup */
-/* The same, but a text stays as it is, markup or not. */
+/* The same, but a text is returned unchanged, markup or not. */
 struct text *jinja_soft_str(struct run *run, struct value v);
 struct text *jinja_repr(struct run *run, struct value v); /* repr(v) */
 enum { JINJA_FLOAT_CHARS = 40 };

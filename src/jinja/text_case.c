@@ -1,7 +1,6 @@
-/* jinja/text_case.c - upper, lower, title and their like.
+/* jinja/text_case.c - upper, lower, title and similar changes.
  *
- * What changes letters is not tracked byte by byte: the result is trusted when all of
- * the text was.
+ * Trust is not tracked byte by byte here: the result is trusted if all of the text was.
  */
 #include "jinja/text_case.h"
 #include "base/utf8.h"
@@ -12,7 +11,7 @@ struct casing {
     struct run *run;
     const struct text *t;
     bool trusted;
-    char chunk[256]; /* letters on their way to the sink */
+    char chunk[256]; /* letters not yet written to the sink */
     size_t len;
 };
 
@@ -49,7 +48,7 @@ static uint32_t decode(const struct text *t, size_t at, size_t *len)
     return code;
 }
 
-/* A capital sigma at the end of a word has a small letter of its own. */
+/* A capital sigma at the end of a word has its own small letter. */
 static void put_lower(struct casing *c, uint32_t code, size_t after, bool after_letter)
 {
     if (code != 0x3A3) {

@@ -1,4 +1,4 @@
-/* jinja/text_ops.h - what filters and methods of text share.  Spans of trust are kept. */
+/* jinja/text_ops.h - shared by filters and methods of text.  Spans of trust are kept. */
 #ifndef JINJA_TEXT_OPS_H
 #define JINJA_TEXT_OPS_H
 
@@ -26,7 +26,7 @@ enum pad {
 struct text *jinja_pad(struct run *run, struct text *t, int64_t width, enum pad pad,
                        struct lr_str fill);
 
-/* Walks lines as str.splitlines does; end is without the line break, next after it. */
+/* Iterates over lines like str.splitlines; end excludes the line break, next is after it. */
 struct line {
     size_t start, end, next;
 };

@@ -1,5 +1,5 @@
-/* jinja/tojson.c - json.dumps with the defaults Hugging Face gives it: text as it is,
- * ", " and ": " between, keys in their order. */
+/* jinja/tojson.c - json.dumps with Hugging Face's defaults: text unescaped, ", " and ": " as
+ * separators, keys in their order. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static size_t escape(uint32_t c, char out[13])
                             0xDC00 + ((c - 0x10000) & 0x3FF));
 }
 
-/* Byte by byte, so that exactly what does not fit fails. */
+/* Writes byte by byte, so that only bytes over the limit fail. */
 static void put_near_limit(struct json_style *s, struct lr_str text)
 {
     for (size_t at = 0; at < text.len && !s->run->failed;) {
@@ -52,7 +52,8 @@ static void put_near_limit(struct json_style *s, struct lr_str text)
     }
 }
 
-/* Goes through the sink's memory directly, a chunk at a time: prompts are mostly this. */
+/* Writes directly into the sink's memory, a chunk at a time, because prompts consist mostly of
+ * text. */
 static void put_string(struct json_style *s, struct lr_str text)
 {
     enum { CHUNK = 2048, ROOM = CHUNK * 6 + 16 };
@@ -157,8 +158,8 @@ static bool put_key(struct json_style *s, struct value key, bool *untrusted)
     }
 }
 
-/* Order of the entries when keys are sorted: an insertion sort, since schemas are small
- * and the work is charged. */
+/* The order of the entries when keys are sorted.  Insertion sort: schemas are small, and the
+ * work counts as steps. */
 static uint32_t *sorted_keys(struct json_style *s, const struct dict *dict)
 {
     uint32_t *order = jinja_array(s->run, dict->count + 1, sizeof(*order));

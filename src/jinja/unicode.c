@@ -1,9 +1,8 @@
-/* jinja/unicode.c - classes and case of code points, as Python's str methods see them.
+/* jinja/unicode.c - classes and case of code points, like Python's str methods.
  *
  * libutf8proc knows general categories, simple case and full case folding.  Python also uses a
- * few properties that it does not have; those are the short tables here (from the files of the
- * Unicode database named beside them), all of them about code points outside the obvious
- * category.  ASCII is decided without a look-up.
+ * few properties that libutf8proc does not have.  The short tables here hold those (from the
+ * named files of the Unicode database).  ASCII needs no table.
  */
 #include "jinja/unicode.h"
 
@@ -133,7 +132,7 @@ static bool ascii_digit(uint32_t c)
 
 static utf8proc_category_t category(uint32_t c)
 {
-    return utf8proc_category((utf8proc_int32_t)c); /* CN for what is no code point */
+    return utf8proc_category((utf8proc_int32_t)c); /* CN for a number that is no code point */
 }
 
 bool jinja_is_printable(uint32_t c)
@@ -211,7 +210,7 @@ enum {
     SMALL_N_AFTER_APOSTROPHE = 0x149,
     CAPITAL_I_WITH_DOT = 0x130,
     SMALL_IOTA = 0x3B9,
-    IOTA_BELOW = 0x345, /* what stays of a small iota below a capital */
+    IOTA_BELOW = 0x345, /* what remains of an iota subscript below a capital letter */
 };
 
 static size_t fold(uint32_t c, uint32_t out[3])
@@ -219,7 +218,7 @@ static size_t fold(uint32_t c, uint32_t out[3])
     utf8proc_int32_t folded[3];
     utf8proc_ssize_t n =
         utf8proc_decompose_char((utf8proc_int32_t)c, folded, 3, UTF8PROC_CASEFOLD, NULL);
-    if (n < 1 || n > 3) { /* no code point: it stays as it is */
+    if (n < 1 || n > 3) { /* no code point: unchanged */
         out[0] = c;
         return 1;
     }
@@ -238,8 +237,8 @@ static uint32_t simple_title(uint32_t c)
     return (uint32_t)utf8proc_totitle((utf8proc_int32_t)c);
 }
 
-/* SpecialCasing.txt without its file: a small letter whose capital is several code points folds
- * to several, and the capitals of those are its capital. */
+/* Full case mapping as in SpecialCasing.txt: a small letter with a capital of several code
+ * points folds to several code points, whose capitals are the result. */
 static size_t map_upper(uint32_t c, uint32_t out[3])
 {
     size_t n = category(c) == UTF8PROC_CATEGORY_LU ? 1 : fold(c, out);
@@ -250,8 +249,8 @@ static size_t map_upper(uint32_t c, uint32_t out[3])
     return n;
 }
 
-/* Likewise, the first a capital and the rest small; most have a capital of their own.  Of the
- * sharp s the library knows one, U+1E9E, that Unicode's own mapping does not use. */
+/* The same with a capital first letter and small letters after it; most letters have a single
+ * title form.  For sharp s libutf8proc gives U+1E9E, which Unicode's mapping does not use. */
 static size_t map_title(uint32_t c, uint32_t out[3])
 {
     out[0] = simple_title(c);
@@ -289,7 +288,8 @@ size_t jinja_map_case(uint32_t c, enum case_kind kind, uint32_t out[3])
     case CASE_TITLE:
         return map_title(c, out);
     case CASE_LOWER:
-        if (c != CAPITAL_I_WITH_DOT) { /* the only one whose small form is two code points */
+        if (c !=
+            CAPITAL_I_WITH_DOT) { /* the only letter whose lower case has two code points */
             out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
             return 1;
         }

@@ -1,4 +1,4 @@
-/* jinja/unicode.h - the little of Unicode that Python's str methods need.
+/* jinja/unicode.h - the parts of Unicode that Python's str methods need.
  *
  * Follows the Unicode version of libutf8proc (15 on Debian 12; Python 3.11 has 14).
  */
@@ -14,7 +14,7 @@
 /* Length of the white-space character at text[0..len), 0 when it is none. */
 size_t jinja_space_len(const char *text, size_t len);
 size_t jinja_rstrip_len(struct lr_str s); /* length without trailing white space */
-size_t jinja_lstrip_len(struct lr_str s); /* how much white space it starts with */
+size_t jinja_lstrip_len(struct lr_str s); /* bytes of leading white space */
 bool jinja_is_space(uint32_t c);
 
 bool jinja_is_printable(uint32_t c);
@@ -34,7 +34,7 @@ enum case_kind {
     CASE_FOLD,
 };
 
-/* Up to three code points; returns how many. */
+/* Writes up to three code points; returns how many. */
 size_t jinja_map_case(uint32_t c, enum case_kind kind, uint32_t out[3]);
 
 #endif

@@ -129,7 +129,7 @@ static bool equal_ranges(const struct range *a, const struct range *b)
     return a->start == b->start && (a->count == 1 || a->step == b->step);
 }
 
-/* Containers: everything whose comparison may be long. */
+/* Containers: comparisons that may take long. */
 static bool equal_deep(struct run *run, struct value a, struct value b, bool *out)
 {
     if (!jinja_enter(run))
@@ -190,7 +190,7 @@ bool jinja_equal(struct run *run, struct value a, struct value b, bool *out)
 static int order_texts(const struct text *a, const struct text *b)
 {
     int c = lr_str_cmp(text_str(a), text_str(b)); /* UTF-8 sorts as code points do */
-    return (c > 0) - (c < 0);                     /* 2 would say that there is no order */
+    return (c > 0) - (c < 0);                     /* 2 would mean "no order" */
 }
 
 static bool order_lists(struct run *run, const char *op, const struct list *a,
@@ -346,7 +346,7 @@ struct list *jinja_list_new(struct run *run, size_t capacity)
     return list;
 }
 
-/* Makes room after list->items[count]; the list then owns the end of its store. */
+/* Makes room after list->items[count], so that the list owns the end of its store. */
 static bool list_room(struct run *run, struct list *list, size_t more)
 {
     struct list_store *store = list->store;

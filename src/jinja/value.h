@@ -1,12 +1,12 @@
-/* jinja/value.h - what a template computes with: Python's values, and where text came from.
+/* jinja/value.h - the values of a template: Python's values, and the origin of text.
  *
- * A value is 16 bytes; what it points to lives in the arena of the template (constants)
- * or of the run (everything else) and is never freed alone.  All values but namespaces,
- * iterators, loops, cyclers and joiners are immutable, as the sandbox wants it.
+ * A value has 16 bytes.  The memory it points to lives in the arena of the template (constants)
+ * or of the run (everything else) and is freed with it.  All values except namespaces,
+ * iterators, loops, cyclers and joiners are immutable, as in the sandbox.
  *
- * Text is flat UTF-8.  It is trusted, untrusted, or mixed; a mixed text shares a
- * struct text_store that knows the borders.  A text that sits at the end of its store
- * is appended to in place, so that building a prompt with `a = a + b` is linear.
+ * Text is flat UTF-8.  It is trusted, untrusted, or mixed; a mixed text shares a struct
+ * text_store with the borders.  A text at the end of its store is appended to in place, so that
+ * building a prompt with `a = a + b` takes linear time.
  */
 #ifndef JINJA_VALUE_H
 #define JINJA_VALUE_H
@@ -22,13 +22,13 @@ struct node;
 struct activation;
 
 enum kind {
-    K_FAIL,    /* an error is under way; its text is in the run */
-    K_MISSING, /* no value at all: an argument not given, a name not set */
+    K_FAIL,    /* an error; its text is in the run */
+    K_MISSING, /* no value: a missing argument, an unset name */
     K_UNDEFINED,
     K_NONE,
     K_BOOL,
     K_INT,
-    K_BIG, /* an integer past 64 bits: its digits, to be printed and not computed with */
+    K_BIG, /* an integer over 64 bits: its digits, which can only be printed */
     K_FLOAT,
     K_TEXT,
     K_LIST,
@@ -45,7 +45,7 @@ enum kind {
     K_METHOD,   /* bound to its object */
     K_CYCLER,
     K_JOINER,
-    K_BLOCKS, /* `self`: integer 0; one of its blocks: its number + 1 */
+    K_BLOCKS, /* `self`: integer 0; one of its blocks: the block's number + 1 */
 };
 
 enum trust {
@@ -54,7 +54,7 @@ enum trust {
     MIXED,
 };
 
-/* Where a run of one trust begins, counted from the store's first byte. */
+/* Where a run of one trust begins, relative to the store's first byte. */
 struct span {
     size_t start;
     bool trusted;
@@ -63,7 +63,7 @@ struct span {
 struct text_store {
     char *data;
     size_t used, capacity;
-    struct span *spans; /* none while all texts in it are of one kind */
+    struct span *spans; /* none while all texts of the store have the same trust */
     size_t span_count, span_capacity;
 };
 
@@ -72,7 +72,7 @@ struct text {
     size_t len;
     size_t chars; /* code points; SIZE_MAX until counted */
     enum trust trust;
-    bool markup;              /* marked `safe`: what is added to it gets HTML-escaped */
+    bool markup;              /* marked `safe`: text added to it is HTML-escaped */
     uint32_t hash;            /* 0 until computed */
     struct text_store *store; /* NULL for a plain slice of one trust */
 };
@@ -81,10 +81,10 @@ struct list_store;
 
 struct value {
     uint8_t kind;
-    bool untrusted; /* for everything but text: computed from data */
+    bool untrusted; /* for everything except text: computed from untrusted data */
     uint8_t view;   /* K_VIEW: 'k', 'v' or 'i' */
     bool named;     /* K_TUPLE: a group, with .grouper and .list */
-    uint32_t tag;   /* K_TEXT: length and first byte; texts with other tags differ */
+    uint32_t tag;   /* K_TEXT: length and first byte; texts with different tags differ */
     union {
         bool boolean;
         int64_t integer;
@@ -97,7 +97,7 @@ struct value {
         struct loop *loop;
         struct macro *macro;
         struct method *method;
-        struct undefined *undefined; /* NULL: nothing more to say */
+        struct undefined *undefined; /* NULL: no details */
         struct cycler *cycler;
         const struct function *function;
     };
@@ -106,7 +106,7 @@ struct value {
 struct list {
     struct value *items;
     size_t count;
-    struct list_store *store; /* NULL, or where appending in place is possible */
+    struct list_store *store; /* NULL: cannot be appended to in place */
 };
 
 struct list_store {
@@ -119,7 +119,7 @@ struct dict_entry {
     struct value value;
 };
 
-/* Insertion order; an index once it is long. */
+/* Insertion order; long dictionaries have an index. */
 struct dict {
     struct dict_entry *entries;
     size_t count, capacity;
@@ -134,7 +134,7 @@ struct range {
 
 struct undefined {
     const char *hint;        /* the whole message, or NULL */
-    const char *object_type; /* what lacked it; NULL: a plain name */
+    const char *object_type; /* type without that attribute; NULL: a plain name */
     struct value name;
 };
 
@@ -213,7 +213,7 @@ static inline bool is_given(struct value v)
     return v.kind != K_MISSING;
 }
 
-static inline bool is_integral(struct value v) /* bool counts, as in Python */
+static inline bool is_integral(struct value v) /* includes bool, like Python */
 {
     return v.kind == K_INT || v.kind == K_BOOL;
 }
@@ -255,20 +255,20 @@ static inline bool jinja_truth(struct value v)
 
 /* Python's ==.  *out is set; false when the run failed (depth, time). */
 bool jinja_equal(struct run *run, struct value a, struct value b, bool *out);
-/* Sets *out to -1, 0 or 1, or to 2 for NaN, which has no order with anything; false with
- * an error when the two are of kinds that cannot be compared. */
+/* Sets *out to -1, 0 or 1, or to 2 for NaN, which has no order; false with an error when the
+ * two kinds cannot be compared. */
 bool jinja_order(struct run *run, const char *op, struct value a, struct value b, int *out);
 bool jinja_contains(struct run *run, struct value container, struct value item, bool *out);
-/* len(); an error where Python has one. */
+/* len(); fails like Python. */
 bool jinja_length(struct run *run, struct value v, size_t *out);
 
 struct dict *jinja_dict_new(struct run *run, size_t expected);
-/* False when the run failed: no memory, or a key that cannot be one. */
+/* False when the run failed: no memory, or an unhashable key. */
 bool jinja_dict_set(struct run *run, struct dict *dict, struct value key, struct value value);
 bool jinja_dict_get(struct run *run, const struct dict *dict, struct value key,
                     const struct value **out); /* *out NULL: absent */
 const struct value *jinja_dict_find(const struct dict *dict, struct lr_str key);
-/* The same for a text, whose hash is kept. */
+/* The same for a text, whose hash is cached. */
 const struct value *jinja_dict_find_text(const struct dict *dict, struct value key);
 
 struct list *jinja_list_new(struct run *run, size_t capacity);
