@@ -8,8 +8,7 @@
 
 typedef const struct lr_engine_api *(*entry_fn)(void);
 
-/* Every member up to `stats` is required; what follows is asked for with
- * LR_ENGINE_HAS. */
+/* Every member up to `stats` is required; the later ones are optional (LR_ENGINE_HAS). */
 static bool is_complete(const struct lr_engine_api *api)
 {
     return LR_ENGINE_HAS(api, describe) && LR_ENGINE_HAS(api, probe) &&

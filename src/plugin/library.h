@@ -1,7 +1,7 @@
-/* plugin/library.h - opening an engine library.  Workers only.
+/* plugin/library.h - opening an engine library.  Used by workers only.
  *
- * A library that was opened stays open until the process ends: a new version means
- * a new worker, never dlclose.  Thread: the worker's loop.
+ * An open library stays open until the process ends: a new version means a new worker, never
+ * dlclose.  Thread: the worker's loop.
  */
 #ifndef PLUGIN_LIBRARY_H
 #define PLUGIN_LIBRARY_H
@@ -9,15 +9,15 @@
 #include "llm-router/engine.h"
 #include "llm-router/status.h"
 
-/* What the manifest promised; checked against what the library says. */
+/* What the manifest says; the open library must say the same. */
 struct plugin_expectation {
     uint32_t abi_version;       /* refused before dlopen when it is not LR_ENGINE_ABI */
     const char *engine_id;      /* NULL: not checked */
     const char *engine_version; /* NULL: not checked */
 };
 
-/* ABI_MISMATCH before any code of the library runs when the manifest's number is
- * not ours, and after it when the table's is not.  INTERNAL when the library cannot
+/* ABI_MISMATCH: the manifest's number is not ours (no code of the library has run), or the
+ * table's number is not (the library's entry function has run).  INTERNAL: the library cannot
  * be opened, lacks lr_engine_entry, or lacks a required member. */
 LR_MUST_USE lr_code plugin_library_open(const char *path,
                                         const struct plugin_expectation *expected,

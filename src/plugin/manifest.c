@@ -15,7 +15,8 @@
 #include "base/json.h"
 #include "llm-router/engine.h"
 
-/* The fields are collected into one message, so that an author fixes them in one go. */
+/* Errors of all fields are collected into one message, so that an author can fix them
+ * together. */
 struct reading {
     struct plugin_manifest *out;
     const struct lr_json *root;
@@ -135,7 +136,7 @@ lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr_str text,
     struct reading r = {.out = out};
 
     *out = (struct plugin_manifest){0};
-    /* The tree of the largest text and its copied strings fit many times over. */
+    /* Far more than the JSON tree of the largest manifest and its copied strings need. */
     lr_arena_init(&out->arena, 4 * (size_t)PLUGIN_MANIFEST_BYTES);
     lr_arena_init(&tree, 64 * (size_t)PLUGIN_MANIFEST_BYTES);
     lr_buf_init(&r.problems, 16 << 10);
@@ -183,8 +184,8 @@ static lr_code read_text(struct lr_buf *buf, const char *path, struct lr_error *
     return code;
 }
 
-/* A user's own group, with nobody else in it, as many systems make one for each user: there
- * files are often writable by the group.  Root has no such habit. */
+/* True for a group whose only member is this user, which many systems create for each user.
+ * Files are often writable by such a group.  Root's group is never private in this sense. */
 static bool is_private_group(gid_t group)
 {
     char names[2][1024];
@@ -198,7 +199,8 @@ static bool is_private_group(gid_t group)
            found->gr_mem[0] == NULL;
 }
 
-/* Whoever may write the library may run code as us: that must be root or us alone. */
+/* A user who may write the library may run code as this process.  So only root and this user
+ * may. */
 static lr_code check_owner(const char *path, const struct stat *info, struct lr_error *err)
 {
     if (info->st_uid != 0 && info->st_uid != geteuid())
@@ -216,7 +218,7 @@ static lr_code check_owner(const char *path, const struct stat *info, struct lr_
     return LR_OK;
 }
 
-/* Whoever may write a folder above can put another engine in this one's place. */
+/* A user who may write a parent folder can replace the engine. */
 static lr_code check_parents(const char *folder, struct lr_error *err)
 {
     char path[PATH_MAX];
@@ -228,7 +230,8 @@ static lr_code check_parents(const char *folder, struct lr_error *err)
         slash[is_root ? 1 : 0] = '\0';
         if (stat(path, &info) != 0)
             return lr_fail_errno(err, LR_IO, "%s", path);
-        if ((info.st_mode & S_ISVTX) != 0) /* as /tmp: nobody moves what is another's */
+        if ((info.st_mode & S_ISVTX) !=
+            0) /* sticky, like /tmp: users cannot move each other's files */
             info.st_mode &= ~(mode_t)(S_IWGRP | S_IWOTH);
         code = check_owner(path, &info, err);
         if (is_root)

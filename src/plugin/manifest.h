@@ -1,8 +1,7 @@
 /* plugin/manifest.h - what an engine says about itself before any of its code runs.
  *
- * engines/<id>/manifest.json is read, checked field by field and held in one arena.
- * The node uses this half of the folder only: it never opens the library
- * (docs/promises.md: engine-in-a-worker).
+ * engines/<id>/manifest.json is read, checked field by field and held in one arena.  The node
+ * uses only the manifest and never opens the library (docs/promises.md: engine-in-a-worker).
  * Thread: any; a manifest is read-only once it is read.
  */
 #ifndef PLUGIN_MANIFEST_H
@@ -16,7 +15,7 @@
 #include "base/str.h"
 #include "llm-router/status.h"
 
-/* Limits on foreign bytes. */
+/* Limits on what a manifest may contain. */
 enum {
     PLUGIN_MANIFEST_BYTES = 64 << 10,
     PLUGIN_MANIFEST_ITEMS = 64, /* entries of one list */
@@ -36,7 +35,8 @@ struct plugin_manifest {
     const char *license;
     const char *library_sha256; /* 64 lower-case hex digits, or NULL */
     const char *folder;         /* absolute; NULL for a manifest that was only parsed */
-    const char *library_path;   /* absolute, links resolved; NULL likewise */
+    const char
+        *library_path; /* absolute, links resolved; NULL for a manifest that was only parsed */
 };
 
 /* Parses and checks every field.  Pure.  INVALID_ARGUMENT names each
@@ -50,7 +50,7 @@ LR_MUST_USE lr_code plugin_manifest_parse(struct plugin_manifest *out, struct lr
 LR_MUST_USE lr_code plugin_manifest_read(struct plugin_manifest *out, const char *folder,
                                          struct lr_error *err);
 
-/* The same for another file of the folder, which the library may load as its own. */
+/* The same checks for another file of the folder that the library may load. */
 LR_MUST_USE lr_code plugin_manifest_check_file(const struct plugin_manifest *manifest,
                                                const char *name, struct lr_error *err);
 

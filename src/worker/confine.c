@@ -11,7 +11,8 @@
 #include "base/fail.h"
 #include "worker/worker.h"
 
-/* Best effort: some containers forbid it, and then the kernel chooses by size. */
+/* Makes this process the first that the kernel kills when memory runs out.  Best effort: where
+ * a container forbids it, the kernel chooses by size. */
 static void volunteer_for_oom(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -40,8 +41,8 @@ lr_code worker_confine(pid_t parent, struct lr_error *err)
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     (void)setrlimit(RLIMIT_CORE, &no_core);
     volunteer_for_oom();
-    /* A Ctrl-C or a service manager's TERM reaches the whole group.  The node drains
-     * first and then ends us itself. */
+    /* A Ctrl-C or a service manager's TERM reaches the whole process group.  The node drains
+     * first and then ends its workers itself. */
     ignore(SIGINT);
     ignore(SIGTERM);
     ignore(SIGHUP);
@@ -49,7 +50,7 @@ lr_code worker_confine(pid_t parent, struct lr_error *err)
     (void)umask(077);
     if (close_range(WORKER_OUT_FD + 1, ~0U, 0) != 0)
         return lr_fail_errno(err, LR_INTERNAL, "close_range");
-    /* What the plugin starts must not inherit the pipes. */
+    /* Processes started by the plugin must not inherit the pipes. */
     (void)fcntl(WORKER_IN_FD, F_SETFD, FD_CLOEXEC);
     (void)fcntl(WORKER_OUT_FD, F_SETFD, FD_CLOEXEC);
     return LR_OK;

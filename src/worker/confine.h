@@ -1,4 +1,4 @@
-/* worker/confine.h - what is settled before foreign code runs in this process. */
+/* worker/confine.h - limits that the worker sets on itself before the engine's code runs. */
 #ifndef WORKER_CONFINE_H
 #define WORKER_CONFINE_H
 
@@ -7,15 +7,16 @@
 #include "llm-router/status.h"
 #include "wire/open.h"
 
-/* The process dies with `parent`, dumps no core, gains no privileges, is the first
- * the kernel ends when memory runs out, ignores the signals a terminal or a service
- * manager sends to the whole group, and has no descriptor but 0 to 3.  UNAVAILABLE
- * when the parent has gone already. */
+/* From here on the process dies with `parent`, dumps no core and gains no privileges.  The
+ * kernel ends it first when memory runs out.  The process ignores the signals that a terminal
+ * or a service manager sends to the whole group, and has no descriptors but 0 to 3.
+ * UNAVAILABLE when the parent is already gone. */
 LR_MUST_USE lr_code worker_confine(pid_t parent, struct lr_error *err);
 
-/* Before the engine's library is opened: from now on this process reads the engine's folder,
- * the model's and the system's libraries, writes into `scratch` alone, uses GPUs, and has no
- * network, no new processes and no dump, as far as the kernel can (base/sandbox.h). */
+/* Called before the engine's library is opened.  From then on this process reads only the
+ * engine's folder, the model's and the system's libraries, and writes only into `scratch`.  It
+ * may use GPUs, but has no network, no new processes and no core dumps, as far as the kernel
+ * supports that (base/sandbox.h). */
 LR_MUST_USE lr_code worker_confine_engine(const char *scratch, const struct wire_open *open,
                                           struct lr_error *err);
 

@@ -1,6 +1,5 @@
-/* worker/confine_engine.c - what an engine can reach: its own files, the model's, the system's
- * libraries, the GPUs, and one folder to write in.
- */
+/* worker/confine_engine.c - which files an engine may use: its own, the model's, the system's
+ * libraries, the GPUs' devices, and one folder that it may write to. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -23,8 +22,8 @@ struct view {
     struct lr_arena texts;
 };
 
-/* The loader's, the drivers', and what says which machine this is.  Not /etc as a whole, not
- * /home, /root, /var, /run or /tmp. */
+/* Files of the loader and of the drivers, and files that describe the machine.  Not all of
+ * /etc, and not /home, /root, /var, /run or /tmp. */
 static const char *const readable[] = {
     "/usr",
     "/lib",
@@ -65,7 +64,7 @@ static void allow(struct view *v, const char *path, bool is_writable)
         v->paths[v->count++] = (struct lr_sandbox_path){text, is_writable};
 }
 
-/* A snapshot of the Hugging Face cache is a folder of links to files that lie elsewhere. */
+/* A snapshot in the Hugging Face cache is a folder of links; the files lie elsewhere. */
 static void allow_links(struct view *v, const char *folder, int depth)
 {
     DIR *dir = opendir(folder);
@@ -119,10 +118,11 @@ static void allow_devices(struct view *v)
     struct stat info;
     if (stat("/dev/nvidiactl", &info) != 0)
         return;
-    /* The CUDA driver shares memory with itself, and with its multi-process service. */
+    /* The CUDA driver uses shared memory, also with its multi-process service (MPS). */
     const char *service = getenv("CUDA_MPS_PIPE_DIRECTORY");
     allow(v, "/dev/shm", true);
-    /* It names its threads, through files of this process: without them cuInit fails (304). */
+    /* The CUDA driver names its threads through files in /proc/self: without them cuInit fails
+     * with 304. */
     allow(v, "/proc/self", true);
     allow(v, service != NULL ? service : "/tmp/nvidia-mps", true);
 }
@@ -157,7 +157,7 @@ lr_code worker_confine_engine(const char *scratch, const struct wire_open *open,
         code = lr_sandbox_files(&facts, v->paths, v->count, err);
     if (code == LR_OK)
         code = lr_sandbox_calls(&facts, err);
-    /* The sanitizers look into the process from another one. */
+    /* Not with sanitizers: they inspect this process from another one. */
     if (code == LR_OK && !facts.is_relaxed) {
         lr_sandbox_powers();
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -5,9 +5,9 @@
 struct worker_constraint {
     struct worker_constraint *next;
     uint64_t request;
-    struct grammar_program *program; /* owned, as the matcher */
+    struct grammar_program *program; /* owned, like the matcher */
     struct grammar_matcher *matcher;
-    bool broken; /* the engine drew what was not legal */
+    bool broken; /* the engine sampled a token that was not legal */
 };
 
 struct source {

@@ -12,7 +12,7 @@ enum { LOG_TEXT_MAX = 4096, FRAME_MAX = 4 << 20 };
 static void on_log(void *ctx, int32_t level, const char *event, const char *text)
 {
     struct worker_host *host = ctx;
-    struct lr_buf out; /* not host->out: any thread may log */
+    struct lr_buf out; /* not host->out, because any thread may log */
     lr_buf_init(&out, 4 * (size_t)LOG_TEXT_MAX);
     struct wire_log m = {
         .level = level,
@@ -30,7 +30,7 @@ static int32_t on_progress(void *ctx, const char *phase, uint64_t done, uint64_t
     struct wire_loading m = {.done = done, .total = total, .phase = lr_str_z(phase)};
     wire_loading_encode(&host->out, &m);
     worker_link_send(host->link, &host->out);
-    /* The node closes our input when it no longer wants the load. */
+    /* The node closes the worker's input to cancel the load. */
     struct pollfd state = {.fd = WORKER_IN_FD, .events = 0};
     return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
@@ -89,7 +89,7 @@ static void on_token(void *ctx, uint64_t request_id, const struct lr_token *toke
     struct worker_host *host = ctx;
     struct wire_token m;
     worker_constraints_token(&host->constraints, request_id, token->id);
-    /* Not an initializer: it would clear the twenty alternatives for every token. */
+    /* No initializer: it would clear all twenty alternatives for every token. */
     m.request = request_id;
     m.id = token->id;
     m.special = token->special != 0;
@@ -99,8 +99,8 @@ static void on_token(void *ctx, uint64_t request_id, const struct lr_token *toke
     m.top_count = 0;
     add_alternatives(host, token, &m);
     wire_token_encode(&host->out, &m);
-    /* One token, one write (docs/promises.md: token-at-once): a gated client may be waiting for
-     * exactly this. */
+    /* One write for each token (docs/promises.md: token-at-once): a client may be waiting for
+     * it. */
     worker_link_send(host->link, &host->out);
 }
 

@@ -1,4 +1,5 @@
-/* worker/host.h - the host side of engine.h: every callback becomes a frame, at once. */
+/* worker/host.h - the worker's implementation of struct lr_engine_host: every callback sends a
+ * frame at once. */
 #ifndef WORKER_HOST_H
 #define WORKER_HOST_H
 
@@ -11,24 +12,25 @@ struct worker_host {
     struct lr_engine_host table; /* lent to the engine */
     struct worker_link *link;    /* borrowed, outlives the host */
     const struct lr_engine_api *api;
-    const struct lr_engine_model *model; /* for the bytes of alternatives; NULL while loading */
-    struct lr_buf out;                   /* scratch of the main thread */
-    /* Live requests that asked for log probabilities: a token's 0.0 does not say
-     * whether it is certain or was not asked for. */
+    const struct lr_engine_model
+        *model;        /* gives the bytes of alternatives; NULL while loading */
+    struct lr_buf out; /* scratch buffer of the main thread */
+    /* Live requests that asked for log probabilities.  The token's logprob alone does not tell:
+     * 0.0 may mean "certain" or "not asked for". */
     uint64_t *with_logprobs; /* owned */
     size_t with_logprobs_count;
     size_t with_logprobs_cap;
     struct worker_constraints constraints; /* of live requests */
-    bool engine_reports; /* the engine itself says which requests enter a step */
-    bool has_entered;    /* some entered the step that is under way */
+    bool engine_reports;                   /* the engine itself calls on_enter */
+    bool has_entered;                      /* requests entered the current step */
 };
 
 void worker_host_init(struct worker_host *host, struct worker_link *link,
                       const struct lr_engine_api *api);
 void worker_host_free(struct worker_host *host);
 
-/* The step that comes computes these requests for the first time: the node hears of them before
- * the step begins, since it may be the engine's last. */
+/* The coming step computes these requests for the first time.  The node is told before the step
+ * begins, because the engine may die in it. */
 void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, size_t count);
 
 void worker_host_wants_logprobs(struct worker_host *host, uint64_t request_id);

@@ -1,8 +1,7 @@
 /* worker/link.h - the worker's end of its two pipes: whole frames in, whole frames out.
  *
- * Writing blocks until the node has taken the bytes; the node always drains.  A node
- * that has gone ends the process: there is nobody left to tell.
- * Thread: reading main, writing any.
+ * Writing blocks until the node has taken the bytes; the node always drains.  When the node is
+ * gone the worker process ends.  Thread: reading main, writing any.
  */
 #ifndef WORKER_LINK_H
 #define WORKER_LINK_H
@@ -17,19 +16,19 @@ enum { WORKER_READ_BYTES = 64 << 10 };
 
 struct worker_link {
     struct wire_reader in;
-    char chunk[WORKER_READ_BYTES]; /* the last read */
+    char chunk[WORKER_READ_BYTES]; /* bytes of the last read */
     pthread_mutex_t out_lock;
 };
 
 void worker_link_init(struct worker_link *link);
 void worker_link_free(struct worker_link *link);
 
-/* Takes in what the node has sent; with `wait` blocks until there is something.  False
- * at the end of the stream. */
+/* Reads what the node has sent; with `wait` blocks until bytes arrive.  False at the end of the
+ * stream. */
 bool worker_link_fill(struct worker_link *link, bool wait);
 
-/* The next whole frame, borrowed until the next call of fill.  A stream that is not
- * frames is a defect of the node: the process ends. */
+/* The next whole frame, borrowed until the next call of fill.  Bytes that are not frames are a
+ * defect of the node and end this process. */
 bool worker_link_next(struct worker_link *link, struct wire_frame *out);
 
 /* Sends and clears buf. */

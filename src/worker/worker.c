@@ -14,7 +14,7 @@
 #include "worker/host.h"
 #include "worker/link.h"
 
-/* Ticks carry progress to the watchdog, whose limits are seconds: more than fifty a
+/* Ticks carry progress to the watchdog, whose limits are seconds: more than fifty ticks a
  * second would only cost writes. */
 enum { TICK_NS = 20 * 1000 * 1000, REQUEST_BYTES = 256 << 20, FRESH_MAX = 512 };
 
@@ -24,8 +24,8 @@ struct worker {
     const struct lr_engine_api *api; /* NULL until a library is open */
     struct lr_engine_model *model;   /* NULL until a model is open */
     struct lr_buf out;
-    struct lr_arena scratch;   /* of one frame */
-    uint64_t fresh[FRESH_MAX]; /* submitted since the last step */
+    struct lr_arena scratch;   /* arena of one frame */
+    uint64_t fresh[FRESH_MAX]; /* requests submitted since the last step */
     size_t fresh_count;
     uint64_t last_tick_ns;
     const char *writable; /* worker_config.scratch */
@@ -35,7 +35,7 @@ struct worker {
     int status; /* exit status */
 };
 
-/* The model is dead or was never born; the node learns why, and we leave. */
+/* The model is dead or could not be opened: tells the node why and ends the loop. */
 static void give_up(struct worker *w, const struct lr_error *err)
 {
     struct wire_error m = {.error = *err};
@@ -69,7 +69,7 @@ static void handle_probe(struct worker *w, struct lr_str body)
     lr_code code = wire_open_decode(&w->scratch, body, &m, &err);
     if (code == LR_OK)
         code = open_library(w, &m, &err);
-    /* Without a folder the question is only whether the library is an engine. */
+    /* Without a model folder the node only asks whether the library is an engine. */
     if (code == LR_OK && m.model_dir != NULL)
         code = w->api->probe(m.model_dir, &m.options, &need, &err);
     if (code != LR_OK) {
@@ -108,7 +108,7 @@ static void handle_open(struct worker *w, struct lr_str body)
         worker_host_init(&w->host, &w->link, w->api);
         code = w->api->open(&w->host.table, m.model_dir, &m.options, &w->model, &err);
     }
-    /* What it really holds now: the same question as before the load. */
+    /* Probe again: now the answer says what the model really holds. */
     if (code == LR_OK)
         code = w->api->probe(m.model_dir, &m.options, &need, &err);
     if (code != LR_OK) {
@@ -181,7 +181,7 @@ static void handle_cancel(struct worker *w, struct lr_str body)
     uint64_t request;
     if (wire_u64_decode(body, &request, NULL) == LR_OK && w->model != NULL) {
         w->api->cancel(w->model, request);
-        send_tick(w, lr_clock_ns(NULL)); /* the node sees the pages come back */
+        send_tick(w, lr_clock_ns(NULL)); /* tells the node that the pages are free */
     }
 }
 
@@ -226,7 +226,7 @@ static void step(struct worker *w)
     }
     w->busy = busy != 0;
     uint64_t now = lr_clock_ns(NULL);
-    /* Behind a step that requests entered, the tick also says that the step is survived. */
+    /* After a step that new requests entered, the tick also says that the step was survived. */
     if (!w->busy || w->host.has_entered || now - w->last_tick_ns >= TICK_NS)
         send_tick(w, now);
 }
@@ -259,7 +259,8 @@ int worker_run(const struct worker_config *config)
     wire_hello_encode(&w.out, &hello);
     worker_link_send(&w.link, &w.out);
     loop(&w);
-    /* close() may hang or crash in a bad plugin; the node waits a little and kills. */
+    /* close() may hang or crash in a bad plugin; the node waits a little and then kills this
+     * process. */
     if (w.model != NULL)
         w.api->close(w.model);
     if (w.host.link != NULL)
