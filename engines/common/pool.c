@@ -1,13 +1,13 @@
 /* engines/common/pool.c - see pool.h.
  *
- * A run is one word: its number and how many of its tasks nobody has taken yet.  A task is
- * taken by counting the word down, which fails once the number has changed; so a thread that
- * comes late finds nothing to do, or the next run's tasks, and what it reads of a run stays as
- * it is until the task it took is done.
+ * A run is one atomic word: the run's number and how many of its tasks are still to be taken.
+ * A thread takes a task by counting the word down.  That fails once the number has changed, so
+ * a thread that comes late finds no task, or the tasks of the next run.  The fields of a run do
+ * not change until every task that was taken is done.
  *
- * Threads look for the next run for a few tens of microseconds, which is longer than the usual
- * gap between two operations of a step, and then sleep on a condition, so that an idle model
- * costs nothing.
+ * Threads spin for a few tens of microseconds before they sleep on a condition.  Spinning
+ * bridges the usual gap between two operations of a step; sleeping makes an idle model cost
+ * nothing.
  */
 #include "engines/common/pool.h"
 
@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Waking a thread that sleeps takes 5 to 50 us; looking for about as long costs at most twice
- * what the better of the two would. */
+/* Waking a sleeping thread takes 5 to 50 us.  Spinning for about as long costs at most twice as
+ * much as the better of spinning and sleeping. */
 enum { SPIN_NS = 50000, LOOKS_PER_CLOCK = 32 };
 
 struct worker {
@@ -37,7 +37,8 @@ struct engine_pool {
     struct worker *workers;
     pthread_mutex_t lock; /* guards sleeping only */
     pthread_cond_t wake;
-    engine_task_fn fn; /* of the run: written before its number, read by who took a task */
+    engine_task_fn
+        fn; /* of the run: written before the run's number, read by threads that took a task */
     void *ctx;
     uint32_t count;
     _Atomic int stop;
@@ -68,8 +69,9 @@ static uint32_t number_of(uint64_t run)
     return (uint32_t)(run >> 32);
 }
 
-/* Takes tasks until there are none; returns the number of the run in which it found none.  Many
- * at a time at first, single ones at the end, when the others may be about to finish. */
+/* Takes tasks until there are none and returns the number of the run that had none left.  Takes
+ * many tasks at a time at first, single tasks at the end, when the other threads may be about
+ * to finish. */
 static uint32_t take_tasks(struct engine_pool *pool, uint32_t worker)
 {
     uint64_t run = atomic_load_explicit(&pool->run, memory_order_acquire);
@@ -108,7 +110,8 @@ static void await_run(struct engine_pool *pool, uint32_t seen)
         } while (now_ns() < until);
     }
     pthread_mutex_lock(&pool->lock);
-    /* Counted before the last look: either announce() sees a sleeper or this sees its run. */
+    /* Count this thread before the last look: then either announce() sees a sleeper or this
+     * thread sees the new run. */
     atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
     while (!is_new(pool, seen))
         pthread_cond_wait(&pool->wake, &pool->lock);
@@ -159,7 +162,8 @@ void engine_pool_run(struct engine_pool *pool, engine_task_fn fn, void *ctx, uin
         if (until == 0)
             until = now_ns() + (pool->spins ? SPIN_NS : 0);
         else if (now_ns() >= until)
-            sched_yield(); /* who has the task was descheduled: let it have this core */
+            sched_yield(); /* the thread with the last task was descheduled: give it this core
+                            */
     }
 }
 

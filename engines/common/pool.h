@@ -1,11 +1,11 @@
-/* engines/common/pool.h - a few threads that share the tasks of one operation.
+/* engines/common/pool.h - a thread pool that shares the tasks of one operation.
  *
  * engine_pool_run() hands task numbers 0..count-1 to whichever thread is free, the caller
- * included, and returns when all are done.  Who runs a task never changes its result:
- * every task writes memory of its own.  Thread: one caller.
+ * included, and returns when all tasks are done.  Every task writes memory of its own, so a
+ * task's result does not depend on the thread that runs it.  Thread: one caller.
  *
- * The caller waits for tasks, never for threads: one that is asleep, or that another program
- * keeps from its processor, is not missed, because the others do its share.
+ * The caller waits for tasks, never for threads: when a thread sleeps or has lost its processor
+ * to another program, the other threads do its share.
  */
 #ifndef ENGINES_COMMON_POOL_H
 #define ENGINES_COMMON_POOL_H
@@ -16,7 +16,7 @@ struct engine_pool;
 
 typedef void (*engine_task_fn)(void *ctx, uint32_t task, uint32_t worker);
 
-/* threads counts the caller; NULL when a thread or memory is not to be had. */
+/* threads counts the caller.  NULL: no memory, or a thread could not be started. */
 struct engine_pool *engine_pool_create(uint32_t threads);
 void engine_pool_destroy(struct engine_pool *pool); /* NULL is fine; joins every thread */
 
@@ -25,7 +25,7 @@ void engine_pool_run(struct engine_pool *pool, engine_task_fn fn, void *ctx, uin
 
 uint32_t engine_pool_threads(const struct engine_pool *pool);
 
-/* Cores this process may run on. */
+/* Processors that this process may use. */
 uint32_t engine_pool_cores(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* engines/common/queue.h - the sequences of a model, queued and running.
  *
- * Both lists are in one order: higher priority first, then earlier arrival.  What it takes to
- * run (slots, pages, cells) is the scheduler's business.  Thread: the engine's caller.
+ * Both lists have the same order: higher priority first, then earlier arrival.  The scheduler
+ * decides what a sequence needs to run (slots, pages, cells).  Thread: the engine's caller.
  */
 #ifndef ENGINE_QUEUE_H
 #define ENGINE_QUEUE_H
@@ -17,7 +17,7 @@ struct engine_queue {
 
 void engine_queue_deinit(struct engine_queue *q); /* destroys the sequences */
 
-/* Takes a new sequence over. */
+/* Takes ownership of a new sequence. */
 void engine_queue_add(struct engine_queue *q, struct engine_sequence *seq);
 struct engine_sequence *engine_queue_find(const struct engine_queue *q, uint64_t id);
 struct engine_sequence *engine_queue_last_running(const struct engine_queue *q);
@@ -28,8 +28,8 @@ void engine_queue_suspend(struct engine_queue *q, struct engine_sequence *seq);
 /* Either -> ended; the caller owns the sequence again. */
 void engine_queue_end(struct engine_queue *q, struct engine_sequence *seq);
 
-/* Sets `take` of everything that runs: one id of each that decodes, and of prompts what
- * `chunk` leaves, in order.  Returns the sum. */
+/* Sets `take` of every running sequence: 1 for each that decodes; prompts share what is left of
+ * `chunk`, in order.  Returns the sum. */
 uint32_t engine_queue_share(struct engine_queue *q, uint32_t chunk);
 
 #endif

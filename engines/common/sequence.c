@@ -16,7 +16,7 @@ static void *copy_array(const void *from, size_t count, size_t size)
     return to;
 }
 
-/* Ids allowed in all: what the request asks for, within the context. */
+/* Most ids of the sequence: the request's max_tokens, within the context. */
 static uint32_t limit_of(const struct lr_engine_request *r, size_t prompt, uint32_t context)
 {
     uint64_t asked = r->max_tokens != 0 ? (uint64_t)prompt + r->max_tokens : context;
@@ -24,7 +24,8 @@ static uint32_t limit_of(const struct lr_engine_request *r, size_t prompt, uint3
     return asked < context ? (uint32_t)asked : context;
 }
 
-/* A number that nobody can make another scope have too. */
+/* The scope's number, from SHA-256: a client cannot choose a scope that collides with another.
+ */
 static uint64_t scope_of(const char *scope)
 {
     unsigned char digest[LR_SHA256_LEN];
@@ -81,7 +82,8 @@ void engine_sequence_destroy(struct engine_sequence *seq)
 {
     if (seq == NULL)
         return;
-    free((void *)(uintptr_t)seq->sampling.logit_bias); /* ours, const in the ABI's struct */
+    free((void *)(uintptr_t)
+             seq->sampling.logit_bias); /* owned; const only in the ABI's struct */
     free(seq->stop_ids);
     free(seq->mask);
     free(seq->ids);

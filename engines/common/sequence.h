@@ -1,12 +1,12 @@
-/* engines/common/sequence.h - one request inside an engine: its tokens and its wishes.
+/* engines/common/sequence.h - one request inside an engine: its tokens and its options.
  *
- * A sequence is a list of ids, of which the first `computed` are in the cache of the device.
- * A token is sampled when the whole list is computed.  That one number covers prompts,
- * continuations of another node's answer, and a sequence that lost its place in the cache to
- * others and has to be computed again: `computed` is simply smaller.
+ * A sequence is a list of ids, of which the first `computed` are in the KV cache.  A token is
+ * sampled when the whole list is computed.  So the same number covers prompts, continuations of
+ * an answer that another node began, and a sequence that lost its KV cache to others and is
+ * computed again: `computed` is then smaller.
  *
- * What a running sequence holds on a device belongs to its slot, not to this.
- * Thread: the engine's caller.
+ * What a running sequence holds on a device belongs to its slot, not to the sequence.  Thread:
+ * the engine's caller.
  */
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
@@ -17,7 +17,7 @@
 #include "llm-router/engine.h"
 
 enum engine_state {
-    ENGINE_QUEUED,  /* has no slot, nothing in the cache */
+    ENGINE_QUEUED,  /* no slot, nothing in the KV cache */
     ENGINE_RUNNING, /* has a slot */
     ENGINE_ENDED,   /* has neither; waits to be freed */
 };
@@ -33,9 +33,9 @@ struct engine_sequence {
     uint32_t count;
     uint32_t capacity;
     uint32_t prompt_count;
-    uint32_t computed; /* leading ids in the cache */
-    uint32_t reported; /* of the prompt, by on_prefill */
-    uint32_t cached;   /* of the prompt, found computed */
+    uint32_t computed; /* leading ids in the KV cache */
+    uint32_t reported; /* prompt ids reported by on_prefill */
+    uint32_t cached;   /* prompt ids found in the prefix cache */
     uint32_t limit;    /* most ids: max_tokens or the context */
 
     struct lr_sampling sampling; /* logit_bias owned */
@@ -43,11 +43,12 @@ struct engine_sequence {
     size_t stop_id_count;
     uint32_t *mask; /* owned; NULL: not constrained */
     bool ignore_stop;
-    uint64_t cache_scope; /* even; who shares a cached beginning.  0: nobody */
+    uint64_t cache_scope; /* sequences with the same number share cached prefixes; even; 0: no
+                             sharing */
 
-    bool has_entered; /* it has been part of a step */
+    bool has_entered; /* the sequence has been part of a step */
     uint32_t slot;    /* while running */
-    uint32_t take;    /* ids in the batch of this step; 0: not in it */
+    uint32_t take;    /* ids in this step's batch; 0: not in the batch */
 };
 
 /* Copies everything out of the request; ids[] is the prompt, request->generated follows.
@@ -61,8 +62,8 @@ void engine_sequence_destroy(struct engine_sequence *seq); /* NULL is fine */
 /* False: no memory. */
 bool engine_sequence_append(struct engine_sequence *seq, uint32_t id);
 
-/* It begins with `computed` ids in the cache: those of the prompt that it never computed
- * itself count as cached. */
+/* The sequence begins with `computed` ids in the KV cache.  Prompt ids that this sequence never
+ * computed itself count as cached. */
 static inline void engine_sequence_found(struct engine_sequence *seq)
 {
     uint32_t found = seq->computed < seq->prompt_count ? seq->computed : seq->prompt_count;
@@ -78,7 +79,7 @@ static inline uint32_t engine_sequence_generated(const struct engine_sequence *s
     return seq->count - seq->prompt_count;
 }
 
-/* True when its next token needs one row of logits only: everything else is computed. */
+/* True when the next token needs one row of logits only: everything before it is computed. */
 static inline bool engine_sequence_decodes(const struct engine_sequence *seq)
 {
     return seq->computed + 1 == seq->count && seq->count > seq->prompt_count;

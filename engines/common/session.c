@@ -1,4 +1,4 @@
-/* engines/common/session.c - see session.h: what a step tells. */
+/* engines/common/session.c - see session.h: the callbacks of a step. */
 #include "engines/common/session.h"
 
 #include "base/clock.h"
@@ -33,7 +33,7 @@ void engine_session_finish(struct engine_session *s, struct engine_sequence *seq
 
     s->release(s->ctx, seq);
     s->host.on_done(s->host.ctx, seq->id, reason, &usage, error != NULL ? error : &none);
-    /* The step that is going on may still hold it. */
+    /* The current step may still use the sequence. */
     if (s->stepping) {
         seq->next = s->ended;
         s->ended = seq;
@@ -56,7 +56,7 @@ static bool is_stop(const struct engine_session *s, const struct engine_sequence
     return (flags & LR_VOCAB_STOP) != 0;
 }
 
-/* True when the sequence is complete, and was ended. */
+/* True when the sequence was complete and has been ended. */
 static bool finish_complete(struct engine_session *s, struct engine_sequence *seq)
 {
     if (engine_sequence_generated(seq) > 0 && is_stop(s, seq, seq->ids[seq->count - 1]))
@@ -75,7 +75,7 @@ void engine_session_begin(struct engine_session *s)
     s->report = (struct lr_step_report){.size = sizeof(s->report)};
     for (struct engine_sequence *seq = s->queue->queued; seq != NULL;) {
         struct engine_sequence *next = seq->next;
-        /* A callback may have changed the list: from the beginning again. */
+        /* A callback may have changed the list: start from the beginning again. */
         seq = finish_complete(s, seq) ? s->queue->queued : next;
     }
 }

@@ -1,4 +1,5 @@
-/* engines/common/session_request.c - requests: checked, taken in, cancelled. */
+/* engines/common/session_request.c - see session.h: checking, submitting and cancelling
+ * requests. */
 #include <math.h>
 
 #include "base/fail.h"

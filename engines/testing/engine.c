@@ -1,4 +1,4 @@
-/* engines/testing/engine.c - the table, and a model's life: probe, open, close. */
+/* engines/testing/engine.c - the engine's table and a model's life: probe, open, close. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void size_model(struct lr_engine_model *m, const struct lr_engine_options
     m->pages_limit = m->pages_total = (tokens + TESTING_PAGE - 1) / TESTING_PAGE;
 }
 
-/* What open() reports as its allotment must be what probe() said: one function. */
+/* Used by probe() and open(), which must report the same need. */
 static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *need)
 {
     struct lr_engine_need n = {
@@ -53,7 +53,7 @@ static void fill_need(const struct lr_engine_model *m, struct lr_engine_need *ne
         .kv_per_token = TESTING_KV_BYTES,
         .workspace = 4096,
         .fixed = 4096,
-        .kv = 4096, /* pages are pretended: the engine holds no cache */
+        .kv = 4096, /* no real KV cache exists; pages are only counted */
         .max_context = m->max_context,
         .max_sequences = m->max_sequences,
         .vocab_size = TESTING_VOCAB,
@@ -180,7 +180,7 @@ static lr_code open_model(const struct lr_engine_host *host, const char *model_d
 
 enum { PAGE_BYTES = TESTING_PAGE * TESTING_KV_BYTES };
 
-/* What one request of max_context needs: stays in any case. */
+/* Pages that one request of max_context needs; never given back. */
 static uint64_t least_pages(const struct lr_engine_model *model)
 {
     return (model->max_context + TESTING_PAGE - 1) / TESTING_PAGE;

@@ -1,8 +1,8 @@
-/* engines/testing/fake_nvml.c - an NVML whose figures a test writes into a file.
+/* engines/testing/fake_nvml.c - a fake NVML whose numbers come from a file.
  *
- * LR_FAKE_NVML names the file; each line is one GPU: total and used bytes, and then
- * pid:bytes for processes.  Read at every question, so that a test turns the dial
- * while a node runs.
+ * LR_FAKE_NVML names the file; each line is one GPU: total and used bytes, then pid:bytes for
+ * processes.  The file is read at every call, so that a test can change the numbers while a
+ * node runs.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* engines/testing/fault.c - how the `faulty` engine misbehaves. */
+/* engines/testing/fault.c - the faults of the `faulty` engine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,13 +27,13 @@ void testing_sleep_until(uint64_t monotonic_ns)
         continue;
 }
 
-/* "once" lets a test say: the first worker fails, the next one is well. */
+/* With "once" only the first worker fails; later workers find the file and run normally. */
 static bool is_due(const struct testing_options *options)
 {
     if (options->once[0] == '\0')
         return true;
     int fd = open(options->once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    /* A confined engine writes into one folder only: the same name there. */
+    /* A confined engine may write into one folder only: use the same file name there. */
     const char *folder = getenv("TMPDIR"), *name = strrchr(options->once, '/');
     if (fd < 0 && errno == EACCES && folder != NULL && name != NULL) {
         char path[4096];
@@ -56,7 +56,7 @@ lr_code testing_fault(const struct testing_options *options, enum testing_stage 
         for (;;)
             (void)pause();
     if (options->crash == stage) {
-        /* Not abort(): a sanitizer would print a report and exit by itself. */
+        /* Not abort(): a sanitizer would print a report and exit. */
         (void)kill(getpid(), SIGKILL);
         (void)pause();
     }

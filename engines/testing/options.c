@@ -1,4 +1,4 @@
-/* engines/testing/options.c - what a test asked for: config.json and extra_json. */
+/* engines/testing/options.c - the options of a test: config.json and extra_json. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static lr_code read_config(struct testing_options *out, const char *model_dir,
     return code == LR_OK ? read_object(out, lr_json_get(config, "testing"), err) : code;
 }
 
-/* `echo` keeps to the harmless options; the others need the `faulty` build. */
+/* `echo` has only the harmless options; faults need the `faulty` build. */
 static void drop_faults(struct testing_options *o)
 {
     o->hang = o->crash = o->fail = TESTING_NOWHERE;
@@ -150,7 +150,7 @@ lr_code testing_options_read(struct testing_options *out, const char *model_dir,
 
     memset(out, 0, sizeof(*out));
     lr_arena_init(&arena, 4 << 20);
-    /* No folder: a node that was started with --engine and has no model at all. */
+    /* No folder: the node was started with --engine and without a model. */
     if (model_dir != NULL && model_dir[0] != '\0')
         code = read_config(out, model_dir, &arena, err);
     if (code == LR_OK && extra_json != NULL && extra_json[0] != '\0') {

@@ -1,4 +1,4 @@
-/* engines/testing/pry.c - tries the walls around an engine, for tests. */
+/* engines/testing/pry.c - tries what a confined engine must not do, for tests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static void try_open(struct report *r, const char *name, const char *path, int f
         (void)close(fd);
 }
 
-/* The environment of another process is where its secrets are. */
+/* The environment of another process may contain secrets. */
 static void try_environ_of_node(struct report *r)
 {
     char path[64], byte;
@@ -98,7 +98,7 @@ static void try_processes(struct report *r)
     bool ran = child > 0 && waitpid(child, &status, 0) == child && status == 0;
     tell_errno(r, "exec", ran);
     errno = 0;
-    /* Not PTRACE_ATTACH, which would stop the node where it works. */
+    /* Not PTRACE_ATTACH, which would stop the node. */
     char byte;
     struct iovec here = {&byte, 1}, there = {&byte, 1};
     bool may = process_vm_readv(getppid(), &here, 1, &there, 1, 0) == 1 || errno == EFAULT;

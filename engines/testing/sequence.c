@@ -36,7 +36,7 @@ static void *copy(const void *bytes, size_t len)
     return mine;
 }
 
-/* The last piece of text that came from a user; everything where all is trusted. */
+/* The last segment that came from a user; all text if every segment is trusted. */
 static char *answer_of_segments(const struct lr_engine_request *request, size_t *len)
 {
     for (size_t i = request->segment_count; i-- > 0;)
@@ -220,7 +220,7 @@ static void admit(struct lr_engine_model *model)
         if (s->admitted)
             continue;
         uint64_t pages = pages_for(s);
-        /* A request that could never fit alone runs anyway: pages are pretended. */
+        /* A request that could never fit runs when it is alone: pages are only counted. */
         if (model->admitted >= model->max_sequences ||
             (model->pages_in_use + pages > model->pages_limit && model->admitted != 0))
             return;
@@ -234,7 +234,7 @@ static void admit(struct lr_engine_model *model)
     }
 }
 
-/* Unlinks *link, gives its pages back and reports its end. */
+/* Unlinks *link, frees its pages and reports its end. */
 static void finish(struct lr_engine_model *model, struct testing_sequence **link,
                    enum lr_finish reason)
 {
@@ -342,7 +342,8 @@ static bool advance(struct lr_engine_model *model, struct testing_sequence **lin
     }
     if (s->emitted != 0 && s->emitted == s->generated_count &&
         is_stop(s, s->generated[s->emitted - 1])) {
-        finish(model, link, LR_FINISH_STOP); /* only the end itself had not arrived */
+        finish(model, link,
+               LR_FINISH_STOP); /* all tokens were there; only the end was missing */
         return true;
     }
     if (s->emitted >= s->max_tokens) {
@@ -382,7 +383,7 @@ static lr_code strike(struct lr_engine_model *model, struct lr_error *err)
     return testing_fault(&model->options, TESTING_STEP, err);
 }
 
-/* The tokens so far: end_report() makes the step's own of them. */
+/* Stores the counters at the begin of the step; end_report() takes the differences. */
 static struct lr_step_report begin_report(const struct lr_engine_model *model)
 {
     return (struct lr_step_report){
@@ -429,7 +430,7 @@ lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_err
         testing_sleep_ms(model->options.step_ms);
     for (struct testing_sequence **link = &model->first; *link != NULL;) {
         if (!(*link)->admitted)
-            break; /* arrival order: nobody behind it is admitted either */
+            break; /* in order of arrival: later requests wait too */
         if (spreads)
             testing_sleep_until(due_ns += slice_ns);
         if (!advance(model, link))

@@ -1,17 +1,15 @@
 /* engines/testing/testing.h - one small engine, built twice: `echo` and `faulty`.
  *
- * It says the prompt back, one byte a token, and keeps the whole contract of
- * engine.h: segments, continuation, cancel, pages, statistics.  `faulty` is the
- * same code with faults that its options switch on, so that a test breaks exactly
- * one thing of an engine that is otherwise right.
+ * The engine answers with the prompt, one byte a token, and implements all of engine.h:
+ * segments, continuation, cancel, pages, statistics.  `faulty` is the same code with faults
+ * that options switch on, so that a test breaks exactly one behaviour of a correct engine.
  *
- * Its embedding of a text counts how often tokens of each sixteenth occur; its score of a
- * document is how much the counts of query and document point the same way.
+ * The embedding of a text counts how often tokens of each sixteenth of the vocabulary occur.
+ * The score of a document is the cosine of the counts of query and document.
  *
  * Vocabulary: ids 0..255 are bytes, TESTING_SPECIAL_BASE + n the control tokens of
- * testing_specials[].  The answer is the last segment without control rights, or
- * all text where every segment has them, and then the stop token <|end|>.
- * Thread: the worker's loop.
+ * testing_specials[].  The answer is the last segment without control rights, or all text if
+ * every segment has them, and then the stop token <|end|>.  Thread: the worker's loop.
  */
 #ifndef ENGINES_TESTING_H
 #define ENGINES_TESTING_H
@@ -28,13 +26,13 @@ enum {
     TESTING_SPECIAL_COUNT = 8,
     TESTING_VOCAB = TESTING_SPECIAL_BASE + TESTING_SPECIAL_COUNT,
     TESTING_PAGE = 16,     /* tokens of one KV page */
-    TESTING_KV_BYTES = 64, /* pretended bytes of one KV token */
+    TESTING_KV_BYTES = 64, /* counted bytes of one KV token */
     TESTING_DIMENSIONS = 16,
 };
 
 extern const char *const testing_specials[TESTING_SPECIAL_COUNT];
 
-/* Where a fault strikes. */
+/* When a fault happens. */
 enum testing_stage {
     TESTING_NOWHERE,
     TESTING_LOAD,
@@ -44,46 +42,47 @@ enum testing_stage {
     TESTING_PROBE,
 };
 
-/* From config.json ("testing") and then from extra_json, which wins. */
+/* From config.json ("testing") and then from extra_json, which has precedence. */
 struct testing_options {
     uint64_t weights_bytes;  /* stated need */
-    uint64_t use_bytes;      /* really allocated and touched; the lie of a faulty engine */
-    uint64_t leak_bytes;     /* allocated and lost with every request */
+    uint64_t use_bytes;      /* really allocated and touched, whatever need was stated */
+    uint64_t leak_bytes;     /* leaked with every request */
     uint64_t load_ms;        /* in steps of 10 ms, each reported as progress */
-    uint64_t load_silent_ms; /* in one piece, without a word */
+    uint64_t load_silent_ms; /* in one piece, without progress */
     uint64_t step_ms;
     uint64_t prefill_ms;   /* per chunk, beside step_ms */
-    uint64_t after_tokens; /* a step fault strikes once a request has this many */
+    uint64_t after_tokens; /* a fault of a step happens once a request has so many tokens */
     bool on_device;        /* the stated need is device memory */
     bool invalid_utf8;     /* 0xFF before every byte */
-    bool say_time;         /* each token is the monotonic time it was made, in ns */
-    bool spread;           /* sequences get their tokens one by one over step_ms, not at once */
-    bool say_version;      /* the answer is the library's version */
-    bool say_weights;      /* the answer is "artifact" or "safetensors": what was loaded */
-    bool pry;              /* the answer tells what came of things that engines must not do */
-    bool noise;            /* writes to stdout and stderr */
+    bool say_time;         /* each token is its creation time, monotonic, in ns */
+    bool spread; /* sequences get their tokens one by one over step_ms instead of all at once */
+    bool say_version; /* the answer is the library's version */
+    bool say_weights; /* the answer is "artifact" or "safetensors": what was loaded */
+    bool pry;   /* the answer lists what happened when the engine tried forbidden actions */
+    bool noise; /* writes to stdout and stderr */
     enum testing_stage hang;
     enum testing_stage crash;
     enum testing_stage fail;
+    char poison[64]; /* a prompt with this text crashes a step: the first, or with poison_after
+                      */
+    uint64_t poison_after; /* the step after so many tokens */
+    uint64_t pry_port;     /* port of 127.0.0.1 to connect to */
     char
-        poison[64]; /* a prompt that holds this text crashes a step, its first one or the one */
-    uint64_t poison_after; /* behind so many of its tokens */
-    uint64_t pry_port;     /* of 127.0.0.1, to connect to */
-    char pry_file[512];    /* outside the engine's view: is read, and written beside it */
-    char pry_model[512];   /* the model's folder: is written into */
-    char gate[512];        /* token i leaves once this file holds more than i bytes */
-    char once[512];        /* the fault strikes only if this file could be created */
+        pry_file[512]; /* a file outside of the engine's folders: read, and written beside it */
+    char pry_model[512]; /* the model's folder: written into */
+    char gate[512];      /* token i is sent once this file holds more than i bytes */
+    char once[512];      /* the fault happens only if this file could be created */
 };
 
 struct testing_sequence {
     struct testing_sequence *next;
     uint64_t id;
     uint32_t kind;         /* LR_REQUEST_... */
-    uint32_t vector_count; /* the result of EMBED and RERANK, told after the prompt */
+    uint32_t vector_count; /* the result of EMBED and RERANK, reported after the prompt */
     float vector[TESTING_DIMENSIONS];
     char *answer; /* owned */
     size_t answer_len;
-    uint32_t *generated; /* owned; ids another node already gave to the client */
+    uint32_t *generated; /* owned; ids that the client already has */
     uint32_t generated_count;
     uint32_t prompt_tokens;
     uint32_t prefilled;
@@ -103,13 +102,12 @@ struct lr_engine_model {
     struct testing_options options;
     struct testing_sequence *first, **last; /* in order of arrival */
     char *memory;                           /* use_bytes, owned */
-    bool has_artifact;                      /* its weights come from one */
+    bool has_artifact;                      /* the weights come from an artifact */
     uint32_t max_sequences;
     uint32_t max_context;
     uint32_t prefill_chunk;
     uint64_t pages_limit; /* what the host allows */
-    uint64_t
-        pages_total; /* pretended to be allotted: more than the limit while they are in use */
+    uint64_t pages_total; /* counted as allotted; more than the limit while they are in use */
     uint64_t pages_in_use;
     uint32_t live;
     uint32_t admitted;
@@ -123,15 +121,15 @@ struct lr_engine_model {
 lr_code testing_options_read(struct testing_options *out, const char *model_dir,
                              const char *extra_json, struct lr_error *err);
 
-/* An artifact of this engine begins with "ARTIFACT"; its header, which is all a probe reads,
- * is the first three letters.  MODEL_CORRUPT otherwise.  NULL is fine. */
+/* An artifact of this engine begins with "ARTIFACT"; a probe reads only the first three
+ * letters.  MODEL_CORRUPT otherwise.  NULL is fine. */
 lr_code testing_artifact_check(const char *path, bool whole, struct lr_error *err);
 
 /* Hangs, crashes or fails, as the options say for this stage. */
 lr_code testing_fault(const struct testing_options *options, enum testing_stage stage,
                       struct lr_error *err);
-/* Tries what a confined engine cannot do, and what it must be able to: one "name=result"
- * a line, the result "ok" or the name of an error. */
+/* Tries what a confined engine must not be able to do, and what it must: writes one
+ * "name=result" a line; the result is "ok" or the name of an error. */
 void testing_pry(const struct testing_options *options, char *out, size_t size);
 bool testing_gate_open(const struct testing_options *options, uint32_t index);
 void testing_sleep_ms(uint64_t ms);
@@ -142,7 +140,7 @@ lr_code testing_submit(struct lr_engine_model *model, const struct lr_engine_req
 void testing_cancel(struct lr_engine_model *model, uint64_t request_id);
 lr_code testing_step(struct lr_engine_model *model, int32_t *busy, struct lr_error *err);
 void testing_sequences_free(struct lr_engine_model *model);
-/* Gives pretended memory back down to the limit, as far as no request holds it. */
+/* Frees counted pages down to the limit, as far as no request holds them. */
 void testing_pages_settle(struct lr_engine_model *model);
 
 /* ---- vector.c ---- */

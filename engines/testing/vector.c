@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "engines/testing/testing.h"
 
-/* Adds how often tokens of each sixteenth occur. */
+/* Counts how often tokens of each sixteenth of the vocabulary occur. */
 static void count_ids(const uint32_t *ids, size_t count, float sums[TESTING_DIMENSIONS])
 {
     for (size_t i = 0; i < count; i++)
@@ -36,7 +36,7 @@ static void scale(float *values, uint32_t count)
     double squares = 0;
     for (uint32_t i = 0; i < count; i++)
         squares += (double)values[i] * (double)values[i];
-    if (squares == 0) { /* no direction: the first one */
+    if (squares == 0) { /* no tokens: the first unit vector */
         values[0] = 1;
         return;
     }
@@ -59,7 +59,8 @@ lr_code testing_vector(const struct lr_engine_model *model,
                        struct lr_error *err)
 {
     bool reranks = request->kind == LR_REQUEST_RERANK,
-         whole = request->size >= sizeof(*request); /* else the last members are zero */
+         whole =
+             request->size >= sizeof(*request); /* else the host has no such members: zero */
     uint32_t dimensions =
         whole && request->dimensions != 0 ? request->dimensions : (uint32_t)TESTING_DIMENSIONS;
     float document[TESTING_DIMENSIONS] = {0};

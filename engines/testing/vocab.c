@@ -1,4 +1,4 @@
-/* engines/testing/vocab.c - bytes and a handful of control tokens. */
+/* engines/testing/vocab.c - the vocabulary: bytes and a few control tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ const char *const testing_specials[TESTING_SPECIAL_COUNT] = {
     "<|im_start|>", "<|im_end|>", "<|return|>",  "<|endoftext|>",
 };
 
-/* The segments as one text, and for each byte whether it is trusted. */
+/* The joined text of the segments, and for each byte whether it is trusted. */
 struct joined {
     char *text;
     char *trusted;
