@@ -104,25 +104,25 @@ static lr_code open_store(struct router *r, struct lr_error *err)
     return code;
 }
 
-static lr_code make_homes(struct router *r, struct lr_error *err)
+static lr_code make_loops(struct router *r, struct lr_error *err)
 {
     struct net_tls *tls;
     lr_code code = net_settings_client_tls(r->settings, &tls, err);
     if (code != LR_OK)
         return code;
     unsigned count = net_loops_count(r->loops);
-    r->homes = calloc(count, sizeof(*r->homes));
-    if (r->homes == NULL)
+    r->loop_states = calloc(count, sizeof(*r->loop_states));
+    if (r->loop_states == NULL)
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for %u loops", count);
     else
-        r->home_count = count;
-    for (unsigned i = 0; code == LR_OK && i < r->home_count; i++) {
-        struct router_home *home = &r->homes[i];
+        r->loop_count = count;
+    for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++) {
+        struct router_loop *loop = &r->loop_states[i];
         struct net_client_config config = {.tls = tls, .max_idle_per_origin = 512};
-        home->router = r;
-        home->loop = net_loops_get(r->loops, i);
-        lr_buf_init(&home->scratch, SCRATCH_BYTES);
-        code = net_client_create(home->loop, &config, &home->client, err);
+        loop->router = r;
+        loop->net = net_loops_get(r->loops, i);
+        lr_buf_init(&loop->scratch, SCRATCH_BYTES);
+        code = net_client_create(loop->net, &config, &loop->client, err);
     }
     net_tls_destroy(tls);
     return code;
@@ -153,7 +153,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     if (code == LR_OK)
         code = open_store(r, err);
     if (code == LR_OK)
-        code = make_homes(r, err);
+        code = make_loops(r, err);
     if (code != LR_OK) {
         router_destroy(r);
         return code;
@@ -166,12 +166,12 @@ void router_destroy(struct router *r)
 {
     if (r == NULL)
         return;
-    for (unsigned i = 0; i < r->home_count; i++) {
-        net_timer_stop(r->homes[i].second);
-        net_client_destroy(r->homes[i].client);
-        router_links_free(&r->homes[i]);
-        router_calls_end(&r->homes[i]);
-        lr_buf_free(&r->homes[i].scratch);
+    for (unsigned i = 0; i < r->loop_count; i++) {
+        net_timer_stop(r->loop_states[i].second);
+        net_client_destroy(r->loop_states[i].client);
+        router_links_free(&r->loop_states[i]);
+        router_calls_end(&r->loop_states[i]);
+        lr_buf_free(&r->loop_states[i].scratch);
     }
     router_reach_free(r);
     net_timer_stop(r->watch);
@@ -179,7 +179,7 @@ void router_destroy(struct router *r)
     net_server_destroy(r->server);
     if (!router_store_close(r->store))
         return; /* its thread still uses what follows; the process ends here anyway */
-    free(r->homes);
+    free(r->loop_states);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
     router_prefix_index_free(&r->sched.prefixes);
@@ -220,15 +220,15 @@ lr_code router_make_token(struct router *r, const char *name, char out[64],
 
 static void every_second(void *arg)
 {
-    struct router_home *home = arg;
-    router_calls_watch(home);
-    router_links_watch(home, net_loop_now_ms(home->loop));
-    if (home == &home->router->homes[0]) {
-        net_bus_keep_alive(&home->router->events);
-        router_live_second(home->router);
-        if (home->router->seconds++ % TLS_LOOK_S == 0)
+    struct router_loop *loop = arg;
+    router_calls_watch(loop);
+    router_links_watch(loop, net_loop_now_ms(loop->net));
+    if (loop == &loop->router->loop_states[0]) {
+        net_bus_keep_alive(&loop->router->events);
+        router_live_second(loop->router);
+        if (loop->router->seconds++ % TLS_LOOK_S == 0)
             net_tls_look(false);
-        router_reach_second(home->router);
+        router_reach_second(loop->router);
     }
 }
 
@@ -238,13 +238,13 @@ static void on_watch(void *arg)
 }
 
 /* Timers belong to their loop's thread. */
-static void start_home(void *arg)
+static void start_loop(void *arg)
 {
-    struct router_home *home = arg;
-    home->second = net_timer_start(home->loop, SECOND_MS, SECOND_MS, every_second, home);
-    if (home == &home->router->homes[0])
-        home->router->watch =
-            net_timer_start(home->loop, WATCH_MS, WATCH_MS, on_watch, home->router);
+    struct router_loop *loop = arg;
+    loop->second = net_timer_start(loop->net, SECOND_MS, SECOND_MS, every_second, loop);
+    if (loop == &loop->router->loop_states[0])
+        loop->router->watch =
+            net_timer_start(loop->net, WATCH_MS, WATCH_MS, on_watch, loop->router);
 }
 
 static lr_code start_server(struct router *r, struct lr_error *err)
@@ -299,8 +299,8 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
                 r->port, r->registry.models.count, r->nodes.count, r->keys.count);
     router_store_on_change(r->store, router_sync, r);
     code = router_store_start(r->store, err);
-    for (unsigned i = 0; code == LR_OK && i < r->home_count; i++)
-        net_loop_post(r->homes[i].loop, start_home, &r->homes[i]);
+    for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
+        net_loop_post(r->loop_states[i].net, start_loop, &r->loop_states[i]);
     return code;
 }
 
@@ -334,7 +334,7 @@ void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void 
     atomic_store(&r->is_draining, true);
     net_bus_end_all(&r->events);
     *drain = (struct router_drain){
-        .timer = net_timer_start(r->homes[0].loop, 0, DRAIN_LOOK_MS, look_at_drain, r),
+        .timer = net_timer_start(r->loop_states[0].net, 0, DRAIN_LOOK_MS, look_at_drain, r),
         .deadline_ms = lr_clock_ms(NULL) + deadline_ms,
         .done = done,
         .arg = arg,
@@ -378,18 +378,18 @@ bool router_glance(struct router *r, struct router_glance *out)
     for (size_t i = 0; i < r->nodes.count && !out->is_loaded; i++) {
         if (!router_node_serves(r->nodes.all[i], &why_not))
             continue;
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
-            const struct router_place *place = value;
+        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->replicas, j, &key, &value); j++) {
+            const struct router_replica *replica = value;
             const struct router_model *model = router_registry_find(&r->registry, key);
             bool is_known = model != NULL && model->is_stored;
-            if ((found && (!is_known || !place->is_loaded)) || out->is_loaded)
+            if ((found && (!is_known || !replica->is_loaded)) || out->is_loaded)
                 continue;
             found = is_known;
-            (void)snprintf(out->model, sizeof(out->model), "%s", place->id);
-            (void)snprintf(out->state, sizeof(out->state), "%s", place->state);
-            (void)snprintf(out->reason, sizeof(out->reason), "%s", place->reason);
-            out->can_run = place->can_run;
-            out->is_loaded = place->is_loaded;
+            (void)snprintf(out->model, sizeof(out->model), "%s", replica->id);
+            (void)snprintf(out->state, sizeof(out->state), "%s", replica->state);
+            (void)snprintf(out->reason, sizeof(out->reason), "%s", replica->reason);
+            out->can_run = replica->can_run;
+            out->is_loaded = replica->is_loaded;
         }
     }
     router_unlock(r);

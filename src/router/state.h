@@ -46,10 +46,10 @@ struct router_drain {
     void *arg;
 };
 
-/* What belongs to one loop.  Thread: that loop. */
-struct router_home {
+/* Loop state: what belongs to one loop.  Thread: that loop. */
+struct router_loop {
     struct router *router;
-    struct net_loop *loop;
+    struct net_loop *net;
     struct net_client *client; /* one connection pool per node */
     struct router_link *links; /* owned: one per node (relay/link.h) */
     bool more_comes; /* the batch has more for the call that is being told of an event */
@@ -60,9 +60,9 @@ struct router_home {
 
 struct router {
     const struct lr_settings *settings;
-    struct net_loops *loops; /* borrowed */
-    struct router_home *homes;
-    unsigned home_count;
+    struct net_loops *loops;         /* borrowed */
+    struct router_loop *loop_states; /* owned, loop_count of them */
+    unsigned loop_count;
     struct net_server *server;
     struct net_timer *watch;     /* on loop 0 */
     uint64_t seconds;            /* that loop 0 has counted */
@@ -114,7 +114,7 @@ static inline void router_unlock(struct router *r)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-struct router_home *router_home_of(struct router *r, const struct net_request *req);
+struct router_loop *router_loop_of(struct router *r, const struct net_request *req);
 
 /* Who asks.  Copied out of the lock; key stays good for the router's life. */
 struct router_caller {

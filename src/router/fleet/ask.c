@@ -19,9 +19,9 @@ struct router_target *router_targets(const struct router *r, struct lr_str folde
     *count = *offline = 0;
     for (size_t i = 0; list != NULL && i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
-        const struct router_place *place =
-            folded.len != 0 ? router_node_place(node, folded) : NULL;
-        if (router_node_is_removed(node) || (folded.len != 0 && place == NULL))
+        const struct router_replica *replica =
+            folded.len != 0 ? router_node_replica(node, folded) : NULL;
+        if (router_node_is_removed(node) || (folded.len != 0 && replica == NULL))
             continue;
         if (router_node_is_online(node))
             router_target_set(&list[(*count)++], node);
@@ -31,7 +31,7 @@ struct router_target *router_targets(const struct router *r, struct lr_str folde
     return list;
 }
 
-lr_code router_ask(struct router_home *home, const struct router_target *to,
+lr_code router_ask(struct router_loop *loop, const struct router_target *to,
                    const struct router_question *question, net_fetch_fn fn, void *arg,
                    struct lr_error *err)
 {
@@ -55,7 +55,7 @@ lr_code router_ask(struct router_home *home, const struct router_target *to,
         .response_timeout_ms = question->wait_ms,
         .connect_timeout_ms = CONNECT_MS,
     };
-    return net_fetch(home->client, &config, fn, arg, NULL, err);
+    return net_fetch(loop->client, &config, fn, arg, NULL, err);
 }
 
 /* ---- the registry has changed ---- */
@@ -70,19 +70,19 @@ static void told(void *arg, const struct lr_error *err, const struct net_reply *
 /* On loop 0. */
 static void tell(void *arg)
 {
-    struct router_home *home = arg;
+    struct router_loop *loop = arg;
     struct lr_arena arena;
     size_t count, offline;
     lr_arena_init(&arena, 4 << 20);
-    router_lock(home->router);
+    router_lock(loop->router);
     const struct router_target *list =
-        router_targets(home->router, lr_str(NULL, 0), &arena, &count, &offline);
-    router_unlock(home->router);
+        router_targets(loop->router, lr_str(NULL, 0), &arena, &count, &offline);
+    router_unlock(loop->router);
     struct router_question question = {
         .method = "POST", .path = "/v0/beat", .wait_ms = TELL_MS};
     for (size_t i = 0; i < count; i++) {
         struct lr_error err;
-        if (router_ask(home, &list[i], &question, told, NULL, &err) != LR_OK)
+        if (router_ask(loop, &list[i], &question, told, NULL, &err) != LR_OK)
             lr_log_debug(NULL, "node.not_told node=%s reason=%s", list[i].name, err.text);
     }
     lr_arena_free(&arena);
@@ -90,5 +90,5 @@ static void tell(void *arg)
 
 void router_tell_nodes(struct router *r)
 {
-    net_loop_post(r->homes[0].loop, tell, &r->homes[0]);
+    net_loop_post(r->loop_states[0].net, tell, &r->loop_states[0]);
 }

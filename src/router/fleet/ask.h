@@ -1,7 +1,7 @@
 /* router/fleet/ask.h - a word to a node outside of generating: one question, one answer.
  *
  * Whom to ask is copied out of the lock, so that the node may be removed meanwhile.
- * Thread: the home's loop, unless a comment says otherwise.
+ * Thread: the loop of `loop`, unless a comment says otherwise.
  */
 #ifndef ROUTER_FLEET_ASK_H
 #define ROUTER_FLEET_ASK_H
@@ -29,7 +29,7 @@ struct router_question {
 };
 
 /* fn once, later, as net_fetch calls it; never where this fails. */
-LR_MUST_USE lr_code router_ask(struct router_home *home, const struct router_target *to,
+LR_MUST_USE lr_code router_ask(struct router_loop *loop, const struct router_target *to,
                                const struct router_question *question, net_fetch_fn fn,
                                void *arg, struct lr_error *err);
 

@@ -2,7 +2,7 @@
  *
  *   GET  /v0/nodes/{id}/{models,engines,memory,logs}   the query goes along
  *   POST /v0/nodes/{id}/engines/{engine}/reload
- *   POST /v0/models/{id}/{load,unload,pin,unpin}   ?node=ID, else the best place
+ *   POST /v0/models/{id}/{load,unload,pin,unpin}   ?node=ID, else the best replica
  */
 #include <stdio.h>
 
@@ -41,7 +41,7 @@ static void forward(struct router *r, struct net_request *req, const struct rout
     lr_code code =
         path->failed
             ? lr_fail(&err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
-            : router_ask(router_home_of(r, req), to, &question, on_reply, req, &err);
+            : router_ask(router_loop_of(r, req), to, &question, on_reply, req, &err);
     lr_buf_free(path);
     if (code != LR_OK)
         net_respond_error(req, &err);
@@ -85,10 +85,10 @@ static bool is_named(const struct router_node *node, struct lr_str wanted)
 
 struct choice {
     const struct router_node *node;
-    const struct router_place *place;
+    const struct router_replica *replica;
 };
 
-/* A place that cannot run the model now may after a load: it is tried there.  One whose files
+/* A replica that cannot run the model now may after a load: it is tried there.  One whose files
  * are there comes before one without. */
 static struct choice choose_ill(const struct router *r, const struct router_model *model,
                                 struct lr_str wanted)
@@ -97,16 +97,17 @@ static struct choice choose_ill(const struct router *r, const struct router_mode
     const char *why_not;
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
-        const struct router_place *place = router_node_place(node, lr_str_z(model->folded));
-        if (place == NULL || !router_node_serves(node, &why_not) || !is_named(node, wanted))
+        const struct router_replica *replica =
+            router_node_replica(node, lr_str_z(model->folded));
+        if (replica == NULL || !router_node_serves(node, &why_not) || !is_named(node, wanted))
             continue;
-        if (best.node == NULL || strcmp(best.place->state, "absent") == 0)
-            best = (struct choice){node, place};
+        if (best.node == NULL || strcmp(best.replica->state, "absent") == 0)
+            best = (struct choice){node, replica};
     }
     return best;
 }
 
-/* The place that ?node= names, else the best one. */
+/* The replica that ?node= names, else the best one. */
 static struct choice choose(struct router *r, const struct router_model *model,
                             struct lr_str wanted)
 {
@@ -116,7 +117,7 @@ static struct choice choose(struct router *r, const struct router_model *model,
         return choose_ill(r, model, wanted);
     size_t count = router_candidates(r, model, lr_clock_ms(NULL), all, ROUTER_CANDIDATES_MAX);
     size_t best = router_pick(all, count, &demand);
-    return best != ROUTER_NOBODY ? (struct choice){all[best].node, all[best].place}
+    return best != ROUTER_NOBODY ? (struct choice){all[best].node, all[best].replica}
                                  : choose_ill(r, model, wanted);
 }
 
@@ -139,7 +140,7 @@ void router_api_model_action(struct router *r, struct net_request *req)
             memcpy(id, model->id, sizeof(id));
             router_target_set(&to, best.node);
             lr_buf_add_z(&target, "/v0/models");
-            add_segment(&target, lr_str_z(best.place->id));
+            add_segment(&target, lr_str_z(best.replica->id));
             add_segment(&target, action);
         }
     }

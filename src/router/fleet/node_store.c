@@ -46,7 +46,7 @@ void router_node_store(struct router *r, struct router_node *node)
         return;
     }
     *saving = (struct saving){.router = r, .copy = *node};
-    lr_strmap_init(&saving->copy.places);
+    lr_strmap_init(&saving->copy.replicas);
     router_node_begin_write(node);
     router_store_submit(r->store, save_node, NULL, saved, saving);
 }

@@ -32,12 +32,12 @@ static void free_node(struct router_nodes *nodes, struct router_node *node)
 {
     struct lr_str key;
     void *value;
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
-        struct router_place *place = value;
-        router_prompt_info_unref(&nodes->infos, place->info);
-        free(place);
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
+        struct router_replica *replica = value;
+        router_prompt_info_unref(&nodes->infos, replica->info);
+        free(replica);
     }
-    lr_strmap_free(&node->places);
+    lr_strmap_free(&node->replicas);
     free(node);
 }
 
@@ -127,7 +127,7 @@ static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id
     if (node == NULL)
         return NULL;
     copy_text(node->id, sizeof(node->id), id);
-    lr_strmap_init(&node->places);
+    lr_strmap_init(&node->replicas);
     nodes->all[nodes->count++] = node;
     return node;
 }
@@ -164,43 +164,42 @@ void router_node_remove(struct router_node *node)
     node->secret[0] = node->secret_hash[0] = '\0';
 }
 
-struct router_place *router_node_place(const struct router_node *node, struct lr_str folded)
+struct router_replica *router_node_replica(const struct router_node *node, struct lr_str folded)
 {
-    return lr_strmap_get(&node->places, folded);
+    return lr_strmap_get(&node->replicas, folded);
 }
 
-static struct router_place *need_place(struct router_node *node, struct lr_str id)
+static struct router_replica *need_replica(struct router_node *node, struct lr_str id)
 {
     char folded[ROUTER_ID_MAX];
     struct lr_str key = router_fold(id, folded);
-    struct router_place *place = lr_strmap_get(&node->places, key);
-    if (place != NULL)
-        return place;
-    place = calloc(1, sizeof(*place));
-    if (place == NULL || !lr_strmap_put(&node->places, key, place, NULL)) {
-        free(place);
+    struct router_replica *replica = lr_strmap_get(&node->replicas, key);
+    if (replica != NULL)
+        return replica;
+    replica = calloc(1, sizeof(*replica));
+    if (replica == NULL || !lr_strmap_put(&node->replicas, key, replica, NULL)) {
+        free(replica);
         return NULL;
     }
-    copy_text(place->id, sizeof(place->id), id);
-    place->replica.health = &node->health;
-    return place;
+    copy_text(replica->id, sizeof(replica->id), id);
+    replica->health = &node->health;
+    return replica;
 }
 
-static void take_load(struct router_place *place, const struct wire_fleet_model *m)
+static void take_load(struct router_replica *replica, const struct wire_fleet_model *m)
 {
-    struct router_replica *replica = &place->replica;
-    copy_text(place->state, sizeof(place->state), m->state);
-    copy_text(place->reason, sizeof(place->reason), m->reason);
-    place->can_run = m->can_run;
-    place->is_loaded = m->is_loaded;
-    place->is_pinned = m->is_pinned;
-    place->is_waiting = lr_str_eq_z(m->state, "waiting");
-    place->failures = m->failures;
-    place->next_try_ms = m->next_try_ms;
+    copy_text(replica->state, sizeof(replica->state), m->state);
+    copy_text(replica->reason, sizeof(replica->reason), m->reason);
+    replica->can_run = m->can_run;
+    replica->is_loaded = m->is_loaded;
+    replica->is_pinned = m->is_pinned;
+    replica->is_waiting = lr_str_eq_z(m->state, "waiting");
+    replica->failures = m->failures;
+    replica->next_try_ms = m->next_try_ms;
     if (m->slots != 0)
         replica->slots = m->slots;
-    place->live = m->live;
-    place->queued = m->queued;
+    replica->live = m->live;
+    replica->queued = m->queued;
     replica->is_full = false;
     /* Our own measures see the network, too; the node's are for the time before them. */
     if (replica->load_ms <= 0)
@@ -216,28 +215,28 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
 {
     struct router_prompt_info *info;
     struct lr_error bad;
-    struct router_place *place = need_place(node, m->id);
-    if (place == NULL)
+    struct router_replica *replica = need_replica(node, m->id);
+    if (replica == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node's models");
-    take_load(place, m);
-    copy_text(place->engine, sizeof(place->engine), m->engine);
-    copy_text(place->runtime, sizeof(place->runtime), m->runtime);
-    copy_text(place->architecture, sizeof(place->architecture), m->architecture);
-    copy_text(place->format, sizeof(place->format), m->format);
-    place->context_tokens = m->context_tokens;
-    place->weight_bytes = m->weight_bytes;
-    place->kv_bytes = m->kv_bytes;
+    take_load(replica, m);
+    copy_text(replica->engine, sizeof(replica->engine), m->engine);
+    copy_text(replica->runtime, sizeof(replica->runtime), m->runtime);
+    copy_text(replica->architecture, sizeof(replica->architecture), m->architecture);
+    copy_text(replica->format, sizeof(replica->format), m->format);
+    replica->context_tokens = m->context_tokens;
+    replica->weight_bytes = m->weight_bytes;
+    replica->kv_bytes = m->kv_bytes;
     lr_code code = router_prompt_info_get(&nodes->infos, m, &info, &bad);
     if (code == LR_OUT_OF_RAM) /* passes: the node joins again */
         return lr_fail(err, code, "%s", bad.text);
     if (code != LR_OK) {
-        place->can_run = false;
-        copy_text(place->reason, sizeof(place->reason), lr_str_z(bad.text));
-        lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name, place->id,
-                    bad.text);
+        replica->can_run = false;
+        copy_text(replica->reason, sizeof(replica->reason), lr_str_z(bad.text));
+        lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name,
+                    replica->id, bad.text);
     }
-    router_prompt_info_unref(&nodes->infos, place->info);
-    place->info = info;
+    router_prompt_info_unref(&nodes->infos, replica->info);
+    replica->info = info;
     return LR_OK;
 }
 
@@ -257,19 +256,19 @@ static void take_downloads(struct router_node *node, const struct wire_beat *bea
 {
     struct lr_str key;
     void *value;
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
-        struct router_place *place = value;
-        place->fetched_bytes = place->fetch_bytes = place->fetch_rate = 0;
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
+        struct router_replica *replica = value;
+        replica->fetched_bytes = replica->fetch_bytes = replica->fetch_rate = 0;
     }
     for (size_t i = 0; i < beat->download_count; i++) {
         const struct wire_fleet_download *d = &beat->downloads[i];
         char folded[ROUTER_ID_MAX];
-        struct router_place *place = router_node_place(node, router_fold(d->id, folded));
-        if (place == NULL)
+        struct router_replica *replica = router_node_replica(node, router_fold(d->id, folded));
+        if (replica == NULL)
             continue;
-        place->fetched_bytes = d->done_bytes;
-        place->fetch_bytes = d->total_bytes;
-        place->fetch_rate = d->rate;
+        replica->fetched_bytes = d->done_bytes;
+        replica->fetch_bytes = d->total_bytes;
+        replica->fetch_rate = d->rate;
     }
 }
 
@@ -321,11 +320,12 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     node->joined_ms = wall_ms;
     node->health.avoided_until_ms = 0;
     atomic_store(&node->health.failures_in_row, 0);
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
-        struct router_place *place = value;
-        place->can_run = place->is_loaded = false;
-        copy_text(place->state, sizeof(place->state), LR_STR_LIT("absent"));
-        copy_text(place->reason, sizeof(place->reason), LR_STR_LIT("no longer on the node"));
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
+        struct router_replica *replica = value;
+        replica->can_run = replica->is_loaded = false;
+        copy_text(replica->state, sizeof(replica->state), LR_STR_LIT("absent"));
+        copy_text(replica->reason, sizeof(replica->reason),
+                  LR_STR_LIT("no longer on the node"));
     }
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < join->state.model_count; i++)
@@ -347,15 +347,15 @@ bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, u
     bool knows_all = true;
     for (size_t i = 0; i < beat->model_count; i++) {
         char folded[ROUTER_ID_MAX];
-        struct router_place *place =
-            router_node_place(node, router_fold(beat->models[i].id, folded));
-        if (place == NULL) {
+        struct router_replica *replica =
+            router_node_replica(node, router_fold(beat->models[i].id, folded));
+        if (replica == NULL) {
             knows_all = false;
             continue;
         }
-        take_load(place, &beat->models[i]);
-        if (place->info == NULL)
-            place->can_run = false; /* its template was refused when it joined */
+        take_load(replica, &beat->models[i]);
+        if (replica->info == NULL)
+            replica->can_run = false; /* its template was refused when it joined */
     }
     take_pools(node, beat);
     take_downloads(node, beat);
@@ -382,10 +382,10 @@ struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
 {
     const char *why_not;
     for (size_t i = 0; i < nodes->count; i++) {
-        const struct router_place *place = router_node_place(nodes->all[i], folded);
-        if (place != NULL && place->can_run && place->info != NULL &&
+        const struct router_replica *replica = router_node_replica(nodes->all[i], folded);
+        if (replica != NULL && replica->can_run && replica->info != NULL &&
             router_node_serves(nodes->all[i], &why_not))
-            return place->info;
+            return replica->info;
     }
     return NULL;
 }

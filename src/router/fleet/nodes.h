@@ -15,36 +15,6 @@
 #include "router/store/sql.h"
 #include "wire/fleet.h"
 
-enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
-
-/* What a model's requests on a node came to, for metrics; since the router's start. */
-struct router_tally {
-    uint64_t requests, failed, cancelled;
-    uint64_t prompt_tokens, completion_tokens, cached_tokens;
-    uint64_t first_token_us, first_tokens; /* sum and count */
-    uint64_t inter_token_us, inter_tokens;
-};
-
-/* A model on a node. */
-struct router_place {
-    char id[ROUTER_ID_MAX]; /* as the node writes it */
-    char state[16];
-    char reason[ROUTER_REASON_MAX];
-    char engine[64], runtime[64], architecture[96], format[16];
-    bool can_run;
-    bool is_loaded, is_pinned;
-    bool is_waiting; /* the node could not load it and tries again: a last resort */
-    uint64_t failures, next_try_ms;
-    uint32_t live, queued; /* as reported */
-    uint64_t context_tokens, weight_bytes;
-    uint64_t kv_bytes;               /* of one whole context; 0: not known */
-    struct router_prompt_info *info; /* reference; NULL: none */
-    /* ours */
-    struct router_replica replica;
-    uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
-    struct router_tally tally;
-};
-
 enum { ROUTER_POOLS_MAX = 17 };
 
 /* A node as this router sees it.
@@ -86,7 +56,7 @@ struct router_node {
     int64_t joined_ms;   /* wall */
     uint64_t beat_ms;    /* monotonic; the last word of it */
     struct router_health health;
-    struct lr_strmap places; /* folded model id -> struct router_place, owned */
+    struct lr_strmap replicas; /* folded model id -> struct router_replica, owned */
     uint32_t pool_count;
     struct {
         char name[96], title[96];
@@ -151,8 +121,9 @@ static inline void router_node_end_write(struct router_node *node)
 /* An operator wants it no more: its secret opens nothing from now on. */
 void router_node_remove(struct router_node *node);
 
-/* The place of a model, by folded id; NULL: the node has never heard of it. */
-struct router_place *router_node_place(const struct router_node *node, struct lr_str folded);
+/* The replica of a model, by folded id; NULL: the node has never heard of it. */
+struct router_replica *router_node_replica(const struct router_node *node,
+                                           struct lr_str folded);
 
 /* Takes a whole report in.  url is where we reach it.  `now_ms` is monotonic. */
 LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *join,

@@ -13,15 +13,15 @@
 /* err NULL: the process `epoch` (0: it does not say) of a node with that secret answered. */
 typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t epoch);
 
-/* Borrowed by the call: the caller keeps it until fn was called or the home's client ended. */
+/* Borrowed by the call: the caller keeps it until fn was called or the loop's client ended. */
 struct router_dial {
     router_dial_fn fn;
     void *arg;
     bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
 };
 
-/* fn once, later; never where this fails.  Thread: the home's loop. */
-LR_MUST_USE lr_code router_dial(struct router_home *home, const char *url, const char *secret,
+/* fn once, later; never where this fails.  Thread: the loop of `loop`. */
+LR_MUST_USE lr_code router_dial(struct router_loop *loop, const char *url, const char *secret,
                                 struct router_dial *dial, struct lr_error *err);
 
 /* Once a second on loop 0, lock not held: asks the nodes that are due, ends alerts that are
@@ -32,7 +32,7 @@ void router_reach_second(struct router *r);
 void router_reach_twin(struct router *r, struct router_node *node, const char *url,
                        const char *from);
 
-/* After the homes' clients have ended. */
+/* After the loops' clients have ended. */
 void router_reach_free(struct router *r);
 
 #endif

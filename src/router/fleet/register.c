@@ -86,13 +86,13 @@ static bool pick_unregistered(struct router *r, const char *node_id, size_t *at,
     struct lr_str key;
     void *value;
     const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
-    while (node != NULL && lr_strmap_at(&node->places, (*at)++, &key, &value)) {
-        const struct router_place *place = value;
-        if (!place->can_run || router_registry_find(&r->registry, key) != NULL ||
-            router_check_model_id(lr_str_z(place->id), NULL) != LR_OK)
+    while (node != NULL && lr_strmap_at(&node->replicas, (*at)++, &key, &value)) {
+        const struct router_replica *replica = value;
+        if (!replica->can_run || router_registry_find(&r->registry, key) != NULL ||
+            router_check_model_id(lr_str_z(replica->id), NULL) != LR_OK)
             continue;
-        (void)snprintf(id, ROUTER_ID_MAX, "%s", place->id);
-        (void)snprintf(format, 16, "%s", place->format);
+        (void)snprintf(id, ROUTER_ID_MAX, "%s", replica->id);
+        (void)snprintf(format, 16, "%s", replica->format);
         return true;
     }
     return false;

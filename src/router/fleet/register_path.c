@@ -126,7 +126,7 @@ static void ask_next(struct inspecting *a)
                                        .body = lr_buf_str(&body),
                                        .wait_ms = INSPECT_MS};
     lr_code code = body.failed ? lr_fail(&err, LR_INVALID_ARGUMENT, "\"path\" is too long")
-                               : router_ask(router_home_of(a->router, a->req), &a->nodes[a->at],
+                               : router_ask(router_loop_of(a->router, a->req), &a->nodes[a->at],
                                             &question, on_inspected, a, &err);
     lr_buf_free(&body);
     if (code != LR_OK)
@@ -138,21 +138,21 @@ static bool find_listed(struct inspecting *a)
 {
     struct router *r = a->router;
     char folded[ROUTER_ID_MAX];
-    const struct router_place *place = NULL;
+    const struct router_replica *replica = NULL;
     if (a->name.len != 0 || a->path.len >= ROUTER_ID_MAX)
         return false;
     router_lock(r);
-    for (size_t i = 0; i < r->nodes.count && place == NULL; i++)
+    for (size_t i = 0; i < r->nodes.count && replica == NULL; i++)
         if (router_node_is_online(r->nodes.all[i]))
-            place = router_node_place(r->nodes.all[i], router_fold(a->path, folded));
-    if (place != NULL) {
-        memcpy(a->id, place->id, sizeof(a->id));
-        memcpy(a->found_format, place->format, sizeof(a->found_format));
-        a->need =
-            (struct router_need){place->weight_bytes, place->kv_bytes, place->context_tokens};
+            replica = router_node_replica(r->nodes.all[i], router_fold(a->path, folded));
+    if (replica != NULL) {
+        memcpy(a->id, replica->id, sizeof(a->id));
+        memcpy(a->found_format, replica->format, sizeof(a->found_format));
+        a->need = (struct router_need){replica->weight_bytes, replica->kv_bytes,
+                                       replica->context_tokens};
     }
     router_unlock(r);
-    return place != NULL;
+    return replica != NULL;
 }
 
 static lr_code check(struct inspecting *a, const struct lr_json *body, struct lr_error *err)

@@ -94,7 +94,7 @@ static void tell_one(struct removing *a, const struct router_target *to)
     lr_code code = order != NULL ? LR_OK : lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask it");
     if (code == LR_OK) {
         *order = (struct order){a, to};
-        code = router_ask(router_home_of(a->router, a->req), to, &question,
+        code = router_ask(router_loop_of(a->router, a->req), to, &question,
                           a->is_purge ? on_answer : on_unloaded, order, &err);
     }
     a->waits += code == LR_OK && a->is_purge;
@@ -154,9 +154,9 @@ static bool read_purge(struct net_request *req, bool *out)
 static bool is_left_over(const struct router *r, struct lr_str folded)
 {
     for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_place *place = router_node_place(r->nodes.all[i], folded);
-        if (place != NULL && !router_node_is_removed(r->nodes.all[i]) &&
-            strcmp(place->state, "absent") != 0)
+        const struct router_replica *replica = router_node_replica(r->nodes.all[i], folded);
+        if (replica != NULL && !router_node_is_removed(r->nodes.all[i]) &&
+            strcmp(replica->state, "absent") != 0)
             return true;
     }
     return false;

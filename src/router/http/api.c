@@ -8,13 +8,13 @@
 /* Largest bodies: of who has shown a key, and of anybody. */
 enum { ADMIN_BODY_MAX = 8 << 20, PUBLIC_BODY_MAX = 16 << 10 };
 
-struct router_home *router_home_of(struct router *r, const struct net_request *req)
+struct router_loop *router_loop_of(struct router *r, const struct net_request *req)
 {
     const struct net_loop *loop = net_request_loop(req);
     unsigned i = 0;
-    while (r->homes[i].loop != loop)
+    while (r->loop_states[i].net != loop)
         i++;
-    return &r->homes[i];
+    return &r->loop_states[i];
 }
 
 struct lr_json_writer router_json_begin(struct lr_buf *body, size_t limit)

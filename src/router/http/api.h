@@ -48,9 +48,9 @@ bool router_may_listen(void *arg, struct net_request *req);
 struct lr_str router_cookie_name(const struct router *r, char out[32]);
 
 /* Once a second: silent nodes are left, silent clients get a comment (call.c). */
-void router_calls_watch(struct router_home *home);
+void router_calls_watch(struct router_loop *loop);
 /* What still waits for a node's last word when the router ends. */
-void router_calls_end(struct router_home *home);
+void router_calls_end(struct router_loop *loop);
 
 static inline struct router_access *router_access(struct net_request *req)
 {

@@ -19,7 +19,7 @@ struct outlook {
     bool is_ready; /* files verified and engine resolved on one */
     const char *state;
     const char *reason;
-    const struct router_place *best;
+    const struct router_replica *best;
     uint64_t counts[STATES]; /* nodes that serve, by its state there */
     uint64_t inflight, weight_bytes;
 };
@@ -39,19 +39,19 @@ static struct outlook look(const struct router *r, const struct router_model *mo
     const char *why_not;
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
-        const struct router_place *place = router_node_place(node, folded);
-        if (place == NULL || !router_node_serves(node, &why_not))
+        const struct router_replica *replica = router_node_replica(node, folded);
+        if (replica == NULL || !router_node_serves(node, &why_not))
             continue;
         bool on_its_way =
-            strcmp(place->state, "fetching") == 0 || strcmp(place->state, "verifying") == 0;
-        out.is_ready = out.is_ready || (place->can_run && !place->is_waiting);
-        out.can_run = out.can_run || place->can_run || on_its_way;
-        if (out.best == NULL || rank(place->state) > rank(out.best->state))
-            out.best = place;
-        out.counts[rank(place->state)]++;
-        out.inflight += place->replica.inflight;
-        if (place->weight_bytes > out.weight_bytes)
-            out.weight_bytes = place->weight_bytes;
+            strcmp(replica->state, "fetching") == 0 || strcmp(replica->state, "verifying") == 0;
+        out.is_ready = out.is_ready || (replica->can_run && !replica->is_waiting);
+        out.can_run = out.can_run || replica->can_run || on_its_way;
+        if (out.best == NULL || rank(replica->state) > rank(out.best->state))
+            out.best = replica;
+        out.counts[rank(replica->state)]++;
+        out.inflight += replica->inflight;
+        if (replica->weight_bytes > out.weight_bytes)
+            out.weight_bytes = replica->weight_bytes;
     }
     if (out.best != NULL) {
         out.state = out.best->state;
@@ -152,7 +152,7 @@ void router_api_v1_model(struct router *r, struct net_request *req)
 }
 
 static void put_place(struct lr_json_writer *w, const struct router_node *node,
-                      const struct router_place *place)
+                      const struct router_replica *replica)
 {
     const char *why_not;
     lr_json_begin_object(w);
@@ -160,32 +160,33 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
     lr_json_member_z(w, "name", node->name);
     lr_json_member_bool(w, "online", router_node_is_online(node));
     lr_json_member_bool(w, "can_run",
-                        place != NULL && place->can_run && router_node_serves(node, &why_not));
+                        replica != NULL && replica->can_run &&
+                            router_node_serves(node, &why_not));
     const char *reason = NULL;
     if (!router_node_serves(node, &why_not))
         reason = why_not;
-    else if (place == NULL)
+    else if (replica == NULL)
         reason = "the node does not have it";
-    else if (!place->can_run || place->is_waiting)
-        reason = place->reason;
+    else if (!replica->can_run || replica->is_waiting)
+        reason = replica->reason;
     lr_json_member_z(w, "reason", reason);
-    if (place != NULL) {
-        lr_json_member_z(w, "state", place->state);
-        lr_json_member_bool(w, "loaded", place->is_loaded);
-        lr_json_member_bool(w, "pinned", place->is_pinned);
-        lr_json_member_u64(w, "failures", place->failures);
-        if (place->can_run && place->is_waiting && place->next_try_ms != 0)
-            lr_json_member_u64(w, "next_try_ms", place->next_try_ms);
-        lr_json_member_z(w, "engine", place->engine);
-        lr_json_member_z(w, "runtime", place->runtime);
-        lr_json_member_z(w, "architecture", place->architecture);
-        lr_json_member_u64(w, "slots", place->replica.slots);
-        lr_json_member_u64(w, "live", place->live);
-        lr_json_member_u64(w, "inflight", place->replica.inflight);
-        lr_json_member_u64(w, "context_tokens", place->context_tokens);
-        lr_json_member_u64(w, "weight_bytes", place->weight_bytes);
-        lr_json_member_double(w, "step_ms", place->replica.step_ms);
-        lr_json_member_double(w, "prefill_ms_per_token", place->replica.prefill_ms);
+    if (replica != NULL) {
+        lr_json_member_z(w, "state", replica->state);
+        lr_json_member_bool(w, "loaded", replica->is_loaded);
+        lr_json_member_bool(w, "pinned", replica->is_pinned);
+        lr_json_member_u64(w, "failures", replica->failures);
+        if (replica->can_run && replica->is_waiting && replica->next_try_ms != 0)
+            lr_json_member_u64(w, "next_try_ms", replica->next_try_ms);
+        lr_json_member_z(w, "engine", replica->engine);
+        lr_json_member_z(w, "runtime", replica->runtime);
+        lr_json_member_z(w, "architecture", replica->architecture);
+        lr_json_member_u64(w, "slots", replica->slots);
+        lr_json_member_u64(w, "live", replica->live);
+        lr_json_member_u64(w, "inflight", replica->inflight);
+        lr_json_member_u64(w, "context_tokens", replica->context_tokens);
+        lr_json_member_u64(w, "weight_bytes", replica->weight_bytes);
+        lr_json_member_double(w, "step_ms", replica->step_ms);
+        lr_json_member_double(w, "prefill_ms_per_token", replica->prefill_ms);
     }
     lr_json_end_object(w);
 }
@@ -227,7 +228,7 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
     for (size_t i = 0; i < r->nodes.count; i++)
         if (!router_node_is_removed(r->nodes.all[i]))
             put_place(w, r->nodes.all[i],
-                      router_node_place(r->nodes.all[i], lr_str_z(m->folded)));
+                      router_node_replica(r->nodes.all[i], lr_str_z(m->folded)));
     lr_json_end_array(w);
     lr_json_end_object(w);
 }
@@ -367,7 +368,7 @@ void router_api_explain(struct router *r, struct net_request *req)
             for (size_t i = 0; i < r->nodes.count; i++)
                 if (!router_node_is_removed(r->nodes.all[i]))
                     put_place(&w, r->nodes.all[i],
-                              router_node_place(r->nodes.all[i], lr_str_z(model->folded)));
+                              router_node_replica(r->nodes.all[i], lr_str_z(model->folded)));
             lr_json_end_array(&w);
         }
     }

@@ -13,15 +13,15 @@ static void put_models(struct lr_json_writer *w, const struct router_node *node)
     void *value;
     lr_json_key(w, "models");
     lr_json_begin_array(w);
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
-        const struct router_place *place = value;
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
+        const struct router_replica *replica = value;
         lr_json_begin_object(w);
-        lr_json_member_z(w, "id", place->id);
-        lr_json_member_z(w, "state", place->state);
-        lr_json_member_z(w, "reason", place->reason[0] != '\0' ? place->reason : NULL);
-        lr_json_member_bool(w, "can_run", place->can_run);
-        lr_json_member_u64(w, "slots", place->replica.slots);
-        lr_json_member_u64(w, "inflight", place->replica.inflight);
+        lr_json_member_z(w, "id", replica->id);
+        lr_json_member_z(w, "state", replica->state);
+        lr_json_member_z(w, "reason", replica->reason[0] != '\0' ? replica->reason : NULL);
+        lr_json_member_bool(w, "can_run", replica->can_run);
+        lr_json_member_u64(w, "slots", replica->slots);
+        lr_json_member_u64(w, "inflight", replica->inflight);
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
@@ -32,11 +32,11 @@ static void put_model_counts(struct lr_json_writer *w, const struct router_node 
     struct lr_str key;
     void *value;
     uint64_t runnable = 0, loaded = 0, inflight = 0;
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++) {
-        const struct router_place *place = value;
-        runnable += place->can_run;
-        loaded += place->is_loaded;
-        inflight += place->replica.inflight;
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
+        const struct router_replica *replica = value;
+        runnable += replica->can_run;
+        loaded += replica->is_loaded;
+        inflight += replica->inflight;
     }
     lr_json_member_u64(w, "models_runnable", runnable);
     lr_json_member_u64(w, "models_loaded", loaded);
@@ -108,7 +108,7 @@ struct changing {
     struct router *router;
     struct net_request *req;
     enum change change;
-    struct router_node to; /* as it shall be; without places */
+    struct router_node to; /* as it shall be; without replicas */
 };
 
 static lr_code write_change(struct router_sql *sql, void *arg, struct lr_error *err)
@@ -158,7 +158,7 @@ static void change_node(struct router *r, struct net_request *req, enum change c
     struct router_node *node = router_nodes_find(&r->nodes, id);
     if (node != NULL && m != NULL) {
         *m = (struct changing){.router = r, .req = req, .change = change, .to = *node};
-        lr_strmap_init(&m->to.places);
+        lr_strmap_init(&m->to.replicas);
         if (change == REMOVE)
             router_node_move(&m->to, ROUTER_NODE_REMOVED);
         m->to.is_drained = change == DRAIN;

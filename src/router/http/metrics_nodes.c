@@ -54,8 +54,8 @@ static uint64_t downloads(const struct router_node *node)
     struct lr_str key;
     void *value;
     uint64_t count = 0;
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++)
-        count += ((const struct router_place *)value)->fetch_bytes != 0;
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++)
+        count += ((const struct router_replica *)value)->fetch_bytes != 0;
     return count;
 }
 
@@ -64,8 +64,8 @@ static uint64_t download_rate(const struct router_node *node)
     struct lr_str key;
     void *value;
     uint64_t sum = 0;
-    for (size_t i = 0; lr_strmap_at(&node->places, i, &key, &value); i++)
-        sum += ((const struct router_place *)value)->fetch_rate;
+    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++)
+        sum += ((const struct router_replica *)value)->fetch_rate;
     return sum;
 }
 
@@ -98,12 +98,12 @@ static void write_pools(const struct router *r, struct lr_buf *out, bool total)
 
 enum kind { COUNT, BYTES, SECONDS }; /* SECONDS: kept in microseconds */
 
-#define TALLY(member) offsetof(struct router_place, tally.member)
+#define TALLY(member) offsetof(struct router_replica, tally.member)
 static const struct {
     const char *name, *type, *help; /* help NULL: belongs to the one before */
-    size_t offset;                  /* of a uint64_t in struct router_place */
+    size_t offset;                  /* of a uint64_t in struct router_replica */
     enum kind kind;
-} of_place[] = {
+} of_replica[] = {
     {"model_requests_total", "counter", "Requests that ended", TALLY(requests), COUNT},
     {"model_failed_total", "counter", "Those that ended with 429 or 5xx", TALLY(failed), COUNT},
     {"model_cancelled_total", "counter", "Those whose client left", TALLY(cancelled), COUNT},
@@ -119,37 +119,37 @@ static const struct {
     {"model_inter_token_seconds_sum", NULL, NULL, TALLY(inter_token_us), SECONDS},
     {"model_inter_token_seconds_count", NULL, NULL, TALLY(inter_tokens), COUNT},
     {"model_fetched_bytes", "gauge", "Bytes fetched, of a download under way",
-     offsetof(struct router_place, fetched_bytes), BYTES},
+     offsetof(struct router_replica, fetched_bytes), BYTES},
     {"model_fetch_size_bytes", "gauge", "Bytes to fetch, of a download under way",
-     offsetof(struct router_place, fetch_bytes), BYTES},
+     offsetof(struct router_replica, fetch_bytes), BYTES},
 };
 #undef TALLY
 
-static bool is_told(const struct router *r, const struct router_place *place)
+static bool is_told(const struct router *r, const struct router_replica *replica)
 {
-    return place->tally.requests != 0 || place->replica.inflight != 0 ||
-           router_registry_find(&r->registry, lr_str_z(place->id)) != NULL;
+    return replica->tally.requests != 0 || replica->inflight != 0 ||
+           router_registry_find(&r->registry, lr_str_z(replica->id)) != NULL;
 }
 
 static void write_places(const struct router *r, struct lr_buf *out, size_t which)
 {
-    const char *name = of_place[which].name;
-    bool has_rows = of_place[which].offset != 0;
-    if (of_place[which].help != NULL)
-        router_metrics_head(out, name, of_place[which].type, of_place[which].help);
+    const char *name = of_replica[which].name;
+    bool has_rows = of_replica[which].offset != 0;
+    if (of_replica[which].help != NULL)
+        router_metrics_head(out, name, of_replica[which].type, of_replica[which].help);
     for (size_t i = 0; has_rows && i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
         struct lr_str key;
         void *value;
-        for (size_t j = 0; lr_strmap_at(&node->places, j, &key, &value); j++) {
-            const struct router_place *place = value;
+        for (size_t j = 0; lr_strmap_at(&node->replicas, j, &key, &value); j++) {
+            const struct router_replica *replica = value;
             uint64_t number;
-            memcpy(&number, (const char *)value + of_place[which].offset, sizeof(number));
-            bool is_idle = of_place[which].kind == BYTES && place->fetch_bytes == 0;
-            if (router_node_is_removed(node) || is_idle || !is_told(r, place))
+            memcpy(&number, (const char *)value + of_replica[which].offset, sizeof(number));
+            bool is_idle = of_replica[which].kind == BYTES && replica->fetch_bytes == 0;
+            if (router_node_is_removed(node) || is_idle || !is_told(r, replica))
                 continue;
-            begin(out, name, node, "model", place->id);
-            if (of_place[which].kind == SECONDS)
+            begin(out, name, node, "model", replica->id);
+            if (of_replica[which].kind == SECONDS)
                 lr_buf_addf(out, "%.6f\n", (double)number / 1e6);
             else
                 add_count(out, number);
@@ -189,21 +189,21 @@ static void write_state(const struct router *r, struct lr_buf *out)
     void *value;
     router_metrics_head(out, "inflight", "gauge", "Requests on a node, per model");
     for (size_t i = 0; i < r->nodes.count; i++)
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
-            const struct router_place *place = value;
-            if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, place))
+        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->replicas, j, &key, &value); j++) {
+            const struct router_replica *replica = value;
+            if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, replica))
                 continue;
-            begin(out, "inflight", r->nodes.all[i], "model", place->id);
-            add_count(out, place->replica.inflight);
+            begin(out, "inflight", r->nodes.all[i], "model", replica->id);
+            add_count(out, replica->inflight);
         }
     router_metrics_head(out, "model_loaded", "gauge", "1 while a model is loaded on a node");
     for (size_t i = 0; i < r->nodes.count; i++)
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->places, j, &key, &value); j++) {
-            const struct router_place *place = value;
-            if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, place))
+        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->replicas, j, &key, &value); j++) {
+            const struct router_replica *replica = value;
+            if (router_node_is_removed(r->nodes.all[i]) || !is_told(r, replica))
                 continue;
-            begin(out, "model_loaded", r->nodes.all[i], "model", place->id);
-            add_count(out, place->is_loaded && router_node_is_online(r->nodes.all[i]));
+            begin(out, "model_loaded", r->nodes.all[i], "model", replica->id);
+            add_count(out, replica->is_loaded && router_node_is_online(r->nodes.all[i]));
         }
     for (size_t k = 0; k < sizeof(of_queue) / sizeof(of_queue[0]); k++) {
         router_metrics_head(out, of_queue[k].name, "gauge", of_queue[k].help);
@@ -229,7 +229,7 @@ void router_metrics_write_nodes(const struct router *r, struct lr_buf *out)
     }
     write_pools(r, out, true);
     write_pools(r, out, false);
-    for (size_t k = 0; k < sizeof(of_place) / sizeof(of_place[0]); k++)
+    for (size_t k = 0; k < sizeof(of_replica) / sizeof(of_replica[0]); k++)
         write_places(r, out, k);
     write_state(r, out);
 }

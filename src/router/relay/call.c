@@ -9,15 +9,15 @@
 
 void router_call_link(struct router_call *call)
 {
-    struct router_home *home = call->home;
-    call->next = home->calls;
-    call->link = &home->calls;
+    struct router_loop *loop = call->loop;
+    call->next = loop->calls;
+    call->link = &loop->calls;
     call->begun_ns = lr_clock_ns(NULL);
-    call->wrote_ms = net_loop_now_ms(home->loop);
+    call->wrote_ms = net_loop_now_ms(loop->net);
     if (call->next != NULL)
         call->next->link = &call->next;
-    home->calls = call;
-    atomic_fetch_add_explicit(&home->router->calls, 1, memory_order_relaxed);
+    loop->calls = call;
+    atomic_fetch_add_explicit(&loop->router->calls, 1, memory_order_relaxed);
 }
 
 static void unlink_call(struct router_call *call)
@@ -32,7 +32,7 @@ static void unlink_call(struct router_call *call)
 
 void router_call_drop(struct router_call *call)
 {
-    struct router *r = call->home->router;
+    struct router *r = call->loop->router;
     if (--call->holds != 0)
         return;
     if (call->link != NULL)
@@ -74,7 +74,7 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
 {
     struct router_call *call = owner;
     begin_stream(call);
-    call->wrote_ms = net_loop_now_ms(call->home->loop);
+    call->wrote_ms = net_loop_now_ms(call->loop->net);
     return net_stream_write(call->req, bytes);
 }
 
@@ -83,7 +83,7 @@ static void note_end(struct router_call *call, int status)
 {
     if (call->link == NULL)
         return;
-    atomic_fetch_sub_explicit(&call->home->router->calls, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&call->loop->router->calls, 1, memory_order_relaxed);
     router_call_note(call, status);
 }
 
@@ -107,7 +107,7 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
     struct router_call *call = owner;
     note_end(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED));
     if (err == NULL) {
-        router_count(&call->home->router->metrics.cancelled, 1);
+        router_count(&call->loop->router->metrics.cancelled, 1);
         net_stream_abort(call->req);
     } else if (net_response_begun(call->req)) {
         /* The stream ends here whether the client takes it or not. */
@@ -167,7 +167,7 @@ struct router_call *router_call_new(struct router *r, struct net_request *req)
     struct router_call *call = calloc(1, sizeof(*call));
     if (call == NULL)
         return NULL;
-    call->home = router_home_of(r, req);
+    call->loop = router_loop_of(r, req);
     call->req = req;
     call->access = router_access(req);
     call->holds = 1;
@@ -186,7 +186,7 @@ void router_call_fail(struct router_call *call, const struct lr_error *err)
 /* An answer that is complete does not wait for others of the same read. */
 static void flush(struct router_call *call)
 {
-    if (!call->home->more_comes || chat_turn_is_complete(&call->turn))
+    if (!call->loop->more_comes || chat_turn_is_complete(&call->turn))
         chat_turn_flush(&call->turn);
 }
 
@@ -195,7 +195,7 @@ void router_call_token(struct router_leg *leg, const struct wire_token *token)
     struct router_call *call = leg->call;
     if (call->first_ns == 0) {
         call->first_ns = lr_clock_ns(NULL);
-        router_observe(&call->home->router->metrics.first_token,
+        router_observe(&call->loop->router->metrics.first_token,
                        call->first_ns - call->begun_ns);
     }
     chat_turn_token(&call->turn, leg->index, token);
@@ -209,18 +209,18 @@ void router_call_done(struct router_leg *leg, enum lr_finish reason,
     flush(leg->call);
 }
 
-void router_calls_end(struct router_home *home)
+void router_calls_end(struct router_loop *loop)
 {
     /* Every client has its answer by now; some node may still owe its last word. */
-    while (home->calls != NULL) {
-        home->calls->holds = 1;
-        router_call_drop(home->calls);
+    while (loop->calls != NULL) {
+        loop->calls->holds = 1;
+        router_call_drop(loop->calls);
     }
 }
 
 static void end_if_revoked(struct router_call *call)
 {
-    struct router *r = call->home->router;
+    struct router *r = call->loop->router;
     const struct router_key *key = call->access->caller.key;
     struct lr_error err;
     if (key == NULL)
@@ -234,17 +234,17 @@ static void end_if_revoked(struct router_call *call)
     router_call_fail(call, &err);
 }
 
-void router_calls_watch(struct router_home *home)
+void router_calls_watch(struct router_loop *loop)
 {
-    uint64_t now = net_loop_now_ms(home->loop);
-    for (struct router_call *call = home->calls, *next; call != NULL; call = next) {
+    uint64_t now = net_loop_now_ms(loop->net);
+    for (struct router_call *call = loop->calls, *next; call != NULL; call = next) {
         next = call->next;
         router_call_hold(call); /* a leg that is given up may end it */
         for (uint32_t i = 0; i < call->leg_count; i++)
             router_leg_watch(&call->legs[i], now);
         if (!chat_turn_is_over(&call->turn))
             end_if_revoked(call);
-        if (now - call->wrote_ms >= home->router->keep_alive_ms)
+        if (now - call->wrote_ms >= loop->router->keep_alive_ms)
             chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
     }

@@ -48,8 +48,8 @@ struct router_leg {
 
 struct router_call {
     struct router_call *next,
-        **link; /* of home->calls; link NULL: the request is not valid yet */
-    struct router_home *home;
+        **link; /* of loop->calls; link NULL: the request is not valid yet */
+    struct router_loop *loop;
     struct net_request *req; /* not to be touched once the turn has ended, as all it owns: */
     struct router_access *access; /* in the request's arena */
     struct chat_turn turn;

@@ -22,7 +22,7 @@ static void add_tokens(const struct router_call *call, struct router_usage *row)
  * request finds them counted; and once more of what the engine made beyond them. */
 static void charge(struct router_call *call)
 {
-    struct router *r = call->home->router;
+    struct router *r = call->loop->router;
     uint64_t tokens = call->usage.prompt_tokens + call->usage.completion_tokens;
     if (call->key == NULL || call->key->tokens_per_minute == 0 || tokens <= call->charged)
         return;
@@ -35,7 +35,7 @@ static void charge(struct router_call *call)
 
 void router_call_note(struct router_call *call, int status)
 {
-    struct router_metrics *metrics = &call->home->router->metrics;
+    struct router_metrics *metrics = &call->loop->router->metrics;
     struct router_access *access = call->access;
     struct router_usage *row = &call->usage;
     uint64_t now = lr_clock_ns(NULL);
@@ -65,14 +65,14 @@ void router_call_note(struct router_call *call, int status)
 /* What the node that served it last did of it. */
 static void add_to_tally(const struct router_call *call)
 {
-    struct router *r = call->home->router;
+    struct router *r = call->loop->router;
     const struct router_usage *row = &call->usage;
     router_lock(r);
     const struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(row->node));
-    struct router_place *place =
-        node != NULL ? router_node_place(node, lr_str_z(call->model->folded)) : NULL;
-    if (place != NULL) {
-        struct router_tally *t = &place->tally;
+    struct router_replica *replica =
+        node != NULL ? router_node_replica(node, lr_str_z(call->model->folded)) : NULL;
+    if (replica != NULL) {
+        struct router_tally *t = &replica->tally;
         t->requests++;
         t->failed += row->status == 429 || row->status >= 500;
         t->cancelled += row->status == (uint32_t)lr_code_http(LR_CANCELLED);
@@ -94,7 +94,7 @@ static void add_to_tally(const struct router_call *call)
 
 void router_call_book(struct router_call *call)
 {
-    struct router *r = call->home->router;
+    struct router *r = call->loop->router;
     struct router_usage *row = &call->usage;
     add_tokens(call, row);
     router_store_usage(r->store, row);

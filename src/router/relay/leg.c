@@ -138,9 +138,9 @@ static void run(struct router_leg *leg)
     leg->loaded_ns = leg->first_ns = leg->last_ns = 0;
     leg->attempt_tokens = 0;
     leg->sent_count = leg->generated_count;
-    leg->heard_ms = net_loop_now_ms(call->home->loop);
+    leg->heard_ms = net_loop_now_ms(call->loop->net);
     note_node(leg);
-    router_count(&call->home->router->metrics.generations, 1);
+    router_count(&call->loop->router->metrics.generations, 1);
     lr_code code = router_leg_send(leg, &err);
     if (code == LR_OK)
         call->holds++;
@@ -153,7 +153,7 @@ static void run(struct router_leg *leg)
 static void count_move(struct router_leg *leg, enum router_outcome outcome, const char *why)
 {
     struct router_call *call = leg->call;
-    struct router_metrics *metrics = &call->home->router->metrics;
+    struct router_metrics *metrics = &call->loop->router->metrics;
     struct lr_log_ctx log = {.request_id = call->access->request_id};
     if (outcome == ROUTER_BUSY) {
         router_count(&metrics->busy, 1);
@@ -235,7 +235,7 @@ static void refuse(struct router_leg *leg, const struct lr_error *err)
         net_response_header(leg->call->req, "Retry-After", lr_str_z(seconds));
     }
     if (err->code == LR_RATE_LIMITED)
-        router_count(&leg->call->home->router->metrics.queue_full, 1);
+        router_count(&leg->call->loop->router->metrics.queue_full, 1);
     router_leg_fail(leg, err);
 }
 
@@ -254,7 +254,7 @@ static void on_ready(struct router_ticket *job, const struct lr_error *err)
     router_call_drop(call);
 }
 
-/* Another key holds less of the model: this answer waits a moment and goes on.  The place is
+/* Another key holds less of the model: this answer waits a moment and goes on.  The slot is
  * given back when the node has confirmed, so that it is never sent more than it takes; what it
  * makes until then is not lost. */
 static void on_preempt(struct router_ticket *job)

@@ -8,7 +8,7 @@
  * then.  0: any wait. */
 static uint64_t time_to_begin(const struct router_call *call)
 {
-    uint64_t limit = call->home->router->sched.queue_timeout_ms;
+    uint64_t limit = call->loop->router->sched.queue_timeout_ms;
     uint64_t waited = (lr_clock_ns(NULL) - call->begun_ns) / 1000000;
     if (limit == 0)
         return 0;
@@ -22,7 +22,7 @@ static struct wire_generate describe(const struct router_leg *leg)
     struct wire_generate ask;
     chat_turn_ask(&call->turn, leg->index, &ask);
     ask.request_id = lr_str_z(leg->job.name);
-    ask.model = lr_str_z(leg->job.place->id);
+    ask.model = lr_str_z(leg->job.replica->id);
     ask.trace = lr_str_z(call->trace);
     ask.leaves = lr_str_z(leg->job.swap);
     ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
@@ -44,5 +44,5 @@ lr_code router_leg_send(struct router_leg *leg, struct lr_error *err)
     router_target_set(&to, leg->job.node);
     router_unlock(leg->job.router);
     struct router_peer peer = {leg->job.node, to.url, to.secret};
-    return router_link_submit(leg->call->home, &peer, &ask, &leg->stream, err);
+    return router_link_submit(leg->call->loop, &peer, &ask, &leg->stream, err);
 }

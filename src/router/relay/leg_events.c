@@ -22,7 +22,7 @@ static bool keep_id(struct router_leg *leg, uint32_t id)
 
 static void note_times(struct router_leg *leg)
 {
-    struct router_metrics *metrics = &leg->call->home->router->metrics;
+    struct router_metrics *metrics = &leg->call->loop->router->metrics;
     uint64_t now = lr_clock_ns(NULL);
     if (leg->first_ns == 0) {
         leg->first_ns = now;
@@ -192,7 +192,7 @@ static void on_refused(struct router_leg *leg, struct lr_str body)
 
 /* ---- events ---- */
 
-/* Without this event the swap is settled when the place is given back. */
+/* Without this event the swap is settled when the slot is given back. */
 static void on_accepted(struct router_leg *leg, struct lr_str body)
 {
     struct wire_accepted m;
@@ -211,7 +211,7 @@ static void on_prefill(struct router_leg *leg, struct lr_str body)
 
 void router_leg_hear(struct router_leg *leg, const struct wire_frame *frame)
 {
-    leg->heard_ms = net_loop_now_ms(leg->call->home->loop);
+    leg->heard_ms = net_loop_now_ms(leg->call->loop->net);
     if (leg->is_leaving) {
         on_last_event(leg, frame);
         return;

@@ -17,8 +17,8 @@ enum {
 enum link_state { LINK_OPENING, LINK_OPEN, LINK_CLOSED };
 
 struct router_link {
-    struct router_link *next, **link; /* of home->links; link NULL: closed */
-    struct router_home *home;
+    struct router_link *next, **link; /* of loop->links; link NULL: closed */
+    struct router_loop *loop;
     const struct router_node *node;
     enum link_state state;
     struct net_call *call; /* NULL: closed */
@@ -68,7 +68,7 @@ static void move(struct router_link *l, enum link_state to, const struct lr_erro
     if (l->state == LINK_CLOSED || to <= l->state)
         return;
     l->state = to;
-    l->heard_ms = net_loop_now_ms(l->home->loop);
+    l->heard_ms = net_loop_now_ms(l->loop->net);
     if (to == LINK_OPEN) {
         send(l, lr_buf_str(&l->out));
         lr_buf_free(&l->out);
@@ -87,7 +87,7 @@ static void move(struct router_link *l, enum link_state to, const struct lr_erro
     for (uint32_t i = 0; i < l->streams.count; i++)
         if (l->streams.all[i].item != NULL)
             lose(l->streams.all[i].item, err);
-    net_loop_bury(l->home->loop, bury, l);
+    net_loop_bury(l->loop->net, bury, l);
 }
 
 static void close_link(struct router_link *l, const struct lr_error *err)
@@ -110,7 +110,7 @@ static lr_code on_frame(struct router_link *l, const struct wire_frame *frame,
                         struct lr_error *err)
 {
     struct wire_event_head head;
-    l->heard_ms = net_loop_now_ms(l->home->loop);
+    l->heard_ms = net_loop_now_ms(l->loop->net);
     if (!wire_is_event(frame->type))
         return LR_OK; /* a sign of life, or what a later version may say */
     if (!wire_event_head_decode(frame->body, &head))
@@ -129,9 +129,9 @@ static lr_code on_frame(struct router_link *l, const struct wire_frame *frame,
     s->next_index++;
     if (wire_event_is_last(frame->type))
         detach(s);
-    l->home->more_comes = head.has_more;
+    l->loop->more_comes = head.has_more;
     s->on_event(s->arg, frame);
-    l->home->more_comes = false;
+    l->loop->more_comes = false;
     return LR_OK;
 }
 
@@ -180,10 +180,10 @@ static void on_done(void *arg, const struct lr_error *err)
     close_link(l, err != NULL ? err : &why);
 }
 
-void router_links_watch(struct router_home *home, uint64_t now_ms)
+void router_links_watch(struct router_loop *loop, uint64_t now_ms)
 {
     struct lr_error err;
-    for (struct router_link *l = home->links, *next; l != NULL; l = next) {
+    for (struct router_link *l = loop->links, *next; l != NULL; l = next) {
         next = l->next;
         if (l->state != LINK_OPEN || now_ms - l->heard_ms < ROUTER_SILENCE_MS)
             continue;
@@ -191,13 +191,13 @@ void router_links_watch(struct router_home *home, uint64_t now_ms)
         (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
                       ROUTER_SILENCE_MS);
         close_link(l, &err);
-        next = home->links; /* whoever was told may have opened others, or closed them */
+        next = loop->links; /* whoever was told may have opened others, or closed them */
     }
 }
 
 /* ---- its beginning ---- */
 
-static lr_code open_link(struct router_home *home, const struct router_peer *peer,
+static lr_code open_link(struct router_loop *loop, const struct router_peer *peer,
                          struct router_link **out, struct lr_error *err)
 {
     char url[320], bearer[128], name[WIRE_LINK_NAME_MAX];
@@ -223,33 +223,33 @@ static lr_code open_link(struct router_home *home, const struct router_peer *pee
                       .on_body = on_body,
                       .on_done = on_done},
     };
-    l->home = home;
+    l->loop = loop;
     l->node = peer->node;
-    lr_code code = net_call_start(home->client, &config, &l->call, err);
+    lr_code code = net_call_start(loop->client, &config, &l->call, err);
     if (code != LR_OK) {
         free(l);
         return code;
     }
     lr_buf_init(&l->out, OUT_BYTES + (1 << 20));
     wire_reader_init(&l->in, EVENT_BYTES);
-    l->next = home->links;
-    l->link = &home->links;
+    l->next = loop->links;
+    l->link = &loop->links;
     if (l->next != NULL)
         l->next->link = &l->next;
-    home->links = l;
+    loop->links = l;
     *out = l;
     return LR_OK;
 }
 
-static lr_code find_link(struct router_home *home, const struct router_peer *peer,
+static lr_code find_link(struct router_loop *loop, const struct router_peer *peer,
                          struct router_link **out, struct lr_error *err)
 {
-    struct router_link *l = home->links;
+    struct router_link *l = loop->links;
     /* A node that came back from elsewhere has another link: the old one ends by itself. */
     while (l != NULL && (l->node != peer->node || strcmp(l->url, peer->url) != 0))
         l = l->next;
     *out = l;
-    return l != NULL ? LR_OK : open_link(home, peer, out, err);
+    return l != NULL ? LR_OK : open_link(loop, peer, out, err);
 }
 
 static size_t queued(const struct router_link *l)
@@ -257,13 +257,13 @@ static size_t queued(const struct router_link *l)
     return l->state == LINK_OPEN ? net_call_queued(l->call) : l->out.len;
 }
 
-lr_code router_link_submit(struct router_home *home, const struct router_peer *peer,
+lr_code router_link_submit(struct router_loop *loop, const struct router_peer *peer,
                            struct wire_generate *ask, struct router_stream *stream,
                            struct lr_error *err)
 {
-    struct lr_buf *frame = &home->scratch;
+    struct lr_buf *frame = &loop->scratch;
     struct router_link *l;
-    lr_code code = find_link(home, peer, &l, err);
+    lr_code code = find_link(loop, peer, &l, err);
     if (code != LR_OK)
         return code;
     stream->number = ask->id = lr_slots_take(&l->streams, stream);
@@ -282,7 +282,7 @@ lr_code router_link_submit(struct router_home *home, const struct router_peer *p
         return code;
     }
     stream->link = l;
-    stream->sent_ms = l->state == LINK_OPEN ? net_loop_now_ms(home->loop) : 0;
+    stream->sent_ms = l->state == LINK_OPEN ? net_loop_now_ms(loop->net) : 0;
     send(l, lr_buf_str(frame));
     return LR_OK;
 }
@@ -303,11 +303,11 @@ void router_link_leave(struct router_stream *stream)
     detach(stream);
 }
 
-void router_links_free(struct router_home *home)
+void router_links_free(struct router_loop *loop)
 {
-    while (home->links != NULL) {
-        struct router_link *l = home->links;
-        home->links = l->next;
+    while (loop->links != NULL) {
+        struct router_link *l = loop->links;
+        loop->links = l->next;
         for (uint32_t i = 0; i < l->streams.count; i++)
             if (l->streams.all[i].item != NULL)
                 ((struct router_stream *)l->streams.all[i].item)->link = NULL;

@@ -7,7 +7,7 @@
  *
  * The first generation for a node opens the link and waits with those that follow until it is
  * open.  A link that closes tells each of its streams and is gone; the next generation opens
- * another one.  Thread: the home's loop.
+ * another one.  Thread: the loop of `loop`.
  */
 #ifndef ROUTER_RELAY_LINK_H
 #define ROUTER_RELAY_LINK_H
@@ -43,7 +43,7 @@ struct router_stream {
  *   TOO_LARGE    the request is larger than a frame
  *   UNAVAILABLE  the node has not read for long
  *   another one  no memory, or no such address */
-LR_MUST_USE lr_code router_link_submit(struct router_home *home, const struct router_peer *peer,
+LR_MUST_USE lr_code router_link_submit(struct router_loop *loop, const struct router_peer *peer,
                                        struct wire_generate *ask, struct router_stream *stream,
                                        struct lr_error *err);
 
@@ -53,9 +53,9 @@ void router_link_cancel(struct router_stream *stream);
 void router_link_leave(struct router_stream *stream);
 
 /* Once a second: closes links that have said nothing for too long. */
-void router_links_watch(struct router_home *home, uint64_t now_ms);
+void router_links_watch(struct router_loop *loop, uint64_t now_ms);
 
-/* The home's client is gone, and with it every connection. */
-void router_links_free(struct router_home *home);
+/* The loop's client is gone, and with it every connection. */
+void router_links_free(struct router_loop *loop);
 
 #endif

@@ -142,9 +142,9 @@ static lr_code make_legs(struct router_call *call, struct lr_error *err)
         leg->call = call;
         leg->index = i;
         leg->job.waiter.bytes = bytes;
-        leg->job.router = call->home->router;
+        leg->job.router = call->loop->router;
         leg->job.model = call->model;
-        leg->job.loop = call->home->loop;
+        leg->job.loop = call->loop->net;
         (void)snprintf(leg->job.name, sizeof(leg->job.name), "%s.%u", call->name, i);
         leg->job.key = call->access->caller.key != NULL ? call->access->caller.key->number : 0;
         leg->job.prefixes = call->marks != NULL ? &call->marks[i / n] : NULL;

@@ -6,14 +6,14 @@
 #include "router/sched/dispatch.h"
 
 /* NULL: the node cannot run the model. */
-static struct router_place *place_on(const struct router_node *node,
-                                     const struct router_model *model)
+static struct router_replica *replica_on(const struct router_node *node,
+                                         const struct router_model *model)
 {
     const char *why_not;
-    struct router_place *place = router_node_serves(node, &why_not)
-                                     ? router_node_place(node, lr_str_z(model->folded))
-                                     : NULL;
-    return place != NULL && place->can_run ? place : NULL;
+    struct router_replica *replica = router_node_serves(node, &why_not)
+                                         ? router_node_replica(node, lr_str_z(model->folded))
+                                         : NULL;
+    return replica != NULL && replica->can_run ? replica : NULL;
 }
 
 /* A node that could not load the model lately gets no ticket that another node can serve. */
@@ -21,7 +21,7 @@ static size_t drop_waiting(struct router_candidate *all, size_t count)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
-        if (!all[i].place->is_waiting)
+        if (!all[i].replica->is_waiting)
             all[kept++] = all[i];
     return kept != 0 ? kept : count;
 }
@@ -43,23 +43,16 @@ size_t router_replicas(void *arg, const struct router_schedule *schedule,
     const struct router_model *model =
         (const void *)((const char *)schedule - offsetof(struct router_model, schedule));
     size_t count = 0;
-    const struct router_place *bound =
-        t != NULL && t->bound != NULL ? place_on(t->bound, model) : NULL;
+    const struct router_replica *bound =
+        t != NULL && t->bound != NULL ? replica_on(t->bound, model) : NULL;
     bool is_bound = bound != NULL && !bound->is_waiting;
     if (is_replaced(r, model))
         return 0;
     for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
         struct router_node *node = r->nodes.all[i];
-        struct router_place *place = place_on(node, model);
-        if (place != NULL && (!is_bound || node == t->bound))
-            out[count++] = (struct router_candidate){
-                .node = node,
-                .place = place,
-                .replica = &place->replica,
-                .is_loaded = place->is_loaded,
-                .reported = place->live + place->queued,
-                .weight_bytes = place->weight_bytes,
-            };
+        struct router_replica *replica = replica_on(node, model);
+        if (replica != NULL && (!is_bound || node == t->bound))
+            out[count++] = (struct router_candidate){.node = node, .replica = replica};
     }
     return drop_waiting(out, count);
 }
@@ -91,15 +84,15 @@ static void explain_nobody(const struct router *r, const struct router_model *mo
     bool any = false;
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
-        const struct router_place *place = router_node_place(node, folded);
+        const struct router_replica *replica = router_node_replica(node, folded);
         const char *why_not;
         if (router_node_is_removed(node))
             continue;
         if (router_node_serves(node, &why_not))
-            why_not = place == NULL              ? "does not have it"
-                      : place->can_run           ? "can run it"
-                      : place->reason[0] != '\0' ? place->reason
-                                                 : place->state;
+            why_not = replica == NULL              ? "does not have it"
+                      : replica->can_run           ? "can run it"
+                      : replica->reason[0] != '\0' ? replica->reason
+                                                   : replica->state;
         lr_buf_addf(out, "%s%s: %s", any ? "; " : "", node->name, why_not);
         any = true;
     }

@@ -153,8 +153,8 @@ void router_release(struct router_ticket *t, enum router_outcome outcome,
     struct router *r = t->router;
     router_lock(r);
     router_ticket_forget(t);
-    if (outcome == ROUTER_LOST && t->place != NULL)
-        t->place->is_loaded = false; /* until its next heartbeat says otherwise */
+    if (outcome == ROUTER_LOST && t->replica != NULL)
+        t->replica->is_loaded = false; /* until its next heartbeat says otherwise */
     router_sched_release(&r->sched, t, outcome, measure, now_ms());
     router_unlock(r);
 }
@@ -187,14 +187,6 @@ bool router_was_preempted(struct router_ticket *t)
     bool was_preempted = t->was_preempted;
     router_unlock(t->router);
     return was_preempted;
-}
-
-void router_keeps_slot(struct router_ticket *t)
-{
-    router_lock(t->router);
-    router_ticket_forget(t);
-    router_sched_keeps_slot(&t->router->sched, t);
-    router_unlock(t->router);
 }
 
 void router_pump_all(struct router *r)
@@ -231,8 +223,8 @@ void router_dispatch_watch(struct router *r, uint64_t now)
     watch_nodes(r, now);
     for (size_t i = 0; i < r->nodes.count; i++) {
         struct router_node *node = r->nodes.all[i];
-        for (size_t j = 0; lr_strmap_at(&node->places, j, &key, &value); j++)
-            ((struct router_place *)value)->replica.is_full = false;
+        for (size_t j = 0; lr_strmap_at(&node->replicas, j, &key, &value); j++)
+            ((struct router_replica *)value)->is_full = false;
     }
     router_sched_tick(&r->sched, now);
     router_unlock(r);

@@ -38,8 +38,6 @@ bool router_withdraw(struct router_ticket *ticket);
 void router_swap_confirmed(struct router_ticket *ticket, bool is_confirmed);
 /* Whether the ticket was told to leave: a node that cancels it does what the router wants. */
 bool router_was_preempted(struct router_ticket *ticket);
-/* The ticket was told to leave and keeps its slot: its node knows nothing of it. */
-void router_keeps_slot(struct router_ticket *ticket);
 /* Whether a node could serve the ticket that has not failed it, beside the one that has it. The
  * ticket has a slot. */
 bool router_has_another(struct router_ticket *ticket);

@@ -11,16 +11,13 @@
 #include <stdint.h>
 
 struct router_node;
-struct router_place;
 struct router_replica;
 
 /* One online node that can run the model. */
 struct router_candidate {
     /* For the caller: the picker looks at none of these. */
     struct router_node *node;
-    struct router_place *place;
     struct router_replica *replica;
-    uint32_t reported; /* sequences on it, as the node said last */
 
     bool is_loaded;
     bool is_avoided;   /* has just failed a ticket: only where no other is left */
@@ -39,7 +36,7 @@ struct router_candidate {
 
 struct router_demand {
     uint32_t prompt_tokens; /* estimated */
-    bool is_within_slots;   /* the places beyond the slots are not for it */
+    bool is_within_slots;   /* the room beyond the slots is not for it */
     bool is_batch;          /* nor are the slots of other batch tickets */
 };
 

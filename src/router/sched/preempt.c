@@ -49,12 +49,6 @@ void router_sched_swap_confirmed(struct router_sched *s, struct router_ticket *t
     router_sched_settle_swap(s, t);
 }
 
-void router_sched_keeps_slot(struct router_sched *s, struct router_ticket *t)
-{
-    if (t->state == ROUTER_TICKET_PREEMPTED)
-        (void)router_ticket_move(s, t, ROUTER_TICKET_RUNNING);
-}
-
 /* ---- which ticket ---- */
 
 /* Batch first.  Then the key that used the most.  A pause hurts less than a late first token;

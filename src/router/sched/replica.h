@@ -1,5 +1,5 @@
-/* router/sched/replica.h - a model on a node as the scheduler sees it: its slots, the tickets
- * that hold them, and what it was measured to take.
+/* router/sched/replica.h - a replica: a model on a node.  What the node said of it, its slots,
+ * the tickets that hold them, and what it was measured to take.
  *
  * Thread: one at a time, but for what is said to be any thread's.
  */
@@ -10,7 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct router_prompt_info;
 struct router_ticket;
+
+enum { ROUTER_ID_MAX = 256, ROUTER_REASON_MAX = 384 };
 
 /* How a node fares, over all its replicas. */
 struct router_health {
@@ -20,9 +23,33 @@ struct router_health {
     bool takes_swaps; /* the node has stopped one generation for another in one step */
 };
 
+/* What the requests of a replica came to, for metrics; since the router's start. */
+struct router_tally {
+    uint64_t requests, failed, cancelled;
+    uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    uint64_t first_token_us, first_tokens; /* sum and count */
+    uint64_t inter_token_us, inter_tokens;
+};
+
 struct router_replica {
+    /* As the node said last. */
+    char id[ROUTER_ID_MAX]; /* of the model, as the node writes it */
+    char state[16];
+    char reason[ROUTER_REASON_MAX];
+    char engine[64], runtime[64], architecture[96], format[16];
+    bool can_run;
+    bool is_loaded, is_pinned;
+    bool is_waiting; /* the node could not load it and tries again: a last resort */
+    uint64_t failures, next_try_ms;
+    uint32_t slots;        /* 0: not known */
+    uint32_t live, queued; /* sequences, of all routers */
+    uint64_t context_tokens, weight_bytes;
+    uint64_t kv_bytes;                               /* of one whole context; 0: not known */
+    struct router_prompt_info *info;                 /* reference; NULL: none */
+    uint64_t fetched_bytes, fetch_bytes, fetch_rate; /* of a download under way; else 0 */
+
+    /* This router's. */
     struct router_health *health; /* of its node */
-    uint32_t slots;               /* as the node reported; 0: not known */
     uint32_t inflight;            /* tickets that hold a slot */
     uint32_t preempting;          /* of those, told to leave */
     uint32_t swapped;             /* of those, with another ticket in their slot already */
@@ -32,6 +59,7 @@ struct router_replica {
     bool is_caching;              /* its engine has found a prefix that was computed before */
     double load_ms, prefill_ms, step_ms; /* measured, moving averages; 0: never */
     double prefill_tokens;               /* that prefill_ms stands on; 0: the node's word */
+    struct router_tally tally;
 };
 
 /* What a generation taught the router about its replica. */

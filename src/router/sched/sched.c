@@ -35,17 +35,19 @@ bool router_ticket_has_failed(const struct router_ticket *t, const struct router
     return false;
 }
 
-/* The host has told what it knows of the replica. */
 static void complete(const struct router_sched *s, const struct router_ticket *t,
                      struct router_candidate *c)
 {
     const struct router_replica *replica = c->replica;
     const struct router_health *health = replica->health;
+    uint32_t reported = replica->live + replica->queued;
     bool failed = router_ticket_has_failed(t, c->node);
     c->is_avoided = failed || router_replica_is_doubtful(replica, s->now);
     c->is_barred = replica->is_full || (failed && s->now < health->avoided_until_ms);
+    c->is_loaded = replica->is_loaded;
+    c->weight_bytes = replica->weight_bytes;
     c->slots = replica->slots;
-    c->active = replica->inflight > c->reported ? replica->inflight : c->reported;
+    c->active = replica->inflight > reported ? replica->inflight : reported;
     c->inflight = replica->inflight - (health->takes_swaps ? replica->swapped : 0);
     c->batch = replica->batch;
     c->load_ms = replica->load_ms;
@@ -76,7 +78,6 @@ static void choose(struct router_sched *s, struct router_ticket *t,
                    const struct router_candidate *chosen, size_t count)
 {
     t->node = chosen->node;
-    t->place = chosen->place;
     t->replica = chosen->replica;
     if (t->prefixes != NULL)
         router_prefix_index_note(&s->prefixes, t->node, t->prefixes);
@@ -147,7 +148,7 @@ void router_sched_drop(struct router_sched *s, struct router_ticket *t, enum rou
 }
 
 /* The first in turn that can go now.  Where the key whose turn it is has its share, another
- * key may take a place beyond the slots; the turn stays. */
+ * key may use the room beyond the slots; the turn stays. */
 static bool grant_next(struct router_sched *s, struct router_schedule *schedule,
                        enum router_priority priority)
 {
@@ -189,7 +190,7 @@ void router_sched_pump_all(struct router_sched *s, uint64_t now)
 /* ---- arrivals ---- */
 
 /* No ticket overtakes those that wait, but for one that had a slot before.  A key without a
- * ticket in the queue may take what the others cannot: the places beyond the slots. */
+ * ticket in the queue may take what the others cannot: the room beyond the slots. */
 static enum grant try_at_once(struct router_sched *s, struct router_ticket *t)
 {
     struct router_schedule *schedule = t->schedule;

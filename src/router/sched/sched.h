@@ -54,9 +54,8 @@ enum router_refusal {
 
 /* What the scheduler asks and tells.  None of these may call the scheduler. */
 struct router_sched_host {
-    /* The replicas that could serve the ticket, at most `capacity`: node, place, replica,
-     * is_loaded, reported and weight_bytes of each.  `ticket` NULL: any ticket of this model.
-     */
+    /* The replicas that could serve the ticket, at most `capacity`: node and replica of each.
+     * `ticket` NULL: any ticket of this model. */
     size_t (*replicas)(void *ctx, const struct router_schedule *schedule,
                        const struct router_ticket *ticket, struct router_candidate *out,
                        size_t capacity);
@@ -120,8 +119,6 @@ void router_sched_token(struct router_ticket *ticket);
  * not say so, that ticket is told to leave. */
 void router_sched_swap_confirmed(struct router_sched *s, struct router_ticket *ticket,
                                  bool is_confirmed);
-/* A ticket was told to leave and keeps its slot: its node did not stop it. */
-void router_sched_keeps_slot(struct router_sched *s, struct router_ticket *ticket);
 
 /* The fleet has changed: tickets that wait may have a slot now. */
 void router_sched_pump(struct router_sched *s, struct router_schedule *schedule,

@@ -1,7 +1,7 @@
 /* router/sched/shares.h - how much of a model each key has, now and over time.
  *
  * While several keys use a model, each has an equal share of its slots; what one key leaves,
- * the others may have.  Two rules need to know the shares: the places beyond the slots are for
+ * the others may have.  Two rules need to know the shares: the room beyond the slots is for
  * keys that have less than their share, and a key that has more is preempted for them.
  *
  * A share is meant over time: the average of the slots that a key held since it came, of the

@@ -14,7 +14,7 @@ static const unsigned may_follow[ROUTER_TICKET_STATES] = {
     [ROUTER_TICKET_REFUSED] = TO(IDLE),
     [ROUTER_TICKET_RUNNING] = TO(IDLE) | TO(SWAPPED) | TO(PREEMPTED),
     [ROUTER_TICKET_SWAPPED] = TO(IDLE) | TO(PREEMPTED),
-    [ROUTER_TICKET_PREEMPTED] = TO(IDLE) | TO(RUNNING),
+    [ROUTER_TICKET_PREEMPTED] = TO(IDLE),
 };
 
 bool router_ticket_holds(enum router_ticket_state state)
@@ -58,7 +58,6 @@ static void unhold(struct router_sched *s, struct router_ticket *t)
     if (t->priority == ROUTER_LIVE)
         router_shares_release(&t->schedule->shares, t->key, s->now);
     t->node = NULL;
-    t->place = NULL;
     t->replica = NULL;
 }
 

@@ -14,7 +14,6 @@
  *     |  the node did not confirm the swap                         |
  *     v                                                            |
  *   PREEMPTED <------- told to leave ------------------------------+
- *     +---- its node knows nothing of it, it keeps the slot --> RUNNING
  *   SWAPPED, PREEMPTED: ---- gives back --> IDLE
  *
  * The state says what a ticket holds: router_ticket_move, and nothing else, keeps the counts of
@@ -32,7 +31,6 @@ struct net_loop;
 struct router;
 struct router_model;
 struct router_node;
-struct router_place;
 struct router_preempt_note;
 struct router_sched;
 struct router_schedule;
@@ -80,7 +78,6 @@ struct router_ticket {
 
     /* Of the attempt on one node; NULL and empty without a slot. */
     struct router_node *node;
-    struct router_place *place;
     struct router_replica *replica;
     struct router_ticket *next_held, **held_link; /* of replica->held */
     char swap[ROUTER_TICKET_NAME_MAX]; /* the ticket that leaves the node when this one comes

@@ -109,7 +109,7 @@ static void nobody_overtakes_those_who_wait(void **state)
     assert_int_equal(admit(ROOM + 2, true), ROUTER_GRANTED);
 }
 
-static void the_places_beyond_the_slots_are_for_keys_that_hold_less(void **state)
+static void the_room_beyond_the_slots_is_for_keys_that_hold_less(void **state)
 {
     (void)state;
     for (int i = 0; i < 8; i++)
@@ -185,7 +185,7 @@ static void turn_loop(void)
 }
 
 /* A key that fills both slots, and others that come. */
-static struct router_place *flood(void)
+static struct router_replica *flood(void)
 {
     r.sched.preempts = true;
     asked = 0;
@@ -195,47 +195,48 @@ static struct router_place *flood(void)
     }
     for (int i = 0; i < SLOTS; i++)
         assert_int_equal(admit(i, false), ROUTER_GRANTED);
-    return tickets[0].place;
+    return tickets[0].replica;
 }
 
-static void who_holds_more_than_its_share_steps_aside_for_who_holds_less(void **state)
+static void a_key_with_more_than_its_share_is_preempted_for_a_key_with_less(void **state)
 {
     (void)state;
-    struct router_place *place = flood();
+    struct router_replica *replica = flood();
     assert_int_equal(admit(4, false), ROUTER_GRANTED); /* beyond the slots */
     assert_int_equal(tickets[1].state,
                      ROUTER_TICKET_PREEMPTED); /* the newest: it has done the least */
     assert_int_equal(tickets[0].state, ROUTER_TICKET_RUNNING); /* with one it has its share */
-    assert_int_equal(place->replica.preempting, 1);
+    assert_int_equal(replica->preempting, 1);
     turn_loop();
     assert_int_equal(asked, 1);
-    /* It waits for a slot, first of its key, and no place beyond the slots is for it. */
+    /* It waits for a slot, first of its key, and no room beyond the slots is for it. */
     router_release(&tickets[1], ROUTER_PREEMPTED, NULL);
-    assert_int_equal(place->replica.preempting, 0);
+    assert_int_equal(replica->preempting, 0);
     assert_int_equal(admit(2, false), ROUTER_WAITING);
     assert_int_equal(admit(1, true), ROUTER_WAITING);
     router_release(&tickets[0], ROUTER_ENDED, NULL);
     assert_int_equal(tickets[1].state, ROUTER_TICKET_GRANTED);
     assert_int_equal(tickets[2].state, ROUTER_TICKET_QUEUED);
-    assert_int_equal(place->replica.inflight, SLOTS);
+    assert_int_equal(replica->inflight, SLOTS);
 }
 
 static void
-nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free(void **state)
+nobody_is_preempted_for_a_key_that_has_its_share_or_while_slots_are_free(void **state)
 {
     (void)state;
-    struct router_place *place = flood();
-    assert_int_equal(admit(3, false), ROUTER_GRANTED); /* its own: alone it gets all places */
-    assert_int_equal(place->replica.preempting, 0);
+    struct router_replica *replica = flood();
+    assert_int_equal(admit(3, false), ROUTER_GRANTED); /* its own: alone it gets all the room */
+    assert_int_equal(replica->preempting, 0);
     router_release(&tickets[3], ROUTER_ENDED, NULL);
     router_release(&tickets[1], ROUTER_ENDED, NULL);
     assert_int_equal(admit(4, false), ROUTER_GRANTED); /* the free slot */
     tickets[5].key = tickets[4].key;
     assert_int_equal(admit(5, false), ROUTER_WAITING); /* it has its share */
-    assert_int_equal(place->replica.preempting, 0);
+    assert_int_equal(replica->preempting, 0);
 }
 
-static void who_has_given_a_token_steps_aside_before_one_whose_client_still_waits(void **state)
+static void
+a_ticket_whose_client_has_a_token_is_preempted_before_one_whose_client_waits(void **state)
 {
     (void)state;
     (void)flood();
@@ -248,11 +249,11 @@ static void who_has_given_a_token_steps_aside_before_one_whose_client_still_wait
 static void who_is_asked_and_ends_first_is_forgotten(void **state)
 {
     (void)state;
-    struct router_place *place = flood();
+    struct router_replica *replica = flood();
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
     assert_int_equal(tickets[1].state, ROUTER_TICKET_PREEMPTED);
     router_release(&tickets[1], ROUTER_ENDED, NULL);
-    assert_int_equal(place->replica.preempting, 0);
+    assert_int_equal(replica->preempting, 0);
     turn_loop();
     assert_int_equal(asked, 0);
 }
@@ -261,45 +262,45 @@ static void
 nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again(void **state)
 {
     (void)state;
-    struct router_place *place = flood();
-    place->replica.prefill_ms = 1;
+    struct router_replica *replica = flood();
+    replica->prefill_ms = 1;
     tickets[0].was_preempted = true;
     tickets[1].prompt_tokens = 2000;
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
-    assert_int_equal(place->replica.preempting, 0);
+    assert_int_equal(replica->preempting, 0);
 }
 
-/* The key had all places when it was alone: those beyond the slots leave, too. */
-static void where_no_place_is_left_as_many_leave_as_are_too_many(void **state)
+/* The key had all the room when it was alone: those beyond the slots leave, too. */
+static void where_no_room_is_left_as_many_leave_as_are_too_many(void **state)
 {
     (void)state;
-    struct router_place *place = flood();
+    struct router_replica *replica = flood();
     assert_int_equal(admit(2, false), ROUTER_GRANTED);
     assert_int_equal(admit(3, false), ROUTER_GRANTED);
     assert_int_equal(admit(4, false), ROUTER_WAITING);
-    assert_int_equal(place->replica.preempting, 3);
+    assert_int_equal(replica->preempting, 3);
     router_release(&tickets[3], ROUTER_PREEMPTED, NULL);
     assert_int_equal(tickets[4].state, ROUTER_TICKET_GRANTED);
-    assert_int_equal(place->replica.preempting, 2);
+    assert_int_equal(replica->preempting, 2);
 }
 
 /* As flood, with names: who comes tells the node who leaves. */
-static struct router_place *named_flood(void)
+static struct router_replica *named_flood(void)
 {
     for (int i = 0; i < TICKETS; i++)
         (void)snprintf(tickets[i].name, sizeof(tickets[i].name), "ticket-%d", i);
-    struct router_place *place = flood();
+    struct router_replica *replica = flood();
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
     assert_string_equal(tickets[4].swap, "ticket-1");
     assert_int_equal(tickets[1].state, ROUTER_TICKET_SWAPPED);
-    assert_int_equal(place->replica.swapped, 1);
-    return place;
+    assert_int_equal(replica->swapped, 1);
+    return replica;
 }
 
-static void who_comes_names_who_leaves_and_the_places_of_both_count_once(void **state)
+static void a_swap_names_the_ticket_that_leaves_and_the_slots_of_both_count_once(void **state)
 {
     (void)state;
-    struct router_place *place = named_flood();
+    struct router_replica *replica = named_flood();
     router_swap_confirmed(&tickets[4], true);
     turn_loop();
     assert_int_equal(asked, 0); /* the node has told it */
@@ -310,8 +311,8 @@ static void who_comes_names_who_leaves_and_the_places_of_both_count_once(void **
     assert_int_equal(admit(6, false), ROUTER_GRANTED);
     assert_int_equal(admit(7, false), ROUTER_WAITING);
     router_release(&tickets[1], ROUTER_PREEMPTED, NULL);
-    assert_int_equal(place->replica.swapped, 0);
-    assert_int_equal(place->replica.inflight, ROOM);
+    assert_int_equal(replica->swapped, 0);
+    assert_int_equal(replica->inflight, ROOM);
     assert_int_equal(tickets[7].state, ROUTER_TICKET_QUEUED);
 }
 
@@ -319,35 +320,35 @@ static void
 a_node_that_does_not_confirm_is_sent_no_more_than_before_and_who_leaves_is_asked(void **state)
 {
     (void)state;
-    struct router_place *place = named_flood();
+    struct router_replica *replica = named_flood();
     router_swap_confirmed(&tickets[4], false);
-    assert_int_equal(place->replica.swapped, 0);
-    assert_int_equal(place->replica.preempting, 1);
+    assert_int_equal(replica->swapped, 0);
+    assert_int_equal(replica->preempting, 1);
     turn_loop();
     assert_int_equal(asked, 1);
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
     assert_int_equal(admit(6, false), ROUTER_WAITING);
-    router_keeps_slot(&tickets[1]); /* its node knew nothing of it */
-    assert_int_equal(place->replica.preempting, 0);
+    router_release(&tickets[1], ROUTER_PREEMPTED, NULL);
+    assert_int_equal(replica->preempting, 0);
 }
 
 static void who_is_named_and_ends_first_is_not_asked(void **state)
 {
     (void)state;
-    struct router_place *place = named_flood();
+    struct router_replica *replica = named_flood();
     router_release(&tickets[1], ROUTER_ENDED, NULL);
     router_swap_confirmed(&tickets[4], false);
     turn_loop();
     assert_int_equal(asked, 0);
-    assert_int_equal(place->replica.swapped + place->replica.preempting, 0);
+    assert_int_equal(replica->swapped + replica->preempting, 0);
 }
 
 static void who_leaves_before_the_node_has_answered_has_the_other_asked(void **state)
 {
     (void)state;
-    struct router_place *place = named_flood();
+    struct router_replica *replica = named_flood();
     router_release(&tickets[4], ROUTER_BUSY, NULL);
-    assert_int_equal(place->replica.swapped, 0);
+    assert_int_equal(replica->swapped, 0);
     assert_string_equal(tickets[4].swap, "");
     turn_loop();
     assert_int_equal(asked, 1);
@@ -480,13 +481,12 @@ static void what_was_measured_is_averaged_and_nothing_is_not_zero(void **state)
         .load_ms = 100, .prefill_ms = 2, .prefill_tokens = 50, .step_ms = 10};
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    const struct router_place *place = tickets[0].place;
+    const struct router_replica *replica = tickets[0].replica;
     router_release(&tickets[0], ROUTER_ENDED, &m);
     m = (struct router_measure){.step_ms = 20};
     assert_int_equal(admit(1, false), ROUTER_GRANTED);
     router_release(&tickets[1], ROUTER_ENDED, &m);
-    assert_true(place->replica.load_ms == 100 && place->replica.prefill_ms == 2 &&
-                place->replica.step_ms == 12);
+    assert_true(replica->load_ms == 100 && replica->prefill_ms == 2 && replica->step_ms == 12);
 }
 
 static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
@@ -495,15 +495,15 @@ static void the_time_of_a_short_prompt_says_little_of_a_long_one(void **state)
                                 short_one = {.prefill_ms = 1, .prefill_tokens = 5};
     (void)state;
     assert_int_equal(admit(0, false), ROUTER_GRANTED);
-    const struct router_place *place = tickets[0].place;
+    const struct router_replica *replica = tickets[0].replica;
     router_release(&tickets[0], ROUTER_ENDED, &short_one);
-    assert_true(place->replica.prefill_ms == 1);
+    assert_true(replica->prefill_ms == 1);
     assert_int_equal(admit(1, false), ROUTER_GRANTED);
     router_release(&tickets[1], ROUTER_ENDED, &long_one);
-    assert_true(place->replica.prefill_ms < 0.05);
+    assert_true(replica->prefill_ms < 0.05);
     assert_int_equal(admit(2, false), ROUTER_GRANTED);
     router_release(&tickets[2], ROUTER_ENDED, &short_one);
-    assert_true(place->replica.prefill_ms < 0.05);
+    assert_true(replica->prefill_ms < 0.05);
 }
 
 /* The model is deleted while tickets[0] waits to go on; its owner's reference keeps it. */
@@ -604,16 +604,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(slots_and_two_beyond_then_the_queue_then_a_refusal),
         TEST(nobody_overtakes_those_who_wait),
-        TEST(the_places_beyond_the_slots_are_for_keys_that_hold_less),
+        TEST(the_room_beyond_the_slots_is_for_keys_that_hold_less),
         TEST(who_waits_with_less_than_its_share_goes_before_a_turn_that_has_more),
         TEST(a_full_queue_counts_what_a_key_holds_on_nodes_as_well),
-        TEST(who_holds_more_than_its_share_steps_aside_for_who_holds_less),
-        TEST(nobody_steps_aside_for_a_key_that_has_its_share_or_while_slots_are_free),
-        TEST(who_has_given_a_token_steps_aside_before_one_whose_client_still_waits),
+        TEST(a_key_with_more_than_its_share_is_preempted_for_a_key_with_less),
+        TEST(nobody_is_preempted_for_a_key_that_has_its_share_or_while_slots_are_free),
+        TEST(a_ticket_whose_client_has_a_token_is_preempted_before_one_whose_client_waits),
         TEST(who_is_asked_and_ends_first_is_forgotten),
         TEST(nobody_is_asked_twice_nor_for_a_prompt_that_takes_long_to_compute_again),
-        TEST(where_no_place_is_left_as_many_leave_as_are_too_many),
-        TEST(who_comes_names_who_leaves_and_the_places_of_both_count_once),
+        TEST(where_no_room_is_left_as_many_leave_as_are_too_many),
+        TEST(a_swap_names_the_ticket_that_leaves_and_the_slots_of_both_count_once),
         TEST(a_node_that_does_not_confirm_is_sent_no_more_than_before_and_who_leaves_is_asked),
         TEST(who_is_named_and_ends_first_is_not_asked),
         TEST(who_leaves_before_the_node_has_answered_has_the_other_asked),

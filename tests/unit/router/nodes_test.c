@@ -90,9 +90,9 @@ static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
     assert_int_equal(router_nodes_join(&nodes, &join, "http://b:1", 5, 5, &two, &err), LR_OK);
     assert_true(router_node_serves(one, &why_not));
     struct lr_str folded = LR_STR_LIT("org/demo");
-    assert_non_null(router_node_place(one, folded));
-    assert_ptr_equal(router_node_place(one, folded)->info,
-                     router_node_place(two, folded)->info);
+    assert_non_null(router_node_replica(one, folded));
+    assert_ptr_equal(router_node_replica(one, folded)->info,
+                     router_node_replica(two, folded)->info);
     assert_non_null(router_nodes_info(&nodes, folded));
     router_node_move(one, ROUTER_NODE_OFFLINE);
     router_node_move(two, ROUTER_NODE_OFFLINE);
@@ -115,7 +115,7 @@ static void a_beat_about_an_unknown_model_asks_to_join_again(void **state)
     m.live = 9;
     struct wire_beat beat = {.models = &m, .model_count = 1};
     assert_true(router_nodes_beat(node, &beat, 9));
-    assert_int_equal(router_node_place(node, LR_STR_LIT("org/demo"))->live, 9);
+    assert_int_equal(router_node_replica(node, LR_STR_LIT("org/demo"))->live, 9);
     m.id = LR_STR_LIT("new");
     beat.is_draining = true;
     assert_false(router_nodes_beat(node, &beat, 19));
@@ -209,9 +209,9 @@ static void a_template_that_does_not_compile_is_a_reason_not_a_crash(void **stat
     m.chat_template = LR_STR_LIT("{% if %}");
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
-    const struct router_place *place = router_node_place(node, LR_STR_LIT("org/demo"));
-    assert_false(place->can_run);
-    assert_contains(place->reason, "chat template");
+    const struct router_replica *replica = router_node_replica(node, LR_STR_LIT("org/demo"));
+    assert_false(replica->can_run);
+    assert_contains(replica->reason, "chat template");
     router_nodes_free(&nodes);
 }
 
@@ -227,7 +227,7 @@ static void a_model_that_is_gone_after_a_new_join_cannot_run(void **state)
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
     join.state.model_count = 0;
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 6, 6, &node, &err), LR_OK);
-    assert_false(router_node_place(node, LR_STR_LIT("org/demo"))->can_run);
+    assert_false(router_node_replica(node, LR_STR_LIT("org/demo"))->can_run);
     router_nodes_free(&nodes);
 }
 

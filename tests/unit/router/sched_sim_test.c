@@ -79,8 +79,7 @@ static size_t replicas(void *ctx, const struct router_schedule *schedule,
     for (int i = 0; i < NODES && count < capacity; i++)
         if (w.nodes[i].is_online)
             out[count++] = (struct router_candidate){.node = (struct router_node *)&w.nodes[i],
-                                                     .replica = &w.nodes[i].replica,
-                                                     .is_loaded = true};
+                                                     .replica = &w.nodes[i].replica};
     return count;
 }
 
@@ -337,8 +336,8 @@ static int setup(void **state)
                                     .promised_ms = 5000};
     for (int i = 0; i < NODES; i++) {
         w.nodes[i].is_online = true;
-        w.nodes[i].replica =
-            (struct router_replica){.health = &w.nodes[i].health, .slots = SLOTS};
+        w.nodes[i].replica = (struct router_replica){
+            .health = &w.nodes[i].health, .slots = SLOTS, .is_loaded = true};
     }
     for (int i = 0; i < ANSWERS; i++)
         finish(&w.answers[i]);

@@ -1,4 +1,4 @@
-/* Who may go beyond the slots and who gives a place up, now and over time. */
+/* Who may go beyond the slots and who gives a slot up, now and over time. */
 #include "tests/unit/router/support.h"
 
 #include "router/sched/shares.h"
@@ -7,7 +7,7 @@ enum { BIG = 1, SMALL = 2, THIRD = 3, START = 1000, LONG_MS = 60000 };
 
 static struct router_shares shares;
 
-/* `held` places of this key for so long; then it holds none. */
+/* `held` slots of this key for so long; then it holds none. */
 struct use {
     uint32_t held;
     uint64_t ms;
@@ -42,7 +42,7 @@ static void use_before(uint64_t key, struct use use, uint64_t until)
 }
 
 /* One row: eight slots, two keys.  What each used before, what each holds now; whether the big
- * one gives a place to the small one, the other way round, and who may go beyond the slots. */
+ * one gives a slot to the small one, the other way round, and who may go beyond the slots. */
 static const struct row {
     const char *says;
     struct use big_used, small_used;
@@ -71,7 +71,7 @@ static const struct row {
     /* clang-format on */
 };
 
-static void who_gives_a_place_up_is_judged_by_use_over_time_too(void **state)
+static void who_gives_a_slot_up_is_judged_by_use_over_time_too(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -174,7 +174,7 @@ static void with_more_keys_each_share_is_less(void **state)
     assert_false(router_shares_gives(&shares, SMALL, THIRD, 8, now));
 }
 
-static void with_one_slot_nobody_gives_its_only_place(void **state)
+static void with_one_slot_nobody_gives_its_only_slot(void **state)
 {
     uint64_t now = START + LONG_MS;
     (void)state;
@@ -190,7 +190,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(who_gives_a_place_up_is_judged_by_use_over_time_too),
+        TEST(who_gives_a_slot_up_is_judged_by_use_over_time_too),
         TEST(a_key_alone_may_have_everything),
         TEST(what_was_used_is_forgotten_within_seconds),
         TEST(a_flood_counts_as_one_from_its_first_second),
@@ -198,7 +198,7 @@ int main(void)
         TEST(a_burst_beside_a_key_that_uses_little_gets_no_more_than_its_share),
         TEST(who_was_asked_has_one_less_to_give),
         TEST(with_more_keys_each_share_is_less),
-        TEST(with_one_slot_nobody_gives_its_only_place),
+        TEST(with_one_slot_nobody_gives_its_only_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

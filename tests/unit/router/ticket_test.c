@@ -23,7 +23,7 @@ static const bool is_legal[ALL][ALL] = {
     [REFUSED] = {[IDLE] = true},
     [RUNNING] = {[IDLE] = true, [SWAPPED] = true, [PREEMPTED] = true},
     [SWAPPED] = {[IDLE] = true, [PREEMPTED] = true},
-    [PREEMPTED] = {[IDLE] = true, [RUNNING] = true},
+    [PREEMPTED] = {[IDLE] = true},
 };
 
 /* What a ticket of each state holds. */
