@@ -52,13 +52,13 @@ struct router_loop {
     struct net_loop *net;
     struct net_client *client; /* one connection pool per node */
     struct router_link *links; /* owned: one per node (relay/link.h) */
-    bool more_comes; /* the batch has more for the call that is being told of an event */
     struct net_timer *second;
     struct router_call *calls; /* live ones, for keep-alive comments */
     struct lr_buf scratch;
 };
 
 struct router {
+    const struct lr_clock *clock; /* NULL: the system's */
     const struct lr_settings *settings;
     struct net_loops *loops;         /* borrowed */
     struct router_loop *loop_states; /* owned, loop_count of them */

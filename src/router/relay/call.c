@@ -1,57 +1,185 @@
-/* router/relay/call.c - between a call's turn, its client and the fleet: the turn's sink is the
- * client's HTTP request, its generator the legs.  Silence becomes comments.
- */
 #include "router/relay/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "router/http/api.h"
 
-void router_call_link(struct router_call *call)
+/* ---- usage: tokens as the engines counted them ---- */
+
+static void add_tokens(const struct router_call *call, struct router_usage *row)
 {
-    struct router_loop *loop = call->loop;
-    call->next = loop->calls;
-    call->link = &loop->calls;
-    call->begun_ns = lr_clock_ns(NULL);
-    call->wrote_ms = net_loop_now_ms(loop->net);
-    if (call->next != NULL)
-        call->next->link = &call->next;
-    loop->calls = call;
-    atomic_fetch_add_explicit(&loop->router->calls, 1, memory_order_relaxed);
+    row->prompt_tokens = row->completion_tokens = row->cached_tokens = 0;
+    for (uint32_t i = 0; i < call->generation_count; i++) {
+        const struct router_generation *g = &call->generations[i];
+        /* n answers to one prompt: the prompt is computed for each. */
+        row->prompt_tokens += g->usage.prompt_tokens;
+        row->completion_tokens += g->usage.completion_tokens != 0 ? g->usage.completion_tokens
+                                                                  : router_generation_tokens(g);
+        row->cached_tokens += g->usage.cached_tokens;
+    }
 }
 
-static void unlink_call(struct router_call *call)
-{
-    if (call->link == NULL)
-        return;
-    *call->link = call->next;
-    if (call->next != NULL)
-        call->next->link = call->link;
-    call->link = NULL;
-}
-
-void router_call_drop(struct router_call *call)
+/* The key's limit hears of the tokens before the answer ends, so that the client's next
+ * request finds them counted; and once more of what the engine made beyond them. */
+static void charge(struct router_call *call)
 {
     struct router *r = call->loop->router;
-    if (--call->holds != 0)
+    uint64_t tokens = call->usage.prompt_tokens + call->usage.completion_tokens;
+    if (call->key == NULL || call->key->tokens_per_minute == 0 || tokens <= call->charged)
         return;
-    if (call->link != NULL)
-        router_call_book(call);
-    unlink_call(call);
-    for (uint32_t i = 0; i < call->leg_count; i++)
-        router_leg_free(&call->legs[i]);
+    router_lock(r);
+    router_key_charge(call->key, lr_clock_ms(r->clock), tokens - call->charged,
+                      atomic_load(&r->routers));
+    router_unlock(r);
+    call->charged = tokens;
+}
+
+/* The client's answer ends with this status: notes what is known.  The access log tells the
+ * tokens. */
+static void note_end(struct router_call *call, int status)
+{
+    struct router *r = call->loop->router;
+    struct router_access *access = call->access;
+    struct router_usage *row = &call->usage;
+    uint64_t now = lr_clock_ns(r->clock);
+    if (call->link == NULL)
+        return;
+    atomic_fetch_sub_explicit(&r->calls, 1, memory_order_relaxed);
+    *row = (struct router_usage){
+        .time_ms = lr_clock_wall_ms(r->clock),
+        .status = (uint32_t)status,
+        .wait_ms = call->granted_ns != 0 ? (call->granted_ns - call->begun_ns) / 1000000 : 0,
+        .total_ms = (now - call->begun_ns) / 1000000,
+    };
+    call->key = access->caller.key;
+    (void)snprintf(row->key_id, sizeof(row->key_id), "%s",
+                   call->key != NULL ? call->key->id : "");
+    (void)snprintf(row->model, sizeof(row->model), "%.159s", call->model->id);
+    (void)snprintf(row->node, sizeof(row->node), "%s", access->node);
+    (void)snprintf(row->request_id, sizeof(row->request_id), "%s", access->request_id);
+    add_tokens(call, row);
+    access->prompt_tokens = row->prompt_tokens;
+    access->completion_tokens = row->completion_tokens;
+    if (status == 429 || status >= 500)
+        router_count(&r->metrics.failed, 1);
+    router_observe(&r->metrics.total, now - call->begun_ns);
+    if (call->granted_ns != 0)
+        router_observe(&r->metrics.wait, call->granted_ns - call->begun_ns);
+    charge(call);
+}
+
+/* What the replica that served the call last did of it. */
+static void add_to_tally(const struct router_call *call, struct router_tally *t)
+{
+    const struct router_usage *row = &call->usage;
+    t->requests++;
+    t->failed += row->status == 429 || row->status >= 500;
+    t->cancelled += row->status == (uint32_t)lr_code_http(LR_CANCELLED);
+    t->prompt_tokens += row->prompt_tokens;
+    t->completion_tokens += row->completion_tokens;
+    t->cached_tokens += row->cached_tokens;
+    t->first_tokens += call->first_ns != 0;
+    t->first_token_us += call->first_ns != 0 ? (call->first_ns - call->begun_ns) / 1000 : 0;
+    for (uint32_t i = 0; i < call->generation_count; i++) {
+        const struct router_attempt *a = &call->generations[i].attempt;
+        if (a->tokens < 2)
+            continue;
+        t->inter_tokens += a->tokens - 1;
+        t->inter_token_us += (a->last_ns - a->first_ns) / 1000;
+    }
+}
+
+/* The engines have said what the call took. */
+static void record_usage(struct router_call *call)
+{
+    struct router *r = call->loop->router;
+    struct router_usage *row = &call->usage;
+    add_tokens(call, row);
+    router_store_usage(r->store, row);
+    router_count(&r->metrics.prompt_tokens, row->prompt_tokens);
+    router_count(&r->metrics.completion_tokens, row->completion_tokens);
+    router_count(&r->metrics.cached_tokens, row->cached_tokens);
+    router_lock(r);
+    const struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(row->node));
+    struct router_replica *replica =
+        node != NULL ? router_node_replica(node, lr_str_z(call->model->folded)) : NULL;
+    if (replica != NULL)
+        add_to_tally(call, &replica->tally);
+    router_unlock(r);
+    charge(call);
+}
+
+/* ---- the call's life ---- */
+
+static void free_call(struct router_call *call)
+{
+    struct router *r = call->loop->router;
+    if (call->link != NULL) {
+        record_usage(call);
+        *call->link = call->next;
+        if (call->next != NULL)
+            call->next->link = call->link;
+    }
+    for (uint32_t i = 0; i < call->generation_count; i++)
+        router_generation_free(&call->generations[i]);
     if (call->model != NULL) {
         router_lock(r);
         router_model_unref(call->model);
         router_prompt_info_unref(&r->nodes.infos, call->info);
         router_unlock(r);
     }
-    free(call->legs);
-    free(call->marks);
+    free(call->generations);
+    free(call->prefixes);
     free(call);
 }
 
-/* ---- the client ---- */
+void router_call_drop(struct router_call *call)
+{
+    if (--call->holds == 0)
+        free_call(call);
+}
+
+void router_calls_end(struct router_loop *loop)
+{
+    /* Every client has its answer by now; some node may still owe its last word. */
+    while (loop->calls != NULL)
+        free_call(loop->calls);
+}
+
+static void end_if_revoked(struct router_call *call)
+{
+    struct router *r = call->loop->router;
+    const struct router_key *key = call->access->caller.key;
+    struct lr_error err;
+    if (key == NULL)
+        return;
+    router_lock(r);
+    bool is_revoked = key->revoked_ms != 0;
+    router_unlock(r);
+    if (!is_revoked)
+        return;
+    (void)lr_fail(&err, LR_UNAUTHENTICATED, "key %s was revoked", key->id);
+    chat_turn_fail(&call->turn, &err);
+}
+
+void router_calls_watch(struct router_loop *loop)
+{
+    uint64_t now_ms = net_loop_now_ms(loop->net), now_ns = lr_clock_ns(loop->router->clock);
+    for (struct router_call *call = loop->calls, *next; call != NULL; call = next) {
+        next = call->next;
+        router_call_hold(call); /* a generation that is given up may end it */
+        for (uint32_t i = 0; i < call->generation_count; i++)
+            router_generation_watch(&call->generations[i], now_ns);
+        if (!chat_turn_is_over(&call->turn))
+            end_if_revoked(call);
+        if (now_ms - call->wrote_ms >= loop->router->keep_alive_ms)
+            chat_turn_keep_alive(&call->turn);
+        router_call_drop(call);
+    }
+}
+
+/* ---- the answer ---- */
 
 static void add_headers(struct router_call *call)
 {
@@ -76,15 +204,6 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
     begin_stream(call);
     call->wrote_ms = net_loop_now_ms(call->loop->net);
     return net_stream_write(call->req, bytes);
-}
-
-/* The client's answer is about to end; the access log tells the tokens. */
-static void note_end(struct router_call *call, int status)
-{
-    if (call->link == NULL)
-        return;
-    atomic_fetch_sub_explicit(&call->loop->router->calls, 1, memory_order_relaxed);
-    router_call_note(call, status);
 }
 
 static void finish(void *owner, lr_code status, struct lr_str bytes)
@@ -135,117 +254,194 @@ static void tell(void *owner, struct lr_error *err)
                   access->request_id);
 }
 
-static const struct chat_sink sink = {
-    .write = write_piece, .finish = finish, .fail = fail, .tell = tell};
-
-/* ---- the fleet ---- */
-
-/* A refusal fails the call. */
-static lr_code start_leg(void *owner, uint32_t index, struct lr_error *err)
+static void on_gone(void *arg)
 {
-    struct router_call *call = owner;
-    (void)err;
-    router_leg_start(&call->legs[index]);
+    struct router_call *call = arg;
+    chat_turn_gone(&call->turn);
+}
+
+/* ---- the request.  Cheapest first: what a key may not do is refused before its schemas are
+ * compiled.  False: answered. ---- */
+
+/* Takes the key's toll.  Refused requests pay it too, unless no node could serve them: before
+ * it nothing is looked at, so that a key over its rate costs nothing. */
+static bool take_toll(struct router *r, struct router_call *call)
+{
+    struct router_key *key = call->access->caller.key;
+    struct lr_error err;
+    uint32_t retry_s = 0;
+    char text[16];
+    if (key == NULL)
+        return true;
+    router_lock(r);
+    lr_code code =
+        router_key_take(key, lr_clock_ms(r->clock), atomic_load(&r->routers), &retry_s, &err);
+    router_unlock(r);
+    if (code == LR_OK)
+        return true;
+    if (retry_s != 0) {
+        router_count(&r->metrics.rate_limited, 1);
+        (void)snprintf(text, sizeof(text), "%u", retry_s);
+        net_response_header(call->req, "Retry-After", lr_str_z(text));
+    }
+    chat_turn_fail(&call->turn, &err);
+    return false;
+}
+
+/* Finds the model, whether the key may use it, and what its prompts need.  With references. */
+static lr_code find_model(struct router *r, struct router_call *call, struct lr_str name,
+                          struct lr_error *err)
+{
+    struct router_key *key = call->access->caller.key;
+    struct router_model *model = router_registry_find(&r->registry, name);
+    if (model == NULL)
+        return router_fail_no_model(name, err);
+    lr_code code = key != NULL ? router_key_check_model(key, name, err) : LR_OK;
+    if (code != LR_OK)
+        return code;
+    struct router_prompt_info *info = router_model_info(
+        model, &r->nodes.infos, router_nodes_info(&r->nodes, lr_str_z(model->folded)));
+    if (info == NULL)
+        return router_refuse_nobody(r, model, err);
+    call->model = router_model_ref(model);
+    call->info = router_prompt_info_ref(info);
     return LR_OK;
 }
 
-static bool stop_leg(void *owner, uint32_t index, struct chat_usage *usage)
+static bool admit(struct router *r, struct router_call *call, struct lr_str name)
 {
-    struct router_call *call = owner;
-    struct router_leg *leg = &call->legs[index];
-    if (usage != NULL)
-        *usage = (struct chat_usage){leg->prompt_tokens, (uint32_t)leg->generated_count,
-                                     leg->cached_tokens};
-    router_leg_cancel(leg);
+    struct router_access *access = call->access;
+    struct lr_error err;
+    (void)snprintf(access->model, sizeof(access->model), LR_STR_FMT,
+                   LR_STR_ARG(lr_str_sub(name, 0, 95)));
+    if (name.len == 0) /* the check of the fields says so */
+        return true;
+    router_lock(r);
+    lr_code code = find_model(r, call, name, &err);
+    if (code == LR_UNAVAILABLE && access->caller.key != NULL)
+        router_key_give_back(access->caller.key);
+    router_unlock(r);
+    if (code != LR_OK)
+        chat_turn_fail(&call->turn, &err);
+    return code == LR_OK;
+}
+
+/* W3C trace context, version 00: "00-" 32 digits "-" 16 digits "-" 2 digits, lower case. */
+static bool is_trace(struct lr_str text)
+{
+    static const char form[] = "00-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
+    bool ok = text.len == sizeof(form) - 1;
+    for (size_t i = 0; ok && i < text.len; i++) {
+        char c = text.ptr[i];
+        ok = form[i] == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form[i];
+    }
+    return ok;
+}
+
+/* The request is valid: from now on it is counted, watched and put into the usage records. */
+static void begin(struct router_call *call)
+{
+    struct router_loop *loop = call->loop;
+    struct lr_str trace;
+    call->begun_ns = lr_clock_ns(loop->router->clock);
+    call->wrote_ms = net_loop_now_ms(loop->net);
+    call->next = loop->calls;
+    call->link = &loop->calls;
+    if (call->next != NULL)
+        call->next->link = &call->next;
+    loop->calls = call;
+    atomic_fetch_add_explicit(&loop->router->calls, 1, memory_order_relaxed);
+    if (net_request_header(call->req, "traceparent", &trace) && is_trace(trace))
+        (void)snprintf(call->trace, sizeof(call->trace), LR_STR_FMT, LR_STR_ARG(trace));
+}
+
+/* What tells the nodes that know the prefixes of these prompts.  Without memory, or with short
+ * prompts, all nodes are alike. */
+static void hash_prefixes(struct router_call *call)
+{
+    const struct chat_turn *turn = &call->turn;
+    bool is_short = true;
+    for (uint32_t i = 0; i < turn->prompt_count; i++)
+        is_short = is_short && !router_has_prefixes(&turn->prompts[i]);
+    if (!is_short)
+        call->prefixes = calloc(turn->prompt_count, sizeof(*call->prefixes));
+    for (uint32_t i = 0; call->prefixes != NULL && i < turn->prompt_count; i++)
+        router_prefix_hashes_make(&call->prefixes[i], lr_str_z(call->model->folded),
+                                  lr_str_z(router_caller_name(&call->access->caller)),
+                                  &turn->prompts[i]);
+}
+
+/* Bytes that a call holds until its answer ends: the body, the parsed request, the prompts. */
+static size_t held_bytes(const struct router_call *call)
+{
+    const struct chat_turn *turn = &call->turn;
+    size_t bytes = net_request_body(call->req).len + net_request_arena(call->req)->used;
+    for (uint32_t i = 0; i < turn->prompt_count; i++)
+        bytes += turn->prompts[i].bytes + turn->prompts[i].id_count * sizeof(uint32_t);
+    return bytes;
+}
+
+static bool make_generations(struct router_call *call)
+{
+    const struct router_key *key = call->access->caller.key;
+    uint32_t count = call->turn.generation_count, n = call->turn.request->n;
+    const char *id = call->turn.id + strcspn(call->turn.id, "-_") + 1;
+    struct lr_error err;
+    call->generations = calloc(count, sizeof(*call->generations));
+    if (call->generations == NULL) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for %u choices", count);
+        chat_turn_fail(&call->turn, &err);
+        return false;
+    }
+    call->generation_count = count;
+    hash_prefixes(call);
+    size_t bytes = held_bytes(call) / count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct router_generation *g = &call->generations[i];
+        const struct chat_prompt *prompt = chat_turn_prompt(&call->turn, i);
+        g->call = call;
+        g->index = i;
+        lr_buf_init(&g->generated, (size_t)WIRE_IDS_MAX * sizeof(uint32_t));
+        g->ticket.waiter.bytes = bytes;
+        g->ticket.router = call->loop->router;
+        g->ticket.model = call->model;
+        g->ticket.loop = call->loop->net;
+        /* A client may use one X-Request-Id twice, and a node is told by name what to stop. */
+        (void)snprintf(g->ticket.name, sizeof(g->ticket.name), "%s.%.8s.%u",
+                       call->access->request_id, id, i);
+        g->ticket.key = key != NULL ? key->number : 0;
+        g->ticket.prefixes = call->prefixes != NULL ? &call->prefixes[i / n] : NULL;
+        /* About four bytes a token in the languages people write to models. */
+        g->ticket.prompt_tokens =
+            (uint32_t)(prompt->ids != NULL ? prompt->id_count : prompt->bytes / 4);
+    }
     return true;
 }
 
-static const struct chat_generator generator = {.start = start_leg, .stop = stop_leg};
-
-struct router_call *router_call_new(struct router *r, struct net_request *req)
+void router_api_complete(struct router *r, struct net_request *req)
 {
+    static const struct chat_sink sink = {write_piece, finish, fail, tell};
+    static const struct chat_generator generator = {router_generation_start,
+                                                    router_generation_stop};
     struct router_call *call = calloc(1, sizeof(*call));
-    if (call == NULL)
-        return NULL;
+    struct lr_str name;
+    if (call == NULL) {
+        router_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
+        return;
+    }
     call->loop = router_loop_of(r, req);
     call->req = req;
     call->access = router_access(req);
-    call->holds = 1;
+    call->holds = 1; /* the answer's */
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
-    return call;
-}
-
-void router_call_fail(struct router_call *call, const struct lr_error *err)
-{
-    chat_turn_fail(&call->turn, err);
-}
-
-/* ---- what the legs bring ---- */
-
-/* An answer that is complete does not wait for others of the same read. */
-static void flush(struct router_call *call)
-{
-    if (!call->loop->more_comes || chat_turn_is_complete(&call->turn))
-        chat_turn_flush(&call->turn);
-}
-
-void router_call_token(struct router_leg *leg, const struct wire_token *token)
-{
-    struct router_call *call = leg->call;
-    if (call->first_ns == 0) {
-        call->first_ns = lr_clock_ns(NULL);
-        router_observe(&call->loop->router->metrics.first_token,
-                       call->first_ns - call->begun_ns);
+    router_call_hold(call);
+    if (take_toll(r, call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
+        admit(r, call, name) && chat_turn_parse(&call->turn)) {
+        begin(call);
+        if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&
+            make_generations(call) && chat_turn_start(&call->turn))
+            net_request_on_gone(req, on_gone, call);
     }
-    chat_turn_token(&call->turn, leg->index, token);
-    flush(call);
-}
-
-void router_call_done(struct router_leg *leg, enum lr_finish reason,
-                      const struct chat_usage *usage)
-{
-    chat_turn_done(&leg->call->turn, leg->index, reason, usage);
-    flush(leg->call);
-}
-
-void router_calls_end(struct router_loop *loop)
-{
-    /* Every client has its answer by now; some node may still owe its last word. */
-    while (loop->calls != NULL) {
-        loop->calls->holds = 1;
-        router_call_drop(loop->calls);
-    }
-}
-
-static void end_if_revoked(struct router_call *call)
-{
-    struct router *r = call->loop->router;
-    const struct router_key *key = call->access->caller.key;
-    struct lr_error err;
-    if (key == NULL)
-        return;
-    router_lock(r);
-    bool is_revoked = key->revoked_ms != 0;
-    router_unlock(r);
-    if (!is_revoked)
-        return;
-    (void)lr_fail(&err, LR_UNAUTHENTICATED, "key %s was revoked", key->id);
-    router_call_fail(call, &err);
-}
-
-void router_calls_watch(struct router_loop *loop)
-{
-    uint64_t now = net_loop_now_ms(loop->net);
-    for (struct router_call *call = loop->calls, *next; call != NULL; call = next) {
-        next = call->next;
-        router_call_hold(call); /* a leg that is given up may end it */
-        for (uint32_t i = 0; i < call->leg_count; i++)
-            router_leg_watch(&call->legs[i], now);
-        if (!chat_turn_is_over(&call->turn))
-            end_if_revoked(call);
-        if (now - call->wrote_ms >= loop->router->keep_alive_ms)
-            chat_turn_keep_alive(&call->turn);
-        router_call_drop(call);
-    }
+    router_call_drop(call);
 }

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/machine.h"
 #include "base/slots.h"
-#include "router/relay/call.h"
 #include "wire/link.h"
 #include "wire/reader.h"
 
@@ -15,6 +15,15 @@ enum {
 };
 
 enum link_state { LINK_OPENING, LINK_OPEN, LINK_CLOSED };
+
+static const struct lr_machine machine = {
+    "link",
+    {
+        [LINK_OPENING] = {"opening", LR_STATE(LINK_OPEN) | LR_STATE(LINK_CLOSED)},
+        [LINK_OPEN] = {"open", LR_STATE(LINK_CLOSED)},
+        [LINK_CLOSED] = {"closed", 0},
+    },
+};
 
 struct router_link {
     struct router_link *next, **link; /* of loop->links; link NULL: closed */
@@ -62,19 +71,21 @@ static void lose(struct router_stream *s, const struct lr_error *err)
     s->on_lost(s->arg, err);
 }
 
-/* Every move of a link; `err` says why it closes. */
+/* The only function that changes the state; `err` says why the link closes.  An illegal move
+ * changes nothing. */
 static void move(struct router_link *l, enum link_state to, const struct lr_error *err)
 {
-    if (l->state == LINK_CLOSED || to <= l->state)
+    if (!lr_machine_allows(&machine, l->url, l->state, to))
         return;
     l->state = to;
     l->heard_ms = net_loop_now_ms(l->loop->net);
     if (to == LINK_OPEN) {
         send(l, lr_buf_str(&l->out));
         lr_buf_free(&l->out);
+        uint64_t now = lr_clock_ns(l->loop->router->clock);
         for (uint32_t i = 0; i < l->streams.count; i++)
             if (l->streams.all[i].item != NULL)
-                ((struct router_stream *)l->streams.all[i].item)->sent_ms = l->heard_ms;
+                ((struct router_stream *)l->streams.all[i].item)->sent_ns = now;
         return;
     }
     if (l->call != NULL)
@@ -88,11 +99,6 @@ static void move(struct router_link *l, enum link_state to, const struct lr_erro
         if (l->streams.all[i].item != NULL)
             lose(l->streams.all[i].item, err);
     net_loop_bury(l->loop->net, bury, l);
-}
-
-static void close_link(struct router_link *l, const struct lr_error *err)
-{
-    move(l, LINK_CLOSED, err);
 }
 
 /* ---- what the node says ---- */
@@ -129,9 +135,7 @@ static lr_code on_frame(struct router_link *l, const struct wire_frame *frame,
     s->next_index++;
     if (wire_event_is_last(frame->type))
         detach(s);
-    l->loop->more_comes = head.has_more;
-    s->on_event(s->arg, frame);
-    l->loop->more_comes = false;
+    s->on_event(s->arg, frame, head.has_more);
     return LR_OK;
 }
 
@@ -164,7 +168,7 @@ static void on_body(void *arg, struct lr_str bytes)
             code = on_frame(l, &frame, &err);
     }
     if (code != LR_OK)
-        close_link(l, &err);
+        move(l, LINK_CLOSED, &err);
 }
 
 static void on_done(void *arg, const struct lr_error *err)
@@ -177,7 +181,7 @@ static void on_done(void *arg, const struct lr_error *err)
     else
         (void)lr_fail(&why, LR_UPSTREAM, "%s: the node gave no link (status %d)", l->url,
                       l->status);
-    close_link(l, err != NULL ? err : &why);
+    move(l, LINK_CLOSED, err != NULL ? err : &why);
 }
 
 void router_links_watch(struct router_loop *loop, uint64_t now_ms)
@@ -190,7 +194,7 @@ void router_links_watch(struct router_loop *loop, uint64_t now_ms)
         /* Bytes may still trickle in: the transport sees no silence. */
         (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
                       ROUTER_SILENCE_MS);
-        close_link(l, &err);
+        move(l, LINK_CLOSED, &err);
         next = loop->links; /* whoever was told may have opened others, or closed them */
     }
 }
@@ -282,7 +286,7 @@ lr_code router_link_submit(struct router_loop *loop, const struct router_peer *p
         return code;
     }
     stream->link = l;
-    stream->sent_ms = l->state == LINK_OPEN ? net_loop_now_ms(loop->net) : 0;
+    stream->sent_ns = l->state == LINK_OPEN ? lr_clock_ns(loop->router->clock) : 0;
     send(l, lr_buf_str(frame));
     return LR_OK;
 }

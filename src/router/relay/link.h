@@ -16,6 +16,9 @@
 #include "wire/event.h"
 #include "wire/generate.h"
 
+/* Without an event for so long a node is lost; it gives one at least once a second. */
+enum { ROUTER_SILENCE_MS = 5000 };
+
 struct router_link;
 
 /* Where a node is; borrowed for the call. */
@@ -30,11 +33,11 @@ struct router_stream {
     struct router_link *link; /* NULL: none is under way */
     uint64_t number;
     uint32_t next_index; /* of its events */
-    uint64_t sent_ms;    /* loop time; 0: waits for the link to open, which has its own limit */
+    uint64_t sent_ns;    /* 0: waits for the link to open, which has its own limit */
     void *arg;           /* of the two */
-    /* The event is whole and in its order.  Behind the last one no other comes: the stream has
-     * ended when it is told. */
-    void (*on_event)(void *arg, const struct wire_frame *event);
+    /* The event is whole and in its order; `has_more`: the same batch has another one for this
+     * stream.  Behind the last one no other comes: the stream has ended when it is told. */
+    void (*on_event)(void *arg, const struct wire_frame *event, bool has_more);
     /* Nothing more comes: the link closed, or an event was missing or came twice. */
     void (*on_lost)(void *arg, const struct lr_error *err);
 };

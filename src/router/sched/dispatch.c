@@ -4,11 +4,6 @@
 
 #include "router/http/live.h"
 
-static uint64_t now_ms(void)
-{
-    return lr_clock_ms(NULL);
-}
-
 /* ---- what a refusal says ---- */
 
 static void explain(const struct router_ticket *t, enum router_refusal why,
@@ -140,7 +135,7 @@ enum router_admission router_admit(struct router_ticket *t, bool again, struct l
     router_lock(r);
     t->schedule = &t->model->schedule;
     if (again || !t->model->is_deleted)
-        admission = router_sched_arrive(&r->sched, t, again, now_ms(), &why);
+        admission = router_sched_arrive(&r->sched, t, again, lr_clock_ms(r->clock), &why);
     if (admission == ROUTER_REFUSED)
         explain(t, why, err);
     router_unlock(r);
@@ -155,7 +150,7 @@ void router_release(struct router_ticket *t, enum router_outcome outcome,
     router_ticket_forget(t);
     if (outcome == ROUTER_LOST && t->replica != NULL)
         t->replica->is_loaded = false; /* until its next heartbeat says otherwise */
-    router_sched_release(&r->sched, t, outcome, measure, now_ms());
+    router_sched_release(&r->sched, t, outcome, measure, lr_clock_ms(r->clock));
     router_unlock(r);
 }
 
@@ -191,7 +186,7 @@ bool router_was_preempted(struct router_ticket *t)
 
 void router_pump_all(struct router *r)
 {
-    router_sched_pump_all(&r->sched, now_ms());
+    router_sched_pump_all(&r->sched, lr_clock_ms(r->clock));
 }
 
 void router_refuse_waiting(struct router *r, struct router_model *model)

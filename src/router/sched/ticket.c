@@ -1,20 +1,21 @@
 #include "router/sched/ticket.h"
 
-#include <stdlib.h>
-
+#include "base/machine.h"
 #include "router/sched/sched.h"
 
-#define TO(name) (1u << ROUTER_TICKET_##name)
-
-/* By state: the states that may follow.  The picture is in ticket.h. */
-static const unsigned may_follow[ROUTER_TICKET_STATES] = {
-    [ROUTER_TICKET_IDLE] = TO(QUEUED) | TO(RUNNING),
-    [ROUTER_TICKET_QUEUED] = TO(IDLE) | TO(GRANTED) | TO(REFUSED),
-    [ROUTER_TICKET_GRANTED] = TO(RUNNING),
-    [ROUTER_TICKET_REFUSED] = TO(IDLE),
-    [ROUTER_TICKET_RUNNING] = TO(IDLE) | TO(SWAPPED) | TO(PREEMPTED),
-    [ROUTER_TICKET_SWAPPED] = TO(IDLE) | TO(PREEMPTED),
-    [ROUTER_TICKET_PREEMPTED] = TO(IDLE),
+/* The picture is in ticket.h. */
+#define TO(name) LR_STATE(ROUTER_TICKET_##name)
+static const struct lr_machine machine = {
+    "ticket",
+    {
+        [ROUTER_TICKET_IDLE] = {"idle", TO(QUEUED) | TO(RUNNING)},
+        [ROUTER_TICKET_QUEUED] = {"queued", TO(IDLE) | TO(GRANTED) | TO(REFUSED)},
+        [ROUTER_TICKET_GRANTED] = {"granted", TO(RUNNING)},
+        [ROUTER_TICKET_REFUSED] = {"refused", TO(IDLE)},
+        [ROUTER_TICKET_RUNNING] = {"running", TO(IDLE) | TO(SWAPPED) | TO(PREEMPTED)},
+        [ROUTER_TICKET_SWAPPED] = {"swapped", TO(IDLE) | TO(PREEMPTED)},
+        [ROUTER_TICKET_PREEMPTED] = {"preempted", TO(IDLE)},
+    },
 };
 
 bool router_ticket_holds(enum router_ticket_state state)
@@ -130,9 +131,6 @@ static void change(struct router_sched *s, struct router_ticket *t, enum router_
 static bool fail(struct router_sched *s, struct router_ticket *t)
 {
     bool has_waited = t->state == ROUTER_TICKET_QUEUED;
-#ifndef NDEBUG
-    abort();
-#endif
     s->illegal_moves++;
     change(s, t, has_waited ? ROUTER_TICKET_REFUSED : ROUTER_TICKET_IDLE);
     if (has_waited)
@@ -143,7 +141,7 @@ static bool fail(struct router_sched *s, struct router_ticket *t)
 bool router_ticket_move(struct router_sched *s, struct router_ticket *t,
                         enum router_ticket_state to)
 {
-    if ((may_follow[t->state] & 1u << to) == 0)
+    if (!lr_machine_allows(&machine, t->name, t->state, to))
         return fail(s, t);
     change(s, t, to);
     return true;

@@ -1,0 +1,598 @@
+#include "router/relay/generation.h"
+
+#include <stdio.h>
+
+#include "base/machine.h"
+#include "router/fleet/ask.h"
+#include "router/relay/call.h"
+
+enum {
+    MEASURED_TOKENS = 64, /* of a prompt that is partly cached: fewer say nothing of the rate */
+    FAILURES_MAX = 5,
+};
+
+static struct router *router_of(const struct router_generation *g)
+{
+    return g->call->loop->router;
+}
+
+static uint64_t now_ns(const struct router_generation *g)
+{
+    return lr_clock_ns(router_of(g)->clock);
+}
+
+static struct lr_log_ctx log_of(const struct router_generation *g)
+{
+    return (struct lr_log_ctx){.request_id = g->call->access->request_id};
+}
+
+void router_generation_free(struct router_generation *g)
+{
+    router_ticket_forget(&g->ticket);
+    lr_buf_free(&g->generated);
+}
+
+/* ---- states ---- */
+
+#define TO(name) LR_STATE(ROUTER_GENERATION_##name)
+static const struct lr_machine machine = {
+    "generation",
+    {
+        [ROUTER_GENERATION_IDLE] = {"idle", TO(QUEUED) | TO(SENT) | TO(OVER)},
+        [ROUTER_GENERATION_QUEUED] = {"queued", TO(SENT) | TO(STOPPED) | TO(OVER)},
+        [ROUTER_GENERATION_SENT] = {"sent", TO(RUNNING) | TO(IDLE) | TO(OVER)},
+        [ROUTER_GENERATION_RUNNING] = {"running", TO(IDLE) | TO(STOPPED) | TO(OVER)},
+        [ROUTER_GENERATION_STOPPED] = {"stopped", TO(OVER)},
+        [ROUTER_GENERATION_OVER] = {"over", 0},
+    },
+};
+
+static bool holds_call(enum router_generation_state state)
+{
+    return state != ROUTER_GENERATION_IDLE && state != ROUTER_GENERATION_OVER;
+}
+
+static enum router_generation_state abandon(struct router_generation *g);
+
+bool router_generation_move(struct router_generation *g, enum router_generation_state to)
+{
+    bool held = holds_call(g->state);
+    bool is_legal = lr_machine_allows(&machine, g->ticket.name, g->state, to);
+    struct lr_error err;
+    g->state = is_legal ? to : abandon(g);
+    if (!is_legal) {
+        (void)lr_fail(&err, LR_INTERNAL, "a generation made a move that it cannot make");
+        chat_turn_fail(&g->call->turn, &err);
+    }
+    if (holds_call(g->state) && !held)
+        router_call_hold(g->call);
+    else if (held && !holds_call(g->state))
+        router_call_drop(g->call);
+    return is_legal;
+}
+
+/* ---- the end of an attempt ---- */
+
+/* What the attempt tells about the speed of its replica. */
+static struct router_measure measure(const struct router_generation *g)
+{
+    const struct router_attempt *a = &g->attempt;
+    struct router_measure m = {.found_cached = g->usage.cached_tokens != 0};
+    uint64_t tokens = g->usage.prompt_tokens + a->tokens_before;
+    uint64_t begun_ns = a->loaded_ns != 0 ? a->loaded_ns : a->sent_ns;
+    if (a->first_ns == 0)
+        return (struct router_measure){0};
+    if (a->loaded_ns != 0)
+        m.load_ms = (double)(a->loaded_ns - a->sent_ns) / 1e6;
+    uint64_t computed = lr_elapsed(g->usage.cached_tokens, tokens);
+    if (computed >= (m.found_cached ? MEASURED_TOKENS : 1)) {
+        m.prefill_tokens = (double)computed;
+        m.prefill_ms = (double)(a->first_ns - begun_ns) / 1e6 / m.prefill_tokens;
+    }
+    if (a->tokens > 1)
+        m.step_ms = (double)(a->last_ns - a->first_ns) / 1e6 / (a->tokens - 1);
+    return m;
+}
+
+static void leave_node(struct router_generation *g, enum router_outcome outcome)
+{
+    struct router_measure m = {0};
+    if (outcome == ROUTER_ENDED)
+        m = measure(g);
+    router_link_leave(&g->attempt.stream);
+    router_release(&g->ticket, outcome, &m);
+}
+
+/* Gives back what the state holds, whatever it is, and says which state comes next: a grant
+ * that is on its way is awaited. */
+static enum router_generation_state abandon(struct router_generation *g)
+{
+    bool is_awaited =
+        g->state == ROUTER_GENERATION_QUEUED
+            ? !router_withdraw(&g->ticket)
+            : g->state == ROUTER_GENERATION_STOPPED && g->attempt.stream.link == NULL;
+    leave_node(g, ROUTER_ENDED);
+    return is_awaited ? ROUTER_GENERATION_STOPPED : ROUTER_GENERATION_OVER;
+}
+
+static void end(struct router_generation *g)
+{
+    leave_node(g, ROUTER_ENDED);
+    (void)router_generation_move(g, ROUTER_GENERATION_OVER);
+}
+
+static void fail(struct router_generation *g, const struct lr_error *err)
+{
+    end(g);
+    chat_turn_fail(&g->call->turn, err);
+}
+
+/* ---- the next attempt ---- */
+
+static void ask_for_slot(struct router_generation *g, bool again);
+
+static void count_retry(struct router_generation *g, enum router_outcome outcome,
+                        const char *why)
+{
+    struct router_metrics *metrics = &router_of(g)->metrics;
+    struct lr_log_ctx log = log_of(g);
+    if (outcome == ROUTER_BUSY || outcome == ROUTER_PREEMPTED) {
+        router_count(outcome == ROUTER_BUSY ? &metrics->busy : &metrics->preempted, 1);
+        return;
+    }
+    router_count(router_generation_tokens(g) != 0 ? &metrics->continuations : &metrics->retries,
+                 1);
+    /* A death that is not blamed on this generation is no failed attempt of it. */
+    g->failures += outcome != ROUTER_LOST;
+    lr_log_warn(&log, "request.moved node=%s tokens=%zu attempt=%u reason=%s",
+                g->ticket.node->name, router_generation_tokens(g), g->failures, why);
+}
+
+/* The attempt is over, and the generation is not. */
+static void try_again(struct router_generation *g, enum router_outcome outcome,
+                      const struct lr_error *why)
+{
+    struct lr_error err;
+    count_retry(g, outcome, why->text);
+    leave_node(g, outcome);
+    g->attempt = (struct router_attempt){0};
+    if (g->failures < FAILURES_MAX) {
+        if (router_generation_move(g, ROUTER_GENERATION_IDLE))
+            ask_for_slot(g, true);
+        return;
+    }
+    (void)lr_fail(&err, LR_UPSTREAM, "%d attempts in a row failed; the last: %s", FAILURES_MAX,
+                  why->text);
+    fail(g, &err);
+}
+
+/* Another key holds less of the model: the generation waits for its turn and goes on. */
+static void give_way(struct router_generation *g)
+{
+    struct lr_error why;
+    (void)lr_fail(&why, LR_RATE_LIMITED, "its key holds more of the model than others");
+    try_again(g, ROUTER_PREEMPTED, &why);
+}
+
+void router_generation_watch(struct router_generation *g, uint64_t now)
+{
+    const struct router_attempt *a = &g->attempt;
+    uint64_t since = a->heard_ns > a->stream.sent_ns ? a->heard_ns : a->stream.sent_ns;
+    struct lr_error err;
+    if (a->stream.link == NULL || a->stream.sent_ns == 0 ||
+        lr_elapsed(since, now) < (uint64_t)ROUTER_SILENCE_MS * 1000000)
+        return;
+    if (g->state == ROUTER_GENERATION_STOPPED) {
+        end(g);
+        return;
+    }
+    /* Bytes may still trickle in: the transport sees no silence. */
+    (void)lr_fail(&err, LR_TIMEOUT, "no event of the node in %d ms", ROUTER_SILENCE_MS);
+    try_again(g, ROUTER_FAILED, &err);
+}
+
+/* ---- events: tokens ---- */
+
+static void note_token(struct router_generation *g)
+{
+    struct router_metrics *metrics = &router_of(g)->metrics;
+    struct router_call *call = g->call;
+    struct router_attempt *a = &g->attempt;
+    uint64_t now = a->heard_ns;
+    if (call->first_ns == 0) {
+        call->first_ns = now;
+        router_observe(&metrics->first_token, now - call->begun_ns);
+    }
+    if (a->first_ns == 0) {
+        a->first_ns = now;
+        g->failures = 0;
+        router_trust(&g->ticket);
+    } else {
+        router_observe(&metrics->inter_token, now - a->last_ns);
+    }
+    a->last_ns = now;
+    a->tokens++;
+    /* Wherever it goes next, for another reason, it goes unsuspected. */
+    if (g->entry != WIRE_ENTRY_COHORT || a->tokens >= WIRE_PROBATION_TOKENS) {
+        g->entry = WIRE_ENTRY_RESUMED;
+        g->ticket.bound = NULL;
+    }
+}
+
+static void on_token(struct router_generation *g, const struct wire_token *token)
+{
+    struct lr_error err;
+    lr_buf_add(&g->generated, &token->id, sizeof(token->id));
+    if (g->generated.failed) {
+        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a token");
+        fail(g, &err);
+        return;
+    }
+    note_token(g);
+    chat_turn_token(&g->call->turn, g->index, token);
+}
+
+/* ---- events: the end ---- */
+
+static void take_usage(struct router_generation *g, const struct wire_done *m)
+{
+    g->usage = (struct chat_usage){m->prompt_tokens, m->completion_tokens, m->cached_tokens};
+}
+
+static void on_done(struct router_generation *g, const struct wire_done *m)
+{
+    struct lr_error err;
+    if (m->reason == LR_FINISH_CANCELLED && router_was_preempted(&g->ticket)) {
+        give_way(g);
+        return;
+    }
+    if (m->reason == LR_FINISH_CANCELLED) {
+        (void)lr_fail(&err, LR_UPSTREAM, "the node cancelled the request");
+        try_again(g, ROUTER_FAILED, &err);
+        return;
+    }
+    take_usage(g, m);
+    if (m->reason == LR_FINISH_ERROR) {
+        fail(g, &m->error);
+        return;
+    }
+    end(g);
+    chat_turn_done(&g->call->turn, g->index, m->reason, &g->usage);
+}
+
+/* The node cannot load the model now, which is known at once, and no other node is left to
+ * ask: nobody who has nothing yet waits to hear it. */
+static bool is_hopeless(struct router_generation *g, lr_code why)
+{
+    bool cannot_load = why == LR_UNAVAILABLE || why == LR_OUT_OF_VRAM || why == LR_OUT_OF_RAM ||
+                       why == LR_MODEL_CORRUPT || why == LR_UNSUPPORTED;
+    return cannot_load && router_generation_tokens(g) == 0 && !router_has_another(&g->ticket);
+}
+
+static void on_error(struct router_generation *g, const struct wire_error *m)
+{
+    if (m->retryable && !is_hopeless(g, m->error.code))
+        try_again(g, ROUTER_FAILED, &m->error);
+    else
+        fail(g, &m->error);
+}
+
+/* What a client may hear of a node's refusal. */
+static lr_code code_for_client(lr_code code)
+{
+    switch (lr_code_http(code)) {
+    case 400:
+        return LR_INVALID_ARGUMENT;
+    case 413:
+        return LR_TOO_LARGE;
+    case 429:
+        return LR_RATE_LIMITED;
+    case 503:
+        return LR_UNAVAILABLE;
+    case 504:
+        return LR_TIMEOUT;
+    default:
+        return LR_UPSTREAM;
+    }
+}
+
+static void on_refused(struct router_generation *g, struct lr_error *why)
+{
+    why->code = code_for_client(why->code);
+    if (why->code == LR_INVALID_ARGUMENT || why->code == LR_TOO_LARGE)
+        fail(g, why);
+    else
+        try_again(g, why->code == LR_RATE_LIMITED ? ROUTER_BUSY : ROUTER_FAILED, why);
+}
+
+/* The worker died with this generation in it.  The node is well, and says how the generation
+ * goes in again. */
+static void on_worker_lost(struct router_generation *g, const struct wire_lost *m)
+{
+    struct lr_log_ctx log = log_of(g);
+    struct lr_error err;
+    bool is_bound = m->entry == WIRE_ENTRY_COHORT && m->cohort != WIRE_COHORT_TOGETHER;
+    g->entry = m->entry;
+    g->cohort = m->cohort;
+    g->strikes += m->has_strike;
+    g->ticket.bound = is_bound ? g->ticket.node : NULL;
+    if (g->strikes < WIRE_STRIKES_MAX) {
+        try_again(g, ROUTER_LOST, &m->error);
+        return;
+    }
+    (void)wire_lost_fail(&err, &m->error);
+    lr_log_error(&log, "request.poison node=%s model=%s strikes=%u reason=%s",
+                 g->ticket.node->name, g->call->model->id, g->strikes, err.text);
+    fail(g, &err);
+}
+
+/* The client has left, or has all it wants: only the usage is of interest. */
+static void on_event_stopped(struct router_generation *g, const struct wire_frame *event)
+{
+    struct wire_done m;
+    if (!wire_event_is_last(event->type))
+        return;
+    if (event->type == WIRE_DONE && wire_done_decode(event->body, &m, NULL) == LR_OK)
+        take_usage(g, &m);
+    end(g);
+}
+
+/* ---- events ---- */
+
+/* Without this event the swap is settled when the slot is given back. */
+static void on_accepted(struct router_generation *g, struct lr_str body)
+{
+    struct wire_accepted m;
+    if (g->state == ROUTER_GENERATION_SENT)
+        (void)router_generation_move(g, ROUTER_GENERATION_RUNNING);
+    if (g->ticket.swap[0] != '\0' && wire_accepted_decode(body, &m, NULL) == LR_OK)
+        router_swap_confirmed(&g->ticket, m.has_swapped);
+}
+
+/* The code of an event that cannot be read. */
+static lr_code take_event(struct router_generation *g, const struct wire_frame *event,
+                          struct lr_error *err)
+{
+    union {
+        struct wire_token token;
+        struct wire_done done;
+        struct wire_error error;
+        struct wire_lost lost;
+        struct wire_prefill prefill;
+    } m;
+    lr_code code = LR_OK;
+    switch (event->type) {
+    case WIRE_TOKEN:
+        if ((code = wire_token_decode(event->body, &m.token, err)) == LR_OK)
+            on_token(g, &m.token);
+        break;
+    case WIRE_DONE:
+        if ((code = wire_done_decode(event->body, &m.done, err)) == LR_OK)
+            on_done(g, &m.done);
+        break;
+    case WIRE_ERROR:
+        if ((code = wire_error_decode(event->body, &m.error, err)) == LR_OK)
+            on_error(g, &m.error);
+        break;
+    case WIRE_REFUSED:
+        if ((code = wire_error_decode(event->body, &m.error, err)) == LR_OK)
+            on_refused(g, &m.error.error);
+        break;
+    case WIRE_LOST:
+        if ((code = wire_lost_decode(event->body, &m.lost, err)) == LR_OK)
+            on_worker_lost(g, &m.lost);
+        break;
+    case WIRE_ACCEPTED:
+        on_accepted(g, event->body);
+        break;
+    case WIRE_PREFILL:
+        /* A continuation computes more than the prompt, whose size was told before. */
+        if (g->usage.prompt_tokens == 0 &&
+            wire_prefill_decode(event->body, &m.prefill, NULL) == LR_OK)
+            g->usage.prompt_tokens = m.prefill.total;
+        break;
+    case WIRE_LOADING:
+        g->attempt.loaded_ns = g->attempt.heard_ns;
+        break;
+    default:
+        break; /* signs of life */
+    }
+    return code;
+}
+
+static void on_event(void *arg, const struct wire_frame *event, bool has_more)
+{
+    struct router_generation *g = arg;
+    struct router_call *call = g->call;
+    struct lr_error err;
+    router_call_hold(call);
+    g->attempt.heard_ns = now_ns(g);
+    if (g->state == ROUTER_GENERATION_STOPPED)
+        on_event_stopped(g, event);
+    else if (take_event(g, event, &err) != LR_OK)
+        try_again(g, ROUTER_FAILED, &err);
+    /* An answer that is complete does not wait for others of the same read. */
+    if (!has_more || chat_turn_is_complete(&call->turn))
+        chat_turn_flush(&call->turn);
+    router_call_drop(call);
+}
+
+static void on_lost(void *arg, const struct lr_error *err)
+{
+    struct router_generation *g = arg;
+    struct router_call *call = g->call;
+    struct lr_log_ctx log = log_of(g);
+    struct lr_error cut;
+    router_call_hold(call);
+    if (g->state == ROUTER_GENERATION_STOPPED) {
+        end(g);
+    } else {
+        /* The transport's words name the node's address: for the log, not for the client. */
+        lr_log_warn(&log, "request.cut node=%s reason=%s", g->ticket.node->name, err->text);
+        (void)lr_fail(&cut, err->code, "the connection to the node failed");
+        try_again(g, ROUTER_FAILED, &cut);
+    }
+    router_call_drop(call);
+}
+
+/* ---- an attempt begins ---- */
+
+/* What is left of the wait its client is asked for: a node that loads the model first drops it
+ * then.  0: any wait. */
+static uint64_t time_to_begin(const struct router_generation *g)
+{
+    uint64_t limit = router_of(g)->sched.queue_timeout_ms;
+    uint64_t waited = (g->attempt.sent_ns - g->call->begun_ns) / 1000000;
+    if (limit == 0)
+        return 0;
+    /* A continuation may have begun long ago. */
+    return g->call->first_ns != 0 ? limit : waited < limit ? limit - waited : 1;
+}
+
+static struct wire_generate describe(const struct router_generation *g)
+{
+    const struct router_call *call = g->call;
+    struct wire_generate ask;
+    chat_turn_ask(&call->turn, g->index, &ask);
+    ask.request_id = lr_str_z(g->ticket.name);
+    ask.model = lr_str_z(g->ticket.replica->id);
+    ask.trace = lr_str_z(call->trace);
+    ask.leaves = lr_str_z(g->ticket.swap);
+    ask.cache_scope = lr_str_z(router_caller_name(&call->access->caller));
+    ask.generated = (const uint32_t *)(const void *)g->generated.data;
+    ask.generated_count = router_generation_tokens(g);
+    ask.no_queue = true;
+    ask.entry = g->entry;
+    ask.cohort = g->cohort;
+    ask.deadline_ms = time_to_begin(g);
+    return ask;
+}
+
+/* Says which node it is, for the client's headers and the usage records. */
+static void note_node(struct router_generation *g)
+{
+    struct router_call *call = g->call;
+    if (call->granted_ns == 0)
+        call->granted_ns = g->attempt.sent_ns;
+    if (g->index != 0)
+        return;
+    (void)snprintf(call->access->node, sizeof(call->access->node), "%s", g->ticket.node->id);
+    (void)snprintf(call->why, sizeof(call->why), "%s", g->ticket.why);
+}
+
+/* The ticket holds a slot on ticket.node. */
+static void begin_attempt(struct router_generation *g)
+{
+    struct router *r = router_of(g);
+    struct router_target to;
+    struct lr_error err;
+    uint64_t now = now_ns(g);
+    g->attempt = (struct router_attempt){
+        .stream = {.arg = g, .on_event = on_event, .on_lost = on_lost},
+        .tokens_before = router_generation_tokens(g),
+        .sent_ns = now,
+        .heard_ns = now,
+    };
+    if (!router_generation_move(g, ROUTER_GENERATION_SENT))
+        return;
+    note_node(g);
+    router_count(&r->metrics.generations, 1);
+    struct wire_generate ask = describe(g);
+    /* A node may join again from elsewhere at any moment, hence the lock. */
+    router_lock(r);
+    router_target_set(&to, g->ticket.node);
+    router_unlock(r);
+    struct router_peer peer = {g->ticket.node, to.url, to.secret};
+    lr_code code = router_link_submit(g->call->loop, &peer, &ask, &g->attempt.stream, &err);
+    if (code == LR_TOO_LARGE)
+        fail(g, &err);
+    else if (code != LR_OK)
+        try_again(g, ROUTER_FAILED, &err);
+}
+
+/* ---- a slot ---- */
+
+static void refuse(struct router_generation *g, const struct lr_error *err)
+{
+    char seconds[16];
+    if (g->ticket.retry_s != 0 && !net_response_begun(g->call->req)) {
+        (void)snprintf(seconds, sizeof(seconds), "%u", g->ticket.retry_s);
+        net_response_header(g->call->req, "Retry-After", lr_str_z(seconds));
+    }
+    if (err->code == LR_RATE_LIMITED)
+        router_count(&router_of(g)->metrics.queue_full, 1);
+    fail(g, err);
+}
+
+static void ask_for_slot(struct router_generation *g, bool again)
+{
+    struct lr_error err;
+    switch (router_admit(&g->ticket, again, &err)) {
+    case ROUTER_GRANTED:
+        begin_attempt(g);
+        break;
+    case ROUTER_WAITING:
+        (void)router_generation_move(g, ROUTER_GENERATION_QUEUED);
+        break;
+    case ROUTER_REFUSED:
+        refuse(g, &err);
+        break;
+    }
+}
+
+static void on_ready(struct router_ticket *ticket, const struct lr_error *err)
+{
+    struct router_generation *g = (struct router_generation *)(void *)ticket;
+    struct router_call *call = g->call;
+    router_call_hold(call);
+    if (g->state == ROUTER_GENERATION_STOPPED)
+        end(g);
+    else if (err != NULL)
+        refuse(g, err);
+    else
+        begin_attempt(g);
+    router_call_drop(call);
+}
+
+/* The slot is given back when the node has confirmed, so that the node is never sent more than
+ * it takes; what the node makes until then is not lost. */
+static void on_preempt(struct router_ticket *ticket)
+{
+    struct router_generation *g = (struct router_generation *)(void *)ticket;
+    struct router_call *call = g->call;
+    if (g->state == ROUTER_GENERATION_RUNNING)
+        router_link_cancel(&g->attempt.stream); /* its last event goes on */
+    if (g->state != ROUTER_GENERATION_SENT)
+        return;
+    router_call_hold(call);
+    give_way(g);
+    router_call_drop(call);
+}
+
+/* ---- for the turn ---- */
+
+lr_code router_generation_start(void *call, uint32_t index, struct lr_error *err)
+{
+    struct router_generation *g = &((struct router_call *)call)->generations[index];
+    (void)err;
+    g->ticket.on_ready = on_ready;
+    g->ticket.on_preempt = on_preempt;
+    ask_for_slot(g, false);
+    return LR_OK;
+}
+
+bool router_generation_stop(void *call, uint32_t index, struct chat_usage *usage)
+{
+    struct router_generation *g = &((struct router_call *)call)->generations[index];
+    if (usage != NULL)
+        *usage =
+            (struct chat_usage){g->usage.prompt_tokens, (uint32_t)router_generation_tokens(g),
+                                g->usage.cached_tokens};
+    if (g->state == ROUTER_GENERATION_RUNNING) {
+        router_link_cancel(&g->attempt.stream);
+        (void)router_generation_move(g, ROUTER_GENERATION_STOPPED);
+    } else if (g->state == ROUTER_GENERATION_QUEUED || g->state == ROUTER_GENERATION_SENT) {
+        (void)router_generation_move(g, abandon(g));
+    }
+    return true;
+}

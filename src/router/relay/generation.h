@@ -1,0 +1,85 @@
+/* router/relay/generation.h - a generation: one choice of an answer, made by attempts on nodes.
+ *
+ *   slot free:  IDLE ---------------------> SENT      the node has the request
+ *   no slot:    IDLE ----> QUEUED ----> SENT          the ticket waits (sched/ticket.h)
+ *   ACCEPTED:   SENT ---------------------> RUNNING   the node computes it
+ *   the attempt failed, its worker died, or another key needs the slot:
+ *               SENT, RUNNING ------------> IDLE      the next attempt
+ *   the client has all it wants:
+ *               RUNNING ------------------> STOPPED   until the node has told the usage
+ *               QUEUED -------------------> STOPPED   until the grant on its way has come
+ *   complete, failed, refused, or nothing to wait for after the client has left:
+ *               every other state --------> OVER
+ *
+ * The router keeps every token that the client has.  A node that dies, falls silent for five
+ * seconds or says "retryable" is replaced: the next node gets the prompt and those tokens, and
+ * goes on where the answer stopped.  A generation whose worker died goes on where it can begin
+ * first, the same node included; with two deaths to its blame it is tried nowhere else
+ * (wire/lost.h).
+ *
+ * From QUEUED to STOPPED a posted grant or an attempt points to the generation, so in these
+ * states the generation holds its call.  Thread: the call's loop.
+ */
+#ifndef ROUTER_RELAY_GENERATION_H
+#define ROUTER_RELAY_GENERATION_H
+
+#include "chat/turn.h"
+#include "router/relay/link.h"
+#include "router/sched/dispatch.h"
+
+struct router_call;
+
+enum router_generation_state {
+    ROUTER_GENERATION_IDLE,    /* not begun, or between two attempts */
+    ROUTER_GENERATION_QUEUED,  /* waits for a slot */
+    ROUTER_GENERATION_SENT,    /* a node has the request and has not accepted it */
+    ROUTER_GENERATION_RUNNING, /* a node has accepted it */
+    ROUTER_GENERATION_STOPPED, /* of no more use; the node's or the scheduler's last word is due
+                                */
+    ROUTER_GENERATION_OVER,
+};
+
+/* A generation on one node.  Begins all zero but for what it is sent with. */
+struct router_attempt {
+    struct router_stream stream;
+    size_t tokens_before; /* that the client had when the attempt began */
+    uint32_t tokens;
+    uint64_t sent_ns, heard_ns; /* heard: the node's last event */
+    uint64_t loaded_ns;         /* the node's last event about loading; 0: nothing was loaded */
+    uint64_t first_ns, last_ns; /* tokens */
+};
+
+struct router_generation {
+    struct router_ticket ticket; /* first: a ticket is cast back to its generation */
+    struct router_call *call;
+    uint32_t index; /* of the choice */
+    enum router_generation_state state;
+    struct router_attempt attempt; /* all zero between two attempts */
+    uint32_t failures;             /* attempts that failed in a row, without a token between */
+    uint32_t strikes;              /* deaths of workers that are blamed on it */
+    enum wire_entry entry;         /* how it goes into its next worker, and in which cohort */
+    uint32_t cohort;
+    struct lr_buf generated; /* owned: the ids (uint32_t) of the tokens that the client has */
+    struct chat_usage usage; /* as the engines counted, as far as known */
+};
+
+static inline size_t router_generation_tokens(const struct router_generation *g)
+{
+    return g->generated.len / sizeof(uint32_t);
+}
+
+/* For chat_generator; `call` is the struct router_call.  A refusal fails the call. */
+lr_code router_generation_start(void *call, uint32_t index, struct lr_error *err);
+bool router_generation_stop(void *call, uint32_t index, struct chat_usage *usage);
+
+/* Now and then, while the caller holds the call: a node that has said nothing for too long is
+ * left. */
+void router_generation_watch(struct router_generation *g, uint64_t now_ns);
+
+/* The only function that changes the state.  An illegal move ends the generation and fails its
+ * call; then false.  The caller holds the call. */
+bool router_generation_move(struct router_generation *g, enum router_generation_state to);
+
+void router_generation_free(struct router_generation *g);
+
+#endif
