@@ -115,7 +115,8 @@ static struct choice choose(struct router *r, const struct router_model *model,
     struct router_demand demand = {.prompt_tokens = 100};
     if (wanted.len != 0)
         return choose_ill(r, model, wanted);
-    size_t count = router_candidates(r, model, lr_clock_ms(NULL), all, ROUTER_CANDIDATES_MAX);
+    size_t count = router_sched_candidates(&r->sched, &model->schedule, NULL, lr_clock_ms(NULL),
+                                           all, ROUTER_CANDIDATES_MAX);
     size_t best = router_pick(all, count, &demand);
     return best != ROUTER_NOBODY ? (struct choice){all[best].node, all[best].replica}
                                  : choose_ill(r, model, wanted);

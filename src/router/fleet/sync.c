@@ -31,7 +31,7 @@ static void merge_keys(struct router *r, const struct router_keys *read)
 
 static void drop_model(struct router *r, struct router_model *model)
 {
-    router_refuse_waiting(r, model);
+    router_sched_delete(&r->sched, &model->schedule);
     router_registry_remove(&r->registry, model);
 }
 

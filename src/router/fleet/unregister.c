@@ -118,7 +118,7 @@ static void erased(void *arg, const struct lr_error *err)
         struct lr_json_writer *event = net_bus_begin(&r->events, "model.deleted");
         lr_json_member_z(event, "model", model->id);
         net_bus_send(&r->events);
-        router_refuse_waiting(r, model);
+        router_sched_delete(&r->sched, &model->schedule);
         router_registry_remove(&r->registry, model);
     }
     const struct router_target *nodes =

@@ -332,7 +332,8 @@ void router_api_explain(struct router *r, struct net_request *req)
     bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* may know the nodes */
     if (model != NULL) {
         size_t count =
-            router_candidates(r, model, lr_clock_ms(NULL), candidates, ROUTER_CANDIDATES_MAX);
+            router_sched_candidates(&r->sched, &model->schedule, NULL, lr_clock_ms(NULL),
+                                    candidates, ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
         lr_json_member_z(&w, "model", model->id);
         lr_json_member_u64(&w, "prompt_tokens", demand.prompt_tokens);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "router/http/api.h"
 
 /* ---- usage: tokens as the engines counted them ---- */
@@ -117,9 +118,7 @@ static void free_call(struct router_call *call)
     struct router *r = call->loop->router;
     if (call->link != NULL) {
         record_usage(call);
-        *call->link = call->next;
-        if (call->next != NULL)
-            call->next->link = call->link;
+        LR_LIST_REMOVE(call, next, link);
     }
     for (uint32_t i = 0; i < call->generation_count; i++)
         router_generation_free(&call->generations[i]);
@@ -345,11 +344,7 @@ static void begin(struct router_call *call)
     struct lr_str trace;
     call->begun_ns = lr_clock_ns(loop->router->clock);
     call->wrote_ms = net_loop_now_ms(loop->net);
-    call->next = loop->calls;
-    call->link = &loop->calls;
-    if (call->next != NULL)
-        call->next->link = &call->next;
-    loop->calls = call;
+    LR_LIST_PUSH(&loop->calls, call, next, link);
     atomic_fetch_add_explicit(&loop->router->calls, 1, memory_order_relaxed);
     if (net_request_header(call->req, "traceparent", &trace) && is_trace(trace))
         (void)snprintf(call->trace, sizeof(call->trace), LR_STR_FMT, LR_STR_ARG(trace));

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/machine.h"
-#include "router/fleet/ask.h"
 #include "router/relay/call.h"
 
 enum {
@@ -206,7 +205,7 @@ static void note_token(struct router_generation *g)
     if (a->first_ns == 0) {
         a->first_ns = now;
         g->failures = 0;
-        router_trust(&g->ticket);
+        router_sched_token(&g->ticket);
     } else {
         router_observe(&metrics->inter_token, now - a->last_ns);
     }
@@ -483,8 +482,6 @@ static void note_node(struct router_generation *g)
 /* The ticket holds a slot on ticket.node. */
 static void begin_attempt(struct router_generation *g)
 {
-    struct router *r = router_of(g);
-    struct router_target to;
     struct lr_error err;
     uint64_t now = now_ns(g);
     g->attempt = (struct router_attempt){
@@ -496,14 +493,10 @@ static void begin_attempt(struct router_generation *g)
     if (!router_generation_move(g, ROUTER_GENERATION_SENT))
         return;
     note_node(g);
-    router_count(&r->metrics.generations, 1);
+    router_count(&router_of(g)->metrics.generations, 1);
     struct wire_generate ask = describe(g);
-    /* A node may join again from elsewhere at any moment, hence the lock. */
-    router_lock(r);
-    router_target_set(&to, g->ticket.node);
-    router_unlock(r);
-    struct router_peer peer = {g->ticket.node, to.url, to.secret};
-    lr_code code = router_link_submit(g->call->loop, &peer, &ask, &g->attempt.stream, &err);
+    lr_code code =
+        router_link_submit(g->call->loop, g->ticket.node, &ask, &g->attempt.stream, &err);
     if (code == LR_TOO_LARGE)
         fail(g, &err);
     else if (code != LR_OK)

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "base/machine.h"
 #include "base/slots.h"
+#include "router/fleet/ask.h"
 #include "wire/link.h"
 #include "wire/reader.h"
 
@@ -91,9 +93,7 @@ static void move(struct router_link *l, enum link_state to, const struct lr_erro
     if (l->call != NULL)
         net_call_cancel(l->call);
     l->call = NULL;
-    *l->link = l->next;
-    if (l->next != NULL)
-        l->next->link = l->link;
+    LR_LIST_REMOVE(l, next, link);
     /* Owners that begin anew do so on another link: the slots only empty. */
     for (uint32_t i = 0; i < l->streams.count; i++)
         if (l->streams.all[i].item != NULL)
@@ -201,17 +201,18 @@ void router_links_watch(struct router_loop *loop, uint64_t now_ms)
 
 /* ---- its beginning ---- */
 
-static lr_code open_link(struct router_loop *loop, const struct router_peer *peer,
-                         struct router_link **out, struct lr_error *err)
+static lr_code open_link(struct router_loop *loop, const struct router_node *node,
+                         const struct router_target *to, struct router_link **out,
+                         struct lr_error *err)
 {
     char url[320], bearer[128], name[WIRE_LINK_NAME_MAX];
     struct router_link *l = calloc(1, sizeof(*l));
     if (l == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
     wire_link_name(WIRE_PROTOCOL, name);
-    (void)snprintf(l->url, sizeof(l->url), "%s", peer->url);
+    (void)snprintf(l->url, sizeof(l->url), "%s", to->url);
     (void)snprintf(url, sizeof(url), "%s/v0/link", l->url);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", peer->secret);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", to->secret);
     struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = url,
@@ -228,7 +229,7 @@ static lr_code open_link(struct router_loop *loop, const struct router_peer *pee
                       .on_done = on_done},
     };
     l->loop = loop;
-    l->node = peer->node;
+    l->node = node;
     lr_code code = net_call_start(loop->client, &config, &l->call, err);
     if (code != LR_OK) {
         free(l);
@@ -236,24 +237,25 @@ static lr_code open_link(struct router_loop *loop, const struct router_peer *pee
     }
     lr_buf_init(&l->out, OUT_BYTES + (1 << 20));
     wire_reader_init(&l->in, EVENT_BYTES);
-    l->next = loop->links;
-    l->link = &loop->links;
-    if (l->next != NULL)
-        l->next->link = &l->next;
-    loop->links = l;
+    LR_LIST_PUSH(&loop->links, l, next, link);
     *out = l;
     return LR_OK;
 }
 
-static lr_code find_link(struct router_loop *loop, const struct router_peer *peer,
+static lr_code find_link(struct router_loop *loop, const struct router_node *node,
                          struct router_link **out, struct lr_error *err)
 {
     struct router_link *l = loop->links;
+    struct router_target to;
+    /* A node may join again from elsewhere at any moment, hence the lock. */
+    router_lock(loop->router);
+    router_target_set(&to, node);
+    router_unlock(loop->router);
     /* A node that came back from elsewhere has another link: the old one ends by itself. */
-    while (l != NULL && (l->node != peer->node || strcmp(l->url, peer->url) != 0))
+    while (l != NULL && (l->node != node || strcmp(l->url, to.url) != 0))
         l = l->next;
     *out = l;
-    return l != NULL ? LR_OK : open_link(loop, peer, out, err);
+    return l != NULL ? LR_OK : open_link(loop, node, &to, out, err);
 }
 
 static size_t queued(const struct router_link *l)
@@ -261,13 +263,13 @@ static size_t queued(const struct router_link *l)
     return l->state == LINK_OPEN ? net_call_queued(l->call) : l->out.len;
 }
 
-lr_code router_link_submit(struct router_loop *loop, const struct router_peer *peer,
+lr_code router_link_submit(struct router_loop *loop, const struct router_node *node,
                            struct wire_generate *ask, struct router_stream *stream,
                            struct lr_error *err)
 {
     struct lr_buf *frame = &loop->scratch;
     struct router_link *l;
-    lr_code code = find_link(loop, peer, &l, err);
+    lr_code code = find_link(loop, node, &l, err);
     if (code != LR_OK)
         return code;
     stream->number = ask->id = lr_slots_take(&l->streams, stream);

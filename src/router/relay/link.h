@@ -21,13 +21,6 @@ enum { ROUTER_SILENCE_MS = 5000 };
 
 struct router_link;
 
-/* Where a node is; borrowed for the call. */
-struct router_peer {
-    const struct router_node *node; /* who it is: stays good for the router's life */
-    const char *url;                /* http://host:port */
-    const char *secret;
-};
-
 /* One attempt of one generation; embedded in its owner. */
 struct router_stream {
     struct router_link *link; /* NULL: none is under way */
@@ -46,7 +39,7 @@ struct router_stream {
  *   TOO_LARGE    the request is larger than a frame
  *   UNAVAILABLE  the node has not read for long
  *   another one  no memory, or no such address */
-LR_MUST_USE lr_code router_link_submit(struct router_loop *loop, const struct router_peer *peer,
+LR_MUST_USE lr_code router_link_submit(struct router_loop *loop, const struct router_node *node,
                                        struct wire_generate *ask, struct router_stream *stream,
                                        struct lr_error *err);
 

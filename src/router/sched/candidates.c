@@ -57,12 +57,6 @@ size_t router_replicas(void *arg, const struct router_schedule *schedule,
     return drop_waiting(out, count);
 }
 
-size_t router_candidates(struct router *r, const struct router_model *model, uint64_t now,
-                         struct router_candidate *out, size_t capacity)
-{
-    return router_sched_candidates(&r->sched, &model->schedule, NULL, now, out, capacity);
-}
-
 bool router_has_another(struct router_ticket *t)
 {
     struct router_candidate all[ROUTER_CANDIDATES_MAX];

@@ -154,11 +154,6 @@ void router_release(struct router_ticket *t, enum router_outcome outcome,
     router_unlock(r);
 }
 
-void router_trust(struct router_ticket *t)
-{
-    router_sched_token(t);
-}
-
 bool router_withdraw(struct router_ticket *t)
 {
     router_lock(t->router);
@@ -187,11 +182,6 @@ bool router_was_preempted(struct router_ticket *t)
 void router_pump_all(struct router *r)
 {
     router_sched_pump_all(&r->sched, lr_clock_ms(r->clock));
-}
-
-void router_refuse_waiting(struct router *r, struct router_model *model)
-{
-    router_sched_refuse_new(&r->sched, &model->schedule, ROUTER_REFUSE_DELETED);
 }
 
 /* ---- time ---- */

@@ -27,9 +27,6 @@ enum router_admission router_admit(struct router_ticket *ticket, bool again,
 void router_release(struct router_ticket *ticket, enum router_outcome outcome,
                     const struct router_measure *measure);
 
-/* The ticket's node gave a token: it is well.  Takes no lock. */
-void router_trust(struct router_ticket *ticket);
-
 /* The owner leaves, in whatever state the ticket is.  True: it waited, and on_ready will not
  * come.  False otherwise; on_ready of a ticket that is granted or refused still comes. */
 bool router_withdraw(struct router_ticket *ticket);
@@ -51,13 +48,7 @@ void router_dispatch_watch(struct router *r, uint64_t now_ms);
 
 /* The fleet has changed. */
 void router_pump_all(struct router *r);
-/* The model is deleted: requests that have not begun are told so.  A request that was served
- * before goes on where a node still has the model. */
-void router_refuse_waiting(struct router *r, struct router_model *model);
 
-/* candidates.c: the candidates for a model, at most `capacity`. */
-size_t router_candidates(struct router *r, const struct router_model *model, uint64_t now_ms,
-                         struct router_candidate *out, size_t capacity);
 /* candidates.c: for struct router_sched_host. */
 size_t router_replicas(void *router, const struct router_schedule *schedule,
                        const struct router_ticket *ticket, struct router_candidate *out,

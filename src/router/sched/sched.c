@@ -308,23 +308,15 @@ void router_sched_tick(struct router_sched *s, uint64_t now)
     }
 }
 
-struct closing {
-    struct router_sched *s;
-    enum router_refusal why;
-};
-
-static void refuse_new(void *ctx, struct router_waiter *waiter)
+static void refuse_new(void *sched, struct router_waiter *waiter)
 {
-    const struct closing *c = ctx;
     struct router_ticket *t = (struct router_ticket *)(void *)waiter;
     if (!t->is_again)
-        router_sched_drop(c->s, t, c->why);
+        router_sched_drop(sched, t, ROUTER_REFUSE_DELETED);
 }
 
-void router_sched_refuse_new(struct router_sched *s, struct router_schedule *schedule,
-                             enum router_refusal why)
+void router_sched_delete(struct router_sched *s, struct router_schedule *schedule)
 {
-    struct closing c = {s, why};
     for (int i = 0; i < ROUTER_PRIORITIES; i++)
-        router_queue_each(&schedule->queues[i], refuse_new, &c);
+        router_queue_each(&schedule->queues[i], refuse_new, s);
 }

@@ -127,9 +127,9 @@ void router_sched_pump_all(struct router_sched *s, uint64_t now_ms);
 /* Time has passed: some may have waited too long. */
 void router_sched_tick(struct router_sched *s, uint64_t now_ms);
 
-/* The model is deleted: tickets that have not begun are refused. */
-void router_sched_refuse_new(struct router_sched *s, struct router_schedule *schedule,
-                             enum router_refusal why);
+/* The model is deleted: tickets that have not begun are refused.  A ticket that had a slot
+ * before goes on where a node still has the model. */
+void router_sched_delete(struct router_sched *s, struct router_schedule *schedule);
 
 /* ---- questions ---- */
 

@@ -1,5 +1,6 @@
 #include "router/sched/ticket.h"
 
+#include "base/list.h"
 #include "base/machine.h"
 #include "router/sched/sched.h"
 
@@ -34,11 +35,7 @@ bool router_ticket_leaves(enum router_ticket_state state)
 static void hold(struct router_sched *s, struct router_ticket *t)
 {
     struct router_replica *replica = t->replica;
-    t->next_held = replica->held;
-    t->held_link = &replica->held;
-    if (replica->held != NULL)
-        replica->held->held_link = &t->next_held;
-    replica->held = t;
+    LR_LIST_PUSH(&replica->held, t, next_held, held_link);
     replica->inflight++;
     replica->batch += t->priority == ROUTER_BATCH;
     replica->health->requests++;
@@ -50,9 +47,7 @@ static void hold(struct router_sched *s, struct router_ticket *t)
 static void unhold(struct router_sched *s, struct router_ticket *t)
 {
     router_sched_settle_swap(s, t);
-    *t->held_link = t->next_held;
-    if (t->next_held != NULL)
-        t->next_held->held_link = t->held_link;
+    LR_LIST_REMOVE(t, next_held, held_link);
     t->replica->inflight--;
     t->replica->batch -= t->priority == ROUTER_BATCH;
     s->held--;
@@ -84,13 +79,8 @@ static void set_swapped(struct router_ticket *t, bool is_swapped)
 static void enter(struct router_sched *s, struct router_schedule *schedule)
 {
     s->waiting++;
-    if (schedule->waited_link != NULL)
-        return;
-    schedule->next_waited = s->waited;
-    schedule->waited_link = &s->waited;
-    if (s->waited != NULL)
-        s->waited->waited_link = &schedule->next_waited;
-    s->waited = schedule;
+    if (schedule->waited_link == NULL)
+        LR_LIST_PUSH(&s->waited, schedule, next_waited, waited_link);
 }
 
 static void leave(struct router_sched *s, struct router_ticket *t)
@@ -98,12 +88,8 @@ static void leave(struct router_sched *s, struct router_ticket *t)
     struct router_schedule *schedule = t->schedule;
     s->waiting--;
     router_queue_remove(&schedule->queues[t->priority], &t->waiter);
-    if (router_schedule_waiting(schedule) != 0)
-        return;
-    *schedule->waited_link = schedule->next_waited;
-    if (schedule->next_waited != NULL)
-        schedule->next_waited->waited_link = schedule->waited_link;
-    schedule->waited_link = NULL;
+    if (router_schedule_waiting(schedule) == 0)
+        LR_LIST_REMOVE(schedule, next_waited, waited_link);
 }
 
 /* ---- moves ---- */

@@ -240,7 +240,7 @@ a_ticket_whose_client_has_a_token_is_preempted_before_one_whose_client_waits(voi
 {
     (void)state;
     (void)flood();
-    router_trust(&tickets[0]);
+    router_sched_token(&tickets[0]);
     assert_int_equal(admit(4, false), ROUTER_GRANTED);
     assert_int_equal(tickets[0].state, ROUTER_TICKET_PREEMPTED);
     assert_int_equal(tickets[1].state, ROUTER_TICKET_RUNNING);
@@ -420,7 +420,7 @@ static void a_node_is_avoided_longer_each_time_in_a_row(void **state)
         forgive(nodes[0]);
     }
     assert_int_equal(admit(5, false), ROUTER_GRANTED);
-    router_trust(&tickets[5]);
+    router_sched_token(&tickets[5]);
     router_release(&tickets[5], ROUTER_FAILED, NULL);
     assert_in_range(avoided_ms(nodes[0]), 1500, 2000);
 }
@@ -512,7 +512,7 @@ static void delete_while_one_waits_to_go_on(void)
     router_node_move(nodes[0], ROUTER_NODE_OFFLINE);
     assert_int_equal(admit(0, true), ROUTER_WAITING);
     (void)router_model_ref(model);
-    router_refuse_waiting(&r, model);
+    router_sched_delete(&r.sched, &model->schedule);
     router_registry_remove(&r.registry, model);
     assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
     r.offline_ms = UINT64_MAX; /* the nodes of this test send no heartbeats */

@@ -24,11 +24,11 @@ static int submits, cancels;
 static bool link_fails;
 static struct router loop_router;
 
-lr_code router_link_submit(struct router_loop *loop, const struct router_peer *peer,
+lr_code router_link_submit(struct router_loop *loop, const struct router_node *node,
                            struct wire_generate *ask, struct router_stream *s,
                            struct lr_error *err)
 {
-    (void)peer;
+    (void)node;
     submits++;
     asked = *ask;
     if (link_fails)
@@ -366,7 +366,7 @@ static void a_ticket_that_is_refused_in_the_queue_ends_it(void **state)
 {
     (void)state;
     bring_to(QUEUED);
-    router_refuse_waiting(r, model);
+    router_sched_delete(&r->sched, &model->schedule);
     expect(QUEUED);
     turn_loop();
     expect(OVER);
