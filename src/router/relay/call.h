@@ -32,7 +32,7 @@ struct router_call {
     uint64_t wrote_ms;         /* the client heard from us */
     struct router_usage usage; /* what is known when the client's answer ends */
     uint64_t charged;          /* tokens its key's limit was told of */
-    struct router_key *key;    /* who pays; NULL: nobody */
+    struct router_key *key;    /* that pays; NULL: none */
     char trace[64];            /* traceparent; "" where the client sent none */
     char why[96];              /* why this node: X-LLM-Router-Reason */
 };

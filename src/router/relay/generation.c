@@ -260,7 +260,7 @@ static void on_done(struct router_generation *g, const struct wire_done *m)
 }
 
 /* The node cannot load the model now, which is known at once, and no other node is left to
- * ask: nobody who has nothing yet waits to hear it. */
+ * ask: a client that has no token yet is told so at once. */
 static bool is_hopeless(struct router_generation *g, lr_code why)
 {
     bool cannot_load = why == LR_UNAVAILABLE || why == LR_OUT_OF_VRAM || why == LR_OUT_OF_RAM ||

@@ -1,5 +1,7 @@
 #include "router/sched/picker.h"
 
+#include <stdlib.h>
+
 /* Before anything was measured: a slow GPU, so that real figures look good beside it. */
 static const double default_prefill_ms = 0.5, default_step_ms = 20;
 
@@ -26,28 +28,25 @@ bool router_has_room(const struct router_candidate *node)
     return has_room(node, &(struct router_demand){0});
 }
 
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 /* The middle value of those that were measured; a lone node's own. */
 static double median(const struct router_candidate *nodes, size_t count, bool prefill,
                      double fallback)
 {
-    double best = fallback;
-    size_t measured = 0;
-    for (size_t i = 0; i < count; i++)
-        measured += (prefill ? nodes[i].prefill_ms : nodes[i].step_ms) > 0;
-    for (size_t i = 0; i < count; i++) {
+    double measured[ROUTER_CANDIDATES_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < count && n < ROUTER_CANDIDATES_MAX; i++) {
         double value = prefill ? nodes[i].prefill_ms : nodes[i].step_ms;
-        size_t below = 0, equal = 0;
-        if (value <= 0)
-            continue;
-        for (size_t j = 0; j < count; j++) {
-            double other = prefill ? nodes[j].prefill_ms : nodes[j].step_ms;
-            below += other > 0 && other < value;
-            equal += other == value;
-        }
-        if (below <= (measured - 1) / 2 && below + equal > (measured - 1) / 2)
-            best = value;
+        if (value > 0)
+            measured[n++] = value;
     }
-    return best;
+    qsort(measured, n, sizeof(measured[0]), compare);
+    return n != 0 ? measured[(n - 1) / 2] : fallback;
 }
 
 static double estimate(const struct router_candidate *n, const struct router_demand *demand,

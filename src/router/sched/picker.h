@@ -41,6 +41,7 @@ struct router_demand {
 };
 
 enum {
+    ROUTER_CANDIDATES_MAX = 256, /* more than any fleet of one router */
     ROUTER_SLOTS_BEYOND = 2,  /* sent beyond the slots: a slot that becomes free never waits */
     ROUTER_SLOTS_UNKNOWN = 4, /* assumed until a model's engine has said */
 };

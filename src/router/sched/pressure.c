@@ -102,9 +102,9 @@ static bool is_stalled(const struct router_pressure *p, uint64_t now_ms)
 size_t router_pressure_limit(struct router_pressure *p, size_t limit, uint64_t wait_limit_ms,
                              uint64_t now_ms)
 {
-    uint64_t standing_ms = router_pressure_wait_ms(p, ROUTER_OVERLOAD_QUEUE);
+    uint64_t queue_ms = router_pressure_wait_ms(p, ROUTER_OVERLOAD_QUEUE);
     if (p->state == ROUTER_OVER &&
-        now_ms - p->refused_ms >= (standing_ms > WINDOW_MS ? standing_ms : WINDOW_MS))
+        now_ms - p->refused_ms >= (queue_ms > WINDOW_MS ? queue_ms : WINDOW_MS))
         restart(p, ROUTER_CALM, now_ms); /* all that came since were taken */
     if (limit <= ROUTER_OVERLOAD_QUEUE || is_stalled(p, now_ms))
         return limit;

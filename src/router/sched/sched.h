@@ -22,9 +22,6 @@
 #include "router/sched/shares.h"
 #include "router/sched/ticket.h"
 
-/* Nodes looked at for one ticket: more than any fleet of one router. */
-enum { ROUTER_CANDIDATES_MAX = 256 };
-
 /* The scheduler's part of a model. */
 struct router_schedule {
     struct router_queue queues[ROUTER_PRIORITIES];
