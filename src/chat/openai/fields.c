@@ -1,4 +1,4 @@
-/* chat/openai/fields.c - every field of the two OpenAI requests, and what becomes of it.
+/* chat/openai/fields.c - every field of the two OpenAI requests, and how it is handled.
  *
  * The table is the only place that knows the fields.  docs/api-fields.md is its print;
  * a test compares the two.
@@ -150,12 +150,12 @@ static lr_code parse_format(struct chat_parse *p, const char *name, const struct
 /* clang-format off */
 static const struct chat_field fields[] = {
     {{"model", YES, BOTH, "id of a registered model; required"}, chat_parse_model},
-    {{"messages", YES, CHAT, "1 or more; roles `system`, `developer`, `user`, `assistant`, `tool`; `content` a string, `null` (assistant) or parts of type `text`; `name`, `tool_calls`, `tool_call_id`, `reasoning_content`, `reasoning`; further members reach the template"}, chat_openai_messages},
+    {{"messages", YES, CHAT, "1 or more; roles `system`, `developer`, `user`, `assistant`, `tool`; `content` a string, `null` (assistant) or parts of type `text`; `name`, `tool_calls`, `tool_call_id`, `reasoning_content`, `reasoning`; other members are passed to the template"}, chat_openai_messages},
     {{"prompt", YES, COMPLETIONS, "a string, an array of strings, token ids, or an array of arrays of token ids; required. Control tokens in it are recognised"}, chat_openai_prompt},
     {{"stream", YES, BOTH, "boolean"}, chat_parse_flag},
     {{"stream_options", YES, BOTH, "`include_usage`; `include_obfuscation` has no effect. Only with `stream: true`"}, parse_stream_options},
-    {{"max_completion_tokens", YES, CHAT, "1 or more; default: to the end of the context. Reasoning counts"}, parse_max},
-    {{"max_tokens", YES, BOTH, "the older name; in completions the default is 16"}, parse_max},
+    {{"max_completion_tokens", YES, CHAT, "1 or more; default: up to the end of the context. Reasoning tokens count, too"}, parse_max},
+    {{"max_tokens", YES, BOTH, "older name of `max_completion_tokens`; in completions the default is 16"}, parse_max},
     {{"temperature", YES, BOTH, "0 to 2; 0 is greedy; default 1"}, chat_parse_sampling},
     {{"top_p", YES, BOTH, "0 to 1; default 1"}, chat_parse_sampling},
     {{"presence_penalty", YES, BOTH, "-2 to 2"}, chat_parse_sampling},
@@ -163,31 +163,31 @@ static const struct chat_field fields[] = {
     {{"logit_bias", YES, BOTH, "object from token id to a number from -100 to 100; up to 1024 entries"}, chat_openai_logit_bias},
     {{"seed", YES, BOTH, "64-bit integer; the same seed gives the same answer on the same build and device"}, chat_parse_seed},
     {{"n", YES, BOTH, "1 to 128 answers (prompts x n)"}, parse_n},
-    {{"stop", YES, BOTH, "a string or up to 4, of 1 to 512 bytes; matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
+    {{"stop", YES, BOTH, "a string or up to 4 strings of 1 to 512 bytes; matched on the final content, not on reasoning or tool arguments"}, chat_parse_stop},
     {{"logprobs", YES, BOTH, "chat: boolean; completions: 0 to 20 alternatives"}, parse_logprobs},
     {{"top_logprobs", YES, CHAT, "0 to 20; needs `logprobs: true`"}, chat_parse_top_logprobs},
     {{"tools", YES, CHAT, "up to 256 of type `function`; `function.strict`: true constrains the output, so that calls name a declared tool and arguments fit their schema (docs/structured-output.md)"}, chat_openai_tools},
-    {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two for models that speak Harmony"}, chat_openai_tool_choice},
+    {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models that use Harmony"}, chat_openai_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
-    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; handed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
+    {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; passed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
     {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced, whatever `strict` says (docs/structured-output.md)"}, parse_format},
     {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
     {{"min_p", YES, BOTH, "extension: 0 to 1"}, chat_parse_sampling},
     {{"repetition_penalty", YES, BOTH, "extension: 0.01 to 10; 1 is off"}, chat_parse_sampling},
-    {{"reasoning_format", YES, CHAT, "extension: where reasoning goes: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`"}, parse_reasoning_format},
+    {{"reasoning_format", YES, CHAT, "extension: the member that gets the reasoning: `reasoning_content` (`auto`, the default), `reasoning`, `both`, `hidden`"}, parse_reasoning_format},
     {{"include_reasoning", YES, CHAT, "extension: `false` is `reasoning_format: hidden`"}, parse_include_reasoning},
-    {{"ignore_eos", YES, BOTH, "extension, for benchmarks: go on past the model's stop tokens"}, chat_parse_flag},
+    {{"ignore_eos", YES, BOTH, "extension, for benchmarks: continue after the model's stop tokens"}, chat_parse_flag},
 
     {{"user", NONE, BOTH, "string"}, chat_parse_user},
     {{"metadata", NONE, CHAT, ""}, NULL},
     {{"store", NONE, CHAT, "`false`; `true` is refused: nothing is stored"}, parse_must_be_false},
     {{"service_tier", NONE, CHAT, "`auto`, `default`"}, chat_parse_service_tier},
-    {{"prompt_cache_key", NONE, CHAT, "prefixes are reused by themselves"}, NULL},
+    {{"prompt_cache_key", NONE, CHAT, "the prefix cache works without it"}, NULL},
     {{"prompt_cache_retention", NONE, CHAT, ""}, NULL},
     {{"safety_identifier", NONE, CHAT, ""}, NULL},
-    {{"prediction", NONE, CHAT, "a hint about speed; the answer is the same"}, NULL},
-    {{"cache_prompt", NONE, BOTH, "prefixes are reused by themselves"}, NULL},
+    {{"prediction", NONE, CHAT, "a hint for speed; it does not change the answer"}, NULL},
+    {{"cache_prompt", NONE, BOTH, "the prefix cache works without it"}, NULL},
     {{"verbosity", NONE, CHAT, "`low`, `medium`, `high`: models have no such setting"}, chat_parse_verbosity},
     {{"modalities", NONE, CHAT, "`[\"text\"]`; other values are refused"}, parse_modalities},
     {{"echo", NONE, COMPLETIONS, "`false`; `true` is refused"}, parse_must_be_false},
@@ -195,25 +195,25 @@ static const struct chat_field fields[] = {
 
     {{"functions", NO, CHAT, "Use `tools`."}, NULL},
     {{"function_call", NO, CHAT, "Use `tool_choice`."}, NULL},
-    {{"audio", NO, CHAT, "This server takes and gives text."}, NULL},
+    {{"audio", NO, CHAT, "This server supports text only."}, NULL},
     {{"web_search_options", NO, CHAT, "This server has no web search."}, NULL},
     {{"reasoning", NO, CHAT, "Use `reasoning_effort`."}, NULL},
     {{"thinking", NO, CHAT, "Use `reasoning_effort` or `chat_template_kwargs`."}, NULL},
-    {{"suffix", NO, COMPLETIONS, "Filling in the middle is not offered."}, NULL},
-    {{"grammar", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"suffix", NO, COMPLETIONS, "Fill-in-the-middle is not supported."}, NULL},
+    {{"grammar", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
     {{"json_schema", NO, BOTH, "Use `response_format`."}, NULL},
     {{"guided_json", NO, BOTH, "Use `response_format`."}, NULL},
-    {{"guided_regex", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
-    {{"guided_choice", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
-    {{"guided_grammar", NO, BOTH, "Use `response_format`: JSON is what output can be constrained to."}, NULL},
+    {{"guided_regex", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
+    {{"guided_choice", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
+    {{"guided_grammar", NO, BOTH, "Use `response_format`: output can be constrained to JSON only."}, NULL},
     {{"structured_outputs", NO, BOTH, "Use `response_format`."}, NULL},
-    {{"min_tokens", NO, BOTH, "There is no least length."}, NULL},
+    {{"min_tokens", NO, BOTH, "A minimum length is not supported."}, NULL},
     {{"stop_token_ids", NO, BOTH, "Use `stop`."}, NULL},
     {{"typical_p", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},
     {{"mirostat", NO, BOTH, "Use `top_p` or `min_p`."}, NULL},
     {{"use_beam_search", NO, BOTH, "Use `n`."}, NULL},
-    {{"add_generation_prompt", NO, CHAT, "The prompt always ends where the assistant speaks."}, NULL},
-    {{"continue_final_message", NO, CHAT, "The prompt always ends where the assistant speaks."}, NULL},
+    {{"add_generation_prompt", NO, CHAT, "The prompt always ends at the start of the assistant's message."}, NULL},
+    {{"continue_final_message", NO, CHAT, "The prompt always ends at the start of the assistant's message."}, NULL},
     {{"chat_template", NO, CHAT, "A template belongs to a model; set it at registration."}, NULL},
     {{"documents", NO, CHAT, "Use `chat_template_kwargs`."}, NULL},
     {{"keep_alive", NO, BOTH, "Pin the model instead."}, NULL},
@@ -246,19 +246,20 @@ static void print_head(struct lr_buf *out, const char *last)
 
 void chat_openai_fields_markdown(struct lr_buf *out)
 {
-    lr_buf_add_z(out, "# Fields of the OpenAI requests\n\n"
-                      "`POST /v1/chat/completions` and `POST /v1/completions`. Every field is "
-                      "in one of three lists; a field that is in\nnone is refused with 400 "
-                      "(`unknown_parameter`). `null` means \"not set\". The lists are printed "
-                      "from the table in\n`src/chat/openai/fields.c`; a test keeps this page "
-                      "equal to it.\n\n## Honoured\n\n");
+    lr_buf_add_z(out, "# Fields of chat completions and completions\n\n"
+                      "This page lists the fields of `POST /v1/chat/completions` and "
+                      "`POST /v1/completions`. Every field is in one of three lists. A field "
+                      "that is in\nnone of them is refused with 400 (`unknown_parameter`). "
+                      "`null` means \"not set\". The lists come from the table in\n"
+                      "`src/chat/openai/fields.c`, and a test checks that they are equal."
+                      "\n\n## Honoured\n\n");
     print_head(out, "values");
     print_list(out, CHAT_FIELD_HONOURED);
     lr_buf_add_z(out, "\n## Accepted without effect\n\n");
     print_head(out, "values");
     print_list(out, CHAT_FIELD_NO_EFFECT);
-    lr_buf_add_z(out,
-                 "\n## Refused by name\n\nThe answer is 400 with the name in `param`.\n\n");
-    print_head(out, "what to do");
+    lr_buf_add_z(out, "\n## Refused fields\n\nThe answer is 400 with the name of the field in "
+                      "`param`.\n\n");
+    print_head(out, "alternative");
     print_list(out, CHAT_FIELD_REFUSED);
 }

@@ -1,4 +1,4 @@
-/* chat/responses/fields.c - every field of POST /v1/responses, and what becomes of it.
+/* chat/responses/fields.c - every field of POST /v1/responses, and how it is handled.
  *
  * The table is the only place that knows the fields.  docs/responses.md holds its print;
  * a test looks for it there.
@@ -201,13 +201,13 @@ static lr_code parse_tool_calls(struct chat_parse *p, const char *name,
 static const struct chat_field fields[] = {
     {{YES("model", "id of a registered model; required")}, chat_parse_model},
     {{YES("input", "a string or 1 or more items; required. See below")}, parse_input},
-    {{YES("instructions", "string; stands before the `system` and `developer` messages of `input`")}, parse_instructions},
-    {{YES("tools", "up to 256 of type `function` or `custom`, those in a `namespace` counted. See below")}, parse_tools},
-    {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; those that demand a call for models that speak Harmony")}, chat_responses_tool_choice},
+    {{YES("instructions", "string; placed before the `system` and `developer` messages of `input`")}, parse_instructions},
+    {{YES("tools", "up to 256 of type `function` or `custom`, including those in a `namespace`. See below")}, parse_tools},
+    {{YES("tool_choice", "`auto`, `none`, `required`, `{\"type\": \"function\", \"name\": ...}` or the same with `custom`; values that require a call only for models that use Harmony")}, chat_responses_tool_choice},
     {{YES("parallel_tool_calls", "boolean; `false` ends the answer after its first call")}, chat_parse_flag},
-    {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: there are no summaries, the reasoning itself is in the answer")}, parse_reasoning},
+    {{YES("reasoning", "`effort`: `low`, `medium`, `high`; `none` and `minimal` are `low`, `xhigh` and `max` are `high`. `summary` (and the older `generate_summary`) has no effect: the answer contains the reasoning itself and no summary")}, parse_reasoning},
     {{YES("text", "`format`: `text`, `json_object`, or `json_schema` with `name`, `schema`, `description`, always enforced (docs/structured-output.md); `verbosity`: `low`, `medium`, `high`, without effect: models have no such setting")}, parse_text},
-    {{YES("max_output_tokens", "1 or more; default: to the end of the context. Reasoning counts")}, parse_max},
+    {{YES("max_output_tokens", "1 or more; default: up to the end of the context. Reasoning tokens count, too")}, parse_max},
     {{YES("temperature", "0 to 2; 0 is greedy; default 1")}, chat_parse_sampling},
     {{YES("top_p", "0 to 1; default 1")}, chat_parse_sampling},
     {{YES("stream", "boolean")}, chat_parse_flag},
@@ -223,28 +223,28 @@ static const struct chat_field fields[] = {
     {{NONE("truncation", "`disabled`; `auto` is refused: shorten `input` yourself")}, parse_truncation},
     {{NONE("stream_options", "`include_obfuscation`. Only with `stream: true`")}, parse_stream_options},
     {{NONE("service_tier", "`auto`, `default`")}, chat_parse_service_tier},
-    {{NONE("max_tool_calls", "it counts calls of built-in tools, which are not offered")}, parse_tool_calls},
+    {{NONE("max_tool_calls", "limits calls of built-in tools, which this server does not have")}, parse_tool_calls},
     {{NONE("user", "string")}, chat_parse_user},
     {{NONE("safety_identifier", "string")}, parse_string},
-    {{NONE("prompt_cache_key", "string; prefixes are reused by themselves")}, parse_string},
+    {{NONE("prompt_cache_key", "string; the prefix cache works without it")}, parse_string},
     {{NONE("prompt_cache_retention", "string")}, parse_string},
     {{NONE("prompt_cache_options", "")}, NULL},
-    {{NONE("client_metadata", "what some clients say about themselves")}, NULL},
+    {{NONE("client_metadata", "information that some clients send about themselves")}, NULL},
 
     {{NO("previous_response_id", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
     {{NO("conversation", "Nothing is stored here: send the whole conversation in `input`.")}, NULL},
     {{NO("prompt", "Nothing is stored here: send `instructions` and `input`.")}, NULL},
     {{NO("context_management", "Shorten `input` yourself.")}, NULL},
     {{NO("moderation", "This server has no moderation.")}, NULL},
-    {{NO("image", "This server takes and gives text.")}, NULL},
+    {{NO("image", "This server supports text only.")}, NULL},
     {{NO("messages", "Use `input`, or POST /v1/chat/completions.")}, NULL},
     {{NO("max_tokens", "Use `max_output_tokens`.")}, NULL},
     {{NO("max_completion_tokens", "Use `max_output_tokens`.")}, NULL},
     {{NO("response_format", "Use `text.format`.")}, NULL},
     {{NO("reasoning_effort", "Use `reasoning.effort`.")}, NULL},
     {{NO("logprobs", "Use `include` with `message.output_text.logprobs`.")}, NULL},
-    {{NO("stop", "This API has no stop strings; POST /v1/chat/completions has.")}, NULL},
-    {{NO("n", "This API gives one answer; POST /v1/chat/completions gives more.")}, NULL},
+    {{NO("stop", "This API has no stop strings; use POST /v1/chat/completions.")}, NULL},
+    {{NO("n", "This API returns one answer; use POST /v1/chat/completions for several.")}, NULL},
 };
 /* clang-format on */
 
@@ -265,7 +265,7 @@ void chat_responses_fields_markdown(struct lr_buf *out)
     print_list(out, CHAT_FIELD_HONOURED, "values");
     lr_buf_add_z(out, "\n### Accepted without effect\n\n");
     print_list(out, CHAT_FIELD_NO_EFFECT, "values");
-    lr_buf_add_z(out, "\n### Refused by name\n\n"
-                      "The answer is 400 with the name in `param`.\n\n");
-    print_list(out, CHAT_FIELD_REFUSED, "what to do");
+    lr_buf_add_z(out, "\n### Refused fields\n\n"
+                      "The answer is 400 with the name of the field in `param`.\n\n");
+    print_list(out, CHAT_FIELD_REFUSED, "alternative");
 }
