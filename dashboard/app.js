@@ -1,8 +1,8 @@
-// app.js - the shell: who is there, which page, navigation, theme and language.
+// app.js - the frame of the page: sign-in state, current page, navigation, theme and language.
 //
 // A page is pages/<name>.js with a default export: a component that gets {route, me}.
-// pages/signin.js gets {onDone}, to be called when a session exists.  The first page shows when
-// its module, the language and the answer to "who is there" have arrived, all asked for at once.
+// pages/signin.js gets {onDone}, which it calls when a session exists.  The first page is shown when
+// its module, the language and the answer of /v0/whoami have arrived; all are requested at once.
 import { html, render, Component } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import { api } from './lib/api.js';

@@ -1,10 +1,10 @@
-// Makes the C file that holds the dashboard:  node dashboard/build.mjs OUT.c
+// Writes the C file that contains the dashboard:  node dashboard/build.mjs OUT.c
 //
 // Modules are embedded as they are, compressed, below one folder whose name is a hash of
 // everything: a browser may keep them for ever, and never mixes two versions.  Bare imports
 // ('preact') become relative paths, so no import map (which would be an inline script) is
 // needed.  Stylesheets are joined in the order of their names, the texts of a language into
-// one file, the modules of the first page into app.js: few requests before anything shows.
+// one file, the modules of the first page into app.js: few requests before the page is shown.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';

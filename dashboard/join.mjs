@@ -1,10 +1,10 @@
-// Joins the modules a first page needs into one file, so that it is one request and not twenty.
+// Joins the modules of the first page into one file, so that the browser sends one request and not twenty.
 //
-// Each module becomes a function that runs once, in the order of imports, and returns what it
-// exports; the names its importers use are taken from there.  Modules that stay files of their
-// own (other pages) take theirs from the joined file, so nothing ever exists twice.  Exports are
-// values, not live bindings.  Whatever this reader of import and export lines does not know
-// makes the build fail: they stand at the start of a line, or after ; or } where minified.
+// Each module becomes a function that runs once, in the order of imports, and returns its
+// exports; its importers take the names from there.  Modules that stay separate files (other
+// pages) import shared code from the joined file, so no module exists twice.  Exports are
+// values, not live bindings.  An import or export line that this parser does not know makes the
+// build fail.  Such lines begin at the start of a line, or after ; or } in minified code.
 import path from 'node:path';
 import vm from 'node:vm';
 

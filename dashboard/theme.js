@@ -1,6 +1,6 @@
 // Before anything is painted: the theme and the language this browser chose, and whether the
-// first page is the overview, so that its heading can be painted at once (unless whoever was
-// here last had to sign in).  A plain script, since a module would run after the first paint.
+// first page is the overview, so that its heading can be painted at once (not if the last
+// visit ended at the sign-in).  A plain script, because a module would run after the first paint.
 (function () {
   var isOverview = /^(#\/?(overview)?)?$/.test(location.hash);
   try {

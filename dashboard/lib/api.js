@@ -7,8 +7,8 @@
 //   await api.raw('/v1/chat/completions', {method: 'POST', body, signal})
 //                                                   the Response itself, for streams
 //
-// Whatever fails throws an ApiError with the API's own words: show `error.message`
-// unchanged.  A 401 also tells whoever called api.onSignedOut.  A session's CSRF token
+// A failed call throws an ApiError with the API's own message: show `error.message`
+// unchanged.  A 401 also calls the functions that were given to api.onSignedOut.  A session's CSRF token
 // (of /v0/whoami, see setCsrf) goes with every unsafe method.
 
 /** What the API said, unchanged. */

@@ -2,10 +2,10 @@
 //
 //   <Chart label="Tokens per second" times=${[seconds...]} series=${[{label, values, tone: 1}]}
 //          format=${(v) => text} height=${88} />
-// A live one shows the last quarter of an hour.  With `slotS` it shows all there is, a bar
-// for each slot of that many seconds, and the time below.
+// A live chart shows the last 15 minutes.  With `slotS` the chart shows all data, with one bar
+// for each interval of that many seconds, and a time axis.
 // Colours come from the stylesheet (--chart-1, --chart-2), so that both themes fit.  The
-// picture has a text for screen readers; the figures stand beside it, not only in it.
+// picture has a text for screen readers; the figures are also beside the picture.
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { getLang } from './i18n.js';

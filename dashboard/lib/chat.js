@@ -2,9 +2,9 @@
 //
 //   const answer = await ask(request, {signal, onChange: (answer) => ...})
 //
-// `answer` grows as the stream brings it and is handed out after each piece (the same
-// object); it is whole when the promise resolves.  What fails throws the API's error, also
-// one that comes in mid-stream; what had arrived is in the last onChange.
+// `answer` grows with the stream and is passed to onChange after each piece (the same
+// object); it is complete when the promise resolves.  A failure throws the API's error, also
+// in the middle of a stream; the last onChange has the part that had arrived.
 import { api, ApiError } from './api.js';
 
 /**

@@ -1,12 +1,12 @@
 // lib/chats.js - conversations and settings of the playground, kept in this browser only.
 //
-//   const store = openChats(me.id)       one store per key: whoever signs in next on this
-//                                        browser does not see the conversations of the last
+//   const store = openChats(me.id)       one store per key: the next user of this browser
+//                                        does not see the conversations of the last user
 //   store.list()  store.put(chat)  store.remove(id)  store.clear()
 //   store.settings()  store.putSettings(settings)
 //
-// The newest come first.  Bounded: the oldest go when there are too many or the browser
-// has no more room.  A browser without storage keeps them until the page is closed.
+// The newest conversation is first.  The oldest are deleted when there are too many or the
+// browser's storage is full.  A browser without storage keeps them until the page is closed.
 
 /**
  * A message as the API takes it, and what the view shows beside it.

@@ -3,11 +3,11 @@
 //   t('models.title')                     a text of i18n/<lang>/models.js, key "title"
 //   t('models.count', {count: 3})         {count} is filled in; with `count`, the text may be
 //                                         {one: '...', other: '...'}
-//   tOr('overview.advice.x', said)        the text, or what the API said where there is none
+//   tOr('overview.advice.x', said)        the text, or the API's own text if there is none
 //   await setLang('ja')                   loads, remembers, and renders everything again
 //
-// A key's first part is its file.  Texts of the API itself (reasons, errors) are shown as
-// they come and are not translated.
+// A key's first part is its file.  Texts of the API itself (reasons, errors) are shown
+// unchanged and are not translated.
 
 const loaders = {
   en: () => import('../i18n/en.js'),

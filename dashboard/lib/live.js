@@ -1,15 +1,15 @@
-// lib/live.js - what the page knows about the fleet, kept fresh by the one event stream.
+// lib/live.js - the page's copy of the fleet's state, updated by one event stream.
 //
 //   const models = useLive('models')     in a component: {items, error, isLoaded}; re-renders on
-//                                        change.  Reading a list begins keeping it fresh.
-//   const stats  = useLive('stats')      {points: Stats[] (a quarter of an hour, a point each five
+//                                        change.  The first use of a list starts its updates.
+//   const stats  = useLive('stats')      {points: Stats[] (15 minutes, a point every five
 //                                        seconds, newest last), now: Stats|null (this second)}
 //   const alerts = useLive('alerts')     {items: Alert[], error, isLoaded}
 //   const downloads = useLive('downloads')   Map of `${node} ${model}` -> Download, while they run
 //   const link   = useLive('link')       'connecting' | 'open' | 'lost'
 //   live.subscribe((event) => ...)       every event as it arrives; returns unsubscribe
-//   useResource('/v0/...', {everyS, concerns})   one page's own reading, kept fresh the same way
-//   live.refresh('models')               after an order of ours, when an event may be late
+//   useResource('/v0/...', {everyS, concerns})   data of one page, updated in the same way
+//   live.refresh('models')               after a command of this page, because its event may be late
 //
 // Lists are read whole and read again when an event concerns them, never more often than
 // ten times as long as the last reading took (a big fleet answers slowly); what changes

@@ -1,4 +1,4 @@
-// lib/states.js - how a model's state on a node is named and coloured, everywhere the same.
+// lib/states.js - the name and the colour of each state of a model, for all pages.
 import { html } from 'htm/preact';
 import { t } from './i18n.js';
 import { Badge } from './ui.js';

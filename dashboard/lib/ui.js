@@ -1,12 +1,12 @@
-// lib/ui.js - the parts every page is made of.
+// lib/ui.js - the components that every page uses.
 //
 //   <Button onClick=... kind="primary|quiet|danger" busy=${bool} icon="plus">Text</Button>
 //   <Badge tone="good|warn|bad|busy|plain">ready</Badge>
 //   <Field label="Name" hint="..." error="...">${(props) => html`<input ...${props} />`}</Field>
 //   <Dialog open=${bool} title="..." onClose=${fn} footer=${vnode}>...</Dialog>
 //   await confirm({title, text, action, danger, choice: 'Also delete files'})   -> null | {choice: bool}
-//   toast('Saved')                        said politely, gone after six seconds
-//   <ErrorNote error=${ApiError} onDismiss=${fn} />       the API's words, until dismissed
+//   toast('Saved')                        a message that disappears after six seconds
+//   <ErrorNote error=${ApiError} onDismiss=${fn} />       the API's message, until dismissed
 //   <Empty icon="models" title="..." text="...">next step</Empty>
 //   <Page title="..." lead="..." actions=${vnode}>...</Page>   a page's heading and body
 //   <Icon name="..." /> <Meter value max label /> <CopyButton text /> <Skeleton lines />

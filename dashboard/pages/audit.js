@@ -1,4 +1,4 @@
-// pages/audit.js - what admins did, newest first (part of the keys page).
+// pages/audit.js - the audit log, newest entry first (part of the keys page).
 import { html } from 'htm/preact';
 import { useEffect, useState } from 'preact/hooks';
 import { api } from '../lib/api.js';

@@ -1,4 +1,4 @@
-// pages/key_create.js - makes a key and shows it, this once; changes one (parts of the keys page).
+// pages/key_create.js - the dialogs that create a key (shown once) and change a key (part of the keys page).
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';

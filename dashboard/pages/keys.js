@@ -1,4 +1,4 @@
-// pages/keys.js - keys, what each has used over time, and what admins did.
+// pages/keys.js - keys, their usage over time, and the audit log.
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';

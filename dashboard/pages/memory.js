@@ -1,5 +1,5 @@
-// pages/memory.js - a node's memory as a picture: who holds what, and what would go if
-// another model were loaded.  The same is told in words by the table below each picture.
+// pages/memory.js - a node's memory as a picture: which model uses how much, and which models would
+// be evicted to load another model.  The table below each picture has the same facts as text.
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { bytes, duration, number } from '../lib/format.js';

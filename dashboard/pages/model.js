@@ -1,5 +1,5 @@
-// pages/model.js - one model: what it is, how it stands on each node and why, its downloads,
-// the orders an operator may give, its manifest.
+// pages/model.js - one model: its facts, its state on each node with the reason, its downloads,
+// the operator's actions, its manifest.
 import { html } from 'htm/preact';
 import { useMemo } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';

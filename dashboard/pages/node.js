@@ -1,5 +1,5 @@
-// pages/node.js - one node: its memory, models, engines and log, and what an operator may
-// order.  What the node itself knows is asked of it through the router.
+// pages/node.js - one node: its memory, models, engines and log, and the operator's
+// actions.  The page asks the node for its details through the router.
 import { html } from 'htm/preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, segment } from '../lib/api.js';

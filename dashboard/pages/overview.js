@@ -1,4 +1,4 @@
-// pages/overview.js - how the fleet fares: six small charts, what needs somebody, what is there.
+// pages/overview.js - the state of the fleet: six small charts, open alerts, models and nodes.
 import { html } from 'htm/preact';
 import { useMemo, useState } from 'preact/hooks';
 import { Chart } from '../lib/chart.js';

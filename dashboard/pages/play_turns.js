@@ -1,4 +1,4 @@
-// pages/play_turns.js - what was said in a conversation, turn by turn (part of the playground).
+// pages/play_turns.js - the messages of a conversation (part of the playground).
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { duration, figure, number } from '../lib/format.js';

@@ -1,7 +1,7 @@
-// pages/playground.js - talk to a model: streamed answers, tools, settings, conversations.
+// pages/playground.js - chat with a model: streamed answers, tools, settings, conversations.
 //
 // A conversation is a list of messages; sending adds one and lets the model add the next.
-// Nothing leaves the browser but the request itself; conversations stay in its storage.
+// Only the request itself leaves the browser; conversations stay in its storage.
 import { html } from 'htm/preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../lib/api.js';

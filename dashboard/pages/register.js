@@ -1,5 +1,5 @@
-// pages/register.js - the dialog that registers a model.  An error stays, in the API's words,
-// until it is dismissed; what was typed stays with it.
+// pages/register.js - the dialog that registers a model.  An error stays, with the API's message,
+// until it is dismissed; the typed values stay, too.
 import { html } from 'htm/preact';
 import { useState } from 'preact/hooks';
 import { api } from '../lib/api.js';

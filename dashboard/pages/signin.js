@@ -1,4 +1,4 @@
-// pages/signin.js - asks for a key and makes a session of it.
+// pages/signin.js - asks for a key and starts a session with it.
 import { html } from 'htm/preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api } from '../lib/api.js';

@@ -241,7 +241,7 @@ test('conversations stay in this browser: reopened after a reload, continued, de
   assert.ok(kept.size <= 2 << 20 && kept.count <= 50, JSON.stringify(kept));
   await page.getByRole('button', { name: 'Delete all' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete all' }).click();
-  await page.getByText('Nothing yet.').waitFor();
+  await page.getByText('No conversations yet.').waitFor();
   page.watch.assertClean();
   await page.context().close();
 });

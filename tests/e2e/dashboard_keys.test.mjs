@@ -39,7 +39,7 @@ async function create(page, name, fill = async () => {}) {
   await dialog.getByLabel('Name').fill(name);
   await fill(dialog);
   await dialog.getByRole('button', { name: 'Create key' }).click();
-  await dialog.getByText('Copy it now').waitFor();
+  await dialog.getByText('Copy the key now').waitFor();
   const key = await dialog.locator('.made-key input').inputValue();
   return { key, dialog };
 }
@@ -96,7 +96,7 @@ test('a key is made, shown once, used, seen in the usage, revoked, and refused f
     async () => (await usage.count()) === 1 && (await usage.getByRole('cell').first().textContent()) === '3',
   );
   await until('the chart tells it', async () =>
-    /Requests over time: 3 in all/.test(
+    /Requests over time: 3 in total/.test(
       await page.getByRole('img', { name: /^Requests over time/ }).getAttribute('aria-label'),
     ),
   );

@@ -90,7 +90,7 @@ test('the demo snapshot is registered from the hub; progress shows per node and 
   await register(page, 'openai/demo');
   await page.getByText('openai/demo is registered').waitFor();
   await page.look('register-done');
-  await page.getByRole('button', { name: 'See its progress' }).click();
+  await page.getByRole('button', { name: 'Show progress' }).click();
   await page.getByRole('heading', { level: 1, name: 'openai/demo' }).waitFor();
   const meter = page.getByRole('progressbar', { name: 'downloading n0' });
   await meter.waitFor();

@@ -59,11 +59,11 @@ test('a node is killed and comes back: the list and the overview say so without 
   await overview.look('overview-alert');
   await page.goto(`${router.url}/#/nodes/${(await nodes(router))[0].id}`);
   page.watch.allow(503); // questions that were under way when it died
-  await page.getByText('This node is silent').waitFor();
+  await page.getByText('This node does not answer').waitFor();
   await page.look('node-offline');
   node = keep(await startNode(router, { name: 'n0', args, port, dir }));
   await page.getByRole('heading', { name: 'Engines' }).waitFor();
-  await overview.getByText('Nothing needs you.').waitFor();
+  await overview.getByText('No open alerts.').waitFor();
   page.watch.assertClean();
   overview.watch.assertClean();
 });
@@ -96,7 +96,7 @@ test('an engine is reloaded from the page during a chat, which goes on without a
   );
   // The node looks for new files itself, every second: a reload that it has begun counts as this one.
   await page.getByRole('dialog').getByRole('button', { name: 'Reload' }).click();
-  await page.getByText('the new version is in service').waitFor();
+  await page.getByText('the new version is in use').waitFor();
   await row.getByText('2.0.0').waitFor();
   const out = await chat;
   assert.ok(out.done && !out.error);
@@ -113,9 +113,9 @@ test('memory is a picture with words: who holds it, what would go', async () => 
   await call(`${router.url}/v1/chat/completions`, { body: { model: 'second', ...say('x') } });
   const page = await browser.open(`${router.url}/#/nodes/${id}`);
   await page.getByRole('img', { name: /slow .*second|second .*slow/ }).waitFor();
-  await page.getByText('goes first').waitFor();
+  await page.getByText('evicted first').waitFor();
   await call(`${router.url}/v0/models/second/unload?node=${id}`, { body: {} });
-  await page.getByLabel('What would loading evict?').selectOption('second');
+  await page.getByLabel('Which models would a load evict?').selectOption('second');
   await page.getByText(/second needs .* and fits/).waitFor();
   await page.look('node-memory');
   page.watch.assertClean();
@@ -126,7 +126,7 @@ test('out of service and back, the log, and a token for another node', async () 
   const page = await browser.open(`${router.url}/#/nodes/${id}`);
   await page.getByRole('log').getByText('worker.ready').first().waitFor();
   await page.getByLabel('Filter lines').fill('no such line');
-  await page.getByText('Nothing matches.').waitFor();
+  await page.getByText('No matches.').waitFor();
   await page.getByRole('button', { name: 'Take out of service' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Take out of service' }).click();
   await page.getByText('out of service', { exact: true }).waitFor();
@@ -135,7 +135,7 @@ test('out of service and back, the log, and a token for another node', async () 
   await page.getByText('online', { exact: true }).waitFor();
   await page.goto(`${router.url}/#/nodes`);
   await page.getByRole('button', { name: 'Add a node' }).click();
-  await page.getByRole('button', { name: 'Make a token' }).click();
+  await page.getByRole('button', { name: 'Create a token' }).click();
   await page.getByText(new RegExp(`llm-router node --router ${router.url} --token lr-`)).waitFor();
   page.watch.assertClean();
 });
@@ -226,7 +226,7 @@ test('a node, a model, an engine and a log line that are written as markup are s
   await page.getByText('of 2 are online').waitFor();
   await page.goto(`${router.url}/#/models/${encodeURIComponent(HOSTILE)}`);
   await page
-    .getByRole('heading', { name: `There is no model ${HOSTILE}` })
+    .getByRole('heading', { name: `Model ${HOSTILE} not found` })
     .first()
     .waitFor();
   assert.equal(await page.locator('img').count(), 0);

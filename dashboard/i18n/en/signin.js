@@ -1,8 +1,8 @@
 export default {
   title: 'Sign in',
   key: 'Key',
-  hint: 'A key of role admin sees everything, one of role api the playground.',
+  hint: 'A key of role admin opens every page, a key of role api the playground.',
   action: 'Sign in',
-  noKey: 'No key at hand?',
-  noKeyText: 'The router printed one at its first start. Whoever has an admin key makes more with:',
+  noKey: 'No key?',
+  noKeyText: 'The router printed an admin key at its first start. With an admin key you can create more keys:',
 };
