@@ -1,4 +1,4 @@
-// Who may do what: every route, every role; what a web page may not; which nodes may join.
+// Access control: every route with every role, requests of web pages, and joining nodes.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
@@ -61,7 +61,7 @@ async function status(url, method, key) {
   return answer.status;
 }
 
-test('every route answers every role, no key, a wrong, an expired and a revoked key as the table says', async () => {
+test('every route answers each role, no key, a wrong, an expired and a revoked key as the route table says', async () => {
   assert.ok(routes.length >= 35, `${routes.length} operations were read`);
   for (const [method, at, wants] of routes) {
     if (wants === 'public' && ['/v0/whoami', '/v0/session'].includes(at)) continue; // they judge the key itself, and have tests of their own
@@ -102,7 +102,7 @@ test('on loopback without a key web pages are kept out: Host, Origin, content ty
   assert.equal(await raw(`${open.url}/v0/keys`, { 'Content-Type': 'application/json' }, 'POST', '{}'), 201);
 });
 
-test('an address beyond this machine needs TLS or a word, and prints an admin key once', async () => {
+test('listening beyond this machine needs TLS or --insecure-http, and prints an admin key once', async () => {
   await assert.rejects(
     launch(['router', '--listen', '0.0.0.0:0', '--data-dir', tempDir('beyond')], { match: /listening/ }),
     /insecure-http/,

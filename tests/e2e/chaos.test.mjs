@@ -1,11 +1,11 @@
-// A storm of twenty seconds; make chaos is the long one (docs/testing.md).
+// A chaos test of twenty seconds; make chaos runs longer ones (docs/testing.md).
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
 import { storm } from '../chaos/run.mjs';
 import { ROOT } from './support.mjs';
 
-test('faults under load: every answer is the undisturbed one or refused, and everything is well within seconds', async (t) => {
+test('faults under load: every answer is the undisturbed one or refused, and the fleet recovers within seconds', async (t) => {
   const only = [
     'worker-kill',
     'worker-load-kill',

@@ -1,5 +1,5 @@
 // The operator's commands, as a person uses them: with a router, without one, with a wrong
-// key.  Each says what it did, or what to do.
+// key.  Each command prints what it did, or how to fix the problem.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -52,7 +52,7 @@ const all = [
   ['models', 'pin', 'x'],
 ];
 
-test('without a router every command says so, and how to start or name one', async () => {
+test('without a router every command fails and says how to start a router or name its URL', async () => {
   for (const args of all)
     await fails(
       args,
@@ -62,7 +62,7 @@ test('without a router every command says so, and how to start or name one', asy
   await fails(['models'], { LLM_ROUTER_URL: 'nonsense' }, /must begin with http/, 2);
 });
 
-test('without a key or with a wrong one every command says how to give one', async () => {
+test('without a key or with a wrong key every command says how to pass a key', async () => {
   const locked = await startRouter({ args: ['--require-key'] });
   left.push(locked);
   for (const args of all) {
@@ -81,7 +81,7 @@ test('without a key or with a wrong one every command says how to give one', asy
   );
 });
 
-test('models, nodes, memory and doctor tell the state', async () => {
+test('models, nodes, memory and doctor print the state', async () => {
   await says(['models'], /MODEL +STATE.*\nparrot +ready +local/);
   const [{ id, name }] = await nodes(up);
   await says(['nodes'], new RegExp(`${id} +${name} +online +cpu`));
@@ -96,7 +96,7 @@ test('models, nodes, memory and doctor tell the state', async () => {
   assert.equal(fs.readdirSync(dir).length, before, 'looking makes nothing');
 });
 
-test('a model is registered by path, told about, and removed with its files', async () => {
+test('a model is registered by path, listed, and removed with its files', async () => {
   const models = path.join(dir, 'models/acme');
   fs.mkdirSync(models, { recursive: true });
   fs.cpSync(makeEcho('fresh'), path.join(models, 'fresh'), { recursive: true });
@@ -153,7 +153,7 @@ test("a chat template of one's own is registered from a file", async () => {
   await says(['models', 'remove', 'shouter'], /removed shouter/);
 });
 
-test('where there is nothing yet, the commands say what comes next', async () => {
+test('without models, nodes or keys the commands suggest the next step', async () => {
   const lonely = await startRouter();
   left.push(lonely);
   await fails(['register', 'nothing', '--path'], { LLM_ROUTER_URL: lonely.url }, /no node is online/);
@@ -202,7 +202,7 @@ test('a model of up that was removed stays removed when its node joins again', a
   assert.doesNotMatch((await cli(['models'], env)).stdout, /parrot/);
 });
 
-test('up without any model serves the demo model, and says what to copy', async () => {
+test('up without any model serves the demo model and prints a command to copy', async () => {
   const demo = await launch(
     ['up', '--device', 'cpu', '--listen', '127.0.0.1:0', '--no-hf-cache', '--data-dir', tempDir('empty')],
     { match: /Ctrl-C stops everything/ },

@@ -1,4 +1,4 @@
-// One address cannot take all connections, silent ones make room, and descriptors are used as far as the system grants them.
+// One address cannot take all connections, idle connections are closed for new ones, and the server uses all descriptors that the system allows.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -51,7 +51,7 @@ const health = (port, localAddress) =>
     socket.write('GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n');
   });
 
-test('silent connections of one address go for new ones, and another address is served meanwhile', async () => {
+test('idle connections of one address are closed for new ones, and another address is served meanwhile', async () => {
   const router = keep(await startRouter({ args: ['--max-connections', '200', '--connections-per-address', '100'] }));
   const port = Number(new URL(router.url).port);
   const silent = await hold(COUNT, port, plain);
@@ -62,7 +62,7 @@ test('silent connections of one address go for new ones, and another address is 
   assert.equal((await call(`${router.url}/health`)).status, 200);
 });
 
-test('a trusted proxy has as many connections as there are, and another address is served meanwhile', async () => {
+test('a trusted proxy may use all connections, and another address is served meanwhile', async () => {
   const router = keep(
     await startRouter({
       args: ['--max-connections', '200', '--connections-per-address', '20', '--trusted-proxy', '127.0.0.1'],
@@ -185,7 +185,7 @@ test('the soft limit of descriptors is raised to the hard one', async () => {
   assert.doesNotMatch(router.log, /few_descriptors/);
 });
 
-test('few descriptors are told at the start, and clients that hold them all do not shut others out', async () => {
+test('too few descriptors are logged at the start, and clients that use all of them do not lock out others', async () => {
   const router = keep(await limited(200, 600));
   assert.match(router.log, /net\.few_descriptors limit=600 connections=344 max-connections=10000/);
   const port = Number(new URL(router.found[1]).port);

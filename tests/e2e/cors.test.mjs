@@ -1,5 +1,5 @@
 // Web pages of other origins: those the operator named use /v1 from a browser, with a key or
-// on loopback without; all others, and everything beyond /v1, stay shut.
+// on loopback without; all other origins, and all routes but /v1, are refused.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, test } from 'node:test';
@@ -88,7 +88,7 @@ test('a page of a named origin streams an answer, with a key and on loopback wit
   );
 });
 
-test('another page gets nothing, also with a key', async () => {
+test('a page of another origin is refused, also with a key', async () => {
   const booked = async () => (await call(`${open.url}/metrics`)).text.match(/^llm_router_generations_total (\d+)/m)[1];
   const before = await booked();
   assert.equal(await fromPage(evil, `${open.url}/v1/chat/completions`, { body: ask }), 'TypeError');
@@ -97,7 +97,7 @@ test('another page gets nothing, also with a key', async () => {
   assert.equal(await booked(), before, 'nothing ran');
 });
 
-test('beyond /v1 a named origin is a page like any other', async () => {
+test('on other routes than /v1 a named origin has no rights', async () => {
   for (const at of ['/v0/keys', '/v0/models', '/metrics'])
     assert.equal(await fromPage(good, `${locked.url}${at}`, { key: locked.adminKey }), 'TypeError', at);
   assert.equal(await fromPage(good, `${open.url}/v0/keys`, { body: { name: 'mine' } }), 'TypeError');
@@ -107,7 +107,7 @@ test('beyond /v1 a named origin is a page like any other', async () => {
   );
 });
 
-test('the headers say no more than they must', async () => {
+test('the CORS headers allow no more than needed', async () => {
   const preflight = (origin, at = '/v1/chat/completions') =>
     call(`${locked.url}${at}`, {
       method: 'OPTIONS',
@@ -135,7 +135,7 @@ test('the headers say no more than they must', async () => {
   assert.equal((await preflight('https://app.example', '/v0/keys')).headers.get('access-control-allow-origin'), null);
 });
 
-test('a star needs keys, and what is no origin is refused at the start', async () => {
+test('the origin * needs keys, and a malformed origin is refused at the start', async () => {
   for (const [origin, message] of [
     ['*', /every web page.*--require-key/],
     ['app.example', /is no origin: write https/],

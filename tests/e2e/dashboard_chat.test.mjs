@@ -1,4 +1,4 @@
-// Talking to models in the browser: streams, stopping, reasoning, tools, curl, conversations.
+// Chats in the browser: streams, stopping, reasoning, tools, curl, conversations.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { after, before, test } from 'node:test';
@@ -75,7 +75,7 @@ test('an answer grows while it is streamed, and ends with its figures', async ()
   await page.context().close();
 });
 
-test('stop ends an answer at once, here and on the node, and keeps what came', async () => {
+test('stop ends an answer at once, in the browser and on the node, and keeps the text so far', async () => {
   const page = await open('slow');
   await page.say('x'.repeat(2000));
   await until('it runs', async () => (await shown(page)).length > 3);
@@ -107,7 +107,7 @@ test('reasoning is folded and opens by keyboard', async () => {
   await page.context().close();
 });
 
-test('a tool call is shown with its arguments; its result goes back and the model goes on', async () => {
+test('a tool call is shown with its arguments; its result is sent and the model continues', async () => {
   const page = await open('demo');
   await page.getByLabel('Tools (JSON)').fill('{"type": 1}');
   await page.getByText('Must be a list').waitFor();
@@ -131,7 +131,7 @@ test('a tool call is shown with its arguments; its result goes back and the mode
   await page.context().close();
 });
 
-test('copy as curl gives a command that does the same, whatever was said', async () => {
+test('copy as curl gives a command that sends the same request, with any characters', async () => {
   const page = await open('echo');
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   const said = `it's "quoted" $HOME \`id\` \\n !! ${HOSTILE} 日本 \n second line`;
@@ -153,7 +153,7 @@ test('copy as curl gives a command that does the same, whatever was said', async
   await page.context().close();
 });
 
-test('what people and models write is text, never HTML; code is shown as code', async () => {
+test('messages of users and models are shown as text, never as HTML; code is shown as code', async () => {
   const page = await open('echo');
   const said = `${HOSTILE}\n\`\`\`html\n${HOSTILE}\n\`\`\`\nuse \`${HOSTILE}\` and <b>this</b>`;
   await page.say(said);
@@ -205,7 +205,7 @@ test("an error is shown in the API's words, and the same question can be asked a
   await page.context().close();
 });
 
-test('conversations stay in this browser: reopened after a reload, continued, deleted, bounded', async () => {
+test('conversations stay in this browser: reopened after a reload, continued, deleted, limited in number', async () => {
   const page = await open('echo');
   await page.say('the first one');
   await page.ended();
@@ -246,7 +246,7 @@ test('conversations stay in this browser: reopened after a reload, continued, de
   await page.context().close();
 });
 
-test('the playground is sound in both themes, on a phone, and in Japanese', async () => {
+test('the playground has no accessibility or layout fault in both themes, on a phone, and in Japanese', async () => {
   for (const [scheme, size] of [
     ['light', 'desktop'],
     ['dark', 'desktop'],

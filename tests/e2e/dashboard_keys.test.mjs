@@ -69,7 +69,7 @@ test("a wrong key says so in the API's words; the right one opens the page; sign
   await page.context().close();
 });
 
-test('a key is made, shown once, used, seen in the usage, revoked, and refused from then on', async () => {
+test('a key is created, shown once, used, counted in the usage, revoked, and refused from then on', async () => {
   const page = await signIn();
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   const { key, dialog } = await create(page, 'Hanako', async (form) => {
@@ -120,7 +120,7 @@ test('a key is made, shown once, used, seen in the usage, revoked, and refused f
   await page.context().close();
 });
 
-test('a key is edited while it is in use: what is shown is what holds, what is refused stays in the form', async () => {
+test('a key is edited while it is in use: the page shows the new limits, and refused values stay in the form', async () => {
   const page = await signIn();
   page.watch.allow(400);
   const { key, dialog } = await create(page, 'Taro', async (form) => {
@@ -166,7 +166,7 @@ test('a key is edited while it is in use: what is shown is what holds, what is r
   await page.context().close();
 });
 
-test('names are text, never HTML; what the API refuses stays until it is dismissed', async () => {
+test('names are shown as text, never as HTML; an error of the API stays until it is dismissed', async () => {
   const page = await signIn();
   page.watch.allow(400);
   const { dialog } = await create(page, HOSTILE);
@@ -223,7 +223,7 @@ test('a key of role api sees the playground only, and its session ends with it',
   await page.context().close();
 });
 
-test('a page that only listens notices that its session has ended', async () => {
+test('a page that sends no requests notices that its session has ended', async () => {
   const made = (await call(`${router.url}/v0/keys`, { key: router.adminKey, body: { name: 'watcher', role: 'admin' } }))
     .json;
   const page = await signIn(made.key, { at: '#/overview' });
@@ -235,7 +235,7 @@ test('a page that only listens notices that its session has ended', async () => 
   await page.context().close();
 });
 
-test('keys and sign-in are sound in both themes and on a phone', async () => {
+test('keys and sign-in have no accessibility or layout fault in both themes and on a phone', async () => {
   const busy = (
     await call(`${router.url}/v0/keys`, {
       key: router.adminKey,

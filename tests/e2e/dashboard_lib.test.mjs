@@ -7,7 +7,7 @@ import { noSettings, openChats, toolsProblem, toRequest } from '../../dashboard/
 import { blocks } from '../../dashboard/lib/prose.js';
 import { byKey, toColumns } from '../../dashboard/pages/usage.js';
 
-test('events are the same wherever the stream is cut, with any line ends', () => {
+test('events are parsed the same for any chunking of the stream and any line ends', () => {
   for (const end of ['\n', '\r\n', '\r']) {
     const text = [
       ': hello',
@@ -35,7 +35,7 @@ test('events are the same wherever the stream is cut, with any line ends', () =>
   }
 });
 
-test('a quoted word reaches the program as it was, whatever a shell might do with it', () => {
+test('a quoted word reaches the program unchanged, with any shell character in it', () => {
   const words = [
     "it's",
     "''",
@@ -51,14 +51,14 @@ test('a quoted word reaches the program as it was, whatever a shell might do wit
     assert.equal(execFileSync('sh', ['-c', `printf %s ${shellQuote(word)}`], { encoding: 'utf8' }), word);
 });
 
-test('the command holds the request and never a key', () => {
+test('the curl command contains the request and never a key', () => {
   const command = toCurl({ model: "m'1", messages: [] }, { origin: 'https://host:1', needsKey: true });
   assert.match(command, /-H "Authorization: Bearer \$LLM_ROUTER_KEY"/);
   assert.doesNotMatch(toCurl({ model: 'm' }, { origin: 'https://host:1', needsKey: false }), /Authorization/);
   assert.match(command, /"stream":true/);
 });
 
-test('a request holds what was set and nothing else; tools come back with their results', () => {
+test('a request contains the fields that were set and no others; tool calls are sent back with their results', () => {
   const messages = [
     { role: 'user', content: 'hi' },
     {
@@ -109,14 +109,14 @@ test('a request holds what was set and nothing else; tools come back with their 
   assert.match(toolsProblem('[1'), /JSON/);
 });
 
-test('a speed is told from the first token on, and of a burst from the request on', () => {
+test('the speed counts from the first token, and for a burst of tokens from the request', () => {
   assert.equal(speed({ usage: { completion_tokens: 11 }, pieces: 3, firstMs: 100, lastMs: 1100 }), 10);
   assert.equal(speed({ usage: null, pieces: 10, firstMs: 990, lastMs: 1000 }), 10);
   assert.equal(speed({ usage: null, pieces: 1, firstMs: 10, lastMs: 10 }), null);
   assert.equal(speed({ usage: null, pieces: 0, firstMs: null, lastMs: null }), null);
 });
 
-test('prose: fences become code, open ones to the end; everything else stays', () => {
+test('prose: fences become code, an unclosed fence to the end; all other text stays unchanged', () => {
   assert.deepEqual(blocks('a\nb'), [{ code: false, language: undefined, text: 'a\nb' }]);
   assert.deepEqual(blocks('x\n```js\ncode\n\n<b>\n```\ny'), [
     { code: false, language: undefined, text: 'x' },

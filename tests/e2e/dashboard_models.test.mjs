@@ -45,7 +45,7 @@ const register = async (page, repo) => {
   await page.getByRole('button', { name: 'Check and register' }).click();
 };
 
-test('with nothing registered the page says what to do next', async () => {
+test('without a registered model the page suggests the next step', async () => {
   const page = await browser.open(`${router.url}/#/models`);
   await page.getByRole('heading', { name: 'No model is registered yet' }).waitFor();
   await page.look('models-empty');
@@ -75,7 +75,7 @@ test("a wrong registration shows the missing file by name, in the API's words, u
   page.watch.assertClean();
 });
 
-test('what a user types comes back in an error as text, never as markup', async () => {
+test('typed text in an error is shown as text, never as markup', async () => {
   const page = await browser.open(`${router.url}/#/models`);
   page.watch.allow(400, 404);
   await register(page, `openai/${HOSTILE}`);
@@ -118,7 +118,7 @@ test('the demo snapshot is registered from the hub; progress shows per node and 
   page.watch.assertClean();
 });
 
-test("an order that fails is told in the API's words and stays", async () => {
+test("a failed action is shown in the API's words and stays", async () => {
   const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
   page.watch.allow(404, 503);
   await page.getByRole('button', { name: 'Unload on n0' }).waitFor();
@@ -135,7 +135,7 @@ test("an order that fails is told in the API's words and stays", async () => {
   page.watch.assertClean();
 });
 
-test('deleting asks first, offers to delete the files too, and says where they stayed', async () => {
+test('deleting asks first, offers to delete the files, and names the nodes that still have files', async () => {
   const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
   const dialog = page.getByRole('dialog', { name: 'Delete openai/demo?' });
   await page.getByRole('button', { name: 'Delete' }).click();

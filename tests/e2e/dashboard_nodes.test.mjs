@@ -68,7 +68,7 @@ test('a node is killed and comes back: the list and the overview say so without 
   overview.watch.assertClean();
 });
 
-test('an engine is reloaded from the page during a chat, which goes on without a break', async () => {
+test('an engine is reloaded from the page during a chat, and the chat continues without a break', async () => {
   const [{ id }] = await nodes(router);
   const page = await browser.open(`${router.url}/#/nodes/${id}`);
   const text = 'word '.repeat(60).trim();
@@ -108,7 +108,7 @@ test('an engine is reloaded from the page during a chat, which goes on without a
   page.watch.assertClean();
 });
 
-test('memory is a picture with words: who holds it, what would go', async () => {
+test('memory is a picture with text: which model uses how much, and which would be evicted', async () => {
   const [{ id }] = await nodes(router);
   await call(`${router.url}/v1/chat/completions`, { body: { model: 'second', ...say('x') } });
   const page = await browser.open(`${router.url}/#/nodes/${id}`);
@@ -140,7 +140,7 @@ test('out of service and back, the log, and a token for another node', async () 
   page.watch.assertClean();
 });
 
-test('a node, a model, an engine and a log line that are written as markup are shown as text', async (t) => {
+test('a node, a model, an engine and a log line that contain markup are shown as text', async (t) => {
   const model = (id) => ({
     id,
     state: 'failed',

@@ -42,7 +42,7 @@ test('GET / is the page: compressed, revalidated, under a strict policy', async 
   assert.equal(await again.text(), '');
 });
 
-test('its files never change under their name, and a name of another version is 404', async () => {
+test('a file never changes under its name, and a name of another version is 404', async () => {
   const page = await (await get('/')).text();
   const [script] = page.match(/assets\/[0-9a-f]{16}\/app\.js/);
   const answer = await get(`/${script}`);
@@ -53,13 +53,13 @@ test('its files never change under their name, and a name of another version is 
   assert.equal((await get(`/${script.replace(/[0-9a-f]{16}/, '0123456789abcdef')}`)).status, 404);
 });
 
-test('a reader without gzip gets a line of text that points to the API', async () => {
+test('a client without gzip gets a line of text that points to the API', async () => {
   const answer = await get('/', { 'accept-encoding': 'identity' });
   assert.match(answer.headers.get('content-type'), /^text\/plain/);
   assert.match(await answer.text(), /\/v1\/chat\/completions/);
 });
 
-test('the first paint holds the heading where the live page will have it, in its language, and none that would be wrong', async () => {
+test('the first paint shows the heading at its final position, in the right language, or none if it would be wrong', async () => {
   const visible = (page) =>
     page.evaluate(() =>
       [...document.querySelectorAll('.frame .h1')].filter((e) => e.checkVisibility()).map((e) => e.textContent),
@@ -89,7 +89,7 @@ test('the first paint holds the heading where the live page will have it, in its
   }
 });
 
-test('every page, light and dark, large and small: no finding of axe, no error, nothing foreign', async () => {
+test('every page, light and dark, large and small: no finding of axe, no error, no request to another host', async () => {
   const [node] = (await call(`${up.url}/v0/nodes`)).json.nodes;
   await Promise.all(
     Array.from({ length: 6 }, () =>

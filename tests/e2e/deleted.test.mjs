@@ -1,4 +1,4 @@
-// A model is deleted while it answers: its requests go on, or end with a word; none hangs.
+// A model is deleted while it answers: its requests continue, or end with an error; none hangs.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { addNode, allIdle, fleet } from './fleet.mjs';
@@ -27,7 +27,7 @@ async function deletedAndKilled(id, args = []) {
   return { model, router, node: all[0], running };
 }
 
-test('a stream of a deleted model goes on when its node is back', async () => {
+test('a stream of a deleted model continues when its node is back', async () => {
   const { model, router, node, running } = await deletedAndKilled('gone-on');
   await allIdle(router); // its place is given back: it waits
   const fresh = await call(`${router.url}/v1/chat/completions`, { body: { model: 'gone-on', ...say('hi') } });

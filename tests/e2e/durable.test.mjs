@@ -1,4 +1,4 @@
-// kill -9 of a router at any point: what it had answered stays, what it had not is whole or
+// kill -9 of a router at any point: confirmed changes stay, unconfirmed changes are complete or
 // absent, and it starts again.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -121,7 +121,7 @@ async function checkAudit(url, done) {
   assert.deepEqual(targets('model.register'), [...models, ...deleted].sort());
 }
 
-test('killed before, inside and after any transaction: every answer holds, nothing is half, and the log tells it', async () => {
+test('killed before, inside and after any transaction: every confirmed change stays, no change is half done, and the audit log has it', async () => {
   let kills = 0;
   for (const point of ['store.begun', 'store.before_commit', 'store.after_commit']) {
     for (let turn = 1; turn <= 24; turn += LONG ? 1 : 5) {
@@ -144,7 +144,7 @@ test('killed before, inside and after any transaction: every answer holds, nothi
   assert.ok(kills >= 12, `${kills} kills`);
 });
 
-test('killed while it makes its tables, a router starts the next time', async () => {
+test('a router that is killed while it creates its tables starts the next time', async () => {
   let killed = 0;
   for (let turn = 1; ; turn += LONG ? 1 : 3) {
     const dir = tempDir('tables');
@@ -164,7 +164,7 @@ test('killed while it makes its tables, a router starts the next time', async ()
   assert.ok(killed >= 3, `${killed} kills`);
 });
 
-test('killed at random under load: the usage of every request that ended more than a second before is there', async () => {
+test('killed at random under load: the usage of every request that ended more than a second before is stored', async () => {
   const dir = tempDir('load');
   let router = await startRouter({ dir, args: ['--allow-cpu-nodes'] });
   left.push(router);

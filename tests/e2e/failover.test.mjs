@@ -1,4 +1,4 @@
-// Nodes die, freeze and come back; workers crash; nobody who asks notices.
+// Nodes die, freeze and come back; workers crash; clients see no error.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -83,7 +83,7 @@ test('kill -9 of one node of three, random weights, temperature 1 with a seed: n
   assert.equal(new Set(texts.map((o) => o.text + o.reasoning)).size, STREAMS, 'each seed says something else');
 });
 
-test('a frozen node (SIGSTOP) holds nobody longer than its limit, and others are unaffected', async () => {
+test('a frozen node (SIGSTOP) delays no request longer than the limit, and requests on other nodes are unaffected', async () => {
   const { router, all } = await fleet(2, makeEcho('slow', { step_ms: 30 }));
   const ask = { model: 'slow', ...say('x'.repeat(60)) };
   const running = Array.from({ length: 6 }, () => stream(router.url, ask));
@@ -98,7 +98,7 @@ test('a frozen node (SIGSTOP) holds nobody longer than its limit, and others are
   await until('it is back', async () => (await online(router)) === 2);
 });
 
-test('the only node is killed in the middle of a stream and started again: the stream goes on', async () => {
+test('the only node is killed in the middle of a stream and started again: the stream continues', async () => {
   const model = makeEcho('one', { step_ms: 30 });
   const { router, all } = await fleet(1, model);
   const key = await makeKey(router);
@@ -128,7 +128,7 @@ test('the only node is killed in the middle of a stream and started again: the s
   assert.equal(out.usage.completion_tokens, text.length + 1, 'the tokens of both halves, once each');
 });
 
-test('n answers of which some were moved: each is whole, and the usage is the sum', async () => {
+test('n answers of which some were moved to another node: each is complete, and the usage is the sum', async () => {
   const { router, all } = await fleet(2, makeEcho('many', { step_ms: 30 }));
   const key = await makeKey(router);
   const body = { model: 'many', n: 4, ...say('abcdefghij'.repeat(4)) };
@@ -148,7 +148,7 @@ test('n answers of which some were moved: each is whole, and the usage is the su
   assert.ok((await moves(router)) > 0);
 });
 
-test('a node that is gone before the first token: the next one answers, and the headers name that one', async () => {
+test('a node dies before the first token: the next node answers, and the headers name that node', async () => {
   const model = makeEcho('early');
   const { router, all } = await fleet(2, model, { proxied: true });
   const names = Object.fromEntries((await nodes(router)).map((n) => [n.id, n.name]));
@@ -170,7 +170,7 @@ test('a node that is gone before the first token: the next one answers, and the 
   assert.ok((await metric(router, 'retries_total')) >= 1);
 });
 
-test('a worker that crashes in the middle: the answer goes on; a prompt that kills every worker gets one clear error', async () => {
+test('a worker crashes in the middle of an answer: the answer continues; a prompt that kills every worker gets one clear error', async () => {
   const once = path.join(tempDir('once'), 'struck');
   const { router } = await fleet(
     2,
@@ -194,7 +194,7 @@ test('a worker that crashes in the middle: the answer goes on; a prompt that kil
   assert.equal(well.json?.choices[0].message.content, 'well', well.text);
 });
 
-test('a worker that hangs is killed by its node: its answers go on at another one, begun or not', async () => {
+test('a worker that hangs is killed by its node: its answers continue on another node, whether they have tokens or not', async () => {
   const once = path.join(tempDir('once'), 'struck');
   const { router } = await fleet(2, makeFaulty('stuck', { step_ms: 5, hang: 'step', after_tokens: 5, once }), {
     args: ['--keep-alive', '500ms'],
@@ -213,7 +213,7 @@ test('a worker that hangs is killed by its node: its answers go on at another on
   assert.ok((await metric(router, 'retries_total')) >= 1, 'one before its first token');
 });
 
-test('a request that hangs worker after worker ends with 504 after two strikes and is tried nowhere else', async () => {
+test('a request that makes two workers hang ends with 504 and is not tried again', async () => {
   const { router } = await fleet(3, makeFaulty('hangs', { hang: 'step', after_tokens: 5 }), {
     nodeArgs: ['--step-timeout', '1s'],
   });
@@ -233,7 +233,7 @@ test('a request that hangs worker after worker ends with 504 after two strikes a
   );
 });
 
-test('router killed and restarted: registrations, keys and usage stay, nodes come back by themselves', async () => {
+test('router killed and restarted: registrations, keys and usage stay, and nodes come back without help', async () => {
   const { router } = await fleet(1, makeEcho('kept'));
   const key = await makeKey(router);
   for (let i = 0; i < 5; i++)

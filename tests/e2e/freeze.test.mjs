@@ -1,4 +1,4 @@
-// A request costs what its size is worth: no schema stops a router or a worker, and what a key may not do is refused before any work.
+// The work for a request is proportional to its size: no schema stops a router or a worker, and a request that its key does not allow is refused before any work.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -33,7 +33,7 @@ function cpu(pid) {
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-test('a schema of 49 KB, ten times a second, costs the router little and other streams nothing', async () => {
+test('a schema of 49 KB, ten times a second, costs the router little and does not delay other streams', async () => {
   const { router } = await fleet(1, makeEcho('m', { step_ms: 10 }));
   const seconds = LONG ? 10 : 2;
   let last = Date.now(),
@@ -68,7 +68,7 @@ test('a schema of 49 KB, ten times a second, costs the router little and other s
   assert.equal((await nodes(router))[0].online, true);
 });
 
-test('a key that may not use a model, or is over its rate, is refused before its request is looked at', async () => {
+test('a request of a key that may not use the model, or is over its rate, is refused before it is parsed', async () => {
   const { router } = await fleet(1, makeEcho('m'));
   const other = await makeKey(router, { models: ['another'] });
   assert.equal((await ask(router, asFormat, other.key)).status, 404);

@@ -1,4 +1,4 @@
-// What strangers send: addresses that lead inside, paths that lead outside, JSON that is
+// Hostile input: URLs that point to internal addresses, paths that leave their folder, JSON that is
 // none.  Each gets a clear 4xx, and nothing changes.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -107,13 +107,13 @@ const inside = () => {
   ];
 };
 
-test('an address as the repository never leads inside, in any spelling or scheme', () =>
+test('a repository URL never leads to an internal address, in any spelling or scheme', () =>
   unchanged('registration by address', async () => {
     for (const repo of inside())
       refused(await call(`${router.url}/v0/models/register`, { body: { repo, format: 'safetensors' } }), repo);
   }));
 
-test('a hub that redirects a registration inside is refused, in any spelling or scheme', () =>
+test('a redirect of the hub to an internal address is refused, in any spelling or scheme', () =>
   unchanged('redirected registration', async () => {
     hub.add('acme/bait', {
       'config.json': '{"architectures":["EchoForTesting"]}',
@@ -177,7 +177,7 @@ const raw = (method, at) =>
     req.end(['POST', 'PATCH'].includes(method) ? '{}' : undefined);
   });
 
-test('a path that leads outside finds nothing, on every route that takes an id', () =>
+test('an id that is a path to another folder finds nothing, on every route that takes an id', () =>
   unchanged('path traversal', async () => {
     const page = fs.readFileSync(path.join(ROOT, 'docs/openapi.yaml'), 'utf8');
     const routes = page
@@ -203,7 +203,7 @@ test('a path that leads outside finds nothing, on every route that takes an id',
       }
   }));
 
-test('a path or a name in a body does not lead outside either', () =>
+test('a path or a name in a body cannot leave the models folder either', () =>
   unchanged('path traversal in bodies', async () => {
     for (const id of paths) {
       refused(await call(`${router.url}/v0/models/register`, { body: { path: id } }), `path ${id}`);
@@ -257,7 +257,7 @@ const malformed = {
   'an unknown member': '{"__proto__":{"role":"admin"}}',
 };
 
-test('JSON that is none, or not what is asked for, is refused on every route that reads a body', () =>
+test('malformed JSON and JSON of the wrong type are refused on every route that reads a body', () =>
   unchanged('malformed JSON', async () => {
     for (const at of [
       '/v1/chat/completions',

@@ -30,7 +30,7 @@ test('the scenario passes call sites of every kind, in every process', () => {
   assert.deepEqual([...new Set(sites.map((s) => s.role))].sort(), ['node', 'probe', 'up', 'worker']);
 });
 
-test('a call that fails at one of 15 call sites costs nobody but its own request', async () => {
+test('a call that fails at one of 15 call sites affects only its own request', async () => {
   const chosen = Object.entries(SAMPLE).flatMap(([kind, count]) =>
     shuffled(sites.filter((s) => s.kind === kind)).slice(0, count),
   );
@@ -44,7 +44,7 @@ if (LONG)
     worker: 'a worker',
     probe: 'a probe',
   }))
-    test(`a call that fails at any call site of ${what} costs nobody but its own request`, async () => {
+    test(`a call that fails at any call site of ${what} affects only its own request`, async () => {
       const own = sites.filter((s) => s.role === role);
       // Few sites write, and each does so in the middle of many things.
       const chosen = [

@@ -1,4 +1,4 @@
-// Which machines a join token lets in, how many of them, and where they may be.
+// Join tokens: which machines and how many can join, and from which addresses.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import http from 'node:http';
@@ -47,7 +47,7 @@ const join = (router, key, id, url, headers) =>
     },
   });
 
-test('a join token lets one node in and is spent for every other node, also after a restart of the router', async () => {
+test('a join token admits one node and is used up for every other node, also after a restart of the router', async () => {
   let router = keep(await startRouter({ args: cpu }));
   const made = (await call(`${router.url}/v0/nodes/tokens`, { body: {} })).json;
   assert.deepEqual([made.uses, made.joins, Math.round((made.expires - made.created) / 60)], [1, 0, 60]);
@@ -89,7 +89,7 @@ test('a join token lets one node in and is spent for every other node, also afte
   );
 });
 
-test('of many nodes that show one token at the same time as many join as it is for', async () => {
+test('if many nodes use one token at the same time, only as many join as the token allows', async () => {
   const router = keep(await startRouter({ args: cpu }));
   for (const uses of [1, 3]) {
     const token = await makeToken(router, { uses });
@@ -109,7 +109,7 @@ test('of many nodes that show one token at the same time as many join as it is f
   assert.equal((await joins(router)).length, 4);
 });
 
-test('nodes token says for how many nodes and how long; keys of role node are for any number and end after a day', async () => {
+test('nodes token prints the number of nodes and the expiry; keys of role node are for any number of nodes and expire after a day', async () => {
   const router = keep(await startRouter({ args: cpu }));
   const env = { LLM_ROUTER_URL: router.url };
   await cli(['nodes', 'token'], env);
@@ -151,7 +151,7 @@ async function startVictim(serve = (fn) => http.createServer(fn)) {
 const elsewhere = { 'x-forwarded-for': '203.0.113.9' };
 const guarded = ['--require-key', '--trusted-proxy', '127.0.0.1', ...cpu];
 
-test('a join cannot point the router at another machine, which is not asked; --node-network allows it', async () => {
+test('a join cannot name the URL of another machine, and the router sends that machine nothing; --node-network allows it', async () => {
   const victim = await startVictim();
   const router = keep(await startRouter({ args: guarded }));
   const key = await makeToken(router, { uses: 0 });
@@ -182,7 +182,7 @@ test('a join cannot point the router at another machine, which is not asked; --n
   );
 });
 
-test('a node with a certificate of --tls-ca may be anywhere', async () => {
+test('a node with a certificate of --tls-ca may have any address', async () => {
   const dir = tempDir('ca'),
     file = (name) => path.join(dir, name);
   for (const name of ['good', 'foreign'])

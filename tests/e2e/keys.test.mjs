@@ -1,4 +1,4 @@
-// A key's limits are changed while it is in use: the next request is held to the new ones,
+// A key's limits are changed while it is in use: the next request is checked against the new limits,
 // what was not named stays, and the log tells who changed what.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -22,7 +22,7 @@ const change = (id, body, key = admin) => call(`${router.url}/v0/keys/${id}`, { 
 const find = async (id) => (await call(`${router.url}/v0/keys`, { key: admin })).json.keys.find((k) => k.id === id);
 const ask = (key, model = 'one') => call(`${router.url}/v1/chat/completions`, { key, body: { model, ...say('x') } });
 
-test('what is named changes, the rest stays, and the answer is the key without its text', async () => {
+test('the named properties change, the others stay, and the answer has the properties of the key without the key itself', async () => {
   const made = await make({
     name: 'before',
     requests_per_minute: 100,
@@ -44,7 +44,7 @@ test('what is named changes, the rest stays, and the answer is the key without i
   assert.equal((await call(`${router.url}/v0/whoami`, { key: text })).json.name, 'after');
 });
 
-test('rates hold for the next request, up and down', async () => {
+test('raised and lowered rates apply from the next request on', async () => {
   const made = await make({ name: 'rate', requests_per_minute: 2 });
   assert.deepEqual(
     [(await ask(made.key)).status, (await ask(made.key)).status, (await ask(made.key)).status],
@@ -58,7 +58,7 @@ test('rates hold for the next request, up and down', async () => {
   assert.ok(got.filter((s) => s === 200).length <= 1 && got.includes(429), `${got}`);
 });
 
-test('an end is set and taken away: the key and its sessions follow', async () => {
+test('an expiry is set and removed: the key and its sessions follow', async () => {
   const made = await make({ name: 'end', role: 'admin' });
   const cookie = (await call(`${router.url}/v0/session`, { body: { key: made.key } })).headers
     .get('set-cookie')
@@ -72,7 +72,7 @@ test('an end is set and taken away: the key and its sessions follow', async () =
   assert.equal((await ask(made.key)).status, 200, 'an expired key can be prolonged');
 });
 
-test('a key for some models: others are as if they were not there', async () => {
+test('a key for some models: other models are as if they did not exist', async () => {
   const made = await make({ name: 'narrow', models: ['ONE'] });
   const list = async () => (await call(`${router.url}/v1/models`, { key: made.key })).json.data.map((m) => m.id).sort();
   assert.equal((await ask(made.key, 'one')).status, 200);
@@ -91,7 +91,7 @@ test('a key for some models: others are as if they were not there', async () => 
   );
 });
 
-test('what cannot be changed is refused, and changes nothing', async () => {
+test('a property that cannot be changed is refused, and nothing changes', async () => {
   const made = await make({ name: 'firm', requests_per_minute: 5 });
   const before = await find(made.id);
   for (const [body, message] of [
@@ -122,7 +122,7 @@ test('what cannot be changed is refused, and changes nothing', async () => {
   assert.match(over.json.error.message, /was revoked for good: make a new one/);
 });
 
-test('the audit log tells who changed what; a restart keeps it all', async () => {
+test('the audit log records who changed which property; a restart keeps everything', async () => {
   const made = await make({ name: 'kept' });
   await change(made.id, { name: 'kept 2', requests_per_minute: 9, models: ['one'] });
   const row = await until('it is in the log', async () =>
@@ -139,7 +139,7 @@ test('the audit log tells who changed what; a restart keeps it all', async () =>
   assert.deepEqual({ ...(await find(made.id)), last_used: undefined }, { ...before, last_used: undefined });
 });
 
-test('llm-router keys set changes what is named and shows the key', async () => {
+test('llm-router keys set changes the named properties and prints the key', async () => {
   const env = { LLM_ROUTER_URL: router.url, LLM_ROUTER_KEY: admin };
   const made = await make({ name: 'cli' });
   const { stdout } = await cli(

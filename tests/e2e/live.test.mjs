@@ -1,4 +1,4 @@
-// What a dashboard listens to: figures each second, downloads file by file, alerts that say what to do.
+// Live data for the dashboard: figures each second, download progress by file, alerts with a suggested action.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -67,7 +67,7 @@ before(async () => {
 });
 after(() => hub?.close());
 
-test('figures: a stats event a second, and /v0/stats for charts, both as /metrics counts', async () => {
+test('figures: a stats event each second, and /v0/stats for charts, both equal to the counters of /metrics', async () => {
   const model = makeEcho('figures', { step_ms: 5 });
   const node = keep(await startNode(router, { name: 'figures', args: ['--model', model] }));
   await until('online', async () => (await online(router)) === 1);
@@ -100,7 +100,7 @@ test('figures: a stats event a second, and /v0/stats for charts, both as /metric
   await node.stop();
 });
 
-test('what happens on a node reaches the router: a hanging engine, a refused one, a full memory, each with what to do', async () => {
+test('events of a node reach the router as alerts: a hanging engine, a refused engine, full memory, each with a suggested action', async () => {
   const engines = tempDir('engines');
   for (const id of ['faulty', 'echo']) fs.cpSync(path.join(ENGINES, id), path.join(engines, id), { recursive: true });
   const manifest = path.join(engines, 'echo/manifest.json');
@@ -175,7 +175,7 @@ test('what happens on a node reaches the router: a hanging engine, a refused one
   await again.stop();
 });
 
-test('a download is told file by file; one that fails is an alert until it works', async () => {
+test('a download is reported file by file; a failed download is an alert until it works', async () => {
   const model = makeEcho('fetched'),
     size = 400_000;
   const files = Object.fromEntries(
@@ -222,7 +222,7 @@ test('a download is told file by file; one that fails is an alert until it works
   await ear.stop();
 });
 
-test('a listener that does not read is cut off and costs nothing more; the others miss nothing', async () => {
+test('a subscriber that does not read is disconnected; the other subscribers miss nothing', async () => {
   const { url } = await startStandIn();
   const node = {
     protocol: 2,

@@ -1,4 +1,4 @@
-// A GGUF model through the front door: registered, ready, spoken to by OpenAI's client,
+// A GGUF model through the router: registered, ready, used by OpenAI's client,
 // beside the demo model.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -112,12 +112,12 @@ if (fs.existsSync(engine)) {
     }
   });
 
-  test('its neighbour still answers', async () => {
+  test('the demo model still answers', async () => {
     const answer = await client.chat.completions.create({ model: 'demo', temperature: 0, ...say('Hello there') });
     assert.match(answer.choices[0].message.content, /Hello/);
   });
 
-  test('what cannot be done is refused, not dropped', async () => {
+  test('unsupported fields are refused, not ignored', async () => {
     const answer = await call(`${up.url}/v1/chat/completions`, {
       body: { model: 'tiny', logprobs: true, top_logprobs: 99, ...say('x') },
     });

@@ -1,4 +1,4 @@
-// The log: one line an event, an access line a request, and never what people say.
+// The log: one line per event, an access line per request, and never the text of prompts or answers.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { call, launch, makeEcho, say, stream, tempDir, until } from './support.mjs';
@@ -34,7 +34,7 @@ const lines = () =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-test('a request has one access line with who, what, how long and how much, under the id the client saw', async () => {
+test('a request has one access line with key, route, duration and tokens, under the id that the client got', async () => {
   const key = (await call(`${up.url}/v0/keys`, { body: { name: 'k' } })).json;
   const answer = await call(`${up.url}/v1/chat/completions`, { body: { model: 'talk', ...say('x') }, key: key.key });
   const id = answer.headers.get('x-request-id');

@@ -1,4 +1,4 @@
-// An operator's hands on models and nodes: registration by path, deletion with and without
+// An operator manages models and nodes: registration by path, deletion with and without
 // the files, logs, warnings, and how soon a node hears of it.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -52,7 +52,7 @@ after(async () => {
   await hub?.close();
 });
 
-test('a folder that came after the node started is inspected there, registered and served', async () => {
+test('a folder that was added after the node started is inspected there, registered and served', async () => {
   const dir = place('late');
   fs.writeFileSync(path.join(dir, 'chat_template.jinja'), '{% for m in messages %}{{ m.content | upper }}{% endfor %}');
   const answer = await post({ path: dir });
@@ -220,7 +220,7 @@ test('?purge=true also deletes the files, and the answer says so per node', asyn
   assert.ok(actions.some((a) => a.join() === 'model.delete,goes,purge'));
 });
 
-test('a model in use is not purged; asked again when it is idle, its files go though nobody knows it any more', async () => {
+test('a model in use is not purged; a second call when it is idle deletes the files, although the registration is already gone', async () => {
   const busy = place('busy', { step_ms: 20 });
   assert.equal((await post({ path: busy })).status, 201);
   await until(
@@ -269,7 +269,7 @@ test('a Hugging Face cache is never deleted', async () => {
   assert.ok(fs.existsSync(path.join(at, 'snapshots', commit, 'config.json')));
 });
 
-test('the node is told at once: a new registration is asked for well before the next beat', async () => {
+test('the node is told at once: it asks for a new registration well before the next heartbeat', async () => {
   hub.add('acme/soon', {
     'config.json': '{"architectures":["NobodyRunsThis"]}',
     'tokenizer.json': '{}',
@@ -292,14 +292,14 @@ test('the node is told at once: a new registration is asked for well before the 
   assert.ok(Math.min(...times) < 700, `${times} ms`);
 });
 
-test('an architecture nobody runs is registered, never ready, and the operator sees why', async () => {
+test('an architecture without an engine is registered, never ready, and the operator sees the reason', async () => {
   const model = (await call(`${router.url}/v0/models`)).json.models.find((m) => m.id === 'soon-0');
   assert.equal(model.ready, false);
   assert.match(model.nodes[0].reason, /NobodyRunsThis|nobodyrunsthis/);
   assert.ok(!(await call(`${router.url}/v1/models`)).json.data.some((m) => m.id === 'soon-0'));
 });
 
-test('a model is loaded, unloaded and pinned through the router, on the node that is named, and the log tells it', async () => {
+test('a model is loaded, unloaded and pinned through the router, on the named node, and the audit log has it', async () => {
   const models = ['first', 'second'].map((id) => makeEcho(id));
   const two = [];
   for (const name of ['left', 'right'])

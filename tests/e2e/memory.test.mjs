@@ -1,4 +1,4 @@
-// What strangers and waiting requests may hold: nothing is read before its sender is known, and a queue is bounded in bytes.
+// Memory of unauthenticated and waiting requests: no large body is read before its sender is known, and a queue is limited in bytes.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -60,7 +60,7 @@ test('a node reads no body of a sender without its secret', async () => {
   assert.ok((await nodes(router)).every((n) => n.online && n.models[0].state === 'ready'));
 });
 
-test('a public route of the router takes a small body only', async () => {
+test('a public route of the router accepts small bodies only', async () => {
   const router = keep(await startRouter({ args: ['--require-key'] }));
   const array = `{"key":[${'1,'.repeat(3 * MB)}1]}`;
   const before = rss(router.pid);
@@ -71,7 +71,7 @@ test('a public route of the router takes a small body only', async () => {
   assert.equal((await call(`${router.url}/v0/session`, { body: { key: router.adminKey } })).status, 200);
 });
 
-test('requests that wait hold no more than queue-bytes, and one key no more than half of it', async () => {
+test('waiting requests use no more memory than queue-bytes, and those of one key no more than half of it', async () => {
   const gate = path.join(tempDir('gate'), 'gate');
   fs.writeFileSync(gate, '');
   const { router } = await fleet(1, makeEcho('m', { gate }), {

@@ -1,4 +1,4 @@
-// GET /metrics: well formed, complete, true; and the Grafana dashboard names nothing else.
+// GET /metrics: well formed, complete, true; and the Grafana dashboard uses only exported metrics.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -80,7 +80,7 @@ async function scrape() {
 
 const here = { node: 'left "one"', model: 'talk' };
 
-test('requests, tokens and times are told per node and model, and add up', async () => {
+test('requests, tokens and times are counted per node and model, and add up', async () => {
   const used = { prompt: 0, completion: 0 };
   for (let i = 0; i < 5; i++) {
     const { usage } = await stream(router.url, {
@@ -124,7 +124,7 @@ test('histograms only grow from bucket to bucket and end in their count', async 
   }
 });
 
-test('a client that leaves is a cancellation, of the router and of the model', async () => {
+test('a client that disconnects counts as cancelled, for the router and for the model', async () => {
   const before = await scrape();
   const controller = new AbortController();
   await stream(
@@ -139,7 +139,7 @@ test('a client that leaves is a cancellation, of the router and of the model', a
   assert.equal((await scrape()).sum('cancelled_total'), before.sum('cancelled_total') + 1);
 });
 
-test('a download under way is seen with its size and speed, and the dashboard names only what is exported', async () => {
+test('a running download has its size and speed in the metrics, and the Grafana dashboard uses only exported metrics', async () => {
   const weights = Buffer.alloc(4 << 20);
   hub.add('acme/slow', {
     'config.json': '{"architectures":["EchoForTesting"],"model_type":"echo"}',

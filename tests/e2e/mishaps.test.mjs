@@ -1,5 +1,5 @@
-// What goes wrong around a router: a wrong flag, a folder that is not there, a file that
-// another router has, a disk that is full.  Each says what to do, and nothing is lost.
+// Mistakes and faults around a router: a wrong flag, a missing folder, a file that
+// another router uses, a full disk.  Each error suggests a fix, and nothing is lost.
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -32,7 +32,7 @@ const fails = async (args, message, code = 1) => {
 };
 const anywhere = ['--listen', '127.0.0.1:0'];
 
-test('up tells at once when a model was mistyped, and why a folder is none', async () => {
+test('up reports a mistyped model folder at once, with the reason', async () => {
   await fails(
     ['up', '--device', 'cpu', ...anywhere, '--data-dir', tempDir('up'), '--model', '/no/such/model'],
     /model: there is no folder \/no\/such\/model/,
@@ -50,14 +50,14 @@ test('up tells at once when a model was mistyped, and why a folder is none', asy
   await fails(['up', '--listen', 'nonsense'], /listen: "nonsense" is not ADDRESS:PORT/, 2);
 });
 
-test('a limit that would make healthy nodes flap is refused', () =>
+test('a node-timeout so short that healthy nodes would go offline is refused', () =>
   fails(
     ['router', ...anywhere, '--node-timeout', '1500ms', '--data-dir', tempDir('r')],
     /--node-timeout: "1500ms" is not allowed; .* 2s to 10m/,
     2,
   ));
 
-test('a port in use, a data folder and a database of another router are named', async () => {
+test('a port in use, and a data folder or a database of another router, are named in the error', async () => {
   const first = keep(await startRouter());
   const { port } = new URL(first.url);
   await fails(
@@ -87,7 +87,7 @@ test('a port in use, a data folder and a database of another router are named', 
   assert.equal((await call(`${again.url}/v0/keys`)).json.keys[0].id, id, 'the lock goes with its process');
 });
 
-test('the first admin key is made by the first start that works, not by one that fails', async () => {
+test('the first successful start creates the admin key, not a failed start', async () => {
   const other = keep(await startRouter());
   const dir = tempDir('locked');
   await fails(
@@ -98,7 +98,7 @@ test('the first admin key is made by the first start that works, not by one that
   assert.equal((await call(`${router.url}/v0/keys`, { key: router.adminKey })).status, 200, 'the key was shown');
 });
 
-test('a file that is no database is left as it is, and the message says what to do', async () => {
+test('a file that is no database is left unchanged, and the error suggests a fix', async () => {
   const file = path.join(tempDir('db'), 'router.db');
   fs.writeFileSync(file, 'these are my notes, not a database\n'.repeat(100));
   const before = fs.readFileSync(file);
@@ -109,7 +109,7 @@ test('a file that is no database is left as it is, and the message says what to 
   assert.deepEqual(fs.readFileSync(file), before);
 });
 
-test('a node with a wrong token, or none, says how to get one; with another trouble it tells that, too', async () => {
+test('a node with a wrong token or none logs how to get one; another problem is logged, too', async () => {
   const router = keep(await startRouter({ args: ['--require-key'] }));
   for (const token of ['lr-wrong', '']) {
     const node = keep(await startNode(router, { args: ['--engine', 'echo'], token }));
@@ -129,7 +129,7 @@ test('a node with a wrong token, or none, says how to get one; with another trou
   await until('the reason has changed, and is said', () => /router\.trouble.*not issued here/.test(early.log));
 });
 
-test('a full disk: requests are served all the while, changes are refused with what to do, and no usage is lost', async () => {
+test('a full disk: requests are served, changes are refused with a suggested action, and no usage is lost', async () => {
   const dir = tempDir('full');
   // A limit on the size of its files instead of a disk of our own: the write fails in the same place.
   const router = keep(

@@ -1,5 +1,5 @@
-// The network between router and node is ill: bytes vanish, stall, trickle, come late.  No
-// request waits on it longer than the limit, and those elsewhere do not notice.
+// The network between router and node is faulty: bytes are lost, stall, trickle, come late.  No
+// request waits longer than the limit, and requests on other nodes are not affected.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { startProxy } from '../support/proxy.mjs';
@@ -40,7 +40,7 @@ async function strikeRunning(harm) {
 }
 
 // Mostly waits, so several at a time.
-describe('an ill network', { concurrency: 3 }, () => {
+describe('a faulty network', { concurrency: 3 }, () => {
   for (const [what, harm] of [
     [
       'swallows every byte',
@@ -61,7 +61,7 @@ describe('an ill network', { concurrency: 3 }, () => {
       },
     ],
   ]) {
-    test(`a network that ${what} in the middle of streams: they go on elsewhere within the limit, the others at once`, async () => {
+    test(`a network that ${what} in the middle of streams: they continue on another node within the limit, other requests are not delayed`, async () => {
       const { router, all, took } = await strikeRunning(harm);
       assert.ok(Math.max(...took) < LIMIT_MS + SLACK_MS, `${Math.max(...took)} ms`);
       assert.ok(took.filter((ms) => ms < LIMIT_MS).length >= 3, 'those of the other node did not wait');
@@ -74,7 +74,7 @@ describe('an ill network', { concurrency: 3 }, () => {
     });
   }
 
-  test('a node that beats but swallows requests is tried with one request at a time, not with all', async () => {
+  test('a node that sends heartbeats but loses requests is tried with one request at a time', async () => {
     const { router, all } = await fleet(2, makeEcho('m'), { proxied: true, args: ['--node-timeout', '60s'] }); // nor does it go offline meanwhile
     const ask = async () => {
       const begun = Date.now();
@@ -99,14 +99,14 @@ describe('an ill network', { concurrency: 3 }, () => {
     await allIdle(router);
   });
 
-  test('connections torn down in the middle of streams: they go on elsewhere at once', async () => {
+  test('connections reset in the middle of streams: they continue on another node at once', async () => {
     const { took } = await strikeRunning((proxy) => {
       proxy.reset();
     });
     assert.ok(Math.max(...took) < LIMIT_MS, `${Math.max(...took)} ms`);
   });
 
-  test('a network that swallows a request before its first token: the next node answers within the limit', async () => {
+  test('a network that loses a request before its first token: the next node answers within the limit', async () => {
     const { router, all } = await fleet(2, makeEcho('m'), { proxied: true });
     all[0].proxy.mode = 'swallow';
     const begun = Date.now();
@@ -147,7 +147,7 @@ describe('an ill network', { concurrency: 3 }, () => {
     assert.equal(await metric(router, 'retries_total'), 0);
   });
 
-  test('the only node is lost for good: its streams and those that came meanwhile are told why, and nobody waits for ever', async () => {
+  test('the only node is lost for good: its streams and later requests end with the reason, and none waits for ever', async () => {
     const { router, all } = await fleet(1, makeEcho('m', { step_ms: 20 }), { args: ['--node-timeout', '2s'] });
     let begun = false;
     const running = stream(
@@ -170,7 +170,7 @@ describe('an ill network', { concurrency: 3 }, () => {
     assert.ok(Date.now() - lost < 2000 + 10000 + SLACK_MS, `${Date.now() - lost} ms`);
   });
 
-  test('only heartbeats are cut: running streams end well, new requests go to the other node, and it comes back', async () => {
+  test('only heartbeats are lost: running streams finish, new requests go to the other node, and the node comes back', async () => {
     const model = makeEcho('m', { step_ms: 30 });
     const router = keep(await startRouter({ args: ['--allow-cpu-nodes', '--node-timeout', '2s'] }));
     const proxy = keep(await startProxy({ port: Number(new URL(router.url).port) }));

@@ -1,6 +1,6 @@
-// Odd but legal calls: OpenAI's client with every parameter it knows, and HTTP as clients
-// other than it speak it.  Each is honoured, or refused with a 400 that names the parameter;
-// none is a 5xx, and none is silently dropped.
+// Unusual but legal requests: OpenAI's client with every parameter, and HTTP as other clients
+// use it.  Each parameter is honoured, or refused with a 400 that names it;
+// none leads to a 5xx, and none is silently ignored.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, test } from 'node:test';
@@ -136,7 +136,7 @@ const honoured = {
   'null everywhere': [{ n: null, max_tokens: null, tools: null, logprobs: null, user: null }, says(TOKYO)],
 };
 
-test('what is understood is honoured', async () => {
+test('supported parameters are honoured', async () => {
   for (const [what, [body, check]] of Object.entries(honoured)) {
     const answer = await chat(body).catch((error) => assert.fail(`${what}: ${error.message}`));
     try {
@@ -220,7 +220,7 @@ const refused = [
   [{ stream: 'yes' }, 'stream'],
 ];
 
-test('what is not is a 400 that names the parameter, as a typed exception', async () => {
+test('an unsupported parameter is a 400 that names it, as a typed exception', async () => {
   for (const [body, param] of refused) {
     const error = await chat(body).then(
       (a) => assert.fail(`${JSON.stringify(body)} was taken: ${JSON.stringify(a)}`),
@@ -232,7 +232,7 @@ test('what is not is a 400 that names the parameter, as a typed exception', asyn
   }
 });
 
-test('errors carry the words that clients look for', async () => {
+test('errors have the types and codes that clients look for', async () => {
   const unknown = await chat({ model: 'nobody/knows' }).catch((e) => e);
   assert.deepEqual([unknown.status, unknown.code, unknown.param], [404, 'model_not_found', 'model']);
   const long = await chat({ messages: [{ role: 'user', content: 'word '.repeat(60000) }] }).catch((e) => e);
@@ -250,7 +250,7 @@ test('errors carry the words that clients look for', async () => {
   assert.equal(limited.code, 'rate_limit_exceeded');
 });
 
-test('completions: every form of a prompt, and a 400 for what is none', async () => {
+test('completions: every form of a prompt, and a 400 for an invalid prompt', async () => {
   const ask = (body) => client.completions.create({ model: 'demo', max_tokens: 2, temperature: 0, ...body });
   for (const [prompt, n, choices] of [
     ['Hello', 1, 1],
@@ -347,7 +347,7 @@ test('chunked, expecting 100-continue, pipelined: each is answered', async () =>
   assert.match(three, /"nodes_online"[^]*Tokyo[^]*Content-Length: \d+\r\n[^{]*$/);
 });
 
-test('a packed body is 415 and says what to do', async () => {
+test('a compressed body is 415 with a suggested fix', async () => {
   const packed = gzipSync(BODY);
   const answer = await call(`${up.url}/v1/chat/completions`, {
     method: 'POST',
@@ -368,7 +368,7 @@ test('a packed body is 415 and says what to do', async () => {
   );
 });
 
-test('another method is 405 with what there is; OPTIONS tells it, too; HEAD is GET without a body', async () => {
+test('another method is 405 and lists the allowed methods; OPTIONS lists them, too; HEAD is GET without a body', async () => {
   for (const [method, at, allow] of [
     ['PUT', '/v0/keys', 'GET, HEAD, POST, OPTIONS'],
     ['GET', '/v1/chat/completions', 'POST, OPTIONS'],

@@ -25,7 +25,7 @@ for (let i = 0, at = '', schema = ''; i < lines.length; i++) {
   if (member && schema) (schemas[schema] ??= {})[member[1]] = member[2];
 }
 
-test('what an admin changes may find no database or no node: every such route lists 503', () => {
+test('a change by an admin can fail without a database or node: every such route lists 503', () => {
   const changes = operations.filter((o) => o.role === 'admin' && o.method !== 'GET');
   assert.ok(changes.length >= 14);
   assert.deepEqual(
@@ -34,7 +34,7 @@ test('what an admin changes may find no database or no node: every such route li
   );
 });
 
-test('the page lists every route of the table with its role, and no other', () => {
+test('the page lists every route of the table with its role, and no other route', () => {
   const table = fs.readFileSync(path.join(ROOT, 'src/router/http/routes.c'), 'utf8');
   const codecs = fs.readFileSync(path.join(ROOT, 'src/chat/codec.h'), 'utf8');
   const routes = [...table.matchAll(/^ {4}\{"(\w+)", "([^"]*)", ROUTER_(\w+),/gm)]
@@ -51,7 +51,7 @@ before(async () => {
 });
 after(() => up?.stop());
 
-test('what the server answers has the members the page promises', async () => {
+test('the answers of the server have the members that the page lists', async () => {
   const [node] = (await call(`${up.url}/v0/nodes`)).json.nodes;
   const seen = [];
   const check = async (method, template, url, options) => {
@@ -102,7 +102,7 @@ test('what the server answers has the members the page promises', async () => {
   assert.ok(seen.length >= 22);
 });
 
-test('/v0/events streams what happens, /metrics is Prometheus text', async () => {
+test('/v0/events is a stream of events, /metrics is Prometheus text', async () => {
   const controller = new AbortController();
   const events = await fetch(`${up.url}/v0/events`, { signal: controller.signal });
   assert.equal(events.headers.get('content-type'), 'text/event-stream');

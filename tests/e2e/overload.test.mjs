@@ -1,5 +1,5 @@
-// Ten times more than the fleet can do: the queue is bounded, who is not taken is told when
-// to come again, who is taken is answered.  What overload does to waits: tenfold, fairness.
+// Ten times more requests than the fleet can serve: the queue is limited, a refused request is told when
+// to retry, an admitted request is answered.  Waiting times under overload: tenfold, fairness.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -10,7 +10,7 @@ import { call, makeEcho, say, stream, tempDir, until } from './support.mjs';
 const SLOTS = 8,
   BEYOND = 2;
 
-test('ten times the slots: slots, two beyond and the queue are served in full, the rest gets 429 with Retry-After', async () => {
+test('ten times the slots: the slots, two more requests and the queue are served in full, the rest gets 429 with Retry-After', async () => {
   const queue = 10;
   const { router } = await fleet(1, makeEcho('busy', { step_ms: 20 }), {
     args: ['--queue', `${queue}`],
@@ -43,7 +43,7 @@ test('ten times the slots: slots, two beyond and the queue are served in full, t
   assert.equal(await metric(router, 'queue_full_total'), refused.length);
 });
 
-test('who would wait longer than queue-wait hears when the queue has room, and then it has', async () => {
+test('a request that would wait longer than queue-wait is told when the queue will have room, and then it has room', async () => {
   const { router } = await fleet(1, makeEcho('slow', { step_ms: 50 }), {
     args: ['--queue-wait', '2s'],
     nodeArgs: ['--max-sequences', `${SLOTS}`],
@@ -69,7 +69,7 @@ test('who would wait longer than queue-wait hears when the queue has room, and t
   );
 });
 
-test('a full queue takes a key that waits with less, and that key is next: another one loses its last place', async () => {
+test('a full queue accepts a request of a key with fewer waiting requests and serves it next; the newest request of another key is refused instead', async () => {
   const gate = path.join(tempDir('gate'), 'gate');
   fs.writeFileSync(gate, '');
   const queue = 20;
@@ -102,7 +102,7 @@ test('a full queue takes a key that waits with less, and that key is next: anoth
   assert.ok(place < 2 * SLOTS, `it was served after ${place} of the flood, not after all ${SLOTS + BEYOND + queue}`);
 });
 
-test('with --no-preempt nobody steps aside', async () => {
+test('with --no-preempt no answer is preempted', async () => {
   const { router } = await fleet(1, makeEcho('stays', { step_ms: 10 }), {
     args: ['--no-preempt'],
     nodeArgs: ['--max-sequences', '2'],
@@ -192,7 +192,7 @@ test('a request that waits at a node for its model is dropped there when queue-t
   );
 });
 
-test('a client that leaves while it waits gives its place up', async () => {
+test('a client that disconnects while it waits leaves the queue', async () => {
   const { router } = await fleet(1, makeEcho('wait', { step_ms: 50 }), {
     args: ['--queue', '1'],
     nodeArgs: ['--max-sequences', '1'],

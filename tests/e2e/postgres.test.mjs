@@ -1,4 +1,4 @@
-// One PostgreSQL server, two routers, three nodes: what one learns the other knows.
+// One PostgreSQL server, two routers, three nodes: both routers have the same state.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
@@ -40,12 +40,12 @@ after(async () => {
   execFileSync(server, ['stop', data]);
 });
 
-test('nodes that joined one router beat to both', async () => {
+test('nodes that joined one router send heartbeats to both', async () => {
   await until('three at the first', async () => (await online(first)) === 3, 20000);
   await until('three at the second', async () => (await online(second)) === 3, 20000);
 });
 
-test('a model registered at one serves at the other within two seconds', async () => {
+test('a model registered at one router is served by the other within two seconds', async () => {
   await register(first, 'shared');
   await until(
     'it serves',
@@ -77,7 +77,7 @@ test('a model registered at one serves at the other within two seconds', async (
   );
 });
 
-test('usage of both lands in one place', async () => {
+test('the usage of both routers is in one database', async () => {
   for (const r of [first, second]) assert.equal((await stream(r.url, { model: 'shared', ...say('x') })).status, 200);
   const sum = async (r) => (await call(`${r.url}/v0/usage`)).json.usage.reduce((n, u) => n + u.requests, 0);
   await until('both show all three', async () => (await sum(first)) >= 3 && (await sum(first)) === (await sum(second)));
@@ -101,7 +101,7 @@ test("a key's rate is shared: what both routers let through together is what the
   assert.equal(got.filter((s) => s === 429).length, 20 - passed);
 });
 
-test('a node drained or removed at one router is so at the other', async () => {
+test('a node that is drained or removed at one router is drained or removed at the other', async () => {
   const [{ id }] = (await nodes(first)).filter((n) => n.name === 'n2');
   const seen = async () => (await nodes(second)).find((n) => n.id === id);
   await call(`${first.url}/v0/nodes/${id}/drain`, { body: {} });
@@ -151,7 +151,7 @@ test('the database goes away and comes back: both serve all the while, and no us
   );
 });
 
-test('the database freezes: both serve, a change gets 503 in time that names the setting, and what was kept is written afterwards', async () => {
+test('the database freezes: both serve, a change gets 503 in time that names the setting, and rows that waited in memory are written afterwards', async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'frozen' } })).json;
   await until(
     'the key is known',
@@ -197,7 +197,7 @@ test('the database freezes: both serve, a change gets 503 in time that names the
   assert.equal(await online(first), 3);
 });
 
-test('a frozen database does not keep a router from stopping, whoever waits for it', async () => {
+test('a frozen database does not keep a router from stopping, whichever calls wait for it', async () => {
   const third = await startRouter({
     args: ['--database', url, '--allow-cpu-nodes', '--database-timeout', '1m'],
     dir: tempDir('frozen'),
@@ -216,7 +216,7 @@ test('a frozen database does not keep a router from stopping, whoever waits for 
   }
 });
 
-test('either router dies, the other goes on; a deleted model is gone there too', async () => {
+test('either router dies, the other continues; a deleted model is deleted there, too', async () => {
   const begun = stream(second.url, { model: 'shared', ...say('x'.repeat(200)) });
   await first.stop('SIGKILL');
   assert.equal((await begun).text, 'x'.repeat(200));

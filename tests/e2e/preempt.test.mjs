@@ -1,4 +1,4 @@
-// Answers that step aside for another key: who comes names who leaves, the one goes on later,
+// Preemption: the arriving request names the running answer that it replaces, that answer continues later,
 // and neither client sees more than a pause; every token is counted once.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -77,7 +77,7 @@ for (const slots of [1, 8])
     await allIdle(router);
   });
 
-test('three requests of a small key within one step all begin with the next one', async () => {
+test('three requests of a small key within one step all begin with the next step', async () => {
   const step = 300,
     slots = 12; // an answer steps aside once: ten of them do
   const { router, all } = await fleet(1, makeEcho('three', { step_ms: step }), {
@@ -109,7 +109,7 @@ test('three requests of a small key within one step all begin with the next one'
   await booked(router, all);
 });
 
-test('a node that does not find who is to leave: that one is asked, and all answers are whole', async () => {
+test('a node that does not know the answer to be preempted: the router cancels that answer itself, and all answers are complete', async () => {
   const { router, all } = await fleet(1, makeEcho('older', { step_ms: 20 }), {
     nodeArgs: ['--max-sequences', '4'],
     proxied: true,
@@ -144,7 +144,7 @@ test('a node that does not find who is to leave: that one is asked, and all answ
   await allIdle(router);
 });
 
-test('answers whose clients leave while they step aside, and those that end in that moment, keep no place', async () => {
+test('answers whose clients disconnect during preemption, and answers that end in that moment, keep no slot', async () => {
   const { router, all } = await fleet(1, makeEcho('leave', { step_ms: 10 }), { nodeArgs: ['--max-sequences', '4'] });
   const [flood, small] = await Promise.all([makeKey(router), makeKey(router)]);
   for (let round = 0; round < 5; round++) {

@@ -1,4 +1,4 @@
-// A conversation goes on: what was computed of its beginning is not computed again.
+// Prefix cache: the computed part of a conversation is not computed again.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -24,7 +24,7 @@ async function ask(router, messages, key) {
   };
 }
 
-test('the next turn of a conversation computes its new part only, and says how much was cached', async () => {
+test('the next turn of a conversation computes only its new part, and reports the cached tokens', async () => {
   const { router } = await fleet(1, DEMO);
   const [mine, other] = [await makeKey(router), await makeKey(router, { name: 'other' })];
   const first = [system, { role: 'user', content: 'What is 3 + 4?' }];

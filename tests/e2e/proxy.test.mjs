@@ -1,5 +1,5 @@
 // A reverse proxy in front: a real nginx on the same machine.  Its clients are not local, and the
-// router tells them apart where it is told to believe the proxy.
+// router distinguishes them if --trusted-proxy names the proxy.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -161,13 +161,13 @@ test('behind a trusted proxy wrong keys lock out the address they came from and 
   );
 });
 
-test('who is no trusted proxy cannot name another address', async () => {
+test('a client that is no trusted proxy cannot claim another address', async () => {
   const router = keep(await startRouter({ args: ['--require-key', '--trusted-proxy', '10.0.0.0/8'] }));
   await call(`${router.url}/v0/session`, { body: { key: 'lr-x' }, headers: { 'x-forwarded-for': '203.0.113.1' } });
   await until('the refusal is logged', () => /session\.refused from=127\.0\.0\.1 /.test(router.log));
 });
 
-test('a trusted proxy or node network that is none ends the start and says how to write it', async () => {
+test('a malformed trusted-proxy or node-network ends the start with the right format', async () => {
   for (const flag of ['--trusted-proxy', '--node-network'])
     for (const bad of ['localhost', '10.0.0.0/33', '10.0.0', 'fd00::/129'])
       await assert.rejects(
@@ -176,7 +176,7 @@ test('a trusted proxy or node network that is none ends the start and says how t
       );
 });
 
-test('/v0 answers only the page of its own origin, not every page of this machine', async () => {
+test('/v0 answers only pages of its own origin, not every page of this machine', async () => {
   const router = keep(await startRouter());
   const { port, host } = new URL(router.url);
   const status = (headers, at = '/v0/keys') => ask({ port }, at, { headers }).then((a) => a.status);

@@ -1,5 +1,5 @@
-// A model that cannot be loaded, as the router's clients and operators see it: told at once, served
-// elsewhere where that is possible, back by itself, and no alert that says more than is true.
+// A model that cannot be loaded, as the router's clients and operators see it: reported at once, served
+// by another node if possible, retried without help, and no alert longer than necessary.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -21,7 +21,7 @@ const worker = async (router, id) => {
   return all.find((m) => m.id === id).workers[0];
 };
 
-test('that the only node has no memory for a model reaches the client at once, with both numbers', async () => {
+test('if the only node has too little memory for a model, the client is told at once, with both numbers', async () => {
   const { router } = await fleet(1, makeEcho('big', { weights_bytes: 2e9 }), {
     nodeArgs: ['--ram-limit', '1000MB', '--no-preload'],
     isLoaded: false,
@@ -40,7 +40,7 @@ test('that the only node has no memory for a model reaches the client at once, w
   assert.equal((await chat(router, 'big')).status, 503, 'and the next one');
 });
 
-test('a model that one node cannot load is served by the other, and nobody notices', async () => {
+test('a model that one node cannot load is served by the other, and clients see no error', async () => {
   const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
   await addNode(router, makeFaulty('m', { fail: 'load' }), { name: 'ill' });
   await addNode(router, makeEcho('m', { step_ms: 5 }), { name: 'well', args: ['--max-sequences', '2'] });
@@ -55,7 +55,7 @@ test('a model that one node cannot load is served by the other, and nobody notic
   assert.deepEqual([ill.state, /told to fail/.test(ill.reason)], ['waiting', true]);
 });
 
-test('a model that waits says so at once, with the tries; models load tries it again, and so does the node by itself', async () => {
+test('a waiting model answers at once with its number of failures; `models load` retries it, and so does the node without help', async () => {
   const once = path.join(tempDir('once'), 'x');
   const { router, all } = await fleet(1, makeFaulty('m', { fail: 'load', once }), {
     nodeArgs: ['--no-preload'],

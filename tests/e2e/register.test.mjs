@@ -1,4 +1,4 @@
-// Registration over HTTP against a stand-in hub: requirements A, with their exact answers.
+// Registration over HTTP against a local hub: every case with its exact answer.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -27,7 +27,7 @@ after(async () => {
 const post = (body) => call(`${router.url}/v0/models/register`, { body });
 const without = (...names) => Object.fromEntries(Object.entries(files).filter(([name]) => !names.includes(name)));
 
-test('a repository is registered: 201, the manifest is pinned and served, no weight was read', async () => {
+test('a repository is registered: 201, the manifest is pinned and served, no weight file was read', async () => {
   const answer = await post({ repo: 'openai/demo', format: 'safetensors' });
   assert.equal(answer.status, 201, answer.text);
   assert.equal(answer.json.id, 'openai/demo');
@@ -62,7 +62,7 @@ test('a model no node can run is not in /v1/models, and /v0/models says why', as
   assert.match(chat.json.error.message, /no node has joined/);
 });
 
-test('the same model twice, in any case: 409, and the first stays untouched', async () => {
+test('the same model twice, in upper or lower case: 409, and the first registration does not change', async () => {
   const before = (await call(`${router.url}/v0/models/registry/openai/demo/manifest.json`)).text;
   for (const body of [{ repo: 'openai/demo' }, { repo: 'OpenAI/Demo' }, { repo: `${hub.url}/openai/demo` }]) {
     const answer = await post(body);
@@ -124,7 +124,7 @@ const refusals = () => [
   ['the index leads outside', { ...files, [INDEX]: index('../../etc/passwd') }, {}, [INDEX], []],
 ];
 
-test('what is missing or ambiguous is named, with 400, and nothing is registered', async () => {
+test('missing or ambiguous files are named, with 400, and nothing is registered', async () => {
   for (const [i, [what, content, asked, names, spares]] of refusals().entries()) {
     const repo = `acme/bad-${i}`;
     hub.add(repo, content);
@@ -148,7 +148,7 @@ test('what is missing or ambiguous is named, with 400, and nothing is registered
   );
 });
 
-test('the manifest lists what a node must fetch, pinned; other folders are no shards', async () => {
+test('the manifest lists the files that a node must download, pinned; files in other folders are no shards', async () => {
   hub.add('acme/whole', {
     ...files,
     [`original/${MODEL}`]: 'x',
@@ -174,7 +174,7 @@ test('the manifest lists what a node must fetch, pinned; other folders are no sh
   if (named.has('generation_config.json')) assert.equal(named.get('generation_config.json').optional, true);
 });
 
-test('an official artifact is an optional member for its backend; of a publisher not on the list it is ignored, with a log line', async () => {
+test('an official artifact is an optional member for its backend; an artifact of a publisher that is not on the list is ignored, with a log line', async () => {
   for (const repo of ['openai/fast', 'acme/fast']) hub.add(repo, { ...files, 'metal/model.bin': Buffer.alloc(64) });
   const { manifest } = (await post({ repo: 'openai/fast' })).json;
   const artifact = manifest.files.find((f) => f.name === 'metal/model.bin');
@@ -185,7 +185,7 @@ test('an official artifact is an optional member for its backend; of a publisher
   assert.match(router.log, /metal\/model\.bin[^\n]*acme|acme[^\n]*metal\/model\.bin/);
 });
 
-test('an operator may name other publishers and a supported_models.json of his own', async () => {
+test('an operator may name other publishers and another supported_models.json', async () => {
   hub.add('acme/big', files);
   hub.add('acme/big-metal', { 'out/model.bin': Buffer.alloc(64) });
   const list = path.join(tempDir('list'), 'supported_models.json');
@@ -232,7 +232,7 @@ test('an architecture without an engine keeps its own name as the runtime', asyn
   assert.deepEqual((await post({ repo: 'acme/typed' })).json.manifest.runtimes, ['gptoss']);
 });
 
-test('hub errors are told apart: gated and private 403 with HF_TOKEN, rate limit 429 with Retry-After', async () => {
+test('hub errors have different statuses: gated and private 403 with HF_TOKEN, rate limit 429 with Retry-After', async () => {
   hub.add('acme/gated', files, { gated: true });
   hub.add('acme/private', files, { private: true });
   const gated = await post({ repo: 'acme/gated' });
@@ -248,7 +248,7 @@ test('hub errors are told apart: gated and private 403 with HF_TOKEN, rate limit
   assert.equal(slow.headers.get('retry-after'), '7');
 });
 
-test('bad words are 400: an unknown member, a bad format, neither repo nor path, a bad name', async () => {
+test('bad requests are 400: an unknown member, a bad format, neither repo nor path, a bad name', async () => {
   for (const body of [
     { repo: 'a/b', colour: 'red' },
     { repo: 'a/b', format: 'onnx' },

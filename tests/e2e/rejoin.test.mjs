@@ -1,4 +1,4 @@
-// Nodes come back by themselves, as themselves, and only where the router reaches them.
+// Nodes rejoin without help, with their own identity, and only if the router reaches them.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -98,7 +98,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     assert.equal((await nodes(router)).length, 1, 'it came back as itself');
   });
 
-  test('a database restored from before the node: it joins with a token that is still good; without one it says what to do, and goes on trying', async () => {
+  test('a database backup from before the join is restored: the node joins with a token that is still valid; without one it logs what to do and retries', async () => {
     let router = keep(await startRouter({ args: cpu }));
     const kept = tempDir('backup'),
       file = () => path.join(router.dir, 'router.db');
@@ -136,7 +136,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     await whole(router, 1);
   });
 
-  test('a node shows its secret first, and its token only where that is refused', async () => {
+  test('a node sends its secret first, and its token only if the secret is refused', async () => {
     const shown = [];
     const stub = await startStub((what, req) => {
       if (what === 'join') shown.push(req.headers.authorization);
@@ -148,7 +148,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     assert.deepEqual(shown, [secret, 'Bearer lr-token', secret, 'Bearer lr-token']);
   });
 
-  test('a node that has joined and is refused when it joins again goes on with its heartbeats, and tries again', async () => {
+  test('a node that has joined and is refused when it joins again continues its heartbeats and retries', async () => {
     let isRefusing = false;
     const stub = await startStub((what) =>
       what === 'join' ? { status: isRefusing ? 503 : 200 } : { join: isRefusing },
@@ -172,7 +172,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     }
   });
 
-  test('a token does not take the place of a node that is known: its own secret does, or an operator removes it first', async () => {
+  test('a token does not replace a known node: the node needs its own secret, or an operator removes it first', async () => {
     const {
       router,
       all: [node],
@@ -219,7 +219,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     for (const node of all) assert.equal(node.log.match(/router\.joined/g).length, 1, 'one join each, then heartbeats');
   });
 
-  test('a heartbeat with a number out of range counts: the number is left out alone, and the log says which', async () => {
+  test('a heartbeat with a number out of range counts: only that number is ignored, and the log names it', async () => {
     const { router } = await fleet(1, makeEcho('m'));
     const { id } = (await nodes(router))[0];
     const beat = (model) =>
@@ -245,7 +245,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     await whole(router, 1);
   });
 
-  test('a node that the router cannot reach is refused with the reason and what to do, and joins when the way is open', async () => {
+  test('a node that the router cannot reach is refused with the reason and a suggested fix, and joins when it becomes reachable', async () => {
     const router = keep(await startRouter({ args: cpu }));
     const proxy = keep(await startProxy());
     proxy.mode = 'refuse';
@@ -274,7 +274,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     );
   });
 
-  test('a node that the router no longer reaches goes offline with an alert though its heartbeats come, clients are told within seconds and without addresses, and it comes back', async () => {
+  test('a node that the router no longer reaches goes offline with an alert although its heartbeats arrive, clients are told within seconds and without addresses, and it comes back', async () => {
     const {
       router,
       all: [node],
@@ -319,7 +319,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     assert.equal(node.log.match(/router\.joined/g).length, 1, 'it did not even notice');
   });
 
-  test('two processes with one identity: the first serves on, the second is told what to do, and an alert says so until it stops', async () => {
+  test('two processes with one identity: the first keeps serving, the second is refused with a suggested fix, and an alert is open until it stops', async () => {
     const {
       router,
       all: [node],
@@ -348,7 +348,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     await until('the alert is over', async () => !(await isOpen(router, 'node_cloned')));
   });
 
-  test('a process that was replaced while the router could not reach it speaks for nobody', async () => {
+  test('heartbeats of a process that was replaced while the router could not reach it are refused', async () => {
     const {
       router,
       all: [node],
@@ -391,7 +391,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     assert.ok(first.asked > 0);
   });
 
-  test('a node that hears two routers follows the newer registration of a model, and the older router once it has learned of it', async () => {
+  test('a node of two routers follows the router with the newer registration of a model, also when the other router gets a newer one', async () => {
     const routers = [],
       older = { version: 1, generation: 7 };
     const listing = (version, generation) => ({

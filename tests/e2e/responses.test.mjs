@@ -1,4 +1,4 @@
-// POST /v1/responses, spoken to with OpenAI's own client: what chat completions promise holds here, too.
+// POST /v1/responses with OpenAI's own client: the promises of chat completions hold here, too.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -54,7 +54,7 @@ const weather = [
   },
 ];
 
-test('an answer is the one chat completions give: text, reasoning and usage', async () => {
+test('an answer equals that of chat completions: text, reasoning and usage', async () => {
   const chat = await client.chat.completions.create({
     model: 'demo',
     temperature: 0,
@@ -152,7 +152,7 @@ test('a stream gives the same answer in named events, numbered from 0, and no [D
     assert.equal(JSON.parse(data).type, name);
 });
 
-test('the stream helper of the client accumulates it', async () => {
+test('the stream helper of the client accumulates the stream', async () => {
   const seen = [];
   const stream = client.responses
     .stream({ model: 'demo', temperature: 0, input: 'Hello there' })
@@ -163,7 +163,7 @@ test('the stream helper of the client accumulates it', async () => {
   assert.match(final.output_text, /Hello/);
 });
 
-test('structured output: what the client parses fits the schema', async () => {
+test('structured output: the object that the client parses fits the schema', async () => {
   const schema = {
     type: 'object',
     properties: { name: { type: 'string', maxLength: 12 }, age: { type: 'integer', minimum: 0, maximum: 150 } },
@@ -186,7 +186,7 @@ test('structured output: what the client parses fits the schema', async () => {
   if (object.status === 'completed') assert.equal(typeof JSON.parse(object.output_text), 'object');
 });
 
-test('a tools round trip: the model calls get_weather, its items go back as they came, and it uses the result', async () => {
+test('a tools round trip: the model calls get_weather, its items are sent back unchanged, and it uses the result', async () => {
   const input = [{ role: 'user', content: 'What is the weather in Paris?' }];
   const first = await create({ tools: weather, input });
   const made = first.output.find((item) => item.type === 'function_call');
@@ -262,7 +262,7 @@ test('max_output_tokens: the answer is incomplete and says why, streamed or whol
   );
 });
 
-test('log probabilities, where they are included', async () => {
+test('log probabilities, if they are included', async () => {
   const answer = await create({
     input: 'Hello there',
     include: ['message.output_text.logprobs', 'reasoning.encrypted_content'],
@@ -311,7 +311,7 @@ const ask = [
 const group = (name, tools) => ({ type: 'namespace', name, description: `Tools of ${name}.`, tools });
 const itemsOf = (all) => all.filter((e) => e.type === 'response.output_item.done').map((e) => e.item);
 
-test('what Codex sends is taken, and a call of a namespace goes there and back', async () => {
+test('requests of Codex are accepted, and a call of a namespace makes a round trip', async () => {
   const tools = [group('mcp__weather', weather)];
   const first = await events(await client.responses.create(codex(tools, ask)));
   const [reasoning, made] = itemsOf(first);
@@ -340,7 +340,7 @@ test('what Codex sends is taken, and a call of a namespace goes there and back',
   assert.match(textOf(second), /21|sunny/i, 'the result is in the answer');
 });
 
-test('a tool that is demanded by both its names is called, among functions and custom tools', async () => {
+test('a required tool is called by its name with namespace, among functions and custom tools', async () => {
   const tools = [
     ...weather,
     {
@@ -374,7 +374,7 @@ test('a tool that is demanded by both its names is called, among functions and c
   assert.deepEqual(Object.keys(JSON.parse(made.arguments)), ['target']);
 });
 
-test('what is not offered arrives as a typed exception that names it', async () => {
+test('an unsupported field arrives as a typed exception that names it', async () => {
   const refused = (more, param, says) =>
     assert.rejects(create({ input: 'x', ...more }), (e) => {
       assert.ok(e instanceof OpenAI.BadRequestError);
@@ -417,7 +417,7 @@ test('an aborted stream ends on the node too', async () => {
   );
 });
 
-test('kill -9 of a node in the middle of streams: they go on with the text of an undisturbed run, and every token is booked once', async () => {
+test('kill -9 of a node in the middle of streams: they continue with the text of an undisturbed run, and every token is counted once', async () => {
   const { router, all } = await fleet(2, DEMO);
   const key = await makeKey(router);
   const [open, paid] = [clientOf(router.url), clientOf(router.url, key.key)];
@@ -456,7 +456,7 @@ test('kill -9 of a node in the middle of streams: they go on with the text of an
   assert.deepEqual([row.prompt_tokens, row.completion_tokens], [sum('input_tokens'), sum('output_tokens')]);
 });
 
-test('comments keep a silent stream alive, and a key without tokens left is told when to come back', async () => {
+test('comments keep a silent stream open, and a key without tokens left is told when to retry', async () => {
   const { router } = await fleet(1, makeEcho('cold', { load_ms: 2500 }), {
     args: ['--keep-alive', '300ms'],
     nodeArgs: ['--no-preload'],
@@ -473,7 +473,7 @@ test('comments keep a silent stream alive, and a key without tokens left is told
   assert.ok(Number(second.headers.get('retry-after')) > 0);
 });
 
-test('an answer that breaks off for good: the client raises the error, and response.failed has what there was', async () => {
+test('an answer that fails in the middle: the client raises the error, and response.failed has the part that was generated', async () => {
   const { router } = await fleet(1, makeFaulty('breaks', { fail: 'step', after_tokens: 5 }));
   await assert.rejects(
     async () =>
@@ -491,7 +491,7 @@ test('an answer that breaks off for good: the client raises the error, and respo
   await allIdle(router);
 });
 
-test('noise of a model is never an error, an empty message or control text; the node itself answers as the router does', async () => {
+test('malformed output of a model is never an error, an empty message or control text; the node itself answers as the router does', async () => {
   const { router, all } = await fleet(1, makeRandomModel(DEMO, path.join(tempDir('model'), 'noise')));
   const { secret } = JSON.parse(fs.readFileSync(path.join(all[0].dir, 'node-identity.json')));
   const node = clientOf(`http://127.0.0.1:${all[0].port}`, secret);

@@ -1,4 +1,4 @@
-// What a key of role api or metrics cannot do to others and does not learn, and how a key ends.
+// What keys of role api and metrics cannot do and cannot see, and how a key ends.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fleet, keep, makeKey } from './fleet.mjs';
@@ -17,7 +17,7 @@ test('sign-ins with an api key, however many, do not sign the admin out', async 
   assert.equal(await isIn(first, '/v1/models'), false, 'the oldest of its own role made room');
 });
 
-test('a key of role metrics reads /metrics and nothing else, and signs nobody in', async () => {
+test('a key of role metrics reads /metrics and nothing else, and cannot sign in', async () => {
   const router = keep(await startRouter({ args: ['--require-key'] }));
   const key = (
     await call(`${router.url}/v0/keys`, { body: { role: 'metrics', name: 'prometheus' }, key: router.adminKey })

@@ -1,4 +1,4 @@
-// Two routers on one database: whatever happens to one, to its clock or to the database, they
+// Two routers on one database: after a fault of a router, its clock or the database, they
 // and their nodes agree again.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -58,7 +58,7 @@ test('clocks that differ by a minute do not split the fleet: nodes of either rou
   );
 });
 
-test('a model that is deleted and registered again while the other router is away is the new one there, too, and nodes fetch each revision once', async () => {
+test('a model that is deleted and registered again while the other router is away is new there, too, and nodes download each revision once', async () => {
   const dir = makeEcho('again');
   const files = Object.fromEntries(fs.readdirSync(dir).map((name) => [name, fs.readFileSync(path.join(dir, name))]));
   const mark = (filter) => `{% for m in messages %}{{ m.content | ${filter} }}{% endfor %}`;

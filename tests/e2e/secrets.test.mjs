@@ -1,4 +1,4 @@
-// Secrets stay with those who need them: not on command lines, not in workers, not in the database.
+// Secrets are not on command lines, not in workers, and not in the database.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -87,7 +87,7 @@ test('a worker gets the variables that drivers and libraries need, and no other'
   );
 });
 
-test('up gives its node a node-secret without a word on a command line, from a setting and from a file', async () => {
+test('up passes the node-secret of a setting or a file to its node, never on a command line', async () => {
   const secret = 'geheim-'.repeat(6);
   for (const [args, env] of [
     [['--node-secret-file', file(`${secret}\n`)], {}],
@@ -133,7 +133,7 @@ test('up gives its node a node-secret without a word on a command line, from a s
   );
 });
 
-test('a node joins with the token of --token-file; both ways at once, an empty file and a missing one are refused in words', async () => {
+test('a node joins with the token of --token-file; --token together with it, an empty file and a missing file are refused with the reason', async () => {
   const router = keep(await startRouter({ args: cpu }));
   const start = (args, env = {}) =>
     launch(

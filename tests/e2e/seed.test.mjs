@@ -1,4 +1,4 @@
-// The scenario everything began with: a repository on the hub becomes an endpoint.  Router,
+// The main scenario: a repository on the hub becomes an endpoint.  Router,
 // nodes and engine are real; the hub is a stand-in that behaves as the real one does.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -67,7 +67,7 @@ test('register a gpt-oss repository as safetensors, nodes fetch it by manifest, 
   assert.equal(hub.served(SHARD).length, 2, 'each node fetched the weights once');
 });
 
-test('a node that is restarted in the middle of the fetch goes on where it was, and the model is served', async (t) => {
+test('a node that is restarted in the middle of a download resumes it, and the model is served', async (t) => {
   const { hub, router, node } = await setup(t);
   const restarts = LONG ? 3 : 1;
   let reached = 0;

@@ -1,4 +1,4 @@
-// What a client is promised while it is served, and what an operator may do meanwhile.
+// Promises to a client during a request, and actions of an operator meanwhile.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -38,7 +38,7 @@ async function worker(node, id) {
 const chat = (router, model, text, more = {}, options = {}) =>
   call(`${router.url}/v1/chat/completions`, { body: { model, ...say(text), ...more }, ...options });
 
-test('comments keep a silent stream alive: while the model loads, while it waits, while it computes', async () => {
+test('comments keep a silent stream open: while the model loads, while the request waits, while the engine computes', async () => {
   const { model, open } = gated('quiet', { load_ms: 2200 });
   const { router } = await fleet(1, model, {
     args: ['--keep-alive', '500ms'],
@@ -56,7 +56,7 @@ test('comments keep a silent stream alive: while the model loads, while it waits
   }
 });
 
-test('a client that leaves: the worker is told at once, also where it has not said a word yet', async () => {
+test('a client disconnects: the worker is told at once, also before the first token', async () => {
   const { model, open } = gated('leave');
   const { router, all } = await fleet(1, model);
   for (const tokens of [0, 5]) {
@@ -82,7 +82,7 @@ test('a client that leaves: the worker is told at once, also where it has not sa
   assert.equal(await metric(router, 'cancelled_total'), 2);
 });
 
-test('a whole answer that nobody waits for any more is cancelled, too', async () => {
+test('an answer without streaming whose client has disconnected is cancelled, too', async () => {
   const { model } = gated('gone');
   const { router, all } = await fleet(1, model);
   const controller = new AbortController();
@@ -98,7 +98,7 @@ test('a whole answer that nobody waits for any more is cancelled, too', async ()
   await until('the worker has let go', async () => (await live(all[0], 'gone')) === 0, 3000);
 });
 
-test('X-Request-Id and traceparent reach the node; a malformed one of either does not', async () => {
+test('X-Request-Id and traceparent reach the node; malformed values do not', async () => {
   const { router, all } = await fleet(1, makeEcho('trace'), { proxied: true });
   const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
   const good = await chat(router, 'trace', 'hi', {}, { headers: { 'x-request-id': 'mine-7', traceparent: trace } });
@@ -118,7 +118,7 @@ test('X-Request-Id and traceparent reach the node; a malformed one of either doe
   assert.doesNotMatch(all[0].proxy.asked, /not one at all|0af7651916cd43dd/i);
 });
 
-test('two clients with the same X-Request-Id: when one leaves the other goes on', async () => {
+test('two clients with the same X-Request-Id: when one disconnects the other continues', async () => {
   const { model, open } = gated('twice');
   const { router, all } = await fleet(1, model);
   const headers = { 'content-type': 'application/json', 'x-request-id': 'same' };
@@ -141,7 +141,7 @@ test('two clients with the same X-Request-Id: when one leaves the other goes on'
   assert.equal(await metric(router, 'retries_total'), 0);
 });
 
-test('headers and /v0/explain tell which node, why, and why not the others', async () => {
+test('headers and /v0/explain name the node, why it was chosen, and why not the others', async () => {
   const model = makeEcho('why');
   const { router } = await fleet(3, model);
   const [n0, n1, n2] = (await nodes(router)).map((n) => n.id);
@@ -182,7 +182,7 @@ test('a model that has to be loaded first: requests wait for it and are answered
   assert.ok(c.prefill_ms_per_token < 50, `loading is not mistaken for computing: ${c.prefill_ms_per_token} ms a token`);
 });
 
-test('two models that take turns in one memory: nobody gets an error', async () => {
+test('two models that alternate in one memory: no request gets an error', async () => {
   const router = keep(await startRouter({ args: ['--allow-cpu-nodes'] }));
   const models = ['left', 'right'].map((id) => makeEcho(id, { weights_bytes: 60_000_000, step_ms: 5 }));
   const node = keep(
@@ -213,7 +213,7 @@ test('two models that take turns in one memory: nobody gets an error', async () 
   assert.ok(node.log.match(/worker\.left/g)?.length >= 2, 'they did take turns');
 });
 
-test('a node that joins late takes what waits', async () => {
+test('a node that joins late serves waiting requests', async () => {
   const { model, open } = gated('late');
   const { router } = await fleet(1, model, { nodeArgs: ['--max-sequences', '1'] });
   const running = Array.from({ length: 6 }, () => stream(router.url, { model: 'late', ...say('hello') })); // three wait
@@ -225,7 +225,7 @@ test('a node that joins late takes what waits', async () => {
   for (const out of await Promise.all(running)) assert.deepEqual([out.error, out.text], [null, 'hello']);
 });
 
-test('a node is taken out of service with streams on it: none is lost, none is added, and it comes back', async () => {
+test('a node with streams is taken out of service: no stream is lost, none is added, and the node comes back', async () => {
   const { router } = await fleet(2, makeEcho('drain', { step_ms: 20 }));
   const text = '0123456789'.repeat(5);
   const running = Array.from({ length: 8 }, () => stream(router.url, { model: 'drain', ...say(text) }));
@@ -248,7 +248,7 @@ test('a node is taken out of service with streams on it: none is lost, none is a
   );
 });
 
-test('a node that is told to stop (SIGTERM) finishes its streams; new requests go elsewhere without an error', async () => {
+test('a node that gets SIGTERM finishes its streams; new requests go to other nodes without an error', async () => {
   const { router, all } = await fleet(2, makeEcho('leave', { step_ms: 20 }));
   const text = '0123456789'.repeat(5);
   const running = Array.from({ length: 8 }, () => stream(router.url, { model: 'leave', ...say(text) }));
@@ -263,7 +263,7 @@ test('a node that is told to stop (SIGTERM) finishes its streams; new requests g
   assert.equal((await all[0].ended).code, 0);
 });
 
-test('a model is deleted with streams running: they end well, those that wait and new ones get 404', async () => {
+test('a model is deleted while streams run: they finish, waiting and new requests get 404', async () => {
   const { model, open } = gated('doomed');
   const { router } = await fleet(1, model, { nodeArgs: ['--max-sequences', '1'] });
   const running = Array.from({ length: 3 }, () => stream(router.url, { model: 'doomed', ...say('hello') }));
@@ -279,7 +279,7 @@ test('a model is deleted with streams running: they end well, those that wait an
   for (const out of await Promise.all(running)) assert.deepEqual([out.error, out.text], [null, 'hello']);
 });
 
-test('usage is exact: whole answers, n answers, a stop string, clients that leave early and late', async () => {
+test('usage is exact: whole answers, n answers, a stop string, clients that disconnect early and late', async () => {
   const { model, open } = gated('paid');
   const { router } = await fleet(1, model);
   const text = '0123456789'.repeat(2);
@@ -326,7 +326,7 @@ test('usage is exact: whole answers, n answers, a stop string, clients that leav
   await allIdle(router, 3000);
 });
 
-test('what the engine made before it heard that the client has enough is booked as well', async () => {
+test('tokens that the engine computed before the cancel arrived are counted, too', async () => {
   const { router, all } = await fleet(1, makeEcho('ahead', { step_ms: 1 }), { proxied: true });
   const key = await makeKey(router);
   Object.assign(all[0].proxy, { mode: 'delay', every: 300 }); // so that it is well ahead
@@ -345,7 +345,7 @@ test('what the engine made before it heard that the client has enough is booked 
   );
 });
 
-test('an error in the middle of a stream is an event of it, and what was given is booked once', async () => {
+test('an error in the middle of a stream is an event of the stream, and its tokens are counted once', async () => {
   const { router } = await fleet(1, makeFaulty('breaks', { step_ms: 5, crash: 'step', after_tokens: 4 }));
   const key = await makeKey(router);
   const out = await stream(router.url, { model: 'breaks', ...say('0123456789abcdef') }, { key: key.key });
@@ -359,7 +359,7 @@ test('an error in the middle of a stream is an event of it, and what was given i
   assert.ok(row.prompt_tokens > 0);
 });
 
-test('a client that does not read is dropped at its limit and costs the router no memory; others are served', async () => {
+test('a client that does not read is disconnected at a limit and costs the router no memory; others are served', async () => {
   const { router } = await fleet(1, makeEcho('fast'));
   const resident = () => Number(fs.readFileSync(`/proc/${router.pid}/status`, 'utf8').match(/VmRSS:\s+(\d+)/)[1]);
   await chat(router, 'fast', 'warm up');

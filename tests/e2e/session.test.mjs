@@ -1,4 +1,4 @@
-// Signing in with a browser's cookie: what the cookie is like, what it may, when it ends.
+// Sessions with a browser's cookie: the cookie's properties, its rights, when it ends.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { call, startRouter, until } from './support.mjs';
@@ -32,7 +32,7 @@ test('the cookie cannot be read by scripts or sent by other sites, and is Secure
   assert.match(behindTls.headers.get('set-cookie'), /; Secure$/);
 });
 
-test('whoami tells everybody where he stands', async () => {
+test('whoami tells every client its identity and rights', async () => {
   const ask = async (options) => await call(`${router.url}/v0/whoami`, options);
   assert.deepEqual((await ask()).json, {
     id: '',
@@ -58,7 +58,7 @@ test('whoami tells everybody where he stands', async () => {
   });
 });
 
-test('a session may what its key may: reading by cookie, changing only with its own CSRF token', async () => {
+test('a session has the rights of its key: it reads with the cookie, and changes things only with its own CSRF token', async () => {
   const admin = await session(router.adminKey),
     other = await session(router.adminKey);
   const make = (headers) =>
@@ -75,7 +75,7 @@ test('a session may what its key may: reading by cookie, changing only with its 
   assert.equal((await call(`${router.url}/v0/keys`, { headers: { cookie: api.cookie } })).status, 403);
 });
 
-test('signing out ends the session and takes the cookie back', async () => {
+test('signing out ends the session and deletes the cookie', async () => {
   const { cookie, csrf } = await session(router.adminKey);
   const out = (headers) => call(`${router.url}/v0/session`, { method: 'DELETE', headers: { cookie, ...headers } });
   assert.equal((await out({})).status, 403);
@@ -87,7 +87,7 @@ test('signing out ends the session and takes the cookie back', async () => {
   assert.match(after.json.error.message, /sign in/);
 });
 
-test('signing in again ends the session before', async () => {
+test('signing in again ends the earlier session', async () => {
   const first = await session(router.adminKey);
   const second = await signIn(router.adminKey, { headers: { cookie: first.cookie } });
   assert.equal(second.status, 200);
@@ -153,7 +153,7 @@ test("a wrong key says so; a node's key, a form and another page are refused", a
   assert.equal((await signIn(router.adminKey, { headers: { 'sec-fetch-site': 'same-site' } })).status, 403);
 });
 
-test('guessing is limited per address, and says how long to wait', async () => {
+test('wrong keys are limited per address, and the answer says how long to wait', async () => {
   const guarded = await startRouter({ args: ['--require-key'] });
   left.push(guarded);
   const statuses = [];

@@ -1,4 +1,4 @@
-// A router that is told to stop lets its streams finish, and says so to whoever comes.
+// A stopping router lets its streams finish, and refuses new requests with Retry-After.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -46,7 +46,7 @@ test('SIGTERM: running streams finish, new requests get 503 with Retry-After, th
   assert.deepEqual(await router.ended, { code: 0, signal: null });
 });
 
-test('what waits in the queue when SIGTERM comes is served, too', async () => {
+test('requests in the queue at SIGTERM are served, too', async () => {
   const { router } = await fleet(1, makeEcho('one', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '1'] });
   const text = '0123456789';
   const all = Array.from({ length: 6 }, () => stream(router.url, { model: 'one', ...say(text) }));
@@ -56,7 +56,7 @@ test('what waits in the queue when SIGTERM comes is served, too', async () => {
   assert.equal((await router.ended).code, 0);
 });
 
-test('a second signal ends the router at once; what was given until then is booked', async () => {
+test('a second signal ends the router at once; the tokens until then are counted', async () => {
   const { router } = await fleet(1, makeEcho('long', { step_ms: 40 }));
   const key = await makeKey(router);
   const running = await begin(router.url, { model: 'long', ...say('x'.repeat(2000)) }, key.key);
@@ -84,7 +84,7 @@ test('drain-timeout is the longest a stopping router waits', async () => {
   assert.ok(out === 'cut' || !out.done);
 });
 
-test('up: Ctrl-C ends without a word of trouble, whenever it comes between two beats of the node', async () => {
+test('up: Ctrl-C ends without a warning, at any time between two heartbeats of the node', async () => {
   for (const wait of LONG ? [0, 150, 300, 450, 600, 750, 900] : [0, 450, 900]) {
     const up = keep(await startUp({ args: ['--model', makeEcho('calm')], dir: tempDir('up') }));
     await sleep(wait); // the moment is what is tested

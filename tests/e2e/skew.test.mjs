@@ -68,7 +68,7 @@ async function serves(router) {
   );
 }
 
-test('a node of the next release, with members this router has never heard of, joins and serves', async () => {
+test('a node of the next release, with members that this router does not know, joins and serves', async () => {
   const { router } = await fleet({
     ask: (body) => ({
       ...body,
@@ -110,12 +110,12 @@ test('a router of the next release, with more in its replies, is joined and serv
   await serves(router);
 });
 
-test('a router of the release before, with no more than it had to say, is joined and served', async () => {
+test('a router of the release before, with only the older members, is joined and served', async () => {
   const { router } = await fleet({ answer: (body) => drop(body, 'version', 'beat_ms', 'routers', 'protocol') });
   await serves(router);
 });
 
-test('a node of the next protocol joins and serves: both speak the older one', async () => {
+test('a node of the next protocol joins and serves: both use the older protocol', async () => {
   const { router } = await fleet({
     ask: (body) => (body.protocol ? { ...body, protocol: body.protocol + 1, version: '99.1.0' } : body),
   });

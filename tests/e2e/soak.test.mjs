@@ -1,5 +1,5 @@
-// A router that runs for weeks: whatever clients send, its memory, its files and its metrics
-// stay as large as they were.  Small here; LR_LONG=1 goes on twenty times as long.
+// A router that runs for weeks: its memory, its files and its metrics
+// do not grow, whatever clients send.  Short here; with LR_LONG=1 twenty times as long.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';

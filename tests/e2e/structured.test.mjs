@@ -1,4 +1,4 @@
-// Structured output: what was asked for as JSON is JSON, whatever the model wants to say.
+// Structured output: an answer in JSON is valid JSON, whatever the model prefers.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -108,7 +108,7 @@ function ended(choices, schema = { type: 'object' }) {
   return whole.map((c) => c.message);
 }
 
-test('the demo model, which knows nothing of JSON, answers with an object, with what fits a schema, and with calls', async () => {
+test('the demo model, which was not trained on JSON, answers with an object, with a value that fits a schema, and with calls', async () => {
   const { url } = await served(DEMO);
   const seen = [
     ...ended(await chat(url, 'demo', { n: 8, max_tokens: 400, response_format: { type: 'json_object' } })),
@@ -148,7 +148,7 @@ test(`${ANSWERS} answers of random weights at temperature 1: every one that ends
   assert.ok(whole >= ANSWERS / 4, `${whole} of ${ANSWERS} came to an end`);
 });
 
-test('a tagged union, a wild demo model: exactly one of its schemas fits every answer', async () => {
+test('a tagged union with the demo model at high temperature: exactly one of its schemas fits every answer', async () => {
   const { url } = await served(DEMO);
   const animal = (kind, more) => ({
     type: 'object',
@@ -167,7 +167,7 @@ test('a tagged union, a wild demo model: exactly one of its schemas fits every a
   assert.ok(seen.length >= 8, `${seen.length} of 16 came to an end`);
 });
 
-test('random weights with a strict tool, tool_choice auto: what is called is declared, and its arguments fit', async () => {
+test('random weights with a strict tool, tool_choice auto: calls name a declared tool, and their arguments fit', async () => {
   const { url } = await served(noise());
   const strict = [tool('get_time', tools[1].function.parameters.properties, { strict: true })];
   let calls = 0;
@@ -188,7 +188,7 @@ test('random weights with a strict tool, tool_choice auto: what is called is dec
   assert.ok(calls > 0, 'somebody called');
 });
 
-test('the openai client: parse, stream with its helper, and a schema that is not offered as its BadRequestError', async () => {
+test('the openai client: parse, stream with its helper, and an unsupported schema as its BadRequestError', async () => {
   const { router, url } = await served(DEMO);
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: (await makeKey(router)).key, maxRetries: 0 });
   const format = makeParseableResponseFormat(asSchema(person), (text) => {
@@ -210,7 +210,7 @@ test('the openai client: parse, stream with its helper, and a schema that is not
   });
 });
 
-test('a node dies in the middle: the answer goes on as an undisturbed one, and is whole', async () => {
+test('a node dies in the middle: the answer continues like an undisturbed one, and is complete', async () => {
   const { router, all } = await fleet(2, noise());
   const asks = Array.from({ length: 8 }, (_, i) => ({
     model: 'noise',
@@ -243,7 +243,7 @@ test('a node dies in the middle: the answer goes on as an undisturbed one, and i
   assert.ok((await metric(router, 'continuations_total')) > 0, 'somebody was moved');
 });
 
-test('an engine whose output cannot be constrained, and a call demanded of a model without calls: 400 with the reason', async () => {
+test('an engine without constrained output, and a required call of a model without calls: 400 with the reason', async () => {
   const { url } = await served(makeEcho('echo'));
   const ask = (more) => call(`${url}/v1/chat/completions`, { body: { model: 'echo', ...say('Hello'), ...more } });
   const json = await ask({ response_format: { type: 'json_object' } });

@@ -1,5 +1,5 @@
-// Ten times more than the fleet can do: few wait, and no longer than on a good day.  Runs alone
-// (tests/run.mjs): ten times what a busy machine can do is more than the test itself can ask for.
+// Ten times more requests than the fleet can serve: few wait, and no longer than under normal load.  Runs alone
+// (tests/run.mjs): on a busy machine the test itself could not send ten times what the fleet can serve.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { arrivals, quantile } from './arrivals.mjs';
@@ -30,7 +30,7 @@ async function capacityOf(url, ask, ms = 3000) {
 // 5 to 35 tokens: slots come free one by one.
 const manyLengths = (model) => (i) => ({ body: { model, ...say('x'.repeat(5 + ((i * 7) % 31))) } });
 
-test('ten times too much with default settings: no more than 12 wait, who is admitted waits as on a good day, and when it is over a burst is served', async () => {
+test('ten times too many requests with default settings: no more than 12 wait, admitted requests wait as long as under normal load, and afterwards a burst is served', async () => {
   const { router } = await fleet(1, makeEcho('too-much', { step_ms: 20 }), {
     nodeArgs: ['--max-sequences', `${SLOTS}`],
   });

@@ -1,5 +1,5 @@
-// TLS with a CA of one's own: clients to the router, router and nodes to each other, and
-// what is refused.  Certificates are made by openssl here.
+// TLS with a private CA: clients to the router, router and nodes to each other, and
+// refused connections.  openssl creates the certificates here.
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -153,7 +153,7 @@ const curl = async (target, ...args) =>
     ).stdout,
   );
 
-test('router and node speak TLS in both directions, each trusting the CA that was named', async () => {
+test('router and node use TLS in both directions, each trusting the named CA', async () => {
   const joined = await until('the node is online', async () => (await curl('/v0/nodes')).nodes.find((n) => n.online));
   assert.match(joined.url, /^https:\/\/127\.0\.0\.1:/);
   await curl('/v0/models/register', '-H', 'Content-Type: application/json', '-d', '{"path":"sealed"}');
@@ -269,7 +269,7 @@ test('a node with a certificate the router does not trust does not join, and the
   await odd.stop('SIGKILL');
 });
 
-test('a server refuses to start with an expired certificate, a foreign key, one of the two, or no file', async () => {
+test('a server refuses to start with an expired certificate, a key of another certificate, only one of the two files, or a missing file', async () => {
   const start = (...args) =>
     run(BIN, ['router', '--listen', '127.0.0.1:0', '--data-dir', tempDir('bad'), ...args], { timeout: 10000 });
   await assert.rejects(
@@ -326,7 +326,7 @@ const get = (port, target, key) =>
 const days = async (port, prefix, key) =>
   Number((await get(port, '/metrics', key)).match(new RegExp(`^${prefix}tls_certificate_expiry_days (\\S+)`, 'm'))[1]);
 
-test('SIGHUP: router and node use a new certificate for new connections, keep the old one where it cannot be read, open the log anew; alerts and metrics tell the days', async () => {
+test('SIGHUP: router and node use a new certificate for new connections, keep the old one if the new one cannot be read, and open the log again; alerts and metrics show the days left', async () => {
   certify('short', 'IP:127.0.0.1', 3);
   certify('long', 'IP:127.0.0.1', 60);
   put('short', 'pem');
@@ -451,7 +451,7 @@ test('SIGHUP: router and node use a new certificate for new connections, keep th
   await Promise.all([door.stop(), inner.stop()]);
 });
 
-test('beyond this machine without TLS nothing is spoken unless --insecure-http says so, on either side', async () => {
+test('without TLS neither side connects beyond this machine unless --insecure-http is set', async () => {
   const start = (...args) =>
     run(BIN, [...args, '--data-dir', tempDir('open')], {
       timeout: 10000,

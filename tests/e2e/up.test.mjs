@@ -1,4 +1,4 @@
-// `llm-router up` with the demo model, spoken to with OpenAI's own client.
+// `llm-router up` with the demo model, used with OpenAI's own client.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
@@ -32,7 +32,7 @@ const weather = [
   },
 ];
 
-test('up tells the address, a line to copy, where data lies and how to stop', () => {
+test('up prints the address, a command to copy, the data folder and how to stop', () => {
   assert.match(up.out, /curl http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions/);
   assert.match(up.out, /The data folder is .*\. {2}Ctrl-C stops/);
 });
@@ -63,7 +63,7 @@ function listening(pid) {
   return all;
 }
 
-test('up opens nothing but loopback, router, node and worker together', () => {
+test('up listens on loopback only: router, node and worker', () => {
   const open = listening(up.pid);
   assert.ok(open.length >= 2, `${open}: the router's port and the node's`);
   for (const address of open) assert.match(address, /^tcp 0100007F:/);
@@ -142,7 +142,7 @@ test('an aborted stream ends on the node too', async () => {
   }
 });
 
-test('what one key has sent is known faster for that key alone', async () => {
+test('the prefix cache of one key does not speed up requests of another key', async () => {
   const make = async () => (await call(`${up.url}/v0/keys`, { body: {} })).json.key;
   const [ann, bob] = [await make(), await make()];
   const cached = async (key) =>
@@ -237,7 +237,7 @@ test('a data folder belongs to one process', async () => {
   );
 });
 
-test('SIGHUP: up and its node open the log anew, reload, and a running stream goes on', async () => {
+test('SIGHUP: up and its node open the log again, reload, and a running stream continues', async () => {
   const log = path.join(tempDir('log'), 'up.log');
   const other = await startUp({ args: ['--model', makeEcho('slow', { step_ms: 30 }), '--log-file', log] });
   const text = 'abcdefghij'.repeat(5);
@@ -269,7 +269,7 @@ test('SIGHUP: up and its node open the log anew, reload, and a running stream go
   assert.match(fs.readFileSync(log, 'utf8'), /worker\.left/);
 });
 
-test('up is ready though its worker died before the node had joined, and the first request loads the model', async () => {
+test('up is ready although its worker died before the node had joined, and the first request loads the model', async () => {
   const log = path.join(tempDir('log'), 'up.log');
   const starts = startUp({ args: ['--model', makeEcho('early'), '--log-file', log], ms: 15000 });
   const pid = await until(

@@ -1,5 +1,5 @@
-// A worker dies.  Its answers go on at once and together, the request that killed it is found,
-// and afterwards the fleet is as it was before.
+// A worker dies.  Its answers continue at once and together, the request that killed it is found,
+// and afterwards the fleet is in the same state as before.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -64,7 +64,7 @@ async function streamsWith(router, asks, kill) {
   return Promise.all(running);
 }
 
-test('a worker killed under sixteen streams: all go on together, the texts are whole, the node stays in the fleet', async () => {
+test('a worker with sixteen streams is killed: all continue together, the texts are complete, and the node stays in the fleet', async () => {
   const { router, all } = await fleet(1, makeEcho('calm', { step_ms: 10 }));
   const text = 'x0123456789'.repeat(25);
   const ask = { model: 'calm', stream_options: { include_usage: true }, ...say(text) };
@@ -81,7 +81,7 @@ test('a worker killed under sixteen streams: all go on together, the texts are w
   await isWhole(router, all);
 });
 
-test('twelve worker kills in mid-answer take none of three nodes out', async () => {
+test('twelve kills of workers in the middle of answers take none of three nodes out of the fleet', async () => {
   const { router, all } = await fleet(3, makeEcho('often', { step_ms: 10 }));
   const ask = { model: 'often', ...say('0123456789'.repeat(60)) };
   // So many, and the kills of one worker so far apart, that at no death a request is alone in its worker: nobody has a strike.
@@ -94,7 +94,7 @@ test('twelve worker kills in mid-answer take none of three nodes out', async () 
   await isWhole(router, all);
 });
 
-test('a node whose model takes long to load again: its streams go on at a node that is ready', async () => {
+test('a node whose model takes long to load again: its streams continue on a node that is ready', async () => {
   const { router, all } = await fleet(2, makeEcho('heavy', { step_ms: 20, load_ms: 4000 }));
   const text = '0123456789'.repeat(15);
   const out = await streamsWith(
@@ -109,7 +109,7 @@ test('a node whose model takes long to load again: its streams go on at a node t
   await isWhole(router, all);
 });
 
-test('a prompt that kills its worker ends alone with a 500; those beside it lose nothing', async () => {
+test('only the prompt that kills its worker ends with a 500; the other requests lose nothing', async () => {
   const { router, all } = await fleet(2, makeFaulty('frail', { step_ms: 10, poison: 'cyanide' }));
   const text = '0123456789'.repeat(25);
   let bad;
@@ -128,7 +128,7 @@ test('a prompt that kills its worker ends alone with a 500; those beside it lose
   await isWhole(router, all);
 });
 
-test('a request that kills its worker in mid-answer is found by halves; those beside it lose nothing', async () => {
+test('a request that kills its worker in the middle of its answer is found by bisection; the other requests lose nothing', async () => {
   const { router, all } = await fleet(1, makeFaulty('late', { step_ms: 5, poison: 'cyanide', poison_after: 20 }));
   const text = '0123456789'.repeat(LONG ? 80 : 40);
   let bad;
@@ -147,7 +147,7 @@ test('a request that kills its worker in mid-answer is found by halves; those be
   await isWhole(router, all);
 });
 
-test('a worker that dies on a draining node: its streams leave at once', async () => {
+test('a worker dies on a draining node: its streams move to another node at once', async () => {
   const { router, all } = await fleet(2, makeEcho('leaving', { step_ms: 20 }), {
     nodeArgs: ['--drain-timeout', '60s'],
   });
@@ -168,7 +168,7 @@ test('a worker that dies on a draining node: its streams leave at once', async (
   }
 });
 
-test('links that break six times under one stream, with tokens between, do not end it', async () => {
+test('a link that breaks six times during one stream, with tokens between, does not end the stream', async () => {
   const { router, all } = await fleet(3, makeEcho('shaky', { step_ms: 10 }), { proxied: true });
   const text = '0123456789'.repeat(20);
   let cuts = 0;
@@ -187,7 +187,7 @@ test('links that break six times under one stream, with tokens between, do not e
   assert.deepEqual([cuts, out.error, out.text], [6, null, text]);
 });
 
-test('a malformed event of a node moves the answer instead of ending it', async () => {
+test('a malformed event of a node moves the answer to another node instead of ending it', async () => {
   const { router, all } = await fleet(2, makeEcho('garbled', { step_ms: 15 }), { proxied: true });
   const text = '0123456789'.repeat(10);
   let spoiled = 0;
@@ -210,7 +210,7 @@ for (const [what, change] of [
   ['is missing', () => []],
   ['comes twice', (frame) => [frame, frame]],
 ])
-  test(`an event that ${what} is noticed, and the answer goes on elsewhere without it`, async () => {
+  test(`an event that ${what} is detected, and the answer continues on another node without it`, async () => {
     const { router, all } = await fleet(2, makeEcho('gap', { step_ms: 15 }), { proxied: true });
     const text = '0123456789'.repeat(10);
     let tokens = 0;

@@ -1,5 +1,5 @@
-// What the release build makes and installs: hardened programs that say nothing of the machine
-// they were built on, the list of what is inside, and no engine that was made for tests.
+// What the release build creates and installs: hardened programs that contain nothing of the machine
+// they were built on, the list of components, and no engine for tests.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import crypto from 'node:crypto';
@@ -44,7 +44,7 @@ describe('every program of a release build', () => {
       }
     });
 
-    it(`names no folder of the machine that built it: ${path.basename(program)}`, () => {
+    it(`contains no folder name of the build machine: ${path.basename(program)}`, () => {
       const bytes = fs.readFileSync(program, 'latin1');
       assert.ok(!bytes.includes(`${SOURCE}/`), bytes.match(new RegExp(`[^\\0]*${SOURCE}/[^\\0]*`))?.[0]);
       const folders = tool('readelf', '--debug-dump=info', '--dwarf-depth=1', program).match(/DW_AT_comp_dir.*/g);
@@ -182,7 +182,7 @@ describe('an installation', () => {
         assert.ok(fs.existsSync(share(`licenses/common/${name}.txt`)), `${file} refers to ${name}`);
   });
 
-  it('has no engine that was made for tests', () => {
+  it('has no engine for tests', () => {
     assert.deepEqual(
       filesBelow(prefix).filter((file) => /echo|faulty|fake|inject/.test(file)),
       [],
@@ -194,7 +194,7 @@ describe('the engines that a user is offered', () => {
   let node;
   after(() => node?.stop());
 
-  it('are none that were made for tests: a model that asks for them has no engine', async () => {
+  it('do not include those for tests: a model that asks for them has no engine', async () => {
     const models = tempDir('models');
     makeModel(models, 'from-the-hub', 'faulty', { hang: 'load' });
     node = await startNode({ engines: path.join(BUILD, 'engines'), models });

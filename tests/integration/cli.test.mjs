@@ -1,4 +1,4 @@
-// What the command line promises: exit codes, help everywhere, near misses, and pages
+// Promises of the command line: exit codes, help for every command, suggestions for typing errors, and pages
 // that match the tables they are written from.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -62,7 +62,7 @@ test('no command at all is a usage error that lists the commands', () => {
   assert.match(result.stderr, /Usage: llm-router COMMAND/);
 });
 
-test('an unknown command or tool exits with 2 and suggests the near one', () => {
+test('an unknown command or tool exits with 2 and suggests a similar one', () => {
   const command = run(['nodee']);
   assert.equal(command.status, 2);
   assert.match(command.stderr, /did you mean "llm-router node"\?/);

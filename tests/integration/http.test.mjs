@@ -1,4 +1,4 @@
-// The HTTP server as a client nobody here wrote sees it: Node's fetch and http modules.
+// The HTTP server with independent clients: Node's fetch and http modules.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import http from 'node:http';
@@ -52,7 +52,7 @@ test('an agent that keeps connections uses one for many requests', async () => {
   agent.destroy();
 });
 
-test('bodies of every size come back whole', async () => {
+test('bodies of every size come back complete', async () => {
   for (const size of [0, 1, 1000, 65536, 999999]) {
     const body = 'x'.repeat(size);
     const answer = await fetch(`${base}/echo`, { method: 'POST', body });
@@ -77,7 +77,7 @@ test('a body over the limit gets 413 and the reason', async () => {
   assert.match((await answer.json()).error.message, /1000001 bytes; the limit is 1000000/);
 });
 
-test('events arrive one by one, when they are made', async () => {
+test('events arrive one by one, as soon as they are sent', async () => {
   const answer = await fetch(`${base}/sse?events=5&gap_ms=40&size=3`);
   assert.equal(answer.headers.get('content-type'), 'text/event-stream');
   const times = [];

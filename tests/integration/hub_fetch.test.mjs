@@ -8,7 +8,7 @@ import { SHARD, demoFiles, setup, sha256, until } from './hub_harness.mjs';
 
 const size = (file) => (fs.existsSync(file) ? fs.statSync(file).size : 0);
 
-test('a model arrives whole, several files at once, and a second run fetches nothing', async (t) => {
+test('a model arrives complete, several files at once, and a second run downloads nothing', async (t) => {
   const world = await setup(t);
   await world.settle();
   const first = await world.fetch();
@@ -70,7 +70,7 @@ test('a connection that is cut again and again still arrives, as long as bytes c
   world.assertWhole();
 });
 
-test('a hub that never gives a byte fails after the bounded attempts, with the reason', async (t) => {
+test('a download without a single byte fails after a limited number of attempts, with the reason', async (t) => {
   const world = await setup(t);
   await world.settle();
   world.hub.script(
@@ -156,7 +156,7 @@ test("a size other than the manifest's is refused before its bytes are stored", 
   assert.match(run.err, /has 4074282 bytes at the hub, the manifest says 4074272/);
 });
 
-test('a weak ETag does not stand in If-Range; the hash proves the rest', async (t) => {
+test('a weak ETag is not used in If-Range; the hash verifies the file', async (t) => {
   const world = await setup(t);
   await world.settle();
   world.hub.script(SHARD, [{ weak: true, cut: 1_000_000 }]);
@@ -181,7 +181,7 @@ test('a server without ranges sends all of it again', async (t) => {
   );
 });
 
-test('an address that ran out is asked for again', async (t) => {
+test('an expired download address is requested again', async (t) => {
   const world = await setup(t);
   await world.settle();
   world.hub.addressLife = -1;
@@ -287,7 +287,7 @@ test('killed at any moment, over and over, the model still arrives', async (t) =
   world.assertWhole();
 });
 
-test('a byte that went bad in a partial file is found and the file fetched again', async (t) => {
+test('a corrupt byte in a partial file is detected and the file downloaded again', async (t) => {
   const world = await setup(t);
   await world.settle((manifest) => {
     manifest.files = manifest.files.filter((f) => f.name === SHARD);
@@ -303,7 +303,7 @@ test('a byte that went bad in a partial file is found and the file fetched again
   world.assertWhole([SHARD]);
 });
 
-test('a byte that went bad in a finished file is found when it changed', async (t) => {
+test('a corrupt byte in a finished file is detected if the time of the file changed', async (t) => {
   const world = await setup(t);
   await world.settle();
   assert.equal((await world.fetch()).code, 0);
@@ -349,7 +349,7 @@ test("a part of another commit's file is not built upon, even where nobody gives
 
 // ---- disk ----
 
-test('too little disk space is said before the first byte, with both numbers', async (t) => {
+test('too little disk space is reported before the first byte, with both numbers', async (t) => {
   const world = await setup(t);
   await world.settle();
   const asked = world.hub.requests.length;
@@ -359,7 +359,7 @@ test('too little disk space is said before the first byte, with both numbers', a
   assert.equal(world.hub.requests.length, asked);
 });
 
-test('a disk that fills up: a clear error, the partial kept, the next run goes on from it', async (t) => {
+test('a disk becomes full: a clear error, the partial file is kept, and the next run resumes it', async (t) => {
   const world = await setup(t);
   await world.settle();
   const run = await world.fetch([], { ulimit: '-f 2000' }); // 2,000 KiB a file

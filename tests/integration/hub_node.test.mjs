@@ -1,4 +1,4 @@
-// A node that fetches by itself: register at the router, and the model is served.
+// A node downloads registered models: register at the router, and the model is served.
 // Router, node, engine and hub are real processes or servers.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -77,7 +77,7 @@ async function setup(t, files = demoFiles()) {
   return world;
 }
 
-test('a registered model is fetched, verified, listed and served, and its progress is told', async (t) => {
+test('a registered model is downloaded, verified, listed and served, and its progress is reported', async (t) => {
   const world = await setup(t);
   let open;
   let reached = false;
@@ -116,7 +116,7 @@ test('a registered model is fetched, verified, listed and served, and its progre
   assert.ok(answer.json.usage.completion_tokens > 0);
 });
 
-test('files that were verified and that the engine judges are failed for good, until an operator says load', async (t) => {
+test('a model whose verified files the engine rejects is failed until an operator calls load', async (t) => {
   const world = await setup(t, { ...demoFiles(), 'tokenizer.json': Buffer.from('{"version":"1.0"}') });
   await world.startNode();
   await world.register();
@@ -141,7 +141,7 @@ test('files that were verified and that the engine judges are failed for good, u
   await until('and judged again', async () => (await world.model()).state === 'failed');
 });
 
-test('verified files that were away for a moment are served again, and not fetched anew', async (t) => {
+test('verified files that were missing for a moment are served again without a new download', async (t) => {
   const world = await setup(t);
   await world.startNode();
   await world.register();
@@ -160,7 +160,7 @@ test('verified files that were away for a moment are served again, and not fetch
   assert.doesNotMatch(world.node.log, /from=absent to=(fetching|verifying)[^]*from=absent to=(fetching|verifying)/);
 });
 
-test('a node killed in the middle of a download goes on where it was', async (t) => {
+test('a node killed in the middle of a download resumes it', async (t) => {
   const world = await setup(t);
   let reached = false;
   world.hub.script(SHARD, [
@@ -208,7 +208,7 @@ for (const stage of ['note', 'write', 'received', 'rename', 'renamed', 'sealed']
     );
   });
 
-test('a node killed after the last file, before it kept the manifest, is complete after a restart', async (t) => {
+test('a node killed after the last file, before it stored the manifest, has the complete model after a restart', async (t) => {
   const world = await setup(t);
   await world.register();
   await world.startNode({ failpoint: 'fetch.complete=kill' });
@@ -265,7 +265,7 @@ async function setupRevisions(t) {
   return world;
 }
 
-test('registered again at another revision: what differs is fetched, the old one serves until then, no request is lost', async (t) => {
+test('registered again at another revision: changed files are downloaded, the old revision serves until then, no request is lost', async (t) => {
   const world = await setupRevisions(t);
   let open;
   let reached = false;
@@ -321,7 +321,7 @@ test('registered again at another revision: what differs is fetched, the old one
   world.assertWhole();
 });
 
-test('another revision that cannot be fetched: the old one serves on, and the log says why', async (t) => {
+test('another revision that cannot be downloaded: the old revision keeps serving, and the log has the reason', async (t) => {
   const world = await setupRevisions(t);
   world.hub.script(
     LAST,
@@ -364,7 +364,7 @@ for (const stage of ['fetched', 'decided', 'moved', 'written'])
     world.assertChanged();
   });
 
-test('registered at another revision in the middle of a download: the newer one is what is served', async (t) => {
+test('registered at another revision in the middle of a download: the newer revision is served', async (t) => {
   const world = await setup(t);
   let reached = false;
   world.hub.script(LAST, [
@@ -403,7 +403,7 @@ test('an optional file that cannot be fetched leaves the model ready', async (t)
   assert.equal((await world.chat()).status, 200);
 });
 
-test('a download is given up when its model is deleted; a new registration goes on from what came', async (t) => {
+test('a download ends when its model is deleted; a new registration resumes it', async (t) => {
   const world = await setup(t);
   let reached = false;
   world.hub.script(SHARD, [
@@ -433,7 +433,7 @@ test('a download is given up when its model is deleted; a new registration goes 
   world.assertWhole();
 });
 
-test('a node that starts without its router knows what it fetched, and that it is still right', async (t) => {
+test('a node that starts without its router serves its downloaded models and verifies them', async (t) => {
   const world = await setup(t);
   await world.startNode();
   await world.register();
@@ -476,7 +476,7 @@ test('a node that starts without its router knows what it fetched, and that it i
   world.assertWhole(Object.keys(world.files).filter((name) => name !== SHARD));
 });
 
-test('purge deletes what was fetched, and nothing else', async (t) => {
+test('purge deletes the downloaded files and nothing else', async (t) => {
   const world = await setup(t);
   const other = path.join(world.dir, 'models/openai/other/note.txt');
   await world.startNode();
@@ -513,7 +513,7 @@ test('purge deletes what was fetched, and nothing else', async (t) => {
   assert.equal(fs.existsSync(path.join(world.dir, 'models')), true);
 });
 
-test('a model without an engine here is not fetched, and the reason is told', async (t) => {
+test('a model without an engine on this node is not downloaded, and the reason is reported', async (t) => {
   const files = { ...demoFiles(), 'config.json': '{"architectures":["NemotronForCausalLM"],"model_type":"nemotron"}' };
   const world = await setup(t, files);
   await world.startNode();

@@ -1,4 +1,4 @@
-// What a registration gets from the hub, and where it never goes: with the real program against a stand-in hub.
+// What a registration reads from the hub, and which hosts it never contacts: the real program against a local hub.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -41,7 +41,7 @@ test('an endpoint may have a path of its own', async (t) => {
   assert.ok(json.files[0].url.startsWith(`${world.hub.url}/openai/demo/resolve/`));
 });
 
-test('a revision is settled to its commit, and stays there when main moves on', async (t) => {
+test('a revision is resolved to its commit, and stays there when main moves on', async (t) => {
   const world = await setup(t);
   const repo = world.hub.repos.get('openai/demo');
   const old = repo.sha;
@@ -59,7 +59,7 @@ test('a revision is settled to its commit, and stays there when main moves on', 
   assert.match(missing.err, /NOT_FOUND: openai\/demo: .* has no such revision/);
 });
 
-test('what is missing is named', async (t) => {
+test('missing files are named', async (t) => {
   const world = await setup(t);
   const { 'config.json': config, 'tokenizer.json': tokenizer, ...weights } = world.files;
   const { [SHARD]: _, ...oneLess } = world.files;
@@ -126,7 +126,7 @@ test('artifacts come from another repository of the publisher, pinned to its own
 
 // ---- errors told apart ----
 
-test('unknown, gated, private, limited and unreachable are told apart', async (t) => {
+test('unknown, gated, private, rate-limited and unreachable have different errors', async (t) => {
   const world = await setup(t);
   const { hub } = world;
   hub.add('a/gated', world.files, { gated: true });
@@ -194,7 +194,7 @@ async function victim(t) {
   return { hits, port: server.address().port };
 }
 
-test('a redirect to a host that nobody named is refused, in every spelling', async (t) => {
+test('a redirect to a host that was not named is refused, in every spelling', async (t) => {
   const world = await setup(t);
   const { hits, port } = await victim(t);
   await world.settle((manifest) => {

@@ -1,4 +1,4 @@
-// GGUF models on a real node: found, ready, spoken to, beside gpt-oss, and replaced
+// GGUF models on a real node: found, ready, used, beside gpt-oss, and replaced
 // while they run.  The model is made by `llm-router debug write-gguf`.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -123,7 +123,7 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
       for (const file of used) assert.ok(file.startsWith(path.join(node.dir, 'data')), file);
     });
 
-    it('is replaced while it speaks: no answer is lost, and gpt-oss is left alone', async () => {
+    it('is replaced while it answers: no answer is lost, and gpt-oss is not affected', async () => {
       const old = await node.worker('tiny');
       const other = await node.worker('demo');
       let stop = false;
@@ -178,7 +178,7 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
     });
     after(() => node.stop());
 
-    it('each makes room for the other, as often as it is asked', async () => {
+    it('each is evicted for the other, as often as requests alternate', async () => {
       for (const [id, other] of [
         ['tiny', 'demo'],
         ['demo', 'tiny'],

@@ -1,4 +1,4 @@
-// A publisher's artifact is run where it is wanted, and the safetensors where it
+// A publisher's artifact is run if it fits the backend, and the safetensors if it
 // is broken; and the real engine through the whole node.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -68,7 +68,7 @@ describe('an artifact of this backend', () => {
       assert.match(log, /warn model\.artifact_refused model=m artifact=\S*model\.bin reason=".*no artifact/);
       assert.equal(model.state, 'ready');
     });
-  it('of DirectML that is forced fails the load with where to get its runtime', async () => {
+  it('of DirectML that is forced fails the load and says where to get the runtime', async () => {
     const models = tempDir('models');
     const dir = makeModel(models, 'm', 'echo');
     const artifact = path.join(dir, 'model.directml.bin');

@@ -1,4 +1,4 @@
-// A node alone: what it answers, what it refuses, and how it leaves.
+// A node without a router: its answers, its refusals, and how it stops.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
@@ -26,7 +26,7 @@ describe('a node with the echo engine', () => {
   });
   after(() => node.stop());
 
-  it('says the prompt back, counts tokens, and ends once', async () => {
+  it('returns the prompt, counts tokens, and ends once', async () => {
     const answer = await generate(node, ask('echo', 'hello, wörld'));
     assert.equal(answer.done.reason, 'stop');
     assert.deepEqual(answer.done.usage, { prompt_tokens: 13, completion_tokens: 14, cached_tokens: 0 });
@@ -83,7 +83,7 @@ describe('a node with the echo engine', () => {
     assert.equal(body.choices[0].finish_reason, 'stop');
   });
 
-  it('names the model it does not have, and the field it does not know', async () => {
+  it('names an unknown model and an unknown field in the error', async () => {
     const missing = await node.post('/v0/generate', ask('nobody', 'x'));
     assert.equal(missing.status, 404);
     assert.match((await missing.json()).error.message, /no model "nobody".*echo/);
@@ -94,7 +94,7 @@ describe('a node with the echo engine', () => {
     assert.equal((await fetch(`${node.url}/v0/nothing`)).status, 404);
   });
 
-  it('is guarded against web pages', async () => {
+  it('refuses requests of web pages', async () => {
     const form = await fetch(`${node.url}/v0/generate`, {
       method: 'POST',
       body: '{}',
@@ -142,7 +142,7 @@ describe('a node with the echo engine', () => {
 });
 
 describe('a node with a secret', () => {
-  it('asks for it on every path of its API, as docs/node.md lists them', async () => {
+  it('requires it on every path of its API that docs/node.md lists', async () => {
     const docs = fs.readFileSync(new URL('../../docs/node.md', import.meta.url), 'utf8');
     const routes = [...docs.matchAll(/`(GET|POST|DELETE) (\/[^`? ]*)/g)].map(([, method, where]) => ({
       method,
@@ -258,27 +258,27 @@ describe('engines are refused by name and reason', () => {
     assert.equal(engine('a-first').usable, true);
     assert.match(engine('b-second').reason, /"echo" is already taken by .*a-first/);
   });
-  it('with a library everybody may write', () => {
+  it('with a library that every user may write', () => {
     assert.match(engine('writable').reason, /chmod o-w/);
   });
   it('with a library outside its folder', () => {
     assert.match(engine('outside').reason, /outside its engine folder/);
   });
-  it('with a library beside it that everybody may write, or that lies elsewhere', () => {
+  it('with a library beside it that every user may write, or that is in another folder', () => {
     assert.match(engine('companion').reason, /libbeside\.so may be written by everybody.*chmod o-w/);
     assert.match(engine('companion-outside').reason, /libbeside\.so is really .*outside its engine folder/);
   });
   // Only root can give a file away; for others the permissions are all there is to break.
-  it('with a library of somebody else', () => {
+  it('with a library of another user', () => {
     assert.match(
       engine('foreign').reason,
       process.getuid() === 0 ? /echo\.so belongs to user 12345: it must belong to root or to user 0/ : /chmod o-w/,
     );
   });
-  it('with a library that is not the one of its manifest', () => {
+  it('with a library that does not match its manifest', () => {
     assert.match(engine('hash').reason, /sha256/);
   });
-  it('with a table of another ABI than its manifest: the worker refuses, the node lives', async () => {
+  it('with a table of another ABI than its manifest: the worker refuses it, the node continues', async () => {
     const answer = await generate(node, ask('alien-model', 'x'));
     assert.equal(answer.error.code, 'ABI_MISMATCH');
     assert.match((await node.model('alien-model')).reason, /999/);
@@ -288,7 +288,7 @@ describe('engines are refused by name and reason', () => {
   });
 });
 
-describe('a node comes and goes', () => {
+describe('a node starts and stops', () => {
   it('does not start without a GPU unless the CPU was asked for', async () => {
     const child = spawn(
       BIN,
@@ -304,7 +304,7 @@ describe('a node comes and goes', () => {
     assert.match(text, /no NVIDIA GPU.*--device cpu/);
   });
 
-  it('drains on SIGTERM: what runs ends well, new work gets 503, then it leaves', async () => {
+  it('drains on SIGTERM: running requests finish, new requests get 503, then it exits', async () => {
     const node = await startNode({ args: ['--engine', 'echo', '--engine-options', '{"step_ms":20}'] });
     const stream = events(node, ask('echo', 'a long answer that takes a while'));
     let text = '';
@@ -324,7 +324,7 @@ describe('a node comes and goes', () => {
     assert.deepEqual(await node.stop(), { code: 0, signal: null });
   });
 
-  it('leaves at once on a second SIGTERM', async () => {
+  it('exits at once on a second SIGTERM', async () => {
     const node = await startNode({ args: ['--engine', 'echo', '--engine-options', '{"step_ms":1000}'] });
     const running = generate(node, ask('echo', 'very slow')).catch((e) => e);
     await until('live', async () => (await node.worker('echo'))?.live === 1);
@@ -338,7 +338,7 @@ describe('a node comes and goes', () => {
     await node.stop();
   });
 
-  it('takes its workers with it, even when it is killed', async () => {
+  it('ends its workers, even when it is killed', async () => {
     const node = await startNode({ args: ['--engine', 'echo'] });
     const { pid } = await until('a worker', () => node.worker('echo'));
     await generate(node, ask('echo', 'x'));

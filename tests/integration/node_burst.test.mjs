@@ -1,4 +1,4 @@
-// An engine gives the tokens of all its sequences in one step; two threads send them then.  Every
+// An engine produces the tokens of all its sequences in one step, and two threads send them.  Every
 // stream still gets its own bytes, all of them, in order, and its end, whatever its neighbours do.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -118,7 +118,7 @@ describe('64 streams in one step each', () => {
       streams.forEach((s, i) => assertWhole(s, texts[i], finish));
     });
 
-  it('those that end by their length in the same step all say so', async () => {
+  it('streams that end by their length in the same step all report it', async () => {
     const streams = Array.from({ length: STREAMS }, (_, i) =>
       completion(node, 'steps', textOf(i, 200), { max_tokens: 50 }),
     );
@@ -126,7 +126,7 @@ describe('64 streams in one step each', () => {
     streams.forEach((s, i) => assertWhole(s, textOf(i, 50), 'length'));
   });
 
-  it('some read slowly: they get all of it later, and the others do not wait for them', async () => {
+  it('some clients read slowly: they get everything later, and the others do not wait for them', async () => {
     const length = 3000; // some 700 kB: more than sockets hold, less than the node drops a client for
     const streams = Array.from({ length: 24 }, (_, i) => completion(node, 'fast', textOf(i, length)));
     const slow = streams.filter((_, i) => i % 4 === 0);
@@ -140,7 +140,7 @@ describe('64 streams in one step each', () => {
     streams.forEach((s, i) => assertWhole(s, textOf(i, length)));
   });
 
-  it('some leave in the middle: the others get all of theirs, and their places are free', async () => {
+  it('some clients disconnect in the middle: the others get all their tokens, and the slots are free', async () => {
     const streams = Array.from({ length: STREAMS }, (_, i) => completion(node, 'steps', textOf(i, 150)));
     const leaving = streams.filter((_, i) => i % 5 === 0);
     for (const s of leaving) s.done.catch(() => {});
@@ -154,7 +154,7 @@ describe('64 streams in one step each', () => {
     });
   });
 
-  it('one connection for several answers after each other keeps them apart', async () => {
+  it('several answers after each other on one connection stay separate', async () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
     const answers = await Promise.all(
       Array.from(
@@ -196,7 +196,7 @@ describe('with a thread or without', () => {
   const models = tempDir('models');
   before(() => makeModel(models, 'steps', 'echo', { step_ms: 4 }));
 
-  it('a node that may use one processor has no sending thread and serves all the same', async () => {
+  it('a node that may use only one processor has no sending thread and still serves', async () => {
     const wrapper = path.join(tempDir('bin'), 'one-processor');
     fs.writeFileSync(wrapper, `#!/bin/sh\nexec taskset -c 0 ${BIN} "$@"\n`, { mode: 0o755 });
     const node = await startNode({ models, bin: wrapper, args: ['--max-sequences', '64'] });
@@ -210,7 +210,7 @@ describe('with a thread or without', () => {
     }
   });
 
-  it('told to stop in the middle, it lets every stream end and leaves', async () => {
+  it('a node that gets SIGTERM in the middle lets every stream finish and exits', async () => {
     const node = await startNode({ models, args: ['--max-sequences', '64'] });
     const streams = Array.from({ length: STREAMS }, (_, i) => completion(node, 'steps', textOf(i, 120)));
     await until('all have begun', () => streams.every((s) => s.text.length > 5));
@@ -220,7 +220,7 @@ describe('with a thread or without', () => {
     assert.equal((await left).code, 0);
   });
 
-  it('over TLS, which the thread leaves alone, the same holds', async () => {
+  it('over TLS, which the thread does not send, the same holds', async () => {
     const dir = tempDir('tls');
     execFileSync(
       'openssl',

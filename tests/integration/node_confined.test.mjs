@@ -1,4 +1,4 @@
-// What an engine can and cannot do: the testing engine tries, and its answer tells.
+// What a confined engine can and cannot do: the testing engine tries, and its answer reports the result.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -57,11 +57,11 @@ describe('a confined worker', { skip: hasSanitizer && 'sanitizers need rights th
     for (const name of names) assert.equal(run.did[name], 'ok', name);
   };
 
-  it('has no network, and local sockets', () => {
+  it('has no network, but local sockets', () => {
     refused('connect', 'udp6', 'netlink');
     works('unix');
   });
-  it('reads the model and nothing of the user or the system that it has no business with', () => {
+  it('reads the model and nothing of the user or the system that it does not need', () => {
     works('read_model');
     refused('shadow', 'read_outside');
   });
@@ -76,7 +76,7 @@ describe('a confined worker', { skip: hasSanitizer && 'sanitizers need rights th
     ]);
     assert.equal(fs.statSync(run.outside).mode & 0o777, 0o600);
   });
-  it('starts threads, and no process and no program', () => {
+  it('starts threads, but no process and no program', () => {
     works('thread');
     refused('fork', 'exec');
   });
@@ -84,13 +84,13 @@ describe('a confined worker', { skip: hasSanitizer && 'sanitizers need rights th
     refused('ptrace', 'read_memory', 'signal', 'node_environ');
     assert.equal(run.did.token, 'absent');
   });
-  it('leaves no memory behind: it is not dumpable, and neither worker nor node writes core files', () => {
+  it('is not dumpable, and neither worker nor node writes core files', () => {
     assert.equal(run.did.dumpable, 'no');
     assert.deepEqual(run.limits, ['0', '0']);
   });
   it('is measured as before', () =>
     until('its memory is read', async () => (await run.node.worker('m')).measured_bytes > 0));
-  it('is told of once in the log, and in doctor', () => {
+  it('is reported once in the log, and by doctor', () => {
     assert.equal(run.node.log.match(/node\.confinement workers=confined/g)?.length, 1);
     let said;
     try {
@@ -102,7 +102,7 @@ describe('a confined worker', { skip: hasSanitizer && 'sanitizers need rights th
   });
 });
 
-it('--no-confine-workers gives every right back, and the log says so', async () => {
+it('--no-confine-workers turns confinement off, and the log says so', async () => {
   const { node, did } = await pry(['--no-confine-workers']);
   for (const name of [
     'connect',
@@ -128,7 +128,7 @@ it('--no-confine-workers gives every right back, and the log says so', async () 
   await node.stop();
 });
 
-it('a model of links, as the Hugging Face cache has them, loads in a confined worker', async () => {
+it('a model folder of links, as in the Hugging Face cache, loads in a confined worker', async () => {
   const models = tempDir('models'),
     blobs = tempDir('blobs');
   makeModel(models, 'm', 'echo');

@@ -22,7 +22,7 @@ describe('a link', () => {
   after(() => node.stop());
   const live = async (id) => (await node.model(id)).workers.reduce((n, w) => n + w.live, 0);
 
-  it('carries every generation whole, in order, numbered, and apart', async () => {
+  it('carries every generation complete, in order, numbered, and separate', async () => {
     const link = await openLink(node.port);
     const texts = Array.from({ length: count }, (_, i) => `answer number ${i}`);
     texts.forEach((text, i) => link.submit(i + 1, ask('fast', text)));
@@ -43,7 +43,7 @@ describe('a link', () => {
     link.close();
   });
 
-  it('hands each token on when it is made', async () => {
+  it('passes each token on as soon as it is computed', async () => {
     fs.writeFileSync(gate, '.');
     const link = await openLink(node.port);
     link.submit(7, ask('gated', 'one by one'));
@@ -56,7 +56,7 @@ describe('a link', () => {
     link.close();
   });
 
-  it('that breaks takes its generations with it, running and queued, and no others', async () => {
+  it('that breaks ends its generations, running and queued, and no others', async () => {
     const first = await openLink(node.port);
     const second = await openLink(node.port);
     for (let i = 0; i < 12; i++) first.submit(i, ask('slow', 'x'.repeat(5000)));
@@ -70,7 +70,7 @@ describe('a link', () => {
     second.close();
   });
 
-  it('ends one generation alone when it is cancelled, tells what it took, and its number is free at once', async () => {
+  it('ends only the cancelled generation, reports its usage, and its number is free at once', async () => {
     const link = await openLink(node.port);
     link.submit(1, ask('slow', 'x'.repeat(5000)));
     link.submit(2, ask('slow', 'goes on'));
@@ -104,7 +104,7 @@ describe('a link', () => {
     link.close();
   });
 
-  it('gives a sign of life each second, and refusals where they belong', async () => {
+  it('sends a PING each second, and each refusal to its generation', async () => {
     const link = await openLink(node.port);
     link.submit(1, ask('nothing', 'x'));
     const refused = await link.answer(1);
@@ -116,7 +116,7 @@ describe('a link', () => {
     link.close();
   });
 
-  it('a prompt that comes in pieces, with others behind it, is one generation', async () => {
+  it('a prompt that arrives in pieces, with other frames behind it, is one generation', async () => {
     const link = await openLink(node.port);
     const bytes = Buffer.concat([submitFrame(1, ask('fast', 'in pieces')), submitFrame(2, ask('fast', 'behind'))]);
     for (let at = 0; at < bytes.length; at += 7) {
@@ -128,7 +128,7 @@ describe('a link', () => {
     link.close();
   });
 
-  it('what is no frame ends that link alone; what a later version may say is ignored', async () => {
+  it('a malformed frame ends only that link; frames of a later version are ignored', async () => {
     const good = await openLink(node.port);
     for (const bad of [Buffer.alloc(64, 0x41), frame(TYPE.SUBMIT, Buffer.alloc(20, 0xff)), frame(TYPE.CANCEL)]) {
       const link = await openLink(node.port);
@@ -142,7 +142,7 @@ describe('a link', () => {
     good.close();
   });
 
-  it('is for routers of a protocol that is at most one apart; others are told what to upgrade', async () => {
+  it('accepts routers whose protocol differs by at most one; others are told what to upgrade', async () => {
     const link = await openLink(node.port, { protocol: 3 });
     assert.equal(link.protocol, 'llm-router-link/2', 'the lower one is spoken');
     link.close();
@@ -171,7 +171,7 @@ describe('a link', () => {
     await guarded.stop();
   });
 
-  it('of a router that does not read holds nobody else up', async () => {
+  it('of a router that does not read does not delay others', async () => {
     const deaf = http.request({ port: node.port, path: '/v0/link', headers: upgradeHeaders() });
     deaf.end();
     const socket = await new Promise((done) => deaf.on('upgrade', (_, s) => done(s)));

@@ -1,4 +1,4 @@
-// GET /v0/logs: what the node and its engines said last, for who looks from afar.
+// GET /v0/logs: the last log lines of the node and its engines.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { ask, generate, makeModel, startNode, tempDir, until } from './node_harness.mjs';
@@ -18,7 +18,7 @@ describe('the log of a node', () => {
   });
   after(() => node.stop());
 
-  it('is for who knows the secret', async () => {
+  it('needs the secret of the node', async () => {
     assert.equal((await fetch(`${node.url}/v0/logs`)).status, 401);
     assert.equal((await logs()).status, 200);
   });
@@ -40,7 +40,7 @@ describe('the log of a node', () => {
     assert.deepEqual((await logs('?lines=1')).lines, [(await logs()).lines.at(-1)]);
   });
 
-  it('is bounded, and so is what one may ask for', async () => {
+  it('has a limited size, and so has the number of requested lines', async () => {
     assert.equal((await generate(node, ask('noisy', 'n'.repeat(1100)), { headers })).done.reason, 'stop'); // two lines a token
     await until('a full ring', async () => (await logs('?lines=2000')).lines.length === 2000);
     assert.equal((await logs()).lines.length, 200);

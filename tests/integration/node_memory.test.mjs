@@ -1,4 +1,4 @@
-// Thresholds, refusals, and models that take turns in one memory.
+// Memory thresholds, refusals, and models that alternate in one memory.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';
@@ -118,7 +118,7 @@ describe('thresholds on RAM', () => {
   });
 });
 
-describe('room for one', () => {
+describe('memory for one model', () => {
   let node;
   const models = tempDir('models');
   before(async () => {
@@ -141,7 +141,7 @@ describe('room for one', () => {
     assert.deepEqual((await node.get('/v0/memory?model=a')).load.evicts, ['b']);
   });
 
-  it('a model that could never fit is refused and disturbs nobody', async () => {
+  it('a model that could never fit is refused and evicts no other model', async () => {
     const answer = await generate(node, ask('giant', 'x'));
     assert.equal(answer.error.code, 'OUT_OF_RAM');
     assert.equal((await node.model('b')).state, 'ready');
@@ -171,7 +171,7 @@ describe('room for one', () => {
     assert.equal((await generate(node, ask('b', 'x'))).text, 'x');
   });
 
-  it('a storm over three models ends with none failed, first come first served', async () => {
+  it('many requests over three models end with none failed, first come first served', async () => {
     const count = LONG ? 200 : 45;
     const served = { x: [], y: [], z: [] };
     const all = [];
@@ -210,7 +210,7 @@ describe('room for one', () => {
   });
 });
 
-describe('a model nobody uses', () => {
+describe('an unused model', () => {
   it('is unloaded after the time of idle-unload', async () => {
     const models = tempDir('models');
     makeModel(models, 'm');

@@ -1,5 +1,5 @@
-// Odd orders and odd inputs: signals in bad moments, operators who change their minds, bodies nobody
-// should send.  Nothing is lost, nothing falls over.
+// Unusual calls and inputs: signals in bad moments, operators who change their minds, malformed
+// bodies.  No request is lost, no process crashes.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { ask, children, generate, isAlive, makeModel, sleep, startNode, tempDir, until } from './node_harness.mjs';
@@ -9,14 +9,14 @@ makeModel(models, 'fast');
 makeModel(models, 'slow', 'echo', { step_ms: 10 });
 makeModel(models, 'loading', 'echo', { load_ms: 800 });
 
-describe('a node in odd moments', () => {
+describe('a node in unusual moments', () => {
   let node;
   before(async () => {
     node = await startNode({ models, args: ['--max-sequences', '4'] });
   });
   after(() => node.stop());
 
-  it('refuses bodies that make no sense, and lives', async () => {
+  it('refuses malformed bodies and continues', async () => {
     const base = ask('fast', 'x');
     const bodies = [
       '',
@@ -59,7 +59,7 @@ describe('a node in odd moments', () => {
     assert.equal((await generate(node, ask('fast', 'still here'))).text, 'still here');
   });
 
-  it('looks again on every SIGHUP of many, and loses nothing', async () => {
+  it('rescans on each of many SIGHUPs, and loses nothing', async () => {
     const answers = Array.from({ length: 8 }, () => generate(node, ask('slow', 'w'.repeat(30))));
     for (let i = 0; i < 30; i++) {
       node.child.kill('SIGHUP');
@@ -68,7 +68,7 @@ describe('a node in odd moments', () => {
     for (const answer of await Promise.all(answers)) assert.equal(answer.text, 'w'.repeat(30));
   });
 
-  it('serves everybody while a model is loaded, unloaded and pinned again and again', async () => {
+  it('serves all requests while a model is loaded, unloaded and pinned again and again', async () => {
     const words = ['load', 'unload', 'pin', 'unpin', 'load', 'unload'];
     const all = Array.from({ length: 60 }, async (_, i) => {
       const [said, answer] = await Promise.all([
@@ -81,7 +81,7 @@ describe('a node in odd moments', () => {
     await Promise.all(all);
   });
 
-  it('loads again for who waits when the worker is killed in a load', async () => {
+  it('loads again for waiting requests when the worker is killed during a load', async () => {
     const answer = generate(node, ask('loading', 'x'));
     const pid = await until('loading', async () => {
       const model = await node.model('loading');
@@ -92,8 +92,8 @@ describe('a node in odd moments', () => {
   });
 });
 
-describe('a node that is told to leave', () => {
-  it('while it loads, first serves who waits for the load', async () => {
+describe('a node that is told to stop', () => {
+  it('while it loads, first serves the requests that wait for the load', async () => {
     const node = await startNode({ models });
     const answer = generate(node, ask('loading', 'x'));
     await until('loading', async () => (await node.model('loading')).state === 'loading');

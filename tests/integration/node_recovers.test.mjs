@@ -1,5 +1,5 @@
-// Trouble that passes leaves no trace: whatever kept a model from being loaded, when it has gone
-// the model serves again, without a restart of the node and without anybody's help.
+// Temporary problems leave no trace: when the cause that kept a model from loading is gone,
+// the model serves again, without a restart of the node and without an operator.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -51,8 +51,8 @@ const kill = async (node, id) => {
   await until('it is gone', () => !isAlive(pid));
 };
 
-describe('a model comes back by itself', { concurrency: 3 }, () => {
-  it('after its probe was killed once: nobody notices', async () => {
+describe('a model recovers without help', { concurrency: 3 }, () => {
+  it('after its probe was killed once: clients see no error', async () => {
     const models = tempDir('models');
     makeModel(models, 'm', 'faulty', { crash: 'probe', once: path.join(models, 'once') });
     const node = await start({ models });
@@ -96,7 +96,7 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
     assert.equal((await node.model('m')).failures, 0);
   });
 
-  it('after its folder was away', async () => {
+  it('after its folder was missing', async () => {
     const models = tempDir('models');
     const dir = makeModel(models, 'm', 'faulty');
     const node = await start({ models });
@@ -112,7 +112,7 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
     await serves(node, 'm');
   });
 
-  it('with the files that lie there now, if they are others', async () => {
+  it('with the new files, if the files have changed', async () => {
     const models = tempDir('models');
     const dir = makeModel(models, 'm', 'faulty', { fail: 'load' });
     const node = await start({ models });
@@ -124,7 +124,7 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
     await serves(node, 'm');
   });
 
-  it('after a folder that was named came late: it is loaded as if it had been there', async () => {
+  it('after a named folder appeared late: it is loaded as if it had existed at the start', async () => {
     const models = tempDir('models');
     const dir = path.join(models, 'late');
     const node = await start({ args: ['--model', dir] });
@@ -178,7 +178,7 @@ describe('a model comes back by itself', { concurrency: 3 }, () => {
     await serves(node, 'm');
   });
 
-  it('when memory is free again; and where somebody wants it loaded, it is', async () => {
+  it('when memory is free again, and is loaded if a request or an operator asked for it', async () => {
     const models = tempDir('models');
     const proc = tempDir('proc');
     const use = (percent) =>
@@ -224,7 +224,7 @@ describe('a model that waits', { concurrency: 2 }, () => {
       await ready(node, 'm', 2000);
     });
 
-  it('loads no more once an operator says unload, until somebody asks', async () => {
+  it('is not retried after an operator called unload, until it is asked for again', async () => {
     const models = tempDir('models');
     makeModel(models, 'm', 'faulty', { fail: 'load', once: path.join(models, 'a') });
     const node = await start({ models });
@@ -234,7 +234,7 @@ describe('a model that waits', { concurrency: 2 }, () => {
     await serves(node, 'm');
   });
 
-  it('takes a request as a sign only five seconds after the last failure', async () => {
+  it('is retried for a request only five seconds after the last failure', async () => {
     const models = tempDir('models');
     makeModel(models, 'm', 'faulty', { fail: 'load' });
     const node = await start({ models });

@@ -1,4 +1,4 @@
-// An engine is replaced under load, and nobody notices but the version number.
+// An engine is replaced under load, and only the version number changes for clients.
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
@@ -123,7 +123,7 @@ describe('hot reload', () => {
     assert.ok(countFds(node) <= fds + 2, `${fds} descriptors became ${countFds(node)}`);
   });
 
-  it('lets the old worker finish what it has', async () => {
+  it('lets the old worker finish its requests', async () => {
     const before = await node.worker('m');
     const stream = events(node, ask('m', 'l'.repeat(400)));
     for (let i = 0; i < 10; i++) await stream.next();
@@ -138,7 +138,7 @@ describe('hot reload', () => {
     await until('the old worker is gone', () => !isAlive(before.pid));
   });
 
-  it('to a broken library leaves the old one serving', async () => {
+  it('to a broken library leaves the old version serving', async () => {
     const version = await running();
     const { pid } = await node.worker('m');
     const broken = path.join(node.dir, 'broken.so');
@@ -158,7 +158,7 @@ describe('hot reload', () => {
     assert.equal((await generate(node, ask('version', 'x'))).text, version);
   });
 
-  it('waits for a half-copied file, then takes it by itself', async () => {
+  it('waits for a half-copied file, then uses it without a command', async () => {
     const version = await running();
     const next = version === '1.0.0' ? '2.0.0' : '1.0.0';
     const whole = fs.readFileSync(versions[next]);

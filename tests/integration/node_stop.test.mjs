@@ -1,11 +1,11 @@
-// DELETE /v0/generate/{request_id} when the worker dies before it has obeyed.
+// DELETE /v0/generate/{request_id} when the worker dies before it has cancelled the request.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { ask, children, events, generate, makeModel, startNode, tempDir, until } from './node_harness.mjs';
 
-describe('a generation that was told to stop', () => {
+describe('a cancelled generation', () => {
   let node;
   const models = tempDir('models');
   const gate = path.join(models, 'gate');
@@ -15,7 +15,7 @@ describe('a generation that was told to stop', () => {
   });
   after(() => node.stop());
 
-  it('ends as cancelled where its worker dies over it: nobody waits for the rest', async () => {
+  it('ends as cancelled if its worker dies meanwhile, and is not tried again', async () => {
     fs.writeFileSync(gate, '...');
     const body = ask('gated', 'an answer that is long');
     const seen = { ids: [], done: null };

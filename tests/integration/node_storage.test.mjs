@@ -1,4 +1,4 @@
-// ModelStorage: what lies on this machine, in which format, and why something
+// ModelStorage: which models are on this machine, in which format, and why a model
 // is not usable.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -70,11 +70,11 @@ describe('models that cannot be used say why', () => {
     assert.equal((await node.post('/v0/generate', ask('other', 'x'))).status, 400);
     assert.match((await node.model('nameless')).reason, /config\.json.*architecture/);
   });
-  it('names the file that is half there, or no JSON', async () => {
+  it('names the file that is incomplete or no JSON', async () => {
     assert.match((await node.model('half')).reason, /model\.safetensors/);
     assert.match((await node.model('broken')).reason, /config\.json/);
   });
-  it('knows a DirectML artifact, and says where its runtime is', async () => {
+  it('recognises a DirectML artifact and says where to get its runtime', async () => {
     for (const [id, name] of [
       ['dml', 'model.dml.bin'],
       ['directml', 'model.directml.bin'],
@@ -94,7 +94,7 @@ describe('models that cannot be used say why', () => {
     const ids = (await node.get('/v1/models')).data.map((m) => m.id).sort();
     assert.deepEqual(ids, ['beside-directml', 'org/nested', 'whole']);
   });
-  it('looks again on SIGHUP: what was missing may have come', async () => {
+  it('rescans on SIGHUP: missing files may have arrived', async () => {
     const dir = path.join(models, 'dml');
     fs.renameSync(path.join(dir, 'model.dml.bin'), path.join(dir, 'model.safetensors'));
     fs.writeFileSync(path.join(models, 'no-tokenizer/tokenizer.json'), '{"version":"1.0"}');
@@ -103,7 +103,7 @@ describe('models that cannot be used say why', () => {
       await until(`${id} is there`, async () => (await node.model(id)).state === 'present');
     assert.equal((await generate(node, ask('dml', 'hi'))).text, 'hi');
   });
-  it('runs the one that is whole, also by its name with a slash', async () => {
+  it('runs the complete model, also by its name with a slash', async () => {
     assert.equal((await generate(node, ask('org/nested', 'hi'))).text, 'hi');
     assert.equal((await node.get('/v0/models/org%2Fnested')).state, 'ready');
     assert.equal((await fetch(`${node.url}/v0/models/org%252Fnested`)).status, 404); // decoded once
@@ -188,7 +188,7 @@ describe('a Hugging Face cache', () => {
     assert.deepEqual(picture(home), before_);
   });
 
-  it('is left alone with --no-hf-cache, and found through HF_HUB_CACHE', async () => {
+  it('is ignored with --no-hf-cache, and found through HF_HUB_CACHE', async () => {
     const without = await startNode({ models, env: { HF_HOME: home } });
     assert.deepEqual(
       (await without.get('/v0/models')).models.map((m) => m.id),
@@ -233,7 +233,7 @@ describe('both formats in one folder', () => {
     );
   }
 
-  it('the registered one is described and run, also where the other one runs already', async () => {
+  it('the registered format is described and run, also if the other format runs already', async () => {
     const engines = tempDir('engines');
     const models = tempDir('models');
     copyEngine(engines, 'echo');
@@ -300,7 +300,7 @@ describe('purging a model', () => {
   });
   after(() => node.stop());
 
-  it('needs ?purge=true and a model that is there', async () => {
+  it('needs ?purge=true and an existing model', async () => {
     assert.equal((await purge('mine', '')).status, 400);
     assert.equal((await purge('mine', '?purge=false')).status, 400);
     assert.equal((await purge('nobody')).status, 404);

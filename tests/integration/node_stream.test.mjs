@@ -1,11 +1,11 @@
-// Tokens leave when they are made, and a client that leaves or stalls is noticed.
+// Tokens are sent as soon as they are computed, and a client that disconnects or stalls is noticed.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { ask, events, generate, LONG, makeModel, rawPost, startNode, tempDir, until } from './node_harness.mjs';
 
-describe('every token leaves when it is made', () => {
+describe('every token is sent as soon as it is computed', () => {
   let node;
   const models = tempDir('models');
   const gate = path.join(models, 'gate');
@@ -16,7 +16,7 @@ describe('every token leaves when it is made', () => {
   });
   after(() => node.stop());
 
-  it('over /v0/generate: token i + 1 is made only after the client has token i', async () => {
+  it('over /v0/generate: token i + 1 is computed only after the client has token i', async () => {
     fs.writeFileSync(gate, '');
     let made = 0;
     fs.appendFileSync(gate, '.');
@@ -46,7 +46,7 @@ describe('every token leaves when it is made', () => {
   });
 });
 
-describe('a client that leaves', () => {
+describe('a client that disconnects', () => {
   let node;
   const models = tempDir('models');
   before(async () => {
@@ -145,7 +145,7 @@ describe('a client that leaves', () => {
     await freed('slow');
   });
 
-  it('while loading: the load goes on and is kept', async () => {
+  it('while loading: the load continues and is kept', async () => {
     const socket = rawPost(node.port, '/v0/generate', ask('loading', 'x'));
     await until('loading', async () => (await node.model('loading')).state === 'loading');
     const [{ pid }] = (await node.model('loading')).workers;
@@ -156,7 +156,7 @@ describe('a client that leaves', () => {
     assert.equal((await node.worker('loading')).pid, pid);
   });
 
-  it('a client that does not read is dropped, and nobody else waits', async () => {
+  it('a client that does not read is disconnected, and other clients do not wait', async () => {
     const flood = rawPost(node.port, '/v0/generate', ask('fast', 'q', { ignore_stop: true, max_tokens: 4_000_000 }));
     flood.pause();
     await until('it runs', async () => (await node.worker('fast'))?.live === 1);
@@ -167,7 +167,7 @@ describe('a client that leaves', () => {
     flood.destroy();
   });
 
-  it('reports loading and then serves who waited, in order', async () => {
+  it('reports loading and then serves the waiting requests in order', async () => {
     await node.post('/v0/models/loading/unload');
     await until('unloaded', async () => (await node.model('loading')).state === 'present');
     const order = [];

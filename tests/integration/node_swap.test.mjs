@@ -1,4 +1,4 @@
-// One generation instead of another (SWAP): the node stops the one that is named and starts the
+// SWAP: the node stops the named running generation and starts the
 // new one before the worker's next step.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -34,7 +34,7 @@ function follow(link, body, leaves) {
   };
 }
 
-describe('a generation instead of another', () => {
+describe('a generation that replaces another (SWAP)', () => {
   let node, link;
   const models = tempDir('models');
   const gate = path.join(models, 'gate');
@@ -52,7 +52,7 @@ describe('a generation instead of another', () => {
   const live = async (id) => (await node.model(id)).workers.reduce((n, w) => n + w.live, 0);
   const idle = (id) => until('nothing runs', async () => (await live(id)) === 0);
 
-  it('is taken where the node is full, and the other ends as cancelled with every token it made', async () => {
+  it('is accepted if the node is full, and the replaced one ends as cancelled with all its tokens', async () => {
     fs.writeFileSync(gate, '...');
     const all = [];
     for (let i = 0; i < SLOTS + BEYOND; i++) {
@@ -79,7 +79,7 @@ describe('a generation instead of another', () => {
     await idle('gated');
   });
 
-  it('begins in the next step: the other gets at most the token under way', async () => {
+  it('begins in the next step: the replaced one gets at most the token of the running step', async () => {
     const all = Array.from({ length: SLOTS }, () => follow(link, short('slow', 'x'.repeat(500))));
     await until('they run', () => all.every((a) => a.ids.length > 1));
     const [victim, other] = all;
@@ -94,7 +94,7 @@ describe('a generation instead of another', () => {
     await idle('slow');
   });
 
-  it('all slots may change hands in one step, and no more than them', async () => {
+  it('can replace all running generations in one step, and no more than there are slots', async () => {
     const all = Array.from({ length: SLOTS + BEYOND }, () => follow(link, short('slow', 'x'.repeat(500))));
     await until('they run', async () => (await live('slow')) === SLOTS + BEYOND);
     const nexts = all.map((a) => follow(link, short('slow', 'abc'), a.body.request_id));
@@ -108,7 +108,7 @@ describe('a generation instead of another', () => {
     await idle('slow');
   });
 
-  it('is served where the other is unknown, has ended, has been left by its client or is of another model; nobody is stopped', async () => {
+  it('is served if the other is unknown, has ended, was cancelled or is of another model; no generation is stopped', async () => {
     const ended = await generate(node, ask('fast', 'over'));
     assert.equal(ended.text, 'over');
     const leaving = new AbortController();
@@ -135,7 +135,7 @@ describe('a generation instead of another', () => {
     await idle('slow');
   });
 
-  it('that is refused stops nobody', async () => {
+  it('that is refused stops no generation', async () => {
     const runs = follow(link, ask('slow', 'x'.repeat(10)));
     await until('it runs', () => runs.ids.length > 0);
     const bad = follow(link, ask('nothing', 'hi'), runs.body.request_id);

@@ -44,7 +44,7 @@ describe('the watchdog', () => {
     );
   const ram = async () => (await node.get('/v0/memory')).pools.find((p) => p.pool === 'ram');
 
-  it('kills a hanging step, the answer goes on, and the next request works', async () => {
+  it('kills a hanging step, the answer continues, and the next request works', async () => {
     // Another model streams all the while and must never pause.
     let last = Date.now();
     let gap = 0;
@@ -88,7 +88,7 @@ describe('the watchdog', () => {
     assert.ok(gap < 400, `the other model paused for ${gap} ms`);
   });
 
-  it('after three kills in a row lets the model wait, says why, and tries again by itself', async () => {
+  it('puts the model into waiting after three kills in a row, gives the reason, and retries', async () => {
     // Two deaths are the first request's strikes; the third one opens the circuit breaker.
     const struck = await generate(node, ask('hangs-always', 'x'));
     assert.deepEqual([struck.error.code, struck.error.retryable], ['TIMEOUT', false]);
@@ -114,12 +114,12 @@ describe('the watchdog', () => {
     assert.equal((await generate(node, ask('hangs-loading', 'well'))).text, 'well');
   });
 
-  it('kills an engine that hangs when it is asked what a model needs', async () => {
+  it('kills an engine that hangs in its probe', async () => {
     const answer = await generate(node, ask('hangs-probed', 'x'));
     assert.match(answer.error.message, /did not answer in time/);
   });
 
-  it('leaves a load alone that takes three times its limit and makes progress', async () => {
+  it('does not kill a load that takes three times its limit and makes progress', async () => {
     const before = await kills();
     const start = Date.now();
     const answer = await generate(node, ask('loads-long', 'patience'));
@@ -129,7 +129,7 @@ describe('the watchdog', () => {
     assert.equal(node.log.match(/worker\.start model=loads-long/g).length, 1);
   });
 
-  it('leaves a prefill alone that takes twice its limit and makes progress', async () => {
+  it('does not kill a prefill that takes twice its limit and makes progress', async () => {
     const before = await kills();
     const start = Date.now();
     const answer = await generate(node, ask('prefills-long', 'p'.repeat(8 * 12)));
@@ -138,7 +138,7 @@ describe('the watchdog', () => {
     assert.equal(await kills(), before);
   });
 
-  it('kills a worker that hangs when it is closed: the model is unloaded all the same', async () => {
+  it('kills a worker that hangs when it is closed: the model is still unloaded', async () => {
     await generate(node, ask('hangs-closing', 'x'));
     const { pid } = await node.worker('hangs-closing');
     await node.post('/v0/models/hangs-closing/unload');
@@ -154,7 +154,7 @@ describe('the watchdog', () => {
 
 if (LONG)
   describe('the watchdog with its defaults', () => {
-    it('kills a hanging step 30 seconds after its last progress, and the answer goes on', async () => {
+    it('kills a hanging step 30 seconds after its last progress, and the answer continues', async () => {
       const models = tempDir('models');
       makeModel(models, 'hangs', 'faulty', { hang: 'step', after_tokens: 3 });
       const node = await startNode({ models });
@@ -188,7 +188,7 @@ describe('a crash', () => {
   });
   after(() => node.stop());
 
-  it('is not felt by the client: the answer goes on where it stopped', async () => {
+  it('is invisible to the client: the answer continues where it stopped', async () => {
     const answer = await generate(node, ask('crashes-once', 'uninterrupted'));
     assert.equal(answer.text, 'uninterrupted');
     assert.equal(answer.done.usage.completion_tokens, 14);
@@ -206,7 +206,7 @@ describe('a crash', () => {
     assert.equal((await generate(node, ask('poison', 'after'))).text, 'after');
   });
 
-  it('takes two workers at most: a request that kills both is not tried a third time', async () => {
+  it('costs two workers at most: a request that kills both is not tried a third time', async () => {
     const answer = await generate(node, ask('deadly', 'x'));
     assert.deepEqual([answer.error.code, answer.error.retryable], ['INTERNAL', false]);
     assert.match(answer.error.message, /died twice.*not tried again/);
@@ -220,7 +220,7 @@ describe('a crash', () => {
     assert.equal(node.log.match(/worker\.died model=deadly/g).length, 2);
   });
 
-  it('while loading is tried three times at once, then with pauses', async () => {
+  it('while loading is retried three times at once, then with pauses', async () => {
     const answer = await generate(node, ask('crashes-loading', 'x'));
     assert.deepEqual([answer.error.code, answer.error.retryable], ['UNAVAILABLE', true]);
     const model = await node.model('crashes-loading');
@@ -260,7 +260,7 @@ describe('a crash', () => {
     );
   });
 
-  it('an engine that takes more than it said is found out and killed, and its memory is back', async () => {
+  it('an engine that uses more memory than it stated is killed, and its memory is freed', async () => {
     const answer = await generate(node, ask('liar', 'x'));
     assert.equal(answer.text, 'x');
     const { pid } = await node.worker('liar');
@@ -278,7 +278,7 @@ describe('a crash', () => {
     await until('unloaded', async () => (await node.model('liar')).state === 'present');
   });
 
-  it('an engine that leaks is restarted before it takes all there is', async () => {
+  it('an engine that leaks memory is restarted before it uses all memory', async () => {
     let pid;
     for (let i = 0; !/memory\.overuse model=leaks/.test(node.log); i++) {
       assert.ok(i < 20, 'nobody noticed 2.4 GB');
@@ -304,7 +304,7 @@ describe('a crash', () => {
     return { reserved: ram.reserved, models: ram.claims.map((c) => c.model).sort() };
   };
 
-  it('by kill -9, again and again under load: the node lives, nothing is lost in silence', async () => {
+  it('by kill -9, again and again under load: the node survives, no request is lost silently', async () => {
     const rounds = LONG ? 100 : 10;
     await generate(node, ask('well', 'x'));
     const fds = countFds(node);

@@ -29,7 +29,7 @@ static int rounds(int few)
 static char server_folder[64];
 static char server_url[256]; /* with DATABASE in place of a name; "": SQLite */
 
-struct bed {
+struct fixture {
     char folder[64];
     char database[320];
 };
@@ -41,7 +41,7 @@ static void name_database(const char *name, char out[320])
                    at + strlen("DATABASE"));
 }
 
-static int make_database(struct bed *bed)
+static int make_database(struct fixture *fixture)
 {
     static int number;
     char url[320], name[32], statement[64];
@@ -50,7 +50,7 @@ static int make_database(struct bed *bed)
     (void)snprintf(name, sizeof(name), "t%d", ++number);
     (void)snprintf(statement, sizeof(statement), "CREATE DATABASE %s", name);
     name_database("postgres", url);
-    name_database(name, bed->database);
+    name_database(name, fixture->database);
     lr_code code = router_postgres_open(url, TIMEOUT_MS, &sql, &err);
     if (code == LR_OK)
         code = router_sql_plain(sql, statement, &err);
@@ -62,20 +62,21 @@ static int make_database(struct bed *bed)
 
 static int make_bed(void **state)
 {
-    struct bed *bed = calloc(1, sizeof(*bed));
-    (void)snprintf(bed->folder, sizeof(bed->folder), "/tmp/lr-router-test-XXXXXX");
-    *state = bed;
-    if (mkdtemp(bed->folder) == NULL)
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    (void)snprintf(fixture->folder, sizeof(fixture->folder), "/tmp/lr-router-test-XXXXXX");
+    *state = fixture;
+    if (mkdtemp(fixture->folder) == NULL)
         return -1;
-    (void)snprintf(bed->database, sizeof(bed->database), "%s/router.db", bed->folder);
-    return server_url[0] != '\0' ? make_database(bed) : 0;
+    (void)snprintf(fixture->database, sizeof(fixture->database), "%s/router.db",
+                   fixture->folder);
+    return server_url[0] != '\0' ? make_database(fixture) : 0;
 }
 
 static int drop_bed(void **state)
 {
-    struct bed *bed = *state;
-    lr_code code = lr_dir_remove(bed->folder, NULL);
-    free(bed);
+    struct fixture *fixture = *state;
+    lr_code code = lr_dir_remove(fixture->folder, NULL);
+    free(fixture);
     return code == LR_OK ? 0 : -1;
 }
 
@@ -104,21 +105,21 @@ static int stop_server(void **state)
 
 /* ---- helpers ---- */
 
-static struct router_store *open_store(const struct bed *bed)
+static struct router_store *open_store(const struct fixture *fixture)
 {
     struct router_store *store;
     struct lr_error err;
-    if (router_store_open(bed->database, TIMEOUT_MS, &store, &err) != LR_OK) {
+    if (router_store_open(fixture->database, TIMEOUT_MS, &store, &err) != LR_OK) {
         print_error("%s\n", err.text);
         fail();
     }
     return store;
 }
 
-static struct router_store *start_store(const struct bed *bed)
+static struct router_store *start_store(const struct fixture *fixture)
 {
     struct lr_error err;
-    struct router_store *store = open_store(bed);
+    struct router_store *store = open_store(fixture);
     assert_int_equal(router_store_start(store, &err), LR_OK);
     return store;
 }
@@ -130,9 +131,9 @@ static lr_code take_int(void *ctx, const struct router_row *row, struct lr_error
     return LR_OK;
 }
 
-static int64_t ask_number(const struct bed *bed, const char *question)
+static int64_t ask_number(const struct fixture *fixture, const char *question)
 {
-    struct router_store *store = open_store(bed);
+    struct router_store *store = open_store(fixture);
     int64_t number = -1;
     assert_int_equal(
         router_sql_run(router_store_sql(store), question, NULL, 0, take_int, &number, NULL),
@@ -141,9 +142,9 @@ static int64_t ask_number(const struct bed *bed, const char *question)
     return number;
 }
 
-static int64_t count_usage(const struct bed *bed)
+static int64_t count_usage(const struct fixture *fixture)
 {
-    return ask_number(bed, "SELECT COUNT(*) FROM usage");
+    return ask_number(fixture, "SELECT COUNT(*) FROM usage");
 }
 
 #define await(condition)                                                                       \
@@ -324,9 +325,9 @@ struct word {
     uint64_t keys;
 };
 
-static void write_for_ever(const struct bed *bed, int fd)
+static void write_for_ever(const struct fixture *fixture, int fd)
 {
-    struct router_store *store = start_store(bed);
+    struct router_store *store = start_store(fixture);
     struct router_usage row = {.time_ms = 1, .model = "m"};
     struct router_store_stats stats;
     struct word word = {0};
@@ -375,19 +376,19 @@ static void a_kill_loses_nothing_that_was_committed(void **state)
 static void a_kill_while_the_tables_are_made_leaves_a_database_that_opens(void **state)
 {
     for (int round = 0; round < rounds(8); round++) {
-        void *bed;
-        assert_int_equal(make_bed(&bed), 0);
+        void *fixture;
+        assert_int_equal(make_bed(&fixture), 0);
         pid_t child = fork();
         if (child == 0) {
-            router_store_close(open_store(bed));
+            router_store_close(open_store(fixture));
             _exit(0);
         }
         (void)usleep((useconds_t)(round * 1300 % 20000));
         (void)kill(child, SIGKILL);
         (void)waitpid(child, NULL, 0);
-        assert_int_equal(count_usage(bed), 0);
-        assert_int_equal(ask_number(bed, "SELECT COUNT(*) FROM schema_version"), 1);
-        assert_int_equal(drop_bed(&bed), 0);
+        assert_int_equal(count_usage(fixture), 0);
+        assert_int_equal(ask_number(fixture, "SELECT COUNT(*) FROM schema_version"), 1);
+        assert_int_equal(drop_bed(&fixture), 0);
     }
     (void)state;
 }
@@ -437,14 +438,14 @@ static void a_database_of_the_first_version_becomes_the_newest_with_what_it_hold
 
 static void a_database_of_a_newer_program_is_refused(void **state)
 {
-    const struct bed *bed = *state;
-    struct router_store *store = open_store(bed);
+    const struct fixture *fixture = *state;
+    struct router_store *store = open_store(fixture);
     struct lr_error err;
     assert_int_equal(router_sql_plain(router_store_sql(store),
                                       "UPDATE schema_version SET number = 99", &err),
                      LR_OK);
     router_store_close(store);
-    assert_int_equal(router_store_open(bed->database, TIMEOUT_MS, &store, &err),
+    assert_int_equal(router_store_open(fixture->database, TIMEOUT_MS, &store, &err),
                      LR_UNSUPPORTED);
     assert_contains(err.text, "99");
 }
@@ -476,11 +477,11 @@ static void a_change_at_one_is_told_to_the_other_at_once(void **state)
 }
 
 /* Every other connection to this database is ended, as a restart of the server does. */
-static void cut_connections(const struct bed *bed)
+static void cut_connections(const struct fixture *fixture)
 {
     struct router_sql *sql;
     struct lr_error err;
-    assert_int_equal(router_postgres_open(bed->database, TIMEOUT_MS, &sql, &err), LR_OK);
+    assert_int_equal(router_postgres_open(fixture->database, TIMEOUT_MS, &sql, &err), LR_OK);
     assert_int_equal(router_sql_plain(sql,
                                       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                                       "WHERE datname = current_database() AND pid <> "
@@ -548,7 +549,7 @@ static void signal_server(const char *word)
 }
 
 /* PostgreSQL is frozen; of SQLite another program holds the lock. */
-static struct router_sql *silence(const struct bed *bed)
+static struct router_sql *silence(const struct fixture *fixture)
 {
     struct router_sql *holder = NULL;
     struct lr_error err;
@@ -556,7 +557,7 @@ static struct router_sql *silence(const struct bed *bed)
         signal_server("freeze");
         return NULL;
     }
-    assert_int_equal(router_sqlite_open(bed->database, TIMEOUT_MS, &holder, &err), LR_OK);
+    assert_int_equal(router_sqlite_open(fixture->database, TIMEOUT_MS, &holder, &err), LR_OK);
     assert_int_equal(router_sql_plain(holder, "BEGIN IMMEDIATE", &err), LR_OK);
     return holder;
 }
@@ -568,11 +569,11 @@ static void end_silence(struct router_sql *holder)
     router_sql_close(holder);
 }
 
-static struct router_store *start_impatient(const struct bed *bed, uint32_t timeout_ms)
+static struct router_store *start_impatient(const struct fixture *fixture, uint32_t timeout_ms)
 {
     struct router_store *store;
     struct lr_error err;
-    assert_int_equal(router_store_open(bed->database, timeout_ms, &store, &err), LR_OK);
+    assert_int_equal(router_store_open(fixture->database, timeout_ms, &store, &err), LR_OK);
     assert_int_equal(router_store_start(store, &err), LR_OK);
     return store;
 }
