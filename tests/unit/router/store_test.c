@@ -60,7 +60,7 @@ static int make_database(struct fixture *fixture)
     return code == LR_OK ? 0 : -1;
 }
 
-static int make_bed(void **state)
+static int make_fixture(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     (void)snprintf(fixture->folder, sizeof(fixture->folder), "/tmp/lr-router-test-XXXXXX");
@@ -72,7 +72,7 @@ static int make_bed(void **state)
     return server_url[0] != '\0' ? make_database(fixture) : 0;
 }
 
-static int drop_bed(void **state)
+static int drop_fixture(void **state)
 {
     struct fixture *fixture = *state;
     lr_code code = lr_dir_remove(fixture->folder, NULL);
@@ -377,7 +377,7 @@ static void a_kill_while_the_tables_are_made_leaves_a_database_that_opens(void *
 {
     for (int round = 0; round < rounds(8); round++) {
         void *fixture;
-        assert_int_equal(make_bed(&fixture), 0);
+        assert_int_equal(make_fixture(&fixture), 0);
         pid_t child = fork();
         if (child == 0) {
             router_store_close(open_store(fixture));
@@ -388,7 +388,7 @@ static void a_kill_while_the_tables_are_made_leaves_a_database_that_opens(void *
         (void)waitpid(child, NULL, 0);
         assert_int_equal(count_usage(fixture), 0);
         assert_int_equal(ask_number(fixture, "SELECT COUNT(*) FROM schema_version"), 1);
-        assert_int_equal(drop_bed(&fixture), 0);
+        assert_int_equal(drop_fixture(&fixture), 0);
     }
     (void)state;
 }
@@ -637,7 +637,7 @@ static void a_silent_database_does_not_keep_the_store_from_closing(void **state)
     end_silence(holder);
 }
 
-#define WITH_BED(name) cmocka_unit_test_setup_teardown(name, make_bed, drop_bed)
+#define WITH_BED(name) cmocka_unit_test_setup_teardown(name, make_fixture, drop_fixture)
 
 int main(void)
 {
