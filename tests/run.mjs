@@ -1,11 +1,11 @@
 // Runs the Node tests of one group, or some files of it: tests/run.mjs GROUP LOG-FOLDER [NAME...]
 //
-//   shared   several files at a time.  These tests mostly wait: for a condition, for a time-out.
-//   alone    one file at a time, after everything else.  Only tests whose promise is a number of
-//            milliseconds on a machine that does nothing else, or whose load needs all of it.
+//   shared   several files at a time.  These tests mostly wait for a condition or a timeout.
+//   alone    one file at a time, after all others.  Only tests whose promise is a number of
+//            milliseconds on an idle machine, or whose load needs the whole machine.
 //
 // LOG-FOLDER gets GROUP.tap (every test), GROUP.files (seconds of each file) and GROUP.counts
-// ("passed failed"); a test that was skipped counts as failed.
+// ("passed failed"); a skipped test counts as failed.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';

@@ -1,7 +1,7 @@
 /* bench/base/bench_base.c - how fast base parses JSON and hashes.
  *
  * Usage: bench_base [FILE.json...]
- * Without files it makes two of its own: a chat request of 20 KB and a vocabulary with
+ * Without files it generates two: a chat request of 20 KB and a vocabulary with
  * merges, indented, of about 27 MB.  Figures are CPU time, median of RUNS: other work on
  * the machine then changes them little.
  */

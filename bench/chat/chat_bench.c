@@ -1,7 +1,7 @@
 /* bench/chat/chat_bench.c - how fast the chat layer is on one core.
  *
- * Prints one line per figure: name, median, best, unit.  See bench/results/ for what it
- * gave.
+ * Prints one line per figure: name, median, best, unit.  bench/results/ has its
+ * results.
  */
 #include <stdio.h>
 #include <stdlib.h>

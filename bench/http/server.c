@@ -1,14 +1,14 @@
-/* bench/http/server.c - a small program on net/: what the benchmark measures and what
- * black-box tests talk to.
+/* bench/http/server.c - a small program on net/ that the benchmark measures and that
+ * black-box tests use.
  *
  *   net_server [--host A] [--port N] [--loops N] [--cert FILE --key FILE] [--KEY N ...]
  *
  * KEY is a number of struct net_server_config (max-body-bytes, header-timeout-ms, ...).
  * It prints "listening PORT" and serves until SIGTERM, then drains.
  *   GET  /json             the small answer of the benchmark
- *   POST /echo             the body back
+ *   POST /echo             returns the body
  *   GET  /sse?events=N&gap_ms=G&size=S   N events, G ms apart (0: as fast as possible)
- *   GET  /idle             begins a stream and never writes; /left counts who left
+ *   GET  /idle             begins a stream and never writes; /left counts the clients that left
  *   GET  /flood?bytes=N    writes as fast as it may, and reports the largest queue at /queued
  *   GET  /later?ms=N       answers after N ms
  *   POST /count            reads the body as a stream, answers with its length

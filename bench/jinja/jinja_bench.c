@@ -1,7 +1,7 @@
-/* bench/jinja/jinja_bench.c - how long a prompt of 400 KB takes.
+/* bench/jinja/jinja_bench.c - the time to render a prompt of 400 KB.
  *
- * Usage: jinja_bench [TEMPLATE].  Without one, the official gpt-oss template where it lies
- * next to the source, else a small one of the tests.  Prints one line per conversation:
+ * Usage: jinja_bench [TEMPLATE].  Without TEMPLATE, the official gpt-oss template if it is
+ * next to the source, else a small template of the tests.  Prints one line per conversation:
  * median and best of CPU milliseconds, of the template and of the built-in Harmony.
  */
 #include <stdio.h>

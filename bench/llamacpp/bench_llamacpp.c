@@ -4,9 +4,9 @@
  *
  * Both do the same work with the same context, threads and batches: sequences of PROMPT
  * tokens are read in, then all decode together, greedily.  Rounds alternate between the
- * two, so that what else runs on the machine hits both; medians are compared.  Beside
- * the clock on the wall, tokens per second of CPU time: that one hardly feels a busy
- * machine, as long as one thread computes.
+ * two, so that other work on the machine affects both; medians are compared.  Besides wall
+ * time the program prints tokens per second of CPU time, which a busy machine hardly
+ * changes as long as one thread computes.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* bench/node/write_floor.c - what the machine alone takes for a batch of tokens.
+/* bench/node/write_floor.c - the time that the machine alone needs for a batch of tokens.
  *
- * A maker writes 64 tokens into a pipe every 50 ms, each with the time it was made; a passer
- * reads them and sends a fixed event to each of 64 connections of this machine, and does
- * nothing else.  That is a node without its work: no real one is faster.  With two writers
- * the passer shares the sends with a second thread, which it keeps on another processor.
+ * A producer writes 64 tokens into a pipe every 50 ms, each with its time.  A forwarder reads
+ * them, sends a fixed event to each of 64 connections of this machine, and does nothing else.
+ * This is a node without its work, so no real node is faster.  With two writers the forwarder
+ * shares the sends with a second thread, which it keeps on another processor.
  *
  *   write_floor [STREAMS] [BYTES] [WRITERS]
- *   prints write_us=... p50_ms=... p99_ms=...   (the time of a send; from made to sent)
+ *   prints write_us=... p50_ms=... p99_ms=...   (the time of a send; from produced to sent)
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

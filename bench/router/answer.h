@@ -1,6 +1,6 @@
 /* bench/router/answer.h - reads one HTTP answer to a chat request, whole or streamed, and
- * says whether it is right: a wrong answer must never count as a fast one.
- * Knows Content-Length and chunks, and of JSON only what our servers write.
+ * checks it: a wrong answer must never count as a fast one.  It understands Content-Length and
+ * chunks, and only the JSON that our servers write.
  */
 #ifndef BENCH_ROUTER_ANSWER_H
 #define BENCH_ROUTER_ANSWER_H
@@ -11,7 +11,7 @@
 
 enum { ANSWER_HEAD_MAX = 2048, ANSWER_LINE_MAX = 2048, ANSWER_TEXT_MAX = 512 };
 
-/* What a right answer is. */
+/* The expected answer. */
 struct answer_expected {
     const char *text; /* the whole content; NULL: tokens that say their time */
     uint64_t tokens;  /* that say their time; 0: any number */

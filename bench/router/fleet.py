@@ -1,4 +1,4 @@
-"""What the serving benches share: a real router, node and worker with the echo engine, nginx
+"""Helpers for the serving benchmarks: a real router, node and worker with the echo engine, nginx
 in front of the same node, the load generator, and processor time by process.
 
 Everything is started in a temporary folder, on ports the system chose, and stopped at the end.

@@ -1,11 +1,11 @@
 /* bench/router/load.c - the load generator: one thread, epoll, no library; every answer is
- * checked and only right ones count.
+ * checked, and only right answers count.
  *
  *   router_load requests NAME=VALUE...   many requests over kept connections
  *   router_load streams  NAME=VALUE...   one streamed request on each connection
  *
- *   port=N path=/... key=TEXT            whom to ask
- *   body=FILE[,FILE...]                  what; of several, one at random
+ *   port=N path=/... key=TEXT            the server and the route
+ *   body=FILE[,FILE...]                  the request; of several, one at random
  *   expect=TEXT[,TEXT...]                the content of each answer; without it each token
  *                                        says its time (echo's say_time)
  *   count=N                              connections at most (open loop), or exactly

@@ -1,10 +1,11 @@
-/* What it takes to sample one token from a row of gpt-oss's vocabulary, on one core.
+/* Measures the time to sample one token from a row of gpt-oss's vocabulary, on one core.
  *
  *   bench_sampler [ROUNDS]     milliseconds a row, the median of ROUNDS (21) times 4 rows
  *
- * "flat" rows have standard normal logits, "even" ones are all the same, "peaked" ones are what
- * a sure model gives (normal logits of deviation 2 and eight ids 14 to 24 above them), "spread"
- * ones what an unsure one does (deviation 3, with a tail of likely ids).
+ * "flat" rows have standard normal logits, in "even" rows all are the same,
+ * "peaked" rows are like those of a confident model (normal logits of deviation 2 and eight ids
+ * 14 to 24 above them), "spread" rows like those of an unsure model (deviation 3, with a tail
+ * of likely ids).
  */
 #include <math.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* bench/tokenizer/bench_tokenizer.c - how fast a tokenizer opens and encodes.
  *
  * Usage: bench_tokenizer TOKENIZER.json TEXT [REPEAT]
- * TEXT is a file of prose, repeated or cut to 10 MB.  Beside it the texts that are hard
- * on a tokenizer are measured: one letter, blanks, random bytes, random letters.  Each
+ * TEXT is a file of prose, repeated or cut to 10 MB.  It also measures texts that are hard
+ * for a tokenizer: one letter, blanks, random bytes, random letters.  Each
  * figure is the median of REPEAT runs (5) in CPU time of one thread, so that a busy machine
  * does not count; the ratio is to the prose.
  */

@@ -1,5 +1,5 @@
-// What clients ask, and what of an answer counts: its text, calls, finish reasons and usage,
-// whichever way the answer came.
+// The requests of clients, and the parts of an answer that are compared: text, calls, finish
+// reasons and usage, the same for every API and for streamed and whole answers.
 import { DEMO, HUB, PARROT } from './fleet.mjs';
 
 const person = {

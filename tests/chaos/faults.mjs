@@ -1,15 +1,15 @@
-// What can go wrong, one object each:
+// The faults, one object each:
 //   name, does      shown in the table and in the trace
 //   applies(fleet)  whether this fleet can have it (left out: every fleet)
-//   plan(random)    its parameters, drawn before anything runs: { node, router, model, hold, ... }
-//   touches(p)      what it strikes: 'n0', 'r1', 'registry', 'database'.  Faults that run at the
-//                   same time touch different things; '*' runs alone.
+//   plan(random)    its parameters, chosen before the run starts: { node, router, model, hold, ... }
+//   touches(p)      its targets: 'n0', 'r1', 'registry', 'database'.  Faults that run at the
+//                   same time have different targets; '*' runs alone.
 //   inject(c)       begins it.  c: { fleet, judge, fault, p, node, router, atUndo, atHeal, state }
-//   undo(c)         ends it; from here on recovery is timed.  Left out: nothing to undo
-//   c.isStruck      is set where a fault may find nothing to strike (isRare: such a fault)
-//   watch           what has to serve again: 'node' (c.node, its p.model), 'router', 'write' (a
+//   undo(c)         ends it; from here on recovery is timed.  Left out: there is nothing to undo
+//   c.isStruck      is set when the fault took effect, for faults that may find no target (isRare)
+//   watch           what has to work again: 'node' (c.node, its p.model), 'router', 'write' (a
 //                   change at c.router), 'fleet' (every router)
-// atUndo and atHeal take functions that are called then, such as the end of an excuse.
+// atUndo and atHeal take functions that are called at that time, such as the end of an allowed error.
 import fs from 'node:fs';
 import path from 'node:path';
 import { sleep, until } from '../support/scene.mjs';

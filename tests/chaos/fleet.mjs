@@ -1,6 +1,6 @@
-// The fleet that a storm strikes: three nodes; one router with SQLite, or two with PostgreSQL;
-// a stand-in hub; and a proxy on every link between a router and a node, each way.  The link
-// to the first node is TLS.
+// The fleet of a chaos test: three nodes; one router with SQLite, or two with PostgreSQL;
+// a local hub; and a proxy on every link between a router and a node, in each direction.  The
+// link to the first node uses TLS.
 import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';

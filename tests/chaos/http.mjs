@@ -1,9 +1,9 @@
-// One exchange with a router or a node, on a connection of its own: every failure says how
-// far the exchange came, and nothing waits longer than it was told to.
+// One HTTP request to a router or a node, on its own connection.  A failure tells how far the
+// request came, and no request waits longer than its limit.
 import http from 'node:http';
 import https from 'node:https';
 
-// How far an exchange came before it failed.
+// How far a request came before it failed.
 export class Cut extends Error {
   constructor(message, stage) {
     super(message);

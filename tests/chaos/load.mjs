@@ -1,5 +1,5 @@
-// Clients: each asks, reads in its manner, compares with the undisturbed answer, and comes
-// again when it was refused, as clients do.
+// Clients: each sends requests, reads at its own speed, compares the answer with the undisturbed
+// one, and retries when it was refused.
 import { sleep } from '../support/scene.mjs';
 import { ASKS, essence, gather, shout, streamed } from './asks.mjs';
 import { HUB } from './fleet.mjs';

@@ -1,5 +1,5 @@
-// What a fleet is made of: processes that are started again at the same place, folders that
-// can be full, a database server that can be frozen.
+// The parts of a fleet: processes that can be restarted with the same ports and folders, disks
+// that can be full, a database server that can be frozen.
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';

@@ -1,4 +1,4 @@
-// A small generator (mulberry32): the same seed gives the same storm.
+// A small generator (mulberry32): the same seed gives the same schedule.
 export class Random {
   constructor(seed) {
     this.state = seed >>> 0;

@@ -1,5 +1,5 @@
-// The rules of a storm, and who broke them.  A fault excuses what nobody could avoid while it
-// lasts (a killed router cuts its connections); everything else is a broken rule.
+// The rules of a chaos test, and the record of broken rules.  While a fault lasts, it allows the
+// errors that it makes unavoidable (a killed router cuts its connections); every other error is a broken rule.
 import fs from 'node:fs';
 import path from 'node:path';
 import { sleep } from '../support/scene.mjs';
@@ -10,8 +10,8 @@ import { isAlive } from './members.mjs';
 
 const PROBES = { [DEMO]: 'chat Hello', [PARROT]: 'parrot short', [HUB]: 'hub 12' };
 
-// How much more than at the beginning a router or a node may hold at the end: what an
-// allocator and pools of connections keep, not what every fault leaves behind.
+// How much more memory, descriptors and threads than at the beginning a router or a node may have
+// at the end: enough for an allocator and connection pools, not enough for a leak with every fault.
 // docs/testing.md states these, too.
 export const TOLERANCE = { memory: (base) => base * 0.25 + (24 << 20), files: () => 24, threads: () => 4 };
 

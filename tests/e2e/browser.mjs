@@ -1,12 +1,12 @@
-// What the browser tests share: Debian's Chromium, and a watch over every page it opens.
+// Helpers for browser tests: Debian's Chromium, and checks of every page that it opens.
 //
 //   const browser = await startBrowser();                    close it in after()
 //   const page = await browser.open(url, {scheme: 'dark', size: 'phone', lang: 'ja'});
-//   page.watch.allow(400)                                    a refusal this test provokes
+//   page.watch.allow(400)                                    an error status that this test provokes
 //   await page.look('models')                                axe, and a screenshot to look at
-//   page.watch.assertClean()                                 no error, no foreign request, nothing inline
+//   page.watch.assertClean()                                 no error, no request to another host, no inline script
 //
-// Screenshots lie in build/test-log/screens/<name>-<scheme>-<size>.png.
+// Screenshots are in build/test-log/screens/<name>-<scheme>-<size>.png.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -1,5 +1,5 @@
-// What the end-to-end tests share: a fleet of real processes (router, nodes, `up`), each
-// in a folder of its own, on ports the system chose.
+// Helpers for end-to-end tests: a fleet of real processes (router, nodes, `up`), each
+// with its own folder and a free port.
 import { execFile, spawn } from 'node:child_process';
 import http from 'node:http';
 import path from 'node:path';

@@ -1,9 +1,9 @@
 // Fault injection: fails one call site of allocation, write, fsync, accept or fork in
-// `llm-router up`, its node or its workers, and checks that nobody but the call that was hit
-// notices.  See tests/inject/inject.c and docs/adr/0023.
+// `llm-router up`, its node or its workers, and checks that only the call that failed
+// is affected.  See tests/inject/inject.c and docs/adr/0023.
 //   node tests/inject/run.mjs [--only=TEXT] [--passages=N] [--list] [--verbose]
-// plays all call sites, or those whose name has TEXT, each at its first passage and at N - 1
-// others that SEED chooses.
+// runs all call sites, or those whose name contains TEXT, each with its first call failing and with
+// N - 1 later calls that SEED chooses.
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';

@@ -1,5 +1,5 @@
-// What the hub's tests share: the demo model at a stand-in hub, and the program that
-// registers and downloads it by hand.
+// Helpers for tests of the hub: the demo model at a local hub, and the program that
+// registers and downloads it.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import crypto from 'node:crypto';

@@ -1,5 +1,5 @@
-// What the node's tests share: a real node process with engines and models of its own,
-// in a folder of its own, and a client that reads its event stream.
+// Helpers for tests of the node: a real node process with its own engines, models and
+// folder, and a client that reads its event stream.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';

@@ -1,8 +1,7 @@
-// A stand-in for the Hugging Face hub: a real HTTP server with the hub's behaviour as its
-// clients see it.  Listings carry commits, sizes and LFS hashes; large files are redirected
-// to a storage server of another origin behind an address that is signed and runs out;
-// private, gated and unknown repositories answer as the hub does.  What a test wants to go
-// wrong is scripted per file.
+// A local replacement of the Hugging Face hub: a real HTTP server that behaves like the hub.  Listings carry commits, sizes and LFS hashes; large files are redirected
+// to a storage server of another origin with a signed address that expires;
+// private, gated and unknown repositories answer as the hub does.  A test scripts faults
+// per file.
 //
 //   const hub = await startHub();
 //   hub.add('openai/demo', { 'config.json': '{}', 'model.safetensors': bytes });

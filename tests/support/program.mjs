@@ -1,5 +1,5 @@
-// The program under test and its engines.  Those made for tests lie apart from the ones a user is
-// offered, in a folder that also links to these; every process a test starts is told of it.
+// The program under test and its engines.  The engines for tests are in a separate folder that
+// also has links to the other engines; every process of a test gets the name of that folder.
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 

@@ -1,14 +1,14 @@
-// A TCP proxy between two of our processes that makes the network ill on command.
+// A TCP proxy between two of our processes that simulates network faults.
 //
 //   const proxy = await startProxy();
 //   ... node --advertise proxy.url ...; proxy.port = node.port;
-//   proxy.mode = 'swallow';       // every byte disappears, both ways; new connections open
-//   proxy.reset();                // every connection is torn down
+//   proxy.mode = 'swallow';       // every byte is lost, in both directions; new connections open
+//   proxy.reset();                // every connection is reset
 //   await proxy.close();
 //
 // Modes, for open and new connections alike:
-//   pass      as if it were not there
-//   swallow   bytes are read and thrown away: the peer sees silence
+//   pass      no fault
+//   swallow   bytes are read and thrown away: the peer gets nothing
 //   stall     bytes are not even read: the peer's buffers fill up
 //   trickle   the node's answers come one byte every `proxy.every` ms
 //   delay     the node's answers come `proxy.every` ms late

@@ -1,6 +1,6 @@
-// A gpt-oss snapshot of random weights with the demo model's shapes and tokenizer: what it
-// says is noise, and at temperature 1 every token hangs on the seed, the index and each
-// token before it.
+// A gpt-oss snapshot of random weights with the demo model's shapes and tokenizer: its
+// answers are noise, and at temperature 1 every token depends on the seed, the index and all
+// tokens before it.
 import fs from 'node:fs';
 import path from 'node:path';
 

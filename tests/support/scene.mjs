@@ -1,5 +1,5 @@
-// What every test of processes needs: waiting for conditions, folders and children that are
-// gone when the test is, also when it fails or is stopped from outside.
+// Helpers for tests of processes: waiting for conditions, folders and child processes that are
+// removed when the test ends, also when it fails or is stopped from outside.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
