@@ -10,7 +10,7 @@
 
 #include "engines/gptoss/backend/cuda/select.h"
 
-enum { H200, A100, H200_PTX, DEVICES };
+enum { H200, A100, H200_PTX, RTX_3090, RTX_4090, RTX_5090, DEVICES };
 
 enum kernel_code { COMMON, HOPPER }; /* as kernels.def says */
 
@@ -24,11 +24,17 @@ static const char *const kernel_names[] = {
 #include "engines/gptoss/backend/cuda/kernels.def"
 };
 
-/* An H200, an A100, and an H200 whose driver compiled the PTX for compute capability 8.0. */
+/* H200_PTX: an H200 whose driver compiled the PTX for compute capability 8.0, as it does on the
+ * cards for desktops. */
 static struct cuda_target device(int which)
 {
-    struct cuda_target t = {.multiprocessors = which == A100 ? 108 : 132,
-                            .shared_per_block = which == A100 ? 166912 : 232448};
+    static const struct {
+        uint32_t multiprocessors, shared_per_block;
+    } sizes[DEVICES] = {
+        [H200] = {132, 232448},    [A100] = {108, 166912},     [H200_PTX] = {132, 232448},
+        [RTX_3090] = {82, 101376}, [RTX_4090] = {128, 101376}, [RTX_5090] = {170, 101376}};
+    struct cuda_target t = {.multiprocessors = sizes[which].multiprocessors,
+                            .shared_per_block = sizes[which].shared_per_block};
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
         t.has[k] = which == H200 || kernel_codes[k] == COMMON;
     return t;
@@ -141,8 +147,8 @@ static void check_launches(const struct cuda_target *t, const struct cuda_choice
     assert_in_range(all->count, 1, CUDA_CHOICES_MAX);
     for (uint32_t i = 0; i < all->count; i++) {
         const struct cuda_choice *k = &all->at[i];
-        bool fits = t->has[k->kernel] && k->shared <= t->shared_per_block && k->x > 0 &&
-                    k->y > 0 && k->z > 0 && k->y <= 65535 && k->z <= 65535 && k->threads > 0 &&
+        bool fits = cuda_target_can_run(t, k->kernel, k->shared) && k->x > 0 && k->y > 0 &&
+                    k->z > 0 && k->y <= 65535 && k->z <= 65535 && k->threads > 0 &&
                     k->threads <= 1024 && k->threads % 32 == 0;
         if (!fits)
             fail_msg("%s cannot be launched for %u rows: grid %u, %u, %u, %u bytes",
@@ -226,6 +232,21 @@ static void down_adds_to_the_residual_itself_where_no_sum_follows(void **state)
     }
 }
 
+static void cards_for_desktops_run_experts_in_tiles(void **state)
+{
+    (void)state;
+    const struct cuda_target t = device(RTX_4090);
+    const struct model m = gptoss_20b();
+    assert_int_equal(cuda_select_experts(&t, &m.config, &m.up, &m.down, 4).at[0].kernel,
+                     CUDA_rows_1_32_gate_up_1);
+    for (uint32_t rows = 5; rows <= 128; rows++) {
+        struct cuda_choices all = cuda_select_experts(&t, &m.config, &m.up, &m.down, rows);
+        assert_int_equal(all.at[0].kernel, CUDA_sort_assignments);
+        assert_int_equal(all.at[1].kernel, CUDA_rows_tiled_gate_up);
+        assert_int_equal(all.at[2].kernel, CUDA_rows_tiled_down);
+    }
+}
+
 static void a_kernel_that_does_not_fit_shared_memory_is_not_chosen(void **state)
 {
     (void)state;
@@ -250,6 +271,7 @@ int main(void)
         cmocka_unit_test(other_gpus_have_a_kernel_for_every_number_of_rows),
         cmocka_unit_test(every_choice_can_be_launched_and_covers_its_product),
         cmocka_unit_test(down_adds_to_the_residual_itself_where_no_sum_follows),
+        cmocka_unit_test(cards_for_desktops_run_experts_in_tiles),
         cmocka_unit_test(a_kernel_that_does_not_fit_shared_memory_is_not_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,10 @@ lr_code cuda_launch_chosen(struct gptoss_backend *b, const struct cuda_choices *
     for (uint32_t i = 0; i < chosen->count && code == LR_OK; i++) {
         const struct cuda_choice *k = &chosen->at[i];
         void **mine = arguments[k->operand];
+        if (!cuda_target_can_run(&b->target, k->kernel, k->shared))
+            return lr_fail(err, LR_INTERNAL,
+                           "this GPU cannot run kernel %d with %u bytes of shared memory",
+                           (int)k->kernel, k->shared);
         if (k->operand == CUDA_ON_PRODUCT || k->operand == CUDA_ON_UP ||
             k->operand == CUDA_ON_DOWN) {
             struct cuda_gemm *a = mine[0];

@@ -341,6 +341,12 @@ static bool can_stream(const struct cuda_target *t, enum cuda_kernel kernel,
            m->blocks == CUDA_STREAM_BLOCKS && m->tiles % 2 == 0;
 }
 
+/* Shared memory of an expert's kernel that has 16 rows in hand. */
+static uint32_t expert_shared(const struct cuda_matrix *m)
+{
+    return 16 * stride_of(m->blocks) + 16384;
+}
+
 /* Each (row, choice) by itself: few rows have few experts in common. */
 static void by_assignment(struct cuda_choices *all, const struct model_config *c,
                           const struct cuda_matrix *up, const struct cuda_matrix *down,
@@ -380,7 +386,7 @@ static struct cuda_choice by_expert(const struct cuda_target *t, const struct mo
                                 .x = divide_up(m->tiles, 4 * EXPERT_TILES),
                                 .y = c->experts,
                                 .threads = PASS_THREADS,
-                                .shared = 16 * stride_of(m->blocks) + 16384,
+                                .shared = expert_shared(m),
                                 .tiles_per_group = EXPERT_TILES};
 }
 
@@ -416,7 +422,13 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
         by_assignment(&all, c, up, down, rows);
         return all;
     }
-    if (rows <= CUDA_STREAMED_ROWS) {
+    /* Cards for desktops have 99 KB of shared memory for a block: too little for the rows of an
+     * expert in full size.  Tiles need less. */
+    bool fits = (up_streams || cuda_target_can_run(t, CUDA_rows_1_32_gate_up_16,
+                                                   expert_shared(up) + SPARE_SHARED)) &&
+                (streams || cuda_target_can_run(t, CUDA_rows_1_32_down_16,
+                                                expert_shared(down) + SPARE_SHARED));
+    if (rows <= CUDA_STREAMED_ROWS && fits) {
         add(&all, by_expert(t, c, up, up_streams, CUDA_ON_UP));
         add(&all, by_expert(t, c, down, streams, CUDA_ON_DOWN));
     } else {

@@ -7,7 +7,9 @@
  *   rows        any shape and GPU                          added by Hopper's code
  *   1           rows_1_32                                  token_layers: all layers, one kernel
  *   2 .. 64     rows_2_64 where the matrix is wide enough, expert_stream for the experts
- *               else rows_1_32 in passes
+ *               else rows_1_32 in passes; experts that
+ *               need more shared memory than the GPU has:
+ *               rows_tiled
  *   65 ..       rows_tiled                                 prompt, prompt_dense
  *   logits      up to 8 rows_1_32, up to 64 logits_rows, else rows_tiled
  */
