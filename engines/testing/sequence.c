@@ -214,8 +214,17 @@ void testing_pages_settle(struct lr_engine_model *model)
         model->pages_limit > model->pages_in_use ? model->pages_limit : model->pages_in_use;
 }
 
+static void report_entered(struct lr_engine_model *model, const uint64_t *ids, size_t count)
+{
+    if (count != 0 && LR_HOST_HAS(model->host, on_enter))
+        model->host->on_enter(model->host->ctx, ids, count);
+}
+
 static void admit(struct lr_engine_model *model)
 {
+    enum { AT_ONCE = 64 };
+    uint64_t entered[AT_ONCE];
+    size_t count = 0;
     for (struct testing_sequence *s = model->first; s != NULL; s = s->next) {
         if (s->admitted)
             continue;
@@ -223,15 +232,19 @@ static void admit(struct lr_engine_model *model)
         /* A request that could never fit runs when it is alone: pages are only counted. */
         if (model->admitted >= model->max_sequences ||
             (model->pages_in_use + pages > model->pages_limit && model->admitted != 0))
-            return;
+            break;
         s->admitted = true;
-        if (LR_HOST_HAS(model->host, on_enter))
-            model->host->on_enter(model->host->ctx, &s->id, 1);
         s->pages = pages;
         model->pages_in_use += pages;
         testing_pages_settle(model);
         model->admitted++;
+        if (count == AT_ONCE) {
+            report_entered(model, entered, count);
+            count = 0;
+        }
+        entered[count++] = s->id;
     }
+    report_entered(model, entered, count);
 }
 
 /* Unlinks *link, frees its pages and reports its end. */

@@ -76,11 +76,11 @@ void wire_token_encode(struct lr_buf *buf, const struct wire_token *m)
 {
     size_t start = wire_event_begin(buf, WIRE_TOKEN, m->request);
     uint32_t top = m->top_count < WIRE_TOP_MAX ? m->top_count : WIRE_TOP_MAX;
-    wire_put_u32(buf, m->id);
-    wire_put_u8(
-        buf, (uint8_t)((m->special ? FLAG_SPECIAL : 0) | (m->has_logprob ? FLAG_LOGPROB : 0)));
-    wire_put_u8(buf, (uint8_t)top);
-    wire_put_u16(buf, 0);
+    uint64_t flags =
+        (m->special ? FLAG_SPECIAL : 0U) | (m->has_logprob ? (unsigned)FLAG_LOGPROB : 0U);
+    /* u32 id, u8 flags, u8 alternatives, u16 zero: one append, for this is done for each token
+     */
+    wire_put_u64(buf, m->id | flags << 32 | (uint64_t)top << 40);
     wire_put_f32(buf, m->logprob);
     wire_put_str(buf, m->bytes);
     for (uint32_t i = 0; i < top; i++) {

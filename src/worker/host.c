@@ -9,6 +9,12 @@
 
 enum { LOG_TEXT_MAX = 4096, FRAME_MAX = 4 << 20 };
 
+void worker_host_flush(struct worker_host *host)
+{
+    if (host->out.len != 0 || host->out.failed)
+        worker_link_send(host->link, &host->out);
+}
+
 static void on_log(void *ctx, int32_t level, const char *event, const char *text)
 {
     struct worker_host *host = ctx;
@@ -121,7 +127,6 @@ static void on_done(void *ctx, uint64_t request_id, enum lr_finish reason,
     if (at < host->with_logprobs_count)
         host->with_logprobs[at] = host->with_logprobs[--host->with_logprobs_count];
     wire_done_encode(&host->out, &m);
-    worker_link_send(host->link, &host->out);
 }
 
 static void on_prefill(void *ctx, uint64_t request_id, uint32_t done, uint32_t total)
@@ -129,7 +134,8 @@ static void on_prefill(void *ctx, uint64_t request_id, uint32_t done, uint32_t t
     struct worker_host *host = ctx;
     struct wire_prefill m = {.request = request_id, .done = done, .total = total};
     wire_prefill_encode(&host->out, &m);
-    worker_link_send(host->link, &host->out);
+    if (done < total) /* else the first token follows in the same step */
+        worker_host_flush(host);
 }
 
 void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, size_t count)
@@ -151,10 +157,9 @@ static void on_enter(void *ctx, const uint64_t *request_ids, size_t count)
     worker_host_enter(host, request_ids, count);
 }
 
-void worker_host_init(struct worker_host *host, struct worker_link *link,
-                      const struct lr_engine_api *api)
+void worker_host_init(struct worker_host *host, struct worker_link *link)
 {
-    *host = (struct worker_host){.link = link, .api = api};
+    *host = (struct worker_host){.link = link};
     host->table = (struct lr_engine_host){
         .size = sizeof(host->table),
         .ctx = host,

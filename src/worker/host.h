@@ -1,5 +1,9 @@
-/* worker/host.h - the worker's implementation of struct lr_engine_host: every callback sends a
- * frame at once. */
+/* worker/host.h - the host side of engine.h: every callback becomes a frame.
+ *
+ * A token is written at once.  The end of a generation and the last report of its prefill wait
+ * in `out` for the next token, or for the end of the step: a write costs more than all else
+ * here.
+ */
 #ifndef WORKER_HOST_H
 #define WORKER_HOST_H
 
@@ -9,12 +13,12 @@
 #include "worker/link.h"
 
 struct worker_host {
-    struct lr_engine_host table; /* lent to the engine */
-    struct worker_link *link;    /* borrowed, outlives the host */
-    const struct lr_engine_api *api;
+    struct lr_engine_host table;     /* lent to the engine */
+    struct worker_link *link;        /* borrowed, outlives the host */
+    const struct lr_engine_api *api; /* NULL until a library is open */
     const struct lr_engine_model
         *model;        /* gives the bytes of alternatives; NULL while loading */
-    struct lr_buf out; /* scratch buffer of the main thread */
+    struct lr_buf out; /* frames of the main thread that were not sent yet */
     /* Live requests that asked for log probabilities.  The token's logprob alone does not tell:
      * 0.0 may mean "certain" or "not asked for". */
     uint64_t *with_logprobs; /* owned */
@@ -25,13 +29,15 @@ struct worker_host {
     bool has_entered;                      /* requests entered the current step */
 };
 
-void worker_host_init(struct worker_host *host, struct worker_link *link,
-                      const struct lr_engine_api *api);
+void worker_host_init(struct worker_host *host, struct worker_link *link);
 void worker_host_free(struct worker_host *host);
 
 /* The coming step computes these requests for the first time.  The node is told before the step
  * begins, because the engine may die in it. */
 void worker_host_enter(struct worker_host *host, const uint64_t *request_ids, size_t count);
+
+/* Sends the frames that wait. */
+void worker_host_flush(struct worker_host *host);
 
 void worker_host_wants_logprobs(struct worker_host *host, uint64_t request_id);
 

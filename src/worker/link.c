@@ -24,7 +24,7 @@ bool worker_link_fill(struct worker_link *link, bool wait)
     struct pollfd ready = {.fd = WORKER_IN_FD, .events = POLLIN};
 
     for (;;) {
-        int n = poll(&ready, 1, wait ? -1 : 0);
+        int n = wait ? 1 : poll(&ready, 1, 0); /* a read waits by itself */
         if (n == 0)
             return true;
         if (n < 0 && errno == EINTR)
@@ -32,6 +32,8 @@ bool worker_link_fill(struct worker_link *link, bool wait)
         if (n < 0)
             return false;
         ssize_t got = read(WORKER_IN_FD, link->chunk, sizeof(link->chunk));
+        if (got < 0 && errno == EAGAIN && wait)
+            (void)poll(&ready, 1, -1);
         if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got <= 0)

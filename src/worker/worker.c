@@ -23,9 +23,8 @@ struct worker {
     struct worker_host host;
     const struct lr_engine_api *api; /* NULL until a library is open */
     struct lr_engine_model *model;   /* NULL until a model is open */
-    struct lr_buf out;
-    struct lr_arena scratch;   /* arena of one frame */
-    uint64_t fresh[FRESH_MAX]; /* requests submitted since the last step */
+    struct lr_arena scratch;         /* arena of one frame */
+    uint64_t fresh[FRESH_MAX];       /* requests submitted since the last step */
     size_t fresh_count;
     uint64_t last_tick_ns;
     const char *writable; /* worker_config.scratch */
@@ -39,8 +38,8 @@ struct worker {
 static void give_up(struct worker *w, const struct lr_error *err)
 {
     struct wire_error m = {.error = *err};
-    wire_error_encode(&w->out, WIRE_FAILED, &m);
-    worker_link_send(&w->link, &w->out);
+    wire_error_encode(&w->host.out, WIRE_FAILED, &m);
+    worker_host_flush(&w->host);
     w->leaving = true;
     w->status = 1;
 }
@@ -77,17 +76,16 @@ static void handle_probe(struct worker *w, struct lr_str body)
         give_up(w, &err);
         return;
     }
-    wire_need_encode(&w->out, WIRE_PROBED, &need);
-    worker_link_send(&w->link, &w->out);
+    wire_need_encode(&w->host.out, WIRE_PROBED, &need);
+    worker_host_flush(&w->host);
     w->leaving = true;
 }
 
-static void send_tick(struct worker *w, uint64_t now)
+static void add_tick(struct worker *w, uint64_t now)
 {
     struct lr_engine_stats stats = {.size = sizeof(stats)};
     w->api->stats(w->model, &stats);
-    wire_tick_encode(&w->out, &stats);
-    worker_link_send(&w->link, &w->out);
+    wire_tick_encode(&w->host.out, &stats);
     w->last_tick_ns = now;
 }
 
@@ -105,7 +103,7 @@ static void handle_open(struct worker *w, struct lr_str body)
     if (code == LR_OK)
         code = open_library(w, &m, &err);
     if (code == LR_OK) {
-        worker_host_init(&w->host, &w->link, w->api);
+        w->host.api = w->api;
         code = w->api->open(&w->host.table, m.model_dir, &m.options, &w->model, &err);
     }
     /* Probe again: now the answer says what the model really holds. */
@@ -117,16 +115,16 @@ static void handle_open(struct worker *w, struct lr_str body)
         return;
     }
     w->host.model = w->model;
-    wire_need_encode(&w->out, WIRE_OPENED, &need);
-    worker_link_send(&w->link, &w->out);
-    send_tick(w, lr_clock_ns(NULL));
+    wire_need_encode(&w->host.out, WIRE_OPENED, &need);
+    add_tick(w, lr_clock_ns(NULL));
+    worker_host_flush(&w->host);
 }
 
 static void refuse(struct worker *w, uint64_t request, const struct lr_error *err)
 {
     struct wire_done m = {.request = request, .reason = LR_FINISH_ERROR, .error = *err};
-    wire_done_encode(&w->out, &m);
-    worker_link_send(&w->link, &w->out);
+    wire_done_encode(&w->host.out, &m);
+    worker_host_flush(&w->host);
 }
 
 static void handle_submit(struct worker *w, struct lr_str body)
@@ -181,7 +179,8 @@ static void handle_cancel(struct worker *w, struct lr_str body)
     uint64_t request;
     if (wire_u64_decode(body, &request, NULL) == LR_OK && w->model != NULL) {
         w->api->cancel(w->model, request);
-        send_tick(w, lr_clock_ns(NULL)); /* tells the node that the pages are free */
+        add_tick(w, lr_clock_ns(NULL)); /* tells the node that the pages are free */
+        worker_host_flush(&w->host);
     }
 }
 
@@ -218,6 +217,7 @@ static void step(struct worker *w)
     if (!w->host.engine_reports)
         worker_host_enter(&w->host, w->fresh, w->fresh_count);
     w->fresh_count = 0;
+    worker_host_flush(&w->host);
     lr_code code = w->api->step(w->model, &busy, &err);
     if (code != LR_OK) {
         err.code = code;
@@ -226,9 +226,13 @@ static void step(struct worker *w)
     }
     w->busy = busy != 0;
     uint64_t now = lr_clock_ns(NULL);
-    /* After a step that new requests entered, the tick also says that the step was survived. */
+    bool is_awaited = w->host.out.len != 0 || !w->busy;
+    /* After a step that new requests entered, the tick also says that the step was survived: it
+     * leaves before the next step begins. */
     if (!w->busy || w->host.has_entered || now - w->last_tick_ns >= TICK_NS)
-        send_tick(w, now);
+        add_tick(w, now);
+    if (is_awaited)
+        worker_host_flush(&w->host);
 }
 
 static void loop(struct worker *w)
@@ -252,21 +256,19 @@ int worker_run(const struct worker_config *config)
         return 1;
     }
     worker_link_init(&w.link);
-    lr_buf_init(&w.out, 1 << 20);
+    worker_host_init(&w.host, &w.link);
     lr_arena_init(&w.scratch, REQUEST_BYTES);
 
     struct wire_hello hello = {.pid = (uint32_t)getpid(), .abi = LR_ENGINE_ABI};
-    wire_hello_encode(&w.out, &hello);
-    worker_link_send(&w.link, &w.out);
+    wire_hello_encode(&w.host.out, &hello);
+    worker_host_flush(&w.host);
     loop(&w);
     /* close() may hang or crash in a bad plugin; the node waits a little and then kills this
      * process. */
     if (w.model != NULL)
         w.api->close(w.model);
-    if (w.host.link != NULL)
-        worker_host_free(&w.host);
+    worker_host_free(&w.host);
     worker_link_free(&w.link);
-    lr_buf_free(&w.out);
     lr_arena_free(&w.scratch);
     return w.status;
 }

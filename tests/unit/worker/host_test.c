@@ -1,4 +1,5 @@
-/* The host side of engine.h: every callback is one frame, sent before the callback ends. */
+/* The host side of engine.h: every callback is one frame; a token is sent before its callback
+ * ends. */
 #include "tests/unit/worker/support.h"
 #include "worker/host.h"
 
@@ -22,7 +23,8 @@ struct stage {
 static void set_stage(struct stage *s)
 {
     worker_link_init(&s->link);
-    worker_host_init(&s->host, &s->link, &api);
+    worker_host_init(&s->host, &s->link);
+    s->host.api = &api;
     s->host.model = (const struct lr_engine_model *)s; /* never looked into */
 }
 
@@ -56,6 +58,7 @@ static int generate(void *arg)
     h->on_token(h->ctx, 2, &token); /* a new request of that number asked for none */
     struct lr_error err = {.code = LR_OUT_OF_VRAM, .text = "full"};
     h->on_done(h->ctx, 1, LR_FINISH_ERROR, NULL, &err);
+    worker_host_flush(&s.host); /* as at the end of a step */
     return clear_stage(&s);
 }
 
@@ -101,6 +104,41 @@ static void each_callback_is_one_frame_in_order(void **state)
     assert_int_equal(done.error.code, LR_OUT_OF_VRAM);
     assert_string_equal(done.error.text, "full");
     assert_int_equal(place_end(&p), 0);
+}
+
+/* The exit status has a bit for each callback after which a frame waits for the next write. */
+static int hold_back(void *arg)
+{
+    struct stage s;
+    struct lr_token token = {.size = sizeof(token), .id = 5, .bytes = "five", .len = 4};
+    int status = 0;
+    (void)arg;
+    set_stage(&s);
+    const struct lr_engine_host *h = &s.host.table;
+    h->on_prefill(h->ctx, 1, 8, 16);
+    status |= s.host.out.len != 0 ? 1 : 0;
+    h->on_prefill(h->ctx, 1, 16, 16);
+    status |= s.host.out.len != 0 ? 2 : 0;
+    h->on_token(h->ctx, 1, &token);
+    status |= s.host.out.len != 0 ? 4 : 0;
+    h->on_done(h->ctx, 1, LR_FINISH_STOP, NULL, NULL);
+    status |= s.host.out.len != 0 ? 8 : 0;
+    worker_host_enter(&s.host, (uint64_t[]){2}, 1);
+    status |= s.host.out.len != 0 ? 16 : 0;
+    (void)clear_stage(&s);
+    return status;
+}
+
+static void only_the_end_and_the_last_prefill_report_wait_for_the_next_write(void **state)
+{
+    struct place p = place_start(hold_back, NULL);
+    (void)state;
+    (void)place_expect(&p, WIRE_PREFILL);
+    (void)place_expect(&p, WIRE_PREFILL);
+    (void)place_expect(&p, WIRE_TOKEN);
+    (void)place_expect(&p, WIRE_DONE);
+    (void)place_expect(&p, WIRE_ENTER);
+    assert_int_equal(place_end(&p), 2 | 8);
 }
 
 /* Reports progress until the node no longer listens; the exit status counts the steps. */
@@ -163,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_callback_is_one_frame_in_order),
+        cmocka_unit_test(only_the_end_and_the_last_prefill_report_wait_for_the_next_write),
         cmocka_unit_test(a_load_nobody_wants_any_more_is_told_so),
         cmocka_unit_test(a_long_line_of_an_engine_is_cut),
     };
