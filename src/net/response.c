@@ -20,7 +20,7 @@ static bool has_no_body(int status)
  * as an answer. */
 static bool put_head(struct lr_buf *out, struct net_loop *loop, int status,
                      const char *content_type, int64_t length, const char *connection,
-                     struct lr_str extra)
+                     const struct lr_buf *extra)
 {
     char line[96];
     int len = snprintf(line, sizeof(line), "HTTP/1.1 %d %s\r\nDate: ", status,
@@ -42,9 +42,11 @@ static bool put_head(struct lr_buf *out, struct net_loop *loop, int status,
         lr_buf_add_z(out, connection);
     }
     lr_buf_add_z(out, "\r\n");
-    lr_buf_add_str(out, extra);
+    if (extra != NULL)
+        lr_buf_add_str(out, lr_buf_str(extra));
     lr_buf_add_z(out, "\r\n");
-    return !out->failed;
+    /* An answer without a header that belongs to it may mean something else. */
+    return !out->failed && (extra == NULL || !extra->failed);
 }
 
 /* Decides, when the head is built, whether the connection is kept: the head announces it. */
@@ -125,7 +127,7 @@ static void respond(struct net_request *req, int status, const char *content_typ
         lr_buf_clear(&loop->scratch);
         if (!put_head(&loop->scratch, loop, status, content_type,
                       bare ? LENGTH_NONE : (int64_t)body.len, settle_connection(req),
-                      lr_buf_str(&req->extra))) {
+                      &req->extra)) {
             finish(req, true);
             return;
         }
@@ -191,7 +193,7 @@ void net_server_send_refusal(struct server_conn *sc, int status, const struct lr
     lr_buf_clear(&loop->scratch);
     struct lr_str parts[2] = {{0}, lr_buf_str(&body)};
     if (put_head(&loop->scratch, loop, status, "application/json", (int64_t)body.len, "close",
-                 lr_str("", 0))) {
+                 NULL)) {
         parts[0] = lr_buf_str(&loop->scratch);
         net_conn_write(&sc->conn, parts, is_head_method || body.len == 0 ? 1 : 2);
     }
@@ -216,7 +218,7 @@ void net_stream_begin(struct net_request *req, int status, const char *content_t
     lr_buf_clear(&loop->scratch);
     if (!put_head(&loop->scratch, loop, status, content_type,
                   req->is_chunked ? LENGTH_CHUNKED : LENGTH_NONE, settle_connection(req),
-                  lr_buf_str(&req->extra))) {
+                  &req->extra)) {
         net_conn_fail(&req->conn->conn);
         return;
     }
@@ -247,8 +249,7 @@ void net_request_upgrade(struct net_request *req, const char *protocol,
     if (req->conn == NULL)
         return;
     lr_buf_clear(&loop->scratch);
-    if (put_head(&loop->scratch, loop, 101, NULL, LENGTH_NONE, "Upgrade",
-                 lr_buf_str(&req->extra)))
+    if (put_head(&loop->scratch, loop, 101, NULL, LENGTH_NONE, "Upgrade", &req->extra))
         net_conn_write(&req->conn->conn,
                        &(struct lr_str){loop->scratch.data, loop->scratch.len}, 1);
     else

@@ -193,4 +193,24 @@ describe('a faulty network', { concurrency: 3 }, () => {
     proxy.reset();
     await until('it is back', async () => (await online(router)) === 2);
   });
+
+  test('a link without an agreed protocol is given up at once and opened again', async () => {
+    const { router, all } = await fleet(1, makeEcho('m'), { proxied: true });
+    const { proxy } = all[0];
+    let spoiled = 0;
+    // The node agrees to the upgrade, but the header that names the protocol is lost.
+    proxy.changeAnswer = (bytes) => {
+      const text = bytes.toString('latin1');
+      if (spoiled > 0 || !text.startsWith('HTTP/1.1 101 ')) return bytes;
+      spoiled++;
+      return Buffer.from(text.replace(/\r\nUpgrade: [^\r]*/, ''), 'latin1');
+    };
+    proxy.reset(); // links that the router has opened already
+    const begun = Date.now();
+    const answer = await call(`${router.url}/v1/chat/completions`, { body: { model: 'm', ...say('hi') } });
+    assert.deepEqual([answer.status, spoiled], [200, 1], answer.text);
+    assert.ok(Date.now() - begun < LIMIT_MS, `${Date.now() - begun} ms`);
+    await allIdle(router);
+    assert.equal(await online(router), 1);
+  });
 });

@@ -148,8 +148,15 @@ static void on_headers(void *arg, int status, struct net_headers headers)
                    wire_link_parse(name, &protocol) &&
                    wire_protocol_common(protocol) == protocol;
     l->status = status;
-    if (is_ours)
+    if (is_ours) {
         move(l, LINK_OPEN, NULL);
+    } else if (status == 101) { /* frames of no protocol that this router knows would follow */
+        struct lr_error err;
+        (void)lr_fail(&err, LR_UPSTREAM,
+                      "%s: the node agreed to a link, but not to a protocol of this router",
+                      l->url);
+        move(l, LINK_CLOSED, &err);
+    }
 }
 
 static void on_body(void *arg, struct lr_str bytes)
@@ -189,7 +196,7 @@ void router_links_watch(struct router_loop *loop, uint64_t now_ms)
     struct lr_error err;
     for (struct router_link *l = loop->links, *next; l != NULL; l = next) {
         next = l->next;
-        if (l->state != LINK_OPEN || now_ms - l->heard_ms < ROUTER_SILENCE_MS)
+        if (now_ms - l->heard_ms < ROUTER_SILENCE_MS)
             continue;
         /* Bytes may still trickle in: the transport sees no silence. */
         (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
@@ -229,6 +236,7 @@ static lr_code open_link(struct router_loop *loop, const struct router_node *nod
                       .on_done = on_done},
     };
     l->loop = loop;
+    l->heard_ms = net_loop_now_ms(loop->net);
     l->node = node;
     lr_code code = net_call_start(loop->client, &config, &l->call, err);
     if (code != LR_OK) {
