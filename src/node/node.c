@@ -351,7 +351,7 @@ static void end_now(struct node *node)
     (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
     for (uint32_t i = 0; i < node->generations.count; i++) {
         struct node_generation *request = node->generations.all[i].item;
-        if (request != NULL && !request->is_proof)
+        if (request != NULL && request->state != NODE_GENERATION_PROVING)
             node_generation_fail(request, &err, true);
     }
     for (struct node_model *m = node->models; m != NULL; m = m->next)

@@ -12,8 +12,7 @@ void node_api_generate_stop(struct node *node, struct net_request *req)
     bool found = false;
     for (uint32_t i = 0; i < node->generations.count; i++) {
         struct node_generation *r = node->generations.all[i].item;
-        if (r == NULL || r->is_proof || r->sink.on_event == NULL ||
-            r->place != NODE_GENERATION_LIVE || !lr_str_eq(r->ask.request_id, id))
+        if (r == NULL || !node_generation_is_served(r) || !lr_str_eq(r->ask.request_id, id))
             continue;
         node_generation_stop(r);
         found = true;

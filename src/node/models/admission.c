@@ -193,60 +193,49 @@ static void make_room(struct node_model *model)
 /* ---- the probe: what will it need? ---- */
 
 struct probe {
+    struct node_answer answer; /* first: the argument of the callbacks */
     struct node_model *model;
     struct node_library *library; /* reference */
-    struct lr_engine_need need;
-    struct lr_error error;
     uint64_t started_ms;
-    bool has_need;
 };
 
-static void on_probe_frame(void *arg, const struct wire_frame *frame)
+bool node_artifact_refused(struct node_model *model, const struct lr_error *why)
 {
-    struct probe *p = arg;
-    struct wire_error m;
-    if (frame->type == WIRE_PROBED)
-        p->has_need = wire_need_decode(frame->body, &p->need, NULL) == LR_OK;
-    if (frame->type == WIRE_FAILED && wire_error_decode(frame->body, &m, NULL) == LR_OK)
-        p->error = m.error;
+    const char *artifact = node_artifact_of(model);
+    if (artifact == NULL || (why->code != LR_MODEL_CORRUPT && why->code != LR_UNSUPPORTED))
+        return false;
+    lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
+                artifact, why->text);
+    model->skip_artifact = true;
+    model->has_need = false;
+    return true;
 }
 
 static void on_probe_exit(void *arg, const char *how)
 {
     struct probe *p = arg;
     struct node_model *model = p->model;
+    struct lr_error err = p->answer.error;
+    bool has_need = p->answer.has_need, was_told = err.code != LR_OK;
+    bool is_late = node_now(model->node) - p->started_ms >= model->node->limits.load_ms;
     model->probe = NULL;
-    if (p->has_need) {
-        model->need = p->need;
+    if (has_need) {
+        model->need = p->answer.need;
         model->has_need = true;
         node_library_unref(model->need_library);
         model->need_library = node_library_ref(p->library);
     }
-    bool failed = !p->has_need, was_told = p->error.code != LR_OK;
-    bool is_late = node_now(model->node) - p->started_ms >= model->node->limits.load_ms;
-    if (failed && !was_told)
-        (void)lr_fail(&p->error, is_late ? LR_TIMEOUT : LR_INTERNAL,
-                      "the engine %s when it was asked about the model", how);
-    const char *artifact = node_artifact_of(model);
-    bool is_refused = p->error.code == LR_MODEL_CORRUPT || p->error.code == LR_UNSUPPORTED;
-    if (failed && is_refused && artifact != NULL && model->state == NODE_MODEL_STARTING) {
-        lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
-                    artifact, p->error.text);
-        model->skip_artifact = true;
-        node_library_unref(p->library);
-        free(p);
-        node_admit(model);
-        return;
-    }
-    struct lr_error err = p->error;
     node_library_unref(p->library);
     free(p);
     if (model->state != NODE_MODEL_STARTING)
         return;
-    if (!failed) {
+    if (has_need || node_artifact_refused(model, &err)) {
         node_admit(model);
         return;
     }
+    if (!was_told)
+        (void)lr_fail(&err, is_late ? LR_TIMEOUT : LR_INTERNAL,
+                      "the engine %s when it was asked about the model", how);
     node_model_trouble(model, was_told ? NODE_TROUBLE_TOLD : NODE_TROUBLE_DEATH, &err);
     node_model_pump(model);
 }
@@ -254,39 +243,27 @@ static void on_probe_exit(void *arg, const char *how)
 static void start_probe(struct node_model *model)
 {
     struct node *node = model->node;
+    struct node_library *library = model->engine->library;
     struct lr_error err;
     struct wire_open open;
+    uint32_t pool = node_pool_for(node, strcmp(node->device, "cpu") != 0);
+    const struct node_pool_state *state = &node->pools.pool[pool].state;
     struct probe *p = calloc(1, sizeof(*p));
-    if (p == NULL) {
-        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask the engine about the model");
+    const struct node_proc_callbacks callbacks = {
+        .arg = p, .on_frames = node_answer_on_frames, .on_exit = on_probe_exit};
+    node_describe_open(model, library, pool, state->total / 100 * state->limit_percent, &open);
+    lr_code code =
+        p != NULL ? node_engine_run(node, library, model->id, WIRE_PROBE, &open, &callbacks,
+                                    &model->probe, &err)
+                  : lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask the engine about the model");
+    if (code != LR_OK) {
+        free(p);
         node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
         return;
     }
     p->model = model;
     p->started_ms = node_now(node);
-    p->library = node_library_ref(model->engine->library);
-    char scratch[LR_PATH_MAX];
-    struct node_proc_config config = {
-        .executable = node->executable,
-        .scratch = node_scratch_of(node, p->library, scratch),
-        .label = model->id,
-        .is_probe = true,
-        .limit_ms = node->limits.load_ms,
-        .callbacks = {.arg = p, .on_frame = on_probe_frame, .on_exit = on_probe_exit},
-    };
-    if (node_proc_start(node->loop, &config, &model->probe, &err) != LR_OK) {
-        node_library_unref(p->library);
-        free(p);
-        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
-        return;
-    }
-    uint32_t pool = node_pool_for(node, strcmp(node->device, "cpu") != 0);
-    const struct node_pool_state *state = &node->pools.pool[pool].state;
-    node_describe_open(model, p->library, pool, state->total / 100 * state->limit_percent,
-                       &open);
-    lr_buf_clear(&node->scratch);
-    wire_open_encode(&node->scratch, WIRE_PROBE, &open);
-    (void)node_proc_send(model->probe, lr_buf_str(&node->scratch));
+    p->library = node_library_ref(library);
 }
 
 void node_admit(struct node_model *model)

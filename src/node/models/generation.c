@@ -4,113 +4,265 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/machine.h"
 #include "node/state.h"
 #include "wire/bytes.h"
 
-enum { TICK_MS = 900, SLOTS_BEYOND = 2 };
+enum { TICK_MS = 900, SLOTS_BEYOND = 2, EVENT_BYTES = 4096 };
 
-void node_generation_push(struct node_generation **list, struct node_generation *request)
+/* ---- states ---- */
+
+#define TO(name) LR_STATE(NODE_GENERATION_##name)
+static const struct lr_machine machine = {
+    "generation",
+    {
+        [NODE_GENERATION_NEW] = {"new", TO(QUEUED) | TO(PROVING) | TO(OVER)},
+        [NODE_GENERATION_QUEUED] = {"queued", TO(RUNNING) | TO(OVER)},
+        [NODE_GENERATION_RUNNING] = {"running",
+                                     TO(QUEUED) | TO(STOPPING) | TO(LEAVING) | TO(OVER)},
+        [NODE_GENERATION_STOPPING] = {"stopping", TO(STOPPED) | TO(LEAVING) | TO(OVER)},
+        [NODE_GENERATION_STOPPED] = {"stopped", TO(STOPPING) | TO(OVER)},
+        [NODE_GENERATION_LEAVING] = {"leaving", TO(OVER)},
+        [NODE_GENERATION_PROVING] = {"proving", TO(OVER)},
+        [NODE_GENERATION_OVER] = {"over", 0},
+    },
+};
+
+static bool is_queued(enum node_generation_state state)
 {
-    while (*list != NULL)
-        list = &(*list)->next;
-    request->next = NULL;
-    request->link = list;
-    *list = request;
+    return state == NODE_GENERATION_QUEUED || state == NODE_GENERATION_STOPPED;
 }
 
-/* For lists without an order: one end, whatever their length. */
-static void push_front(struct node_generation **list, struct node_generation *request)
+static bool is_told_to_end(enum node_generation_state state)
 {
-    request->next = *list;
-    request->link = list;
-    if (*list != NULL)
-        (*list)->link = &request->next;
-    *list = request;
+    return state == NODE_GENERATION_STOPPING || state == NODE_GENERATION_LEAVING;
 }
 
-/* Behind the others that were computed before, ahead of those that never were. */
-static void push_again(struct node_generation **list, struct node_generation *request)
+static bool is_live(enum node_generation_state state)
 {
-    while (*list != NULL && (*list)->ask.entry != WIRE_ENTRY_NEW)
-        list = &(*list)->next;
-    push_front(list, request);
+    return state == NODE_GENERATION_RUNNING || is_told_to_end(state) ||
+           state == NODE_GENERATION_PROVING;
 }
 
-void node_generation_unlink(struct node_generation *request)
+static void insert(struct node_generation **at, struct node_generation *g)
 {
-    if (request->link == NULL)
+    g->next = *at;
+    g->link = at;
+    if (g->next != NULL)
+        g->next->link = &g->next;
+    *at = g;
+}
+
+static void take_out(struct node_generation *g)
+{
+    *g->link = g->next;
+    if (g->next != NULL)
+        g->next->link = g->link;
+}
+
+/* Generations that were computed before stand ahead of those that never were. */
+static void join_queue(struct node_generation *g)
+{
+    struct node_model *model = g->model;
+    struct node_generation **at = &model->queue;
+    if (g->ask.entry == WIRE_ENTRY_NEW && model->queue != NULL)
+        at = model->queue_end;
+    while (*at != NULL && (*at)->ask.entry != WIRE_ENTRY_NEW)
+        at = &(*at)->next;
+    insert(at, g);
+    if (g->next == NULL)
+        model->queue_end = &g->next;
+    model->queue_count++;
+}
+
+static void leave_queue(struct node_generation *g)
+{
+    if (g->next == NULL)
+        g->model->queue_end = g->link;
+    take_out(g);
+    g->model->queue_count--;
+}
+
+static void join_worker(struct node_generation *g)
+{
+    struct node_worker *w = g->attempt.worker;
+    bool is_newcomer = node_generation_is_newcomer(g);
+    insert(&w->live, g);
+    w->newcomer_count += is_newcomer;
+    w->suspect_count += is_newcomer && g->attempt.entry == WIRE_ENTRY_SUSPECT;
+    w->connection_count += g->attempt.has_connection;
+    if (w->live_count++ == 0)
+        w->progress_ms = node_now(w->node);
+}
+
+void node_generation_entered(struct node_generation *g)
+{
+    struct node_worker *w = g->attempt.worker;
+    bool is_newcomer = node_generation_is_newcomer(g);
+    w->entering_count -= g->attempt.progress == NODE_PROGRESS_ENTERING;
+    w->newcomer_count -= is_newcomer;
+    w->suspect_count -= is_newcomer && g->attempt.entry == WIRE_ENTRY_SUSPECT;
+    g->attempt.progress = NODE_PROGRESS_ENTERED;
+}
+
+/* What belongs to the attempt goes with it. */
+static void leave_worker(struct node_generation *g)
+{
+    struct node_worker *w = g->attempt.worker;
+    take_out(g);
+    node_generation_entered(g);
+    w->connection_count -= g->attempt.has_connection;
+    w->live_count--;
+    g->attempt = (struct node_attempt){0};
+}
+
+static void send_cancel(struct node_generation *g)
+{
+    struct node *node = g->model->node;
+    lr_buf_clear(&node->scratch);
+    wire_u64_encode(&node->scratch, WIRE_CANCEL, g->id);
+    if (g->attempt.worker->proc != NULL)
+        (void)node_proc_send(g->attempt.worker->proc, lr_buf_str(&node->scratch));
+}
+
+static void refuse_move(struct node_generation *g, enum node_generation_state state)
+{
+    struct lr_error err;
+    if (g->state == NODE_GENERATION_OVER)
         return;
-    *request->link = request->next;
-    if (request->next != NULL)
-        request->next->link = request->link;
-    request->next = NULL;
-    request->link = NULL;
+    if (is_live(g->state))
+        send_cancel(g);
+    (void)lr_fail(&err, LR_INTERNAL,
+                  "the node wanted to move the generation from %s to %s: a bug",
+                  machine.states[g->state].name, machine.states[state].name);
+    node_generation_fail(g, &err, true);
 }
 
-struct node_generation *node_generation_find(struct node *node, uint64_t id)
+bool node_generation_move(struct node_generation *g, enum node_generation_state state)
 {
-    return lr_slots_find(&node->generations, id);
-}
-
-/* The generation of this model that runs under this name and whose owner still listens; NULL:
- * none does. */
-static struct node_generation *find_named(const struct node_model *model, struct lr_str name)
-{
-    const struct lr_slots *all = &model->node->generations;
-    for (uint32_t i = 0; name.len != 0 && i < all->count; i++) {
-        struct node_generation *r = all->all[i].item;
-        if (r != NULL && r->place == NODE_GENERATION_LIVE && r->model == model &&
-            !r->is_proof && r->sink.on_event != NULL && lr_str_eq(r->ask.request_id, name))
-            return r;
+    enum node_generation_state was = g->state;
+    struct node_worker *w = g->attempt.worker;
+    if (!lr_machine_allows(&machine, g->name, was, state)) {
+        refuse_move(g, state);
+        return false;
     }
-    return NULL;
+    g->state = state;
+    if (w != NULL) {
+        w->leaving_count += is_told_to_end(state);
+        w->leaving_count -= is_told_to_end(was);
+    }
+    if (is_queued(was))
+        leave_queue(g);
+    if (is_live(was) && !is_live(state))
+        leave_worker(g);
+    if (is_queued(state))
+        join_queue(g);
+    if (is_live(state) && !is_live(was))
+        join_worker(g);
+    return true;
 }
 
 /* ---- events ---- */
 
-static void tell(struct node_generation *request, struct lr_buf *buf)
+void node_generation_tell(struct node_generation *g, const struct wire_frame *frame)
+{
+    struct node *node = g->model->node;
+    g->last_event_ms = node_now(node);
+    if (g->attempt.ahead != 0)
+        g->attempt.ahead--;
+    node->batch.more_comes = g->attempt.ahead != 0;
+    if (g->sink.on_event != NULL)
+        g->sink.on_event(g->sink.ctx, frame);
+}
+
+/* An event of the node's own. */
+static void tell_encoded(struct node_generation *g, const struct lr_buf *buf)
 {
     struct lr_str bytes = lr_buf_str(buf);
     struct wire_frame frame;
     bool has;
     if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
-        node_generation_event(request, &frame);
+        node_generation_tell(g, &frame);
 }
 
-void node_generation_event(struct node_generation *request, const struct wire_frame *frame)
+static void tell_accepted(struct node_generation *g, bool has_swapped)
 {
-    struct node *node = request->model->node;
-    request->last_event_ms = node_now(node);
-    if (request->ahead != 0)
-        request->ahead--;
-    node->batch.more_comes = request->ahead != 0;
-    if (request->sink.on_event != NULL)
-        request->sink.on_event(request->sink.ctx, frame);
-}
-
-static void tell_accepted(struct node_generation *request, bool has_swapped)
-{
-    struct node_model *model = request->model;
-    struct lr_buf *buf = &model->node->scratch;
+    struct lr_buf *buf = &g->model->node->scratch;
     char engine[384] = "";
-    const struct node_worker *w = node_model_worker(model);
+    const struct node_worker *w = node_model_worker(g->model);
     if (w != NULL && node_worker_has_opened(w))
         (void)snprintf(engine, sizeof(engine), "%s %s", w->library->engine_id,
                        w->library->version);
-    struct wire_accepted m = {.request_id = request->ask.request_id,
+    struct wire_accepted m = {.request_id = g->ask.request_id,
                               .engine = lr_str_z(engine),
                               .has_swapped = has_swapped};
     lr_buf_clear(buf);
     wire_accepted_encode(buf, &m);
-    tell(request, buf);
+    tell_encoded(g, buf);
 }
 
-/* ---- life ---- */
+static void release(struct node_generation *g)
+{
+    if (!node_generation_move(g, NODE_GENERATION_OVER))
+        return;
+    lr_slots_give(&g->model->node->generations, g->id);
+    lr_buf_free(&g->generated);
+    free(g->frame);
+    free(g);
+}
+
+/* A last event is not encoded in the node's scratch: its owner may begin another generation at
+ * once. */
+static void tell_error(struct node_generation *g, const struct lr_error *err, bool retryable)
+{
+    struct wire_error m = {.error = *err, .retryable = retryable};
+    struct lr_buf event;
+    lr_buf_init(&event, EVENT_BYTES);
+    wire_error_encode(&event, WIRE_ERROR, &m);
+    tell_encoded(g, &event);
+    lr_buf_free(&event);
+}
+
+void node_generation_fail(struct node_generation *g, const struct lr_error *err, bool retryable)
+{
+    g->model->node->count.errors++;
+    g->model->requests_failed++;
+    tell_error(g, err, retryable);
+    release(g);
+}
+
+void node_generation_abandon(struct node_generation *g, const struct lr_error *err,
+                             bool retryable)
+{
+    tell_error(g, err, retryable);
+    node_generation_cancel(g);
+}
+
+void node_generation_end(struct node_generation *g)
+{
+    g->model->requests_done++;
+    g->model->last_used_ms = node_now(g->model->node);
+    release(g);
+}
+
+/* ---- admission ---- */
+
+/* The generation of this model that runs under this name and whose owner still listens; NULL:
+ * none does. */
+static struct node_generation *find_named(const struct node_model *model, struct lr_str name)
+{
+    for (struct node_worker *w = model->workers; name.len != 0 && w != NULL; w = w->next)
+        for (struct node_generation *g = w->live; g != NULL; g = g->next)
+            if (node_generation_is_served(g) && lr_str_eq(g->ask.request_id, name))
+                return g;
+    return NULL;
+}
 
 static bool is_full(const struct node_model *model, const struct node_generation *leaves)
 {
     const struct node_worker *w = node_model_worker(model);
-    bool makes_room = leaves != NULL && !leaves->is_leaving && leaves->worker == w;
+    bool makes_room = leaves != NULL && leaves->state == NODE_GENERATION_RUNNING &&
+                      leaves->attempt.worker == w;
     return model->state == NODE_MODEL_READY && w != NULL &&
            node_worker_load(w) + model->queue_count >=
                w->need.max_sequences + SLOTS_BEYOND + makes_room;
@@ -137,44 +289,51 @@ static lr_code check_admission(struct node *node, const struct node_model *model
     return LR_OK;
 }
 
-static void enqueue(struct node_generation *request)
+/* The tokens that the owner gave: the frame's last. */
+static void keep_given(struct node_generation *g)
 {
-    struct node_model *model = request->model;
-    request->place = NODE_GENERATION_QUEUED;
-    model->queue_count++;
-    if (request->ask.entry == WIRE_ENTRY_NEW)
-        node_generation_push(&model->queue, request);
-    else
-        push_again(&model->queue, request);
+    struct wire_cursor c = wire_cursor(lr_str(g->frame, g->frame_len));
+    c.at = c.end - 4 * (size_t)g->ask.generated_count;
+    for (uint32_t i = 0; !g->sink.takes_lost && i < g->ask.generated_count; i++)
+        (void)node_generation_keep_token(g, wire_get_u32(&c));
 }
 
-/* On no list yet, with a copy of the frame.  NULL without memory. */
-static struct node_generation *create(struct node_model *model, struct lr_str frame,
-                                      const struct wire_submit *ask, struct node_sink sink)
+/* On no list yet, with a copy of the frame. */
+static lr_code create(struct node_model *model, struct lr_str frame,
+                      const struct wire_submit *ask, struct node_sink sink,
+                      struct node_generation **out, struct lr_error *err)
 {
     struct node *node = model->node;
-    struct node_generation *r = calloc(1, sizeof(*r));
+    struct node_generation *g = calloc(1, sizeof(*g));
     char *copy = malloc(frame.len);
-    uint64_t id = r != NULL && copy != NULL ? lr_slots_take(&node->generations, r) : 0;
+    uint64_t id = g != NULL && copy != NULL ? lr_slots_take(&node->generations, g) : 0;
+    *out = NULL;
     if (id == 0) {
-        free(r);
+        free(g);
         free(copy);
-        return NULL;
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     }
     memcpy(copy, frame.ptr, frame.len);
-    memcpy(r->name, ask->request_id.ptr, ask->request_id.len);
-    r->id = id;
-    r->model = model;
-    r->frame = copy;
-    r->frame_len = frame.len;
-    r->sink = sink;
-    r->seq = node->next_seq++;
-    r->arrived_ms = r->last_event_ms = node_now(node);
-    r->ask = *ask;
-    r->ask.request_id = lr_str_z(r->name);
-    r->ask.model = r->ask.trace = r->ask.leaves = (struct lr_str){0};
-    wire_submit_address(r->frame, r->id);
-    return r;
+    memcpy(g->name, ask->request_id.ptr, ask->request_id.len);
+    g->id = id;
+    g->model = model;
+    g->frame = copy;
+    g->frame_len = frame.len;
+    g->sink = sink;
+    g->seq = node->next_seq++;
+    g->last_event_ms = node_now(node);
+    g->ask = *ask;
+    g->ask.request_id = lr_str_z(g->name);
+    g->ask.model = g->ask.trace = g->ask.leaves = (struct lr_str){0};
+    lr_buf_init(&g->generated, WIRE_IDS_MAX * sizeof(uint32_t));
+    wire_submit_address(g->frame, g->id);
+    keep_given(g);
+    if (g->generated.failed) {
+        release(g);
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    }
+    *out = g;
+    return LR_OK;
 }
 
 lr_code node_generation_take(struct node_model *model, struct lr_str frame,
@@ -185,21 +344,22 @@ lr_code node_generation_take(struct node_model *model, struct lr_str frame,
     struct node_generation *leaves = find_named(model, ask->leaves);
     *out = NULL;
     lr_code code = check_admission(node, model, ask->no_queue, leaves, err);
+    if (code == LR_OK)
+        code = create(model, frame, ask, sink, out, err);
     if (code != LR_OK)
         return code;
-    struct node_generation *r = create(model, frame, ask, sink);
-    if (r == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    r->deadline_at_ms = ask->deadline_ms != 0 ? r->arrived_ms + ask->deadline_ms : 0;
+    struct node_generation *g = *out;
+    uint64_t now = g->last_event_ms;
+    g->deadline_at_ms = ask->deadline_ms != 0 ? now + ask->deadline_ms : 0;
     node->count.requests++;
-    model->last_used_ms = r->arrived_ms;
+    model->last_used_ms = now;
     if (ask->entry == WIRE_ENTRY_NEW && ask->generated_count != 0)
-        r->ask.entry = WIRE_ENTRY_RESUMED;
-    enqueue(r);
-    *out = r;
+        g->ask.entry = WIRE_ENTRY_RESUMED;
+    if (!node_generation_move(g, NODE_GENERATION_QUEUED))
+        return LR_OK; /* the owner has heard why */
     if (leaves != NULL)
         node_generation_stop(leaves);
-    tell_accepted(r, leaves != NULL);
+    tell_accepted(g, leaves != NULL);
     node_model_pump(model);
     return LR_OK;
 }
@@ -228,142 +388,69 @@ lr_code node_generation_start(struct node_model *model, const struct wire_genera
     return node_generation_take(model, frame, &ask, sink, out, err);
 }
 
-static bool keep_tokens(struct node_generation *r, const uint32_t *ids, size_t count)
+/* ---- in a worker ---- */
+
+bool node_generation_keep_token(struct node_generation *g, uint32_t id)
 {
-    if (r->generated_count + count > r->generated_cap) {
-        size_t cap = r->generated_cap != 0 ? 2 * r->generated_cap : 64;
-        while (cap < r->generated_count + count)
-            cap *= 2;
-        uint32_t *grown = realloc(r->generated, cap * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        r->generated = grown;
-        r->generated_cap = cap;
+    if (!g->sink.takes_lost)
+        lr_buf_add(&g->generated, &id, sizeof(id));
+    return !g->generated.failed;
+}
+
+static uint32_t token_count(const struct node_generation *g)
+{
+    return g->sink.takes_lost ? g->ask.generated_count
+                              : (uint32_t)(g->generated.len / sizeof(uint32_t));
+}
+
+/* A broken pipe is the worker's death, and its generations are looked after there. */
+static void send_frame(struct node_generation *g, struct node_proc *proc)
+{
+    struct lr_str frame = lr_str(g->frame, g->frame_len);
+    struct lr_buf *buf = &g->model->node->scratch;
+    uint32_t given = g->ask.generated_count, count = token_count(g);
+    if (count != given) {
+        lr_buf_clear(buf);
+        wire_submit_continue(buf, frame, given,
+                             (const uint32_t *)(const void *)g->generated.data, count);
+        frame = lr_buf_str(buf);
     }
-    if (count != 0)
-        memcpy(r->generated + r->generated_count, ids, count * sizeof(*ids));
-    r->generated_count += count;
-    return true;
-}
-
-/* The tokens that the owner gave: the frame's last. */
-static bool keep_given(struct node_generation *r)
-{
-    struct wire_cursor c = wire_cursor(lr_str(r->frame, r->frame_len));
-    c.at = c.end - 4 * (size_t)r->ask.generated_count;
-    for (uint32_t i = 0; i < r->ask.generated_count; i++) {
-        uint32_t id = wire_get_u32(&c);
-        if (!keep_tokens(r, &id, 1))
-            return false;
-    }
-    return true;
-}
-
-static void settle_entry(struct node_generation *request)
-{
-    struct node_worker *w = request->worker;
-    struct node_attempt *a = &request->attempt;
-    w->entering_count -= a->is_entering;
-    w->newcomer_count -= a->is_newcomer;
-    w->suspect_count -= a->is_newcomer && request->ask.entry == WIRE_ENTRY_SUSPECT;
-    a->is_entering = a->is_newcomer = false;
-}
-
-void node_generation_entered(struct node_generation *request)
-{
-    settle_entry(request);
-    request->attempt.has_entered = true;
-}
-
-/* Off every list; what belongs to the attempt goes with it. */
-static void leave_place(struct node_generation *request)
-{
-    node_generation_unlink(request);
-    if (request->place == NODE_GENERATION_QUEUED)
-        request->model->queue_count--;
-    if (request->place == NODE_GENERATION_LIVE) {
-        settle_entry(request);
-        request->worker->live_count--;
-        request->worker->connection_count -= request->attempt.has_connection;
-        request->worker->leaving_count -= request->is_leaving;
-        request->is_leaving = false;
-        request->worker = NULL;
-        request->attempt = (struct node_attempt){0};
-    }
-    request->place = NODE_GENERATION_NEW;
-}
-
-static void send_cancel(struct node_generation *request)
-{
-    struct node *node = request->model->node;
-    request->worker->leaving_count += !request->is_leaving;
-    request->is_leaving = true;
-    lr_buf_clear(&node->scratch);
-    wire_u64_encode(&node->scratch, WIRE_CANCEL, request->id);
-    if (request->worker->proc != NULL)
-        (void)node_proc_send(request->worker->proc, lr_buf_str(&node->scratch));
-}
-
-/* Sends the frame.  A broken pipe is the worker's death, and its requests are looked after
- * there. */
-static void send_frame(struct node_generation *request, struct node_proc *proc)
-{
-    struct node *node = request->model->node;
-    struct lr_str frame = lr_str(request->frame, request->frame_len);
-    bool is_again = request->generated_count != request->ask.generated_count;
-    if (request->sink.takes_lost || !is_again) {
-        (void)node_proc_send(proc, frame);
-    } else {
-        lr_buf_clear(&node->scratch);
-        wire_submit_continue(&node->scratch, frame, request->ask.generated_count,
-                             request->generated, request->generated_count);
-        (void)node_proc_send(proc, lr_buf_str(&node->scratch));
-    }
-    if (!request->sink.takes_lost)
+    (void)node_proc_send(proc, frame);
+    if (!g->sink.takes_lost)
         return;
-    free(request->frame);
-    request->frame = NULL;
+    free(g->frame);
+    g->frame = NULL;
 }
 
-void node_generation_submit(struct node_generation *request, struct node_worker *worker)
+void node_generation_submit(struct node_generation *g, struct node_worker *worker)
 {
-    struct node *node = worker->node;
-    enum wire_entry entry = request->ask.entry;
-    leave_place(request);
-    if (!request->sink.takes_lost && request->generated_count == 0 && !keep_given(request)) {
-        struct lr_error err;
-        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-        node_generation_fail(request, &err, true);
-        return;
-    }
-    bool is_newcomer = entry == WIRE_ENTRY_NEW || entry == WIRE_ENTRY_SUSPECT;
-    request->place = NODE_GENERATION_LIVE;
-    request->worker = worker;
-    request->attempt = (struct node_attempt){
-        .submitted_ms = node_now(node),
-        .given = request->sink.takes_lost ? request->ask.generated_count
-                                          : (uint32_t)request->generated_count,
-        .probation = entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
-        .has_connection = request->sink.has_connection,
-        .is_newcomer = is_newcomer,
+    static const enum node_generation_state next[NODE_GENERATION_OVER + 1] = {
+        [NODE_GENERATION_NEW] = NODE_GENERATION_PROVING,
+        [NODE_GENERATION_QUEUED] = NODE_GENERATION_RUNNING,
+        [NODE_GENERATION_STOPPED] = NODE_GENERATION_STOPPING,
     };
-    request->ahead = 0;
-    worker->connection_count += request->attempt.has_connection;
-    push_front(&worker->live, request);
-    worker->newcomer_count += is_newcomer;
-    worker->suspect_count += entry == WIRE_ENTRY_SUSPECT;
-    if (worker->live_count++ == 0)
-        worker->progress_ms = node_now(node);
-    send_frame(request, worker->proc);
-    /* The worker that was told died over it.  The next one only tells what it took. */
-    if (request->is_stopped)
-        send_cancel(request);
+    struct node_attempt attempt = {
+        .worker = worker,
+        .submitted_ms = node_now(worker->node),
+        .given = token_count(g),
+        .entry = g->ask.entry,
+        .probation = g->ask.entry == WIRE_ENTRY_COHORT ? WIRE_PROBATION_TOKENS : 0,
+        .has_connection = g->sink.has_connection,
+    };
+    if (g->attempt.worker == NULL)
+        g->attempt = attempt;
+    if (!node_generation_move(g, next[g->state]))
+        return;
+    send_frame(g, worker->proc);
+    if (g->state == NODE_GENERATION_STOPPING)
+        send_cancel(g);
 }
 
 lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
                               struct lr_error *err)
 {
     static const struct lr_segment hello = {.text = "Hello", .len = 5};
+    struct node_generation *proof;
     struct wire_generate g;
     struct wire_submit ask;
     wire_generate_defaults(&g);
@@ -373,205 +460,123 @@ lr_code node_generation_prove(struct node_worker *worker, struct node_sink sink,
     g.max_tokens = 1;
     g.ignore_stop = true;
     struct lr_str frame = encode(worker->node, &g, &ask);
-    struct node_generation *r =
-        frame.len != 0 ? create(worker->model, frame, &ask, sink) : NULL;
-    if (r == NULL)
+    if (frame.len == 0)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    r->is_proof = true;
-    node_generation_submit(r, worker);
-    return LR_OK;
+    lr_code code = create(worker->model, frame, &ask, sink, &proof, err);
+    if (code == LR_OK)
+        node_generation_submit(proof, worker);
+    return code;
 }
 
-static void free_request(struct node_generation *request)
-{
-    struct node *node = request->model->node;
-    leave_place(request);
-    lr_slots_give(&node->generations, request->id);
-    free(request->frame);
-    free(request->generated);
-    free(request);
-}
+/* ---- ends ---- */
 
-void node_generation_fail(struct node_generation *request, const struct lr_error *err,
-                          bool retryable)
+void node_generation_stop(struct node_generation *g)
 {
-    struct node *node = request->model->node;
-    struct wire_error m = {.error = *err, .retryable = retryable};
-    struct lr_buf buf;
-    lr_buf_init(&buf, 4096); /* not scratch: the caller's error may live in there */
-    wire_error_encode(&buf, WIRE_ERROR, &m);
-    node->count.errors++;
-    request->model->requests_failed++;
-    tell(request, &buf);
-    lr_buf_free(&buf);
-    free_request(request);
-}
-
-void node_generation_end(struct node_generation *request)
-{
-    request->model->requests_done++;
-    request->model->last_used_ms = node_now(request->model->node);
-    free_request(request);
-}
-
-/* It never began: its end is told here. */
-static void stop_waiting(struct node_generation *request)
-{
-    struct node_model *model = request->model;
-    struct wire_done m = {.reason = LR_FINISH_CANCELLED};
-    struct lr_buf buf;
-    lr_buf_init(&buf, 256);
-    wire_done_encode(&buf, &m);
-    model->node->count.cancelled++;
-    tell(request, &buf);
-    lr_buf_free(&buf);
-    free_request(request);
-    node_model_pump(model); /* it may have been the only reason to stay */
-}
-
-void node_generation_stop(struct node_generation *request)
-{
-    if (request->place == NODE_GENERATION_QUEUED) {
-        stop_waiting(request);
-    } else if (request->place == NODE_GENERATION_LIVE) {
-        request->is_stopped = true;
-        send_cancel(request);
+    struct node_model *model = g->model;
+    if (g->state == NODE_GENERATION_RUNNING) {
+        if (node_generation_move(g, NODE_GENERATION_STOPPING))
+            send_cancel(g);
+    } else if (is_queued(g->state)) {
+        /* It never began: its end is told here. */
+        struct wire_done m = {.reason = LR_FINISH_CANCELLED};
+        struct lr_buf event;
+        lr_buf_init(&event, EVENT_BYTES);
+        wire_done_encode(&event, &m);
+        model->node->count.cancelled++;
+        tell_encoded(g, &event);
+        lr_buf_free(&event);
+        release(g);
+        node_model_pump(model); /* it may have been the only reason to stay */
     }
 }
 
-void node_generation_cancel(struct node_generation *request)
+void node_generation_cancel(struct node_generation *g)
 {
-    struct node_model *model = request->model;
-    struct node *node = model->node;
-    request->sink = (struct node_sink){0};
-    node->count.cancelled++;
-    if (request->place != NODE_GENERATION_LIVE) {
-        free_request(request);
+    struct node_model *model = g->model;
+    g->sink = (struct node_sink){0};
+    model->node->count.cancelled++;
+    if (!is_live(g->state)) {
+        release(g);
         node_model_pump(model); /* it may have been the only reason to stay */
         return;
     }
     /* It stays until the worker confirms: its pages are free then, not before. */
-    send_cancel(request);
+    bool was_told = is_told_to_end(g->state);
+    if (node_generation_move(g, NODE_GENERATION_LEAVING) && !was_told)
+        send_cancel(g);
 }
 
-void node_generation_abandon(struct node_generation *request, const struct lr_error *err,
-                             bool retryable)
-{
-    struct node_sink sink = request->sink;
-    struct wire_error m = {.error = *err, .retryable = retryable};
-    struct wire_frame frame;
-    struct lr_buf buf;
-    bool has = false;
-    lr_buf_init(&buf, 4096);
-    wire_error_encode(&buf, WIRE_ERROR, &m);
-    struct lr_str bytes = lr_buf_str(&buf);
-    node_generation_cancel(request);
-    if (sink.on_event != NULL && wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
-        sink.on_event(sink.ctx, &frame);
-    lr_buf_free(&buf);
-}
-
-static void tell_lost(struct node_generation *request, const struct node_victim *verdict,
+static void tell_lost(struct node_generation *g, const struct node_victim *verdict,
                       const struct lr_error *how)
 {
     struct wire_lost m = {.has_strike = verdict->has_strike,
                           .entry = verdict->entry,
                           .cohort = verdict->cohort,
                           .error = *how};
-    struct lr_buf buf;
-    lr_buf_init(&buf, 4096); /* not scratch: the owner may submit again at once */
-    wire_lost_encode(&buf, &m);
-    tell(request, &buf);
-    lr_buf_free(&buf);
-    free_request(request);
+    struct lr_buf event;
+    lr_buf_init(&event, EVENT_BYTES);
+    wire_lost_encode(&event, &m);
+    tell_encoded(g, &event);
+    lr_buf_free(&event);
+    release(g);
 }
 
-void node_generation_lost(struct node_generation *request, const struct node_victim *verdict,
+void node_generation_lost(struct node_generation *g, const struct node_victim *verdict,
                           const struct lr_error *how)
 {
-    struct node_model *model = request->model;
+    struct node_model *model = g->model;
     struct lr_error err;
-    leave_place(request);
-    if (request->sink.on_event == NULL || request->is_proof) {
-        free_request(request);
+    if (!node_generation_is_served(g)) {
+        release(g);
         return;
     }
-    lr_log_warn(NULL, "request.lost request=" LR_STR_FMT " model=%s strike=%d entry=%s how=%s",
-                LR_STR_ARG(request->ask.request_id), model->id, verdict->has_strike,
-                wire_entry_name(verdict->entry), how->text);
-    if (request->sink.takes_lost) {
-        tell_lost(request, verdict, how);
+    lr_log_warn(NULL, "request.lost request=%s model=%s strike=%d entry=%s how=%s", g->name,
+                model->id, verdict->has_strike, wire_entry_name(verdict->entry), how->text);
+    if (g->sink.takes_lost) {
+        tell_lost(g, verdict, how);
         return;
     }
-    request->ask.entry = verdict->entry;
-    request->ask.cohort = verdict->cohort;
-    request->strikes += verdict->has_strike;
-    if (request->strikes >= WIRE_STRIKES_MAX) {
+    g->strikes += verdict->has_strike;
+    if (g->strikes >= WIRE_STRIKES_MAX) {
         (void)wire_lost_fail(&err, how);
-        lr_log_error(NULL, "request.poison request=" LR_STR_FMT " model=%s how=%s",
-                     LR_STR_ARG(request->ask.request_id), model->id, how->text);
-        node_generation_fail(request, &err, false);
+        lr_log_error(NULL, "request.poison request=%s model=%s how=%s", g->name, model->id,
+                     how->text);
+        node_generation_fail(g, &err, false);
     } else if (model->node->is_draining) {
         (void)lr_fail(&err, LR_UNAVAILABLE, "this node is shutting down");
-        node_generation_fail(request, &err, true);
+        node_generation_fail(g, &err, true);
     } else {
-        enqueue(request);
+        g->ask.entry = verdict->entry;
+        g->ask.cohort = verdict->cohort;
+        (void)!node_generation_move(g, g->state == NODE_GENERATION_STOPPING
+                                           ? NODE_GENERATION_STOPPED
+                                           : NODE_GENERATION_QUEUED);
     }
 }
 
-bool node_generation_keep_token(struct node_generation *request, uint32_t id)
-{
-    return request->sink.takes_lost || keep_tokens(request, &id, 1);
-}
+/* ---- time ---- */
 
-/* Whether a cohort that goes in by itself is on probation there. */
-static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
+static void tick(struct node_generation *g, uint64_t now)
 {
-    for (const struct node_generation *r = worker->live; r != NULL; r = r->next)
-        if (r->attempt.probation != 0 && r->ask.cohort != WIRE_COHORT_TOGETHER &&
-            r->ask.cohort != cohort)
-            return true;
-    return false;
-}
-
-bool node_generation_may_enter(const struct node_generation *request,
-                               const struct node_worker *worker, bool suspect_waits)
-{
-    switch (request->ask.entry) {
-    case WIRE_ENTRY_NEW:
-        return !suspect_waits && worker->suspect_count == 0;
-    case WIRE_ENTRY_SUSPECT:
-        return worker->newcomer_count == 0;
-    case WIRE_ENTRY_COHORT:
-        return request->ask.cohort == WIRE_COHORT_TOGETHER ||
-               !has_other_cohort(worker, request->ask.cohort);
-    default:
-        return true;
-    }
-}
-
-static void tick(struct node *node, struct node_generation *request, uint64_t now)
-{
-    if (request->deadline_at_ms != 0 && now >= request->deadline_at_ms &&
-        request->place == NODE_GENERATION_QUEUED && request->sink.on_event != NULL) {
-        struct lr_error err;
+    struct lr_buf *buf = &g->model->node->scratch;
+    struct lr_error err;
+    if (g->state == NODE_GENERATION_QUEUED && g->deadline_at_ms != 0 &&
+        now >= g->deadline_at_ms) {
         (void)lr_fail(&err, LR_TIMEOUT,
                       "model \"%s\" was not there to begin within %" PRIu64
                       " ms, the request's deadline (setting queue-timeout of the router)",
-                      request->model->id, request->ask.deadline_ms);
-        node_generation_abandon(request, &err, false);
-        return;
+                      g->model->id, g->ask.deadline_ms);
+        node_generation_abandon(g, &err, false);
+    } else if (now - g->last_event_ms >= TICK_MS) {
+        lr_buf_clear(buf);
+        wire_tick_encode(buf, NULL);
+        tell_encoded(g, buf);
     }
-    if (now - request->last_event_ms < TICK_MS)
-        return;
-    lr_buf_clear(&node->scratch);
-    wire_tick_encode(&node->scratch, NULL);
-    tell(request, &node->scratch);
 }
 
 void node_generations_tick(struct node *node, uint64_t now_ms)
 {
     for (uint32_t i = 0; i < node->generations.count; i++)
         if (node->generations.all[i].item != NULL)
-            tick(node, node->generations.all[i].item, now_ms);
+            tick(node->generations.all[i].item, now_ms);
 }

@@ -58,7 +58,8 @@ struct node_model {
 
     struct node_replica replicas[NODE_REPLICAS];
     struct node_worker *workers; /* every process, of whichever replica; owned until it ends */
-    struct node_generation *queue; /* those that were computed before come first */
+    struct node_generation *queue, **queue_end; /* those that were computed before come first;
+                                                 * queue_end is valid while there is one */
     uint32_t queue_count;
     struct node_blame blame; /* of its workers' deaths */
 
@@ -165,6 +166,9 @@ void node_describe_open(const struct node_model *model, const struct node_librar
 /* The publisher's encoding of the weights to run instead of the safetensors, or
  * NULL. */
 const char *node_artifact_of(const struct node_model *model);
+/* An artifact is a second encoding of the same model: where the engine refuses it (`why`), the
+ * original is still there.  True: the artifact is not tried again. */
+bool node_artifact_refused(struct node_model *model, const struct lr_error *why);
 /* The pool a model's memory comes from. */
 uint32_t node_pool_for(const struct node *node, bool on_device);
 /* The claims on a pool, at most `capacity`; owners[i] holds claims[i]. */

@@ -86,13 +86,40 @@ static bool may_serve(const struct node_replica *replica, const struct node_gene
     return request->seq <= until;
 }
 
+/* Whether a cohort that goes in by itself is on probation in the worker. */
+static bool has_other_cohort(const struct node_worker *worker, uint32_t cohort)
+{
+    for (const struct node_generation *g = worker->live; g != NULL; g = g->next)
+        if (g->attempt.probation != 0 && g->ask.cohort != WIRE_COHORT_TOGETHER &&
+            g->ask.cohort != cohort)
+            return true;
+    return false;
+}
+
+/* The rules of node/workers/blame.h. */
+static bool may_enter(const struct node_generation *g, const struct node_worker *worker,
+                      bool suspect_waits)
+{
+    switch (g->ask.entry) {
+    case WIRE_ENTRY_NEW:
+        return !suspect_waits && worker->suspect_count == 0;
+    case WIRE_ENTRY_SUSPECT:
+        return worker->newcomer_count == 0;
+    case WIRE_ENTRY_COHORT:
+        return g->ask.cohort == WIRE_COHORT_TOGETHER ||
+               !has_other_cohort(worker, g->ask.cohort);
+    default:
+        return true;
+    }
+}
+
 /* The first in the queue that may go into the worker now. */
 static struct node_generation *next_to_enter(const struct node_replica *replica)
 {
     bool suspect_waits = false;
     for (struct node_generation *r = replica->model->queue; r != NULL && may_serve(replica, r);
          r = r->next) {
-        if (node_generation_may_enter(r, replica->worker, suspect_waits))
+        if (may_enter(r, replica->worker, suspect_waits))
             return r;
         suspect_waits = suspect_waits || r->ask.entry == WIRE_ENTRY_SUSPECT;
     }

@@ -8,6 +8,13 @@
 #include "node/state.h"
 #include "node/workers/reload.h"
 
+/* The generation that a word of this worker is about; NULL: it has ended. */
+static struct node_generation *generation_of(const struct node_worker *w, uint64_t id)
+{
+    struct node_generation *g = lr_slots_find(&w->node->generations, id);
+    return g != NULL && g->attempt.worker == w ? g : NULL;
+}
+
 static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
 {
     struct node_model *model = w->model;
@@ -20,10 +27,10 @@ static void relay_loading(struct node_worker *w, const struct wire_frame *frame)
     if (w != w->replica->worker)
         return;
     uint64_t now = node_now(w->node);
-    for (struct node_generation *r = model->queue, *next; r != NULL; r = next) {
-        next = r->next;
-        if (now - r->last_event_ms >= 100)
-            node_generation_event(r, frame);
+    for (struct node_generation *g = model->queue, *next; g != NULL; g = next) {
+        next = g->next;
+        if (now - g->last_event_ms >= 100)
+            node_generation_tell(g, frame);
     }
 }
 
@@ -49,14 +56,14 @@ static void opened(struct node_worker *w, const struct wire_frame *frame)
 }
 
 /* What a token says about the attempt it belongs to. */
-static void note_token(struct node_worker *w, struct node_generation *r)
+static void note_token(struct node_worker *w, struct node_generation *g)
 {
-    struct node_attempt *a = &r->attempt;
+    struct node_attempt *a = &g->attempt;
     a->tokens++;
     if (a->first_token_ms == 0)
         a->first_token_ms = node_now(w->node);
-    if (!a->has_entered)
-        node_generation_entered(r);
+    if (a->progress != NODE_PROGRESS_ENTERED)
+        node_generation_entered(g);
     /* The last of its cohort to come far enough lets the next cohort in. */
     if (a->probation != 0 && --a->probation == 0 && w == w->replica->worker)
         node_model_pump(w->model);
@@ -67,9 +74,9 @@ static void step_survived(struct node_worker *w)
 {
     if (w->entering_count == 0)
         return;
-    for (struct node_generation *r = w->live; r != NULL; r = r->next)
-        if (r->attempt.is_entering)
-            node_generation_entered(r);
+    for (struct node_generation *g = w->live; g != NULL; g = g->next)
+        if (g->attempt.progress == NODE_PROGRESS_ENTERING)
+            node_generation_entered(g);
     if (w == w->replica->worker)
         node_model_pump(w->model);
 }
@@ -78,35 +85,34 @@ static void enter(struct node_worker *w, const struct wire_frame *frame)
 {
     size_t count = wire_enter_count(frame->body);
     for (size_t i = 0; i < count; i++) {
-        struct node_generation *r =
-            node_generation_find(w->node, wire_enter_id(frame->body, i));
-        if (r == NULL || r->worker != w || r->attempt.is_entering || r->attempt.has_entered)
+        struct node_generation *g = generation_of(w, wire_enter_id(frame->body, i));
+        if (g == NULL || g->attempt.progress != NODE_PROGRESS_NONE)
             continue;
-        r->attempt.is_entering = true;
+        g->attempt.progress = NODE_PROGRESS_ENTERING;
         w->entering_count++;
     }
 }
 
 static void token(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_generation *r = node_generation_find(w->node, wire_event_request(frame->body));
+    struct node_generation *g = generation_of(w, wire_event_request(frame->body));
     uint32_t id;
-    if (r == NULL || r->worker != w || !wire_token_id(frame->body, &id))
+    if (g == NULL || !wire_token_id(frame->body, &id))
         return;
-    if (!node_generation_keep_token(r, id)) {
+    if (!node_generation_keep_token(g, id)) {
         struct lr_error err;
         (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the tokens of a request");
-        node_generation_abandon(r, &err, true);
+        node_generation_abandon(g, &err, true);
         return;
     }
-    note_token(w, r);
+    note_token(w, g);
     /* It works: a later crash is a new one, not the next of a row.  Each request takes at
      * most two workers with it, so this cannot become a loop. */
     if (w == w->replica->worker)
         node_model_served(w->model);
     w->node->count.tokens++;
     w->model->tokens_out++;
-    node_generation_event(r, frame);
+    node_generation_tell(g, frame);
 }
 
 /* A new value counts a fifth. */
@@ -118,15 +124,15 @@ static void average(uint64_t *value, uint64_t measured)
 /* What a finished request tells about this node: a prompt that was computed here, tokens
  * that came one after the other.  Of its last attempt only: an earlier worker's times say
  * nothing about this one's. */
-static void measure(struct node_model *model, const struct node_generation *r,
+static void measure(struct node_model *model, const struct node_generation *g,
                     const struct wire_done *m)
 {
     /* Fewer say little: the clock counts milliseconds, and what is left of a cached prompt
      * takes a step's time whatever it is. */
     enum { TOKENS_LEAST = 8, FRESH_LEAST = 64 };
-    const struct node_attempt *a = &r->attempt;
+    const struct node_attempt *a = &g->attempt;
     uint64_t fresh = lr_elapsed(m->cached_tokens, (uint64_t)m->prompt_tokens + a->given);
-    if (a->first_token_ms == 0 || r->is_proof)
+    if (a->first_token_ms == 0 || g->state == NODE_GENERATION_PROVING)
         return;
     if (fresh >= (m->cached_tokens != 0 ? FRESH_LEAST : TOKENS_LEAST))
         average(&model->prefill_us,
@@ -138,10 +144,10 @@ static void measure(struct node_model *model, const struct node_generation *r,
 
 static void done(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_generation *r = node_generation_find(w->node, wire_event_request(frame->body));
+    struct node_generation *g = generation_of(w, wire_event_request(frame->body));
     struct node_model *model = w->model;
     struct wire_done m;
-    if (r == NULL || r->worker != w || wire_done_decode(frame->body, &m, NULL) != LR_OK)
+    if (g == NULL || wire_done_decode(frame->body, &m, NULL) != LR_OK)
         return;
     if (w == w->replica->worker && m.reason != LR_FINISH_ERROR &&
         m.reason != LR_FINISH_CANCELLED)
@@ -150,11 +156,11 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         if (m.error.code == LR_OK)
             (void)lr_fail(&m.error, LR_INTERNAL, "the engine gave up without a reason");
         bool retryable = m.error.code == LR_OUT_OF_VRAM || m.error.code == LR_OUT_OF_RAM;
-        node_generation_fail(r, &m.error, retryable);
+        node_generation_fail(g, &m.error, retryable);
     } else {
-        measure(model, r, &m);
-        node_generation_event(r, frame);
-        node_generation_end(r);
+        measure(model, g, &m);
+        node_generation_tell(g, frame);
+        node_generation_end(g);
     }
     if (w == w->replica->worker)
         node_model_pump(model);
@@ -164,9 +170,9 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
 
 static void prefill(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_generation *r = node_generation_find(w->node, wire_event_request(frame->body));
-    if (r != NULL && r->worker == w)
-        node_generation_event(r, frame);
+    struct node_generation *g = generation_of(w, wire_event_request(frame->body));
+    if (g != NULL)
+        node_generation_tell(g, frame);
 }
 
 static void engine_log(struct node_worker *w, const struct wire_frame *frame)
@@ -181,9 +187,8 @@ static void engine_log(struct node_worker *w, const struct wire_frame *frame)
            w->library->engine_id, w->model->id, LR_STR_ARG(m.event), LR_STR_ARG(m.text));
 }
 
-static void on_frame(void *arg, const struct wire_frame *frame)
+static void on_frame(struct node_worker *w, const struct wire_frame *frame)
 {
-    struct node_worker *w = arg;
     struct wire_error failed;
     if (frame->type != WIRE_LOG)
         w->progress_ms = node_now(w->node);
@@ -226,49 +231,62 @@ static void on_frame(void *arg, const struct wire_frame *frame)
  * they take as long as it takes to wake (bench/results/node-2026-11-15.md). */
 enum { BURST_LEAST = 8 };
 
-/* Counts what each request will hear in this batch: the last of it is what sends it off. */
-static void on_batch(void *arg, const struct wire_reader *frames)
+/* Counts what each generation will hear of this read: the last of it is what sends it off. */
+static bool count_ahead(struct node_worker *w, const struct wire_reader *frames)
 {
-    struct node_worker *w = arg;
     struct wire_frame frame;
     size_t at = 0;
     unsigned connections = 0;
-    node_batch_begin(&w->node->batch);
-    /* The events for routers leave together at the batch's end. */
+    /* The events for routers leave together at the end of the read. */
     while (w->connection_count != 0 && wire_reader_look(frames, &at, &frame)) {
         if (frame.type != WIRE_TOKEN && frame.type != WIRE_DONE && frame.type != WIRE_PREFILL)
             continue;
-        struct node_generation *r =
-            node_generation_find(w->node, wire_event_request(frame.body));
-        if (r == NULL)
-            continue;
-        if (r->ahead++ == 0 && r->sink.has_connection && ++connections == BURST_LEAST)
-            net_loop_burst_begin(w->node->loop, node_proc_source(w->proc));
+        struct node_generation *g = generation_of(w, wire_event_request(frame.body));
+        if (g != NULL && g->attempt.ahead++ == 0)
+            connections += g->sink.has_connection;
     }
+    return connections >= BURST_LEAST;
 }
 
-static void on_batch_end(void *arg)
+lr_code node_worker_on_frames(void *worker, struct wire_reader *frames, struct lr_error *err)
 {
-    struct node_worker *w = arg;
-    node_batch_end(&w->node->batch);
-    net_loop_burst_end(w->node->loop);
+    struct node_worker *w = worker;
+    struct node *node = w->node;
+    struct wire_frame frame;
+    bool has;
+    lr_code code;
+    bool is_burst = count_ahead(w, frames);
+    if (is_burst)
+        net_loop_burst_begin(node->loop, node_proc_source(w->proc));
+    node_batch_begin(&node->batch);
+    while ((code = wire_reader_next(frames, &frame, &has, err)) == LR_OK && has)
+        on_frame(w, &frame);
+    node_batch_end(&node->batch);
+    if (is_burst)
+        net_loop_burst_end(node->loop);
+    return code;
 }
 
-static void on_line(void *arg, struct lr_str line)
+void node_worker_on_line(void *worker, struct lr_str line)
 {
-    struct node_worker *w = arg;
+    struct node_worker *w = worker;
     lr_log_warn(NULL, "engine.output engine=%s model=%s pid=%d text=" LR_STR_FMT,
                 w->library->engine_id, w->model->id, (int)node_proc_pid(w->proc),
                 LR_STR_ARG(line));
 }
 
-struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker)
+lr_code node_answer_on_frames(void *answer, struct wire_reader *frames, struct lr_error *err)
 {
-    return (struct node_proc_callbacks){
-        .arg = worker,
-        .on_frame = on_frame,
-        .on_batch = on_batch,
-        .on_batch_end = on_batch_end,
-        .on_line = on_line,
-    };
+    struct node_answer *a = answer;
+    struct wire_frame frame;
+    struct wire_error m;
+    bool has;
+    lr_code code;
+    while ((code = wire_reader_next(frames, &frame, &has, err)) == LR_OK && has) {
+        if (frame.type == WIRE_PROBED)
+            a->has_need = wire_need_decode(frame.body, &a->need, NULL) == LR_OK;
+        if (frame.type == WIRE_FAILED && wire_error_decode(frame.body, &m, NULL) == LR_OK)
+            a->error = m.error;
+    }
+    return code;
 }

@@ -120,37 +120,19 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     *out = uv_buf_init(p->chunk, READ_BYTES);
 }
 
-static void take_frames(struct node_proc *p, struct lr_str bytes)
-{
-    struct lr_error err;
-    struct wire_frame frame;
-    bool has = true;
-    wire_reader_give(&p->frames, bytes);
-    if (p->callbacks.on_batch != NULL)
-        p->callbacks.on_batch(p->callbacks.arg, &p->frames);
-    while (has && p->callbacks.on_frame != NULL) {
-        if (wire_reader_next(&p->frames, &frame, &has, &err) != LR_OK) {
-            /* A plugin that scribbles over our pipe is as dead as one that crashed. */
-            if (p->callbacks.on_line != NULL)
-                p->callbacks.on_line(p->callbacks.arg, lr_str_z(err.text));
-            node_proc_kill(p);
-            return;
-        }
-        if (has)
-            p->callbacks.on_frame(p->callbacks.arg, &frame);
-    }
-}
-
 static void on_out(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct node_proc *p = stream->data;
-    if (n > 0) {
-        take_frames(p, lr_str(buf->base, (size_t)n));
-        if (p->callbacks.on_batch_end != NULL)
-            p->callbacks.on_batch_end(p->callbacks.arg);
-        return;
+    struct lr_error err;
+    if (n > 0 && p->callbacks.on_frames != NULL) {
+        wire_reader_give(&p->frames, lr_str(buf->base, (size_t)n));
+        if (p->callbacks.on_frames(p->callbacks.arg, &p->frames, &err) != LR_OK) {
+            if (p->callbacks.on_line != NULL)
+                p->callbacks.on_line(p->callbacks.arg, lr_str_z(err.text));
+            node_proc_kill(p);
+        }
     }
-    if (n == 0)
+    if (n >= 0)
         return;
     (void)uv_read_stop(stream);
     p->drained = true;

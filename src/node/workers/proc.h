@@ -1,7 +1,7 @@
 /* node/workers/proc.h - a worker process as the node holds it: three pipes and an exit.
  *
  * Knows frames, lines of text and process ids; knows no models.  The owner is told of
- * each frame, each line the plugin printed, and, last and exactly once, of the end.
+ * frames, each line the plugin printed, and, last and exactly once, of the end.
  * The end is told only after the last frame was delivered, so that a token a dying
  * worker managed to write is never lost.
  * Thread: the node's loop.
@@ -19,11 +19,9 @@ struct node_proc;
 
 struct node_proc_callbacks {
     void *arg;
-    void (*on_frame)(void *arg, const struct wire_frame *frame);
-    /* Around the frames of one read, which wire_reader_look shows.  Optional, both or neither.
-     */
-    void (*on_batch)(void *arg, const struct wire_reader *frames);
-    void (*on_batch_end)(void *arg);
+    /* Takes the frames of one read.  Another code than OK, of wire_reader_next: a process that
+     * scribbles over the pipe is killed. */
+    lr_code (*on_frames)(void *arg, struct wire_reader *frames, struct lr_error *err);
     void (*on_line)(void *arg, struct lr_str line); /* of stdout or stderr */
     /* `how` is for people: "exited with 1", "killed by SIGSEGV".  The process is freed
      * when this returns. */

@@ -12,14 +12,13 @@ enum { CLAIMS_MAX = 1024, RETRY_MS = 5000 };
 
 /* One reload from the check of the new files to the start of its candidates. */
 struct node_reload {
+    struct node_answer answer; /* first: the argument of the callbacks */
     struct node *node;
     struct node_engine *engine;
     struct plugin_manifest manifest; /* of the new version */
     struct node_library *library;    /* reference */
     struct node_proc *check;
     struct listener *listeners; /* owned */
-    struct lr_error error;
-    bool is_good;
 };
 
 /* Hears how a reload ended. */
@@ -129,6 +128,13 @@ bool node_reload_revert(struct node_replica *replica, const struct lr_error *why
 
 /* ---- the check ---- */
 
+static void discard(struct node_reload *r)
+{
+    plugin_manifest_free(&r->manifest);
+    node_library_unref(r->library);
+    free(r);
+}
+
 static void take_over(struct node_reload *r)
 {
     struct node_engine *e = r->engine;
@@ -156,20 +162,19 @@ static void take_over(struct node_reload *r)
 
 static void finish(struct node_reload *r)
 {
+    bool is_good = r->answer.has_need;
     r->engine->reload = NULL;
-    if (r->is_good)
+    if (is_good)
         take_over(r);
     else
-        tell(r->node, "reload_refused", r->library, "", r->error.text);
+        tell(r->node, "reload_refused", r->library, "", r->answer.error.text);
     while (r->listeners != NULL) {
         struct listener *l = r->listeners;
         r->listeners = l->next;
-        l->fn(l->arg, r->is_good ? NULL : &r->error, true);
+        l->fn(l->arg, is_good ? NULL : &r->answer.error, true);
         free(l);
     }
-    plugin_manifest_free(&r->manifest);
-    node_library_unref(r->library);
-    free(r);
+    discard(r);
 }
 
 static lr_code listen_to(struct node_reload *r, node_reload_fn fn, void *arg,
@@ -185,49 +190,27 @@ static lr_code listen_to(struct node_reload *r, node_reload_fn fn, void *arg,
     return LR_OK;
 }
 
-static void on_check_frame(void *arg, const struct wire_frame *frame)
-{
-    struct node_reload *r = arg;
-    struct wire_error m;
-    if (frame->type == WIRE_PROBED)
-        r->is_good = true;
-    if (frame->type == WIRE_FAILED && wire_error_decode(frame->body, &m, NULL) == LR_OK)
-        r->error = m.error;
-}
-
 static void on_check_exit(void *arg, const char *how)
 {
     struct node_reload *r = arg;
-    if (!r->is_good && r->error.code == LR_OK)
-        (void)lr_fail(&r->error, LR_INTERNAL, "the new library %s when it was opened", how);
+    if (!r->answer.has_need && r->answer.error.code == LR_OK)
+        (void)lr_fail(&r->answer.error, LR_INTERNAL, "the new library %s when it was opened",
+                      how);
     finish(r);
 }
 
 static lr_code start_check(struct node_reload *r, struct lr_error *err)
 {
-    struct node *node = r->node;
-    struct wire_open open = {
+    const struct wire_open open = {
         .library = r->library->path,
         .engine_id = r->library->engine_id,
         .engine_version = r->library->version,
         .abi_version = r->library->abi,
     };
-    char scratch[LR_PATH_MAX];
-    struct node_proc_config config = {
-        .executable = node->executable,
-        .scratch = node_scratch_of(node, r->library, scratch),
-        .label = r->library->engine_id,
-        .is_probe = true,
-        .limit_ms = node->limits.load_ms,
-        .callbacks = {.arg = r, .on_frame = on_check_frame, .on_exit = on_check_exit},
-    };
-    lr_code code = node_proc_start(node->loop, &config, &r->check, err);
-    if (code != LR_OK)
-        return code;
-    lr_buf_clear(&node->scratch);
-    wire_open_encode(&node->scratch, WIRE_PROBE, &open);
-    (void)node_proc_send(r->check, lr_buf_str(&node->scratch));
-    return LR_OK;
+    const struct node_proc_callbacks callbacks = {
+        .arg = r, .on_frames = node_answer_on_frames, .on_exit = on_check_exit};
+    return node_engine_run(r->node, r->library, r->library->engine_id, WIRE_PROBE, &open,
+                           &callbacks, &r->check, err);
 }
 
 lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
@@ -244,9 +227,7 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
         node_library_take(&node->engines, engine->folder, &r->manifest, &r->library, err);
     if (code == LR_OK && engine->library != NULL && !force &&
         strcmp(engine->library->sha256, r->library->sha256) == 0) {
-        plugin_manifest_free(&r->manifest);
-        node_library_unref(r->library);
-        free(r);
+        discard(r);
         if (fn != NULL)
             fn(arg, NULL, false);
         return LR_OK;
@@ -254,9 +235,7 @@ lr_code node_reload(struct node *node, struct node_engine *engine, bool force,
     if (code == LR_OK)
         code = start_check(r, err);
     if (code != LR_OK) {
-        plugin_manifest_free(&r->manifest);
-        node_library_unref(r->library);
-        free(r);
+        discard(r);
         return code;
     }
     engine->reload = r;

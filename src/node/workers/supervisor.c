@@ -48,6 +48,29 @@ void node_worker_move(struct node_worker *worker, enum node_worker_state state)
 
 /* ---- start and end ---- */
 
+lr_code node_engine_run(struct node *node, const struct node_library *library,
+                        const char *label, enum wire_type type, const struct wire_open *open,
+                        const struct node_proc_callbacks *callbacks, struct node_proc **out,
+                        struct lr_error *err)
+{
+    char scratch[LR_PATH_MAX];
+    struct node_proc_config config = {
+        .executable = node->executable,
+        .scratch = node_scratch_of(node, library, scratch),
+        .label = label,
+        .is_probe = type == WIRE_PROBE,
+        .limit_ms = type == WIRE_PROBE ? node->limits.load_ms : 0,
+        .callbacks = *callbacks,
+    };
+    lr_code code = node_proc_start(node->loop, &config, out, err);
+    if (code != LR_OK)
+        return code;
+    lr_buf_clear(&node->scratch);
+    wire_open_encode(&node->scratch, type, open);
+    (void)node_proc_send(*out, lr_buf_str(&node->scratch));
+    return LR_OK;
+}
+
 lr_code node_worker_start(struct node_replica *replica, struct node_library *library,
                           uint64_t bytes, struct node_worker **out, struct lr_error *err)
 {
@@ -58,34 +81,30 @@ lr_code node_worker_start(struct node_replica *replica, struct node_library *lib
     struct node_worker *w = calloc(1, sizeof(*w));
     if (w == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
-    w->node = node;
-    w->model = model;
-    w->replica = replica;
-    w->library = node_library_ref(library);
-    w->pool = replica->pool;
-    w->reserved = bytes;
-    w->started_ms = w->progress_ms = node_now(node);
-    char scratch[LR_PATH_MAX];
-    struct node_proc_config config = {
-        .executable = node->executable,
-        .scratch = node_scratch_of(node, library, scratch),
-        .label = model->id,
-        .callbacks = node_worker_callbacks(w),
+    *w = (struct node_worker){
+        .node = node,
+        .model = model,
+        .replica = replica,
+        .pool = replica->pool,
+        .reserved = bytes,
+        .started_ms = node_now(node),
+        .progress_ms = node_now(node),
+        .next = model->workers,
     };
-    config.callbacks.on_exit = on_exit_of;
-    lr_code code = node_proc_start(node->loop, &config, &w->proc, err);
+    const struct node_proc_callbacks callbacks = {.arg = w,
+                                                  .on_frames = node_worker_on_frames,
+                                                  .on_line = node_worker_on_line,
+                                                  .on_exit = on_exit_of};
+    node_describe_open(model, library, w->pool, bytes, &open);
+    lr_code code =
+        node_engine_run(node, library, model->id, WIRE_OPEN, &open, &callbacks, &w->proc, err);
     if (code != LR_OK) {
-        node_library_unref(w->library);
         free(w);
         return code;
     }
-    w->next = model->workers;
+    w->library = node_library_ref(library);
     model->workers = w;
     node->count.worker_starts++;
-    node_describe_open(model, library, w->pool, bytes, &open);
-    lr_buf_clear(&node->scratch);
-    wire_open_encode(&node->scratch, WIRE_OPEN, &open);
-    (void)node_proc_send(w->proc, lr_buf_str(&node->scratch));
     lr_log_info(
         NULL,
         "worker.start model=%s pid=%d engine=%s version=%s reserved=%" PRIu64 " weights=%s",
@@ -166,14 +185,7 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
 {
     struct lr_error err = w->failure;
     bool was_told = err.code != LR_OK;
-    const char *artifact = node_artifact_of(model);
-    if (was_told && artifact != NULL &&
-        (err.code == LR_MODEL_CORRUPT || err.code == LR_UNSUPPORTED)) {
-        /* One model, one format, two encodings: the original is still there. */
-        lr_log_warn(NULL, "model.artifact_refused model=%s artifact=%s reason=%s", model->id,
-                    artifact, err.text);
-        model->skip_artifact = true;
-        model->has_need = false;
+    if (node_artifact_refused(model, &err)) {
         node_model_move(model, NODE_MODEL_PRESENT, &err);
         return;
     }
@@ -189,13 +201,13 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
 
 static struct node_victim describe_victim(const struct node_generation *r)
 {
-    const struct node_attempt *a = &r->attempt;
+    enum node_progress progress = r->attempt.progress;
     return (struct node_victim){
         .entry = r->ask.entry,
         .cohort = r->ask.cohort,
-        .is_newcomer = a->is_newcomer && a->is_entering,
-        .has_entered = a->has_entered || a->is_entering,
-        .is_on_probation = a->probation != 0,
+        .is_newcomer = node_generation_is_newcomer(r) && progress == NODE_PROGRESS_ENTERING,
+        .has_entered = progress != NODE_PROGRESS_NONE,
+        .is_on_probation = r->attempt.probation != 0,
     };
 }
 
@@ -221,7 +233,7 @@ static void lose_all(struct node_worker *w, const char *how)
         now = lr_elapsed(node->limits.step_ms, now);
     node_blame_decide(&w->model->blame, victims, count, now);
     for (size_t i = 0; i < count; i++) {
-        struct node_generation *r = node_generation_find(node, ids[i]);
+        struct node_generation *r = lr_slots_find(&node->generations, ids[i]);
         if (r != NULL)
             node_generation_lost(r, &victims[i], &err);
     }

@@ -22,6 +22,7 @@ struct node;
 struct node_model;
 struct node_replica;
 struct node_generation;
+struct wire_open;
 
 enum node_worker_state {
     NODE_WORKER_LOADING,
@@ -82,6 +83,13 @@ static inline bool node_worker_is_ending(const struct node_worker *worker)
 LR_MUST_USE lr_code node_worker_start(struct node_replica *replica,
                                       struct node_library *library, uint64_t bytes,
                                       struct node_worker **out, struct lr_error *err);
+/* Starts a process that runs the library and is sent `open`: WIRE_OPEN for a worker, WIRE_PROBE
+ * for a question that is answered before the process ends. */
+LR_MUST_USE lr_code node_engine_run(struct node *node, const struct node_library *library,
+                                    const char *label, enum wire_type type,
+                                    const struct wire_open *open,
+                                    const struct node_proc_callbacks *callbacks,
+                                    struct node_proc **out, struct lr_error *err);
 /* Kills the process for what it did; its requests are lost when it has ended. */
 void node_worker_kill(struct node_worker *worker, const struct lr_error *why);
 /* Kills the process because nobody needs it any more. */
@@ -96,7 +104,17 @@ void node_worker_promote(struct node_worker *candidate);
  * step, and no more. */
 uint32_t node_worker_load(const struct node_worker *worker);
 
-/* The node's handlers of a worker's frames (frames.c); on_exit is the supervisor's. */
-struct node_proc_callbacks node_worker_callbacks(struct node_worker *worker);
+/* What a probe said.  The owner's struct begins with it and is the argument of the callbacks.
+ */
+struct node_answer {
+    struct lr_engine_need need;
+    bool has_need;
+    struct lr_error error; /* code LR_OK: it gave no reason */
+};
+lr_code node_answer_on_frames(void *answer, struct wire_reader *frames, struct lr_error *err);
+
+/* The node's handlers of a worker's frames (frames.c). */
+lr_code node_worker_on_frames(void *worker, struct wire_reader *frames, struct lr_error *err);
+void node_worker_on_line(void *worker, struct lr_str line);
 
 #endif
