@@ -10,7 +10,6 @@
 #include "hub/download.h"
 #include "node/fetch/manifest.h"
 #include "node/state.h"
-#include "node/workers/directml.h"
 
 struct node_model *node_find_model(const struct node *node, struct lr_str id)
 {

@@ -10,7 +10,6 @@
 #include "node/fetch/manifest.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"
-#include "node/workers/directml.h"
 
 static bool has_suffix_file(const char *dir, const char *suffix)
 {

@@ -7,7 +7,6 @@
 
 #include "node/fetch/storage.h"
 #include "node/state.h"
-#include "node/workers/directml.h"
 #include "wire/event.h"
 #include "wire/open.h"
 

@@ -1,11 +1,318 @@
+/* node/workers/engines.c - see node/workers/engines.h.
+ *
+ * An engine may bring libraries of its own beside it (found through $ORIGIN), so a private copy
+ * holds every plain file of the folder but the manifest.  A copy is made under a temporary name
+ * and renamed when it is whole; a folder that exists is whole.
+ */
 #include "node/workers/engines.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/strmap.h"
+
+enum { FILES_MAX = 256, FILE_PATH_MAX = LR_PATH_MAX + 400 };
+
+/* ---- files ---- */
+
+struct file_list {
+    struct dirent **entries;
+    int count;
+};
+
+static const char *in_folder(char out[FILE_PATH_MAX], const char *folder, const char *name)
+{
+    (void)snprintf(out, FILE_PATH_MAX, "%.4300s/%s", folder, name);
+    return out;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void list_folder(struct file_list *list, const char *folder)
+{
+    list->entries = NULL;
+    list->count = scandir(folder, &list->entries, is_visible, by_name);
+}
+
+static void list_free(struct file_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->entries[i]);
+    free(list->entries);
+}
+
+static bool is_plain_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+uint64_t node_folder_signature(const char *folder)
+{
+    struct file_list list;
+    uint64_t sum = 0;
+    list_folder(&list, folder);
+    for (int i = 0; i < list.count; i++) {
+        char path[FILE_PATH_MAX];
+        struct stat info;
+        if (stat(in_folder(path, folder, list.entries[i]->d_name), &info) == 0) {
+            uint64_t facts[] = {(uint64_t)info.st_ino, (uint64_t)info.st_size,
+                                (uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec};
+            sum = sum * 1000003 + lr_hash(lr_str((const char *)facts, sizeof(facts)));
+        }
+    }
+    list_free(&list);
+    return sum;
+}
+
+/* ---- private copies ---- */
+
+/* What a copy holds.  Whatever lies beside the library may be loaded by it: the same rules for
+ * all. */
+static lr_code list_members(struct file_list *list, const struct plugin_manifest *m,
+                            struct lr_error *err)
+{
+    char path[FILE_PATH_MAX];
+    lr_code code = LR_OK;
+    int kept = 0;
+    list_folder(list, m->folder);
+    if (list->count < 0)
+        return lr_fail_errno(err, LR_IO, "%s", m->folder);
+    for (int i = 0; i < list->count; i++) {
+        const char *name = list->entries[i]->d_name;
+        if (strcmp(name, "manifest.json") == 0 ||
+            !is_plain_file(in_folder(path, m->folder, name))) {
+            free(list->entries[i]);
+            continue;
+        }
+        if (code == LR_OK)
+            code = plugin_manifest_check_file(m, name, err);
+        list->entries[kept++] = list->entries[i];
+    }
+    list->count = kept;
+    if (code == LR_OK && kept > FILES_MAX)
+        code = lr_fail(err, LR_TOO_LARGE, "%s holds %d files, the limit is %d", m->folder, kept,
+                       FILES_MAX);
+    return code;
+}
+
+/* The whole folder's digest, and the main library's own; "" where the library has gone. */
+static lr_code hash_folder(const char *folder, const struct file_list *list,
+                           const char *library, char whole[LR_SHA256_HEX_LEN + 1],
+                           char own[LR_SHA256_HEX_LEN + 1], struct lr_error *err)
+{
+    struct lr_sha256 all;
+    unsigned char digest[LR_SHA256_LEN];
+    char path[FILE_PATH_MAX];
+    lr_sha256_init(&all);
+    own[0] = '\0';
+    for (int i = 0; i < list->count; i++) {
+        const char *name = list->entries[i]->d_name;
+        struct lr_file_map map;
+        lr_code code = lr_file_map(in_folder(path, folder, name), &map, err);
+        if (code != LR_OK)
+            return code;
+        lr_sha256_of(lr_str((const char *)map.data, map.len), digest);
+        lr_file_unmap(&map);
+        lr_sha256_add(&all, name, strlen(name) + 1);
+        lr_sha256_add(&all, digest, sizeof(digest));
+        if (strcmp(name, library) == 0)
+            lr_sha256_hex(digest, own);
+    }
+    lr_sha256_end(&all, digest);
+    lr_sha256_hex(digest, whole);
+    return LR_OK;
+}
+
+static lr_code copy_file(const char *from, const char *to, struct lr_error *err)
+{
+    struct lr_file_map map;
+    lr_code code = lr_file_map(from, &map, err);
+    if (code != LR_OK)
+        return code;
+    int fd = open(to, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0700);
+    if (fd < 0)
+        code = lr_fail_errno(err, LR_IO, "%s", to);
+    for (size_t done = 0; code == LR_OK && done < map.len;) {
+        ssize_t n = write(fd, map.data + done, map.len - done);
+        if (n < 0 && errno != EINTR)
+            code = lr_fail_errno(err, LR_IO, "%s", to);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    if (fd >= 0)
+        (void)close(fd);
+    lr_file_unmap(&map);
+    return code;
+}
+
+static void discard(const char *folder)
+{
+    struct lr_error err;
+    if (lr_dir_remove(folder, &err) != LR_OK)
+        lr_log_warn(NULL, "engine.cache_left reason=%s", err.text);
+}
+
+static lr_code copy_folder(const char *folder, const struct file_list *list, const char *target,
+                           struct lr_error *err)
+{
+    char temporary[LR_PATH_MAX + 64], from[FILE_PATH_MAX], to[FILE_PATH_MAX], suffix[9];
+    lr_random_hex(suffix, 8);
+    (void)snprintf(temporary, sizeof(temporary), "%.4100s.%s.tmp", target, suffix);
+    lr_code code = lr_dir_create(temporary, err);
+    for (int i = 0; code == LR_OK && i < list->count; i++) {
+        const char *name = list->entries[i]->d_name;
+        code = copy_file(in_folder(from, folder, name), in_folder(to, temporary, name), err);
+    }
+    if (code == LR_OK && rename(temporary, target) != 0 && errno != ENOTEMPTY &&
+        errno != EEXIST)
+        code = lr_fail_errno(err, LR_IO, "%s", target);
+    if (lr_dir_exists(temporary))
+        discard(temporary);
+    return code;
+}
+
+static lr_code check_hash(const struct plugin_manifest *m, const char *own,
+                          struct lr_error *err)
+{
+    if (own[0] == '\0')
+        return lr_fail(err, LR_NOT_FOUND, "%s/%s has gone", m->folder, m->library);
+    if (m->library_sha256 == NULL || strcmp(m->library_sha256, own) == 0)
+        return LR_OK;
+    return lr_fail(err, LR_UNAVAILABLE,
+                   "%s/%s has sha256 %.12s..., its manifest says %.12s...: it is still being "
+                   "copied, or one of the two is old",
+                   m->folder, m->library, own, m->library_sha256);
+}
+
+static lr_code make_copy(const struct node_engines *engines, const struct plugin_manifest *m,
+                         struct node_library *lib, struct lr_error *err)
+{
+    char own[LR_SHA256_HEX_LEN + 1], copied[LR_SHA256_HEX_LEN + 1], target[LR_PATH_MAX + 80];
+    struct file_list list;
+    lr_code code = list_members(&list, m, err);
+    if (code == LR_OK)
+        code = hash_folder(m->folder, &list, m->library, lib->sha256, own, err);
+    if (code == LR_OK)
+        code = check_hash(m, own, err);
+    if (code == LR_OK)
+        code = lr_dir_create(engines->cache_dir, err);
+    (void)snprintf(target, sizeof(target), "%s/%s", engines->cache_dir, lib->sha256);
+    if (code == LR_OK && !lr_dir_exists(target))
+        code = copy_folder(m->folder, &list, target, err);
+    /* A file that changed while it was copied has another digest now: not whole. */
+    if (code == LR_OK)
+        code = hash_folder(target, &list, m->library, copied, own, err);
+    if (code == LR_OK && strcmp(copied, lib->sha256) != 0) {
+        discard(target);
+        code = lr_fail(err, LR_UNAVAILABLE, "%s changed while it was being copied", m->folder);
+    }
+    list_free(&list);
+    int n = snprintf(lib->path, sizeof(lib->path), "%s/%s", target, m->library);
+    if (code == LR_OK && (n < 0 || (size_t)n >= sizeof(lib->path)))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "%s: the path is too long", target);
+    return code;
+}
+
+/* The folder of a private copy. */
+static void folder_of(const struct node_library *lib, char out[LR_PATH_MAX])
+{
+    (void)snprintf(out, LR_PATH_MAX, "%s", lib->path);
+    char *slash = strrchr(out, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+lr_code node_library_take(const struct node_engines *engines, const char *folder,
+                          struct plugin_manifest *manifest, struct node_library **out,
+                          struct lr_error *err)
+{
+    *out = NULL;
+    lr_code code = plugin_manifest_read(manifest, folder, err);
+    if (code != LR_OK)
+        return code;
+    code = plugin_manifest_check_abi(manifest, err);
+    struct node_library *lib = calloc(1, sizeof(*lib));
+    if (code == LR_OK && lib == NULL)
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for an engine");
+    if (code == LR_OK)
+        code = make_copy(engines, manifest, lib, err);
+    if (code != LR_OK) {
+        free(lib);
+        plugin_manifest_free(manifest);
+        return code;
+    }
+    char copy[LR_PATH_MAX];
+    folder_of(lib, copy);
+    lib->signature = node_folder_signature(copy);
+    lib->refs = 1;
+    lib->abi = manifest->abi_version;
+    (void)snprintf(lib->engine_id, sizeof(lib->engine_id), "%s", manifest->engine_id);
+    (void)snprintf(lib->version, sizeof(lib->version), "%s", manifest->engine_version);
+    *out = lib;
+    return LR_OK;
+}
+
+lr_code node_library_restore(const struct node_engines *engines, struct node_engine *engine,
+                             struct lr_error *err)
+{
+    struct node_library *old = engine->library, *fresh;
+    struct plugin_manifest manifest = {0};
+    char copy[LR_PATH_MAX];
+    folder_of(old, copy);
+    uint64_t now = node_folder_signature(copy);
+    /* A folder that cannot be listed for want of a descriptor is not for that gone. */
+    if (now == old->signature || (now == 0 && is_plain_file(old->path)))
+        return LR_OK;
+    lr_log_warn(NULL, "engine.copy_changed id=%s copy=%s", engine->name, copy);
+    if (lr_dir_exists(copy))
+        discard(copy);
+    lr_code code = node_library_take(engines, engine->folder, &manifest, &fresh, err);
+    if (code != LR_OK)
+        return lr_fail_prefix(err, "the private copy of engine \"%.60s\" is gone",
+                              engine->name);
+    if (strcmp(fresh->sha256, old->sha256) == 0) {
+        old->signature = fresh->signature; /* the same files at the same path */
+        node_library_unref(fresh);
+        plugin_manifest_free(&manifest);
+        return LR_OK;
+    }
+    /* The engine's folder holds another version by now, and the old one exists no more. */
+    node_library_unref(old);
+    engine->library = fresh;
+    plugin_manifest_free(&engine->manifest);
+    engine->manifest = manifest;
+    return LR_OK;
+}
+
+struct node_library *node_library_ref(struct node_library *library)
+{
+    library->refs++;
+    return library;
+}
+
+/* The copy on disk stays: the next start of this node finds it whole. */
+void node_library_unref(struct node_library *library)
+{
+    if (library != NULL && --library->refs == 0)
+        free(library);
+}
+
+/* ---- the registry ---- */
 
 static void refuse(struct node_engine *e, const struct lr_error *err)
 {
@@ -13,14 +320,6 @@ static void refuse(struct node_engine *e, const struct lr_error *err)
     e->reason_code = err->code;
     lr_log_warn(NULL, "engine.refused folder=%s code=%s reason=%s", e->folder,
                 lr_code_name(err->code), err->text);
-}
-
-static void append(struct node_engines *engines, struct node_engine *e)
-{
-    struct node_engine **link = &engines->first;
-    while (*link != NULL)
-        link = &(*link)->next;
-    *link = e;
 }
 
 static lr_code check_duplicate(const struct node_engines *engines, const struct node_engine *e,
@@ -59,12 +358,10 @@ static void scan_folder(struct node_engines *engines, const char *folder)
     else
         lr_log_info(NULL, "engine.found id=%s version=%s abi=%u sha256=%s", e->name,
                     e->manifest.engine_version, e->manifest.abi_version, e->library->sha256);
-    append(engines, e);
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
+    struct node_engine **link = &engines->first;
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = e;
 }
 
 static bool is_known(const struct node_engines *engines, const char *folder)
@@ -77,22 +374,19 @@ static bool is_known(const struct node_engines *engines, const char *folder)
 
 void node_engines_scan(struct node_engines *engines, const char *dir)
 {
-    struct dirent **entries;
-    int count = scandir(dir, &entries, NULL, by_name);
-    for (int i = 0; i < count; i++) {
-        char folder[LR_PATH_MAX + 300];
-        char manifest[LR_PATH_MAX + 320];
-        (void)snprintf(folder, sizeof(folder), "%s/%s", dir, entries[i]->d_name);
-        (void)snprintf(manifest, sizeof(manifest), "%s/manifest.json", folder);
-        if (entries[i]->d_name[0] != '.' && strlen(folder) < LR_PATH_MAX &&
-            lr_file_exists(manifest) && !is_known(engines, folder))
-            scan_folder(engines, folder);
-        free(entries[i]);
-    }
-    if (count >= 0)
-        free(entries);
-    else
+    struct file_list list;
+    char folder[FILE_PATH_MAX], manifest[FILE_PATH_MAX];
+    list_folder(&list, dir);
+    if (list.count < 0)
         lr_log_warn(NULL, "engine.no_folder dir=%s", dir);
+    for (int i = 0; i < list.count; i++) {
+        (void)in_folder(folder, dir, list.entries[i]->d_name);
+        if (strlen(folder) < LR_PATH_MAX &&
+            lr_file_exists(in_folder(manifest, folder, "manifest.json")) &&
+            !is_known(engines, folder))
+            scan_folder(engines, folder);
+    }
+    list_free(&list);
 }
 
 void node_engines_free(struct node_engines *engines)
@@ -172,4 +466,38 @@ lr_code node_engines_resolve(const struct node_engines *engines, const struct no
         }
     }
     return code != LR_OK ? code : explain_missing(engines, wanted, err);
+}
+
+/* ---- DirectML ---- */
+
+static const char *const directml_names[] = {"model.directml.bin", "model.dml.bin"};
+enum { DIRECTML_COUNT = sizeof(directml_names) / sizeof(directml_names[0]) };
+
+bool node_directml_is(const char *path)
+{
+    for (size_t i = 0; i < DIRECTML_COUNT; i++)
+        if (strcmp(lr_path_base(path), directml_names[i]) == 0)
+            return true;
+    return false;
+}
+
+const char *node_directml_in(const char *dir)
+{
+    char path[LR_PATH_MAX + 32];
+    for (size_t i = 0; i < DIRECTML_COUNT; i++) {
+        (void)snprintf(path, sizeof(path), "%.4000s/%s", dir, directml_names[i]);
+        if (lr_file_exists(path))
+            return directml_names[i];
+    }
+    return NULL;
+}
+
+void node_directml_refuse(const char *artifact, struct lr_error *err)
+{
+    (void)lr_fail(err, LR_UNSUPPORTED,
+                  "%s is a DirectML artifact and the DirectML runtime is not here: it is "
+                  "experimental and runs on Windows only, with DirectML.dll from "
+                  "https://github.com/microsoft/DirectML; on this machine use the model's "
+                  "safetensors",
+                  lr_path_base(artifact));
 }

@@ -86,4 +86,16 @@ void node_library_unref(struct node_library *library); /* NULL is fine */
 /* Changes whenever a file of the folder does; 0: there is no folder. */
 uint64_t node_folder_signature(const char *folder);
 
+/* ---- DirectML ----
+ * DirectML is experimental and exists on Windows only.  Nobody here runs its artifacts, but
+ * whoever brings one learns what it is and where its runtime comes from, instead of reading
+ * that some other file is missing. */
+
+/* By its name: model.directml.bin, model.dml.bin. */
+bool node_directml_is(const char *path);
+/* The DirectML artifact of a folder, or NULL. */
+const char *node_directml_in(const char *dir);
+/* Fills err with UNSUPPORTED: what it is, and where to get the runtime. */
+void node_directml_refuse(const char *artifact, struct lr_error *err);
+
 #endif
