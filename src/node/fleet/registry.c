@@ -13,7 +13,6 @@
 #include "node/fetch/fetch.h"
 #include "node/fetch/revision.h"
 #include "node/fetch/storage.h"
-#include "node/models/inspect.h"
 #include "node/state.h"
 #include "wire/reply.h"
 

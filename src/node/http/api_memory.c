@@ -66,7 +66,7 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
     size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
     uint64_t available;
     lr_json_member_z(w, "model", m->id);
-    if (node_model_is_resident(m)) {
+    if (node_model_worker(m) != NULL) {
         lr_json_member_z(w, "plan", "loaded");
         return;
     }

@@ -50,7 +50,6 @@ void node_describe_open(const struct node_model *model, const struct node_librar
                         uint32_t pool, uint64_t limit, struct wire_open *out)
 {
     const struct node *node = model->node;
-    static const char *cpu = "cpu";
     static const char *device;
     *out = (struct wire_open){
         .library = library->path,
@@ -63,9 +62,7 @@ void node_describe_open(const struct node_model *model, const struct node_librar
     out->options.artifact_path = node_artifact_of(model);
     if (model->descriptor != NULL && model->descriptor->format == MODEL_FORMAT_GGUF)
         out->options.filename = lr_path_base(model->descriptor->primary);
-    device = pool != NODE_POOL_RAM ? node->pools.pool[pool].name : cpu;
-    if (strcmp(node->device, "cpu") != 0 && pool == NODE_POOL_RAM)
-        device = node->device;
+    device = pool != NODE_POOL_RAM ? node->pools.pool[pool].name : node->device;
     out->options.devices = &device;
     out->options.device_count = 1;
     if (pool != NODE_POOL_RAM)
@@ -126,19 +123,6 @@ static void refuse(struct node_model *model, const struct node_pool *pool, uint6
     node_model_trouble(model, NODE_TROUBLE_ROOM, &err);
 }
 
-static void begin_load(struct node_model *model, uint32_t pool)
-{
-    struct lr_error err;
-    model->wants_room = false;
-    if (node_replica_load(&model->replicas[0], pool, &err) != LR_OK)
-        node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
-}
-
-static uint64_t first_seq(const struct node_model *model)
-{
-    return model->queue != NULL ? model->queue->seq : model->node->next_seq;
-}
-
 bool node_has_room(struct node_model *model, uint64_t *available)
 {
     static struct node_claim claims[CLAIMS_MAX];
@@ -157,6 +141,7 @@ static void make_room(struct node_model *model)
     struct node *node = model->node;
     uint32_t pool = node_pool_for(node, model->need.on_device != 0);
     uint64_t available;
+    struct lr_error err;
     /* Fresh figures: what a worker that has just left held must not look like foreign
      * use. */
     node_measure(node);
@@ -168,7 +153,9 @@ static void make_room(struct node_model *model)
         return;
     }
     if (plan == NODE_PLAN_FITS) {
-        begin_load(model, pool);
+        model->wants_room = false;
+        if (node_replica_load(&model->replicas[0], pool, &err) != LR_OK)
+            node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
         return;
     }
     if (!node_model_has_demand(model) && !model->is_pinned) {
@@ -177,7 +164,7 @@ static void make_room(struct node_model *model)
         return;
     }
     model->wants_room = true;
-    model->wants_room_seq = first_seq(model);
+    model->wants_room_seq = model->queue != NULL ? model->queue->seq : node->next_seq;
     for (size_t i = 0; i < count; i++) {
         struct node_replica *victim = owners[i]->replica;
         if (!claims[i].is_victim || owners[i] != victim->worker ||
@@ -274,7 +261,7 @@ void node_admit(struct node_model *model)
     if (is_at_rest && model->registered_as[0] != '\0' && !node_storage_reopen(model)) {
         err.code = model->reason_code;
         (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
-        node_model_fail_waiting(model, &err, true);
+        node_model_fail_waiting(model, &err);
         return;
     }
     if (is_at_rest) {

@@ -292,9 +292,11 @@ static lr_code check_admission(struct node *node, const struct node_model *model
 /* The tokens that the owner gave: the frame's last. */
 static void keep_given(struct node_generation *g)
 {
+    if (g->sink.takes_lost)
+        return;
     struct wire_cursor c = wire_cursor(lr_str(g->frame, g->frame_len));
     c.at = c.end - 4 * (size_t)g->ask.generated_count;
-    for (uint32_t i = 0; !g->sink.takes_lost && i < g->ask.generated_count; i++)
+    for (uint32_t i = 0; i < g->ask.generated_count; i++)
         (void)node_generation_keep_token(g, wire_get_u32(&c));
 }
 

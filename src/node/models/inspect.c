@@ -1,5 +1,9 @@
-#include "node/models/inspect.h"
-
+/* node/models/inspect.c - a folder that somebody names as a model.
+ *
+ * A router's operator registers a model by its path on this machine.  Only what lies below the
+ * models roots (the models folder and the folders named by --model) is looked at, symbolic
+ * links resolved: a path is no way to read the rest of the disk.
+ */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,32 +118,22 @@ lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
 
 /* ---- POST /v0/models/inspect {"path", "name"?, "format"?} ---- */
 
-static lr_code read_text(const struct lr_json *body, const char *key, struct lr_str *out,
-                         struct lr_error *err)
-{
-    const struct lr_json *v = lr_json_get(body, key);
-    *out = (struct lr_str){0};
-    if (v == NULL || lr_json_str(v, out))
-        return LR_OK;
-    return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", key);
-}
-
 void node_api_inspect(struct node *node, struct net_request *req)
 {
+    static const char *const keys[] = {"path", "name", "format"};
+    struct lr_str texts[3] = {0};
     const struct lr_json *body;
-    struct lr_str folder = {0}, name = {0}, format = {0};
     struct lr_error err;
     struct node_model *m = NULL;
     lr_code code =
         lr_json_parse(net_request_arena(req), net_request_body(req), NULL, &body, &err);
+    for (size_t i = 0; code == LR_OK && i < 3; i++) {
+        const struct lr_json *v = lr_json_get(body, keys[i]);
+        if (v != NULL && !lr_json_str(v, &texts[i]))
+            code = lr_fail(&err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", keys[i]);
+    }
     if (code == LR_OK)
-        code = read_text(body, "path", &folder, &err);
-    if (code == LR_OK)
-        code = read_text(body, "name", &name, &err);
-    if (code == LR_OK)
-        code = read_text(body, "format", &format, &err);
-    if (code == LR_OK)
-        code = node_inspect(node, folder, name, format, &m, &err);
+        code = node_inspect(node, texts[0], texts[1], texts[2], &m, &err);
     if (code != LR_OK)
         net_respond_error(req, &err);
     else

@@ -65,7 +65,7 @@ static void refuse_move(struct node_model *model, enum node_model_state state)
     if (model->workers != NULL)
         return;
     set_state(model, NODE_MODEL_FAILED, &err);
-    node_model_fail_waiting(model, &err, true);
+    node_model_fail_waiting(model, &err);
 }
 
 void node_model_move(struct node_model *model, enum node_model_state state,
@@ -119,19 +119,9 @@ uint32_t node_model_leases(const struct node_model *model)
     return model->queue_count + node_model_live(model);
 }
 
-bool node_model_is_asked(const struct node_model *model)
-{
-    return model->queue != NULL;
-}
-
 bool node_model_has_demand(const struct node_model *model)
 {
-    return node_model_is_asked(model) || model->is_wanted;
-}
-
-bool node_model_is_resident(const struct node_model *model)
-{
-    return node_model_worker(model) != NULL;
+    return model->queue != NULL || model->is_wanted;
 }
 
 void node_model_pump(struct node_model *model)
@@ -141,7 +131,7 @@ void node_model_pump(struct node_model *model)
     case NODE_MODEL_PRESENT:
         if (model->queue != NULL && model->node->is_draining) {
             (void)lr_fail(&leaving, LR_UNAVAILABLE, "this node is shutting down");
-            node_model_fail_waiting(model, &leaving, true);
+            node_model_fail_waiting(model, &leaving);
         } else if (node_model_has_demand(model) && !model->node->is_draining) {
             node_admit(model);
         }
@@ -183,10 +173,9 @@ void node_model_unload(struct node_model *model, const char *because)
         node_replica_drain(&model->replicas[i], because);
 }
 
-void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,
-                             bool retryable)
+void node_model_fail_waiting(struct node_model *model, const struct lr_error *err)
 {
     struct lr_error copy = *err; /* err may be the model's own */
     while (model->queue != NULL)
-        node_generation_fail(model->queue, &copy, retryable);
+        node_generation_fail(model->queue, &copy, true);
 }

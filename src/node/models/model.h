@@ -102,9 +102,7 @@ void node_model_pump(struct node_model *model);
 uint32_t node_model_leases(const struct node_model *model);
 /* Of them, those that run. */
 uint32_t node_model_live(const struct node_model *model);
-/* A replica loads, serves or drains. */
-bool node_model_is_resident(const struct node_model *model);
-/* The worker that serves or loads the model; NULL: none. */
+/* The worker that serves, loads or drains the model; NULL: none. */
 struct node_worker *node_model_worker(const struct node_model *model);
 
 /* Loads it without a request.  `because` names the cause for the log. */
@@ -112,14 +110,11 @@ void node_model_load(struct node_model *model);
 /* Lets its worker finish and go; queued requests wait for the next one. */
 void node_model_unload(struct node_model *model, const char *because);
 
-/* Requests wait for it. */
-bool node_model_is_asked(const struct node_model *model);
 /* Requests wait for it, or somebody wants it loaded. */
 bool node_model_has_demand(const struct node_model *model);
 
-/* Fails everything that waits. */
-void node_model_fail_waiting(struct node_model *model, const struct lr_error *err,
-                             bool retryable);
+/* Fails everything that waits; another node may succeed. */
+void node_model_fail_waiting(struct node_model *model, const struct lr_error *err);
 
 /* ---- trouble (recovery.c) ---- */
 
@@ -174,6 +169,18 @@ uint32_t node_pool_for(const struct node *node, bool on_device);
 /* The claims on a pool, at most `capacity`; owners[i] holds claims[i]. */
 size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_claim *claims,
                            struct node_worker **owners, size_t capacity);
+
+/* ---- a folder as a model (inspect.c) ---- */
+
+/* Adds the model in `path` (absolute, or below the models folder) under `name`; empty: as
+ * its folder is called.  format empty: the one that is there.  *out is borrowed.
+ *   PERMISSION_DENIED  the path is outside the roots, which the text names
+ *   NOT_FOUND          there is no such folder
+ *   INVALID_ARGUMENT   the folder holds no whole model: the text names the file or fact
+ *   CONFLICT           another folder has this name here */
+LR_MUST_USE lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
+                                 struct lr_str format, struct node_model **out,
+                                 struct lr_error *err);
 
 /* ---- time (watchdog.c) ---- */
 void node_workers_watch(struct node *node, uint64_t now_ms);

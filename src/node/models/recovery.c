@@ -23,7 +23,7 @@ static void tell_waiting(struct node_model *model)
 {
     struct lr_error err = {.code = model->reason_code};
     uint64_t now = node_now(model->node);
-    if (!node_model_is_asked(model))
+    if (model->queue == NULL)
         return;
     if (is_memory(model->reason_code))
         (void)snprintf(err.text, sizeof(err.text), "%s", model->reason);
@@ -33,7 +33,7 @@ static void tell_waiting(struct node_model *model)
                       "row; tried again in %" PRIu64 " s)",
                       model->id, model->reason, model->breaker.failures,
                       (node_breaker_wait_ms(&model->breaker, now) + 999) / 1000);
-    node_model_fail_waiting(model, &err, true);
+    node_model_fail_waiting(model, &err);
 }
 
 /* ---- trouble ---- */
@@ -86,7 +86,7 @@ void node_model_trouble(struct node_model *model, enum node_trouble kind,
     if (kind == NODE_TROUBLE_JUDGED || (kind == NODE_TROUBLE_TOLD && is_verdict(model, &err))) {
         node_storage_note(model);
         node_model_move(model, NODE_MODEL_FAILED, &err);
-        node_model_fail_waiting(model, &err, true);
+        node_model_fail_waiting(model, &err);
         return;
     }
     if (kind == NODE_TROUBLE_DEATH &&
@@ -120,8 +120,7 @@ static bool takes_request(struct node_model *model)
 void node_model_pump_waiting(struct node_model *model)
 {
     bool is_due = node_breaker_is_due(&model->breaker, node_now(model->node));
-    if (!model->node->is_draining &&
-        (is_due || (node_model_is_asked(model) && takes_request(model))))
+    if (!model->node->is_draining && (is_due || (model->queue != NULL && takes_request(model))))
         node_admit(model);
     else
         tell_waiting(model);

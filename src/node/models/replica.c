@@ -16,19 +16,14 @@ static const struct lr_machine machine = {
     },
 };
 
-static void end_workers(struct node_replica *replica)
-{
-    if (replica->worker != NULL)
-        node_worker_end(replica->worker);
-    if (replica->candidate != NULL)
-        node_worker_end(replica->candidate);
-}
-
 void node_replica_move(struct node_replica *replica, enum node_replica_state state,
                        const struct lr_error *reason)
 {
     if (!lr_machine_allows(&machine, replica->model->id, replica->state, state)) {
-        end_workers(replica);
+        if (replica->worker != NULL)
+            node_worker_end(replica->worker);
+        if (replica->candidate != NULL)
+            node_worker_end(replica->candidate);
         return;
     }
     replica->state = state;
@@ -117,11 +112,11 @@ static bool may_enter(const struct node_generation *g, const struct node_worker 
 static struct node_generation *next_to_enter(const struct node_replica *replica)
 {
     bool suspect_waits = false;
-    for (struct node_generation *r = replica->model->queue; r != NULL && may_serve(replica, r);
-         r = r->next) {
-        if (may_enter(r, replica->worker, suspect_waits))
-            return r;
-        suspect_waits = suspect_waits || r->ask.entry == WIRE_ENTRY_SUSPECT;
+    for (struct node_generation *g = replica->model->queue; g != NULL && may_serve(replica, g);
+         g = g->next) {
+        if (may_enter(g, replica->worker, suspect_waits))
+            return g;
+        suspect_waits = suspect_waits || g->ask.entry == WIRE_ENTRY_SUSPECT;
     }
     return NULL;
 }
@@ -130,23 +125,20 @@ static void dispatch(struct node_replica *replica)
 {
     struct node_worker *w = replica->worker;
     uint32_t most = w->need.max_sequences != 0 ? w->need.max_sequences + 2 : 64;
-    struct node_generation *r;
+    struct node_generation *g;
     while (w->state == NODE_WORKER_READY && node_worker_load(w) < most &&
-           (r = next_to_enter(replica)) != NULL)
-        node_generation_submit(r, w);
-}
-
-static bool has_nothing_to_serve(const struct node_replica *replica)
-{
-    const struct node_generation *first = replica->model->queue;
-    return replica->worker->live_count == 0 && (first == NULL || !may_serve(replica, first));
+           (g = next_to_enter(replica)) != NULL)
+        node_generation_submit(g, w);
 }
 
 void node_replica_pump(struct node_replica *replica)
 {
+    const struct node_generation *first;
     if (replica->state == NODE_REPLICA_READY) {
         dispatch(replica);
-        if (replica->is_yielding && has_nothing_to_serve(replica))
+        first = replica->model->queue;
+        if (replica->is_yielding && replica->worker->live_count == 0 &&
+            (first == NULL || !may_serve(replica, first)))
             node_replica_drain(replica, "room is needed for another model");
     } else if (replica->state == NODE_REPLICA_DRAINING) {
         node_worker_retire(replica->worker); /* once nothing is live in it */

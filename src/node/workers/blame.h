@@ -32,6 +32,7 @@ struct node_blame {
 
 /* A request that was in the worker. */
 struct node_victim {
+    uint64_t id;           /* in: of the generation */
     enum wire_entry entry; /* in: how it went in.  out: how it goes in again */
     uint32_t cohort;       /* the same */
     bool is_newcomer;      /* in: of the fatal step */

@@ -333,12 +333,12 @@ static lr_code check_duplicate(const struct node_engines *engines, const struct 
     return LR_OK;
 }
 
-static void scan_folder(struct node_engines *engines, const char *folder)
+static bool scan_folder(struct node_engines *engines, const char *folder)
 {
     struct lr_error err;
     struct node_engine *e = calloc(1, sizeof(*e));
     if (e == NULL)
-        return;
+        return false;
     (void)snprintf(e->folder, sizeof(e->folder), "%s", folder);
     (void)snprintf(e->name, sizeof(e->name), "%.64s", lr_path_base(folder));
     e->signature = node_folder_signature(folder);
@@ -362,6 +362,7 @@ static void scan_folder(struct node_engines *engines, const char *folder)
     while (*link != NULL)
         link = &(*link)->next;
     *link = e;
+    return true;
 }
 
 static bool is_known(const struct node_engines *engines, const char *folder)
@@ -372,9 +373,10 @@ static bool is_known(const struct node_engines *engines, const char *folder)
     return false;
 }
 
-void node_engines_scan(struct node_engines *engines, const char *dir)
+bool node_engines_scan(struct node_engines *engines, const char *dir)
 {
     struct file_list list;
+    bool has_more = false;
     char folder[FILE_PATH_MAX], manifest[FILE_PATH_MAX];
     list_folder(&list, dir);
     if (list.count < 0)
@@ -384,9 +386,10 @@ void node_engines_scan(struct node_engines *engines, const char *dir)
         if (strlen(folder) < LR_PATH_MAX &&
             lr_file_exists(in_folder(manifest, folder, "manifest.json")) &&
             !is_known(engines, folder))
-            scan_folder(engines, folder);
+            has_more = scan_folder(engines, folder) || has_more;
     }
     list_free(&list);
+    return has_more;
 }
 
 void node_engines_free(struct node_engines *engines)

@@ -53,8 +53,8 @@ struct node_engines {
 };
 
 /* Reads every folder of `dir` that is not in the list yet.  What is refused stays in the list
- * with its reason. A folder that is not there is an empty one. */
-void node_engines_scan(struct node_engines *engines, const char *dir);
+ * with its reason. A folder that is not there is an empty one.  True: there are more now. */
+bool node_engines_scan(struct node_engines *engines, const char *dir);
 void node_engines_free(struct node_engines *engines);
 
 struct node_engine *node_engines_find(const struct node_engines *engines, const char *id);

@@ -168,13 +168,6 @@ static void done(struct node_worker *w, const struct wire_frame *frame)
         node_worker_retire(w);
 }
 
-static void prefill(struct node_worker *w, const struct wire_frame *frame)
-{
-    struct node_generation *g = generation_of(w, wire_event_request(frame->body));
-    if (g != NULL)
-        node_generation_tell(g, frame);
-}
-
 static void engine_log(struct node_worker *w, const struct wire_frame *frame)
 {
     static const enum lr_log_level levels[] = {LR_LOG_DEBUG, LR_LOG_INFO, LR_LOG_WARN,
@@ -189,6 +182,7 @@ static void engine_log(struct node_worker *w, const struct wire_frame *frame)
 
 static void on_frame(struct node_worker *w, const struct wire_frame *frame)
 {
+    struct node_generation *g;
     struct wire_error failed;
     if (frame->type != WIRE_LOG)
         w->progress_ms = node_now(w->node);
@@ -200,7 +194,8 @@ static void on_frame(struct node_worker *w, const struct wire_frame *frame)
         done(w, frame);
         break;
     case WIRE_PREFILL:
-        prefill(w, frame);
+        if ((g = generation_of(w, wire_event_request(frame->body))) != NULL)
+            node_generation_tell(g, frame);
         break;
     case WIRE_TICK:
         (void)!wire_tick_decode(frame->body, &w->stats, NULL);

@@ -14,13 +14,15 @@
 
 extern char **environ;
 
+/* What a worker reads frames from, writes frames to, and prints to. */
+enum { PIPE_IN, PIPE_OUT, PIPE_LOG, PIPES };
 enum { READ_BYTES = 64 << 10, PIPE_BYTES = 256 << 10, LINE_MAX_BYTES = 4096, DRAIN_MS = 2000 };
 
 struct node_proc {
     struct net_loop *loop;
     struct node_proc_callbacks callbacks;
     uv_process_t process;
-    uv_pipe_t in, out, log;
+    uv_pipe_t pipes[PIPES];
     struct net_timer *drain; /* runs from the exit until the last frame */
     struct net_timer *limit; /* runs until the exit */
     bool is_late;
@@ -60,9 +62,8 @@ static void close_handles(struct node_proc *p)
     p->drain = NULL;
     net_timer_stop(p->limit);
     p->limit = NULL;
-    uv_close((uv_handle_t *)&p->in, on_closed);
-    uv_close((uv_handle_t *)&p->out, on_closed);
-    uv_close((uv_handle_t *)&p->log, on_closed);
+    for (size_t i = 0; i < PIPES; i++)
+        uv_close((uv_handle_t *)&p->pipes[i], on_closed);
     if (p->has_process)
         uv_close((uv_handle_t *)&p->process, on_closed);
 }
@@ -185,38 +186,32 @@ static char **worker_environment(void)
     return out;
 }
 
-/* Our end and the worker's end of each. */
-struct pipes {
-    int in[2], out[2], log[2]; /* [0] is read, [1] is written */
-};
-
-static void close_pair(int pair[2])
+static void close_pipes(int pipes[PIPES][2])
 {
-    for (size_t i = 0; i < 2; i++)
-        if (pair[i] >= 0)
-            (void)close(pair[i]);
+    for (size_t i = 0; i < PIPES; i++)
+        for (size_t end = 0; end < 2; end++)
+            if (pipes[i][end] >= 0)
+                (void)close(pipes[i][end]);
 }
 
-/* Pipes, and not the sockets libuv would make: what comes in small frames is read in one go,
- * for a thirtieth of the price. */
-static lr_code make_pipes(struct pipes *pipes, struct lr_error *err)
+/* [0] is read, [1] is written.  Pipes, and not the sockets libuv would make: what comes in
+ * small frames is read in one go, for a thirtieth of the price. */
+static lr_code make_pipes(int pipes[PIPES][2], struct lr_error *err)
 {
-    *pipes = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}};
-    if (pipe2(pipes->in, O_CLOEXEC) == 0 && pipe2(pipes->out, O_CLOEXEC) == 0 &&
-        pipe2(pipes->log, O_CLOEXEC) == 0) {
-        /* Room for a step of many sequences; where the system allows less, less. */
-        (void)fcntl(pipes->out[1], F_SETPIPE_SZ, PIPE_BYTES);
-        return LR_OK;
-    }
-    lr_code code = lr_fail_errno(err, LR_INTERNAL, "cannot make a pipe for a worker");
-    close_pair(pipes->in);
-    close_pair(pipes->out);
-    close_pair(pipes->log);
+    lr_code code = LR_OK;
+    memset(pipes, -1, PIPES * sizeof(*pipes));
+    for (size_t i = 0; code == LR_OK && i < PIPES; i++)
+        if (pipe2(pipes[i], O_CLOEXEC) != 0)
+            code = lr_fail_errno(err, LR_INTERNAL, "cannot make a pipe for a worker");
+    if (code != LR_OK)
+        close_pipes(pipes);
+    else /* Room for a step of many sequences; where the system allows less, less. */
+        (void)fcntl(pipes[PIPE_OUT][1], F_SETPIPE_SZ, PIPE_BYTES);
     return code;
 }
 
 static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_config *config,
-                 const struct pipes *pipes)
+                 int pipes[PIPES][2])
 {
     char executable[4096], parent[32], label[256], mode[] = "--probe", sub[] = "worker";
     (void)snprintf(executable, sizeof(executable), "%s", config->executable);
@@ -232,10 +227,10 @@ static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_conf
         args[count++] = scratch;
     }
     uv_stdio_container_t stdio[4] = {
-        {.flags = UV_INHERIT_FD, .data.fd = pipes->in[0]},
-        {.flags = UV_INHERIT_FD, .data.fd = pipes->log[1]},
-        {.flags = UV_INHERIT_FD, .data.fd = pipes->log[1]},
-        {.flags = UV_INHERIT_FD, .data.fd = pipes->out[1]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes[PIPE_IN][0]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes[PIPE_LOG][1]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes[PIPE_LOG][1]},
+        {.flags = UV_INHERIT_FD, .data.fd = pipes[PIPE_OUT][1]},
     };
     uv_process_options_t options = {
         .exit_cb = on_process_exit,
@@ -255,51 +250,40 @@ static int spawn(struct node_proc *p, uv_loop_t *uv, const struct node_proc_conf
     return status;
 }
 
-static lr_code start_pipes(struct node_proc *p, struct lr_error *err)
-{
-    if (uv_read_start((uv_stream_t *)&p->out, on_alloc, on_out) != 0 ||
-        uv_read_start((uv_stream_t *)&p->log, on_alloc, on_log) != 0)
-        return lr_fail(err, LR_INTERNAL, "cannot read the pipes of a worker");
-    return LR_OK;
-}
-
 lr_code node_proc_start(struct net_loop *loop, const struct node_proc_config *config,
                         struct node_proc **out, struct lr_error *err)
 {
-    struct pipes pipes;
+    static const size_t ours[PIPES] = {[PIPE_IN] = 1};
+    int pipes[PIPES][2];
     *out = NULL;
-    lr_code code = make_pipes(&pipes, err);
+    lr_code code = make_pipes(pipes, err);
     if (code != LR_OK)
         return code;
     struct node_proc *p = calloc(1, sizeof(*p));
     if (p == NULL || (p->chunk = malloc(READ_BYTES)) == NULL) {
         free(p);
-        close_pair(pipes.in);
-        close_pair(pipes.out);
-        close_pair(pipes.log);
+        close_pipes(pipes);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a worker");
     }
     p->loop = loop;
     wire_reader_init(&p->frames, WIRE_BODY_MAX);
     lr_buf_init(&p->line, LINE_MAX_BYTES + 1);
     uv_loop_t *uv = net_loop_uv(loop);
-    uv_pipe_t *handles[] = {&p->in, &p->out, &p->log};
-    const int ours[] = {pipes.in[1], pipes.out[0], pipes.log[0]};
-    for (size_t i = 0; i < 3; i++) {
-        (void)uv_pipe_init(uv, handles[i], 0);
-        handles[i]->data = p;
+    for (size_t i = 0; i < PIPES; i++) {
+        (void)uv_pipe_init(uv, &p->pipes[i], 0);
+        p->pipes[i].data = p;
         p->handles++;
-        (void)uv_pipe_open(handles[i], ours[i]);
+        (void)uv_pipe_open(&p->pipes[i], pipes[i][ours[i]]);
+        pipes[i][ours[i]] = -1;
     }
-    int status = spawn(p, uv, config, &pipes);
-    (void)close(pipes.in[0]);
-    (void)close(pipes.out[1]);
-    (void)close(pipes.log[1]);
+    int status = spawn(p, uv, config, pipes);
+    close_pipes(pipes); /* the worker's ends */
     if (status != 0)
         code = lr_fail(err, LR_INTERNAL, "cannot start %s: %s", config->executable,
                        uv_strerror(status));
-    else
-        code = start_pipes(p, err);
+    else if (uv_read_start((uv_stream_t *)&p->pipes[PIPE_OUT], on_alloc, on_out) != 0 ||
+             uv_read_start((uv_stream_t *)&p->pipes[PIPE_LOG], on_alloc, on_log) != 0)
+        code = lr_fail(err, LR_INTERNAL, "cannot read the pipes of a worker");
     if (code != LR_OK) {
         close_handles(p); /* callbacks are not set yet: nothing is told */
         return code;
@@ -319,7 +303,7 @@ pid_t node_proc_pid(const struct node_proc *proc)
 int node_proc_source(const struct node_proc *proc)
 {
     uv_os_fd_t fd;
-    return uv_fileno((const uv_handle_t *)&proc->out, &fd) == 0 ? fd : -1;
+    return uv_fileno((const uv_handle_t *)&proc->pipes[PIPE_OUT], &fd) == 0 ? fd : -1;
 }
 
 struct pending_write {
@@ -349,7 +333,7 @@ bool node_proc_send(struct node_proc *proc, struct lr_str bytes)
     if (bytes.len == 0)
         return lose_frame(proc);
     uv_buf_t now = uv_buf_init((char *)(uintptr_t)bytes.ptr, (unsigned)bytes.len);
-    int n = uv_try_write((uv_stream_t *)&proc->in, &now, 1);
+    int n = uv_try_write((uv_stream_t *)&proc->pipes[PIPE_IN], &now, 1);
     if (n < 0 && n != UV_EAGAIN)
         return lose_frame(proc);
     size_t sent = n > 0 ? (size_t)n : 0;
@@ -361,7 +345,7 @@ bool node_proc_send(struct node_proc *proc, struct lr_str bytes)
     memcpy(w->bytes, bytes.ptr + sent, bytes.len - sent);
     w->request.data = w;
     uv_buf_t rest = uv_buf_init(w->bytes, (unsigned)(bytes.len - sent));
-    if (uv_write(&w->request, (uv_stream_t *)&proc->in, &rest, 1, on_written) == 0)
+    if (uv_write(&w->request, (uv_stream_t *)&proc->pipes[PIPE_IN], &rest, 1, on_written) == 0)
         return true;
     free(w);
     return lose_frame(proc);

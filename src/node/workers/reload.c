@@ -289,13 +289,8 @@ void node_reload_watch(struct node *node)
         if (code == LR_UNAVAILABLE)
             e->signature = 0; /* half copied: look again */
     }
-    size_t before = 0, after = 0;
-    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
-        before++;
-    node_engines_scan(&node->engines, node->engines_dir);
+    bool has_more = node_engines_scan(&node->engines, node->engines_dir);
     node_reload_tell_refused(node);
-    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next)
-        after++;
-    if (after != before)
+    if (has_more)
         node_storage_resolve(node);
 }

@@ -199,59 +199,43 @@ static void load_failed(struct node_model *model, const struct node_worker *w, c
     node_model_trouble(model, was_killed ? NODE_TROUBLE_DEATH : NODE_TROUBLE_TOLD, &err);
 }
 
-static struct node_victim describe_victim(const struct node_generation *r)
-{
-    enum node_progress progress = r->attempt.progress;
-    return (struct node_victim){
-        .entry = r->ask.entry,
-        .cohort = r->ask.cohort,
-        .is_newcomer = node_generation_is_newcomer(r) && progress == NODE_PROGRESS_ENTERING,
-        .has_entered = progress != NODE_PROGRESS_NONE,
-        .is_on_probation = r->attempt.probation != 0,
-    };
-}
-
 /* Decides about everything that was in the worker, then tells each owner.  Owners may submit
- * again or cancel others meanwhile: the requests are found again by their ids. */
-static void lose_all(struct node_worker *w, const char *how)
+ * again or cancel others meanwhile: the generations are found again by their ids. */
+static void lose_all(struct node_worker *w, const struct lr_error *how)
 {
     struct node *node = w->node;
-    size_t count = 0, room = w->live_count;
-    struct lr_error err = w->failure;
-    struct node_victim *victims = calloc(room + 1, sizeof(*victims));
-    uint64_t *ids = calloc(room + 1, sizeof(*ids));
-    if (err.code == LR_OK)
-        (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
-    for (struct node_generation *r = w->live; victims != NULL && ids != NULL && r != NULL;
-         r = r->next) {
-        ids[count] = r->id;
-        victims[count++] = describe_victim(r);
+    size_t count = 0;
+    struct node_victim *victims = calloc((size_t)w->live_count + 1, sizeof(*victims));
+    for (const struct node_generation *g = w->live; victims != NULL && g != NULL; g = g->next) {
+        enum node_progress progress = g->attempt.progress;
+        victims[count++] = (struct node_victim){
+            .id = g->id,
+            .entry = g->ask.entry,
+            .cohort = g->ask.cohort,
+            .is_newcomer = node_generation_is_newcomer(g) && progress == NODE_PROGRESS_ENTERING,
+            .has_entered = progress != NODE_PROGRESS_NONE,
+            .is_on_probation = g->attempt.probation != 0,
+        };
     }
     /* The time that a hanging worker was waited for says nothing about the one before it. */
     uint64_t now = node_now(node);
-    if (err.code == LR_TIMEOUT)
+    if (how->code == LR_TIMEOUT)
         now = lr_elapsed(node->limits.step_ms, now);
     node_blame_decide(&w->model->blame, victims, count, now);
     for (size_t i = 0; i < count; i++) {
-        struct node_generation *r = lr_slots_find(&node->generations, ids[i]);
-        if (r != NULL)
-            node_generation_lost(r, &victims[i], &err);
+        struct node_generation *g = lr_slots_find(&node->generations, victims[i].id);
+        if (g != NULL)
+            node_generation_lost(g, &victims[i], how);
     }
     /* Without memory to decide, nobody is blamed. */
-    while (w->live != NULL) {
-        struct node_victim nobody = {.entry = WIRE_ENTRY_RESUMED};
-        node_generation_lost(w->live, &nobody, &err);
-    }
+    while (w->live != NULL)
+        node_generation_lost(w->live, &(struct node_victim){.entry = WIRE_ENTRY_RESUMED}, how);
     free(victims);
-    free(ids);
 }
 
-static void serving_died(struct node_model *model, struct node_worker *w, bool was_busy,
-                         const char *how)
+static void serving_died(struct node_worker *w, bool was_busy, const struct lr_error *how)
 {
-    struct lr_error err = w->failure;
-    if (err.code == LR_OK)
-        (void)lr_fail(&err, LR_INTERNAL, "its worker %s", how);
+    struct node_model *model = w->model;
     /* The candidate of a reload ends, too: the next load is of its version. */
     if (w->replica->candidate != NULL) {
         node_worker_end(w->replica->candidate);
@@ -259,13 +243,13 @@ static void serving_died(struct node_model *model, struct node_worker *w, bool w
     }
     /* A model that was in use is loaded again, also where its requests went on elsewhere. */
     model->is_wanted = model->is_wanted || model->is_pinned || was_busy;
-    node_model_trouble(model, NODE_TROUBLE_DEATH, &err);
+    node_model_trouble(model, NODE_TROUBLE_DEATH, how);
 }
 
 static void drained(struct node_replica *replica)
 {
     struct node_model *model = replica->model;
-    if (node_model_is_resident(model))
+    if (node_model_worker(model) != NULL)
         return; /* another replica serves on */
     node_model_move(model, NODE_MODEL_PRESENT, NULL);
     /* With requests that wait for it the next load does it, and tells them where it fails. */
@@ -301,7 +285,10 @@ static void on_exit_of(void *arg, const char *how)
     } else {
         lr_log_info(NULL, "worker.left model=%s how=%s", model->id, how);
     }
-    lose_all(w, how);
+    struct lr_error why = w->failure;
+    if (why.code == LR_OK)
+        (void)lr_fail(&why, LR_INTERNAL, "its worker %s", how);
+    lose_all(w, &why);
     if (was_candidate && !expected)
         node_reload_failed(model, w, how);
     else if (was_serving && was == NODE_REPLICA_DRAINING)
@@ -309,7 +296,7 @@ static void on_exit_of(void *arg, const char *how)
     else if (was_serving && was == NODE_REPLICA_LOADING)
         load_failed(model, w, how);
     else if (was_serving)
-        serving_died(model, w, was_busy, how);
+        serving_died(w, was_busy, &why);
     node_library_unref(w->library);
     free(w);
     node_model_pump(model);
