@@ -1,11 +1,5 @@
 #include "node/models/breaker.h"
 
-static void count(uint32_t *value)
-{
-    if (*value != UINT32_MAX)
-        (*value)++;
-}
-
 static uint64_t pause_ms(uint32_t opened)
 {
     uint64_t pause = NODE_BREAKER_FIRST_MS;
@@ -16,20 +10,20 @@ static uint64_t pause_ms(uint32_t opened)
 
 static void open_it(struct node_breaker *b, uint64_t now_ms)
 {
-    count(&b->opened);
+    b->opened++;
     b->due_ms = now_ms + pause_ms(b->opened);
 }
 
 void node_breaker_failed(struct node_breaker *breaker, uint64_t now_ms)
 {
-    count(&breaker->failures);
+    breaker->failures++;
     breaker->failed_ms = now_ms;
     open_it(breaker, now_ms);
 }
 
 bool node_breaker_died(struct node_breaker *breaker, uint32_t limit, uint64_t now_ms)
 {
-    count(&breaker->failures);
+    breaker->failures++;
     breaker->failed_ms = now_ms;
     if (breaker->failures < limit && breaker->opened == 0)
         return false;
