@@ -36,6 +36,7 @@ extern const struct cli_command cli_debug_generate;
 extern const struct cli_command cli_debug_logits;
 extern const struct cli_command cli_debug_harmony;
 extern const struct cli_command cli_debug_manifest;
+extern const struct cli_command cli_debug_match;
 extern const struct cli_command cli_debug_render;
 extern const struct cli_command cli_debug_settings_reference;
 extern const struct cli_command cli_debug_tokenize;

@@ -11,6 +11,7 @@ static const struct cli_command *const rows[] = {
     &cli_debug_detokenize,
     &cli_debug_render,
     &cli_debug_harmony,
+    &cli_debug_match,
     &cli_debug_logits,
     &cli_debug_generate,
     &cli_debug_write_metal,

@@ -138,3 +138,28 @@ test('bash completes commands, tools, flags and values', () => {
     [commands().find((name) => name.startsWith('nod')), 'tokenize', '--log-format', 'text'],
   );
 });
+
+test('debug match tells accepted, rejected and refused texts apart', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'match-'));
+  const match = (schema, texts) => {
+    const file = path.join(folder, 'schema.json');
+    writeFileSync(file, JSON.stringify(schema));
+    const input = texts.map((text) => `${JSON.stringify({ text })}\n`).join('');
+    const result = run(['debug', 'match', '--schema', file], { input });
+    assert.equal(result.status, 0, result.stderr);
+    return result.stdout.trimEnd().split('\n');
+  };
+  try {
+    assert.deepEqual(match({ type: 'integer' }, ['12', '1x', '', '-']), [
+      'accept',
+      'reject at 1',
+      'reject at 0',
+      'reject at 1',
+    ]);
+    const [refused] = match({ type: 'nothing' }, ['1']);
+    assert.match(refused, /^refused: .*"type"/);
+    assert.equal(run(['debug', 'match'], { input: '' }).status, 2);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
