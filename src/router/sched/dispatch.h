@@ -1,5 +1,5 @@
-/* router/sched/dispatch.h - the scheduler (sched.h) with the router's lock, clock, loops and
- * words around it.
+/* router/sched/dispatch.h - the scheduler (sched.h) with the router's lock, clock, loops,
+ * nodes and words around it.
  *
  * Thread: functions take the router's lock themselves and are called on the ticket's loop,
  * but for those that say otherwise.
@@ -27,8 +27,8 @@ enum router_admission router_admit(struct router_ticket *ticket, bool again,
 void router_release(struct router_ticket *ticket, enum router_outcome outcome,
                     const struct router_measure *measure);
 
-/* The owner leaves, in whatever state the ticket is.  True: it waited, and on_ready will not
- * come.  False otherwise; on_ready of a ticket that is granted or refused still comes. */
+/* The owner leaves the queue.  True: the ticket waited, and on_ready will not come.  False:
+ * on_ready of a ticket that is granted or refused still comes. */
 bool router_withdraw(struct router_ticket *ticket);
 
 /* The node said whether the ticket that `ticket` swaps out leaves. */
@@ -49,11 +49,7 @@ void router_dispatch_watch(struct router *r, uint64_t now_ms);
 /* The fleet has changed. */
 void router_pump_all(struct router *r);
 
-/* candidates.c: for struct router_sched_host. */
-size_t router_replicas(void *router, const struct router_schedule *schedule,
-                       const struct router_ticket *ticket, struct router_candidate *out,
-                       size_t capacity);
-/* candidates.c: UNAVAILABLE, and why of each node. */
+/* UNAVAILABLE, and why of each node. */
 lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,
                              struct lr_error *err);
 
