@@ -167,9 +167,8 @@ static bool grant_next(struct router_sched *s, struct router_schedule *schedule,
     return false;
 }
 
-void router_sched_pump(struct router_sched *s, struct router_schedule *schedule, uint64_t now)
+static void pump(struct router_sched *s, struct router_schedule *schedule)
 {
-    advance(s, now);
     while (grant_next(s, schedule, ROUTER_LIVE))
         ;
     /* A batch ticket never takes a slot that a live ticket waits for. */
@@ -181,9 +180,10 @@ void router_sched_pump(struct router_sched *s, struct router_schedule *schedule,
 void router_sched_pump_all(struct router_sched *s, uint64_t now)
 {
     struct router_schedule *next;
+    advance(s, now);
     for (struct router_schedule *schedule = s->waited; schedule != NULL; schedule = next) {
         next = schedule->next_waited;
-        router_sched_pump(s, schedule, now);
+        pump(s, schedule);
     }
 }
 
@@ -196,7 +196,7 @@ static enum grant try_at_once(struct router_sched *s, struct router_ticket *t)
     struct router_schedule *schedule = t->schedule;
     bool is_first = router_queue_key_count(&schedule->queues[t->priority], t->key) == 0;
     if (is_first && router_schedule_waiting(schedule) != 0)
-        router_sched_pump(s, schedule, s->now);
+        pump(s, schedule);
     if (t->priority == ROUTER_BATCH && schedule->queues[ROUTER_LIVE].count != 0)
         return GRANT_FULL;
     return t->is_again || is_first ? try_grant(s, t, ROUTER_TICKET_RUNNING, false) : GRANT_FULL;
@@ -264,7 +264,7 @@ void router_sched_release(struct router_sched *s, struct router_ticket *t,
     }
     (void)router_ticket_move(s, t, ROUTER_TICKET_IDLE);
     if (router_schedule_waiting(t->schedule) != 0)
-        router_sched_pump(s, t->schedule, now);
+        pump(s, t->schedule);
 }
 
 bool router_sched_withdraw(struct router_sched *s, struct router_ticket *t)

@@ -118,8 +118,6 @@ void router_sched_swap_confirmed(struct router_sched *s, struct router_ticket *t
                                  bool is_confirmed);
 
 /* The fleet has changed: tickets that wait may have a slot now. */
-void router_sched_pump(struct router_sched *s, struct router_schedule *schedule,
-                       uint64_t now_ms);
 void router_sched_pump_all(struct router_sched *s, uint64_t now_ms);
 /* Time has passed: some may have waited too long. */
 void router_sched_tick(struct router_sched *s, uint64_t now_ms);

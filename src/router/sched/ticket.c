@@ -19,15 +19,14 @@ static const struct lr_machine machine = {
     },
 };
 
-bool router_ticket_holds(enum router_ticket_state state)
-{
-    return state == ROUTER_TICKET_GRANTED || state == ROUTER_TICKET_RUNNING ||
-           router_ticket_leaves(state);
-}
-
-bool router_ticket_leaves(enum router_ticket_state state)
+static bool leaves(enum router_ticket_state state)
 {
     return state == ROUTER_TICKET_SWAPPED || state == ROUTER_TICKET_PREEMPTED;
+}
+
+bool router_ticket_holds(enum router_ticket_state state)
+{
+    return state == ROUTER_TICKET_GRANTED || state == ROUTER_TICKET_RUNNING || leaves(state);
 }
 
 /* ---- what a state holds ---- */
@@ -105,8 +104,8 @@ static void change(struct router_sched *s, struct router_ticket *t, enum router_
         enter(s, t->schedule);
     if (router_ticket_holds(to) && !router_ticket_holds(from))
         hold(s, t);
-    if (router_ticket_leaves(to) != router_ticket_leaves(from))
-        set_leaving(t, router_ticket_leaves(to));
+    if (leaves(to) != leaves(from))
+        set_leaving(t, leaves(to));
     if (was_swapped != is_swapped)
         set_swapped(t, is_swapped);
     if (router_ticket_holds(from) && !router_ticket_holds(to))

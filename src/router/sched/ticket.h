@@ -104,8 +104,7 @@ struct router_ticket {
 bool router_ticket_move(struct router_sched *sched, struct router_ticket *ticket,
                         enum router_ticket_state to);
 
-/* Whether a ticket in this state has a slot; whether it is to leave it. */
+/* Whether a ticket in this state has a slot. */
 bool router_ticket_holds(enum router_ticket_state state);
-bool router_ticket_leaves(enum router_ticket_state state);
 
 #endif
