@@ -13,7 +13,7 @@
 //
 // Lists are read whole and read again when an event concerns them, never more often than
 // ten times as long as the last reading took (a big fleet answers slowly); what changes
-// without an event (load, memory) is read again every few seconds, by the stream's own beat.
+// without an event (load, memory) is read again every few seconds, by the stream's own heartbeat.
 // After a gap in the stream everything in use is read again, since events may be missing.
 //
 /**

@@ -49,7 +49,7 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
     lr_json_end_object(w);
 }
 
-static void write_state(struct lr_json_writer *w, const struct wire_beat *m, bool full)
+static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m, bool full)
 {
     lr_json_member_bool(w, "draining", m->is_draining);
     lr_json_key(w, "models");
@@ -70,7 +70,7 @@ static void write_state(struct lr_json_writer *w, const struct wire_beat *m, boo
     lr_json_end_array(w);
 }
 
-void wire_beat_write(struct lr_buf *out, const struct wire_beat *m)
+void wire_heartbeat_write(struct lr_buf *out, const struct wire_heartbeat *m)
 {
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
@@ -137,14 +137,15 @@ static bool read_flag(const struct lr_json *obj, const char *key)
     return lr_json_bool(lr_json_get(obj, key), &value) && value;
 }
 
-static void ignore(struct wire_beat *m, const char *key)
+static void ignore(struct wire_heartbeat *m, const char *key)
 {
     if (m->ignored == NULL)
         m->ignored = key;
 }
 
 /* "" for a missing or wrong member. */
-static struct lr_str take_text(const struct lr_json *obj, const char *key, struct wire_beat *m)
+static struct lr_str take_text(const struct lr_json *obj, const char *key,
+                               struct wire_heartbeat *m)
 {
     struct lr_str text;
     if (read_text(obj, key, false, &text, NULL) == LR_OK)
@@ -155,7 +156,7 @@ static struct lr_str take_text(const struct lr_json *obj, const char *key, struc
 
 /* 0 for a missing or wrong member. */
 static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t max,
-                            struct wire_beat *m)
+                            struct wire_heartbeat *m)
 {
     uint64_t number;
     if (read_number(obj, key, max, &number, NULL) == LR_OK)
@@ -166,7 +167,7 @@ static uint64_t take_number(const struct lr_json *obj, const char *key, uint64_t
 
 /* False: the model's id or state is missing. */
 static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
-                       struct wire_beat *out)
+                       struct wire_heartbeat *out)
 {
     *m = (struct wire_fleet_model){
         .id = take_text(v, "id", out),
@@ -202,7 +203,7 @@ static bool take_model(const struct lr_json *v, struct wire_fleet_model *m,
 
 /* A list that is too long is truncated. */
 static uint32_t take_array(const struct lr_json *obj, const char *key, uint32_t max,
-                           const struct lr_json **items, struct wire_beat *m)
+                           const struct lr_json **items, struct wire_heartbeat *m)
 {
     const struct lr_json *v = lr_json_get(obj, key);
     if (v == NULL)
@@ -214,10 +215,10 @@ static uint32_t take_array(const struct lr_json *obj, const char *key, uint32_t 
 }
 
 static lr_code read_state(struct lr_arena *arena, const struct lr_json *obj,
-                          struct wire_beat *out, struct lr_error *err)
+                          struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
-    *out = (struct wire_beat){.is_draining = read_flag(obj, "draining")};
+    *out = (struct wire_heartbeat){.is_draining = read_flag(obj, "draining")};
     out->epoch = take_number(obj, "epoch", UINT64_MAX, out);
     uint32_t count = take_array(obj, "models", WIRE_FLEET_MODELS_MAX, &items, out);
     struct wire_fleet_model *models = lr_arena_array(arena, count + 1u, sizeof(*models));
@@ -258,8 +259,8 @@ static lr_code read_object(struct lr_arena *arena, struct lr_str text,
     return code;
 }
 
-lr_code wire_beat_parse(struct lr_arena *arena, struct lr_str text, struct wire_beat *out,
-                        struct lr_error *err)
+lr_code wire_heartbeat_parse(struct lr_arena *arena, struct lr_str text,
+                             struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *obj;
     lr_code code = read_object(arena, text, &obj, err);

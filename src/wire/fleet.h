@@ -1,7 +1,8 @@
 /* wire/fleet.h - messages with which a node joins a router and stays in touch with it.
  *
- *   POST /v0/nodes/join          struct wire_join, JSON: the node's identity and all its models
- *   POST /v0/nodes/{id}/beat     struct wire_beat, JSON: load and memory, each second
+ *   POST /v0/nodes/join             struct wire_join, JSON: the node's identity and all its
+ * models POST /v0/nodes/{id}/heartbeat   struct wire_heartbeat, JSON: load and memory, each
+ * second
  *
  * Decoded texts point into the parsed text or into the arena.  Unknown members are ignored, so
  * that the two sides may be one release apart.  A change that needs more than that raises the
@@ -80,7 +81,7 @@ struct wire_fleet_download {
  * writing and trees when reading.  An epoch identifies one process of the node: a join states
  * it and every heartbeat repeats it, so that two processes with the same identity are told
  * apart.  Events are numbered within an epoch, so that a repeated event is recognised. */
-struct wire_beat {
+struct wire_heartbeat {
     bool is_draining;
     const struct wire_fleet_model *models;
     size_t model_count;
@@ -108,20 +109,20 @@ struct wire_join {
     bool has_tls;         /* TLS on that port; `url` states it itself */
     struct lr_str device; /* "cuda", "metal", "cpu" */
     struct lr_str secret; /* used in both directions from the join on */
-    struct wire_beat state;
+    struct wire_heartbeat state;
 };
 
 /* Writes the members of one download, without the model's id, into an open object. */
 void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_download *d);
 
 void wire_join_write(struct lr_buf *out, const struct wire_join *m);
-void wire_beat_write(struct lr_buf *out, const struct wire_beat *m);
+void wire_heartbeat_write(struct lr_buf *out, const struct wire_heartbeat *m);
 
 /* INVALID_ARGUMENT: no JSON object, or a join without a valid identity or protocol; names the
  * member.  Other wrong members are dropped. */
 LR_MUST_USE lr_code wire_join_parse(struct lr_arena *arena, struct lr_str text,
                                     struct wire_join *out, struct lr_error *err);
-LR_MUST_USE lr_code wire_beat_parse(struct lr_arena *arena, struct lr_str text,
-                                    struct wire_beat *out, struct lr_error *err);
+LR_MUST_USE lr_code wire_heartbeat_parse(struct lr_arena *arena, struct lr_str text,
+                                         struct wire_heartbeat *out, struct lr_error *err);
 
 #endif

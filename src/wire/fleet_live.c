@@ -30,7 +30,7 @@ void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_d
     lr_json_end_array(w);
 }
 
-void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_beat *m)
+void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat *m)
 {
     lr_json_member_u64(w, "epoch", m->epoch);
     lr_json_member_u64(w, "event_end", m->event_end);
@@ -121,7 +121,7 @@ static bool read_download(struct lr_arena *arena, const struct lr_json *v,
 }
 
 static lr_code read_downloads(struct lr_arena *arena, const struct lr_json *obj,
-                              struct wire_beat *out, struct lr_error *err)
+                              struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
     size_t count;
@@ -142,7 +142,7 @@ static lr_code read_downloads(struct lr_arena *arena, const struct lr_json *obj,
 }
 
 lr_code wire_fleet_live_read(struct lr_arena *arena, const struct lr_json *obj,
-                             struct wire_beat *out, struct lr_error *err)
+                             struct wire_heartbeat *out, struct lr_error *err)
 {
     const struct lr_json *items = NULL;
     if (!read_number(obj, "event_end", 0, &out->event_end) ||

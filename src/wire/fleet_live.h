@@ -4,8 +4,8 @@
 
 #include "wire/fleet.h"
 
-void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_beat *m);
+void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat *m);
 LR_MUST_USE lr_code wire_fleet_live_read(struct lr_arena *arena, const struct lr_json *obj,
-                                         struct wire_beat *out, struct lr_error *err);
+                                         struct wire_heartbeat *out, struct lr_error *err);
 
 #endif

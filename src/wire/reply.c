@@ -40,7 +40,7 @@ void wire_fleet_reply_write(struct lr_buf *out, const struct wire_fleet_reply *m
         lr_json_member_str(&w, "node_id", m->node_id);
         lr_json_member_u64(&w, "protocol", m->protocol);
         lr_json_member_str(&w, "version", m->version);
-        lr_json_member_u64(&w, "beat_ms", m->beat_ms);
+        lr_json_member_u64(&w, "heartbeat_ms", m->heartbeat_ms);
     }
     if (m->has_registry)
         lr_json_member_u64(&w, "registry_version", m->registry_version);
@@ -66,7 +66,7 @@ lr_code wire_fleet_reply_parse(struct lr_arena *arena, struct lr_str text,
     out->node_id = take_text(obj, "node_id");
     out->protocol = (uint32_t)take_number(obj, "protocol", UINT32_MAX);
     out->version = take_text(obj, "version");
-    out->beat_ms = (uint32_t)take_number(obj, "beat_ms", UINT32_MAX);
+    out->heartbeat_ms = (uint32_t)take_number(obj, "heartbeat_ms", UINT32_MAX);
     out->has_registry =
         lr_json_u64(lr_json_get(obj, "registry_version"), &out->registry_version);
     out->must_join = lr_json_get(obj, "join") != NULL;

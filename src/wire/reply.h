@@ -22,7 +22,7 @@ struct wire_fleet_reply {
                               heartbeat */
     uint32_t protocol;
     struct lr_str version;
-    uint32_t beat_ms;
+    uint32_t heartbeat_ms;
     bool has_registry;
     uint64_t registry_version; /* with has_registry */
     bool must_join;            /* the node has models that it has not described */

@@ -450,8 +450,8 @@ const links = [
     touches: () => ['n0'],
     plan: (r) => ({ node: 0, model: DEMO, hold: r.int(500, 5000) }),
   }),
-  link('beats-cut', 'nodes cannot reach a router', 'refuse', { watch: 'router' }),
-  link('beats-stall', 'what nodes say to a router comes much later', 'stall', { watch: 'router' }),
+  link('heartbeats-cut', 'nodes cannot reach a router', 'refuse', { watch: 'router' }),
+  link('heartbeats-stall', 'what nodes say to a router comes much later', 'stall', { watch: 'router' }),
 ];
 
 const routers = [

@@ -166,14 +166,14 @@ test('a node, a model, an engine and a log line that contain markup are shown as
     },
   });
   assert.equal(join.status, 200, join.text);
-  const beat = setInterval(
+  const heartbeat = setInterval(
     () =>
-      call(`${router.url}/v0/nodes/node-hostile/beat`, {
+      call(`${router.url}/v0/nodes/node-hostile/heartbeat`, {
         body: { draining: false, models: [], pools: [{ name: 'ram', title: HOSTILE, total: 100, used: 50 }] },
       }).catch(() => {}),
     500,
   );
-  t.after(() => clearInterval(beat));
+  t.after(() => clearInterval(heartbeat));
   const page = await browser.open(`${router.url}/#/nodes`);
   page.watch.allow(502, 503);
   // What the node itself would answer.

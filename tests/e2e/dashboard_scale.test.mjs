@@ -13,7 +13,7 @@ const name = (i) => `org-${i % 10}/model-${String(i).padStart(4, '0')}`;
 let router, browser;
 
 // Registrations go into the store, nodes join over HTTP as real ones do and are not expected to
-// beat while the test runs.
+// send heartbeats while the test runs.
 before(async () => {
   const first = await startRouter({});
   await first.stop();

@@ -266,7 +266,7 @@ test('malformed JSON and JSON of the wrong type are refused on every route that 
       '/v0/models/register',
       '/v0/keys',
       '/v0/nodes/join',
-      '/v0/nodes/x/beat',
+      '/v0/nodes/x/heartbeat',
       '/v0/session',
     ])
       for (const [what, body] of Object.entries(malformed))

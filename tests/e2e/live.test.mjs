@@ -255,10 +255,10 @@ test('a subscriber that does not read is disconnected; the other subscribers mis
   const event = { event: 'model', model: 'm', state: 'ready', text: 'x'.repeat(12000) };
   let sent = 0;
   for (; sent < 1280; sent += 64) {
-    const beat = await call(`${router.url}/v0/nodes/${node.node_id}/beat`, {
+    const heartbeat = await call(`${router.url}/v0/nodes/${node.node_id}/heartbeat`, {
       body: { models: [], pools: [], epoch: 1, event_end: sent + 64, events: Array(64).fill(event) },
     });
-    assert.equal(beat.status, 200, beat.text);
+    assert.equal(heartbeat.status, 200, heartbeat.text);
   }
   await until('the other heard it all', () => ear.of('node.model').filter((e) => e.name === 'chatty').length === sent);
   deaf.resume();

@@ -277,9 +277,9 @@ test('the node is told at once: it asks for a new registration well before the n
   });
   const times = [];
   for (let i = 0; i < 3; i++) {
-    // Right after a beat, and not the one that tells the last model: the next is a second away.
+    // Right after a heartbeat, and not the one that tells the last model: the next is a second away.
     await sleep(500);
-    await until('the node has just beaten', async () => (await nodes(router))[0].silent_ms < 60);
+    await until('the node has just sent a heartbeat', async () => (await nodes(router))[0].silent_ms < 60);
     const begun = Date.now();
     assert.equal((await post({ repo: 'acme/soon', name: `soon-${i}` })).status, 201);
     await until(

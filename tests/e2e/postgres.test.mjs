@@ -223,7 +223,7 @@ test('either router dies, the other continues; a deleted model is deleted there,
   assert.equal((await stream(second.url, { model: 'shared', ...say('still here') })).text, 'still here');
   const again = await startRouter({ args: ['--database', url, '--allow-cpu-nodes'], dir: tempDir('again') });
   left.push(again);
-  await until('the nodes beat to it', async () => (await online(again)) === 3, 20000);
+  await until('the nodes send it heartbeats', async () => (await online(again)) === 3, 20000);
   await second.stop('SIGKILL');
   assert.equal((await stream(again.url, { model: 'shared', ...say('so am I') })).text, 'so am I');
   assert.equal((await call(`${again.url}/v0/models/shared`, { method: 'DELETE' })).status, 200);

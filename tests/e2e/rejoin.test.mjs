@@ -53,10 +53,10 @@ const restart = async (router) => {
   return keep(await startRouter({ dir: router.dir, port: new URL(router.url).port, args: cpu }));
 };
 
-// A router as a node sees it.  `answer(what)` says what it replies to a "join" or a "beat", more
+// A router as a node sees it.  `answer(what)` says what it replies to a "join" or a "heartbeat", more
 // members or { status }, `list()` what it has registered.
 async function startStub(answer, list = () => ({ version: 1, models: [] })) {
-  const stub = { asked: 0, join: 0, beat: 0, registry: 0, 'manifest.json': 0 };
+  const stub = { asked: 0, join: 0, heartbeat: 0, registry: 0, 'manifest.json': 0 };
   const server = http.createServer((req, res) => {
     const what = req.url.split('/').at(-1);
     const { status = 200, ...more } =
@@ -143,7 +143,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
       return { status: what === 'join' && shown.length < 4 ? 401 : 200 };
     });
     const node = keep(await startNode(stub, { name: 'n', token: 'lr-token' }));
-    await until('it has joined', () => stub.beat > 0);
+    await until('it has joined', () => stub.heartbeat > 0);
     const secret = `Bearer ${identity(node).secret}`;
     assert.deepEqual(shown, [secret, 'Bearer lr-token', secret, 'Bearer lr-token']);
   });
@@ -154,12 +154,12 @@ describe('nodes and their router', { concurrency: 4 }, () => {
       what === 'join' ? { status: isRefusing ? 503 : 200 } : { join: isRefusing },
     );
     const node = keep(await startNode(stub, { name: 'n', token: 'lr-any' }));
-    await until('it beats', () => stub.beat > 0);
+    await until('the node sends heartbeats', () => stub.heartbeat > 0);
     isRefusing = true;
     const joins = stub.join;
     await until('it is refused, and again', () => stub.join >= joins + 2, 20000);
-    const beats = stub.beat;
-    await until('it beats between', () => stub.beat > beats);
+    const heartbeats = stub.heartbeat;
+    await until('the node sends heartbeats between', () => stub.heartbeat > heartbeats);
     assert.match(node.log, /router\.trouble.*status 503/);
   });
 
@@ -222,8 +222,8 @@ describe('nodes and their router', { concurrency: 4 }, () => {
   test('a heartbeat with a number out of range counts: only that number is ignored, and the log names it', async () => {
     const { router } = await fleet(1, makeEcho('m'));
     const { id } = (await nodes(router))[0];
-    const beat = (model) =>
-      call(`${router.url}/v0/nodes/${id}/beat`, {
+    const heartbeat = (model) =>
+      call(`${router.url}/v0/nodes/${id}/heartbeat`, {
         body: { models: [{ id: 'm', state: 'ready', can_run: true, loaded: true, ...model }], pools: [] },
       });
     for (const wrong of [
@@ -233,11 +233,11 @@ describe('nodes and their router', { concurrency: 4 }, () => {
       { queued: 'x' },
       { step_us: 1.5 },
     ]) {
-      const answer = await beat(wrong);
+      const answer = await heartbeat(wrong);
       assert.equal(answer.status, 200, `${JSON.stringify(wrong)}: ${answer.text}`);
       await until('the log names it', () => router.log.includes(`ignored=${Object.keys(wrong)[0]}`));
     }
-    const unknown = await call(`${router.url}/v0/nodes/${id}/beat`, {
+    const unknown = await call(`${router.url}/v0/nodes/${id}/heartbeat`, {
       body: { models: [{ id: 'never-told', state: 'ready' }], pools: [] },
     });
     assert.equal(unknown.status, 200);
@@ -362,7 +362,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
       body: { protocol: 2, version: '0', node_id: id, name: 'newer', device: 'cpu', secret, url: newer.url, epoch: 7 },
     });
     assert.equal(join.status, 200, join.text);
-    const old = await call(`${router.url}/v0/nodes/${id}/beat`, {
+    const old = await call(`${router.url}/v0/nodes/${id}/heartbeat`, {
       key: secret,
       body: { models: [], pools: [], epoch: 8 },
     });
@@ -384,7 +384,11 @@ describe('nodes and their router', { concurrency: 4 }, () => {
       const next = await startNext();
       routers[1]?.close();
       routers[1] = next;
-      await call(`http://127.0.0.1:${node.port}/v0/beat`, { method: 'POST', body: {}, key: identity(node).secret });
+      await call(`http://127.0.0.1:${node.port}/v0/heartbeat`, {
+        method: 'POST',
+        body: {},
+        key: identity(node).secret,
+      });
       await until(`router ${i} is joined`, () => next.asked > 0, 10000);
     }
     await until('it has forgotten', () => (node.log.match(/router\.forgotten/g) ?? []).length >= 18, 10000);
@@ -422,7 +426,7 @@ describe('nodes and their router', { concurrency: 4 }, () => {
     const [newer, late] = routers;
     keep(await startNode(newer, { name: 'n', token: 'lr-any' }));
     await until('the manifest of the newer one is asked for', () => newer['manifest.json'] > 0);
-    await until('the list of the older one is read', () => late.registry > 0 && late.beat > 1);
+    await until('the list of the older one is read', () => late.registry > 0 && late.heartbeat > 1);
     assert.equal(late['manifest.json'], 0);
     Object.assign(older, { version: 2, generation: 9 });
     await until('its manifest is asked for', () => late['manifest.json'] > 0);

@@ -63,11 +63,11 @@ test('a key of role api learns neither folders nor ids, names and addresses of n
     },
   });
   assert.equal(joined.status, 200, joined.text);
-  const beat = setInterval(
-    () => call(`${router.url}/v0/nodes/node-hidden000/beat`, { body: broken }).catch(() => {}),
+  const heartbeat = setInterval(
+    () => call(`${router.url}/v0/nodes/node-hidden000/heartbeat`, { body: broken }).catch(() => {}),
     300,
   );
-  t.after(() => clearInterval(beat));
+  t.after(() => clearInterval(heartbeat));
   await real.stop();
   await until('the one that works is gone', async () => (await online(router)) === 1);
   const secrets = new RegExp(`/srv/secret|node-hidden|cellar|${id}|\\bn0\\b|127\\.0\\.0\\.1`);

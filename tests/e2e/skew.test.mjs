@@ -111,7 +111,7 @@ test('a router of the next release, with more in its replies, is joined and serv
 });
 
 test('a router of the release before, with only the older members, is joined and served', async () => {
-  const { router } = await fleet({ answer: (body) => drop(body, 'version', 'beat_ms', 'routers', 'protocol') });
+  const { router } = await fleet({ answer: (body) => drop(body, 'version', 'heartbeat_ms', 'routers', 'protocol') });
   await serves(router);
 });
 

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct lr_arena arena;
     struct wire_join join;
-    struct wire_beat beat;
+    struct wire_heartbeat heartbeat;
     struct lr_error err = {0};
     struct lr_str text = {(const char *)data, size};
     lr_arena_init(&arena, 8 << 20);
@@ -64,13 +64,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct lr_json *tree;
     bool is_object =
         lr_json_parse(&arena, text, NULL, &tree, NULL) == LR_OK && tree->type == LR_JSON_OBJECT;
-    code = wire_beat_parse(&arena, text, &beat, &err);
-    /* No member of a beat, however wrong, costs the whole. */
+    code = wire_heartbeat_parse(&arena, text, &heartbeat, &err);
+    /* No member of a heartbeat, however wrong, costs the whole. */
     if (is_object ? code != LR_OK && code != LR_OUT_OF_RAM && code != LR_TOO_LARGE
                   : code == LR_OK)
         abort();
-    for (size_t i = 0; code == LR_OK && i < beat.model_count; i++)
-        if (beat.models[i].id.len == 0 || beat.models[i].slots > WIRE_FLEET_SLOTS_MAX)
+    for (size_t i = 0; code == LR_OK && i < heartbeat.model_count; i++)
+        if (heartbeat.models[i].id.len == 0 || heartbeat.models[i].slots > WIRE_FLEET_SLOTS_MAX)
             abort();
     lr_arena_free(&arena);
     return 0;

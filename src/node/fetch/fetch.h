@@ -43,7 +43,7 @@ bool node_fetch_stop(struct node_fetch *fetch, const char *id);
 /* "download": {...} of a model that is being fetched; nothing for others. */
 void node_fetch_put(struct lr_json_writer *w, const struct node_model *model);
 
-/* Every download under way, file by file, for a beat; texts are copied to the
+/* Every download under way, file by file, for a heartbeat; texts are copied to the
  * arena.  How many were written, at most max. */
 size_t node_fetch_report(const struct node_fetch *fetch, struct lr_arena *arena,
                          struct wire_fleet_download *out, size_t max);

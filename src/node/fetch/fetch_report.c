@@ -35,7 +35,7 @@ static bool is_news(enum hub_file_state state)
     return state != HUB_FILE_WAITING && state != HUB_FILE_DONE;
 }
 
-/* Of a model with very many files those under way, so that a beat stays small. */
+/* Of a model with very many files those under way, so that a heartbeat stays small. */
 static size_t report_files(const struct node_fetch_job *job, struct lr_arena *arena,
                            struct wire_fleet_file *out)
 {

@@ -22,7 +22,7 @@ LR_MUST_USE lr_code node_registry_create(struct node *node, struct net_client *c
                                          struct node_registry **out, struct lr_error *err);
 void node_registry_destroy(struct node_registry *registry); /* NULL is fine */
 
-/* The router at this URL answered so to a beat or a join. */
+/* The router at this URL answered so to a heartbeat or a join. */
 void node_registry_heard(struct node_registry *registry, const char *router,
                          const struct wire_fleet_reply *reply);
 

@@ -8,7 +8,7 @@
 #include "node/state.h"
 #include "wire/fleet.h"
 
-enum { REPORT_BYTES = 4 << 20, EVENTS_PER_BEAT = 32 };
+enum { REPORT_BYTES = 4 << 20, EVENTS_PER_HEARTBEAT = 32 };
 
 static void describe(const struct node_model *m, struct wire_fleet_model *out)
 {
@@ -74,9 +74,9 @@ uint64_t node_report_signature(const struct node *node, bool with_states)
 struct report {
     struct wire_fleet_model *models; /* owned */
     struct wire_fleet_pool pools[NODE_POOLS_MAX];
-    const char *events[EVENTS_PER_BEAT];
+    const char *events[EVENTS_PER_HEARTBEAT];
     struct wire_fleet_download downloads[WIRE_FLEET_DOWNLOADS_MAX];
-    struct wire_beat beat;
+    struct wire_heartbeat heartbeat;
 };
 
 static bool make_report(const struct node *node, struct report *report)
@@ -98,7 +98,7 @@ static bool make_report(const struct node *node, struct report *report)
             .total = node->pools.pool[p].state.total,
             .used = node->pools.pool[p].state.used,
         };
-    report->beat = (struct wire_beat){
+    report->heartbeat = (struct wire_heartbeat){
         .is_draining = node->is_draining,
         .models = report->models,
         .model_count = count,
@@ -124,7 +124,7 @@ bool node_report_join(const struct node *node, const struct node_joiner *who,
         .has_tls = lr_settings_str(node->settings, "tls-cert") != NULL,
         .device = lr_str_z(node->device),
         .secret = lr_str_z(node->secret),
-        .state = report.beat,
+        .state = report.heartbeat,
     };
     m.state.epoch = who->epoch;
     lr_buf_clear(out);
@@ -141,18 +141,18 @@ static void add_events(const struct node *node, uint64_t *known, struct report *
     if (from + NET_BUS_KEPT < events->count)
         from = events->count - NET_BUS_KEPT;
     size_t count = 0;
-    for (; from + count < events->count && count < EVENTS_PER_BEAT; count++) {
+    for (; from + count < events->count && count < EVENTS_PER_HEARTBEAT; count++) {
         const char *text = net_bus_kept(events, from + count);
         report->events[count] = text != NULL ? text : "{}";
     }
     *known = from + count;
-    report->beat.event_end = from + count;
-    report->beat.event_texts = report->events;
-    report->beat.event_count = count;
+    report->heartbeat.event_end = from + count;
+    report->heartbeat.event_texts = report->events;
+    report->heartbeat.event_count = count;
 }
 
-bool node_report_beat(const struct node *node, uint64_t epoch, uint64_t *events,
-                      struct lr_buf *out)
+bool node_report_heartbeat(const struct node *node, uint64_t epoch, uint64_t *events,
+                           struct lr_buf *out)
 {
     struct report report;
     struct lr_arena arena; /* texts of downloads */
@@ -160,12 +160,12 @@ bool node_report_beat(const struct node *node, uint64_t epoch, uint64_t *events,
         return false;
     lr_arena_init(&arena, REPORT_BYTES);
     add_events(node, events, &report);
-    report.beat.epoch = epoch;
-    report.beat.downloads = report.downloads;
-    report.beat.download_count =
+    report.heartbeat.epoch = epoch;
+    report.heartbeat.downloads = report.downloads;
+    report.heartbeat.download_count =
         node_fetch_report(node->fetch, &arena, report.downloads, WIRE_FLEET_DOWNLOADS_MAX);
     lr_buf_clear(out);
-    wire_beat_write(out, &report.beat);
+    wire_heartbeat_write(out, &report.heartbeat);
     lr_arena_free(&arena);
     free(report.models);
     return !out->failed;

@@ -1,5 +1,5 @@
 /* node/fleet/report.h - what a node tells its routers: all of itself when it joins, what
- * changed and what goes on with every beat.  Thread: the node's loop.
+ * changed and what goes on with every heartbeat.  Thread: the node's loop.
  */
 #ifndef NODE_FLEET_REPORT_H
 #define NODE_FLEET_REPORT_H
@@ -18,15 +18,15 @@ uint64_t node_report_signature(const struct node *node, bool with_states);
 struct node_joiner {
     const char *id, *name;
     uint16_t port;
-    uint64_t epoch; /* of this process; see wire_beat */
+    uint64_t epoch; /* of this process; see wire_heartbeat */
 };
 /* False without memory, as for the next one. */
 bool node_report_join(const struct node *node, const struct node_joiner *who,
                       struct lr_buf *out);
 
-/* A beat; `epoch` names this process.  *events is how many of the node's events the router
- * knows, and gets how many it knows once this beat was answered. */
-bool node_report_beat(const struct node *node, uint64_t epoch, uint64_t *events,
-                      struct lr_buf *out);
+/* A heartbeat; `epoch` names this process.  *events is how many of the node's events the router
+ * knows, and gets how many it knows once this heartbeat was answered. */
+bool node_report_heartbeat(const struct node *node, uint64_t epoch, uint64_t *events,
+                           struct lr_buf *out);
 
 #endif

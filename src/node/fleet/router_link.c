@@ -17,7 +17,7 @@
 #include "wire/reply.h"
 
 enum {
-    BEAT_MS = 1000,
+    HEARTBEAT_MS = 1000,
     LOOK_MS = 100, /* a change of state is told this soon */
     CALL_MS = 4000,
     JOIN_MS = 10000, /* the router calls back before it answers a join */
@@ -27,7 +27,7 @@ enum {
 
 enum peer_state {
     PEER_STRANGER, /* the router does not know this node: join */
-    PEER_JOINED,   /* the router knows it: beat */
+    PEER_JOINED,   /* the router knows the node: send heartbeats */
 };
 
 /* The node's own secret comes first: it is good for ever, a token for an hour. */
@@ -42,7 +42,7 @@ struct peer {
     enum peer_credential credential; /* for the next join */
     bool is_joining;                 /* the call under way is a join */
     bool must_join;                  /* joined, and the router asks for a new description */
-    bool beats_first;        /* a new description was refused: a heartbeat comes first */
+    bool heartbeat_first;    /* a new description was refused: a heartbeat comes first */
     bool has_missed;         /* the last word got no answer */
     char trouble[200];       /* what was said last about it; "": none */
     uint64_t next_ms;        /* the next word is due */
@@ -65,7 +65,7 @@ struct node_router_link {
     char name[64];
     struct peer peers[PEERS_MAX];
     struct lr_buf body;
-    uint64_t epoch; /* of this process; see wire_beat */
+    uint64_t epoch; /* of this process; see wire_heartbeat */
 };
 
 /* ---- life ---- */
@@ -136,7 +136,8 @@ static bool write_body(struct peer *peer, bool join)
         .id = link->identity.id, .name = link->name, .port = link->port, .epoch = link->epoch};
     peer->telling_events = peer->told_events;
     return join ? node_report_join(link->node, &who, &link->body)
-                : node_report_beat(link->node, link->epoch, &peer->telling_events, &link->body);
+                : node_report_heartbeat(link->node, link->epoch, &peer->telling_events,
+                                        &link->body);
 }
 
 static void say_trouble(struct peer *peer, const char *what, const char *why)
@@ -270,7 +271,7 @@ static void on_accepted(struct peer *peer, const struct net_reply *reply)
         peer->told_models = peer->telling_models;
     peer->state = PEER_JOINED;
     peer->credential = PEER_BY_SECRET;
-    peer->beats_first = false;
+    peer->heartbeat_first = false;
     peer->trouble[0] = '\0';
     take_reply(peer, reply->body);
 }
@@ -279,7 +280,7 @@ static void on_accepted(struct peer *peer, const struct net_reply *reply)
 static void on_join_refused(struct peer *peer, const struct net_reply *reply)
 {
     bool by_secret = peer->credential == PEER_BY_SECRET;
-    peer->beats_first = peer->state == PEER_JOINED;
+    peer->heartbeat_first = peer->state == PEER_JOINED;
     peer->credential = PEER_BY_SECRET;
     if (by_secret && (reply->status == 401 || reply->status == 403) && has_token(peer)) {
         peer->credential = PEER_BY_TOKEN;
@@ -294,13 +295,13 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     struct peer *peer = arg;
     peer->call = NULL;
     if (err != NULL) {
-        /* Unreachable: the next beat tries again; it may not have noticed we are gone.  One
-         * beat that is lost is no trouble yet: a router that ends takes its node with it, and
-         * one that is started anew is back.  Who leaves misses nobody. */
+        /* Unreachable: the next heartbeat tries again; it may not have noticed we are gone. One
+         * heartbeat that is lost is no trouble yet: a router that ends takes its node with it,
+         * and one that is started anew is back.  Who leaves misses nobody. */
         bool is_new = peer->state == PEER_JOINED && !peer->has_missed;
         peer->has_missed = true;
         if (!is_new && !peer->link->node->is_draining)
-            say_trouble(peer, peer->is_joining ? "join" : "beat", err->text);
+            say_trouble(peer, peer->is_joining ? "join" : "heartbeat", err->text);
         return;
     }
     peer->has_missed = false;
@@ -327,7 +328,7 @@ static void speak(struct peer *peer, bool join)
     if (join)
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
     else
-        (void)snprintf(url, sizeof(url), "%s/v0/nodes/%s/beat", peer->router,
+        (void)snprintf(url, sizeof(url), "%s/v0/nodes/%s/heartbeat", peer->router,
                        link->identity.id);
     struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
@@ -353,11 +354,11 @@ static void look_after(struct peer *peer, uint64_t now, uint64_t models, uint64_
     if (now < peer->next_ms && !changed)
         return;
     bool is_outdated = peer->must_join || models != peer->told_models;
-    bool join = peer->state == PEER_STRANGER || (is_outdated && !peer->beats_first);
-    peer->beats_first = false;
+    bool join = peer->state == PEER_STRANGER || (is_outdated && !peer->heartbeat_first);
+    peer->heartbeat_first = false;
     peer->telling_models = models;
     peer->told_signature = states;
-    peer->next_ms = now + BEAT_MS;
+    peer->next_ms = now + HEARTBEAT_MS;
     speak(peer, join);
 }
 
@@ -404,8 +405,9 @@ void node_router_link_put(const struct node_router_link *link, struct lr_json_wr
     lr_json_member_u64(w, "epoch", link->epoch);
 }
 
-/* POST /v0/beat: a router has news (a registration came or went) and waits for our word. */
-void node_api_beat(struct node *node, struct net_request *req)
+/* POST /v0/heartbeat: a router has news (a registration came or went) and waits for our word.
+ */
+void node_api_heartbeat(struct node *node, struct net_request *req)
 {
     for (size_t i = 0; node->link != NULL && i < PEERS_MAX; i++)
         node->link->peers[i].next_ms = 0;

@@ -1,5 +1,5 @@
 /* node/fleet/router_link.h - the node's tie to its routers: it joins, tells all it has, and
- * beats once a second.
+ * sends a heartbeat each second.
  *
  * Identity (an id and a secret, used in both directions) is made at the first start and
  * kept in the data folder, so a node comes back as itself.  It joins with that secret; a token

@@ -21,7 +21,7 @@ static const struct route {
     {{"POST", "v0/models/inspect"}, node_api_inspect},
     {{"DELETE", "v0/models/*"}, node_api_model_delete},
     {{"POST", "v0/models/*/*"}, node_api_model_action},
-    {{"POST", "v0/beat"}, node_api_beat},
+    {{"POST", "v0/heartbeat"}, node_api_heartbeat},
     {{"GET", "v0/engines"}, node_api_engines},
     {{"POST", "v0/engines/*/reload"}, node_api_engine_reload},
     {{"GET", "v0/memory"}, node_api_memory},

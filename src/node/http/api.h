@@ -42,7 +42,7 @@ void node_api_model_info(struct node *, struct net_request *);
 void node_api_model_delete(struct node *, struct net_request *);
 void node_api_model_action(struct node *, struct net_request *);
 void node_api_inspect(struct node *, struct net_request *);
-void node_api_beat(struct node *, struct net_request *);
+void node_api_heartbeat(struct node *, struct net_request *);
 void node_api_engines(struct node *, struct net_request *);
 void node_api_engine_reload(struct node *, struct net_request *);
 void node_api_memory(struct node *, struct net_request *);

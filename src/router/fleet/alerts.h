@@ -86,7 +86,7 @@ void router_alert_settle(struct router *r, enum router_alert_kind kind,
 /* The node was restarted or removed: whatever was open on it is over. */
 void router_alerts_settle_node(struct router *r, const struct router_node *node);
 
-/* An event that a node told with its beat: what it means for alerts. */
+/* An event that a node told with its heartbeat: what it means for alerts. */
 void router_alerts_hear(struct router *r, const struct router_node *node,
                         const struct lr_json *event);
 

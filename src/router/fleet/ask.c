@@ -64,7 +64,7 @@ static void told(void *arg, const struct lr_error *err, const struct net_reply *
 {
     (void)arg;
     (void)err;
-    (void)reply; /* a node that did not hear it sees the new version with its next beat */
+    (void)reply; /* a node that did not hear it sees the new version with its next heartbeat */
 }
 
 /* On loop 0. */
@@ -79,7 +79,7 @@ static void tell(void *arg)
         router_targets(loop->router, lr_str(NULL, 0), &arena, &count, &offline);
     router_unlock(loop->router);
     struct router_question question = {
-        .method = "POST", .path = "/v0/beat", .wait_ms = TELL_MS};
+        .method = "POST", .path = "/v0/heartbeat", .wait_ms = TELL_MS};
     for (size_t i = 0; i < count; i++) {
         struct lr_error err;
         if (router_ask(loop, &list[i], &question, told, NULL, &err) != LR_OK)

@@ -34,7 +34,7 @@ LR_MUST_USE lr_code router_ask(struct router_loop *loop, const struct router_tar
                                void *arg, struct lr_error *err);
 
 /* The registry has changed: every online node is told to look now, not with its next
- * beat.  One that does not hear it finds out by itself.  Thread: any; lock not held. */
+ * heartbeat.  One that does not hear it finds out by itself.  Thread: any; lock not held. */
 void router_tell_nodes(struct router *r);
 
 #endif

@@ -240,19 +240,20 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
     return LR_OK;
 }
 
-static void take_pools(struct router_node *node, const struct wire_beat *beat)
+static void take_pools(struct router_node *node, const struct wire_heartbeat *heartbeat)
 {
     node->pool_count = 0;
-    for (size_t i = 0; i < beat->pool_count && i < ROUTER_POOLS_MAX; i++) {
-        copy_text(node->pools[i].name, sizeof(node->pools[i].name), beat->pools[i].name);
-        copy_text(node->pools[i].title, sizeof(node->pools[i].title), beat->pools[i].title);
-        node->pools[i].total = beat->pools[i].total;
-        node->pools[i].used = beat->pools[i].used;
+    for (size_t i = 0; i < heartbeat->pool_count && i < ROUTER_POOLS_MAX; i++) {
+        copy_text(node->pools[i].name, sizeof(node->pools[i].name), heartbeat->pools[i].name);
+        copy_text(node->pools[i].title, sizeof(node->pools[i].title),
+                  heartbeat->pools[i].title);
+        node->pools[i].total = heartbeat->pools[i].total;
+        node->pools[i].used = heartbeat->pools[i].used;
         node->pool_count++;
     }
 }
 
-static void take_downloads(struct router_node *node, const struct wire_beat *beat)
+static void take_downloads(struct router_node *node, const struct wire_heartbeat *heartbeat)
 {
     struct lr_str key;
     void *value;
@@ -260,8 +261,8 @@ static void take_downloads(struct router_node *node, const struct wire_beat *bea
         struct router_replica *replica = value;
         replica->fetched_bytes = replica->fetch_bytes = replica->fetch_rate = 0;
     }
-    for (size_t i = 0; i < beat->download_count; i++) {
-        const struct wire_fleet_download *d = &beat->downloads[i];
+    for (size_t i = 0; i < heartbeat->download_count; i++) {
+        const struct wire_fleet_download *d = &heartbeat->downloads[i];
         char folded[ROUTER_ID_MAX];
         struct router_replica *replica = router_node_replica(node, router_fold(d->id, folded));
         if (replica == NULL)
@@ -272,20 +273,21 @@ static void take_downloads(struct router_node *node, const struct wire_beat *bea
     }
 }
 
-static void hear(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
+static void hear(struct router_node *node, const struct wire_heartbeat *heartbeat,
+                 uint64_t now_ms)
 {
     if (node->state == ROUTER_NODE_OFFLINE) {
         router_node_move(node, ROUTER_NODE_ONLINE);
         node->reached_ms = now_ms; /* what failed while it was away says nothing of now */
     }
-    node->is_draining = beat->is_draining;
-    node->beat_ms = now_ms;
-    if (beat->ignored != NULL && strcmp(beat->ignored, node->ignored) != 0)
+    node->is_draining = heartbeat->is_draining;
+    node->heartbeat_ms = now_ms;
+    if (heartbeat->ignored != NULL && strcmp(heartbeat->ignored, node->ignored) != 0)
         lr_log_warn(NULL,
                     "node.report node=%s ignored=%s reason=it is not what it should be: run "
                     "the same release on router and node, or update the engine",
-                    node->name, beat->ignored);
-    copy_text(node->ignored, sizeof(node->ignored), lr_str_z(beat->ignored));
+                    node->name, heartbeat->ignored);
+    copy_text(node->ignored, sizeof(node->ignored), lr_str_z(heartbeat->ignored));
 }
 
 bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms)
@@ -293,7 +295,7 @@ bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t off
     node->reached_ms = now_ms;
     if (node->state != ROUTER_NODE_UNREACHABLE)
         return false;
-    bool is_heard = now_ms - node->beat_ms < offline_ms;
+    bool is_heard = now_ms - node->heartbeat_ms < offline_ms;
     router_node_move(node, is_heard ? ROUTER_NODE_ONLINE : ROUTER_NODE_OFFLINE);
     return is_heard;
 }
@@ -342,24 +344,25 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     return LR_OK;
 }
 
-bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms)
+bool router_nodes_heartbeat(struct router_node *node, const struct wire_heartbeat *heartbeat,
+                            uint64_t now_ms)
 {
     bool knows_all = true;
-    for (size_t i = 0; i < beat->model_count; i++) {
+    for (size_t i = 0; i < heartbeat->model_count; i++) {
         char folded[ROUTER_ID_MAX];
         struct router_replica *replica =
-            router_node_replica(node, router_fold(beat->models[i].id, folded));
+            router_node_replica(node, router_fold(heartbeat->models[i].id, folded));
         if (replica == NULL) {
             knows_all = false;
             continue;
         }
-        take_load(replica, &beat->models[i]);
+        take_load(replica, &heartbeat->models[i]);
         if (replica->info == NULL)
             replica->can_run = false; /* its template was refused when it joined */
     }
-    take_pools(node, beat);
-    take_downloads(node, beat);
-    hear(node, beat, now_ms);
+    take_pools(node, heartbeat);
+    take_downloads(node, heartbeat);
+    hear(node, heartbeat, now_ms);
     return knows_all;
 }
 

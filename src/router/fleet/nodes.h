@@ -43,18 +43,18 @@ struct router_node {
     char device[16];
     char version[32];
     enum router_node_state state;
-    uint64_t reached_ms; /* monotonic; when it last answered us */
-    bool is_probed;      /* a question is on its way (reach.c) */
-    uint64_t epoch;      /* of its process that joined (wire_beat); 0: not known */
-    uint64_t twin_ms;    /* monotonic; when another process last came as this node */
-    char ignored[32];    /* member of its last report that was left out; "": none */
-    bool is_stored;      /* was seen in the database: gone from there, it was removed */
-    bool is_unsaved;     /* the database could not take it: written again (node_store.c) */
-    unsigned writes;     /* on their way to the database: router_node_begin_write */
-    bool is_drained;     /* an operator took it out of service */
-    bool is_draining;    /* it is shutting down */
-    int64_t joined_ms;   /* wall */
-    uint64_t beat_ms;    /* monotonic; the last word of it */
+    uint64_t reached_ms;   /* monotonic; when it last answered us */
+    bool is_probed;        /* a question is on its way (reach.c) */
+    uint64_t epoch;        /* of its process that joined (wire_heartbeat); 0: not known */
+    uint64_t twin_ms;      /* monotonic; when another process last came as this node */
+    char ignored[32];      /* member of its last report that was left out; "": none */
+    bool is_stored;        /* was seen in the database: gone from there, it was removed */
+    bool is_unsaved;       /* the database could not take it: written again (node_store.c) */
+    unsigned writes;       /* on their way to the database: router_node_begin_write */
+    bool is_drained;       /* an operator took it out of service */
+    bool is_draining;      /* it is shutting down */
+    int64_t joined_ms;     /* wall */
+    uint64_t heartbeat_ms; /* monotonic; the last word of it */
     struct router_health health;
     struct lr_strmap replicas; /* folded model id -> struct router_replica, owned */
     uint32_t pool_count;
@@ -90,7 +90,7 @@ static inline bool router_node_is_removed(const struct router_node *node)
 void router_nodes_init(struct router_nodes *nodes);
 void router_nodes_free(struct router_nodes *nodes);
 
-/* Known nodes, all offline until they beat. */
+/* Known nodes, all offline until their first heartbeat. */
 LR_MUST_USE lr_code router_nodes_load(struct router_nodes *nodes, struct router_sql *sql,
                                       struct lr_error *err);
 
@@ -103,8 +103,8 @@ bool router_node_has_secret(const struct router_node *node, struct lr_str secret
 struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
                                            struct lr_str secret);
 
-/* A node that another router stored: known from now on, offline until it beats here.  NULL
- * without memory, or where an operator has just removed it here. */
+/* A node that another router stored: known from now on, offline until its first heartbeat here.
+ * NULL without memory, or where an operator has just removed it here. */
 struct router_node *router_nodes_know(struct router_nodes *nodes,
                                       const struct router_node *node);
 
@@ -132,7 +132,8 @@ LR_MUST_USE lr_code router_nodes_join(struct router_nodes *nodes, const struct w
 
 /* False: it speaks of a model it has never described, so it should join again.  All else that
  * it says counts. */
-bool router_nodes_beat(struct router_node *node, const struct wire_beat *beat, uint64_t now_ms);
+bool router_nodes_heartbeat(struct router_node *node, const struct wire_heartbeat *heartbeat,
+                            uint64_t now_ms);
 
 /* The node has answered this router.  True: it was unreachable, has been heard within
  * offline_ms, and is online again. */

@@ -83,7 +83,7 @@ static void lose(struct router *r, struct router_node *node, const char *why, ui
     char text[ROUTER_REASON_MAX];
     uint64_t limit = r->offline_ms > LEAST_MS ? r->offline_ms : LEAST_MS;
     /* Silent as well: the node is gone, or this process stood still. */
-    if (now - node->beat_ms >= r->offline_ms)
+    if (now - node->heartbeat_ms >= r->offline_ms)
         return;
     if (!router_node_is_online(node) || now - node->reached_ms < limit)
         return;
@@ -169,7 +169,7 @@ static void forget_reach(struct router *r, struct router_node *node, uint64_t no
         return;
     router_node_move(node, ROUTER_NODE_OFFLINE);
     router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
-    router_live_offline(r, node, now - node->beat_ms);
+    router_live_offline(r, node, now - node->heartbeat_ms);
 }
 
 static void look_at_twin(struct router *r, struct router_node *node, uint64_t now)
@@ -191,7 +191,7 @@ void router_reach_second(struct router *r)
         if (router_node_is_removed(node) || node->version[0] == '\0')
             continue;
         look_at_twin(r, node, now);
-        if (now - node->beat_ms >= r->offline_ms) {
+        if (now - node->heartbeat_ms >= r->offline_ms) {
             forget_reach(r, node, now);
             continue;
         }

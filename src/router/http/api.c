@@ -152,8 +152,8 @@ void router_api_end(void *arg, const struct net_request *req)
         router_count(&r->metrics.answers[status / 100], 1);
     if (a == NULL || !lr_log_on(LR_LOG_INFO))
         return;
-    /* A node's beat each second is no news. */
-    if (a->route != NULL && a->route->fn == router_api_beat && status == 200)
+    /* A node's heartbeat each second is no news. */
+    if (a->route != NULL && a->route->fn == router_api_heartbeat && status == 200)
         return;
     struct lr_log_ctx log = {.request_id = a->request_id};
     lr_log_info(&log,

@@ -69,7 +69,7 @@ void router_api_delete_model(struct router *r, struct net_request *req);
 void router_api_model_action(struct router *r, struct net_request *req);
 void router_api_explain(struct router *r, struct net_request *req);
 void router_api_join(struct router *r, struct net_request *req);
-void router_api_beat(struct router *r, struct net_request *req);
+void router_api_heartbeat(struct router *r, struct net_request *req);
 void router_api_nodes(struct router *r, struct net_request *req);
 void router_api_node_drain(struct router *r, struct net_request *req);
 void router_api_node_undrain(struct router *r, struct net_request *req);

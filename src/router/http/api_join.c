@@ -1,4 +1,4 @@
-/* router/http/api_join.c - nodes join and beat.
+/* router/http/api_join.c - nodes join and send heartbeats.
  *
  * Whoever joins has shown a token or the node's own secret.  What the node says of itself is
  * checked first; then the router asks at the address the node names, so that a node joins only
@@ -15,12 +15,12 @@
 #include "router/sched/dispatch.h"
 #include "wire/reply.h"
 
-enum { BODY_BYTES = 4 << 20, BEAT_MS = 1000, SECRET_LEAST = 32 };
+enum { BODY_BYTES = 4 << 20, HEARTBEAT_MS = 1000, SECRET_LEAST = 32 };
 
 /* ---- join ---- */
 
 /* A GPU has memory that the node's driver told it of. */
-static bool has_gpu_memory(const struct wire_beat *state)
+static bool has_gpu_memory(const struct wire_heartbeat *state)
 {
     for (size_t i = 0; i < state->pool_count; i++)
         if (!lr_str_eq_z(state->pools[i].name, "ram") && state->pools[i].total != 0)
@@ -134,7 +134,7 @@ static lr_code check_identity(const struct router *r, const struct router_caller
 }
 
 /* To a join (`joined` is the node) or to a heartbeat, lock held.  Every router of the fleet is
- * named: a node beats to each. */
+ * named: a node sends heartbeats to each. */
 static void write_reply(struct router *r, const struct router_node *joined, bool must_join,
                         struct lr_buf *body)
 {
@@ -142,7 +142,7 @@ static void write_reply(struct router *r, const struct router_node *joined, bool
         .node_id = lr_str_z(joined != NULL ? joined->id : ""),
         .protocol = WIRE_PROTOCOL,
         .version = lr_str_z(r->version),
-        .beat_ms = BEAT_MS,
+        .heartbeat_ms = HEARTBEAT_MS,
         .has_registry = true,
         .registry_version = r->registry.version,
         .must_join = must_join,
@@ -433,46 +433,48 @@ void router_api_join(struct router *r, struct net_request *req)
         dial_back(a, old_url, old_secret);
 }
 
-/* ---- beat ---- */
+/* ---- heartbeat ---- */
 
 /* A process that joined before and was replaced speaks for nobody. */
-static lr_code check_beat(const struct router_caller *caller, const struct router_node *node,
-                          const struct wire_beat *beat, struct lr_error *err)
+static lr_code check_heartbeat(const struct router_caller *caller,
+                               const struct router_node *node,
+                               const struct wire_heartbeat *heartbeat, struct lr_error *err)
 {
     if (node == NULL || (!holds_secret(caller, node) && caller->role != ROUTER_ADMIN))
         return lr_fail(err, LR_NOT_FOUND, "this router does not know the node: join again");
     if (node->version[0] == '\0')
         return lr_fail(err, LR_NOT_FOUND, "this router was restarted: join again");
-    if (node->epoch != 0 && beat->epoch != 0 && beat->epoch != node->epoch)
+    if (node->epoch != 0 && heartbeat->epoch != 0 && heartbeat->epoch != node->epoch)
         return lr_fail(err, LR_CONFLICT,
                        "another process has joined as node %s since: join again", node->id);
     return LR_OK;
 }
 
-void router_api_beat(struct router *r, struct net_request *req)
+void router_api_heartbeat(struct router *r, struct net_request *req)
 {
     struct router_access *access = router_access(req);
     struct lr_str id = access->match.tail;
-    struct wire_beat beat;
+    struct wire_heartbeat heartbeat;
     struct lr_error err;
     struct lr_buf reply;
     bool knows_all = true;
-    lr_code code = wire_beat_parse(net_request_arena(req), net_request_body(req), &beat, &err);
+    lr_code code =
+        wire_heartbeat_parse(net_request_arena(req), net_request_body(req), &heartbeat, &err);
     if (code != LR_OK) {
         net_respond_error(req, &err);
         return;
     }
     router_lock(r);
     struct router_node *node = router_nodes_find(&r->nodes, id);
-    code = check_beat(&access->caller, node, &beat, &err);
+    code = check_heartbeat(&access->caller, node, &heartbeat, &err);
     if (code == LR_OK) {
         bool was_online = router_node_is_online(node);
-        knows_all = router_nodes_beat(node, &beat, lr_clock_ms(NULL));
+        knows_all = router_nodes_heartbeat(node, &heartbeat, lr_clock_ms(NULL));
         if (router_node_is_online(node) && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
             router_live_node(r, node, "node.online");
         }
-        router_live_beat(r, node, &beat);
+        router_live_heartbeat(r, node, &heartbeat);
         router_pump_all(r);
     }
     write_reply(r, NULL, !knows_all, &reply);

@@ -57,7 +57,7 @@ static void put_node(struct lr_json_writer *w, const struct router_node *node, u
     lr_json_member_bool(w, "draining", node->is_draining);
     lr_json_member_i64(w, "joined", node->joined_ms / 1000);
     if (router_node_is_online(node))
-        lr_json_member_u64(w, "silent_ms", now - node->beat_ms);
+        lr_json_member_u64(w, "silent_ms", now - node->heartbeat_ms);
     lr_json_member_u64(w, "requests", node->health.requests);
     lr_json_member_u64(w, "failures", node->health.failures);
     lr_json_key(w, "memory");

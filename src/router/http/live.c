@@ -100,22 +100,22 @@ static void pass_on(struct router *r, const struct router_node *node,
 }
 
 static void hear_events(struct router *r, struct router_node *node,
-                        const struct wire_beat *beat)
+                        const struct wire_heartbeat *heartbeat)
 {
-    if (beat->epoch == 0)
+    if (heartbeat->epoch == 0)
         return; /* of the release before */
-    if (node->events_epoch != beat->epoch) {
+    if (node->events_epoch != heartbeat->epoch) {
         if (node->events_epoch != 0)
             router_alerts_settle_node(r, node); /* its process is a new one */
-        node->events_epoch = beat->epoch;
+        node->events_epoch = heartbeat->epoch;
         node->events_seen = 0;
     }
-    uint64_t at = beat->event_end - beat->event_count;
-    for (size_t i = 0; i < beat->event_count; i++, at++)
+    uint64_t at = heartbeat->event_end - heartbeat->event_count;
+    for (size_t i = 0; i < heartbeat->event_count; i++, at++)
         if (at >= node->events_seen)
-            pass_on(r, node, beat->events[i]);
-    if (beat->event_end > node->events_seen)
-        node->events_seen = beat->event_end;
+            pass_on(r, node, heartbeat->events[i]);
+    if (heartbeat->event_end > node->events_seen)
+        node->events_seen = heartbeat->event_end;
 }
 
 static void tell_download(struct router *r, const struct router_node *node,
@@ -129,11 +129,12 @@ static void tell_download(struct router *r, const struct router_node *node,
     net_bus_send_live(&r->events);
 }
 
-void router_live_beat(struct router *r, struct router_node *node, const struct wire_beat *beat)
+void router_live_heartbeat(struct router *r, struct router_node *node,
+                           const struct wire_heartbeat *heartbeat)
 {
-    hear_events(r, node, beat);
-    for (size_t i = 0; r->events.subscriber_count != 0 && i < beat->download_count; i++)
-        tell_download(r, node, &beat->downloads[i]);
+    hear_events(r, node, heartbeat);
+    for (size_t i = 0; r->events.subscriber_count != 0 && i < heartbeat->download_count; i++)
+        tell_download(r, node, &heartbeat->downloads[i]);
 }
 
 /* ---- for a page that opens ---- */

@@ -73,7 +73,7 @@ static const struct {
     const char *name, *type, *help;
     uint64_t (*get)(const struct router_node *node);
 } of_node[] = {
-    {"node_up", "gauge", "1 while a node's beats arrive", is_up},
+    {"node_up", "gauge", "1 while a node's heartbeats arrive", is_up},
     {"node_failures_total", "counter", "Requests a node failed or lost", failures},
     {"node_downloads", "gauge", "Models that a node is fetching", downloads},
     {"node_download_bytes_per_second", "gauge", "How fast it fetches them", download_rate},

@@ -22,7 +22,7 @@ static const struct router_route routes[] = {
     {{"DELETE", "v0/models/**"}, ROUTER_ADMIN, router_api_delete_model},
 
     {{"POST", "v0/nodes/join"}, ROUTER_NODE, router_api_join},
-    {{"POST", "v0/nodes/*/beat"}, ROUTER_NODE, router_api_beat},
+    {{"POST", "v0/nodes/*/heartbeat"}, ROUTER_NODE, router_api_heartbeat},
     {{"POST", "v0/nodes/tokens"}, ROUTER_ADMIN, router_api_node_token},
     {{"GET", "v0/nodes"}, ROUTER_ADMIN, router_api_nodes},
     {{"POST", "v0/nodes/*/drain"}, ROUTER_ADMIN, router_api_node_drain},

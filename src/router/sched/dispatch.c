@@ -296,13 +296,13 @@ static void watch_nodes(struct router *r, uint64_t now)
 {
     for (size_t i = 0; i < r->nodes.count; i++) {
         struct router_node *node = r->nodes.all[i];
-        if (!router_node_is_online(node) || now - node->beat_ms < r->offline_ms)
+        if (!router_node_is_online(node) || now - node->heartbeat_ms < r->offline_ms)
             continue;
         router_node_move(node, ROUTER_NODE_OFFLINE);
         lr_log_warn(NULL, "node.offline node=%s silent_ms=%llu", node->name,
-                    (unsigned long long)(now - node->beat_ms));
+                    (unsigned long long)(now - node->heartbeat_ms));
         router_live_node(r, node, "node.offline");
-        router_live_offline(r, node, now - node->beat_ms);
+        router_live_offline(r, node, now - node->heartbeat_ms);
     }
 }
 

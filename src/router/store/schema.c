@@ -2,7 +2,7 @@
  *
  * Each step runs in a transaction of its own together with the new number, so a process
  * killed in the middle leaves the database at a step's edge.  Steps are never changed
- * once released; new ones are added at the end.  Live state (loads, queues, beats) is
+ * once released; new ones are added at the end.  Live state (loads, queues, heartbeats) is
  * never in here.
  */
 #include <stdio.h>
@@ -36,7 +36,7 @@ static const char *const step_1[] = {
     NULL,
 };
 
-/* Routers that share this database, so that nodes beat to each. */
+/* Routers that share this database, so that nodes send heartbeats to each. */
 static const char *const step_2[] = {
     "CREATE TABLE routers (url TEXT PRIMARY KEY, seen_ms BIGINT NOT NULL)",
     NULL,

@@ -9,7 +9,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "router/store/backlog.h"
-#include "router/store/books.h"
+#include "router/store/records.h"
 
 enum {
     LOOK_MS = 2000, /* a net under the other routers' words */

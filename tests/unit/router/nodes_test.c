@@ -1,4 +1,4 @@
-/* The fleet as the router sees it: joining, beating, falling silent, and the wire form. */
+/* The fleet as the router sees it: joining, heartbeats, falling silent, and the wire form. */
 #include "tests/unit/router/support.h"
 
 #include "base/machine.h"
@@ -102,7 +102,7 @@ static void a_node_that_joined_can_serve_and_shares_its_template(void **state)
     router_nodes_free(&nodes);
 }
 
-static void a_beat_about_an_unknown_model_asks_to_join_again(void **state)
+static void a_heartbeat_about_an_unknown_model_asks_to_join_again(void **state)
 {
     struct wire_fleet_model m = demo();
     struct wire_join join = a_join(&m, 1);
@@ -113,15 +113,15 @@ static void a_beat_about_an_unknown_model_asks_to_join_again(void **state)
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
     m.live = 9;
-    struct wire_beat beat = {.models = &m, .model_count = 1};
-    assert_true(router_nodes_beat(node, &beat, 9));
+    struct wire_heartbeat heartbeat = {.models = &m, .model_count = 1};
+    assert_true(router_nodes_heartbeat(node, &heartbeat, 9));
     assert_int_equal(router_node_replica(node, LR_STR_LIT("org/demo"))->live, 9);
     m.id = LR_STR_LIT("new");
-    beat.is_draining = true;
-    assert_false(router_nodes_beat(node, &beat, 19));
+    heartbeat.is_draining = true;
+    assert_false(router_nodes_heartbeat(node, &heartbeat, 19));
     assert_true(node->is_draining &&
                 router_node_is_online(node)); /* all else that it said counts */
-    assert_int_equal(node->beat_ms, 19);
+    assert_int_equal(node->heartbeat_ms, 19);
     router_nodes_free(&nodes);
 }
 
@@ -129,7 +129,7 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
 {
     enum { OFFLINE_MS = 50 };
     struct wire_join join = a_join(NULL, 0);
-    struct wire_beat beat = {0};
+    struct wire_heartbeat heartbeat = {0};
     struct router_nodes nodes;
     struct router_node *node;
     struct lr_error err;
@@ -138,7 +138,7 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
     router_nodes_init(&nodes);
     assert_int_equal(router_nodes_join(&nodes, &join, "http://a:1", 5, 5, &node, &err), LR_OK);
     router_node_move(node, ROUTER_NODE_UNREACHABLE);
-    assert_true(router_nodes_beat(node, &beat, 20));
+    assert_true(router_nodes_heartbeat(node, &heartbeat, 20));
     assert_false(router_node_is_online(node));
     assert_false(router_node_serves(node, &why_not));
     assert_contains(why_not, "cannot reach it");
@@ -147,7 +147,7 @@ static void heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached(void *
     /* Silent and then reached: it has to be heard as well. */
     router_node_move(node, ROUTER_NODE_UNREACHABLE);
     assert_false(router_node_reached(node, 200, OFFLINE_MS));
-    assert_true(router_nodes_beat(node, &beat, 210) && router_node_is_online(node));
+    assert_true(router_nodes_heartbeat(node, &heartbeat, 210) && router_node_is_online(node));
     router_nodes_free(&nodes);
 }
 
@@ -246,7 +246,7 @@ static void routes_take_ids_with_a_slash_in_either_spelling(void **state)
         {"POST", "/v0/models/register", "v0/models/register", ""},
         {"DELETE", "/v0/models/register", "v0/models/**", "register"},
         {"POST", "/v0/nodes/join", "v0/nodes/join", ""},
-        {"POST", "/v0/nodes/abc/beat", "v0/nodes/*/beat", "abc"},
+        {"POST", "/v0/nodes/abc/heartbeat", "v0/nodes/*/heartbeat", "abc"},
     };
     struct lr_arena arena;
     struct lr_error err;
@@ -271,7 +271,7 @@ int main(void)
         cmocka_unit_test(a_join_reads_back_as_it_was_written),
         cmocka_unit_test(another_protocol_is_refused_with_both_numbers),
         cmocka_unit_test(a_node_that_joined_can_serve_and_shares_its_template),
-        cmocka_unit_test(a_beat_about_an_unknown_model_asks_to_join_again),
+        cmocka_unit_test(a_heartbeat_about_an_unknown_model_asks_to_join_again),
         cmocka_unit_test(heartbeats_alone_do_not_bring_back_a_node_that_is_not_reached),
         cmocka_unit_test(a_node_moves_as_its_picture_says_and_is_offline_otherwise),
         cmocka_unit_test(a_removed_node_comes_back_when_it_joins_again),

@@ -26,11 +26,11 @@ static int end(void **state)
     return 0;
 }
 
-static struct wire_beat beat_of(const char *text)
+static struct wire_heartbeat heartbeat_of(const char *text)
 {
-    struct wire_beat beat;
-    assert_int_equal(wire_beat_parse(&arena, lr_str_z(text), &beat, &err), LR_OK);
-    return beat;
+    struct wire_heartbeat heartbeat;
+    assert_int_equal(wire_heartbeat_parse(&arena, lr_str_z(text), &heartbeat, &err), LR_OK);
+    return heartbeat;
 }
 
 static void a_number_out_of_range_is_left_out_alone(void **state)
@@ -49,71 +49,74 @@ static void a_number_out_of_range_is_left_out_alone(void **state)
                            "{\"epoch\":5,\"models\":[{\"id\":\"m\",\"state\":\"ready\","
                            "\"can_run\":true,\"context_tokens\":9,\"%s\":%s}]}",
                            members[i], wrong[j]);
-            struct wire_beat beat = beat_of(text);
-            const struct wire_fleet_model *m = beat.models;
-            assert_int_equal(beat.model_count, 1);
-            assert_true(m->can_run && m->context_tokens == 9 && beat.epoch == 5);
+            struct wire_heartbeat heartbeat = heartbeat_of(text);
+            const struct wire_fleet_model *m = heartbeat.models;
+            assert_int_equal(heartbeat.model_count, 1);
+            assert_true(m->can_run && m->context_tokens == 9 && heartbeat.epoch == 5);
             assert_true(m->slots == 0 && m->live == 0 && m->queued == 0 && m->load_ms == 0 &&
                         m->prefill_us == 0 && m->step_us == 0 && m->weight_bytes == 0);
-            assert_string_equal(beat.ignored, members[i]);
+            assert_string_equal(heartbeat.ignored, members[i]);
         }
 }
 
 static void an_engine_with_too_many_slots_costs_its_slots_only(void **state)
 {
-    struct wire_beat beat = beat_of("{\"models\":[{\"id\":\"m\",\"state\":\"ready\","
-                                    "\"slots\":1048577,\"live\":3}]}");
+    struct wire_heartbeat heartbeat =
+        heartbeat_of("{\"models\":[{\"id\":\"m\",\"state\":\"ready\","
+                     "\"slots\":1048577,\"live\":3}]}");
     (void)state;
-    assert_int_equal(beat.model_count, 1);
-    assert_int_equal(beat.models[0].slots, 0);
-    assert_int_equal(beat.models[0].live, 3);
-    beat = beat_of("{\"models\":[{\"id\":\"m\",\"state\":\"ready\",\"slots\":1048576}]}");
-    assert_int_equal(beat.models[0].slots, 1048576);
-    assert_null(beat.ignored);
+    assert_int_equal(heartbeat.model_count, 1);
+    assert_int_equal(heartbeat.models[0].slots, 0);
+    assert_int_equal(heartbeat.models[0].live, 3);
+    heartbeat =
+        heartbeat_of("{\"models\":[{\"id\":\"m\",\"state\":\"ready\",\"slots\":1048576}]}");
+    assert_int_equal(heartbeat.models[0].slots, 1048576);
+    assert_null(heartbeat.ignored);
 }
 
 static void what_is_no_model_or_memory_is_left_out_and_the_others_stay(void **state)
 {
-    struct wire_beat beat =
-        beat_of("{\"models\":[7,{\"id\":\"\"},{\"state\":\"ready\"},{\"id\":\"m\","
-                "\"state\":\"ready\",\"reason\":[]}],\"pools\":[{},3,{\"name\":\"ram\","
-                "\"title\":5,\"total\":9}],\"downloads\":[1,{\"id\":\"d\",\"rate\":-3},"
-                "{\"id\":\"e\"}],\"events\":[{},{}],\"event_end\":1}");
+    struct wire_heartbeat heartbeat =
+        heartbeat_of("{\"models\":[7,{\"id\":\"\"},{\"state\":\"ready\"},{\"id\":\"m\","
+                     "\"state\":\"ready\",\"reason\":[]}],\"pools\":[{},3,{\"name\":\"ram\","
+                     "\"title\":5,\"total\":9}],\"downloads\":[1,{\"id\":\"d\",\"rate\":-3},"
+                     "{\"id\":\"e\"}],\"events\":[{},{}],\"event_end\":1}");
     (void)state;
-    assert_int_equal(beat.model_count, 1);
-    assert_true(lr_str_eq_z(beat.models[0].id, "m"));
-    assert_int_equal(beat.pool_count, 1);
-    assert_int_equal(beat.pools[0].total, 9);
-    assert_int_equal(beat.download_count, 1);
-    assert_true(lr_str_eq_z(beat.downloads[0].id, "e"));
-    assert_int_equal(beat.event_count, 0);
-    assert_int_equal(beat.event_end, 0);
-    assert_non_null(beat.ignored);
+    assert_int_equal(heartbeat.model_count, 1);
+    assert_true(lr_str_eq_z(heartbeat.models[0].id, "m"));
+    assert_int_equal(heartbeat.pool_count, 1);
+    assert_int_equal(heartbeat.pools[0].total, 9);
+    assert_int_equal(heartbeat.download_count, 1);
+    assert_true(lr_str_eq_z(heartbeat.downloads[0].id, "e"));
+    assert_int_equal(heartbeat.event_count, 0);
+    assert_int_equal(heartbeat.event_end, 0);
+    assert_non_null(heartbeat.ignored);
 }
 
 static void lists_of_another_type_are_empty(void **state)
 {
-    struct wire_beat beat =
-        beat_of("{\"models\":{},\"pools\":\"x\",\"downloads\":4,\"events\":true,\"epoch\":[]}");
+    struct wire_heartbeat heartbeat = heartbeat_of(
+        "{\"models\":{},\"pools\":\"x\",\"downloads\":4,\"events\":true,\"epoch\":[]}");
     (void)state;
-    assert_int_equal(
-        beat.model_count + beat.pool_count + beat.download_count + beat.event_count, 0);
-    assert_int_equal(beat.epoch, 0);
+    assert_int_equal(heartbeat.model_count + heartbeat.pool_count + heartbeat.download_count +
+                         heartbeat.event_count,
+                     0);
+    assert_int_equal(heartbeat.epoch, 0);
 }
 
 static void of_too_many_models_the_first_ones_are_taken(void **state)
 {
     struct lr_buf text;
-    struct wire_beat beat;
+    struct wire_heartbeat heartbeat;
     (void)state;
     lr_buf_init(&text, 1 << 20);
     lr_buf_add_z(&text, "{\"models\":[");
     for (int i = 0; i < WIRE_FLEET_MODELS_MAX + 5; i++)
         lr_buf_addf(&text, "%s{\"id\":\"m%d\",\"state\":\"ready\"}", i != 0 ? "," : "", i);
     lr_buf_add_z(&text, "]}");
-    beat = beat_of(lr_buf_z(&text));
-    assert_int_equal(beat.model_count, WIRE_FLEET_MODELS_MAX);
-    assert_string_equal(beat.ignored, "models");
+    heartbeat = heartbeat_of(lr_buf_z(&text));
+    assert_int_equal(heartbeat.model_count, WIRE_FLEET_MODELS_MAX);
+    assert_string_equal(heartbeat.ignored, "models");
     lr_buf_free(&text);
 }
 

@@ -15,7 +15,7 @@ static void a_reply_to_a_join_and_to_a_heartbeat_arrive_whole(void **state)
     struct wire_fleet_reply sent = {.node_id = LR_STR_LIT("node-1"),
                                     .protocol = 2,
                                     .version = LR_STR_LIT("0.2.0"),
-                                    .beat_ms = 1000,
+                                    .heartbeat_ms = 1000,
                                     .has_registry = true,
                                     .registry_version = 9,
                                     .names_routers = true,
@@ -30,11 +30,11 @@ static void a_reply_to_a_join_and_to_a_heartbeat_arrive_whole(void **state)
     wire_fleet_reply_write(&buf, &sent);
     assert_string_equal(lr_buf_z(&buf),
                         "{\"node_id\":\"node-1\",\"protocol\":2,\"version\":\"0.2.0\","
-                        "\"beat_ms\":1000,\"registry_version\":9,"
+                        "\"heartbeat_ms\":1000,\"registry_version\":9,"
                         "\"routers\":[\"http://a\",\"http://b\"]}");
     assert_int_equal(wire_fleet_reply_parse(&arena, lr_buf_str(&buf), &got, NULL), LR_OK);
     assert_true(lr_str_eq(got.node_id, sent.node_id));
-    assert_true(got.protocol == 2 && got.beat_ms == 1000 && !got.must_join);
+    assert_true(got.protocol == 2 && got.heartbeat_ms == 1000 && !got.must_join);
     assert_true(got.has_registry && got.registry_version == 9);
     assert_true(got.router_count == 2 && lr_str_eq_z(got.routers[1], "http://b"));
     sent.node_id = lr_str("", 0);
@@ -50,7 +50,7 @@ static void a_reply_to_a_join_and_to_a_heartbeat_arrive_whole(void **state)
 static void a_wrong_member_is_left_out_alone(void **state)
 {
     static const char reply_text[] =
-        "{\"node_id\":7,\"protocol\":-1,\"beat_ms\":99999999999,\"registry_version\":4,"
+        "{\"node_id\":7,\"protocol\":-1,\"heartbeat_ms\":99999999999,\"registry_version\":4,"
         "\"routers\":[1,\"http://a\",null],\"unknown\":{}}";
     static const char list_text[] =
         "{\"version\":3,\"models\":[{\"id\":5},{\"id\":\"m\",\"source\":1,"
@@ -61,7 +61,7 @@ static void a_wrong_member_is_left_out_alone(void **state)
     (void)state;
     lr_arena_init(&arena, 1 << 20);
     assert_int_equal(wire_fleet_reply_parse(&arena, lr_str_z(reply_text), &reply, NULL), LR_OK);
-    assert_true(reply.node_id.len == 0 && reply.protocol == 0 && reply.beat_ms == 0);
+    assert_true(reply.node_id.len == 0 && reply.protocol == 0 && reply.heartbeat_ms == 0);
     assert_true(reply.has_registry && reply.registry_version == 4);
     assert_true(reply.router_count == 1 && lr_str_eq_z(reply.routers[0], "http://a"));
     assert_int_equal(wire_registry_parse(&arena, lr_str_z(list_text), &list, NULL), LR_OK);

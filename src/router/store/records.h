@@ -1,8 +1,8 @@
-/* router/store/books.h - the rows that only grow: usage and the audit log.
+/* router/store/records.h - the tables that only grow: usage records and the audit log.
  * Thread: the database's.
  */
-#ifndef ROUTER_STORE_BOOKS_H
-#define ROUTER_STORE_BOOKS_H
+#ifndef ROUTER_STORE_RECORDS_H
+#define ROUTER_STORE_RECORDS_H
 
 #include "router/store/store.h"
 

@@ -1,4 +1,4 @@
-#include "router/store/books.h"
+#include "router/store/records.h"
 
 lr_code router_batch_insert(struct router_sql *sql, void *arg, struct lr_error *err)
 {
