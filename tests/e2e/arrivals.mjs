@@ -4,7 +4,8 @@ import { sleep, stream } from './support.mjs';
 export const quantile = (times, q) =>
   times.sort((a, b) => a - b)[Math.min(times.length - 1, Math.floor(times.length * q))];
 
-// Requests at random moments, `rate` a second for `seconds`; resolves with all answers and the ms to their first token.
+// Requests at random moments, `rate` a second for `seconds`; resolves with all answers, when each was
+// asked for, and the ms to its first token.
 export async function arrivals(url, rate, seconds, ask, { isOver = () => false, seed = 20261115 } = {}) {
   const all = [],
     end = Date.now() + seconds * 1000;
@@ -24,7 +25,7 @@ export async function arrivals(url, rate, seconds, ask, { isOver = () => false, 
         onChunk: () => {
           first ??= Date.now() - begun;
         },
-      }).then((out) => ({ ...out, first })),
+      }).then((out) => ({ ...out, begun, first })),
     );
   }
   return Promise.all(all);
