@@ -21,8 +21,8 @@ static void add_tokens(const struct router_call *call, struct router_usage *row)
     }
 }
 
-/* The key's limit hears of the tokens before the answer ends, so that the client's next
- * request finds them counted; and once more of what the engine made beyond them. */
+/* Counts the tokens against the key's limit before the answer ends, so that the client's next
+ * request finds them counted, and once more those that the engine made after that. */
 static void charge(struct router_call *call)
 {
     struct router *r = call->loop->router;
@@ -36,8 +36,8 @@ static void charge(struct router_call *call)
     call->charged = tokens;
 }
 
-/* The client's answer ends with this status: notes what is known.  The access log tells the
- * tokens. */
+/* The client's answer ends with this status: fills the usage record with what is known, and
+ * gives the access log its tokens. */
 static void note_end(struct router_call *call, int status)
 {
     struct router *r = call->loop->router;
@@ -70,7 +70,7 @@ static void note_end(struct router_call *call, int status)
     charge(call);
 }
 
-/* What the replica that served the call last did of it. */
+/* Adds the call to the counts of the replica that served it last. */
 static void add_to_tally(const struct router_call *call, struct router_tally *t)
 {
     const struct router_usage *row = &call->usage;
@@ -91,7 +91,7 @@ static void add_to_tally(const struct router_call *call, struct router_tally *t)
     }
 }
 
-/* The engines have said what the call took. */
+/* Stores the usage record, with the tokens that the engines counted. */
 static void record_usage(struct router_call *call)
 {
     struct router *r = call->loop->router;
@@ -236,8 +236,8 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
     router_call_drop(call);
 }
 
-/* What fails on our side is told in the words of nodes and engines, which name folders, nodes
- * and addresses.  Those are for operators: others get the id under which the log has them. */
+/* The text of an internal error names folders, nodes and addresses, which are for operators.
+ * Other clients get the id under which the log has the error. */
 static void tell(void *owner, struct lr_error *err)
 {
     const struct router_access *access = ((struct router_call *)owner)->access;
@@ -259,12 +259,12 @@ static void on_gone(void *arg)
     chat_turn_gone(&call->turn);
 }
 
-/* ---- the request.  Cheapest first: what a key may not do is refused before its schemas are
- * compiled.  False: answered. ---- */
+/* ---- the request.  The cheapest check comes first: a request that its key does not allow is
+ * refused before its schemas are compiled.  False: the request was answered. ---- */
 
-/* Takes the key's toll.  Refused requests pay it too, unless no node could serve them: before
- * it nothing is looked at, so that a key over its rate costs nothing. */
-static bool take_toll(struct router *r, struct router_call *call)
+/* Counts the request against the key's rate.  A refused request counts, too, unless no node
+ * could serve it.  Nothing is parsed before this, so that a key over its rate costs nothing. */
+static bool take_rate(struct router *r, struct router_call *call)
 {
     struct router_key *key = call->access->caller.key;
     struct lr_error err;
@@ -287,7 +287,7 @@ static bool take_toll(struct router *r, struct router_call *call)
     return false;
 }
 
-/* Finds the model, whether the key may use it, and what its prompts need.  With references. */
+/* Finds the model and its template, if the key may use the model.  Takes references to both. */
 static lr_code find_model(struct router *r, struct router_call *call, struct lr_str name,
                           struct lr_error *err)
 {
@@ -350,8 +350,8 @@ static void begin(struct router_call *call)
         (void)snprintf(call->trace, sizeof(call->trace), LR_STR_FMT, LR_STR_ARG(trace));
 }
 
-/* What tells the nodes that know the prefixes of these prompts.  Without memory, or with short
- * prompts, all nodes are alike. */
+/* Hashes by which the scheduler finds the nodes that have computed a prefix of these prompts.
+ * Without memory, or with short prompts, there are none. */
 static void hash_prefixes(struct router_call *call)
 {
     const struct chat_turn *turn = &call->turn;
@@ -431,7 +431,7 @@ void router_api_complete(struct router *r, struct net_request *req)
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
     router_call_hold(call);
-    if (take_toll(r, call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
+    if (take_rate(r, call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
         admit(r, call, name) && chat_turn_parse(&call->turn)) {
         begin(call);
         if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&

@@ -7,8 +7,8 @@
  * The answer's shape is the turn's (chat/turn.h); the turn's sink is the client's HTTP request,
  * its generator the generations.
  *
- * A call outlives its HTTP request for as long as a generation holds it: until nodes have said
- * what the request took, and posted grants have come.  Thread: the request's loop.
+ * A call outlives its HTTP request for as long as a generation holds it: until its nodes
+ * have reported the usage and posted grants have arrived.  Thread: the request's loop.
  */
 #ifndef ROUTER_RELAY_CALL_H
 #define ROUTER_RELAY_CALL_H
@@ -27,11 +27,11 @@ struct router_call {
     struct router_prefix_hashes *prefixes; /* owned, one per prompt; NULL: short prompts */
     struct router_generation *generations; /* owned */
     uint32_t generation_count;
-    unsigned holds; /* what still points here: the answer and the generations */
+    unsigned holds; /* references: the answer's and those of the generations */
     uint64_t begun_ns, granted_ns, first_ns;
-    uint64_t wrote_ms;         /* the client heard from us */
+    uint64_t wrote_ms;         /* the last write to the client */
     struct router_usage usage; /* what is known when the client's answer ends */
-    uint64_t charged;          /* tokens its key's limit was told of */
+    uint64_t charged;          /* tokens that were counted against the key's limit */
     struct router_key *key;    /* that pays; NULL: none */
     char trace[64];            /* traceparent; "" where the client sent none */
     char why[96];              /* why this node: X-LLM-Router-Reason */

@@ -72,7 +72,7 @@ bool router_generation_move(struct router_generation *g, enum router_generation_
 
 /* ---- the end of an attempt ---- */
 
-/* What the attempt tells about the speed of its replica. */
+/* The speed of the replica, as the attempt measured it. */
 static struct router_measure measure(const struct router_generation *g)
 {
     const struct router_attempt *a = &g->attempt;
@@ -141,7 +141,7 @@ static void count_retry(struct router_generation *g, enum router_outcome outcome
     }
     router_count(router_generation_tokens(g) != 0 ? &metrics->continuations : &metrics->retries,
                  1);
-    /* A death that is not blamed on this generation is no failed attempt of it. */
+    /* A worker's death is not counted here: strikes count those that are blamed on it. */
     g->failures += outcome != ROUTER_LOST;
     lr_log_warn(&log, "request.moved node=%s tokens=%zu attempt=%u reason=%s",
                 g->ticket.node->name, router_generation_tokens(g), g->failures, why);
@@ -211,7 +211,7 @@ static void note_token(struct router_generation *g)
     }
     a->last_ns = now;
     a->tokens++;
-    /* Wherever it goes next, for another reason, it goes unsuspected. */
+    /* The generation is not suspected any more, wherever its next attempt runs. */
     if (g->entry != WIRE_ENTRY_COHORT || a->tokens >= WIRE_PROBATION_TOKENS) {
         g->entry = WIRE_ENTRY_RESUMED;
         g->ticket.bound = NULL;
@@ -276,7 +276,7 @@ static void on_error(struct router_generation *g, const struct wire_error *m)
         fail(g, &m->error);
 }
 
-/* What a client may hear of a node's refusal. */
+/* The code of a node's refusal, as the client gets it. */
 static lr_code code_for_client(lr_code code)
 {
     switch (lr_code_http(code)) {
@@ -305,7 +305,7 @@ static void on_refused(struct router_generation *g, struct lr_error *why)
 }
 
 /* The worker died with this generation in it.  The node is well, and says how the generation
- * goes in again. */
+ * enters its next worker. */
 static void on_worker_lost(struct router_generation *g, const struct wire_lost *m)
 {
     struct lr_log_ctx log = log_of(g);
@@ -325,7 +325,7 @@ static void on_worker_lost(struct router_generation *g, const struct wire_lost *
     fail(g, &err);
 }
 
-/* The client has left, or has all it wants: only the usage is of interest. */
+/* The client has left, or has all it wants: only the usage counts. */
 static void on_event_stopped(struct router_generation *g, const struct wire_frame *event)
 {
     struct wire_done m;
@@ -348,7 +348,7 @@ static void on_accepted(struct router_generation *g, struct lr_str body)
         router_swap_confirmed(&g->ticket, m.has_swapped);
 }
 
-/* The code of an event that cannot be read. */
+/* LR_OK, or why the event cannot be read. */
 static lr_code take_event(struct router_generation *g, const struct wire_frame *event,
                           struct lr_error *err)
 {
@@ -410,7 +410,7 @@ static void on_event(void *arg, const struct wire_frame *event, bool has_more)
         on_event_stopped(g, event);
     else if (take_event(g, event, &err) != LR_OK)
         try_again(g, ROUTER_FAILED, &err);
-    /* An answer that is complete does not wait for others of the same read. */
+    /* A complete answer does not wait for the rest of the batch. */
     if (!has_more || chat_turn_is_complete(&call->turn))
         chat_turn_flush(&call->turn);
     router_call_drop(call);
@@ -436,8 +436,8 @@ static void on_lost(void *arg, const struct lr_error *err)
 
 /* ---- an attempt begins ---- */
 
-/* What is left of the wait its client is asked for: a node that loads the model first drops it
- * then.  0: any wait. */
+/* The rest of the time within which the answer must begin (setting queue-timeout): a node that
+ * loads the model for longer drops the request.  0: no limit. */
 static uint64_t time_to_begin(const struct router_generation *g)
 {
     uint64_t limit = router_of(g)->sched.queue_timeout_ms;
@@ -467,7 +467,7 @@ static struct wire_generate describe(const struct router_generation *g)
     return ask;
 }
 
-/* Says which node it is, for the client's headers and the usage records. */
+/* Notes the node, for the client's headers and the usage records. */
 static void note_node(struct router_generation *g)
 {
     struct router_call *call = g->call;

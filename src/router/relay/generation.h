@@ -1,20 +1,25 @@
 /* router/relay/generation.h - a generation: one choice of an answer, made by attempts on nodes.
  *
- *   slot free:  IDLE ---------------------> SENT      the node has the request
- *   no slot:    IDLE ----> QUEUED ----> SENT          the ticket waits (sched/ticket.h)
- *   ACCEPTED:   SENT ---------------------> RUNNING   the node computes it
- *   the attempt failed, its worker died, or another key needs the slot:
- *               SENT, RUNNING ------------> IDLE      the next attempt
- *   the client has all it wants:
- *               RUNNING ------------------> STOPPED   until the node has told the usage
- *               QUEUED -------------------> STOPPED   until the grant on its way has come
- *   complete, failed, refused, or nothing to wait for after the client has left:
- *               every other state --------> OVER
+ *             no slot free            slot free
+ *     IDLE ------------------> QUEUED ------------+
+ *     ^  |                        |               v
+ *     |  +------- slot free ------|------------> SENT ----- accepted ------> RUNNING
+ *     |                           |               |                            |
+ *     +------ the next attempt ---|---------------+----------------------------+
+ *                                 |                                            |
+ *      the client has left, and   |               the client has all it wants  |
+ *      a grant is on its way      +----------> STOPPED <-----------------------+
+ *                                                 |
+ *     IDLE, QUEUED, SENT, RUNNING and STOPPED ----+--> OVER
+ *
+ * A generation is OVER when its answer is complete, has failed or was refused, and when the
+ * client has left and nothing more is due.  In STOPPED the node's last event with the usage is
+ * due, or the grant.
  *
  * The router keeps every token that the client has.  A node that dies, falls silent for five
  * seconds or says "retryable" is replaced: the next node gets the prompt and those tokens, and
  * goes on where the answer stopped.  A generation whose worker died goes on where it can begin
- * first, the same node included; with two deaths to its blame it is tried nowhere else
+ * first, the same node included; a generation that is blamed for two deaths fails
  * (wire/lost.h).
  *
  * From QUEUED to STOPPED a posted grant or an attempt points to the generation, so in these
@@ -34,8 +39,7 @@ enum router_generation_state {
     ROUTER_GENERATION_QUEUED,  /* waits for a slot */
     ROUTER_GENERATION_SENT,    /* a node has the request and has not accepted it */
     ROUTER_GENERATION_RUNNING, /* a node has accepted it */
-    ROUTER_GENERATION_STOPPED, /* of no more use; the node's or the scheduler's last word is due
-                                */
+    ROUTER_GENERATION_STOPPED, /* given up; a last event or a grant is due */
     ROUTER_GENERATION_OVER,
 };
 
