@@ -83,6 +83,8 @@ void net_request_limit_body(struct net_request *req, uint64_t max_bytes);
  * Content-Length, Transfer-Encoding, Connection, Date and Content-Type are set elsewhere and
  * ignored here.  A control byte in a value becomes '?', so that no value can split the head. */
 void net_response_header(struct net_request *req, const char *name, struct lr_str value);
+/* Retry-After; 0: none. */
+void net_response_retry_after(struct net_request *req, uint32_t seconds);
 
 /* Sends the whole answer and ends the request. content_type may be NULL. The body is copied or
  * sent before this returns.  A HEAD request gets the head only. */

@@ -102,6 +102,14 @@ void net_response_header(struct net_request *req, const char *name, struct lr_st
     lr_buf_add_z(&req->extra, "\r\n");
 }
 
+void net_response_retry_after(struct net_request *req, uint32_t seconds)
+{
+    char text[16];
+    (void)snprintf(text, sizeof(text), "%u", seconds);
+    if (seconds != 0)
+        net_response_header(req, "Retry-After", lr_str_z(text));
+}
+
 static bool has_extra(const struct net_request *req, const char *name)
 {
     struct lr_str rest = lr_buf_str(&req->extra);

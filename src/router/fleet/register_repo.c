@@ -59,11 +59,7 @@ static void refuse(struct asking *a)
 {
     struct net_request *req = a->req;
     struct lr_error err = a->err;
-    if (a->retry_after_s != 0) {
-        char text[16];
-        (void)snprintf(text, sizeof(text), "%u", a->retry_after_s);
-        net_response_header(req, "Retry-After", lr_str_z(text));
-    }
+    net_response_retry_after(req, a->retry_after_s);
     finish(a);
     net_respond_error(req, &err);
 }

@@ -114,12 +114,8 @@ static lr_code sign_in(struct router *r, const char *address, struct lr_str text
 static void refuse_sign_in(struct net_request *req, uint32_t retry_s,
                            const struct lr_error *err)
 {
-    char text[16];
     lr_log_warn(NULL, "session.refused from=%s reason=%s", router_access(req)->from, err->text);
-    if (retry_s != 0) {
-        (void)snprintf(text, sizeof(text), "%u", retry_s);
-        net_response_header(req, "Retry-After", lr_str_z(text));
-    }
+    net_response_retry_after(req, retry_s);
     net_respond_error(req, err);
 }
 

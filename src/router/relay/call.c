@@ -269,7 +269,6 @@ static bool take_rate(struct router *r, struct router_call *call)
     struct router_key *key = call->access->caller.key;
     struct lr_error err;
     uint32_t retry_s = 0;
-    char text[16];
     if (key == NULL)
         return true;
     router_lock(r);
@@ -278,11 +277,8 @@ static bool take_rate(struct router *r, struct router_call *call)
     router_unlock(r);
     if (code == LR_OK)
         return true;
-    if (retry_s != 0) {
-        router_count(&r->metrics.rate_limited, 1);
-        (void)snprintf(text, sizeof(text), "%u", retry_s);
-        net_response_header(call->req, "Retry-After", lr_str_z(text));
-    }
+    router_count(&r->metrics.rate_limited, retry_s != 0);
+    net_response_retry_after(call->req, retry_s);
     chat_turn_fail(&call->turn, &err);
     return false;
 }

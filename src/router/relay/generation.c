@@ -507,11 +507,7 @@ static void begin_attempt(struct router_generation *g)
 
 static void refuse(struct router_generation *g, const struct lr_error *err)
 {
-    char seconds[16];
-    if (g->ticket.retry_s != 0 && !net_response_begun(g->call->req)) {
-        (void)snprintf(seconds, sizeof(seconds), "%u", g->ticket.retry_s);
-        net_response_header(g->call->req, "Retry-After", lr_str_z(seconds));
-    }
+    net_response_retry_after(g->call->req, g->ticket.retry_s); /* before the answer begins */
     if (err->code == LR_RATE_LIMITED)
         router_count(&router_of(g)->metrics.queue_full, 1);
     fail(g, err);
