@@ -286,6 +286,17 @@ static void node_errs(enum wire_type type, lr_code code, bool retryable)
     say(&buf);
 }
 
+static void worker_dies(bool has_strike, enum wire_entry entry, uint32_t cohort)
+{
+    struct lr_buf buf = frame();
+    struct wire_lost m = {.has_strike = has_strike,
+                          .entry = entry,
+                          .cohort = cohort,
+                          .error = {.code = LR_INTERNAL, .text = "killed by SIGSEGV"}};
+    wire_lost_encode(&buf, &m);
+    say(&buf);
+}
+
 static void link_breaks(void)
 {
     struct lr_error err = {.code = LR_UPSTREAM, .text = "reset"};
@@ -518,6 +529,46 @@ static void a_preempted_generation_leaves_with_its_last_event_and_comes_again(vo
     assert_int_equal(g->failures, 0);
 }
 
+static void a_worker_that_dies_costs_no_attempt_and_two_strikes_are_the_end(void **state)
+{
+    (void)state;
+    bring_to(RUNNING);
+    node_gives("Hi");
+    worker_dies(false, WIRE_ENTRY_RESUMED, 0);
+    expect(SENT); /* the only node, which is well */
+    assert_int_equal(asked.entry, WIRE_ENTRY_RESUMED);
+    assert_int_equal(g->failures, 0);
+    node_accepts();
+    worker_dies(true, WIRE_ENTRY_SUSPECT, 0);
+    expect(SENT);
+    assert_int_equal(asked.entry, WIRE_ENTRY_SUSPECT);
+    node_accepts();
+    worker_dies(true, WIRE_ENTRY_SUSPECT, 0);
+    expect(OVER);
+    assert_int_equal(submits, 3);
+    assert_int_equal(r->sched.held, 0);
+    assert_int_not_equal(failure.code, LR_OK);
+}
+
+static void a_cohort_is_tried_on_its_node_until_it_has_come_through_its_probation(void **state)
+{
+    (void)state;
+    join("node-two");
+    bring_to(RUNNING);
+    const struct router_node *first = g->ticket.node;
+    worker_dies(false, WIRE_ENTRY_COHORT, WIRE_COHORT_TOGETHER + 1);
+    expect(SENT);
+    assert_ptr_equal(g->ticket.node, first);
+    assert_int_equal(asked.cohort, WIRE_COHORT_TOGETHER + 1);
+    node_accepts();
+    for (int i = 1; i < WIRE_PROBATION_TOKENS; i++)
+        node_gives("x");
+    assert_ptr_equal(g->ticket.bound, first);
+    node_gives("x");
+    assert_null(g->ticket.bound);
+    assert_int_equal(g->entry, WIRE_ENTRY_RESUMED);
+}
+
 static void five_failures_in_a_row_are_the_end(void **state)
 {
     (void)state;
@@ -613,6 +664,8 @@ int main(void)
         TEST(a_silent_node_and_a_broken_link_lead_to_another_node),
         TEST(where_no_other_node_has_room_the_next_attempt_waits_in_the_queue),
         TEST(a_preempted_generation_leaves_with_its_last_event_and_comes_again),
+        TEST(a_worker_that_dies_costs_no_attempt_and_two_strikes_are_the_end),
+        TEST(a_cohort_is_tried_on_its_node_until_it_has_come_through_its_probation),
         TEST(five_failures_in_a_row_are_the_end),
         TEST(a_request_that_no_node_takes_fails_at_once),
         TEST(any_other_move_ends_the_generation_and_fails_its_call),

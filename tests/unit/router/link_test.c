@@ -235,20 +235,32 @@ static void the_nodes_end_closes_an_open_link(void **state)
     assert_null(loop.links);
 }
 
-static void five_seconds_without_a_frame_close_an_open_link(void **state)
+static void five_seconds_without_a_frame_close_a_link_in_any_state(void **state)
 {
-    uint64_t now = net_loop_now_ms(loop.net);
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t before = net_loop_now_ms(loop.net);
+        must_submit(0);
+        if (i == 1)
+            node_opens(&calls[i]);
+        router_links_watch(&loop, before + ROUTER_SILENCE_MS - 1);
+        assert_int_equal(owners[0].lost, 0);
+        router_links_watch(&loop, net_loop_now_ms(loop.net) + ROUTER_SILENCE_MS);
+        assert_int_equal(owners[0].lost, 1);
+        assert_int_equal(owners[0].why.code, LR_TIMEOUT);
+        assert_true(calls[i].is_cancelled);
+        assert_null(loop.links);
+    }
+}
+
+static void a_link_of_another_protocol_is_closed(void **state)
+{
+    struct net_header header = {LR_STR_LIT("Upgrade"), LR_STR_LIT("websocket")};
     (void)state;
     must_submit(0);
-    router_links_watch(&loop, now + ROUTER_SILENCE_MS); /* it opens: that has its own limit */
-    assert_int_equal(owners[0].lost, 0);
-    node_opens(&calls[0]);
-    now = net_loop_now_ms(loop.net);
-    router_links_watch(&loop, now + ROUTER_SILENCE_MS - 1);
-    assert_int_equal(owners[0].lost, 0);
-    router_links_watch(&loop, now + ROUTER_SILENCE_MS);
+    calls[0].callbacks.on_headers(calls[0].callbacks.arg, 101,
+                                  (struct net_headers){&header, 1});
     assert_int_equal(owners[0].lost, 1);
-    assert_int_equal(owners[0].why.code, LR_TIMEOUT);
     assert_true(calls[0].is_cancelled);
     assert_null(loop.links);
 }
@@ -363,7 +375,8 @@ int main(void)
         TEST(requests_wait_for_the_link_to_open_and_go_out_with_it),
         TEST(a_link_that_does_not_open_loses_those_that_wait_for_it),
         TEST(the_nodes_end_closes_an_open_link),
-        TEST(five_seconds_without_a_frame_close_an_open_link),
+        TEST(five_seconds_without_a_frame_close_a_link_in_any_state),
+        TEST(a_link_of_another_protocol_is_closed),
         TEST(bytes_that_are_no_frame_close_the_link_of_all),
         TEST(an_event_goes_to_its_stream_and_the_last_one_ends_it),
         TEST(a_missing_event_loses_its_stream_and_no_other),
