@@ -1,7 +1,7 @@
 /* node/http/api_memory.c - GET /v0/memory: every byte, by whom, and what a load would evict. */
 #include "node/http/api.h"
 
-enum { BODY_BYTES = 4 << 20, CLAIMS_MAX = 1024 };
+enum { BODY_BYTES = 4 << 20 };
 
 static const char *kind_name(enum node_claim_kind kind)
 {
@@ -11,14 +11,13 @@ static const char *kind_name(enum node_claim_kind kind)
 
 static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t index)
 {
-    static struct node_claim claims[CLAIMS_MAX];
-    static struct node_worker *owners[CLAIMS_MAX];
+    static struct node_room room;
     const struct node_pool *pool = &node->pools.pool[index];
-    size_t count = node_collect_claims(node, index, claims, owners, CLAIMS_MAX);
     uint64_t reserved = 0;
-    for (size_t i = 0; i < count; i++)
-        reserved += claims[i].bytes;
-    uint64_t capacity = node_ledger_capacity(&pool->state, claims, count);
+    node_plan_room(node, index, 0, &room);
+    for (size_t i = 0; i < room.count; i++)
+        reserved += room.claims[i].bytes;
+    uint64_t capacity = node_ledger_capacity(&pool->state, room.claims, room.count);
     lr_json_begin_object(w);
     lr_json_member_z(w, "pool", pool->name);
     lr_json_member_z(w, "title", pool->title);
@@ -26,28 +25,30 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
     lr_json_member_u64(w, "used", pool->state.used);
     lr_json_member_u64(w, "limit_percent", pool->state.limit_percent);
     lr_json_member_bool(w, "over", pool->is_over);
-    lr_json_member_u64(w, "foreign", node_ledger_foreign(&pool->state, claims, count));
+    lr_json_member_u64(w, "foreign",
+                       node_ledger_foreign(&pool->state, room.claims, room.count));
     lr_json_member_u64(w, "capacity", capacity);
     lr_json_member_u64(w, "reserved", reserved);
     lr_json_member_u64(w, "free", capacity > reserved ? capacity - reserved : 0);
     lr_json_key(w, "claims");
     lr_json_begin_array(w);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < room.count; i++) {
+        const struct node_claim *claim = &room.claims[i];
+        const struct node_worker *owner = claim->owner;
         lr_json_begin_object(w);
-        lr_json_member_z(w, "model", owners[i]->model->id);
-        lr_json_member_i64(w, "pid",
-                           owners[i]->proc != NULL ? node_proc_pid(owners[i]->proc) : 0);
-        lr_json_member_z(w, "kind", kind_name(claims[i].kind));
-        lr_json_member_u64(w, "reserved", claims[i].bytes);
-        lr_json_member_u64(w, "measured", claims[i].measured);
-        lr_json_member_u64(w, "weights", owners[i]->stats.weights_bytes);
-        lr_json_member_u64(w, "kv", owners[i]->stats.kv_bytes);
-        lr_json_member_u64(w, "kv_in_use", owners[i]->stats.kv_bytes_in_use);
-        lr_json_member_u64(w, "workspace", owners[i]->stats.workspace_bytes);
-        lr_json_member_u64(w, "fixed", owners[i]->stats.fixed_bytes);
+        lr_json_member_z(w, "model", owner->model->id);
+        lr_json_member_i64(w, "pid", owner->proc != NULL ? node_proc_pid(owner->proc) : 0);
+        lr_json_member_z(w, "kind", kind_name(claim->kind));
+        lr_json_member_u64(w, "reserved", claim->bytes);
+        lr_json_member_u64(w, "measured", claim->measured);
+        lr_json_member_u64(w, "weights", owner->stats.weights_bytes);
+        lr_json_member_u64(w, "kv", owner->stats.kv_bytes);
+        lr_json_member_u64(w, "kv_in_use", owner->stats.kv_bytes_in_use);
+        lr_json_member_u64(w, "workspace", owner->stats.workspace_bytes);
+        lr_json_member_u64(w, "fixed", owner->stats.fixed_bytes);
         /* One that was never asked is idle since it was started. */
-        uint64_t since = claims[i].last_used_ms > owners[i]->started_ms ? claims[i].last_used_ms
-                                                                        : owners[i]->started_ms;
+        uint64_t since =
+            claim->last_used_ms > owner->started_ms ? claim->last_used_ms : owner->started_ms;
         lr_json_member_u64(w, "idle_ms", node_now(node) - since);
         lr_json_end_object(w);
     }
@@ -60,11 +61,7 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
                      const struct node_model *m)
 {
     static const char *const plans[] = {"fits", "evict", "wait", "never"};
-    static struct node_claim claims[CLAIMS_MAX];
-    static struct node_worker *owners[CLAIMS_MAX];
-    uint32_t pool = node_pool_for(node, m->need.on_device != 0);
-    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
-    uint64_t available;
+    static struct node_room room;
     lr_json_member_z(w, "model", m->id);
     if (node_model_worker(m) != NULL) {
         lr_json_member_z(w, "plan", "loaded");
@@ -74,16 +71,15 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
         lr_json_member_z(w, "plan", "unknown until it is first asked for");
         return;
     }
-    enum node_plan plan = node_ledger_plan(&node->pools.pool[pool].state, claims, count,
-                                           m->need.total, &available);
-    lr_json_member_z(w, "plan", plans[plan]);
+    node_plan_room(node, node_pool_for(node, m->need.on_device != 0), m->need.total, &room);
+    lr_json_member_z(w, "plan", plans[room.plan]);
     lr_json_member_u64(w, "need", m->need.total);
-    lr_json_member_u64(w, "available", available);
+    lr_json_member_u64(w, "available", room.available);
     lr_json_key(w, "evicts");
     lr_json_begin_array(w);
-    for (size_t i = 0; i < count; i++)
-        if (claims[i].is_victim)
-            lr_json_put_z(w, owners[i]->model->id);
+    for (size_t i = 0; i < room.count; i++)
+        if (room.claims[i].is_victim)
+            lr_json_put_z(w, room.claims[i].owner->model->id);
     lr_json_end_array(w);
 }
 

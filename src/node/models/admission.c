@@ -10,8 +10,6 @@
 #include "wire/event.h"
 #include "wire/open.h"
 
-enum { CLAIMS_MAX = 1024 };
-
 uint32_t node_pool_for(const struct node *node, bool on_device)
 {
     uint32_t best = NODE_POOL_RAM;
@@ -83,23 +81,22 @@ static enum node_claim_kind kind_of(const struct node_worker *w)
     return NODE_CLAIM_BUSY;
 }
 
-size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_claim *claims,
-                           struct node_worker **owners, size_t capacity)
+void node_plan_room(const struct node *node, uint32_t pool, uint64_t need,
+                    struct node_room *out)
 {
-    size_t count = 0;
+    out->count = 0;
     for (struct node_model *m = node->models; m != NULL; m = m->next)
-        for (struct node_worker *w = m->workers; w != NULL && count < capacity; w = w->next) {
-            if (w->pool != pool)
-                continue;
-            claims[count] = (struct node_claim){
-                .bytes = w->reserved,
-                .measured = w->measured,
-                .last_used_ms = m->last_used_ms,
-                .kind = kind_of(w),
-            };
-            owners[count++] = w;
-        }
-    return count;
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
+            if (w->pool == pool && out->count < sizeof(out->claims) / sizeof(out->claims[0]))
+                out->claims[out->count++] = (struct node_claim){
+                    .owner = w,
+                    .bytes = w->reserved,
+                    .measured = w->measured,
+                    .last_used_ms = m->last_used_ms,
+                    .kind = kind_of(w),
+                };
+    out->plan = node_ledger_plan(&node->pools.pool[pool].state, out->claims, out->count, need,
+                                 &out->available);
 }
 
 static void refuse(struct node_model *model, const struct node_pool *pool, uint64_t available)
@@ -125,34 +122,29 @@ static void refuse(struct node_model *model, const struct node_pool *pool, uint6
 
 bool node_has_room(struct node_model *model, uint64_t *available)
 {
-    static struct node_claim claims[CLAIMS_MAX];
-    static struct node_worker *owners[CLAIMS_MAX];
+    static struct node_room room;
     const struct node *node = model->node;
-    uint32_t pool = node_pool_for(node, model->need.on_device != 0);
-    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
-    return node_ledger_plan(&node->pools.pool[pool].state, claims, count, model->need.total,
-                            available) != NODE_PLAN_NEVER;
+    node_plan_room(node, node_pool_for(node, model->need.on_device != 0), model->need.total,
+                   &room);
+    *available = room.available;
+    return room.plan != NODE_PLAN_NEVER;
 }
 
 static void make_room(struct node_model *model)
 {
-    static struct node_claim claims[CLAIMS_MAX];
-    static struct node_worker *owners[CLAIMS_MAX];
+    static struct node_room room;
     struct node *node = model->node;
     uint32_t pool = node_pool_for(node, model->need.on_device != 0);
-    uint64_t available;
     struct lr_error err;
     /* Fresh figures: what a worker that has just left held must not look like foreign
      * use. */
     node_measure(node);
-    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
-    enum node_plan plan = node_ledger_plan(&node->pools.pool[pool].state, claims, count,
-                                           model->need.total, &available);
-    if (plan == NODE_PLAN_NEVER) {
-        refuse(model, &node->pools.pool[pool], available);
+    node_plan_room(node, pool, model->need.total, &room);
+    if (room.plan == NODE_PLAN_NEVER) {
+        refuse(model, &node->pools.pool[pool], room.available);
         return;
     }
-    if (plan == NODE_PLAN_FITS) {
+    if (room.plan == NODE_PLAN_FITS) {
         model->wants_room = false;
         if (node_replica_load(&model->replicas[0], pool, &err) != LR_OK)
             node_model_trouble(model, NODE_TROUBLE_TOLD, &err);
@@ -165,9 +157,10 @@ static void make_room(struct node_model *model)
     }
     model->wants_room = true;
     model->wants_room_seq = model->queue != NULL ? model->queue->seq : node->next_seq;
-    for (size_t i = 0; i < count; i++) {
-        struct node_replica *victim = owners[i]->replica;
-        if (!claims[i].is_victim || owners[i] != victim->worker ||
+    for (size_t i = 0; i < room.count; i++) {
+        const struct node_worker *owner = room.claims[i].owner;
+        struct node_replica *victim = owner->replica;
+        if (!room.claims[i].is_victim || owner != victim->worker ||
             victim->state == NODE_REPLICA_DRAINING)
             continue;
         node->count.evictions += !victim->is_yielding;

@@ -95,6 +95,14 @@ static void join_worker(struct node_generation *g)
         w->progress_ms = node_now(w->node);
 }
 
+void node_generation_enter(struct node_generation *g)
+{
+    if (g->attempt.progress != NODE_PROGRESS_NONE)
+        return;
+    g->attempt.progress = NODE_PROGRESS_ENTERING;
+    g->attempt.worker->entering_count++;
+}
+
 void node_generation_entered(struct node_generation *g)
 {
     struct node_worker *w = g->attempt.worker;

@@ -152,7 +152,8 @@ LR_MUST_USE lr_code node_generation_prove(struct node_worker *worker, struct nod
 void node_generation_tell(struct node_generation *generation, const struct wire_frame *frame);
 /* The worker made a token for it.  False: no memory to keep it. */
 bool node_generation_keep_token(struct node_generation *generation, uint32_t id);
-/* Its first step is over. */
+/* Its first step is under way; its first step is over. */
+void node_generation_enter(struct node_generation *generation);
 void node_generation_entered(struct node_generation *generation);
 /* Frees it after its WIRE_DONE. */
 void node_generation_end(struct node_generation *generation);

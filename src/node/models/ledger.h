@@ -17,9 +17,12 @@ enum node_claim_kind {
     NODE_CLAIM_PINNED, /* stays: pinned */
 };
 
+struct node_worker;
+
 struct node_claim {
-    uint64_t bytes;    /* reserved */
-    uint64_t measured; /* what the system says; 0: not known */
+    struct node_worker *owner; /* for the caller; not looked into here */
+    uint64_t bytes;            /* reserved */
+    uint64_t measured;         /* what the system says; 0: not known */
     uint64_t last_used_ms;
     enum node_claim_kind kind;
     bool is_victim; /* out: chosen by node_ledger_plan */

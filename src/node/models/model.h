@@ -166,9 +166,16 @@ const char *node_artifact_of(const struct node_model *model);
 bool node_artifact_refused(struct node_model *model, const struct lr_error *why);
 /* The pool a model's memory comes from. */
 uint32_t node_pool_for(const struct node *node, bool on_device);
-/* The claims on a pool, at most `capacity`; owners[i] holds claims[i]. */
-size_t node_collect_claims(const struct node *node, uint32_t pool, struct node_claim *claims,
-                           struct node_worker **owners, size_t capacity);
+/* What is claimed of a pool, and how so many bytes more would fit beside it. */
+struct node_room {
+    enum node_plan plan;
+    uint64_t available; /* for the newcomer, at most */
+    size_t count;
+    struct node_claim claims[1024];
+};
+/* The claims alone: need 0. */
+void node_plan_room(const struct node *node, uint32_t pool, uint64_t need,
+                    struct node_room *out);
 
 /* ---- a folder as a model (inspect.c) ---- */
 

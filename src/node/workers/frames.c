@@ -86,10 +86,8 @@ static void enter(struct node_worker *w, const struct wire_frame *frame)
     size_t count = wire_enter_count(frame->body);
     for (size_t i = 0; i < count; i++) {
         struct node_generation *g = generation_of(w, wire_enter_id(frame->body, i));
-        if (g == NULL || g->attempt.progress != NODE_PROGRESS_NONE)
-            continue;
-        g->attempt.progress = NODE_PROGRESS_ENTERING;
-        w->entering_count++;
+        if (g != NULL)
+            node_generation_enter(g);
     }
 }
 

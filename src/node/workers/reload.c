@@ -8,7 +8,7 @@
 #include "wire/event.h"
 #include "wire/open.h"
 
-enum { CLAIMS_MAX = 1024, RETRY_MS = 5000 };
+enum { RETRY_MS = 5000 };
 
 /* One reload from the check of the new files to the start of its candidates. */
 struct node_reload {
@@ -46,15 +46,11 @@ static void tell(struct node *node, const char *event, const struct node_library
 
 static bool both_fit(const struct node_replica *replica)
 {
-    static struct node_claim claims[CLAIMS_MAX];
-    static struct node_worker *owners[CLAIMS_MAX];
+    static struct node_room room;
     struct node *node = replica->model->node;
-    uint32_t pool = replica->pool;
-    uint64_t available;
     node_measure(node);
-    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
-    return node_ledger_plan(&node->pools.pool[pool].state, claims, count,
-                            replica->worker->reserved, &available) == NODE_PLAN_FITS;
+    node_plan_room(node, replica->pool, replica->worker->reserved, &room);
+    return room.plan == NODE_PLAN_FITS;
 }
 
 static void start_candidate(struct node_replica *replica)

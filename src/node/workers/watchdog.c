@@ -5,7 +5,7 @@
 
 #include "node/state.h"
 
-enum { OVERUSE_SLACK = 256 << 20, CLAIMS_MAX = 1024 };
+enum { OVERUSE_SLACK = 256 << 20 };
 
 static void watch_worker(struct node *node, struct node_worker *w, uint64_t now)
 {
@@ -77,8 +77,7 @@ static void alert(struct node *node, struct node_pool *pool, bool over)
     if (pool->is_over == over)
         return;
     pool->is_over = over;
-    if (over)
-        node->count.alerts++;
+    node->count.alerts += over;
     if (over)
         lr_log_warn(NULL,
                     "memory.alert pool=%s used=%" PRIu64 " total=%" PRIu64 " limit_percent=%u",
@@ -94,28 +93,24 @@ static void alert(struct node *node, struct node_pool *pool, bool over)
     net_bus_send(&node->events);
 }
 
-static bool may_be_relieved(const struct node *node, const struct node_worker *w, uint64_t now)
-{
-    return now - w->replica->ready_since_ms >= node->limits.min_resident_ms;
-}
-
 /* One model a second: its memory must be back before the next look decides. */
 static void relieve(struct node *node, uint32_t pool, uint64_t now)
 {
-    static struct node_claim claims[CLAIMS_MAX];
-    static struct node_worker *owners[CLAIMS_MAX];
-    size_t count = node_collect_claims(node, pool, claims, owners, CLAIMS_MAX);
-    for (size_t i = 0; i < count; i++) {
-        if (node_worker_is_ending(owners[i]))
+    static struct node_room room;
+    node_plan_room(node, pool, 0, &room);
+    for (size_t i = 0; i < room.count; i++) {
+        const struct node_worker *w = room.claims[i].owner;
+        if (node_worker_is_ending(w))
             return; /* wait for what is already on its way */
-        if (claims[i].kind == NODE_CLAIM_IDLE && !may_be_relieved(node, owners[i], now))
-            claims[i].kind = NODE_CLAIM_BUSY;
+        if (room.claims[i].kind == NODE_CLAIM_IDLE &&
+            now - w->replica->ready_since_ms < node->limits.min_resident_ms)
+            room.claims[i].kind = NODE_CLAIM_BUSY;
     }
-    size_t i = node_ledger_pressure(&node->pools.pool[pool].state, claims, count);
-    if (i == count)
+    size_t i = node_ledger_pressure(&node->pools.pool[pool].state, room.claims, room.count);
+    if (i == room.count)
         return;
     node->count.evictions++;
-    node_replica_drain(owners[i]->replica, "memory is over its threshold");
+    node_replica_drain(room.claims[i].owner->replica, "memory is over its threshold");
 }
 
 void node_memory_watch(struct node *node, uint64_t now_ms)
