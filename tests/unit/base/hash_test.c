@@ -147,7 +147,7 @@ static void every_digit_is_as_likely(void **state)
 }
 
 /* Several times: what is kept for the next draw may just have been used up. */
-static void a_child_draws_other_ids_than_its_parent(void **state)
+static void a_child_process_makes_other_random_ids_than_its_parent(void **state)
 {
     (void)state;
     char ours[23], theirs[23] = "";
@@ -179,7 +179,7 @@ int main(void)
         cmocka_unit_test(hmac_gives_the_published_tags),
         cmocka_unit_test(ids_use_their_alphabet_and_differ),
         cmocka_unit_test(every_digit_is_as_likely),
-        cmocka_unit_test(a_child_draws_other_ids_than_its_parent),
+        cmocka_unit_test(a_child_process_makes_other_random_ids_than_its_parent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void iteration_is_in_insertion_order(void **state)
 }
 
 /* Random puts and removes over few keys, checked against an array after each step. */
-static void it_agrees_with_an_array_under_random_changes(void **state)
+static void the_map_agrees_with_an_array_under_random_changes(void **state)
 {
     (void)state;
     enum { KEYS = 300, STEPS = 60000 };
@@ -138,7 +138,7 @@ int main(void)
         cmocka_unit_test(an_empty_map_has_nothing_and_owns_nothing),
         cmocka_unit_test(keys_are_bytes_and_are_copied),
         cmocka_unit_test(iteration_is_in_insertion_order),
-        cmocka_unit_test(it_agrees_with_an_array_under_random_changes),
+        cmocka_unit_test(the_map_agrees_with_an_array_under_random_changes),
         cmocka_unit_test(a_key_can_be_removed_through_its_own_view),
         cmocka_unit_test(hashes_depend_on_every_byte),
     };

@@ -242,7 +242,7 @@ static void words_before_the_arguments_are_reasoning(void **state)
     expect("<|channel|>commentary to=functions.f<|message|> <|call|>", "T(f:{})");
 }
 
-static void built_in_tools_nobody_offered_are_reasoning(void **state)
+static void calls_of_built_in_tools_that_were_not_offered_are_reasoning(void **state)
 {
     (void)state;
     expect("<|channel|>analysis to=python code<|message|>print(1)<|call|>", "R(print(1))");
@@ -261,7 +261,7 @@ static void built_in_tools_nobody_offered_are_reasoning(void **state)
     free(got);
 }
 
-static void nobody_else_speaks_for_the_assistant(void **state)
+static void messages_of_other_roles_are_not_taken_for_the_assistants(void **state)
 {
     (void)state;
     expect("<|channel|>final<|message|>Hi<|end|><|start|>user<|message|>And?<|end|>",
@@ -359,8 +359,8 @@ int main(void)
         cmocka_unit_test(doubled_tokens_change_nothing),
         cmocka_unit_test(an_open_message_ends_where_the_next_begins),
         cmocka_unit_test(words_before_the_arguments_are_reasoning),
-        cmocka_unit_test(built_in_tools_nobody_offered_are_reasoning),
-        cmocka_unit_test(nobody_else_speaks_for_the_assistant),
+        cmocka_unit_test(calls_of_built_in_tools_that_were_not_offered_are_reasoning),
+        cmocka_unit_test(messages_of_other_roles_are_not_taken_for_the_assistants),
         cmocka_unit_test(several_messages_of_a_kind_are_kept_apart),
         cmocka_unit_test(text_between_messages_counts_only_at_the_end),
         cmocka_unit_test(a_stream_cut_in_a_header_gives_no_half_names),

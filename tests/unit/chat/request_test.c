@@ -421,7 +421,7 @@ static void an_error_body_has_openais_four_members(void **state)
     free_parsed(&p);
 }
 
-static void a_field_stands_in_one_list_only(void **state)
+static void a_field_is_in_one_list_only(void **state)
 {
     (void)state;
     for (size_t c = 0; c < chat_codec_count(); c++) {
@@ -498,7 +498,7 @@ int main(void)
         cmocka_unit_test(tool_choice_none_hides_the_tools),
         cmocka_unit_test(prompts_come_as_text_or_ids_one_or_many),
         cmocka_unit_test(an_error_body_has_openais_four_members),
-        cmocka_unit_test(a_field_stands_in_one_list_only),
+        cmocka_unit_test(a_field_is_in_one_list_only),
         cmocka_unit_test(the_documented_lists_are_the_table),
         cmocka_unit_test(a_request_that_does_not_fit_the_arena_is_an_error),
         cmocka_unit_test(the_choices_of_a_request_have_seeds_of_their_own),

@@ -255,7 +255,7 @@ static void expect_events(struct session *s, const char *wanted)
     assert_string_equal(names, wanted);
 }
 
-static void a_stream_tells_every_item_from_added_to_done(void **state)
+static void a_stream_reports_every_item_from_added_to_done(void **state)
 {
     (void)state;
     struct session s;
@@ -287,7 +287,7 @@ static void a_stream_tells_every_item_from_added_to_done(void **state)
     close_session(&s);
 }
 
-static void a_stream_that_fails_says_so_and_keeps_what_there_was(void **state)
+static void a_failed_stream_reports_the_error_and_keeps_its_text(void **state)
 {
     (void)state;
     struct session s;
@@ -373,8 +373,8 @@ int main(void)
         cmocka_unit_test(the_text_for_a_custom_tool_comes_out_of_its_wrapping),
         cmocka_unit_test(an_answer_that_was_cut_is_incomplete_and_so_is_its_item),
         cmocka_unit_test(malformed_answers_are_neither_empty_messages_nor_control_text),
-        cmocka_unit_test(a_stream_tells_every_item_from_added_to_done),
-        cmocka_unit_test(a_stream_that_fails_says_so_and_keeps_what_there_was),
+        cmocka_unit_test(a_stream_reports_every_item_from_added_to_done),
+        cmocka_unit_test(a_failed_stream_reports_the_error_and_keeps_its_text),
         cmocka_unit_test(an_answer_past_the_ceiling_is_an_error_and_not_a_part_of_it),
         cmocka_unit_test(log_probabilities_go_with_the_text_they_belong_to),
     };

@@ -10,7 +10,7 @@ static void expect_messages(const char *members, const char *wanted)
     lr_arena_free(&p.arena);
 }
 
-static void a_string_is_what_the_user_says(void **state)
+static void a_string_is_one_message_of_the_user(void **state)
 {
     (void)state;
     expect_messages("\"input\":\"hi\"", "[{\"role\":\"user\",\"content\":\"hi\"}]");
@@ -19,7 +19,7 @@ static void a_string_is_what_the_user_says(void **state)
                     "{\"role\":\"user\",\"content\":\"hi\"}]");
 }
 
-static void what_system_and_developer_say_stands_first_wherever_it_came(void **state)
+static void system_and_developer_texts_come_first_wherever_they_were(void **state)
 {
     (void)state;
     expect_messages(
@@ -186,7 +186,7 @@ static void fields_reach_the_request(void **state)
     lr_arena_free(&p.arena);
 }
 
-static void what_needs_a_store_is_refused_with_what_to_do_instead(void **state)
+static void fields_that_need_a_store_are_refused_with_an_alternative(void **state)
 {
     (void)state;
     refuse("\"input\":\"x\",\"previous_response_id\":\"resp_1\"", "previous_response_id",
@@ -233,7 +233,7 @@ static void what_is_not_offered_is_refused_by_its_name(void **state)
            "unsupported_value", "'function' or 'custom'");
 }
 
-static void what_does_not_fit_is_refused_where_it_stands(void **state)
+static void an_item_that_does_not_fit_is_refused_by_its_position(void **state)
 {
     (void)state;
     refuse("\"stream\":true", "input", "missing_required_parameter", "input");
@@ -283,8 +283,8 @@ static void the_page_lists_the_fields_of_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_string_is_what_the_user_says),
-        cmocka_unit_test(what_system_and_developer_say_stands_first_wherever_it_came),
+        cmocka_unit_test(a_string_is_one_message_of_the_user),
+        cmocka_unit_test(system_and_developer_texts_come_first_wherever_they_were),
         cmocka_unit_test(reasoning_text_and_calls_of_a_turn_are_one_message),
         cmocka_unit_test(a_call_after_a_result_is_a_turn_of_its_own),
         cmocka_unit_test(reasoning_that_led_to_nothing_is_left_out),
@@ -292,9 +292,9 @@ int main(void)
         cmocka_unit_test(a_custom_tool_is_a_strict_function_of_one_string),
         cmocka_unit_test(efforts_that_models_do_not_know_are_the_nearest_they_do),
         cmocka_unit_test(fields_reach_the_request),
-        cmocka_unit_test(what_needs_a_store_is_refused_with_what_to_do_instead),
+        cmocka_unit_test(fields_that_need_a_store_are_refused_with_an_alternative),
         cmocka_unit_test(what_is_not_offered_is_refused_by_its_name),
-        cmocka_unit_test(what_does_not_fit_is_refused_where_it_stands),
+        cmocka_unit_test(an_item_that_does_not_fit_is_refused_by_its_position),
         cmocka_unit_test(the_page_lists_the_fields_of_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,7 +92,7 @@ static void tools_in_namespaces_count_as_the_others_do(void **state)
     lr_arena_free(&p.arena);
 }
 
-static void a_web_search_is_left_out_only_where_it_may_not_reach_the_web(void **state)
+static void only_a_web_search_without_web_access_is_left_out(void **state)
 {
     (void)state;
     struct parsed p = accept("\"input\":\"x\",\"tools\":[{\"type\":\"web_search\","
@@ -150,7 +150,7 @@ static void a_call_names_its_namespace_apart_from_its_name(void **state)
     expect_call(tools, "functions.f", "\"name\":\"f\",\"arguments\"");
 }
 
-static void a_name_alone_is_enough_where_one_namespace_has_it(void **state)
+static void a_bare_name_is_enough_if_only_one_namespace_has_it(void **state)
 {
     (void)state;
     static const char tools[] = "\"input\":\"x\",\"tools\":[" SPACE(
@@ -182,9 +182,9 @@ int main(void)
         cmocka_unit_test(tools_of_a_namespace_stand_among_the_others_under_both_names),
         cmocka_unit_test(a_namespace_keeps_the_limits_of_tools),
         cmocka_unit_test(tools_in_namespaces_count_as_the_others_do),
-        cmocka_unit_test(a_web_search_is_left_out_only_where_it_may_not_reach_the_web),
+        cmocka_unit_test(only_a_web_search_without_web_access_is_left_out),
         cmocka_unit_test(a_call_names_its_namespace_apart_from_its_name),
-        cmocka_unit_test(a_name_alone_is_enough_where_one_namespace_has_it),
+        cmocka_unit_test(a_bare_name_is_enough_if_only_one_namespace_has_it),
         cmocka_unit_test(names_of_full_length_come_back_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

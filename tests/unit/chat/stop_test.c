@@ -71,7 +71,7 @@ static void text_is_cut_exactly_where_a_stop_string_begins(void **state)
     expect(STOPS("\n\n"), "a\nb\n\nc", "a\nb", true);
 }
 
-static void text_that_only_begins_like_one_is_given(void **state)
+static void text_that_only_begins_like_a_stop_string_is_returned(void **state)
 {
     (void)state;
     expect(STOPS("END"), "one EN", "one EN", false);
@@ -188,7 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_cut_exactly_where_a_stop_string_begins),
-        cmocka_unit_test(text_that_only_begins_like_one_is_given),
+        cmocka_unit_test(text_that_only_begins_like_a_stop_string_is_returned),
         cmocka_unit_test(the_string_that_ends_first_wins),
         cmocka_unit_test(random_texts_are_cut_like_a_reader_of_letters_would),
         cmocka_unit_test(long_text_passes_in_whole_characters),

@@ -130,7 +130,7 @@ static void harmony_keeps_analysis_only_after_the_last_answer(void **state)
                           "<|start|>assistant");
 }
 
-static void harmony_refuses_what_it_cannot_say(void **state)
+static void harmony_refuses_messages_that_it_cannot_render(void **state)
 {
     (void)state;
     check_text(HARMONY, false, "{\"messages\":[]}", NULL);
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(harmony_writes_system_developer_and_turns),
         cmocka_unit_test(harmony_writes_tools_as_typescript),
         cmocka_unit_test(harmony_keeps_analysis_only_after_the_last_answer),
-        cmocka_unit_test(harmony_refuses_what_it_cannot_say),
+        cmocka_unit_test(harmony_refuses_messages_that_it_cannot_render),
         cmocka_unit_test(repair_makes_harmony_render_what_clients_send),
         cmocka_unit_test(repair_gives_every_call_its_own_result),
         cmocka_unit_test(chatml_writes_turns_tools_and_calls),

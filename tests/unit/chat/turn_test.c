@@ -354,7 +354,7 @@ static void a_failure_is_a_status_until_the_stream_has_begun(void **state)
     }
 }
 
-static void a_failure_is_told_as_the_sink_words_it(void **state)
+static void a_failure_is_reported_in_the_words_of_the_sink(void **state)
 {
     struct fixture f;
     struct lr_error err;
@@ -383,7 +383,7 @@ static void an_engine_that_fails_ends_the_answer_with_an_error(void **state)
 
 /* ---- the client leaves ---- */
 
-static void a_client_that_leaves_cancels_what_still_runs(void **state)
+static void a_client_that_disconnects_cancels_its_running_generations(void **state)
 {
     struct fixture f;
     (void)state;
@@ -680,9 +680,9 @@ int main(void)
         cmocka_unit_test(a_refused_generation_fails_the_turn_and_cancels_those_before_it),
         cmocka_unit_test(what_is_wrong_with_a_request_fails_its_turn_before_anything_starts),
         cmocka_unit_test(a_failure_is_a_status_until_the_stream_has_begun),
-        cmocka_unit_test(a_failure_is_told_as_the_sink_words_it),
+        cmocka_unit_test(a_failure_is_reported_in_the_words_of_the_sink),
         cmocka_unit_test(an_engine_that_fails_ends_the_answer_with_an_error),
-        cmocka_unit_test(a_client_that_leaves_cancels_what_still_runs),
+        cmocka_unit_test(a_client_that_disconnects_cancels_its_running_generations),
         cmocka_unit_test(a_client_that_does_not_read_ends_its_turn),
         cmocka_unit_test(silence_becomes_a_comment_that_begins_the_stream),
         cmocka_unit_test(a_stop_string_stops_its_generation_and_no_other),

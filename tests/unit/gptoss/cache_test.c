@@ -128,7 +128,7 @@ static const uint32_t counting[CONTEXT] = {
     23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44,
     45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64};
 
-static void a_beginning_is_computed_once(void **state)
+static void a_common_prefix_is_computed_once(void **state)
 {
     struct fixture *fixture = start();
 
@@ -141,7 +141,7 @@ static void a_beginning_is_computed_once(void **state)
     stop(fixture);
 }
 
-static void only_what_is_equal_is_found(void **state)
+static void only_equal_prefixes_are_found(void **state)
 {
     struct fixture *fixture = start();
     uint32_t other[40];
@@ -156,7 +156,7 @@ static void only_what_is_equal_is_found(void **state)
     stop(fixture);
 }
 
-static void nobody_finds_what_another_key_computed(void **state)
+static void a_key_does_not_find_pages_of_another_key(void **state)
 {
     struct fixture *fixture = start();
 
@@ -169,7 +169,7 @@ static void nobody_finds_what_another_key_computed(void **state)
     stop(fixture);
 }
 
-static void a_beginning_is_shared_with_requests_that_still_run(void **state)
+static void a_prefix_is_shared_with_running_requests(void **state)
 {
     struct fixture *fixture = start();
     struct engine_sequence *a = add(fixture, "key", counting, 30);
@@ -216,7 +216,7 @@ static void pages_that_are_needed_are_taken_from_the_end_of_the_oldest(void **st
     gptoss_cache_deinit(&c);
 }
 
-static void without_the_window_a_beginning_is_not_gone_on_from(void **state)
+static void a_prefix_without_its_window_pages_is_not_used(void **state)
 {
     struct gptoss_cache c;
     uint64_t chain = 2;
@@ -235,7 +235,7 @@ static void without_the_window_a_beginning_is_not_gone_on_from(void **state)
     gptoss_cache_deinit(&c);
 }
 
-static void whoever_steps_aside_finds_its_own_beginning_again(void **state)
+static void a_preempted_request_finds_its_own_prefix_again(void **state)
 {
     struct fixture *fixture = start();
     struct engine_sequence *q[3];
@@ -304,13 +304,13 @@ static void random_conversations_never_read_a_wrong_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_beginning_is_computed_once),
-        cmocka_unit_test(only_what_is_equal_is_found),
-        cmocka_unit_test(nobody_finds_what_another_key_computed),
-        cmocka_unit_test(a_beginning_is_shared_with_requests_that_still_run),
+        cmocka_unit_test(a_common_prefix_is_computed_once),
+        cmocka_unit_test(only_equal_prefixes_are_found),
+        cmocka_unit_test(a_key_does_not_find_pages_of_another_key),
+        cmocka_unit_test(a_prefix_is_shared_with_running_requests),
         cmocka_unit_test(pages_that_are_needed_are_taken_from_the_end_of_the_oldest),
-        cmocka_unit_test(without_the_window_a_beginning_is_not_gone_on_from),
-        cmocka_unit_test(whoever_steps_aside_finds_its_own_beginning_again),
+        cmocka_unit_test(a_prefix_without_its_window_pages_is_not_used),
+        cmocka_unit_test(a_preempted_request_finds_its_own_prefix_again),
         cmocka_unit_test(random_conversations_never_read_a_wrong_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

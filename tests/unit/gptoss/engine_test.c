@@ -97,7 +97,7 @@ a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token(void **
     recorder_close(r);
 }
 
-static void a_step_report_tells_what_ran_and_what_waited(void **state)
+static void a_step_report_counts_running_and_waiting_requests(void **state)
 {
     const struct lr_engine_options options = {
         .size = sizeof(options), .max_sequences = 1, .max_context = 256, .prefill_chunk = 4};
@@ -541,7 +541,7 @@ int main(void)
         cmocka_unit_test(max_tokens_and_stop_ids_end_an_answer),
         cmocka_unit_test(
             a_beginning_that_was_computed_is_not_computed_again_and_changes_no_token),
-        cmocka_unit_test(a_step_report_tells_what_ran_and_what_waited),
+        cmocka_unit_test(a_step_report_counts_running_and_waiting_requests),
         cmocka_unit_test(a_sampled_run_continued_elsewhere_equals_one_run),
         cmocka_unit_test(each_token_is_what_the_sampler_gives_at_its_index),
         cmocka_unit_test(a_continuation_that_is_complete_only_ends),

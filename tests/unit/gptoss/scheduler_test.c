@@ -161,7 +161,7 @@ static void a_sliding_layer_keeps_its_window_and_nothing_behind_it(void **state)
     gptoss_scheduler_deinit(&s);
 }
 
-static void when_pages_run_out_the_last_steps_aside_and_comes_back(void **state)
+static void when_pages_run_out_the_last_sequence_is_preempted_and_continues_later(void **state)
 {
     struct gptoss_scheduler s = start(8);
     struct engine_sequence *a = add(&s, 1, 20, 0), *b = add(&s, 2, 20, 0);
@@ -247,7 +247,7 @@ int main(void)
         cmocka_unit_test(the_chunk_follows_the_time_of_the_steps),
         cmocka_unit_test(the_queue_goes_by_priority_and_then_by_arrival),
         cmocka_unit_test(a_sliding_layer_keeps_its_window_and_nothing_behind_it),
-        cmocka_unit_test(when_pages_run_out_the_last_steps_aside_and_comes_back),
+        cmocka_unit_test(when_pages_run_out_the_last_sequence_is_preempted_and_continues_later),
         cmocka_unit_test(a_request_that_fits_alone_waits_for_room_and_is_never_lost),
         cmocka_unit_test(random_arrivals_and_ends_never_lose_a_page),
     };

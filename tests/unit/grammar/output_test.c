@@ -105,7 +105,7 @@ static void a_call_names_a_tool_and_its_arguments_fit(void **state)
             fail_msg("taken: %s", bad[i]);
 }
 
-static void an_answer_comes_only_where_it_may(void **state)
+static void an_answer_is_allowed_only_where_the_request_allows_it(void **state)
 {
     static const char text[] = "<|channel|>final<|message|>Hello {<|return|>";
     static const char json[] = "<|channel|>final<|message|>{}<|return|>";
@@ -144,7 +144,7 @@ static void a_tool_that_is_not_strict_is_followed_as_far_as_possible(void **stat
     assert_non_null(strstr(err.text, "f.properties.a: the keyword \"pattern\""));
 }
 
-static void a_constraint_that_is_not_one_is_refused(void **state)
+static void a_malformed_constraint_is_refused(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -173,9 +173,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasoning_is_free_and_the_answer_is_json),
         cmocka_unit_test(a_call_names_a_tool_and_its_arguments_fit),
-        cmocka_unit_test(an_answer_comes_only_where_it_may),
+        cmocka_unit_test(an_answer_is_allowed_only_where_the_request_allows_it),
         cmocka_unit_test(a_tool_that_is_not_strict_is_followed_as_far_as_possible),
-        cmocka_unit_test(a_constraint_that_is_not_one_is_refused),
+        cmocka_unit_test(a_malformed_constraint_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,7 +266,7 @@ static void values_nest_as_deep_as_allowed_and_can_always_be_closed(void **state
     grammar_program_free(program);
 }
 
-static void blanks_end(void **state)
+static void runs_of_blanks_are_limited(void **state)
 {
     (void)state;
     struct lr_error err;
@@ -304,7 +304,7 @@ int main(void)
         cmocka_unit_test(an_answer_is_taken_exactly_when_it_fits_the_schema),
         cmocka_unit_test(a_schema_that_cannot_be_honoured_is_refused_with_the_reason),
         cmocka_unit_test(values_nest_as_deep_as_allowed_and_can_always_be_closed),
-        cmocka_unit_test(blanks_end),
+        cmocka_unit_test(runs_of_blanks_are_limited),
         cmocka_unit_test(what_is_not_legal_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,7 +265,7 @@ static void downloads_that_still_run_end_with_their_owner(void **state)
     hub_manifest_destroy(m);
 }
 
-static void a_node_that_cannot_take_it_is_told_why_at_once(void **state)
+static void a_download_that_the_node_cannot_take_fails_at_once_with_the_reason(void **state)
 {
     static const char *const llama[] = {"llama_cpp", NULL};
     char dir[LR_PATH_MAX];
@@ -293,7 +293,7 @@ int main(void)
         cmocka_unit_test(two_starts_for_one_folder_are_one_download),
         cmocka_unit_test(a_cancelled_download_keeps_its_bytes_and_can_be_started_at_once),
         cmocka_unit_test(downloads_that_still_run_end_with_their_owner),
-        cmocka_unit_test(a_node_that_cannot_take_it_is_told_why_at_once),
+        cmocka_unit_test(a_download_that_the_node_cannot_take_fails_at_once_with_the_reason),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

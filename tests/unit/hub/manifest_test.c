@@ -82,7 +82,7 @@ static void a_bad_manifest_names_the_member(void **state)
     }
 }
 
-static void a_node_takes_what_its_engines_and_backends_can_use(void **state)
+static void a_node_downloads_the_files_that_its_engines_and_backends_can_use(void **state)
 {
     static const char text[] = MANIFEST_OF(
         "{\"name\":\"a\",\"url\":\"https://h/\",\"size\":1},"
@@ -169,7 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_reads_back_alike),
         cmocka_unit_test(a_bad_manifest_names_the_member),
-        cmocka_unit_test(a_node_takes_what_its_engines_and_backends_can_use),
+        cmocka_unit_test(a_node_downloads_the_files_that_its_engines_and_backends_can_use),
         cmocka_unit_test(a_listing_keeps_sizes_and_hashes_and_leaves_out_unsafe_names),
         cmocka_unit_test(an_answer_that_makes_no_sense_is_the_hubs_fault),
     };

@@ -104,7 +104,7 @@ static void run_many(const struct lr_engine_options *options, uint32_t requests,
     recorder_close(r);
 }
 
-static void test_sixteen_at_once_say_what_each_says_alone(void **state)
+static void test_sixteen_requests_at_once_give_the_answers_of_each_alone(void **state)
 {
     (void)state;
     struct lr_engine_options options = small_options();
@@ -223,7 +223,7 @@ static void expect_refused(struct lr_engine_options options, lr_code wanted, con
     free(r);
 }
 
-static void test_what_cannot_be_had_is_refused_with_a_reason(void **state)
+static void test_unsupported_requests_are_refused_with_a_reason(void **state)
 {
     (void)state;
     const char *cuda = "cuda:7", *metal = "metal:0", *uuid = "GPU-0";
@@ -287,13 +287,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_logits_equal_those_of_a_plain_decode),
         cmocka_unit_test(test_greedy_tokens_equal_those_of_a_plain_loop),
-        cmocka_unit_test(test_sixteen_at_once_say_what_each_says_alone),
+        cmocka_unit_test(test_sixteen_requests_at_once_give_the_answers_of_each_alone),
         cmocka_unit_test(test_a_pool_too_small_for_all_still_serves_all),
         cmocka_unit_test(test_a_cancel_inside_a_callback_frees_the_cells_at_once),
         cmocka_unit_test(test_an_end_of_turn_token_is_emitted_and_ends_the_answer),
         cmocka_unit_test(test_an_unused_token_is_never_sampled),
         cmocka_unit_test(test_only_tokens_of_the_mask_are_sampled),
-        cmocka_unit_test(test_what_cannot_be_had_is_refused_with_a_reason),
+        cmocka_unit_test(test_unsupported_requests_are_refused_with_a_reason),
         cmocka_unit_test(test_a_limit_shrinks_a_cache_that_was_left_to_the_engine),
         cmocka_unit_test(test_other_types_of_cache_work),
     };

@@ -72,7 +72,7 @@ static void test_decoding_goes_on_while_a_prompt_is_read_in_chunks(void **state)
     llamacpp_scheduler_deinit(&b.s);
 }
 
-static void test_priority_then_arrival_decides_who_gets_a_slot(void **state)
+static void test_priority_then_arrival_decides_which_request_gets_a_slot(void **state)
 {
     (void)state;
     struct fixture b;
@@ -91,7 +91,7 @@ static void test_priority_then_arrival_decides_who_gets_a_slot(void **state)
     llamacpp_scheduler_deinit(&b.s);
 }
 
-static void test_the_last_in_order_steps_aside_when_the_cells_run_out(void **state)
+static void test_the_last_sequence_is_preempted_when_the_cells_run_out(void **state)
 {
     (void)state;
     struct fixture b;
@@ -114,7 +114,7 @@ static void test_the_last_in_order_steps_aside_when_the_cells_run_out(void **sta
     llamacpp_scheduler_deinit(&b.s);
 }
 
-static void test_one_alone_is_never_sent_away(void **state)
+static void test_a_sequence_that_runs_alone_is_never_preempted(void **state)
 {
     (void)state;
     struct fixture b;
@@ -130,9 +130,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoding_goes_on_while_a_prompt_is_read_in_chunks),
-        cmocka_unit_test(test_priority_then_arrival_decides_who_gets_a_slot),
-        cmocka_unit_test(test_the_last_in_order_steps_aside_when_the_cells_run_out),
-        cmocka_unit_test(test_one_alone_is_never_sent_away),
+        cmocka_unit_test(test_priority_then_arrival_decides_which_request_gets_a_slot),
+        cmocka_unit_test(test_the_last_sequence_is_preempted_when_the_cells_run_out),
+        cmocka_unit_test(test_a_sequence_that_runs_alone_is_never_preempted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,7 +179,7 @@ static ssize_t lend_one(struct end *end)
     return end->last;
 }
 
-static void a_full_socket_and_a_closed_one_are_told_as_they_are(void **state)
+static void a_full_socket_and_a_closed_socket_are_reported_as_such(void **state)
 {
     (void)state;
     static char block[4096];
@@ -303,7 +303,7 @@ int main(void)
             the_source_of_bursts_is_watched_but_neither_read_nor_needed, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(
             nothing_is_taken_outside_of_a_burst_nor_what_is_too_long, open_ends, close_ends),
-        cmocka_unit_test_setup_teardown(a_full_socket_and_a_closed_one_are_told_as_they_are,
+        cmocka_unit_test_setup_teardown(a_full_socket_and_a_closed_socket_are_reported_as_such,
                                         open_ends, close_ends),
         cmocka_unit_test_setup_teardown(streams_keep_their_order_and_their_end_in_a_burst,
                                         start_server, stop_server),

@@ -418,7 +418,7 @@ static void a_stop_lets_running_requests_finish(void **state)
 }
 
 /* Connections that wait to be accepted, and those that were idle. */
-static void a_stop_resets_nobody_who_has_come(void **state)
+static void a_stop_resets_no_connection_that_was_accepted(void **state)
 {
     enum { COUNT = 20 };
     char answer[1024];
@@ -493,7 +493,7 @@ static void *storm(void *arg)
     return NULL;
 }
 
-static void a_stop_in_a_storm_of_connections_is_clean(void **state)
+static void a_stop_while_many_connections_arrive_is_clean(void **state)
 {
     (void)state;
     for (int round = 0; round < 10; round++) {
@@ -513,7 +513,7 @@ static void a_stop_in_a_storm_of_connections_is_clean(void **state)
     }
 }
 
-static void a_stop_cuts_what_passes_its_deadline(void **state)
+static void a_stop_closes_connections_after_its_deadline(void **state)
 {
     (void)state;
     harness_start((struct net_server_config){0}, 2);
@@ -567,7 +567,7 @@ static void connections_over_the_limit_are_closed_where_none_is_idle(void **stat
     harness_stop();
 }
 
-static void the_oldest_idle_connection_makes_room(void **state)
+static void the_oldest_idle_connection_is_closed_for_a_new_one(void **state)
 {
     enum { LIMIT = 8, MORE = 20 };
     int fds[LIMIT + MORE];
@@ -641,7 +641,7 @@ static bool are_served_together(int count)
     return answered == count;
 }
 
-static void a_storm_of_connections_over_the_limit_leaves_nothing_behind(void **state)
+static void many_connections_over_the_limit_leave_nothing_behind(void **state)
 {
     enum { ROUNDS = 40, AT_ONCE = 16 };
     (void)state;
@@ -667,7 +667,7 @@ static void a_storm_of_connections_over_the_limit_leaves_nothing_behind(void **s
     harness_stop();
 }
 
-static void a_silent_connection_is_closed_after_the_idle_time(void **state)
+static void an_idle_connection_is_closed_after_the_idle_time(void **state)
 {
     (void)state;
     harness_start((struct net_server_config){.idle_timeout_ms = 150}, 1);
@@ -740,15 +740,15 @@ int main(void)
         CASE(connections_are_spread_evenly_over_the_loops),
         CASE(a_thousand_idle_connections_are_held_and_answered),
         cmocka_unit_test(a_stop_lets_running_requests_finish),
-        cmocka_unit_test(a_stop_resets_nobody_who_has_come),
+        cmocka_unit_test(a_stop_resets_no_connection_that_was_accepted),
         cmocka_unit_test(a_stop_refuses_new_connections),
-        cmocka_unit_test(a_stop_in_a_storm_of_connections_is_clean),
-        cmocka_unit_test(a_stop_cuts_what_passes_its_deadline),
+        cmocka_unit_test(a_stop_while_many_connections_arrive_is_clean),
+        cmocka_unit_test(a_stop_closes_connections_after_its_deadline),
         cmocka_unit_test(connections_over_the_limit_are_closed_where_none_is_idle),
-        cmocka_unit_test(the_oldest_idle_connection_makes_room),
+        cmocka_unit_test(the_oldest_idle_connection_is_closed_for_a_new_one),
         cmocka_unit_test(one_address_has_its_share_of_the_connections),
-        cmocka_unit_test(a_storm_of_connections_over_the_limit_leaves_nothing_behind),
-        cmocka_unit_test(a_silent_connection_is_closed_after_the_idle_time),
+        cmocka_unit_test(many_connections_over_the_limit_leave_nothing_behind),
+        cmocka_unit_test(an_idle_connection_is_closed_after_the_idle_time),
         cmocka_unit_test(a_port_in_use_is_named),
         cmocka_unit_test(a_server_whose_loops_never_ran_is_freed_without_a_trace),
     };

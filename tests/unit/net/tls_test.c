@@ -386,7 +386,7 @@ static void a_slow_tls_reader_is_bounded(void **state)
     serve_end();
 }
 
-static void plain_http_to_a_tls_port_harms_nobody(void **state)
+static void plain_http_to_a_tls_port_affects_no_other_client(void **state)
 {
     (void)state;
     serve("good");
@@ -443,7 +443,7 @@ int main(void)
         cmocka_unit_test(curl_talks_to_our_server),
         cmocka_unit_test(a_client_that_leaves_a_silent_stream_is_noticed),
         cmocka_unit_test(a_slow_tls_reader_is_bounded),
-        cmocka_unit_test(plain_http_to_a_tls_port_harms_nobody),
+        cmocka_unit_test(plain_http_to_a_tls_port_affects_no_other_client),
         cmocka_unit_test(wrong_files_are_named),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -23,7 +23,7 @@ static void count(void *arg)
     drop_me = NULL;
 }
 
-static void outside_a_batch_it_runs_at_once(void **state)
+static void outside_a_batch_the_function_runs_at_once(void **state)
 {
     struct node_batch batch = {0};
     struct node_flush flush = {.fn = count};
@@ -33,7 +33,7 @@ static void outside_a_batch_it_runs_at_once(void **state)
     assert_int_equal(runs, 1);
 }
 
-static void inside_a_batch_it_runs_once_at_the_end(void **state)
+static void inside_a_batch_the_function_runs_once_at_the_end(void **state)
 {
     struct node_batch batch = {.more_comes = true};
     struct node_flush a = {.fn = count}, b = {.fn = count};
@@ -52,7 +52,7 @@ static void inside_a_batch_it_runs_once_at_the_end(void **state)
     assert_int_equal(runs, 2);
 }
 
-static void what_has_nothing_more_to_come_does_not_wait_for_others(void **state)
+static void the_last_event_of_a_client_does_not_wait_for_others(void **state)
 {
     struct node_batch batch = {.more_comes = true};
     struct node_flush a = {.fn = count}, many = {.fn = count};
@@ -110,9 +110,9 @@ static void answers_are_flushed_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outside_a_batch_it_runs_at_once),
-        cmocka_unit_test(inside_a_batch_it_runs_once_at_the_end),
-        cmocka_unit_test(what_has_nothing_more_to_come_does_not_wait_for_others),
+        cmocka_unit_test(outside_a_batch_the_function_runs_at_once),
+        cmocka_unit_test(inside_a_batch_the_function_runs_once_at_the_end),
+        cmocka_unit_test(the_last_event_of_a_client_does_not_wait_for_others),
         cmocka_unit_test(an_answer_that_has_ended_is_not_flushed),
         cmocka_unit_test(answers_are_flushed_in_order),
     };

@@ -39,7 +39,7 @@ static void several_newcomers_are_suspects_without_a_strike(void **state)
     assert_false(v[0].has_strike || v[1].has_strike || v[2].has_strike);
 }
 
-static void at_one_death_without_newcomers_all_go_on_together(void **state)
+static void after_one_death_without_newcomers_all_requests_continue_together(void **state)
 {
     struct node_blame blame = {0};
     struct node_victim v[] = {veteran, veteran};
@@ -148,7 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newcomer_alone_has_a_strike_and_the_others_go_on),
         cmocka_unit_test(several_newcomers_are_suspects_without_a_strike),
-        cmocka_unit_test(at_one_death_without_newcomers_all_go_on_together),
+        cmocka_unit_test(after_one_death_without_newcomers_all_requests_continue_together),
         cmocka_unit_test(
             a_lone_request_has_a_strike_only_where_it_died_soon_after_it_came_back),
         cmocka_unit_test(a_second_death_within_a_minute_divides_those_that_came_further),

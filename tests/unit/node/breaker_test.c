@@ -10,7 +10,7 @@
 
 enum { LIMIT = 3 };
 
-static void one_or_two_deaths_are_chance_and_the_third_opens_it(void **state)
+static void one_or_two_deaths_are_retried_at_once_and_the_third_opens_the_breaker(void **state)
 {
     struct node_breaker b = {0};
     (void)state;
@@ -26,7 +26,7 @@ static void one_or_two_deaths_are_chance_and_the_third_opens_it(void **state)
     assert_int_equal(node_breaker_wait_ms(&b, 2000), 2000);
 }
 
-static void a_failure_with_a_reason_opens_it_at_once(void **state)
+static void a_failure_with_a_reason_opens_the_breaker_at_once(void **state)
 {
     struct node_breaker b = {0};
     (void)state;
@@ -38,7 +38,7 @@ static void a_failure_with_a_reason_opens_it_at_once(void **state)
     assert_int_equal(node_breaker_wait_ms(&b, 1050), 2000);
 }
 
-static void it_tries_by_itself_after_one_second_growing_to_five_minutes(void **state)
+static void the_model_is_retried_after_one_second_growing_to_five_minutes(void **state)
 {
     static const uint64_t seconds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300};
     struct node_breaker b = {0};
@@ -86,7 +86,7 @@ static void nothing_is_due_while_a_try_is_under_way(void **state)
     assert_int_equal(node_breaker_wait_ms(&b, 3000), 2000);
 }
 
-static void success_forgets_everything(void **state)
+static void success_resets_the_breaker(void **state)
 {
     struct node_breaker b = {0};
     (void)state;
@@ -104,12 +104,12 @@ static void success_forgets_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_or_two_deaths_are_chance_and_the_third_opens_it),
-        cmocka_unit_test(a_failure_with_a_reason_opens_it_at_once),
-        cmocka_unit_test(it_tries_by_itself_after_one_second_growing_to_five_minutes),
+        cmocka_unit_test(one_or_two_deaths_are_retried_at_once_and_the_third_opens_the_breaker),
+        cmocka_unit_test(a_failure_with_a_reason_opens_the_breaker_at_once),
+        cmocka_unit_test(the_model_is_retried_after_one_second_growing_to_five_minutes),
         cmocka_unit_test(while_requests_come_tries_are_at_most_five_seconds_apart),
         cmocka_unit_test(nothing_is_due_while_a_try_is_under_way),
-        cmocka_unit_test(success_forgets_everything),
+        cmocka_unit_test(success_resets_the_breaker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

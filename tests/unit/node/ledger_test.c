@@ -33,7 +33,7 @@ static void an_empty_pool_takes_what_fits(void **state)
     assert_int_equal(node_ledger_plan(&pool, NULL, 0, 901, &available), NODE_PLAN_NEVER);
 }
 
-static void the_least_recently_used_goes(void **state)
+static void the_least_recently_used_model_is_evicted(void **state)
 {
     struct node_claim claims[] = {IDLE(300, 5), IDLE(300, 1), IDLE(300, 9)};
     uint64_t available;
@@ -44,7 +44,7 @@ static void the_least_recently_used_goes(void **state)
     assert_false(claims[2].is_victim);
 }
 
-static void nobody_goes_who_is_not_needed(void **state)
+static void only_as_many_models_as_needed_are_evicted(void **state)
 {
     /* By age the small one comes first, but the large one alone makes enough room. */
     struct node_claim claims[] = {IDLE(10, 1), IDLE(800, 2)};
@@ -55,7 +55,7 @@ static void nobody_goes_who_is_not_needed(void **state)
     assert_true(claims[1].is_victim);
 }
 
-static void idle_ones_go_before_busy_ones(void **state)
+static void idle_models_are_evicted_before_busy_ones(void **state)
 {
     struct node_claim claims[] = {BUSY(400, 1), IDLE(400, 9)};
     uint64_t available;
@@ -67,7 +67,7 @@ static void idle_ones_go_before_busy_ones(void **state)
     assert_true(claims[0].is_victim);
 }
 
-static void pinned_ones_never_go(void **state)
+static void pinned_models_are_never_evicted(void **state)
 {
     struct node_claim claims[] = {PINNED(500, 1), IDLE(100, 9)};
     uint64_t available;
@@ -78,7 +78,7 @@ static void pinned_ones_never_go(void **state)
     assert_false(claims[0].is_victim);
 }
 
-static void what_others_use_is_not_ours_to_give(void **state)
+static void memory_of_other_programs_is_not_available(void **state)
 {
     /* 600 in use, 200 of it by us: 400 are foreign, so 500 are left for our models. */
     const struct node_pool_state shared = {.total = 1000, .used = 600, .limit_percent = 90};
@@ -102,7 +102,7 @@ static void an_unknown_pool_holds_everything(void **state)
     assert_false(node_ledger_over(&unknown));
 }
 
-static void pressure_takes_only_idle_ones_that_matter(void **state)
+static void memory_pressure_evicts_only_idle_models_that_are_not_tiny(void **state)
 {
     const struct node_pool_state full = {.total = 1000, .used = 950, .limit_percent = 90};
     struct node_claim claims[] = {BUSY(300, 1), PINNED(300, 2), IDLE(9, 3), IDLE(200, 8),
@@ -127,13 +127,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_pool_takes_what_fits),
-        cmocka_unit_test(the_least_recently_used_goes),
-        cmocka_unit_test(nobody_goes_who_is_not_needed),
-        cmocka_unit_test(idle_ones_go_before_busy_ones),
-        cmocka_unit_test(pinned_ones_never_go),
-        cmocka_unit_test(what_others_use_is_not_ours_to_give),
+        cmocka_unit_test(the_least_recently_used_model_is_evicted),
+        cmocka_unit_test(only_as_many_models_as_needed_are_evicted),
+        cmocka_unit_test(idle_models_are_evicted_before_busy_ones),
+        cmocka_unit_test(pinned_models_are_never_evicted),
+        cmocka_unit_test(memory_of_other_programs_is_not_available),
         cmocka_unit_test(an_unknown_pool_holds_everything),
-        cmocka_unit_test(pressure_takes_only_idle_ones_that_matter),
+        cmocka_unit_test(memory_pressure_evicts_only_idle_models_that_are_not_tiny),
         cmocka_unit_test(ninety_percent_is_over_and_a_little_less_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@ static const struct router_demand demand = {.prompt_tokens = 100};
 
 #define LOADED .is_loaded = true, .slots = 4
 
-static void nobody_is_picked_from_none_and_from_full_ones(void **state)
+static void no_node_is_picked_if_there_are_none_or_all_are_full(void **state)
 {
     struct router_candidate full[] = {{LOADED, .inflight = 6}, {LOADED, .inflight = 7}};
     (void)state;
@@ -96,14 +96,14 @@ static void a_node_never_measured_gets_the_median_not_zero(void **state)
     assert_true(nodes[0].cost == nodes[2].cost);
 }
 
-static void an_avoided_node_serves_where_nobody_else_is_left(void **state)
+static void an_avoided_node_gets_requests_if_no_other_node_is_left(void **state)
 {
     struct router_candidate nodes[] = {{LOADED, .inflight = 6}, {LOADED, .is_avoided = true}};
     (void)state;
     assert_int_equal(router_pick(nodes, 2, &demand), 1);
 }
 
-static void a_barred_node_serves_nobody_even_where_it_is_the_last(void **state)
+static void a_barred_node_gets_no_request_even_if_it_is_the_last(void **state)
 {
     struct router_candidate nodes[] = {{LOADED, .is_barred = true}, {LOADED, .inflight = 6}};
     (void)state;
@@ -116,12 +116,12 @@ static void a_barred_node_serves_nobody_even_where_it_is_the_last(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_is_picked_from_none_and_from_full_ones),
+        cmocka_unit_test(no_node_is_picked_if_there_are_none_or_all_are_full),
         cmocka_unit_test(slots_and_two_beyond_is_the_limit),
         cmocka_unit_test(the_cheapest_by_each_part_of_the_cost),
         cmocka_unit_test(a_node_never_measured_gets_the_median_not_zero),
-        cmocka_unit_test(an_avoided_node_serves_where_nobody_else_is_left),
-        cmocka_unit_test(a_barred_node_serves_nobody_even_where_it_is_the_last),
+        cmocka_unit_test(an_avoided_node_gets_requests_if_no_other_node_is_left),
+        cmocka_unit_test(a_barred_node_gets_no_request_even_if_it_is_the_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static void the_share_that_was_computed_is_known_for_that_node_alone(void **stat
     router_prefix_index_free(&b);
 }
 
-static void another_key_or_model_has_other_beginnings(void **state)
+static void another_key_or_model_has_other_prefix_hashes(void **state)
 {
     struct router_prefix_index b;
     (void)state;
@@ -86,7 +86,8 @@ static void control_tokens_are_not_the_text_that_spells_them(void **state)
     assert_true(control.at[0].digest != text.at[0].digest);
 }
 
-static void the_longest_prompts_keep_within_the_marks_and_short_ones_have_none(void **state)
+static void
+the_longest_prompts_keep_within_the_limit_of_hashes_and_short_ones_have_none(void **state)
 {
     struct router_prefix_hashes m;
     uint32_t *ids = calloc(1 << 20, sizeof(*ids));
@@ -107,9 +108,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_share_that_was_computed_is_known_for_that_node_alone),
-        cmocka_unit_test(another_key_or_model_has_other_beginnings),
+        cmocka_unit_test(another_key_or_model_has_other_prefix_hashes),
         cmocka_unit_test(control_tokens_are_not_the_text_that_spells_them),
-        cmocka_unit_test(the_longest_prompts_keep_within_the_marks_and_short_ones_have_none),
+        cmocka_unit_test(
+            the_longest_prompts_keep_within_the_limit_of_hashes_and_short_ones_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

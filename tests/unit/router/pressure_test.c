@@ -103,7 +103,7 @@ static struct seen run(struct service s)
 }
 
 /* Whatever the slots (docs/promises.md: bounded-queue). */
-static void ten_times_too_much_waits_no_longer_than_twice_a_good_day(void **state)
+static void under_tenfold_overload_waits_are_at_most_twice_those_of_normal_load(void **state)
 {
     static const uint32_t all[] = {1, 4, 8, 32, 64};
     (void)state;
@@ -226,7 +226,7 @@ static void overload_ends_with_what_caused_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ten_times_too_much_waits_no_longer_than_twice_a_good_day),
+        cmocka_unit_test(under_tenfold_overload_waits_are_at_most_twice_those_of_normal_load),
         cmocka_unit_test(answers_that_end_together_are_overload_as_well),
         cmocka_unit_test(a_burst_of_hundreds_is_served),
         cmocka_unit_test(what_came_while_no_slot_was_there_is_served),

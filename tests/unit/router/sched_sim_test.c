@@ -422,7 +422,8 @@ static void an_hour_of_tenfold_overload_is_shared_and_no_key_starves(void **stat
     assert_int_equal(w.sched.illegal_moves, 0);
 }
 
-static void batch_takes_what_live_leaves_and_never_delays_it(void **state)
+static void
+batch_tickets_use_the_slots_that_live_tickets_leave_and_never_delay_them(void **state)
 {
     uint64_t mean[2], longest[2], live_ms[2], batch_ms = 0;
     for (int with_batch = 0; with_batch < 2; with_batch++) {
@@ -455,7 +456,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(an_hour_of_tenfold_overload_is_shared_and_no_key_starves),
-        cmocka_unit_test(batch_takes_what_live_leaves_and_never_delays_it),
+        cmocka_unit_test(
+            batch_tickets_use_the_slots_that_live_tickets_leave_and_never_delay_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void a_session_ends_with_its_key(void **state)
     assert_null(router_session_find(&s, text, NOW, WALL));
 }
 
-static void the_least_recently_used_of_too_many_makes_room(void **state)
+static void with_too_many_sessions_the_least_recently_used_ends(void **state)
 {
     struct router_key key = {.id = "k"};
     char first[ROUTER_SESSION_RANDOM + 1], second[ROUTER_SESSION_RANDOM + 1],
@@ -90,7 +90,7 @@ static void ten_wrong_keys_a_minute_then_a_wait(void **state)
     assert_int_equal(router_guess_check(&s, "10.0.0.1", NOW + 6001, &retry, &err), LR_OK);
 }
 
-static void guesses_from_one_ipv6_network_are_one_guesser(void **state)
+static void wrong_keys_from_one_ipv6_network_count_together(void **state)
 {
     struct lr_error err;
     uint32_t retry;
@@ -130,9 +130,9 @@ int main(void)
         cmocka_unit_test(only_the_hash_of_a_session_is_kept),
         cmocka_unit_test(use_keeps_a_session_but_not_past_its_life),
         cmocka_unit_test(a_session_ends_with_its_key),
-        cmocka_unit_test(the_least_recently_used_of_too_many_makes_room),
+        cmocka_unit_test(with_too_many_sessions_the_least_recently_used_ends),
         cmocka_unit_test(ten_wrong_keys_a_minute_then_a_wait),
-        cmocka_unit_test(guesses_from_one_ipv6_network_are_one_guesser),
+        cmocka_unit_test(wrong_keys_from_one_ipv6_network_count_together),
         cmocka_unit_test(a_cookie_is_found_among_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@ static void a_point_is_the_growth_per_second(void **state)
     lr_buf_free(&buf);
 }
 
-static void the_ring_holds_the_last_quarter_of_an_hour(void **state)
+static void the_ring_has_the_last_fifteen_minutes(void **state)
 {
     struct lr_buf buf;
     (void)state;
@@ -93,7 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentiles_lie_within_their_bucket),
         cmocka_unit_test(a_point_is_the_growth_per_second),
-        cmocka_unit_test(the_ring_holds_the_last_quarter_of_an_hour),
+        cmocka_unit_test(the_ring_has_the_last_fifteen_minutes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

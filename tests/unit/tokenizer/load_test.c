@@ -40,7 +40,7 @@ static void refuses(const char *from, const char *to, lr_code code, const char *
     lr_buf_free(&changed);
 }
 
-static void test_what_is_not_supported_is_named(void **state)
+static void test_unsupported_features_are_named(void **state)
 {
     (void)state;
     refuses("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", LR_UNSUPPORTED, "NFC");
@@ -63,7 +63,7 @@ static void test_what_is_not_supported_is_named(void **state)
             "0x41");
 }
 
-static void test_what_contradicts_itself_is_named(void **state)
+static void test_contradictions_in_the_file_are_named(void **state)
 {
     (void)state;
     refuses("\"A\":65", "\"A\":66", LR_MODEL_CORRUPT, "66");
@@ -171,8 +171,8 @@ static void test_tokens_outside_the_alphabet_keep_their_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_not_supported_is_named),
-        cmocka_unit_test(test_what_contradicts_itself_is_named),
+        cmocka_unit_test(test_unsupported_features_are_named),
+        cmocka_unit_test(test_contradictions_in_the_file_are_named),
         cmocka_unit_test(test_every_cut_of_the_file_is_refused),
         cmocka_unit_test(test_files_that_cannot_be_read_are_named),
         cmocka_unit_test(test_members_may_come_in_any_order),
