@@ -451,7 +451,7 @@ const links = [
     plan: (r) => ({ node: 0, model: DEMO, hold: r.int(500, 5000) }),
   }),
   link('heartbeats-cut', 'nodes cannot reach a router', 'refuse', { watch: 'router' }),
-  link('heartbeats-stall', 'what nodes say to a router comes much later', 'stall', { watch: 'router' }),
+  link('heartbeats-stall', 'messages of nodes to a router arrive much later', 'stall', { watch: 'router' }),
 ];
 
 const routers = [

@@ -134,7 +134,7 @@ test('a model is loaded, pinned and unloaded; engines are listed and reloaded', 
   await fails(['engines', 'fly'], {}, /engines takes nothing, or: reload ENGINE/, 2);
 });
 
-test("a chat template of one's own is registered from a file", async () => {
+test('another chat template is registered from a file', async () => {
   fs.cpSync(makeEcho('shouter'), path.join(dir, 'models/shouter'), { recursive: true });
   const file = path.join(dir, 'loud.jinja');
   fs.writeFileSync(file, '{% for m in messages %}{{ m.content | upper }}{% endfor %}');

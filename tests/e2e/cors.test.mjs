@@ -89,12 +89,12 @@ test('a page of a named origin streams an answer, with a key and on loopback wit
 });
 
 test('a page of another origin is refused, also with a key', async () => {
-  const booked = async () => (await call(`${open.url}/metrics`)).text.match(/^llm_router_generations_total (\d+)/m)[1];
-  const before = await booked();
+  const counted = async () => (await call(`${open.url}/metrics`)).text.match(/^llm_router_generations_total (\d+)/m)[1];
+  const before = await counted();
   assert.equal(await fromPage(evil, `${open.url}/v1/chat/completions`, { body: ask }), 'TypeError');
   assert.equal(await fromPage(evil, `${locked.url}/v1/chat/completions`, { body: ask, key }), 'TypeError');
   assert.equal(await fromPage(evil, `${open.url}/v1/models`), 'TypeError');
-  assert.equal(await booked(), before, 'nothing ran');
+  assert.equal(await counted(), before, 'nothing ran');
 });
 
 test('on other routes than /v1 a named origin has no rights', async () => {

@@ -186,7 +186,7 @@ test('messages of users and models are shown as text, never as HTML; code is sho
   await page.context().close();
 });
 
-test("an error is shown in the API's words, and the same question can be asked again", async () => {
+test("an error shows the API's message, and the same question can be sent again", async () => {
   const page = await open('echo');
   page.watch.allow(400);
   const { error } = (

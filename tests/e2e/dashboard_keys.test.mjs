@@ -44,7 +44,7 @@ async function create(page, name, fill = async () => {}) {
   return { key, dialog };
 }
 
-test("a wrong key says so in the API's words; the right one opens the page; signing out closes it", async () => {
+test("a wrong key shows the API's message; the right key opens the page; signing out closes it", async () => {
   const page = await browser.open(`${router.url}/#/keys`);
   page.watch.allow(401);
   await page.look('signin');

@@ -52,7 +52,7 @@ test('without a registered model the page suggests the next step', async () => {
   page.watch.assertClean();
 });
 
-test("a wrong registration shows the missing file by name, in the API's words, until it is dismissed", async () => {
+test("a wrong registration shows the API's message with the missing file, until it is dismissed", async () => {
   const page = await browser.open(`${router.url}/#/models`);
   page.watch.allow(400, 404);
   const said = (await call(`${router.url}/v0/models/register`, { body: { repo: 'openai/partial' } })).json.error
@@ -118,7 +118,7 @@ test('the demo snapshot is registered from the hub; progress shows per node and 
   page.watch.assertClean();
 });
 
-test("a failed action is shown in the API's words and stays", async () => {
+test("a failed action shows the API's message, which stays until it is dismissed", async () => {
   const page = await browser.open(`${router.url}/#/models/openai%2Fdemo`);
   page.watch.allow(404, 503);
   await page.getByRole('button', { name: 'Unload on n0' }).waitFor();

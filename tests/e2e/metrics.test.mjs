@@ -91,7 +91,7 @@ test('requests, tokens and times are counted per node and model, and add up', as
     used.prompt += usage.prompt_tokens;
     used.completion += usage.completion_tokens;
   }
-  const m = await until('all are booked', async () => {
+  const m = await until('all are counted', async () => {
     const got = await scrape();
     return got.sum('model_requests_total', here) === 5 && got;
   });

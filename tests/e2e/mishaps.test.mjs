@@ -188,7 +188,7 @@ test('a full disk: requests are served, changes are refused with a suggested act
   assert.equal((await call(`${router.url}/v0/keys`)).json.keys.filter((k) => k.name === 'through').length, 1);
   execFileSync('prlimit', ['--pid', `${router.pid}`, '--fsize=unlimited:']);
   await until(
-    'all six are booked',
+    'all six are counted',
     async () =>
       (await call(`${router.url}/v0/usage?key=${key.id}`)).json.usage?.reduce((n, u) => n + u.requests, 0) === 6,
   );

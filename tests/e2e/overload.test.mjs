@@ -90,7 +90,7 @@ test('a full queue accepts a request of a key with fewer waiting requests and se
   assert.equal((await ask(flood, 'refused')).status, 429, 'its own key gets no more');
   const one = ask(small, 'small');
   await until('one of the flood made room', () => order.length === 2);
-  // Of the flood's answers as many step aside as are beyond the slots with this one; they were admitted, so they wait on top.
+  // As many answers of the flood are preempted as there are tickets beyond the slots, with this one.  They were admitted, so they wait in addition to the queue's limit.
   const waiting = await queued();
   assert.ok(waiting >= queue && waiting <= queue + BEYOND + 1, `${waiting} wait`);
   fs.writeFileSync(gate, 'x'.repeat(100));
@@ -117,7 +117,7 @@ test('with --no-preempt no answer is preempted', async () => {
   assert.equal(await metric(router, 'preempted_total'), 0);
 });
 
-test("a node that is full of others' work says busy: the request waits at the router and is answered", async () => {
+test('a node that is full of requests of other clients answers busy: the request waits at the router and is answered', async () => {
   const gate = path.join(tempDir('gate'), 'gate');
   fs.writeFileSync(gate, '');
   const { router, all } = await fleet(1, makeEcho('shared', { gate }), { nodeArgs: ['--max-sequences', '1'] });

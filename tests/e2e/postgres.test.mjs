@@ -89,7 +89,7 @@ test('the usage of both routers is in one database', async () => {
   assert.deepEqual([page.audit.length, page.more], [1, true]);
 });
 
-test("a key's rate is shared: what both routers let through together is what the key may", async () => {
+test("a key's rate is shared: both routers together admit as many requests as the key allows", async () => {
   const key = (await call(`${first.url}/v0/keys`, { body: { name: 'slow', requests_per_minute: 10 } })).json.key;
   await until('the key is known', async () => (await call(`${second.url}/v0/whoami`, { key })).status === 200, 2000);
   const ask = async (r) =>

@@ -43,17 +43,17 @@ async function metrics(node) {
 }
 
 // The engine's own count of tokens made is what the keys are charged.
-async function booked(router, all) {
+async function counted(router, all) {
   const made = async () => Number((await metrics(all[0])).match(/^llm_router_node_tokens_total (\d+)/m)?.[1]);
   const charged = async () =>
     (await call(`${router.url}/v0/usage`)).json.usage.reduce((n, u) => n + u.completion_tokens, 0);
-  await until('every token is booked once', async () => (await made()) === (await charged()), 8000).catch(async () =>
-    assert.equal(await charged(), await made(), 'tokens booked, tokens made'),
+  await until('every token is counted once', async () => (await made()) === (await charged()), 8000).catch(async () =>
+    assert.equal(await charged(), await made(), 'tokens counted, tokens made'),
   );
 }
 
 for (const slots of [1, 8])
-  test(`with ${slots === 1 ? 'one slot' : `${slots} slots`}: who fills the model steps aside, all answers are whole and every token is booked once`, async () => {
+  test(`with ${slots === 1 ? 'one slot' : `${slots} slots`}: answers of the key that fills the model are preempted, all answers are complete and every token is counted once`, async () => {
     const { router, all } = await fleet(1, makeEcho('aside', { step_ms: 20 }), {
       nodeArgs: ['--max-sequences', `${slots}`],
     });
@@ -73,13 +73,13 @@ for (const slots of [1, 8])
       0,
       'no node is thought ill',
     );
-    await booked(router, all);
+    await counted(router, all);
     await allIdle(router);
   });
 
 test('three requests of a small key within one step all begin with the next step', async () => {
   const step = 300,
-    slots = 12; // an answer steps aside once: ten of them do
+    slots = 12; // an answer is preempted once: ten of them are
   const { router, all } = await fleet(1, makeEcho('three', { step_ms: step }), {
     nodeArgs: ['--max-sequences', `${slots}`],
   });
@@ -106,7 +106,7 @@ test('three requests of a small key within one step all begin with the next step
   assert.ok((await metric(router, 'preempted_total')) >= 10);
   leaving.abort();
   await allIdle(router);
-  await booked(router, all);
+  await counted(router, all);
 });
 
 test('a node that does not know the answer to be preempted: the router cancels that answer itself, and all answers are complete', async () => {
@@ -140,7 +140,7 @@ test('a node that does not know the answer to be preempted: the router cancels t
   await whole([10, 12, 14].map((length) => ask(router, small, 'older', text(0, length))));
   await whole(many);
   assert.equal((await metric(router, 'retries_total')) + (await metric(router, 'continuations_total')), 0);
-  await booked(router, all);
+  await counted(router, all);
   await allIdle(router);
 });
 
@@ -162,5 +162,5 @@ test('answers whose clients disconnect during preemption, and answers that end i
   }
   await allIdle(router);
   await until('nothing runs', async () => /model_live\{[^}]*\} 0/.test(await metrics(all[0])));
-  await booked(router, all);
+  await counted(router, all);
 });

@@ -41,7 +41,7 @@ test('the next turn of a conversation computes only its new part, and reports th
   assert.ok(two.cached > one.prompt * 0.7, `${two.cached} of ${two.prompt}`);
   assert.deepEqual([two.text, two.reasoning, fresh.cached], [fresh.text, fresh.reasoning, 0]);
 
-  await until('all three requests have usage records', async () => (await used(router, mine)).requests === 3);
+  await until('all three requests are in the usage records', async () => (await used(router, mine)).requests === 3);
   assert.equal((await used(router, mine)).cached_tokens, again.cached + two.cached);
 });
 

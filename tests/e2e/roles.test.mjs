@@ -95,7 +95,7 @@ test('a key of role api learns neither folders nor ids, names and addresses of n
   );
 });
 
-test("a revoked key's running and waiting answers end, those of other keys go on", async () => {
+test("a revoked key's running and waiting requests end, those of other keys continue", async () => {
   const { router } = await fleet(1, makeEcho('m', { step_ms: 20 }), { nodeArgs: ['--max-sequences', '2'] });
   const lost = await makeKey(router),
     kept = await makeKey(router);

@@ -285,7 +285,7 @@ test('usage is exact: whole answers, n answers, a stop string, clients that disc
   const text = '0123456789'.repeat(2);
   const body = { model: 'paid', ...say(text) };
   const [whole, many, cut, gone, early] = await Promise.all(Array.from({ length: 5 }, () => makeKey(router)));
-  const booked = async (key) => {
+  const counted = async (key) => {
     const row = await used(router, key);
     return [row.prompt_tokens, row.completion_tokens, row.requests];
   };
@@ -293,16 +293,16 @@ test('usage is exact: whole answers, n answers, a stop string, clients that disc
   const calm = await stream(router.url, { ...body, stream_options: { include_usage: true } }, { key: whole.key });
   const prompt = calm.usage.prompt_tokens;
   assert.equal(calm.usage.completion_tokens, text.length + 1);
-  assert.deepEqual(await booked(whole), [prompt, text.length + 1, 1]);
+  assert.deepEqual(await counted(whole), [prompt, text.length + 1, 1]);
 
   const three = await call(`${router.url}/v1/chat/completions`, { body: { ...body, n: 3 }, key: many.key });
   assert.equal(three.json.usage.completion_tokens, 3 * (text.length + 1));
-  assert.deepEqual(await booked(many), [3 * prompt, 3 * (text.length + 1), 1]);
+  assert.deepEqual(await counted(many), [3 * prompt, 3 * (text.length + 1), 1]);
 
   open(5); // the engine makes five tokens and no more: the fifth completes the stop string
   const stopped = await stream(router.url, { ...body, stop: ['34'] }, { key: cut.key });
   assert.equal(stopped.text, '012');
-  assert.deepEqual(await booked(cut), [prompt, 5, 1]);
+  assert.deepEqual(await counted(cut), [prompt, 5, 1]);
 
   for (const [key, tokens] of [
     [gone, 7],
@@ -321,7 +321,7 @@ test('usage is exact: whole answers, n answers, a stop string, clients that disc
     await until('all that may come has come', async () => got === tokens && (await inflight(router))[0] === 1);
     controller.abort();
     assert.equal(await running, 'left');
-    assert.deepEqual(await booked(key), [prompt, tokens, 1]);
+    assert.deepEqual(await counted(key), [prompt, tokens, 1]);
   }
   await allIdle(router, 3000);
 });

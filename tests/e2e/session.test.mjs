@@ -133,7 +133,7 @@ test('an unused session ends after session-idle, a used one after session-life',
   assert.equal(await alive(unused), false);
 });
 
-test("a wrong key says so; a node's key, a form and another page are refused", async () => {
+test('a wrong key is refused with the reason; a key of role node, a form and another page are refused', async () => {
   const wrong = await signIn('lr-wrong');
   assert.equal(wrong.status, 401);
   assert.match(wrong.json.error.message, /not issued here/);

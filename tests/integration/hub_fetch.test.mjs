@@ -316,7 +316,7 @@ test('a corrupt byte in a finished file is detected if the time of the file chan
   world.assertWhole();
 });
 
-test("bytes without a note are nobody's and are not built upon", async (t) => {
+test('partial files without a record are not resumed', async (t) => {
   const world = await setup(t);
   await world.settle();
   fs.mkdirSync(path.join(world.out, '.download'), { recursive: true });
@@ -328,7 +328,7 @@ test("bytes without a note are nobody's and are not built upon", async (t) => {
   assert.equal(world.hub.served(SHARD)[0].headers.range, undefined);
 });
 
-test("a part of another commit's file is not built upon, even where nobody gives a hash", async (t) => {
+test('a partial file of another commit is not resumed, even if there is no hash', async (t) => {
   const world = await setup(t);
   const only = (manifest) => {
     manifest.files = manifest.files.filter((f) => f.name === 'tokenizer.json');
@@ -376,7 +376,7 @@ test('a disk becomes full: a clear error, the partial file is kept, and the next
   assert.equal(world.hub.served(name)[before].from, had);
 });
 
-test("a failpoint's full disk leaves what was fetched", async (t) => {
+test('a simulated full disk keeps the downloaded bytes', async (t) => {
   const world = await setup(t);
   await world.settle((manifest) => {
     manifest.files = manifest.files.filter((f) => f.name === SHARD);

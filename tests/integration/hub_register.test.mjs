@@ -255,7 +255,7 @@ test('an allowed name that resolves to a private address is refused', async (t) 
   }
 });
 
-test("a manifest that points elsewhere is refused by the node's own list", async (t) => {
+test("a manifest with another host is refused by the node's own list of hosts", async (t) => {
   const world = await setup(t);
   const { hits, port } = await victim(t);
   await world.settle((manifest) => {

@@ -82,7 +82,7 @@ if (fs.existsSync(path.join(ENGINES, 'llama_cpp', 'manifest.json'))) {
       assert.equal(text, whole.choices[0].message.content);
     });
 
-    it("uses the file's own template: the prompt is what ChatML makes of it", async () => {
+    it('uses the template of the file: the prompt is rendered as ChatML', async () => {
       const answer = await (await node.post('/v1/chat/completions', say('in'))).json();
       // <|im_start|> u s er \n in <|im_end|> \n <|im_start|> assistant, \n
       assert.ok(

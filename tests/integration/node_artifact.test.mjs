@@ -62,7 +62,7 @@ describe('an artifact of this backend', () => {
   });
   // Found broken when it is probed, and only when it is loaded.
   for (const bytes of ['broken', 'ART, but broken further on'])
-    it(`that is corrupt ("${bytes}") gives way to the safetensors, with a warning`, async () => {
+    it(`that is corrupt ("${bytes}") is replaced by the safetensors, with a warning`, async () => {
       const { text, log, model } = await loaded({ bytes });
       assert.equal(text, 'safetensors');
       assert.match(log, /warn model\.artifact_refused model=m artifact=\S*model\.bin reason=".*no artifact/);

@@ -106,7 +106,7 @@ describe('a node that is told to stop', () => {
     ['SIGINT', 'SIGTERM'],
     ['SIGTERM', 'SIGINT'],
   ])
-    it(`by ${first} and at once by ${second}, goes with its workers and says so to its clients`, async () => {
+    it(`by ${first} and at once by ${second}, ends its workers and tells its clients`, async () => {
       const node = await startNode({ models });
       const answer = generate(node, ask('slow', 'e'.repeat(400))); // four seconds
       await until('it runs', async () => (await node.worker('slow'))?.live === 1);

@@ -205,7 +205,7 @@ describe('a model that waits', { concurrency: 2 }, () => {
     ['says load', (node) => node.post('/v0/models/m/load')],
     ['sends SIGHUP', (node) => node.child.kill('SIGHUP')],
   ])
-    it(`is tried at once when an operator ${how}`, async () => {
+    it(`is retried at once when an operator ${how}`, async () => {
       const models = tempDir('models');
       const dir = tempDir('node'),
         cause = path.join(dir, 'data/engine-scratch/faulty/cause'); // where a confined engine writes
