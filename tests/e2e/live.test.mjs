@@ -216,7 +216,7 @@ test('a download is reported file by file; a failed download is an alert until i
   const broken = await alert(router, 'download_failed', (a) => a.subject === 'org/broken');
   assert.deepEqual([broken.subject, broken.node_name, broken.open], ['org/broken', 'fetches', true]);
   assert.match(broken.message, /model\.safetensors/);
-  assert.match(broken.advice, /tries again by itself/);
+  assert.match(broken.advice, /retries automatically/);
   // New models made the node join again, which tells everything again: once is enough.
   assert.equal(ear.of('node.model').filter((e) => e.model === 'org/fetched' && e.state === 'fetching').length, 1);
   await ear.stop();

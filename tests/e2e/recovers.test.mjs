@@ -73,7 +73,7 @@ test('a waiting model answers at once with its number of failures; `models load`
   assert.match(waiting.reason, /told to fail/);
   assert.equal(waiting.failures, 1);
   const alert = await until('an alert', () => alertOf(router, 'model_waiting'));
-  assert.match(`${alert.message} ${alert.advice}`, /told to fail.*tries again by itself/);
+  assert.match(`${alert.message} ${alert.advice}`, /told to fail.*retries automatically/);
   assert.match((await cli(['models', 'load', 'm', '--url', router.url])).stdout, /^m: (starting|loading|ready)\n$/);
   await ready(router, 'm');
   assert.equal((await chat(router, 'm')).status, 200);

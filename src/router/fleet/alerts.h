@@ -14,43 +14,45 @@
 enum { ROUTER_ALERTS_MAX = 100 };
 
 /* clang-format off */
-/*    name              level      state  what to do */
+/*    name              level      state  advice */
 #define ROUTER_ALERT_MAP(X)                                                                    \
     X(NODE_OFFLINE,     "error",   true,                                                       \
-      "look at the node's process, its log and the network; its requests go to other nodes")   \
+      "check the node's process, its log and the network; its requests go to other nodes")     \
     X(NODE_UNREACHABLE, "error",   true,                                                       \
-      "open the node's port to the router (firewall), or start the node with --advertise and " \
-      "a URL where the router reaches it; it serves again as soon as the router reaches it")   \
+      "open the node's port to the router (firewall), or start the node with --advertise "     \
+      "and a URL that the router reaches; the node serves again as soon as the router "        \
+      "reaches it")                                                                            \
     X(NODE_CLONED,      "error",   true,                                                       \
-      "stop one of the two processes; where the data folder was copied, delete "               \
+      "stop one of the two processes; if the data folder was copied, delete "                  \
       "node-identity.json in the copy and start that node with a join token")                  \
     X(MEMORY_ALERT,     "warning", true,                                                       \
-      "unload or unpin a model, or serve one on another node; idle models are unloaded by "    \
-      "themselves (setting memory-threshold)")                                                 \
+      "unload or unpin a model, or serve a model on another node; the node unloads idle "      \
+      "models automatically (setting memory-threshold)")                                       \
     X(WATCHDOG_KILL,    "error",   true,                                                       \
-      "the node starts another worker by itself, and this alert ends when a worker of the "    \
-      "model has served again; if it happens again, update the engine, or raise "              \
-      "step-timeout or load-timeout where the device is just slow")                            \
+      "the node starts another worker automatically, and this alert ends when a worker of "    \
+      "the model has served again; if it happens again, update the engine, or raise "          \
+      "step-timeout or load-timeout if the device is only slow")                               \
     X(WORKER_DIED,      "error",   true,                                                       \
-      "the node starts another worker by itself, and this alert ends when a worker of the "    \
-      "model has served again; if it happens again, look at the node's log and update the "    \
-      "engine")                                                                                \
+      "the node starts another worker automatically, and this alert ends when a worker of "    \
+      "the model has served again; if it happens again, check the node's log and update "      \
+      "the engine")                                                                            \
     X(DOWNLOAD_FAILED,  "error",   true,                                                       \
-      "the node tries again by itself; check its disk space and its way to the hub")           \
+      "the node retries automatically; check its disk space and its connection to the hub")    \
     X(MODEL_WAITING,    "error",   true,                                                       \
-      "the node tries again by itself, at most five minutes apart; remove the cause that the " \
-      "message names, then load the model to have it tried at once")                           \
+      "the node retries automatically, at least every five minutes; remove the cause that "    \
+      "the message names, then load the model to retry at once")                               \
     X(MODEL_FAILED,     "error",   true,                                                       \
       "remove the cause that the message names, then load the model again")                    \
     X(ENGINE_REFUSED,   "error",   true,                                                       \
       "install a build of this engine for this release, or remove its folder")                 \
     X(RELOAD_FAILED,    "warning", false,                                                      \
-      "the version before goes on serving; repair the new one and reload again")               \
+      "the previous version keeps serving; repair the new version and reload again")           \
     X(DATABASE_FAILED,  "error",   true,                                                       \
-      "bring the database back or free space on its disk: requests are served meanwhile and "  \
-      "their usage is kept in memory, changes are refused")                                    \
+      "restore the database or free space on its disk; meanwhile requests are served, "        \
+      "their usage is kept in memory, and changes are refused")                                \
     X(CERTIFICATE_ENDS, "warning", true,                                                       \
-      "renew the certificate: new files of tls-cert and tls-key are used within ten seconds")
+      "renew the certificate: new files of tls-cert and tls-key are used within ten "          \
+      "seconds")
 /* clang-format on */
 
 enum router_alert_kind {
