@@ -37,7 +37,7 @@ test('a change by an admin can fail without a database or node: every such route
 test('the page lists every route of the table with its role, and no other route', () => {
   const table = fs.readFileSync(path.join(ROOT, 'src/router/http/routes.c'), 'utf8');
   const codecs = fs.readFileSync(path.join(ROOT, 'src/chat/codec.h'), 'utf8');
-  const routes = [...table.matchAll(/^ {4}\{"(\w+)", "([^"]*)", ROUTER_(\w+),/gm)]
+  const routes = [...table.matchAll(/^ {4}\{\{"(\w+)", "([^"]*)"\}, ROUTER_(\w+),/gm)]
     .map(([, method, pattern, role]) => `${method} /${pattern.replace('**', '*')} ${role.toLowerCase()}`)
     .concat([...codecs.matchAll(/^ {4}X\("([^"]+)",/gm)].map(([, pattern]) => `POST /${pattern} api`))
     .sort();
