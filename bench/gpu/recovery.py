@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/gpu/recovery.py BINARY MODEL [--device cuda] [--streams 32] [--tokens 1500] [--kills 3] [--limit 4]: kills the worker
-under streams and measures how long each is silent.  Exits 0 only where every stream was answered whole, the longest silence is
+while streams run and measures the pause of each stream.  The exit status is 0 only if every stream was answered completely, the longest pause is
 within the limit, and the node is online with its model ready afterwards."""
 import argparse, http.client, json, os, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/gpu/snapshot.py DEMO FOLDER [20b|tiny]: a gpt-oss snapshot of random weights in the published
-shapes, with the demo model's tokenizer.  What it says is noise; its size and speed are real."""
+"""bench/gpu/snapshot.py DEMO FOLDER [20b|tiny]: writes a gpt-oss snapshot of random weights in the published
+shapes, with the demo model's tokenizer.  Its answers are noise; its size and speed are real."""
 import json, os, shutil, struct, sys
 
 SHAPES = {

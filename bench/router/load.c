@@ -14,13 +14,13 @@
  *   poisson=1 seed=N                     open loop: arrivals at random, the same for one seed
  *   tokens=N skip=N                      streams: tokens of each; the first `skip` of each
  *                                        are not measured
- *   rest=MS                              streams: after a look at its sockets the generator
- *                                        rests, so that it is not woken for each token
+ *   rest=MS                              streams: after reading its sockets the generator
+ *                                        sleeps, so that it is not woken for each token
  * One line of result: key=value words.  Exit 1 where an answer was wrong.
  *
- * A token's way is measured to two points: `arrive`, when its bytes were in this socket (the
- * kernel's own time stamp), and `delay`, when this program had read them.  The second has in
- * it how long the generator itself took to get to run.  `gap` is from one arrival to the next.
+ * A token is timed at two points: `arrive`, when its bytes were in this socket (the kernel's
+ * own time stamp), and `delay`, when this program had read them.  The second includes the time
+ * until the generator itself ran.  `gap` is the time from one arrival to the next.
  */
 #include <arpa/inet.h>
 #include <errno.h>
