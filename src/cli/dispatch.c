@@ -42,8 +42,8 @@ void cli_list(const char *parent, struct cli_table table, struct lr_buf *out)
         if (!table.rows[i]->hidden)
             lr_buf_addf(out, "  %-20s %s\n", table.rows[i]->name, table.rows[i]->summary);
     lr_buf_addf(out,
-                "\n%s %s --help tells more.\n"
-                "Exit codes: 0 it worked, 1 it failed, 2 it was called wrongly.\n",
+                "\n%s %s --help prints the details.\n"
+                "Exit codes: 0 success, 1 failure, 2 wrong arguments.\n",
                 parent, root ? "COMMAND" : "TOOL");
 }
 
