@@ -140,6 +140,53 @@ void lr_json_member_u64(struct lr_json_writer *w, const char *key, uint64_t valu
 void lr_json_member_double(struct lr_json_writer *w, const char *key, double value);
 void lr_json_member_bool(struct lr_json_writer *w, const char *key, bool value);
 void lr_json_member_null(struct lr_json_writer *w, const char *key);
+/* key + begin */
+void lr_json_member_array(struct lr_json_writer *w, const char *key);
+void lr_json_member_object(struct lr_json_writer *w, const char *key);
+
+/* Several members in one call:
+ *   LR_JSON_MEMBERS(w, LR_TEXT("id", id), LR_UINT("slots", 4), LR_FLAG("online", true));
+ * LR_JSON_ITEM writes an object that has these members and no others. */
+struct lr_json_field {
+    const char *key;
+    enum {
+        LR_FIELD_TEXT,
+        LR_FIELD_STR,
+        LR_FIELD_U64,
+        LR_FIELD_I64,
+        LR_FIELD_REAL,
+        LR_FIELD_BOOL
+    } type;
+    union {
+        const char *text; /* NULL writes null */
+        struct lr_str str;
+        uint64_t u64;
+        int64_t i64;
+        double real;
+        bool flag;
+    };
+};
+#define LR_TEXT(name, value)                                                                   \
+    ((struct lr_json_field){.key = (name), .type = LR_FIELD_TEXT, .text = (value)})
+#define LR_STR(name, value)                                                                    \
+    ((struct lr_json_field){.key = (name), .type = LR_FIELD_STR, .str = (value)})
+#define LR_UINT(name, value)                                                                   \
+    ((struct lr_json_field){.key = (name), .type = LR_FIELD_U64, .u64 = (value)})
+#define LR_INT(name, value)                                                                    \
+    ((struct lr_json_field){.key = (name), .type = LR_FIELD_I64, .i64 = (value)})
+#define LR_REAL(name, value)                                                                   \
+    ((struct lr_json_field){.key = (name), .type = LR_FIELD_REAL, .real = (value)})
+#define LR_FLAG(name, value)                                                                   \
+    ((struct lr_json_field){.key = (name), .type = LR_FIELD_BOOL, .flag = (value)})
+
+void lr_json_put_fields(struct lr_json_writer *w, const struct lr_json_field *fields,
+                        size_t count);
+#define LR_JSON_MEMBERS(w, ...)                                                                \
+    lr_json_put_fields(w, (const struct lr_json_field[]){__VA_ARGS__},                         \
+                       sizeof((const struct lr_json_field[]){__VA_ARGS__}) /                   \
+                           sizeof(struct lr_json_field))
+#define LR_JSON_ITEM(w, ...)                                                                   \
+    (lr_json_begin_object(w), LR_JSON_MEMBERS(w, __VA_ARGS__), lr_json_end_object(w))
 
 /* Appends s as a JSON string literal, quotes included. */
 void lr_json_quote(struct lr_buf *buf, struct lr_str s);

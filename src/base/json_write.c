@@ -272,3 +272,47 @@ void lr_json_member_null(struct lr_json_writer *w, const char *key)
     lr_json_key(w, key);
     lr_json_put_null(w);
 }
+
+void lr_json_member_array(struct lr_json_writer *w, const char *key)
+{
+    lr_json_key(w, key);
+    lr_json_begin_array(w);
+}
+
+void lr_json_member_object(struct lr_json_writer *w, const char *key)
+{
+    lr_json_key(w, key);
+    lr_json_begin_object(w);
+}
+
+static void put_field(struct lr_json_writer *w, const struct lr_json_field *f)
+{
+    lr_json_key(w, f->key);
+    switch (f->type) {
+    case LR_FIELD_TEXT:
+        lr_json_put_z(w, f->text);
+        break;
+    case LR_FIELD_STR:
+        lr_json_put_str(w, f->str);
+        break;
+    case LR_FIELD_U64:
+        lr_json_put_u64(w, f->u64);
+        break;
+    case LR_FIELD_I64:
+        lr_json_put_i64(w, f->i64);
+        break;
+    case LR_FIELD_REAL:
+        lr_json_put_double(w, f->real);
+        break;
+    case LR_FIELD_BOOL:
+        lr_json_put_bool(w, f->flag);
+        break;
+    }
+}
+
+void lr_json_put_fields(struct lr_json_writer *w, const struct lr_json_field *fields,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put_field(w, &fields[i]);
+}

@@ -1,5 +1,13 @@
 #include "base/str.h"
 
+void lr_str_copy(char *out, size_t size, struct lr_str s)
+{
+    size_t len = s.len < size ? s.len : size - 1;
+    if (len != 0)
+        memcpy(out, s.ptr, len);
+    out[len] = '\0';
+}
+
 bool lr_str_eq(struct lr_str a, struct lr_str b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);

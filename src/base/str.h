@@ -30,6 +30,10 @@ static inline struct lr_str lr_str_z(const char *text)
     return (struct lr_str){text, text != NULL ? strlen(text) : 0};
 }
 
+/* Copies s into a buffer of `size` bytes, terminated; what does not fit is cut. */
+void lr_str_copy(char *out, size_t size, struct lr_str s);
+#define LR_COPY(array, s) lr_str_copy(array, sizeof(array), s)
+
 bool lr_str_eq(struct lr_str a, struct lr_str b);
 bool lr_str_eq_z(struct lr_str a, const char *b);
 

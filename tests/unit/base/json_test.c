@@ -306,6 +306,30 @@ static void the_writer_puts_commas_and_escapes(void **state)
     lr_buf_free(&buf);
 }
 
+static void members_in_one_call_are_written_as_by_single_calls(void **state)
+{
+    (void)state;
+    struct lr_buf buf;
+    struct lr_json_writer w;
+    lr_buf_init(&buf, 4096);
+    lr_json_writer_init(&w, &buf);
+    lr_json_begin_object(&w);
+    lr_json_member_array(&w, "items");
+    LR_JSON_ITEM(&w, LR_TEXT("text", "t"), LR_TEXT("none", NULL),
+                 LR_STR("str", lr_str("ab", 1)), LR_UINT("u", UINT64_MAX),
+                 LR_INT("i", INT64_MIN), LR_REAL("d", 0.5), LR_FLAG("yes", 3 > 2));
+    lr_json_end_array(&w);
+    lr_json_member_object(&w, "object");
+    LR_JSON_MEMBERS(&w, LR_FLAG("no", false));
+    lr_json_end_object(&w);
+    lr_json_end_object(&w);
+    assert_string_equal(lr_buf_z(&buf),
+                        "{\"items\":[{\"text\":\"t\",\"none\":null,\"str\":\"a\","
+                        "\"u\":18446744073709551615,\"i\":-9223372036854775808,\"d\":0.5,"
+                        "\"yes\":true}],\"object\":{\"no\":false}}");
+    lr_buf_free(&buf);
+}
+
 static void misuse_of_the_writer_fails_the_buffer(void **state)
 {
     (void)state;
@@ -409,6 +433,7 @@ int main(void)
                                         free_arena),
         cmocka_unit_test_setup_teardown(integers_are_exact_or_refused, new_arena, free_arena),
         cmocka_unit_test(the_writer_puts_commas_and_escapes),
+        cmocka_unit_test(members_in_one_call_are_written_as_by_single_calls),
         cmocka_unit_test(misuse_of_the_writer_fails_the_buffer),
         cmocka_unit_test(doubles_are_short_and_exact),
         cmocka_unit_test_setup_teardown(what_was_parsed_is_written_the_same, new_arena,

@@ -20,6 +20,18 @@ static void slices_compare_by_bytes(void **state)
     assert_false(lr_str_eq_secret(lr_str_z("k1"), lr_str_z("k2")));
 }
 
+static void a_copy_is_terminated_and_cut_to_its_buffer(void **state)
+{
+    (void)state;
+    char out[4] = "xxx";
+    LR_COPY(out, lr_str(NULL, 0));
+    assert_string_equal(out, "");
+    LR_COPY(out, lr_str_z("abc"));
+    assert_string_equal(out, "abc");
+    LR_COPY(out, lr_str_z("wxyz"));
+    assert_string_equal(out, "wxy");
+}
+
 static void searching_finds_the_first_place(void **state)
 {
     (void)state;
@@ -207,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_compare_by_bytes),
+        cmocka_unit_test(a_copy_is_terminated_and_cut_to_its_buffer),
         cmocka_unit_test(searching_finds_the_first_place),
         cmocka_unit_test(splitting_yields_every_part_once),
         cmocka_unit_test(numbers_are_read_whole_or_not_at_all),
