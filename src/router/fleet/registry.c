@@ -55,10 +55,10 @@ static struct router_model *new_model(const struct router_new_model *m)
     model->refs = 1;
     model->created_ms = m->created_ms;
     model->generation = m->generation;
-    (void)snprintf(model->id, sizeof(model->id), LR_STR_FMT, LR_STR_ARG(m->id));
+    LR_COPY(model->id, m->id);
     (void)router_fold(m->id, model->folded);
-    (void)snprintf(model->source, sizeof(model->source), LR_STR_FMT, LR_STR_ARG(m->source));
-    (void)snprintf(model->format, sizeof(model->format), LR_STR_FMT, LR_STR_ARG(m->format));
+    LR_COPY(model->source, m->source);
+    LR_COPY(model->format, m->format);
     model->manifest = copy_of(m->manifest);
     if (m->manifest.len != 0) {
         unsigned char digest[LR_SHA256_LEN];
@@ -165,13 +165,6 @@ void router_model_unref(struct router_model *model)
 
 /* ---- the database ---- */
 
-static lr_code take_number(void *ctx, const struct router_row *row, struct lr_error *err)
-{
-    (void)err;
-    *(int64_t *)ctx = router_row_int(row, 0);
-    return LR_OK;
-}
-
 /* At least the time, so that a database that was restored from a backup does not give out
  * numbers again that it gave out before. */
 static lr_code next_generation(struct router_sql *sql, int64_t *out, struct lr_error *err)
@@ -183,7 +176,7 @@ static lr_code next_generation(struct router_sql *sql, int64_t *out, struct lr_e
                               NULL, NULL, err, ROUTER_INT(lr_clock_wall_ms(NULL)));
     if (code == LR_OK)
         code = router_sql_run(sql, "SELECT value FROM counters WHERE name = 'generation'", NULL,
-                              0, take_number, out, err);
+                              0, router_row_number, out, err);
     return code;
 }
 

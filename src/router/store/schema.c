@@ -80,14 +80,6 @@ enum { HASHES_SECRETS = 5 /* index of step_6 */ };
 
 enum { NEWEST = sizeof(steps) / sizeof(steps[0]) };
 
-static lr_code read_number(void *ctx, const struct router_row *row, struct lr_error *err)
-{
-    int64_t *out = ctx;
-    (void)err;
-    *out = router_row_int(row, 0);
-    return LR_OK;
-}
-
 struct secrets {
     struct lr_arena arena;
     struct secret {
@@ -151,8 +143,8 @@ lr_code router_schema_migrate(struct router_sql *sql, struct lr_error *err)
     lr_code code = router_sql_plain(
         sql, "CREATE TABLE IF NOT EXISTS schema_version (number BIGINT NOT NULL)", err);
     if (code == LR_OK)
-        code = router_sql_run(sql, "SELECT number FROM schema_version", NULL, 0, read_number,
-                              &number, err);
+        code = router_sql_run(sql, "SELECT number FROM schema_version", NULL, 0,
+                              router_row_number, &number, err);
     if (code == LR_OK && number > NEWEST)
         return lr_fail(err, LR_UNSUPPORTED,
                        "the database has version %lld and this program knows versions up to "

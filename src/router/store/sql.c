@@ -10,6 +10,13 @@ struct lr_str router_row_text(const struct router_row *row, int column)
     return row->sql->backend->row_text(row, column);
 }
 
+lr_code router_row_number(void *ctx, const struct router_row *row, struct lr_error *err)
+{
+    (void)err;
+    *(int64_t *)ctx = router_row_int(row, 0);
+    return LR_OK;
+}
+
 lr_code router_sql_run(struct router_sql *sql, const char *text,
                        const struct router_sql_value *values, size_t count, router_row_fn fn,
                        void *ctx, struct lr_error *err)

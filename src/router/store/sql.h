@@ -35,6 +35,8 @@ typedef lr_code (*router_row_fn)(void *ctx, const struct router_row *row, struct
 
 int64_t router_row_int(const struct router_row *row, int column); /* 0 for NULL */
 struct lr_str router_row_text(const struct router_row *row, int column);
+/* A router_row_fn for a row of one number: ctx is an int64_t. */
+lr_code router_row_number(void *ctx, const struct router_row *row, struct lr_error *err);
 
 /* Runs one statement.  fn may be NULL.  CONFLICT for a key that exists already, UNAVAILABLE for
  * everything else the database refuses: it is full, gone, or did not answer within the timeout;

@@ -8,16 +8,11 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "router/store/backlog.h"
 #include "router/store/records.h"
 
 enum {
     LOOK_MS = 2000, /* a net under the other routers' words */
     FLUSH_MS = 250, /* usage older than this is on disk (a restart loses less than 1 s) */
-    USAGE_PENDING_MAX = 1 << 20,  /* two minutes of 8,000 requests a second */
-    AUDITS_PENDING_MAX = 1 << 14, /* 14 MiB */
-    BATCH_ROWS =
-        256, /* in one transaction: who waits for a change waits for no more than this */
     MIGRATE_FACTOR =
         12,          /* a step over a large table takes longer than a statement of every day */
     HURRY_MS = 2000, /* for a call while the router stops */
@@ -31,8 +26,8 @@ struct work {
     struct net_loop *loop;
     void *arg;
     uint64_t submitted_ms;
-    struct router_audit *audit; /* owned; NULL: none */
-    bool failed;
+    bool is_audited, failed;
+    struct router_audit audit;
     struct lr_error err;
 };
 
@@ -45,10 +40,7 @@ struct router_store {
     uint64_t closing_ms; /* since when it is */
     _Atomic bool is_hurried;
     struct work *first, **last;
-    struct router_backlog usage, audits; /* wait to be written */
-    /* The last batch failed, and maybe only its answer: the same rows are tried again.  Counts
-     * of rows; 0 and 0: none.  Thread: the database's. */
-    size_t doubtful_usage, doubtful_audits;
+    struct router_records records;
     struct router_store_stats stats;
     char trouble[ROUTER_TROUBLE]; /* why the database failed last; "": it works */
     router_store_changed_fn on_change;
@@ -89,10 +81,6 @@ lr_code router_store_open(const char *database, uint32_t timeout_ms, struct rout
     if (store == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a database");
     store->last = &store->first;
-    store->usage = (struct router_backlog){.row_bytes = sizeof(struct router_usage),
-                                           .max = USAGE_PENDING_MAX};
-    store->audits = (struct router_backlog){.row_bytes = sizeof(struct router_audit),
-                                            .max = AUDITS_PENDING_MAX};
     (void)pthread_mutex_init(&store->lock, NULL);
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -197,8 +185,8 @@ static lr_code run_work(struct router_sql *sql, void *arg, struct lr_error *err)
 {
     struct work *work = arg;
     lr_code code = work->fn != NULL ? work->fn(sql, work->arg, err) : LR_OK;
-    if (code == LR_OK && work->audit != NULL)
-        code = router_audit_insert(sql, work->audit, err);
+    if (code == LR_OK && work->is_audited)
+        code = router_audit_insert(sql, &work->audit, err);
     return code;
 }
 
@@ -231,9 +219,8 @@ static void do_work(struct router_store *store, struct work *work)
         code = in_transaction(store->sql, run_work, work, true, &work->err);
         note(store, code, &work->err);
     }
-    if (code == LR_OK && work->audit != NULL)
-        log_audit(work->audit);
-    free(work->audit);
+    if (code == LR_OK && work->is_audited)
+        log_audit(&work->audit);
     work->failed = code != LR_OK;
     if (work->failed)
         lr_log_warn(NULL, "store.failed reason=%s", work->err.text);
@@ -247,85 +234,51 @@ static void do_work(struct router_store *store, struct work *work)
 
 /* ---- usage and audit rows ---- */
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Lock held.  Rows that failed are taken again, as they were: whether they are written after
- * all is told by one of them. */
-static bool take_batch(struct router_store *store, struct router_batch *out)
-{
-    bool again = store->doubtful_usage + store->doubtful_audits != 0;
-    size_t usage =
-        again ? store->doubtful_usage : least(router_backlog_count(&store->usage), BATCH_ROWS);
-    size_t audits = again ? store->doubtful_audits
-                          : least(router_backlog_count(&store->audits), BATCH_ROWS);
-    struct router_usage *usage_rows = malloc((usage + 1) * sizeof(*usage_rows));
-    struct router_audit *audit_rows = malloc((audits + 1) * sizeof(*audit_rows));
-    if (usage_rows == NULL || audit_rows == NULL) {
-        free(usage_rows);
-        free(audit_rows);
-        return false;
-    }
-    router_backlog_copy(&store->usage, usage, usage_rows);
-    router_backlog_copy(&store->audits, audits, audit_rows);
-    *out = (struct router_batch){usage_rows, usage, audit_rows, audits};
-    return true;
-}
-
 /* Called with the lock held; gives it up while it writes.  Rows that cannot be written stay and
  * are tried again.  False: they could not. */
 static bool write_batch(struct router_store *store)
 {
     struct router_batch batch;
     struct lr_error err;
-    bool again = store->doubtful_usage + store->doubtful_audits != 0;
-    if (!take_batch(store, &batch))
+    bool is_written = false;
+    if (!router_batch_take(&store->records, &batch))
         return false;
     (void)pthread_mutex_unlock(&store->lock);
-    bool is_written = false;
-    lr_code code = again ? router_batch_find(store->sql, &batch, &is_written, &err) : LR_OK;
+    lr_code code =
+        batch.is_doubtful ? router_batch_find(store->sql, &batch, &is_written, &err) : LR_OK;
     if (code == LR_OK && !is_written)
         code = in_transaction(store->sql, router_batch_insert, &batch, false, &err);
-    if (code != LR_OK && !again)
-        lr_log_error(NULL, "store.rows_wait usage=%zu audit=%zu reason=%s", batch.usage_count,
-                     batch.audit_count, err.text);
+    if (code != LR_OK && !batch.is_doubtful)
+        lr_log_error(NULL, "store.rows_wait usage=%zu audit=%zu reason=%s",
+                     batch.count[ROUTER_USAGE], batch.count[ROUTER_AUDIT], err.text);
     note(store, code, &err);
-    for (size_t i = 0; code == LR_OK && i < batch.audit_count; i++)
-        log_audit(&batch.audits[i]);
+    const struct router_audit *audits = (const void *)batch.rows[ROUTER_AUDIT];
+    for (size_t i = 0; code == LR_OK && i < batch.count[ROUTER_AUDIT]; i++)
+        log_audit(&audits[i]);
     (void)pthread_mutex_lock(&store->lock);
     store->stats.transactions++;
-    store->doubtful_usage = code == LR_OK ? 0 : batch.usage_count;
-    store->doubtful_audits = code == LR_OK ? 0 : batch.audit_count;
-    if (code == LR_OK) {
-        router_backlog_drop(&store->usage, batch.usage_count);
-        router_backlog_drop(&store->audits, batch.audit_count);
-        store->stats.usage_written += batch.usage_count;
-    }
-    free((void *)(uintptr_t)batch.usage);
-    free(batch.audits);
+    store->stats.usage_written += code == LR_OK ? batch.count[ROUTER_USAGE] : 0;
+    router_batch_end(&store->records, &batch, code == LR_OK);
     return code == LR_OK;
 }
 
 /* The fuller of the two. */
 static size_t rows_waiting(const struct router_store *store)
 {
-    size_t usage = router_backlog_count(&store->usage);
-    size_t audits = router_backlog_count(&store->audits);
+    size_t usage = router_records_waiting(&store->records, ROUTER_USAGE);
+    size_t audits = router_records_waiting(&store->records, ROUTER_AUDIT);
     return usage > audits ? usage : audits;
 }
 
-static void wait_for_work(struct router_store *store)
+/* Lock held; gives it up while it waits.  False: the time has passed. */
+static bool wait_ms(struct router_store *store, long ms)
 {
     struct timespec until;
-    if (store->first != NULL || store->is_closing)
-        return;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += FLUSH_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec += ms % 1000 * 1000000L;
+    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    (void)pthread_cond_timedwait(&store->wake, &store->lock, &until);
+    return pthread_cond_timedwait(&store->wake, &store->lock, &until) == 0;
 }
 
 static void look_for_changes(struct router_store *store)
@@ -348,7 +301,8 @@ static void write_last(struct router_store *store)
         is_well = write_batch(store);
     if (rows_waiting(store) != 0)
         lr_log_error(NULL, "store.rows_lost usage=%zu audit=%zu",
-                     router_backlog_count(&store->usage), router_backlog_count(&store->audits));
+                     router_records_waiting(&store->records, ROUTER_USAGE),
+                     router_records_waiting(&store->records, ROUTER_AUDIT));
 }
 
 /* Lock held; gives it up while it works. */
@@ -371,8 +325,8 @@ static void *run(void *arg)
     bool has_more = false; /* the last batch was written, and another is full */
     (void)pthread_mutex_lock(&store->lock);
     while (!store->is_closing || store->first != NULL) {
-        if (!has_more)
-            wait_for_work(store);
+        if (!has_more && store->first == NULL)
+            (void)wait_ms(store, FLUSH_MS);
         if (store->first != NULL)
             do_first(store);
         while (store->first != NULL && is_hopeless(store, store->first))
@@ -381,7 +335,7 @@ static void *run(void *arg)
             continue;
         uint64_t now = lr_clock_ms(NULL);
         if (has_more || (rows_waiting(store) != 0 && now - flushed_ms >= FLUSH_MS)) {
-            has_more = write_batch(store) && rows_waiting(store) >= BATCH_ROWS;
+            has_more = write_batch(store) && rows_waiting(store) >= ROUTER_BATCH_ROWS;
             flushed_ms = now;
         }
         (void)pthread_mutex_unlock(&store->lock);
@@ -413,7 +367,6 @@ void router_store_hurry(struct router_store *store)
 /* False: no call to the database has ended for a while. */
 static bool end_thread(struct router_store *store)
 {
-    struct timespec until;
     bool is_stuck = false;
     (void)pthread_mutex_lock(&store->lock);
     store->is_closing = true;
@@ -421,11 +374,8 @@ static bool end_thread(struct router_store *store)
     (void)pthread_cond_signal(&store->wake);
     while (!store->has_ended && !is_stuck) {
         uint64_t answers = atomic_load(&store->sql->answers);
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += STUCK_MS / 1000;
-        int late = pthread_cond_timedwait(&store->wake, &store->lock, &until);
-        is_stuck =
-            late != 0 && !store->has_ended && atomic_load(&store->sql->answers) == answers;
+        is_stuck = !wait_ms(store, STUCK_MS) && !store->has_ended &&
+                   atomic_load(&store->sql->answers) == answers;
     }
     (void)pthread_mutex_unlock(&store->lock);
     if (!is_stuck)
@@ -440,14 +390,13 @@ bool router_store_close(struct router_store *store)
     router_store_hurry(store);
     if (store->is_running && !end_thread(store)) {
         lr_log_error(NULL, "store.stuck database=%s usage=%zu", store->sql->backend->name,
-                     router_backlog_count(&store->usage));
+                     router_records_waiting(&store->records, ROUTER_USAGE));
         return false;
     }
     router_sql_close(store->sql);
     (void)pthread_mutex_destroy(&store->lock);
     (void)pthread_cond_destroy(&store->wake);
-    router_backlog_free(&store->usage);
-    router_backlog_free(&store->audits);
+    router_records_free(&store->records);
     free(store);
     return true;
 }
@@ -476,10 +425,10 @@ void router_store_submit(struct router_store *store, router_store_fn fn, struct 
 static struct router_audit describe(const struct router_action *action)
 {
     struct router_audit a = {.time_ms = lr_clock_wall_ms(NULL)};
-    (void)snprintf(a.actor, sizeof(a.actor), "%s", action->actor);
-    (void)snprintf(a.action, sizeof(a.action), "%s", action->action);
-    (void)snprintf(a.target, sizeof(a.target), "%s", action->target);
-    (void)snprintf(a.detail, sizeof(a.detail), "%s", action->detail);
+    LR_COPY(a.actor, lr_str_z(action->actor));
+    LR_COPY(a.action, lr_str_z(action->action));
+    LR_COPY(a.target, lr_str_z(action->target));
+    LR_COPY(a.detail, lr_str_z(action->detail));
     return a;
 }
 
@@ -487,22 +436,18 @@ void router_store_act(struct router_store *store, const struct router_action *ac
                       router_store_fn fn, struct net_loop *loop, router_store_done done,
                       void *arg)
 {
-    struct router_audit *a = malloc(sizeof(*a));
-    struct lr_error err;
-    if (a == NULL) {
-        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for the audit log");
-        if (done != NULL)
-            done(arg, &err);
-        return;
-    }
-    *a = describe(action);
-    submit(store, (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg, .audit = a});
+    submit(store, (struct work){.fn = fn,
+                                .done = done,
+                                .loop = loop,
+                                .arg = arg,
+                                .is_audited = true,
+                                .audit = describe(action)});
 }
 
 void router_store_usage(struct router_store *store, const struct router_usage *row)
 {
     (void)pthread_mutex_lock(&store->lock);
-    bool kept = router_backlog_add(&store->usage, row);
+    bool kept = router_records_add(&store->records, ROUTER_USAGE, row);
     store->stats.usage_dropped += !kept;
     (void)pthread_mutex_unlock(&store->lock);
     if (!kept)
@@ -515,7 +460,7 @@ void router_store_audit(struct router_store *store, const char *actor, const cha
 {
     struct router_audit a = describe(&(struct router_action){actor, action, target, detail});
     (void)pthread_mutex_lock(&store->lock);
-    bool kept = router_backlog_add(&store->audits, &a);
+    bool kept = router_records_add(&store->records, ROUTER_AUDIT, &a);
     (void)pthread_mutex_unlock(&store->lock);
     if (!kept)
         lr_log_error(NULL, "store.audit_dropped action=%s actor=%s target=%s detail=%s", action,
@@ -526,6 +471,6 @@ void router_store_get_stats(struct router_store *store, struct router_store_stat
 {
     (void)pthread_mutex_lock(&store->lock);
     *out = store->stats;
-    out->usage_waiting = router_backlog_count(&store->usage);
+    out->usage_waiting = router_records_waiting(&store->records, ROUTER_USAGE);
     (void)pthread_mutex_unlock(&store->lock);
 }
