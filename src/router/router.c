@@ -7,10 +7,11 @@
 #include "net/guard.h"
 #include "net/settings.h"
 #include "router/fleet/reach.h"
-#include "router/http/api.h"
+#include "router/fleet/sync.h"
 #include "router/http/live.h"
-#include "router/relay/link.h"
+#include "router/relay/call.h"
 #include "router/sched/dispatch.h"
+#include "router/state.h"
 
 enum {
     SECOND_MS = 1000,
@@ -128,6 +129,15 @@ static lr_code make_loops(struct router *r, struct lr_error *err)
     return code;
 }
 
+struct router_loop *router_loop_of(struct router *r, const struct net_request *req)
+{
+    const struct net_loop *loop = net_request_loop(req);
+    unsigned i = 0;
+    while (r->loop_states[i].net != loop)
+        i++;
+    return &r->loop_states[i];
+}
+
 lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
                       const char *version, struct router **out, struct lr_error *err)
 {
@@ -149,6 +159,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
+    r->alerts.events = &r->events;
     lr_code code = read_settings(r, err);
     if (code == LR_OK)
         code = open_store(r, err);

@@ -17,8 +17,6 @@
 #include "net/cidr.h"
 #include "net/client.h"
 #include "net/loop.h"
-#include "net/request.h"
-#include "net/routes.h"
 #include "net/server.h"
 #include "router/fleet/alerts.h"
 #include "router/fleet/nodes.h"
@@ -31,6 +29,7 @@
 #include "router/store/keys.h"
 #include "router/store/store.h"
 
+struct net_request;
 struct router_call;
 struct router_link;
 struct router_probe;
@@ -95,8 +94,6 @@ struct router {
     struct net_bus events;
     struct router_stats stats;
     struct router_alerts alerts;
-    bool database_fails;               /* and an alert says so */
-    bool certificate_ends;             /* soon, and an alert says so */
     struct router_metrics metrics;     /* atomics: no lock */
     char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
     size_t fleet_count;
@@ -115,53 +112,5 @@ static inline void router_unlock(struct router *r)
 }
 
 struct router_loop *router_loop_of(struct router *r, const struct net_request *req);
-
-/* Who asks.  Copied out of the lock; key stays good for the router's life. */
-struct router_caller {
-    struct router_key *key;   /* NULL: nobody in particular, on loopback */
-    struct router_node *node; /* a node, by its secret */
-    enum router_role role;
-    uint64_t session; /* signed in to the dashboard; 0: came with a key, or without */
-};
-static inline const char *router_caller_name(const struct router_caller *c)
-{
-    return c->key != NULL ? c->key->id : c->node != NULL ? c->node->id : "local";
-}
-
-/* What is known about one HTTP request; the user pointer of net_request, in its arena. */
-struct router_access {
-    struct router *router;
-    const struct router_route *route; /* of `match` */
-    struct router_caller caller;
-    struct net_match match;
-    char from[NET_ADDRESS_TEXT]; /* the client's address, also behind a trusted proxy */
-    char request_id[72];
-    char model[96];
-    char node[48];
-    uint64_t prompt_tokens, completion_tokens;
-};
-
-/* sync.c: reads what other routers have changed.  For router_store_on_change. */
-void router_sync(void *arg, struct router_sql *sql);
-
-/* node_store.c: writes a node down as it is now, also that it was removed.  Lock held. */
-void router_node_store(struct router *r, struct router_node *node);
-/* Writes those down again that the database could not take; one at a time while it is in
- * trouble.  Lock held. */
-void router_nodes_store_again(struct router *r);
-/* One of them within a transaction. */
-LR_MUST_USE lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
-                                      struct lr_error *err);
-
-/* ---- answers ---- */
-/* An object in a buffer of at most `limit` bytes; close it and hand body to
- * router_respond_json. */
-struct lr_json_writer router_json_begin(struct lr_buf *body, size_t limit);
-void router_respond_json(struct net_request *req, int status, struct lr_buf *body);
-void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...) LR_PRINTF(3, 4);
-/* ?name=true */
-bool router_wants(struct net_request *req, const char *name);
-/* The body as an object; ends the request and gives NULL where it is none. */
-const struct lr_json *router_body(struct net_request *req);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-#include "router/state.h"
+#include "base/clock.h"
+#include "base/settings.h"
 
 static const struct {
     const char *name, *level, *advice;
@@ -28,22 +29,18 @@ static void put_alert(struct lr_json_writer *w, const struct router_alert *a)
 {
     lr_json_member_u64(w, "id", a->id);
     put_kind(w, a->kind);
-    lr_json_member_z(w, "level", kinds[a->kind].level);
-    lr_json_member_bool(w, "open", a->ended_ms == 0);
-    lr_json_member_z(w, "node", a->node);
-    lr_json_member_z(w, "node_name", a->node_name);
-    lr_json_member_z(w, "subject", a->subject);
-    lr_json_member_z(w, "message", a->message);
-    lr_json_member_z(w, "advice", kinds[a->kind].advice);
-    lr_json_member_u64(w, "count", a->count);
-    lr_json_member_i64(w, "first", a->first_ms / 1000);
-    lr_json_member_i64(w, "last", a->last_ms / 1000);
+    LR_JSON_MEMBERS(w, LR_TEXT("level", kinds[a->kind].level),
+                    LR_FLAG("open", a->ended_ms == 0), LR_TEXT("node", a->node),
+                    LR_TEXT("node_name", a->node_name), LR_TEXT("subject", a->subject),
+                    LR_TEXT("message", a->message), LR_TEXT("advice", kinds[a->kind].advice),
+                    LR_UINT("count", a->count), LR_INT("first", a->first_ms / 1000),
+                    LR_INT("last", a->last_ms / 1000));
 }
 
-static void tell(struct router *r, const struct router_alert *a)
+static void tell(struct router_alerts *alerts, const struct router_alert *a)
 {
-    put_alert(net_bus_begin(&r->events, "alert"), a);
-    net_bus_send(&r->events);
+    put_alert(net_bus_begin(alerts->events, "alert"), a);
+    net_bus_send(alerts->events);
 }
 
 static struct router_alert *find(struct router_alerts *alerts, enum router_alert_kind kind,
@@ -82,50 +79,60 @@ static const char *id_of(const struct router_node *node)
     return node != NULL ? node->id : "";
 }
 
-void router_alert_raise(struct router *r, enum router_alert_kind kind,
+void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message)
 {
-    struct router_alert *a = find(&r->alerts, kind, id_of(node), subject);
+    struct router_alert *a = find(alerts, kind, id_of(node), subject);
     int64_t now = lr_clock_wall_ms(NULL);
     if (a == NULL) {
-        a = make_room(&r->alerts);
-        *a = (struct router_alert){.id = ++r->alerts.next_id, .kind = kind, .first_ms = now};
-        (void)snprintf(a->node, sizeof(a->node), "%s", id_of(node));
-        (void)snprintf(a->subject, sizeof(a->subject), LR_STR_FMT,
-                       LR_STR_ARG(lr_str_sub(subject, 0, sizeof(a->subject) - 1)));
+        a = make_room(alerts);
+        *a = (struct router_alert){.id = ++alerts->next_id, .kind = kind, .first_ms = now};
+        LR_COPY(a->node, lr_str_z(id_of(node)));
+        LR_COPY(a->subject, subject);
     }
-    (void)snprintf(a->node_name, sizeof(a->node_name), "%s", node != NULL ? node->name : "");
-    (void)snprintf(a->message, sizeof(a->message), LR_STR_FMT,
-                   LR_STR_ARG(lr_str_sub(message, 0, sizeof(a->message) - 1)));
+    LR_COPY(a->node_name, lr_str_z(node != NULL ? node->name : ""));
+    LR_COPY(a->message, message);
     a->count++;
     a->last_ms = now;
     a->ended_ms = kinds[kind].is_state ? 0 : now;
-    tell(r, a);
+    tell(alerts, a);
 }
 
-static void settle(struct router *r, struct router_alert *a)
+static void settle(struct router_alerts *alerts, struct router_alert *a)
 {
     if (a->ended_ms != 0)
         return;
     a->ended_ms = a->last_ms = lr_clock_wall_ms(NULL);
-    tell(r, a);
+    tell(alerts, a);
 }
 
-void router_alert_settle(struct router *r, enum router_alert_kind kind,
+void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject)
 {
-    struct router_alert *a = find(&r->alerts, kind, id_of(node), subject);
+    struct router_alert *a = find(alerts, kind, id_of(node), subject);
     if (a != NULL)
-        settle(r, a);
+        settle(alerts, a);
 }
 
-void router_alerts_settle_node(struct router *r, const struct router_node *node)
+bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
+                        bool is_wrong, const char *message)
+{
+    struct router_alert *a = find(alerts, kind, "", lr_str_z(""));
+    bool is_open = a != NULL && a->ended_ms == 0;
+    if (is_wrong && !is_open)
+        router_alert_raise(alerts, kind, NULL, lr_str_z(""), lr_str_z(message));
+    else if (!is_wrong && is_open)
+        settle(alerts, a);
+    return is_wrong && !is_open;
+}
+
+void router_alerts_settle_node(struct router_alerts *alerts, const struct router_node *node)
 {
     for (size_t i = 0; i < ROUTER_ALERTS_MAX; i++) {
-        struct router_alert *a = &r->alerts.all[i];
+        struct router_alert *a = &alerts->all[i];
         if (a->id != 0 && strcmp(a->node, node->id) == 0)
-            settle(r, a);
+            settle(alerts, a);
     }
 }
 
@@ -138,38 +145,33 @@ static struct lr_str text_of(const struct lr_json *event, const char *name)
     return text;
 }
 
-/* What was wrong with a model's workers is over. */
-static void settle_deaths(struct router *r, const struct router_node *node, struct lr_str model)
-{
-    router_alert_settle(r, ROUTER_ALERT_WORKER_DIED, node, model);
-    router_alert_settle(r, ROUTER_ALERT_WATCHDOG_KILL, node, model);
-}
-
-static void hear_model(struct router *r, const struct router_node *node,
+static void hear_model(struct router_alerts *alerts, const struct router_node *node,
                        const struct lr_json *event)
 {
     struct lr_str model = text_of(event, "model"), state = text_of(event, "state"),
                   from = text_of(event, "from"), reason = text_of(event, "reason");
     bool is_fetching = lr_str_eq_z(state, "fetching"), is_absent = lr_str_eq_z(state, "absent");
     if (lr_str_eq_z(state, "failed"))
-        router_alert_raise(r, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_MODEL_FAILED, node, model, reason);
     else
-        router_alert_settle(r, ROUTER_ALERT_MODEL_FAILED, node, model);
+        router_alert_settle(alerts, ROUTER_ALERT_MODEL_FAILED, node, model);
     if (lr_str_eq_z(state, "waiting"))
-        router_alert_raise(r, ROUTER_ALERT_MODEL_WAITING, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_MODEL_WAITING, node, model, reason);
     else if (!lr_str_eq_z(state, "starting") && !lr_str_eq_z(state, "loading"))
-        router_alert_settle(r, ROUTER_ALERT_MODEL_WAITING, node,
+        router_alert_settle(alerts, ROUTER_ALERT_MODEL_WAITING, node,
                             model); /* a try is no success */
-    if (is_absent)                  /* nobody will serve with it */
-        settle_deaths(r, node, model);
+    if (is_absent) {                /* nobody will serve with it */
+        router_alert_settle(alerts, ROUTER_ALERT_WORKER_DIED, node, model);
+        router_alert_settle(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, model);
+    }
     if (is_absent && reason.len != 0 &&
         (lr_str_eq_z(from, "fetching") || lr_str_eq_z(from, "absent")))
-        router_alert_raise(r, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
+        router_alert_raise(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model, reason);
     else if (!is_fetching && !is_absent) /* trying again is not yet success */
-        router_alert_settle(r, ROUTER_ALERT_DOWNLOAD_FAILED, node, model);
+        router_alert_settle(alerts, ROUTER_ALERT_DOWNLOAD_FAILED, node, model);
 }
 
-static void hear_memory(struct router *r, const struct router_node *node,
+static void hear_memory(struct router_alerts *alerts, const struct router_node *node,
                         const struct lr_json *event)
 {
     char text[160], used_text[32], total_text[32];
@@ -181,10 +183,10 @@ static void hear_memory(struct router *r, const struct router_node *node,
     lr_format_size(total, total_text);
     (void)snprintf(text, sizeof(text), "%s of %s in use on %.60s", used_text, total_text,
                    node->name);
-    router_alert_raise(r, ROUTER_ALERT_MEMORY_ALERT, node, pool, lr_str_z(text));
+    router_alert_raise(alerts, ROUTER_ALERT_MEMORY_ALERT, node, pool, lr_str_z(text));
 }
 
-static void hear_kill(struct router *r, const struct router_node *node,
+static void hear_kill(struct router_alerts *alerts, const struct router_node *node,
                       const struct lr_json *event)
 {
     char text[160];
@@ -192,38 +194,48 @@ static void hear_kill(struct router *r, const struct router_node *node,
     (void)lr_json_u64(lr_json_get(event, "silent_ms"), &silent);
     (void)snprintf(text, sizeof(text), "the engine made no progress for %llu ms and was killed",
                    (unsigned long long)silent);
-    router_alert_raise(r, ROUTER_ALERT_WATCHDOG_KILL, node, text_of(event, "model"),
+    router_alert_raise(alerts, ROUTER_ALERT_WATCHDOG_KILL, node, text_of(event, "model"),
                        lr_str_z(text));
 }
 
-void router_alerts_hear(struct router *r, const struct router_node *node,
+/* Events with one meaning, and which of their members hold the alert's subject and message. */
+static const struct {
+    const char *event;
+    enum router_alert_kind kind;
+    const char *subject, *message; /* message NULL: the alert is over */
+} meanings[] = {
+    {"model_served", ROUTER_ALERT_WORKER_DIED, "model", NULL},
+    {"model_served", ROUTER_ALERT_WATCHDOG_KILL, "model", NULL},
+    {"memory_relieved", ROUTER_ALERT_MEMORY_ALERT, "pool", NULL},
+    {"worker_died", ROUTER_ALERT_WORKER_DIED, "model", "how"},
+    {"engine_refused", ROUTER_ALERT_ENGINE_REFUSED, "engine", "reason"},
+    {"reloaded", ROUTER_ALERT_ENGINE_REFUSED, "engine", NULL},
+    {"reload_failed", ROUTER_ALERT_RELOAD_FAILED, "engine", "reason"},
+    {"reload_refused", ROUTER_ALERT_RELOAD_FAILED, "engine", "reason"},
+    {"certificate_ends", ROUTER_ALERT_CERTIFICATE_ENDS, "", "reason"},
+    {"certificate_renewed", ROUTER_ALERT_CERTIFICATE_ENDS, "", NULL},
+};
+
+void router_alerts_hear(struct router_alerts *alerts, const struct router_node *node,
                         const struct lr_json *event)
 {
-    struct lr_str name = text_of(event, "event"), engine = text_of(event, "engine"),
-                  reason = text_of(event, "reason");
+    struct lr_str name = text_of(event, "event");
     if (lr_str_eq_z(name, "model"))
-        hear_model(r, node, event);
-    else if (lr_str_eq_z(name, "model_served"))
-        settle_deaths(r, node, text_of(event, "model"));
+        hear_model(alerts, node, event);
     else if (lr_str_eq_z(name, "memory_alert"))
-        hear_memory(r, node, event);
-    else if (lr_str_eq_z(name, "memory_relieved"))
-        router_alert_settle(r, ROUTER_ALERT_MEMORY_ALERT, node, text_of(event, "pool"));
+        hear_memory(alerts, node, event);
     else if (lr_str_eq_z(name, "watchdog_kill"))
-        hear_kill(r, node, event);
-    else if (lr_str_eq_z(name, "worker_died"))
-        router_alert_raise(r, ROUTER_ALERT_WORKER_DIED, node, text_of(event, "model"),
-                           text_of(event, "how"));
-    else if (lr_str_eq_z(name, "engine_refused"))
-        router_alert_raise(r, ROUTER_ALERT_ENGINE_REFUSED, node, engine, reason);
-    else if (lr_str_eq_z(name, "reload_failed") || lr_str_eq_z(name, "reload_refused"))
-        router_alert_raise(r, ROUTER_ALERT_RELOAD_FAILED, node, engine, reason);
-    else if (lr_str_eq_z(name, "certificate_ends"))
-        router_alert_raise(r, ROUTER_ALERT_CERTIFICATE_ENDS, node, lr_str_z(""), reason);
-    else if (lr_str_eq_z(name, "certificate_renewed"))
-        router_alert_settle(r, ROUTER_ALERT_CERTIFICATE_ENDS, node, lr_str_z(""));
-    else if (lr_str_eq_z(name, "reloaded"))
-        router_alert_settle(r, ROUTER_ALERT_ENGINE_REFUSED, node, engine);
+        hear_kill(alerts, node, event);
+    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
+        if (!lr_str_eq_z(name, meanings[i].event))
+            continue;
+        struct lr_str subject = text_of(event, meanings[i].subject);
+        if (meanings[i].message != NULL)
+            router_alert_raise(alerts, meanings[i].kind, node, subject,
+                               text_of(event, meanings[i].message));
+        else
+            router_alert_settle(alerts, meanings[i].kind, node, subject);
+    }
 }
 
 /* ---- the list ---- */
@@ -242,8 +254,7 @@ void router_alerts_write(const struct router_alerts *alerts, struct lr_json_writ
         sorted[at] = a;
         count++;
     }
-    lr_json_key(w, "alerts");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "alerts");
     for (size_t i = 0; i < count; i++) {
         lr_json_begin_object(w);
         put_alert(w, sorted[i]);

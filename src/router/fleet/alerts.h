@@ -9,6 +9,7 @@
 #ifndef ROUTER_FLEET_ALERTS_H
 #define ROUTER_FLEET_ALERTS_H
 
+#include "net/bus.h"
 #include "router/fleet/nodes.h"
 
 enum { ROUTER_ALERTS_MAX = 100 };
@@ -72,24 +73,27 @@ struct router_alert {
 };
 
 struct router_alerts {
+    struct net_bus *events; /* borrowed: who listens is told */
     struct router_alert all[ROUTER_ALERTS_MAX];
     uint64_t next_id;
 };
 
-struct router;
-
 /* Keeps it and tells whoever listens.  node NULL: it is about the router itself. */
-void router_alert_raise(struct router *r, enum router_alert_kind kind,
+void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message);
 /* The state is over; nothing where none was open. */
-void router_alert_settle(struct router *r, enum router_alert_kind kind,
+void router_alert_settle(struct router_alerts *alerts, enum router_alert_kind kind,
                          const struct router_node *node, struct lr_str subject);
+/* About the router itself: raised when it begins and settled when it ends.  True: it has begun
+ * now. */
+bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kind,
+                        bool is_wrong, const char *message);
 /* The node was restarted or removed: whatever was open on it is over. */
-void router_alerts_settle_node(struct router *r, const struct router_node *node);
+void router_alerts_settle_node(struct router_alerts *alerts, const struct router_node *node);
 
 /* An event that a node told with its heartbeat: what it means for alerts. */
-void router_alerts_hear(struct router *r, const struct router_node *node,
+void router_alerts_hear(struct router_alerts *alerts, const struct router_node *node,
                         const struct lr_json *event);
 
 /* {"alerts": [...]}, open ones first, then the newest. */

@@ -49,7 +49,7 @@ struct router_node {
     uint64_t twin_ms;      /* monotonic; when another process last came as this node */
     char ignored[32];      /* member of its last report that was left out; "": none */
     bool is_stored;        /* was seen in the database: gone from there, it was removed */
-    bool is_unsaved;       /* the database could not take it: written again (node_store.c) */
+    bool is_unsaved;       /* the database could not take it: written again (sync.c) */
     unsigned writes;       /* on their way to the database: router_node_begin_write */
     bool is_drained;       /* an operator took it out of service */
     bool is_draining;      /* it is shutting down */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "router/fleet/sync.h"
 #include "router/http/live.h"
 #include "router/sched/dispatch.h"
 #include "wire/reply.h"
@@ -94,7 +95,8 @@ static void lose(struct router *r, struct router_node *node, const char *why, ui
                    node->name, node->url, why);
     lr_log_warn(NULL, "node.unreachable node=%s url=%s reason=%s", node->name, node->url, why);
     router_live_node(r, node, "node.offline");
-    router_alert_raise(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""), lr_str_z(text));
+    router_alert_raise(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""),
+                       lr_str_z(text));
 }
 
 static void find(struct router *r, struct router_node *node, uint64_t now)
@@ -102,7 +104,7 @@ static void find(struct router *r, struct router_node *node, uint64_t now)
     bool was_lost = node->state == ROUTER_NODE_UNREACHABLE;
     bool is_back = router_node_reached(node, now, r->offline_ms);
     if (was_lost)
-        router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+        router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     if (!is_back)
         return;
     lr_log_info(NULL, "node.back node=%s", node->name);
@@ -168,7 +170,7 @@ static void forget_reach(struct router *r, struct router_node *node, uint64_t no
     if (node->state != ROUTER_NODE_UNREACHABLE)
         return;
     router_node_move(node, ROUTER_NODE_OFFLINE);
-    router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+    router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     router_live_offline(r, node, now - node->heartbeat_ms);
 }
 
@@ -177,7 +179,7 @@ static void look_at_twin(struct router *r, struct router_node *node, uint64_t no
     if (node->twin_ms == 0 || now - node->twin_ms < TWIN_MS)
         return;
     node->twin_ms = 0;
-    router_alert_settle(r, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""));
+    router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""));
 }
 
 void router_reach_second(struct router *r)
@@ -221,7 +223,8 @@ void router_reach_twin(struct router *r, struct router_node *node, const char *u
                    node->name, node->url, url, from);
     lr_log_warn(NULL, "node.cloned node=%s url=%s refused=%s from=%s", node->name, node->url,
                 url, from);
-    router_alert_raise(r, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""), lr_str_z(text));
+    router_alert_raise(&r->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""),
+                       lr_str_z(text));
 }
 
 void router_reach_free(struct router *r)

@@ -1,48 +1,60 @@
 #include "router/http/api.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/random.h"
+#include "router/state.h"
 
-/* Largest bodies: of who has shown a key, and of anybody. */
-enum { ADMIN_BODY_MAX = 8 << 20, PUBLIC_BODY_MAX = 16 << 10 };
+enum {
+    ADMIN_BODY_MAX = 8 << 20,   /* of a request by somebody who has shown a key */
+    PUBLIC_BODY_MAX = 16 << 10, /* of a request by anybody */
+    ANSWER_MAX = 16 << 20,
+};
 
-struct router_loop *router_loop_of(struct router *r, const struct net_request *req)
+const char *router_caller_name(const struct router_caller *caller)
 {
-    const struct net_loop *loop = net_request_loop(req);
-    unsigned i = 0;
-    while (r->loop_states[i].net != loop)
-        i++;
-    return &r->loop_states[i];
+    return caller->key != NULL    ? caller->key->id
+           : caller->node != NULL ? caller->node->id
+                                  : "local";
 }
 
-struct lr_json_writer router_json_begin(struct lr_buf *body, size_t limit)
+/* ---- answers ---- */
+
+struct lr_json_writer *router_answer_begin(struct net_request *req)
 {
-    struct lr_json_writer w;
-    lr_buf_init(body, limit);
-    lr_json_writer_init(&w, body);
-    lr_json_begin_object(&w);
-    return w;
+    struct router_access *access = router_access(req);
+    lr_buf_init(&access->body, ANSWER_MAX);
+    lr_json_writer_init(&access->writer, &access->body);
+    lr_json_begin_object(&access->writer);
+    return &access->writer;
 }
 
-void router_respond_json(struct net_request *req, int status, struct lr_buf *body)
+lr_code router_answer(struct net_request *req, int status)
 {
-    if (body->failed)
-        router_refuse(req, LR_INTERNAL, "the answer is larger than %zu bytes", body->limit);
-    else
-        net_respond(req, status, "application/json", lr_buf_str(body));
-    lr_buf_free(body);
+    struct router_access *access = router_access(req);
+    struct lr_error err;
+    lr_json_end_object(&access->writer);
+    if (access->body.failed) {
+        (void)lr_fail(&err, LR_INTERNAL, "the answer is larger than %d bytes", ANSWER_MAX);
+        net_respond_error(req, &err);
+    } else {
+        net_respond(req, status, "application/json", lr_buf_str(&access->body));
+    }
+    return LR_OK;
 }
 
-void router_refuse(struct net_request *req, lr_code code, const char *fmt, ...)
+lr_code router_answer_text(struct net_request *req, struct lr_str json)
 {
-    struct lr_error err = {.code = code};
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(err.text, sizeof(err.text), fmt, args);
-    va_end(args);
-    net_respond_error(req, &err);
+    net_respond(req, 200, "application/json", json);
+    return LR_OK;
+}
+
+void *router_memory(struct net_request *req, size_t size, struct lr_error *err)
+{
+    void *memory = lr_arena_zalloc(net_request_arena(req), size);
+    if (memory == NULL)
+        (void)lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    return memory;
 }
 
 bool router_wants(struct net_request *req, const char *name)
@@ -51,19 +63,65 @@ bool router_wants(struct net_request *req, const char *name)
     return net_request_query_get(req, name, &value) && lr_str_eq_z(value, "true");
 }
 
-const struct lr_json *router_body(struct net_request *req)
+lr_code router_body(struct net_request *req, const struct lr_json **out, struct lr_error *err)
 {
-    const struct lr_json *body = NULL;
-    struct lr_error err;
-    lr_code code =
-        lr_json_parse(net_request_arena(req), net_request_body(req), NULL, &body, &err);
-    if (code == LR_OK && body->type != LR_JSON_OBJECT)
-        code = lr_fail(&err, LR_INVALID_ARGUMENT, "the body must be a JSON object");
-    if (code == LR_OK)
-        return body;
-    net_respond_error(req, &err);
-    return NULL;
+    lr_code code = lr_json_parse(net_request_arena(req), net_request_body(req), NULL, out, err);
+    return code != LR_OK || (*out)->type == LR_JSON_OBJECT
+               ? code
+               : lr_fail(err, LR_INVALID_ARGUMENT, "the body must be a JSON object");
 }
+
+lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err)
+{
+    return lr_fail(err, LR_NOT_FOUND, "there is no %s \"" LR_STR_FMT "\"", what,
+                   LR_STR_ARG(lr_str_sub(id, 0, 200)));
+}
+
+/* ---- what the database does for a request ---- */
+
+struct act {
+    struct net_request *req;
+    router_store_fn fn;
+    router_api_done done;
+    void *arg;
+};
+
+static lr_code do_act(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct act *act = arg;
+    return act->fn(sql, act->arg, err);
+}
+
+static void acted(void *arg, const struct lr_error *err)
+{
+    struct act *act = arg;
+    struct lr_error failure;
+    if (err == NULL && act->done(act->req, act->arg, &failure) != LR_OK)
+        err = &failure;
+    if (err != NULL)
+        net_respond_error(act->req, err);
+}
+
+lr_code router_act(struct net_request *req, const struct router_action *action,
+                   router_store_fn fn, router_api_done done, void *arg, struct lr_error *err)
+{
+    const struct router_access *access = router_access(req);
+    struct act *act = router_memory(req, sizeof(*act), err);
+    if (act == NULL)
+        return LR_OUT_OF_RAM;
+    *act = (struct act){req, fn, done, arg};
+    fn = fn != NULL ? do_act : NULL;
+    if (action == NULL) {
+        router_store_submit(access->router->store, fn, net_request_loop(req), acted, act);
+        return LR_OK;
+    }
+    struct router_action own = *action;
+    own.actor = router_caller_name(&access->caller);
+    router_store_act(access->router->store, &own, fn, net_request_loop(req), acted, act);
+    return LR_OK;
+}
+
+/* ---- one request, from head to log line ---- */
 
 /* The client's own id where it is harmless in a header and a log, else one of ours. */
 static void choose_id(struct net_request *req, struct router_access *access)
@@ -105,9 +163,9 @@ void router_api_head(void *arg, struct net_request *req)
 {
     struct router *r = arg;
     struct lr_error err;
-    struct router_access *access = lr_arena_zalloc(net_request_arena(req), sizeof(*access));
+    struct router_access *access = router_memory(req, sizeof(*access), &err);
     if (access == NULL) {
-        router_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
+        net_respond_error(req, &err);
         return;
     }
     access->router = r;
@@ -139,17 +197,20 @@ void router_api_head(void *arg, struct net_request *req)
 
 void router_api_request(void *arg, struct net_request *req)
 {
-    struct router_access *access = net_request_user(req);
-    access->route->fn(arg, req);
+    struct lr_error err;
+    if (router_access(req)->route->fn(arg, req, &err) != LR_OK)
+        net_respond_error(req, &err);
 }
 
 void router_api_end(void *arg, const struct net_request *req)
 {
     struct router *r = arg;
-    const struct router_access *a = net_request_user(req);
+    struct router_access *a = net_request_user(req);
     int status = net_request_status(req);
     if (status >= 100 && status < 600)
         router_count(&r->metrics.answers[status / 100], 1);
+    if (a != NULL)
+        lr_buf_free(&a->body);
     if (a == NULL || !lr_log_on(LR_LOG_INFO))
         return;
     /* A node's heartbeat each second is no news. */

@@ -4,17 +4,78 @@
 #ifndef ROUTER_HTTP_API_H
 #define ROUTER_HTTP_API_H
 
-#include "router/state.h"
+#include "base/json.h"
+#include "net/cidr.h"
+#include "net/routes.h"
+#include "router/store/keys.h"
+#include "router/store/store.h"
 
-typedef void (*router_api_fn)(struct router *r, struct net_request *req);
+struct router;
+struct router_node;
+
+/* LR_OK: the request is answered, or will be.  Else *err is the answer. */
+typedef lr_code router_api_fn(struct router *r, struct net_request *req, struct lr_error *err);
 
 struct router_route {
     struct net_route at;
     enum router_role role;
-    router_api_fn fn;
+    router_api_fn *fn;
 };
 
 extern const struct net_routes router_routes; /* rows: struct router_route */
+
+/* Who asks.  Copied out of the lock; key stays good for the router's life. */
+struct router_caller {
+    struct router_key *key;   /* NULL: nobody in particular, on loopback */
+    struct router_node *node; /* a node, by its secret */
+    enum router_role role;
+    uint64_t session; /* signed in to the dashboard; 0: came with a key, or without */
+};
+const char *router_caller_name(const struct router_caller *caller);
+
+/* What is known about one HTTP request; the user pointer of net_request, in its arena. */
+struct router_access {
+    struct router *router;
+    const struct router_route *route; /* of `match` */
+    struct router_caller caller;
+    struct net_match match;
+    char from[NET_ADDRESS_TEXT]; /* the client's address, also behind a trusted proxy */
+    char request_id[72];
+    char model[96];
+    char node[48];
+    uint64_t prompt_tokens, completion_tokens;
+    struct lr_buf body; /* of router_answer_begin */
+    struct lr_json_writer writer;
+};
+static inline struct router_access *router_access(struct net_request *req)
+{
+    return net_request_user(req);
+}
+
+/* ---- answers ---- */
+
+/* An object: its members follow through the writer, then router_answer closes and sends it. */
+struct lr_json_writer *router_answer_begin(struct net_request *req);
+lr_code router_answer(struct net_request *req, int status);
+/* JSON that is written already. */
+lr_code router_answer_text(struct net_request *req, struct lr_str json);
+/* The request's memory, all zero.  NULL: err says so. */
+void *router_memory(struct net_request *req, size_t size, struct lr_error *err);
+/* ?name=true */
+bool router_wants(struct net_request *req, const char *name);
+/* The body as an object. */
+LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **out,
+                                struct lr_error *err);
+/* NOT_FOUND: there is no such thing. */
+lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err);
+
+/* What the database does for a request: fn in a transaction, then done on the request's loop,
+ * which answers.  Where either fails, its error is the answer.  With an action it is a change
+ * of the caller's, and its line in the audit log is in the same transaction; the actor is
+ * filled in.  arg is in the request's memory. */
+typedef lr_code (*router_api_done)(struct net_request *req, void *arg, struct lr_error *err);
+lr_code router_act(struct net_request *req, const struct router_action *action,
+                   router_store_fn fn, router_api_done done, void *arg, struct lr_error *err);
 
 /* cors.c: pages of other origins.  check is for the start; the others are for on_head. */
 LR_MUST_USE lr_code router_cors_check(const struct router *r, struct lr_error *err);
@@ -39,7 +100,7 @@ LR_MUST_USE lr_code router_authenticate(struct router *r, const struct net_reque
 LR_MUST_USE lr_code router_identify(struct router *r, const struct net_request *req,
                                     enum router_role wants, struct router_caller *out,
                                     struct lr_error *err);
-bool router_may(enum router_role has, enum router_role wants);
+
 /* For net_bus: a stream of events outlives the check at its beginning, not the right to it. */
 bool router_may_listen(void *arg, struct net_request *req);
 
@@ -47,50 +108,15 @@ bool router_may_listen(void *arg, struct net_request *req);
  * alone and two routers on one host must not sign each other out. */
 struct lr_str router_cookie_name(const struct router *r, char out[32]);
 
-/* Once a second: silent nodes are left, silent clients get a comment (call.c). */
-void router_calls_watch(struct router_loop *loop);
-/* What still waits for a node's last word when the router ends. */
-void router_calls_end(struct router_loop *loop);
-
-static inline struct router_access *router_access(struct net_request *req)
-{
-    return net_request_user(req);
-}
-
 /* Handlers. */
-void router_api_complete(struct router *r, struct net_request *req);
-void router_api_v1_models(struct router *r, struct net_request *req);
-void router_api_v1_model(struct router *r, struct net_request *req);
-void router_api_models(struct router *r, struct net_request *req);
-void router_api_register(struct router *r, struct net_request *req);
-void router_api_registry(struct router *r, struct net_request *req);
-void router_api_manifest(struct router *r, struct net_request *req);
-void router_api_delete_model(struct router *r, struct net_request *req);
-void router_api_model_action(struct router *r, struct net_request *req);
-void router_api_explain(struct router *r, struct net_request *req);
-void router_api_join(struct router *r, struct net_request *req);
-void router_api_heartbeat(struct router *r, struct net_request *req);
-void router_api_nodes(struct router *r, struct net_request *req);
-void router_api_node_drain(struct router *r, struct net_request *req);
-void router_api_node_undrain(struct router *r, struct net_request *req);
-void router_api_node_delete(struct router *r, struct net_request *req);
-void router_api_node_token(struct router *r, struct net_request *req);
-void router_api_node_forward(struct router *r, struct net_request *req);
-void router_api_keys(struct router *r, struct net_request *req);
-void router_api_key_create(struct router *r, struct net_request *req);
-void router_api_key_change(struct router *r, struct net_request *req);
-void router_api_key_revoke(struct router *r, struct net_request *req);
-void router_api_usage(struct router *r, struct net_request *req);
-void router_api_audit(struct router *r, struct net_request *req);
-void router_api_events(struct router *r, struct net_request *req);
-void router_api_whoami(struct router *r, struct net_request *req);
-void router_api_sign_in(struct router *r, struct net_request *req);
-void router_api_sign_out(struct router *r, struct net_request *req);
-void router_api_stats(struct router *r, struct net_request *req);
-void router_api_alerts(struct router *r, struct net_request *req);
-void router_api_health(struct router *r, struct net_request *req);
-void router_api_metrics(struct router *r, struct net_request *req);
-void router_api_dashboard(struct router *r, struct net_request *req);
-void router_api_asset(struct router *r, struct net_request *req);
+router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, router_api_models,
+    router_api_register, router_api_registry, router_api_manifest, router_api_delete_model,
+    router_api_model_action, router_api_explain, router_api_join, router_api_heartbeat,
+    router_api_nodes, router_api_node_drain, router_api_node_undrain, router_api_node_delete,
+    router_api_node_token, router_api_node_forward, router_api_keys, router_api_key_create,
+    router_api_key_change, router_api_key_revoke, router_api_usage, router_api_audit,
+    router_api_events, router_api_whoami, router_api_sign_in, router_api_sign_out,
+    router_api_stats, router_api_alerts, router_api_health, router_api_metrics,
+    router_api_dashboard, router_api_asset;
 
 #endif

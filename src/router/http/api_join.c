@@ -10,9 +10,11 @@
 #include "net/settings.h"
 #include "net/url.h"
 #include "router/fleet/reach.h"
+#include "router/fleet/sync.h"
 #include "router/http/api.h"
 #include "router/http/live.h"
 #include "router/sched/dispatch.h"
+#include "router/state.h"
 #include "wire/reply.h"
 
 enum { BODY_BYTES = 4 << 20, HEARTBEAT_MS = 1000, SECRET_LEAST = 32 };
@@ -135,9 +137,11 @@ static lr_code check_identity(const struct router *r, const struct router_caller
 
 /* To a join (`joined` is the node) or to a heartbeat, lock held.  Every router of the fleet is
  * named: a node sends heartbeats to each. */
-static void write_reply(struct router *r, const struct router_node *joined, bool must_join,
-                        struct lr_buf *body)
+static void write_reply(struct net_request *req, const struct router_node *joined,
+                        bool must_join)
 {
+    struct router_access *access = router_access(req);
+    const struct router *r = access->router;
     struct wire_fleet_reply reply = {
         .node_id = lr_str_z(joined != NULL ? joined->id : ""),
         .protocol = WIRE_PROTOCOL,
@@ -150,8 +154,8 @@ static void write_reply(struct router *r, const struct router_node *joined, bool
     };
     for (size_t i = 0; i < r->fleet_count && i < WIRE_REPLY_ROUTERS_MAX; i++)
         reply.routers[reply.router_count++] = lr_str_z(r->fleet[i]);
-    lr_buf_init(body, BODY_BYTES);
-    wire_fleet_reply_write(body, &reply);
+    lr_buf_init(&access->body, BODY_BYTES);
+    wire_fleet_reply_write(&access->body, &reply);
 }
 
 /* In the request's arena. */
@@ -170,16 +174,16 @@ struct joining {
     struct lr_error refusal; /* code LR_OK: none */
 };
 
-static void refuse_join(struct joining *a)
+static void log_refusal(const struct net_request *req, const struct lr_error *err)
 {
-    lr_log_warn(NULL, "node.refused from=%s reason=%s", router_access(a->req)->from,
-                a->refusal.text);
-    net_respond_error(a->req, &a->refusal);
+    const struct router_access *access = net_request_user(req);
+    lr_log_warn(NULL, "node.refused from=%s reason=%s", access->from, err->text);
 }
 
-static bool has_ca(const struct router *r)
+static void refuse_join(struct joining *a)
 {
-    return lr_settings_str(r->settings, "tls-ca") != NULL;
+    log_refusal(a->req, &a->refusal);
+    net_respond_error(a->req, &a->refusal);
 }
 
 /* Whoever may join must not send the router to just any address: it is the one that the node
@@ -189,7 +193,8 @@ static bool may_be_at(void *arg, const char *address)
 {
     struct joining *a = arg;
     const struct router *r = a->router;
-    bool may = (has_ca(r) && strncmp(a->url, "https://", 8) == 0) ||
+    bool has_ca = lr_settings_str(r->settings, "tls-ca") != NULL;
+    bool may = (has_ca && strncmp(a->url, "https://", 8) == 0) ||
                net_same_address(address, router_access(a->req)->from) ||
                net_cidrs_have(&r->node_networks, address);
     (void)snprintf(may ? a->address : a->elsewhere, NET_ADDRESS_TEXT, "%s", address);
@@ -226,7 +231,7 @@ static bool is_news(const struct joining *a, const struct router_node *node)
 }
 
 /* Lock held. */
-static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
+static lr_code take_join(struct joining *a, char id[48])
 {
     struct router *r = a->router;
     struct router_node *node = router_nodes_find(&r->nodes, a->join.node_id);
@@ -253,9 +258,9 @@ static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
         describe(a, detail);
         router_store_audit(r->store, router_caller_name(caller), "node.join", node->id, detail);
     }
-    write_reply(r, node, false, body);
+    write_reply(a->req, node, false);
     (void)snprintf(id, 48, "%s", node->id);
-    router_alert_settle(r, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+    router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     router_live_node(r, node, "node.joined");
     lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
                 node->id, node->url, node->device, a->join.state.model_count);
@@ -266,16 +271,15 @@ static lr_code take_join(struct joining *a, struct lr_buf *body, char id[48])
 static void finish_join(struct joining *a)
 {
     struct router *r = a->router;
-    struct lr_buf body;
     char id[48];
     router_lock(r);
-    lr_code code = take_join(a, &body, id);
+    lr_code code = take_join(a, id);
     router_unlock(r);
     if (code != LR_OK) {
         refuse_join(a);
         return;
     }
-    router_respond_json(a->req, 200, &body);
+    (void)router_answer_text(a->req, lr_buf_str(&router_access(a->req)->body));
     if (r->on_node != NULL)
         r->on_node(r->on_node_arg, id);
 }
@@ -387,50 +391,58 @@ static void dial_back(struct joining *a, const char *old_url, const char *old_se
         on_here(a, &err, 0);
 }
 
-void router_api_join(struct router *r, struct net_request *req)
+/* What the node says of itself.  *is_known: this very process is reached already. */
+static lr_code check(struct joining *a, bool *is_known, char old_url[288], char old_secret[96],
+                     struct lr_error *err)
 {
-    struct router_access *access = router_access(req);
-    char old_url[288] = "", old_secret[96] = "";
-    bool is_known = false;
-    struct joining *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
-    if (a == NULL) {
-        router_refuse(req, LR_OUT_OF_RAM, "no memory for a join");
-        return;
-    }
-    a->router = r;
-    a->req = req;
+    struct router *r = a->router;
+    const struct router_caller *caller = &router_access(a->req)->caller;
     struct wire_join *join = &a->join;
     lr_code code =
-        wire_join_parse(net_request_arena(req), net_request_body(req), join, &a->refusal);
+        wire_join_parse(net_request_arena(a->req), net_request_body(a->req), join, err);
     if (code == LR_UNSUPPORTED) /* another protocol: both versions are named */
-        code = lr_fail_prefix(&a->refusal, "this router is llm-router %s", r->version);
+        code = lr_fail_prefix(err, "this router is llm-router %s", r->version);
     if (code == LR_OK)
-        code = check_join(r, join, &a->refusal);
+        code = check_join(r, join, err);
     if (code == LR_OK)
-        code = choose_url(r, req, join, a->url, sizeof(a->url), &a->refusal);
-    if (code == LR_OK) {
-        router_lock(r);
-        const struct router_node *node = router_nodes_find(&r->nodes, join->node_id);
-        code = check_identity(r, &access->caller, join, &a->refusal);
-        if (code == LR_OK && node == NULL && access->caller.key != NULL &&
-            router_key_is_spent(access->caller.key))
-            code = router_key_fail_spent(access->caller.key, &a->refusal);
-        bool is_online = code == LR_OK && node != NULL && router_node_is_online(node);
-        bool is_here = is_online && strcmp(node->url, a->url) == 0;
-        is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;
-        if (is_online && !is_here && node->epoch != join->state.epoch) {
-            a->old_epoch = node->epoch;
-            memcpy(old_url, node->url, sizeof(old_url));
-            memcpy(old_secret, node->secret, sizeof(old_secret));
-        }
-        router_unlock(r);
-    }
+        code = choose_url(r, a->req, join, a->url, sizeof(a->url), err);
     if (code != LR_OK)
-        refuse_join(a);
+        return code;
+    router_lock(r);
+    const struct router_node *node = router_nodes_find(&r->nodes, join->node_id);
+    code = check_identity(r, caller, join, err);
+    if (code == LR_OK && node == NULL && caller->key != NULL &&
+        router_key_is_spent(caller->key))
+        code = router_key_fail_spent(caller->key, err);
+    bool is_online = code == LR_OK && node != NULL && router_node_is_online(node);
+    bool is_here = is_online && strcmp(node->url, a->url) == 0;
+    *is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;
+    if (is_online && !is_here && node->epoch != join->state.epoch) {
+        a->old_epoch = node->epoch;
+        memcpy(old_url, node->url, sizeof(node->url));
+        memcpy(old_secret, node->secret, sizeof(node->secret));
+    }
+    router_unlock(r);
+    return code;
+}
+
+lr_code router_api_join(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    char old_url[288] = "", old_secret[96] = "";
+    bool is_known = false;
+    struct joining *a = router_memory(req, sizeof(*a), err);
+    if (a == NULL)
+        return LR_OUT_OF_RAM;
+    a->router = r;
+    a->req = req;
+    lr_code code = check(a, &is_known, old_url, old_secret, err);
+    if (code != LR_OK)
+        log_refusal(req, err);
     else if (is_known)
         end_join(a); /* it is reached as it is: it has other models now */
     else
         dial_back(a, old_url, old_secret);
+    return code;
 }
 
 /* ---- heartbeat ---- */
@@ -450,39 +462,28 @@ static lr_code check_heartbeat(const struct router_caller *caller,
     return LR_OK;
 }
 
-void router_api_heartbeat(struct router *r, struct net_request *req)
+lr_code router_api_heartbeat(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_access *access = router_access(req);
-    struct lr_str id = access->match.tail;
     struct wire_heartbeat heartbeat;
-    struct lr_error err;
-    struct lr_buf reply;
-    bool knows_all = true;
     lr_code code =
-        wire_heartbeat_parse(net_request_arena(req), net_request_body(req), &heartbeat, &err);
-    if (code != LR_OK) {
-        net_respond_error(req, &err);
-        return;
-    }
+        wire_heartbeat_parse(net_request_arena(req), net_request_body(req), &heartbeat, err);
+    if (code != LR_OK)
+        return code;
     router_lock(r);
-    struct router_node *node = router_nodes_find(&r->nodes, id);
-    code = check_heartbeat(&access->caller, node, &heartbeat, &err);
+    struct router_node *node = router_nodes_find(&r->nodes, access->match.tail);
+    code = check_heartbeat(&access->caller, node, &heartbeat, err);
     if (code == LR_OK) {
         bool was_online = router_node_is_online(node);
-        knows_all = router_nodes_heartbeat(node, &heartbeat, lr_clock_ms(NULL));
+        bool knows_all = router_nodes_heartbeat(node, &heartbeat, lr_clock_ms(NULL));
         if (router_node_is_online(node) && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
             router_live_node(r, node, "node.online");
         }
         router_live_heartbeat(r, node, &heartbeat);
         router_pump_all(r);
+        write_reply(req, NULL, !knows_all);
     }
-    write_reply(r, NULL, !knows_all, &reply);
     router_unlock(r);
-    if (code != LR_OK) {
-        lr_buf_free(&reply);
-        net_respond_error(req, &err);
-    } else {
-        router_respond_json(req, 200, &reply);
-    }
+    return code == LR_OK ? router_answer_text(req, lr_buf_str(&access->body)) : code;
 }

@@ -1,12 +1,10 @@
 /* router/http/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "router/http/api.h"
 #include "router/sched/dispatch.h"
+#include "router/state.h"
 #include "wire/reply.h"
 
-enum { BODY_BYTES = 16 << 20, AT_ONCE = 16 };
+enum { REGISTRY_BYTES = 16 << 20, AT_ONCE = 16 };
 
 enum { STATES = 10 };
 static const char *const states[STATES] = {"failed",    "absent",  "waiting",  "fetching",
@@ -75,17 +73,12 @@ static void put_v1_model(struct lr_json_writer *w, const struct router_caller *c
 {
     struct lr_str id = lr_str_z(m->id);
     size_t slash = lr_str_find_char(id, '/');
-    lr_json_begin_object(w);
-    lr_json_member_z(w, "id", m->id);
-    lr_json_member_z(w, "object", "model");
-    lr_json_member_i64(w, "created", m->created_ms / 1000);
-    lr_json_member_str(w, "owned_by",
-                       slash != LR_STR_NONE ? lr_str_sub(id, 0, slash)
-                                            : LR_STR_LIT("llm-router"));
-    lr_json_member_bool(w, "ready", o->is_ready);
-    lr_json_member_z(w, "state", o->state);
-    lr_json_member_z(w, "reason", reason_for(caller, o));
-    lr_json_end_object(w);
+    LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("object", "model"),
+                    LR_INT("created", m->created_ms / 1000),
+                    LR_STR("owned_by", slash != LR_STR_NONE ? lr_str_sub(id, 0, slash)
+                                                            : LR_STR_LIT("llm-router")),
+                    LR_FLAG("ready", o->is_ready), LR_TEXT("state", o->state),
+                    LR_TEXT("reason", reason_for(caller, o)));
 }
 
 /* Whether the caller's key is for this model. */
@@ -96,97 +89,81 @@ static lr_code check_caller(struct net_request *req, const struct router_model *
     return key != NULL ? router_key_check_model(key, lr_str_z(model->id), err) : LR_OK;
 }
 
-/* NULL: unknown, or not for this caller, which err does not tell apart. */
-static struct router_model *find_for_caller(struct router *r, struct net_request *req,
-                                            struct lr_str id, struct lr_error *err)
+/* NOT_FOUND: unknown, or not for this caller, which err does not tell apart. */
+static lr_code find_for_caller(struct router *r, struct net_request *req, struct lr_str id,
+                               struct router_model **out, struct lr_error *err)
 {
-    struct router_model *model = router_registry_find(&r->registry, id);
-    lr_code code =
-        model != NULL ? check_caller(req, model, err) : router_fail_no_model(id, err);
-    return code == LR_OK ? model : NULL;
+    *out = router_registry_find(&r->registry, id);
+    return *out != NULL ? check_caller(req, *out, err) : router_fail_no_model(id, err);
 }
 
-void router_api_v1_models(struct router *r, struct net_request *req)
+lr_code router_api_v1_models(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct lr_buf body;
+    struct lr_json_writer *w = router_answer_begin(req);
     struct lr_str key;
     void *value;
     bool wants_all = router_wants(req, "all");
-    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
-    lr_json_member_z(&w, "object", "list");
-    lr_json_key(&w, "data");
-    lr_json_begin_array(&w);
+    (void)err;
+    lr_json_member_z(w, "object", "list");
+    lr_json_member_array(w, "data");
     router_lock(r);
     for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
         struct outlook o = look(r, value);
-        if ((wants_all || o.can_run) && check_caller(req, value, NULL) == LR_OK)
-            put_v1_model(&w, &router_access(req)->caller, value, &o);
+        if ((!wants_all && !o.can_run) || check_caller(req, value, NULL) != LR_OK)
+            continue;
+        lr_json_begin_object(w);
+        put_v1_model(w, &router_access(req)->caller, value, &o);
+        lr_json_end_object(w);
     }
     router_unlock(r);
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
-    router_respond_json(req, 200, &body);
+    lr_json_end_array(w);
+    return router_answer(req, 200);
 }
 
-void router_api_v1_model(struct router *r, struct net_request *req)
+lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct lr_str id = router_access(req)->match.tail;
-    struct lr_buf body;
-    struct lr_json_writer w;
-    struct lr_error err;
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
+    struct router_model *model;
     router_lock(r);
-    const struct router_model *model = find_for_caller(r, req, id, &err);
-    if (model != NULL) {
+    lr_code code = find_for_caller(r, req, router_access(req)->match.tail, &model, err);
+    if (code == LR_OK) {
         struct outlook o = look(r, model);
-        put_v1_model(&w, &router_access(req)->caller, model, &o);
+        put_v1_model(router_answer_begin(req), &router_access(req)->caller, model, &o);
     }
     router_unlock(r);
-    if (model == NULL) {
-        lr_buf_free(&body);
-        net_respond_error(req, &err);
-        return;
-    }
-    router_respond_json(req, 200, &body);
+    return code == LR_OK ? router_answer(req, 200) : code;
 }
 
-static void put_place(struct lr_json_writer *w, const struct router_node *node,
-                      const struct router_replica *replica)
+static void put_replica(struct lr_json_writer *w, const struct router_node *node,
+                        const struct router_replica *replica)
 {
     const char *why_not;
-    lr_json_begin_object(w);
-    lr_json_member_z(w, "node", node->id);
-    lr_json_member_z(w, "name", node->name);
-    lr_json_member_bool(w, "online", router_node_is_online(node));
-    lr_json_member_bool(w, "can_run",
-                        replica != NULL && replica->can_run &&
-                            router_node_serves(node, &why_not));
+    bool serves = router_node_serves(node, &why_not);
     const char *reason = NULL;
-    if (!router_node_serves(node, &why_not))
+    if (!serves)
         reason = why_not;
     else if (replica == NULL)
         reason = "the node does not have it";
     else if (!replica->can_run || replica->is_waiting)
         reason = replica->reason;
-    lr_json_member_z(w, "reason", reason);
+    lr_json_begin_object(w);
+    LR_JSON_MEMBERS(w, LR_TEXT("node", node->id), LR_TEXT("name", node->name),
+                    LR_FLAG("online", router_node_is_online(node)),
+                    LR_FLAG("can_run", replica != NULL && replica->can_run && serves),
+                    LR_TEXT("reason", reason));
     if (replica != NULL) {
-        lr_json_member_z(w, "state", replica->state);
-        lr_json_member_bool(w, "loaded", replica->is_loaded);
-        lr_json_member_bool(w, "pinned", replica->is_pinned);
-        lr_json_member_u64(w, "failures", replica->failures);
+        LR_JSON_MEMBERS(
+            w, LR_TEXT("state", replica->state), LR_FLAG("loaded", replica->is_loaded),
+            LR_FLAG("pinned", replica->is_pinned), LR_UINT("failures", replica->failures));
         if (replica->can_run && replica->is_waiting && replica->next_try_ms != 0)
             lr_json_member_u64(w, "next_try_ms", replica->next_try_ms);
-        lr_json_member_z(w, "engine", replica->engine);
-        lr_json_member_z(w, "runtime", replica->runtime);
-        lr_json_member_z(w, "architecture", replica->architecture);
-        lr_json_member_u64(w, "slots", replica->slots);
-        lr_json_member_u64(w, "live", replica->live);
-        lr_json_member_u64(w, "inflight", replica->inflight);
-        lr_json_member_u64(w, "context_tokens", replica->context_tokens);
-        lr_json_member_u64(w, "weight_bytes", replica->weight_bytes);
-        lr_json_member_double(w, "step_ms", replica->step_ms);
-        lr_json_member_double(w, "prefill_ms_per_token", replica->prefill_ms);
+        LR_JSON_MEMBERS(
+            w, LR_TEXT("engine", replica->engine), LR_TEXT("runtime", replica->runtime),
+            LR_TEXT("architecture", replica->architecture), LR_UINT("slots", replica->slots),
+            LR_UINT("live", replica->live), LR_UINT("inflight", replica->inflight),
+            LR_UINT("context_tokens", replica->context_tokens),
+            LR_UINT("weight_bytes", replica->weight_bytes),
+            LR_REAL("step_ms", replica->step_ms),
+            LR_REAL("prefill_ms_per_token", replica->prefill_ms));
     }
     lr_json_end_object(w);
 }
@@ -195,14 +172,24 @@ static void put_place(struct lr_json_writer *w, const struct router_node *node,
  * a hundred nodes stays small. */
 static void put_counts(struct lr_json_writer *w, const struct outlook *o)
 {
-    lr_json_member_u64(w, "inflight", o->inflight);
-    lr_json_member_u64(w, "weight_bytes", o->weight_bytes);
-    lr_json_key(w, "states");
-    lr_json_begin_object(w);
+    LR_JSON_MEMBERS(w, LR_UINT("inflight", o->inflight),
+                    LR_UINT("weight_bytes", o->weight_bytes));
+    lr_json_member_object(w, "states");
     for (size_t i = 0; i < STATES; i++)
         if (o->counts[i] != 0)
             lr_json_member_u64(w, states[i], o->counts[i]);
     lr_json_end_object(w);
+}
+
+static void put_nodes(struct lr_json_writer *w, const struct router *r,
+                      const struct router_model *m)
+{
+    lr_json_member_array(w, "nodes");
+    for (size_t i = 0; i < r->nodes.count; i++)
+        if (!router_node_is_removed(r->nodes.all[i]))
+            put_replica(w, r->nodes.all[i],
+                        router_node_replica(r->nodes.all[i], lr_str_z(m->folded)));
+    lr_json_end_array(w);
 }
 
 static void put_v0_model(struct lr_json_writer *w, const struct router *r,
@@ -210,44 +197,33 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
 {
     struct outlook o = look(r, m);
     lr_json_begin_object(w);
-    lr_json_member_z(w, "id", m->id);
-    lr_json_member_z(w, "source", m->source);
-    lr_json_member_z(w, "format", m->format[0] != '\0' ? m->format : NULL);
-    lr_json_member_i64(w, "created", m->created_ms / 1000);
-    lr_json_member_bool(w, "ready", o.is_ready);
-    lr_json_member_z(w, "state", o.state);
-    lr_json_member_z(w, "reason", o.reason[0] != '\0' ? o.reason : NULL);
-    lr_json_member_u64(w, "queued", router_schedule_waiting(&m->schedule));
-    if (is_brief) {
+    LR_JSON_MEMBERS(w, LR_TEXT("id", m->id), LR_TEXT("source", m->source),
+                    LR_TEXT("format", m->format[0] != '\0' ? m->format : NULL),
+                    LR_INT("created", m->created_ms / 1000), LR_FLAG("ready", o.is_ready),
+                    LR_TEXT("state", o.state),
+                    LR_TEXT("reason", o.reason[0] != '\0' ? o.reason : NULL),
+                    LR_UINT("queued", router_schedule_waiting(&m->schedule)));
+    if (is_brief)
         put_counts(w, &o);
-        lr_json_end_object(w);
-        return;
-    }
-    lr_json_key(w, "nodes");
-    lr_json_begin_array(w);
-    for (size_t i = 0; i < r->nodes.count; i++)
-        if (!router_node_is_removed(r->nodes.all[i]))
-            put_place(w, r->nodes.all[i],
-                      router_node_replica(r->nodes.all[i], lr_str_z(m->folded)));
-    lr_json_end_array(w);
+    else
+        put_nodes(w, r, m);
     lr_json_end_object(w);
 }
 
-void router_api_models(struct router *r, struct net_request *req)
+lr_code router_api_models(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct lr_buf body;
+    struct lr_json_writer *w = router_answer_begin(req);
     struct lr_str key, id;
     void *value;
-    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
     bool is_brief = router_wants(req, "brief"), has_id = net_request_query_get(req, "id", &id);
-    lr_json_key(&w, "models");
-    lr_json_begin_array(&w);
+    (void)err;
+    lr_json_member_array(w, "models");
     router_lock(r);
     const struct router_model *one = has_id ? router_registry_find(&r->registry, id) : NULL;
     if (one != NULL)
-        put_v0_model(&w, r, one, is_brief);
+        put_v0_model(w, r, one, is_brief);
     for (size_t i = 0; !has_id && lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
-        put_v0_model(&w, r, value, is_brief);
+        put_v0_model(w, r, value, is_brief);
         /* A large fleet takes its time: others get the lock in between.  What is registered
          * or deleted meanwhile may be in the list or not. */
         if (i % AT_ONCE == AT_ONCE - 1) {
@@ -256,15 +232,14 @@ void router_api_models(struct router *r, struct net_request *req)
         }
     }
     router_unlock(r);
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
-    router_respond_json(req, 200, &body);
+    lr_json_end_array(w);
+    return router_answer(req, 200);
 }
 
 /* What nodes ask on their own: which manifests there are. */
-void router_api_registry(struct router *r, struct net_request *req)
+lr_code router_api_registry(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct lr_buf body;
+    struct lr_buf *body = &router_access(req)->body;
     struct lr_str key;
     void *value;
     router_lock(r);
@@ -283,102 +258,79 @@ void router_api_registry(struct router *r, struct net_request *req)
             .generation = m->generation > 0 ? (uint64_t)m->generation : 0,
         };
     }
-    lr_buf_init(&body, BODY_BYTES);
-    wire_registry_write(&body, &list);
+    lr_buf_init(body, REGISTRY_BYTES);
+    wire_registry_write(body, &list);
     router_unlock(r);
-    body.failed = body.failed || models == NULL;
-    router_respond_json(req, 200, &body);
+    return models != NULL && !body->failed
+               ? router_answer_text(req, lr_buf_str(body))
+               : lr_fail(err, LR_INTERNAL, "the answer is larger than %d bytes",
+                         REGISTRY_BYTES);
 }
 
-void router_api_manifest(struct router *r, struct net_request *req)
+lr_code router_api_manifest(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_str id = router_access(req)->match.tail;
-    struct lr_buf body;
-    lr_buf_init(&body, BODY_BYTES);
+    const char *manifest = NULL;
     router_lock(r);
     const struct router_model *model = router_registry_find(&r->registry, id);
     if (model != NULL)
-        lr_buf_add_z(&body, model->manifest);
+        manifest = lr_arena_copy(net_request_arena(req), lr_str_z(model->manifest));
     router_unlock(r);
-    if (model == NULL || body.len == 0) {
-        bool known = model != NULL;
-        lr_buf_free(&body);
-        if (known)
-            router_refuse(req, LR_NOT_FOUND,
-                          "model \"" LR_STR_FMT "\" lies on a node: it has no manifest",
-                          LR_STR_ARG(lr_str_sub(id, 0, 200)));
-        else
-            router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
-                          LR_STR_ARG(lr_str_sub(id, 0, 200)));
-        return;
-    }
-    router_respond_json(req, 200, &body);
+    if (model == NULL)
+        return router_fail_absent("model", id, err);
+    return manifest != NULL && manifest[0] != '\0'
+               ? router_answer_text(req, lr_str_z(manifest))
+               : lr_fail(err, LR_NOT_FOUND,
+                         "model \"" LR_STR_FMT "\" lies on a node: it has no manifest",
+                         LR_STR_ARG(lr_str_sub(id, 0, 200)));
 }
 
-void router_api_explain(struct router *r, struct net_request *req)
+static void put_candidate(struct lr_json_writer *w, const struct router_candidate *c,
+                          bool is_best, bool is_admin)
+{
+    lr_json_begin_object(w);
+    if (is_admin)
+        LR_JSON_MEMBERS(w, LR_TEXT("node", c->node->id), LR_TEXT("name", c->node->name));
+    LR_JSON_MEMBERS(w, LR_FLAG("chosen", is_best), LR_REAL("cost_ms", c->cost),
+                    LR_FLAG("loaded", c->is_loaded), LR_FLAG("has_room", router_has_room(c)),
+                    LR_FLAG("avoided", c->is_avoided), LR_UINT("active", c->active),
+                    LR_UINT("slots", c->slots), LR_REAL("step_ms", c->step_ms),
+                    LR_REAL("prefill_ms_per_token", c->prefill_ms));
+    lr_json_end_object(w);
+}
+
+lr_code router_api_explain(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_str id = {0};
-    struct lr_buf body;
+    struct router_model *model;
     struct router_candidate candidates[ROUTER_CANDIDATES_MAX];
     struct router_demand demand = {.prompt_tokens = 100};
-    struct lr_error err;
-    if (!net_request_query_get(req, "model", &id) || id.len == 0) {
-        router_refuse(req, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
-        return;
-    }
-    struct lr_json_writer w = router_json_begin(&body, BODY_BYTES);
-    router_lock(r);
-    struct router_model *model = find_for_caller(r, req, id, &err);
+    if (!net_request_query_get(req, "model", &id) || id.len == 0)
+        return lr_fail(err, LR_INVALID_ARGUMENT, "say which model: /v0/explain?model=ID");
+    struct lr_json_writer *w = router_answer_begin(req);
     bool is_admin = router_access(req)->caller.role == ROUTER_ADMIN; /* may know the nodes */
-    if (model != NULL) {
+    router_lock(r);
+    lr_code code = find_for_caller(r, req, id, &model, err);
+    if (code == LR_OK) {
         size_t count =
             router_sched_candidates(&r->sched, &model->schedule, NULL, lr_clock_ms(NULL),
                                     candidates, ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
-        lr_json_member_z(&w, "model", model->id);
-        lr_json_member_u64(&w, "prompt_tokens", demand.prompt_tokens);
-        lr_json_member_u64(&w, "queued", router_schedule_waiting(&model->schedule));
-        lr_json_member_u64(&w, "wait_ms", router_schedule_wait_ms(&model->schedule));
-        lr_json_member_bool(&w, "overloaded", model->schedule.pressure.state == ROUTER_OVER);
+        LR_JSON_MEMBERS(w, LR_TEXT("model", model->id),
+                        LR_UINT("prompt_tokens", demand.prompt_tokens),
+                        LR_UINT("queued", router_schedule_waiting(&model->schedule)),
+                        LR_UINT("wait_ms", router_schedule_wait_ms(&model->schedule)),
+                        LR_FLAG("overloaded", model->schedule.pressure.state == ROUTER_OVER));
         if (is_admin)
-            lr_json_member_z(&w, "choice",
+            lr_json_member_z(w, "choice",
                              best != ROUTER_NOBODY ? candidates[best].node->id : NULL);
-        lr_json_key(&w, "candidates");
-        lr_json_begin_array(&w);
-        for (size_t i = 0; i < count; i++) {
-            lr_json_begin_object(&w);
-            if (is_admin) {
-                lr_json_member_z(&w, "node", candidates[i].node->id);
-                lr_json_member_z(&w, "name", candidates[i].node->name);
-            }
-            lr_json_member_bool(&w, "chosen", i == best);
-            lr_json_member_double(&w, "cost_ms", candidates[i].cost);
-            lr_json_member_bool(&w, "loaded", candidates[i].is_loaded);
-            lr_json_member_bool(&w, "has_room", router_has_room(&candidates[i]));
-            lr_json_member_bool(&w, "avoided", candidates[i].is_avoided);
-            lr_json_member_u64(&w, "active", candidates[i].active);
-            lr_json_member_u64(&w, "slots", candidates[i].slots);
-            lr_json_member_double(&w, "step_ms", candidates[i].step_ms);
-            lr_json_member_double(&w, "prefill_ms_per_token", candidates[i].prefill_ms);
-            lr_json_end_object(&w);
-        }
-        lr_json_end_array(&w);
-        if (is_admin) {
-            lr_json_key(&w, "nodes");
-            lr_json_begin_array(&w);
-            for (size_t i = 0; i < r->nodes.count; i++)
-                if (!router_node_is_removed(r->nodes.all[i]))
-                    put_place(&w, r->nodes.all[i],
-                              router_node_replica(r->nodes.all[i], lr_str_z(model->folded)));
-            lr_json_end_array(&w);
-        }
+        lr_json_member_array(w, "candidates");
+        for (size_t i = 0; i < count; i++)
+            put_candidate(w, &candidates[i], i == best, is_admin);
+        lr_json_end_array(w);
+        if (is_admin)
+            put_nodes(w, r, model);
     }
     router_unlock(r);
-    lr_json_end_object(&w);
-    if (model == NULL) {
-        lr_buf_free(&body);
-        net_respond_error(req, &err);
-        return;
-    }
-    router_respond_json(req, 200, &body);
+    return code == LR_OK ? router_answer(req, 200) : code;
 }

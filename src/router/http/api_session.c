@@ -3,6 +3,7 @@
 
 #include "net/guard.h"
 #include "router/http/api.h"
+#include "router/state.h"
 
 /* Secure where the browser speaks TLS, with us or with the server in front.  A client
  * that lies about the latter harms its own cookie only. */
@@ -27,35 +28,31 @@ static void set_cookie(struct router *r, struct net_request *req, const char *va
     net_response_header(req, "Cache-Control", LR_STR_LIT("no-store"));
 }
 
-static void put_identity(struct router *r, struct net_request *req,
-                         const struct router_caller *caller, const char *csrf)
+static lr_code answer_identity(struct router *r, struct net_request *req,
+                               const struct router_caller *caller, const char *csrf)
 {
-    struct lr_buf body;
-    struct lr_json_writer w;
+    struct lr_json_writer *w = router_answer_begin(req);
     const char *id = caller->role == ROUTER_PUBLIC ? "" : router_caller_name(caller);
-    w = router_json_begin(&body, 4096);
-    lr_json_member_z(&w, "id", id);
+    router_access(req)->caller = *caller;
     router_lock(r); /* an admin may rename the key meanwhile */
-    lr_json_member_z(&w, "name", caller->key != NULL ? caller->key->name : id);
+    LR_JSON_MEMBERS(w, LR_TEXT("id", id),
+                    LR_TEXT("name", caller->key != NULL ? caller->key->name : id));
     router_unlock(r);
-    lr_json_member_z(&w, "role", router_role_name(caller->role));
-    lr_json_member_bool(&w, "needs_key", r->needs_key);
-    lr_json_member_bool(&w, "signed_in", caller->session != 0);
-    lr_json_member_z(&w, "csrf", csrf);
-    lr_json_end_object(&w);
-    router_respond_json(req, 200, &body);
+    LR_JSON_MEMBERS(w, LR_TEXT("role", router_role_name(caller->role)),
+                    LR_FLAG("needs_key", r->needs_key),
+                    LR_FLAG("signed_in", caller->session != 0), LR_TEXT("csrf", csrf));
+    return router_answer(req, 200);
 }
 
 /* Answers also who has not signed in yet: a page must know whether to ask for a key. */
-void router_api_whoami(struct router *r, struct net_request *req)
+lr_code router_api_whoami(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_caller caller;
-    struct lr_error err;
     char csrf[ROUTER_SESSION_RANDOM + 1] = "";
-    if (router_identify(r, req, ROUTER_PUBLIC, &caller, &err) != LR_OK) {
+    lr_code code = router_identify(r, req, ROUTER_PUBLIC, &caller, err);
+    if (code != LR_OK) {
         net_response_header(req, "WWW-Authenticate", LR_STR_LIT("Bearer"));
-        net_respond_error(req, &err);
-        return;
+        return code;
     }
     router_lock(r);
     const struct router_session *session =
@@ -65,9 +62,8 @@ void router_api_whoami(struct router *r, struct net_request *req)
     if (session != NULL)
         memcpy(csrf, session->csrf, sizeof(csrf));
     router_unlock(r);
-    router_access(req)->caller = caller;
     net_response_header(req, "Cache-Control", LR_STR_LIT("no-store"));
-    put_identity(r, req, &caller, csrf);
+    return answer_identity(r, req, &caller, csrf);
 }
 
 /* ---- signing in ---- */
@@ -111,14 +107,6 @@ static lr_code sign_in(struct router *r, const char *address, struct lr_str text
     return LR_OK;
 }
 
-static void refuse_sign_in(struct net_request *req, uint32_t retry_s,
-                           const struct lr_error *err)
-{
-    lr_log_warn(NULL, "session.refused from=%s reason=%s", router_access(req)->from, err->text);
-    net_response_retry_after(req, retry_s);
-    net_respond_error(req, err);
-}
-
 /* Who signs in again leaves no session behind. */
 static void end_session_before(struct router *r, const struct net_request *req)
 {
@@ -130,51 +118,45 @@ static void end_session_before(struct router *r, const struct net_request *req)
     router_unlock(r);
 }
 
-void router_api_sign_in(struct router *r, struct net_request *req)
+lr_code router_api_sign_in(struct router *r, struct net_request *req, struct lr_error *err)
 {
+    const char *from = router_access(req)->from;
     struct router_caller caller = {0};
     char value[ROUTER_SESSION_RANDOM + 1], csrf[ROUTER_SESSION_RANDOM + 1];
     uint32_t retry_s = 0;
+    const struct lr_json *body;
     struct lr_str text;
-    struct lr_error err;
-    lr_code code = check_form(req, &err);
-    if (code != LR_OK) {
-        net_respond_error(req, &err);
-        return;
-    }
-    const struct lr_json *body = router_body(req);
-    if (body == NULL)
-        return;
-    if (!lr_json_str(lr_json_get(body, "key"), &text)) {
-        router_refuse(req, LR_INVALID_ARGUMENT, "\"key\" must be a string: lr-...");
-        return;
-    }
+    lr_code code = check_form(req, err);
+    if (code == LR_OK)
+        code = router_body(req, &body, err);
+    if (code == LR_OK && !lr_json_str(lr_json_get(body, "key"), &text))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "\"key\" must be a string: lr-...");
+    if (code != LR_OK)
+        return code;
     router_lock(r);
-    code = sign_in(r, router_access(req)->from, lr_str_trim(text), &caller, value, csrf,
-                   &retry_s, &err);
+    code = sign_in(r, from, lr_str_trim(text), &caller, value, csrf, &retry_s, err);
     router_unlock(r);
     if (code != LR_OK) {
-        refuse_sign_in(req, retry_s, &err);
-        return;
+        lr_log_warn(NULL, "session.refused from=%s reason=%s", from, err->text);
+        net_response_retry_after(req, retry_s);
+        return code;
     }
     end_session_before(r, req);
-    router_access(req)->caller = caller;
-    router_store_audit(r->store, caller.key->id, "session.create", router_access(req)->from,
-                       "");
+    router_store_audit(r->store, caller.key->id, "session.create", from, "");
     set_cookie(r, req, value);
-    put_identity(r, req, &caller, csrf);
+    return answer_identity(r, req, &caller, csrf);
 }
 
-void router_api_sign_out(struct router *r, struct net_request *req)
+lr_code router_api_sign_out(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    const struct router_caller *caller = &router_access(req)->caller;
-    if (caller->session != 0) {
+    const struct router_access *access = router_access(req);
+    (void)err;
+    if (access->caller.session != 0) {
         router_lock(r);
-        router_session_end(&r->sessions, caller->session);
+        router_session_end(&r->sessions, access->caller.session);
         router_unlock(r);
-        router_store_audit(r->store, caller->key->id, "session.end", router_access(req)->from,
-                           "");
+        router_store_audit(r->store, access->caller.key->id, "session.end", access->from, "");
     }
     set_cookie(r, req, "");
-    net_respond(req, 200, "application/json", LR_STR_LIT("{\"signed_out\":true}"));
+    return router_answer_text(req, LR_STR_LIT("{\"signed_out\":true}"));
 }

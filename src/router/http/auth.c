@@ -11,8 +11,9 @@
 
 #include "net/guard.h"
 #include "router/http/api.h"
+#include "router/state.h"
 
-bool router_may(enum router_role has, enum router_role wants)
+static bool may(enum router_role has, enum router_role wants)
 {
     return wants == ROUTER_PUBLIC || has == wants || has == ROUTER_ADMIN;
 }
@@ -105,7 +106,7 @@ static lr_code check_page(struct router *r, const struct net_request *req, uint6
     const struct router_session *session =
         router_session_by_id(&r->sessions, id, lr_clock_ms(NULL), lr_clock_wall_ms(NULL));
     if (session != NULL)
-        is_right = router_equal_secret(given, lr_str_z(session->csrf));
+        is_right = lr_str_eq_secret(given, lr_str_z(session->csrf));
     router_unlock(r);
     return is_right ? LR_OK
                     : lr_fail(err, LR_PERMISSION_DENIED,
@@ -138,7 +139,7 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
         return lr_fail(err, LR_UNAUTHENTICATED,
                        "send a key: \"Authorization: Bearer lr-...\" (llm-router keys "
                        "create makes one), or sign in to the dashboard");
-    if (!router_may(out->role, route->role))
+    if (!may(out->role, route->role))
         return lr_fail(err, LR_PERMISSION_DENIED,
                        "this needs a key of role %s; %s is one of role %s",
                        router_role_name(route->role), router_caller_name(out),

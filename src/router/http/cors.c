@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
+#include "router/state.h"
 
 enum { REMEMBER_S = 600 };
 

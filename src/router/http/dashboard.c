@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
+#include "router/state.h"
 
 static const char POLICY[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -32,8 +33,8 @@ static bool names(const struct net_request *req, const char *header, const char 
            lr_str_find(value, lr_str_z(word)) != LR_STR_NONE;
 }
 
-static void respond(struct net_request *req, const struct router_asset *asset,
-                    const char *cache)
+static lr_code respond(struct net_request *req, const struct router_asset *asset,
+                       const char *cache)
 {
     net_response_header(req, "ETag", lr_str_z(asset->etag));
     net_response_header(req, "Cache-Control", lr_str_z(cache));
@@ -44,14 +45,15 @@ static void respond(struct net_request *req, const struct router_asset *asset,
     net_response_header(req, "Cross-Origin-Opener-Policy", LR_STR_LIT("same-origin"));
     if (names(req, "If-None-Match", asset->etag)) {
         net_respond(req, 304, NULL, lr_str(NULL, 0));
-        return;
+    } else {
+        net_response_header(req, "Content-Encoding", LR_STR_LIT("gzip"));
+        net_respond(req, 200, asset->type, lr_str((const char *)asset->bytes, asset->size));
     }
-    net_response_header(req, "Content-Encoding", LR_STR_LIT("gzip"));
-    net_respond(req, 200, asset->type, lr_str((const char *)asset->bytes, asset->size));
+    return LR_OK;
 }
 
 /* For a reader without a browser, or a build without the page. */
-static void respond_text(const struct router *r, struct net_request *req)
+static lr_code respond_text(const struct router *r, struct net_request *req)
 {
     char text[512];
     int len =
@@ -63,23 +65,23 @@ static void respond_text(const struct router *r, struct net_request *req)
                      ? "The dashboard is at this address, in a web browser."
                      : "This build has no dashboard: npm was not there when it was made.");
     net_respond(req, 200, "text/plain; charset=utf-8", lr_str(text, (size_t)len));
+    return LR_OK;
 }
 
-void router_api_dashboard(struct router *r, struct net_request *req)
+lr_code router_api_dashboard(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct router_asset *page = find(LR_STR_LIT(""));
-    if (page == NULL || !names(req, "Accept-Encoding", "gzip"))
-        respond_text(r, req);
-    else
-        respond(req, page, "no-cache");
+    (void)err;
+    return page == NULL || !names(req, "Accept-Encoding", "gzip")
+               ? respond_text(r, req)
+               : respond(req, page, "no-cache");
 }
 
-void router_api_asset(struct router *r, struct net_request *req)
+lr_code router_api_asset(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct router_asset *asset = find(router_access(req)->match.tail);
     (void)r;
-    if (asset == NULL)
-        router_refuse(req, LR_NOT_FOUND, "there is no such file in this version's dashboard");
-    else
-        respond(req, asset, "public, max-age=31536000, immutable");
+    return asset != NULL ? respond(req, asset, "public, max-age=31536000, immutable")
+                         : lr_fail(err, LR_NOT_FOUND,
+                                   "there is no such file in this version's dashboard");
 }

@@ -10,14 +10,6 @@ void router_sessions_init(struct router_sessions *s, uint64_t idle_ms, uint64_t 
     *s = (struct router_sessions){.idle_ms = idle_ms, .life_ms = life_ms, .next_id = 1};
 }
 
-bool router_equal_secret(struct lr_str a, struct lr_str b)
-{
-    unsigned char difference = a.len != b.len;
-    for (size_t i = 0; i < a.len && i < b.len; i++)
-        difference |= (unsigned char)(a.ptr[i] ^ b.ptr[i]);
-    return difference == 0;
-}
-
 static void clear(struct router_session *session)
 {
     *session = (struct router_session){0};
@@ -79,8 +71,8 @@ struct router_session *router_session_find(struct router_sessions *s, struct lr_
     lr_sha256_of(value, hash);
     for (size_t i = 0; i < ROUTER_SESSIONS_MAX; i++)
         if (s->all[i].key != NULL &&
-            router_equal_secret(lr_str((const char *)hash, sizeof(hash)),
-                                lr_str((const char *)s->all[i].hash, sizeof(hash))))
+            lr_str_eq_secret(lr_str((const char *)hash, sizeof(hash)),
+                             lr_str((const char *)s->all[i].hash, sizeof(hash))))
             return use(s, &s->all[i], now_ms, wall_ms);
     return NULL;
 }
@@ -123,20 +115,12 @@ static struct router_guesser *find_guesser(struct router_sessions *s, const char
     return NULL;
 }
 
-static double refill(struct router_bucket *left, uint64_t now_ms)
-{
-    left->level += (double)(now_ms - left->at_ms) * (double)ROUTER_GUESSES_PER_MINUTE / 60000.0;
-    if (left->level > ROUTER_GUESSES_PER_MINUTE)
-        left->level = ROUTER_GUESSES_PER_MINUTE;
-    left->at_ms = now_ms;
-    return left->level;
-}
-
 lr_code router_guess_check(struct router_sessions *s, const char *address, uint64_t now_ms,
                            uint32_t *retry_s, struct lr_error *err)
 {
     struct router_guesser *g = find_guesser(s, address);
-    double level = g != NULL ? refill(&g->left, now_ms) : 1;
+    double level =
+        g != NULL ? router_bucket_refill(&g->left, ROUTER_GUESSES_PER_MINUTE, now_ms) : 1;
     *retry_s = 0;
     if (level >= 1)
         return LR_OK;
@@ -155,9 +139,9 @@ void router_guess_count(struct router_sessions *s, const char *address, uint64_t
             if (s->guessers[i].left.at_ms < g->left.at_ms)
                 g = &s->guessers[i];
         network_of(address, g->network);
-        g->left = (struct router_bucket){.level = ROUTER_GUESSES_PER_MINUTE, .at_ms = now_ms};
+        g->left = (struct router_bucket){0};
     }
-    (void)refill(&g->left, now_ms);
+    (void)router_bucket_refill(&g->left, ROUTER_GUESSES_PER_MINUTE, now_ms);
     g->left.level -= 1;
 }
 

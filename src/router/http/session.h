@@ -59,9 +59,6 @@ struct router_session *router_session_by_id(struct router_sessions *s, uint64_t 
                                             uint64_t now_ms, int64_t wall_ms);
 void router_session_end(struct router_sessions *s, uint64_t id);
 
-/* True while equal, in a time that does not tell where they differ. */
-bool router_equal_secret(struct lr_str a, struct lr_str b);
-
 /* RATE_LIMITED after too many wrong keys from there, with the seconds to wait. */
 LR_MUST_USE lr_code router_guess_check(struct router_sessions *s, const char *address,
                                        uint64_t now_ms, uint32_t *retry_s,

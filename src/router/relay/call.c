@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/list.h"
-#include "router/http/api.h"
 
 /* ---- usage: tokens as the engines counted them ---- */
 
@@ -409,17 +408,15 @@ static bool make_generations(struct router_call *call)
     return true;
 }
 
-void router_api_complete(struct router *r, struct net_request *req)
+lr_code router_api_complete(struct router *r, struct net_request *req, struct lr_error *err)
 {
     static const struct chat_sink sink = {write_piece, finish, fail, tell};
     static const struct chat_generator generator = {router_generation_start,
                                                     router_generation_stop};
     struct router_call *call = calloc(1, sizeof(*call));
     struct lr_str name;
-    if (call == NULL) {
-        router_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
-        return;
-    }
+    if (call == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     call->loop = router_loop_of(r, req);
     call->req = req;
     call->access = router_access(req);
@@ -435,4 +432,5 @@ void router_api_complete(struct router *r, struct net_request *req)
             net_request_on_gone(req, on_gone, call);
     }
     router_call_drop(call);
+    return LR_OK;
 }

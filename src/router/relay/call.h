@@ -13,6 +13,7 @@
 #ifndef ROUTER_RELAY_CALL_H
 #define ROUTER_RELAY_CALL_H
 
+#include "router/http/api.h"
 #include "router/relay/generation.h"
 
 struct router_call {
@@ -43,5 +44,10 @@ static inline void router_call_hold(struct router_call *call)
     call->holds++;
 }
 void router_call_drop(struct router_call *call);
+
+/* Once a second: silent nodes are left, silent clients get a comment. */
+void router_calls_watch(struct router_loop *loop);
+/* What still waits for a node's last word when the router ends. */
+void router_calls_end(struct router_loop *loop);
 
 #endif

@@ -1,5 +1,6 @@
 #include "router/store/keys.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -145,24 +146,39 @@ lr_code router_key_check_model(const struct router_key *key, struct lr_str model
     return router_fail_no_model(model, err);
 }
 
+/* What can be changed of a key: its statement, and where it stands in struct router_key. */
+#define CHANGE(field, member, is_text)                                                         \
+    {                                                                                          \
+        field, "UPDATE keys SET " #member " = $1 WHERE id = $2",                               \
+            offsetof(struct router_key, member), sizeof(((struct router_key *)0)->member),     \
+            is_text                                                                            \
+    }
+static const struct {
+    enum router_key_field field;
+    const char *update;
+    size_t offset, size;
+    bool is_text; /* else an int64_t or a uint64_t */
+} changes[] = {
+    CHANGE(ROUTER_KEY_NAME, name, true),
+    CHANGE(ROUTER_KEY_EXPIRY, expires_ms, false),
+    CHANGE(ROUTER_KEY_REQUESTS, requests_per_minute, false),
+    CHANGE(ROUTER_KEY_TOKENS, tokens_per_minute, false),
+    CHANGE(ROUTER_KEY_MAY_USE, models, true),
+};
+#undef CHANGE
+enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
+
 void router_key_apply(struct router_key *key, const struct router_key_change *change)
 {
-    const struct router_key *to = &change->to;
-    if ((change->given & ROUTER_KEY_NAME) != 0)
-        memcpy(key->name, to->name, sizeof(key->name));
-    if ((change->given & ROUTER_KEY_EXPIRY) != 0)
-        key->expires_ms = to->expires_ms;
-    if ((change->given & ROUTER_KEY_REQUESTS) != 0)
-        key->requests_per_minute = to->requests_per_minute;
-    if ((change->given & ROUTER_KEY_TOKENS) != 0)
-        key->tokens_per_minute = to->tokens_per_minute;
-    if ((change->given & ROUTER_KEY_MAY_USE) != 0)
-        memcpy(key->models, to->models, sizeof(key->models));
+    for (size_t i = 0; i < CHANGES; i++)
+        if ((change->given & changes[i].field) != 0)
+            memcpy((char *)key + changes[i].offset,
+                   (const char *)&change->to + changes[i].offset, changes[i].size);
 }
 
 /* ---- rates ---- */
 
-static double refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms)
+double router_bucket_refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms)
 {
     if (bucket->at_ms == 0)
         bucket->level = per_minute;
@@ -187,7 +203,7 @@ lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
     double tokens = (double)key->tokens_per_minute / share;
     *retry_s = 0;
     if (key->tokens_per_minute != 0) {
-        double level = refill(&key->tokens, tokens, now_ms);
+        double level = router_bucket_refill(&key->tokens, tokens, now_ms);
         if (level <= 0) {
             *retry_s = seconds_until(1 - level, tokens);
             return lr_fail(err, LR_RATE_LIMITED,
@@ -196,7 +212,7 @@ lr_code router_key_take(struct router_key *key, uint64_t now_ms, uint32_t share,
         }
     }
     if (key->requests_per_minute != 0) {
-        double level = refill(&key->requests, requests, now_ms);
+        double level = router_bucket_refill(&key->requests, requests, now_ms);
         if (level < 1) {
             *retry_s = seconds_until(1 - level, requests);
             return lr_fail(err, LR_RATE_LIMITED,
@@ -218,7 +234,7 @@ void router_key_charge(struct router_key *key, uint64_t now_ms, uint64_t tokens,
 {
     if (key->tokens_per_minute == 0)
         return;
-    (void)refill(&key->tokens, (double)key->tokens_per_minute / share, now_ms);
+    (void)router_bucket_refill(&key->tokens, (double)key->tokens_per_minute / share, now_ms);
     key->tokens.level -= (double)tokens;
 }
 
@@ -244,25 +260,17 @@ lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,
 lr_code router_key_update(struct router_sql *sql, const char *id,
                           const struct router_key_change *change, struct lr_error *err)
 {
-    const struct router_key *to = &change->to;
-    const struct {
-        unsigned field;
-        const char *text;
-        struct router_sql_value value;
-    } sets[] = {
-        {ROUTER_KEY_NAME, "UPDATE keys SET name = $1 WHERE id = $2", ROUTER_Z(to->name)},
-        {ROUTER_KEY_EXPIRY, "UPDATE keys SET expires_ms = $1 WHERE id = $2",
-         ROUTER_INT(to->expires_ms)},
-        {ROUTER_KEY_REQUESTS, "UPDATE keys SET requests_per_minute = $1 WHERE id = $2",
-         ROUTER_INT(to->requests_per_minute)},
-        {ROUTER_KEY_TOKENS, "UPDATE keys SET tokens_per_minute = $1 WHERE id = $2",
-         ROUTER_INT(to->tokens_per_minute)},
-        {ROUTER_KEY_MAY_USE, "UPDATE keys SET models = $1 WHERE id = $2", ROUTER_Z(to->models)},
-    };
     lr_code code = LR_OK;
-    for (size_t i = 0; code == LR_OK && i < sizeof(sets) / sizeof(sets[0]); i++)
-        if ((change->given & sets[i].field) != 0)
-            code = ROUTER_SQL(sql, sets[i].text, NULL, NULL, err, sets[i].value, ROUTER_Z(id));
+    for (size_t i = 0; code == LR_OK && i < CHANGES; i++) {
+        const char *at = (const char *)&change->to + changes[i].offset;
+        int64_t number = 0;
+        if ((change->given & changes[i].field) == 0)
+            continue;
+        if (!changes[i].is_text)
+            memcpy(&number, at, sizeof(number));
+        code = ROUTER_SQL(sql, changes[i].update, NULL, NULL, err,
+                          changes[i].is_text ? ROUTER_Z(at) : ROUTER_INT(number), ROUTER_Z(id));
+    }
     return code;
 }
 
@@ -273,38 +281,25 @@ lr_code router_key_revoke(struct router_sql *sql, const char *id, int64_t now_ms
                       NULL, NULL, err, ROUTER_INT(now_ms), ROUTER_Z(id));
 }
 
-struct counted {
-    int64_t uses, joins;
-};
-
-static lr_code read_counted(void *ctx, const struct router_row *row, struct lr_error *err)
-{
-    struct counted *c = ctx;
-    (void)err;
-    *c = (struct counted){router_row_int(row, 0), router_row_int(row, 1)};
-    return LR_OK;
-}
-
 /* The first statement locks the row: of two routers one counts after the other. */
 lr_code router_key_join(struct router_sql *sql, const struct router_key *key,
                         struct lr_error *err)
 {
-    struct counted c = {0};
+    int64_t over = 0;
     lr_code code = ROUTER_SQL(sql, "UPDATE keys SET joins = joins + 1 WHERE id = $1", NULL,
                               NULL, err, ROUTER_Z(key->id));
     if (code == LR_OK)
-        code = ROUTER_SQL(sql, "SELECT uses, joins FROM keys WHERE id = $1", read_counted, &c,
-                          err, ROUTER_Z(key->id));
-    return code == LR_OK && c.joins > c.uses ? router_key_fail_spent(key, err) : code;
+        code = ROUTER_SQL(sql, "SELECT joins - uses FROM keys WHERE id = $1", router_row_number,
+                          &over, err, ROUTER_Z(key->id));
+    return code == LR_OK && over > 0 ? router_key_fail_spent(key, err) : code;
 }
 
 static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error *err)
 {
     struct router_keys *keys = ctx;
     struct router_key key = {0};
-    struct lr_str id = router_row_text(row, 0), name = router_row_text(row, 1);
-    (void)snprintf(key.id, sizeof(key.id), LR_STR_FMT, LR_STR_ARG(id));
-    (void)snprintf(key.name, sizeof(key.name), LR_STR_FMT, LR_STR_ARG(name));
+    LR_COPY(key.id, router_row_text(row, 0));
+    LR_COPY(key.name, router_row_text(row, 1));
     if (!router_role_find(router_row_text(row, 2), &key.role) ||
         !lr_sha256_parse(router_row_text(row, 3), key.hash))
         return lr_fail(err, LR_IO, "the database holds a damaged key %s", key.id);
@@ -313,8 +308,7 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
     key.revoked_ms = router_row_int(row, 6);
     key.requests_per_minute = (uint64_t)router_row_int(row, 7);
     key.tokens_per_minute = (uint64_t)router_row_int(row, 8);
-    (void)snprintf(key.models, sizeof(key.models), LR_STR_FMT,
-                   LR_STR_ARG(router_row_text(row, 9)));
+    LR_COPY(key.models, router_row_text(row, 9));
     key.uses = (uint64_t)router_row_int(row, 10);
     key.joins = (uint64_t)router_row_int(row, 11);
     return router_keys_add(keys, &key, err);

@@ -25,6 +25,8 @@ struct router_bucket {
     double level;
     uint64_t at_ms; /* 0: never used, full */
 };
+/* Until now; gives the level. */
+double router_bucket_refill(struct router_bucket *bucket, double per_minute, uint64_t now_ms);
 
 struct router_key {
     char id[24];
@@ -116,13 +118,6 @@ LR_MUST_USE lr_code router_key_check_model(const struct router_key *key, struct 
                                            struct lr_error *err);
 
 void router_key_apply(struct router_key *key, const struct router_key_change *change);
-
-/* key_body.c: {"name": ..., "expires_in": seconds, "requests_per_minute": n, ...}; with
- * `role` also "role", for a new key.  INVALID_ARGUMENT names the member. */
-struct lr_json;
-LR_MUST_USE lr_code router_key_read(const struct lr_json *body, enum router_role *role,
-                                    int64_t now_ms, struct router_key_change *out,
-                                    struct lr_error *err);
 
 /* For router_store_submit. */
 LR_MUST_USE lr_code router_key_insert(struct router_sql *sql, const struct router_key *key,

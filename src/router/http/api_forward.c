@@ -1,4 +1,4 @@
-/* router/fleet/forward.c - an operator's question or order that a node answers itself.
+/* router/http/api_forward.c - an operator's question or order that a node answers itself.
  *
  *   GET  /v0/nodes/{id}/{models,engines,memory,logs}   the query goes along
  *   POST /v0/nodes/{id}/engines/{engine}/reload
@@ -10,6 +10,7 @@
 #include "router/fleet/ask.h"
 #include "router/http/api.h"
 #include "router/sched/dispatch.h"
+#include "router/state.h"
 
 enum { FORWARD_MS = 120000, PATH_BYTES = 1200 };
 
@@ -29,10 +30,10 @@ static void add_segment(struct lr_buf *path, struct lr_str text)
 }
 
 /* Frees path. */
-static void forward(struct router *r, struct net_request *req, const struct router_target *to,
-                    struct lr_buf *path)
+static lr_code forward(struct router *r, struct net_request *req,
+                       const struct router_target *to, struct lr_buf *path,
+                       struct lr_error *err)
 {
-    struct lr_error err;
     struct router_question question = {
         .method = lr_str_eq_z(net_request_method(req), "POST") ? "POST" : "GET",
         .path = lr_buf_z(path),
@@ -40,32 +41,29 @@ static void forward(struct router *r, struct net_request *req, const struct rout
     };
     lr_code code =
         path->failed
-            ? lr_fail(&err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
-            : router_ask(router_loop_of(r, req), to, &question, on_reply, req, &err);
+            ? lr_fail(err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
+            : router_ask(router_loop_of(r, req), to, &question, on_reply, req, err);
     lr_buf_free(path);
-    if (code != LR_OK)
-        net_respond_error(req, &err);
+    return code;
 }
 
-void router_api_node_forward(struct router *r, struct net_request *req)
+lr_code router_api_node_forward(struct router *r, struct net_request *req, struct lr_error *err)
 {
     const struct net_path *path = &router_access(req)->match.path;
-    struct lr_str query = net_request_query(req);
+    struct lr_str query = net_request_query(req), id = path->segments[2];
     struct router_target to;
     struct lr_buf target;
     router_lock(r);
-    const struct router_node *node = router_nodes_find(&r->nodes, path->segments[2]);
+    const struct router_node *node = router_nodes_find(&r->nodes, id);
     bool is_online = node != NULL && router_node_is_online(node);
     if (is_online)
         router_target_set(&to, node);
     router_unlock(r);
-    if (!is_online) {
-        router_refuse(req, node == NULL ? LR_NOT_FOUND : LR_UNAVAILABLE,
-                      node == NULL ? "there is no node \"" LR_STR_FMT "\""
-                                   : "node \"" LR_STR_FMT "\" is offline",
-                      LR_STR_ARG(lr_str_sub(path->segments[2], 0, 60)));
-        return;
-    }
+    if (node == NULL)
+        return router_fail_absent("node", id, err);
+    if (!is_online)
+        return lr_fail(err, LR_UNAVAILABLE, "node \"" LR_STR_FMT "\" is offline",
+                       LR_STR_ARG(lr_str_sub(id, 0, 60)));
     if (lr_str_eq_z(net_request_method(req), "POST"))
         router_store_audit(r->store, router_caller_name(&router_access(req)->caller),
                            "engine.reload", to.name, "");
@@ -75,7 +73,7 @@ void router_api_node_forward(struct router *r, struct net_request *req)
         add_segment(&target, path->segments[i]);
     if (query.len != 0)
         lr_buf_addf(&target, "?" LR_STR_FMT, LR_STR_ARG(query));
-    forward(r, req, &to, &target);
+    return forward(r, req, &to, &target, err);
 }
 
 static bool is_named(const struct router_node *node, struct lr_str wanted)
@@ -122,7 +120,7 @@ static struct choice choose(struct router *r, const struct router_model *model,
                                  : choose_ill(r, model, wanted);
 }
 
-void router_api_model_action(struct router *r, struct net_request *req)
+lr_code router_api_model_action(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct router_access *access = router_access(req);
     struct lr_str wanted = {0},
@@ -130,33 +128,29 @@ void router_api_model_action(struct router *r, struct net_request *req)
     struct choice best = {0};
     struct router_target to;
     struct lr_buf target;
-    char id[ROUTER_ID_MAX] = "", audited[32];
+    char id[ROUTER_ID_MAX], audited[32];
     (void)net_request_query_get(req, "node", &wanted);
     lr_buf_init(&target, PATH_BYTES);
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, access->match.tail);
-    if (model != NULL) {
+    if (model != NULL)
         best = choose(r, model, wanted);
-        if (best.node != NULL) {
-            memcpy(id, model->id, sizeof(id));
-            router_target_set(&to, best.node);
-            lr_buf_add_z(&target, "/v0/models");
-            add_segment(&target, lr_str_z(best.replica->id));
-            add_segment(&target, action);
-        }
+    if (best.node != NULL) {
+        memcpy(id, model->id, sizeof(id));
+        router_target_set(&to, best.node);
+        lr_buf_add_z(&target, "/v0/models");
+        add_segment(&target, lr_str_z(best.replica->id));
+        add_segment(&target, action);
     }
     router_unlock(r);
-    if (id[0] == '\0') {
-        lr_buf_free(&target);
-        router_refuse(req, model == NULL ? LR_NOT_FOUND : LR_UNAVAILABLE,
-                      model == NULL ? "there is no model \"" LR_STR_FMT "\""
-                                    : "no node that serves can run \"" LR_STR_FMT
-                                      "\" (see /v0/explain)",
-                      LR_STR_ARG(lr_str_sub(access->match.tail, 0, 200)));
-        return;
-    }
+    if (model == NULL)
+        return router_fail_absent("model", access->match.tail, err);
+    if (best.node == NULL)
+        return lr_fail(err, LR_UNAVAILABLE,
+                       "no node that serves can run \"" LR_STR_FMT "\" (see /v0/explain)",
+                       LR_STR_ARG(lr_str_sub(access->match.tail, 0, 200)));
     (void)snprintf(audited, sizeof(audited), "model." LR_STR_FMT,
                    LR_STR_ARG(lr_str_sub(action, 0, 20)));
     router_store_audit(r->store, router_caller_name(&access->caller), audited, id, to.name);
-    forward(r, req, &to, &target);
+    return forward(r, req, &to, &target, err);
 }

@@ -1,4 +1,4 @@
-/* router/fleet/unregister.c - DELETE /v0/models/{id}: the registration goes, then the nodes are
+/* router/http/api_delete.c - DELETE /v0/models/{id}: the registration goes, then the nodes are
  * told.
  *
  * The registration is erased first, so that no node fetches again what another is asked
@@ -7,16 +7,14 @@
  * answer says per node what became of the files.  A node that was busy is asked again by
  * the same words: files without a registration may be purged too.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "hub/url.h"
 #include "router/fleet/ask.h"
 #include "router/http/api.h"
 #include "router/sched/dispatch.h"
+#include "router/state.h"
 #include "wire/reply.h"
 
-enum { PURGE_MS = 60000, BODY_BYTES = 1 << 20 };
+enum { PURGE_MS = 60000 };
 
 struct removing {
     struct router *router;
@@ -25,8 +23,7 @@ struct removing {
     bool is_purge;
     size_t offline; /* nodes that have it and cannot be asked */
     size_t waits;   /* answers that are still to come */
-    struct lr_buf body;
-    struct lr_json_writer w;
+    struct lr_json_writer *w;
 };
 
 struct order {
@@ -41,31 +38,26 @@ static lr_code erase(struct router_sql *sql, void *arg, struct lr_error *err)
 
 static void finish(struct removing *a)
 {
-    lr_json_end_array(&a->w);
+    lr_json_end_array(a->w);
     if (a->is_purge)
-        lr_json_member_u64(&a->w, "nodes_offline", a->offline);
-    lr_json_end_object(&a->w);
-    router_respond_json(a->req, 200, &a->body);
+        lr_json_member_u64(a->w, "nodes_offline", a->offline);
+    (void)router_answer(a->req, 200);
 }
 
 static void on_answer(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
     const struct order *order = arg;
     struct removing *a = order->removing;
-    struct lr_json_writer *w = &a->w;
-    struct lr_str message = {0};
     bool ok = err == NULL && reply->status < 300;
-    if (err == NULL)
-        message = wire_refusal_message(net_request_arena(a->req), reply->body);
-    lr_json_begin_object(w);
-    lr_json_member_z(w, "node", order->to->id);
-    lr_json_member_z(w, "name", order->to->name);
-    lr_json_member_bool(w, "ok", ok);
+    lr_json_begin_object(a->w);
+    LR_JSON_MEMBERS(a->w, LR_TEXT("node", order->to->id), LR_TEXT("name", order->to->name),
+                    LR_FLAG("ok", ok));
     if (err != NULL)
-        lr_json_member_z(w, "reason", err->text);
+        lr_json_member_z(a->w, "reason", err->text);
     else if (!ok)
-        lr_json_member_str(w, "reason", message);
-    lr_json_end_object(w);
+        lr_json_member_str(a->w, "reason",
+                           wire_refusal_message(net_request_arena(a->req), reply->body));
+    lr_json_end_object(a->w);
     if (--a->waits == 0)
         finish(a);
 }
@@ -103,15 +95,12 @@ static void tell_one(struct removing *a, const struct router_target *to)
     lr_buf_free(&path);
 }
 
-static void erased(void *arg, const struct lr_error *err)
+static lr_code erased(struct net_request *req, void *arg, struct lr_error *err)
 {
     struct removing *a = arg;
     struct router *r = a->router;
     size_t count;
-    if (err != NULL) {
-        net_respond_error(a->req, err);
-        return;
-    }
+    (void)err;
     router_lock(r);
     struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
     if (model != NULL) {
@@ -122,32 +111,17 @@ static void erased(void *arg, const struct lr_error *err)
         router_registry_remove(&r->registry, model);
     }
     const struct router_target *nodes =
-        router_targets(r, lr_str_z(a->folded), net_request_arena(a->req), &count, &a->offline);
+        router_targets(r, lr_str_z(a->folded), net_request_arena(req), &count, &a->offline);
     router_unlock(r);
     router_tell_nodes(r);
-    lr_buf_init(&a->body, BODY_BYTES);
-    lr_json_writer_init(&a->w, &a->body);
-    lr_json_begin_object(&a->w);
-    lr_json_member_bool(&a->w, "deleted", true);
-    lr_json_key(&a->w, "purged");
-    lr_json_begin_array(&a->w);
+    a->w = router_answer_begin(req);
+    lr_json_member_bool(a->w, "deleted", true);
+    lr_json_member_array(a->w, "purged");
     for (size_t i = 0; i < count; i++)
         tell_one(a, &nodes[i]);
     if (a->waits == 0)
         finish(a);
-}
-
-/* false, and req ended: neither "true" nor "false". */
-static bool read_purge(struct net_request *req, bool *out)
-{
-    struct lr_str text;
-    *out = false;
-    if (!net_request_query_get(req, "purge", &text) || lr_str_eq_z(text, "false"))
-        return true;
-    *out = lr_str_eq_z(text, "true");
-    if (!*out)
-        router_refuse(req, LR_INVALID_ARGUMENT, "\"purge\" must be true or false");
-    return *out;
+    return LR_OK;
 }
 
 /* A node still lists it, though nobody can ask for it. */
@@ -162,17 +136,16 @@ static bool is_left_over(const struct router *r, struct lr_str folded)
     return false;
 }
 
-void router_api_delete_model(struct router *r, struct net_request *req)
+lr_code router_api_delete_model(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct lr_str id = router_access(req)->match.tail;
-    bool is_purge;
-    if (!read_purge(req, &is_purge))
-        return;
-    struct removing *a = lr_arena_zalloc(net_request_arena(req), sizeof(*a));
-    if (a == NULL) {
-        router_refuse(req, LR_OUT_OF_RAM, "no memory to delete a model");
-        return;
-    }
+    struct lr_str id = router_access(req)->match.tail, purge;
+    bool is_purge = router_wants(req, "purge");
+    if (net_request_query_get(req, "purge", &purge) && !is_purge &&
+        !lr_str_eq_z(purge, "false"))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"purge\" must be true or false");
+    struct removing *a = router_memory(req, sizeof(*a), err);
+    if (a == NULL)
+        return LR_OUT_OF_RAM;
     *a = (struct removing){.router = r, .req = req, .is_purge = is_purge};
     (void)router_fold(id, a->folded);
     router_lock(r);
@@ -180,13 +153,8 @@ void router_api_delete_model(struct router *r, struct net_request *req)
     bool is_left = model == NULL && is_purge && is_left_over(r, lr_str_z(a->folded));
     memcpy(a->id, model != NULL ? model->id : a->folded, sizeof(a->id));
     router_unlock(r);
-    if (model == NULL && !is_left) {
-        router_refuse(req, LR_NOT_FOUND, "there is no model \"" LR_STR_FMT "\"",
-                      LR_STR_ARG(lr_str_sub(id, 0, 200)));
-        return;
-    }
-    struct router_action action = {router_caller_name(&router_access(req)->caller),
-                                   "model.delete", a->id, is_purge ? "purge" : ""};
-    router_store_act(r->store, &action, is_left ? NULL : erase, net_request_loop(req), erased,
-                     a);
+    if (model == NULL && !is_left)
+        return router_fail_absent("model", id, err);
+    struct router_action action = {NULL, "model.delete", a->id, is_purge ? "purge" : ""};
+    return router_act(req, &action, is_left ? NULL : erase, erased, a, err);
 }

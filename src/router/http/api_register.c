@@ -1,0 +1,494 @@
+/* router/http/api_register.c - POST /v0/models/register, with "repo" or with "path".
+ *
+ * repo: the hub is asked on a thread of its own (its calls block); the answer comes back to the
+ * request's loop.  Few registrations run at once, since each may wait for a slow hub.
+ *
+ * path: a node's listed model is taken by its name.  Any other path is a folder below a node's
+ * models roots: the online nodes are asked in turn to inspect it, and the first that finds a
+ * model there settles the registration (it reports template and tokens with its next word).
+ * Where none does, the answer of the node that came furthest is told: a folder with a fault
+ * says more than a folder that is not there.
+ */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "hub/client.h"
+#include "hub/register.h"
+#include "jinja/jinja.h"
+#include "model/config.h"
+#include "router/fleet/ask.h"
+#include "router/fleet/register.h"
+#include "router/http/api.h"
+#include "router/state.h"
+#include "wire/reply.h"
+
+enum {
+    INSPECT_MS = 20000,
+    INSPECT_BYTES = 64 << 10,
+    AT_ONCE_MAX = 4,
+    MANIFEST_BYTES = 16 << 20,
+    HOSTS_MAX = 16,
+};
+
+/* Memory, before anybody has loaded it.  0: not known. */
+struct need {
+    uint64_t weights;    /* of a repo: all that every node must hold */
+    uint64_t kv, tokens; /* of one request of the whole context */
+};
+
+/* In the request's arena, which outlives the hub's thread: the request waits for it. */
+struct registering {
+    struct router *router;
+    struct net_request *req;
+    struct lr_str repo, format, revision, filename, name, chat_template, path; /* the body's */
+    char id[ROUTER_ID_MAX];
+    struct need need;
+    /* path */
+    char found_format[16];
+    const struct router_target *nodes;
+    size_t count, at;
+    struct lr_error fault; /* code OK: no node has said anything */
+    int fault_status;
+    /* repo */
+    pthread_t thread;
+    struct hub_client client;
+    struct hub_supported *supported;
+    const char *publishers[HOSTS_MAX + 1]; /* NULL-terminated; none: the default */
+    enum hub_format hub_format;
+    struct lr_error err;
+    lr_code code;
+    uint32_t retry_after_s;
+    struct lr_buf manifest;
+};
+
+/* ---- the body ---- */
+
+static lr_code read_member(struct lr_str name, const struct lr_json *v, struct registering *a,
+                           struct lr_error *err)
+{
+#define X(member)                                                                              \
+    {                                                                                          \
+#member, offsetof(struct registering, member)                                          \
+    }
+    static const struct {
+        const char *name;
+        size_t offset; /* of a struct lr_str */
+    } members[] = {X(repo), X(format),        X(revision), X(filename),
+                   X(name), X(chat_template), X(path)};
+#undef X
+    struct lr_str text = {0};
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        if (!lr_str_eq_z(name, members[i].name))
+            continue;
+        if (v->type != LR_JSON_NULL && !lr_json_str(v, &text))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string, not %s",
+                           members[i].name, lr_json_type_name(v->type));
+        memcpy((char *)a + members[i].offset, &text, sizeof(text));
+        return LR_OK;
+    }
+    return lr_fail(err, LR_INVALID_ARGUMENT, "\"" LR_STR_FMT "\" is not known here",
+                   LR_STR_ARG(lr_str_sub(name, 0, 80)));
+}
+
+static lr_code check_template(struct lr_str text, struct lr_error *err)
+{
+    struct jinja_template *compiled;
+    if (text.len == 0)
+        return LR_OK;
+    lr_code code = jinja_compile(text, &compiled, err);
+    if (code != LR_OK)
+        return lr_fail_prefix(err, "\"chat_template\"");
+    jinja_template_destroy(compiled);
+    return LR_OK;
+}
+
+/* CONFLICT: the id is taken; the first stays untouched.  Asked before a hub or a node is, so
+ * that a second registration costs nothing. */
+static lr_code check_free(struct router *r, struct lr_str id, struct lr_error *err)
+{
+    router_lock(r);
+    bool taken = router_registry_find(&r->registry, id) != NULL;
+    router_unlock(r);
+    return taken ? router_fail_taken(id, err) : LR_OK;
+}
+
+static lr_code check(struct registering *a, struct lr_error *err)
+{
+    if ((a->repo.len != 0) == (a->path.len != 0))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "say either \"repo\" (org/name or a Hugging Face URL) or \"path\" (a "
+                       "folder on a node)");
+    if (a->path.len != 0 && (a->revision.ptr != NULL || a->filename.ptr != NULL))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" goes with \"repo\", not with \"path\"",
+                       a->revision.ptr != NULL ? "revision" : "filename");
+    if (a->format.len != 0 && !hub_format_find(a->format, &a->hub_format))
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"format\" must be safetensors or gguf, not \"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(a->format, 0, 60)));
+    lr_code code = check_template(a->chat_template, err);
+    if (code == LR_OK && a->name.len != 0)
+        code = router_check_model_id(a->name, err);
+    struct lr_str id = a->name.len != 0 ? a->name : a->repo; /* a path's is not known yet */
+    return code == LR_OK && id.len != 0 ? check_free(a->router, id, err) : code;
+}
+
+/* ---- the answer: an operator should know at once that no node can run the model ---- */
+
+/* Memory of the kind that a node's models run in; the largest one, since a model lies in
+ * one of them. */
+static uint64_t largest_pool(const struct router_node *node)
+{
+    bool on_cpu = strcmp(node->device, "cpu") == 0;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < node->pool_count; i++) {
+        bool is_ram = strcmp(node->pools[i].name, "ram") == 0;
+        if (is_ram == on_cpu && node->pools[i].total > most)
+            most = node->pools[i].total;
+    }
+    return most;
+}
+
+static void foresee_memory(const struct need *need, const char *best, uint64_t most,
+                           struct lr_buf *out)
+{
+    char weights[32], kv[32], has[32];
+    if (need->weights + need->kv <= most)
+        return;
+    lr_format_size(need->weights, weights);
+    lr_format_size(need->kv, kv);
+    lr_format_size(most, has);
+    lr_buf_addf(out, "no node has the memory%s: its weights take %s",
+                need->weights > most ? "" : " for its whole context", weights);
+    if (need->kv != 0)
+        lr_buf_addf(out, " and the KV cache of one request of %llu tokens about %s",
+                    (unsigned long long)need->tokens, kv);
+    lr_buf_addf(out, ", the largest node (%s) has %s", best, has);
+    if (need->weights <= most)
+        lr_buf_add_z(out,
+                     "; longer requests are refused there (setting max-context bounds them)");
+}
+
+/* With the lock held: why no node can run a model that needs this, or not with its whole
+ * context.  *out stays empty where one can. */
+static void foresee(const struct router *r, const struct need *need, struct lr_buf *out)
+{
+    const char *best = NULL;
+    uint64_t most = 0;
+    bool has_online = false;
+    for (size_t i = 0; i < r->nodes.count; i++) {
+        const struct router_node *node = r->nodes.all[i];
+        uint64_t bytes = router_node_is_online(node) ? largest_pool(node) : 0;
+        has_online = has_online || router_node_is_online(node);
+        best = bytes > most ? node->name : best;
+        most = bytes > most ? bytes : most;
+    }
+    if (!has_online)
+        lr_buf_add_z(out, "no node is online: nobody fetches or serves it before one joins "
+                          "(llm-router nodes token)");
+    else if (best != NULL)
+        foresee_memory(need, best, most, out);
+}
+
+static _Atomic int asking_count; /* of hubs, at this moment */
+
+static void finish(struct registering *a)
+{
+    if (a->repo.len == 0)
+        return;
+    hub_supported_destroy(a->supported);
+    lr_buf_free(&a->manifest);
+    atomic_fetch_sub(&asking_count, 1);
+}
+
+/* 201 with the model, its manifest where it has one, and warnings. */
+static void registered(void *arg, const struct lr_error *err)
+{
+    struct registering *a = arg;
+    struct lr_buf warning;
+    if (err != NULL) {
+        finish(a);
+        net_respond_error(a->req, err);
+        return;
+    }
+    lr_buf_init(&warning, 1024);
+    router_lock(a->router);
+    foresee(a->router, &a->need, &warning);
+    router_unlock(a->router);
+    struct lr_json_writer *w = router_answer_begin(a->req);
+    LR_JSON_MEMBERS(w, LR_TEXT("id", a->id), LR_TEXT("object", "model"));
+    lr_json_member_array(w, "warnings");
+    if (warning.len != 0) {
+        lr_json_put_str(w, lr_buf_str(&warning));
+        lr_log_warn(NULL, "model.registered model=%s warning=%s", a->id, lr_buf_z(&warning));
+    }
+    lr_json_end_array(w);
+    if (a->manifest.len != 0) {
+        lr_json_key(w, "manifest");
+        lr_json_put_raw(w, lr_buf_str(&a->manifest));
+    }
+    lr_buf_free(&warning);
+    finish(a);
+    (void)router_answer(a->req, 201);
+}
+
+static void settle(struct registering *a, const char *source, const char *format)
+{
+    struct router_new_model model = {
+        .id = lr_str_z(a->id),
+        .source = lr_str_z(source),
+        .format = lr_str_z(format),
+        .path = a->path,
+        .manifest = lr_buf_str(&a->manifest),
+        .chat_template = a->chat_template,
+        .created_ms = lr_clock_wall_ms(NULL),
+    };
+    router_register(a->router, &model, router_caller_name(&router_access(a->req)->caller),
+                    net_request_loop(a->req), registered, a);
+}
+
+/* ---- path ---- */
+
+static void ask_next(struct registering *a);
+
+/* A fault in the folder (400) says more than "it is not there". */
+static void keep_fault(struct registering *a, const struct lr_error *err,
+                       const struct net_reply *reply)
+{
+    const char *name = a->nodes[a->at].name;
+    bool is_fault = err == NULL && reply->status == 400;
+    if (a->fault.code != LR_OK && (a->fault_status == 400 || !is_fault))
+        return;
+    a->fault_status = err == NULL ? reply->status : 0;
+    if (err != NULL) {
+        (void)lr_fail(&a->fault, err->code, "node %s: %s", name, err->text);
+        return;
+    }
+    struct lr_str message = wire_refusal_message(net_request_arena(a->req), reply->body);
+    lr_code code = is_fault               ? LR_INVALID_ARGUMENT
+                   : reply->status == 409 ? LR_CONFLICT
+                   : reply->status == 403 ? LR_PERMISSION_DENIED
+                   : reply->status == 404 ? LR_NOT_FOUND
+                                          : LR_UPSTREAM;
+    (void)lr_fail(&a->fault, code, "node %s: " LR_STR_FMT, name,
+                  LR_STR_ARG(lr_str_sub(message, 0, 400)));
+}
+
+static void on_inspected(void *arg, const struct lr_error *err, const struct net_reply *reply)
+{
+    struct registering *a = arg;
+    const struct lr_json *body = NULL;
+    struct lr_str id, format = {0};
+    if (err == NULL && reply->status == 200 &&
+        lr_json_parse(net_request_arena(a->req), reply->body, NULL, &body, NULL) == LR_OK &&
+        lr_json_str(lr_json_get(body, "id"), &id)) {
+        (void)lr_json_str(lr_json_get(body, "format"), &format);
+        (void)lr_json_u64(lr_json_get(body, "weight_bytes"), &a->need.weights);
+        (void)lr_json_u64(lr_json_get(body, "kv_bytes"), &a->need.kv);
+        (void)lr_json_u64(lr_json_get(body, "context"), &a->need.tokens);
+        LR_COPY(a->id, id);
+        LR_COPY(a->found_format, format);
+        settle(a, "local", a->found_format);
+        return;
+    }
+    keep_fault(a, err, reply);
+    a->at++;
+    ask_next(a);
+}
+
+static void ask_next(struct registering *a)
+{
+    struct lr_error err;
+    struct lr_buf body;
+    struct lr_json_writer w;
+    if (a->at == a->count) {
+        if (a->fault.code == LR_OK)
+            (void)lr_fail(&a->fault, LR_UNAVAILABLE,
+                          "no node is online that could look at \"" LR_STR_FMT "\"",
+                          LR_STR_ARG(lr_str_sub(a->path, 0, 200)));
+        net_respond_error(a->req, &a->fault);
+        return;
+    }
+    lr_buf_init(&body, INSPECT_BYTES);
+    lr_json_writer_init(&w, &body);
+    lr_json_begin_object(&w);
+    lr_json_member_str(&w, "path", a->path);
+    if (a->name.len != 0)
+        lr_json_member_str(&w, "name", a->name);
+    if (a->format.len != 0)
+        lr_json_member_str(&w, "format", a->format);
+    lr_json_end_object(&w);
+    struct router_question question = {.method = "POST",
+                                       .path = "/v0/models/inspect",
+                                       .body = lr_buf_str(&body),
+                                       .wait_ms = INSPECT_MS};
+    lr_code code = body.failed ? lr_fail(&err, LR_INVALID_ARGUMENT, "\"path\" is too long")
+                               : router_ask(router_loop_of(a->router, a->req), &a->nodes[a->at],
+                                            &question, on_inspected, a, &err);
+    lr_buf_free(&body);
+    if (code != LR_OK)
+        net_respond_error(a->req, &err);
+}
+
+/* A model that an online node lists under this very name. */
+static bool find_listed(struct registering *a)
+{
+    struct router *r = a->router;
+    char folded[ROUTER_ID_MAX];
+    const struct router_replica *replica = NULL;
+    if (a->name.len != 0 || a->path.len >= ROUTER_ID_MAX)
+        return false;
+    router_lock(r);
+    for (size_t i = 0; i < r->nodes.count && replica == NULL; i++)
+        if (router_node_is_online(r->nodes.all[i]))
+            replica = router_node_replica(r->nodes.all[i], router_fold(a->path, folded));
+    if (replica != NULL) {
+        memcpy(a->id, replica->id, sizeof(a->id));
+        memcpy(a->found_format, replica->format, sizeof(a->found_format));
+        a->need =
+            (struct need){replica->weight_bytes, replica->kv_bytes, replica->context_tokens};
+    }
+    router_unlock(r);
+    return replica != NULL;
+}
+
+static lr_code register_path(struct registering *a, struct lr_error *err)
+{
+    size_t offline;
+    while (a->path.len > 1 && a->path.ptr[a->path.len - 1] == '/')
+        a->path.len--;
+    if (find_listed(a)) {
+        if (a->format.len != 0 && a->found_format[0] != '\0' &&
+            !lr_str_eq_z(a->format, a->found_format))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "the model is %s, not " LR_STR_FMT,
+                           a->found_format, LR_STR_ARG(a->format));
+        a->path = lr_str(NULL, 0); /* the node finds it by itself */
+        settle(a, "local", a->found_format);
+        return LR_OK;
+    }
+    router_lock(a->router);
+    a->nodes = router_targets(a->router, lr_str(NULL, 0), net_request_arena(a->req), &a->count,
+                              &offline);
+    router_unlock(a->router);
+    ask_next(a);
+    return LR_OK;
+}
+
+/* ---- repo ---- */
+
+/* On the request's loop. */
+static void on_asked(void *arg)
+{
+    struct registering *a = arg;
+    (void)pthread_join(a->thread, NULL);
+    if (a->code == LR_OK) {
+        settle(a, "hub", hub_format_name(a->hub_format));
+        return;
+    }
+    net_response_retry_after(a->req, a->retry_after_s);
+    finish(a);
+    net_respond_error(a->req, &a->err);
+}
+
+static void foresee_context(struct registering *a, struct lr_str config)
+{
+    struct model_identity id;
+    if (config.len == 0 || model_identity_parse(config, &id, NULL) != LR_OK)
+        return;
+    a->need.kv = id.kv_bytes;
+    a->need.tokens = id.context_tokens;
+}
+
+static void *ask_hub(void *arg)
+{
+    struct registering *a = arg;
+    struct hub_registration got = {0};
+    struct hub_register_input in = {
+        .client = &a->client,
+        .supported = a->supported,
+        .publishers = a->publishers[0] != NULL ? a->publishers : NULL,
+        .repo = a->repo,
+        .revision = a->revision,
+        .request = {.format = a->hub_format, .filename = a->filename, .name = a->name},
+    };
+    a->code = hub_register(&in, &got, &a->retry_after_s, &a->err);
+    if (a->code == LR_OK) {
+        hub_manifest_encode(got.manifest, &a->manifest);
+        LR_COPY(a->id, lr_str_z(got.manifest->id));
+        a->hub_format = got.manifest->format;
+        for (size_t i = 0; i < got.manifest->file_count; i++)
+            if (!got.manifest->files[i].optional)
+                a->need.weights += got.manifest->files[i].size;
+        foresee_context(a, got.config);
+        if (a->manifest.failed)
+            a->code =
+                lr_fail(&a->err, LR_TOO_LARGE, "the manifest is over %d bytes", MANIFEST_BYTES);
+    }
+    hub_registration_free(&got);
+    net_loop_post(net_request_loop(a->req), on_asked, a);
+    return NULL;
+}
+
+/* Read anew each time: an operator's file may grow while the router runs. */
+static lr_code read_supported(struct registering *a, struct lr_error *err)
+{
+    const char *path = lr_settings_str(a->router->settings, "supported-models");
+    struct lr_str text = {0};
+    lr_code code = LR_OK;
+    if (path != NULL)
+        code =
+            lr_file_read(net_request_arena(a->req), path, HUB_SUPPORTED_BYTES_MAX, &text, err);
+    if (code == LR_OK)
+        code = hub_supported_parse(text, &a->supported, err);
+    return code == LR_OK || path == NULL ? code
+                                         : lr_fail_prefix(err, "supported-models %s", path);
+}
+
+static lr_code prepare(struct registering *a, struct lr_error *err)
+{
+    const struct lr_settings *s = a->router->settings;
+    const char *hosts[HOSTS_MAX];
+    size_t count = lr_settings_list_count(s, "hub-host");
+    count = count < HOSTS_MAX ? count : HOSTS_MAX;
+    for (size_t i = 0; i < count; i++)
+        hosts[i] = lr_settings_list_item(s, "hub-host", i);
+    lr_code code = hub_client_init(&a->client, hosts, count, err);
+    size_t publishers = lr_settings_list_count(s, "artifact-publisher");
+    for (size_t i = 0; i < publishers && i < HOSTS_MAX; i++)
+        a->publishers[i] = lr_settings_list_item(s, "artifact-publisher", i);
+    return code == LR_OK ? read_supported(a, err) : code;
+}
+
+static lr_code register_repo(struct registering *a, struct lr_error *err)
+{
+    if (atomic_fetch_add(&asking_count, 1) >= AT_ONCE_MAX) {
+        atomic_fetch_sub(&asking_count, 1);
+        return lr_fail(err, LR_RATE_LIMITED,
+                       "%d registrations are under way already: try again shortly",
+                       AT_ONCE_MAX);
+    }
+    lr_buf_init(&a->manifest, MANIFEST_BYTES);
+    lr_code code = prepare(a, err);
+    if (code == LR_OK && pthread_create(&a->thread, NULL, ask_hub, a) != 0)
+        code = lr_fail(err, LR_OUT_OF_RAM, "cannot start a thread for the registration");
+    if (code != LR_OK)
+        finish(a);
+    return code;
+}
+
+lr_code router_api_register(struct router *r, struct net_request *req, struct lr_error *err)
+{
+    const struct lr_json *body;
+    struct registering *a = router_memory(req, sizeof(*a), err);
+    if (a == NULL)
+        return LR_OUT_OF_RAM;
+    a->router = r;
+    a->req = req;
+    lr_code code = router_body(req, &body, err);
+    for (uint32_t i = 0; code == LR_OK && i < body->count; i++)
+        code = read_member(body->members[i].key, &body->members[i].value, a, err);
+    if (code == LR_OK)
+        code = check(a, err);
+    if (code != LR_OK)
+        return code;
+    return a->path.len != 0 ? register_path(a, err) : register_repo(a, err);
+}
