@@ -23,6 +23,17 @@ static unsigned char lower(char c)
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
 
+bool lr_str_is_plain(struct lr_str s, const char *others)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < s.len; i++) {
+        char c = s.ptr[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             (c != '\0' && strchr(others, c) != NULL);
+    }
+    return ok;
+}
+
 bool lr_str_eq_nocase(struct lr_str a, struct lr_str b)
 {
     if (a.len != b.len)

@@ -48,6 +48,8 @@ static inline int lr_hex_digit(char c)
         return c - 'A' + 10;
     return -1;
 }
+/* Only ASCII letters, digits, and characters of `others`. */
+bool lr_str_is_plain(struct lr_str s, const char *others);
 bool lr_str_eq_nocase(struct lr_str a, struct lr_str b); /* ASCII only */
 int lr_str_cmp(struct lr_str a, struct lr_str b);        /* by bytes, as qsort wants it */
 bool lr_str_starts(struct lr_str s, const char *prefix);

@@ -396,9 +396,9 @@ bool router_glance(struct router *r, struct router_glance *out)
             if ((found && (!is_known || !replica->is_loaded)) || out->is_loaded)
                 continue;
             found = is_known;
-            (void)snprintf(out->model, sizeof(out->model), "%s", replica->id);
-            (void)snprintf(out->state, sizeof(out->state), "%s", replica->state);
-            (void)snprintf(out->reason, sizeof(out->reason), "%s", replica->reason);
+            LR_COPY(out->model, lr_str_z(replica->id));
+            LR_COPY(out->state, lr_str_z(replica->state));
+            LR_COPY(out->reason, lr_str_z(replica->reason));
             out->can_run = replica->can_run;
             out->is_loaded = replica->is_loaded;
         }

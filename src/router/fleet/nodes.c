@@ -58,11 +58,6 @@ struct lr_str router_fold(struct lr_str id, char out[ROUTER_ID_MAX])
     return lr_str(out, len);
 }
 
-static void copy_text(char *out, size_t size, struct lr_str text)
-{
-    (void)snprintf(out, size, LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, size - 1)));
-}
-
 struct router_node *router_nodes_find_any(const struct router_nodes *nodes, struct lr_str id)
 {
     for (size_t i = 0; i < nodes->count; i++)
@@ -107,7 +102,7 @@ struct router_node *router_nodes_by_secret(const struct router_nodes *nodes,
     for (size_t i = 0; i < nodes->count; i++)
         if (!router_node_is_removed(nodes->all[i]) && has_hash(nodes->all[i], hash)) {
             found = nodes->all[i];
-            copy_text(found->secret, sizeof(found->secret), secret);
+            LR_COPY(found->secret, secret);
         }
     return found;
 }
@@ -126,7 +121,7 @@ static struct router_node *add_node(struct router_nodes *nodes, struct lr_str id
     struct router_node *node = calloc(1, sizeof(*node));
     if (node == NULL)
         return NULL;
-    copy_text(node->id, sizeof(node->id), id);
+    LR_COPY(node->id, id);
     lr_strmap_init(&node->replicas);
     nodes->all[nodes->count++] = node;
     return node;
@@ -181,15 +176,15 @@ static struct router_replica *need_replica(struct router_node *node, struct lr_s
         free(replica);
         return NULL;
     }
-    copy_text(replica->id, sizeof(replica->id), id);
+    LR_COPY(replica->id, id);
     replica->health = &node->health;
     return replica;
 }
 
 static void take_load(struct router_replica *replica, const struct wire_fleet_model *m)
 {
-    copy_text(replica->state, sizeof(replica->state), m->state);
-    copy_text(replica->reason, sizeof(replica->reason), m->reason);
+    LR_COPY(replica->state, m->state);
+    LR_COPY(replica->reason, m->reason);
     replica->can_run = m->can_run;
     replica->is_loaded = m->is_loaded;
     replica->is_pinned = m->is_pinned;
@@ -219,10 +214,10 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
     if (replica == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node's models");
     take_load(replica, m);
-    copy_text(replica->engine, sizeof(replica->engine), m->engine);
-    copy_text(replica->runtime, sizeof(replica->runtime), m->runtime);
-    copy_text(replica->architecture, sizeof(replica->architecture), m->architecture);
-    copy_text(replica->format, sizeof(replica->format), m->format);
+    LR_COPY(replica->engine, m->engine);
+    LR_COPY(replica->runtime, m->runtime);
+    LR_COPY(replica->architecture, m->architecture);
+    LR_COPY(replica->format, m->format);
     replica->context_tokens = m->context_tokens;
     replica->weight_bytes = m->weight_bytes;
     replica->kv_bytes = m->kv_bytes;
@@ -231,7 +226,7 @@ static lr_code take_model(struct router_nodes *nodes, struct router_node *node,
         return lr_fail(err, code, "%s", bad.text);
     if (code != LR_OK) {
         replica->can_run = false;
-        copy_text(replica->reason, sizeof(replica->reason), lr_str_z(bad.text));
+        LR_COPY(replica->reason, lr_str_z(bad.text));
         lr_log_warn(NULL, "node.bad_template node=%s model=%s reason=%s", node->name,
                     replica->id, bad.text);
     }
@@ -244,9 +239,8 @@ static void take_pools(struct router_node *node, const struct wire_heartbeat *he
 {
     node->pool_count = 0;
     for (size_t i = 0; i < heartbeat->pool_count && i < ROUTER_POOLS_MAX; i++) {
-        copy_text(node->pools[i].name, sizeof(node->pools[i].name), heartbeat->pools[i].name);
-        copy_text(node->pools[i].title, sizeof(node->pools[i].title),
-                  heartbeat->pools[i].title);
+        LR_COPY(node->pools[i].name, heartbeat->pools[i].name);
+        LR_COPY(node->pools[i].title, heartbeat->pools[i].title);
         node->pools[i].total = heartbeat->pools[i].total;
         node->pools[i].used = heartbeat->pools[i].used;
         node->pool_count++;
@@ -287,7 +281,7 @@ static void hear(struct router_node *node, const struct wire_heartbeat *heartbea
                     "node.report node=%s ignored=%s reason=it is not what it should be: run "
                     "the same release on router and node, or update the engine",
                     node->name, heartbeat->ignored);
-    copy_text(node->ignored, sizeof(node->ignored), lr_str_z(heartbeat->ignored));
+    LR_COPY(node->ignored, lr_str_z(heartbeat->ignored));
 }
 
 bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms)
@@ -312,12 +306,12 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
         node = add_node(nodes, join->node_id);
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
-    copy_text(node->name, sizeof(node->name), join->name.len != 0 ? join->name : join->node_id);
-    copy_text(node->url, sizeof(node->url), lr_str_z(url));
-    copy_text(node->secret, sizeof(node->secret), join->secret);
+    LR_COPY(node->name, join->name.len != 0 ? join->name : join->node_id);
+    LR_COPY(node->url, lr_str_z(url));
+    LR_COPY(node->secret, join->secret);
     hash_secret(join->secret, node->secret_hash);
-    copy_text(node->device, sizeof(node->device), join->device);
-    copy_text(node->version, sizeof(node->version), join->version);
+    LR_COPY(node->device, join->device);
+    LR_COPY(node->version, join->version);
     node->epoch = join->state.epoch;
     node->joined_ms = wall_ms;
     node->health.avoided_until_ms = 0;
@@ -325,9 +319,8 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
         struct router_replica *replica = value;
         replica->can_run = replica->is_loaded = false;
-        copy_text(replica->state, sizeof(replica->state), LR_STR_LIT("absent"));
-        copy_text(replica->reason, sizeof(replica->reason),
-                  LR_STR_LIT("no longer on the node"));
+        LR_COPY(replica->state, LR_STR_LIT("absent"));
+        LR_COPY(replica->reason, LR_STR_LIT("no longer on the node"));
     }
     lr_code code = LR_OK;
     for (size_t i = 0; code == LR_OK && i < join->state.model_count; i++)
@@ -414,8 +407,8 @@ lr_code router_node_save(struct router_sql *sql, const struct router_node *node,
 void router_secret_read(struct lr_str kept, char hash[LR_SHA256_HEX_LEN + 1])
 {
     if (lr_str_starts(kept, ROUTER_SECRET_MARK))
-        copy_text(hash, LR_SHA256_HEX_LEN + 1,
-                  lr_str_sub(kept, strlen(ROUTER_SECRET_MARK), kept.len));
+        lr_str_copy(hash, LR_SHA256_HEX_LEN + 1,
+                    lr_str_sub(kept, strlen(ROUTER_SECRET_MARK), kept.len));
     else /* of a release before, which kept the secret itself */
         hash_secret(kept, hash);
 }
@@ -428,10 +421,10 @@ static lr_code load_row(void *ctx, const struct router_row *row, struct lr_error
         node = add_node(nodes, router_row_text(row, 0));
     if (node == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a node");
-    copy_text(node->name, sizeof(node->name), router_row_text(row, 1));
-    copy_text(node->url, sizeof(node->url), router_row_text(row, 2));
+    LR_COPY(node->name, router_row_text(row, 1));
+    LR_COPY(node->url, router_row_text(row, 2));
     router_secret_read(router_row_text(row, 3), node->secret_hash);
-    copy_text(node->device, sizeof(node->device), router_row_text(row, 4));
+    LR_COPY(node->device, router_row_text(row, 4));
     node->joined_ms = router_row_int(row, 5);
     node->is_drained = router_row_int(row, 6) != 0;
     return LR_OK;

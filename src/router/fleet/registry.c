@@ -24,17 +24,12 @@ void router_registry_free(struct router_registry *registry)
 
 lr_code router_check_model_id(struct lr_str id, struct lr_error *err)
 {
-    size_t slashes = 0;
-    bool ok = id.len >= 1 && id.len <= ID_BYTES_MAX && id.ptr[0] != '/' && id.ptr[0] != '.' &&
-              id.ptr[id.len - 1] != '/';
-    for (size_t i = 0; ok && i < id.len; i++) {
-        char c = id.ptr[i];
-        slashes += c == '/';
-        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-             c == '-' || c == '_' || c == '.' || c == ':' || c == '/';
-        ok = ok && !(c == '.' && i != 0 && (id.ptr[i - 1] == '.' || id.ptr[i - 1] == '/'));
-    }
-    if (!ok || slashes > 1)
+    size_t slash = lr_str_find_char(id, '/');
+    struct lr_str org = lr_str_sub(id, 0, slash),
+                  name = slash != LR_STR_NONE ? lr_str_sub(id, slash + 1, id.len) : org;
+    if (id.len > ID_BYTES_MAX || org.len == 0 || name.len == 0 || org.ptr[0] == '.' ||
+        name.ptr[0] == '.' || lr_str_find(id, LR_STR_LIT("..")) != LR_STR_NONE ||
+        !lr_str_is_plain(org, "-_.:") || !lr_str_is_plain(name, "-_.:"))
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "a model's id has 1 to %d letters, digits, '-', '_', '.', ':' and at "
                        "most one '/', such as org/name",

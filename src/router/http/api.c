@@ -127,16 +127,9 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
 static void choose_id(struct net_request *req, struct router_access *access)
 {
     struct lr_str given;
-    bool ok =
-        net_request_header(req, "X-Request-Id", &given) && given.len >= 1 && given.len <= 64;
-    for (size_t i = 0; ok && i < given.len; i++) {
-        char c = given.ptr[i];
-        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-             c == '-' || c == '_' || c == '.' || c == ':';
-    }
-    if (ok) {
-        (void)snprintf(access->request_id, sizeof(access->request_id), LR_STR_FMT,
-                       LR_STR_ARG(given));
+    if (net_request_header(req, "X-Request-Id", &given) && given.len >= 1 && given.len <= 64 &&
+        lr_str_is_plain(given, "-_.:")) {
+        LR_COPY(access->request_id, given);
     } else {
         (void)snprintf(access->request_id, sizeof(access->request_id), "req-");
         lr_random_base62(access->request_id + 4, 20);

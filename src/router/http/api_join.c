@@ -76,22 +76,11 @@ static lr_code choose_url(const struct router *r, struct net_request *req,
     return lr_fail_prefix(err, "the node's url");
 }
 
-/* It becomes part of URLs. */
-static bool is_plain_id(struct lr_str id)
-{
-    bool ok = id.len >= 8 && id.len <= 40;
-    for (size_t i = 0; ok && i < id.len; i++) {
-        char c = id.ptr[i];
-        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-             c == '-' || c == '_';
-    }
-    return ok;
-}
-
 static lr_code check_join(const struct router *r, const struct wire_join *join,
                           struct lr_error *err)
 {
-    if (!is_plain_id(join->node_id))
+    struct lr_str id = join->node_id; /* becomes part of URLs */
+    if (id.len < 8 || id.len > 40 || !lr_str_is_plain(id, "-_"))
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "\"node_id\" must have 8 to 40 letters, digits, '-' or '_'");
     for (size_t i = 0; i < join->name.len; i++)

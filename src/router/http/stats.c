@@ -116,35 +116,22 @@ static double short_number(double value)
     return isnan(value) ? value : round(value * 100) / 100;
 }
 
+enum { COLUMNS = 9, FIRST_PAIR = 5 };
+
+/* In the order of `columns`. */
 static double value_of(const struct point *p, size_t column)
 {
-    switch (column) {
-    case 0:
-        return p->requests;
-    case 1:
-        return p->tokens;
-    case 2:
-        return p->errors;
-    case 3:
-        return p->queue;
-    case 4:
-        return p->in_flight;
-    case 5:
-        return router_percentile(p->first_token, 0.50);
-    case 6:
-        return router_percentile(p->first_token, 0.99);
-    case 7:
-        return router_percentile(p->inter_token, 0.50);
-    default:
-        return router_percentile(p->inter_token, 0.99);
-    }
+    if (column >= FIRST_PAIR)
+        return router_percentile(column < FIRST_PAIR + 2 ? p->first_token : p->inter_token,
+                                 (column - FIRST_PAIR) % 2 == 0 ? 0.50 : 0.99);
+    const double plain[] = {p->requests, p->tokens, p->errors, p->queue, p->in_flight};
+    return plain[column];
 }
 
 static const char *const columns[] = {
     "requests_per_second", "tokens_per_second", "errors_per_second", "queue",
     "in_flight",           "first_token_ms",    "first_token_ms",    "inter_token_ms",
     "inter_token_ms"};
-enum { COLUMNS = 9, FIRST_PAIR = 5 };
 
 typedef void (*put_fn)(void *ctx, struct lr_json_writer *w, size_t column);
 

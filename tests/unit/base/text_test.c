@@ -16,6 +16,10 @@ static void slices_compare_by_bytes(void **state)
     assert_true(lr_str_cmp(lr_str_z("a"), lr_str_z("ab")) < 0);
     assert_true(lr_str_cmp(lr_str_z("b"), lr_str_z("ab")) > 0);
     assert_true(lr_str_cmp(lr_str_z("\xFF"), lr_str_z("a")) > 0);
+    assert_true(lr_str_is_plain(lr_str_z("aZ09-"), "-_") &&
+                lr_str_is_plain(lr_str(NULL, 0), ""));
+    assert_false(lr_str_is_plain(lr_str_z("a/b"), "-_") ||
+                 lr_str_is_plain(lr_str("a", 2), "-"));
     assert_true(lr_str_eq_secret(lr_str_z("k1"), lr_str_z("k1")));
     assert_false(lr_str_eq_secret(lr_str_z("k1"), lr_str_z("k2")));
 }
