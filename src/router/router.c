@@ -53,7 +53,7 @@ static lr_code read_settings(struct router *r, struct lr_error *err)
     code = net_cidrs_read(s, "trusted-proxy", &r->proxies, err);
     if (code == LR_OK)
         code = net_cidrs_read(s, "node-network", &r->node_networks, err);
-    return code == LR_OK ? router_cors_check(r, err) : code;
+    return code == LR_OK ? router_cors_check(s, r->needs_key, err) : code;
 }
 
 /* ---- create ---- */

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "router/state.h"
+
 enum { CONNECT_MS = 3000, TELL_MS = 3000 };
 
 void router_target_set(struct router_target *out, const struct router_node *node)
@@ -12,13 +14,13 @@ void router_target_set(struct router_target *out, const struct router_node *node
     memcpy(out->secret, node->secret, sizeof(out->secret));
 }
 
-struct router_target *router_targets(const struct router *r, struct lr_str folded,
+struct router_target *router_targets(const struct router_nodes *nodes, struct lr_str folded,
                                      struct lr_arena *arena, size_t *count, size_t *offline)
 {
-    struct router_target *list = lr_arena_array(arena, r->nodes.count + 1, sizeof(*list));
+    struct router_target *list = lr_arena_array(arena, nodes->count + 1, sizeof(*list));
     *count = *offline = 0;
-    for (size_t i = 0; list != NULL && i < r->nodes.count; i++) {
-        const struct router_node *node = r->nodes.all[i];
+    for (size_t i = 0; list != NULL && i < nodes->count; i++) {
+        const struct router_node *node = nodes->all[i];
         const struct router_replica *replica =
             folded.len != 0 ? router_node_replica(node, folded) : NULL;
         if (router_node_is_removed(node) || (folded.len != 0 && replica == NULL))
@@ -31,7 +33,7 @@ struct router_target *router_targets(const struct router *r, struct lr_str folde
     return list;
 }
 
-lr_code router_ask(struct router_loop *loop, const struct router_target *to,
+lr_code router_ask(struct net_client *client, const struct router_target *to,
                    const struct router_question *question, net_fetch_fn fn, void *arg,
                    struct lr_error *err)
 {
@@ -55,7 +57,7 @@ lr_code router_ask(struct router_loop *loop, const struct router_target *to,
         .response_timeout_ms = question->wait_ms,
         .connect_timeout_ms = CONNECT_MS,
     };
-    return net_fetch(loop->client, &config, fn, arg, NULL, err);
+    return net_fetch(client, &config, fn, arg, NULL, err);
 }
 
 /* ---- the registry has changed ---- */
@@ -76,13 +78,13 @@ static void tell(void *arg)
     lr_arena_init(&arena, 4 << 20);
     router_lock(loop->router);
     const struct router_target *list =
-        router_targets(loop->router, lr_str(NULL, 0), &arena, &count, &offline);
+        router_targets(&loop->router->nodes, lr_str(NULL, 0), &arena, &count, &offline);
     router_unlock(loop->router);
     struct router_question question = {
         .method = "POST", .path = "/v0/heartbeat", .wait_ms = TELL_MS};
     for (size_t i = 0; i < count; i++) {
         struct lr_error err;
-        if (router_ask(loop, &list[i], &question, told, NULL, &err) != LR_OK)
+        if (router_ask(loop->client, &list[i], &question, told, NULL, &err) != LR_OK)
             lr_log_debug(NULL, "node.not_told node=%s reason=%s", list[i].name, err.text);
     }
     lr_arena_free(&arena);

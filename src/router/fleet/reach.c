@@ -6,6 +6,7 @@
 #include "router/fleet/sync.h"
 #include "router/http/live.h"
 #include "router/sched/dispatch.h"
+#include "router/state.h"
 #include "wire/reply.h"
 
 enum {
@@ -40,7 +41,7 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     dial->fn(dial->arg, NULL, epoch);
 }
 
-lr_code router_dial(struct router_loop *loop, const char *url, const char *secret,
+lr_code router_dial(struct net_client *client, const char *url, const char *secret,
                     struct router_dial *dial, struct lr_error *err)
 {
     char target[320], bearer[128];
@@ -58,7 +59,7 @@ lr_code router_dial(struct router_loop *loop, const char *url, const char *secre
         .response_timeout_ms = ANSWER_MS,
         .idle_timeout_ms = ANSWER_MS,
     };
-    return net_fetch(loop->client, &config, on_reply, dial, NULL, err);
+    return net_fetch(client, &config, on_reply, dial, NULL, err);
 }
 
 /* ---- looking after nodes that have joined ---- */
@@ -159,8 +160,8 @@ static struct router_probe *prepare(struct router *r, struct router_node *node)
 static void start(struct router_probe *probe)
 {
     struct lr_error err;
-    if (router_dial(&probe->router->loop_states[0], probe->url, probe->secret, &probe->dial,
-                    &err) != LR_OK)
+    if (router_dial(probe->router->loop_states[0].client, probe->url, probe->secret,
+                    &probe->dial, &err) != LR_OK)
         on_answer(probe, &err, 0);
 }
 

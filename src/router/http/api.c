@@ -146,8 +146,8 @@ static bool answer_options(struct router *r, struct net_request *req)
     struct lr_str methods = net_routes_methods(&router_routes, req, &route);
     if (route == NULL)
         return false;
-    router_cors_answer(r, req, route);
-    router_cors_preflight(r, req, route, methods);
+    router_cors_answer(r->settings, req, route);
+    router_cors_preflight(r->settings, req, route, methods);
     return true;
 }
 
@@ -171,7 +171,7 @@ void router_api_head(void *arg, struct net_request *req)
     lr_code code = net_routes_match(&router_routes, req, &access->match, &err);
     access->route = access->match.row;
     if (code == LR_OK)
-        router_cors_answer(r, req, access->route);
+        router_cors_answer(r->settings, req, access->route);
     if (code == LR_OK)
         code = router_authenticate(r, req, access->route, &access->caller, &err);
     if (code == LR_OK && atomic_load(&r->is_draining) && access->route->role != ROUTER_PUBLIC &&

@@ -5,6 +5,7 @@
 #define ROUTER_HTTP_API_H
 
 #include "base/json.h"
+#include "base/settings.h"
 #include "net/cidr.h"
 #include "net/routes.h"
 #include "router/store/keys.h"
@@ -78,12 +79,13 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
                    router_store_fn fn, router_api_done done, void *arg, struct lr_error *err);
 
 /* cors.c: pages of other origins.  check is for the start; the others are for on_head. */
-LR_MUST_USE lr_code router_cors_check(const struct router *r, struct lr_error *err);
-bool router_cors_trusts(const struct router *r, const struct net_request *req,
+LR_MUST_USE lr_code router_cors_check(const struct lr_settings *s, bool needs_key,
+                                      struct lr_error *err);
+bool router_cors_trusts(const struct lr_settings *s, const struct net_request *req,
                         const struct router_route *route);
-void router_cors_answer(const struct router *r, struct net_request *req,
+void router_cors_answer(const struct lr_settings *s, struct net_request *req,
                         const struct router_route *route);
-void router_cors_preflight(const struct router *r, struct net_request *req,
+void router_cors_preflight(const struct lr_settings *s, struct net_request *req,
                            const struct router_route *route, struct lr_str methods);
 
 /* For net_server_config.handler. */
@@ -106,7 +108,7 @@ bool router_may_listen(void *arg, struct net_request *req);
 
 /* The name of the session's cookie: with the port, since browsers keep cookies by host
  * alone and two routers on one host must not sign each other out. */
-struct lr_str router_cookie_name(const struct router *r, char out[32]);
+struct lr_str router_cookie_name(uint16_t port, char out[32]);
 
 /* Handlers. */
 router_api_fn router_api_complete, router_api_v1_models, router_api_v1_model, router_api_models,

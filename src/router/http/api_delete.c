@@ -86,7 +86,7 @@ static void tell_one(struct removing *a, const struct router_target *to)
     lr_code code = order != NULL ? LR_OK : lr_fail(&err, LR_OUT_OF_RAM, "no memory to ask it");
     if (code == LR_OK) {
         *order = (struct order){a, to};
-        code = router_ask(router_loop_of(a->router, a->req), to, &question,
+        code = router_ask(router_loop_of(a->router, a->req)->client, to, &question,
                           a->is_purge ? on_answer : on_unloaded, order, &err);
     }
     a->waits += code == LR_OK && a->is_purge;
@@ -110,8 +110,8 @@ static lr_code erased(struct net_request *req, void *arg, struct lr_error *err)
         router_sched_delete(&r->sched, &model->schedule);
         router_registry_remove(&r->registry, model);
     }
-    const struct router_target *nodes =
-        router_targets(r, lr_str_z(a->folded), net_request_arena(req), &count, &a->offline);
+    const struct router_target *nodes = router_targets(
+        &r->nodes, lr_str_z(a->folded), net_request_arena(req), &count, &a->offline);
     router_unlock(r);
     router_tell_nodes(r);
     a->w = router_answer_begin(req);

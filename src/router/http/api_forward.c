@@ -42,7 +42,7 @@ static lr_code forward(struct router *r, struct net_request *req,
     lr_code code =
         path->failed
             ? lr_fail(err, LR_INVALID_ARGUMENT, "the address is over %d bytes", PATH_BYTES)
-            : router_ask(router_loop_of(r, req), to, &question, on_reply, req, err);
+            : router_ask(router_loop_of(r, req)->client, to, &question, on_reply, req, err);
     lr_buf_free(path);
     return code;
 }

@@ -367,16 +367,16 @@ static void on_there(void *arg, const struct lr_error *err, uint64_t epoch)
  * node where that may still run. */
 static void dial_back(struct joining *a, const char *old_url, const char *old_secret)
 {
-    struct router_loop *loop = router_loop_of(a->router, a->req);
+    struct net_client *client = router_loop_of(a->router, a->req)->client;
     char secret[96];
     struct lr_error err;
     a->here = (struct router_dial){on_here, a, may_be_at};
     a->there = (struct router_dial){on_there, a, NULL};
     (void)snprintf(secret, sizeof(secret), LR_STR_FMT, LR_STR_ARG(a->join.secret));
     a->waits = old_url[0] != '\0' ? 2 : 1;
-    if (a->waits == 2 && router_dial(loop, old_url, old_secret, &a->there, &err) != LR_OK)
+    if (a->waits == 2 && router_dial(client, old_url, old_secret, &a->there, &err) != LR_OK)
         a->waits--; /* such an address cannot be asked: nobody is there */
-    if (router_dial(loop, a->url, secret, &a->here, &err) != LR_OK)
+    if (router_dial(client, a->url, secret, &a->here, &err) != LR_OK)
         on_here(a, &err, 0);
 }
 

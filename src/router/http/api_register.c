@@ -322,8 +322,8 @@ static void ask_next(struct registering *a)
                                        .body = lr_buf_str(&body),
                                        .wait_ms = INSPECT_MS};
     lr_code code = body.failed ? lr_fail(&err, LR_INVALID_ARGUMENT, "\"path\" is too long")
-                               : router_ask(router_loop_of(a->router, a->req), &a->nodes[a->at],
-                                            &question, on_inspected, a, &err);
+                               : router_ask(router_loop_of(a->router, a->req)->client,
+                                            &a->nodes[a->at], &question, on_inspected, a, &err);
     lr_buf_free(&body);
     if (code != LR_OK)
         net_respond_error(a->req, &err);
@@ -366,8 +366,8 @@ static lr_code register_path(struct registering *a, struct lr_error *err)
         return LR_OK;
     }
     router_lock(a->router);
-    a->nodes = router_targets(a->router, lr_str(NULL, 0), net_request_arena(a->req), &a->count,
-                              &offline);
+    a->nodes = router_targets(&a->router->nodes, lr_str(NULL, 0), net_request_arena(a->req),
+                              &a->count, &offline);
     router_unlock(a->router);
     ask_next(a);
     return LR_OK;

@@ -46,9 +46,9 @@ static lr_code check_key(struct router *r, struct lr_str text, enum router_role 
     return code;
 }
 
-struct lr_str router_cookie_name(const struct router *r, char out[32])
+struct lr_str router_cookie_name(uint16_t port, char out[32])
 {
-    (void)snprintf(out, 32, "llm-router-%u", r->port);
+    (void)snprintf(out, 32, "llm-router-%u", port);
     return lr_str_z(out);
 }
 
@@ -59,7 +59,7 @@ static void by_session(struct router *r, const struct net_request *req,
     char name[32];
     struct lr_str header, value;
     if (!net_request_header(req, "Cookie", &header) ||
-        !router_cookie_find(header, router_cookie_name(r, name), &value))
+        !router_cookie_find(header, router_cookie_name(r->port, name), &value))
         return;
     router_lock(r);
     const struct router_session *session =
@@ -122,7 +122,7 @@ lr_code router_authenticate(struct router *r, const struct net_request *req,
      * server in front may say its own name in Host. */
     if (r->is_loopback && !r->needs_key) {
         struct net_guard_rules rules = {
-            .is_trusted_page = router_cors_trusts(r, req, route),
+            .is_trusted_page = router_cors_trusts(r->settings, req, route),
             .is_management = strncmp(route->at.pattern, "v0/", 3) == 0 ||
                              strcmp(route->at.pattern, "metrics") == 0,
         };

@@ -7,13 +7,11 @@
 #include <stdio.h>
 
 #include "router/http/api.h"
-#include "router/state.h"
 
 enum { REMEMBER_S = 600 };
 
-lr_code router_cors_check(const struct router *r, struct lr_error *err)
+lr_code router_cors_check(const struct lr_settings *s, bool needs_key, struct lr_error *err)
 {
-    const struct lr_settings *s = r->settings;
     for (size_t i = 0; i < lr_settings_list_count(s, "cors-origin"); i++) {
         const char *origin = lr_settings_list_item(s, "cors-origin", i);
         struct lr_str text = lr_str_z(origin);
@@ -21,7 +19,7 @@ lr_code router_cors_check(const struct router *r, struct lr_error *err)
         size_t from = lr_str_starts(text, "https://")  ? 8
                       : lr_str_starts(text, "http://") ? 7
                                                        : 0;
-        if (is_any && !r->needs_key)
+        if (is_any && !needs_key)
             return lr_fail(err, LR_INVALID_ARGUMENT,
                            "cors-origin: \"*\" would let every web page use this router: name "
                            "the pages, or ask for keys (--require-key)");
@@ -35,9 +33,8 @@ lr_code router_cors_check(const struct router *r, struct lr_error *err)
     return LR_OK;
 }
 
-static bool is_listed(const struct router *r, struct lr_str origin)
+static bool is_listed(const struct lr_settings *s, struct lr_str origin)
 {
-    const struct lr_settings *s = r->settings;
     for (size_t i = 0; i < lr_settings_list_count(s, "cors-origin"); i++) {
         const char *listed = lr_settings_list_item(s, "cors-origin", i);
         if (strcmp(listed, "*") == 0 || lr_str_eq_nocase(origin, lr_str_z(listed)))
@@ -46,19 +43,19 @@ static bool is_listed(const struct router *r, struct lr_str origin)
     return false;
 }
 
-bool router_cors_trusts(const struct router *r, const struct net_request *req,
+bool router_cors_trusts(const struct lr_settings *s, const struct net_request *req,
                         const struct router_route *route)
 {
     struct lr_str origin;
     return strncmp(route->at.pattern, "v1/", 3) == 0 &&
-           net_request_header(req, "Origin", &origin) && is_listed(r, origin);
+           net_request_header(req, "Origin", &origin) && is_listed(s, origin);
 }
 
-void router_cors_answer(const struct router *r, struct net_request *req,
+void router_cors_answer(const struct lr_settings *s, struct net_request *req,
                         const struct router_route *route)
 {
     struct lr_str origin;
-    if (!router_cors_trusts(r, req, route) || !net_request_header(req, "Origin", &origin))
+    if (!router_cors_trusts(s, req, route) || !net_request_header(req, "Origin", &origin))
         return;
     net_response_header(req, "Access-Control-Allow-Origin", origin);
     net_response_header(req, "Vary", LR_STR_LIT("Origin"));
@@ -68,11 +65,11 @@ void router_cors_answer(const struct router *r, struct net_request *req,
 }
 
 /* A browser asks first what a page may send; clients in pages bring headers of their own. */
-void router_cors_preflight(const struct router *r, struct net_request *req,
+void router_cors_preflight(const struct lr_settings *s, struct net_request *req,
                            const struct router_route *route, struct lr_str methods)
 {
     struct lr_str wanted;
-    if (router_cors_trusts(r, req, route)) {
+    if (router_cors_trusts(s, req, route)) {
         char seconds[16];
         (void)snprintf(seconds, sizeof(seconds), "%d", REMEMBER_S);
         net_response_header(req, "Access-Control-Allow-Methods", methods);

@@ -12,6 +12,8 @@
 #include "base/buf.h"
 
 struct router;
+struct router_nodes;
+struct router_registry;
 
 enum { ROUTER_BUCKETS = 16 };
 
@@ -47,7 +49,8 @@ void router_observe(struct router_histogram *h, uint64_t ns);
 void router_metrics_write(struct router *r, struct lr_buf *out);
 
 /* metrics_nodes.c: what is told per node and per model.  The router's lock is held. */
-void router_metrics_write_nodes(const struct router *r, struct lr_buf *out);
+void router_metrics_write_nodes(const struct router_nodes *nodes,
+                                const struct router_registry *registry, struct lr_buf *out);
 /* "# HELP" and "# TYPE" of llm_router_<name>. */
 void router_metrics_head(struct lr_buf *out, const char *name, const char *type,
                          const char *help);

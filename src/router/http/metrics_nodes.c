@@ -7,7 +7,8 @@
  */
 #include <math.h>
 
-#include "router/state.h"
+#include "router/fleet/registry.h"
+#include "router/http/metrics.h"
 
 /* Values are ids and names that joined nodes chose: quotes and line ends escaped. */
 static void label(struct lr_buf *out, const char *name, const char *value)
@@ -139,20 +140,21 @@ static void head(struct lr_buf *out, const struct metric *metric)
         router_metrics_head(out, metric->name, metric->type, metric->help);
 }
 
-static bool is_told(const struct router *r, const struct router_replica *replica)
+static bool is_told(const struct router_registry *registry,
+                    const struct router_replica *replica)
 {
     return replica->tally.requests != 0 || replica->inflight != 0 ||
-           router_registry_find(&r->registry, lr_str_z(replica->id)) != NULL;
+           router_registry_find(registry, lr_str_z(replica->id)) != NULL;
 }
 
-static void write_replicas(const struct router *r, const struct router_node *node, size_t which,
-                           struct lr_buf *out)
+static void write_replicas(const struct router_registry *registry,
+                           const struct router_node *node, size_t which, struct lr_buf *out)
 {
     struct lr_str key;
     void *replica;
     for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &replica); i++) {
         double value = replica_value(node, replica, which);
-        if (value < 0 || !is_told(r, replica))
+        if (value < 0 || !is_told(registry, replica))
             continue;
         begin(out, of_replica[which].name, node, "model",
               ((const struct router_replica *)replica)->id);
@@ -161,48 +163,50 @@ static void write_replicas(const struct router *r, const struct router_node *nod
 }
 
 /* Metric `which` of a table, for one node. */
-typedef void (*write_fn)(const struct router *r, const struct router_node *node, size_t which,
-                         struct lr_buf *out);
+typedef void (*write_fn)(const struct router_registry *registry, const struct router_node *node,
+                         size_t which, struct lr_buf *out);
 
-static void write_node(const struct router *r, const struct router_node *node, size_t which,
-                       struct lr_buf *out)
+static void write_node(const struct router_registry *registry, const struct router_node *node,
+                       size_t which, struct lr_buf *out)
 {
-    (void)r;
+    (void)registry;
     begin(out, of_node[which].name, node, NULL, NULL);
     add_number(out, node_value(node, which));
 }
 
-static void write_pools(const struct router *r, const struct router_node *node, size_t which,
-                        struct lr_buf *out)
+static void write_pools(const struct router_registry *registry, const struct router_node *node,
+                        size_t which, struct lr_buf *out)
 {
-    (void)r;
+    (void)registry;
     for (uint32_t i = 0; i < node->pool_count; i++) {
         begin(out, of_pool[which].name, node, "pool", node->pools[i].name);
         add_number(out, pool_value(node, i, which));
     }
 }
 
-static void write_table(const struct router *r, const struct metric *table, size_t count,
-                        write_fn write, struct lr_buf *out)
+static void write_table(const struct router_nodes *nodes,
+                        const struct router_registry *registry, const struct metric *table,
+                        size_t count, write_fn write, struct lr_buf *out)
 {
     for (size_t k = 0; k < count; k++) {
         head(out, &table[k]);
-        for (size_t i = 0; i < r->nodes.count; i++)
-            if (!router_node_is_removed(r->nodes.all[i]))
-                write(r, r->nodes.all[i], k, out);
+        for (size_t i = 0; i < nodes->count; i++)
+            if (!router_node_is_removed(nodes->all[i]))
+                write(registry, nodes->all[i], k, out);
     }
 }
 
-void router_metrics_write_nodes(const struct router *r, struct lr_buf *out)
+void router_metrics_write_nodes(const struct router_nodes *nodes,
+                                const struct router_registry *registry, struct lr_buf *out)
 {
     struct lr_str key;
     void *model;
-    write_table(r, of_node, COUNT(of_node), write_node, out);
-    write_table(r, of_pool, COUNT(of_pool), write_pools, out);
-    write_table(r, of_replica, COUNT(of_replica), write_replicas, out);
+    write_table(nodes, registry, of_node, COUNT(of_node), write_node, out);
+    write_table(nodes, registry, of_pool, COUNT(of_pool), write_pools, out);
+    write_table(nodes, registry, of_replica, COUNT(of_replica), write_replicas, out);
     for (size_t k = 0; k < COUNT(of_model); k++) {
         head(out, &of_model[k]);
-        for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &model); i++) {
+        for (size_t i = 0; lr_strmap_at(&registry->models, i, &key, &model); i++) {
             lr_buf_addf(out, "llm_router_%s{", of_model[k].name);
             label(out, "model", ((const struct router_model *)model)->id);
             lr_buf_add_z(out, "} ");
