@@ -130,11 +130,14 @@ static void written(void *arg, const struct lr_error *err)
         (void)router_answer_text(m->req, LR_STR_LIT("{\"ok\":true}"));
 }
 
-static lr_code change_node(struct router *r, struct net_request *req, enum change change,
-                           struct lr_error *err)
+/* POST /v0/nodes/{node}/drain and /undrain, DELETE /v0/nodes/{node} */
+lr_code router_api_node_change(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    /* "*" of v0/nodes/(*)/drain: the segment itself, whatever follows. */
-    struct lr_str id = router_access(req)->match.path.segments[2];
+    const struct net_path *path = &router_access(req)->match.path;
+    struct lr_str id = path->segments[2];
+    enum change change = path->count == 3                          ? REMOVE
+                         : lr_str_eq_z(path->segments[3], "drain") ? DRAIN
+                                                                   : UNDRAIN;
     struct changing *m = router_memory(req, sizeof(*m), err);
     if (m == NULL)
         return LR_OUT_OF_RAM;
@@ -155,19 +158,4 @@ static lr_code change_node(struct router *r, struct net_request *req, enum chang
                                    change_names[change], m->to.id, ""};
     router_store_act(r->store, &action, write_change, net_request_loop(req), written, m);
     return LR_OK;
-}
-
-lr_code router_api_node_drain(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    return change_node(r, req, DRAIN, err);
-}
-
-lr_code router_api_node_undrain(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    return change_node(r, req, UNDRAIN, err);
-}
-
-lr_code router_api_node_delete(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    return change_node(r, req, REMOVE, err);
 }
