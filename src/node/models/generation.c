@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "base/machine.h"
 #include "node/state.h"
 #include "wire/bytes.h"
@@ -44,22 +45,6 @@ static bool is_live(enum node_generation_state state)
            state == NODE_GENERATION_PROVING;
 }
 
-static void insert(struct node_generation **at, struct node_generation *g)
-{
-    g->next = *at;
-    g->link = at;
-    if (g->next != NULL)
-        g->next->link = &g->next;
-    *at = g;
-}
-
-static void take_out(struct node_generation *g)
-{
-    *g->link = g->next;
-    if (g->next != NULL)
-        g->next->link = g->link;
-}
-
 /* Generations that were computed before stand ahead of those that never were. */
 static void join_queue(struct node_generation *g)
 {
@@ -69,7 +54,7 @@ static void join_queue(struct node_generation *g)
         at = model->queue_end;
     while (*at != NULL && (*at)->ask.entry != WIRE_ENTRY_NEW)
         at = &(*at)->next;
-    insert(at, g);
+    LR_LIST_PUSH(at, g, next, link);
     if (g->next == NULL)
         model->queue_end = &g->next;
     model->queue_count++;
@@ -79,7 +64,7 @@ static void leave_queue(struct node_generation *g)
 {
     if (g->next == NULL)
         g->model->queue_end = g->link;
-    take_out(g);
+    LR_LIST_REMOVE(g, next, link);
     g->model->queue_count--;
 }
 
@@ -87,7 +72,7 @@ static void join_worker(struct node_generation *g)
 {
     struct node_worker *w = g->attempt.worker;
     bool is_newcomer = node_generation_is_newcomer(g);
-    insert(&w->live, g);
+    LR_LIST_PUSH(&w->live, g, next, link);
     w->newcomer_count += is_newcomer;
     w->suspect_count += is_newcomer && g->attempt.entry == WIRE_ENTRY_SUSPECT;
     w->connection_count += g->attempt.has_connection;
@@ -117,7 +102,7 @@ void node_generation_entered(struct node_generation *g)
 static void leave_worker(struct node_generation *g)
 {
     struct node_worker *w = g->attempt.worker;
-    take_out(g);
+    LR_LIST_REMOVE(g, next, link);
     node_generation_entered(g);
     w->connection_count -= g->attempt.has_connection;
     w->live_count--;
