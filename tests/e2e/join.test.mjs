@@ -115,7 +115,7 @@ test('nodes token prints the number of nodes and the expiry; keys of role node a
   await cli(['nodes', 'token'], env);
   await cli(['nodes', 'token', '--uses', '5', '--expires', '2h'], env);
   const { stderr } = await cli(['keys', 'create', '--role', 'node', '--name', 'images'], env);
-  assert.match(stderr, /any number of nodes join \(--uses bounds them\) until it expires/);
+  assert.match(stderr, /Any number of nodes can join with this key \(--uses N limits the number\) until it expires/);
   await cli(['keys', 'create', '--role', 'node', '--uses', '2', '--expires', '0'], env);
   const hours = (k) => (k.expires ? Math.round((k.expires - k.created) / 3600) : 0);
   assert.deepEqual(
