@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "router/fleet/sync.h"
 #include "router/http/live.h"
 #include "router/sched/dispatch.h"
@@ -41,12 +42,12 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
     dial->fn(dial->arg, NULL, epoch);
 }
 
-lr_code router_dial(struct net_client *client, const char *url, const char *secret,
+lr_code router_dial(struct net_client *client, const struct router_target *to,
                     struct router_dial *dial, struct lr_error *err)
 {
     char target[320], bearer[128];
-    (void)snprintf(target, sizeof(target), "%.300s/health", url);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %.100s", secret);
+    (void)snprintf(target, sizeof(target), "%s/health", to->url);
+    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", to->secret);
     struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = target,
@@ -70,15 +71,8 @@ struct router_probe {
     struct router_node *node;
     struct router_dial dial;
     uint64_t epoch; /* of the node when it was asked */
-    char url[288], secret[96];
+    struct router_target to;
 };
-
-static void unlink_probe(struct router_probe *probe)
-{
-    *probe->link = probe->next;
-    if (probe->next != NULL)
-        probe->next->link = probe->link;
-}
 
 static void lose(struct router *r, struct router_node *node, const char *why, uint64_t now)
 {
@@ -124,7 +118,7 @@ static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
     node->is_probed = false;
     /* It may have joined anew meanwhile, perhaps from elsewhere. */
     if (!router_node_is_removed(node) && node->epoch == probe->epoch &&
-        strcmp(node->url, probe->url) == 0) {
+        strcmp(node->url, probe->to.url) == 0) {
         if (err != NULL)
             lose(r, node, err->text, now);
         else if (is_other)
@@ -133,7 +127,7 @@ static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
             find(r, node, now);
     }
     router_unlock(r);
-    unlink_probe(probe);
+    LR_LIST_REMOVE(probe, next, link);
     free(probe);
 }
 
@@ -142,17 +136,10 @@ static struct router_probe *prepare(struct router *r, struct router_node *node)
     struct router_probe *probe = calloc(1, sizeof(*probe));
     if (probe == NULL)
         return NULL; /* the next second tries again */
-    *probe = (struct router_probe){.router = r,
-                                   .node = node,
-                                   .dial = {on_answer, probe},
-                                   .epoch = node->epoch,
-                                   .next = r->probes,
-                                   .link = &r->probes};
-    memcpy(probe->url, node->url, sizeof(probe->url));
-    memcpy(probe->secret, node->secret, sizeof(probe->secret));
-    if (probe->next != NULL)
-        probe->next->link = &probe->next;
-    r->probes = probe;
+    *probe = (struct router_probe){
+        .router = r, .node = node, .dial = {on_answer, probe}, .epoch = node->epoch};
+    router_target_set(&probe->to, node);
+    LR_LIST_PUSH(&r->probes, probe, next, link);
     node->is_probed = true;
     return probe;
 }
@@ -160,8 +147,8 @@ static struct router_probe *prepare(struct router *r, struct router_node *node)
 static void start(struct router_probe *probe)
 {
     struct lr_error err;
-    if (router_dial(probe->router->loop_states[0].client, probe->url, probe->secret,
-                    &probe->dial, &err) != LR_OK)
+    struct net_client *client = probe->router->loop_states[0].client;
+    if (router_dial(client, &probe->to, &probe->dial, &err) != LR_OK)
         on_answer(probe, &err, 0);
 }
 
@@ -232,7 +219,7 @@ void router_reach_free(struct router *r)
 {
     while (r->probes != NULL) {
         struct router_probe *probe = r->probes;
-        unlink_probe(probe);
+        LR_LIST_REMOVE(probe, next, link);
         free(probe);
     }
 }

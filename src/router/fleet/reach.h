@@ -8,10 +8,7 @@
 #ifndef ROUTER_FLEET_REACH_H
 #define ROUTER_FLEET_REACH_H
 
-#include "net/client.h"
-#include "router/fleet/nodes.h"
-
-struct router;
+#include "router/fleet/ask.h"
 
 /* err NULL: the process `epoch` (0: it does not say) of a node with that secret answered. */
 typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t epoch);
@@ -24,7 +21,7 @@ struct router_dial {
 };
 
 /* fn once, later; never where this fails.  Thread: the loop of `loop`. */
-LR_MUST_USE lr_code router_dial(struct net_client *client, const char *url, const char *secret,
+LR_MUST_USE lr_code router_dial(struct net_client *client, const struct router_target *to,
                                 struct router_dial *dial, struct lr_error *err);
 
 /* Once a second on loop 0, lock not held: asks the nodes that are due, ends alerts that are

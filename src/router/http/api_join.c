@@ -365,23 +365,25 @@ static void on_there(void *arg, const struct lr_error *err, uint64_t epoch)
 
 /* Asks at the node's address, and at the address of the process that joined before as this
  * node where that may still run. */
-static void dial_back(struct joining *a, const char *old_url, const char *old_secret)
+static void dial_back(struct joining *a, const struct router_target *old)
 {
     struct net_client *client = router_loop_of(a->router, a->req)->client;
-    char secret[96];
+    struct router_target to = {0};
     struct lr_error err;
     a->here = (struct router_dial){on_here, a, may_be_at};
     a->there = (struct router_dial){on_there, a, NULL};
-    (void)snprintf(secret, sizeof(secret), LR_STR_FMT, LR_STR_ARG(a->join.secret));
-    a->waits = old_url[0] != '\0' ? 2 : 1;
-    if (a->waits == 2 && router_dial(client, old_url, old_secret, &a->there, &err) != LR_OK)
+    LR_COPY(to.url, lr_str_z(a->url));
+    LR_COPY(to.secret, a->join.secret);
+    a->waits = old->url[0] != '\0' ? 2 : 1;
+    if (a->waits == 2 && router_dial(client, old, &a->there, &err) != LR_OK)
         a->waits--; /* such an address cannot be asked: nobody is there */
-    if (router_dial(client, a->url, secret, &a->here, &err) != LR_OK)
+    if (router_dial(client, &to, &a->here, &err) != LR_OK)
         on_here(a, &err, 0);
 }
 
-/* What the node says of itself.  *is_known: this very process is reached already. */
-static lr_code check(struct joining *a, bool *is_known, char old_url[288], char old_secret[96],
+/* What the node says of itself.  *is_known: this very process is reached already.  *old: where
+ * another process that joined as this node may still run. */
+static lr_code check(struct joining *a, bool *is_known, struct router_target *old,
                      struct lr_error *err)
 {
     struct router *r = a->router;
@@ -408,8 +410,7 @@ static lr_code check(struct joining *a, bool *is_known, char old_url[288], char 
     *is_known = is_here && node->epoch == join->state.epoch && node->epoch != 0;
     if (is_online && !is_here && node->epoch != join->state.epoch) {
         a->old_epoch = node->epoch;
-        memcpy(old_url, node->url, sizeof(node->url));
-        memcpy(old_secret, node->secret, sizeof(node->secret));
+        router_target_set(old, node);
     }
     router_unlock(r);
     return code;
@@ -417,20 +418,20 @@ static lr_code check(struct joining *a, bool *is_known, char old_url[288], char 
 
 lr_code router_api_join(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    char old_url[288] = "", old_secret[96] = "";
+    struct router_target old = {0};
     bool is_known = false;
     struct joining *a = router_memory(req, sizeof(*a), err);
     if (a == NULL)
         return LR_OUT_OF_RAM;
     a->router = r;
     a->req = req;
-    lr_code code = check(a, &is_known, old_url, old_secret, err);
+    lr_code code = check(a, &is_known, &old, err);
     if (code != LR_OK)
         log_refusal(req, err);
     else if (is_known)
         end_join(a); /* it is reached as it is: it has other models now */
     else
-        dial_back(a, old_url, old_secret);
+        dial_back(a, &old);
     return code;
 }
 
