@@ -286,3 +286,22 @@ uint64_t hub_manifest_bytes(const struct hub_manifest *manifest,
     }
     return total;
 }
+
+void hub_manifest_digest(const struct hub_manifest *manifest, char out[LR_SHA256_HEX_LEN + 1])
+{
+    unsigned char digest[LR_SHA256_LEN];
+    struct lr_buf text;
+    lr_buf_init(&text, HUB_MANIFEST_BYTES_MAX);
+    hub_manifest_encode(manifest, &text);
+    lr_sha256_of(lr_buf_str(&text), digest);
+    lr_sha256_hex(digest, out);
+    lr_buf_free(&text);
+}
+
+const char *hub_manifest_gguf(const struct hub_manifest *manifest)
+{
+    for (size_t i = 0; manifest->format == HUB_FORMAT_GGUF && i < manifest->file_count; i++)
+        if (lr_str_ends(lr_str_z(manifest->files[i].name), ".gguf"))
+            return manifest->files[i].name;
+    return NULL;
+}

@@ -9,6 +9,7 @@
 #define HUB_MANIFEST_H
 
 #include "base/buf.h"
+#include "base/sha256.h"
 #include "hub/listing.h"
 #include "hub/supported.h"
 
@@ -80,6 +81,10 @@ void hub_manifest_encode(const struct hub_manifest *manifest, struct lr_buf *out
 /* INVALID_ARGUMENT names the wrong member. */
 LR_MUST_USE lr_code hub_manifest_decode(struct lr_str json, struct hub_manifest **out,
                                         struct lr_error *err);
+/* Sha256 of its JSON, as the router tells it with its list: the same text, the same files. */
+void hub_manifest_digest(const struct hub_manifest *manifest, char out[LR_SHA256_HEX_LEN + 1]);
+/* The file a GGUF manifest is about; NULL for safetensors. */
+const char *hub_manifest_gguf(const struct hub_manifest *manifest);
 
 /* Selects the files that a node needs.  NULL lists: all files. */
 struct hub_filter {

@@ -10,7 +10,6 @@
 #include "net/settings.h"
 #include "net/url.h"
 #include "node/fetch/fetch.h"
-#include "node/fetch/revision.h"
 #include "node/fetch/storage.h"
 #include "node/fleet/router_link.h"
 #include "node/http/api.h"
@@ -173,7 +172,7 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     find_engines_dir(node);
     node_engines_scan(&node->engines, node->engines_dir);
     node_reload_tell_refused(node);
-    node_revision_recover(node);
+    node_storage_recover(node);
     node_storage_scan(node);
     *out = node;
     return LR_OK;

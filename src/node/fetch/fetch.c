@@ -10,13 +10,12 @@
 #include "base/failpoint.h"
 #include "base/machine.h"
 #include "hub/download.h"
-#include "node/fetch/fetch_jobs.h"
-#include "node/fetch/manifest.h"
-#include "node/fetch/revision.h"
+#include "hub/installed.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"
+#include "wire/fleet.h"
 
-enum { LOOK_MS = 200 };
+enum { LOOK_MS = 200, FILES_MAX = 512 };
 
 #define TO(name) LR_STATE(NODE_FETCH_##name)
 static const struct lr_machine machine = {
@@ -70,7 +69,7 @@ static struct node_model *store(struct node_fetch *f, const struct node_fetch_jo
 {
     return node_storage_add(f->node, job->manifest->id, job->dir,
                             hub_format_name(job->manifest->format),
-                            node_manifest_gguf(job->manifest));
+                            hub_manifest_gguf(job->manifest));
 }
 
 static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
@@ -89,81 +88,73 @@ static void wait_and_retry(struct node_fetch *f, struct node_fetch_job *job,
                     job->manifest->revision, why->text);
 }
 
-/* Files that were fetched before have their notes there, and are verified first. */
-static bool was_fetched(const struct node_fetch_job *job)
+static lr_code begin_download(struct node_fetch *f, struct node_fetch_job *job,
+                              const struct hub_filter *filter, struct lr_error *err)
 {
-    char path[LR_PATH_MAX];
-    return lr_path_join(path, job->dir, LR_STR_LIT(".download"), NULL) == LR_OK &&
-           lr_dir_exists(path);
+    lr_code code = make_downloads(f, err);
+    if (code == LR_OK)
+        code = hub_download_start(f->downloads, job->manifest, job->dir, filter, NULL, NULL,
+                                  &job->download, err);
+    if (code == LR_OK)
+        node_fetch_move(job, NODE_FETCH_RUNNING);
+    return code;
 }
 
 /* Beside the files that are served now. */
-static void start_change(struct node_fetch *f, struct node_fetch_job *job,
-                         const struct node_model *m)
+static lr_code start_change(struct node_fetch *f, struct node_fetch_job *job, const char *id,
+                            const struct hub_filter *filter, struct lr_error *err)
 {
-    struct node_filter filter;
-    struct lr_error err;
-    node_filter_init(&filter, f->node);
-    lr_code code = hub_manifest_wanted(job->manifest, &filter.hub, &err);
+    if (hub_installed_adopt(job->home, job->manifest))
+        return LR_OK;
+    lr_code code = hub_manifest_wanted(job->manifest, filter, err);
     if (code == LR_OK)
-        code = node_revision_dir(f->node, m->id, job->dir, &err);
-    if (code == LR_OK)
-        code = make_downloads(f, &err);
+        code = node_models_incoming(f->node, id, job->dir, err);
     if (code == LR_OK) {
-        node_revision_prepare(job->manifest, job->home, job->dir);
-        code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
-                                  NULL, &job->download, &err);
+        hub_installed_prepare(job->home, job->manifest, job->dir);
+        code = begin_download(f, job, filter, err);
     }
-    if (code != LR_OK) {
-        wait_and_retry(f, job, &err);
-        return;
-    }
-    node_fetch_move(job, NODE_FETCH_RUNNING);
-    lr_log_info(NULL, "revision.fetch model=%s revision=%s", m->id, job->manifest->revision);
+    if (code == LR_OK)
+        lr_log_info(NULL, "revision.fetch model=%s revision=%s", id, job->manifest->revision);
+    return code;
 }
 
-static void start_fetch(struct node_fetch *f, struct node_fetch_job *job)
+static lr_code start_fetch(struct node_fetch *f, struct node_fetch_job *job,
+                           const struct hub_filter *filter, struct lr_error *err)
 {
-    struct node_filter filter;
-    struct lr_error err;
-    bool is_known = was_fetched(job);
+    /* Files that were fetched before have their notes there, and are verified first. */
+    bool is_known = hub_installed_was_fetched(job->dir);
     bool is_operators = !is_known && lr_dir_exists(job->dir);
-    node_filter_init(&filter, f->node);
-    lr_code code = hub_manifest_wanted(job->manifest, &filter.hub, &err);
+    lr_code code = hub_manifest_wanted(job->manifest, filter, err);
     struct node_model *m = code == LR_OK && is_operators
                                ? store(f, job)
                                : node_storage_name(f->node, job->manifest->id);
     if (m == NULL || m->state != NODE_MODEL_ABSENT)
-        return; /* its files lie here already */
+        return LR_OK; /* its files lie here already */
     if (code == LR_OK)
-        code = make_downloads(f, &err);
+        code = begin_download(f, job, filter, err);
     if (code == LR_OK)
-        code = hub_download_start(f->downloads, job->manifest, job->dir, &filter.hub, NULL,
-                                  NULL, &job->download, &err);
-    if (code != LR_OK) {
-        wait_and_retry(f, job, &err);
-        return;
-    }
-    node_fetch_move(job, NODE_FETCH_RUNNING);
-    node_model_move(m, is_known ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING, NULL);
+        node_model_move(m, is_known ? NODE_MODEL_VERIFYING : NODE_MODEL_FETCHING, NULL);
+    return code;
 }
 
 static void start(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    struct node_filter filter;
+    struct lr_error err;
+    node_filter_init(&filter, f->node);
     if (job->state != NODE_FETCH_NEW)
         node_fetch_move(job, NODE_FETCH_NEW);
     if (m != NULL && is_under_way(m))
         node_model_move(m, NODE_MODEL_ABSENT, NULL); /* this job's download, which has ended */
     memcpy(job->dir, job->home, sizeof(job->dir));
-    if (m != NULL && m->state != NODE_MODEL_ABSENT &&
-        node_revision_is_other(m, lr_str_z(job->digest))) {
-        if (!node_revision_adopt(job->manifest, job->home))
-            start_change(f, job, m);
-    } else {
-        start_fetch(f, job);
-    }
-    if (job->state == NODE_FETCH_NEW)
+    bool is_change = m != NULL && m->state != NODE_MODEL_ABSENT &&
+                     node_storage_is_other(m, lr_str_z(job->digest));
+    lr_code code = is_change ? start_change(f, job, m->id, &filter.hub, &err)
+                             : start_fetch(f, job, &filter.hub, &err);
+    if (code != LR_OK)
+        wait_and_retry(f, job, &err);
+    else if (job->state == NODE_FETCH_NEW)
         node_fetch_move(job, NODE_FETCH_OVER); /* there is nothing to fetch */
 }
 
@@ -185,7 +176,7 @@ static void complete(struct node_fetch *f, struct node_fetch_job *job)
     struct lr_error err;
     LR_FAILPOINT("fetch.complete");
     node_fetch_move(job, NODE_FETCH_OVER);
-    if (node_manifest_write(job->dir, job->manifest, &err) != LR_OK)
+    if (hub_installed_write(job->dir, job->manifest, &err) != LR_OK)
         lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", job->manifest->id, err.text);
     if (m != NULL && is_under_way(m))
         node_model_move(m, NODE_MODEL_ABSENT, NULL);
@@ -194,14 +185,26 @@ static void complete(struct node_fetch *f, struct node_fetch_job *job)
         node_model_pump(m);
 }
 
-/* Waits for whoever opens the old files to be done: called again until then. */
+/* A worker or a probe is opening its files. */
+static bool is_opening(const struct node_model *m)
+{
+    for (size_t i = 0; i < NODE_REPLICAS; i++)
+        if (m->replicas[i].candidate != NULL)
+            return true;
+    return m->probe != NULL || m->state == NODE_MODEL_STARTING ||
+           m->state == NODE_MODEL_LOADING;
+}
+
+/* Not while the old files are being opened: called again until then. */
 static void install(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct node_model *m = node_find_model(f->node, lr_str_z(job->manifest->id));
+    char root[LR_PATH_MAX];
     struct lr_error err;
-    if (m != NULL && node_revision_must_wait(m))
+    if (m != NULL && is_opening(m))
         return;
-    if (node_revision_install(job->manifest, job->home, job->dir, &err) != LR_OK) {
+    node_models_root(f->node, root);
+    if (hub_installed_replace(job->home, job->manifest, job->dir, root, &err) != LR_OK) {
         wait_and_retry(f, job, &err);
         return;
     }
@@ -213,7 +216,7 @@ static void install(struct node_fetch *f, struct node_fetch_job *job)
 static void decide(struct node_fetch *f, struct node_fetch_job *job)
 {
     struct lr_error err;
-    if (node_revision_decide(job->manifest, job->dir, &err) != LR_OK) {
+    if (hub_installed_decide(job->manifest, job->dir, &err) != LR_OK) {
         wait_and_retry(f, job, &err);
         return;
     }
@@ -306,7 +309,7 @@ static void on_timer(void *arg)
 
 /* ---- what is followed ---- */
 
-struct node_fetch_job *node_fetch_find(const struct node_fetch *f, struct lr_str id)
+static struct node_fetch_job *find(const struct node_fetch *f, struct lr_str id)
 {
     struct node_fetch_job *job = f->jobs;
     while (job != NULL && !lr_str_eq_nocase(lr_str_z(job->manifest->id), id))
@@ -316,7 +319,7 @@ struct node_fetch_job *node_fetch_find(const struct node_fetch *f, struct lr_str
 
 bool node_fetch_has(const struct node_fetch *fetch, struct lr_str id, struct lr_str digest)
 {
-    const struct node_fetch_job *job = node_fetch_find(fetch, id);
+    const struct node_fetch_job *job = find(fetch, id);
     return job != NULL && job->state != NODE_FETCH_STOPPING && job->state != NODE_FETCH_OVER &&
            (digest.len == 0 || lr_str_eq_z(digest, job->digest));
 }
@@ -326,7 +329,7 @@ static void follow_again(struct node_fetch *f, struct node_fetch_job *job,
                          struct hub_manifest *manifest, const char *router)
 {
     char digest[LR_SHA256_HEX_LEN + 1];
-    node_manifest_digest(manifest, digest);
+    hub_manifest_digest(manifest, digest);
     (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
     bool is_other = strcmp(digest, job->digest) != 0;
     if (is_other) {
@@ -349,7 +352,7 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
                      const char *router)
 {
     struct lr_error err;
-    struct node_fetch_job *job = node_fetch_find(fetch, lr_str_z(manifest->id));
+    struct node_fetch_job *job = find(fetch, lr_str_z(manifest->id));
     if (job != NULL) {
         follow_again(fetch, job, manifest, router);
         return;
@@ -368,7 +371,7 @@ void node_fetch_take(struct node_fetch *fetch, struct hub_manifest *manifest,
         return;
     }
     job->manifest = manifest;
-    node_manifest_digest(manifest, job->digest);
+    hub_manifest_digest(manifest, job->digest);
     (void)snprintf(job->router, sizeof(job->router), "%s", router != NULL ? router : "");
     job->next = fetch->jobs;
     fetch->jobs = job;
@@ -399,10 +402,90 @@ void node_fetch_review(struct node_fetch *fetch, const char *router,
 
 bool node_fetch_stop(struct node_fetch *fetch, const char *id)
 {
-    struct node_fetch_job *job = node_fetch_find(fetch, lr_str_z(id));
+    struct node_fetch_job *job = find(fetch, lr_str_z(id));
     if (job != NULL)
         abandon(fetch, job);
     return job == NULL;
+}
+
+/* ---- what is told of downloads: to clients of this node, and to routers ---- */
+
+void node_fetch_put(struct lr_json_writer *w, const struct node_model *model)
+{
+    const struct node_fetch_job *job = find(model->node->fetch, lr_str_z(model->id));
+    struct hub_progress p;
+    if (job == NULL || job->download == NULL)
+        return;
+    hub_download_progress(job->download, &p);
+    lr_json_key(w, "download");
+    lr_json_begin_object(w);
+    lr_json_member_z(w, "state", hub_download_state_name(p.state));
+    lr_json_member_u64(w, "done_bytes", p.done_bytes);
+    lr_json_member_u64(w, "total_bytes", p.total_bytes);
+    lr_json_member_u64(w, "files_done", p.files_done);
+    lr_json_member_u64(w, "files", p.file_count);
+    lr_json_member_u64(w, "rate", p.rate);
+    if (p.remaining_ms != UINT64_MAX)
+        lr_json_member_u64(w, "remaining_ms", p.remaining_ms);
+    lr_json_end_object(w);
+}
+
+static bool is_news(enum hub_file_state state)
+{
+    return state != HUB_FILE_WAITING && state != HUB_FILE_DONE;
+}
+
+/* Of a model with very many files those under way, so that a heartbeat stays small. */
+static size_t report_files(const struct node_fetch_job *job, struct lr_arena *arena,
+                           struct wire_fleet_file *out)
+{
+    static struct hub_file_progress files[FILES_MAX]; /* large; the loop is its only user */
+    size_t count = hub_download_files(job->download, files, FILES_MAX), written = 0;
+    bool all = count <= WIRE_FLEET_FILES_MAX;
+    for (size_t i = 0; i < count && written < WIRE_FLEET_FILES_MAX; i++) {
+        struct lr_str name = lr_str_z(files[i].name), reason = lr_str_z(files[i].reason);
+        if (!all && !is_news(files[i].state))
+            continue;
+        out[written++] = (struct wire_fleet_file){
+            .name = lr_str(lr_arena_copy(arena, name), name.len),
+            .state = lr_str_z(hub_file_state_name(files[i].state)),
+            .reason = lr_str(lr_arena_copy(arena, reason), reason.len),
+            .size = files[i].size,
+            .done = files[i].done,
+        };
+        if (out[written - 1].name.ptr == NULL || out[written - 1].reason.ptr == NULL)
+            return written - 1;
+    }
+    return written;
+}
+
+size_t node_fetch_report(const struct node_fetch *fetch, struct lr_arena *arena,
+                         struct wire_fleet_download *out, size_t max)
+{
+    size_t count = 0;
+    for (const struct node_fetch_job *job = fetch->jobs; job != NULL && count < max;
+         job = job->next) {
+        struct hub_progress p;
+        struct wire_fleet_file *files;
+        if (job->download == NULL)
+            continue;
+        files = lr_arena_zalloc(arena, WIRE_FLEET_FILES_MAX * sizeof(*files));
+        if (files == NULL)
+            break;
+        hub_download_progress(job->download, &p);
+        out[count++] = (struct wire_fleet_download){
+            .id = lr_str_z(job->manifest->id),
+            .done_bytes = p.done_bytes,
+            .total_bytes = p.total_bytes,
+            .rate = p.rate,
+            .remaining_ms = p.remaining_ms,
+            .files_done = p.files_done,
+            .files = p.file_count,
+            .file = files,
+            .file_count = report_files(job, arena, files),
+        };
+    }
+    return count;
 }
 
 /* ---- life ---- */

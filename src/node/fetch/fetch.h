@@ -2,26 +2,70 @@
  *
  * A manifest comes from a router's registry (node/fleet/registry.h) or, at the start, from the
  * folder it was fetched into.  Its files are downloaded into the models root, or verified
- * where they lie there already; another revision of what is here goes through
- * node/fetch/revision.h. A model in FETCHING or VERIFYING carries its progress as its reason.
- * Nothing is ever deleted here: a download that is given up keeps its partial files.  Thread:
- * the node's loop (the downloads have threads of their own).
+ * where they lie there already; another revision of what is here is put together beside it
+ * (hub/installed.h) while the old files are served.  A model in FETCHING or VERIFYING carries
+ * its progress as its reason.  Nothing is ever deleted here: a download that is given up keeps
+ * its partial files.
+ *
+ *   new --> running --> installing --> over
+ *    |       |   ^ \        |
+ *    v       v   |  \       v
+ *   waiting <+   |   +--> stopping --> over    no router wants the model any more
+ *    |           |           |
+ *    +--> new    +-----------+                 a router wants the model again
+ *
+ * A download that fails waits for its circuit breaker and begins anew.  Another manifest for
+ * the same model restarts it: restarting until the old download has ended, then new.  The files
+ * of another revision are installing until nobody opens the old files.  new is over at once
+ * where there is nothing to do.
+ * Thread: the node's loop (the downloads have threads of their own).
  */
 #ifndef NODE_FETCH_FETCH_H
 #define NODE_FETCH_FETCH_H
 
-#include <stdbool.h>
+#include "base/file.h"
+#include "hub/manifest.h"
+#include "node/models/breaker.h"
 
-#include "base/fail.h"
-#include "base/str.h"
-
-struct hub_manifest;
 struct node;
-struct node_fetch;
 struct node_model;
 struct lr_json_writer;
 struct lr_arena;
 struct wire_fleet_download;
+
+enum node_fetch_state {
+    NODE_FETCH_NEW,
+    NODE_FETCH_RUNNING,
+    NODE_FETCH_RESTARTING,
+    NODE_FETCH_STOPPING,
+    NODE_FETCH_WAITING,
+    NODE_FETCH_INSTALLING,
+    NODE_FETCH_OVER, /* forgotten at the next look, unless it is followed again */
+};
+
+struct node_fetch_job {
+    struct node_fetch_job *next;
+    enum node_fetch_state state;
+    struct hub_manifest *manifest; /* owned */
+    char digest[LR_SHA256_HEX_LEN + 1];
+    char router[300];       /* who gave it; "": the disk */
+    char home[LR_PATH_MAX]; /* where the model lies */
+    char dir[LR_PATH_MAX];  /* where it is fetched to: home, or beside it (hub/installed.h)
+                             */
+    struct hub_download *download; /* reference; RUNNING, RESTARTING and STOPPING have one */
+    struct node_breaker breaker;   /* of downloads that failed */
+};
+
+struct node_fetch {
+    struct node *node;
+    struct net_timer *timer;
+    struct hub_downloads *downloads; /* NULL before the first one */
+    struct node_fetch_job *jobs;
+};
+
+/* The only function that changes the state.  An illegal move ends the job; a router that still
+ * has the model gives its manifest again. */
+void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state);
 
 LR_MUST_USE lr_code node_fetch_create(struct node *node, struct node_fetch **out,
                                       struct lr_error *err);

@@ -14,8 +14,6 @@
 #include <uv.h>
 
 #include "node/fetch/fetch.h"
-#include "node/fetch/manifest.h"
-#include "node/fetch/revision.h"
 #include "node/fetch/storage.h"
 #include "node/http/api.h"
 
@@ -185,7 +183,7 @@ void node_api_model_delete(struct node *node, struct net_request *req)
         code = find_folder(p, &err);
     }
     if (code == LR_OK)
-        code = node_revision_dir(node, m->id, p->incoming, &err);
+        code = node_models_incoming(node, m->id, p->incoming, &err);
     if (code != LR_OK) {
         free(p);
         net_respond_error(req, &err);

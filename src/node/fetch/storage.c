@@ -8,8 +8,52 @@
 
 #include "base/clock.h"
 #include "hub/download.h"
-#include "node/fetch/manifest.h"
+#include "hub/installed.h"
 #include "node/state.h"
+
+/* ---- places ---- */
+
+void node_models_root(const struct node *node, char out[LR_PATH_MAX])
+{
+    const char *set = lr_settings_str(node->settings, "models-dir");
+    (void)snprintf(out, LR_PATH_MAX, "%.4000s%s", set != NULL ? set : node->data_dir,
+                   set != NULL ? "" : "/models");
+}
+
+lr_code node_models_dir_of(const struct node *node, const char *id, char out[LR_PATH_MAX],
+                           struct lr_error *err)
+{
+    char root[LR_PATH_MAX];
+    node_models_root(node, root);
+    return lr_path_join(out, root, lr_str_z(id), err);
+}
+
+lr_code node_models_incoming(const struct node *node, const char *id, char out[LR_PATH_MAX],
+                             struct lr_error *err)
+{
+    char incoming[LR_PATH_MAX];
+    lr_code code = node_models_dir_of(node, ".incoming", incoming, err);
+    return code == LR_OK ? lr_path_join(out, incoming, lr_str_z(id), err) : code;
+}
+
+void node_filter_init(struct node_filter *filter, const struct node *node)
+{
+    size_t count = 0;
+    for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next)
+        for (size_t i = 0; e->library != NULL && e->manifest.runtimes[i] != NULL; i++)
+            if (count < NODE_RUNTIMES_MAX)
+                filter->runtimes[count++] = e->manifest.runtimes[i];
+    filter->runtimes[count] = NULL;
+    filter->backends[0] = node->device;
+    filter->backends[1] = NULL;
+    filter->hub = (struct hub_filter){
+        .runtimes = filter->runtimes,
+        .backends = filter->backends,
+        .no_artifacts = !lr_settings_bool(node->settings, "artifacts"),
+    };
+}
+
+/* ---- names ---- */
 
 struct node_model *node_find_model(const struct node *node, struct lr_str id)
 {
@@ -212,9 +256,9 @@ bool node_storage_reopen(struct node_model *m)
     m->registered_as[0] = '\0';
     (void)snprintf(dir, sizeof(dir), "%s", m->descriptor->model_dir);
     node_model_move(m, NODE_MODEL_ABSENT, NULL);
-    struct hub_manifest *manifest = node_manifest_read(dir, m->id);
+    struct hub_manifest *manifest = hub_installed_read(dir, m->id);
     (void)node_storage_add(m->node, m->id, dir, format,
-                           manifest != NULL ? node_manifest_gguf(manifest) : NULL);
+                           manifest != NULL ? hub_manifest_gguf(manifest) : NULL);
     hub_manifest_destroy(manifest);
     return m->state == NODE_MODEL_PRESENT;
 }
@@ -258,11 +302,18 @@ void node_storage_replaced(struct node_model *m, const char *format)
 
 /* ---- looked at again ---- */
 
+bool node_storage_is_other(const struct node_model *m, struct lr_str digest)
+{
+    char home[LR_PATH_MAX];
+    return digest.len != 0 && node_models_dir_of(m->node, m->id, home, NULL) == LR_OK &&
+           hub_installed_is_other(home, m->id, digest);
+}
+
 bool node_storage_is_verified(const struct node_model *m)
 {
     struct node_filter filter;
     struct hub_manifest *manifest =
-        m->descriptor != NULL ? node_manifest_read(m->descriptor->model_dir, m->id) : NULL;
+        m->descriptor != NULL ? hub_installed_read(m->descriptor->model_dir, m->id) : NULL;
     if (manifest == NULL)
         return false;
     node_filter_init(&filter, m->node);

@@ -7,13 +7,33 @@
 #ifndef NODE_FETCH_STORAGE_H
 #define NODE_FETCH_STORAGE_H
 
-#include "base/fail.h"
-#include "base/str.h"
+#include "base/file.h"
+#include "hub/manifest.h"
 #include "model/descriptor.h"
 
 struct node;
 struct node_model;
 
+/* Where this node keeps models of its own: setting models-dir, else DATA-DIR/models. */
+void node_models_root(const struct node *node, char out[LR_PATH_MAX]);
+/* The folder of a model below it.  INVALID_ARGUMENT for an id that is no path. */
+LR_MUST_USE lr_code node_models_dir_of(const struct node *node, const char *id,
+                                       char out[LR_PATH_MAX], struct lr_error *err);
+/* The folder beside it that the next revision is put together in (hub/installed.h). */
+LR_MUST_USE lr_code node_models_incoming(const struct node *node, const char *id,
+                                         char out[LR_PATH_MAX], struct lr_error *err);
+
+enum { NODE_RUNTIMES_MAX = 64 };
+/* What this node takes of a manifest.  The filter points into itself and the node. */
+struct node_filter {
+    const char *runtimes[NODE_RUNTIMES_MAX + 1];
+    const char *backends[2];
+    struct hub_filter hub;
+};
+void node_filter_init(struct node_filter *filter, const struct node *node);
+
+/* At the start, before models are looked for: puts revisions in place that were decided. */
+void node_storage_recover(struct node *node);
 /* Looks at all places again; adds what is new, leaves what is loaded alone. */
 void node_storage_scan(struct node *node);
 
@@ -43,6 +63,9 @@ bool node_storage_reopen(struct node_model *model);
 void node_storage_look(struct node_model *model);
 /* Remembers what its folder looks like now, to see when that changes. */
 void node_storage_note(struct node_model *model);
+/* What lies here of this model was fetched by another manifest than the one with this digest,
+ * or it is not known by which.  False for files that this node did not fetch. */
+bool node_storage_is_other(const struct node_model *model, struct lr_str digest);
 /* Whether its files are as they were when their hashes were checked. */
 bool node_storage_is_verified(const struct node_model *model);
 

@@ -11,7 +11,6 @@
 #include "hub/manifest.h"
 #include "net/client.h"
 #include "node/fetch/fetch.h"
-#include "node/fetch/revision.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"
 #include "wire/reply.h"
@@ -124,7 +123,7 @@ static bool is_wanted(const struct node_registry *r, const struct wire_registere
         node_storage_registered(m, entry->format);
     return lr_str_eq_z(entry->source, "hub") &&
            !node_fetch_has(r->node->fetch, entry->id, digest) &&
-           (m == NULL || m->state == NODE_MODEL_ABSENT || node_revision_is_other(m, digest));
+           (m == NULL || m->state == NODE_MODEL_ABSENT || node_storage_is_other(m, digest));
 }
 
 /* A registration by path: its folder may lie here under another name. */

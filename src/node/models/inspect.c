@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "node/fetch/manifest.h"
 #include "node/fetch/storage.h"
 #include "node/http/api.h"
 

@@ -1,7 +1,7 @@
 /* A worker, a replica, a model and a download walk through their states: no process runs, and
  * time moves when the test says so. */
 #include "base/machine.h"
-#include "node/fetch/fetch_jobs.h"
+#include "node/fetch/fetch.h"
 #include "node/workers/reload.h"
 #include "tests/unit/node/support.h"
 
