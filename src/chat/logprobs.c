@@ -60,8 +60,7 @@ static void put_entry(struct lr_json_writer *w, struct lr_str bytes, float logpr
 {
     lr_json_member_str(w, "token", bytes);
     lr_json_member_double(w, "logprob", (double)logprob);
-    lr_json_key(w, "bytes");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "bytes");
     for (size_t i = 0; i < bytes.len; i++)
         lr_json_put_u64(w, (unsigned char)bytes.ptr[i]);
     lr_json_end_array(w);
@@ -74,8 +73,7 @@ static void put_chat_record(struct lr_json_writer *w, const char *data,
     lr_json_begin_object(w);
     put_entry(w, lr_str(p, rec->len), rec->logprob);
     p += rec->len;
-    lr_json_key(w, "top_logprobs");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "top_logprobs");
     for (uint32_t i = 0; i < rec->top_count; i++) {
         struct alternative alt;
         memcpy(&alt, p, sizeof(alt));
@@ -94,8 +92,7 @@ static size_t write_chat(struct chat_choice *c, struct lr_json_writer *w)
     struct record rec;
     size_t at = 0;
     lr_json_begin_object(w);
-    lr_json_key(w, "content");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "content");
     for (; next_record(c, at, &rec); at += rec.size)
         put_chat_record(w, c->logprobs.data + at, &rec);
     lr_json_end_array(w);
@@ -146,8 +143,7 @@ static size_t write_legacy(struct chat_choice *c, struct lr_json_writer *w)
     size_t at = 0;
     lr_json_begin_object(w);
     for (size_t column = 0; column < 4; column++) {
-        lr_json_key(w, names[column]);
-        lr_json_begin_array(w);
+        lr_json_member_array(w, names[column]);
         for (at = 0; next_record(c, at, &rec); at += rec.size) {
             const char *bytes = c->logprobs.data + at + sizeof(rec);
             if (column == 0)

@@ -339,8 +339,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
                        : cli_bench_memory((uint32_t)(threads > 0 ? threads : cores));
         lr_json_begin_object(&b.json);
         describe(&b);
-        lr_json_key(&b.json, "runs");
-        lr_json_begin_array(&b.json);
+        lr_json_member_array(&b.json, "runs");
         code = measure_all(&b, err);
         lr_json_end_array(&b.json);
         lr_json_end_object(&b.json);

@@ -151,8 +151,7 @@ static lr_code print_result(struct hub_download *download, struct lr_error *err)
     lr_json_member_z(&w, "state", hub_download_state_name(p.state));
     lr_json_member_u64(&w, "total_bytes", p.total_bytes);
     lr_json_member_u64(&w, "done_bytes", p.done_bytes);
-    lr_json_key(&w, "files");
-    lr_json_begin_array(&w);
+    lr_json_member_array(&w, "files");
     for (size_t i = 0; i < count; i++) {
         lr_json_begin_object(&w);
         lr_json_member_z(&w, "name", files[i].name);

@@ -56,8 +56,7 @@ static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
             lr_json_member_i64(w, limits[i].member, lr_settings_int(s, limits[i].flag));
     if (!lr_settings_has(s, "models"))
         return;
-    lr_json_key(w, "models");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "models");
     for (size_t i = 0; i < lr_settings_list_count(s, "models"); i++) {
         const char *id = lr_settings_list_item(s, "models", i);
         if (strcmp(id, "all") != 0)

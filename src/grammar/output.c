@@ -22,8 +22,7 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
         lr_json_put_value(&w, c->schema);
     }
     if (c->tool_count != 0) {
-        lr_json_key(&w, "tools");
-        lr_json_begin_array(&w);
+        lr_json_member_array(&w, "tools");
         for (uint32_t i = 0; i < c->tool_count; i++) {
             lr_json_begin_object(&w);
             lr_json_member_str(&w, "name", c->tools[i].name);

@@ -46,8 +46,7 @@ void hub_manifest_destroy(struct hub_manifest *manifest)
 
 static void put_names(struct lr_json_writer *w, const char *key, const char *const *names)
 {
-    lr_json_key(w, key);
-    lr_json_begin_array(w);
+    lr_json_member_array(w, key);
     for (; *names != NULL; names++)
         lr_json_put_z(w, *names);
     lr_json_end_array(w);
@@ -88,8 +87,7 @@ void hub_manifest_encode(const struct hub_manifest *manifest, struct lr_buf *out
     lr_json_member_z(&w, "revision", manifest->revision);
     put_names(&w, "runtimes", manifest->runtimes);
     lr_json_member_z(&w, "chat_template", manifest->chat_template);
-    lr_json_key(&w, "files");
-    lr_json_begin_array(&w);
+    lr_json_member_array(&w, "files");
     for (size_t i = 0; i < manifest->file_count; i++)
         put_file(&w, &manifest->files[i]);
     lr_json_end_array(&w);

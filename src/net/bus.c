@@ -166,18 +166,16 @@ const char *net_bus_kept(const struct net_bus *bus, uint64_t number)
 
 void net_bus_subscribe(struct net_bus *bus, struct net_request *req)
 {
-    struct lr_error err;
     struct net_subscriber *s = calloc(1, sizeof(*s));
     bool is_full = atomic_fetch_add(&bus->subscriber_count, 1) >= NET_BUS_SUBSCRIBERS_MAX;
     if (s == NULL || is_full) {
         atomic_fetch_sub(&bus->subscriber_count, 1);
         free(s);
         if (is_full)
-            (void)lr_fail(&err, LR_RATE_LIMITED, "%d listen already: close a dashboard",
-                          NET_BUS_SUBSCRIBERS_MAX);
+            net_refuse(req, LR_RATE_LIMITED, "%d listen already: close a dashboard",
+                       NET_BUS_SUBSCRIBERS_MAX);
         else
-            (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a subscription");
-        net_respond_error(req, &err);
+            net_refuse(req, LR_OUT_OF_RAM, "no memory for a subscription");
         return;
     }
     *s = (struct net_subscriber){

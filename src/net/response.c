@@ -4,6 +4,7 @@
  * one segment; after that each write leaves at once.
  */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/json.h"
@@ -163,8 +164,7 @@ void net_server_error_body(struct lr_buf *out, const struct lr_error *err)
     struct lr_json_writer w;
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
-    lr_json_key(&w, "error");
-    lr_json_begin_object(&w);
+    lr_json_member_object(&w, "error");
     lr_json_member_z(&w, "message", err->text);
     lr_json_member_z(&w, "type", lr_code_type(err->code));
     lr_json_member_null(&w, "param");
@@ -189,6 +189,16 @@ void net_respond_error(struct net_request *req, const struct lr_error *err)
     net_server_error_body(&body, err);
     net_respond_error_body(req, err, lr_buf_str(&body));
     lr_buf_free(&body);
+}
+
+void net_refuse(struct net_request *req, lr_code code, const char *fmt, ...)
+{
+    struct lr_error err = {.code = code};
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(err.text, sizeof(err.text), fmt, args);
+    va_end(args);
+    net_respond_error(req, &err);
 }
 
 void net_server_send_refusal(struct server_conn *sc, int status, const struct lr_error *err,

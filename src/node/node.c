@@ -13,8 +13,6 @@
 #include "node/fetch/storage.h"
 #include "node/fleet/router_link.h"
 #include "node/http/api.h"
-#include "node/http/link.h"
-#include "node/http/logs.h"
 #include "node/state.h"
 #include "node/workers/reload.h"
 

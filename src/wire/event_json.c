@@ -13,8 +13,7 @@ static void put_bytes(struct lr_json_writer *w, struct lr_str bytes)
     lr_json_member_str(w, "text", bytes);
     if (lr_utf8_valid(bytes))
         return;
-    lr_json_key(w, "bytes");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "bytes");
     for (size_t i = 0; i < bytes.len; i++)
         lr_json_put_u64(w, (unsigned char)bytes.ptr[i]);
     lr_json_end_array(w);
@@ -31,8 +30,7 @@ static bool put_token(struct lr_json_writer *w, struct lr_str body)
         lr_json_member_bool(w, "special", true);
     if (m.has_logprob) {
         lr_json_member_double(w, "logprob", (double)m.logprob);
-        lr_json_key(w, "top");
-        lr_json_begin_array(w);
+        lr_json_member_array(w, "top");
         for (uint32_t i = 0; i < m.top_count; i++) {
             lr_json_begin_object(w);
             lr_json_member_u64(w, "id", m.top[i].id);
@@ -51,8 +49,7 @@ static bool put_done(struct lr_json_writer *w, struct lr_str body)
     if (wire_done_decode(body, &m, NULL) != LR_OK)
         return false;
     lr_json_member_z(w, "reason", finish_names[m.reason]);
-    lr_json_key(w, "usage");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "usage");
     lr_json_member_u64(w, "prompt_tokens", m.prompt_tokens);
     lr_json_member_u64(w, "completion_tokens", m.completion_tokens);
     lr_json_member_u64(w, "cached_tokens", m.cached_tokens);

@@ -52,13 +52,11 @@ static void write_model(struct lr_json_writer *w, const struct wire_fleet_model 
 static void write_state(struct lr_json_writer *w, const struct wire_heartbeat *m, bool full)
 {
     lr_json_member_bool(w, "draining", m->is_draining);
-    lr_json_key(w, "models");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "models");
     for (size_t i = 0; i < m->model_count; i++)
         write_model(w, &m->models[i], full);
     lr_json_end_array(w);
-    lr_json_key(w, "pools");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "pools");
     for (size_t i = 0; i < m->pool_count; i++) {
         lr_json_begin_object(w);
         lr_json_member_str(w, "name", m->pools[i].name);

@@ -23,8 +23,7 @@ void wire_fleet_download_put(struct lr_json_writer *w, const struct wire_fleet_d
         lr_json_member_u64(w, "remaining_ms", d->remaining_ms);
     lr_json_member_u64(w, "files_done", d->files_done);
     lr_json_member_u64(w, "file_count", d->files);
-    lr_json_key(w, "files");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "files");
     for (size_t i = 0; i < d->file_count; i++)
         put_file(w, &d->file[i]);
     lr_json_end_array(w);
@@ -35,15 +34,13 @@ void wire_fleet_live_write(struct lr_json_writer *w, const struct wire_heartbeat
     lr_json_member_u64(w, "epoch", m->epoch);
     lr_json_member_u64(w, "event_end", m->event_end);
     if (m->event_texts != NULL && m->event_count != 0) {
-        lr_json_key(w, "events");
-        lr_json_begin_array(w);
+        lr_json_member_array(w, "events");
         for (size_t i = 0; i < m->event_count; i++)
             lr_json_put_raw(w, lr_str_z(m->event_texts[i]));
         lr_json_end_array(w);
     }
     if (m->download_count != 0) {
-        lr_json_key(w, "downloads");
-        lr_json_begin_array(w);
+        lr_json_member_array(w, "downloads");
         for (size_t i = 0; i < m->download_count; i++) {
             lr_json_begin_object(w);
             lr_json_member_str(w, "id", m->downloads[i].id);

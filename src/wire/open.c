@@ -14,8 +14,7 @@ void wire_open_encode(struct lr_buf *buf, enum wire_type type, const struct wire
     lr_json_member_z(&w, "engine_version", m->engine_version);
     lr_json_member_u64(&w, "abi_version", m->abi_version);
     lr_json_member_z(&w, "model_dir", m->model_dir);
-    lr_json_key(&w, "devices");
-    lr_json_begin_array(&w);
+    lr_json_member_array(&w, "devices");
     for (uint32_t i = 0; i < o->device_count; i++)
         lr_json_put_z(&w, o->devices[i]);
     lr_json_end_array(&w);

@@ -47,8 +47,7 @@ void wire_fleet_reply_write(struct lr_buf *out, const struct wire_fleet_reply *m
     if (m->must_join)
         lr_json_member_bool(&w, "join", true);
     if (m->names_routers) {
-        lr_json_key(&w, "routers");
-        lr_json_begin_array(&w);
+        lr_json_member_array(&w, "routers");
         for (size_t i = 0; i < m->router_count; i++)
             lr_json_put_str(&w, m->routers[i]);
         lr_json_end_array(&w);
@@ -88,8 +87,7 @@ void wire_registry_write(struct lr_buf *out, const struct wire_registry *m)
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
     lr_json_member_u64(&w, "version", m->version);
-    lr_json_key(&w, "models");
-    lr_json_begin_array(&w);
+    lr_json_member_array(&w, "models");
     for (size_t i = 0; i < m->count; i++) {
         const struct wire_registered *model = &m->models[i];
         lr_json_begin_object(&w);

@@ -95,12 +95,10 @@ void chat_openai_usage(const struct chat_response *r, struct lr_buf *out)
     lr_json_member_u64(&w, "prompt_tokens", t.prompt_tokens);
     lr_json_member_u64(&w, "completion_tokens", t.completion_tokens);
     lr_json_member_u64(&w, "total_tokens", t.prompt_tokens + t.completion_tokens);
-    lr_json_key(&w, "prompt_tokens_details");
-    lr_json_begin_object(&w);
+    lr_json_member_object(&w, "prompt_tokens_details");
     lr_json_member_u64(&w, "cached_tokens", t.cached_tokens);
     lr_json_end_object(&w);
-    lr_json_key(&w, "completion_tokens_details");
-    lr_json_begin_object(&w);
+    lr_json_member_object(&w, "completion_tokens_details");
     lr_json_member_u64(&w, "reasoning_tokens", t.reasoning_tokens);
     lr_json_end_object(&w);
     lr_json_end_object(&w);
@@ -125,8 +123,7 @@ static void write_message(struct chat_choice *c, struct lr_buf *out)
     if (c->reasoning.len > 0 && (r->reasoning & CHAT_REASONING_PLAIN) != 0)
         lr_json_member_str(&w, "reasoning", lr_buf_str(&c->reasoning));
     if (c->calls > 0) {
-        lr_json_key(&w, "tool_calls");
-        lr_json_begin_array(&w);
+        lr_json_member_array(&w, "tool_calls");
         lr_json_put_raw(&w, lr_buf_str(&c->calls_json));
         lr_json_end_array(&w);
     }

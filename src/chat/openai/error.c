@@ -17,8 +17,7 @@ void chat_openai_error(struct lr_buf *out, const struct chat_codec *codec,
 
     lr_json_writer_init(&w, out);
     lr_json_begin_object(&w);
-    lr_json_key(&w, "error");
-    lr_json_begin_object(&w);
+    lr_json_member_object(&w, "error");
     lr_json_member_str(&w, "message", lr_str_z(error->text));
     lr_json_member_z(&w, "type", type[0] != '\0' ? type : "server_error");
     lr_json_member_z(&w, "param", param[0] != '\0' ? param : NULL);

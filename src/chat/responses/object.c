@@ -20,8 +20,7 @@ static void repeat(struct lr_json_writer *w, const struct lr_json *body, const c
 
 static void repeat_reasoning(struct lr_json_writer *w, const struct lr_json *body)
 {
-    lr_json_key(w, "reasoning");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "reasoning");
     repeat(w, lr_json_get(body, "reasoning"), "effort", "null");
     lr_json_member_null(w, "summary");
     lr_json_end_object(w);
@@ -29,8 +28,7 @@ static void repeat_reasoning(struct lr_json_writer *w, const struct lr_json *bod
 
 static void repeat_text(struct lr_json_writer *w, const struct lr_json *body)
 {
-    lr_json_key(w, "text");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "text");
     repeat(w, lr_json_get(body, "text"), "format", "{\"type\":\"text\"}");
     lr_json_member_z(w, "verbosity", "medium");
     lr_json_end_object(w);
@@ -84,13 +82,11 @@ static void write_usage(const struct chat_response *r, struct lr_json_writer *w)
     struct chat_response_totals t = chat_response_totals(r);
     lr_json_begin_object(w);
     lr_json_member_u64(w, "input_tokens", t.prompt_tokens);
-    lr_json_key(w, "input_tokens_details");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "input_tokens_details");
     lr_json_member_u64(w, "cached_tokens", t.cached_tokens);
     lr_json_end_object(w);
     lr_json_member_u64(w, "output_tokens", t.completion_tokens);
-    lr_json_key(w, "output_tokens_details");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "output_tokens_details");
     lr_json_member_u64(w, "reasoning_tokens", t.reasoning_tokens);
     lr_json_end_object(w);
     lr_json_member_u64(w, "total_tokens", t.prompt_tokens + t.completion_tokens);

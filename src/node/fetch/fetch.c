@@ -417,8 +417,7 @@ void node_fetch_put(struct lr_json_writer *w, const struct node_model *model)
     if (job == NULL || job->download == NULL)
         return;
     hub_download_progress(job->download, &p);
-    lr_json_key(w, "download");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "download");
     lr_json_member_z(w, "state", hub_download_state_name(p.state));
     lr_json_member_u64(w, "done_bytes", p.done_bytes);
     lr_json_member_u64(w, "total_bytes", p.total_bytes);

@@ -104,15 +104,3 @@ struct node_model *node_api_model(struct node *node, struct net_request *req, st
         net_respond_error(req, &err);
     return m;
 }
-
-void node_api_json(struct net_request *req, int status, struct lr_buf *body)
-{
-    struct lr_error err;
-    if (body->failed) {
-        (void)lr_fail(&err, LR_INTERNAL, "the answer is larger than %zu bytes", body->limit);
-        net_respond_error(req, &err);
-    } else {
-        net_respond(req, status, "application/json", lr_buf_str(body));
-    }
-    lr_buf_free(body);
-}

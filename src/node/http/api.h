@@ -4,6 +4,7 @@
 #ifndef NODE_HTTP_API_H
 #define NODE_HTTP_API_H
 
+#include "net/json.h"
 #include "net/routes.h"
 #include "node/state.h"
 
@@ -17,11 +18,16 @@ struct node_model *node_need_model(struct node *node, struct lr_str id, struct l
 /* The same; ends req where there is no such model. */
 struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id);
 
-/* Sends a JSON body built in a buffer and frees the buffer. */
-void node_api_json(struct net_request *req, int status, struct lr_buf *body);
-
 /* 200 with all that is known of a model. */
 void node_api_put_model(struct net_request *req, const struct node_model *model);
+
+/* link.c, once a second: a sign of life on each link of a router. */
+void node_links_tick(struct node *node);
+/* No generation runs any more: ends all links. */
+void node_links_end(struct node *node);
+
+/* logs.c: from now on lines of the log are kept for GET /v0/logs.  Thread: any. */
+void node_logs_keep(void);
 
 /* A part of the path, its escapes decoded: of /v0/models/x the third, 2, is "x". */
 static inline struct lr_str node_api_segment(const struct net_request *req, size_t index)

@@ -158,10 +158,8 @@ void node_api_complete(struct node *node, struct net_request *req)
     struct lr_arena *arena = net_request_arena(req);
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     struct lr_str name;
-    struct lr_error err;
     if (call == NULL) {
-        (void)lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-        net_respond_error(req, &err);
+        net_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
         return;
     }
     call->req = req;

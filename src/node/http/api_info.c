@@ -6,46 +6,34 @@
 #include "node/http/api.h"
 #include "node/workers/reload.h"
 
-enum { BODY_BYTES = 4 << 20, CLAIMS_MAX = 1024 };
-
-static struct lr_json_writer begin(struct lr_buf *body)
-{
-    struct lr_json_writer w;
-    lr_buf_init(body, BODY_BYTES);
-    lr_json_writer_init(&w, body);
-    lr_json_begin_object(&w);
-    return w;
-}
+enum { BODY_BYTES = 4 << 20 };
 
 void node_api_v1_models(struct node *node, struct net_request *req)
 {
-    struct lr_buf body;
-    struct lr_json_writer w = begin(&body);
-    lr_json_member_z(&w, "object", "list");
-    lr_json_key(&w, "data");
-    lr_json_begin_array(&w);
+    struct net_json json;
+    struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
+    lr_json_member_z(w, "object", "list");
+    lr_json_member_array(w, "data");
     for (const struct node_model *m = node->models; m != NULL; m = m->next) {
         if (m->engine == NULL || m->state == NODE_MODEL_FAILED || m->state == NODE_MODEL_ABSENT)
             continue;
-        lr_json_begin_object(&w);
-        lr_json_member_z(&w, "id", m->id);
-        lr_json_member_z(&w, "object", "model");
-        lr_json_member_i64(&w, "created", m->created);
-        lr_json_member_z(&w, "owned_by", "llm-router");
-        lr_json_member_bool(&w, "ready",
+        lr_json_begin_object(w);
+        lr_json_member_z(w, "id", m->id);
+        lr_json_member_z(w, "object", "model");
+        lr_json_member_i64(w, "created", m->created);
+        lr_json_member_z(w, "owned_by", "llm-router");
+        lr_json_member_bool(w, "ready",
                             m->state >= NODE_MODEL_PRESENT && m->state != NODE_MODEL_WAITING);
-        lr_json_member_z(&w, "state", node_model_state_name(m->state));
-        lr_json_end_object(&w);
+        lr_json_member_z(w, "state", node_model_state_name(m->state));
+        lr_json_end_object(w);
     }
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
-    node_api_json(req, 200, &body);
+    lr_json_end_array(w);
+    net_json_send(&json, req, 200);
 }
 
 static void put_need(struct lr_json_writer *w, const struct lr_engine_need *n)
 {
-    lr_json_key(w, "need");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "need");
     lr_json_member_u64(w, "total", n->total);
     lr_json_member_u64(w, "weights", n->weights);
     lr_json_member_u64(w, "kv", n->kv);
@@ -75,8 +63,7 @@ static void put_worker(struct lr_json_writer *w, const struct node_worker *k, co
         lr_json_member_u64(w, "load_done", k->load_done);
         lr_json_member_u64(w, "load_total", k->load_total);
     }
-    lr_json_key(w, "stats");
-    lr_json_begin_object(w);
+    lr_json_member_object(w, "stats");
     lr_json_member_u64(w, "sequences", k->stats.sequences);
     lr_json_member_u64(w, "weights_bytes", k->stats.weights_bytes);
     lr_json_member_u64(w, "kv_bytes", k->stats.kv_bytes);
@@ -97,10 +84,10 @@ static const char *role_of(const struct node_worker *k)
                                         : "leaving";
 }
 
+/* Members of an open object. */
 static void put_model(struct lr_json_writer *w, const struct node_model *m)
 {
     static const char *const roles[] = {"serving", "candidate", "leaving"};
-    lr_json_begin_object(w);
     lr_json_member_z(w, "id", m->id);
     lr_json_member_z(w, "state", node_model_state_name(m->state));
     lr_json_member_z(w, "reason", m->reason[0] != '\0' ? m->reason : NULL);
@@ -124,37 +111,33 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
     lr_json_member_u64(w, "leases", node_model_leases(m));
     if (m->has_need)
         put_need(w, &m->need);
-    lr_json_key(w, "workers");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "workers");
     for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
         for (const struct node_worker *k = m->workers; k != NULL; k = k->next)
             if (strcmp(role_of(k), roles[i]) == 0)
                 put_worker(w, k, roles[i]);
     lr_json_end_array(w);
-    lr_json_end_object(w);
 }
 
 void node_api_models(struct node *node, struct net_request *req)
 {
-    struct lr_buf body;
-    struct lr_json_writer w = begin(&body);
-    lr_json_key(&w, "models");
-    lr_json_begin_array(&w);
-    for (const struct node_model *m = node->models; m != NULL; m = m->next)
-        put_model(&w, m);
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
-    node_api_json(req, 200, &body);
+    struct net_json json;
+    struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
+    lr_json_member_array(w, "models");
+    for (const struct node_model *m = node->models; m != NULL; m = m->next) {
+        lr_json_begin_object(w);
+        put_model(w, m);
+        lr_json_end_object(w);
+    }
+    lr_json_end_array(w);
+    net_json_send(&json, req, 200);
 }
 
 void node_api_put_model(struct net_request *req, const struct node_model *m)
 {
-    struct lr_buf body;
-    struct lr_json_writer w;
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
-    put_model(&w, m);
-    node_api_json(req, 200, &body);
+    struct net_json json;
+    put_model(net_json_begin(&json, BODY_BYTES), m);
+    net_json_send(&json, req, 200);
 }
 
 void node_api_model_info(struct node *node, struct net_request *req)
@@ -168,7 +151,6 @@ void node_api_model_action(struct node *node, struct net_request *req)
 {
     struct lr_str action = node_api_segment(req, 3);
     struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
-    struct lr_error err;
     if (m == NULL)
         return;
     if (lr_str_eq_z(action, "load")) {
@@ -178,11 +160,10 @@ void node_api_model_action(struct node *node, struct net_request *req)
     } else if (lr_str_eq_z(action, "pin") || lr_str_eq_z(action, "unpin")) {
         m->is_pinned = lr_str_eq_z(action, "pin");
     } else {
-        (void)lr_fail(&err, LR_NOT_FOUND,
-                      "a model can be asked to load, unload, pin or unpin, not to "
-                      "\"" LR_STR_FMT "\"",
-                      LR_STR_ARG(lr_str_sub(action, 0, 64)));
-        net_respond_error(req, &err);
+        net_refuse(req, LR_NOT_FOUND,
+                   "a model can be asked to load, unload, pin or unpin, not to "
+                   "\"" LR_STR_FMT "\"",
+                   LR_STR_ARG(lr_str_sub(action, 0, 64)));
         return;
     }
     node_api_put_model(req, m);
@@ -190,8 +171,7 @@ void node_api_model_action(struct node *node, struct net_request *req)
 
 static void put_list(struct lr_json_writer *w, const char *key, const char *const *list)
 {
-    lr_json_key(w, key);
-    lr_json_begin_array(w);
+    lr_json_member_array(w, key);
     for (; list != NULL && *list != NULL; list++)
         lr_json_put_z(w, *list);
     lr_json_end_array(w);
@@ -199,32 +179,30 @@ static void put_list(struct lr_json_writer *w, const char *key, const char *cons
 
 void node_api_engines(struct node *node, struct net_request *req)
 {
-    struct lr_buf body;
-    struct lr_json_writer w = begin(&body);
-    lr_json_key(&w, "engines");
-    lr_json_begin_array(&w);
+    struct net_json json;
+    struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
+    lr_json_member_array(w, "engines");
     for (const struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
-        lr_json_begin_object(&w);
-        lr_json_member_z(&w, "id", e->name);
-        lr_json_member_bool(&w, "usable", e->library != NULL);
-        lr_json_member_z(&w, "reason", e->reason[0] != '\0' ? e->reason : NULL);
-        lr_json_member_z(&w, "folder", e->folder);
+        lr_json_begin_object(w);
+        lr_json_member_z(w, "id", e->name);
+        lr_json_member_bool(w, "usable", e->library != NULL);
+        lr_json_member_z(w, "reason", e->reason[0] != '\0' ? e->reason : NULL);
+        lr_json_member_z(w, "folder", e->folder);
         if (e->library != NULL) {
-            lr_json_member_z(&w, "version", e->library->version);
-            lr_json_member_z(&w, "sha256", e->library->sha256);
-            lr_json_member_u64(&w, "abi_version", e->library->abi);
-            lr_json_member_z(&w, "license", e->manifest.license);
-            put_list(&w, "runtimes", e->manifest.runtimes);
-            put_list(&w, "formats", e->manifest.formats);
-            put_list(&w, "architectures", e->manifest.architectures);
-            put_list(&w, "backends", e->manifest.backends);
+            lr_json_member_z(w, "version", e->library->version);
+            lr_json_member_z(w, "sha256", e->library->sha256);
+            lr_json_member_u64(w, "abi_version", e->library->abi);
+            lr_json_member_z(w, "license", e->manifest.license);
+            put_list(w, "runtimes", e->manifest.runtimes);
+            put_list(w, "formats", e->manifest.formats);
+            put_list(w, "architectures", e->manifest.architectures);
+            put_list(w, "backends", e->manifest.backends);
         }
-        lr_json_member_bool(&w, "reloading", e->reload != NULL);
-        lr_json_end_object(&w);
+        lr_json_member_bool(w, "reloading", e->reload != NULL);
+        lr_json_end_object(w);
     }
-    lr_json_end_array(&w);
-    lr_json_end_object(&w);
-    node_api_json(req, 200, &body);
+    lr_json_end_array(w);
+    net_json_send(&json, req, 200);
 }
 
 /* A reload answers when the new library was found good or refused.  The client may
@@ -232,15 +210,13 @@ void node_api_engines(struct node *node, struct net_request *req)
 static void on_reloaded(void *arg, const struct lr_error *err, bool changed)
 {
     struct net_request *req = arg;
-    struct lr_buf body;
+    struct net_json json;
     if (err != NULL) {
         net_respond_error(req, err);
         return;
     }
-    struct lr_json_writer w = begin(&body);
-    lr_json_member_bool(&w, "changed", changed);
-    lr_json_end_object(&w);
-    node_api_json(req, 200, &body);
+    lr_json_member_bool(net_json_begin(&json, BODY_BYTES), "changed", changed);
+    net_json_send(&json, req, 200);
 }
 
 void node_api_engine_reload(struct node *node, struct net_request *req)
@@ -251,14 +227,11 @@ void node_api_engine_reload(struct node *node, struct net_request *req)
     struct node_engine *engine = node->engines.first;
     while (engine != NULL && !lr_str_eq_z(id, engine->name))
         engine = engine->next;
-    lr_code code = engine != NULL
-                       ? LR_OK
-                       : lr_fail(&err, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
-                                 LR_STR_ARG(lr_str_sub(id, 0, 64)));
     bool forced = net_request_query_get(req, "force", &force) && lr_str_eq_z(force, "true");
-    if (code == LR_OK)
-        code = node_reload(node, engine, forced, on_reloaded, req, &err);
-    if (code != LR_OK)
+    if (engine == NULL)
+        net_refuse(req, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
+                   LR_STR_ARG(lr_str_sub(id, 0, 64)));
+    else if (node_reload(node, engine, forced, on_reloaded, req, &err) != LR_OK)
         net_respond_error(req, &err);
 }
 
@@ -280,16 +253,15 @@ void node_api_health(struct node *node, struct net_request *req)
             stalled = m;
     }
     bool well = stalled == NULL && !node->is_draining;
-    struct lr_buf body;
-    struct lr_json_writer w = begin(&body);
-    lr_json_member_z(&w, "status", node->is_draining ? "draining" : well ? "ok" : "stalled");
+    struct net_json json;
+    struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
+    lr_json_member_z(w, "status", node->is_draining ? "draining" : well ? "ok" : "stalled");
     if (stalled != NULL)
-        lr_json_member_z(&w, "model", stalled->id);
-    lr_json_member_z(&w, "device", node->device);
-    node_router_link_put(node->link, &w);
-    lr_json_member_u64(&w, "models_ready", ready);
-    lr_json_member_u64(&w, "requests", node->generations.used);
-    lr_json_member_u64(&w, "uptime_ms", node_now(node) - node->started_ms);
-    lr_json_end_object(&w);
-    node_api_json(req, well ? 200 : 503, &body);
+        lr_json_member_z(w, "model", stalled->id);
+    lr_json_member_z(w, "device", node->device);
+    node_router_link_put(node->link, w);
+    lr_json_member_u64(w, "models_ready", ready);
+    lr_json_member_u64(w, "requests", node->generations.used);
+    lr_json_member_u64(w, "uptime_ms", node_now(node) - node->started_ms);
+    net_json_send(&json, req, well ? 200 : 503);
 }

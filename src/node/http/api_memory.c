@@ -30,8 +30,7 @@ static void put_pool(struct lr_json_writer *w, const struct node *node, uint32_t
     lr_json_member_u64(w, "capacity", capacity);
     lr_json_member_u64(w, "reserved", reserved);
     lr_json_member_u64(w, "free", capacity > reserved ? capacity - reserved : 0);
-    lr_json_key(w, "claims");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "claims");
     for (size_t i = 0; i < room.count; i++) {
         const struct node_claim *claim = &room.claims[i];
         const struct node_worker *owner = claim->owner;
@@ -75,8 +74,7 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
     lr_json_member_z(w, "plan", plans[room.plan]);
     lr_json_member_u64(w, "need", m->need.total);
     lr_json_member_u64(w, "available", room.available);
-    lr_json_key(w, "evicts");
-    lr_json_begin_array(w);
+    lr_json_member_array(w, "evicts");
     for (size_t i = 0; i < room.count; i++)
         if (room.claims[i].is_victim)
             lr_json_put_z(w, room.claims[i].owner->model->id);
@@ -85,8 +83,7 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
 
 void node_api_memory(struct node *node, struct net_request *req)
 {
-    struct lr_buf body;
-    struct lr_json_writer w;
+    struct net_json json;
     struct lr_str wanted;
     const struct node_model *m = NULL;
     if (net_request_query_get(req, "model", &wanted)) {
@@ -95,20 +92,15 @@ void node_api_memory(struct node *node, struct net_request *req)
             return;
     }
     node_measure(node);
-    lr_buf_init(&body, BODY_BYTES);
-    lr_json_writer_init(&w, &body);
-    lr_json_begin_object(&w);
-    lr_json_key(&w, "pools");
-    lr_json_begin_array(&w);
+    struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
+    lr_json_member_array(w, "pools");
     for (uint32_t i = 0; i < node->pools.count; i++)
-        put_pool(&w, node, i);
-    lr_json_end_array(&w);
+        put_pool(w, node, i);
+    lr_json_end_array(w);
     if (m != NULL) {
-        lr_json_key(&w, "load");
-        lr_json_begin_object(&w);
-        put_plan(&w, node, m);
-        lr_json_end_object(&w);
+        lr_json_member_object(w, "load");
+        put_plan(w, node, m);
+        lr_json_end_object(w);
     }
-    lr_json_end_object(&w);
-    node_api_json(req, 200, &body);
+    net_json_send(&json, req, 200);
 }

@@ -1,5 +1,12 @@
-#include "node/http/link.h"
-
+/* node/http/link.c - GET /v0/link: the links of routers.  All generations of one loop of a
+ * router go over one connection (wire/link.h).
+ *
+ *   (GET /v0/link) --101--> open --> closed    the router leaves, does not read or sends no
+ *                                              frames
+ *
+ * The events of one read from a worker leave in one write.  A link that closes takes its
+ * generations with it: nobody is left to hear them.
+ */
 #include <stdlib.h>
 
 #include "node/http/api.h"

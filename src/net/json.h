@@ -1,0 +1,24 @@
+/* net/json.h - an answer that is a JSON object.
+ *
+ *     struct net_json json;
+ *     struct lr_json_writer *w = net_json_begin(&json, 4096);
+ *     lr_json_member_u64(w, "models", count);
+ *     net_json_send(&json, req, 200);
+ */
+#ifndef NET_JSON_H
+#define NET_JSON_H
+
+#include "base/json.h"
+#include "net/request.h"
+
+struct net_json {
+    struct lr_buf body;
+    struct lr_json_writer writer;
+};
+
+/* Opens the object; the answer has at most `limit` bytes. */
+struct lr_json_writer *net_json_begin(struct net_json *json, size_t limit);
+/* Closes the object, answers with it (INTERNAL where it is too large) and frees it. */
+void net_json_send(struct net_json *json, struct net_request *req, int status);
+
+#endif
