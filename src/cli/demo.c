@@ -2,38 +2,41 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static bool has_entry(const char *dir, const char *prefix)
+#include "hub/cache.h"
+
+static bool has_entry(const char *dir)
 {
     bool found = false;
     DIR *folder = opendir(dir);
     for (struct dirent *e; folder != NULL && !found && (e = readdir(folder)) != NULL;)
-        found = e->d_name[0] != '.' && lr_str_starts(lr_str_z(e->d_name), prefix);
+        found = e->d_name[0] != '.';
     if (folder != NULL)
         (void)closedir(folder);
     return found;
+}
+
+static void note(void *arg, const char *id, const char *dir, struct lr_error *why)
+{
+    (void)id;
+    (void)dir;
+    (void)why;
+    *(bool *)arg = true;
 }
 
 bool cli_has_models(const struct lr_settings *s, const char *data_dir)
 {
     char dir[LR_PATH_MAX];
     const char *models = lr_settings_str(s, "models-dir");
-    const char *cache = getenv("HF_HOME"), *home = lr_home_dir();
-    bool is_set = cache != NULL && cache[0] != '\0';
+    bool has_cached = false;
     if (lr_settings_list_count(s, "model") != 0 || lr_settings_has(s, "engine"))
         return true;
     (void)snprintf(dir, sizeof(dir), "%.4000s%s", models != NULL ? models : data_dir,
                    models != NULL ? "" : "/models");
-    if (has_entry(dir, ""))
-        return true;
-    (void)snprintf(dir, sizeof(dir), "%.4000s%s/hub",
-                   is_set         ? cache
-                   : home != NULL ? home
-                                  : "",
-                   is_set ? "" : "/.cache/huggingface");
-    return lr_settings_bool(s, "hf-cache") && has_entry(dir, "models--");
+    if (lr_settings_bool(s, "hf-cache"))
+        hub_cache_each(note, &has_cached);
+    return has_cached || has_entry(dir);
 }
 
 bool cli_find_demo(const char *self, char out[LR_PATH_MAX])

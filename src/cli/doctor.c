@@ -63,28 +63,11 @@ static void check_gpu(void)
         (void)dlclose(nvml);
 }
 
-static void find_engines(const struct lr_settings *s, char out[LR_PATH_MAX])
-{
-    char self[LR_PATH_MAX];
-    const char *set = lr_settings_str(s, "engines-dir");
-    (void)snprintf(out, LR_PATH_MAX, "%s", set != NULL ? set : "engines");
-    if (set != NULL || lr_self_path(self, sizeof(self), NULL) != LR_OK)
-        return;
-    for (int i = 0; i < 2; i++) {
-        char *slash = strrchr(self, '/');
-        if (slash != NULL)
-            *slash = '\0';
-    }
-    (void)snprintf(out, LR_PATH_MAX, "%.4000s/engines", self);
-    if (!lr_dir_exists(out))
-        (void)snprintf(out, LR_PATH_MAX, "%.4000s/lib/llm-router/engines", self);
-}
-
 static void check_engines(const struct lr_settings *s)
 {
     char dir[LR_PATH_MAX], folder[2 * LR_PATH_MAX], text[512];
     size_t count = 0;
-    find_engines(s, dir);
+    plugin_engines_dir(lr_settings_str(s, "engines-dir"), dir);
     DIR *list = opendir(dir);
     for (struct dirent *e; list != NULL && (e = readdir(list)) != NULL;) {
         struct plugin_manifest manifest;

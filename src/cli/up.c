@@ -36,7 +36,7 @@ struct up {
     const struct lr_settings *settings;
     struct net_loops *loops;
     struct router *router;
-    struct net_signal *signals[3];
+    struct net_signals signals;
     struct net_timer *timer;
     struct lr_subprocess node;
     char token[64];
@@ -257,8 +257,7 @@ static void end(struct up *up)
 {
     net_timer_stop(up->timer);
     up->timer = NULL;
-    for (size_t i = 0; i < 3; i++)
-        net_signal_stop(up->signals[i]);
+    net_signals_stop(&up->signals);
     net_loops_stop(up->loops);
 }
 
@@ -347,8 +346,6 @@ static void on_timer(void *arg)
 
 static lr_code start(struct up *up, struct lr_error *err)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-    static const net_loop_fn handlers[] = {on_signal, on_signal, on_hup};
     char admin_key[64];
     struct net_loop *loop = net_loops_get(up->loops, 0);
     lr_code code = router_create(up->loops, up->settings, cli_version(), &up->router, err);
@@ -359,8 +356,7 @@ static lr_code start(struct up *up, struct lr_error *err)
     if (strcmp(lr_settings_str(up->settings, "device"), "cpu") == 0)
         router_allow_cpu_nodes(up->router);
     router_on_node(up->router, on_node, up);
-    for (size_t i = 0; code == LR_OK && i < 3; i++)
-        code = net_signal_start(loop, numbers[i], handlers[i], up, &up->signals[i], err);
+    code = net_signals_start(loop, on_signal, on_hup, up, &up->signals, err);
     if (code == LR_OK)
         code = router_start(up->router, admin_key, err);
     if (code != LR_OK)

@@ -445,3 +445,22 @@ void net_signal_stop(struct net_signal *sig)
         sig->loop->signals = sig->next;
     uv_close((uv_handle_t *)&sig->uv, on_handle_closed);
 }
+
+lr_code net_signals_start(struct net_loop *loop, net_loop_fn on_stop, net_loop_fn on_reload,
+                          void *arg, struct net_signals *out, struct lr_error *err)
+{
+    lr_code code = net_signal_start(loop, SIGTERM, on_stop, arg, &out->term, err);
+    if (code == LR_OK)
+        code = net_signal_start(loop, SIGINT, on_stop, arg, &out->interrupt, err);
+    if (code == LR_OK)
+        code = net_signal_start(loop, SIGHUP, on_reload, arg, &out->hang_up, err);
+    return code;
+}
+
+void net_signals_stop(struct net_signals *signals)
+{
+    net_signal_stop(signals->term);
+    net_signal_stop(signals->interrupt);
+    net_signal_stop(signals->hang_up);
+    *signals = (struct net_signals){0};
+}

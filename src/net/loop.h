@@ -77,6 +77,16 @@ LR_MUST_USE lr_code net_signal_start(struct net_loop *loop, int number, net_loop
                                      void *arg, struct net_signal **out, struct lr_error *err);
 void net_signal_stop(struct net_signal *signal); /* NULL is fine */
 
+/* What every server listens for.  Zeroed: nothing. */
+struct net_signals {
+    struct net_signal *term, *interrupt, *hang_up;
+};
+/* SIGTERM and SIGINT call on_stop, SIGHUP calls on_reload. */
+LR_MUST_USE lr_code net_signals_start(struct net_loop *loop, net_loop_fn on_stop,
+                                      net_loop_fn on_reload, void *arg, struct net_signals *out,
+                                      struct lr_error *err);
+void net_signals_stop(struct net_signals *signals);
+
 /* ---- a group of loops ---- */
 
 /* count 0: one for each processor this process may use. */

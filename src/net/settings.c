@@ -26,8 +26,8 @@ lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], uint16_t *po
     return LR_OK;
 }
 
-lr_code net_settings_server_tls(const struct lr_settings *settings, struct net_tls **out,
-                                struct lr_error *err)
+static lr_code server_tls(const struct lr_settings *settings, struct net_tls **out,
+                          struct lr_error *err)
 {
     const char *cert = lr_settings_str(settings, "tls-cert");
     const char *key = lr_settings_str(settings, "tls-key");
@@ -35,6 +35,20 @@ lr_code net_settings_server_tls(const struct lr_settings *settings, struct net_t
     if ((cert != NULL) != (key != NULL))
         return lr_fail(err, LR_INVALID_ARGUMENT, "tls-cert and tls-key go together");
     return cert != NULL ? net_tls_server_create(cert, key, out, err) : LR_OK;
+}
+
+lr_code net_settings_server(const struct lr_settings *settings, char host[NET_HOST_MAX],
+                            struct net_server_config *out, struct lr_error *err)
+{
+    out->host = host;
+    out->max_connections = (uint32_t)lr_settings_int(settings, "max-connections");
+    out->max_per_address = (uint32_t)lr_settings_int(settings, "connections-per-address");
+    out->max_body_bytes = lr_settings_size(settings, "max-body-bytes");
+    out->header_timeout_ms = (uint32_t)lr_settings_ms(settings, "header-timeout");
+    out->body_timeout_ms = (uint32_t)lr_settings_ms(settings, "body-timeout");
+    out->idle_timeout_ms = (uint32_t)lr_settings_ms(settings, "idle-timeout");
+    lr_code code = net_listen_parse(lr_settings_str(settings, "listen"), host, &out->port, err);
+    return code == LR_OK ? server_tls(settings, &out->tls, err) : code;
 }
 
 lr_code net_settings_client_tls(const struct lr_settings *settings, struct net_tls **out,

@@ -15,9 +15,11 @@ enum { NET_HOST_MAX = 256 };
 LR_MUST_USE lr_code net_listen_parse(const char *text, char host[NET_HOST_MAX], uint16_t *port,
                                      struct lr_error *err);
 
-/* tls-cert and tls-key; *out is NULL where neither is set. */
-LR_MUST_USE lr_code net_settings_server_tls(const struct lr_settings *settings,
-                                            struct net_tls **out, struct lr_error *err);
+/* Fills in where the server listens (listen; `host` holds the address), its certificate
+ * (tls-cert and tls-key; out->tls is the caller's to destroy in any case) and its limits. */
+LR_MUST_USE lr_code net_settings_server(const struct lr_settings *settings,
+                                        char host[NET_HOST_MAX], struct net_server_config *out,
+                                        struct lr_error *err);
 
 /* tls-ca; *out is NULL (the system's CAs) if it is not set. */
 LR_MUST_USE lr_code net_settings_client_tls(const struct lr_settings *settings,

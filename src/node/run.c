@@ -1,58 +1,270 @@
-/* node/run.c - `llm-router node`: one node, one process, until a signal ends it. */
+/* node/run.c - `llm-router node`: one node, one process, from its start until a signal ends it.
+ *
+ *   running --SIGTERM--> draining --nothing runs any more--> stopping --last connection--> end
+ *
+ * A node that drains finishes what runs and refuses new work.  A second signal, or the end of
+ * drain-timeout, ends what still runs.
+ */
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/log.h"
+#include "net/guard.h"
 #include "net/server.h"
 #include "net/settings.h"
+#include "net/url.h"
+#include "node/fetch/storage.h"
 #include "node/fleet/router_link.h"
+#include "node/http/api.h"
 #include "node/node.h"
 #include "node/state.h"
+#include "node/workers/reload.h"
 
-enum { STOP_MS = 2000 };
+enum {
+    SECOND_MS = 1000,
+    SAY_GOODBYE_MS = 1000,
+    STOP_MS = 2000,       /* for answers that are made but not yet read */
+    TLS_LOOK_S = 5,       /* between two looks at the files of certificates */
+    TLS_TELL_MS = 3600000 /* a router that was restarted has to hear of it, too */
+};
 
 struct run {
     struct net_loops *loops;
     struct node *node;
-    struct node_router_link *link;
-    struct net_signal *signals[3];
+    struct net_signals signals;
+    struct net_timer *second, *watch, *memory, *late;
+    uint64_t seconds;             /* that the loop has counted */
+    uint64_t certificate_told_ms; /* that it ends soon; 0: it does not */
+    uint64_t drain_began_ms;
+    bool is_stopping;
 };
+
+/* ---- the end ---- */
 
 static void on_stopped(void *arg)
 {
     struct run *run = arg;
-    for (size_t i = 0; i < 3; i++)
-        net_signal_stop(run->signals[i]);
+    net_signals_stop(&run->signals);
     net_loops_stop(run->loops);
 }
 
-static void on_drained(void *arg)
+static bool has_workers(const struct node *node)
 {
-    struct run *run = arg;
-    net_bus_end_all(&run->node->events); /* streams that would keep the server */
-    net_server_stop(run->node->server, STOP_MS, on_stopped, run);
+    for (const struct node_model *m = node->models; m != NULL; m = m->next)
+        if (m->workers != NULL || m->probe != NULL || m->is_purging)
+            return true;
+    return false;
 }
 
+static void drain_step(struct run *run)
+{
+    struct node *node = run->node;
+    if (!node->is_draining || run->is_stopping || node->generations.used != 0)
+        return;
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        node_model_unload(m, "the node is shutting down");
+    bool may_leave = node_router_link_has_told(node->link) ||
+                     node_now(node) - run->drain_began_ms >= SAY_GOODBYE_MS;
+    if (has_workers(node) || !may_leave)
+        return;
+    run->is_stopping = true;
+    node_links_end(node);
+    net_bus_end_all(&node->events); /* streams that would keep the server */
+    net_server_stop(node->server, STOP_MS, on_stopped, run);
+}
+
+static void end_now(struct run *run)
+{
+    struct node *node = run->node;
+    struct lr_error err;
+    run->drain_began_ms = 0; /* nobody is told any more */
+    (void)lr_fail(&err, LR_UNAVAILABLE, "this node was stopped");
+    for (uint32_t i = 0; i < node->generations.count; i++) {
+        struct node_generation *request = node->generations.all[i].item;
+        if (request != NULL && request->state != NODE_GENERATION_PROVING)
+            node_generation_fail(request, &err, true);
+    }
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        for (struct node_worker *w = m->workers; w != NULL; w = w->next)
+            node_worker_end(w);
+}
+
+static void on_drain_late(void *arg)
+{
+    struct run *run = arg;
+    lr_log_warn(NULL, "node.drain_late requests=%u", run->node->generations.used);
+    end_now(run);
+}
+
+/* Requests for models that are not loaded yet are served, too: they were taken. */
 static void on_stop_signal(void *arg)
 {
     struct run *run = arg;
-    node_drain(run->node, on_drained, run);
+    struct node *node = run->node;
+    if (node->is_draining) {
+        end_now(run);
+        return;
+    }
+    node->is_draining = true;
+    run->drain_began_ms = node_now(node);
+    lr_log_info(NULL, "node.drain requests=%u", node->generations.used);
+    if (node->limits.drain_ms != 0)
+        run->late = net_timer_start(node->loop, node->limits.drain_ms, 0, on_drain_late, run);
+}
+
+/* ---- while it runs ---- */
+
+/* An operator has acted: models are looked for again, changed engines reloaded. */
+static void look_again(struct node *node)
+{
+    struct lr_error err;
+    node_storage_scan(node);
+    for (struct node_model *m = node->models; m != NULL; m = m->next) {
+        if (m->state == NODE_MODEL_FAILED)
+            node_storage_look(m);
+        node_model_retry(m); /* an operator has acted: perhaps the cause is gone */
+        node_model_pump(m);
+    }
+    for (struct node_engine *e = node->engines.first; e != NULL; e = e->next) {
+        /* Reading an unchanged library would keep every stream waiting for its hash. */
+        bool is_same = e->library != NULL && node_folder_signature(e->folder) == e->signature;
+        if (!is_same && node_reload(node, e, false, NULL, NULL, &err) != LR_OK)
+            lr_log_warn(NULL, "engine.reload_refused engine=%s reason=%s", e->name, err.text);
+    }
 }
 
 static void on_hup(void *arg)
 {
-    struct run *run = arg;
     net_settings_reload();
-    node_reload_all(run->node);
+    look_again(((struct run *)arg)->node);
 }
 
-static lr_code watch_signals(struct run *run, struct net_loop *loop, struct lr_error *err)
+/* The routers raise an alert. */
+static void watch_certificate(struct run *run)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-    static const net_loop_fn handlers[] = {on_stop_signal, on_stop_signal, on_hup};
-    lr_code code = LR_OK;
-    for (size_t i = 0; code == LR_OK && i < 3; i++)
-        code = net_signal_start(loop, numbers[i], handlers[i], run, &run->signals[i], err);
+    struct node *node = run->node;
+    char text[NET_CERTIFICATE_TEXT];
+    bool ends = net_settings_certificate_ends(node->settings, node->server, text);
+    bool was_told = run->certificate_told_ms != 0;
+    if (ends ? was_told && node_now(node) - run->certificate_told_ms < TLS_TELL_MS : !was_told)
+        return;
+    run->certificate_told_ms = ends ? node_now(node) : 0;
+    struct lr_json_writer *j =
+        net_bus_begin(&node->events, ends ? "certificate_ends" : "certificate_renewed");
+    if (ends) {
+        lr_log_warn(NULL, "tls.ends reason=%s", text);
+        lr_json_member_z(j, "reason", text);
+    }
+    net_bus_send(&node->events);
+}
+
+static void every_second(void *arg)
+{
+    struct run *run = arg;
+    struct node *node = run->node;
+    uint64_t now = node_now(node);
+    node_batch_begin(&node->batch); /* a link's ticks in one write */
+    node_generations_tick(node, now);
+    node_links_tick(node);
+    node_batch_end(&node->batch);
+    node_idle_watch(node, now);
+    net_bus_keep_alive(&node->events);
+    node_reload_watch(node);
+    node_recovery_look(node);
+    if (run->seconds++ % TLS_LOOK_S == 0)
+        net_tls_look(false);
+    watch_certificate(run);
+}
+
+static void on_memory(void *arg)
+{
+    struct node *node = ((struct run *)arg)->node;
+    node_memory_watch(node, node_now(node));
+    node_admit_waiting(node);
+}
+
+static void on_watch(void *arg)
+{
+    struct run *run = arg;
+    struct node *node = run->node;
+    node_workers_watch(node, node_now(node));
+    node_recovery_watch(node);
+    drain_step(run);
+}
+
+/* ---- the start ---- */
+
+static void preload(struct node *node)
+{
+    const char *engine = lr_settings_str(node->settings, "engine");
+    bool named = lr_settings_list_count(node->settings, "model") != 0 || engine != NULL;
+    if (named && lr_settings_bool(node->settings, "preload") && node->models != NULL)
+        node_model_load(node->models);
+}
+
+static lr_code check_listen(struct node *node, const char *host, bool has_tls,
+                            struct lr_error *err)
+{
+    const char *router = lr_settings_str(node->settings, "router");
+    struct net_url url;
+    node->is_loopback = net_is_loopback_bind(host);
+    if (!node->is_loopback && node->secret[0] == '\0')
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "listening on %s, beyond this machine, needs a node-secret or a router "
+                       "to join",
+                       host);
+    if (!node->is_loopback && !has_tls && !lr_settings_bool(node->settings, "insecure-http"))
+        return lr_fail(err, LR_PERMISSION_DENIED,
+                       "%s is beyond this machine: secrets and prompts would travel "
+                       "unencrypted; give --tls-cert and --tls-key, or say --insecure-http in "
+                       "a network that you trust",
+                       host);
+    if (router == NULL)
+        return LR_OK;
+    lr_code code = net_settings_check_url(node->settings, "the router", router, err);
+    if (code == LR_OK)
+        code = net_url_parse(router, &url, err);
+    if (code == LR_OK && node->is_loopback && !net_is_loopback_bind(url.host) &&
+        lr_settings_str(node->settings, "advertise") == NULL)
+        code = lr_fail(err, LR_INVALID_ARGUMENT,
+                       "the router at %s cannot reach a node that listens on %s: pass "
+                       "--listen 0.0.0.0:11681 (with --tls-cert and --tls-key), or "
+                       "--advertise URL where something in front passes it on",
+                       url.origin, host);
     return code;
+}
+
+static lr_code start_server(struct run *run, uint16_t *port, struct lr_error *err)
+{
+    struct node *node = run->node;
+    char host[NET_HOST_MAX];
+    struct net_server_config config = {
+        .host = host,
+        .handler = {.arg = node, .on_head = node_api_head, .on_request = node_api_request},
+    };
+    lr_code code = net_settings_server(node->settings, host, &config, err);
+    if (code == LR_OK)
+        code = check_listen(node, host, config.tls != NULL, err);
+    if (code == LR_OK)
+        code = net_server_start(run->loops, &config, &node->server, err);
+    net_tls_destroy(config.tls);
+    if (code != LR_OK)
+        return code;
+    *port = net_server_port(node->server);
+    lr_log_info(NULL, "node.listening addr=%s port=%u device=%s", host, *port, node->device);
+    return LR_OK;
+}
+
+static void start_timers(struct run *run)
+{
+    const struct node *node = run->node;
+    uint64_t step = node->limits.step_ms, load = node->limits.load_ms;
+    uint64_t look = (step < load ? step : load) / 10;
+    look = look < 10 ? 10 : look > 250 ? 250 : look;
+    uint64_t memory = lr_settings_ms(node->settings, "memory-interval");
+    run->second = net_timer_start(node->loop, SECOND_MS, SECOND_MS, every_second, run);
+    run->watch = net_timer_start(node->loop, look, look, on_watch, run);
+    run->memory = net_timer_start(node->loop, memory, memory, on_memory, run);
 }
 
 lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
@@ -68,18 +280,21 @@ lr_code node_run(const struct lr_settings *settings, struct lr_error *err)
     if (code == LR_OK)
         code = net_loop_share_sends(loop, err);
     if (code == LR_OK)
-        code = node_router_link_create(run.node, &run.link, err);
+        code = start_server(&run, &port, err);
     if (code == LR_OK)
-        code = node_start(run.node, run.loops, lr_settings_str(settings, "listen"), &port, err);
-    if (code == LR_OK)
-        code = watch_signals(&run, loop, err);
+        code = net_signals_start(loop, on_stop_signal, on_hup, &run, &run.signals, err);
     if (code == LR_OK) {
-        node_router_link_start(run.link, port);
+        start_timers(&run);
+        preload(run.node);
+        node_router_link_start(run.node->link, port);
         (void)printf("listening on port %u\n", port);
         (void)fflush(stdout);
         code = net_loops_run(run.loops, err);
     }
-    node_router_link_destroy(run.link);
+    net_timer_stop(run.second);
+    net_timer_stop(run.watch);
+    net_timer_stop(run.memory);
+    net_timer_stop(run.late);
     node_destroy(run.node);
     net_loops_destroy(run.loops);
     return code;

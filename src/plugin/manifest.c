@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/subprocess.h"
 #include "llm-router/engine.h"
 
 /* Errors of all fields are collected into one message, so that an author can fix them
@@ -340,4 +341,20 @@ void plugin_manifest_free(struct plugin_manifest *manifest)
 {
     lr_arena_free(&manifest->arena);
     *manifest = (struct plugin_manifest){0};
+}
+
+void plugin_engines_dir(const char *set, char out[LR_PATH_MAX])
+{
+    char self[LR_PATH_MAX];
+    (void)snprintf(out, LR_PATH_MAX, "%s", set != NULL ? set : "engines");
+    if (set != NULL || lr_self_path(self, sizeof(self), NULL) != LR_OK)
+        return;
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(self, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    (void)snprintf(out, LR_PATH_MAX, "%.4000s/engines", self);
+    if (!lr_dir_exists(out))
+        (void)snprintf(out, LR_PATH_MAX, "%.4000s/lib/llm-router/engines", self);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "llm-router/status.h"
 
@@ -38,6 +39,10 @@ struct plugin_manifest {
     const char
         *library_path; /* absolute, links resolved; NULL for a manifest that was only parsed */
 };
+
+/* Where engines lie: `set` where that is not NULL; of an installed program
+ * lib/llm-router/engines beside bin/, of a built one engines/ there. */
+void plugin_engines_dir(const char *set, char out[LR_PATH_MAX]);
 
 /* Parses and checks every field.  Pure.  INVALID_ARGUMENT names each
  * missing or wrong field; *out is then empty. */

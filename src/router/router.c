@@ -260,30 +260,19 @@ static void start_loop(void *arg)
 
 static lr_code start_server(struct router *r, struct lr_error *err)
 {
-    const struct lr_settings *s = r->settings;
-    struct net_tls *tls;
-    lr_code code = net_settings_server_tls(s, &tls, err);
     struct net_server_config config = {
-        .host = r->host,
-        .port = r->port,
-        .tls = tls,
         .handler = {.arg = r,
                     .on_head = router_api_head,
                     .on_request = router_api_request,
                     .on_end = router_api_end},
-        .max_connections = (uint32_t)lr_settings_int(s, "max-connections"),
-        .max_per_address = (uint32_t)lr_settings_int(s, "connections-per-address"),
         .proxies = &r->proxies,
-        .max_body_bytes = lr_settings_size(s, "max-body-bytes"),
-        .header_timeout_ms = (uint32_t)lr_settings_ms(s, "header-timeout"),
-        .body_timeout_ms = (uint32_t)lr_settings_ms(s, "body-timeout"),
-        .idle_timeout_ms = (uint32_t)lr_settings_ms(s, "idle-timeout"),
     };
+    lr_code code = net_settings_server(r->settings, r->host, &config, err);
     /* A parsed chat takes up to sixteen times its body (chat/codec.h). */
     config.max_request_bytes = 16 * config.max_body_bytes + (1 << 20);
     if (code == LR_OK)
         code = net_server_start(r->loops, &config, &r->server, err);
-    net_tls_destroy(tls);
+    net_tls_destroy(config.tls);
     if (code == LR_OK)
         r->port = net_server_port(r->server);
     return code;

@@ -1,5 +1,4 @@
 /* router/run.c - `llm-router router`: one router, one process, until a signal ends it. */
-#include <signal.h>
 #include <stdio.h>
 
 #include "net/settings.h"
@@ -8,15 +7,14 @@
 struct run {
     struct net_loops *loops;
     struct router *router;
-    struct net_signal *signals[3];
+    struct net_signals signals;
     uint32_t drain_ms;
 };
 
 static void on_stopped(void *arg)
 {
     struct run *run = arg;
-    for (size_t i = 0; i < 3; i++)
-        net_signal_stop(run->signals[i]);
+    net_signals_stop(&run->signals);
     net_loops_stop(run->loops);
 }
 
@@ -46,8 +44,6 @@ static void greet(const struct run *run, const char *admin_key)
 lr_code router_run(const struct lr_settings *settings, const char *version,
                    struct lr_error *err)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-    static const net_loop_fn handlers[] = {on_signal, on_signal, on_hup};
     struct run run = {.drain_ms = (uint32_t)lr_settings_ms(settings, "drain-timeout")};
     char admin_key[64];
     lr_code code =
@@ -55,9 +51,9 @@ lr_code router_run(const struct lr_settings *settings, const char *version,
     if (code != LR_OK)
         return code;
     code = router_create(run.loops, settings, version, &run.router, err);
-    for (size_t i = 0; code == LR_OK && i < 3; i++)
-        code = net_signal_start(net_loops_get(run.loops, 0), numbers[i], handlers[i], &run,
-                                &run.signals[i], err);
+    if (code == LR_OK)
+        code = net_signals_start(net_loops_get(run.loops, 0), on_signal, on_hup, &run,
+                                 &run.signals, err);
     if (code == LR_OK)
         code = router_start(run.router, admin_key, err);
     if (code == LR_OK) {

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "hub/download.h"
 #include "hub/installed.h"
 #include "node/fetch/storage.h"
+#include "node/models/model.h"
 #include "node/state.h"
 #include "wire/fleet.h"
 

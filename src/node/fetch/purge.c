@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/log.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
 #include "node/http/api.h"

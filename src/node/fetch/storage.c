@@ -7,8 +7,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "hub/download.h"
 #include "hub/installed.h"
+#include "node/models/model.h"
 #include "node/state.h"
 
 /* ---- places ---- */

@@ -47,6 +47,8 @@ void node_storage_refuse(struct node *node, const char *id, const char *dir,
 /* Safetensors where there are any. */
 enum model_format node_storage_guess_format(const char *dir);
 
+/* A model by its name, without regard to case; NULL: there is none. */
+struct node_model *node_find_model(const struct node *node, struct lr_str id);
 /* A model by name alone, ABSENT until its files are added. */
 struct node_model *node_storage_name(struct node *node, const char *id);
 

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "hub/cache.h"
 #include "hub/download.h"
 #include "hub/installed.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
+#include "node/models/model.h"
 #include "node/state.h"
 
 static bool has_suffix_file(const char *dir, const char *suffix)

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/strmap.h"
 #include "hub/manifest.h"
 #include "net/client.h"
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
+#include "node/models/model.h"
 #include "node/state.h"
 #include "wire/reply.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/strmap.h"
 #include "node/fetch/fetch.h"
+#include "node/models/model.h"
 #include "node/state.h"
 #include "wire/fleet.h"
 

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "net/client.h"
 #include "net/settings.h"
 #include "net/url.h"
-#include "node/fleet/identity.h"
 #include "node/fleet/registry.h"
 #include "node/fleet/report.h"
 #include "node/http/api.h"
@@ -22,7 +23,15 @@ enum {
     CALL_MS = 4000,
     JOIN_MS = 10000, /* the router calls back before it answers a join */
     BODY_BYTES = 32 << 20,
-    PEERS_MAX = 16, /* twice as many as a fleet names: those that left go when others come */
+    ID_LEN = 20,
+    SECRET_LEN = 43, /* base62: 256 bits */
+    PEERS_MAX = 16,  /* twice as many as a fleet names: those that left go when others come */
+};
+
+/* Who this node is to its routers: an id, and a secret used in both directions. */
+struct identity {
+    char id[28];
+    char secret[NODE_SECRET_MAX];
 };
 
 enum peer_state {
@@ -60,13 +69,59 @@ struct node_router_link {
     struct node_registry *registry;
     struct net_timer *timer;
     uint16_t port;
-    struct node_identity identity;
+    struct identity identity;
     char token[128]; /* "": none was given */
     char name[64];
     struct peer peers[PEERS_MAX];
     struct lr_buf body;
     uint64_t epoch; /* of this process; see wire_heartbeat */
 };
+
+/* ---- identity ---- */
+
+static lr_code read_identity(struct identity *out, const char *path, struct lr_error *err)
+{
+    struct lr_arena arena;
+    struct lr_str text, id, secret;
+    const struct lr_json *obj;
+    lr_arena_init(&arena, 64 << 10);
+    lr_code code = lr_file_read(&arena, path, 16 << 10, &text, err);
+    if (code == LR_OK)
+        code = lr_json_parse(&arena, text, NULL, &obj, err);
+    if (code == LR_OK && (!lr_json_str(lr_json_get(obj, "node_id"), &id) ||
+                          !lr_json_str(lr_json_get(obj, "secret"), &secret) ||
+                          id.len >= sizeof(out->id) || secret.len >= sizeof(out->secret)))
+        code = lr_fail(err, LR_INVALID_ARGUMENT, "node_id or secret is missing");
+    if (code == LR_OK) {
+        (void)snprintf(out->id, sizeof(out->id), LR_STR_FMT, LR_STR_ARG(id));
+        (void)snprintf(out->secret, sizeof(out->secret), LR_STR_FMT, LR_STR_ARG(secret));
+    }
+    lr_arena_free(&arena);
+    return code == LR_OK ? LR_OK
+                         : lr_fail_prefix(err, "%s (delete it to join as a new node)", path);
+}
+
+static lr_code make_identity(struct identity *out, const char *path, struct lr_error *err)
+{
+    char text[256], letters[SECRET_LEN + 1];
+    (void)snprintf(out->id, sizeof(out->id), "node-");
+    lr_random_base62(out->id + 5, ID_LEN);
+    lr_random_base62(letters, SECRET_LEN);
+    (void)snprintf(out->secret, sizeof(out->secret), "ln-%s", letters);
+    (void)snprintf(text, sizeof(text), "{\"node_id\":\"%s\",\"secret\":\"%s\"}\n", out->id,
+                   out->secret);
+    return lr_file_write_atomic(path, lr_str_z(text), 0600, err);
+}
+
+/* Reads DATA-DIR/node-identity.json, or makes it. */
+static lr_code open_identity(struct identity *out, const char *data_dir, struct lr_error *err)
+{
+    char path[LR_PATH_MAX];
+    lr_code code = lr_path_join(path, data_dir, LR_STR_LIT("node-identity.json"), err);
+    if (code != LR_OK)
+        return code;
+    return lr_file_exists(path) ? read_identity(out, path, err) : make_identity(out, path, err);
+}
 
 /* ---- life ---- */
 
@@ -94,7 +149,7 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
             code = lr_settings_secret(node->settings, "token", link->token, sizeof(link->token),
                                       err);
         if (code == LR_OK)
-            code = node_identity_open(&link->identity, node->data_dir, err);
+            code = open_identity(&link->identity, node->data_dir, err);
         if (code == LR_OK)
             code = net_settings_client_tls(node->settings, &tls, err);
         if (code == LR_OK)
@@ -110,7 +165,6 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
         if (node->secret[0] == '\0')
             memcpy(node->secret, link->identity.secret, sizeof(node->secret));
     }
-    node->link = link;
     *out = link;
     return LR_OK;
 }
@@ -120,7 +174,6 @@ void node_router_link_destroy(struct node_router_link *link)
     if (link == NULL)
         return;
     net_timer_stop(link->timer);
-    link->node->link = NULL;
     node_registry_destroy(link->registry);
     net_client_destroy(link->client);
     lr_buf_free(&link->body);

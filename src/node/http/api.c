@@ -2,6 +2,7 @@
 
 #include "chat/codec.h"
 #include "net/guard.h"
+#include "node/fetch/storage.h"
 
 static const struct route {
     struct net_route at;

@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "node/http/api.h"
 #include "wire/link.h"
 #include "wire/reader.h"

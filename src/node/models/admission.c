@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "node/fetch/storage.h"
+#include "node/models/model.h"
 #include "node/state.h"
 #include "wire/event.h"
 #include "wire/open.h"

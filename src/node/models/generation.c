@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "base/log.h"
 #include "base/machine.h"
+#include "node/models/model.h"
 #include "node/state.h"
 #include "wire/bytes.h"
 

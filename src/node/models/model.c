@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/machine.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"

@@ -10,6 +10,7 @@
 
 #include "node/fetch/fetch.h"
 #include "node/fetch/storage.h"
+#include "node/models/model.h"
 #include "node/state.h"
 
 static bool is_memory(lr_code code)

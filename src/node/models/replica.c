@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/machine.h"
+#include "node/models/model.h"
 #include "node/state.h"
 
 #define TO(name) LR_STATE(NODE_REPLICA_##name)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"
 #include "wire/event.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "node/fetch/storage.h"
 #include "node/state.h"

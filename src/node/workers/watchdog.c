@@ -3,6 +3,8 @@
  */
 #include <inttypes.h>
 
+#include "base/log.h"
+#include "node/models/model.h"
 #include "node/state.h"
 
 enum { OVERUSE_SLACK = 256 << 20 };
