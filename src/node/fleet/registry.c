@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/strmap.h"
 #include "hub/manifest.h"
 #include "net/client.h"
 #include "node/fetch/fetch.h"
@@ -22,27 +21,15 @@ enum {
     AGAIN_MS = 2000, /* after a router that did not answer */
     CALL_MS = 10000,
     LIST_BYTES = 16 << 20,
-    LIVE_MS = 10000,  /* a router that says nothing for longer contradicts nobody */
-    ROUTERS_MAX = 16, /* as many as router_link.c has places for */
+    LIVE_MS = 10000, /* a router that says nothing for longer contradicts nobody */
     ID_MAX = 200,
-};
-
-/* A router, and how much of its registry is known here. */
-struct source {
-    char url[300];
-    uint64_t heard;  /* version of its registry, as it says */
-    uint64_t seen;   /* wholly looked at; 0: none */
-    uint64_t ask_ms; /* not before */
-    uint64_t heard_ms;
-    struct lr_strmap generations; /* folded id -> generation: its list as it was read last */
 };
 
 struct node_registry {
     struct node *node;
     struct net_client *client;
-    struct source sources[ROUTERS_MAX];
-    size_t source_count;
-    struct source *asked; /* whom `call` goes to */
+    struct node_source *sources; /* of the routers that were heard */
+    struct node_source *asked;   /* whom `call` goes to */
     struct net_timer *timer;
     struct net_call *call;
     struct lr_arena arena;     /* of `list` and `wanted` */
@@ -75,7 +62,7 @@ static struct lr_str fold(struct lr_str id, char out[ID_MAX])
     return lr_str(out, id.len);
 }
 
-static void note_generations(struct node_registry *r, struct source *source)
+static void note_generations(struct node_registry *r, struct node_source *source)
 {
     char folded[ID_MAX];
     lr_strmap_free(&source->generations);
@@ -95,12 +82,11 @@ static bool is_outdated(const struct node_registry *r, struct lr_str id, uint64_
 {
     char folded[ID_MAX];
     uint64_t now = node_now(r->node);
-    for (size_t i = 0; generation != 0 && i < r->source_count; i++) {
-        const struct source *other = &r->sources[i];
+    for (const struct node_source *other = r->sources; generation != 0 && other != NULL;
+         other = other->next)
         if (other != r->asked && now - other->heard_ms < LIVE_MS &&
             (uintptr_t)lr_strmap_get(&other->generations, fold(id, folded)) > generation)
             return true;
-    }
     return false;
 }
 
@@ -249,8 +235,8 @@ static void ask_next(struct node_registry *r)
 static void on_timer(void *arg)
 {
     struct node_registry *r = arg;
-    for (size_t i = 0; i < r->source_count && r->call == NULL && !r->node->is_draining; i++) {
-        struct source *source = &r->sources[i];
+    for (struct node_source *source = r->sources;
+         source != NULL && r->call == NULL && !r->node->is_draining; source = source->next) {
         if (source->heard == source->seen || node_now(r->node) < source->ask_ms)
             continue;
         r->asked = source;
@@ -260,26 +246,14 @@ static void on_timer(void *arg)
 
 /* ---- hearing ---- */
 
-static struct source *find_source(struct node_registry *r, const char *router)
-{
-    for (size_t i = 0; i < r->source_count; i++)
-        if (strcmp(r->sources[i].url, router) == 0)
-            return &r->sources[i];
-    if (r->source_count == ROUTERS_MAX || strlen(router) >= sizeof(r->sources[0].url))
-        return NULL;
-    struct source *source = &r->sources[r->source_count++];
-    *source = (struct source){0};
-    lr_strmap_init(&source->generations);
-    (void)snprintf(source->url, sizeof(source->url), "%s", router);
-    return source;
-}
-
-void node_registry_heard(struct node_registry *registry, const char *router,
+void node_registry_heard(struct node_registry *registry, struct node_source *source,
                          const struct wire_fleet_reply *reply)
 {
-    struct source *source = find_source(registry, router);
-    if (source == NULL)
-        return;
+    if (source->heard_ms == 0) {
+        lr_strmap_init(&source->generations);
+        source->next = registry->sources;
+        registry->sources = source;
+    }
     source->heard_ms = node_now(registry->node);
     if (reply->has_registry)
         source->heard = reply->registry_version;
@@ -287,27 +261,20 @@ void node_registry_heard(struct node_registry *registry, const char *router,
         source->seen = 0; /* a join: a router that was restarted counts anew */
 }
 
-void node_registry_forget(struct node_registry *registry, const char *router)
+void node_registry_forget(struct node_registry *registry, struct node_source *source)
 {
-    size_t at = 0;
-    while (at < registry->source_count && strcmp(registry->sources[at].url, router) != 0)
-        at++;
-    if (at == registry->source_count)
+    struct node_source **link = &registry->sources;
+    while (*link != NULL && *link != source)
+        link = &(*link)->next;
+    if (*link == NULL)
         return;
-    struct source *source = &registry->sources[at],
-                  *last = &registry->sources[registry->source_count - 1];
+    *link = source->next;
     if (registry->asked == source && registry->call != NULL) {
         net_call_cancel(registry->call);
         registry->call = NULL;
         registry->wanted = NULL;
     }
-    if (registry->asked == source)
-        registry->asked = NULL;
-    else if (registry->asked == last)
-        registry->asked = source;
     lr_strmap_free(&source->generations);
-    *source = *last;
-    registry->source_count--;
 }
 
 /* ---- life ---- */
@@ -332,10 +299,8 @@ void node_registry_destroy(struct node_registry *registry)
     if (registry == NULL)
         return;
     net_timer_stop(registry->timer);
-    if (registry->call != NULL)
-        net_call_cancel(registry->call);
-    for (size_t i = 0; i < registry->source_count; i++)
-        lr_strmap_free(&registry->sources[i].generations);
+    while (registry->sources != NULL)
+        node_registry_forget(registry, registry->sources);
     lr_arena_free(&registry->arena);
     free(registry);
 }

@@ -10,23 +10,35 @@
 #define NODE_FLEET_REGISTRY_H
 
 #include "base/fail.h"
-#include "base/str.h"
+#include "base/strmap.h"
 
 struct node;
 struct node_registry;
 struct net_client;
 struct wire_fleet_reply;
 
+/* A router, and how much of its registry is known here.  Zeroed, with a url: not heard yet. */
+struct node_source {
+    struct node_source *next;
+    const char *url;              /* borrowed */
+    uint64_t heard;               /* version of its registry, as it says */
+    uint64_t seen;                /* wholly looked at; 0: none */
+    uint64_t ask_ms;              /* not before */
+    uint64_t heard_ms;            /* 0: never */
+    struct lr_strmap generations; /* folded id -> generation: its list as it was read last */
+};
+
 /* client is borrowed and outlives it. */
 LR_MUST_USE lr_code node_registry_create(struct node *node, struct net_client *client,
                                          struct node_registry **out, struct lr_error *err);
 void node_registry_destroy(struct node_registry *registry); /* NULL is fine */
 
-/* The router at this URL answered so to a heartbeat or a join. */
-void node_registry_heard(struct node_registry *registry, const char *router,
+/* The router answered so to a heartbeat or a join.  The source is the caller's until it is
+ * forgotten. */
+void node_registry_heard(struct node_registry *registry, struct node_source *source,
                          const struct wire_fleet_reply *reply);
 
-/* That router has left the fleet. */
-void node_registry_forget(struct node_registry *registry, const char *router);
+/* The router has left the fleet. */
+void node_registry_forget(struct node_registry *registry, struct node_source *source);
 
 #endif

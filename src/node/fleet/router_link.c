@@ -45,8 +45,9 @@ enum peer_credential { PEER_BY_SECRET, PEER_BY_TOKEN };
 /* One router.  The first is the one that was named; it tells of the others. */
 struct peer {
     struct node_router_link *link;
-    char router[300];      /* "": this place is free */
-    struct net_call *call; /* one at a time */
+    char router[300];          /* "": this place is free */
+    struct node_source source; /* what it has registered */
+    struct net_call *call;     /* one at a time */
     enum peer_state state;
     enum peer_credential credential; /* for the next join */
     bool is_joining;                 /* the call under way is a join */
@@ -241,7 +242,7 @@ static void forget_peer(struct peer *peer)
     lr_log_info(NULL, "router.forgotten router=%s", peer->router);
     if (peer->call != NULL)
         net_call_cancel(peer->call);
-    node_registry_forget(peer->link->registry, peer->router);
+    node_registry_forget(peer->link->registry, &peer->source);
     *peer = (struct peer){0};
 }
 
@@ -260,6 +261,7 @@ static void add_peer(struct node_router_link *link, struct lr_str url)
         return;
     *peer = (struct peer){.link = link};
     memcpy(peer->router, text, sizeof(text));
+    peer->source.url = peer->router;
 }
 
 static bool is_named(const struct wire_fleet_reply *reply, const struct peer *peer)
@@ -298,7 +300,7 @@ static void take_reply(struct peer *peer, struct lr_str text)
     lr_arena_init(&arena, 1 << 20);
     if (wire_fleet_reply_parse(&arena, text, &reply, NULL) == LR_OK) {
         peer->must_join = reply.must_join;
-        node_registry_heard(peer->link->registry, peer->router, &reply);
+        node_registry_heard(peer->link->registry, &peer->source, &reply);
         learn_routers(peer, &reply);
     }
     lr_arena_free(&arena);
