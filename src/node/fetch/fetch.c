@@ -130,7 +130,7 @@ static lr_code start_fetch(struct node_fetch *f, struct node_fetch_job *job,
     struct node_model *m = code == LR_OK && is_operators
                                ? store(f, job)
                                : node_storage_name(f->node, job->manifest->id);
-    if (m == NULL || m->state != NODE_MODEL_ABSENT)
+    if (m->state != NODE_MODEL_ABSENT)
         return LR_OK; /* its files lie here already */
     if (code == LR_OK)
         code = begin_download(f, job, filter, err);
@@ -182,9 +182,7 @@ static void complete(struct node_fetch *f, struct node_fetch_job *job)
         lr_log_warn(NULL, "manifest.not_kept model=%s reason=%s", job->manifest->id, err.text);
     if (m != NULL && is_under_way(m))
         node_model_move(m, NODE_MODEL_ABSENT, NULL);
-    m = store(f, job);
-    if (m != NULL)
-        node_model_pump(m);
+    node_model_pump(store(f, job));
 }
 
 /* A worker or a probe is opening its files. */

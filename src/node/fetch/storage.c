@@ -132,7 +132,7 @@ struct node_model *node_storage_add_engine(struct node *node, const char *engine
 {
     struct node_model *m = node_storage_name(node, engine_id);
     struct lr_error err;
-    if (m == NULL || m->engine != NULL || m->descriptor != NULL)
+    if (m->engine != NULL || m->descriptor != NULL)
         return m;
     struct node_engine *e = node_engines_find(&node->engines, engine_id);
     if (e == NULL || e->library == NULL) {
@@ -221,7 +221,7 @@ struct node_model *node_storage_add(struct node *node, const char *id, const cha
     char real[PATH_MAX];
     enum model_format wanted;
     struct node_model *m = node_storage_name(node, id);
-    if (m == NULL || is_settled(m))
+    if (is_settled(m))
         return m;
     if (format == NULL || !model_format_find(lr_str_z(format), &wanted))
         wanted = node_storage_guess_format(dir);
@@ -245,7 +245,7 @@ void node_storage_refuse(struct node *node, const char *id, const char *dir,
                          struct lr_error *why)
 {
     struct node_model *m = node_storage_name(node, id);
-    if (m != NULL && !is_settled(m))
+    if (!is_settled(m))
         not_ready(m, dir, why);
 }
 

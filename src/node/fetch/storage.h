@@ -37,7 +37,7 @@ void node_storage_recover(struct node *node);
 /* Looks at all places again; adds what is new, leaves what is loaded alone. */
 void node_storage_scan(struct node *node);
 
-/* Adds one folder.  format NULL: the one that is there, safetensors before gguf. */
+/* Adds one folder; never NULL.  format NULL: the one that is there, safetensors before gguf. */
 struct node_model *node_storage_add(struct node *node, const char *id, const char *dir,
                                     const char *format, const char *filename);
 
@@ -49,7 +49,7 @@ enum model_format node_storage_guess_format(const char *dir);
 
 /* A model by its name, without regard to case; NULL: there is none. */
 struct node_model *node_find_model(const struct node *node, struct lr_str id);
-/* A model by name alone, ABSENT until its files are added. */
+/* A model by name alone, ABSENT until its files are added; never NULL. */
 struct node_model *node_storage_name(struct node *node, const char *id);
 
 /* A router has it registered in this format: the other one that may lie there as well is

@@ -107,8 +107,6 @@ lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
         return lr_fail(err, LR_CONFLICT, "model \"%s\" lies in %s on this node, not in %s", id,
                        m->descriptor->model_dir, real);
     m = node_storage_add(node, id, real, found, NULL);
-    if (m == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
     if (format.len != 0)
         node_storage_registered(m, format);
     *out = m;
