@@ -14,6 +14,17 @@ bool lr_dir_exists(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool lr_dir_has(const char *path, const char *suffix)
+{
+    bool found = false;
+    DIR *folder = opendir(path);
+    for (struct dirent *e; folder != NULL && !found && (e = readdir(folder)) != NULL;)
+        found = e->d_name[0] != '.' && lr_str_ends(lr_str_z(e->d_name), suffix);
+    if (folder != NULL)
+        (void)closedir(folder);
+    return found;
+}
+
 lr_code lr_dir_create(const char *path, struct lr_error *err)
 {
     char copy[LR_PATH_MAX];

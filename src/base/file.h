@@ -56,6 +56,8 @@ LR_MUST_USE lr_code lr_dir_remove(const char *path, struct lr_error *err);
 
 bool lr_file_exists(const char *path);
 bool lr_dir_exists(const char *path);
+/* The folder holds a visible file or folder whose name ends so; "": any. */
+bool lr_dir_has(const char *path, const char *suffix);
 LR_MUST_USE lr_code lr_file_size(const char *path, uint64_t *out, struct lr_error *err);
 
 /* Bytes an unprivileged process may still write below path. */

@@ -1,21 +1,9 @@
 #include "cli/demo.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "hub/cache.h"
-
-static bool has_entry(const char *dir)
-{
-    bool found = false;
-    DIR *folder = opendir(dir);
-    for (struct dirent *e; folder != NULL && !found && (e = readdir(folder)) != NULL;)
-        found = e->d_name[0] != '.';
-    if (folder != NULL)
-        (void)closedir(folder);
-    return found;
-}
 
 static void note(void *arg, const char *id, const char *dir, struct lr_error *why)
 {
@@ -36,7 +24,7 @@ bool cli_has_models(const struct lr_settings *s, const char *data_dir)
                    models != NULL ? "" : "/models");
     if (lr_settings_bool(s, "hf-cache"))
         hub_cache_each(note, &has_cached);
-    return has_cached || has_entry(dir);
+    return has_cached || lr_dir_has(dir, "");
 }
 
 bool cli_find_demo(const char *self, char out[LR_PATH_MAX])

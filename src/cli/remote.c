@@ -83,7 +83,7 @@ static lr_code check_status(struct remote *r, struct lr_arena *arena, struct lr_
 static lr_code run(struct remote *r, const struct lr_settings *s, const char *method,
                    const char *path, const struct lr_buf *body, struct lr_error *err)
 {
-    char url[1200], bearer[600];
+    char url[1200];
     const char *base = r->base != NULL ? r->base : cli_router_url(s);
     const char *key = r->base != NULL ? r->secret : setting(s, "key", "LLM_ROUTER_KEY");
     struct net_call *call;
@@ -91,13 +91,10 @@ static lr_code run(struct remote *r, const struct lr_settings *s, const char *me
     while (len != 0 && base[len - 1] == '/')
         len--;
     (void)snprintf(url, sizeof(url), "%.*s%s", (int)len, base, path);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", key != NULL ? key : "");
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .method = method,
         .url = url,
-        .headers = &header,
-        .header_count = key != NULL,
+        .bearer = key,
         .content_type = body != NULL ? "application/json" : NULL,
         .body = body != NULL ? lr_buf_str(body) : lr_str(NULL, 0),
         .response_timeout_ms = ANSWER_MS,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "net/loop.h"
 
 enum { EVENT_BYTES = 16 << 10 };
@@ -55,9 +56,7 @@ static void end(struct net_subscriber *s, bool is_cut)
         return;
     s->has_ended = true;
     (void)pthread_mutex_lock(&s->bus->lock);
-    *s->link = s->next;
-    if (s->next != NULL)
-        s->next->link = s->link;
+    LR_LIST_REMOVE(s, next, link);
     (void)pthread_mutex_unlock(&s->bus->lock);
     atomic_fetch_sub(&s->bus->subscriber_count, 1);
     if (is_cut)
@@ -184,11 +183,7 @@ void net_bus_subscribe(struct net_bus *bus, struct net_request *req)
     net_stream_flush(req);
     net_request_on_gone(req, on_gone, s);
     (void)pthread_mutex_lock(&bus->lock);
-    s->next = bus->subscribers;
-    s->link = &bus->subscribers;
-    if (s->next != NULL)
-        s->next->link = &s->next;
-    bus->subscribers = s;
+    LR_LIST_PUSH(&bus->subscribers, s, next, link);
     uint64_t from = bus->count > NET_BUS_KEPT ? bus->count - NET_BUS_KEPT : 0;
     for (; from < bus->count; from++)
         if (net_bus_kept(bus, from) != NULL)

@@ -431,6 +431,11 @@ static lr_code put_head(struct net_call *call, const struct net_call_config *con
         lr_buf_add_z(out, ": ");
         lr_buf_add_str(out, header.value);
     }
+    if (config->bearer != NULL) {
+        if (!net_header_value_ok(lr_str_z(config->bearer)))
+            return lr_fail(err, LR_INVALID_ARGUMENT, "the bearer token cannot be sent");
+        lr_buf_addf(out, "\r\nAuthorization: Bearer %s", config->bearer);
+    }
     if (config->content_type != NULL) {
         if (!net_header_value_ok(lr_str_z(config->content_type)))
             return lr_fail(err, LR_INVALID_ARGUMENT, "the content type cannot be sent");

@@ -57,6 +57,7 @@ struct net_call_config {
     const char *url;                  /* http://host[:port]/path?query or https://... */
     const struct net_header *headers; /* beside Host, Content-Length, Connection */
     size_t header_count;
+    const char *bearer;       /* "Authorization: Bearer ..."; NULL: none */
     const char *content_type; /* NULL: none */
     struct lr_str body;       /* sent whole; copied */
     bool stream_body;         /* chunked; net_call_write and net_call_end_body follow */

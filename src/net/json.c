@@ -8,12 +8,16 @@ struct lr_json_writer *net_json_begin(struct net_json *json, size_t limit)
     return &json->writer;
 }
 
-void net_json_send(struct net_json *json, struct net_request *req, int status)
+lr_code net_json_send(struct net_json *json, struct net_request *req, int status,
+                      struct lr_error *err)
 {
+    lr_code code = LR_OK;
     lr_json_end_object(&json->writer);
     if (json->body.failed)
-        net_refuse(req, LR_INTERNAL, "the answer is larger than %zu bytes", json->body.limit);
+        code =
+            lr_fail(err, LR_INTERNAL, "the answer is larger than %zu bytes", json->body.limit);
     else
         net_respond(req, status, "application/json", lr_buf_str(&json->body));
     lr_buf_free(&json->body);
+    return code;
 }

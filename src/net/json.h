@@ -3,7 +3,7 @@
  *     struct net_json json;
  *     struct lr_json_writer *w = net_json_begin(&json, 4096);
  *     lr_json_member_u64(w, "models", count);
- *     net_json_send(&json, req, 200);
+ *     return net_json_send(&json, req, 200, err);
  */
 #ifndef NET_JSON_H
 #define NET_JSON_H
@@ -18,7 +18,9 @@ struct net_json {
 
 /* Opens the object; the answer has at most `limit` bytes. */
 struct lr_json_writer *net_json_begin(struct net_json *json, size_t limit);
-/* Closes the object, answers with it (INTERNAL where it is too large) and frees it. */
-void net_json_send(struct net_json *json, struct net_request *req, int status);
+/* Closes the object, answers with it and frees it.  INTERNAL: it has grown too large, and the
+ * request is still to be answered. */
+LR_MUST_USE lr_code net_json_send(struct net_json *json, struct net_request *req, int status,
+                                  struct lr_error *err);
 
 #endif

@@ -134,13 +134,12 @@ lr_code node_create(struct net_loop *loop, const struct lr_settings *settings,
     if (code == LR_OK)
         code = own_data_dir(node, err);
     if (code == LR_OK)
-        code = node_fetch_create(node, &node->fetch, err);
-    if (code == LR_OK)
         code = node_router_link_create(node, &node->link, err);
     if (code != LR_OK) {
         node_destroy(node);
         return code;
     }
+    node->fetch = node_fetch_create(node);
     tell_confinement(node);
     plugin_engines_dir(lr_settings_str(settings, "engines-dir"), node->engines_dir);
     node_engines_scan(&node->engines, node->engines_dir);

@@ -213,6 +213,14 @@ void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wir
     wire_frame_end(buf, start);
 }
 
+void wire_refused_encode(struct lr_buf *buf, uint64_t request, const struct lr_error *why)
+{
+    size_t start = wire_event_begin(buf, WIRE_REFUSED, request);
+    wire_put_u8(buf, false);
+    put_error(buf, why);
+    wire_frame_end(buf, start);
+}
+
 lr_code wire_error_decode(struct lr_str body, struct wire_error *out, struct lr_error *err)
 {
     struct wire_cursor c = event_cursor(body, NULL);

@@ -91,6 +91,8 @@ void wire_prefill_encode(struct lr_buf *buf, const struct wire_prefill *m);
 void wire_loading_encode(struct lr_buf *buf, const struct wire_loading *m);
 void wire_accepted_encode(struct lr_buf *buf, const struct wire_accepted *m);
 void wire_error_encode(struct lr_buf *buf, enum wire_type type, const struct wire_error *m);
+/* The first event of a request that the node does not take. */
+void wire_refused_encode(struct lr_buf *buf, uint64_t request, const struct lr_error *why);
 void wire_log_encode(struct lr_buf *buf, const struct wire_log *m);
 void wire_hello_encode(struct lr_buf *buf, const struct wire_hello *m);
 void wire_tick_encode(struct lr_buf *buf, const struct lr_engine_stats *m); /* NULL: empty */

@@ -489,16 +489,12 @@ size_t node_fetch_report(const struct node_fetch *fetch, struct lr_arena *arena,
 
 /* ---- life ---- */
 
-lr_code node_fetch_create(struct node *node, struct node_fetch **out, struct lr_error *err)
+struct node_fetch *node_fetch_create(struct node *node)
 {
-    *out = NULL;
-    struct node_fetch *f = calloc(1, sizeof(*f));
-    if (f == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for downloads");
+    struct node_fetch *f = net_alloc(sizeof(*f));
     f->node = node;
     f->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, f);
-    *out = f;
-    return LR_OK;
+    return f;
 }
 
 void node_fetch_destroy(struct node_fetch *fetch)

@@ -67,8 +67,7 @@ struct node_fetch {
  * has the model gives its manifest again. */
 void node_fetch_move(struct node_fetch_job *job, enum node_fetch_state state);
 
-LR_MUST_USE lr_code node_fetch_create(struct node *node, struct node_fetch **out,
-                                      struct lr_error *err);
+struct node_fetch *node_fetch_create(struct node *node);
 /* Ends the downloads, which takes a second at most; what was fetched stays. */
 void node_fetch_destroy(struct node_fetch *fetch); /* NULL is fine */
 

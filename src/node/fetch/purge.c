@@ -167,31 +167,26 @@ static lr_code check(const struct node *node, const struct node_model *m,
     return LR_OK;
 }
 
-void node_api_model_delete(struct node *node, struct net_request *req)
+lr_code node_api_model_delete(struct node *node, struct net_request *req, struct lr_error *err)
 {
-    struct lr_error err;
-    struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
-    if (m == NULL)
-        return;
-    lr_code code = check(node, m, req, &err);
+    struct node_model *m = node_need_model(node, node_api_segment(req, 2), err);
+    lr_code code = m != NULL ? check(node, m, req, err) : err->code;
     struct purge *p = code == LR_OK ? calloc(1, sizeof(*p)) : NULL;
     if (code == LR_OK && p == NULL)
-        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory to delete a model");
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory to delete a model");
     if (code == LR_OK) {
-        p->node = node;
-        p->model = m;
-        p->req = req;
-        code = find_folder(p, &err);
+        *p = (struct purge){.node = node, .model = m, .req = req};
+        code = find_folder(p, err);
     }
     if (code == LR_OK)
-        code = node_models_incoming(node, m->id, p->incoming, &err);
+        code = node_models_incoming(node, m->id, p->incoming, err);
     if (code != LR_OK) {
         free(p);
-        net_respond_error(req, &err);
-        return;
+        return code;
     }
     for (struct node_model *o = node->models; o != NULL; o = o->next)
         o->is_purging |= o == m || shares_folder(o, m);
     node_model_unload(m, "its files are deleted");
     p->timer = net_timer_start(node->loop, 0, LOOK_MS, look, p);
+    return LR_OK;
 }

@@ -119,33 +119,33 @@ static void resolve(struct node_model *m)
         node_model_move(m, NODE_MODEL_PRESENT, NULL);
 }
 
-void node_storage_resolve(struct node *node)
-{
-    const char *engine = lr_settings_str(node->settings, "engine");
-    for (struct node_model *m = node->models; m != NULL; m = m->next)
-        resolve(m);
-    if (engine != NULL && lr_settings_list_count(node->settings, "model") == 0)
-        (void)node_storage_add_engine(node, engine);
-}
-
-struct node_model *node_storage_add_engine(struct node *node, const char *engine_id)
+/* A model that is nothing but an engine (`--engine echo` without a model). */
+static void add_engine(struct node *node, const char *engine_id)
 {
     struct node_model *m = node_storage_name(node, engine_id);
     struct lr_error err;
     if (m->engine != NULL || m->descriptor != NULL)
-        return m;
+        return;
     struct node_engine *e = node_engines_find(&node->engines, engine_id);
     if (e == NULL || e->library == NULL) {
         (void)lr_fail(&err, LR_UNSUPPORTED, "there is no usable engine \"%s\" in %s%s%s",
                       engine_id, node->engines_dir, e != NULL ? ": " : "",
                       e != NULL ? e->reason : "");
         set_reason(m, &err);
-        return m;
+        return;
     }
     m->engine = e;
     if (m->state == NODE_MODEL_ABSENT)
         node_model_move(m, NODE_MODEL_PRESENT, NULL);
-    return m;
+}
+
+void node_storage_resolve(struct node *node)
+{
+    const char *engine = lr_settings_str(node->settings, "engine");
+    for (struct node_model *m = node->models; m != NULL; m = m->next)
+        resolve(m);
+    if (engine != NULL && lr_settings_list_count(node->settings, "model") == 0)
+        add_engine(node, engine);
 }
 
 /* ---- a description ---- */

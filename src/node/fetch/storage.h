@@ -74,10 +74,8 @@ bool node_storage_is_verified(const struct node_model *model);
 /* A model without workers and requests is forgotten. */
 void node_storage_forget(struct node_model *model);
 
-/* A model that is nothing but an engine (`--engine echo` without a model). */
-struct node_model *node_storage_add_engine(struct node *node, const char *engine_id);
-
-/* Finds an engine for every model that lacks one. */
+/* Finds an engine for every model that lacks one, and lists an engine that was named without
+ * a model. */
 void node_storage_resolve(struct node *node);
 
 void node_storage_free(struct node *node);

@@ -14,34 +14,22 @@
 #include "node/models/model.h"
 #include "node/state.h"
 
-static bool has_suffix_file(const char *dir, const char *suffix)
-{
-    bool found = false;
-    DIR *folder = opendir(dir);
-    for (struct dirent *e; folder != NULL && !found && (e = readdir(folder)) != NULL;)
-        found = lr_str_ends(lr_str_z(e->d_name), suffix);
-    if (folder != NULL)
-        (void)closedir(folder);
-    return found;
-}
-
 static bool has_safetensors(const char *dir)
 {
     char config[LR_PATH_MAX + 16];
     (void)snprintf(config, sizeof(config), "%s/config.json", dir);
-    return lr_file_exists(config) || has_suffix_file(dir, ".safetensors");
+    return lr_file_exists(config) || lr_dir_has(dir, ".safetensors");
 }
 
 enum model_format node_storage_guess_format(const char *dir)
 {
-    return !has_safetensors(dir) && has_suffix_file(dir, ".gguf") ? MODEL_FORMAT_GGUF
-                                                                  : MODEL_FORMAT_SAFETENSORS;
+    return !has_safetensors(dir) && lr_dir_has(dir, ".gguf") ? MODEL_FORMAT_GGUF
+                                                             : MODEL_FORMAT_SAFETENSORS;
 }
 
 static bool looks_like_model(const char *dir)
 {
-    return has_safetensors(dir) || has_suffix_file(dir, ".gguf") ||
-           node_directml_in(dir) != NULL;
+    return has_safetensors(dir) || lr_dir_has(dir, ".gguf") || node_directml_in(dir) != NULL;
 }
 
 /* ---- the models root ---- */
@@ -137,7 +125,6 @@ static void add_cached(void *arg, const char *id, const char *dir, struct lr_err
 void node_storage_scan(struct node *node)
 {
     char root[LR_PATH_MAX];
-    const char *engine = lr_settings_str(node->settings, "engine");
     size_t named = lr_settings_list_count(node->settings, "model");
     for (size_t i = 0; i < named; i++)
         add_named(node, lr_settings_list_item(node->settings, "model", i));
@@ -145,7 +132,5 @@ void node_storage_scan(struct node *node)
     walk(node, root, "", add_folder);
     if (lr_settings_bool(node->settings, "hf-cache"))
         hub_cache_each(add_cached, node);
-    if (engine != NULL && named == 0)
-        (void)node_storage_add_engine(node, engine);
     node_storage_resolve(node);
 }

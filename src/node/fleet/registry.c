@@ -165,19 +165,16 @@ static void ask_again(struct node_registry *r)
 /* For a manifest, or without an id for the list. */
 static void ask(struct node_registry *r, struct lr_str id)
 {
-    char url[1024], bearer[160];
+    char url[1024];
     struct lr_error err;
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", r->node->secret);
     if (id.len == 0)
         (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry", r->asked->url);
     else
         (void)snprintf(url, sizeof(url), "%.400s/v0/models/registry/%.*s/manifest.json",
                        r->asked->url, LR_STR_ARG(id));
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = url,
-        .headers = &header,
-        .header_count = 1,
+        .bearer = r->node->secret,
         .connect_timeout_ms = CALL_MS,
         .response_timeout_ms = CALL_MS,
         .max_response_bytes = LIST_BYTES,
@@ -279,19 +276,14 @@ void node_registry_forget(struct node_registry *registry, struct node_source *so
 
 /* ---- life ---- */
 
-lr_code node_registry_create(struct node *node, struct net_client *client,
-                             struct node_registry **out, struct lr_error *err)
+struct node_registry *node_registry_create(struct node *node, struct net_client *client)
 {
-    *out = NULL;
-    struct node_registry *r = calloc(1, sizeof(*r));
-    if (r == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router's registry");
+    struct node_registry *r = net_alloc(sizeof(*r));
     r->node = node;
     r->client = client;
     lr_arena_init(&r->arena, 256 << 20);
     r->timer = net_timer_start(node->loop, LOOK_MS, LOOK_MS, on_timer, r);
-    *out = r;
-    return LR_OK;
+    return r;
 }
 
 void node_registry_destroy(struct node_registry *registry)

@@ -29,8 +29,7 @@ struct node_source {
 };
 
 /* client is borrowed and outlives it. */
-LR_MUST_USE lr_code node_registry_create(struct node *node, struct net_client *client,
-                                         struct node_registry **out, struct lr_error *err);
+struct node_registry *node_registry_create(struct node *node, struct net_client *client);
 void node_registry_destroy(struct node_registry *registry); /* NULL is fine */
 
 /* The router answered so to a heartbeat or a join.  The source is the caller's until it is

@@ -126,14 +126,36 @@ static lr_code open_identity(struct identity *out, const char *data_dir, struct 
 
 /* ---- life ---- */
 
+/* What is needed to talk to routers. */
+static lr_code prepare(struct node_router_link *link, struct lr_error *err)
+{
+    struct node *node = link->node;
+    struct net_url url;
+    struct net_tls *tls = NULL;
+    lr_code code = net_url_parse(link->router, &url, err);
+    if (code == LR_OK)
+        code =
+            lr_settings_secret(node->settings, "token", link->token, sizeof(link->token), err);
+    if (code == LR_OK)
+        code = open_identity(&link->identity, node->data_dir, err);
+    if (code == LR_OK)
+        code = net_settings_client_tls(node->settings, &tls, err);
+    if (code == LR_OK)
+        code = net_client_create(node->loop, &(struct net_client_config){.tls = tls},
+                                 &link->client, err);
+    net_tls_destroy(tls);
+    if (code == LR_OK)
+        link->registry = node_registry_create(node, link->client);
+    if (code == LR_OK && node->secret[0] == '\0')
+        memcpy(node->secret, link->identity.secret, sizeof(node->secret));
+    return code;
+}
+
 lr_code node_router_link_create(struct node *node, struct node_router_link **out,
                                 struct lr_error *err)
 {
     const char *name = lr_settings_str(node->settings, "node-name");
-    *out = NULL;
-    struct node_router_link *link = calloc(1, sizeof(*link));
-    if (link == NULL)
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a router's link");
+    struct node_router_link *link = *out = net_alloc(sizeof(*link));
     link->node = node;
     link->epoch = 1 + lr_random_below(UINT64_C(1) << 50);
     link->router = lr_settings_str(node->settings, "router");
@@ -142,32 +164,7 @@ lr_code node_router_link_create(struct node *node, struct node_router_link **out
         (void)snprintf(link->name, sizeof(link->name), "%s", name);
     else if (gethostname(link->name, sizeof(link->name) - 1) != 0)
         (void)snprintf(link->name, sizeof(link->name), "node");
-    if (link->router != NULL) {
-        struct net_url url;
-        struct net_tls *tls = NULL;
-        lr_code code = net_url_parse(link->router, &url, err);
-        if (code == LR_OK)
-            code = lr_settings_secret(node->settings, "token", link->token, sizeof(link->token),
-                                      err);
-        if (code == LR_OK)
-            code = open_identity(&link->identity, node->data_dir, err);
-        if (code == LR_OK)
-            code = net_settings_client_tls(node->settings, &tls, err);
-        if (code == LR_OK)
-            code = net_client_create(node->loop, &(struct net_client_config){.tls = tls},
-                                     &link->client, err);
-        net_tls_destroy(tls);
-        if (code == LR_OK)
-            code = node_registry_create(node, link->client, &link->registry, err);
-        if (code != LR_OK) {
-            node_router_link_destroy(link);
-            return code;
-        }
-        if (node->secret[0] == '\0')
-            memcpy(node->secret, link->identity.secret, sizeof(node->secret));
-    }
-    *out = link;
-    return LR_OK;
+    return link->router != NULL ? prepare(link, err) : LR_OK;
 }
 
 void node_router_link_destroy(struct node_router_link *link)
@@ -373,23 +370,19 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
 static void speak(struct peer *peer, bool join)
 {
     struct node_router_link *link = peer->link;
-    char url[600], bearer[160];
+    char url[600];
     struct lr_error err;
     bool by_token = join && peer->credential == PEER_BY_TOKEN;
     if (!write_body(peer, join))
         return;
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s",
-                   by_token ? link->token : link->node->secret);
     if (join)
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/join", peer->router);
     else
         (void)snprintf(url, sizeof(url), "%s/v0/nodes/%s/heartbeat", peer->router,
                        link->identity.id);
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = url,
-        .headers = &header,
-        .header_count = 1,
+        .bearer = by_token ? link->token : link->node->secret,
         .content_type = "application/json",
         .body = lr_buf_str(&link->body),
         .connect_timeout_ms = CALL_MS,
@@ -462,11 +455,13 @@ void node_router_link_put(const struct node_router_link *link, struct lr_json_wr
 
 /* POST /v0/heartbeat: a router has news (a registration came or went) and waits for our word.
  */
-void node_api_heartbeat(struct node *node, struct net_request *req)
+lr_code node_api_heartbeat(struct node *node, struct net_request *req, struct lr_error *err)
 {
+    (void)err;
     for (size_t i = 0; node->link != NULL && i < PEERS_MAX; i++)
         node->link->peers[i].next_ms = 0;
     if (node->link != NULL)
         on_timer(node->link);
     net_respond(req, 200, "application/json", LR_STR_LIT("{}"));
+    return LR_OK;
 }

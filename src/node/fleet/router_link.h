@@ -21,7 +21,7 @@ struct node_router_link;
 struct lr_json_writer;
 
 /* Makes or reads the identity and gives the node its secret, where a router is named and
- * no node-secret was set.  Before node_start. */
+ * no node-secret was set.  *out is made whatever the code, for node_router_link_destroy. */
 LR_MUST_USE lr_code node_router_link_create(struct node *node, struct node_router_link **out,
                                             struct lr_error *err);
 

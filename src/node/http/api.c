@@ -6,7 +6,7 @@
 
 static const struct route {
     struct net_route at;
-    node_api_fn fn;
+    node_api_fn *fn;
 } rows[] = {
     {{"POST", "v0/generate"}, node_api_generate},
     {{"DELETE", "v0/generate/*"}, node_api_generate_stop},
@@ -78,7 +78,9 @@ void node_api_head(void *arg, struct net_request *req)
 void node_api_request(void *arg, struct net_request *req)
 {
     const struct net_match *match = net_request_user(req);
-    ((const struct route *)match->row)->fn(arg, req);
+    struct lr_error err;
+    if (((const struct route *)match->row)->fn(arg, req, &err) != LR_OK)
+        net_respond_error(req, &err);
 }
 
 struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err)
@@ -95,13 +97,4 @@ struct node_model *node_need_model(struct node *node, struct lr_str id, struct l
                   list.len != 0 ? "it has: " : "it has none", lr_buf_z(&list));
     lr_buf_free(&list);
     return NULL;
-}
-
-struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id)
-{
-    struct lr_error err;
-    struct node_model *m = node_need_model(node, id, &err);
-    if (m == NULL)
-        net_respond_error(req, &err);
-    return m;
 }

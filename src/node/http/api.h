@@ -16,11 +16,10 @@ void node_api_request(void *arg, struct net_request *req);
 
 /* NULL: NOT_FOUND names the model and says what there is. */
 struct node_model *node_need_model(struct node *node, struct lr_str id, struct lr_error *err);
-/* The same; ends req where there is no such model. */
-struct node_model *node_api_model(struct node *node, struct net_request *req, struct lr_str id);
 
-/* 200 with all that is known of a model. */
-void node_api_put_model(struct net_request *req, const struct node_model *model);
+/* Answers 200 with all that is known of a model. */
+LR_MUST_USE lr_code node_api_put_model(struct net_request *req, const struct node_model *model,
+                                       struct lr_error *err);
 
 /* link.c, once a second: a sign of life on each link of a router. */
 void node_links_tick(struct node *node);
@@ -36,26 +35,27 @@ static inline struct lr_str node_api_segment(const struct net_request *req, size
     return ((const struct net_match *)net_request_user(req))->path.segments[index];
 }
 
-/* Handlers.  The request's user pointer is its struct net_match. */
-typedef void (*node_api_fn)(struct node *node, struct net_request *req);
+/* A handler.  LR_OK: the request is answered, or will be.  Else *err is the answer.  The
+ * request's user pointer is its struct net_match. */
+typedef lr_code node_api_fn(struct node *node, struct net_request *req, struct lr_error *err);
 
-void node_api_generate(struct node *, struct net_request *);
-void node_api_generate_stop(struct node *, struct net_request *);
-void node_api_link(struct node *, struct net_request *);
-void node_api_complete(struct node *, struct net_request *);
-void node_api_v1_models(struct node *, struct net_request *);
-void node_api_models(struct node *, struct net_request *);
-void node_api_model_info(struct node *, struct net_request *);
-void node_api_model_delete(struct node *, struct net_request *);
-void node_api_model_action(struct node *, struct net_request *);
-void node_api_inspect(struct node *, struct net_request *);
-void node_api_heartbeat(struct node *, struct net_request *);
-void node_api_engines(struct node *, struct net_request *);
-void node_api_engine_reload(struct node *, struct net_request *);
-void node_api_memory(struct node *, struct net_request *);
-void node_api_logs(struct node *, struct net_request *);
-void node_api_events(struct node *, struct net_request *);
-void node_api_health(struct node *, struct net_request *);
-void node_api_metrics(struct node *, struct net_request *);
+node_api_fn node_api_generate;
+node_api_fn node_api_generate_stop;
+node_api_fn node_api_link;
+node_api_fn node_api_complete;
+node_api_fn node_api_v1_models;
+node_api_fn node_api_models;
+node_api_fn node_api_model_info;
+node_api_fn node_api_model_delete;
+node_api_fn node_api_model_action;
+node_api_fn node_api_inspect;
+node_api_fn node_api_heartbeat;
+node_api_fn node_api_engines;
+node_api_fn node_api_engine_reload;
+node_api_fn node_api_memory;
+node_api_fn node_api_logs;
+node_api_fn node_api_events;
+node_api_fn node_api_health;
+node_api_fn node_api_metrics;
 
 #endif

@@ -153,15 +153,13 @@ static bool make_choices(struct call *call)
     return false;
 }
 
-void node_api_complete(struct node *node, struct net_request *req)
+lr_code node_api_complete(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_arena *arena = net_request_arena(req);
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     struct lr_str name;
-    if (call == NULL) {
-        net_refuse(req, LR_OUT_OF_RAM, "no memory for a request");
-        return;
-    }
+    if (call == NULL)
+        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
     call->req = req;
     call->node = node;
     call->flush = (struct node_flush){.fn = flush, .arg = call};
@@ -169,11 +167,12 @@ void node_api_complete(struct node *node, struct net_request *req)
     struct chat_turn *turn = &call->turn;
     chat_turn_init(turn, chat_codec_of(net_request_path(req)), arena, &generator, &sink, call);
     if (!chat_turn_read(turn, net_request_body(req), &name) || !chat_turn_parse(turn))
-        return;
-    call->model = node_api_model(node, req, turn->request->model);
+        return LR_OK; /* answered */
+    call->model = node_need_model(node, turn->request->model, err);
     if (call->model == NULL)
-        return; /* answered */
+        return err->code;
     if (chat_turn_prepare(turn, &call->model->chat, lr_str_z(call->model->id)) &&
         make_choices(call) && chat_turn_start(turn))
         net_request_on_gone(req, on_gone, call);
+    return LR_OK;
 }

@@ -68,22 +68,17 @@ static void on_gone(void *arg)
     net_stream_abort(call->req);
 }
 
-void node_api_generate(struct node *node, struct net_request *req)
+lr_code node_api_generate(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_arena *arena = net_request_arena(req);
     struct wire_generate ask;
-    struct lr_error err;
     struct call *call = lr_arena_zalloc(arena, sizeof(*call));
     lr_code code = call != NULL
-                       ? wire_generate_parse_json(arena, net_request_body(req), &ask, &err)
-                       : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a request");
-    if (code != LR_OK) {
-        net_respond_error(req, &err);
-        return;
-    }
-    struct node_model *model = node_api_model(node, req, ask.model);
+                       ? wire_generate_parse_json(arena, net_request_body(req), &ask, err)
+                       : lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
+    struct node_model *model = code == LR_OK ? node_need_model(node, ask.model, err) : NULL;
     if (model == NULL)
-        return;
+        return err->code;
     *call = (struct call){.req = req, .node = node, .flush = {.fn = flush, .arg = call}};
     lr_buf_init(&call->out, OUT_BYTES);
     call->as_frames =
@@ -92,20 +87,18 @@ void node_api_generate(struct node *node, struct net_request *req)
                              .on_event = on_event,
                              .has_connection = true,
                              .takes_lost = call->as_frames};
-    code = node_generation_start(model, &ask, sink, &call->request, &err);
-    if (code != LR_OK) {
+    code = node_generation_start(model, &ask, sink, &call->request, err);
+    if (code != LR_OK)
         lr_buf_free(&call->out);
-        net_respond_error(req, &err);
-        return;
-    }
-    if (call->request != NULL)
+    else if (call->request != NULL)
         net_request_on_gone(req, on_gone, call);
+    return code;
 }
 
 /* The generation's own stream stays open and ends with WIRE_DONE as ever, so that the caller
  * learns the usage; closing that stream instead ends the work just as soon, but nobody is told
  * what it took. */
-void node_api_generate_stop(struct node *node, struct net_request *req)
+lr_code node_api_generate_stop(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_str id = node_api_segment(req, 2);
     bool found = false;
@@ -116,8 +109,8 @@ void node_api_generate_stop(struct node *node, struct net_request *req)
         node_generation_stop(r);
         found = true;
     }
-    if (found)
-        net_respond(req, 200, "application/json", LR_STR_LIT("{\"stopped\":true}"));
-    else
-        net_refuse(req, LR_NOT_FOUND, "no generation with this request_id runs here");
+    if (!found)
+        return lr_fail(err, LR_NOT_FOUND, "no generation with this request_id runs here");
+    net_respond(req, 200, "application/json", LR_STR_LIT("{\"stopped\":true}"));
+    return LR_OK;
 }

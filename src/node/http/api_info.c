@@ -8,7 +8,7 @@
 
 enum { BODY_BYTES = 4 << 20 };
 
-void node_api_v1_models(struct node *node, struct net_request *req)
+lr_code node_api_v1_models(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct net_json json;
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
@@ -28,7 +28,7 @@ void node_api_v1_models(struct node *node, struct net_request *req)
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
-    net_json_send(&json, req, 200);
+    return net_json_send(&json, req, 200, err);
 }
 
 static void put_need(struct lr_json_writer *w, const struct lr_engine_need *n)
@@ -119,7 +119,7 @@ static void put_model(struct lr_json_writer *w, const struct node_model *m)
     lr_json_end_array(w);
 }
 
-void node_api_models(struct node *node, struct net_request *req)
+lr_code node_api_models(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct net_json json;
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
@@ -130,29 +130,29 @@ void node_api_models(struct node *node, struct net_request *req)
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
-    net_json_send(&json, req, 200);
+    return net_json_send(&json, req, 200, err);
 }
 
-void node_api_put_model(struct net_request *req, const struct node_model *m)
+lr_code node_api_put_model(struct net_request *req, const struct node_model *m,
+                           struct lr_error *err)
 {
     struct net_json json;
     put_model(net_json_begin(&json, BODY_BYTES), m);
-    net_json_send(&json, req, 200);
+    return net_json_send(&json, req, 200, err);
 }
 
-void node_api_model_info(struct node *node, struct net_request *req)
+lr_code node_api_model_info(struct node *node, struct net_request *req, struct lr_error *err)
 {
-    const struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
-    if (m != NULL)
-        node_api_put_model(req, m);
+    const struct node_model *m = node_need_model(node, node_api_segment(req, 2), err);
+    return m != NULL ? node_api_put_model(req, m, err) : err->code;
 }
 
-void node_api_model_action(struct node *node, struct net_request *req)
+lr_code node_api_model_action(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_str action = node_api_segment(req, 3);
-    struct node_model *m = node_api_model(node, req, node_api_segment(req, 2));
+    struct node_model *m = node_need_model(node, node_api_segment(req, 2), err);
     if (m == NULL)
-        return;
+        return err->code;
     if (lr_str_eq_z(action, "load")) {
         node_model_load(m);
     } else if (lr_str_eq_z(action, "unload")) {
@@ -160,13 +160,12 @@ void node_api_model_action(struct node *node, struct net_request *req)
     } else if (lr_str_eq_z(action, "pin") || lr_str_eq_z(action, "unpin")) {
         m->is_pinned = lr_str_eq_z(action, "pin");
     } else {
-        net_refuse(req, LR_NOT_FOUND,
-                   "a model can be asked to load, unload, pin or unpin, not to "
-                   "\"" LR_STR_FMT "\"",
-                   LR_STR_ARG(lr_str_sub(action, 0, 64)));
-        return;
+        return lr_fail(err, LR_NOT_FOUND,
+                       "a model can be asked to load, unload, pin or unpin, not to "
+                       "\"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(action, 0, 64)));
     }
-    node_api_put_model(req, m);
+    return node_api_put_model(req, m, err);
 }
 
 static void put_list(struct lr_json_writer *w, const char *key, const char *const *list)
@@ -177,7 +176,7 @@ static void put_list(struct lr_json_writer *w, const char *key, const char *cons
     lr_json_end_array(w);
 }
 
-void node_api_engines(struct node *node, struct net_request *req)
+lr_code node_api_engines(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct net_json json;
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
@@ -202,7 +201,7 @@ void node_api_engines(struct node *node, struct net_request *req)
         lr_json_end_object(w);
     }
     lr_json_end_array(w);
-    net_json_send(&json, req, 200);
+    return net_json_send(&json, req, 200, err);
 }
 
 /* A reload answers when the new library was found good or refused.  The client may
@@ -210,37 +209,36 @@ void node_api_engines(struct node *node, struct net_request *req)
 static void on_reloaded(void *arg, const struct lr_error *err, bool changed)
 {
     struct net_request *req = arg;
-    struct net_json json;
-    if (err != NULL) {
+    if (err != NULL)
         net_respond_error(req, err);
-        return;
-    }
-    lr_json_member_bool(net_json_begin(&json, BODY_BYTES), "changed", changed);
-    net_json_send(&json, req, 200);
+    else
+        net_respond(req, 200, "application/json",
+                    changed ? LR_STR_LIT("{\"changed\":true}")
+                            : LR_STR_LIT("{\"changed\":false}"));
 }
 
-void node_api_engine_reload(struct node *node, struct net_request *req)
+lr_code node_api_engine_reload(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_str id = node_api_segment(req, 2);
     struct lr_str force;
-    struct lr_error err;
     struct node_engine *engine = node->engines.first;
     while (engine != NULL && !lr_str_eq_z(id, engine->name))
         engine = engine->next;
     bool forced = net_request_query_get(req, "force", &force) && lr_str_eq_z(force, "true");
     if (engine == NULL)
-        net_refuse(req, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
-                   LR_STR_ARG(lr_str_sub(id, 0, 64)));
-    else if (node_reload(node, engine, forced, on_reloaded, req, &err) != LR_OK)
-        net_respond_error(req, &err);
+        return lr_fail(err, LR_NOT_FOUND, "there is no engine \"" LR_STR_FMT "\"",
+                       LR_STR_ARG(lr_str_sub(id, 0, 64)));
+    return node_reload(node, engine, forced, on_reloaded, req, err);
 }
 
-void node_api_events(struct node *node, struct net_request *req)
+lr_code node_api_events(struct node *node, struct net_request *req, struct lr_error *err)
 {
+    (void)err;
     net_bus_subscribe(&node->events, req);
+    return LR_OK;
 }
 
-void node_api_health(struct node *node, struct net_request *req)
+lr_code node_api_health(struct node *node, struct net_request *req, struct lr_error *err)
 {
     const struct node_model *stalled = NULL;
     uint32_t ready = 0;
@@ -263,5 +261,5 @@ void node_api_health(struct node *node, struct net_request *req)
     lr_json_member_u64(w, "models_ready", ready);
     lr_json_member_u64(w, "requests", node->generations.used);
     lr_json_member_u64(w, "uptime_ms", node_now(node) - node->started_ms);
-    net_json_send(&json, req, well ? 200 : 503);
+    return net_json_send(&json, req, well ? 200 : 503, err);
 }

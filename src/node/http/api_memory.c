@@ -81,15 +81,15 @@ static void put_plan(struct lr_json_writer *w, const struct node *node,
     lr_json_end_array(w);
 }
 
-void node_api_memory(struct node *node, struct net_request *req)
+lr_code node_api_memory(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct net_json json;
     struct lr_str wanted;
     const struct node_model *m = NULL;
     if (net_request_query_get(req, "model", &wanted)) {
-        m = node_api_model(node, req, wanted);
+        m = node_need_model(node, wanted, err);
         if (m == NULL)
-            return;
+            return err->code;
     }
     node_measure(node);
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
@@ -102,5 +102,5 @@ void node_api_memory(struct node *node, struct net_request *req)
         put_plan(w, node, m);
         lr_json_end_object(w);
     }
-    net_json_send(&json, req, 200);
+    return net_json_send(&json, req, 200, err);
 }

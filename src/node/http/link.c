@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "base/log.h"
 #include "node/http/api.h"
 #include "wire/link.h"
@@ -60,9 +61,7 @@ static void forget(struct stream *s)
 static void drop(struct stream *s)
 {
     forget(s);
-    *s->link = s->next;
-    if (s->next != NULL)
-        s->next->link = s->link;
+    LR_LIST_REMOVE(s, next, link);
     net_loop_bury(s->owner->node->loop, free, s); /* a caller may still look at it */
 }
 
@@ -80,9 +79,7 @@ static struct net_request *close_link(struct node_link *l)
 {
     l->state = LINK_CLOSED;
     node_batch_drop(&l->node->batch, &l->flush);
-    *l->link = l->next;
-    if (l->next != NULL)
-        l->next->link = l->link;
+    LR_LIST_REMOVE(l, next, link);
     while (l->streams != NULL) {
         struct node_generation *request = l->streams->request;
         drop(l->streams);
@@ -174,26 +171,15 @@ static struct stream *add_stream(struct node_link *l, uint64_t number)
     struct stream *s = calloc(1, sizeof(*s));
     if (s == NULL)
         return NULL;
-    *s = (struct stream){.owner = l, .number = number, .next = l->streams, .link = &l->streams};
-    if (s->next != NULL)
-        s->next->link = &s->next;
-    l->streams = s;
+    *s = (struct stream){.owner = l, .number = number};
+    LR_LIST_PUSH(&l->streams, s, next, link);
     l->by_index[index] = s;
     return s;
 }
 
 static void refuse(struct node_link *l, uint64_t number, const struct lr_error *err)
 {
-    struct wire_error m = {.error = *err};
-    struct wire_frame frame;
-    struct lr_buf buf;
-    bool has = false;
-    lr_buf_init(&buf, 4096);
-    wire_error_encode(&buf, WIRE_REFUSED, &m);
-    struct lr_str bytes = lr_buf_str(&buf);
-    if (wire_frame_next(&bytes, &frame, &has, NULL) == LR_OK && has)
-        (void)wire_event_relay(&l->out, &frame, number, 0);
-    lr_buf_free(&buf);
+    wire_refused_encode(&l->out, number, err);
     send_later(l);
 }
 
@@ -295,33 +281,25 @@ static lr_code agree(struct node *node, struct net_request *req, uint32_t *commo
     return LR_OK;
 }
 
-void node_api_link(struct node *node, struct net_request *req)
+lr_code node_api_link(struct node *node, struct net_request *req, struct lr_error *err)
 {
-    struct lr_error err;
     uint32_t protocol = 0;
     char name[WIRE_LINK_NAME_MAX];
-    lr_code code = agree(node, req, &protocol, &err);
+    lr_code code = agree(node, req, &protocol, err);
     struct node_link *l = code == LR_OK ? calloc(1, sizeof(*l)) : NULL;
     if (code == LR_OK && l == NULL)
-        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory for a link");
-    if (code != LR_OK) {
-        net_respond_error(req, &err);
-        return;
-    }
-    *l = (struct node_link){.node = node,
-                            .req = req,
-                            .next = node->links,
-                            .link = &node->links,
-                            .flush = {.fn = flush, .arg = l}};
+        code = lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
+    if (code != LR_OK)
+        return code;
+    *l = (struct node_link){.node = node, .req = req, .flush = {.fn = flush, .arg = l}};
     lr_buf_init(&l->out, OUT_BYTES);
     wire_reader_init(&l->in, WIRE_BODY_MAX);
-    if (l->next != NULL)
-        l->next->link = &l->next;
-    node->links = l;
+    LR_LIST_PUSH(&node->links, l, next, link);
     wire_link_name(protocol, name);
     net_request_on_gone(req, on_gone, l);
     net_stream_on_drain(req, flush, l);
     net_request_upgrade(req, name, &(struct net_body_sink){.arg = l, .on_data = on_data});
     wire_empty_encode(&l->out, WIRE_PING);
     flush(l);
+    return LR_OK;
 }

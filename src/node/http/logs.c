@@ -62,20 +62,18 @@ static void put_lines(struct lr_json_writer *w, uint64_t count)
     (void)pthread_mutex_unlock(&lock);
 }
 
-void node_api_logs(struct node *node, struct net_request *req)
+lr_code node_api_logs(struct node *node, struct net_request *req, struct lr_error *err)
 {
     uint64_t lines = DEFAULT_LINES;
     struct lr_str asked;
     struct net_json json;
     (void)node;
     if (net_request_query_get(req, "lines", &asked) &&
-        (!lr_str_u64(asked, &lines) || lines == 0 || lines > KEPT)) {
-        net_refuse(req, LR_INVALID_ARGUMENT, "lines is a number from 1 to %d", KEPT);
-        return;
-    }
+        (!lr_str_u64(asked, &lines) || lines == 0 || lines > KEPT))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "lines is a number from 1 to %d", KEPT);
     struct lr_json_writer *w = net_json_begin(&json, BODY_BYTES);
     lr_json_member_array(w, "lines");
     put_lines(w, lines);
     lr_json_end_array(w);
-    net_json_send(&json, req, 200);
+    return net_json_send(&json, req, 200, err);
 }

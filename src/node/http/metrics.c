@@ -77,10 +77,11 @@ static void put_memory(struct lr_buf *out, const struct node *node)
         put_gauge(out, "memory_over_threshold", "pool", p->pool[i].name, p->pool[i].is_over);
 }
 
-void node_api_metrics(struct node *node, struct net_request *req)
+lr_code node_api_metrics(struct node *node, struct net_request *req, struct lr_error *err)
 {
     struct lr_buf out;
     struct net_tls_validity validity;
+    (void)err;
     lr_buf_init(&out, 8 << 20);
     put_counter(&out, "requests_total", "generations taken in", node->count.requests);
     put_counter(&out, "tokens_total", "tokens generated", node->count.tokens);
@@ -109,4 +110,5 @@ void node_api_metrics(struct node *node, struct net_request *req)
     put_memory(&out, node);
     net_respond(req, 200, "text/plain; version=0.0.4", lr_buf_str(&out));
     lr_buf_free(&out);
+    return LR_OK;
 }

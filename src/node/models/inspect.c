@@ -115,24 +115,20 @@ lr_code node_inspect(struct node *node, struct lr_str path, struct lr_str name,
 
 /* ---- POST /v0/models/inspect {"path", "name"?, "format"?} ---- */
 
-void node_api_inspect(struct node *node, struct net_request *req)
+lr_code node_api_inspect(struct node *node, struct net_request *req, struct lr_error *err)
 {
     static const char *const keys[] = {"path", "name", "format"};
     struct lr_str texts[3] = {0};
     const struct lr_json *body;
-    struct lr_error err;
     struct node_model *m = NULL;
     lr_code code =
-        lr_json_parse(net_request_arena(req), net_request_body(req), NULL, &body, &err);
+        lr_json_parse(net_request_arena(req), net_request_body(req), NULL, &body, err);
     for (size_t i = 0; code == LR_OK && i < 3; i++) {
         const struct lr_json *v = lr_json_get(body, keys[i]);
         if (v != NULL && !lr_json_str(v, &texts[i]))
-            code = lr_fail(&err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", keys[i]);
+            code = lr_fail(err, LR_INVALID_ARGUMENT, "\"%s\" must be a string", keys[i]);
     }
     if (code == LR_OK)
-        code = node_inspect(node, texts[0], texts[1], texts[2], &m, &err);
-    if (code != LR_OK)
-        net_respond_error(req, &err);
-    else
-        node_api_put_model(req, m);
+        code = node_inspect(node, texts[0], texts[1], texts[2], &m, err);
+    return code == LR_OK ? node_api_put_model(req, m, err) : code;
 }

@@ -37,19 +37,16 @@ lr_code router_ask(struct net_client *client, const struct router_target *to,
                    const struct router_question *question, net_fetch_fn fn, void *arg,
                    struct lr_error *err)
 {
-    char url[1600], bearer[128];
+    char url[1600];
     bool is_post = strcmp(question->method, "POST") == 0;
     int n = snprintf(url, sizeof(url), "%s%s", to->url, question->path);
     if (n < 0 || (size_t)n >= sizeof(url))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the question to node %s is too long",
                        to->name);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", to->secret);
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .method = question->method,
         .url = url,
-        .headers = &header,
-        .header_count = 1,
+        .bearer = to->secret,
         .content_type = is_post ? "application/json" : NULL,
         .body = !is_post                  ? lr_str(NULL, 0)
                 : question->body.len != 0 ? question->body

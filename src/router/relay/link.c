@@ -212,19 +212,16 @@ static lr_code open_link(struct router_loop *loop, const struct router_node *nod
                          const struct router_target *to, struct router_link **out,
                          struct lr_error *err)
 {
-    char url[320], bearer[128], name[WIRE_LINK_NAME_MAX];
+    char url[320], name[WIRE_LINK_NAME_MAX];
     struct router_link *l = calloc(1, sizeof(*l));
     if (l == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a link");
     wire_link_name(WIRE_PROTOCOL, name);
     (void)snprintf(l->url, sizeof(l->url), "%s", to->url);
     (void)snprintf(url, sizeof(url), "%s/v0/link", l->url);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", to->secret);
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = url,
-        .headers = &header,
-        .header_count = 1,
+        .bearer = to->secret,
         .upgrade = name,
         .max_send_bytes = UINT64_MAX, /* router_link_submit bounds it */
         .connect_timeout_ms = CONNECT_MS,

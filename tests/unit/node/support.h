@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "node/models/model.h"
 #include "node/state.h"
 #include "wire/event.h"
 
