@@ -371,11 +371,6 @@ void net_call_resume(struct net_call *call)
     net_task_queue(call->client->loop, &call->go_on);
 }
 
-const char *net_call_local_address(const struct net_call *call)
-{
-    return call->conn != NULL ? call->conn->local : "";
-}
-
 /* ---- starting ---- */
 
 static void use_connection(struct net_call *call, struct client_conn *cc)

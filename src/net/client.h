@@ -101,10 +101,6 @@ LR_MUST_USE lr_code net_call_write(struct net_call *call, struct lr_str bytes);
 size_t net_call_queued(const struct net_call *call);
 void net_call_end_body(struct net_call *call);
 
-/* The local address of the connection ("192.0.2.7"), inside on_headers or later; ""
- * before that. */
-const char *net_call_local_address(const struct net_call *call);
-
 /* ---- a whole answer at once ---- */
 
 struct net_reply {

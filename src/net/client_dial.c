@@ -34,10 +34,6 @@ static void on_connect(uv_connect_t *connect, int status)
         return;
     }
     call->client->stats.connections_opened++;
-    struct sockaddr_storage address;
-    int len = sizeof(address);
-    if (uv_tcp_getsockname(&cc->conn.tcp, (struct sockaddr *)&address, &len) == 0)
-        (void)uv_ip_name((struct sockaddr *)&address, cc->local, sizeof(cc->local));
     if (call->url.is_https) {
         struct lr_error err;
         struct net_tls_session *session;

@@ -35,7 +35,6 @@ struct client_conn {
     bool is_idle;
     bool is_reused;
     char origin[288];
-    char local[46];
 };
 
 enum call_state {

@@ -71,11 +71,6 @@ struct lr_str net_request_method(const struct net_request *req)
     return req->head.method;
 }
 
-struct lr_str net_request_target(const struct net_request *req)
-{
-    return req->head.target;
-}
-
 struct lr_str net_request_raw_path(const struct net_request *req)
 {
     return req->head.path;
@@ -179,11 +174,6 @@ void net_request_on_gone(struct net_request *req, void (*fn)(void *arg), void *a
     req->on_gone_arg = arg;
     if (req->is_gone)
         net_task_queue(req->part->loop, &req->gone_task);
-}
-
-bool net_request_is_gone(const struct net_request *req)
-{
-    return req->is_gone;
 }
 
 void net_request_stream_body(struct net_request *req, const struct net_body_sink *sink)

@@ -26,7 +26,6 @@ struct net_request;
 
 /* ---- the request ---- Slices live as long as the request. */
 struct lr_str net_request_method(const struct net_request *req);
-struct lr_str net_request_target(const struct net_request *req);   /* as sent */
 struct lr_str net_request_raw_path(const struct net_request *req); /* for net_path_split */
 /* The target's path with escapes decoded, except %2F, so that it never becomes a separator;
  * net_path_split (net/path.h) gives segments.  An absolute target ("http://host/path") gives
@@ -59,7 +58,6 @@ void *net_request_user(const struct net_request *req);
  * past the limit.  Never after the request was ended, never inside this call.  If the client
  * has already gone, fn runs in the next turn. */
 void net_request_on_gone(struct net_request *req, void (*fn)(void *arg), void *arg);
-bool net_request_is_gone(const struct net_request *req);
 
 /* ---- the body as a stream (only inside on_head, see net/server.h) ---- on_data gets the bytes
  * as they arrive; on_end follows the last one.  A body that breaks (client gone, limit,
