@@ -262,6 +262,13 @@ test('bad requests are 400: an unknown member, a bad format, neither repo nor pa
     assert.equal((await post(body)).status, 400, JSON.stringify(body));
 });
 
+test('a chat template over 1 MB is 400 with the limit, and nothing is registered', async () => {
+  const answer = await post({ repo: 'openai/demo', name: 'long-template', chat_template: 'x'.repeat((1 << 20) + 1) });
+  assert.equal(answer.status, 400, answer.text);
+  assert.match(answer.json.error.message, /"chat_template" has 1048577 bytes; the limit is 1048576/);
+  assert.doesNotMatch((await call(`${router.url}/v0/models`)).text, /long-template/);
+});
+
 test('an unknown repository is 404', async () => {
   assert.equal((await post({ repo: 'nobody/nothing' })).status, 404);
 });

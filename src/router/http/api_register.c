@@ -27,6 +27,7 @@ enum {
     INSPECT_BYTES = 64 << 10,
     AT_ONCE_MAX = 4,
     MANIFEST_BYTES = 16 << 20,
+    TEMPLATE_BYTES = 1 << 20,
     HOSTS_MAX = 16,
 };
 
@@ -95,6 +96,10 @@ static lr_code check_template(struct lr_str text, struct lr_error *err)
     struct jinja_template *compiled;
     if (text.len == 0)
         return LR_OK;
+    if (text.len > TEMPLATE_BYTES)
+        return lr_fail(err, LR_INVALID_ARGUMENT,
+                       "\"chat_template\" has %zu bytes; the limit is %d", text.len,
+                       TEMPLATE_BYTES);
     lr_code code = jinja_compile(text, &compiled, err);
     if (code != LR_OK)
         return lr_fail_prefix(err, "\"chat_template\"");
