@@ -22,24 +22,14 @@ const char *router_caller_name(const struct router_caller *caller)
 
 struct lr_json_writer *router_answer_begin(struct net_request *req)
 {
-    struct router_access *access = router_access(req);
-    lr_buf_init(&access->body, ANSWER_MAX);
-    lr_json_writer_init(&access->writer, &access->body);
-    lr_json_begin_object(&access->writer);
-    return &access->writer;
+    return net_json_begin(&router_access(req)->json, ANSWER_MAX);
 }
 
 lr_code router_answer(struct net_request *req, int status)
 {
-    struct router_access *access = router_access(req);
     struct lr_error err;
-    lr_json_end_object(&access->writer);
-    if (access->body.failed) {
-        (void)lr_fail(&err, LR_INTERNAL, "the answer is larger than %d bytes", ANSWER_MAX);
+    if (net_json_send(&router_access(req)->json, req, status, &err) != LR_OK)
         net_respond_error(req, &err);
-    } else {
-        net_respond(req, status, "application/json", lr_buf_str(&access->body));
-    }
     return LR_OK;
 }
 
@@ -203,7 +193,7 @@ void router_api_end(void *arg, const struct net_request *req)
     if (status >= 100 && status < 600)
         router_count(&r->metrics.answers[status / 100], 1);
     if (a != NULL)
-        lr_buf_free(&a->body);
+        lr_buf_free(&a->json.body);
     if (a == NULL || !lr_log_on(LR_LOG_INFO))
         return;
     /* A node's heartbeat each second is no news. */

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/settings.h"
 #include "net/cidr.h"
+#include "net/json.h"
 #include "net/routes.h"
 #include "router/store/keys.h"
 #include "router/store/store.h"
@@ -45,8 +46,7 @@ struct router_access {
     char model[96];
     char node[48];
     uint64_t prompt_tokens, completion_tokens;
-    struct lr_buf body; /* of router_answer_begin */
-    struct lr_json_writer writer;
+    struct net_json json; /* of router_answer_begin */
 };
 static inline struct router_access *router_access(struct net_request *req)
 {

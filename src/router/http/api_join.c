@@ -143,8 +143,8 @@ static void write_reply(struct net_request *req, const struct router_node *joine
     };
     for (size_t i = 0; i < r->fleet_count && i < WIRE_REPLY_ROUTERS_MAX; i++)
         reply.routers[reply.router_count++] = lr_str_z(r->fleet[i]);
-    lr_buf_init(&access->body, BODY_BYTES);
-    wire_fleet_reply_write(&access->body, &reply);
+    lr_buf_init(&access->json.body, BODY_BYTES);
+    wire_fleet_reply_write(&access->json.body, &reply);
 }
 
 /* In the request's arena. */
@@ -268,7 +268,7 @@ static void finish_join(struct joining *a)
         refuse_join(a);
         return;
     }
-    (void)router_answer_text(a->req, lr_buf_str(&router_access(a->req)->body));
+    (void)router_answer_text(a->req, lr_buf_str(&router_access(a->req)->json.body));
     if (r->on_node != NULL)
         r->on_node(r->on_node_arg, id);
 }
@@ -475,5 +475,5 @@ lr_code router_api_heartbeat(struct router *r, struct net_request *req, struct l
         write_reply(req, NULL, !knows_all);
     }
     router_unlock(r);
-    return code == LR_OK ? router_answer_text(req, lr_buf_str(&access->body)) : code;
+    return code == LR_OK ? router_answer_text(req, lr_buf_str(&access->json.body)) : code;
 }

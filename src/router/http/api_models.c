@@ -239,7 +239,7 @@ lr_code router_api_models(struct router *r, struct net_request *req, struct lr_e
 /* What nodes ask on their own: which manifests there are. */
 lr_code router_api_registry(struct router *r, struct net_request *req, struct lr_error *err)
 {
-    struct lr_buf *body = &router_access(req)->body;
+    struct lr_buf *body = &router_access(req)->json.body;
     struct lr_str key;
     void *value;
     router_lock(r);
