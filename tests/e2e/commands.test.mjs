@@ -158,7 +158,7 @@ test('without models, nodes or keys the commands suggest the next step', async (
   left.push(lonely);
   await fails(['register', 'nothing', '--path'], { LLM_ROUTER_URL: lonely.url }, /no node is online/);
   await says(['models'], /No model is registered: llm-router register/, { LLM_ROUTER_URL: lonely.url });
-  await says(['nodes'], /No node has joined: llm-router nodes token/, { LLM_ROUTER_URL: lonely.url });
+  await says(['nodes'], /No node has joined yet: llm-router nodes token/, { LLM_ROUTER_URL: lonely.url });
 });
 
 test('keys are made, listed and revoked; nodes drained, put back and removed', async () => {
@@ -211,6 +211,6 @@ test('up without any model serves the demo model and prints a command to copy', 
   const url = demo.out.match(/ready at (\S+) \(OpenAI-compatible, model "demo"\)/)[1];
   assert.match(demo.out, new RegExp(`curl ${url}/v1/chat/completions -H 'Content-Type: application/json'`));
   assert.match(demo.out, new RegExp(`llm-router chat --url ${url}\n`));
-  assert.match(demo.out, new RegExp(`browser: ${url}/\n`));
+  assert.match(demo.out, new RegExp(`Dashboard: ${url}/\n`));
   assert.match((await cli(['chat', '--temperature', '0', 'Hello there'], { LLM_ROUTER_URL: url })).stdout, /Hello/);
 });
