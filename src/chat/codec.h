@@ -1,12 +1,12 @@
-/* chat/codec.h - the APIs that clients of /v1 use: one codec each, and the table of all.
+/* chat/codec.h - the client APIs of /v1: one codec for each, and the table of all codecs.
  *
- * A codec reads a client's JSON body into a chat_request and writes the events of a generation
- * as the API's answer.  The router, the node and the rest of this folder know no API.  A new
- * API is a folder beside chat/openai and chat/responses, and one line of CHAT_CODECS.
+ * A codec parses a client's JSON body into a chat_request and writes the events of a generation
+ * as the API's answer.  The router, the node and the rest of this folder do not know any API. A
+ * new API is a folder beside chat/openai and chat/responses, and one line of CHAT_CODECS.
  *
- * Every field of a request is honoured, accepted without effect, or refused by name; a field
- * that is in no list is refused, too.  The codec's table of fields says which, and the API's
- * page in docs/ is printed from that table.
+ * Every field of a request is honoured, accepted without effect, or refused by name; an unknown
+ * field is refused.  The codec's table of fields says which, and the API's page in docs/ is
+ * generated from that table.
  */
 #ifndef CHAT_CODEC_H
 #define CHAT_CODEC_H
@@ -20,24 +20,25 @@ struct chat_field;
 struct chat_parse;
 struct chat_writer;
 
-/* The fields of a request.  Two APIs may share one table: `in` is the API's bit there. */
+/* The fields of a request.  Two APIs may share one table: `in` is the API's bit in it. */
 struct chat_fields {
     const struct chat_field *rows;
     size_t count;
     unsigned in;
-    const char *page; /* of docs/, for the error that names an unknown field */
+    const char *page; /* page of docs/ that the error for an unknown field names */
 };
 
 struct chat_codec {
     const char *name;
-    const char *id_prefix;    /* of the ids of its answers */
-    const char *prompt_field; /* that holds the conversation: too long a prompt is its fault */
+    const char *id_prefix;    /* prefix of the ids of its answers */
+    const char *prompt_field; /* field with the conversation; the error for a too long prompt
+                                 names it */
     const struct chat_fields *fields;
-    /* Reads the body, which is JSON of any type, into p->req (chat/parse.h). */
+    /* Parses the body, a JSON value of any type, into p->req (chat/parse.h). */
     lr_code (*parse)(struct chat_parse *p, const struct lr_json *root);
     const struct chat_writer *body;   /* writes an answer in one piece */
     const struct chat_writer *stream; /* writes an answer as server-sent events */
-    /* Appends the body of an error as the API's clients read it. */
+    /* Appends an error body in the API's form. */
     void (*error)(struct lr_buf *out, const struct chat_codec *codec,
                   const struct chat_error *e);
 };
@@ -60,20 +61,21 @@ const struct chat_codec *chat_codec_at(size_t index);
 /* The codec of a request's path ("/v1/responses"); NULL: none. */
 const struct chat_codec *chat_codec_of(struct lr_str path);
 
-/* Parses and validates.  *out lies in `arena` and borrows from `body`, so both
- * outlive it; NULL on failure.  An arena limit of sixteen times the body plus 64 KB
- * is always enough.
+/* Parses and validates.  *out lies in `arena` and borrows from `body`, so both must outlive it;
+ * NULL on failure.  An arena limit of sixteen times the body plus 64 KB is always enough.
  *
  *   INVALID_ARGUMENT, UNSUPPORTED   a 400: e->param names the field
  *   TOO_LARGE, OUT_OF_RAM           a limit of the JSON parser or the arena
  *
- * e is filled on failure and may not be NULL. */
+ * e is filled on failure and must not be NULL.
+ */
 LR_MUST_USE lr_code chat_request_parse(struct lr_arena *arena, const struct chat_codec *codec,
                                        struct lr_str body, const struct chat_request **out,
                                        struct chat_error *e);
 
-/* The same in two parts, so that a caller can look at the model's name before the work that
- * fields cause: first the JSON, then what it says.  The name is empty where there is none. */
+/* The same in two steps, so that a caller can check the model's name before the fields are
+ * processed: first the JSON is parsed, then its fields.  The name is empty if the body has
+ * none. */
 LR_MUST_USE lr_code chat_request_read(struct lr_arena *arena, struct lr_str body,
                                       const struct lr_json **out, struct lr_str *model,
                                       struct chat_error *e);
@@ -88,7 +90,7 @@ struct chat_field_row {
     const char *name;
     enum chat_field_list list;
     unsigned in;      /* bits of the APIs that have the field */
-    const char *note; /* accepted values and meaning; why it is refused */
+    const char *note; /* accepted values and meaning, or why the field is refused */
 };
 struct chat_field_row chat_field_row(const struct chat_fields *fields, size_t index);
 

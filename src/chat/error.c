@@ -5,8 +5,8 @@
 
 #include "chat/codec.h"
 
-/* In a chat API "not found" means that the model is not found.  That a prompt is too long is
- * known by the sentence, since engines have ten codes and none for it. */
+/* In a chat API NOT_FOUND means that the model was not found.  A too long prompt is recognised
+ * by the error's text, because the engines' ten codes have none for it. */
 const char *chat_error_word(const struct chat_codec *codec, const struct lr_error *error,
                             const char **param)
 {

@@ -1,4 +1,4 @@
-/* chat/error.h - what went wrong with a request, before an API words it. */
+/* chat/error.h - an error of a request, independent of the API. */
 #ifndef CHAT_ERROR_H
 #define CHAT_ERROR_H
 
@@ -7,19 +7,19 @@
 
 struct chat_codec;
 
-/* Zeroed by its declarer. */
+/* Zeroed by the caller. */
 struct chat_error {
     struct lr_error error;
-    char param[96];   /* "messages[3].content"; empty: no field is at fault */
+    char param[96];   /* "messages[3].content"; empty: the error is about no field */
     const char *code; /* static text such as "invalid_type"; NULL: derived from error.code */
 };
 
-/* The words clients look for, to ask for another model or to shorten a conversation, and the
- * field that such a failure belongs to; NULL for any other failure. */
+/* The code that clients check for, to use another model or to shorten a conversation, and the
+ * field of such an error; NULL for any other error. */
 const char *chat_error_word(const struct chat_codec *codec, const struct lr_error *error,
                             const char **param);
 
-/* Appends the error's body in the API's form.  The HTTP status is lr_code_http's. */
+/* Appends the error's body in the API's form. lr_code_http gives the HTTP status. */
 void chat_error_write(struct lr_buf *out, const struct chat_codec *codec,
                       const struct chat_error *e);
 

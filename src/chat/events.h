@@ -1,8 +1,8 @@
-/* chat/events.h - what comes back for one choice, before any API shapes it.
+/* chat/events.h - the output of one choice, independent of the API.
  *
- * An engine's tokens arrive as struct wire_token; a parser (chat/harmony/parser.h,
- * chat/plain.h) turns them into deltas; a codec (chat/response.h) turns
- * deltas into bytes for the client.  Everything here is borrowed for the call.
+ * An engine's tokens arrive as struct wire_token.  A parser (chat/harmony/parser.h,
+ * chat/plain.h) turns tokens into deltas, and a codec (chat/response.h) turns deltas into bytes
+ * for the client.  Everything here is borrowed for the call.
  */
 #ifndef CHAT_EVENTS_H
 #define CHAT_EVENTS_H
@@ -28,7 +28,7 @@ enum chat_delta_kind {
     CHAT_DELTA_TOOL_END,       /* no text */
 };
 
-/* Text is whole UTF-8 characters, never a part of one, and never a control token. */
+/* Text consists of complete UTF-8 characters and never contains a control token. */
 struct chat_delta {
     enum chat_delta_kind kind;
     uint32_t tool_index;

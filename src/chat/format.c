@@ -21,7 +21,8 @@ static bool any_strict(const struct chat_request *req)
     return false;
 }
 
-/* The schema of a tool that is not strict is advice: one that cannot be followed is not. */
+/* The schema of a tool that is not strict is optional: it is dropped if it cannot be
+ * enforced. */
 static const struct lr_json *followed(const struct lr_json *schema, bool strict, uint32_t *work)
 {
     if (schema == NULL || schema->type != LR_JSON_OBJECT)
@@ -69,7 +70,9 @@ static lr_code write_constraint(struct lr_arena *arena, const struct grammar_con
     else if (copy == NULL)
         code = lr_fail(err, LR_OUT_OF_RAM, "no memory for the schemas of a request");
     else
-        code = grammar_compile(lr_buf_str(&text), &program, err); /* now, not on a node */
+        code = grammar_compile(
+            lr_buf_str(&text), &program,
+            err); /* checked here, so that a node never gets an invalid constraint */
     if (code == LR_OK)
         *out = lr_str(copy, text.len);
     grammar_program_free(program);
@@ -99,9 +102,9 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
     return write_constraint(arena, &c, out, err);
 }
 
-/* ---- for the model ---- */
+/* ---- the prompt ---- */
 
-/* As OpenAI's description of Harmony has it: a name, what it is for, and the schema. */
+/* As in OpenAI's description of Harmony: a name, a description, and the schema. */
 static void write_format(struct lr_buf *out, const struct chat_request *req)
 {
     struct lr_json_writer w;
@@ -124,7 +127,7 @@ static bool is_instructions(const struct lr_json *message)
            (lr_str_eq_z(role, "system") || lr_str_eq_z(role, "developer"));
 }
 
-/* The content with the format behind it: a string, or a list with one part more. */
+/* The content with the format appended: a string, or a list with one more part. */
 static bool append(struct lr_arena *arena, const struct lr_json *content, struct lr_str format,
                    struct lr_json *out)
 {

@@ -1,6 +1,5 @@
-/* chat/format.h - what a request demands of its output: as a constraint for the engine's host,
- * and as words for the model.
- */
+/* chat/format.h - the output format that a request asks for: as a constraint for the worker,
+ * and as text in the prompt. */
 #ifndef CHAT_FORMAT_H
 #define CHAT_FORMAT_H
 
@@ -9,14 +8,14 @@
 #include "chat/request.h"
 
 /* The constraint of a request's choices (grammar/constraint.h), in the arena; empty: none.
- *   UNSUPPORTED       a call is demanded of a model whose calls nobody understands
+ *   UNSUPPORTED       a call is required, but the model's call format is unknown
  *   INVALID_ARGUMENT  the tools' schemas together are too large */
 LR_MUST_USE lr_code chat_format_constraint(struct lr_arena *arena,
                                            const struct chat_request *req, bool is_harmony,
                                            struct lr_str *out, struct lr_error *err);
 
-/* Harmony has a place for response formats: the end of the developer message.  Puts the schema
- * there, if there is one.  False without memory. */
+/* Appends the schema, if there is one, to the developer message, where Harmony expects response
+ * formats.  False: no memory. */
 bool chat_format_show(struct lr_arena *arena, const struct chat_request *req,
                       struct lr_json *messages);
 

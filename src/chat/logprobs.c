@@ -1,16 +1,16 @@
-/* chat/logprobs.c - log probabilities in the two forms that clients know.
+/* chat/logprobs.c - log probabilities in the two forms of OpenAI's APIs.
  *
- * A token's entry goes out with the text it belongs to, which may be later than the
- * token (an unfinished character, the beginning of a stop string) or never (the text
- * was cut).  Until then it waits as a record in c->logprobs.
+ * A token's entry is sent with its text.  The text may come later than the token (an incomplete
+ * character, the beginning of a stop string) or never (a stop string cut it).  Until then the
+ * entry waits as a record in c->logprobs.
  */
 #include "chat/response_internal.h"
 
 #include "base/json.h"
 
-/* A record: this, the token's bytes, then `top_count` times (alternative, bytes). */
+/* A record: this struct, the token's bytes, then `top_count` times (alternative, bytes). */
 struct record {
-    uint64_t offset; /* of the text in the content, bytes */
+    uint64_t offset; /* position of the text in the content, in bytes */
     uint64_t chars;  /* the same in characters */
     float logprob;
     uint32_t len;
@@ -45,7 +45,7 @@ void chat_logprobs_add(struct chat_choice *c, const struct wire_token *token)
     memcpy(c->logprobs.data + at, &rec, sizeof(rec));
 }
 
-/* Reads the record at `at`; false at the end, or where text that is not out begins. */
+/* Reads the record at `at`; false at the end, or if the record's text was not sent yet. */
 static bool next_record(const struct chat_choice *c, size_t at, struct record *rec)
 {
     if (at + sizeof(*rec) > c->logprobs.len)

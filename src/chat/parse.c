@@ -37,7 +37,7 @@ lr_code chat_parse_bool(struct chat_parse *p, const char *param, const struct lr
     return LR_OK;
 }
 
-/* A number as the client wrote it, cut to a length fit for a message. */
+/* Length of a number as the client wrote it, shortened for an error message. */
 static int shown(const struct lr_json *value)
 {
     return value->text.len < 40 ? (int)value->text.len : 40;
@@ -127,7 +127,7 @@ static lr_code parse_member(struct chat_parse *p, const struct lr_json_member *m
                                "Unrecognized request argument supplied: %s. "
                                "docs/%s lists what is understood.",
                                name, fields->page);
-    /* null is how many clients write "not set". */
+    /* Many clients write null for "not set". */
     if (m->value.type == LR_JSON_NULL)
         return LR_OK;
     if (field->parse != NULL)

@@ -1,22 +1,22 @@
-/* chat/parse.h - what codecs share to read a request (internal to src/chat).
+/* chat/parse.h - request parsing shared by all codecs (internal to src/chat).
  *
- * parse.c walks a body through the codec's table of fields and reads plain values,
- * parse_fields.c has the fields that several APIs have, parse_format.c what says how the output
- * has to look.
+ * parse.c walks a body through the codec's table of fields and reads simple values,
+ * parse_fields.c has the fields that several APIs share, parse_format.c the fields that define
+ * the output format.
  */
 #ifndef CHAT_PARSE_H
 #define CHAT_PARSE_H
 
 #include "chat/codec.h"
 
-/* One body on its way to a request.  A codec that needs more puts it first into a struct of its
- * own. */
+/* A body while it is parsed.  A codec that needs more members embeds this struct as the first
+ * member of its own. */
 struct chat_parse {
     struct lr_arena *arena;
     struct chat_request *req;
     struct chat_error *e;
-    uint32_t schema_work; /* what the request's schemas may still cost to check */
-    /* what the checks between fields need */
+    uint32_t schema_work; /* remaining budget for checking the request's schemas */
+    /* for checks that involve several fields */
     bool has_stream_options;
     bool tool_choice_none;
     bool logprobs;
@@ -28,19 +28,20 @@ typedef lr_code (*chat_field_fn)(struct chat_parse *p, const char *name,
 
 struct chat_field {
     struct chat_field_row row;
-    chat_field_fn parse; /* NULL: any value (NO_EFFECT) or none (REFUSED) */
+    chat_field_fn parse; /* NULL: any value is accepted (NO_EFFECT) or none (REFUSED) */
 };
 
 /* ---- parse.c ---- */
-/* Every member of the body by the table of p->req->codec; then the model has to be there. */
+/* Parses every member of the body by the table of p->req->codec; then checks that a model is
+ * given. */
 lr_code chat_parse_members(struct chat_parse *p, const struct lr_json *root);
 
-/* Fails with a param.  `code` is the API's word, static. */
+/* Fails with a param.  `code` is the API's error code, static text. */
 lr_code chat_parse_fail(struct chat_parse *p, const char *param, const char *code,
                         lr_code status, const char *fmt, ...) LR_PRINTF(5, 6);
 lr_code chat_parse_missing(struct chat_parse *p, const char *name);
 
-/* "expected <wanted>, got <what it is>". */
+/* Fails with "expected <wanted>, got <type>". */
 lr_code chat_parse_type(struct chat_parse *p, const char *param, const char *wanted,
                         const struct lr_json *value);
 
@@ -52,11 +53,11 @@ lr_code chat_parse_u32(struct chat_parse *p, const char *param, const struct lr_
 lr_code chat_parse_float(struct chat_parse *p, const char *param, const struct lr_json *value,
                          double min, double max, float *out);
 
-/* One of `words`, which ends with NULL; its index goes to *out.  status: of the failure. */
+/* One of `words`, which ends with NULL; *out is its index. status: code of the failure. */
 lr_code chat_parse_word(struct chat_parse *p, const char *name, const struct lr_json *value,
                         const char *const *words, lr_code status, uint32_t *out);
 
-/* ---- parse_fields.c: fields that several APIs have ---- */
+/* ---- parse_fields.c: fields that several APIs share ---- */
 lr_code chat_parse_model(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_flag(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value);
@@ -72,23 +73,24 @@ lr_code chat_parse_sampling(struct chat_parse *p, const char *name,
 lr_code chat_parse_seed(struct chat_parse *p, const char *name, const struct lr_json *value);
 lr_code chat_parse_stop(struct chat_parse *p, const char *name, const struct lr_json *value);
 
-/* What stream options and log probabilities say together.  logprobs_by: what asks for them. */
+/* Checks stream options and log probabilities together. logprobs_by: the field that asks for
+ * log probabilities. */
 lr_code chat_check_answer(struct chat_parse *p, const char *logprobs_by);
 
 /* ---- parse_format.c ---- */
 enum {
     CHAT_MESSAGES_MAX = 100000,
     CHAT_TOOLS_MAX = 256,
-    CHAT_TOOL_NAME_MAX = 64, /* of a namespace, too */
+    CHAT_TOOL_NAME_MAX = 64, /* also for a namespace */
 };
 bool chat_is_tool_name(struct lr_str name);
-/* Which of the formats an object at `at` asks for. */
+/* The format type that the object at `at` asks for. */
 lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
                                const struct lr_json *value);
-/* name, description, strict and schema, which stand in `about`; `at` is where that is. */
+/* name, description, strict and schema, which are members of `about` at the position `at`. */
 lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about);
-/* What tools, the choice of a tool and the format ask of the output together.  tool_param:
- * where a tool is named that has to be called. */
+/* Checks tools, tool choice and output format together. tool_param: the field that names a
+ * required tool. */
 lr_code chat_check_format(struct chat_parse *p, const char *tool_param);
 
 #endif

@@ -1,4 +1,4 @@
-/* chat/parse_fields.c - fields that several APIs have: see chat/parse.h. */
+/* chat/parse_fields.c - fields that several APIs share: see chat/parse.h. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -41,7 +41,7 @@ lr_code chat_parse_top_logprobs(struct chat_parse *p, const char *name,
 
 lr_code chat_parse_effort(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
-    /* Models know the three in the middle; the others are nearest to one of them. */
+    /* Models know the three in the middle; the others map to the nearest of them. */
     static const char *const words[] = {"none", "minimal", "low", "medium",
                                         "high", "xhigh",   "max", NULL};
     static const char *const known[] = {"low", "low", "low", "medium", "high", "high", "high"};
@@ -85,8 +85,8 @@ struct range {
     size_t offset; /* of a float in struct lr_sampling */
 };
 
-/* temperature and the penalties: OpenAI's own ranges.  A repetition penalty of 0 would
- * divide by nothing. */
+/* temperature and the penalties: OpenAI's own ranges.  A repetition penalty of 0 would be a
+ * division by zero. */
 static const struct range ranges[] = {
     {"temperature", 0, 2, CHAT_GIVEN_TEMPERATURE, offsetof(struct lr_sampling, temperature)},
     {"top_p", 0, 1, CHAT_GIVEN_TOP_P, offsetof(struct lr_sampling, top_p)},
@@ -110,7 +110,7 @@ lr_code chat_parse_sampling(struct chat_parse *p, const char *name, const struct
         p->req->given |= ranges[i].given;
         return LR_OK;
     }
-    /* top_k: 0 and -1 both mean "off" in the servers that have it. */
+    /* top_k: 0 and -1 both mean "off" in other servers. */
     int64_t k;
     if (!lr_json_i64(value, &k) || k < -1 || k > INT32_MAX)
         return chat_parse_fail(p, name, "invalid_value", LR_INVALID_ARGUMENT,
@@ -164,7 +164,7 @@ lr_code chat_parse_stop(struct chat_parse *p, const char *name, const struct lr_
     return LR_OK;
 }
 
-/* ---- what several fields say together ---- */
+/* ---- checks that involve several fields ---- */
 
 lr_code chat_check_answer(struct chat_parse *p, const char *logprobs_by)
 {

@@ -1,5 +1,5 @@
-/* chat/parse_format.c - fields that say what the output has to be, and what they mean together
- * with the tools: see chat/parse.h. */
+/* chat/parse_format.c - fields that define the output format, and their checks together with
+ * tools: see chat/parse.h. */
 #include <stdio.h>
 
 #include "chat/parse.h"
@@ -31,7 +31,7 @@ static bool is_format_name(struct lr_str name)
     return name.len > 0 && name.len <= FORMAT_NAME_MAX;
 }
 
-/* A schema that cannot be honoured is refused here, before anything is queued. */
+/* An unsupported schema is refused here, before anything is queued. */
 static lr_code check_schema(struct chat_parse *p, const char *param,
                             const struct lr_json *schema)
 {

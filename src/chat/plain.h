@@ -1,6 +1,5 @@
-/* chat/plain.h - output of a model without a message format: all text is content,
- * control tokens are dropped.  Same calls as chat/harmony/parser.h.
- */
+/* chat/plain.h - parser for a model without a message format: all text is content, control
+ * tokens are dropped.  Has the same functions as chat/harmony/parser.h. */
 #ifndef CHAT_PLAIN_H
 #define CHAT_PLAIN_H
 

@@ -9,11 +9,11 @@
 #include "chat/template/chatml.h"
 #include "chat/template/repair.h"
 
-/* Most memory for the variables and what repairing changes; the rest stays where the
- * request has it. */
+/* Memory limit for the variables and for repaired messages; everything else stays in the
+ * request. */
 enum { CONTEXT_MAX = 256 << 20 };
 
-/* The variables of a template, as the Hugging Face tools name them. */
+/* The variables of a template, with the names of the Hugging Face tools. */
 enum { OWN_VARIABLES = 5 };
 
 static void put(struct lr_json_member *members, uint32_t *count, struct lr_str key,
@@ -22,9 +22,9 @@ static void put(struct lr_json_member *members, uint32_t *count, struct lr_str k
     members[(*count)++] = (struct lr_json_member){key, value};
 }
 
-/* The client's variables come last and may replace all of ours but messages, tools and
- * add_generation_prompt, which the codec refuses.  No key comes twice among them, so that only
- * ours are looked at. */
+/* The client's variables come last and may replace all of ours except messages, tools and
+ * add_generation_prompt, which the codec refuses.  The client's keys are unique, so only ours
+ * are compared. */
 static void put_kwargs(struct lr_json_member *members, uint32_t *count,
                        const struct lr_json *kwargs)
 {
@@ -84,7 +84,7 @@ static size_t special_tokens(const struct chat_model *model, struct jinja_var va
     return count;
 }
 
-/* The model's own template, or the default one of its family. */
+/* Renders with the model's own template or the default template of its family. */
 static lr_code render(const struct chat_model *model, const struct lr_json *context,
                       const struct tm *now, struct jinja_output *out, struct lr_error *err)
 {
@@ -137,7 +137,7 @@ static lr_code take_segments(struct chat_prompt *prompt, struct lr_error *err)
     return LR_OK;
 }
 
-/* A raw prompt: its ids, or one segment and its text, in one block. */
+/* A raw prompt in one allocation: its ids, or one segment and its text. */
 static lr_code take_raw(const struct chat_raw_prompt *raw, struct chat_prompt *prompt,
                         struct lr_error *err)
 {

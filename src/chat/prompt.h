@@ -1,8 +1,8 @@
-/* chat/prompt.h - chat_request -> the prompt segments an engine tokenizes (docs/promises.md:
- * trusted-text).
+/* chat/prompt.h - renders a chat_request to the prompt segments that an engine tokenizes
+ * (docs/promises.md: trusted-text).
  *
- * Repairs the messages (chat/template/repair.h), picks the model's own template or the default
- * one, and renders.  A raw prompt is one segment in which control tokens are recognised: its
+ * Repairs the messages (chat/template/repair.h), chooses the model's own template or a default,
+ * and renders.  A raw prompt is one segment in which control tokens are recognised, because its
  * caller writes the format.
  */
 #ifndef CHAT_PROMPT_H
@@ -12,17 +12,17 @@
 #include "chat/request.h"
 #include "jinja/jinja.h"
 
-/* What the router knows about a model's prompts.  Borrowed for the call. */
+/* What the router knows about a model's prompt format.  Borrowed for the call. */
 struct chat_model {
     const struct jinja_template *chat_template; /* compiled; NULL: the default */
     bool is_harmony;                            /* speaks Harmony */
-    struct lr_str bos_token;                    /* their texts; empty: none */
+    struct lr_str bos_token;                    /* texts of the tokens; empty: none */
     struct lr_str eos_token;
     struct lr_str unk_token;
     struct lr_str pad_token;
 };
 
-/* Either segments or ids.  Owns its memory, so the request may go before it. */
+/* Has either segments or ids.  Owns its memory, so the request may be freed first. */
 struct chat_prompt {
     const struct lr_segment *segments; /* NULL where ids are given */
     size_t segment_count;
@@ -34,8 +34,8 @@ struct chat_prompt {
     void *owned;
 };
 
-/* Renders prompt `index` (0 for chat).  now: seconds since 1970, for the date in the
- * prompt, taken as local time.  Initialises *out whatever the result; free it in the end.
+/* Renders prompt `index` (0 for chat). now: seconds since 1970, for the date in the prompt, as
+ * local time.  Always initialises *out; the caller frees it.
  *   INVALID_ARGUMENT  the template refused these messages
  *   TOO_LARGE, TIMEOUT, OUT_OF_RAM  limits of the template engine */
 LR_MUST_USE lr_code chat_prompt_render(const struct chat_request *req,

@@ -1,11 +1,10 @@
-/* chat/request.h - one generation request, whatever API it came through.
+/* chat/request.h - one generation request, independent of the API.
  *
- * A codec (chat/codec.h) fills it; the router and the node use nothing
- * else.  Strings and JSON values are borrowed from the arena and the body the
- * codec was given: both outlive the request.  What must live as long as the
- * answer (id, stop strings, flags) is copied by chat_response_create, so the body
- * of a long conversation can go once its prompt is rendered.
- * Thread: one at a time.
+ * A codec (chat/codec.h) fills it; the router and the node use only this.  Strings and JSON
+ * values are borrowed from the arena and the body of the codec: both must outlive the request.
+ * Values that must live as long as the answer (id, stop strings, flags) are copied by
+ * chat_response_create, so the body of a long conversation can be freed once its prompt is
+ * rendered.  Thread: one at a time.
  */
 #ifndef CHAT_REQUEST_H
 #define CHAT_REQUEST_H
@@ -19,7 +18,7 @@
 
 struct chat_codec;
 
-/* Where the reasoning of the model goes in the answer: a set of bits. */
+/* Under which name reasoning is in the answer: a set of bits. */
 enum {
     CHAT_REASONING_HIDDEN = 0,
     CHAT_REASONING_CONTENT = 1, /* "reasoning_content" */
@@ -28,12 +27,12 @@ enum {
 
 enum {
     CHAT_STOP_MAX = 4,         /* stop strings of one request */
-    CHAT_STOP_BYTES_MAX = 512, /* of one stop string: what a stream may hold back */
+    CHAT_STOP_BYTES_MAX = 512, /* of one stop string; a stream may hold back so many bytes */
     CHAT_CHOICES_MAX = 128,    /* prompts x n */
     CHAT_TOP_LOGPROBS_MAX = 20,
 };
 
-/* Sampling values the client gave itself; a model's own defaults may replace others. */
+/* Sampling values that the client has set; the model's defaults may replace the others. */
 enum {
     CHAT_GIVEN_TEMPERATURE = 1,
     CHAT_GIVEN_TOP_P = 2,
@@ -42,11 +41,11 @@ enum {
     CHAT_GIVEN_REPETITION_PENALTY = 16,
 };
 
-/* What the content of the answer has to be. */
+/* The format of the answer's content. */
 enum chat_format {
     CHAT_FORMAT_TEXT,
-    CHAT_FORMAT_OBJECT, /* some JSON object */
-    CHAT_FORMAT_SCHEMA, /* JSON that fits a schema */
+    CHAT_FORMAT_OBJECT, /* any JSON object */
+    CHAT_FORMAT_SCHEMA, /* JSON that matches a schema */
 };
 
 /* A prompt without messages: text, or ids when `ids` is not NULL. */
@@ -56,44 +55,44 @@ struct chat_raw_prompt {
     size_t id_count;
 };
 
-/* Where a tool came from, in an API that has them in another form than `tools`. */
+/* The origin of a tool, for an API that does not have them in `tools`. */
 enum { CHAT_TOOL_AT_MAX = 32 };
 struct chat_tool_origin {
     char at[CHAT_TOOL_AT_MAX]; /* "tools[4].tools[1]" */
     struct lr_str name;        /* as the model sees it: "name" or "namespace.name" */
-    uint32_t space_len;        /* of the namespace; 0: it is in none */
+    uint32_t space_len;        /* length of the namespace; 0: none */
     bool is_custom;
 };
 
 struct chat_request {
-    const struct chat_codec *codec; /* of the API it came through */
+    const struct chat_codec *codec; /* codec of its API */
     struct lr_str model;
 
-    /* of APIs with messages, which a template renders */
+    /* for APIs with messages, which a template renders */
     const struct lr_json *messages;         /* a non-empty array, every message checked */
     const struct lr_json *tools;            /* NULL: none, or tool_choice "none" */
-    const struct chat_tool_origin *origins; /* of `tools`, one each; or NULL */
+    const struct chat_tool_origin *origins; /* one for each of `tools`; or NULL */
     const struct lr_json *template_kwargs;  /* an object, or NULL */
     struct lr_str reasoning_effort;         /* empty: the template's default */
     bool forbids_tool_calls;                /* tool_choice is "none" */
     bool requires_tool_call;                /* tool_choice is "required" or names a tool */
-    struct lr_str required_tool;            /* the tool it names; empty: any of them */
+    struct lr_str required_tool;            /* the named tool; empty: any tool */
     enum chat_format format;
     const struct lr_json *schema; /* of CHAT_FORMAT_SCHEMA, with its name and description */
     struct lr_str schema_name;
-    struct lr_str schema_about; /* empty: none */
+    struct lr_str schema_about; /* description of the schema; empty: none */
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 
-    /* of APIs with raw prompts */
+    /* for APIs with raw prompts */
     const struct chat_raw_prompt *prompts; /* NULL: messages */
-    uint32_t prompt_count;                 /* 1 for the others */
+    uint32_t prompt_count;                 /* 1 for all other APIs */
 
-    /* Generation.  Choice i answers prompt i / n; derive its seed from i. */
+    /* Generation.  Choice i answers prompt i / n; its seed is derived from i. */
     struct lr_sampling sampling; /* .seed is meaningful only where has_seed */
     uint32_t given;              /* CHAT_GIVEN_ bits */
     bool has_seed;
-    bool ignore_stop; /* go on past the model's stop tokens, up to max_tokens */
+    bool ignore_stop; /* continue past the model's stop tokens, up to max_tokens */
     uint32_t n;
     uint32_t max_tokens; /* 0: to the end of the context */
     struct lr_str stop[CHAT_STOP_MAX];
@@ -103,9 +102,9 @@ struct chat_request {
     bool stream;
     bool include_usage;
 
-    const struct lr_json *body; /* NULL, or for a writer that repeats parts of it */
+    const struct lr_json *body; /* for a writer that repeats parts of it; or NULL */
 
-    struct lr_str user; /* for logs and limits only */
+    struct lr_str user; /* only for logs and limits */
 };
 
 static inline uint32_t chat_request_choices(const struct chat_request *req)
@@ -113,8 +112,8 @@ static inline uint32_t chat_request_choices(const struct chat_request *req)
     return req->prompt_count * req->n;
 }
 
-/* The seed of one choice: choice 0 takes the request's own, so that n = 1 is the
- * plain case; the others are mixed from it. */
+/* The seed of one choice: choice 0 has the request's seed, so that n = 1 is the plain case; the
+ * seeds of the others are derived from it. */
 uint64_t chat_request_seed(uint64_t seed, uint32_t choice);
 
 #endif

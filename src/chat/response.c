@@ -1,5 +1,5 @@
-/* chat/response.c - see chat/response.h.  Runs the choices: tokens go
- * through a parser, content through the stop strings, and what is due is written. */
+/* chat/response.c - see chat/response.h.  Runs the choices: tokens go through a parser, content
+ * goes through the stop strings, and the result is written. */
 #include "chat/response.h"
 
 #include "base/utf8.h"
@@ -18,7 +18,7 @@ static void flush_pending(struct chat_response *r)
     lr_buf_clear(&r->pending);
 }
 
-/* Text of one kind that one token gave is written at once. */
+/* Joins text of the same kind from one token into one write. */
 static void give(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
                  struct lr_str text)
 {
@@ -92,7 +92,7 @@ static void begin_choice(struct chat_choice *c)
         c->response->writer->begin(c);
 }
 
-/* The client's side of a choice is over; its usage may still be on the way. */
+/* The client has the whole choice; its usage may still come. */
 static void close_choice(struct chat_choice *c)
 {
     struct chat_response *r = c->response;
@@ -102,8 +102,8 @@ static void close_choice(struct chat_choice *c)
         r->writer->finish(c);
 }
 
-/* Half an answer must not pass for a whole one.  Where no memory was left for a part of it,
- * what has not been sent yet makes room for an error, and the answer ends. */
+/* An incomplete answer must not look complete.  If memory was missing for a part, the unsent
+ * bytes are replaced by an error and the answer ends. */
 static bool is_written(struct chat_response *r)
 {
     struct lr_error error;
@@ -129,8 +129,8 @@ bool chat_response_on_token(struct chat_response *r, uint32_t choice,
     begin_choice(c);
     bool keep_logprob = r->logprobs && token->has_logprob && !token->special;
     if (r->is_harmony) {
-        /* A token belongs to the message it lands in: only text inside a message of
-         * content has an entry. */
+        /* A token belongs to the message that contains its text: only tokens of a content
+         * message have an entry. */
         if (keep_logprob && chat_harmony_in(&c->harmony, CHAT_CLASS_CONTENT))
             chat_logprobs_add(c, token);
         chat_harmony_token(&c->harmony, token->bytes, token->special);
@@ -214,7 +214,7 @@ struct chat_response_totals chat_response_totals(const struct chat_response *r)
         const struct chat_choice *c = &r->choices[i];
         t.completion_tokens += c->usage.completion_tokens;
         t.reasoning_tokens += c->reasoning_tokens;
-        /* n answers to one prompt: the prompt counts once. */
+        /* n answers to the same prompt: the prompt is counted once. */
         if (i % r->n == 0) {
             t.prompt_tokens += c->usage.prompt_tokens;
             t.cached_tokens += c->usage.cached_tokens;

@@ -1,16 +1,17 @@
-/* chat/response.h - token events -> the bytes of an answer, by the writer of the request's
+/* chat/response.h - token events -> the bytes of an answer, with the writer of the request's
  * codec.
  *
- * One struct chat_response per client request, with a parser, a stop matcher and
- * counters per choice.  It does no I/O: every call appends what is due to `out`,
- * and the caller sends that at once (docs/promises.md: token-at-once).
- *  - streaming: whole server-sent events, the last of them the API's end of a stream;
- *  - otherwise: nothing until the last choice is done, then one JSON body.
- * Router and node use the same object.  It copies what it needs from the
- * request.  A streaming response takes less than 2 KB plus 2 KB per choice (more
- * with log probabilities); a collecting one, and one whose writer repeats the whole answer at
- * the end, grows with the answer up to max_bytes.
- * Thread: one at a time.
+ * One struct chat_response per client request, with a parser, a stop matcher and counters per
+ * choice.  No I/O: every call appends bytes to `out`, and the caller sends them at once
+ * (docs/promises.md: token-at-once).
+ *
+ * - streaming: complete server-sent events, the last of them the API's end of a stream; -
+ * otherwise: nothing until the last choice is done, then one JSON body.
+ *
+ * Router and node use the same object.  It copies what it needs from the request.  A streaming
+ * response takes less than 2 KB plus 2 KB per choice (more with log probabilities).  A response
+ * that is collected, or whose writer repeats the whole answer at the end, grows with the answer
+ * up to max_bytes.  Thread: one at a time.
  */
 #ifndef CHAT_RESPONSE_H
 #define CHAT_RESPONSE_H
@@ -29,7 +30,7 @@ void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX]
 struct chat_response_options {
     const struct chat_request *request; /* borrowed for the call */
     struct lr_str id;                   /* of chat_answer_id */
-    struct lr_str model;                /* as the answer names it; empty: as the request did */
+    struct lr_str model;                /* name in the answer; empty: the request's */
     struct lr_str system_fingerprint;   /* empty: null */
     int64_t created;                    /* seconds since 1970 */
     bool is_harmony;                    /* the model speaks Harmony (gpt-oss) */
@@ -40,30 +41,31 @@ LR_MUST_USE lr_code chat_response_create(const struct chat_response_options *opt
                                          struct chat_response **out, struct lr_error *err);
 void chat_response_destroy(struct chat_response *r); /* NULL is fine */
 
-/* True: go on.  False: a stop string matched, the choice is over for the client and
- * the caller cancels its generation; on_done still follows, with the usage.  Tokens
- * that arrive after that are counted and dropped. */
+/* True: go on.  False: a stop string matched; the client has the whole choice, and the caller
+ * cancels its generation. on_done still follows, with the usage.  Tokens that arrive after that
+ * are counted and dropped. */
 bool chat_response_on_token(struct chat_response *r, uint32_t choice,
                             const struct wire_token *token, struct lr_buf *out);
 
-/* The end of one choice; the last one completes the answer.  Exactly once a choice. */
+/* The end of one choice; the last choice completes the answer.  Exactly once a choice. */
 void chat_response_on_done(struct chat_response *r, uint32_t choice, enum lr_finish reason,
                            const struct chat_usage *usage, struct lr_buf *out);
 
-/* The whole request failed.  Streaming: an error event and the end of the stream; a caller that
- * has not sent its headers yet answers with chat_error_write and a status instead. Otherwise
- * the error body, for lr_code_http(error->code).  Later calls write nothing. */
+/* The whole request failed.  Streaming: writes an error event and the end of the stream; a
+ * caller that has not sent its headers answers with chat_error_write and a status instead.
+ * Otherwise: writes the error body, for lr_code_http(error->code).  Later calls write
+ * nothing. */
 void chat_response_on_error(struct chat_response *r, const struct lr_error *error,
                             struct lr_buf *out);
 
-/* The end of the stream, the body or the error has been written. */
+/* True when the end of the stream, the body or the error was written. */
 bool chat_response_is_complete(const struct chat_response *r);
 
-/* LR_OK, or why the answer could not be collected (max_bytes, memory); the body then
- * is the error body. */
+/* LR_OK, or why the answer could not be collected (max_bytes, memory); then the body is an
+ * error. */
 lr_code chat_response_status(const struct chat_response *r);
 
-/* Sums over the choices so far; reasoning_tokens is ours, the rest is the engine's. */
+/* Sums over the choices so far; reasoning_tokens is counted here, the rest by the engine. */
 struct chat_response_totals {
     uint64_t prompt_tokens;
     uint64_t completion_tokens;

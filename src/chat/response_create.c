@@ -1,6 +1,6 @@
-/* chat/response_create.c - a response is made and freed: see chat/response.h.
+/* chat/response_create.c - creating and freeing a response: see chat/response.h.
  *
- * What must live as long as the answer is copied here; the request may go.
+ * Values that must live as long as the answer are copied here; the request may be freed.
  */
 #include "chat/response.h"
 
@@ -13,7 +13,7 @@
 
 enum {
     DEFAULT_MAX_BYTES = 64 * 1024 * 1024,
-    PENDING_MAX = 64 * 1024 * 1024, /* one token's text and what was held before it */
+    PENDING_MAX = 64 * 1024 * 1024, /* one token's text and the text held back before it */
 };
 
 void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX])
@@ -23,8 +23,7 @@ void chat_answer_id(const struct chat_codec *codec, char out[CHAT_ANSWER_ID_MAX]
     lr_random_base62(out + len, 24);
 }
 
-/* Names of declared tools that would pass for built-in ones; NULL entries are counted
- * only. */
+/* Names of declared tools that look like built-in ones; with NULL they are only counted. */
 static uint32_t find_builtin_tools(const struct chat_request *req, struct lr_str *out)
 {
     uint32_t count = 0;
@@ -41,7 +40,7 @@ static uint32_t find_builtin_tools(const struct chat_request *req, struct lr_str
     return count;
 }
 
-/* Moves s to *at and advances *at. */
+/* Copies s to *at and advances *at. */
 static void keep(struct lr_str *s, char **at)
 {
     memcpy(*at, s->ptr, s->len);
@@ -74,7 +73,7 @@ static void init_choice(struct chat_response *r, uint32_t index, size_t max_byte
     lr_buf_init(&c->calls_json, max_bytes);
 }
 
-/* One block: the response, its choices, and copies of the strings it keeps. */
+/* Allocates the response, its choices and copies of its strings in one block. */
 static struct chat_response *allocate(const struct chat_request *req, struct lr_str head)
 {
     uint32_t builtin = find_builtin_tools(req, NULL);
@@ -142,7 +141,7 @@ lr_code chat_response_create(const struct chat_response_options *options,
     r->reasoning = req->reasoning;
     r->n = req->n;
     r->id_hash = hash_id(options->id);
-    /* A raw prompt has no format, so its answer has none. */
+    /* A raw prompt has no message format, so its answer has none. */
     r->is_raw = req->prompts != NULL;
     r->is_harmony = options->is_harmony && !r->is_raw;
     lr_buf_init(&r->pending, PENDING_MAX);

@@ -1,8 +1,7 @@
 /* chat/stop.c - see chat/stop.h. */
 #include "chat/stop.h"
 
-/* Text is matched in pieces, so that what was held and what is new lie side by side
- * on the stack. */
+/* Text is processed in pieces, so that held-back and new text fit side by side on the stack. */
 enum { PIECE_MAX = 1024 };
 
 void chat_stop_init(struct chat_stop *s, const struct lr_str *strings, uint32_t count)
@@ -13,8 +12,8 @@ void chat_stop_init(struct chat_stop *s, const struct lr_str *strings, uint32_t 
     s->held_len = 0;
 }
 
-/* Where the string that ends first begins, or LR_STR_NONE.  Ending first, not
- * beginning first, is what a reader of single letters would see. */
+/* Where the match that ends first begins, or LR_STR_NONE. The first end decides, because a
+ * reader of single letters would see that match first. */
 static size_t find_match(const struct chat_stop *s, struct lr_str text)
 {
     size_t best = LR_STR_NONE;
@@ -32,7 +31,7 @@ static size_t find_match(const struct chat_stop *s, struct lr_str text)
     return best;
 }
 
-/* Length of the longest tail of text that begins a stop string. */
+/* Length of the longest suffix of text that begins a stop string. */
 static size_t held_tail(const struct chat_stop *s, struct lr_str text)
 {
     size_t longest = 0;

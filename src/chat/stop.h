@@ -1,8 +1,8 @@
-/* chat/stop.h - stop strings over a stream of text.
+/* chat/stop.h - stop strings in a stream of text.
  *
- * Text that could be the beginning of a stop string is held back; the string that
- * ends first wins, and the text is cut exactly where it begins.  How the text was
- * split makes no difference.
+ * Text that may be the beginning of a stop string is held back.  The match that ends first
+ * wins, and the text is cut where that match begins.  The result does not depend on how the
+ * text is split.
  */
 #ifndef CHAT_STOP_H
 #define CHAT_STOP_H
@@ -22,11 +22,10 @@ struct chat_stop {
 
 void chat_stop_init(struct chat_stop *s, const struct lr_str *strings, uint32_t count);
 
-/* Passes on what is certain.  True once a string has matched; text after that is
- * dropped. */
+/* Passes on text that is certain.  True once a string has matched; later text is dropped. */
 bool chat_stop_feed(struct chat_stop *s, struct lr_str text, chat_text_fn fn, void *ctx);
 
-/* No more text: gives what was held back. */
+/* The text is over: passes on the text that was held back. */
 void chat_stop_flush(struct chat_stop *s, chat_text_fn fn, void *ctx);
 
 #endif

@@ -5,7 +5,7 @@
 
 static const struct lr_str replacement = {"\xEF\xBF\xBD", 3};
 
-/* Takes bytes until the waiting character is whole or broken; returns how many. */
+/* Takes bytes until the pending character is complete or invalid; returns how many. */
 static size_t finish_pending(struct chat_utf8 *u, struct lr_str bytes, chat_text_fn fn,
                              void *ctx)
 {
@@ -15,8 +15,8 @@ static size_t finish_pending(struct chat_utf8 *u, struct lr_str bytes, chat_text
         u->pending[u->pending_len] = bytes.ptr[used];
         int n = lr_utf8_decode(u->pending, u->pending_len + 1, &code_point);
         if (n == 0) {
-            /* What waited was a proper prefix until this byte: the byte itself may
-             * begin something and stays in the input. */
+            /* The pending bytes were a prefix of a character, and this byte does not continue
+             * it.  The byte itself may begin a character and stays in the input. */
             u->pending_len = 0;
             fn(ctx, replacement);
             break;

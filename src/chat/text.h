@@ -1,8 +1,8 @@
-/* chat/text.h - assembling UTF-8 over token borders.
+/* chat/text.h - assembles UTF-8 across token borders.
  *
- * A token may end in the middle of a character.  Whole characters pass through as
- * they are; at most three bytes wait for the rest; what can never become a character
- * is given as U+FFFD, as lr_utf8_add_repaired would over the whole text.
+ * A token may end in the middle of a character.  Complete characters pass through unchanged,
+ * and at most three bytes wait for the rest.  Invalid bytes become U+FFFD, with the same result
+ * as lr_utf8_add_repaired on the whole text.
  */
 #ifndef CHAT_TEXT_H
 #define CHAT_TEXT_H
@@ -18,10 +18,10 @@ struct chat_utf8 {
 
 typedef void (*chat_text_fn)(void *ctx, struct lr_str text);
 
-/* Calls fn zero to three times, each with whole characters. */
+/* Calls fn zero to three times, each with complete characters. */
 void chat_utf8_feed(struct chat_utf8 *u, struct lr_str bytes, chat_text_fn fn, void *ctx);
 
-/* The message is over: bytes that still wait become one U+FFFD. */
+/* The message is over: pending bytes become one U+FFFD. */
 void chat_utf8_flush(struct chat_utf8 *u, chat_text_fn fn, void *ctx);
 
 #endif

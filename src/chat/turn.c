@@ -9,7 +9,7 @@
 #include "chat/format.h"
 
 enum {
-    OUT_BYTES = 96 << 20, /* above what a collected answer may hold (chat/response.h) */
+    OUT_BYTES = 96 << 20, /* more than a collected answer may have (chat/response.h) */
     ERROR_BYTES = 16 << 10,
 };
 
@@ -24,8 +24,8 @@ static const unsigned moves[] = {
     [CHAT_TURN_ENDED] = 0,
 };
 
-/* The only function that changes the state.  False: there is no such move; a debug build stops
- * here, and any other fails the turn. */
+/* The only function that changes the state.  False: an illegal move; a debug build aborts, a
+ * release build fails the turn. */
 static bool move(struct chat_turn *t, enum chat_turn_state to)
 {
     struct lr_error err;
@@ -58,7 +58,7 @@ static bool is_running(const struct chat_turn *t)
 
 /* ---- ends ---- */
 
-/* Stops and frees everything but `out`, which the caller hands to the sink and frees. */
+/* Stops and frees everything except `out`, which the caller gives to the sink and frees. */
 static struct lr_buf end(struct chat_turn *t)
 {
     struct lr_buf out = t->out;
@@ -119,7 +119,7 @@ void chat_turn_gone(struct chat_turn *t)
     t->sink->fail(t->owner, NULL, lr_str("", 0));
 }
 
-/* ---- the way to a running turn ---- */
+/* ---- starting a turn ---- */
 
 bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *model)
 {
@@ -244,7 +244,8 @@ void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
 
 /* ---- the client's side ---- */
 
-/* Sends what is there.  A client that does not read pays for itself, not for the others. */
+/* Sends the pending bytes.  A client that does not read fails alone and does not affect
+ * others. */
 static void put(struct chat_turn *t)
 {
     if (t->state == CHAT_TURN_RUNNING)
@@ -274,6 +275,6 @@ void chat_turn_keep_alive(struct chat_turn *t)
 {
     if (!is_running(t) || !t->request->stream)
         return;
-    lr_buf_add_z(&t->out, ": working\n\n"); /* behind what still waits */
+    lr_buf_add_z(&t->out, ": working\n\n"); /* after the pending bytes */
     put(t);
 }

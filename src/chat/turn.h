@@ -1,9 +1,9 @@
 /* chat/turn.h - a client's request over its generations, for the router and the node.
  *
- * A turn reads the client's body, renders its prompts, starts a generation for each choice of
- * the answer, makes the answer of their tokens, and ends once.  A turn does no I/O.  A
- * generator starts and stops the generations: the router's is the fleet, the node's its own
- * models.  A sink takes the answer's bytes: the client's HTTP request.
+ * A turn parses the client's body, renders its prompts, starts a generation for each choice of
+ * the answer, builds the answer from their tokens, and ends once.  A turn does no I/O. A
+ * generator starts and stops the generations: the router's generator is the fleet, the node's
+ * its own models.  A sink takes the answer's bytes: the client's HTTP request.
  *
  *         read        parse         prepare       start          first bytes of a stream
  *    NEW ------> READ ------> PARSED ------> READY ------> RUNNING ------> STREAMING
@@ -19,8 +19,7 @@
  *
  *    IDLE ---> RUNNING ---> OVER         its last event has come, or the turn has ended
  *                 |           ^
- *                 +-> STOPPED +          the client has all it wants of it; the usage is to
- * come
+ *                 +-> STOPPED +          the client needs no more of it; its usage is to come
  *
  * Thread: one at a time.
  */
@@ -36,10 +35,10 @@
 enum chat_turn_state {
     CHAT_TURN_NEW,
     CHAT_TURN_READ,      /* the body is JSON */
-    CHAT_TURN_PARSED,    /* and a valid request */
-    CHAT_TURN_READY,     /* its prompts are rendered */
-    CHAT_TURN_RUNNING,   /* generations run, and the client has nothing yet */
-    CHAT_TURN_STREAMING, /* the client has the beginning of the answer */
+    CHAT_TURN_PARSED,    /* the body is a valid request */
+    CHAT_TURN_READY,     /* the prompts are rendered */
+    CHAT_TURN_RUNNING,   /* generations run; nothing was sent to the client */
+    CHAT_TURN_STREAMING, /* the beginning of the answer was sent */
     CHAT_TURN_ENDED,
 };
 
@@ -50,27 +49,29 @@ enum chat_generation_state {
     CHAT_GENERATION_OVER,
 };
 
-/* `owner` is chat_turn.owner in all of them. */
+/* `owner` is always chat_turn.owner. */
 struct chat_generator {
-    /* Starts a generation; chat_turn_ask says what to generate.  Its events may come before
-     * this returns.  A failure fails the turn. */
+    /* Starts a generation; chat_turn_ask says what to generate.  Events may come before this
+     * returns.  A failure fails the turn. */
     lr_code (*start)(void *owner, uint32_t index, struct lr_error *err);
-    /* The client has all it wants of a generation.  True: *usage says what it took, and nothing
-     * more comes.  False: chat_turn_done follows.  usage NULL: the turn has ended. */
+    /* The client needs no more of a generation.  True: *usage is final, and no more events
+     * come.  False: chat_turn_done follows. usage NULL: the turn has ended. */
     bool (*stop)(void *owner, uint32_t index, struct chat_usage *usage);
 };
 
-/* finish and fail are the turn's last calls: the owner may free the turn in them. */
+/* finish or fail is the turn's last call: the owner may free the turn in it. */
 struct chat_sink {
-    /* A piece of a streamed answer; the first begins the answer.  TOO_LARGE: the client does
-     * not read, and the turn ends. */
+    /* Sends a piece of a streamed answer; the first piece begins the answer.  TOO_LARGE: the
+     * client does not read, and the turn ends. */
     lr_code (*write)(void *owner, struct lr_str bytes);
-    /* The rest of the answer, or all of it.  status: LR_OK, or why it is an error instead. */
+    /* Sends the rest of the answer, or all of it. status: LR_OK, or the code if it is an
+     * error. */
     void (*finish)(void *owner, lr_code status, struct lr_str bytes);
-    /* The answer ends with an error, whose body or last event is in `bytes`.  err NULL: the
-     * client is gone or does not read, so the connection is closed. */
+    /* Ends the answer with an error, whose body or last event is in `bytes`. err NULL: the
+     * client is gone or does not read; the connection is closed. */
     void (*fail)(void *owner, const struct lr_error *err, struct lr_str bytes);
-    /* Changes an error into what this client may know; NULL: clients know all. */
+    /* Removes details from an error that this client must not see; NULL: clients see
+     * everything. */
     void (*tell)(void *owner, struct lr_error *err);
 };
 
@@ -80,7 +81,7 @@ struct chat_turn {
     const struct chat_generator *generator;
     const struct chat_sink *sink;
     void *owner;
-    struct lr_arena *arena; /* borrowed, with all that lies in it, until the end */
+    struct lr_arena *arena; /* borrowed, with everything in it, until the end */
     const struct lr_json *root;
     const struct chat_request *request;      /* in the arena */
     struct chat_prompt *prompts;             /* in the arena */
@@ -90,23 +91,23 @@ struct chat_turn {
     uint64_t seed;
     char id[CHAT_ANSWER_ID_MAX];
     struct chat_response *response; /* owned */
-    struct lr_buf out;              /* owned: what is to be sent */
+    struct lr_buf out;              /* owned: bytes to be sent */
 };
 
-/* codec, generator, sink, owner and arena; everything stays good until the turn has ended. */
+/* codec, generator, sink, owner and arena must live until the turn has ended. */
 void chat_turn_init(struct chat_turn *t, const struct chat_codec *codec, struct lr_arena *arena,
                     const struct chat_generator *generator, const struct chat_sink *sink,
                     void *owner);
 
-/* The four steps to a running turn; false: the turn has failed.  *model: the name in the body,
- * empty where there is none.  `body` is borrowed until the end. */
+/* The four steps that start a turn; false: the turn has failed.  *model: the name in the body,
+ * empty if there is none.  `body` is borrowed until the end. */
 bool chat_turn_read(struct chat_turn *t, struct lr_str body, struct lr_str *model);
 bool chat_turn_parse(struct chat_turn *t);
-/* name: of the model, as the answer gives it. */
+/* name: the model's name in the answer. */
 bool chat_turn_prepare(struct chat_turn *t, const struct chat_model *model, struct lr_str name);
 bool chat_turn_start(struct chat_turn *t);
 
-/* What generation `index` is to generate.  The rest of *out is the caller's. */
+/* Fills the generation's part of *out; the caller fills the rest. */
 void chat_turn_ask(const struct chat_turn *t, uint32_t index, struct wire_generate *out);
 static inline const struct chat_prompt *chat_turn_prompt(const struct chat_turn *t,
                                                          uint32_t index)
@@ -114,19 +115,18 @@ static inline const struct chat_prompt *chat_turn_prompt(const struct chat_turn 
     return &t->prompts[index / t->request->n];
 }
 
-/* ---- what the generations bring; chat_turn_flush sends it ---- */
+/* ---- events of generations; chat_turn_flush sends the result ---- */
 void chat_turn_token(struct chat_turn *t, uint32_t index, const struct wire_token *token);
 /* The last event of a generation. */
 void chat_turn_done(struct chat_turn *t, uint32_t index, enum lr_finish reason,
                     const struct chat_usage *usage);
 
-/* Sends what is due, and ends a turn whose answer is complete.  An owner that knows of more
- * events to come at once may wait for them. */
+/* Sends pending bytes, and ends a turn whose answer is complete.  An owner that expects more
+ * events at once may call this after them. */
 void chat_turn_flush(struct chat_turn *t);
 bool chat_turn_is_complete(const struct chat_turn *t);
 
-/* A comment in a streamed answer, which begins the stream: the client sees that it is served.
- */
+/* Sends a comment in a streamed answer, so that the client sees activity; begins the stream. */
 void chat_turn_keep_alive(struct chat_turn *t);
 
 /* ---- ends ---- */

@@ -14,7 +14,7 @@ static const char *const builtins[] = {"python", "browser", "container"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The longest word worth reading: a tool's name has 64 letters at most. */
+/* Longer words are not looked at: a tool's name has 64 letters at most. */
 enum { WORD_MAX = 96 };
 
 static bool is_blank(char c)
@@ -56,7 +56,7 @@ static struct lr_str word_at(struct lr_str s, size_t at)
     return lr_str(s.ptr + at, end - at);
 }
 
-/* "assistant" once or several times over: how much of s that is. */
+/* Length of the prefix of s that is "assistant", once or repeated. */
 static size_t assistant_prefix(struct lr_str s)
 {
     size_t n = 0;
@@ -71,8 +71,8 @@ static bool starts_nocase(struct lr_str s, const char *prefix)
     return s.len >= n && lr_str_eq_nocase(lr_str(s.ptr, n), lr_str(prefix, n));
 }
 
-/* The channel whose name stands at the front of s; *len is how much of s it takes.
- * A name cut short counts from four letters on ("comment" is a token of its own). */
+/* The channel whose name begins s; *len is the name's length.  A truncated name counts from
+ * four letters on ("comment" is a token of its own). */
 static enum channel channel_prefix(struct lr_str s, size_t *len)
 {
     size_t letters = 0;
@@ -162,7 +162,7 @@ static struct lr_str recipient_value(struct lr_str s, size_t at, size_t *end)
     return lr_str(s.ptr + from, to - from);
 }
 
-/* The later one wins, but nothing takes a function's place except another one. */
+/* The later recipient wins, but only a function replaces a function. */
 static void offer_recipient(struct lr_str *best, struct lr_str candidate)
 {
     if (candidate.len == 0 || is_one_of(candidate, no_recipients, COUNT(no_recipients)))
@@ -226,7 +226,7 @@ struct reading {
     size_t at;
 };
 
-/* The role: whose message it is.  Leaves r->at behind it. */
+/* Reads the role and moves r->at behind it. */
 static void read_role(const struct chat_harmony *h, struct reading *r)
 {
     if (!h->has_start)
@@ -244,14 +244,14 @@ static void read_role(const struct chat_harmony *h, struct reading *r)
     }
 }
 
-/* "json" of "json{...}": a model that forgot <|message|> may forget the blank too. */
+/* "json" of "json{...}": a model that left out <|message|> may leave out the blank too. */
 static struct lr_str type_word(struct lr_str word)
 {
     size_t brace = lr_str_find_char(word, '{');
     return brace == LR_STR_NONE ? word : lr_str_sub(word, 0, brace);
 }
 
-/* Recipients and a content type, in any order, as far as they go. */
+/* Reads recipients and a content type, in any order. */
 static void read_tail(const struct chat_harmony *h, struct reading *r)
 {
     bool type_due = h->constrain_at != CHAT_HARMONY_NO_CONSTRAIN;
@@ -283,7 +283,7 @@ static void read_channel(const struct chat_harmony *h, struct reading *r)
         read_tail(h, r);
 }
 
-/* All words are header: look for what is known among the rest. */
+/* All words belong to the header: searches the rest for known words. */
 static void read_rest(struct reading *r)
 {
     find_recipients(lr_str_sub(r->text, r->at, r->text.len), &r->recipient);
@@ -307,7 +307,7 @@ struct chat_harmony_header chat_harmony_header_read(const struct chat_harmony *h
         find_recipients(lr_str_sub(r.text, r.at, h->channel_at), &r.recipient);
         read_channel(h, &r);
     } else {
-        /* Without any marker the text is kept as it is, blanks included. */
+        /* Without any marker the text is kept unchanged, with its blanks. */
         size_t before = r.at;
         read_tail(h, &r);
         if (!h->has_start && r.recipient.len == 0)

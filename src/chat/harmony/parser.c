@@ -1,7 +1,7 @@
 /* chat/harmony/parser.c - see chat/harmony/parser.h.
  *
- * The state machine.  Every decision falls on a byte or on a control token, never on
- * the end of a token, so that the pieces a text comes in make no difference.
+ * The state machine.  Every decision depends on a byte or on a control token, never on where a
+ * token ends, so that the result does not depend on how the text is split into tokens.
  */
 #include "chat/harmony/parser.h"
 
@@ -58,7 +58,7 @@ static void give(struct chat_harmony *h, enum chat_delta_kind kind, struct lr_st
     h->fn(h->ctx, &delta);
 }
 
-/* Reasoning or content; two messages of one class are kept apart. */
+/* Emits reasoning or content, with a separator between two messages of the same class. */
 static void give_text(struct chat_harmony *h, enum chat_harmony_class class, struct lr_str text)
 {
     bool is_reasoning = class == CHAT_CLASS_REASONING;
@@ -70,8 +70,8 @@ static void give_text(struct chat_harmony *h, enum chat_harmony_class class, str
     give(h, kind, text);
 }
 
-/* A tool's body up to its JSON: words that slipped in before the first brace are
- * reasoning.  Returns how much of text it took. */
+/* Skips text before the JSON of a tool's arguments: words before the first brace are reasoning.
+ * Returns how much of text it took. */
 static size_t take_lead(struct chat_harmony *h, struct lr_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -79,7 +79,7 @@ static size_t take_lead(struct chat_harmony *h, struct lr_str text)
         struct lr_str lead = {h->header, h->header_len};
         bool is_blank = is_blank_text(lead);
         bool is_json = c == '{' || (is_blank && (c == '[' || c == '"'));
-        /* Room for one character is kept, so that none is divided. */
+        /* Keeps room for one character, so that no character is split. */
         bool is_full =
             h->header_len > CHAT_HARMONY_HEADER_MAX - 4 && ((unsigned char)c & 0xC0) != 0x80;
         if (is_json || is_full) {
@@ -97,7 +97,7 @@ static size_t take_lead(struct chat_harmony *h, struct lr_str text)
     return text.len;
 }
 
-/* Whole characters of the body of the current message. */
+/* Complete characters of the current message's body. */
 static void give_body(void *ctx, struct lr_str text)
 {
     struct chat_harmony *h = ctx;
@@ -130,7 +130,9 @@ void chat_harmony_init(struct chat_harmony *h, const struct chat_harmony_options
                        chat_delta_fn fn, void *ctx)
 {
     *h = (struct chat_harmony){.fn = fn, .ctx = ctx, .body_class = CHAT_CLASS_CONTENT};
-    begin_header(h, false); /* the prompt ends with <|start|>assistant */
+    begin_header(
+        h,
+        false); /* the prompt ends with <|start|>assistant, so the answer begins in a header */
     if (options != NULL)
         h->options = *options;
 }
@@ -156,7 +158,7 @@ static void close_body(struct chat_harmony *h, bool is_cut)
             h->body_started = true;
             give(h, CHAT_DELTA_TOOL_ARGUMENTS, lead);
         }
-        /* A call without arguments is what clients parse as JSON next. */
+        /* Clients parse the arguments as JSON, so a call without arguments gets "{}". */
         if (!h->body_started && !is_cut)
             give(h, CHAT_DELTA_TOOL_ARGUMENTS, LR_STR_LIT("{}"));
         give(h, CHAT_DELTA_TOOL_END, lr_str(NULL, 0));
@@ -174,7 +176,8 @@ static void begin_between(struct chat_harmony *h, bool after_call)
     h->header_len = 0;
 }
 
-/* Text that belongs nowhere: kept as far as it fits, for a stream that gives nothing. */
+/* Text outside of messages is kept as far as it fits and emitted if the stream gives nothing
+ * else. */
 static void drop(struct chat_harmony *h, struct lr_str text)
 {
     size_t room = sizeof(h->lost) - h->lost_len;
@@ -189,7 +192,7 @@ static void drop(struct chat_harmony *h, struct lr_str text)
     h->lost_len += (uint32_t)n;
 }
 
-/* <|message|> never came: the words that are no header are the message. */
+/* <|message|> never came: the words that are no header are the message's text. */
 static void header_to_body(struct chat_harmony *h, const struct chat_harmony_header *header)
 {
     char text[CHAT_HARMONY_HEADER_MAX]; /* begin_body reuses h->header */
@@ -205,7 +208,7 @@ static struct lr_str header_text(const struct chat_harmony *h,
     return lr_str(h->header + header->text_at, h->header_len - header->text_at);
 }
 
-/* A header is broken off by a control token that ends messages. */
+/* A control token that ends messages ended the header. */
 static void end_header(struct chat_harmony *h)
 {
     struct chat_harmony_header header = chat_harmony_header_read(h, false);
@@ -215,8 +218,8 @@ static void end_header(struct chat_harmony *h)
     close_body(h, false);
 }
 
-/* A header is broken off by the beginning of another one.  A sentence, or arguments, was
- * a message without its marker; a word or two is noise. */
+/* Another header begins before this one ended.  A sentence or arguments were a message without
+ * its marker; a word or two is noise and dropped. */
 static void abandon_header(struct chat_harmony *h)
 {
     struct chat_harmony_header header = chat_harmony_header_read(h, false);
@@ -239,7 +242,7 @@ static void begin_content(struct chat_harmony *h)
     header_to_body(h, &header);
 }
 
-/* Both give how much of text they took; the rest belongs to the state they left. */
+/* Both return how much of text they took; the rest is for the state that follows. */
 static size_t text_in_header(struct chat_harmony *h, struct lr_str text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -284,7 +287,7 @@ static void on_text(struct chat_harmony *h, struct lr_str text)
 
 /* ---- control tokens ---- */
 
-/* Words on the two sides of a control token are two words. */
+/* A control token separates words. */
 static void header_gap(struct chat_harmony *h)
 {
     if (h->header_len < CHAT_HARMONY_HEADER_MAX && h->header_len > 0)
@@ -292,7 +295,7 @@ static void header_gap(struct chat_harmony *h)
     h->word_at = h->header_len;
 }
 
-/* <|message|>: every word before it is header, known or not. */
+/* <|message|>: every word before it belongs to the header, known or not. */
 static void message_begins(struct chat_harmony *h)
 {
     struct chat_harmony_header words = chat_harmony_header_read(h, false);
@@ -308,7 +311,7 @@ static void control_in_header(struct chat_harmony *h, enum control control)
         message_begins(h);
         break;
     case CONTROL_CHANNEL:
-        /* The last channel counts; recipients before it stay. */
+        /* The last channel counts; recipients before it are kept. */
         abandon_header(h);
         if (h->state != CHAT_HARMONY_HEADER)
             begin_header(h, false);
@@ -368,7 +371,7 @@ static void control_between(struct chat_harmony *h, enum control control)
         begin_header(h, control == CONTROL_START);
         h->has_channel = control == CONTROL_CHANNEL;
         break;
-    case CONTROL_MESSAGE: /* a header that lost its <|start|> */
+    case CONTROL_MESSAGE: /* a header without its <|start|> */
         begin_header(h, true);
         h->header_len = (uint32_t)text.len;
         message_begins(h);
@@ -404,7 +407,8 @@ void chat_harmony_token(struct chat_harmony *h, struct lr_str bytes, bool specia
     }
 }
 
-/* The stream ended inside a header: half a name is no call, half a channel no text. */
+/* The stream ended inside a header: a truncated name is no call, a truncated channel no
+ * text. */
 static void end_in_header(struct chat_harmony *h)
 {
     struct chat_harmony_header header = chat_harmony_header_read(h, false);

@@ -1,18 +1,18 @@
-/* chat/harmony/parser.h - gpt-oss output: Harmony token events -> deltas.
+/* chat/harmony/parser.h - parses gpt-oss output: Harmony token events -> deltas.
  *
- * Incremental and tolerant: no input is an error.  Control tokens are those flagged
- * special, known by their text; text that merely spells one is text.
+ * Incremental and tolerant: no input is an error.  Control tokens are tokens flagged special,
+ * recognised by their text; text that only spells a control token is text.
  *
  *   analysis                          -> reasoning
  *   final, commentary, no channel     -> content
- *   to=functions.NAME, to=NAME        -> a tool call, whatever the channel
- *   to=python, browser.*, container.* -> reasoning (a built-in nobody offered), unless
- *                                        the request declares a tool of that name
+ *   to=functions.NAME, to=NAME        -> a tool call, in any channel
+ *   to=python, browser.*, container.* -> reasoning (a built-in tool that was not offered),
+ *                                        unless the request declares a tool of that name
  *   another role than assistant       -> reasoning
  *
- * A header that never becomes a message is text of the class it names.  Feeding the
- * same bytes in other pieces gives the same text: parse(any split) == parse(whole).
- * Memory is fixed: the struct below and nothing else.
+ * A header that never becomes a message is text of the class that it names.  The result does
+ * not depend on how the bytes are split: parse(any split) == parse(whole).  Memory is fixed:
+ * only the struct below.
  */
 #ifndef CHAT_HARMONY_PARSER_H
 #define CHAT_HARMONY_PARSER_H
@@ -21,8 +21,8 @@
 #include "chat/text.h"
 
 enum {
-    /* A header longer than this is no header: the longest legal one is a role, a
-     * recipient of 64 letters, a channel and a type. */
+    /* A longer text is no header: the longest legal one is a role, a recipient of 64 letters, a
+     * channel and a type. */
     CHAT_HARMONY_HEADER_MAX = 384,
     CHAT_HARMONY_NO_CONSTRAIN = CHAT_HARMONY_HEADER_MAX + 1,
 };
@@ -40,8 +40,8 @@ enum chat_harmony_class {
 };
 
 struct chat_harmony_options {
-    bool no_tool_calls; /* tool_choice "none": calls are reasoning */
-    /* Declared tool names that look like built-ins; borrowed for the parser's life. */
+    bool no_tool_calls; /* tool_choice "none": calls become reasoning */
+    /* Declared tool names that look like built-in tools; borrowed while the parser lives. */
     const struct lr_str *builtin_tools;
     uint32_t builtin_tool_count;
 };
@@ -57,7 +57,7 @@ struct chat_harmony {
     bool has_channel;  /* <|channel|> was seen in this header */
     bool after_call;   /* BETWEEN follows <|call|> */
     bool body_started; /* this message has given text or arguments */
-    bool in_arguments; /* a tool body is past what stands before its JSON */
+    bool in_arguments; /* in the JSON of a tool body; text before the JSON is over */
     bool gave_any;     /* something was emitted in this stream */
     bool joint_due[2]; /* reasoning, content: a separator before the next message */
     struct chat_utf8 utf8;
@@ -65,9 +65,9 @@ struct chat_harmony {
     uint32_t constrain_at; /* where the text after <|constrain|> begins */
     uint32_t word_at;      /* where the last word of the header begins */
     uint32_t header_len;
-    uint32_t lost_len; /* dropped text, given back if nothing else came */
-    /* HEADER: its text.  BODY of a tool: what stands before its JSON.  BETWEEN: text
-     * that belongs to no message. */
+    uint32_t lost_len; /* text outside of messages, emitted if nothing else came */
+    /* HEADER: the header's text.  BODY of a tool: text before its JSON. BETWEEN: text outside
+     * of messages. */
     char header[CHAT_HARMONY_HEADER_MAX];
     char lost[CHAT_HARMONY_HEADER_MAX];
 };
@@ -75,16 +75,16 @@ struct chat_harmony {
 void chat_harmony_init(struct chat_harmony *h, const struct chat_harmony_options *options,
                        chat_delta_fn fn, void *ctx);
 
-/* One token event.  `special` says that bytes is the name of a control token. */
+/* One token event.  `special`: bytes is the name of a control token. */
 void chat_harmony_token(struct chat_harmony *h, struct lr_str bytes, bool special);
 
-/* The stream is over: gives what was held back and closes an open tool call. */
+/* The stream is over: emits text that was held back and closes an open tool call. */
 void chat_harmony_end(struct chat_harmony *h);
 
-/* python, browser.*, container.*: what the model was trained with. */
+/* python, browser.*, container.*: built-in tools of the model's training. */
 bool chat_harmony_is_builtin(struct lr_str name);
 
-/* True when text that arrives now belongs to a message of that class: for counting
+/* True when text that arrives now belongs to a message of that class; used for counting
  * tokens. */
 static inline bool chat_harmony_in(const struct chat_harmony *h, enum chat_harmony_class c)
 {

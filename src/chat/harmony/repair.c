@@ -1,4 +1,4 @@
-/* chat/harmony/repair.c - what only the gpt-oss template needs repaired. */
+/* chat/harmony/repair.c - repairs that only the gpt-oss template needs. */
 #include "base/buf.h"
 #include "base/strmap.h"
 #include "chat/template/object.h"
@@ -15,8 +15,8 @@ static bool has_text(const struct lr_json_member *m)
     return m != NULL && m->value.type == LR_JSON_STRING && m->value.text.len > 0;
 }
 
-/* The template takes reasoning or text beside a tool call, not both: they are one
- * analysis message in any case. */
+/* The template accepts reasoning or text beside a tool call, not both.  Both would become one
+ * analysis message, so they are joined. */
 static bool join_thinking(struct lr_arena *arena, struct chat_object *o)
 {
     struct lr_json_member *content = chat_object_find(o, "content");
@@ -49,7 +49,8 @@ static bool repair_assistant(struct lr_arena *arena, struct chat_object *o)
     bool has_calls =
         calls != NULL && calls->value.type == LR_JSON_ARRAY && calls->value.count > 0;
     if (!has_calls)
-        chat_object_remove(o, "tool_calls"); /* the template asks only whether it is there */
+        chat_object_remove(
+            o, "tool_calls"); /* the template only checks whether the member exists */
     struct lr_json_member *content = chat_object_find(o, "content");
     if (content == NULL || content->value.type == LR_JSON_NULL)
         chat_object_set(o, "content", chat_string_json(lr_str("", 0)));
@@ -91,8 +92,8 @@ static uint32_t call_count(const struct lr_json *message)
     return is_role(message, "assistant") && lr_json_is(calls, LR_JSON_ARRAY) ? calls->count : 0;
 }
 
-/* One message for call i.  Only the first is the client's message; the others carry their call
- * and nothing else, or the whole message would be copied for each call. */
+/* Adds one message for call i.  Only the first keeps the client's message; the others get just
+ * their call, so that the message is not copied for each call. */
 static bool push_call(struct expansion *x, const struct lr_json *message, uint32_t i)
 {
     struct chat_object o;
@@ -110,7 +111,7 @@ static bool push_call(struct expansion *x, const struct lr_json *message, uint32
     return true;
 }
 
-/* Results by the id of their call: the first of an id, and behind each the next of the same. */
+/* Results by the id of their call: the first result of each id, and a list of the next ones. */
 struct results {
     const struct lr_json *items;
     uint32_t count;
@@ -122,7 +123,7 @@ static bool index_results(struct results *r)
 {
     struct lr_str id;
     bool ok = true;
-    /* From the last, so that the first of an id ends up in front. */
+    /* From the last to the first, so that the first result of an id comes first in its list. */
     for (uint32_t i = r->count; ok && i-- > 0;) {
         void *behind = NULL;
         if (!lr_json_str(lr_json_get(&r->items[i], "tool_call_id"), &id))
@@ -133,7 +134,7 @@ static bool index_results(struct results *r)
     return ok;
 }
 
-/* The first result of a call that no call before has taken; UINT32_MAX: none. */
+/* The first result of a call's id that is not used yet; UINT32_MAX: none. */
 static uint32_t take_result(struct results *r, const struct lr_json *call)
 {
     struct lr_str id;
@@ -146,8 +147,8 @@ static uint32_t take_result(struct results *r, const struct lr_json *call)
     return found - 1;
 }
 
-/* result_of[i] is the result of call i: the one with its id, else the next that has no
- * call yet; UINT32_MAX where there is none.  used[r] says whether result r has one. */
+/* result_of[i] is the result of call i: the one with its id, else the next unused one;
+ * UINT32_MAX: none. used[r]: result r belongs to a call. */
 static void match_results(const struct lr_json *calls, struct results *results,
                           uint32_t *result_of, bool *used)
 {
@@ -167,8 +168,8 @@ static void match_results(const struct lr_json *calls, struct results *results,
     }
 }
 
-/* The message at `at` and the results after it, call by call.  Returns how many messages
- * that were, 0 without memory. */
+/* Adds the message at `at` and the results after it, call by call.  Returns how many messages
+ * were consumed; 0: no memory. */
 static uint32_t expand(struct expansion *x, uint32_t at)
 {
     const struct lr_json *message = &x->from->items[at];
@@ -242,7 +243,7 @@ bool chat_repair_harmony_messages(struct lr_arena *arena, struct lr_json *messag
 
 /* ---- tools ---- */
 
-/* The template adds these defaults to text, which only a string survives. */
+/* The template appends these defaults to text, so they must be strings. */
 static bool default_as_text(struct lr_arena *arena, const struct lr_json *property,
                             struct lr_json *out)
 {

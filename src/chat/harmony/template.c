@@ -1,9 +1,9 @@
 /* chat/harmony/template.c - see chat/harmony/template.h.
  *
- * One pass over the messages.  Text of ours is written with control allowed, text of the
- * client without; numbers and punctuation made from the client's schema count as the
- * client's.  Peculiarities of the official rendering (a comma after a default's comment,
- * line breaks inside nested types) are kept on purpose: the model was trained on them.
+ * One pass over the messages.  Our own text is written with control allowed, the client's text
+ * without; numbers and punctuation made from the client's schema count as the client's.
+ * Peculiarities of the official rendering (a comma after a default's comment, line breaks
+ * inside nested types) are kept on purpose: the model was trained on them.
  */
 #include "chat/harmony/template.h"
 
@@ -59,7 +59,7 @@ static lr_code add_system(struct jinja_output *out, const struct lr_json *contex
         return lr_fail(err, LR_INVALID_ARGUMENT, "model_identity must be a string");
     if (effort != NULL && effort->type != LR_JSON_STRING)
         return lr_fail(err, LR_INVALID_ARGUMENT, "reasoning_effort must be a string");
-    /* How the model was told about those tools is text of its publisher, not of ours. */
+    /* The description of those tools is its publisher's text and not part of this program. */
     if (truthy(lr_json_get(context, "builtin_tools")))
         return lr_fail(err, LR_INVALID_ARGUMENT,
                        "builtin_tools need the model's own chat_template.jinja");
@@ -114,7 +114,7 @@ static lr_code add_developer(struct jinja_output *out, const struct lr_json *ins
 struct render {
     struct jinja_output *out;
     const struct lr_json *messages;
-    uint32_t first;      /* of the messages to render */
+    uint32_t first;      /* first message to render */
     uint32_t last_final; /* last assistant message without calls; UINT32_MAX: none */
     bool generate;
     struct lr_str last_call; /* name of the last call rendered; ptr NULL: none */
@@ -235,7 +235,8 @@ static lr_code add_message(struct render *r, uint32_t i)
     if (lr_str_eq_z(role, "tool"))
         return add_tool_result(r, i, m);
     if (!lr_str_eq_z(role, "user"))
-        return LR_OK; /* later system messages are not rendered, as in the official one */
+        return LR_OK; /* later system messages are not rendered, like in the official template
+                       */
     if (!lr_json_is(content, LR_JSON_STRING))
         return refuse(r, i, "content must be a string");
     ours(r->out, "<|start|>user<|message|>");

@@ -1,7 +1,7 @@
-/* chat/harmony/types.c - JSON schema to the TypeScript of the prompt.
+/* chat/harmony/types.c - JSON Schema to the TypeScript of the prompt.
  *
- * Types are built in a buffer, since an array's element type is looked at before it is
- * used.  Everything from the schema is the client's text.
+ * Types are built in a buffer, because an array's element type is inspected before it is used.
+ * Everything from the schema is untrusted text of the client.
  */
 #include "chat/harmony/types.h"
 
@@ -57,7 +57,8 @@ static void add_joined(struct lr_buf *out, const struct lr_json *list, const cha
     }
 }
 
-/* What "required" names: a list, or (as a template reads it) a text that holds the names. */
+/* The names in "required": a list, or (as a template reads it) a text that contains the
+ * names. */
 struct required {
     struct lr_json_set names;
     struct lr_str text;
@@ -67,7 +68,7 @@ static void required_init(struct required *r, struct lr_buf *out, const struct l
 {
     *r = (struct required){0};
     (void)lr_json_str(value, &r->text);
-    /* A text is searched for each property, so a long one is not taken. */
+    /* A text is searched for each property, so a long text is ignored. */
     if (!lr_json_set_init(&r->names, value) || r->text.len > REQUIRED_TEXT_MAX)
         out->failed = true;
 }

@@ -1,4 +1,4 @@
-/* chat/openai/body.c - the answer in one piece: collected, then written once. */
+/* chat/openai/body.c - an answer in one piece: collected, then written once. */
 #include "chat/openai/openai.h"
 
 #include "base/json.h"
@@ -36,13 +36,13 @@ const char *chat_openai_finish_reason(const struct chat_choice *c)
     return c->calls > 0 ? "tool_calls" : "stop";
 }
 
-/* Appends text to the JSON string that ends the buffer, inside its closing quote. */
+/* Appends text to the JSON string at the end of the buffer, before its closing quote. */
 static void extend_string(struct lr_buf *buf, struct lr_str text)
 {
     if (buf->failed || buf->len < 2)
         return;
-    /* The new string's opening quote goes where the last letter (or the old opening
-     * quote) stands; that byte is put back over it. */
+    /* The new string's opening quote overwrites the last byte before the old closing quote;
+     * that byte is then restored. */
     char last = buf->data[buf->len - 2];
     size_t at = buf->len - 2;
     buf->len = at;
@@ -54,7 +54,7 @@ static void extend_string(struct lr_buf *buf, struct lr_str text)
 static void add_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t tool,
                      struct lr_str text)
 {
-    (void)tool; /* the open call is the last one */
+    (void)tool; /* the open call is always the last */
     switch (kind) {
     case CHAT_DELTA_CONTENT:
         lr_buf_add_str(&c->content, text);
@@ -63,7 +63,7 @@ static void add_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_t 
         lr_buf_add_str(&c->reasoning, text);
         break;
     default:
-        /* The open call ends with ...arguments":"..."}}; reopen it. */
+        /* The open call ends with ...arguments":"..."}}; reopens the string. */
         if (!c->calls_json.failed && c->calls_json.len > 2) {
             c->calls_json.len -= 2;
             extend_string(&c->calls_json, text);
@@ -143,7 +143,7 @@ static void write_choice(struct chat_choice *c, struct lr_buf *out)
     lr_buf_add_z(out, ",\"logprobs\":");
     chat_logprobs_write(c, out);
     lr_buf_addf(out, ",\"finish_reason\":\"%s\"}", chat_openai_finish_reason(c));
-    /* Each choice's text is in the body now; n answers need not lie in memory twice. */
+    /* The choice's text is in the body now: free it, so that it is not in memory twice. */
     lr_buf_free(&c->content);
     lr_buf_free(&c->reasoning);
     lr_buf_free(&c->calls_json);

@@ -1,6 +1,6 @@
 /* chat/openai/chunk.c - one SSE event per delta.
  *
- * Written with plain appends rather than the JSON writer: this runs once a token.
+ * Uses plain appends instead of the JSON writer, because this runs once a token.
  */
 #include "chat/openai/openai.h"
 

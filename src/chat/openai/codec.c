@@ -1,9 +1,8 @@
 /* chat/openai/codec.c - the codecs of POST /v1/chat/completions and POST /v1/completions, and
- * what several fields of a request say together.
- */
+ * checks that involve several fields of a request. */
 #include "chat/openai/openai.h"
 
-/* What OpenAI generates for a raw prompt when nobody says how much. */
+/* OpenAI's default for a raw prompt. */
 enum { COMPLETIONS_MAX_TOKENS = 16 };
 
 static lr_code check_lengths(struct chat_openai_parse *o)

@@ -1,7 +1,7 @@
 /* chat/openai/fields.c - every field of the two OpenAI requests, and how it is handled.
  *
- * The table is the only place that knows the fields.  docs/api-fields.md is its print;
- * a test compares the two.
+ * The table is the only place that knows the fields. docs/api-fields.md is generated from it; a
+ * test compares the two.
  */
 #include "chat/openai/openai.h"
 

@@ -1,8 +1,8 @@
-/* chat/openai/messages.c - messages and tools of the request codec.
+/* chat/openai/messages.c - parses messages and tools of a request.
  *
- * Shapes are checked here, so that what reaches a template is what templates expect;
- * members of a message beyond OpenAI's are passed on, since templates read their own
- * ("thinking", "tool_plan").
+ * The shape of OpenAI's members is checked here, so that templates get what they expect.  Other
+ * members of a message are passed on, because some templates use their own ("thinking",
+ * "tool_plan").
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { NAME_MAX_BYTES = 256 };
 enum role { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, ROLE_COUNT };
 static const char *const role_names[] = {"system", "developer", "user", "assistant", "tool"};
 
-/* Where we are, for the param of an error: written only when there is one. */
+/* The current position, for the param of an error; its text is written only for an error. */
 struct place {
     uint32_t message;
     const char *list; /* "messages" or "tools" */
@@ -229,7 +229,7 @@ static lr_code check_function(struct chat_parse *p, const struct place *at,
     return LR_OK;
 }
 
-/* names: of the tools before it, and then of this one. */
+/* names: of the tools before this one; this one is added. */
 static lr_code check_tool(struct chat_parse *p, const struct place *at,
                           const struct lr_json *tool, struct lr_strmap *names)
 {

@@ -1,7 +1,7 @@
 /* chat/openai/openai.h - the chat and the completions API of OpenAI (internal).
  *
- *   codec.c     the two codecs, and what several fields of a request say together
- *   fields.c    the table of fields, and the plain ones among them
+ *   codec.c     the two codecs, and checks that involve several fields
+ *   fields.c    the table of fields, and the simple fields
  *   messages.c  messages and tools
  *   values.c    stop strings, biases and raw prompts
  *   chunk.c     an answer as a stream of chunks
@@ -16,13 +16,13 @@
 #include "chat/parse.h"
 #include "chat/response_internal.h"
 
-/* One body on its way to a request. */
+/* A body while it is parsed. */
 struct chat_openai_parse {
     struct chat_parse p; /* first: fields get a pointer to it */
     bool has_messages;
     bool has_prompt;
     bool hide_reasoning;
-    uint32_t max_tokens; /* the two spellings; 0: not given */
+    uint32_t max_tokens; /* under either of its two names; 0: not given */
     uint32_t max_completion_tokens;
     uint32_t best_of;
 };
@@ -34,7 +34,7 @@ static inline struct chat_openai_parse *chat_openai_parse_of(struct chat_parse *
 /* fields.c: bits of chat_field_row.in */
 enum { CHAT_OPENAI_CHAT = 1, CHAT_OPENAI_COMPLETIONS = 2 };
 extern const struct chat_fields chat_openai_chat_fields, chat_openai_completions_fields;
-/* The three lists as docs/api-fields.md holds them. */
+/* The three lists of docs/api-fields.md. */
 void chat_openai_fields_markdown(struct lr_buf *out);
 
 /* messages.c */

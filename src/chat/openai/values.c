@@ -1,4 +1,4 @@
-/* chat/openai/values.c - biases of tokens, and raw prompts. */
+/* chat/openai/values.c - token biases and raw prompts. */
 #include <stdio.h>
 
 #include "chat/openai/openai.h"

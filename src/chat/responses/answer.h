@@ -1,7 +1,7 @@
 /* chat/responses/answer.h - the answer of the Responses API (internal).
  *
- * responses/items.c makes items of deltas, responses/events.c writes what a stream says about
- * them, responses/object.c the response itself.  Streams keep the text, too: their last event
+ * responses/items.c turns deltas into items, responses/events.c writes the events of a stream,
+ * responses/object.c the response object.  Streams keep the text too, because their last event
  * repeats the whole answer.
  */
 #ifndef CHAT_RESPONSES_ANSWER_H
@@ -20,11 +20,11 @@ enum chat_item {
 
 enum {
     CHAT_ITEM_ID_MAX = 32,     /* "msg_" and letters, terminated */
-    CHAT_ITEM_NAME_MAX = 384,  /* what a Harmony header may hold */
-    CHAT_SHOWN_NAME_MAX = 129, /* "namespace.name" as a model sees it */
+    CHAT_ITEM_NAME_MAX = 384,  /* longest name in a Harmony header */
+    CHAT_SHOWN_NAME_MAX = 129, /* "namespace.name" as the model sees it */
 };
 
-/* A declared tool: what its call is made into. */
+/* A declared tool, for calls to it. */
 struct chat_items_tool {
     char name[CHAT_SHOWN_NAME_MAX + 1];
     uint32_t space_len;
@@ -32,12 +32,12 @@ struct chat_items_tool {
 };
 
 struct chat_items {
-    char *repeated;                /* owned: the members that repeat the request, "...}" */
+    char *repeated;                /* owned: members that repeat the request, "...}" */
     struct chat_items_tool *tools; /* owned */
     uint32_t tool_count;
-    struct lr_buf items; /* those that are done, as JSON with commas */
-    uint64_t sequence;   /* of the next event */
-    /* the item under way */
+    struct lr_buf items; /* finished items, as JSON with commas */
+    uint64_t sequence;   /* number of the next event */
+    /* the current item */
     enum chat_item open;
     uint32_t index;
     uint32_t tool;
@@ -46,7 +46,7 @@ struct chat_items {
     char space[CHAT_SHOWN_NAME_MAX]; /* its namespace, or empty */
     struct lr_buf text;
     struct lr_buf logprobs;    /* entries with commas */
-    bool had[CHAT_ITEM_COUNT]; /* there was one of this kind before */
+    bool had[CHAT_ITEM_COUNT]; /* there was an item of this kind before */
 };
 
 static inline struct chat_items *chat_items_of(const struct chat_response *r)
@@ -59,12 +59,12 @@ extern const struct chat_writer chat_items_writer; /* items.c */
 /* object.c */
 /* {"id":...,"object":"response","created_at":...,"model":..., */
 void chat_items_head(const struct chat_response_options *options, struct lr_buf *out);
-/* The members that repeat the request; NULL without memory. */
+/* The members that repeat the request; NULL: no memory. */
 char *chat_items_repeated(const struct chat_request *req);
-/* error: NULL, or why it failed. */
+/* error: NULL, or why the response failed. */
 void chat_items_response(const struct chat_response *r, const char *status,
                          const struct lr_error *error, struct lr_buf *out);
-/* The item under way as it is now, or as it was opened. */
+/* The current item as it is now, or as it was at its begin. */
 void chat_item_write(const struct chat_choice *c, const char *status, bool with_text,
                      struct lr_buf *out);
 /* {"type":"output_text",...} or {"type":"reasoning_text",...} */
@@ -74,7 +74,7 @@ void chat_part_write(const struct chat_items *items, bool with_text, struct lr_b
 void chat_event_begin(struct chat_response *r);
 void chat_event_opened(struct chat_choice *c);
 void chat_event_delta(struct chat_choice *c, struct lr_str text, struct lr_str logprobs);
-/* The last piece of a custom tool's input is its only one. */
+/* The input of a custom tool is sent in one piece, here. */
 void chat_event_closed(struct chat_choice *c, struct lr_str item);
 void chat_event_end(struct chat_response *r, const char *status, const struct lr_error *error);
 

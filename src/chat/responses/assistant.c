@@ -1,4 +1,5 @@
-/* chat/responses/assistant.c - reasoning, text and calls of an assistant become one message. */
+/* chat/responses/assistant.c - joins reasoning, text and calls of an assistant into one
+ * message. */
 #include "chat/responses/build.h"
 
 void chat_assistant_end(struct chat_build *b)
@@ -13,7 +14,7 @@ void chat_assistant_end(struct chat_build *b)
     }
     b->turn = (struct chat_object){0};
     b->turn_call_count = 0;
-    /* Reasoning that led to nothing: no template has a place for it. */
+    /* Reasoning without text or calls after it: templates have no place for it. */
     lr_buf_clear(&b->reasoning);
 }
 
@@ -65,7 +66,7 @@ lr_code chat_assistant_content(struct chat_build *b, struct lr_str text)
     return code;
 }
 
-/* Calls of one turn stand together; those from here on. */
+/* The number of consecutive calls from here on; they belong to one turn. */
 static uint32_t count_calls(const struct chat_build *b)
 {
     const struct lr_json *input = chat_responses_parse_of(b->p)->input;
@@ -77,7 +78,7 @@ static uint32_t count_calls(const struct chat_build *b)
     return end - b->index;
 }
 
-/* {"input": text}: what the function that stands for a custom tool is called with. */
+/* {"input": text}: the arguments of the function that represents a custom tool. */
 static bool wrap_input(struct chat_build *b, struct lr_str text, struct lr_json *out)
 {
     struct chat_object o;

@@ -1,6 +1,6 @@
-/* chat/responses/build.h - input items on their way to messages (internal).
+/* chat/responses/build.h - converting input items to messages (internal).
  *
- * responses/input.c walks the items, responses/assistant.c puts an assistant's turn together.
+ * responses/input.c walks the items, responses/assistant.c builds an assistant's turn.
  */
 #ifndef CHAT_RESPONSES_BUILD_H
 #define CHAT_RESPONSES_BUILD_H
@@ -24,21 +24,22 @@ struct chat_build {
     const struct lr_json *item;
     struct lr_json *messages; /* arena: room for all items and the instructions */
     uint32_t count;
-    struct lr_buf system;    /* what system and developer say */
+    struct lr_buf system;    /* text of system and developer messages */
     struct lr_strmap calls;  /* ids of the calls so far */
-    struct lr_buf reasoning; /* of the assistant's turn under way */
-    struct chat_object turn; /* members NULL: none is under way */
+    struct lr_buf reasoning; /* of the current assistant turn */
+    struct chat_object turn; /* members NULL: no current turn */
     struct lr_json *turn_calls;
     uint32_t turn_call_count;
 };
 
 enum chat_input_kind chat_input_kind(const struct lr_json *item);
 
-/* Fails with INVALID_ARGUMENT; `member` stands behind "input[N]" in the param. */
+/* Fails with INVALID_ARGUMENT; the param is "input[N]" followed by `member`. */
 lr_code chat_build_bad(struct chat_build *b, const char *member, const char *text);
 lr_code chat_build_no_memory(struct chat_build *b);
 
-/* A string, or parts of one of `types` (which ends with NULL) joined by newlines. */
+/* A string, or parts whose types are among `types` (which ends with NULL), joined by
+ * newlines. */
 lr_code chat_build_text(struct chat_build *b, const char *member, const struct lr_json *value,
                         const char *const *types, struct lr_str *out);
 

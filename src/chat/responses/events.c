@@ -1,5 +1,5 @@
-/* chat/responses/events.c - what a stream of the Responses API says: named SSE events, each
- * with its number.  Written with plain appends, as the chunks of chat are. */
+/* chat/responses/events.c - the stream of the Responses API: named, numbered SSE events.
+ * Written with plain appends, like the chunks of the chat API. */
 #include "chat/responses/answer.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void end(struct lr_buf *out)
     ADD(out, "}\n\n");
 }
 
-/* Of an event about the item under way. */
+/* Begins an event about the current item. */
 static struct lr_buf *begin_item(struct chat_response *r, const char *name)
 {
     struct lr_buf *out = begin(r, name);
@@ -144,7 +144,7 @@ void chat_event_closed(struct chat_choice *c, struct lr_str item)
     end(out);
 }
 
-/* Some clients raise what `error` says, others read response.failed. */
+/* Some clients read the event `error`, others response.failed: both are sent. */
 static void write_error(struct chat_response *r, const struct lr_error *error)
 {
     const char *param = NULL, *word = chat_error_word(r->codec, error, &param);

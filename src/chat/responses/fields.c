@@ -1,7 +1,7 @@
 /* chat/responses/fields.c - every field of POST /v1/responses, and how it is handled.
  *
- * The table is the only place that knows the fields.  docs/responses.md holds its print;
- * a test looks for it there.
+ * The table is the only place that knows the fields. docs/responses.md contains the list
+ * generated from it; a test compares the two.
  */
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
-/* chat/responses/function.c - a tool of the Responses API as the function a model sees.
+/* chat/responses/function.c - converts a tool of the Responses API to a function.
  *
- * A custom tool takes free text, which Harmony models have no form for: it becomes a function
- * with one string, `input`, and chat/responses/items.c takes the text out again.  That
- * function is strict, so that what arrives there is that object and nothing else.
+ * A custom tool takes free text, for which Harmony models have no format.  It becomes a
+ * function with one string, `input`, and chat/responses/items.c extracts the text again.  That
+ * function is strict, so that its arguments are always exactly that object.
  */
 #include "chat/responses/tool.h"
 
@@ -48,7 +48,7 @@ static lr_code add_function(struct chat_parse *p, const struct chat_tool *t,
     return LR_OK;
 }
 
-/* The grammar of a custom tool's input is told to the model; it is not enforced. */
+/* The grammar of a custom tool's input is shown to the model but not enforced. */
 static lr_code add_grammar(struct chat_parse *p, const struct chat_tool *t,
                            struct lr_json *about)
 {

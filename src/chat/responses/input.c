@@ -1,9 +1,9 @@
 /* chat/responses/input.c - instructions and input items -> messages.
  *
- * Items are finer than messages: an assistant's turn comes as reasoning, text and calls, one
- * item each, and becomes one message again.  What the system and the developer say is joined
- * into the first message, since Harmony has one place for it; every content becomes one
- * string, parts joined by newlines.
+ * Items are finer than messages: reasoning, text and calls of an assistant's turn are separate
+ * items and become one message again.  System and developer texts are joined into the first
+ * message, because Harmony has one place for them.  Every content becomes one string, parts
+ * joined by newlines.
  */
 #include <stdio.h>
 
@@ -62,8 +62,8 @@ static lr_code part_text(struct chat_build *b, const char *member, uint32_t inde
     (void)snprintf(at, sizeof(at), "%s[%u]", member, index);
     if (part->type != LR_JSON_OBJECT || !lr_json_str(lr_json_get(part, "type"), &type))
         return chat_build_bad(b, at, "a part is an object with a 'type'.");
-    /* A client's own tool gave it.  Were it refused, the conversation would be over; so the
-     * model is told instead. */
+    /* An image in the output of the client's own tool.  Refusing it would end the conversation,
+     * so the model gets a note instead. */
     if (strcmp(member, ".output") == 0 && lr_str_eq_z(type, "input_image")) {
         *out = LR_STR_LIT("[An image. This model reads text only.]");
         return LR_OK;
@@ -104,7 +104,7 @@ lr_code chat_build_text(struct chat_build *b, const char *member, const struct l
         return chat_build_no_memory(b);
     for (uint32_t i = 0; i < value->count; i++) {
         lr_code ignored = part_text(b, member, i, &value->items[i], types, &text);
-        (void)ignored; /* it went well the first time */
+        (void)ignored; /* no error: the same text was read before */
         if (i > 0)
             joined[at++] = '\n';
         if (text.len > 0)
@@ -115,7 +115,7 @@ lr_code chat_build_text(struct chat_build *b, const char *member, const struct l
     return LR_OK;
 }
 
-/* ---- the others ---- */
+/* ---- other items ---- */
 
 static lr_code add_output(struct chat_build *b)
 {
@@ -155,7 +155,7 @@ static lr_code add_user(struct chat_build *b, struct lr_str text)
 static void add_system(struct chat_build *b, struct lr_str text)
 {
     if (b->turn_call_count > 0)
-        chat_assistant_end(b); /* the calls of a turn stand together */
+        chat_assistant_end(b); /* the calls of a turn belong together */
     if (b->system.len > 0 && text.len > 0)
         lr_buf_add_z(&b->system, "\n\n");
     lr_buf_add_str(&b->system, text);
@@ -219,7 +219,7 @@ static lr_code add_item(struct chat_build *b)
     }
 }
 
-/* Slot 0 is for the instructions; without any the list begins behind it. */
+/* Slot 0 is reserved for the instructions; without any the list begins at slot 1. */
 static lr_code finish(struct chat_build *b)
 {
     struct chat_parse *p = b->p;

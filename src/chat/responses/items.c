@@ -1,9 +1,9 @@
-/* chat/responses/items.c - deltas -> items of the Responses API: a reasoning, a message or a
- * call each, in the order the model gave them.
+/* chat/responses/items.c - deltas -> items of the Responses API: each a reasoning, a message or
+ * a call, in the model's order.
  *
- * An item ends where another kind of text begins, so one that holds nothing is never made.
- * The input of a custom tool comes wrapped (chat/responses/tools.c): it is given to the client
- * when the call is whole.
+ * An item ends where another kind of text begins, so empty items are never created.  The input
+ * of a custom tool is wrapped in JSON (chat/responses/function.c): the client gets it when the
+ * call is complete.
  */
 #include "chat/responses/answer.h"
 
@@ -13,12 +13,12 @@
 #include "base/json.h"
 #include "chat/openai/openai.h"
 
-/* ids of items, apart from those of calls */
+/* numbers of item ids, separate from those of calls */
 enum { ITEM_IDS = 1 << 20 };
 
 /* ---- making and freeing ---- */
 
-/* Where the request's tools come from; false without memory. */
+/* Copies the request's tools; false: no memory. */
 static bool keep_tools(struct chat_items *items, const struct chat_request *req)
 {
     uint32_t count = req->tools != NULL ? req->tools->count : 0;
@@ -34,8 +34,8 @@ static bool keep_tools(struct chat_items *items, const struct chat_request *req)
     return items->tools != NULL;
 }
 
-/* The tool that the model means; NULL: nobody declared it.  A model may leave the namespace
- * out: the name alone will do where only one namespace has it. */
+/* The tool that the model calls; NULL: not declared.  A model may leave out the namespace if
+ * the name is unique. */
 static const struct chat_items_tool *find_tool(const struct chat_items *items,
                                                struct lr_str name)
 {
@@ -103,7 +103,7 @@ static void open_item(struct chat_choice *c, enum chat_item kind)
         chat_event_opened(c);
 }
 
-/* The input within {"input": ...}, appended; false where the text is no such object. */
+/* Appends the text in {"input": ...}; false if the text is no such object. */
 static bool unwrap(struct lr_str text, struct lr_buf *out)
 {
     struct lr_arena arena;
@@ -118,8 +118,8 @@ static bool unwrap(struct lr_str text, struct lr_buf *out)
     return ok;
 }
 
-/* A call that was cut off within its string is closed where it ended, behind the last whole
- * escape (at most two of six letters).  What is no such object at all is given as it is. */
+/* A call that was truncated inside its string is closed after the last complete escape (at most
+ * two escapes of six letters are dropped).  Any other text is given unchanged. */
 static void unwrap_input(struct chat_items *items)
 {
     enum { ESCAPES = 12 };
@@ -172,8 +172,8 @@ static void begin(struct chat_choice *c)
         chat_event_begin(c->response);
 }
 
-/* Harmony's parser parts two messages of a class by newlines, for APIs that join them; here
- * an item does that where something else stood between. */
+/* The Harmony parser separates two messages of a class by newlines, for APIs that join them.
+ * Here they are separate items if another item is between them. */
 static struct lr_str without_joint(enum chat_item kind, struct lr_str text)
 {
     size_t joint = kind == CHAT_ITEM_MESSAGE ? 2 : 1;
@@ -215,7 +215,7 @@ static void write_text(struct chat_choice *c, enum chat_delta_kind kind, uint32_
                        struct lr_str text)
 {
     struct chat_items *items = c->response->own;
-    (void)tool; /* the open call is the last one */
+    (void)tool; /* the open call is always the last */
     if (kind == CHAT_DELTA_CONTENT) {
         add_text(c, CHAT_ITEM_MESSAGE, text);
     } else if (kind == CHAT_DELTA_REASONING) {
@@ -244,7 +244,7 @@ static void write_call(struct chat_choice *c, uint32_t tool, struct lr_str name)
 
 static void end_call(struct chat_choice *c)
 {
-    /* At the end of a stream the parser closes what is open, whole or not. */
+    /* At the end of a stream the parser also closes an incomplete call. */
     if (!c->truncated)
         close_item(c, "completed", true);
 }

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "chat/codec.h"
 
-/* The request's own member, or what stands for it where it sent none. */
+/* Writes the request's member, or its default if the request has none. */
 static void repeat(struct lr_json_writer *w, const struct lr_json *body, const char *key,
                    const char *otherwise)
 {
@@ -54,7 +54,7 @@ char *chat_items_repeated(const struct chat_request *req)
     struct lr_buf out;
     struct lr_json_writer w;
     char *text = NULL;
-    lr_buf_init(&out, SIZE_MAX / 2); /* no more than the body has, written again */
+    lr_buf_init(&out, SIZE_MAX / 2); /* no limit needed: at most the body, written again */
     lr_json_writer_init(&w, &out);
     lr_json_begin_object(&w);
     lr_json_member_null(&w, "access_programs");

@@ -1,9 +1,9 @@
 /* chat/responses/responses.h - the Responses API of OpenAI (internal).
  *
- *   codec.c      the codec, and what several fields of a request say together
- *   fields.c     the table of fields, and the plain ones among them
- *   input.c      items of the input become messages, assistant.c those of one assistant's turn
- *   tools.c      tools, function.c one of them as a model knows it
+ *   codec.c      the codec, and checks that involve several fields
+ *   fields.c     the table of fields, and the simple fields
+ *   input.c      input items become messages; assistant.c does so for an assistant's turn
+ *   tools.c      all tools; function.c converts one of them
  *   items.c      the answer as items, events.c as a stream, object.c in one piece
  */
 #ifndef CHAT_RESPONSES_RESPONSES_H
@@ -11,7 +11,7 @@
 
 #include "chat/parse.h"
 
-/* One body on its way to a request. */
+/* A body while it is parsed. */
 struct chat_responses_parse {
     struct chat_parse p; /* first: fields get a pointer to it */
     const struct lr_json *input;
@@ -24,14 +24,14 @@ static inline struct chat_responses_parse *chat_responses_parse_of(struct chat_p
 }
 
 extern const struct chat_fields chat_responses_fields; /* fields.c */
-/* The lists of fields as docs/responses.md holds them. */
+/* The lists of fields in docs/responses.md. */
 void chat_responses_fields_markdown(struct lr_buf *out);
 
 /* input.c: the input and the instructions become the request's messages. */
 lr_code chat_responses_messages(struct chat_parse *p);
 /* tools.c: the tools become the request's tools. */
 lr_code chat_responses_tools(struct chat_parse *p);
-/* The name a model knows a tool of a namespace by; without memory its ptr is NULL. */
+/* The model's name for a tool in a namespace; ptr is NULL without memory. */
 struct lr_str chat_responses_tool_name(struct lr_arena *arena, struct lr_str space,
                                        struct lr_str name);
 lr_code chat_responses_tool_choice(struct chat_parse *p, const char *name,

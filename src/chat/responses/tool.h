@@ -1,6 +1,6 @@
-/* chat/responses/tool.h - one tool of the Responses API on its way (internal).
+/* chat/responses/tool.h - one tool of the Responses API while it is converted (internal).
  *
- * responses/tools.c reads them, responses/function.c makes the functions that models know.
+ * responses/tools.c parses tools, responses/function.c converts them to functions.
  */
 #ifndef CHAT_RESPONSES_TOOL_H
 #define CHAT_RESPONSES_TOOL_H
@@ -12,9 +12,9 @@ struct chat_tool {
     char at[CHAT_TOOL_AT_MAX];
     const struct lr_json *from;
     struct lr_str type, name;
-    struct lr_json about;      /* a string, or null */
-    struct lr_str space;       /* empty: it is in no namespace */
-    struct lr_str space_about; /* of the first tool of a namespace */
+    struct lr_json about;      /* description: a string, or null */
+    struct lr_str space;       /* namespace; empty: none */
+    struct lr_str space_about; /* description of the namespace, for its first tool */
 };
 
 /* Fails with the name of the member: "expected <wanted>". */
@@ -22,7 +22,7 @@ lr_code chat_tool_bad(struct chat_parse *p, const struct chat_tool *t, const cha
                       const char *wanted);
 lr_code chat_tool_no_memory(struct chat_parse *p);
 
-/* {"type":"function","function":{...}}; name: as the model sees it. */
+/* {"type":"function","function":{...}}; name: the model's name for it. */
 lr_code chat_tool_make(struct chat_parse *p, const struct chat_tool *t, struct lr_str name,
                        struct lr_json *out);
 

@@ -1,8 +1,8 @@
 /* chat/responses/tools.c - tools and tool_choice of the Responses API.
  *
- * Its tools are flat where chat's are nested, so they are rebuilt in the shape templates and
- * grammars know.  Those of a namespace stand among the others, as "namespace.name"; the
- * request's origins say where the name begins, so that the answer can take it apart again.
+ * This API's tools are flat where the chat API's are nested, so they are rebuilt in the shape
+ * that templates and grammars expect.  Tools of a namespace are named "namespace.name"; the
+ * request's origins say where the name begins, so that the answer can separate them again.
  */
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static int shown(struct lr_str s)
     return s.len < 40 ? (int)s.len : 40;
 }
 
-/* The request's tools on their way; there is room for all of them. */
+/* The converted tools; allocated for all of them. */
 struct tools {
     struct lr_json *list;
     struct chat_tool_origin *origins;
@@ -47,7 +47,7 @@ static lr_code refuse_type(struct chat_parse *p, const struct chat_tool *t)
                            param, shown(t->type), t->type.ptr);
 }
 
-/* Name and description, which namespaces have, too. */
+/* Reads name and description, which namespaces have too. */
 static lr_code read_label(struct chat_parse *p, struct chat_tool *t)
 {
     const struct lr_json *about = lr_json_get(t->from, "description");
@@ -61,7 +61,7 @@ static lr_code read_label(struct chat_parse *p, struct chat_tool *t)
     return LR_OK;
 }
 
-/* What a namespace is for is told once, with its first tool. */
+/* A namespace's description is given once, with its first tool. */
 static lr_code tell_space(struct chat_parse *p, struct chat_tool *t)
 {
     struct lr_str own = {0};
@@ -140,8 +140,8 @@ static lr_code add_space(struct chat_parse *p, struct chat_tool *space, struct t
     return code;
 }
 
-/* Codex declares one of these by itself.  A search that may not reach the web asks for nothing
- * that could be missed here; one that may is refused. */
+/* Codex always declares this tool.  A web search without web access can be ignored; one with
+ * web access is refused. */
 static bool is_offline_search(const struct chat_tool *t)
 {
     bool goes_out = true;
@@ -159,7 +159,7 @@ static lr_code add_entry(struct chat_parse *p, struct chat_tool *t, struct tools
     return is_callable(t) ? add_tool(p, t, all) : refuse_type(p, t);
 }
 
-/* Those of namespaces count as the others do. */
+/* Counts tools, including those of namespaces. */
 static size_t count_tools(const struct lr_json *from)
 {
     size_t count = from->count;

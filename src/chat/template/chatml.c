@@ -22,7 +22,7 @@ static void add_json(struct jinja_output *out, const struct lr_json *v)
     lr_buf_free(&text);
 }
 
-/* Only the five roles are ours to vouch for. */
+/* Only the five known roles are trusted text. */
 static bool add_role(struct jinja_output *out, const struct lr_json *message)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};

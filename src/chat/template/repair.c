@@ -1,7 +1,7 @@
 /* chat/template/repair.c - see chat/template/repair.h.
  *
- * Objects are rebuilt member by member only where something changes; everything else is
- * shared with the input.
+ * An object is rebuilt only if something in it changes; everything else is shared with the
+ * input.
  */
 #include "chat/template/repair.h"
 
@@ -76,8 +76,8 @@ static bool part_text(const struct lr_json *part, struct lr_str *out)
     return lr_json_str(lr_json_get(part, "text"), out);
 }
 
-/* A list of parts that are all text, as one string.  Others are left to the template,
- * which may know images. */
+/* Joins a list of text parts to one string.  Lists with other parts are left to the template,
+ * which may support images. */
 static bool join_parts(struct lr_arena *arena, const struct lr_json *parts, struct lr_json *out,
                        bool *changed)
 {
@@ -119,7 +119,7 @@ static bool repair_arguments(struct lr_arena *arena, const struct lr_json *funct
     if (!lr_json_str(lr_json_get(function, "arguments"), &text))
         return true;
     struct lr_str trimmed = lr_str_trim(text);
-    /* Empty arguments mean none; text that is no JSON stays what it is. */
+    /* Empty arguments mean none; text that is not JSON is kept. */
     if (trimmed.len == 0)
         parsed = &nothing;
     else if (lr_json_parse(arena, trimmed, NULL, &parsed, NULL) != LR_OK)
