@@ -1,4 +1,4 @@
-/* grammar/build.c - see grammar/program.h: steps, and the checks of a whole program. */
+/* grammar/build.c - see grammar/program.h: creating steps, and checks of a whole program. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,8 +177,8 @@ static int by_text(const void *a, const void *b)
                       ((const struct grammar_choice *)b)->text);
 }
 
-/* list[0..count) agree in their first `depth` bytes and are sorted: one step for each
- * different byte that follows. */
+/* list[0..count) is sorted and agrees in the first `depth` bytes: makes one step for each
+ * different next byte. */
 static uint32_t choose(struct grammar_build *b, const struct grammar_choice *list, size_t count,
                        size_t depth)
 {
@@ -194,7 +194,8 @@ static uint32_t choose(struct grammar_build *b, const struct grammar_choice *lis
             size_t same = depth + 1;
             while (end < count && list[end].text.len > depth && list[end].text.ptr[depth] == c)
                 end++;
-            /* What all of them share is one run: no recursion for each byte of long texts. */
+            /* The common prefix becomes one run, so that long texts need no recursion for each
+             * byte. */
             while (list[i].text.len > same && list[end - 1].text.len > same &&
                    list[i].text.ptr[same] == list[end - 1].text.ptr[same])
                 same++;
@@ -218,7 +219,7 @@ uint32_t grammar_choose(struct grammar_build *b, struct grammar_choice *list, si
 
 enum colour { UNSEEN, OPEN, CLOSED };
 
-/* The steps reached from `at` without consuming anything. */
+/* The steps reached from `at` without consuming input. */
 static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t out[2])
 {
     const struct grammar_step *s = &p->steps[at];
@@ -229,7 +230,7 @@ static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t ou
         return 2;
     case GRAMMAR_SPACE:
         return 1;
-    case GRAMMAR_CALL: /* every rule consumes something before it returns */
+    case GRAMMAR_CALL: /* every rule consumes input before it returns */
         out[0] = p->rules[s->other].entry;
         return 1;
     default:
@@ -237,8 +238,8 @@ static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t ou
     }
 }
 
-/* Depth first over silent steps; a way back to an open one is a rule that begins with itself.
- */
+/* Depth-first search over steps that consume nothing; an edge back to an open step is a rule
+ * that begins with itself. */
 static bool is_circular(const struct grammar_program *p, uint8_t *colours, uint32_t *stack)
 {
     for (uint32_t start = 0; start < p->count; start++) {

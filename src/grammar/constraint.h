@@ -1,13 +1,13 @@
-/* grammar/constraint.h - a constraint as text: what a router says and a worker compiles.
+/* grammar/constraint.h - a constraint as text: a router writes it and a worker compiles it.
  *
  *   {"format":"harmony","answer":"schema","schema":{...},
  *    "tools":[{"name":"f","strict":true,"schema":{...}}]}
  *
- * format  "plain": the answer and nothing else, up to the model's stop token
- *         "harmony": free analysis messages, then the answer on the final channel or a call
- * answer  "schema", "object" (any JSON object), "text", or "none": a call has to come
- * tools   those that may be called; a schema that is not strict is followed as far as its
- *         keywords are offered
+ *   format  "plain": only the answer, up to the model's stop token
+ *           "harmony": free analysis messages, then the answer on the final channel or a call
+ *   answer  "schema", "object" (any JSON object), "text", or "none": a call is required
+ *   tools   tools that may be called; a schema that is not strict is enforced as far as its
+ *           keywords are supported
  */
 #ifndef GRAMMAR_CONSTRAINT_H
 #define GRAMMAR_CONSTRAINT_H
@@ -36,7 +36,7 @@ struct grammar_constraint {
     uint32_t tool_count;
 };
 
-/* Appends the text. */
+/* Appends the constraint's text. */
 void grammar_constraint_write(struct lr_buf *out, const struct grammar_constraint *c);
 
 #endif

@@ -1,9 +1,10 @@
-/* grammar/exclusive.c - see grammar/program.h: schemas of which a value fits one at most.
+/* grammar/exclusive.c - see grammar/program.h: checks that a value matches at most one of
+ * several schemas.
  *
- * "oneOf" is "anyOf" where the schemas exclude each other.  They are seen to do so by their
- * types, by their constants, or by the constants of a property that both require: how tools
- * write tagged unions.  All schemas are looked at together: each constant knows the schemas
- * that allow it, so nothing is compared pair by pair.
+ * "oneOf" equals "anyOf" if the schemas exclude each other.  Schemas are recognised as
+ * exclusive by their types, by their constants, or by the constants of a property that both
+ * require, as in tagged unions.  All schemas are checked together: each constant keeps the set
+ * of schemas that allow it, so no pairs are compared.
  */
 #include <stdlib.h>
 
@@ -11,12 +12,12 @@
 #include "grammar/program.h"
 
 enum {
-    EXCLUSIVE_MAX = 64, /* a bit for each in a word */
+    EXCLUSIVE_MAX = 64, /* one bit each in a word */
     HOPS_MAX = 16,
-    VALUE_WORK = 4, /* of a constant, against a step: it is hashed twice */
+    VALUE_WORK = 4, /* cost of a constant compared with a step: it is hashed twice */
 };
 
-/* What a chain of $ref ends in. */
+/* The end of a chain of $ref. */
 static const struct lr_json *target_of(struct grammar_build *b, const struct lr_json *schema)
 {
     struct lr_str ref;
@@ -29,7 +30,7 @@ static const struct lr_json *target_of(struct grammar_build *b, const struct lr_
     return NULL;
 }
 
-/* The strings a schema is one of, by const or enum; 0: it does not say. */
+/* The strings that a schema allows by const or enum; 0: not restricted to strings. */
 static uint32_t strings_of(struct grammar_build *b, const struct lr_json *schema,
                            const struct lr_json **out)
 {
@@ -54,11 +55,11 @@ static uint32_t strings_of(struct grammar_build *b, const struct lr_json *schema
 struct union_of {
     struct grammar_build *b;
     uint32_t count;
-    const struct lr_json *schemas[EXCLUSIVE_MAX]; /* where their $ref leads */
+    const struct lr_json *schemas[EXCLUSIVE_MAX]; /* after following $ref */
     uint32_t types[EXCLUSIVE_MAX];
     struct lr_json_set required[EXCLUSIVE_MAX];
-    uint64_t objects[EXCLUSIVE_MAX]; /* bit k of [i]: what may fit both is an object */
-    uint64_t others[EXCLUSIVE_MAX];  /* the same: they are known to exclude each other */
+    uint64_t objects[EXCLUSIVE_MAX]; /* bit k of [i]: only objects can match both schemas */
+    uint64_t others[EXCLUSIVE_MAX];  /* bit k of [i]: the two schemas exclude each other */
 };
 
 /* A constant, and the schemas that allow it. */
@@ -76,8 +77,8 @@ static struct constant *constant_of(struct constant *table, size_t size, struct 
     return &table[at];
 }
 
-/* By the strings of `parts`, one for each schema; NULL: it has none to be told apart by.
- * among: which schemas they tell from schema i; NULL: all. */
+/* Separates schemas by the strings of `parts`, one for each schema; NULL: the schema has no
+ * strings. among: which schemas to separate from schema i; NULL: all. */
 static void by_strings(struct union_of *u, const struct lr_json *const *parts,
                        const uint64_t *among)
 {
@@ -91,7 +92,7 @@ static void by_strings(struct union_of *u, const struct lr_json *const *parts,
         have |= counts[i] != 0 ? UINT64_C(1) << i : 0;
     }
     if ((have & (have - 1)) == 0 || u->b->code != LR_OK)
-        return; /* fewer than two */
+        return; /* fewer than two schemas have strings */
     size_t size = lr_json_slots(total);
     struct constant *table = calloc(size, sizeof(*table));
     if (table == NULL) {
@@ -121,7 +122,7 @@ static void by_types(struct union_of *u)
         }
 }
 
-/* By a property that several objects require. */
+/* Separates schemas by a property that several objects require. */
 static void by_tag(struct union_of *u, struct lr_str name)
 {
     const struct lr_json *parts[EXCLUSIVE_MAX] = {NULL};
@@ -136,7 +137,7 @@ static void by_tag(struct union_of *u, struct lr_str name)
         by_strings(u, parts, u->objects);
 }
 
-/* A schema that the schemas before it may overlap: the first of those, else u->count. */
+/* The first schema before schema i that may overlap it, else u->count. */
 static uint32_t overlapped(const struct union_of *u, uint32_t i)
 {
     uint64_t left = ~u->others[i] & ((UINT64_C(1) << i) - 1);
@@ -146,7 +147,7 @@ static uint32_t overlapped(const struct union_of *u, uint32_t i)
     return u->count;
 }
 
-/* Looks at the properties of schema i until it is apart from those before it. */
+/* Tries the properties of schema i until it is separated from all schemas before it. */
 static void by_tags_of(struct union_of *u, uint32_t i)
 {
     const struct lr_json *properties = lr_json_get(u->schemas[i], "properties");
@@ -195,7 +196,7 @@ static void check(struct union_of *u)
 void grammar_check_exclusive(struct grammar_build *b, const struct lr_json *list)
 {
     if (list->type != LR_JSON_ARRAY)
-        return; /* refused by who compiles it */
+        return; /* compiling it reports the error */
     if (list->count > EXCLUSIVE_MAX) {
         grammar_fail(b, LR_UNSUPPORTED, "\"oneOf\" of more than %d schemas is not offered",
                      EXCLUSIVE_MAX);

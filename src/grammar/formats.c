@@ -1,6 +1,6 @@
-/* grammar/formats.c - see grammar/program.h: strings whose form is known by name.
+/* grammar/formats.c - see grammar/program.h: string formats known by name.
  *
- * Dates and times as RFC 3339 writes them, and UUIDs.  A day fits its month; February has 29.
+ * Dates and times as in RFC 3339, and UUIDs.  Days are limited by their month; February has 29.
  */
 #include "grammar/program.h"
 
@@ -46,7 +46,7 @@ static uint32_t date(struct grammar_build *b, uint32_t next)
     return digits(b, 4, one(b, '-', month));
 }
 
-/* hh:mm:ss, up to nine digits of a second, and Z or the distance from it. */
+/* hh:mm:ss, up to nine digits of a second, and Z or an offset. */
 static uint32_t time_of_day(struct grammar_build *b, uint32_t next)
 {
     uint32_t distance = pair(b, 0, 23, one(b, ':', pair(b, 0, 59, next)));

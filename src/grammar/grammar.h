@@ -1,11 +1,10 @@
-/* grammar/grammar.h - which tokens may come next, so that an answer is what was asked for.
+/* grammar/grammar.h - constrained output: which tokens may come next.
  *
- * A constraint is a small JSON text, written by the chat layer (grammar/constraint.h) and
- * carried by the wire.  It is compiled into a program over bytes and control tokens; a
- * matcher follows one answer through the program, and tells as a bit mask which tokens of a
- * vocabulary keep it legal.  What a matcher lets through can always be completed: there are
- * no dead ends.
- * Thread: one at a time; programs and vocabularies may be shared by matchers of one thread.
+ * A constraint is a small JSON text, written by the chat layer (grammar/constraint.h) and sent
+ * over the wire.  It is compiled into a program over bytes and control tokens.  A matcher
+ * follows one answer through the program and gives a bit mask of the tokens that keep it legal.
+ * Everything that a matcher accepts can be completed: there are no dead ends.  Thread: one at a
+ * time; programs and vocabularies may be shared by matchers of one thread.
  */
 #ifndef GRAMMAR_GRAMMAR_H
 #define GRAMMAR_GRAMMAR_H
@@ -20,9 +19,9 @@
 
 enum {
     GRAMMAR_CONSTRAINT_MAX = 512 << 10, /* bytes of a constraint */
-    GRAMMAR_STEPS_MAX = 1 << 16,        /* of a program: bounds what a schema may ask for */
-    GRAMMAR_WORK_MAX = 1 << 18,         /* steps of all schemas of a request, a few ms */
-    GRAMMAR_DEPTH_MAX = 64,             /* values within values */
+    GRAMMAR_STEPS_MAX = 1 << 16,        /* of a program; limits the size of schemas */
+    GRAMMAR_WORK_MAX = 1 << 18,         /* steps of all schemas of a request; a few ms */
+    GRAMMAR_DEPTH_MAX = 64,             /* nesting of values */
     GRAMMAR_INDENT_MAX = 32,            /* blanks after a line break */
     GRAMMAR_PROPERTIES_MAX = 512,       /* of one object */
 };
@@ -31,14 +30,14 @@ enum {
 
 struct grammar_program;
 
-/* INVALID_ARGUMENT or UNSUPPORTED names the place and the keyword that is at fault. */
+/* INVALID_ARGUMENT or UNSUPPORTED names the place and the wrong keyword. */
 LR_MUST_USE lr_code grammar_compile(struct lr_str constraint, struct grammar_program **out,
                                     struct lr_error *err);
 void grammar_program_free(struct grammar_program *program); /* NULL is fine */
 
-/* Whether grammar_compile would take this schema: for refusing a request at once.  lenient: as
- * one of a tool that is not strict.  work: what the schemas of the request may still cost,
- * GRAMMAR_WORK_MAX before the first. */
+/* Checks whether grammar_compile would accept this schema, so that a request can be refused at
+ * once. lenient: for a tool that is not strict. work: remaining budget for the request's
+ * schemas, GRAMMAR_WORK_MAX before the first. */
 LR_MUST_USE lr_code grammar_check_schema(const struct lr_json *schema, bool lenient,
                                          uint32_t *work, struct lr_error *err);
 
@@ -46,8 +45,8 @@ LR_MUST_USE lr_code grammar_check_schema(const struct lr_json *schema, bool leni
 
 struct grammar_vocab;
 
-/* The tokens of a model.  token() gives borrowed bytes and LR_VOCAB_ flags; false ends the
- * list.  Bytes of control tokens are their names. */
+/* The tokens of a model. token() gives borrowed bytes and LR_VOCAB_ flags; false ends the list.
+ * The bytes of a control token are its name. */
 struct grammar_tokens {
     void *ctx;
     bool (*token)(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags);
@@ -68,17 +67,18 @@ LR_MUST_USE lr_code grammar_matcher_create(const struct grammar_program *program
                                            struct grammar_matcher **out, struct lr_error *err);
 void grammar_matcher_free(struct grammar_matcher *m); /* NULL is fine */
 
-/* One more token of the answer; false when it is not legal here, and nothing has changed. */
+/* Advances by one token of the answer; false: the token is not legal, and nothing has
+ * changed. */
 bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id);
 
-/* The legal tokens as bits, in `words` words.  UNSUPPORTED when there is none: the
- * vocabulary cannot spell what has to come. */
+/* The legal tokens as bits, in `words` words.  UNSUPPORTED: no token is legal, because the
+ * vocabulary cannot spell the required text. */
 LR_MUST_USE lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask,
                                          size_t words, struct lr_error *err);
 
 /* The same byte by byte, for tests: text, or (control) the name of a control token. */
 bool grammar_matcher_bytes(struct grammar_matcher *m, struct lr_str bytes, bool control);
-/* Everything that had to come has come. */
+/* True when the answer may end here. */
 bool grammar_matcher_is_complete(const struct grammar_matcher *m);
 
 #endif

@@ -1,8 +1,8 @@
-/* grammar/heights.c - see grammar/program.h: how deep the calls of an answer have to go.
+/* grammar/heights.c - see grammar/program.h: the least call depth that each step needs.
  *
- * Heights are settled from the lowest up, each step once: a fork takes the lower of its ways, a
- * call needs its rule and what follows.  So the time grows with the number of steps alone,
- * however the rules refer to each other.
+ * Heights are computed from the lowest up, each step once: a fork has the lower height of its
+ * branches, a call needs its rule and what follows.  So the time is linear in the number of
+ * steps, however the rules refer to each other.
  */
 #include <stdlib.h>
 
@@ -14,9 +14,9 @@ struct measuring {
     struct grammar_program *p;
     uint32_t *before; /* owned: the steps that lead to step i are before[begins[i]..] */
     uint32_t *begins; /* owned */
-    uint32_t *queue;  /* owned: settled steps whose predecessors are to be looked at */
+    uint32_t *queue;  /* owned: finished steps whose predecessors are not checked yet */
     uint32_t head, tail;
-    uint32_t *later; /* owned: calls that are one higher */
+    uint32_t *later; /* owned: calls that are one level higher */
     uint32_t later_count;
 };
 
@@ -46,7 +46,7 @@ static void link_back(struct measuring *m)
     for (uint32_t i = 0; i < p->count; i++)
         for (uint32_t k = ways(p, &p->steps[i], to); k > 0; k--)
             m->begins[to[k - 1]]++;
-    for (uint32_t i = 0; i < p->count; i++) /* the ends of the parts, for now */
+    for (uint32_t i = 0; i < p->count; i++) /* the ends of the ranges, for now */
         m->begins[i + 1] += m->begins[i];
     for (uint32_t i = 0; i < p->count; i++)
         for (uint32_t k = ways(p, &p->steps[i], to); k > 0; k--)
@@ -61,7 +61,7 @@ static void settle(struct measuring *m, uint32_t step, uint8_t height)
     m->queue[m->tail++] = step;
 }
 
-/* `step` has been settled at `height`, the highest so far: so may be what leads to it. */
+/* `step` has got `height`, the highest so far: checks the steps that lead to it. */
 static void look_back(struct measuring *m, uint32_t step, uint8_t height)
 {
     const struct grammar_program *p = m->p;

@@ -18,7 +18,7 @@ enum state {
     HEX_2_OF_D, /* after \uD: a surrogate, or U+D000 to U+D7FF */
     HIGH_3,
     HIGH_4,
-    LOW_ESCAPE, /* a high surrogate wants a low one */
+    LOW_ESCAPE, /* a high surrogate needs a low one */
     LOW_U,
     LOW_1,
     LOW_2,

@@ -1,10 +1,10 @@
-/* grammar/matcher.c - see grammar/grammar.h: following an answer through a program.
+/* grammar/matcher.c - see grammar/grammar.h: follows an answer through a program.
  *
- * Where a program forks, all ways are followed at once: the state is a list of threads, each a
- * step and the rules it has yet to return to.  Those are shared frames, made once for the same
- * content, so that two states are equal when their threads are.  A thread that could not end
- * within the depth allowed is not begun, and dropping a thread never harms the others: that
- * is why there are no dead ends.
+ * At a fork all branches are followed at once: a state is a list of threads, each a step and a
+ * stack of rules to return to.  The stacks are shared frames, unique by content, so that two
+ * states are equal if their threads are.  A thread that could not end within the allowed depth
+ * is never started, and dropping a thread does not affect the others: so there are no dead
+ * ends.
  */
 #include <stdlib.h>
 
@@ -15,16 +15,16 @@ enum {
     THREADS_MAX = 2048, /* of one state; more alternatives are dropped */
     WORK_MAX = 8192,
     SEEN_SLOTS = 16384,
-    FRAMES_SOFT = 1 << 14, /* between two tokens frames nobody needs are forgotten */
+    FRAMES_SOFT = 1 << 14, /* above this, unused frames are dropped between two tokens */
     FRAMES_MAX = 1 << 20,
     CACHED_MAX = 24,     /* masks kept: 25 KB each for 200 000 tokens */
-    MOVES_MAX = 4 << 20, /* of threads, for one mask: about 20 ms */
+    MOVES_MAX = 4 << 20, /* of threads for one mask: about 20 ms */
 };
 
 struct thread {
     uint32_t step;
     uint32_t frame;
-    uint32_t sub; /* within a character or a run of blanks */
+    uint32_t sub; /* position within a character or a run of blanks */
 };
 
 struct frame {
@@ -62,7 +62,7 @@ struct grammar_matcher {
     const struct grammar_program *program;
     const struct grammar_vocab *vocab;
     struct frames frames;
-    struct thread *threads; /* owned; [0, count) is the state, what follows is scratch */
+    struct thread *threads; /* owned; [0, count) is the state, the rest is scratch */
     uint32_t count;
     uint32_t capacity;
     struct place work[WORK_MAX];
@@ -72,7 +72,7 @@ struct grammar_matcher {
     } seen[SEEN_SLOTS];
     uint32_t epoch;
     uint32_t seen_count;
-    uint32_t moves;                           /* of threads, since the mask was begun */
+    uint32_t moves;                           /* of threads, for the current mask */
     struct span spans[GRAMMAR_TOKEN_MAX + 1]; /* of a walk, by depth */
     struct cached cache[CACHED_MAX];
     uint64_t clock;
@@ -108,7 +108,7 @@ static bool grow_frames(struct frames *f)
     return true;
 }
 
-/* The frame with this content; 0 when there may be no more. */
+/* The frame with this content; 0: the limit is reached. */
 static uint32_t frame_of(struct frames *f, uint32_t next, uint32_t parent)
 {
     if (f->count == f->capacity && (f->count >= FRAMES_MAX || !grow_frames(f)))
@@ -178,7 +178,7 @@ static void put(struct grammar_matcher *m, struct span *out, struct thread t)
         m->threads[out->begin + out->count++] = t;
 }
 
-/* Everything that waits for a byte or a control token, from `step` on. */
+/* Adds every step that waits for a byte or a control token, reachable from `step`. */
 static void follow(struct grammar_matcher *m, uint32_t step, uint32_t frame, struct span *out)
 {
     const struct grammar_step *steps = m->program->steps;
@@ -253,7 +253,7 @@ static void step_char(struct grammar_matcher *m, struct thread t, uint8_t byte,
     }
 }
 
-/* The state after `byte`, written behind the one before.  Empty: not legal. */
+/* The state after `byte`, stored behind the state before.  Empty: the byte is not legal. */
 static struct span advance(struct grammar_matcher *m, struct span from, uint8_t byte)
 {
     struct span out = {.begin = from.begin + from.count};
@@ -316,7 +316,7 @@ static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
         struct span next = advance(m, at, (uint8_t)bytes.ptr[i]);
         if (next.count == 0)
             return false;
-        /* One state of scratch is enough for any length. */
+        /* Scratch space for one state is enough for any length. */
         uint32_t begin = first.begin + first.count;
         memmove(m->threads + begin, m->threads + next.begin, next.count * sizeof(*m->threads));
         at = (struct span){begin, next.count};
@@ -372,7 +372,7 @@ void grammar_matcher_free(struct grammar_matcher *m)
 
 /* ---- tokens ---- */
 
-/* The same frame in a new set; 0 at the bottom or without memory. */
+/* Copies the frame to a new set; 0 at the bottom or without memory. */
 static uint32_t move_frame(struct frames *to, const struct frames *from, uint32_t id)
 {
     uint32_t chain[GRAMMAR_DEPTH_MAX + 1], depth = 0, at = 0;
@@ -383,7 +383,7 @@ static uint32_t move_frame(struct frames *to, const struct frames *from, uint32_
     return at;
 }
 
-/* Long answers would gather frames of everything they ever looked at. */
+/* Drops unused frames; otherwise a long answer would collect all frames it ever used. */
 static void forget(struct grammar_matcher *m)
 {
     struct frames kept;
@@ -462,8 +462,8 @@ static void add_mask(uint32_t *mask, const uint32_t *more, size_t words)
         mask[i] |= more[i];
 }
 
-/* All threads of a state are within the same string, or none is: one that takes any character
- * stands for all tokens that stay inside. */
+/* Either all threads of a state are inside the same string or none is.  A thread that accepts
+ * any character allows all tokens that stay inside the string. */
 static void add_inside(const struct grammar_vocab *v, uint32_t left, uint32_t *mask)
 {
     if (left >= v->inside_chars) {
@@ -508,7 +508,7 @@ static uint32_t hash_state(const struct grammar_matcher *m)
     return h;
 }
 
-/* The cached mask of this state, or the entry to put it into. */
+/* The cached mask of this state, or the entry to store it in. */
 static struct cached *find_cached(struct grammar_matcher *m, uint32_t hash, bool *found)
 {
     struct cached *oldest = &m->cache[0];

@@ -1,7 +1,7 @@
 /* grammar/object.c - see grammar/program.h: objects and arrays of a schema.
  *
- * Properties come in the order of the schema, optional ones may be left out, and others than
- * those of the schema do not come: a part of what is valid, and the part that was described.
+ * Properties come in the schema's order, optional ones may be left out, and other properties do
+ * not come.  This is a subset of the valid objects: the described ones.
  */
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static uint32_t compile_property(struct grammar_build *b, const struct property 
     return at;
 }
 
-/* From the last property to the first.  `more` is where a further property may begin, `after`
+/* From the last property to the first.  `more` is where another property may begin, `after` is
  * what may follow a value. */
 static uint32_t compile_properties(struct grammar_build *b, const struct property *list,
                                    size_t count, uint32_t next)
@@ -77,7 +77,7 @@ static size_t gather(struct grammar_build *b, const struct lr_json *schema,
     return count;
 }
 
-/* Any names, and values of one kind. */
+/* Any names, and values of one schema. */
 static uint32_t compile_map(struct grammar_build *b, const struct lr_json *values,
                             uint32_t next)
 {

@@ -1,6 +1,5 @@
-/* grammar/output.c - see grammar/constraint.h: constraints as text, and the whole output of a
- * model around the part that is constrained.
- */
+/* grammar/output.c - see grammar/constraint.h: constraints as text, and the model's whole
+ * output around the constrained part. */
 #include <stdlib.h>
 
 #include "grammar/constraint.h"
@@ -118,8 +117,7 @@ static uint32_t answer_until(struct grammar_build *b, const struct grammar_const
     }
 }
 
-/* After the channel: nothing, or that JSON follows, in the ways the model was seen to say it.
- */
+/* After the channel: nothing, or a content type for JSON in the forms that the model uses. */
 static uint32_t json_type(struct grammar_build *b, bool plain_word, uint32_t body)
 {
     uint32_t message = grammar_token(b, GRAMMAR_MESSAGE, body);
@@ -137,7 +135,7 @@ static uint32_t arguments(struct grammar_build *b, const struct grammar_tool *to
     uint32_t mark = grammar_enter(b, "", tool->name);
     uint32_t at;
     b->lenient = !tool->strict;
-    /* Arguments are an object whatever a schema says or leaves out. */
+    /* Arguments are always an object, also without a usable schema. */
     if (schema == NULL || schema->type != LR_JSON_OBJECT || schema->count == 0)
         at = grammar_any_object(b, next);
     else
@@ -147,7 +145,7 @@ static uint32_t arguments(struct grammar_build *b, const struct grammar_tool *to
     return at;
 }
 
-/* Calls have their recipient after the channel or, as often, after the role. */
+/* A call's recipient is after the channel or after the role. */
 struct calls {
     uint32_t in_channel; /* after <|channel|> */
     uint32_t in_role;    /* after "assistant" */
@@ -173,7 +171,7 @@ static struct calls compile_calls(struct grammar_build *b, const struct grammar_
     return calls;
 }
 
-/* A message that is free, after which another one begins. */
+/* A free message, followed by another message. */
 static uint32_t free_message(struct grammar_build *b, struct lr_str channel, uint32_t again)
 {
     uint32_t role = grammar_literal(b, LR_STR_LIT("assistant"), again);
@@ -182,8 +180,8 @@ static uint32_t free_message(struct grammar_build *b, struct lr_str channel, uin
     return grammar_literal(b, channel, grammar_token(b, GRAMMAR_MESSAGE, text_until(b, over)));
 }
 
-/* The prompt ended with <|start|>assistant.  Reasoning is free, as often as the model likes;
- * a preamble on the commentary channel is content, so it comes only where content is free. */
+/* The prompt ended with <|start|>assistant.  Reasoning is free and may repeat.  A preamble on
+ * the commentary channel is content, so it is allowed only where content is free. */
 static uint32_t compile_harmony(struct grammar_build *b, const struct grammar_constraint *c,
                                 uint32_t end)
 {

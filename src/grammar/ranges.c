@@ -12,7 +12,7 @@ enum { DIGITS_MAX = 19, FRACTION_MAX = 20 };
 
 #define LARGEST UINT64_C(9999999999999999999) /* of DIGITS_MAX digits */
 
-/* The numbers of one length between two of that length. */
+/* The numbers of one length between two bounds of that length. */
 struct span {
     const char *low;
     const char *high;
@@ -27,7 +27,7 @@ static uint32_t any_digits(struct grammar_build *b, uint32_t count, uint32_t nex
     return next;
 }
 
-/* From digit `at` on; on_low, on_high: all digits before are those of the bound. */
+/* From digit `at` on; on_low, on_high: all digits so far equal the bound's. */
 static uint32_t span_from(struct grammar_build *b, const struct span *s, uint32_t at,
                           bool on_low, bool on_high)
 {
@@ -58,7 +58,7 @@ static uint32_t span_from(struct grammar_build *b, const struct span *s, uint32_
     return result;
 }
 
-/* low <= high; both without a sign. */
+/* low <= high; both are not negative. */
 static uint32_t between(struct grammar_build *b, uint64_t low, uint64_t high, uint32_t next)
 {
     char first[24], last[24];
@@ -139,8 +139,8 @@ struct magnitudes {
     bool low_open, high_open;
 };
 
-/* Numbers without a sign.  Those whose whole part is the upper bound have no fraction; those
- * whose whole part is a lower bound that is left out need one. */
+/* Numbers without a sign.  A number whose whole part is the upper bound has no fraction; a
+ * number whose whole part is an excluded lower bound needs one. */
 static uint32_t unsigned_within(struct grammar_build *b, const struct magnitudes *m,
                                 uint32_t next, bool *has)
 {

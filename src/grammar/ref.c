@@ -1,7 +1,7 @@
-/* grammar/ref.c - see grammar/program.h: where a $ref leads. */
+/* grammar/ref.c - see grammar/program.h: resolves a $ref. */
 #include "grammar/program.h"
 
-/* The next part of a JSON pointer, with ~0 and ~1 undone. */
+/* The next part of a JSON pointer, with ~0 and ~1 decoded. */
 static bool pointer_part(struct lr_str *rest, char *out, size_t room, struct lr_str *part)
 {
     struct lr_str raw;

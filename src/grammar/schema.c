@@ -1,9 +1,8 @@
 /* grammar/schema.c - see grammar/program.h: JSON Schema to steps.
  *
- * Keywords are of three kinds: those compiled here, those that say nothing about validity and
- * are skipped, and those that would narrow the values in a way that is not offered.  The last
- * are refused by name, unless the schema is only advice (lenient).  A keyword nobody knows is
- * an annotation, as JSON Schema has it.
+ * There are three kinds of keywords: those compiled here, annotations, which are skipped, and
+ * keywords that restrict values but are not supported.  The last are refused by name, unless
+ * the schema is lenient.  As in JSON Schema, an unknown keyword is an annotation.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@ static const struct {
     {"object", GRAMMAR_OBJECT},
 };
 
-/* What narrows the values of some type and is not offered; hint may be empty. */
+/* Keywords that restrict values of some type and are not supported; hint may be empty. */
 static const struct {
     const char *name;
     const char *hint;
@@ -52,7 +51,7 @@ static const struct {
     {"$recursiveRef", "; use \"$ref\""},
 };
 
-/* Those whose value makes them say nothing: false, an empty list, "any string" for names. */
+/* True for a value without effect: false, an empty list, "any string" for names. */
 static bool is_idle(const struct lr_json_member *m)
 {
     const struct lr_json *v = &m->value;
@@ -80,7 +79,7 @@ static void check_keywords(struct grammar_build *b, const struct lr_json *schema
 
 /* ---- $ref ---- */
 
-/* A schema used in several places, or possibly within itself: a rule of its own. */
+/* A schema that is used in several places or within itself becomes a rule. */
 static uint32_t compile_ref(struct grammar_build *b, struct lr_str ref, uint32_t next)
 {
     const struct lr_json *target = grammar_resolve(b, ref);
@@ -136,7 +135,7 @@ static uint32_t compile_values(struct grammar_build *b, const struct lr_json *va
         grammar_fail(b, LR_INVALID_ARGUMENT, "no value is left to choose from");
     from = 0;
     for (size_t i = 0; b->code == LR_OK && i < used; i++) {
-        list[i].text.ptr = text.data + from; /* the buffer has stopped moving */
+        list[i].text.ptr = text.data + from; /* the buffer no longer moves */
         from += list[i].text.len;
     }
     if (b->code == LR_OK)
@@ -232,8 +231,8 @@ static uint32_t compile_string(struct grammar_build *b, const struct lr_json *sc
     uint32_t at;
     if (max < min)
         grammar_fail(b, LR_INVALID_ARGUMENT, "\"maxLength\" is less than \"minLength\"");
-    /* By itself a format is an annotation; those we know are kept where nothing else is said.
-     */
+    /* A format is an annotation by default.  A known format is enforced if nothing else
+     * restricts the string. */
     if (min == 0 && max == GRAMMAR_UNBOUNDED &&
         lr_json_str(lr_json_get(schema, "format"), &format) &&
         grammar_format(b, format, next, &at))
@@ -241,7 +240,7 @@ static uint32_t compile_string(struct grammar_build *b, const struct lr_json *sc
     return grammar_string(b, min, max, next);
 }
 
-/* A bound as a whole number: exact, or (integers) rounded into the range. */
+/* A bound as a whole number: exact, or (for integers) rounded into the range. */
 static bool read_bound(struct grammar_build *b, const struct lr_json *schema, const char *key,
                        bool is_integer, bool is_low, int64_t *out, bool *exact)
 {
@@ -261,7 +260,7 @@ static bool read_bound(struct grammar_build *b, const struct lr_json *schema, co
     if (!is_integer && !*exact && !b->lenient)
         grammar_fail(b, LR_UNSUPPORTED, "\"%s\" of a number must be whole here", key);
     if (fabs(rounded) >= 9e18)
-        return false; /* beyond what is written anyway */
+        return false; /* beyond the numbers that are generated */
     *out = (int64_t)rounded;
     return is_integer || *exact;
 }
@@ -345,7 +344,7 @@ static uint32_t compile_types(struct grammar_build *b, const struct lr_json *sch
 
 /* ---- a schema ---- */
 
-/* Says nothing about values: annotations only. */
+/* True for a schema with annotations only. */
 static bool is_open(const struct lr_json *schema)
 {
     static const char *const words[] = {"type",
@@ -368,7 +367,7 @@ static bool is_open(const struct lr_json *schema)
     return true;
 }
 
-/* A keyword that decides alone may not stand beside others that narrow. */
+/* A keyword that decides alone must not be combined with others that restrict. */
 static void alone(struct grammar_build *b, const struct lr_json *schema, const char *key)
 {
     if (!is_open(schema) && !b->lenient)
@@ -376,8 +375,8 @@ static void alone(struct grammar_build *b, const struct lr_json *schema, const c
                      "\"%s\" beside other keywords is not offered; put them into it", key);
 }
 
-/* Of the keywords that decide alone there is one, or const beside enum, as some tools write it.
- */
+/* Only one keyword may decide alone; const beside enum is accepted, because some tools write
+ * it. */
 static void check_deciders(struct grammar_build *b, const struct lr_json *schema)
 {
     static const char *const words[] = {"$ref", "const", "enum", "anyOf", "oneOf"};
@@ -405,7 +404,7 @@ static uint32_t compile(struct grammar_build *b, const struct lr_json *schema, u
     }
     if ((v = lr_json_get(schema, "allOf")) != NULL && v->type == LR_JSON_ARRAY &&
         v->count == 1 && is_open(schema))
-        return grammar_schema(b, &v->items[0], next); /* how some tools write a $ref */
+        return grammar_schema(b, &v->items[0], next); /* some tools write a $ref like this */
     check_keywords(b, schema);
     check_deciders(b, schema);
     if (lr_json_str(lr_json_get(schema, "$ref"), &ref)) {

@@ -1,8 +1,8 @@
-/* grammar/values.c - see grammar/program.h: JSON values as RFC 8259 has them.
+/* grammar/values.c - see grammar/program.h: JSON values as in RFC 8259.
  *
- * Where JSON leaves room for endless runs that say nothing, there is a bound: blanks stand
- * only after '{', '[', ',' and ':' and before '}' and ']' (GRAMMAR_SPACE), a number has
- * at most 20 digits before and 20 after its point, an exponent two.
+ * Endless runs without meaning are limited: blanks are allowed only after '{', '[', ',' and ':'
+ * and before '}' and ']' (GRAMMAR_SPACE), a number has at most 20 digits before and 20 after
+ * its point, an exponent two.
  */
 #include "grammar/program.h"
 
@@ -78,7 +78,7 @@ uint32_t grammar_integer(struct grammar_build *b, uint32_t next)
     return grammar_call(b, b->rule_integer, next);
 }
 
-/* item, then ", item" as often as one likes, then `close`. */
+/* item, then ", item" any number of times, then `close`. */
 static uint32_t list_of(struct grammar_build *b, char open, char close, uint32_t next,
                         uint32_t (*item)(struct grammar_build *, uint32_t rule, uint32_t next),
                         uint32_t rule)

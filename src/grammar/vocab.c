@@ -5,7 +5,7 @@
 
 #include "llm-router/engine.h"
 
-/* Beyond any vocabulary there is. */
+/* More than any existing vocabulary has. */
 enum { TOKENS_MAX = 4 << 20, BYTES_MAX = 256 << 20 };
 
 static const char *const names[GRAMMAR_CONTROL_COUNT] = {
@@ -23,7 +23,7 @@ static lr_code no_memory(struct lr_error *err)
     return lr_fail(err, LR_OUT_OF_RAM, "no memory for the vocabulary of constrained output");
 }
 
-/* ---- taking the tokens in ---- */
+/* ---- reading the tokens ---- */
 
 static lr_code take_tokens(struct grammar_vocab *v, const struct grammar_tokens *tokens,
                            struct lr_error *err)
@@ -96,8 +96,7 @@ static bool add_node(struct grammar_trie *t, uint8_t byte, uint16_t depth)
     return true;
 }
 
-/* `text` sorts behind or equals the one added before it, which was `last`.  Of equal texts
- * each gets a leaf of its own. */
+/* `text` sorts behind or equals `last`, the text added before.  Equal texts get a leaf each. */
 static bool add_token(struct grammar_trie *t, struct lr_str last, struct lr_str text,
                       uint32_t id)
 {
@@ -113,10 +112,10 @@ static bool add_token(struct grammar_trie *t, struct lr_str last, struct lr_str 
     return true;
 }
 
-/* Each node's skip: where the next one of its depth or less is. */
+/* Sets each node's skip: the next node of its depth or less. */
 static void link_nodes(struct grammar_trie *t)
 {
-    uint32_t open[GRAMMAR_TOKEN_MAX]; /* the way from the root to the node before, by depth */
+    uint32_t open[GRAMMAR_TOKEN_MAX]; /* path from the root to the previous node, by depth */
     uint32_t depth = 0;
     for (uint32_t i = 0; i <= t->count; i++) {
         uint32_t to = i < t->count ? t->nodes[i].depth : 0;
@@ -131,7 +130,7 @@ static void link_nodes(struct grammar_trie *t)
 
 enum place { NOT_IN_STRING, STAYS, LEAVES };
 
-/* What a token does that comes between two characters of a JSON string. */
+/* Where a token that starts between two characters of a JSON string ends: inside or outside. */
 static enum place place_of(struct lr_str text, uint32_t *chars)
 {
     uint8_t state = 0;

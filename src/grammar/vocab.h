@@ -1,22 +1,22 @@
-/* grammar/vocab.h - a vocabulary as masks need it (internal).
+/* grammar/vocab.h - a vocabulary prepared for masks (internal).
  *
- * Tokens that begin alike are looked at together: they form a trie, laid out in the order of a
- * walk over it, so that a whole branch is skipped by one jump.  Inside a JSON string nearly
- * every token is legal, whatever comes around the string; so that set is made once, and only
- * the tokens that leave the string (a second, small trie) are looked at for each state.
+ * Tokens with a common prefix are checked together: they form a trie, stored in the order of a
+ * walk, so that a whole branch is skipped by one jump.  Inside a JSON string nearly every token
+ * is legal, in every state.  So that set is computed once, and only the tokens that leave the
+ * string (a second, small trie) are checked for each state.
  */
 #ifndef GRAMMAR_VOCAB_H
 #define GRAMMAR_VOCAB_H
 
 #include "grammar/program.h"
 
-enum { GRAMMAR_TOKEN_MAX = 512 }; /* bytes of a token that is looked at byte by byte */
+enum { GRAMMAR_TOKEN_MAX = 512 }; /* longest token that is checked byte by byte */
 
 #define GRAMMAR_NO_TOKEN UINT32_MAX
 
 struct grammar_node {
-    uint32_t token; /* that ends here, or NO_TOKEN */
-    uint32_t skip;  /* index of the first node that is not below this one */
+    uint32_t token; /* token that ends here, or NO_TOKEN */
+    uint32_t skip;  /* index of the first node that is not below this node */
     uint16_t depth; /* 0: a first byte */
     uint8_t byte;
 };
@@ -27,10 +27,10 @@ struct grammar_trie {
     uint32_t capacity;
 };
 
-/* A token that stays inside a string it begins in. */
+/* A token that begins and ends inside a string. */
 struct grammar_inside {
     uint32_t token;
-    uint32_t chars; /* characters it begins */
+    uint32_t chars; /* characters that begin in it */
 };
 
 struct grammar_vocab {
@@ -40,10 +40,10 @@ struct grammar_vocab {
     uint32_t *begins; /* owned: token i is bytes[begins[i]..begins[i + 1]) */
     uint8_t *flags;   /* owned: LR_VOCAB_ bits */
     struct grammar_trie all;
-    struct grammar_trie leaving;   /* those that end a string they begin in */
+    struct grammar_trie leaving;   /* tokens that end the string in which they begin */
     struct grammar_inside *inside; /* owned, fewest characters first */
     uint32_t inside_count;
-    uint32_t inside_chars;                   /* most characters of one of them */
+    uint32_t inside_chars;                   /* most characters of one token */
     uint32_t *inside_mask;                   /* owned */
     uint32_t *text_mask;                     /* owned: every token that is text */
     uint32_t control[GRAMMAR_CONTROL_COUNT]; /* ids, or NO_TOKEN; STOP is found by its flag */
@@ -60,8 +60,8 @@ const char *grammar_control_name(enum grammar_control control);
 
 /* ---- json_char.c ---- */
 
-/* One byte further in a character of a JSON string: UTF-8, or an escape, of which surrogates
- * come in pairs.  0 is between characters; GRAMMAR_CHAR_BAD: not a string any more. */
+/* Advances by one byte in a character of a JSON string: UTF-8, or an escape, with surrogates in
+ * pairs.  0 is between characters; GRAMMAR_CHAR_BAD: not a string. */
 enum { GRAMMAR_CHAR_BAD = 255 };
 uint8_t grammar_char_next(uint8_t state, uint8_t byte);
 
