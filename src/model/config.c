@@ -1,7 +1,7 @@
-/* model/config.c - config.json of gpt-oss, every value checked against its limits.
+/* model/config.c - config.json of gpt-oss, with range checks for every value.
  *
- * The limits are far above anything published and low enough that no product of two
- * fields overflows and no allocation is absurd.
+ * The limits are far above all published models, and low enough that no product of two fields
+ * overflows and no allocation is absurd.
  */
 #include "model/config.h"
 
@@ -50,7 +50,7 @@ static void read_sizes(struct model_fields *f, struct model_config *c)
         check_multiple(f, "num_attention_heads", c->heads, "num_key_value_heads", c->kv_heads);
 }
 
-/* Two spellings of one number; where both are given they must agree. */
+/* Two names for the same number; if both are given they must agree. */
 static void read_experts_per_token(struct model_fields *f, struct model_config *c)
 {
     const char *first = "num_experts_per_tok", *second = "experts_per_token";
@@ -106,7 +106,7 @@ static void read_yarn(struct model_fields *f, const struct lr_json *top, struct 
     r->kind = MODEL_ROPE_YARN;
     r->beta_fast = 32;
     r->beta_slow = 1;
-    r->truncate = true; /* what Hugging Face assumes where the field is absent */
+    r->truncate = true; /* Hugging Face's default */
     model_field_number(f, "factor", 1, 65536, true, &r->factor);
     model_field_number(f, "beta_fast", 1e-3, 1e6, false, &r->beta_fast);
     model_field_number(f, "beta_slow", 1e-3, 1e6, false, &r->beta_slow);
@@ -165,8 +165,7 @@ static void read_rope(struct model_fields *f, struct model_rope *r)
         f->code = inner.code;
 }
 
-/* Options that the published models leave at one value, and the engine has code for
- * that value alone. */
+/* Options for which the engine supports only the value of the published models. */
 static void check_options(struct model_fields *f)
 {
     bool bias = true, tied = false;

@@ -1,9 +1,9 @@
 /* model/config.h - config.json and generation_config.json of a Hugging Face snapshot.
  *
- * Two depths: model_identity says what any snapshot is (architecture, runtime), and
- * model_config holds what the gpt-oss engine needs, every value range-checked.  Texts
- * are copied, so the structs borrow nothing and may be copied freely.  No other file
- * decides what a model is (there is no metadata.json).
+ * There are two levels: model_identity says what any snapshot is (architecture, runtime), and
+ * model_config holds what the gpt-oss engine needs, with every value range-checked.  Texts are
+ * copied, so the structs borrow nothing and may be copied freely.  No other file decides what a
+ * model is.
  */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
@@ -21,16 +21,15 @@ enum {
     MODEL_NAME_MAX = 64,
 };
 
-/* What a snapshot is.  runtime is "gptoss" for gpt-oss, else a short name made from
- * model_type or architecture ("nemotron", "llama"), so that "no engine for runtime X"
- * can be said. */
+/* What a snapshot is. runtime is "gptoss" for gpt-oss, else a short name made from model_type
+ * or architecture ("nemotron", "llama"), so that an error can say "no engine for runtime X". */
 struct model_identity {
     char architecture[MODEL_NAME_MAX]; /* "GptOssForCausalLM"; "" when only model_type is given
                                         */
     char model_type[MODEL_NAME_MAX];   /* "gpt_oss"; may be "" */
     char runtime[MODEL_NAME_MAX];
-    uint64_t context_tokens; /* max_position_embeddings or its kin; 0: not given */
-    uint64_t kv_bytes;       /* keys and values of one whole context at 16 bits; 0: not known */
+    uint64_t context_tokens; /* max_position_embeddings or a similar member; 0: not given */
+    uint64_t kv_bytes;       /* KV memory of one whole context at 16 bits; 0: not known */
 };
 
 LR_MUST_USE lr_code model_identity_parse(struct lr_str text, struct model_identity *out,
@@ -45,9 +44,9 @@ struct model_rope {
     double factor;
     double beta_fast;
     double beta_slow;
-    double attention_factor; /* sine and cosine are multiplied by it; never 0 */
+    double attention_factor; /* factor of sine and cosine; never 0 */
     uint32_t original_context;
-    bool truncate; /* floor and ceil the ramp's ends; false in gpt-oss */
+    bool truncate; /* round the ramp's ends; false in gpt-oss */
 };
 
 struct model_token_ids {
@@ -68,7 +67,7 @@ struct model_config {
     uint32_t experts;
     uint32_t experts_per_token; /* 1..experts */
     uint32_t vocab;
-    uint32_t window;  /* keys a sliding layer sees, its own included */
+    uint32_t window;  /* keys that a sliding layer sees, its own included */
     uint32_t context; /* max_position_embeddings */
     double rms_eps;
     double swiglu_limit;
@@ -77,17 +76,17 @@ struct model_config {
     struct model_token_ids tokens;
 };
 
-/* UNSUPPORTED for another architecture, an option the engine has no code for
- * (tied embeddings, no attention bias, other quantisation); MODEL_CORRUPT for a missing
- * or absurd value, naming the field, the value and the limits. */
+/* UNSUPPORTED: another architecture, or an option that the engine does not support (tied
+ * embeddings, no attention bias, other quantisation).  MODEL_CORRUPT: a missing or absurd
+ * value; names the field, the value and the limits. */
 LR_MUST_USE lr_code model_config_parse(struct lr_str text, struct model_config *out,
                                        struct lr_error *err);
 
-/* Reads dir/config.json.  Nothing else of the snapshot is needed. */
+/* Reads dir/config.json, and no other file. */
 LR_MUST_USE lr_code model_config_read(const char *dir, struct model_config *out,
                                       struct lr_error *err);
 
-/* generation_config.json: who ends a text, and the publisher's sampling defaults. */
+/* generation_config.json: stop tokens, and the publisher's sampling defaults. */
 struct model_generation {
     struct model_token_ids tokens;
     bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
@@ -99,7 +98,7 @@ struct model_generation {
 LR_MUST_USE lr_code model_generation_parse(struct lr_str text, struct model_generation *out,
                                            struct lr_error *err);
 
-/* Reads dir/generation_config.json; when there is none, *out says "nothing given". */
+/* Reads dir/generation_config.json; without that file all members say "not given". */
 LR_MUST_USE lr_code model_generation_read(const char *dir, struct model_generation *out,
                                           struct lr_error *err);
 

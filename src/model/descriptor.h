@@ -1,9 +1,9 @@
-/* model/descriptor.h - a snapshot on disk, described for whoever is to run it.
+/* model/descriptor.h - describes a snapshot on disk, for the node that runs it.
  *
- * Built from the registered format and Hugging Face metadata alone.  Where both
- * formats lie in one folder the registered one is described, never the other.  A
- * description is given only of a complete snapshot; otherwise one message names every
- * missing file.  The descriptor owns its strings.  Thread: any, once opened.
+ * Built only from the registered format and Hugging Face metadata.  If both formats lie in one
+ * folder, the registered one is described.  Only a complete snapshot is described; otherwise
+ * one message names every missing file.  The descriptor owns its strings.  Thread: any, once
+ * opened.
  */
 #ifndef MODEL_DESCRIPTOR_H
 #define MODEL_DESCRIPTOR_H
@@ -28,7 +28,7 @@ enum model_artifact_kind { MODEL_ARTIFACT_METAL, MODEL_ARTIFACT_DIRECTML };
 struct model_artifact {
     enum model_artifact_kind kind;
     const char *backend; /* "metal", "directml" */
-    const char *path;    /* absolute or relative as model_dir is */
+    const char *path;    /* absolute, or relative if model_dir is */
     uint64_t size;
 };
 
@@ -36,18 +36,18 @@ enum { MODEL_ARTIFACTS_MAX = 3 };
 
 struct model_descriptor {
     enum model_format format;
-    const char *runtime;      /* "gptoss", "llama_cpp", or a name no engine has */
+    const char *runtime;      /* "gptoss", "llama_cpp", or a name without an engine */
     const char *architecture; /* "GptOssForCausalLM"; general.architecture of a GGUF */
     const char *model_dir;
     const char *primary; /* path of the index, the single weights file, or the GGUF */
-    const struct model_file *files; /* all that belong to the model, artifacts left out */
+    const struct model_file *files; /* all files of the model except for artifacts */
     size_t file_count;
     uint64_t weight_bytes;            /* sizes of the weight files */
     uint64_t context_tokens;          /* 0: not given */
-    uint64_t kv_bytes;                /* of one whole context; 0: not known */
+    uint64_t kv_bytes;                /* KV memory of one whole context; 0: not known */
     const char *chat_template;        /* text; NULL: none, use the default */
     const char *chat_template_source; /* "chat_template.jinja", "tokenizer_config.json", ... */
-    const char *bos_token;            /* texts; NULL: not given */
+    const char *bos_token;            /* texts of tokens; NULL: not given */
     const char *eos_token;
     const char *pad_token;
     const char *unk_token;
@@ -56,14 +56,14 @@ struct model_descriptor {
     void *storage; /* owned */
 };
 
-/* `filename` (may be NULL) picks one GGUF of several; it must be a plain relative path.
- * For safetensors it must be the file that holds the weights or their index.  Headers of
- * all weight files are checked, so a half-copied shard is found here.
+/* `filename` (may be NULL) chooses one GGUF of several; it must be a plain relative path.  For
+ * safetensors it must be the file with the weights or their index.  Headers of all weight files
+ * are checked, so an incomplete shard is found here.
  *   MODEL_CORRUPT     something is missing or broken; every missing file is named
  *   UNSUPPORTED       config.json names no architecture
  *   INVALID_ARGUMENT  no such folder, several GGUF files and no filename, a filename
  *                     that does not fit
- * An architecture without an engine is no error here: `runtime` says its name. */
+ * An architecture without an engine is no error: `runtime` names it. */
 LR_MUST_USE lr_code model_descriptor_open(const char *dir, enum model_format format,
                                           const char *filename, struct model_descriptor **out,
                                           struct lr_error *err);

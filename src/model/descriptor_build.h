@@ -1,7 +1,7 @@
-/* model/descriptor_build.h - the parts of building a descriptor; private to src/model.
+/* model/descriptor_build.h - building a descriptor; private to src/model.
  *
- * A build has two arenas: one that the descriptor keeps, one for parse trees that dies
- * with the build.
+ * A build has two arenas: one that the descriptor keeps, and one for parse trees that is freed
+ * after the build.
  */
 #ifndef MODEL_DESCRIPTOR_BUILD_H
 #define MODEL_DESCRIPTOR_BUILD_H
@@ -24,7 +24,7 @@ struct model_build {
     struct lr_error *err;
 };
 
-/* Adds a file that lies in the folder; NOT a check whether it should. */
+/* Adds a file of the folder; does not check whether it belongs to the model. */
 LR_MUST_USE lr_code model_build_file(struct model_build *b, struct lr_str name, bool weights);
 
 /* A terminated copy that the descriptor keeps; OUT_OF_RAM. */

@@ -1,6 +1,5 @@
-/* model/descriptor_gguf.c - describing a GGUF model: one file, or a set of parts named
- * "...-00001-of-00003.gguf" of which the first is the primary one.
- */
+/* model/descriptor_gguf.c - describes a GGUF model: one file, or a set of parts named
+ * "...-00001-of-00003.gguf" of which the first is the primary one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static bool read_number(const char *p, unsigned *out)
     return true;
 }
 
-/* The stem before "-00001-of-00003.gguf" and both numbers; false for a whole file. */
+/* The stem before "-00001-of-00003.gguf" and both numbers; false for an unsplit file. */
 static bool is_part(struct lr_str name, struct lr_str *stem, unsigned *part, unsigned *parts)
 {
     enum { TAIL = sizeof("-00001-of-00003.gguf") - 1 };
@@ -38,7 +37,7 @@ static bool is_part(struct lr_str name, struct lr_str *stem, unsigned *part, uns
     return true;
 }
 
-/* The one GGUF in the root; later parts of a set do not count. */
+/* Finds the only GGUF in the root folder; later parts of a set do not count. */
 static lr_code pick(struct model_build *b, struct lr_str *out)
 {
     struct lr_str *names = lr_arena_array(b->scratch, b->folder.count + 1, sizeof(*names)),
@@ -77,7 +76,7 @@ static bool is_there(struct model_build *b, struct lr_str name)
     return model_path(path, b->dir, name, NULL) == LR_OK && lr_file_exists(path);
 }
 
-/* Lists the file, or every part of its set; missing parts are named together. */
+/* Adds the file, or every part of its set; the error names all missing parts. */
 static lr_code list_parts(struct model_build *b, struct lr_str name, struct lr_str *primary)
 {
     struct lr_str stem;

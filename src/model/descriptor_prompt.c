@@ -1,8 +1,8 @@
 /* model/descriptor_prompt.c - chat template and special-token texts of a snapshot.
  *
- * chat_template.jinja comes first, then tokenizer_config.json, then chat_template.json:
- * the order in which the Hugging Face tools look.  A file that is there and broken is
- * an error: a silently wrong template would answer wrongly for ever.
+ * Looks for the template in the order of the Hugging Face tools: chat_template.jinja,
+ * tokenizer_config.json, chat_template.json.  A broken file is an error, because a wrong
+ * template would silently give wrong answers.
  */
 #include "base/json.h"
 #include "model/descriptor_build.h"
@@ -10,7 +10,7 @@
 
 enum { TOKENIZER_CONFIG_MAX = 16 << 20 };
 
-/* *out is NULL when the file is not there. */
+/* *out is NULL when the file is missing. */
 static lr_code read_json(struct model_build *b, const char *name, const struct lr_json **out)
 {
     char path[LR_PATH_MAX];
@@ -45,7 +45,7 @@ static lr_code set_template(struct model_build *b, struct lr_str text, const cha
     return model_build_text(b, text, &b->d->chat_template);
 }
 
-/* A string, or a list of {name, template} of which "default" counts. */
+/* A string, or a list of {name, template} of which "default" is used. */
 static lr_code template_of(struct model_build *b, const struct lr_json *root,
                            const char *source)
 {

@@ -1,6 +1,6 @@
-/* model/descriptor_safetensors.c - describing a safetensors snapshot.
+/* model/descriptor_safetensors.c - describes a safetensors snapshot.
  *
- * First everything that is missing is collected, so that the operator fetches once;
+ * First collects everything that is missing, so that the operator can fetch all of it at once;
  * only a complete snapshot is read further.
  */
 #include "model/config.h"
@@ -79,7 +79,7 @@ static lr_code list_files(struct model_build *b, const struct found *found)
     return code;
 }
 
-/* What the model is, and, for an architecture of ours, whether its sizes make sense. */
+/* Reads what the model is, and checks the sizes of a supported architecture. */
 static lr_code read_config(struct model_build *b)
 {
     char path[LR_PATH_MAX];

@@ -1,8 +1,8 @@
-/* model/fields.h - reading one checked field of a JSON object after another.
+/* model/fields.h - reads checked fields of a JSON object.
  *
- * The first thing wrong is kept and everything after it is skipped, so that a reader
- * is a list of fields and one check at its end.  Messages name the file, the field,
- * the value as written and the limits.
+ * The first error is kept and later fields are skipped, so that a reader is a list of fields
+ * with one check at its end.  Messages name the file, the field, the value as written and the
+ * limits.
  */
 #ifndef MODEL_FIELDS_H
 #define MODEL_FIELDS_H
@@ -12,8 +12,8 @@
 
 struct model_fields {
     const struct lr_json *object; /* borrowed */
-    const char *file;             /* "config.json"; with "rope_scaling." and its like added */
-    lr_code code;                 /* sticky */
+    const char *file;             /* "config.json"; with a prefix such as "rope_scaling." */
+    lr_code code;                 /* the first error */
     struct lr_error *err;
 };
 
@@ -28,10 +28,10 @@ const struct lr_json *model_field(const struct model_fields *f, const char *key)
 /* A whole number in [min, max]; required. */
 void model_field_u32(struct model_fields *f, const char *key, uint32_t min, uint32_t max,
                      uint32_t *out);
-/* A number in [min, max]; *out stays when the field is absent and not required. */
+/* A number in [min, max]; *out is unchanged when the field is absent and not required. */
 void model_field_number(struct model_fields *f, const char *key, double min, double max,
                         bool required, double *out);
-/* *out stays when the field is absent. */
+/* *out is unchanged when the field is absent. */
 void model_field_bool(struct model_fields *f, const char *key, bool *out);
 /* bos_token_id, pad_token_id, eos_token_id (a number or a list), each below vocab. */
 void model_field_tokens(struct model_fields *f, uint32_t vocab, struct model_token_ids *out);

@@ -21,8 +21,7 @@ static bool is_file(const char *dir, const char *name)
     return model_path(path, dir, lr_str_z(name), NULL) == LR_OK && lr_file_exists(path);
 }
 
-/* The list grows by doubling inside the arena; what is left behind is small and dies
- * with it. */
+/* Grows by doubling inside the arena; the old copies are small and freed with it. */
 static bool add_name(struct lr_arena *arena, struct model_folder *out, size_t *capacity,
                      const char *name)
 {
@@ -75,7 +74,7 @@ bool model_folder_has(const struct model_folder *folder, struct lr_str name)
 
 void model_list_names(struct lr_buf *buf, const struct lr_str *names, size_t count)
 {
-    /* A message holds 508 bytes; what introduces and follows the list needs some. */
+    /* A message holds 508 bytes; the text around the list needs some of them. */
     enum { LIST_MAX = 330 };
     for (size_t i = 0; i < count; i++) {
         if (buf->len + names[i].len > LIST_MAX && i != 0) {

@@ -1,4 +1,4 @@
-/* model/folder.h - what lies in the root of a snapshot: plain names, sorted. */
+/* model/folder.h - the files in the root folder of a snapshot: plain names, sorted. */
 #ifndef MODEL_FOLDER_H
 #define MODEL_FOLDER_H
 
@@ -13,15 +13,15 @@ struct model_folder {
     size_t count;
 };
 
-/* Regular files and links to such; hidden ones and folders are left out.
- * INVALID_ARGUMENT when there is no such folder. */
+/* Regular files and links to such, without hidden files and folders.  INVALID_ARGUMENT: no such
+ * folder. */
 LR_MUST_USE lr_code model_folder_list(struct lr_arena *arena, const char *dir,
                                       struct model_folder *out, struct lr_error *err);
 
 bool model_folder_has(const struct model_folder *folder, struct lr_str name);
 
-/* Where the weights are.  After OK one of index and single is set, or neither when there
- * are no weights at all.
+/* The weight files.  After OK one of index and single is set, or neither when there are no
+ * weights.
  *   MODEL_CORRUPT  two indexes, several .safetensors and no index ("ambiguous", naming
  *                  them), or one shard of several alone */
 struct model_weight_files {
@@ -31,7 +31,7 @@ struct model_weight_files {
 LR_MUST_USE lr_code model_folder_weights(const struct model_folder *folder, const char *dir,
                                          struct model_weight_files *out, struct lr_error *err);
 
-/* Appends "a, b, c" to a message, as many as fit, then "and N more". */
+/* Appends "a, b, c" to a message, as many names as fit, then "and N more". */
 struct lr_buf;
 void model_list_names(struct lr_buf *buf, const struct lr_str *names, size_t count);
 

@@ -1,4 +1,4 @@
-/* model/generation.c - generation_config.json: end-of-text tokens, sampling defaults. */
+/* model/generation.c - generation_config.json: stop tokens, sampling defaults. */
 #include <string.h>
 
 #include "base/file.h"
@@ -7,8 +7,7 @@
 
 enum { GENERATION_ARENA_MAX = 16 << 20 };
 
-/* Without config.json at hand any 32-bit id passes; the engine compares with its own
- * vocabulary. */
+/* Without config.json any 32-bit id is accepted; the engine checks its own vocabulary. */
 static const uint32_t any_vocab = UINT32_MAX;
 
 static void read_optional(struct model_fields *f, const char *key, double min, double max,

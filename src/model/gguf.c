@@ -1,7 +1,7 @@
-/* model/gguf.c - parsing the header of a GGUF file.
+/* model/gguf.c - parses the header of a GGUF file.
  *
- * One cursor walks the bytes; it never passes their end, and its first failure sticks.
- * Counts are compared with the bytes that are left before memory is taken for them.
+ * One cursor walks the bytes; it never passes their end and keeps its first error.  Counts are
+ * compared with the remaining bytes before memory is allocated.
  */
 #include "model/gguf.h"
 
@@ -19,7 +19,7 @@ struct cursor {
     uint64_t available;
     uint64_t file_size;
     const char *file;
-    lr_code code; /* sticky */
+    lr_code code; /* the first error */
     struct lr_error *err;
 };
 
@@ -71,7 +71,7 @@ static void fail_type(struct cursor *c, struct lr_str key, uint64_t type)
                           MODEL_QUOTE(key), type);
 }
 
-/* Steps over one value, or over `count` of them, checking all that is inside. */
+/* Skips one value, or `count` of them, and checks their content. */
 static void skip_values(struct cursor *c, struct lr_str key, enum model_gguf_type type,
                         uint64_t count, int depth);
 
@@ -113,7 +113,7 @@ static void skip_values(struct cursor *c, struct lr_str key, enum model_gguf_typ
             c->at += bytes;
         return;
     }
-    /* Every string or array takes at least 8 bytes, so this ends with the file. */
+    /* Every string or array takes at least 8 bytes, so the loop ends with the file. */
     for (uint64_t i = 0; i < count && c->code == LR_OK; i++) {
         if (type == MODEL_GGUF_STRING)
             (void)take_string(c, UINT64_MAX, "a string of", key);
@@ -149,7 +149,7 @@ static void read_value(struct cursor *c, struct lr_str key, struct model_gguf_va
                     c->file, MODEL_QUOTE(key), (unsigned char)out->raw.ptr[0]);
 }
 
-/* Memory for `count` items, after checking that the file can hold so many. */
+/* Allocates `count` items after checking that the file can hold so many. */
 static void *make_room(struct cursor *c, uint64_t count, uint64_t limit, uint64_t least_bytes,
                        size_t size, const char *what)
 {
@@ -215,7 +215,7 @@ static int by_key(const void *left, const void *right)
     return lr_str_cmp(*(const struct lr_str *)left, *(const struct lr_str *)right);
 }
 
-/* Names are compared after sorting a copy of them. */
+/* Finds a repeated name by sorting a copy. */
 static void check_twice(struct cursor *c, struct lr_str *names, size_t count, const char *what)
 {
     if (c->code != LR_OK)
@@ -310,7 +310,7 @@ lr_code model_gguf_parse(struct lr_arena *arena, const void *bytes, size_t avail
     if (c.code != LR_OK)
         return c.code;
     uint64_t start = (c.at + out->alignment - 1) / out->alignment * out->alignment;
-    /* A file without tensors (a vocabulary) may end right behind its header. */
+    /* A file without tensors (a vocabulary) may end after its header. */
     out->data_start = start < file_size ? start : file_size;
     out->weight_bytes = file_size - out->data_start;
     for (size_t i = 0; i < out->tensor_count; i++)

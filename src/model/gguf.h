@@ -1,9 +1,8 @@
 /* model/gguf.h - the header of a GGUF file (versions 2 and 3): metadata and tensor infos.
  *
- * For describing a model, not for running it: weights are never touched.  Counts,
- * lengths and offsets are checked against the file before they are used, and every
- * array's elements are walked once at open, so later lookups cannot run outside.
- * Thread: any, once opened.
+ * For describing a model, not for running it: weights are never read.  Counts, lengths and
+ * offsets are checked against the file before use, and all array elements are checked at open,
+ * so later lookups stay inside the file.  Thread: any, once opened.
  */
 #ifndef MODEL_GGUF_H
 #define MODEL_GGUF_H
@@ -40,7 +39,7 @@ struct model_gguf_value {
     enum model_gguf_type type;
     enum model_gguf_type item_type; /* of an array */
     uint64_t count;                 /* of an array's items */
-    struct lr_str raw;              /* the bytes: of a string, of all items, or the number */
+    struct lr_str raw;              /* bytes of the string, of all items, or of the number */
 };
 
 struct model_gguf_kv {
@@ -54,7 +53,7 @@ struct model_gguf_tensor {
     uint32_t rank;
     uint64_t shape[4]; /* innermost first, as GGUF writes it */
     uint64_t offset;   /* from the start of the file */
-    uint64_t bytes;    /* 0: a type this program does not know the size of */
+    uint64_t bytes;    /* 0: a type of unknown size */
 };
 
 struct model_gguf {
@@ -69,9 +68,9 @@ struct model_gguf {
     void *storage;         /* owned by model_gguf_open; NULL after a parse */
 };
 
-/* Pure: everything borrows from bytes (of which `available` are at hand) or the arena.
- * MODEL_CORRUPT names what is wrong with both numbers; UNSUPPORTED for another version
- * or a big-endian file. */
+/* Pure: everything borrows from bytes (of which `available` are given) or the arena.
+ * MODEL_CORRUPT names the error and both numbers; UNSUPPORTED for another version or a
+ * big-endian file. */
 LR_MUST_USE lr_code model_gguf_parse(struct lr_arena *arena, const void *bytes,
                                      size_t available, uint64_t file_size, const char *file,
                                      struct model_gguf *out, struct lr_error *err);
@@ -87,7 +86,7 @@ bool model_gguf_u32(const struct model_gguf *g, const char *key, uint32_t *out);
 bool model_gguf_u64(const struct model_gguf *g, const char *key, uint64_t *out);
 bool model_gguf_f64(const struct model_gguf *g, const char *key, double *out);
 bool model_gguf_bool(const struct model_gguf *g, const char *key, bool *out);
-/* Item i of an array of strings; walks from the front. */
+/* Item i of an array of strings, in linear time. */
 bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct lr_str *out);
 
 #endif

@@ -17,7 +17,7 @@ unsigned model_gguf_type_size(enum model_gguf_type type)
 }
 
 /* clang-format off */
-/* By ggml's number: elements and bytes of one block. */
+/* By ggml's type number: elements and bytes of one block. */
 static const struct {
     unsigned short elements, bytes;
 } blocks[] = {

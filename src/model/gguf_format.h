@@ -7,8 +7,8 @@
 /* Bytes of a number or a boolean; 0 for strings and arrays. */
 unsigned model_gguf_type_size(enum model_gguf_type type);
 
-/* Bytes of a tensor by shape and type; 0 with true for a type we do not know.  False
- * when the product overflows or the rows do not fill whole blocks. */
+/* Bytes of a tensor by shape and type; 0 with true for an unknown type.  False when the product
+ * overflows or the rows do not fill whole blocks. */
 bool model_gguf_tensor_bytes(const struct model_gguf_tensor *t, uint64_t *out);
 
 /* MODEL_CORRUPT names the first two tensors that share bytes. */

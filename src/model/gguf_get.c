@@ -1,4 +1,4 @@
-/* model/gguf_get.c - opening a GGUF file and looking its metadata up. */
+/* model/gguf_get.c - opens a GGUF file and looks up its metadata. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +143,7 @@ bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct 
     if (array == NULL || array->type != MODEL_GGUF_ARRAY ||
         array->item_type != MODEL_GGUF_STRING || i >= array->count)
         return false;
-    /* The parser has walked these lengths once, so they stay inside raw. */
+    /* The parser has checked these lengths, so they stay inside raw. */
     size_t at = 0;
     for (uint64_t n = 0;; n++) {
         size_t len = (size_t)little(array->raw.ptr + at, 8);

@@ -1,7 +1,7 @@
-/* model/gptoss.c - opening gpt-oss weights by role; the safetensors reader.
+/* model/gptoss.c - opens gpt-oss weights by role; the safetensors reader.
  *
- * Every tensor is asked for with the dtype and the shape that config.json implies, so
- * after an open the engine can compute addresses without further checks.
+ * Every tensor is requested with the dtype and shape that config.json implies, so after an open
+ * the engine can compute addresses without further checks.
  */
 #include "model/gptoss.h"
 
@@ -14,7 +14,7 @@
 
 enum { MXFP4_GROUP = 32, MXFP4_BYTES = 16 };
 
-/* Reads one role after another and keeps the first failure. */
+/* Reads one role after another and keeps the first error. */
 struct reader {
     const struct model_weights *weights;
     uint32_t layer;
@@ -175,7 +175,7 @@ void model_gptoss_close(struct model_gptoss *m)
 void model_gptoss_advise(const struct model_gptoss *m, enum model_advice advice)
 {
     if (m->storage == NULL)
-        return; /* made in memory */
+        return; /* a model made in memory */
     if (m->storage->weights != NULL)
         model_weights_advise(m->storage->weights, advice);
     else

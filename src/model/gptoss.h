@@ -1,16 +1,17 @@
 /* model/gptoss.h - the weights of a gpt-oss model by role, from either encoding.
  *
- * The engine codes against this: whether the bytes come from safetensors shards or
- * from the official metal/model.bin, every role has the same meaning here.  Two
- * differences remain visible because hiding them would mean a copy of the experts:
- *   - an expert's parts lie `stride` bytes apart (all experts of one part adjacent in
- *     safetensors, one expert's parts adjacent in model.bin);
+ * The engine uses this interface: every role has the same meaning, whether the bytes come from
+ * safetensors shards or from the official metal/model.bin.  Two differences stay visible,
+ * because hiding them would need a copy of the experts:
+ *
+ *   - an expert's parts lie `stride` bytes apart (all experts of one part are adjacent in
+ *     safetensors, one expert's parts are adjacent in model.bin);
  *   - scale bytes carry `scale_excess` (0 or 14): the factor of a block is
  *     2^(s - scale_excess - 127).
- * Q and K of a model.bin, which are stored permuted and scaled, are put back in plain
- * order at open (the only bytes ever copied; exact, powers of two).
- * All BF16 pointers are 2-byte aligned.  Matrices are [out, in], row-major.
- * Thread: any, once opened.
+ *
+ * Q and K of a model.bin are stored permuted and scaled, and are restored to plain order at
+ * open (the only bytes that are copied; exact, powers of two).  All BF16 pointers are 2-byte
+ * aligned.  Matrices are [out, in], row-major.  Thread: any, once opened.
  */
 #ifndef MODEL_GPTOSS_H
 #define MODEL_GPTOSS_H
@@ -54,7 +55,7 @@ struct model_gptoss_layer {
 
 struct model_gptoss {
     struct model_config config;
-    uint32_t vocab_rows; /* rows of embed and unembed; config.vocab, or less in a model.bin */
+    uint32_t vocab_rows; /* rows of embed and unembed; config.vocab, or fewer in a model.bin */
     uint32_t scale_excess;
     const uint16_t *embed;                   /* [vocab_rows, hidden] */
     const uint16_t *norm;                    /* [hidden] */
@@ -65,17 +66,17 @@ struct model_gptoss {
     struct model_gptoss_storage *storage; /* owned: mappings, rebuilt Q and K */
 };
 
-/* Reads dir/config.json and the weights; with `artifact` (a path to a model.bin) the
- * weights come from there instead.  Everything is checked: names, dtypes, shapes.
+/* Reads dir/config.json and the weights; with `artifact` (a path to a model.bin) the weights
+ * come from that file.  Checks all names, dtypes and shapes.
  *   UNSUPPORTED, MODEL_CORRUPT, OUT_OF_RAM as in config.h and weights.h. */
 LR_MUST_USE lr_code model_gptoss_open(const char *dir, const char *artifact,
                                       struct model_gptoss **out, struct lr_error *err);
 void model_gptoss_close(struct model_gptoss *m); /* NULL is fine */
 
-/* Hints over every mapped byte; see model/weights.h. */
+/* Hints for every mapped byte; see model/weights.h. */
 void model_gptoss_advise(const struct model_gptoss *m, enum model_advice advice);
 
-/* Bytes the weights take in memory, from config.json alone: what a probe needs. */
+/* Bytes of the weights in memory, from config.json alone, for a probe. */
 uint64_t model_gptoss_weight_bytes(const struct model_config *config);
 
 #endif

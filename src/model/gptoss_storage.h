@@ -1,4 +1,4 @@
-/* model/gptoss_storage.h - what a struct model_gptoss owns; shared by its two readers. */
+/* model/gptoss_storage.h - memory of a struct model_gptoss; shared by its two readers. */
 #ifndef MODEL_GPTOSS_STORAGE_H
 #define MODEL_GPTOSS_STORAGE_H
 
@@ -13,8 +13,8 @@ struct model_gptoss_storage {
     uint16_t *rebuilt;             /* owned: Q and K of a model.bin in plain order */
 };
 
-/* Fills m's views from m->storage->weights, or from the model.bin at path, whose
- * mapping goes to m->storage->map.  `layers` is m->layers, writable. */
+/* Fills m's pointers from m->storage->weights, or from the model.bin at path, whose mapping
+ * goes to m->storage->map.  `layers` is m->layers, writable. */
 LR_MUST_USE lr_code model_gptoss_from_safetensors(struct model_gptoss *m,
                                                   struct model_gptoss_layer *layers,
                                                   struct lr_error *err);

@@ -1,8 +1,8 @@
-/* model/identity.c - what a config.json says its model is: architecture and runtime.
+/* model/identity.c - architecture and runtime of the model of a config.json.
  *
- * `architectures` decides, else `model_type`.  The table holds what an engine of
- * ours runs; any other model keeps its own name as its runtime, so that the answer
- * "no engine for runtime nemotron" can be given.
+ * `architectures` decides, else `model_type`.  The table lists the models that our engines run;
+ * any other model keeps its own name as its runtime, so that an error can say "no engine for
+ * runtime nemotron".
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -71,8 +71,8 @@ static uint64_t context_of(const struct model_fields *f)
     return 0;
 }
 
-/* Of the kinds of config.json that say it in these words, which most do.  A layer that slides
- * keeps its window. */
+/* For configs with these member names, which most have.  A sliding layer keeps only its
+ * window. */
 static uint64_t kv_of(const struct model_fields *f, uint64_t tokens, bool is_gptoss)
 {
     enum { LAYERS_MAX = 4096, WIDTH_MAX = 1 << 20, TOKENS_MAX = 1 << 26 };
@@ -89,7 +89,7 @@ static uint64_t kv_of(const struct model_fields *f, uint64_t tokens, bool is_gpt
         kv_heads * head_dim > WIDTH_MAX || tokens > TOKENS_MAX)
         return 0;
     const struct lr_json *types = lr_json_get(f->object, "layer_types");
-    uint64_t sliding = types == NULL && is_gptoss ? (layers + 1) / 2 : 0; /* as config.h */
+    uint64_t sliding = types == NULL && is_gptoss ? (layers + 1) / 2 : 0; /* like config.h */
     for (size_t i = 0; lr_json_is(types, LR_JSON_ARRAY) && i < types->count; i++) {
         struct lr_str type;
         sliding +=

@@ -1,7 +1,7 @@
 /* model/index.c - model.safetensors.index.json: which shard holds which tensor.
  *
- * The index is foreign.  A shard name is a plain file name in the snapshot's root;
- * anything that could lead elsewhere is refused before it meets the file system.
+ * The index is untrusted.  A shard name must be a plain file name in the snapshot's root
+ * folder; any other name is refused before it is used.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static int by_name(const void *left, const void *right)
     return lr_str_cmp(*(const struct lr_str *)left, *(const struct lr_str *)right);
 }
 
-/* Sorts all shard names and keeps each once. */
+/* Sorts all shard names and drops repeats. */
 static lr_code collect_shards(struct lr_arena *arena, const struct lr_json *map,
                               struct model_index *out, struct lr_error *err)
 {

@@ -1,8 +1,8 @@
 /* model/metalbin.c - the header and the layout of a model.bin.
  *
- * The file names no tensors: everything follows from the header's sizes and a few
- * rules of alignment, so the header must say exactly what config.json says and the
- * computed end must be the size of the file.
+ * The file names no tensors: everything follows from the header's sizes and the rules of
+ * alignment.  So the header must agree exactly with config.json, and the computed end must be
+ * the size of the file.
  */
 #include "model/metalbin.h"
 
@@ -17,7 +17,7 @@ static uint64_t align_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Hands out 16-byte aligned places one after another. */
+/* Returns consecutive 16-byte aligned offsets. */
 static uint64_t place(uint64_t *at, uint64_t bytes)
 {
     uint64_t begin = align_up(*at, METALBIN_ALIGN);
@@ -119,7 +119,7 @@ static double read_f32(const unsigned char *p)
 struct check {
     const unsigned char *at; /* next field */
     const char *file;
-    lr_code code; /* sticky */
+    lr_code code; /* the first error */
     struct lr_error *err;
 };
 
@@ -132,7 +132,7 @@ static void check_u32(struct check *c, const char *field, uint32_t want)
                           c->file, field, got, want);
 }
 
-/* The publisher computed these in another precision. */
+/* The publisher computed these values in another precision. */
 static void check_f32(struct check *c, const char *field, double want)
 {
     double got = read_f32(c->at);
@@ -177,8 +177,8 @@ static lr_code check_uuid(const unsigned char *at, const unsigned char want[16],
                    file, what, at[0], at[1], at[2], at[3], want[0], want[1], want[2], want[3]);
 }
 
-/* The token texts must fill their part exactly: the tables' sizes follow from their
- * number, and the padding of the file would hide a small lie about it. */
+/* The token texts must fill their part exactly.  The table sizes follow from the number of
+ * tokens, and the padding would hide a small error in it. */
 static lr_code check_tokens(const unsigned char *texts, uint64_t size, uint64_t count,
                             const char *file, struct lr_error *err)
 {

@@ -1,9 +1,9 @@
 /* model/metalbin.h - the official metal/model.bin encoding of gpt-oss weights.
  *
- * The same weights as the safetensors in another order: Q and K rows of each
- * head interleaved (row 2i was i, row 2i+1 was i + head_dim/2) and scaled by 1/2 and
- * 1/4, scale bytes +14, one expert's parts adjacent, embeddings cut to the tokenizer's
- * vocabulary.  Readable on every backend; model/gptoss.h is how an engine uses it.
+ * The same weights as the safetensors in another order: Q and K rows of each head are
+ * interleaved (row 2i was i, row 2i+1 was i + head_dim/2) and scaled by 1/2 and 1/4, scale
+ * bytes are +14, one expert's parts are adjacent, and embeddings are cut to the tokenizer's
+ * vocabulary.  Readable on every backend; engines use it through model/gptoss.h.
  */
 #ifndef MODEL_METALBIN_H
 #define MODEL_METALBIN_H
@@ -18,7 +18,7 @@ enum { MODEL_METALBIN_SCALE_EXCESS = 14 };
 struct model_metalbin_block {
     uint64_t attn_norm, qkv_weight, qkv_bias, sinks, out_weight, out_bias;
     uint64_t mlp_norm, gate_weight, gate_bias;
-    uint64_t experts; /* first expert; the next is expert_stride on */
+    uint64_t experts; /* first expert; the next follows after expert_stride */
 };
 
 struct model_metalbin_layout {
@@ -29,12 +29,12 @@ struct model_metalbin_layout {
     /* within an expert */
     uint64_t mlp1_blocks, mlp1_scales, mlp1_bias, mlp2_blocks, mlp2_scales, mlp2_bias;
     uint64_t expert_stride;
-    uint64_t file_size; /* what the file must measure, exactly */
+    uint64_t file_size; /* exact size of the file */
 };
 
-/* Checks the header in bytes[0..available) against config and file_size and computes
- * where everything lies.  Pure (fuzzed).  MODEL_CORRUPT names the field and both
- * values; UNSUPPORTED for another layout or tokenizer UUID. */
+/* Checks the header in bytes[0..available) against config and file_size and computes all
+ * offsets.  Pure (fuzzed).  MODEL_CORRUPT names the field and both values; UNSUPPORTED for
+ * another layout or tokenizer UUID. */
 LR_MUST_USE lr_code model_metalbin_parse(const void *bytes, size_t available,
                                          uint64_t file_size, const char *file,
                                          const struct model_config *config,
@@ -47,7 +47,7 @@ struct model_metalbin_tokenizer {
     uint32_t special_count;
     const char *regex;
     const struct lr_str *text;          /* text_count byte strings */
-    const struct lr_str *special_names; /* special_count: "<|start|>", ...; "" is unnamed */
+    const struct lr_str *special_names; /* special_count: "<|start|>", ...; "": no name */
 };
 
 /* Writes `m` (opened from safetensors) as a model.bin at `path`, which must not exist.

@@ -1,4 +1,4 @@
-/* model/metalbin_format.h - constants and sums that reader and writer of a model.bin share. */
+/* model/metalbin_format.h - constants and layout shared by reader and writer of a model.bin. */
 #ifndef MODEL_METALBIN_FORMAT_H
 #define MODEL_METALBIN_FORMAT_H
 
@@ -16,7 +16,7 @@ extern const unsigned char model_metalbin_uuid_model[16];
 extern const unsigned char model_metalbin_uuid_layout[16];
 extern const unsigned char model_metalbin_uuid_tokenizer[16];
 
-/* The UUID of a control token by its text; all zero for one without. */
+/* The UUID of a control token by its text; all zero if it has none. */
 const unsigned char *model_metalbin_uuid_special(struct lr_str name);
 
 struct model_metalbin_yarn {
@@ -24,7 +24,7 @@ struct model_metalbin_yarn {
 };
 void model_metalbin_yarn(const struct model_config *c, struct model_metalbin_yarn *out);
 
-/* Where everything lies; header_end is the first byte after the token texts. */
+/* Computes all offsets; header_end is the first byte after the token texts. */
 void model_metalbin_compute(const struct model_config *c, uint32_t vocab_rows,
                             uint64_t header_end, struct model_metalbin_layout *out);
 

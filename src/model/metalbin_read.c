@@ -1,8 +1,8 @@
-/* model/metalbin_read.c - a model.bin as gpt-oss roles.
+/* model/metalbin_read.c - reads a model.bin as gpt-oss roles.
  *
- * Everything is used where it lies in the mapping, except Q and K: their rows go back
- * to plain order and lose the folded softmax scale.  Both factors are powers of two,
- * so the values are the publisher's, bit for bit.
+ * Everything is used in the mapping, except for Q and K: their rows are restored to plain order
+ * and their folded softmax scale is removed.  Both factors are powers of two, so the values are
+ * the publisher's, bit for bit.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* model/metalbin_uuid.c - the UUIDs by which a model.bin names its parts.
+/* model/metalbin_uuid.c - the UUIDs that identify the parts of a model.bin.
  *
  * Bytes in the order of the text form.
  */

@@ -1,6 +1,6 @@
 /* model/metalbin_write.c - writes a model.bin from opened safetensors.
  *
- * Goes through the file once, front to end, at the offsets that the reader computes.
+ * Writes the file once from front to end, at the offsets that the reader computes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@ struct sink {
     FILE *file;
     const char *path;
     uint64_t at;
-    lr_code code; /* sticky */
+    lr_code code; /* the first error */
     struct lr_error *err;
 };
 

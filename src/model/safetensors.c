@@ -1,8 +1,7 @@
 /* model/safetensors.c - see safetensors.h.
  *
- * The header is foreign: every number is checked before it is used, in 64 bits and
- * without overflow, and the tensors are sorted by offset so that overlaps and holes
- * show between neighbours.
+ * The header is untrusted: every number is checked before use, in 64 bits and without overflow.
+ * The tensors are sorted by offset, so that overlaps and holes show between neighbours.
  */
 #include "model/safetensors.h"
 
@@ -56,7 +55,7 @@ static lr_code read_shape(const struct parse *p, const struct lr_json *shape,
     return LR_OK;
 }
 
-/* Bytes that the shape and the type ask for. */
+/* Bytes that the shape and the type imply. */
 static lr_code shape_bytes(const struct parse *p, const struct model_tensor *t, uint64_t *out)
 {
     uint64_t bits = model_dtype_bits(t->dtype);
@@ -150,13 +149,13 @@ static int by_offset(const void *left, const void *right)
     const struct model_tensor *a = left, *b = right;
     if (a->offset != b->offset)
         return a->offset < b->offset ? -1 : 1;
-    /* An empty tensor may share its offset with the one that follows. */
+    /* An empty tensor may share its offset with the next. */
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
     return lr_str_cmp(a->name, b->name);
 }
 
-/* The format wants the data part covered exactly once. */
+/* The format requires that tensors cover the data part exactly once. */
 static lr_code check_coverage(const struct parse *p, const struct model_tensor *tensors,
                               size_t count)
 {

@@ -1,8 +1,8 @@
 /* model/safetensors.h - one safetensors file, mapped and checked.
  *
- * After a successful open every tensor lies wholly inside the file, its size is the
- * product of its shape and its type, no two overlap, no byte of the data part is
- * left over, and no name occurs twice.  The bytes of the tensors are not looked at.
+ * After a successful open every tensor lies inside the file, its size is the product of its
+ * shape and its type, no two tensors overlap, no byte of the data part is left over, and no
+ * name occurs twice.  The bytes of the tensors are not read.
  */
 #ifndef MODEL_SAFETENSORS_H
 #define MODEL_SAFETENSORS_H
@@ -24,9 +24,9 @@ struct model_safetensors_header {
     uint64_t data_bytes;
 };
 
-/* Parses the front of a file of which bytes[0..available) are at hand; that must
- * include the whole header.  Pure: reads nothing else.  `file` is for messages and is
- * kept in the tensors.  Names point into `bytes` or the arena.
+/* Parses the front of a file of which bytes[0..available) are given; that must include the
+ * whole header.  Pure.  `file` is for messages and is kept in the tensors.  Names point into
+ * `bytes` or the arena.
  *   MODEL_CORRUPT  any rule of the format broken; the text names file and tensor
  *   OUT_OF_RAM     the arena's limit */
 LR_MUST_USE lr_code model_safetensors_parse(struct lr_arena *arena, const void *bytes,
@@ -37,7 +37,7 @@ LR_MUST_USE lr_code model_safetensors_parse(struct lr_arena *arena, const void *
 
 struct model_safetensors; /* owns the mapping and the tensor list */
 
-/* MODEL_CORRUPT as above, also when the file is absent (the text names it). */
+/* MODEL_CORRUPT as above, also for a missing file (the text names it). */
 LR_MUST_USE lr_code model_safetensors_open(const char *path, struct model_safetensors **out,
                                            struct lr_error *err);
 void model_safetensors_close(struct model_safetensors *st); /* NULL is fine */

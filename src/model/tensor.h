@@ -1,8 +1,8 @@
-/* model/tensor.h - one tensor of a model file: its type, its shape and where its bytes lie.
+/* model/tensor.h - one tensor of a model file: type, shape and address.
  *
- * Data pointers lead into a read-only mapping of the file and live as long as whatever
- * opened it (model_safetensors, model_weights, model_gptoss).  Nothing is copied.
- * Thread: any, once opened.
+ * Data pointers lead into a read-only mapping of the file and live as long as the object that
+ * opened it (model_safetensors, model_weights, model_gptoss).  Nothing is copied.  Thread: any,
+ * once opened.
  */
 #ifndef MODEL_TENSOR_H
 #define MODEL_TENSOR_H
@@ -14,7 +14,7 @@
 #include "base/str.h"
 
 /* clang-format off */
-/* Everything the safetensors format names; an engine asks for the few it can use. */
+/* All types of the safetensors format; an engine supports only a few. */
 #define MODEL_DTYPE_MAP(X)     \
     X(BOOL,        8)          \
     X(F4,          4)          \
@@ -50,11 +50,11 @@ enum model_dtype {
 enum { MODEL_RANK_MAX = 8 };
 
 struct model_tensor {
-    struct lr_str name; /* borrowed from the opener */
+    struct lr_str name; /* borrowed from the object that opened the file */
     enum model_dtype dtype;
     uint32_t rank;
     uint64_t shape[MODEL_RANK_MAX]; /* outermost first, row-major */
-    const void *data;               /* NULL where only a header was parsed */
+    const void *data;               /* NULL if only a header was parsed */
     uint64_t bytes;                 /* product of shape times the size of dtype, checked */
     uint64_t offset;                /* of the first byte, from the start of the file */
     const char *file;               /* path as opened, for messages; borrowed */

@@ -1,7 +1,7 @@
 /* model/weights.c - see weights.h.
  *
- * Opening maps every shard and checks that index and shards tell the same story; the
- * tensors are then found by binary search over their names.
+ * Opening maps every shard and checks that index and shards agree; tensors are found by binary
+ * search over their names.
  */
 #include "model/weights.h"
 
@@ -54,7 +54,7 @@ static lr_code open_file(struct model_weights *w, const char *dir, struct lr_str
     return code;
 }
 
-/* One list over all files, sorted; a name in two files is an error. */
+/* One sorted list over all files; a name in two files is an error. */
 static lr_code merge(struct model_weights *w, const char *dir, struct lr_error *err)
 {
     size_t total = 0;
@@ -90,7 +90,7 @@ static const struct model_tensor *find(const struct model_weights *w, struct lr_
     return hit != NULL ? *hit : NULL;
 }
 
-/* Every tensor must lie in the shard the index names for it. */
+/* Every tensor must lie in the shard that the index names. */
 static lr_code check_index(const struct model_weights *w, const struct model_index *index,
                            struct lr_error *err)
 {
@@ -290,7 +290,7 @@ void model_advise(const void *data, uint64_t bytes, enum model_advice advice)
     };
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = (uintptr_t)data, end = begin + (uintptr_t)bytes;
-    /* Pages shared with a neighbour are read ahead with it, but never dropped. */
+    /* Pages shared with a neighbour are read ahead too, but never dropped. */
     if (advice == MODEL_ADVICE_DONTNEED) {
         begin = (begin + page - 1) / page * page;
         end = end / page * page;

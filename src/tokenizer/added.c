@@ -1,9 +1,9 @@
 /* tokenizer/added.c - added_tokens: reading them and finding them in text.
  *
- * As in the Hugging Face tokenizer: leftmost match, the longest one there; tokens
- * with "normalized": false are taken out first, the others from what is left.  One
- * rule is ours: a control token that is not wholly in trusted text does not
- * count as a match at all, so it cannot hide another one either.
+ * As in the Hugging Face tokenizer: leftmost match, the longest there; tokens with
+ * "normalized": false are matched first, the others in the remaining text.  One rule is our
+ * own: a control token that is not entirely in trusted text is no match at all, so it cannot
+ * hide another token either.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -47,7 +47,7 @@ static lr_code read_token(const struct lr_json *item, uint32_t index, struct add
     return LR_OK;
 }
 
-/* The vocabulary may list an added token too; then both must agree. */
+/* The vocabulary may also contain an added token; then both must agree. */
 static lr_code enter(struct vocab *v, const struct added_token *token, struct lr_error *err)
 {
     uint16_t flags = (uint16_t)(TOKEN_ADDED | (token->special ? TOKEN_SPECIAL : 0));
@@ -67,7 +67,7 @@ static lr_code enter(struct vocab *v, const struct added_token *token, struct lr
     bool same = there != NULL && there->flags != 0 &&
                 (known != NULL ||
                  lr_str_eq(lr_str(vocab_bytes(v, token->id), there->len), token->text));
-    if (!same) /* a taken id is refused there */
+    if (!same) /* an id that is taken is refused there */
         return tokenizer_vocab_add(v, token->id, token->text, flags, err);
     there->flags = (uint16_t)(there->flags | flags);
     return LR_OK;
@@ -85,7 +85,7 @@ static lr_code fail_twice(struct lr_str text, struct lr_error *err)
                    (int)(text.len < 80 ? text.len : 80), text.ptr);
 }
 
-/* A text that is special in one entry and plain in another would be open to all. */
+/* A text that is special in one entry and plain in another could be used by untrusted text. */
 static lr_code check_apart(const struct added *a, struct lr_error *err)
 {
     const struct added_matcher *m = &a->matchers[0], *n = &a->matchers[1];
@@ -181,7 +181,7 @@ void tokenizer_added_free(struct added *a)
 
 static bool is_trusted(const struct trust *trust, size_t start, size_t end)
 {
-    size_t low = 0, high = trust->count; /* flips at or before start */
+    size_t low = 0, high = trust->count; /* changes of trust at or before start */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (trust->flips[middle] <= start)
@@ -271,7 +271,7 @@ static bool stands_alone(const struct added *a, struct lr_str text, size_t start
            (end == text.len || !word_at(a, text, end));
 }
 
-/* The next place where a token could begin. */
+/* The next position where a token may begin. */
 static size_t next_first(const struct added_matcher *m, struct lr_str text, size_t at)
 {
     if (m->only_first >= 0) {
@@ -298,7 +298,7 @@ bool tokenizer_added_next(const struct added *a, const struct added_matcher *m,
             continue;
         size_t end = at + token->text.len, len;
         if (token->single_word && !stands_alone(a, text, at, end)) {
-            at = end - 1; /* the match is used up although it does not count */
+            at = end - 1; /* the match is consumed although it does not count */
             continue;
         }
         *hit = (struct added_hit){at, end, token->id};

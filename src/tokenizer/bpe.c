@@ -1,6 +1,7 @@
-/* tokenizer/bpe.c - pieces: lookups, memory of earlier ones, windows over long ones.
+/* tokenizer/bpe.c - encodes pieces: lookups, a cache of earlier pieces, windows over long ones.
  *
- * See bpe.h for the rule and for why windows are exact; merge.c merges. */
+ * See bpe.h for the rule and for why windows are exact; merge.c merges.
+ */
 #include "tokenizer/bpe.h"
 
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 enum {
     LONG_MIN = BPE_SMALL_MAX + 1, /* bytes from which a piece is encoded window by window */
     WINDOW_NEW = 24,              /* bytes a window adds */
-    REMEMBER_MIN = 5,             /* bytes below which merging is as fast as remembering */
+    REMEMBER_MIN = 5,             /* shorter pieces: merging is as fast as a cache lookup */
     PULL_FIRST = 2,               /* tokens before the seam that a window encodes again */
-    PULL_MAX = 4096,              /* bytes to pull back before the piece is merged as a whole */
+    PULL_MAX = 4096, /* most bytes to go back before the piece is merged as a whole */
 };
 
 void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out)
@@ -44,7 +45,7 @@ void tokenizer_bpe_forget(struct bpe *b)
     b->pool_used = 0;
 }
 
-/* ---- blocks: short enough to be remembered ---- */
+/* ---- blocks: short enough for the cache ---- */
 
 static void append(struct tokenizer_ids *out, const uint32_t *ids, size_t count)
 {
@@ -79,7 +80,7 @@ static void remember(struct bpe *b, struct bpe_entry *entry, uint64_t hash, cons
     b->pool_used += count;
 }
 
-/* Appends the ids that merging gives, from memory where it was done before. */
+/* Appends the ids that merging gives, from the cache if possible. */
 static void merge_block(struct bpe *b, uint64_t hash, const char *bytes, size_t len)
 {
     if (b->entries == NULL || len < REMEMBER_MIN || len > BPE_CACHED_MAX) {
@@ -98,8 +99,8 @@ static void merge_block(struct bpe *b, uint64_t hash, const char *bytes, size_t 
 
 /* ---- long pieces ---- */
 
-/* Do these two tokens, whose bytes meet at `seam`, stay apart when they are merged
- * together? */
+/* True when these two tokens, which meet at `seam`, stay separate when their bytes are merged
+ * together. */
 static bool seam_holds(struct bpe *b, uint32_t left, uint32_t right, const char *seam)
 {
     struct tokenizer_ids *out = b->out;
@@ -113,8 +114,8 @@ static bool seam_holds(struct bpe *b, uint32_t left, uint32_t right, const char 
     return holds;
 }
 
-/* Encodes bytes[done..end) behind what b->out holds of the piece since `first`; false
- * when the seam would have to be looked for too far back. */
+/* Encodes bytes[done..end) after the piece's ids in b->out from `first` on; false when the seam
+ * is too far back. */
 static bool add_window(struct bpe *b, const char *bytes, size_t done, size_t end, size_t first)
 {
     struct tokenizer_ids *out = b->out;
@@ -157,7 +158,7 @@ static void merge_long(struct bpe *b, const char *bytes, size_t len)
     }
 }
 
-/* Pieces of one or two bytes are common in what is not prose and need no hashing. */
+/* Pieces of one or two bytes are common in code and data, and need no hashing. */
 static bool piece_of_two(struct bpe *b, const char *bytes, size_t len)
 {
     const unsigned char *byte = (const unsigned char *)bytes;
@@ -198,8 +199,8 @@ void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len)
     piece(b, key_find(&b->t->vocab, key, hash, bytes, len), hash, bytes, len);
 }
 
-/* Three passes: the filter's lines are asked for in the first, those of the slots that
- * can matter in the second, and the third finds them near. */
+/* Three passes: the first prefetches cache lines of the filter, the second those of matching
+ * slots, and the third uses them. */
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
                           size_t count, const char *end)
 {

@@ -1,22 +1,21 @@
-/* tokenizer/bpe.h - merging the bytes of a piece into tokens; for this folder only.
+/* tokenizer/bpe.h - merges the bytes of a piece into tokens; for this folder only.
  *
- * The rule: of all neighbouring pairs the one with the lowest rank merges, the
- * leftmost of equals, until no pair has a rank.
+ * The rule: of all neighbouring pairs the pair with the lowest rank merges, the leftmost of
+ * equals, until no pair has a rank.
  *
- * What makes long pieces cheap is a property of that rule: a row of tokens is the
- * encoding of its bytes exactly when each two neighbours are the encoding of theirs.
- * (Follow the merges of the whole text until the first one that crosses a border
- * between two of the tokens.  Until then the bytes of these two saw the same merges,
- * in the same order, as they would have seen alone; so it would have crossed there
- * too.)  A long piece is therefore encoded window by window, and only the seam has to
- * be checked.
+ * A property of that rule makes long pieces cheap: a list of tokens is the encoding of its
+ * bytes exactly if every two neighbours are the encoding of their bytes.  (Proof: follow the
+ * merges of the whole text until the first merge that crosses a border between two of the
+ * tokens.  Until then the bytes of these two had the same merges, in the same order, as they
+ * would have alone; so that merge would have crossed the border there too.)  So a long piece is
+ * encoded window by window, and only the seams must be checked.
  */
 #ifndef TOKENIZER_BPE_H
 #define TOKENIZER_BPE_H
 
 #include "tokenizer/internal.h"
 
-/* Ids of byte strings met before in the same call.  Keys point into the text. */
+/* The ids of a byte string seen before in the same call.  Keys point into the text. */
 struct bpe_entry {
     uint64_t hash;
     const char *bytes; /* borrowed from the text of the call */
@@ -31,55 +30,54 @@ enum { BPE_ENTRIES = 2048, BPE_POOL = 1 << 16, BPE_CACHED_MAX = 1024 };
 struct bpe {
     const struct tokenizer *t;
     struct tokenizer_ids *out;
-    struct bpe_entry *entries; /* owned; NULL: nothing is remembered */
+    struct bpe_entry *entries; /* owned; NULL: no cache */
     uint32_t *pool;            /* owned */
     size_t pool_used;
-    void *heap; /* owned: memory of the last resort, for pieces */
+    void *heap; /* owned: for pieces that fit nowhere else */
     size_t heap_bytes;
-    bool out_of_memory; /* sticky */
+    bool out_of_memory; /* stays set */
 };
 
 void tokenizer_bpe_init(struct bpe *b, const struct tokenizer *t, struct tokenizer_ids *out);
 void tokenizer_bpe_free(struct bpe *b);
-/* Worth it for texts longer than a few thousand bytes. */
+/* Enables the cache; useful for texts of more than a few thousand bytes. */
 void tokenizer_bpe_remember(struct bpe *b);
-/* Forgets keys that point into text about to change. */
+/* Drops keys that point into text that is about to change. */
 void tokenizer_bpe_forget(struct bpe *b);
 
 /* Appends the ids of one piece (len >= 1), by ignore_merges or by merging. */
 void tokenizer_bpe_piece(struct bpe *b, const char *bytes, size_t len);
 
-/* The same for pieces that follow each other: piece i ends at ends[i] and the next one
- * begins there; bytes up to `end` may be read.  Faster, because the lookups wait for memory
- * together. */
+/* The same for consecutive pieces: piece i ends at ends[i], where the next begins; bytes up to
+ * `end` may be read.  Faster, because the lookups wait for memory together. */
 enum { BPE_BATCH = 128 };
 void tokenizer_bpe_pieces(struct bpe *b, const char *start, const char *const *ends,
                           size_t count, const char *end);
 
-/* Bytes that are merged by looking at all pairs for the lowest rank. */
+/* Up to so many bytes are merged by scanning all pairs for the lowest rank. */
 enum { BPE_SMALL_MAX = 64 };
 
-/* The ids of at most BPE_SMALL_MAX bytes, and the last rank applied (untouched when there
- * was none).  ids has room for len.  Returns the number of ids. */
+/* The ids of at most BPE_SMALL_MAX bytes, and the last rank applied (unchanged if there was
+ * none). ids has room for len.  Returns the number of ids. */
 size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_t len,
                              uint32_t *ids, uint32_t *last_rank);
 
 /* Appends the ids of any number of bytes, in O(n log n). */
 void tokenizer_merge_large(struct bpe *b, const char *bytes, size_t len);
 
-/* The last rank applied when a token's own bytes are merged into it, or TOKENIZER_NONE
- * when they do not become it.  The token has at most BPE_SMALL_MAX bytes. */
+/* The last rank applied when a token's own bytes are merged, or TOKENIZER_NONE when they do not
+ * become the token.  The token has at most BPE_SMALL_MAX bytes. */
 uint32_t tokenizer_merge_last_rank(const struct tokenizer *t, uint32_t id);
 
-/* Marks the tokens that merging makes of their own bytes (all of them under
- * ignore_merges), so that a piece which is a token needs one lookup. */
+/* Marks the tokens that merging makes of their own bytes (all tokens under ignore_merges), so
+ * that a piece that is a token needs one lookup. */
 LR_MUST_USE lr_code tokenizer_bpe_mark_direct(struct tokenizer *t, struct lr_error *err);
 
-/* Drops merges that can never happen (prune.c); ids stay the same, ranks do not. */
+/* Drops merges that can never happen (prune.c); ids stay the same, ranks change. */
 LR_MUST_USE lr_code tokenizer_prune(struct tokenizer *t, struct lr_error *err);
 
-/* Finds the characters of two or three bytes whose bytes always merge into one token
- * first, whatever stands beside them (closed.c). */
+/* Finds the characters of two or three bytes whose bytes always merge into one token first, in
+ * any context (closed.c). */
 LR_MUST_USE lr_code tokenizer_closed_find(struct tokenizer *t, struct lr_error *err);
 
 enum { CLOSED_CHARACTERS = 0x10000 };
@@ -100,7 +98,7 @@ static inline uint32_t closed_at(const struct tokenizer *t, const unsigned char 
         return TOKENIZER_NONE;
     *len = 3;
     c = (c & 0x0F) << 12 | (bytes[1] & 0x3Fu) << 6 | (bytes[2] & 0x3Fu);
-    /* An overlong form would read another character's entry. */
+    /* An overlong form would use another character's entry. */
     return c >= 0x800 ? t->characters[c] : TOKENIZER_NONE;
 }
 

@@ -1,18 +1,17 @@
-/* tokenizer/closed.c - characters that are one symbol from the start.
+/* tokenizer/closed.c - characters that can be treated as one symbol from the start.
  *
- * Text beyond ASCII begins as two to four symbols a character, and most merges only put
- * characters together.  Some can be skipped exactly: take a character whose bytes merge
- * into one token at ranks up to R.  If every pair that its first or last symbol could
- * form with anything outside, at any moment of that, has a rank above R, then no such
- * pair ever merges before the character is whole.  U+FFFD is one of these, so what was
- * not UTF-8 is cheap.
+ * Text beyond ASCII begins as two to four symbols a character, and most merges only assemble
+ * characters.  Some of these merges can be skipped exactly.  Take a character whose bytes merge
+ * into one token at ranks up to R. If every pair that its first or last symbol could form with
+ * an outside symbol, at any moment of that, has a rank above R, then no such pair merges before
+ * the character is complete.  U+FFFD is such a character, so invalid UTF-8 is cheap.
  */
 #include <stdlib.h>
 
 #include "base/utf8.h"
 #include "tokenizer/bpe.h"
 
-/* By token: the lowest rank of a pair it is the left (right) half of. */
+/* By token: the lowest rank of a pair with it as the left (right) half. */
 struct lowest {
     uint32_t *as_left;
     uint32_t *as_right;
@@ -33,7 +32,7 @@ static void find_lowest(const struct merges *m, struct lowest *l)
     }
 }
 
-/* Merges the bytes of one character and watches its ends. */
+/* Merges the bytes of one character and checks the pairs at its ends. */
 static bool is_closed(const struct tokenizer *t, const struct lowest *l, const char *bytes,
                       size_t len, uint32_t id)
 {

@@ -1,4 +1,4 @@
-/* tokenizer/decode.c - ids to bytes, facts about tokens, and the list of ids. */
+/* tokenizer/decode.c - ids to bytes, properties of tokens, and the list of ids. */
 #include <stdlib.h>
 
 #include "tokenizer/internal.h"

@@ -1,7 +1,7 @@
 /* tokenizer/encode.c - from segments to ids.
  *
- * join and repair -> take out added tokens -> split the runs between them into pieces
- * -> merge (bpe.c).  All state of a call is in struct encoding, on its stack.
+ * join and repair -> find added tokens -> split the text between them into pieces -> merge
+ * (bpe.c).  All state of a call is in struct encoding, on its stack.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -12,7 +12,7 @@
 #include "tokenizer/scan.h"
 
 enum {
-    REMEMBER_FROM = 4096, /* bytes of text from which repeated pieces are remembered */
+    REMEMBER_FROM = 4096, /* bytes of text from which the cache of pieces is used */
     MATCH_LIMIT = 50 << 20,
     JIT_STACK_FIRST = 32 << 10,
     JIT_STACK_MAX = 4 << 20,
@@ -118,7 +118,7 @@ static lr_code split_prefix(struct encoding *e, uint32_t step, struct lr_str tex
     return split(e, step + 1, lr_buf_str(&e->prefixed));
 }
 
-/* Applies the steps from `step` on; what the last one leaves is a piece. */
+/* Applies the steps from `step` on; the last step gives pieces. */
 static lr_code split(struct encoding *e, uint32_t step, struct lr_str text)
 {
     if (text.len == 0)
@@ -140,8 +140,8 @@ static lr_code split(struct encoding *e, uint32_t step, struct lr_str text)
 
 /* ---- added tokens ---- */
 
-/* Encodes text, which lies at `base` in what e->trust describes, with the added tokens
- * of matcher `which` and later ones taken out. */
+/* Encodes text, which lies at `base` in the text of e->trust; finds the added tokens of matcher
+ * `which` and later ones. */
 static lr_code encode_run(struct encoding *e, size_t which, struct lr_str text, size_t base)
 {
     if (which == 2)
@@ -193,7 +193,8 @@ static lr_code encode_text(const struct tokenizer *t, struct lr_str text,
 
 /* ---- segments ---- */
 
-/* ASCII stays, anything else becomes U+FFFD; writes 4 bytes and returns how many count. */
+/* ASCII is kept, any other byte becomes U+FFFD; always writes 4 bytes and returns how many
+ * count. */
 static inline size_t repair_byte(unsigned char c, char *out)
 {
     static const char bytes[2][4] = {{0}, "\xEF\xBF\xBD"};
@@ -203,15 +204,15 @@ static inline size_t repair_byte(unsigned char c, char *out)
     return 1 + 2 * bad;
 }
 
-/* Can c and the byte after it begin a sequence?  Not ASCII, 80..C1, F5..FF. */
+/* True when c and the next byte may begin a sequence: not for ASCII, 80..C1, F5..FF. */
 static inline bool begins(unsigned char c, unsigned char next)
 {
     return ((unsigned char)(c - 0xC2) <= 0xF4 - 0xC2) & ((next & 0xC0) == 0x80);
 }
 
 /* Writes joined[*at..until) to out with invalid parts replaced, as far as there is room;
- * returns the end of what was written.  The last character may reach past `until`.  In
- * random bytes nothing can be foreseen, so one that begins nothing costs no branch. */
+ * returns the end of the output.  The last character may reach past `until`.  In random bytes
+ * branches cannot be predicted, so an invalid byte costs no branch. */
 static char *repair_some(struct lr_str joined, size_t *at, size_t until, char *out,
                          const char *out_end)
 {
@@ -237,8 +238,8 @@ static char *repair_some(struct lr_str joined, size_t *at, size_t until, char *o
     return out;
 }
 
-/* Appends the joined segments with invalid parts replaced.  A character may span
- * segments, so they are joined first; flips[] move along with the text. */
+/* Appends the joined segments with invalid parts replaced.  A character may span segments, so
+ * they are joined first; flips[] are adjusted with the text. */
 static void repair(struct lr_str joined, size_t *flips, size_t flip_count, struct lr_buf *out)
 {
     enum { STEP = 64 << 10 };
@@ -268,7 +269,7 @@ static lr_code too_long(size_t len, struct lr_error *err)
                    len, TOKENIZER_MAX_TEXT);
 }
 
-/* text may be invalid; flips belong to it and are changed. */
+/* text may be invalid UTF-8; flips belong to it and are changed. */
 static lr_code encode_repaired(const struct tokenizer *t, struct lr_str text, size_t *flips,
                                size_t flip_count, struct tokenizer_ids *ids,
                                struct lr_error *err)

@@ -18,7 +18,7 @@ enum {
     TOKEN_PRESENT = 1,
     TOKEN_SPECIAL = 2, /* added with "special": true */
     TOKEN_ADDED = 4,
-    TOKEN_BYTES = 8, /* in the model's vocabulary and spelled in the byte alphabet */
+    TOKEN_BYTES = 8, /* in the model's vocabulary and written in the byte alphabet */
 };
 
 struct token {
@@ -27,14 +27,14 @@ struct token {
     uint16_t flags;
 };
 
-/* Bytes of at most 16 are their own key: two overlapping words and the length say
- * everything, so a lookup touches one cache line.  Longer ones keep two hashes and
- * are compared in vocab.bytes. */
+/* A token of at most 16 bytes is its own key: two overlapping words and the length identify it,
+ * so a lookup touches one cache line.  Longer tokens have two hashes and are compared in
+ * vocab.bytes. */
 struct vocab_slot {
     uint64_t low;
     uint64_t high;
     uint32_t len; /* 0: free */
-    uint32_t id;  /* VOCAB_DIRECT: the id may be emitted for a whole piece at once */
+    uint32_t id;  /* VOCAB_DIRECT: a piece with these bytes is this token, without merging */
 };
 
 enum { VOCAB_DIRECT = 1 << 30 };
@@ -45,7 +45,7 @@ struct vocab {
     uint32_t capacity;
     struct lr_buf bytes;      /* owned */
     struct vocab_slot *slots; /* owned, power of two, at most half full */
-    uint64_t *filter;         /* owned: bit (hash) for every token; small enough for L2 */
+    uint64_t *filter;         /* owned: a Bloom filter over all tokens; small enough for L2 */
     uint32_t slot_bits;
     uint32_t byte_ids[256];
 };
@@ -71,23 +71,23 @@ static inline const char *vocab_bytes(const struct vocab *v, uint32_t id)
 
 /* ---- merges ---- */
 
-/* A slot holds left id (20 bits), right id (20), rank (24): the whole pair in one
- * word, since these lookups are what merging consists of. */
+/* A slot holds left id (20 bits), right id (20) and rank (24): a whole pair in one word,
+ * because merging consists mostly of these lookups. */
 struct merges {
     uint64_t *slots;  /* owned */
-    uint64_t *filter; /* owned: a bit for every pair, two to a slot.  Most pairs have no rank,
-                       * and this is small enough to stay near; NULL until prune.c */
+    uint64_t *filter; /* owned: a Bloom filter over all pairs.  Most pairs have no rank, and
+                         this stays in the cache; NULL until prune.c */
     uint32_t slot_bits;
     uint32_t *results;              /* owned: rank -> id of the merged token */
     uint32_t count;                 /* ranks */
     uint32_t *byte_pairs;           /* owned, 256 x 256 ranks of the pairs of single bytes */
-    uint64_t seams[256 * 256 / 64]; /* bit a << 8 | b: some merge joins ...a with b... */
+    uint64_t seams[256 * 256 / 64]; /* bit a << 8 | b: a merge joins ...a with b... */
 };
 
 #define MERGES_FREE UINT64_MAX
 
-/* Zeroed memory for a table that is read at random, on huge pages where the system has
- * them: with small ones half of every miss is spent on finding the page.  free() it. */
+/* Zeroed memory for a table with random access, on huge pages if possible: with small pages
+ * half of every cache miss is spent on the page lookup. free() it. */
 void *tokenizer_table_alloc(size_t bytes);
 
 LR_MUST_USE lr_code tokenizer_merges_read(struct merges *m, const struct vocab *v,
@@ -108,7 +108,7 @@ static inline bool merges_passes(const struct merges *m, uint64_t pair)
     return m->filter == NULL || (m->filter[bit >> 6] >> (bit & 63) & 1) != 0;
 }
 
-/* False: nothing ever merges across the place where byte a meets byte b. */
+/* False: no merge crosses the border between byte a and byte b. */
 static inline bool merges_cross(const struct merges *m, unsigned char a, unsigned char b)
 {
     return (m->seams[a << 2 | b >> 6] >> (b & 63) & 1) != 0;
@@ -142,16 +142,16 @@ struct added_token {
     bool normalized;
 };
 
-/* Tokens in byte order, found by narrowing a range byte by byte. */
+/* Tokens in byte order; found by narrowing a range byte by byte. */
 struct added_matcher {
     struct added_token *tokens; /* owned */
     uint32_t count;
-    bool first[256]; /* bytes a token can begin with */
-    int only_first;  /* the one such byte, or -1: memchr is faster than looking */
+    bool first[256]; /* bytes that a token may begin with */
+    int only_first;  /* the only such byte, for memchr; or -1 */
 };
 
 struct added {
-    struct added_matcher matchers[2]; /* "normalized": false ones go first */
+    struct added_matcher matchers[2]; /* "normalized": false ones are matched first */
     char *text;                       /* owned: the bytes of all of them */
     void *word;                       /* owned pcre2_code of one word character */
 };
@@ -161,21 +161,20 @@ LR_MUST_USE lr_code tokenizer_added_read(struct added *a, struct vocab *v,
                                          const struct lr_json *list, struct lr_error *err);
 void tokenizer_added_free(struct added *a);
 
-/* Where control tokens may be: offsets in the text at which trust flips, starting
- * untrusted. */
+/* Where control tokens may be: offsets at which trust changes; the text begins untrusted. */
 struct trust {
     const size_t *flips;
     size_t count;
 };
 
 struct added_hit {
-    size_t start; /* of the text it replaces, blanks stripped with it included */
+    size_t start; /* of the replaced text, with stripped blanks */
     size_t end;
     uint32_t id;
 };
 
-/* The first token at or after *from in text[0..len); `base` is where text lies in what
- * `trust` describes.  *from moves past what was looked at. */
+/* The first token at or after *from in text[0..len); `base` is the offset of text in the text
+ * of `trust`.  *from moves past the checked part. */
 bool tokenizer_added_next(const struct added *a, const struct added_matcher *m,
                           struct lr_str text, size_t *from, size_t base,
                           const struct trust *trust, struct added_hit *hit);
@@ -185,8 +184,8 @@ bool tokenizer_added_next(const struct added *a, const struct added_matcher *m,
 struct split_classes; /* scan.h */
 
 enum split_kind {
-    SPLIT_REGEX,  /* every match is a piece, and so is what lies between */
-    SPLIT_O200K,  /* the same for one pattern, by hand */
+    SPLIT_REGEX,  /* every match is a piece, and so is the text between matches */
+    SPLIT_O200K,  /* the same for one pattern, by a hand-written scanner */
     SPLIT_PREFIX, /* a blank before every piece that does not begin with one */
 };
 
@@ -214,14 +213,14 @@ LR_MUST_USE lr_code tokenizer_split_read(struct splitter *s,
                                          struct lr_error *err);
 void tokenizer_split_free(struct splitter *s);
 
-/* ---- the whole ---- */
+/* ---- the tokenizer ---- */
 
 struct tokenizer {
     struct vocab vocab;
     struct merges merges;
     struct added added;
     struct splitter splitter;
-    uint32_t *characters; /* owned: see closed.c; TOKENIZER_NONE where there is none */
+    uint32_t *characters; /* owned: see closed.c; TOKENIZER_NONE: not closed */
     bool ignore_merges;
     bool pairs_merge; /* every token of two bytes comes from a merge */
 };

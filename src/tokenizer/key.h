@@ -1,4 +1,4 @@
-/* tokenizer/key.h - how a short string of bytes is looked up in the vocabulary. */
+/* tokenizer/key.h - keys for looking up a short string of bytes in the vocabulary. */
 #ifndef TOKENIZER_KEY_H
 #define TOKENIZER_KEY_H
 
@@ -32,7 +32,7 @@ static inline uint64_t key_mix(uint64_t a, uint64_t b)
     return x ^ x >> 32;
 }
 
-enum { KEY_WHOLE = 16 }; /* bytes that are their own key, padded with zeros */
+enum { KEY_WHOLE = 16 }; /* up to so many bytes are their own key, padded with zeros */
 
 /* The lowest len bytes of a word, 1 <= len <= 8. */
 static inline uint64_t key_cut(uint64_t word, size_t len)
@@ -52,8 +52,8 @@ static inline struct key key_long(const char *bytes, size_t len)
     return (struct key){key_mix(last, low), key_mix(high, last)};
 }
 
-/* Reads exactly bytes[0..len), len >= 1.  Up to KEY_WHOLE bytes the key together with len is
- * the bytes themselves; beyond it is a hash that has to be confirmed. */
+/* Reads exactly bytes[0..len), len >= 1.  Up to KEY_WHOLE bytes the key and len identify the
+ * bytes; above that the key is a hash and the bytes must be compared. */
 static inline struct key key_of(const char *bytes, size_t len)
 {
     if (len <= 3) {
@@ -71,7 +71,7 @@ static inline struct key key_of(const char *bytes, size_t len)
     return key_long(bytes, len);
 }
 
-/* The same where KEY_WHOLE bytes can be read, without a branch on the length. */
+/* The same if KEY_WHOLE bytes can be read, without a branch on the length. */
 static inline struct key key_of_near(const char *bytes, size_t len)
 {
     if (len > KEY_WHOLE)
@@ -89,7 +89,7 @@ static inline uint64_t key_hash(struct key key, size_t len)
     return x * 0xBF58476D1CE4E5B9u;
 }
 
-/* Four bits to a slot: a string that is no token mostly ends here. */
+/* Four filter bits for each slot: rules out most strings that are no tokens. */
 static inline uint64_t key_filter_bit(const struct vocab *v, uint64_t hash)
 {
     return hash >> (62 - v->slot_bits);
@@ -117,7 +117,7 @@ static inline const struct vocab_slot *key_find_slot(const struct vocab *v, stru
     }
 }
 
-/* tokenizer_vocab_find for whoever has the key and its hash already. */
+/* tokenizer_vocab_find for a caller that has the key and its hash. */
 static inline const struct vocab_slot *key_find(const struct vocab *v, struct key key,
                                                 uint64_t hash, const char *bytes, size_t len)
 {

@@ -1,7 +1,7 @@
-/* tokenizer/load.c - opening a tokenizer.json.
+/* tokenizer/load.c - opens a tokenizer.json.
  *
- * The members of the file and of "model" are told apart first; the two big ones are
- * streamed (vocab.c, merges.c), the small ones parsed into a tree that dies here.
+ * First separates the members of the file and of "model".  The two large members are streamed
+ * (vocab.c, merges.c), the small ones are parsed into a temporary tree.
  */
 #include <stdlib.h>
 
@@ -10,13 +10,13 @@
 #include "tokenizer/internal.h"
 #include "tokenizer/reader.h"
 
-/* All small members together, as trees. */
+/* Memory limit for the trees of all small members. */
 enum { TREE_BYTES = 256 << 20 };
 
 struct member {
     const char *name;
     struct lr_str text;         /* as written; empty when absent */
-    const struct lr_json *tree; /* unless it is a big one */
+    const struct lr_json *tree; /* NULL for the large ones */
     bool is_big;
 };
 
@@ -53,8 +53,8 @@ static struct member *find_member(struct member *members, size_t count, struct l
 static lr_code read_members(struct opening *o, struct reader *r, struct member *members,
                             size_t count);
 
-/* Parses a small value.  Unknown ones too: what is not JSON is a damaged file, wherever
- * the damage is. */
+/* Parses a small value, also of an unknown member: anything that is not JSON is a damaged
+ * file. */
 static lr_code read_tree(struct opening *o, struct lr_str text, const struct lr_json **tree)
 {
     lr_code rc = lr_json_parse(&o->arena, text, NULL, tree, o->err);
@@ -69,7 +69,7 @@ static lr_code read_tree(struct opening *o, struct lr_str text, const struct lr_
     return rc;
 }
 
-/* Notes one "name": value. */
+/* Records one "name": value. */
 static lr_code read_member(struct opening *o, struct reader *r, struct member *members,
                            size_t count)
 {
@@ -84,7 +84,7 @@ static lr_code read_member(struct opening *o, struct reader *r, struct member *m
         member = &other;
     rc = tokenizer_reader_expect(r, ':', "':' is expected");
     if (rc == LR_OK && member == &o->file[MODEL]) {
-        member->text = o->whole; /* it is there; its members are noted, not its text */
+        member->text = o->whole; /* present; its members are recorded, not its text */
         return read_members(o, r, o->model, MODEL_MEMBERS);
     }
     if (rc == LR_OK)
@@ -149,8 +149,8 @@ static lr_code check_file(struct opening *o)
     return LR_OK;
 }
 
-/* What would change ids and is not done here.  unk_token and byte_fallback say what to
- * do with bytes outside the vocabulary; there are none (vocab.c). */
+/* Refuses options that would change ids and are not supported. unk_token and byte_fallback are
+ * for bytes outside of the vocabulary, which cannot occur (vocab.c). */
 static lr_code check_model(struct opening *o)
 {
     const struct member *m = o->model;
@@ -248,7 +248,7 @@ lr_code tokenizer_open_file(const char *path, struct tokenizer **out, struct lr_
     lr_buf_init(&text, TOKENIZER_MAX_FILE);
     lr_code rc = lr_file_read_buf(path, &text, err);
     if (rc != LR_OK) {
-        /* Engines use this too and may return the ten ABI codes only. */
+        /* Engines use this too and may only return the ten ABI codes. */
         bool is_system = rc == LR_IO || rc == LR_PERMISSION_DENIED;
         rc = rc == LR_OUT_OF_RAM ? rc : is_system ? LR_INTERNAL : LR_MODEL_CORRUPT;
         if (err != NULL)

@@ -1,6 +1,6 @@
 /* tokenizer/merge.c - the merging itself: bytes to ids by the rule of bpe.h.
  *
- * Two ways to find the next pair: looking at all of a short row, a heap for a long one.
+ * Two ways to find the next pair: scanning a short row, a heap for a long one.
  */
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@ static inline uint32_t pair_key(uint32_t rank, size_t position)
     return rank == TOKENIZER_NONE ? rank : rank << 8 | (uint32_t)position;
 }
 
-/* Merges ids[0..n), n >= 2, in place; keys[] are those of its pairs.  No position moves:
- * short as the row is, looking at the dead ones again costs less than closing the gaps. */
+/* Merges ids[0..n), n >= 2, in place; keys[] are the keys of its pairs.  Positions do not move:
+ * in a short row, scanning dead positions costs less than closing the gaps. */
 static size_t merge_row(const struct merges *m, uint32_t *ids, uint32_t *keys, size_t n,
                         uint32_t *last_rank)
 {
@@ -50,15 +50,15 @@ static size_t merge_row(const struct merges *m, uint32_t *ids, uint32_t *keys, s
     return count;
 }
 
-/* Where two bytes meet that no merge joins, one row ends and the next begins: what is not
- * prose falls apart into rows of a character or two. */
+/* Where no merge joins two adjacent bytes, a row ends and the next begins: code and data fall
+ * apart into rows of a character or two. */
 size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_t len,
                              uint32_t *ids, uint32_t *last_rank)
 {
     const struct merges *m = &t->merges;
     const unsigned char *byte = (const unsigned char *)bytes;
     uint32_t keys[BPE_SMALL_MAX];
-    size_t done = 0, n = 0; /* ids that are final, and the row behind them */
+    size_t done = 0, n = 0; /* final ids, and the row behind them */
     bool was_byte = false;
     for (size_t i = 0, width; i < len; i += width, n++) {
         uint32_t id = closed_at(t, byte + i, len - i, &width);
@@ -80,16 +80,17 @@ size_t tokenizer_merge_small(const struct tokenizer *t, const char *bytes, size_
     return done + (n > 1 ? merge_row(m, ids + done, keys, n, last_rank) : n);
 }
 
-/* A symbol of the linked list that tokenizer_merge_large works on. */
+/* A symbol in the linked list of tokenizer_merge_large. */
 struct symbol {
     uint32_t id;
-    uint32_t rank; /* of the pair with the next symbol; what a heap entry must agree with */
+    uint32_t
+        rank; /* of the pair with the next symbol; a heap entry with another rank is stale */
     uint32_t next;
     uint32_t before;
 };
 
 struct heap {
-    uint64_t *items; /* rank << 32 | position: the order of merging is that of integers */
+    uint64_t *items; /* rank << 32 | position: integer order is merge order */
     size_t count;
 };
 
@@ -139,7 +140,7 @@ static void merge_all(const struct merges *m, struct symbol *symbols, struct hea
         uint64_t item = heap_pop(h);
         uint32_t at = (uint32_t)item, rank = (uint32_t)(item >> 32);
         struct symbol *s = &symbols[at];
-        if (s->rank != rank) /* a neighbour merged meanwhile, or this one is gone */
+        if (s->rank != rank) /* a neighbour has merged, or this symbol is gone */
             continue;
         struct symbol *gone = &symbols[s->next];
         s->id = m->results[rank];
@@ -159,8 +160,8 @@ static void merge_all(const struct merges *m, struct symbol *symbols, struct hea
 void tokenizer_merge_large(struct bpe *b, const char *bytes, size_t len)
 {
     const struct merges *m = &b->t->merges;
-    /* A merge takes one entry off the heap and adds at most two, and there are fewer
-     * merges than bytes. */
+    /* A merge removes one heap entry and adds at most two, and there are fewer merges than
+     * bytes. */
     size_t needed = len * sizeof(struct symbol) + 2 * len * sizeof(uint64_t);
     if (needed > b->heap_bytes) {
         free(b->heap);

@@ -1,8 +1,7 @@
 /* tokenizer/merges.c - model.merges: which pairs of tokens merge, and in what order.
  *
- * The position in the list is the priority.  Both notations are read: "a b" and
- * ["a", "b"].  A pair that is listed twice has its last position, as in the Hugging
- * Face tokenizer.
+ * The position in the list is the priority.  Both notations are read: "a b" and ["a", "b"].  A
+ * repeated pair has its last position, as in the Hugging Face tokenizer.
  */
 #include <stdlib.h>
 
@@ -16,7 +15,7 @@ struct loading {
     struct lr_buf bytes;           /* left, then right, of the merge being read */
     uint32_t capacity;             /* of m->results */
     uint64_t *pairs;               /* owned: by rank, left << 20 | right */
-    const struct vocab_slot *both; /* result of the merge before */
+    const struct vocab_slot *both; /* result of the previous merge */
 };
 
 static lr_code bad_merge(struct loading *l, const char *what)
@@ -42,7 +41,7 @@ static lr_code read_half(struct loading *l, size_t *len)
     return LR_OK;
 }
 
-/* "a b": a blank is not in the alphabet, so there is exactly one. */
+/* "a b": the alphabet has no blank, so there is exactly one. */
 static lr_code read_joined(struct loading *l, size_t *left_len)
 {
     struct lr_str text;
@@ -109,7 +108,7 @@ static lr_code add_merge(struct loading *l, size_t left_len)
     const struct vocab_slot *left = tokenizer_vocab_find(l->v, bytes, left_len);
     const struct vocab_slot *right =
         tokenizer_vocab_find(l->v, bytes + left_len, len - left_len);
-    /* Ways to cut one token often follow each other. */
+    /* Several ways to split the same token are often neighbours. */
     const struct vocab_slot *both = l->both;
     if (both == NULL || both->len != len ||
         memcmp(vocab_bytes(l->v, both->id), bytes, len) != 0)
@@ -140,8 +139,7 @@ static lr_code read_list(struct loading *l)
     return rc == LR_OK ? tokenizer_reader_done(&l->r) : rc;
 }
 
-/* A merge that makes a control token is left out: through it, text that is not
- * trusted could spell one. */
+/* A merge that makes a control token is dropped; otherwise untrusted text could spell one. */
 static lr_code build_table(struct loading *l)
 {
     struct merges *m = l->m;

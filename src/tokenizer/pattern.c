@@ -1,8 +1,7 @@
 /* tokenizer/pattern.c - patterns written for Oniguruma, compiled by PCRE2.
  *
- * The Hugging Face tokenizer runs its patterns on Oniguruma.  Where the two read the
- * same text differently the pattern is rewritten (\s) or refused, so that no text is
- * split in another way without anybody noticing.
+ * The Hugging Face tokenizer uses Oniguruma.  Where the two interpret a pattern differently the
+ * pattern is rewritten (\s) or refused, so that text is never silently split differently.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -25,7 +24,7 @@ struct rewriting {
     struct lr_buf to;
 };
 
-/* An escape at w->at (the backslash); false when it means something else in PCRE2. */
+/* Rewrites the escape at w->at (the backslash); false when it means something else in PCRE2. */
 static bool rewrite_escape(struct rewriting *w)
 {
     if (w->at + 1 == w->from.len)
@@ -40,8 +39,8 @@ static bool rewrite_escape(struct rewriting *w)
                                          : "[^" SPACE_SET "]");
         return true;
     }
-    /* Word characters, line breaks and graphemes are other sets there, \h is a hex
-     * digit, and octal and control escapes are not worth telling apart. */
+    /* Word characters, line breaks and graphemes are different sets in Oniguruma, \h is a hex
+     * digit, and octal and control escapes are not supported here. */
     if (strchr("wWbBhHRXKGgkcCMQEyYO", c) != NULL || (c >= '0' && c <= '9'))
         return false;
     lr_buf_add_char(&w->to, '\\');
@@ -56,7 +55,7 @@ static bool is_interval_plus(struct lr_str from, size_t at)
            from.ptr[at - 1] >= '0' && from.ptr[at - 1] <= '9';
 }
 
-/* Rewrites the whole pattern; false with w->at near what cannot be. */
+/* Rewrites the whole pattern; false with w->at near the unsupported part. */
 static bool rewrite(struct rewriting *w)
 {
     while (w->at < w->from.len) {
@@ -99,7 +98,7 @@ static lr_code compile(struct lr_str pattern, uint32_t options, const char *what
         return lr_fail(err, LR_UNSUPPORTED, "%s cannot be compiled: %s, at offset %zu", what,
                        (const char *)text, (size_t)offset);
     }
-    /* Without the compiler (hardened kernels) matching falls back to the interpreter. */
+    /* Where JIT is not allowed (hardened kernels) matching uses the interpreter. */
     (void)pcre2_jit_compile(made, PCRE2_JIT_COMPLETE);
     *code = made;
     return LR_OK;

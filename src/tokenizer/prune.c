@@ -1,19 +1,19 @@
-/* tokenizer/prune.c - forgetting merges that can never happen.
+/* tokenizer/prune.c - drops merges that can never happen.
  *
- * Files made from ranked tokens list every way to cut a token in two, but merging goes
- * only one of them: while two symbols that make up a token's bytes become neighbours,
- * those bytes saw the merges they would have seen alone (bpe.h), so the two are what
- * merging the token's own bytes leaves before its last merge.  Every other pair with the
- * same result is never met.  For o200k this halves the table that merging waits for.
+ * Files made from ranked tokens list every way to split a token in two, but merging uses only
+ * one of them.  Until two symbols that make up a token's bytes become neighbours, those bytes
+ * had the merges that they would have had alone (bpe.h).  So the two symbols are what merging
+ * the token's own bytes leaves before its last merge, and every other pair with the same result
+ * never occurs.  For o200k this halves the table.
  */
 #include <stdlib.h>
 
 #include "tokenizer/bpe.h"
 
-/* What pruning decides about a rank. */
+/* The decision about a rank. */
 enum { DROP, KEEP };
 
-/* For every token that several ranks make, keeps the rank it is really made by. */
+/* For every token with several ranks, keeps the rank by which it is really made. */
 static void choose(const struct tokenizer *t, const uint64_t *pairs, uint8_t *verdict,
                    uint32_t *makers)
 {
@@ -24,7 +24,7 @@ static void choose(const struct tokenizer *t, const uint64_t *pairs, uint8_t *ve
     for (uint32_t rank = 0; rank < m->count; rank++) {
         uint32_t id = m->results[rank];
         if (pairs[rank] == MERGES_FREE || makers[id] == 0)
-            continue; /* listed again later, or its token was settled */
+            continue; /* repeated later in the list, or the token is decided */
         if (makers[id] == 1 || t->vocab.tokens[id].len > BPE_SMALL_MAX) {
             verdict[rank] = KEEP;
             continue;
@@ -36,7 +36,7 @@ static void choose(const struct tokenizer *t, const uint64_t *pairs, uint8_t *ve
     }
 }
 
-/* Renumbers the ranks that stay, in order, and fills a table of the right size. */
+/* Renumbers the kept ranks, in order, and fills a table of the right size. */
 static bool rebuild(struct merges *m, const uint64_t *pairs, const uint8_t *verdict)
 {
     uint32_t kept = 0;

@@ -5,8 +5,8 @@
 
 #include "base/utf8.h"
 
-/* Byte-level BPE writes each byte as a printable character: those that are printable
- * in Latin-1 as themselves, the other 68, in order, as U+0100 and up. */
+/* Byte-level BPE writes each byte as a printable character: bytes that are printable in Latin-1
+ * as themselves, the other 68, in order, as U+0100 and up. */
 enum { ALPHABET_END = 0x100 + 68 };
 
 /* Byte of an alphabet character, or -1. */
@@ -137,7 +137,7 @@ static bool read_escape(struct reader *r, uint32_t *code_point)
     return true;
 }
 
-/* One character of a string; false with r->at on what is wrong. */
+/* One character of a string; false with r->at on the error. */
 static bool read_character(struct reader *r, uint32_t *code_point)
 {
     if (r->at == r->end || (unsigned char)*r->at < 0x20)
@@ -228,7 +228,7 @@ lr_code tokenizer_reader_number(struct reader *r, uint64_t *out)
     return LR_OK;
 }
 
-/* Past the closing quote; r->at is on the opening one. */
+/* Moves past the closing quote; r->at is on the opening quote. */
 static bool skip_string(struct reader *r)
 {
     const char *at = r->at + 1, *end = r->end;

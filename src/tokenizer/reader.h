@@ -1,9 +1,9 @@
-/* tokenizer/reader.h - walks the two big members of a tokenizer.json in place.
+/* tokenizer/reader.h - streaming reader for the two large members of a tokenizer.json.
  *
- * A vocabulary of 200000 entries and 446000 merges as a tree costs more than
- * everything else in opening the file, so they are read as a stream: strings are
- * turned into token bytes as they are met.  Everything small goes through base/json.h.
- * As strict as that parser.  Thread: one at a time.
+ * A tree of 200000 vocabulary entries and 446000 merges would cost more than everything else in
+ * opening the file.  So they are streamed: strings are converted to token bytes while they are
+ * read.  All small members go through base/json.h.  This reader is as strict as that parser.
+ * Thread: one at a time.
  */
 #ifndef TOKENIZER_READER_H
 #define TOKENIZER_READER_H
@@ -15,7 +15,7 @@
 struct reader {
     const char *at;
     const char *end;
-    struct lr_str whole; /* the file, to say where something is wrong */
+    struct lr_str whole; /* the file, for error positions */
     struct lr_error *err;
     struct lr_buf scratch; /* owned: bytes of the string just read */
 };
@@ -42,15 +42,15 @@ LR_MUST_USE lr_code tokenizer_reader_token(struct reader *r, struct lr_str *out,
 /* A whole number without sign, at most 15 digits. */
 LR_MUST_USE lr_code tokenizer_reader_number(struct reader *r, uint64_t *out);
 
-/* The text of the next value, whatever it is; only its brackets and quotes are
- * checked, the rest is left to whoever reads the part. */
+/* The text of the next value of any type; only its brackets and quotes are checked, the rest by
+ * the code that parses the part. */
 LR_MUST_USE lr_code tokenizer_reader_skip(struct reader *r, struct lr_str *out);
 
-/* Nothing but blanks is left. */
+/* Checks that only blanks are left. */
 LR_MUST_USE lr_code tokenizer_reader_done(struct reader *r);
 
-/* UTF-8 text of the byte alphabet -> bytes, appended; false when a character is not
- * in it (what was appended stays). */
+/* Converts UTF-8 text of the byte alphabet to bytes and appends them; false when a character is
+ * not in the alphabet (the bytes before it stay appended). */
 bool tokenizer_alphabet_bytes(struct lr_str text, struct lr_buf *out);
 
 #endif

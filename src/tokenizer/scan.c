@@ -1,9 +1,8 @@
-/* tokenizer/scan.c - the o200k pattern by hand, alternative by alternative.
+/* tokenizer/scan.c - a scanner for the o200k pattern, alternative by alternative.
  *
- * The regex tries its alternatives in order and backtracks inside each.  What that
- * comes to is spelled out at each function; no function looks at a character more
- * than a constant number of times per piece, and no character is looked at again in
- * more than two later pieces.
+ * The regex tries its alternatives in order and backtracks inside each.  Each function's
+ * comment spells out the result.  No function reads a character more than a constant number of
+ * times per piece, and no character is read again in more than two later pieces.
  */
 #include "tokenizer/scan.h"
 
@@ -67,7 +66,7 @@ static inline const char *run(const struct split_classes *classes, const char *a
     return at;
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d)?  Without regard to case, s is also U+017F. */
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)?  Ignoring case, s is also U+017F. */
 static const char *contraction(const char *at, const char *end)
 {
     if (end - at < 2 || *at != '\'')
@@ -85,8 +84,8 @@ static const char *contraction(const char *at, const char *end)
     return at;
 }
 
-/* The first two alternatives from `at`, where the optional prefix was taken or left
- * out: U* L+ else U+ L*.  NULL when neither matches. */
+/* The first two alternatives from `at`, after the optional prefix: U* L+ else U+ L*.  NULL when
+ * neither matches. */
 static const char *word(const struct split_classes *classes, const char *at, const char *end,
                         bool first_only)
 {
@@ -95,11 +94,11 @@ static const char *word(const struct split_classes *classes, const char *at, con
     for (; ((set = class_at(classes, p, end, &len)) & UPPERS) != 0; p += len)
         if ((set & BOTH) != 0)
             last_both = p + len;
-    /* U* is greedy, so only a plain lower-case letter can follow it. */
+    /* U* is greedy, so only a plain lower-case letter can follow. */
     if (set == SCAN_LOWER)
         return contraction(run(classes, p + len, end, LOWERS), end);
-    /* Else U* gives back up to the last character that L+ takes; what it gave back
-     * after that one is upper case, so L+ takes just that one. */
+    /* Else U* backtracks to the last character that L+ accepts.  The characters after it are
+     * upper case, so L+ takes only that character. */
     if (last_both != NULL)
         return contraction(last_both, end);
     if (p != at && !first_only)
@@ -129,14 +128,14 @@ const char *tokenizer_scan_o200k(const struct split_classes *classes, const char
     unsigned set = class_at(classes, at, end, &len);
     const char *result;
     if ((set & PREFIXES) != 0) {
-        /* A mark can be the prefix or part of the word.  The first alternative is
-         * tried both ways before the second one. */
+        /* A mark can be the prefix or part of the word.  The first alternative is tried both
+         * ways before the second. */
         if ((result = word(classes, at + len, end, set == SCAN_MARK)) != NULL)
             return result;
         if (set == SCAN_MARK)
             return contraction(at + len, end);
     } else if ((set & SCAN_NUMBER) == 0 && (set & SPACES) == 0) {
-        return word(classes, at, end, false); /* a letter always begins one */
+        return word(classes, at, end, false); /* a letter always begins a word */
     }
     if (set == SCAN_NUMBER) {
         at += len;

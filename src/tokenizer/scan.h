@@ -1,9 +1,9 @@
-/* tokenizer/scan.h - the o200k pattern by hand.
+/* tokenizer/scan.h - a hand-written scanner for the o200k pattern.
  *
- * The pattern of gpt-oss (and GPT-4o), verbatim in SCAN_O200K_PATTERN, splits nearly
- * everything we serve; a scanner made for it is several times faster than the regex
- * machine and has no backtracking that could grow with the text.  PCRE2 stays the
- * oracle: the tests compare the two, and the character classes come from it.
+ * The pattern of gpt-oss (and GPT-4o), verbatim in SCAN_O200K_PATTERN, splits nearly all text
+ * that we serve.  This scanner is several times faster than the regex engine, and its time
+ * cannot grow by backtracking.  PCRE2 is the reference: the tests compare the two, and the
+ * character classes come from PCRE2.
  */
 #ifndef TOKENIZER_SCAN_H
 #define TOKENIZER_SCAN_H
@@ -19,9 +19,9 @@ enum scan_class {
     SCAN_UPPER = 2,     /* Lu Lt */
     SCAN_LOWER = 4,     /* Ll */
     SCAN_CASELESS = 8,  /* Lm Lo: counts as upper and as lower */
-    SCAN_MARK = 16,     /* M: the same, but is not a letter */
+    SCAN_MARK = 16,     /* M: the same, but not a letter */
     SCAN_NUMBER = 32,   /* N */
-    SCAN_SPACE = 64,    /* White_Space, but for the next */
+    SCAN_SPACE = 64,    /* White_Space except for the next */
     SCAN_NEWLINE = 128, /* CR LF */
 };
 
@@ -33,8 +33,8 @@ struct split_classes {
     unsigned char of[SCAN_PLANES + SCAN_PLANE14_LEN];
 };
 
-/* Asks PCRE2 for the class of every character, so that there is one version of Unicode
- * in the program.  *out is the caller's to free(). */
+/* Asks PCRE2 for the class of every character, so that the program has only one version of
+ * Unicode.  The caller frees *out with free(). */
 LR_MUST_USE lr_code tokenizer_scan_classes(struct split_classes **out, struct lr_error *err);
 
 /* Where the piece that starts at `at` ends.  text is valid UTF-8 and at < end. */

@@ -1,7 +1,7 @@
 /* tokenizer/split_load.c - pre_tokenizer: from JSON to the steps that split text.
  *
- * Known: ByteLevel, Split with behavior "Isolated", and a Sequence of Splits that ends
- * in a ByteLevel.  Every step works on the pieces of the one before.
+ * Supported: ByteLevel, Split with behavior "Isolated", and a Sequence of Splits that ends in a
+ * ByteLevel.  Every step splits the pieces of the previous step.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -49,7 +49,7 @@ static lr_code read_split(struct splitter *s, const struct lr_json *split, struc
                        "pre_tokenizer: Split with behavior \"%.40s\" is not supported, only "
                        "\"Isolated\"",
                        behavior.len < 40 ? behavior.ptr : "...");
-    /* "invert" swaps matches and gaps, which Isolated treats alike. */
+    /* "invert" swaps matches and gaps, which Isolated treats the same. */
     if (lr_json_str(lr_json_get(spec, "Regex"), &pattern))
         return add_pattern(s, pattern, false, err);
     if (lr_json_str(lr_json_get(spec, "String"), &pattern))
@@ -61,7 +61,7 @@ static lr_code read_split(struct splitter *s, const struct lr_json *split, struc
 static lr_code read_byte_level(struct splitter *s, const struct lr_json *level,
                                struct lr_error *err)
 {
-    bool prefix = false, regex = true; /* use_regex came later: absent means true */
+    bool prefix = false, regex = true; /* absent means true: use_regex was introduced later */
     const struct lr_json *use_regex = lr_json_get(level, "use_regex");
     if (!lr_json_bool(lr_json_get(level, "add_prefix_space"), &prefix) ||
         (use_regex != NULL && !lr_json_bool(use_regex, &regex)))

@@ -1,11 +1,11 @@
 /* tokenizer/tokenizer.h - text to token ids and back, from a Hugging Face tokenizer.json.
  *
- * Byte-level BPE with the ids the Hugging Face tokenizer gives (add_special_tokens
- * off: the chat template writes the control tokens itself, so post_processor is not
- * run).  A file that asks for anything else is refused by name, never approximated.
+ * Byte-level BPE with the same ids as the Hugging Face tokenizer (without add_special_tokens:
+ * the chat template writes the control tokens, so post_processor is not run).  A file that
+ * needs anything else is refused by name.
  *
- * A tokenizer does not change after it was opened: any thread may use it, and every
- * call keeps its working memory to itself.
+ * An open tokenizer does not change: any thread may use it, and every call has its own working
+ * memory.
  */
 #ifndef TOKENIZER_TOKENIZER_H
 #define TOKENIZER_TOKENIZER_H
@@ -21,8 +21,7 @@
 
 struct tokenizer;
 
-/* Bounds on what is read.  The largest vocabulary known to us has 262144 tokens and
- * its file 33 MB. */
+/* Limits.  The largest vocabulary known to us has 262144 tokens and a file of 33 MB. */
 enum {
     TOKENIZER_MAX_FILE = 256 << 20,
     TOKENIZER_MAX_VOCAB = (1 << 20) - 1,  /* ids fit in 20 bits */
@@ -31,7 +30,7 @@ enum {
     TOKENIZER_MAX_TEXT = 1 << 30,         /* bytes of one call, after repair */
 };
 
-/* A list of ids that grows up to a limit.  `failed` is sticky, as in struct lr_buf. */
+/* A list of ids that grows up to a limit.  `failed` stays set, as in struct lr_buf. */
 struct tokenizer_ids {
     uint32_t *items; /* owned */
     size_t count;
@@ -43,26 +42,26 @@ struct tokenizer_ids {
 void tokenizer_ids_init(struct tokenizer_ids *ids, size_t limit);
 void tokenizer_ids_free(struct tokenizer_ids *ids); /* leaves an empty list */
 
-/* MODEL_CORRUPT: the file contradicts itself or JSON; UNSUPPORTED: it asks for what
- * we do not do, with the field's name; IO; OUT_OF_RAM.  *out is NULL on failure.
- * open_text borrows the JSON for the call only. */
+/* MODEL_CORRUPT: the file is inconsistent or no JSON; UNSUPPORTED: it needs an unsupported
+ * feature, with the field's name; IO; OUT_OF_RAM. *out is NULL on failure. open_text borrows
+ * the JSON for the call only. */
 LR_MUST_USE lr_code tokenizer_open_file(const char *path, struct tokenizer **out,
                                         struct lr_error *err);
 LR_MUST_USE lr_code tokenizer_open_text(struct lr_str json, struct tokenizer **out,
                                         struct lr_error *err);
 void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 
-/* Appends the ids of `text`.  Control tokens ("special": true) are recognised only
- * when `control` is true; other added tokens always are.  Bytes that are not UTF-8
- * become U+FFFD.  INVALID_ARGUMENT past TOKENIZER_MAX_TEXT or ids->limit; OUT_OF_RAM.
- * On failure the ids appended so far are meaningless. */
+/* Appends the ids of `text`.  Control tokens ("special": true) are recognised only if `control`
+ * is true; other added tokens always.  Bytes that are not UTF-8 become U+FFFD. INVALID_ARGUMENT
+ * over TOKENIZER_MAX_TEXT or ids->limit; OUT_OF_RAM. After a failure the appended ids are
+ * meaningless. */
 LR_MUST_USE lr_code tokenizer_encode(const struct tokenizer *t, struct lr_str text,
                                      bool control, struct tokenizer_ids *ids,
                                      struct lr_error *err);
 
 /* Appends the ids of all segments by the rule of struct lr_segment (docs/promises.md:
- * trusted-text): a control token is recognised only where every byte of it is in segments with
- * control != 0, and what lies between is encoded as one run across segment borders. */
+ * trusted-text): a control token is recognised only if all its bytes are in segments with
+ * control != 0; the text between is encoded as one run across segment borders. */
 LR_MUST_USE lr_code tokenizer_encode_segments(const struct tokenizer *t,
                                               const struct lr_segment *segments, size_t count,
                                               struct tokenizer_ids *ids, struct lr_error *err);
@@ -75,17 +74,16 @@ uint32_t tokenizer_vocab_size(const struct tokenizer *t);
 bool tokenizer_token(const struct tokenizer *t, uint32_t id, const char **bytes, uint32_t *len,
                      uint32_t *flags);
 
-/* The id of a control token by its name; false when there is none. */
+/* The id of a control token by its name; false: unknown. */
 bool tokenizer_find_special(const struct tokenizer *t, const char *name, uint32_t *id);
 
-/* Appends the bytes of the ids; control tokens as their names, or not at all with
- * skip_control.  INVALID_ARGUMENT for an id beyond the vocabulary; an unused id below
- * it has no bytes. */
+/* Appends the bytes of the ids; control tokens as their names, or not at all with skip_control.
+ * INVALID_ARGUMENT for an id beyond the vocabulary; an unused id below it has no bytes. */
 LR_MUST_USE lr_code tokenizer_decode(const struct tokenizer *t, const uint32_t *ids,
                                      size_t count, bool skip_control, struct lr_buf *out,
                                      struct lr_error *err);
 
-/* Bytes of memory it holds. */
+/* Bytes of memory that the tokenizer holds. */
 size_t tokenizer_memory(const struct tokenizer *t);
 
 #endif

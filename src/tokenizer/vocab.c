@@ -1,4 +1,4 @@
-/* tokenizer/vocab.c - tokens by id and by bytes. */
+/* tokenizer/vocab.c - looks up tokens by id and by bytes. */
 #include <stdlib.h>
 #ifdef __linux__
 #include <sys/mman.h>
@@ -115,8 +115,8 @@ static lr_code insert(struct vocab *v, uint32_t id, struct lr_error *err)
     return LR_OK;
 }
 
-/* Text that is not trusted must never become a control token, and with every
- * byte in the vocabulary no text is without ids. */
+/* Checks that every single byte is a token and none of them a control token: then every text
+ * has ids, and untrusted text never becomes a control token. */
 lr_code tokenizer_vocab_find_bytes(struct vocab *v, struct lr_error *err)
 {
     for (int b = 0; b < 256; b++) {
