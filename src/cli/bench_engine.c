@@ -1,10 +1,12 @@
-/* cli/bench_engine.c - `bench engine`: how fast an engine prefills and decodes here.
+/* cli/bench_engine.c - `bench engine`: how fast an engine prefills and decodes on this machine.
  *
- * For every prompt length and batch size: that many requests with made-up prompts are
- * submitted at once, and the loop of a worker is run by hand.
+ * For every prompt length and batch size, that many requests with random prompts are submitted
+ * at once, and this command runs a worker's loop.
+ *
  *   prefill  prompt tokens of all requests / time until each has its first token
- *   first    time until the first token of all
+ *   first    time until all requests have their first token
  *   decode   tokens of all requests after their first / time from there to the end
+ *
  * Each figure is the median over --repeat runs.
  */
 #include <stdio.h>
@@ -28,7 +30,7 @@ struct run {
     uint64_t tokens;
     uint64_t start_ns, first_ns, all_first_ns, end_ns;
     uint32_t count[MOST_BATCH];
-    double device_memory; /* bytes per second, as the engine said while it opened */
+    double device_memory; /* bytes per second, as reported by the engine */
     struct lr_error error;
 };
 
@@ -74,8 +76,7 @@ static void on_log(void *ctx, int32_t level, const char *event, const char *text
     cli_engine_log(ctx, level, event, text);
 }
 
-/* Ids that differ between requests and runs, from a small generator: prompts that no
- * cache has seen. */
+/* Ids that differ between requests and runs, so that no prefix cache contains the prompt. */
 static void make_prompt(uint32_t *ids, size_t count, uint32_t vocab, uint64_t seed)
 {
     uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;
@@ -137,12 +138,12 @@ struct bench {
     struct cli_engine engine;
     struct run *run;
     struct lr_json_writer json;
-    struct model_config config; /* layers 0: no gpt-oss, nothing is known of its bytes */
+    struct model_config config; /* layers 0: not gpt-oss, sizes unknown */
     double memory;              /* bytes per second; 0: not known */
     bool is_json;
 };
 
-/* Bytes a step must move, with the mean context of a run. */
+/* Bytes that a step must read, with the mean context of a run. */
 static double step_bytes(const struct bench *b, uint64_t prompt, uint64_t batch)
 {
     double half = (double)lr_settings_int(b->settings, "generate") / 2;
@@ -264,7 +265,7 @@ static void describe(struct bench *b)
         lr_json_member_double(&b->json, "memory_bytes_per_s", b->memory);
 }
 
-/* The largest batch and the tokens it needs, so that nothing waits for pages. */
+/* The largest batch and its tokens, so that no request waits for pages. */
 static void size_of(const struct lr_settings *s, uint32_t *sequences, uint64_t *tokens)
 {
     uint64_t longest = 0, widest = 1, n;
@@ -280,7 +281,7 @@ static void size_of(const struct lr_settings *s, uint32_t *sequences, uint64_t *
     *tokens = widest * (longest + (uint64_t)lr_settings_int(s, "generate") + 64);
 }
 
-/* The model of --model, or a shape filled with random weights on the GPU. */
+/* Opens --model, or a model shape with random weights on the GPU. */
 static lr_code open_engine(struct bench *b, const struct lr_engine_host *host,
                            struct lr_error *err)
 {
@@ -303,7 +304,7 @@ static lr_code open_engine(struct bench *b, const struct lr_engine_host *host,
         snprintf(extra, sizeof(extra), "{\"measure_memory\":true}");
     } else {
         code = model_shape_config(shape, &b->config, err);
-        dir = "random weights"; /* no such folder: a model without a tokenizer */
+        dir = "random weights"; /* no such folder: the model has no tokenizer */
         snprintf(extra, sizeof(extra), "{\"random_shape\":\"%.8s\",\"measure_memory\":true}",
                  shape);
     }

@@ -1,7 +1,7 @@
 /* cli/bench_memory.c - see bench_memory.h.
  *
- * Each thread sums 64-bit words of a part of its own, four sums side by side, which a
- * compiler turns into vector loads.  Parts are 256 MiB, larger than any cache.
+ * Each thread sums the 64-bit words of its own part with four accumulators, which a compiler
+ * turns into vector loads.  Parts are 256 MiB, larger than any cache.
  */
 #include "cli/bench_memory.h"
 
@@ -19,7 +19,7 @@ struct part {
     pthread_t thread;
     uint64_t *words;
     uint64_t sum;
-    _Atomic uint32_t *ready; /* threads that wait for the start */
+    _Atomic uint32_t *ready; /* threads that are ready to start */
     _Atomic int *go;
 };
 

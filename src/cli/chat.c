@@ -1,4 +1,4 @@
-/* cli/chat.c - llm-router chat: talk to a model in the terminal, token by token. */
+/* cli/chat.c - llm-router chat: talk to a model in the terminal, streamed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -31,12 +31,12 @@ struct cli_command {
     const char *arguments; /* "MODEL [PROMPT...]"; NULL: none are taken */
     const char *details;   /* paragraphs below the summary in --help, or NULL */
 
-    /* Flags of its own, or an empty table.  They come from the command line only, unless
-     * `shared` is set too. */
+    /* Its own flags, or an empty table.  They come from the command line only, unless `shared`
+     * is set too. */
     struct lr_setting_table flags;
-    /* Takes the rows of cli_settings that name it, from flags, environment and file. */
+    /* Uses the rows of cli_settings that name it, from flags, environment and file. */
     bool shared;
-    bool hidden; /* works, but is not listed: internal */
+    bool hidden; /* works but is not listed */
 
     size_t least; /* positional arguments */
     size_t most;
@@ -45,7 +45,7 @@ struct cli_command {
      * code is INVALID_ARGUMENT.  An empty text prints nothing. */
     lr_code (*run)(const struct lr_settings *settings, struct lr_error *err);
 
-    /* A command with tools of its own (`debug`) has a table instead of run(). */
+    /* A command with subcommands (`debug`) has a table instead of run(). */
     struct cli_table (*tools)(void);
 };
 
@@ -60,10 +60,10 @@ void cli_list(const char *parent, struct cli_table table, struct lr_buf *out);
 enum { CLI_PATH_LEN = 128 };
 void cli_path(const char *parent, const struct cli_command *command, char out[CLI_PATH_LEN]);
 
-/* NULL when there is none of that name. */
+/* NULL: no command of that name. */
 const struct cli_command *cli_find(struct cli_table table, const char *name);
 
-/* Writes all of buf to stdout; IO when stdout cannot take it. */
+/* Writes buf to stdout; IO when that fails. */
 LR_MUST_USE lr_code cli_print(const struct lr_buf *buf, struct lr_error *err);
 
 #endif

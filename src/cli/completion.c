@@ -1,4 +1,4 @@
-/* cli/completion.c - `llm-router completion bash`: a script made from the tables. */
+/* cli/completion.c - `llm-router completion bash`: a script generated from the tables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static void add_value(struct lr_buf *out, const char *path, const struct lr_sett
     lr_buf_add_z(out, " -- \"$word\")); return ;;\n");
 }
 
-/* What may follow a flag: its choices, or files for a path. */
+/* Completions of a flag's value: its choices, or files for a path. */
 static void add_values(struct lr_buf *out, const char *prefix, struct cli_table table)
 {
     for (size_t i = 0; i < table.count; i++) {

@@ -1,6 +1,6 @@
-/* cli/debug.c - `llm-router debug TOOL`: looking inside, for people who build or fix it.
+/* cli/debug.c - `llm-router debug TOOL`: tools for developers of llm-router.
  *
- * Tools are listed in the order --help shows them.
+ * --help shows the tools in this order.
  */
 #include "cli/commands.h"
 

@@ -1,5 +1,5 @@
-/* cli/debug_fetch.c - `debug manifest` and `debug fetch`: registering and downloading by
- * hand, without a router or a node. */
+/* cli/debug_fetch.c - `debug manifest` and `debug fetch`: registration and download without a
+ * router or a node. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -134,7 +134,7 @@ static void show(struct hub_download *download)
     (void)fputc('\n', stderr);
 }
 
-/* One JSON object: the state, and what became of every file. */
+/* Prints one JSON object: the state, and the result of every file. */
 static lr_code print_result(struct hub_download *download, struct lr_error *err)
 {
     struct hub_progress p;

@@ -1,8 +1,7 @@
-/* cli/debug_harmony.c - `debug harmony`: what a client would see of a gpt-oss answer.
+/* cli/debug_harmony.c - `debug harmony`: the client's view of a gpt-oss answer.
  *
- * Without --tokenizer stdin is text in which <|name|> is a control token; with it, a
- * JSON array of token ids.  The result is the message of a chat completion, or with
- * --stream the events of one.
+ * Without --tokenizer stdin is text in which <|name|> is a control token; with it, a JSON array
+ * of token ids.  The result is the message of a chat completion, or with --stream its events.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -15,7 +14,7 @@
 
 enum { INPUT_MAX = 64 << 20, TREE_MAX = 1 << 30, OUTPUT_MAX = 1 << 30 };
 
-/* The request whose answer this could be. */
+/* A request that such an answer could belong to. */
 #define REQUEST(stream)                                                                        \
     "{\"model\":\"harmony\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"              \
     "\"stream\":" stream "}"
@@ -101,7 +100,7 @@ static lr_code feed_ids(struct answer *a, const char *path, struct lr_str json,
     return rc;
 }
 
-/* Of a whole answer the message alone is of interest. */
+/* Keeps only the message of a whole answer. */
 static lr_code keep_message(struct answer *a, struct lr_error *err)
 {
     const struct lr_json *root;

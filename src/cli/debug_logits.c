@@ -1,6 +1,6 @@
-/* cli/debug_logits.c - `debug logits`: the model's raw answer at every position.
+/* cli/debug_logits.c - `debug logits`: the model's logits at every position.
  *
- * For checking one engine against another or against a reference: nothing is sampled.
+ * For comparing an engine with another or with a reference: nothing is sampled.
  */
 #include <stdio.h>
 #include <stdlib.h>

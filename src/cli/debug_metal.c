@@ -1,7 +1,7 @@
 /* cli/debug_metal.c - `debug write-metal`: a snapshot's weights as a metal/model.bin.
  *
- * For tests of the second encoding, and for whoever wants one of a model that has
- * none.  The file is complete except for the split pattern, which no reader uses.
+ * For tests of the second encoding, and for models without such a file.  The file is complete
+ * except for the split pattern, which no reader uses.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "model/metalbin.h"
 #include "tokenizer/tokenizer.h"
 
-/* Text tokens come first, control tokens last: the encoding knows no other order. */
+/* Text tokens must come first and control tokens last: the encoding has no other order. */
 static uint32_t first_control(const struct tokenizer *t, uint32_t rows)
 {
     const char *bytes;

@@ -1,8 +1,8 @@
-/* cli/debug_render.c - `debug render`: a chat template over a JSON input, by hand.
+/* cli/debug_render.c - `debug render`: renders a chat template with a JSON input.
  *
- * Writes exactly the rendered text, or the segments as JSON.  The special tokens in the
- * input come from whoever types the command, so they are trusted, as they are when the
- * router takes them from the model.
+ * Writes exactly the rendered text, or the segments as JSON. The special tokens in the input
+ * come from the person who types the command, so they are trusted, like those that the router
+ * takes from the model.
  */
 #include "base/file.h"
 #include "base/json.h"

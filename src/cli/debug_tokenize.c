@@ -1,7 +1,7 @@
-/* cli/debug_tokenize.c - `debug tokenize` and `debug detokenize`: text <-> ids by hand.
+/* cli/debug_tokenize.c - `debug tokenize` and `debug detokenize`: text <-> ids.
  *
- * Both read stdin to its end and write exactly their result, with a newline after JSON
- * and nothing after text.
+ * Both read stdin to its end and write exactly their result, with a newline after JSON and
+ * nothing after text.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static lr_code read_stdin(struct lr_buf *out, struct lr_error *err)
     }
 }
 
-/* Ten million ids are common here, so they do not go through printf. */
+/* Without printf, because ten million ids are common here. */
 static void add_ids(struct lr_buf *out, const struct tokenizer_ids *ids)
 {
     lr_buf_add_char(out, '[');

@@ -1,8 +1,8 @@
 /* cli/debug_write_gguf.c - `debug write-gguf`: a GGUF model with random weights.
  *
- * For tests and benchmarks of engines that read GGUF, so that none of them downloads a
- * model: architecture llama, byte-level BPE with merges over lower-case letters, ChatML
- * control tokens and template.  The same options give the same bytes.
+ * For tests and benchmarks of engines that read GGUF, so that no test downloads a model:
+ * architecture llama, byte-level BPE with merges over lower-case letters, ChatML control tokens
+ * and template.  The same options give the same bytes.
  */
 #include <errno.h>
 #include <math.h>
@@ -43,7 +43,7 @@ static const struct {
 };
 enum { LAST = sizeof(last_tokens) / sizeof(last_tokens[0]) };
 
-/* Common pairs, most important first; the rest of the vocabulary is letters. */
+/* Common pairs, highest priority first; the rest of the vocabulary is letters. */
 static const char *const common[][2] = {
     {" ", "t"}, {"h", "e"},   {"i", "n"}, {" ", "a"}, {"r", "e"},  {"o", "n"},
     {"e", "r"}, {" t", "he"}, {" ", "w"}, {"i", "s"}, {"in", "g"}, {" ", "o"},
@@ -114,7 +114,8 @@ static void begin_array(struct lr_buf *b, const char *key, unsigned type, uint64
     number(b, count, 8);
 }
 
-/* Byte-level BPE writes bytes as printable characters: itself, or from U+0100 on. */
+/* Byte-level BPE writes bytes as printable characters: the same character, or from U+0100
+ * on. */
 static void spell(struct lr_buf *b, const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -127,7 +128,7 @@ static void spell(struct lr_buf *b, const char *bytes, size_t len)
     }
 }
 
-/* Both halves of merge i; they are tokens that come before it. */
+/* Both halves of merge i; they are earlier tokens. */
 static void merge_halves(uint32_t i, char left[8], char right[8])
 {
     if (i < COMMON) {
@@ -144,7 +145,7 @@ static void merge_halves(uint32_t i, char left[8], char right[8])
     (void)snprintf(right, 8, "%c", is_pair ? second : third);
 }
 
-/* Pairs that are among the common ones would be tokens twice. */
+/* Pairs that are among the common ones would occur twice. */
 static bool is_repeated(uint32_t i)
 {
     char left[8], right[8];
@@ -255,7 +256,7 @@ static struct tensor tensor_at(const struct shape *s, uint32_t index)
 {
     uint64_t kv = (uint64_t)s->width / s->heads * s->kv_heads, w = s->width,
              f = s->feed_forward;
-    float range = sqrtf(3.0f / (float)w); /* keeps the size of what goes through */
+    float range = sqrtf(3.0f / (float)w); /* keeps the magnitude of activations */
     struct tensor t = {.columns = w};
     if (index < 3) {
         const struct tensor outer[] = {
@@ -292,7 +293,7 @@ static uint64_t draw(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Half precision of a small positive number: rounded down, which is near enough. */
+/* Half precision of a small positive number, rounded down. */
 static uint32_t half_bits(float value)
 {
     int exponent;

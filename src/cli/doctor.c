@@ -1,6 +1,5 @@
-/* cli/doctor.c - llm-router doctor: looks at what a node or router needs and says what to
- * do where something is missing.
- */
+/* cli/doctor.c - llm-router doctor: checks what a node or router needs and says how to fix what
+ * is missing. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -97,7 +96,8 @@ static void check_disk(const struct lr_settings *s)
     uint64_t bytes;
     char there[LR_PATH_MAX];
     (void)snprintf(there, sizeof(there), "%s", dir);
-    /* A folder that is not there yet lies where its parent does: looking changes nothing. */
+    /* For a folder that does not exist yet, check its nearest existing parent; nothing is
+     * created. */
     while (!lr_dir_exists(there)) {
         char *slash = strrchr(there, '/');
         if (slash == NULL)
@@ -135,7 +135,7 @@ static void on_answer(void *arg, const struct lr_error *err, const struct net_re
     net_loop_stop(r->loop);
 }
 
-/* One GET; r->status tells. */
+/* One GET; r->status is the result. */
 static void reach(struct reach *r, const char *url)
 {
     struct net_client *client = NULL;
@@ -156,7 +156,7 @@ static void reach(struct reach *r, const char *url)
     net_loop_destroy(r->loop);
 }
 
-/* Our own servers tell their uptime, or that they want a secret. */
+/* True for a server of llm-router: it reports its uptime or asks for a secret. */
 static bool is_ours(uint16_t port)
 {
     char url[64];

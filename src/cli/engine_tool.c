@@ -15,7 +15,7 @@
 
 enum { IDS_TEXT_MAX = 64 << 20 };
 
-/* <engines>/<id>: the folder named, or beside this program as built or as installed. */
+/* <engines>/<id>: the named folder, or the one beside this program, built or installed. */
 static lr_code engine_folder(const struct lr_settings *s, char out[LR_PATH_MAX],
                              struct lr_error *err)
 {

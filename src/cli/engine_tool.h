@@ -1,8 +1,7 @@
-/* cli/engine_tool.h - an engine on the bench: load a plugin, open a model, run requests.
+/* cli/engine_tool.h - loads an engine plugin in this process, opens a model, runs requests.
  *
- * What `debug logits`, `debug generate` and `bench engine` share.  The plugin is loaded
- * as a worker loads it (manifest first, then the library), only in this process.
- * Thread: one.
+ * Shared by `debug logits`, `debug generate` and `bench engine`.  The plugin is loaded as in a
+ * worker (manifest first, then the library).  Thread: one.
  */
 #ifndef CLI_ENGINE_TOOL_H
 #define CLI_ENGINE_TOOL_H
@@ -10,7 +9,7 @@
 #include "base/settings.h"
 #include "llm-router/engine.h"
 
-/* Rows every such tool has. */
+/* Settings of every such tool. */
 #define CLI_ENGINE_FLAGS                                                                       \
     {.name = "model", .type = LR_SETTING_PATH, .value = "DIR", .help = "folder of the model"}, \
         {.name = "device",                                                                     \
@@ -51,13 +50,13 @@ struct cli_engine {
     struct lr_engine_need need;
 };
 
-/* Opens the model the settings name; max_sequences and max_tokens as in struct
- * lr_engine_options.  host is borrowed until close. */
+/* Opens the model of the settings; max_sequences and max_tokens as in struct lr_engine_options.
+ * host is borrowed until close. */
 LR_MUST_USE lr_code cli_engine_open(const struct lr_settings *settings,
                                     const struct lr_engine_host *host, uint32_t max_sequences,
                                     uint64_t max_tokens, struct cli_engine *out,
                                     struct lr_error *err);
-/* The same with another folder than --model names, and with options of the engine's own. */
+/* The same with another folder than --model, and with engine-specific options. */
 LR_MUST_USE lr_code cli_engine_open_extra(const struct lr_settings *settings,
                                           const struct lr_engine_host *host, const char *dir,
                                           const char *extra_json, uint32_t max_sequences,
@@ -65,10 +64,10 @@ LR_MUST_USE lr_code cli_engine_open_extra(const struct lr_settings *settings,
                                           struct lr_error *err);
 void cli_engine_close(struct cli_engine *engine);
 
-/* A JSON array of token ids on stdin.  *ids is the caller's to free. */
+/* Reads a JSON array of token ids from stdin.  The caller frees *ids. */
 LR_MUST_USE lr_code cli_engine_read_ids(uint32_t **ids, size_t *count, struct lr_error *err);
 
-/* Writes warnings and errors of an engine to stderr: a `log` member for hosts. */
+/* A `log` member for hosts: writes warnings and errors of an engine to stderr. */
 void cli_engine_log(void *ctx, int32_t level, const char *event, const char *text);
 
 #endif

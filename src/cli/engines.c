@@ -1,6 +1,5 @@
-/* cli/engines.c - llm-router engines: what nodes run models with; and which node is meant
- * where a command names one.
- */
+/* cli/engines.c - llm-router engines: the engines of nodes; and the choice of a node by
+ * --node. */
 #include <stdio.h>
 #include <string.h>
 

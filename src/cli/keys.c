@@ -1,4 +1,4 @@
-/* cli/keys.c - llm-router keys: make, list, change and revoke keys. */
+/* cli/keys.c - llm-router keys: create, list, change and revoke keys. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static const struct lr_setting flags[] = {
      .help = "the models that the key may use; \"all\" (the default): every model"},
 };
 
-/* The limits that were given, as members of an open object. */
+/* The given limits, as members of an open object. */
 static void put_limits(const struct lr_settings *s, struct lr_json_writer *w)
 {
     static const struct {
@@ -123,7 +123,7 @@ static void print_key(struct cli_answer *a, const struct lr_json *k, struct lr_b
     lr_buf_add_z(out, "\n");
 }
 
-/* METHOD /v0/keys/ID; prints what became of the key, or `done` and its id. */
+/* METHOD /v0/keys/ID; prints the answer's text, or `done` and the id. */
 static lr_code ask_of(const struct lr_settings *s, const char *method, const char *id,
                       const struct lr_buf *body, const char *done, struct lr_error *err)
 {

@@ -7,7 +7,7 @@
 
 int main(int argc, char **argv)
 {
-    /* A client that hangs up must not end a server: writes report EPIPE instead. */
+    /* Writing to a closed connection must give EPIPE, not end the process. */
     (void)signal(SIGPIPE, SIG_IGN);
 
     struct cli_table table = cli_commands();

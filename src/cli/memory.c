@@ -1,4 +1,4 @@
-/* cli/memory.c - llm-router memory: who holds a node's memory, for people. */
+/* cli/memory.c - llm-router memory: prints the memory use of a node. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +103,7 @@ static lr_code show(const struct cli_answer *a, bool as_json, struct lr_error *e
     return code;
 }
 
-/* Everybody reads a command line: the environment is the better place. */
+/* Other users can read a command line: the environment is the better place. */
 static const char *secret_of(const struct lr_settings *settings)
 {
     const char *given = lr_settings_str(settings, "secret");

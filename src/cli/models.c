@@ -37,7 +37,7 @@ static void print_models(struct cli_answer *a, struct lr_buf *out)
     }
 }
 
-/* What became of the files, per node. */
+/* Prints the result of deleting files, per node. */
 static void print_purged(struct cli_answer *a)
 {
     const struct lr_json *list = lr_json_get(a->json, "purged");

@@ -1,4 +1,4 @@
-/* cli/node.c - llm-router node: a GPU machine's side of the service. */
+/* cli/node.c - llm-router node: serves models on a GPU machine. */
 #include "node/node.h"
 #include "base/log.h"
 #include "cli/commands.h"

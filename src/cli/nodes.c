@@ -1,4 +1,4 @@
-/* cli/nodes.c - llm-router nodes: list them, make a join token, take one out of service. */
+/* cli/nodes.c - llm-router nodes: list nodes, create a join token, remove a node. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

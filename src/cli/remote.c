@@ -12,7 +12,7 @@ enum { ANSWER_BYTES = 32 << 20, EVENT_BYTES = 4 << 20, ANSWER_MS = 300000 };
 
 struct remote {
     const char *base;   /* another server than the router; NULL: the router */
-    const char *secret; /* for that one; NULL: none */
+    const char *secret; /* secret of that server; NULL: none */
     struct net_loop *loop;
     struct net_client *client;
     struct cli_answer *answer;

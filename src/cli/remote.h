@@ -1,4 +1,4 @@
-/* cli/remote.h - asking a router from the command line: one question, one answer. */
+/* cli/remote.h - HTTP requests to a router from the command line. */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 
@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/settings.h"
 
-/* For the flags of a command that talks to a router: --url, --tls-ca and --key. */
+/* Flags of a command that talks to a router: --url, --tls-ca and --key. */
 #define CLI_REMOTE_FLAGS                                                                       \
     {.name = "url",                                                                            \
      .type = LR_SETTING_STRING,                                                                \
@@ -22,7 +22,7 @@
         .help = "key for the router (or LLM_ROUTER_KEY)"                                       \
     }
 
-/* And for those that use cli_show. */
+/* Flag of a command that uses cli_show. */
 #define CLI_JSON_FLAG                                                                          \
     {                                                                                          \
         .name = "json", .type = LR_SETTING_BOOL, .fallback = "false",                          \
@@ -33,42 +33,42 @@ struct cli_answer {
     struct lr_arena arena;
     int status;
     struct lr_str body;
-    const struct lr_json *json; /* NULL where the body is none */
+    const struct lr_json *json; /* NULL when the body is not JSON */
 };
 
 /* body NULL: GET (or `method`).  An answer of 400 and above is an error with the router's
- * own message.  Free the answer in any case. */
+ * message.  The caller always frees the answer. */
 LR_MUST_USE lr_code cli_ask(const struct lr_settings *s, const char *method, const char *path,
                             const struct lr_buf *body, struct cli_answer *out,
                             struct lr_error *err);
-/* A GET whose answer is printed: by fn, or as it is with --json. */
+/* GETs and prints the answer: with fn, or with --json unchanged. */
 typedef void (*cli_print_fn)(struct cli_answer *answer, struct lr_buf *out);
 LR_MUST_USE lr_code cli_show(const struct lr_settings *s, const char *path, cli_print_fn fn,
                              struct lr_error *err);
 
-/* A GET to another server than the router, with its own secret (NULL: none). */
+/* GETs from another server than the router, with its own secret (NULL: none). */
 LR_MUST_USE lr_code cli_ask_at(const struct lr_settings *s, const char *base,
                                const char *secret, const char *path, struct cli_answer *out,
                                struct lr_error *err);
 void cli_answer_free(struct cli_answer *answer);
 
-/* Like cli_ask for an answer that streams: fn gets every server-sent event's data. */
+/* Like cli_ask for a streamed answer: fn gets the data of every server-sent event. */
 typedef void (*cli_event_fn)(void *arg, struct lr_str data);
 LR_MUST_USE lr_code cli_stream(const struct lr_settings *s, const char *path,
                                const struct lr_buf *body, cli_event_fn fn, void *arg,
                                struct lr_error *err);
 
-/* engines.c: the id of the node that --node names (its name or id), or of the only one. */
+/* engines.c: the id of the node that --node names (name or id), or of the only node. */
 LR_MUST_USE lr_code cli_choose_node(const struct lr_settings *s, char id[64],
                                     struct lr_error *err);
 
-/* The router these settings name. */
+/* The router's URL in these settings. */
 const char *cli_router_url(const struct lr_settings *s);
 
-/* A text as one segment of a path, or as a query's value: appended with %XX where needed. */
+/* Appends a text as one segment of a path or as a query's value, with %XX where needed. */
 void cli_escape(struct lr_buf *out, const char *text);
 
-/* Members of a JSON object for printing; "" and 0 where there is none. */
+/* Members of a JSON object for printing; "" and 0 if missing. */
 const char *cli_text(struct lr_arena *arena, const struct lr_json *obj, const char *key);
 int64_t cli_int(const struct lr_json *obj, const char *key);
 bool cli_bool(const struct lr_json *obj, const char *key);

@@ -1,4 +1,4 @@
-/* cli/router.c - llm-router router: the front door of a fleet. */
+/* cli/router.c - llm-router router: the endpoint of a fleet. */
 #include "router/router.h"
 #include "base/log.h"
 #include "cli/commands.h"

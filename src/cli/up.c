@@ -1,9 +1,9 @@
 /* cli/up.c - llm-router up: a router and one node on this machine, in one command.
  *
- * The router runs in this process; the node is a child that joins it like any other
- * (a token of its own, HTTP, heartbeats), so what works here works in a fleet.  Ending is
- * ordered: the router lets its requests finish, then the node is told to leave.  The
- * child is started from the main thread and dies with it, however this process ends.
+ * The router runs in this process.  The node is a child process that joins like any other node
+ * (its own token, HTTP, heartbeats), so that everything behaves as in a fleet.  Stopping is
+ * ordered: the router finishes its requests, then the node is told to leave.  The child is
+ * started from the main thread and dies with it, however this process ends.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,8 +28,8 @@ enum {
     FLAG_BYTES = 64 << 10,
     RESTART_MS = 1000,
     PRELOAD_BEGINS_MS = 3000,
-    ADOPTIONS_MAX = 5,      /* so often before `up` says that it has no model */
-    NODE_LEAVES_MS = 15000, /* after the router has drained nothing runs on it any more */
+    ADOPTIONS_MAX = 5,      /* tries before `up` reports that it has no model */
+    NODE_LEAVES_MS = 15000, /* after the router has drained the node is idle */
 };
 
 struct up {
@@ -45,13 +45,14 @@ struct up {
     char node_id[64]; /* written before has_joined is set */
     _Atomic bool has_adopted, has_joined;
     bool is_greeted, is_stopping, is_hasty, has_drained;
-    bool has_model;   /* of its node, registered */
-    bool has_tried;   /* to load it */
-    bool serves_demo; /* nothing else was named or lies around */
+    bool has_model;   /* the node has a registered model */
+    bool has_tried;   /* loading was tried */
+    bool serves_demo; /* no other model was named or found */
     bool has_terminal;
     uint64_t restart_at_ms, kill_at_ms, adopt_at_ms;
-    uint64_t present_ms; /* since when the model is present and not loaded; 0: it is not so */
-    unsigned adoptions;  /* beyond the first */
+    uint64_t
+        present_ms; /* since when the model is present and not loaded; 0: not in that state */
+    unsigned adoptions; /* tries after the first */
     lr_code code;
     struct lr_error err;
 };
@@ -61,7 +62,7 @@ struct up {
 struct flags {
     const char *argv[FLAGS_MAX];
     size_t count;
-    const char *env[SECRETS_MAX + 1]; /* everybody reads a command line; this the user alone */
+    const char *env[SECRETS_MAX + 1]; /* for secrets: other users can read a command line */
     size_t env_count;
     struct lr_arena texts;
 };
@@ -91,7 +92,7 @@ static bool lists_command(const char *commands, const char *name)
     return false;
 }
 
-/* What was said to `up` and concerns nodes is said to the node. */
+/* Passes settings of `up` that concern nodes to the node. */
 static void pass_on(struct flags *f, const struct lr_settings *s)
 {
     static const char *const own[] = {"data-dir", "tls-cert", "tls-key", "threads"};
@@ -139,7 +140,7 @@ static lr_code start_node(struct up *up, struct lr_error *err)
     add_flag(&f, "router", up->url);
     pass_on(&f, up->settings);
     add_secret(&f, "token", up->token);
-    add_secret(&f, "token-file", ""); /* of somebody else, where the environment has one */
+    add_secret(&f, "token-file", ""); /* clears a token file that the environment may name */
     struct lr_spawn spawn = {
         .argv = f.argv,
         .env = f.env,
@@ -193,8 +194,8 @@ static void greet_empty(struct up *up, const struct router_glance *g)
     (void)fflush(stdout);
 }
 
-/* The database did not take the node's models, or they could not run yet; the log says why.
- * What an operator deletes later stays deleted. */
+/* The database did not accept the node's models, or they could not run yet; the log says why.
+ * A model that an operator deletes later stays deleted. */
 static void adopt_again(struct up *up)
 {
     uint64_t now = lr_clock_ms(NULL);
@@ -224,8 +225,8 @@ static void look_at_models(struct up *up)
     }
     bool loads = strcmp(g.state, "loading") == 0 || strcmp(g.state, "starting") == 0;
     up->has_tried = up->has_tried || loads;
-    /* Present again after that: its worker died, and the next request loads it.  The worker
-     * may have come and gone between two heartbeats, so that `up` has not seen the try. */
+    /* Present again after that: the model's worker died, and the next request loads it.  The
+     * worker may have started and died between two heartbeats, so that `up` has not seen it. */
     bool is_present = strcmp(g.state, "present") == 0;
     uint64_t now = lr_clock_ms(NULL);
     if (!is_present)
@@ -243,7 +244,8 @@ static void look_at_models(struct up *up)
 static void on_node(void *arg, const char *node_id)
 {
     struct up *up = arg;
-    /* Once: what an operator deletes later stays deleted when the node joins again. */
+    /* Once, so that a model that an operator deletes stays deleted when the node joins
+     * again. */
     if (!atomic_exchange(&up->has_adopted, true)) {
         (void)snprintf(up->node_id, sizeof(up->node_id), "%s", node_id);
         router_adopt_models(up->router, node_id);
@@ -291,7 +293,7 @@ static void on_signal(void *arg)
     stop(up);
 }
 
-/* Sent to reload, or because the window that `up` was started in has been closed. */
+/* Sent to reload, or because the terminal window of `up` was closed. */
 static void on_hup(void *arg)
 {
     struct up *up = arg;
@@ -308,7 +310,7 @@ static void on_node_ended(struct up *up, uint64_t now)
     char how[LR_EXIT_TEXT_LEN];
     (void)lr_exit_text(up->node.status, how);
     if (!atomic_load(&up->has_joined)) {
-        /* It has said why on standard error. */
+        /* The node has written the reason to standard error. */
         up->code = lr_fail(&up->err, LR_UNAVAILABLE, "the node could not start (it %s)", how);
         stop(up);
         return;
@@ -386,7 +388,7 @@ static lr_code check_listen(const struct lr_settings *s, struct lr_error *err)
                    listen);
 }
 
-/* A node goes on without one of its folders; whoever types a name has mistyped it. */
+/* A node ignores a missing models folder; here a missing folder was probably mistyped. */
 static lr_code check_models(const struct lr_settings *s, struct lr_error *err)
 {
     for (size_t i = 0; i < lr_settings_list_count(s, "model"); i++) {

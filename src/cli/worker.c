@@ -25,7 +25,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
         .scratch = lr_settings_str(settings, "scratch"),
         .is_probe = lr_settings_bool(settings, "probe"),
     };
-    /* The worker has said why on its own pipe; here only the exit code is left. */
+    /* The worker has reported the error over its pipe; only the exit code is left. */
     err->text[0] = '\0';
     return worker_run(&config) == 0 ? LR_OK : LR_INTERNAL;
 }
