@@ -1,7 +1,7 @@
 /* sampler/avx2_scan.c - the loops of scan.h, eight values at a time.
  *
- * Compiled with -mavx2 and without FMA: the sums must have the bits of scan_plain.c.  Only
- * scan_kernels_avx2(), in scan_dispatch.c, may hand these out.
+ * Compiled with -mavx2 and without FMA, because the sums must have the same bits as in
+ * scan_plain.c.  Only scan_kernels_avx2() in scan_dispatch.c returns these functions.
  */
 #include "engines/sampler/avx2_scan.h"
 
@@ -11,8 +11,8 @@
 
 #define AVX2_INLINE static inline __attribute__((always_inline))
 
-/* A division by one gives what it is given, and takes its time; `divide` is known where a loop
- * is compiled, which therefore is compiled twice. */
+/* A division by 1 has no effect but takes time.  So each loop is compiled twice, with `divide`
+ * known at compile time. */
 AVX2_INLINE __m256 x_of(const struct scan_row *row, const float *values, const bool divide)
 {
     __m256 x = _mm256_sub_ps(_mm256_loadu_ps(values), _mm256_set1_ps(row->top));
@@ -47,7 +47,7 @@ float scan_avx2_mask(const float *in, uint64_t legal, float *out, bool *odd)
         }
         _mm256_storeu_ps(out + i, v);
         unordered = _mm256_or_ps(unordered, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-        peak = _mm256_max_ps(v, peak); /* the second where the first is not a number */
+        peak = _mm256_max_ps(v, peak); /* gives the second operand if the first is NaN */
     }
     *odd = *odd || _mm256_movemask_ps(unordered) != 0;
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(peak), _mm256_extractf128_ps(peak, 1));
@@ -58,7 +58,7 @@ float scan_avx2_mask(const float *in, uint64_t legal, float *out, bool *odd)
 
 /* ---- tally ---- */
 
-enum { AT_ONCE = 4 }; /* vectors, so that none waits for its own steps */
+enum { AT_ONCE = 4 }; /* vectors in parallel, so that no step waits for the one before */
 
 AVX2_INLINE __m256d line(double a, double b, __m256d x)
 {
@@ -92,7 +92,7 @@ AVX2_INLINE void weigh(__m256d p[AT_ONCE])
             _mm256_castpd_si256(p[i]), _mm256_slli_epi64(_mm256_castpd_si256(n[i]), 52)));
 }
 
-/* Weights of sixteen x; 0 where one does not count.  counts: which do. */
+/* Weights of sixteen x; 0 for a value that does not count. counts: which values count. */
 AVX2_INLINE void weigh_counted(const __m256 v[2], const __m256 counts[2], bool by_exp,
                                __m256d w[AT_ONCE])
 {
@@ -111,7 +111,7 @@ AVX2_INLINE void weigh_counted(const __m256 v[2], const __m256 counts[2], bool b
     }
 }
 
-/* x of sixteen values, 0 where one does not count. */
+/* x of sixteen values, 0 for a value that does not count. */
 AVX2_INLINE void counted(const struct scan_row *row, const float *values, float low,
                          const bool divide, __m256 v[2], __m256 counts[2])
 {
@@ -122,7 +122,8 @@ AVX2_INLINE void counted(const struct scan_row *row, const float *values, float 
     }
 }
 
-/* What a block's values add, and where; those that do not count add 0 to bucket 0. */
+/* What the values of a block add, and to which buckets; values that do not count add 0 to
+ * bucket 0. */
 struct additions {
     _Alignas(32) uint32_t at[SCAN_BLOCK];
     _Alignas(32) double add[SCAN_BLOCK];
@@ -151,7 +152,7 @@ AVX2_INLINE void prepare_sixteen(const struct scan_row *row, const float *values
         _mm256_store_pd(add + 4 * i, w[i]);
 }
 
-/* A whole block to the last row of sums. */
+/* Adds a whole block to the last row of sums. */
 AVX2_INLINE void add_rest(const struct scan_row *row, const float *values,
                           const struct scan_tally *t, const bool divide, __m256d rest[2])
 {
@@ -165,9 +166,9 @@ AVX2_INLINE void add_rest(const struct scan_row *row, const float *values,
     }
 }
 
-/* A block's additions are made while the next one is prepared: a sum is loaded soon after it
- * was stored, and a processor that does not know that store's address yet guesses, wrongly
- * whenever two values fall into one bucket. */
+/* The additions of a block are made while the next block is prepared.  A sum is loaded soon
+ * after it was stored, and the processor speculates on loads before the store's address is
+ * known: wrongly whenever two values fall into the same bucket. */
 AVX2_INLINE void tally(const struct scan_row *row, const struct scan_tally *tally,
                        const bool by_exp, const bool divide)
 {
@@ -222,7 +223,7 @@ void scan_avx2_scale(float *values, uint32_t blocks, float top, float temperatur
 
 /* ---- gather ---- */
 
-/* Moves the lanes whose bit is set to the front. */
+/* Moves the selected lanes to the front. */
 AVX2_INLINE __m128 pack(__m128 v, uint32_t set)
 {
     static const int32_t order[16][4] = {
@@ -232,8 +233,8 @@ AVX2_INLINE __m128 pack(__m128 v, uint32_t set)
     return _mm_permutevar_ps(v, _mm_loadu_si128((const __m128i *)(const void *)order[set]));
 }
 
-/* Four lanes are written each time, behind which the next ones go: never beyond what was read.
- */
+/* Always writes four lanes, and the next write overwrites the unused ones; never writes beyond
+ * the values that were read. */
 AVX2_INLINE uint32_t append(__m128 x, __m128i id, uint32_t set, uint32_t n, float *out_x,
                             uint32_t *out_id)
 {
@@ -279,7 +280,7 @@ uint32_t scan_avx2_gather(const struct scan_row *row, float low, float high, flo
 
 /* ---- noise ---- */
 
-struct four { /* counters, each in 64 bits of which the high half is never looked at */
+struct four { /* counters, each in 64 bits of which only the low half is used */
     __m256i c0, c1, c2, c3;
 };
 

@@ -1,6 +1,6 @@
-/* sampler/avx2_scan.h - the AVX2 loops; see scan.h for what they compute.
+/* sampler/avx2_scan.h - the AVX2 loops; scan.h describes what they compute.
  *
- * Only scan_dispatch.c may call them, after asking the processor.
+ * Only scan_dispatch.c may use them, after it has checked the processor.
  */
 #ifndef SAMPLER_AVX2_SCAN_H
 #define SAMPLER_AVX2_SCAN_H

@@ -1,5 +1,4 @@
-/* sampler/noise.c - counter-based noise: any device gets the same numbers in any order.
- */
+/* sampler/noise.c - counter-based noise: the same numbers on any device, in any order. */
 #include <math.h>
 
 #include "engines/sampler/sampler.h"

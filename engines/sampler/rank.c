@@ -1,9 +1,9 @@
-/* sampler/rank.c - where a run of ranks ends, without sorting.
+/* sampler/rank.c - where a run of ranks (top_k, top_p) ends, without sorting.
  *
- * The bits of |x|, read as a whole number, order the ids as their ranks do.  Their upper ones
- * choose a bucket; the sums of the buckets tell in which of them the run ends; only its ids are
- * looked at again, by the next bits, and so on.  What is left are equal values in the order of
- * their ids, of which the run takes so many.
+ * The bits of |x|, read as an integer, order the ids by rank.  The upper bits select a bucket,
+ * and the sums of the buckets tell in which bucket the run ends.  Only the ids of that bucket
+ * are examined again, by their next bits, and so on.  Finally there are equal values in the
+ * order of their ids, of which the run takes a part.
  */
 #include <float.h>
 #include <math.h>
@@ -43,8 +43,8 @@ static double total(const double *sums)
     return sum;
 }
 
-/* The bucket in which the run ends, or the last that is not empty if it goes on.  *before: the
- * sum ahead of all the buckets; on return, ahead of this one. */
+/* The bucket in which the run ends, or the last bucket that is not empty if the run goes on.
+ * *before: the sum before all buckets; on return, before this bucket. */
 static uint32_t reach(const double *sums, double enough, double *before, bool *reached)
 {
     double run = *before;
@@ -82,7 +82,7 @@ static bool all_equal(const float *x, uint32_t n)
     return i >= n;
 }
 
-/* How many of n equal weights the run still takes. */
+/* How many of n equal weights still belong to the run. */
 static uint32_t take_ties(uint32_t n, double weight, double before, double enough)
 {
     double most = (double)n, taken = ceil((enough - before) / weight);
@@ -96,14 +96,14 @@ static uint32_t take_ties(uint32_t n, double weight, double before, double enoug
     return (uint32_t)taken;
 }
 
-/* The bits that are still in question, and what a bucket of them is. */
+/* The bits that are not decided yet, and the size of a bucket. */
 struct range {
     uint32_t from, to;
     uint32_t base, shift;
 };
 
-/* Weights: 1/32 of an octave each, and 16 octaves are all there is between the least weight
- * that counts and -x = 0.0005, below which everything shares the first bucket. */
+/* Weights: 1/32 of an octave each.  16 octaves cover everything between the least weight that
+ * counts and -x = 0.0005, below which all values share the first bucket. */
 static void divide(struct range *r, bool by_weight)
 {
     const uint32_t octaves = (uint32_t)SCAN_BUCKETS << 18;
@@ -174,14 +174,15 @@ static struct sampler_border first_ranks(struct sampler *s, const struct scan_ro
     struct sampler_run run = {.low = -FLT_MAX, .least = -FLT_MAX, .amount = (double)count};
     struct sampler_border border;
 
-    /* So many blocks have a value at least this large, so no smaller one is among the first. */
+    /* At least `count` blocks have a value at least this large, so no smaller value is among
+     * the first `count`. */
     if (count <= s->blocks && sampler_select(s, sampler_peaks(s, row), &run, &border))
         run.low = run.least = border.x;
     (void)sampler_select(s, *row, &run, &border);
     return border;
 }
 
-/* The ids within the border as a list. */
+/* Lists the ids within the border. */
 static struct scan_row kept(struct sampler *s, const struct scan_row *row,
                             const struct sampler_border *border)
 {
@@ -219,7 +220,8 @@ struct sampler_border sampler_filter(struct sampler *s, const struct scan_row *r
 
 float sampler_least(const struct sampler *s, float top_p)
 {
-    float least = logf((1 - top_p) / (float)s->vocab) - 0.01f; /* more than it is rounded by */
+    float least =
+        logf((1 - top_p) / (float)s->vocab) - 0.01f; /* more than the rounding error */
 
     return least > SAMPLER_WEIGHTLESS ? fminf(least, 0) : SAMPLER_WEIGHTLESS;
 }

@@ -21,7 +21,7 @@ static void insert_top(struct sampler_result *out, uint32_t wanted, uint32_t id,
     out->top[at] = (struct lr_logprob){id, logit};
 }
 
-/* Of the usable ids those whose x is not below `least`; -infinity: all of them. */
+/* Lists the usable ids with x >= `least`; -infinity: all. */
 static void list_top(const struct sampler *s, const struct scan_row *row,
                      const uint32_t *usable, float least, uint32_t wanted,
                      struct sampler_result *out)
@@ -61,7 +61,8 @@ void sampler_report(struct sampler *s, const float *logits, const uint32_t *usab
     }
     double base = odd ? (double)NAN : (double)row.top + log(sum);
     if (wanted > 0) {
-        /* As many blocks hold a value not below the border, so the list does not either. */
+        /* So many blocks have a value at or above the border, so the list has no smaller
+         * value. */
         const struct sampler_run run = {
             .low = -FLT_MAX, .least = -FLT_MAX, .amount = (double)wanted};
         if (odd || wanted > s->blocks ||

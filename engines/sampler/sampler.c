@@ -77,7 +77,7 @@ bool sampler_fill(struct sampler *s, const float *logits, const uint32_t *usable
                   const uint32_t *mask)
 {
     uint32_t words = (s->vocab + 31) / 32;
-    float end[SCAN_BLOCK]; /* nothing is read, nor legal, behind the row */
+    float end[SCAN_BLOCK]; /* padding: not read from logits, and never legal */
     bool odd = false;
 
     for (uint32_t b = 0; b < s->blocks; b++) {
@@ -105,7 +105,7 @@ static void touch(struct sampler *s, uint32_t id)
     s->touched[block / 64] |= (uint64_t)1 << block % 64;
 }
 
-/* Peaks of the blocks in which values were changed. */
+/* Recomputes the peaks of blocks with changed values. */
 static void renew_peaks(struct sampler *s)
 {
     bool odd = false;
@@ -136,7 +136,8 @@ static void penalise(struct sampler *s, const uint32_t *usable, const struct sam
         if (id >= s->vocab || s->counts[id] == 0)
             continue;
         uint32_t count = s->counts[id] & ~IN_HISTORY;
-        s->counts[id] = 0; /* once for each id, and clean for the next call */
+        s->counts[id] =
+            0; /* processes each id once, and leaves the counts zero for the next call */
         if (!bit(usable, id) || !bit(how->mask, id))
             continue;
         float *l = &s->values[id];
@@ -174,7 +175,7 @@ static void prepare(struct sampler *s, const float *logits, const uint32_t *usab
 
 /* ---- the choice ---- */
 
-/* The lowest id of the largest value; where no value is a number, the last id. */
+/* The lowest id of the largest value; if no value is a number, the last id. */
 static uint32_t largest(const struct sampler *s)
 {
     float top = -INFINITY;
@@ -190,8 +191,8 @@ static uint32_t largest(const struct sampler *s)
     return s->vocab - 1;
 }
 
-/* The largest x + g within the border, visiting the block of the most likely id first: the
- * higher the best is, the fewer ids can still beat it. */
+/* The largest x + g within the border.  Visits the block of the most likely id first: the
+ * higher the best value, the fewer ids can still beat it. */
 static uint32_t choose_with_noise(const struct sampler *s, const struct scan_row *row,
                                   const struct sampler_input *how,
                                   const struct sampler_border *border, uint32_t likely)
@@ -226,8 +227,8 @@ static uint32_t choose_with_noise(const struct sampler *s, const struct scan_row
     return id;
 }
 
-/* Replaces l by x where most of the row will be looked at more than once: dividing takes time.
- */
+/* Replaces l by x if most of the row will be read more than once, because division takes
+ * time. */
 static void scale(struct sampler *s, struct scan_row *row, float least)
 {
     uint32_t often = 0;
@@ -252,7 +253,7 @@ static uint32_t choose(struct sampler *s, const float *logits, const uint32_t *u
     prepare(s, logits, usable, how);
     uint32_t likely = largest(s);
     float top = s->values[likely];
-    if (!(top > -INFINITY)) { /* nothing is legal, or the row is not numbers */
+    if (!(top > -INFINITY)) { /* no id is legal, or the row has no numbers */
         (void)sampler_fill(s, logits, usable, NULL);
         return largest(s);
     }

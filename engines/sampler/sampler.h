@@ -44,10 +44,10 @@ extern "C" {
 enum { SAMPLER_TOP_LOGPROBS_MAX = 20 };
 
 struct sampler_input {
-    const struct lr_sampling *sampling; /* whole: later members are zero, not absent */
-    uint32_t index;                     /* of the token to sample: how many were generated */
-    uint32_t prompt_count;              /* leading ids of history that are prompt */
-    uint32_t history_count;             /* prompt and generated */
+    const struct lr_sampling *sampling; /* complete: missing members were set to zero */
+    uint32_t index;         /* index of the token to sample: how many were generated */
+    uint32_t prompt_count;  /* leading ids of history that are prompt */
+    uint32_t history_count; /* prompt and generated */
     uint32_t reserved;
     const uint32_t *history;
     const uint32_t *mask; /* bit (i & 31) of mask[i >> 5]: legal next; NULL: all are */
@@ -65,8 +65,8 @@ struct sampler;
 struct sampler *sampler_create(uint32_t vocab); /* NULL: no memory */
 void sampler_destroy(struct sampler *sampler);
 
-/* logits and usable cover the vocabulary the sampler was made for.  A mask or bias that
- * leaves no id is ignored: the result is then the most likely usable id. */
+/* logits and usable cover the sampler's vocabulary.  A mask or bias that leaves no id is
+ * ignored: the result is then the most likely usable id. */
 void sampler_sample(struct sampler *sampler, const float *logits, const uint32_t *usable,
                     const struct sampler_input *how, struct sampler_result *out);
 

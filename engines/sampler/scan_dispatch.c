@@ -1,6 +1,6 @@
-/* sampler/scan_dispatch.c - which loops this processor gets.
+/* sampler/scan_dispatch.c - chooses the loops for this processor.
  *
- * Compiled without processor flags: it must run where avx2_scan.c must not.
+ * Compiled without processor flags, because it must run on processors without AVX2.
  */
 #include <stddef.h>
 

@@ -44,7 +44,7 @@ static float plain_mask(const float *in, uint64_t legal, float *out, bool *odd)
     return peak;
 }
 
-/* True when no x of the block reaches low: x rises with the value. */
+/* True when no x of the block reaches low: x grows with the value. */
 static bool below(const struct scan_row *row, uint32_t block, float low)
 {
     return row->peaks != NULL && !(scan_x(row, row->peaks[block]) >= low);
