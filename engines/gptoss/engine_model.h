@@ -1,6 +1,6 @@
-/* gptoss/engine_model.h - an open model: what engine*.c share.
+/* gptoss/engine_model.h - an open model, shared by the files engine*.c.
  *
- * engine_open.c brings it up and down, engine_request.c takes requests in and out,
+ * engine_open.c opens and closes it, engine_request.c submits and cancels requests,
  * engine_step.c computes.  Thread: the caller of the ABI.
  */
 #ifndef GPTOSS_ENGINE_MODEL_H
@@ -20,10 +20,10 @@ struct lr_engine_model {
     struct gptoss_backend *backend;
     struct gptoss_plan plan;
     struct gptoss_scheduler scheduler;
-    struct gptoss_step *steps;      /* owned, max_sequences, like the next three: */
-    struct engine_sequence **batch; /* the sequences of those steps, */
-    struct sampler_input *samples;  /* how each is sampled, */
-    struct sampler_result *sampled; /* and what */
+    struct gptoss_step *steps;      /* owned, max_sequences entries, like the next three */
+    struct engine_sequence **batch; /* the sequences of the steps */
+    struct sampler_input *samples;  /* their sampler inputs */
+    struct sampler_result *sampled; /* their sampler results */
 };
 
 /* ---- engine.c ---- */
@@ -39,7 +39,7 @@ void gptoss_engine_close(struct lr_engine_model *m);
 
 /* ---- engine_extra.c ---- */
 
-/* Options of extra_json that this engine knows; others are other engines' business.
+/* Options of extra_json that this engine knows; other members are ignored.
  *   "random_shape"    "20b" or "120b": random weights made on the GPU, no file is read
  *   "measure_memory"  true: log the rate at which the device reads its memory */
 struct gptoss_extra {

@@ -1,8 +1,8 @@
 /* gptoss/engine_open.c - probe, open and close.
  *
- * The device is the one named in the options; a device that fails is an error, never a
- * reason to try another (docs/promises.md: cpu-by-word).  An artifact that cannot be read is a
- * reason to read the safetensors instead, with a warning.
+ * Only the named device is used: if it fails, that is an error, and no other device is tried
+ * (docs/promises.md: cpu-by-word).  If an artifact cannot be read, the safetensors are read
+ * instead, with a warning.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static lr_code pick_backend(const struct lr_engine_options *o,
                    "device \"%s\": use \"cpu\", \"cuda:N\" or a GPU's UUID", *device);
 }
 
-/* Everything between the options and a plan; shared by probe and open. */
+/* Parsed options and plan; shared by probe and open. */
 struct setting {
     struct lr_engine_options options;
     const struct gptoss_backend_api *api;
@@ -99,7 +99,7 @@ static void fill_need(const struct gptoss_plan *p, uint32_t vocab, uint64_t toke
     memcpy(need, &n, need->size < sizeof(n) ? need->size : sizeof(n));
 }
 
-/* What a tokenizer takes in memory, guessed from its file: about twice its size. */
+/* Estimated memory of a tokenizer: about twice the size of its file. */
 static uint64_t tokenizer_guess(const char *dir)
 {
     char path[4096];
@@ -125,7 +125,7 @@ static lr_code open_weights(const struct lr_engine_host *host, const char *dir,
             host->log(host->ctx, 2, "model.artifact", err->text);
         code = model_gptoss_open(dir, NULL, out, err);
     }
-    /* The daemon's own codes do not cross the ABI. */
+    /* The daemon's own codes must not be returned through the ABI. */
     if (code >= 100)
         code = err->code = LR_MODEL_CORRUPT;
     return code;

@@ -1,4 +1,4 @@
-/* gptoss/engine_request.c - requests: tokenized and taken in. */
+/* gptoss/engine_request.c - tokenizing and submitting requests. */
 #include <string.h>
 
 #include "base/fail.h"
@@ -19,7 +19,7 @@ static lr_code encode(const struct lr_engine_model *m, const struct lr_segment *
     if (bytes > TOKENIZER_MAX_TEXT)
         return lr_fail(err, LR_INVALID_ARGUMENT, "the prompt has %zu bytes; the limit is %d",
                        bytes, TOKENIZER_MAX_TEXT);
-    /* A byte that is not UTF-8 becomes three; no token has less than one. */
+    /* A byte that is not UTF-8 becomes three bytes; every token has at least one. */
     tokenizer_ids_init(ids, bytes * 3 + 16);
     lr_code code =
         tokenizer_encode_segments(m->vocabulary.tokenizer, segments, count, ids, err);

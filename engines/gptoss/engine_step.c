@@ -1,7 +1,7 @@
-/* gptoss/engine_step.c - one step: choose, compute, tell.
+/* gptoss/engine_step.c - one step: choose sequences, compute, report.
  *
- * Callbacks may cancel or submit.  A sequence that ends during a step lives until the step
- * is over (session.h), and ENGINE_ENDED tells the loops to pass it by.
+ * Callbacks may cancel or submit.  A sequence that ends during a step stays in memory until the
+ * step is over (session.h); the loops skip sequences in state ENGINE_ENDED.
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -49,7 +49,7 @@ static struct gptoss_batch build(struct lr_engine_model *m)
     return batch;
 }
 
-/* Sticky, whatever the device called it. */
+/* The model stays dead, whatever error the device returned. */
 static lr_code die(struct lr_engine_model *m, struct lr_error *err)
 {
     m->session.dead = *err;

@@ -1,4 +1,4 @@
-/* gptoss/entry.c - the plugin's one exported symbol. */
+/* gptoss/entry.c - the plugin's exported symbol. */
 #include "engines/gptoss/engine.h"
 
 const struct lr_engine_api *lr_engine_entry(void)

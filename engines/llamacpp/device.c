@@ -22,7 +22,7 @@ lr_code llamacpp_device_kind(const struct lr_engine_options *o, const char **nam
     return LR_OK;
 }
 
-/* libllama knows a GPU by its PCI address, the host by its UUID: the driver knows both. */
+/* libllama identifies a GPU by its PCI address, the host by its UUID; the driver knows both. */
 static bool has_uuid(const char *pci_address, const char *uuid)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -83,7 +83,7 @@ lr_code llamacpp_device_find(const struct llamacpp_library *lib, const char *nam
             return LR_OK;
         }
     }
-    if (gpus == 0) /* one may come: no verdict on the model */
+    if (gpus == 0) /* a GPU may be added later: says nothing about the model */
         return lr_fail(err, LR_INTERNAL,
                        "device \"%s\": this libllama has no GPU backend, or finds no GPU; put "
                        "one with CUDA beside the engine, or use --device cpu",

@@ -1,15 +1,14 @@
-/* llamacpp/device.h - which of libllama's devices the options name.
+/* llamacpp/device.h - finds the libllama device that the options name.
  *
- * "cpu" is said outright and means no GPU at all.  A GPU is named "cuda:N", as libllama
- * numbers them, or by its UUID; a device that is not there is an error, never a reason
- * to use another.
+ * "cpu" must be explicit and means no GPU at all.  A GPU is named "cuda:N", with libllama's
+ * numbers, or by its UUID.  A missing device is an error; no other device is used instead.
  */
 #ifndef LLAMACPP_DEVICE_H
 #define LLAMACPP_DEVICE_H
 
 #include "engines/llamacpp/library.h"
 
-/* Reads the name alone, before libllama is opened.  UNSUPPORTED: no such kind. */
+/* Checks the name alone, before libllama is opened.  UNSUPPORTED: unknown kind. */
 LR_MUST_USE lr_code llamacpp_device_kind(const struct lr_engine_options *options,
                                          const char **name, bool *on_device,
                                          struct lr_error *err);

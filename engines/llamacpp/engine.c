@@ -12,8 +12,8 @@ static const struct lr_engine_facts *describe(void)
 {
     static const char *const runtimes[] = {"llama_cpp", NULL};
     static const char *const formats[] = {"gguf", NULL};
-    /* general.architecture of the usual ones.  Whether a file's own is known is
-     * libllama's to say; probe asks it. */
+    /* general.architecture of common models. libllama decides whether it knows a file's
+     * architecture; probe asks it. */
     static const char *const architectures[] = {
         "llama",     "llama4", "qwen2",     "qwen2moe",  "qwen3",    "qwen3moe", "gemma",
         "gemma2",    "gemma3", "phi2",      "phi3",      "phimoe",   "mistral3", "mistral4",
@@ -38,7 +38,7 @@ static const struct lr_engine_facts *describe(void)
     return &facts;
 }
 
-/* Cells of the cache in use, as libllama sees it. */
+/* Used cells of the KV cache, according to libllama. */
 static uint64_t cells_in_use(const struct lr_engine_model *m)
 {
     llama_memory_t memory = m->lib->llama_get_memory(m->context);

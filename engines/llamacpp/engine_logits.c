@@ -1,7 +1,8 @@
 /* llamacpp/engine_logits.c - logits of every position.
  *
- * In a context of its own, made for the call: the live requests' cache is not touched,
- * and the result is what a plain program over libllama computes. */
+ * Uses a temporary context, so that the KV cache of live requests is not touched and the result
+ * is what a plain libllama program computes.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* llamacpp/engine_open.c - probe, open and close.
  *
- * Order of distrust: our own check of the header first, then the plan against the
- * limits, and only then is libllama given the file.
+ * First our own check of the header, then the plan against the limits, and only then libllama
+ * gets the file.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "engines/llamacpp/device.h"
 #include "engines/llamacpp/model.h"
 
-/* Everything between the options and a loaded model; shared by probe and open. */
+/* Parsed options, header and plan; shared by probe and open. */
 struct setting {
     struct lr_engine_options options;
     const char *device_name;
@@ -40,7 +40,7 @@ static lr_code settle(const char *dir, const struct lr_engine_options *given,
     return code;
 }
 
-/* A failed load in libllama's own words. */
+/* The error of a failed load, with libllama's message. */
 static lr_code load_failed(const struct setting *s, struct lr_error *err)
 {
     char complaint[256];
@@ -66,7 +66,8 @@ static lr_code check_kind(const struct llamacpp_library *lib, const struct llama
 
 /* ---- probe ---- */
 
-/* libllama reads header and vocabulary only: it knows the architecture and tokenizer. */
+/* libllama reads only header and vocabulary, to check that it knows the architecture and
+ * tokenizer. */
 static lr_code rehearse(const struct setting *s, struct lr_error *err)
 {
     struct llama_model_params params = s->lib->llama_model_default_params();
@@ -138,7 +139,7 @@ static lr_code load(struct lr_engine_model *m, const struct setting *s, struct l
     struct llama_model_params params = m->lib->llama_model_default_params();
     ggml_backend_dev_t devices[] = {s->device, NULL};
 
-    params.devices = devices; /* an empty list is "no GPU", NULL would be "all" */
+    params.devices = devices; /* an empty list means "no GPU"; NULL would mean "all" */
     params.n_gpu_layers = s->device != NULL ? -1 : 0;
     params.split_mode = LLAMA_SPLIT_MODE_NONE;
     params.progress_callback = on_progress;
@@ -173,7 +174,8 @@ struct llama_context_params llamacpp_context_params(const struct llamacpp_librar
     return params;
 }
 
-/* Threads that live as long as the model; without them ggml starts new ones each step. */
+/* Starts threads that live as long as the model; without them ggml starts new ones each
+ * step. */
 static void start_pool(struct lr_engine_model *m)
 {
     ggml_backend_dev_t cpu = m->lib->ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);

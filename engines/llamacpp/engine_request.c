@@ -1,4 +1,4 @@
-/* llamacpp/engine_request.c - requests: tokenized and taken in. */
+/* llamacpp/engine_request.c - tokenizing and submitting requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 /* ---- tokenizing ---- */
 
-/* More bytes than this cannot fit whatever they say, so they are not tokenized at all:
- * it bounds the time that a submit can take. */
+/* A longer text can never fit the context, so it is refused before tokenizing: this limits the
+ * time of a submit. */
 static size_t text_limit(const struct lr_engine_model *m)
 {
     uint64_t bytes = (uint64_t)m->plan.max_context * m->vocabulary.longest;

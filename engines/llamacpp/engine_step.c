@@ -1,14 +1,14 @@
-/* llamacpp/engine_step.c - one step: choose, compute, sample, tell.
+/* llamacpp/engine_step.c - one step: choose sequences, compute, sample, report.
  *
- * Callbacks may cancel or submit.  A sequence that ends during a step lives until the step
- * is over (session.h), and its state tells the loops to pass it by.
+ * Callbacks may cancel or submit.  A sequence that ends during a step stays in memory until the
+ * step is over (session.h); the loops skip ended sequences by their state.
  */
 #include "base/fail.h"
 #include "engines/llamacpp/model.h"
 
 /* ---- computing ---- */
 
-/* Puts what was chosen into the batch; m->batched lists the sequences in it. */
+/* Puts the chosen tokens into the batch; m->batched lists its sequences. */
 static uint32_t build(struct lr_engine_model *m)
 {
     struct llama_batch *b = &m->batch;
@@ -45,8 +45,8 @@ static lr_code die(struct lr_engine_model *m, int32_t result, struct lr_error *e
     return lr_fail(err, LR_INTERNAL, "%s", m->session.dead.text);
 }
 
-/* libllama found no cells for the batch, and left its cache as it was.  By our count
- * there were enough; a cache with windows or states of its own may count otherwise. */
+/* libllama found no cells for the batch and left its cache unchanged.  By our count there were
+ * enough, but a cache with windows or recurrent states may count differently. */
 static void make_room(struct lr_engine_model *m)
 {
     struct lr_error error;
@@ -62,9 +62,9 @@ static void make_room(struct lr_engine_model *m)
         engine_session_finish(&m->session, m->scheduler.queue.running, LR_FINISH_ERROR, &error);
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
-/* The rows of logits stay in libllama until the next decode. */
+/* The rows of logits stay valid in libllama until the next decode. */
 static void sample(struct lr_engine_model *m, struct engine_sequence *seq, int32_t row)
 {
     struct sampler_result sampled;

@@ -1,4 +1,4 @@
-/* llamacpp/folder.c - compiled into each program of its own, with its own folder. */
+/* llamacpp/folder.c - compiled separately into each program, with that program's folder. */
 #include "engines/llamacpp/library.h"
 
 const char llamacpp_library_folder[] = LLAMACPP_LIBRARY_DIR;

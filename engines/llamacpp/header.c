@@ -30,7 +30,7 @@ static lr_code bad_range(const struct reading *r, const char *key, uint64_t valu
                    (unsigned long long)high);
 }
 
-/* An integer that may be absent (then `otherwise`); INVALID types are corrupt. */
+/* An optional integer, `otherwise` if absent; another type is MODEL_CORRUPT. */
 static lr_code number(const struct reading *r, const char *name, uint64_t otherwise,
                       uint64_t low, uint64_t high, uint64_t *out)
 {
@@ -57,7 +57,7 @@ static lr_code needed(const struct reading *r, const char *name, uint64_t high, 
     return code;
 }
 
-/* A number for every layer: one integer for all, or an array of 32-bit integers. */
+/* A number for every layer: one integer for all layers, or an array of 32-bit integers. */
 struct per_layer {
     bool given;
     uint32_t all;
@@ -102,8 +102,8 @@ static lr_code per_layer(const struct reading *r, const char *name, uint32_t oth
 
 /* ---- shape ---- */
 
-/* What K and V of one token take, layer by layer.  Layers with a sliding window count
- * whole: an upper bound. */
+/* Memory of one token's K and V, layer by layer.  A layer with a sliding window counts in full:
+ * an upper bound. */
 static lr_code read_attention(const struct reading *r)
 {
     struct llamacpp_header *h = r->h;
@@ -114,7 +114,7 @@ static lr_code read_attention(const struct reading *r)
     for (uint32_t i = 0; i < h->layers; i++)
         h->heads = layer_value(&heads, i) > h->heads ? layer_value(&heads, i) : h->heads;
     if (code != LR_OK || h->heads == 0)
-        return code; /* a model without attention keeps no K and V */
+        return code; /* a model without attention has no K and V */
     if (h->width / h->heads == 0)
         return bad_range(r, "attention.head_count", h->heads, 1, h->width);
     code = per_layer(r, "attention.head_count_kv", h->heads, LLAMACPP_HEADS_MAX, &kv_heads);
@@ -287,7 +287,7 @@ lr_code llamacpp_header_read(const char *dir, const char *filename, struct llama
         out->file_count++;
     }
     model_descriptor_close(d);
-    /* The daemon's own codes do not cross the ABI. */
+    /* The daemon's own codes must not be returned through the ABI. */
     if (code >= 100)
         code = err->code = LR_MODEL_CORRUPT;
     return code;

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "base/file.h"
 
-/* ---- what it says ---- */
+/* ---- log messages ---- */
 
 /* Lines arrive in pieces and from any thread. */
 static struct {
@@ -25,7 +25,7 @@ static struct {
 static void say_line(void)
 {
     voice.line[voice.len] = '\0';
-    /* The first error says why; later ones say that it failed. */
+    /* The first error gives the reason; later ones only say that something failed. */
     if (voice.level == 3 && voice.complaint[0] == '\0')
         (void)snprintf(voice.complaint, sizeof(voice.complaint), "%.*s",
                        (int)sizeof(voice.complaint) - 1, voice.line);
@@ -39,7 +39,7 @@ static void on_log(enum ggml_log_level level, const char *text, void *ctx)
     (void)ctx;
     (void)pthread_mutex_lock(&voice.lock);
     if (level != GGML_LOG_LEVEL_CONT)
-        /* Its "info" is hundreds of lines for a load: debugging to us. */
+        /* libllama's "info" is hundreds of lines for a load: debug level here. */
         voice.level = level == GGML_LOG_LEVEL_ERROR ? 3 : level == GGML_LOG_LEVEL_WARN ? 2 : 0;
     for (const char *p = text; *p != '\0'; p++) {
         if (*p == '\n' || voice.len == sizeof(voice.line) - 1)
@@ -50,7 +50,7 @@ static void on_log(enum ggml_log_level level, const char *text, void *ctx)
     (void)pthread_mutex_unlock(&voice.lock);
 }
 
-/* ggml aborts after this: the worker dies, and its log says of what. */
+/* ggml aborts after this: the worker dies, and its log has the reason. */
 static void on_abort(const char *text)
 {
     on_log(GGML_LOG_LEVEL_ERROR, text, NULL);
@@ -137,7 +137,7 @@ static bool own_folder(char out[LR_PATH_MAX])
     return true;
 }
 
-/* Beside the plugin; else where it was at build time (an installed library). */
+/* The library beside the plugin, else the installed library from build time. */
 static void locate(char path[LR_PATH_MAX], char folder[LR_PATH_MAX])
 {
     char own[LR_PATH_MAX - 64];
@@ -171,7 +171,7 @@ static lr_code start(struct llamacpp_library *lib, struct lr_error *err)
     lib->llama_log_set(on_log, NULL);
     (void)lib->ggml_set_abort_callback(on_abort);
     lib->llama_backend_init();
-    /* A build with its backends linked in has them already. */
+    /* A build with linked backends has them already. */
     if (lib->ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == NULL)
         lib->ggml_backend_load_all_from_path(folder);
     if (lib->ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == NULL)

@@ -1,13 +1,12 @@
 /* llamacpp/library.h - libllama, opened at run time.
  *
- * The plugin does not link libllama: it opens the one that lies beside it (a private
- * copy of the plugin has its libraries beside it too), else the installed one it was
- * built with.  So a missing or foreign library is a sentence for the operator and not a
- * linker's failure, and a library of another version is refused before any of its
- * structs, which are passed by value, is touched.
+ * The plugin does not link libllama.  It opens the library beside it (a private copy of the
+ * plugin has its libraries beside it too), else the installed library that it was built with.
+ * So a missing or foreign library gives a clear message instead of a linker error, and another
+ * version is refused before any of its structs, which are passed by value, is used.
  *
- * Opened once for a process and never closed.  Everything libllama and ggml would
- * print goes to the host's log.  Thread: the engine's caller; the log from any.
+ * Opened once for a process and never closed.  Everything that libllama and ggml would print
+ * goes to the worker's log.  Thread: the engine's caller; the log from any.
  */
 #ifndef LLAMACPP_LIBRARY_H
 #define LLAMACPP_LIBRARY_H
@@ -16,7 +15,8 @@
 
 #include "llm-router/engine.h"
 
-/* What we call.  dlsym() finds ggml's functions through libllama's dependencies. */
+/* The functions that we call. dlsym() finds ggml's functions through libllama's
+ * dependencies. */
 #define LLAMACPP_FUNCTIONS(X)                                                                  \
     X(llama_version)                                                                           \
     X(llama_log_set)                                                                           \
@@ -72,26 +72,26 @@ struct llamacpp_library {
 #undef X
 };
 
-/* The functions.  UNSUPPORTED: there is no libllama where it should be; ABI_MISMATCH: it
- * is not the version this plugin was built for; INTERNAL: it cannot be opened. */
+/* The functions.  UNSUPPORTED: no libllama was found; ABI_MISMATCH: not the version that this
+ * plugin was built for; INTERNAL: it cannot be opened. */
 LR_MUST_USE lr_code llamacpp_library_get(const struct llamacpp_library **out,
                                          struct lr_error *err);
 
-/* Where libllama lies when it is not beside the program; "": nowhere else.  See folder.c. */
+/* The folder of libllama if it is not beside the program; "": none.  See folder.c. */
 extern const char llamacpp_library_folder[];
 
-/* The same for a named file, and for tests of the guard. */
+/* The same for a named file, for tests. */
 LR_MUST_USE lr_code llamacpp_library_open(const char *path, const char *version,
                                           struct llamacpp_library *out, struct lr_error *err);
 
-/* Where what libllama says goes from now on; NULL: nowhere.  Borrowed until the next
+/* Where libllama's messages go from now on; NULL: they are dropped.  Borrowed until the next
  * call.  An error line is kept for llamacpp_library_complaint(). */
 void llamacpp_library_log_to(const struct lr_engine_host *host);
-/* Stops logging to this host if it is the one. */
+/* Stops logging to this host if it is the current one. */
 void llamacpp_library_log_end(const struct lr_engine_host *host);
 
 void llamacpp_library_forget_complaint(void);
-/* The first error libllama reported since then, "" when it did not. */
+/* The first error that libllama has reported since then; "": none. */
 void llamacpp_library_complaint(char *out, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
-/* llamacpp/model.h - an open model: what engine*.c share.
+/* llamacpp/model.h - an open model, shared by the files engine*.c.
  *
- * engine_open.c brings it up and down, engine_request.c takes requests in and out,
+ * engine_open.c opens and closes it, engine_request.c submits and cancels requests,
  * engine_step.c computes.  Thread: the caller of the ABI.
  */
 #ifndef LLAMACPP_MODEL_H
@@ -24,10 +24,11 @@ struct lr_engine_model {
     struct llamacpp_vocabulary vocabulary;
     struct llamacpp_scheduler scheduler;
     struct sampler *sampler;
-    struct llama_batch batch;         /* arrays owned; of step_tokens */
-    struct engine_sequence **batched; /* owned, max_sequences: those of this step, */
-    int32_t *rows; /* and of the batch the rows they are sampled from; -1: none */
-    bool gave_up;  /* progress asked to */
+    struct llama_batch batch; /* arrays owned; of step_tokens */
+    struct engine_sequence *
+        *batched;  /* owned, max_sequences entries: the sequences of this step */
+    int32_t *rows; /* and the rows of the batch from which they are sampled; -1: none */
+    bool gave_up;  /* the host asked to stop */
 };
 
 /* ---- engine_open.c ---- */
@@ -39,7 +40,7 @@ lr_code llamacpp_engine_open(const struct lr_engine_host *host, const char *dir,
                              struct lr_engine_model **out, struct lr_error *err);
 void llamacpp_engine_close(struct lr_engine_model *m);
 
-/* How a context is made under a plan; logits() makes a second one. */
+/* The parameters of a context under a plan; logits() creates a second context. */
 struct llama_context_params llamacpp_context_params(const struct llamacpp_library *lib,
                                                     const struct llamacpp_plan *plan);
 

@@ -17,7 +17,7 @@ enum {
     CELLS = 256, /* libllama rounds the cache up to this many */
 };
 
-/* Libraries, backend and threads, and what a token of the vocabulary takes in libllama's
+/* Libraries, backend and threads, and the memory of a token of the vocabulary in libllama's
  * tables and in ours; measured, rounded up. */
 static const uint64_t FIXED_BYTES = 24ull << 20;
 static const uint64_t BYTES_PER_VOCAB_ENTRY = 320;
@@ -30,8 +30,8 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
     return (uint32_t)(v > high ? high : v);
 }
 
-/* ggml's threads meet after every operation, spinning: one more pays only where it has
- * this much of the weights to read, and costs dearly where the cores are busy. */
+/* ggml's threads meet after every operation, spinning.  Another thread pays off only with at
+ * least so many weights to read, and is expensive where the cores are busy. */
 static const uint64_t WEIGHTS_PER_THREAD = 4ull << 20;
 
 static uint32_t cores(void)
@@ -105,13 +105,13 @@ static uint64_t kv_bytes(enum llamacpp_kv_type type, uint64_t values)
     }
 }
 
-/* libllama's graph for one batch: a handful of rows as wide as the model, the
- * feed-forward part and the mask, and the logits that are asked for. */
+/* libllama's graph for one batch: a few rows as wide as the model, the feed-forward part and
+ * the mask, and the requested logits. */
 static uint64_t workspace_bytes(const struct llamacpp_header *h, const struct llamacpp_plan *p)
 {
     uint64_t row = (uint64_t)h->width * 8 + (uint64_t)h->feed_forward * 3;
     uint64_t cells = p->shared ? p->kv_tokens : round_up(p->max_context);
-    uint64_t mask = cells * p->step_tokens * 6; /* as numbers, and as half ones */
+    uint64_t mask = cells * p->step_tokens * 6; /* in float32 and in half precision */
     uint64_t logits = (uint64_t)h->vocab * p->max_sequences * 3 * sizeof(float);
 
     return row * p->step_tokens * sizeof(float) + mask + logits + (8u << 20);
@@ -134,7 +134,7 @@ static lr_code fit(const struct llamacpp_header *h, const struct lr_engine_optio
     uint64_t limit = p->on_device ? o->vram_limit : o->ram_limit;
 
     count(h, p, kv_tokens);
-    /* Fewer KV tokens, where the operator left the number to us. */
+    /* Reduces the KV tokens if the operator gave no number. */
     uint64_t least = o->max_context != 0 ? p->max_context : 1024;
     while (limit != 0 && p->total > limit && o->max_tokens == 0 && kv_tokens / 2 >= least) {
         kv_tokens /= 2;

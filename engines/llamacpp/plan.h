@@ -1,8 +1,8 @@
-/* llamacpp/plan.h - from a header and the operator's options to what open() will allot.
+/* llamacpp/plan.h - from a header and the operator's options to what open() allocates.
  *
- * Two layouts of libllama's KV cache: where the tokens allotted hold every sequence at
- * its full context, each has cells of its own; otherwise all share one pool, and the
- * scheduler sees to it that they fit.  Thread: any.
+ * libllama's KV cache has two layouts.  If the KV tokens hold every sequence at its full
+ * context, each sequence has its own cells; otherwise all share one pool, and the scheduler
+ * ensures that they fit.  Thread: any.
  */
 #ifndef LLAMACPP_PLAN_H
 #define LLAMACPP_PLAN_H
@@ -33,8 +33,8 @@ struct llamacpp_plan {
     uint64_t total;
 };
 
-/* options is whole (later members zero).  INVALID_ARGUMENT: an option that is not known
- * or out of range; OUT_OF_RAM, OUT_OF_VRAM: the limit is too small, with both numbers. */
+/* options is complete (missing members zero).  INVALID_ARGUMENT: an option that is unknown or
+ * out of range; OUT_OF_RAM, OUT_OF_VRAM: the limit is too small, with both numbers. */
 LR_MUST_USE lr_code llamacpp_plan_make(const struct llamacpp_header *header,
                                        const struct lr_engine_options *options, bool on_device,
                                        struct llamacpp_plan *out, struct lr_error *err);

@@ -3,8 +3,8 @@
 
 #include "engines/llamacpp/scheduler.h"
 
-/* Cells kept free for each of the running when another is let in, or it would have to
- * leave again at once. */
+/* Cells kept free for each running sequence when another is admitted; otherwise the new one
+ * would be preempted at once. */
 enum { GROWTH = 16 };
 
 /* Every running sequence counts with all its ids, computed or not. */

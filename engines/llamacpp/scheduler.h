@@ -1,13 +1,13 @@
-/* llamacpp/scheduler.h - who of the requests is computed in the next step.
+/* llamacpp/scheduler.h - which sequences are computed in the next step.
  *
- * Order everywhere: higher priority first, then earlier arrival.  Every running sequence
- * that decodes gives one token to each step; prompts fill what prefill_chunk leaves.  A
- * sequence is let in when there is a slot and there are cells for all its ids; when the
- * cells run out, the last in order among the running goes back to the queue.  One alone
+ * The order is always: higher priority first, then earlier arrival.  Every running sequence
+ * that decodes adds one token to each step; prompts fill the rest of prefill_chunk.  A sequence
+ * is admitted when there is a slot and there are cells for all its ids.  When the cells run
+ * out, the running sequence that is last in order goes back to the queue.  A single sequence
  * always fits, so nothing deadlocks.
  *
- * This file knows neither libllama nor callbacks: `forget` is how it gives cells back.
- * Thread: the engine's caller.
+ * This file knows neither libllama nor callbacks: it frees cells through `forget`.  Thread: the
+ * engine's caller.
  */
 #ifndef LLAMACPP_SCHEDULER_H
 #define LLAMACPP_SCHEDULER_H
@@ -29,14 +29,14 @@ bool llamacpp_scheduler_init(struct llamacpp_scheduler *s, const struct llamacpp
                              void (*forget)(void *ctx, uint32_t slot), void *ctx);
 void llamacpp_scheduler_deinit(struct llamacpp_scheduler *s); /* destroys its sequences */
 
-/* Gives slot and cells back and unlinks; the caller owns the sequence again. */
+/* Frees slot and cells and unlinks; the caller owns the sequence again. */
 void llamacpp_scheduler_end(struct llamacpp_scheduler *s, struct engine_sequence *seq);
 
-/* Lets sequences in and sets `take` of each; returns the number of tokens. */
+/* Admits sequences and sets `take` of each; returns the number of tokens. */
 uint32_t llamacpp_scheduler_choose(struct llamacpp_scheduler *s);
 
-/* The library found no room for the batch: the last sequence in order is preempted.  False when
- * only one is running. */
+/* libllama found no room for the batch: preempts the last sequence in order.  False when only
+ * one is running. */
 bool llamacpp_scheduler_preempt(struct llamacpp_scheduler *s);
 
 #endif

@@ -1,8 +1,8 @@
 /* llamacpp/tokenize.c - prompt segments to ids (docs/promises.md: trusted-text).
  *
- * The segments are joined, with one bit of trust per byte.  Control tokens are looked
- * for by us, where every byte is trusted, leftmost and longest first; what lies between
- * two of them is one run for libllama, which is told to see no control tokens in it.
+ * The segments are joined, with one bit of trust per byte.  We search for control tokens where
+ * every byte is trusted, leftmost and longest first.  The text between two of them is one run
+ * for libllama, which is told not to recognise control tokens in it.
  */
 #include <ctype.h>
 #include <stdlib.h>

@@ -2,8 +2,9 @@
  *
  *   version_probe LIBRARY
  *
- * Compiled with the headers the engine will use, it also finds out whether they are of
- * the generation the engine is written for. */
+ * It is compiled with the engine's headers, so it also checks that these are the expected
+ * generation.
+ */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -22,7 +22,7 @@ static uint8_t flags_of(const struct llamacpp_vocabulary *v, int32_t id)
     return (uint8_t)flags;
 }
 
-/* Appends a token's bytes; false when libllama has more of them than any token should. */
+/* Appends a token's bytes; false when libllama gives more than any token should have. */
 static bool add_piece(struct llamacpp_vocabulary *v, int32_t id)
 {
     int32_t room = 64;
@@ -64,7 +64,7 @@ static bool list_controls(struct llamacpp_vocabulary *v)
         return false;
     count = 0;
     for (uint32_t id = 0; id < v->count; id++) {
-        /* The text as the vocabulary has it: that is what a template writes. */
+        /* The text in the vocabulary, which is what a template writes. */
         const char *text = v->lib->llama_vocab_get_text(v->vocab, (int32_t)id);
         unsigned attr = (unsigned)v->lib->llama_vocab_get_attr(v->vocab, (int32_t)id);
         if ((v->flags[id] & LR_VOCAB_SPECIAL) == 0 || text == NULL || text[0] == '\0')

@@ -1,8 +1,7 @@
 /* llamacpp/vocabulary.h - a GGUF's tokens: bytes, flags, control tokens, tokenizing.
  *
- * Bytes and flags of every token are taken from libllama once, at open: the ABI lends
- * them until close, and a token's text costs nothing per step.  Read-only afterwards.
- * Thread: any.
+ * Bytes and flags of every token are copied from libllama once, at open: the ABI lends them
+ * until close, and a token's text costs nothing per step.  Read-only afterwards.  Thread: any.
  */
 #ifndef LLAMACPP_VOCABULARY_H
 #define LLAMACPP_VOCABULARY_H
@@ -11,10 +10,10 @@
 #include "base/str.h"
 #include "engines/llamacpp/library.h"
 
-struct llamacpp_control { /* a token that only trusted text may spell */
+struct llamacpp_control { /* a token that only trusted text may contain */
     uint32_t id;
     struct lr_str text;
-    bool strips_left, strips_right; /* blanks beside it belong to it */
+    bool strips_left, strips_right; /* adjacent blanks belong to it */
 };
 
 struct llamacpp_vocabulary {
@@ -22,7 +21,7 @@ struct llamacpp_vocabulary {
     const struct llama_vocab *vocab; /* borrowed from the model */
     uint32_t count;
     uint32_t longest;  /* bytes of the longest token */
-    uint32_t *offsets; /* owned, count + 1: where a token's bytes lie in text */
+    uint32_t *offsets; /* owned, count + 1: offset of a token's bytes in text */
     struct lr_buf text;
     uint8_t *flags;                    /* owned: LR_VOCAB_ */
     uint32_t *usable;                  /* owned, a bit per token: may be sampled */
@@ -51,9 +50,8 @@ struct llamacpp_ids {
     size_t capacity;
 };
 
-/* The rule of struct lr_segment.  A vocabulary that wants a token at the beginning of
- * every prompt gets it, unless the text begins with it.  INVALID_ARGUMENT: more than
- * max_bytes of text. */
+/* The rule of struct lr_segment.  A vocabulary with a begin token gets it at the start of every
+ * prompt, unless the text begins with it.  INVALID_ARGUMENT: more than max_bytes of text. */
 LR_MUST_USE lr_code llamacpp_tokenize(const struct llamacpp_vocabulary *v,
                                       const struct lr_segment *segments, size_t count,
                                       size_t max_bytes, struct llamacpp_ids *out,

@@ -1,26 +1,23 @@
-/* gptoss/backend/backend.h - what a device must do to run gpt-oss.
+/* gptoss/backend/backend.h - the interface of a device that runs gpt-oss.
  *
- * One call computes one step: every sequence of a batch, from embedding to sampled
- * token.  How a device cuts that into operations (embed, norm + qkv + rope, attention
- * with sink and window, route, experts, logits, sample) is its own business; the CPU
- * backend has one file for each, and those are the oracle of all other devices.
+ * One call computes one step: every sequence of a batch, from embedding to sampled token.  Each
+ * device splits a step into operations (embed, norm + qkv + rope, attention with sink and
+ * window, route, experts, logits, sample) in its own way.  The CPU backend has one file for
+ * each operation, and these are the reference for all other devices.
  *
- * Who owns what: the scheduler hands out page numbers and decides which tokens go into
- * a step; the backend owns the memory behind the pages, the weights on the device and
- * the workspace.  Sampling is defined once, in sampler/sampler.h: a backend may sample
- * on its device or call sampler_sample() on a row of host logits, but for equal logits
- * it must name the same token.
+ * Ownership: the scheduler hands out page numbers and decides which tokens go into a step; the
+ * backend owns the memory behind the pages, the weights on the device and the workspace.
+ * Sampling is defined once, in sampler/sampler.h: a backend may sample on its device or call
+ * sampler_sample() on a row of host logits, but for equal logits it must give the same token.
  *
- * Key/value cache: two kinds of pages, each of page_tokens consecutive positions of
- * one sequence.  A full page holds K and V of all full-attention layers, a window page
- * those of all sliding layers.  Position p lies in table entry p / page_tokens, slot
- * p % page_tokens, for both kinds.  Entries of the window table that fell out of the
- * window are GPTOSS_NO_PAGE: with a query at position p a sliding layer reads
- * p - window + 1 .. p only.
+ * KV cache: there are two kinds of pages, each with page_tokens consecutive positions of one
+ * sequence.  A full page holds K and V of all full-attention layers, a window page those of all
+ * sliding layers.  Position p lies in table entry p / page_tokens, slot p % page_tokens, for
+ * both kinds.  Entries of the window table that have left the window are GPTOSS_NO_PAGE: with a
+ * query at position p a sliding layer reads only p - window + 1 .. p.
  *
- * Thread: the engine's caller.  A backend may have threads or streams of its own, but
- * nothing of the batch is read after forward() returned.
- * Includable from C, C++ and CUDA.
+ * Thread: the engine's caller.  A backend may have its own threads or streams, but does not
+ * read the batch after forward() has returned.  Includable from C, C++ and CUDA.
  */
 #ifndef GPTOSS_BACKEND_BACKEND_H
 #define GPTOSS_BACKEND_BACKEND_H
@@ -39,8 +36,8 @@ extern "C" {
 
 struct gptoss_backend; /* opaque, one per open model */
 
-/* For tests: told what each layer's router read and chose, in the order of the device's rows
- * (of one sequence: in order).  Slow: the device stops after every layer. */
+/* For tests: gets the input and the choice of each layer's router, in the order of the device's
+ * rows (for a single sequence: in order).  Slow: the device stops after every layer. */
 struct gptoss_trace {
     void *ctx;
     void (*routed)(void *ctx, uint32_t layer, uint32_t rows,
@@ -48,7 +45,7 @@ struct gptoss_trace {
                    const uint32_t *choice); /* [rows][experts_per_token], most likely first */
 };
 
-/* What the operator asked for; a zero means "the backend chooses". */
+/* The operator's options; zero means "the backend chooses". */
 struct gptoss_backend_options {
     const char *device;      /* "cpu", "cuda:0", "GPU-<uuid>" */
     uint64_t memory_limit;   /* bytes on the device (of host memory for "cpu"); 0: none */
@@ -62,8 +59,8 @@ struct gptoss_backend_options {
     const struct gptoss_trace *trace; /* NULL: none; borrowed until close */
 };
 
-/* What a model takes on this device under those options.  Made by plan() from the
- * config alone; open() allots exactly this. */
+/* What a model needs on this device with those options. plan() computes it from the config
+ * alone; open() allocates exactly this. */
 struct gptoss_plan {
     uint32_t on_device; /* 1: the bytes are device memory, 0: host memory */
     uint32_t page_tokens;
@@ -74,9 +71,10 @@ struct gptoss_plan {
     uint32_t max_sequences;
     uint32_t max_context;
     uint32_t prefill_chunk; /* most prompt tokens of a step */
-    uint32_t step_tokens; /* most tokens of one batch, at least prefill_chunk + max_sequences */
+    uint32_t step_tokens; /* most tokens of one batch: at least prefill_chunk + max_sequences */
     uint32_t threads;     /* host threads; 1 where they are not used */
-    uint32_t least_chunk; /* the scheduler may go down to this; 0: prefill_chunk is fixed */
+    uint32_t
+        least_chunk; /* least chunk that the scheduler may use; 0: prefill_chunk is fixed */
     uint64_t weights;
     uint64_t workspace;
     uint64_t fixed; /* contexts, code */
@@ -84,17 +82,17 @@ struct gptoss_plan {
     uint64_t total;
 };
 
-/* The part of one sequence in a step. */
+/* One sequence's part of a step. */
 struct gptoss_step {
-    uint32_t slot;          /* 0 .. max_sequences - 1, the same while the sequence lives */
-    uint32_t position;      /* of tokens[0]; everything before it is in the cache */
+    uint32_t slot;          /* 0 .. max_sequences - 1, constant while the sequence lives */
+    uint32_t position;      /* of tokens[0]; all earlier positions are in the cache */
     uint32_t count;         /* tokens, at least 1 */
     uint32_t page_count;    /* entries of both tables; they cover position + count */
     const uint32_t *tokens; /* ids below vocab_rows */
     const uint32_t *full_pages;
     const uint32_t *window_pages;
-    float *logits; /* NULL: not wanted; else host memory for count * vocab_rows floats */
-    const struct sampler_input *sample; /* of the last token's row; NULL: sample nothing */
+    float *logits; /* NULL: not needed; else host memory for count * vocab_rows floats */
+    const struct sampler_input *sample; /* for the last token's row; NULL: do not sample */
     struct sampler_result *sampled;     /* filled when sample is given */
 };
 
@@ -107,7 +105,7 @@ struct gptoss_batch {
 /* Lent to open(). */
 struct gptoss_backend_host {
     void *ctx;
-    /* A non-zero return asks to give up: open returns CANCELLED. */
+    /* A non-zero return asks to stop: open returns CANCELLED. */
     int32_t (*progress)(void *ctx, const char *phase, uint64_t done, uint64_t total);
     void (*log)(void *ctx, int32_t level, const char *event, const char *text);
 };
@@ -116,15 +114,15 @@ struct gptoss_backend_host {
 struct gptoss_backend_api {
     const char *name; /* "cpu", "cuda" */
 
-    /* UNSUPPORTED: no such device here, or a shape it has no code for.  OUT_OF_VRAM or
-     * OUT_OF_RAM: the limit does not hold the weights and one sequence; both numbers. */
+    /* UNSUPPORTED: no such device, or an unsupported shape.  OUT_OF_VRAM or OUT_OF_RAM: the
+     * limit is too small for the weights and one sequence; both numbers. */
     lr_code (*plan)(const struct model_config *config,
                     const struct gptoss_backend_options *options, struct gptoss_plan *out,
                     struct lr_error *err);
 
-    /* The weights are borrowed until close, the rest for the call.  `usable` has one
-     * bit per id below vocab_rows: ids without it are never sampled (also borrowed until
-     * close).  *out is NULL on failure. */
+    /* The weights are borrowed until close, the rest for the call.  `usable` has one bit per id
+     * below vocab_rows: ids without their bit are never sampled (also borrowed until close).
+     * *out is NULL on failure. */
     lr_code (*open)(const struct gptoss_backend_host *host, const struct model_gptoss *weights,
                     const uint32_t *usable, const struct gptoss_backend_options *options,
                     const struct gptoss_plan *plan, struct gptoss_backend **out,
@@ -132,9 +130,9 @@ struct gptoss_backend_api {
 
     void (*close)(struct gptoss_backend *backend); /* NULL is fine */
 
-    /* Computes every step of the batch: writes K and V of its tokens to its pages,
-     * fills logits and sampled where asked.  On return all results are in place.  Any
-     * failure is sticky: the model is dead. */
+    /* Computes every step of the batch: writes K and V of its tokens to its pages, and fills
+     * logits and sampled where requested.  All results are complete on return.  After a failure
+     * the model is dead. */
     lr_code (*forward)(struct gptoss_backend *backend, const struct gptoss_batch *batch,
                        struct lr_error *err);
 };

@@ -23,7 +23,7 @@ static void add_stops(struct gptoss_vocabulary *v, const struct model_token_ids 
             set_bit(v->stop, ids->eos[i]);
 }
 
-/* Ids without bytes in the tokenizer are padding of the matrix: never sampled. */
+/* Ids without bytes in the tokenizer are padding of the matrix and never sampled. */
 static void mark_unused(struct gptoss_vocabulary *v)
 {
     const char *bytes;
@@ -47,7 +47,7 @@ static lr_code open_tokenizer(struct gptoss_vocabulary *v, const char *dir,
     if (n < 0 || (size_t)n >= sizeof(path))
         return lr_fail(err, LR_INVALID_ARGUMENT, "the model's path is too long: %s", dir);
     if (stat(path, &st) != 0 && errno == ENOENT)
-        return LR_OK; /* ids only */
+        return LR_OK; /* no tokenizer: only ids */
     lr_code code = tokenizer_open_file(path, &v->tokenizer, err);
     if (code != LR_OK)
         return code >= 100 ? (err->code = LR_MODEL_CORRUPT) : code;

@@ -1,10 +1,11 @@
-/* gptoss/model/vocabulary.h - what the engine knows about token ids: bytes, stops, unused.
+/* gptoss/model/vocabulary.h - what the engine knows about token ids: bytes, stop tokens,
+ * unused.
  *
- * Joins the tokenizer (absent for a snapshot that has none: ids-only use, tokens then
- * have no bytes) with the model's two configs.  Stop tokens are the union of
- * generation_config.json, config.json and <|return|>, <|call|>, <|endoftext|> found by
- * name, never by number: other vocabularies number them differently.
- * Read-only once opened.  Thread: any.
+ * Combines the tokenizer with the model's two configs.  A snapshot may have no tokenizer; then
+ * only ids can be used and tokens have no bytes.  Stop tokens are the union of
+ * generation_config.json, config.json and <|return|>, <|call|>, <|endoftext|>, found by name,
+ * never by number, because other vocabularies number them differently.  Read-only once opened.
+ * Thread: any.
  */
 #ifndef GPTOSS_MODEL_VOCABULARY_H
 #define GPTOSS_MODEL_VOCABULARY_H

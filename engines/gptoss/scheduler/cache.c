@@ -10,10 +10,10 @@
 
 enum { NONE = UINT32_MAX };
 
-/* A block of ids that at least one page holds. */
+/* A block of ids stored in at least one page. */
 struct gptoss_memory {
-    uint64_t name;   /* never given twice */
-    uint64_t parent; /* name of the block before, or the scope */
+    uint64_t name;   /* unique for ever */
+    uint64_t parent; /* name of the previous block, or the scope */
     uint32_t page[GPTOSS_KINDS];
     uint32_t next; /* in its bucket, or unused */
 };
@@ -48,7 +48,7 @@ static uint32_t add(struct gptoss_cache *c, uint64_t parent, const uint32_t *ids
     uint32_t i = c->unused, *bucket = bucket_of(c, parent, ids);
 
     c->unused = c->memories[i].next;
-    /* Names are odd and scopes even, so neither is taken for the other. */
+    /* Names are odd and scopes even, so they never collide. */
     c->memories[i] = (struct gptoss_memory){.name = c->names++ * 2 + 1,
                                             .parent = parent,
                                             .page = {GPTOSS_NO_PAGE, GPTOSS_NO_PAGE},
@@ -58,7 +58,7 @@ static uint32_t add(struct gptoss_cache *c, uint64_t parent, const uint32_t *ids
     return i;
 }
 
-/* The block loses a page, and is gone with its last one. */
+/* The block loses a page; without pages the block is removed. */
 static void forget(struct gptoss_cache *c, uint32_t memory, enum gptoss_kind kind)
 {
     struct gptoss_memory *m = &c->memories[memory];
@@ -106,7 +106,7 @@ struct gptoss_match gptoss_cache_match(const struct gptoss_cache *c, uint64_t sc
 {
     struct gptoss_match best = {0, scope};
     uint64_t chain = scope;
-    uint32_t windows = 0; /* blocks in a row, up to here, that have their window page */
+    uint32_t windows = 0; /* consecutive blocks, up to here, that have their window page */
 
     for (uint32_t n = 0; count > 0 && n < (count - 1) / c->page_tokens; n++) {
         uint32_t i = find(c, chain, ids + (size_t)n * c->page_tokens);
@@ -144,7 +144,7 @@ uint64_t gptoss_cache_remember(struct gptoss_cache *c, uint64_t chain, const uin
     const uint32_t page[GPTOSS_KINDS] = {full_page, window_page};
     uint32_t i = find(c, chain, ids);
 
-    /* Each memory has a page of its own, so there is always an unused one. */
+    /* There is a memory for each page, so one is always unused. */
     if (i == NONE)
         i = add(c, chain, ids);
     for (int kind = 0; kind < GPTOSS_KINDS; kind++) {

@@ -1,15 +1,14 @@
-/* gptoss/scheduler/cache.h - the KV pages, and what they hold that another request can use.
+/* gptoss/scheduler/cache.h - the KV pages and the prefix cache.
  *
- * A page that is computed to its end is remembered by the tokens it holds and the page
- * before it, so that a later prompt with the same beginning finds it, while its request
- * lives and after, until somebody needs the page (docs/promises.md: pages-back; remembered
+ * A completely computed page is stored under its tokens and the page before it, so that a later
+ * prompt with the same prefix finds it.  A page stays findable while its request lives and
+ * after that, until the page is needed for something else (docs/promises.md: pages-back; cached
  * pages without a holder count as free).  Blocks of page_tokens ids form chains: a chain starts
- * at a scope (one API key's, never shared with another) and names each block after its parent,
- * so that a match is exact: ids are compared, not hashes of them.
+ * at a scope (of one API key, never shared with another) and names each block after its parent.
+ * A match is exact: ids are compared, not their hashes.
  *
- * Full and window pages of one block are found together.  A sequence can go on after block n
- * when the full pages of all n blocks and the window pages that its next query sees are
- * there.
+ * Full and window pages of one block are found together.  A sequence can continue after block n
+ * if the full pages of all n blocks and the window pages that its next query sees are cached.
  *
  * Thread: the engine's caller.
  */
@@ -21,21 +20,21 @@
 
 enum gptoss_kind { GPTOSS_FULL, GPTOSS_WINDOW, GPTOSS_KINDS };
 
-struct gptoss_memory; /* of one block */
+struct gptoss_memory; /* a cached block */
 
 struct gptoss_cache {
     uint32_t page_tokens;
-    uint32_t window; /* keys a sliding layer sees */
+    uint32_t window; /* keys that a sliding layer sees */
     struct gptoss_pages pages[GPTOSS_KINDS];
     struct gptoss_memory *memories; /* owned, one for each page */
     uint32_t *ids;                  /* owned, page_tokens for each memory */
     uint32_t *buckets;              /* owned: first memory of each */
     uint32_t bucket_count;          /* a power of two */
     uint32_t unused;                /* list of memories */
-    uint64_t names;                 /* given so far */
+    uint64_t names;                 /* names given so far */
 };
 
-/* How much of a prompt is there. */
+/* How much of a prompt is cached. */
 struct gptoss_match {
     uint32_t pages;
     uint64_t chain; /* name of the last block */
@@ -49,21 +48,21 @@ void gptoss_cache_deinit(struct gptoss_cache *c);
 /* First table entry that a query at `position` needs in a sliding layer. */
 uint32_t gptoss_cache_window_first(const struct gptoss_cache *c, uint32_t position);
 
-/* GPTOSS_NO_PAGE: none is free.  The page is empty: what it held is forgotten. */
+/* GPTOSS_NO_PAGE: none is free.  The page is empty: its old content leaves the cache. */
 uint32_t gptoss_cache_take(struct gptoss_cache *c, enum gptoss_kind kind);
 void gptoss_cache_give(struct gptoss_cache *c, enum gptoss_kind kind, uint32_t page);
 
-/* The longest beginning of ids[] that a new sequence can go on from, at least one id short
- * of all: the last one's logits are wanted. */
+/* The longest cached prefix of ids[] that a new sequence can continue from; at least one id
+ * short of all, because the logits of the last id are needed. */
 struct gptoss_match gptoss_cache_match(const struct gptoss_cache *c, uint64_t scope,
                                        const uint32_t *ids, uint32_t count);
-/* Holds the pages of a match and writes them to the tables (match.pages entries, window
- * entries that are not needed GPTOSS_NO_PAGE). */
+/* Holds the pages of a match and writes them to the tables (match.pages entries; window entries
+ * that are not needed are GPTOSS_NO_PAGE). */
 void gptoss_cache_hold(struct gptoss_cache *c, uint64_t scope, const uint32_t *ids,
                        struct gptoss_match match, uint32_t *full_pages, uint32_t *window_pages);
 
-/* Remembers a computed block after `chain` (a scope or a block's name) by its pages, either
- * of which may be GPTOSS_NO_PAGE.  Returns the block's name. */
+/* Caches a computed block after `chain` (a scope or a block's name) with its pages, either of
+ * which may be GPTOSS_NO_PAGE.  Returns the block's name. */
 uint64_t gptoss_cache_remember(struct gptoss_cache *c, uint64_t chain, const uint32_t *ids,
                                uint32_t full_page, uint32_t window_page);
 

@@ -66,7 +66,8 @@ void gptoss_pages_give(struct gptoss_pages *pages, uint32_t page)
 {
     if (page == GPTOSS_NO_PAGE || --pages->at[page].holders != 0)
         return;
-    /* A page that nobody can find is used again first: it is warm, and others live longer. */
+    /* A page that is not in the cache is reused first: cached pages live longer, and this one
+     * is still warm. */
     if (pages->at[page].memory == GPTOSS_NO_PAGE)
         link_between(pages, page, GPTOSS_NO_PAGE, pages->oldest);
     else

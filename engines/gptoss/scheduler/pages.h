@@ -1,9 +1,9 @@
-/* gptoss/scheduler/pages.h - which KV pages are free, and who holds the others.
+/* gptoss/scheduler/pages.h - reference counts and the free list of KV pages.
  *
- * Numbers only: the memory belongs to the backend.  A page has as many holders as sequences
- * have it in their tables; without one it is free.  A free page keeps what it held until it
- * is taken, so the list of free pages is kept by age: what may still be wanted goes to its
- * end, what is worthless to its beginning.  Thread: the engine's caller.
+ * Numbers only: the memory belongs to the backend.  Every sequence with a page in its tables
+ * holds that page; a page without holders is free.  A free page keeps its content until it is
+ * taken, so the free list is ordered by age: cached pages go to its end, useless ones to its
+ * beginning.  Thread: the engine's caller.
  */
 #ifndef GPTOSS_SCHEDULER_PAGES_H
 #define GPTOSS_SCHEDULER_PAGES_H
@@ -14,7 +14,7 @@
 struct gptoss_page {
     uint32_t holders;
     uint32_t older, newer; /* in the list of free pages; GPTOSS_NO_PAGE: the end */
-    uint32_t memory;       /* what cache.c remembers of it; GPTOSS_NO_PAGE: nothing */
+    uint32_t memory;       /* its entry in cache.c; GPTOSS_NO_PAGE: none */
 };
 
 struct gptoss_pages {
@@ -28,9 +28,9 @@ bool gptoss_pages_init(struct gptoss_pages *pages, uint32_t total); /* false: no
 void gptoss_pages_deinit(struct gptoss_pages *pages);
 
 uint32_t gptoss_pages_take(struct gptoss_pages *pages); /* GPTOSS_NO_PAGE: none is free */
-/* One more holder, of a free page too. */
+/* Adds a holder, also to a free page. */
 void gptoss_pages_hold(struct gptoss_pages *pages, uint32_t page);
-/* One holder less; GPTOSS_NO_PAGE is fine. */
+/* Removes a holder; GPTOSS_NO_PAGE is fine. */
 void gptoss_pages_give(struct gptoss_pages *pages, uint32_t page);
 
 #endif

@@ -29,7 +29,7 @@ static bool grow_table(uint32_t **table, uint32_t from, uint32_t to)
     return true;
 }
 
-/* Room in both tables for `pages` entries.  False: no memory. */
+/* Makes room in both tables for `pages` entries.  False: no memory. */
 static bool reserve(struct gptoss_slot *slot, uint32_t pages)
 {
     if (pages <= slot->page_capacity)
@@ -72,7 +72,7 @@ void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct engine_sequence *
             slot->window_pages[i] = gptoss_cache_take(&s->cache, GPTOSS_WINDOW);
 }
 
-/* Fills the tables of an empty slot with what the cache has of the sequence's beginning. */
+/* Fills the tables of an empty slot with the cached prefix of the sequence. */
 static bool begin_from_cache(struct gptoss_scheduler *s, struct gptoss_slot *slot,
                              struct engine_sequence *seq)
 {
@@ -107,7 +107,7 @@ static void leave(struct gptoss_scheduler *s, struct engine_sequence *seq)
 {
     struct gptoss_slot *slot = &s->slots[seq->slot];
 
-    /* The end first: of a chain that is forgotten page by page the beginning stays. */
+    /* Frees the end first, so that the beginning of a chain stays cached longest. */
     for (uint32_t i = slot->page_count; i-- > 0;) {
         gptoss_cache_give(&s->cache, GPTOSS_FULL, slot->full_pages[i]);
         gptoss_cache_give(&s->cache, GPTOSS_WINDOW, slot->window_pages[i]);
@@ -150,7 +150,8 @@ static void let_in(struct gptoss_scheduler *s)
 {
     while (s->queue.queued != NULL) {
         struct engine_sequence *seq = s->queue.queued;
-        /* One page of growth for each of the running, or it would be back at once. */
+        /* Keeps one page of growth for each running sequence; otherwise the new one would be
+         * preempted at once. */
         uint32_t growth = 0;
         for (const struct engine_sequence *r = s->queue.running; r != NULL; r = r->next)
             growth++;
@@ -162,7 +163,7 @@ static void let_in(struct gptoss_scheduler *s)
     }
 }
 
-/* Pages for the ids of everyone who decodes, taken from the last in order where needed. */
+/* Takes pages for every decoding sequence; preempts the last in order if necessary. */
 static void grow(struct gptoss_scheduler *s)
 {
     struct engine_sequence *seq = s->queue.running;
@@ -255,7 +256,7 @@ void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *se
     engine_queue_end(&s->queue, seq);
 }
 
-/* ---- beside the others ---- */
+/* ---- beside live sequences ---- */
 
 lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s, struct engine_sequence *seq,
                                 struct lr_error *err)

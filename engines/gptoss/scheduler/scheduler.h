@@ -1,24 +1,24 @@
-/* gptoss/scheduler/scheduler.h - who is computed in the next step.
+/* gptoss/scheduler/scheduler.h - which sequences are computed in the next step.
  *
- * Continuous batching: every running sequence that decodes gives one token to each
- * step; prompts fill what prefill_chunk leaves, in the same step.  Order everywhere:
- * higher priority first, then earlier arrival.
+ * Continuous batching: every running sequence that decodes adds one token to each step; prompts
+ * fill the rest of prefill_chunk, in the same step.  The order is always: higher priority
+ * first, then earlier arrival.
  *
- * A sequence is let in when there is a slot and there are pages for all its ids.  It
- * grows a page at a time; when none is free, the last in order among the running loses
- * its pages and goes back to the queue with its ids kept, to be computed again later.
- * So nobody can be promised too little, a queue never deadlocks (one sequence alone
- * always fits), and what was emitted stays as it was.
+ * A sequence is admitted when there is a slot and there are pages for all its ids.  It grows a
+ * page at a time.  When no page is free, the running sequence that is last in order is
+ * preempted: it loses its pages and goes back to the queue with its ids, to be computed again
+ * later.  So a queue never deadlocks (a single sequence always fits), and emitted tokens never
+ * change.
  *
- * A sequence begins after what the cache still has of its beginning (cache.h), and what it
- * computes is remembered there, both only within the request's scope.
+ * A sequence begins after its cached prefix (cache.h), and its computed pages are cached, both
+ * only within the request's scope.
  *
- * Where the plan has a least chunk, the time of the steps sets the chunk: it doubles while a
+ * If the plan has a least chunk, the duration of steps controls the chunk: it doubles while a
  * full chunk takes less than GPTOSS_STEP_SHORT_NS and halves above GPTOSS_STEP_LONG_NS.  So a
- * small model computes prompts fast, and a large one does not stop the sequences that decode.
+ * small model computes prompts fast, and with a large one the decoding sequences do not stop.
  *
- * Window pages are given back as soon as the next query cannot see them; their number
- * is planned for the worst case of every slot, so they never run out.
+ * Window pages are freed as soon as the next query cannot see them.  Their number is planned
+ * for the worst case of every slot, so they never run out.
  *
  * This file knows neither callbacks nor arithmetic.  Thread: the engine's caller.
  */
@@ -29,17 +29,17 @@
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/scheduler/cache.h"
 
-/* The pages of whoever has the slot.  The first page_count entries of both tables are in
- * use, others GPTOSS_NO_PAGE. */
+/* The pages of the slot's sequence.  The first page_count entries of both tables are in use,
+ * the others are GPTOSS_NO_PAGE. */
 struct gptoss_slot {
     bool taken;
     uint32_t *full_pages;   /* owned, page_capacity entries */
     uint32_t *window_pages; /* the same */
     uint32_t page_count;
     uint32_t page_capacity;
-    uint32_t window_first; /* entries below are given back */
-    uint32_t remembered;   /* leading pages that the cache knows */
-    uint64_t chain;        /* the cache's name for the last of them */
+    uint32_t window_first; /* entries below are freed */
+    uint32_t remembered;   /* leading pages in the prefix cache */
+    uint64_t chain;        /* the cache's name of the last of them */
 };
 
 enum {
@@ -60,22 +60,22 @@ LR_MUST_USE lr_code gptoss_scheduler_init(struct gptoss_scheduler *s,
                                           struct lr_error *err);
 void gptoss_scheduler_deinit(struct gptoss_scheduler *s); /* destroys its sequences */
 
-/* Gives slot and pages back and unlinks; the caller owns the sequence again. */
+/* Frees slot and pages and unlinks; the caller owns the sequence again. */
 void gptoss_scheduler_end(struct gptoss_scheduler *s, struct engine_sequence *seq);
 
-/* Lets sequences in and chooses what to compute: sets `take` of every sequence, with
- * pages for all taken tokens in its tables.  Returns how many tokens that are. */
+/* Admits sequences and chooses what to compute: sets `take` of every sequence, with pages for
+ * all taken tokens in its tables.  Returns the number of tokens. */
 uint32_t gptoss_scheduler_choose(struct gptoss_scheduler *s);
 
-/* After the step, which took so long: what was taken is computed; pages behind the window
- * are free. */
+/* Called after a step of this duration: the taken tokens are computed; pages behind the window
+ * are freed. */
 void gptoss_scheduler_advance(struct gptoss_scheduler *s, uint64_t step_ns);
 
-/* A slot and pages for `tokens` ids beside the live sequences, which are preempted for it
- * if they must be.  *seq must be new (not added).  OUT_OF_RAM when it never fits. */
+/* A slot and pages for `tokens` ids beside the live sequences, which are preempted for it if
+ * necessary.  *seq must be new (not added).  OUT_OF_RAM when it can never fit. */
 LR_MUST_USE lr_code gptoss_scheduler_borrow(struct gptoss_scheduler *s,
                                             struct engine_sequence *seq, struct lr_error *err);
-/* Window pages for the next `take` ids, and back what lies behind the window. */
+/* Takes window pages for the next `take` ids and frees pages behind the window. */
 void gptoss_scheduler_slide(struct gptoss_scheduler *s, struct engine_sequence *seq);
 void gptoss_scheduler_return(struct gptoss_scheduler *s, struct engine_sequence *seq);
 

@@ -1,12 +1,12 @@
 /* gptoss/backend/cpu/attention.c - x += o(attend(rope(qkv(norm(x))))), with the KV cache.
  *
- * A layer's K and V of a page are adjacent: for each KV head K as [head_dim][page], then
- * for each KV head V as [page][head_dim].  K and V of a step's tokens are written
- * before any of its queries looks, so a chunk sees itself.
+ * A layer's K and V of a page are adjacent: for each KV head K as [head_dim][page], then for
+ * each KV head V as [page][head_dim].  K and V of a step's tokens are written before any query
+ * of the step is computed, so a chunk sees itself.
  *
- * Nothing reads the output of the last layer but the logits.  There only the tokens with
- * logits go on once K and V are in the cache: the last token of a prompt, or none of a chunk
- * in its middle.
+ * Only the logits use the output of the last layer.  So in that layer only tokens with logits
+ * go on after K and V are in the cache: the last token of a prompt, or no token of a chunk in
+ * the middle of a prompt.
  */
 #include <math.h>
 #include <string.h>
@@ -135,7 +135,7 @@ static void pack_task(void *ctx, uint32_t t, uint32_t worker)
     b->kernels->pack_dense(b->mixed + t * b->size.q, b->size.q, b->packed + t * b->size.packed);
 }
 
-/* Moves the tokens with logits to the front and forgets the others. */
+/* Moves the tokens with logits to the front and drops the others. */
 static void keep_tokens_with_logits(struct cpu_step *s)
 {
     struct gptoss_backend *b = s->b;

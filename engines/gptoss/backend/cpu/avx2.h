@@ -1,14 +1,14 @@
-/* gptoss/backend/cpu/avx2.h - the AVX2 + FMA kernels; see kernels.h for what they compute.
+/* gptoss/backend/cpu/avx2.h - the AVX2 + FMA kernels; kernels.h describes what they compute.
  *
- * Only dispatch.c may call them, after asking the processor, and the AVX-512 kernels for the
- * ends of odd shapes.
+ * Called only by dispatch.c, after it has checked the processor, and by the AVX-512 kernels for
+ * the remainders of odd shapes.
  */
 #ifndef GPTOSS_BACKEND_CPU_AVX2_H
 #define GPTOSS_BACKEND_CPU_AVX2_H
 
 #include "engines/gptoss/backend/cpu/kernels.h"
 
-/* Of packed MX activations, as avx2_mx.c describes them. */
+/* Layout of packed MX activations, see avx2_mx.c. */
 enum {
     CPU_MX_PAIR_BYTES = 224,
     CPU_MX_OFFSET_AT = 192, /* in a pair */

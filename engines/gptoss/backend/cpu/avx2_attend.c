@@ -1,10 +1,10 @@
 /* gptoss/backend/cpu/avx2_attend.c - attention of one query group over paged keys and values.
  *
- * Keys lie transposed in their page ([head_dim][page]), so eight scores grow side by
- * side in the lanes of a register, each a sum over the dimensions from first to last.
- * Values lie by position, so the output's dimensions are the lanes.  A page is a
- * fixed range of positions, and what is not visible in it is masked: the order of
- * every sum depends on positions alone.  Softmax with a running maximum, as in plain.c.
+ * Keys lie transposed in their page ([head_dim][page]), so eight scores are computed side by
+ * side in the lanes of a register, each a sum over the dimensions from first to last.  Values
+ * lie by position, so the lanes are the output's dimensions.  A page is a fixed range of
+ * positions, and invisible positions are masked: the order of every sum depends only on
+ * positions.  Softmax uses a running maximum, as in plain.c.
  */
 #if defined(__x86_64__)
 #include <math.h>
@@ -16,7 +16,7 @@
 enum { PAGE_VECTORS = CPU_PAGE_TOKENS / 8, VALUE_VECTORS = 8 };
 
 struct head_state {
-    float top; /* running maximum, the sink at first */
+    float top; /* running maximum; starts as the sink */
     float shrink;
     float sum[8]; /* running denominator, lane = position % 8 */
 };
@@ -53,7 +53,7 @@ AVX2_INLINE void page_scores(const struct cpu_attend *job, const float *q, const
     }
 }
 
-/* Scores of one head become weights; the state takes the page in. */
+/* Turns the scores of one head into weights and adds the page to the state. */
 static void page_weights(struct head_state *state, float *scores)
 {
     __m256 high = _mm256_loadu_ps(scores);
@@ -111,7 +111,7 @@ void cpu_avx2_attend(const struct cpu_attend *job)
 {
     uint32_t n = job->head_dim;
 
-    if (n % 8 != 0) { /* no published shape: correct is enough */
+    if (n % 8 != 0) { /* no published shape: need not be fast */
         cpu_kernels_plain()->attend(job);
         return;
     }

@@ -1,17 +1,17 @@
 /* gptoss/backend/cpu/avx2_dense.c - BF16 matrices times float32 vectors, norm, SwiGLU.
  *
- * Sixteen BF16 weights are one load; shifting and masking its 32-bit words gives the
- * even and the odd elements as float32.  pack_dense puts activations into the same
- * order: of each sixteen, first the evens, then the odds.
+ * One load reads sixteen BF16 weights; shifting and masking its 32-bit words gives the even and
+ * the odd elements as float32. pack_dense puts activations into the same order: of each
+ * sixteen, first the even elements, then the odd ones.
  *
- * One output element is one accumulator of eight lanes that takes evens, then odds, of
- * each sixteen from front to end, then avx2_sum, then the columns past a multiple of
- * sixteen one by one.  Tiles of rows and tokens only decide how many such accumulators
- * run side by side.
+ * One output element is one accumulator of eight lanes.  It adds the even, then the odd
+ * elements of each sixteen from front to end, then comes avx2_sum, then the columns past a
+ * multiple of sixteen one by one.  Tiles of rows and tokens only decide how many such
+ * accumulators run side by side.
  *
- * Bounds: a decode step reads 32 bytes of weight per load, two integer and two FMA
- * operations, several times faster than memory delivers.  A tile of 4 rows and 3 tokens
- * needs 24 FMA for 10 loads and 8 conversions, which keeps both FMA pipes near busy.
+ * Performance: a decode step needs two integer and two FMA operations for a load of 32 bytes of
+ * weights, several times faster than memory delivers.  A tile of 4 rows and 3 tokens needs 24
+ * FMA for 10 loads and 8 conversions, which keeps both FMA pipes nearly busy.
  */
 #if defined(__x86_64__)
 #include <math.h>
@@ -89,8 +89,8 @@ void cpu_avx2_dense(const struct cpu_dense *job)
         rows_of(job, 0, WIDE_ROWS, 1);
         return;
     }
-    /* Rows outside, tokens inside: four rows stay in the first-level cache while all
-     * tokens pass. */
+    /* Loops over rows outside and tokens inside: four rows stay in the L1 cache for all
+     * tokens. */
     uint32_t r = 0;
     for (; r + TILE_ROWS <= job->rows; r += TILE_ROWS) {
         for (t = 0; t + TILE_TOKENS <= job->tokens; t += TILE_TOKENS)
@@ -125,8 +125,8 @@ void cpu_avx2_norm(const float *x, const uint16_t *weight, size_t n, float eps, 
         out[i] = cpu_bf16(weight[i]) * (x[i] * factor);
 }
 
-/* Eight pairs at a time; a shorter rest is padded, so that every element sees the same
- * exp whatever its place. */
+/* Processes eight pairs at a time and pads a shorter rest, so that exp gives the same result
+ * for every element, independent of its position. */
 void cpu_avx2_swiglu(const float *u, size_t n, float limit, float *out)
 {
     const __m256 top = _mm256_set1_ps(limit), bottom = _mm256_set1_ps(-limit);
@@ -145,7 +145,7 @@ void cpu_avx2_swiglu(const float *u, size_t n, float limit, float *out)
         __m256 a = _mm256_loadu_ps(from), b = _mm256_loadu_ps(from + 8);
         __m256 gate = _mm256_shuffle_ps(a, b, 0x88); /* 0 1 4 5 | 2 3 6 7 of the gates */
         __m256 up = _mm256_shuffle_ps(a, b, 0xDD);
-        gate = _mm256_min_ps(top, gate); /* of (limit, NaN) the NaN remains */
+        gate = _mm256_min_ps(top, gate); /* gives NaN for (limit, NaN) */
         up = _mm256_max_ps(bottom, _mm256_min_ps(top, up));
         __m256 e = avx2_exp(_mm256_mul_ps(alpha, gate));
         __m256 h = _mm256_div_ps(gate, _mm256_add_ps(one, e));

@@ -1,5 +1,4 @@
-/* gptoss/backend/cpu/avx2_math.h - what several AVX2 kernels need.  Include only from avx2_*.c.
- */
+/* gptoss/backend/cpu/avx2_math.h - shared by the AVX2 kernels.  Include only from avx2_*.c. */
 #ifndef GPTOSS_BACKEND_CPU_AVX2_MATH_H
 #define GPTOSS_BACKEND_CPU_AVX2_MATH_H
 
@@ -7,7 +6,7 @@
 
 #define AVX2_INLINE static inline __attribute__((always_inline))
 
-/* The one order in which eight lanes become one number. */
+/* The only order in which eight lanes are summed. */
 AVX2_INLINE float avx2_sum(__m256 v)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -1,32 +1,32 @@
-/* gptoss/backend/cpu/avx2_mx.c - MXFP4 matrices times vectors, straight from the 4-bit bytes.
+/* gptoss/backend/cpu/avx2_mx.c - MXFP4 matrices times vectors, directly from the 4-bit codes.
  *
- * Converting each 4-bit weight to float32 costs more than memory takes to deliver it.
- * Instead the activations are made fixed point: within each block of 32, x = q * s with
- * s a power of two and q a whole number of 24 bits, split into three signed digits of
- * 8 bits, q = 65536 a + 256 b + c.  Weights become the bytes 12 + 2w in 0..24 by one
- * table lookup for 32 nibbles, and a multiply-add of bytes (maddubs) does 32 products:
+ * Converting each 4-bit weight to float32 takes longer than memory needs to deliver it.
+ * Instead the activations are converted to fixed point: within each block of 32, x = q * s with
+ * s a power of two and q an integer of 24 bits, split into three signed digits of 8 bits, q =
+ * 65536 a + 256 b + c.  Weights become the bytes 12 + 2w in 0..24 by one table lookup for 32
+ * nibbles, and a multiply-add of bytes (maddubs) does 32 products:
  *
  *   maddubs of evens + of odds   16-bit lane = 4 products; at most 4 * 24 * 128 = 12,288
  *   madd with 256 and 1          32-bit lane = 8 products
  *   combining the three digits   exact: at most 2 * 12,288 * 65,793 = 1.62e9 < 2^31
- *   minus 12 * sum(q)            exact: undoes the 12 that kept weights unsigned
+ *   minus 12 * sum(q)            exact: removes the 12 that kept weights unsigned
  *   to float32, times 2^(scale), into an accumulator of eight lanes
  *
- * So a block's dot product is exact but for 2^-23 of its largest activation, the same
- * size as float32's own rounding.  About 26 instructions do 64 weights.
+ * So a block's dot product is exact except for 2^-23 of its largest activation, which is the
+ * size of float32's own rounding.  About 26 instructions process 64 weights.
  *
- * Two blocks (32 bytes) form a pair, one in each 128-bit half; four pairs an octet, whose
- * eight scale bytes are read at once.  Packed activations of an octet, 1024 bytes: four
- * times 224 bytes (three digits of [32 even-numbered | 32 odd-numbered elements], then
- * 12 * sum(q) for the eight lanes), then the scales s / 2 of blocks 0 2 4 6 | 1 3 5 7, so
- * that one permutation within the halves gives a pair its factors.  An odd last block
- * is a pair whose second half is zero.
+ * Two blocks (32 bytes) form a pair, one in each 128-bit half; four pairs form an octet, whose
+ * eight scale bytes are read at once.  Packed activations of an octet have 1024 bytes: four
+ * times 224 bytes (three digits of [32 even-numbered | 32 odd-numbered elements], then 12 *
+ * sum(q) for the eight lanes), then the scales s / 2 of blocks 0 2 4 6 | 1 3 5 7, so that one
+ * permutation within the halves gives a pair its factors.  An odd last block is a pair whose
+ * second half is zero.
  *
- * One output element is one accumulator over its row's pairs from front to end, then
- * avx2_sum.  Two rows and up to three tokens form a tile: activations are loaded once
- * for both rows, weights decoded once for all tokens.  With three tokens a tile goes
- * over the columns in stretches short enough that its activations stay in the first-level
- * cache, and the accumulators wait in memory meanwhile.
+ * One output element is one accumulator over its row's pairs from front to end, then avx2_sum.
+ * Two rows and up to three tokens form a tile: activations are loaded once for both rows, and
+ * weights are decoded once for all tokens.  With three tokens a tile processes the columns in
+ * stretches so short that its activations stay in the L1 cache; the accumulators are kept in
+ * memory between stretches.
  */
 #if defined(__x86_64__)
 #include <math.h>
@@ -48,9 +48,9 @@ enum {
 
 /* ---- activations ---- */
 
-/* The exponent e for which |x| * 2^e, rounded, stays below 127.5 * 65536 for all |x| up
- * to `top`, so that the first digit fits 8 bits.  0 for a block of zeros, or of numbers
- * so small that nothing is lost by calling them zero. */
+/* The exponent e for which |x| * 2^e, rounded, stays below 127.5 * 65536 for all |x| up to
+ * `top`, so that the first digit fits 8 bits.  0 for a block of zeros, or of numbers so small
+ * that they count as zero. */
 static int digit_exponent(float top)
 {
     int e;
@@ -58,7 +58,7 @@ static int digit_exponent(float top)
     if (!(top > 1e-30f))
         return 0;
     if (!(top < 1e30f))
-        return -126;                  /* infinities saturate: such a model is broken anyway */
+        return -126;                  /* infinities saturate; such a model is broken anyway */
     float mantissa = frexpf(top, &e); /* top = mantissa * 2^e, 0.5 <= mantissa < 1 */
     return (mantissa < 0.99f ? 23 : 22) - e;
 }
@@ -359,7 +359,7 @@ void cpu_avx2_mx(const struct cpu_mx *job)
 {
     for (uint32_t r = 0; r < job->rows; r += TILE_ROWS) {
         uint32_t rows = job->rows - r < TILE_ROWS ? job->rows - r : TILE_ROWS, t = 0;
-        /* Four tokens as two and two, not as three and one. */
+        /* Four tokens are processed as two and two, not as three and one. */
         for (; job->tokens - t >= TILE_TOKENS && job->tokens - t != 4; t += TILE_TOKENS)
             tile3(job, r, rows, t);
         for (; job->tokens - t >= 2; t += 2)

@@ -1,8 +1,8 @@
-/* gptoss/backend/cpu/avx512.h - the AVX-512 + VNNI kernels; see kernels.h for what they
+/* gptoss/backend/cpu/avx512.h - the AVX-512 + VNNI kernels; kernels.h describes what they
  * compute.
  *
- * Bit for bit they compute what the AVX2 kernels compute.  Only dispatch.c may call them, after
- * asking the processor.
+ * They give the same bits as the AVX2 kernels.  Called only by dispatch.c, after it has checked
+ * the processor.
  */
 #ifndef GPTOSS_BACKEND_CPU_AVX512_H
 #define GPTOSS_BACKEND_CPU_AVX512_H

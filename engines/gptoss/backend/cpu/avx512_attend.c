@@ -1,9 +1,9 @@
-/* gptoss/backend/cpu/avx512_attend.c - attention of one query group, sixteen lanes wide.
+/* gptoss/backend/cpu/avx512_attend.c - attention of one query group, sixteen lanes at a time.
  *
- * Every number is made as in avx2_attend.c: a score is a sum over the dimensions from first to
- * last, an output a sum over the positions from first to last, and the denominator has eight
- * lanes by position.  Wider registers only put more positions, dimensions and heads side by
- * side: keys and values are loaded once for four heads.
+ * Every number is computed as in avx2_attend.c: a score is a sum over the dimensions from first
+ * to last, an output is a sum over the positions from first to last, and the denominator has
+ * eight lanes by position.  Larger registers only put more positions, dimensions and heads side
+ * by side: keys and values are loaded once for four heads.
  */
 #if defined(__x86_64__)
 #include <math.h>
@@ -22,7 +22,7 @@ enum {
 };
 
 struct head_state {
-    float top; /* running maximum, the sink at first */
+    float top; /* running maximum; starts as the sink */
     float shrink;
     float sum[8]; /* running denominator, lane = position % 8 */
 };
@@ -86,7 +86,7 @@ AVX512_INLINE void page_scores(const struct cpu_attend *job, const float *q, con
     }
 }
 
-/* Scores of one head become weights; the state takes the page in. */
+/* Turns the scores of one head into weights and adds the page to the state. */
 AVX512_INLINE void page_weights(struct head_state *state, float *scores)
 {
     __m256 high = _mm256_loadu_ps(scores);
@@ -136,7 +136,7 @@ AVX512_INLINE void page_values(const struct cpu_attend *job, const struct head_s
             _mm512_storeu_ps(out + (size_t)h * n + i * 16, acc[h][i]);
 }
 
-/* `heads` heads from head h on take one page in. */
+/* Adds one page to `heads` heads from head h on. */
 AVX512_INLINE void page_of(const struct cpu_attend *job, struct head_state *state,
                            uint32_t page, uint32_t h, const int heads)
 {
@@ -158,7 +158,7 @@ void cpu_avx512_attend(const struct cpu_attend *job)
     uint32_t n = job->head_dim, first = job->from / CPU_PAGE_TOKENS;
     uint32_t last = job->to / CPU_PAGE_TOKENS;
 
-    if (n % VALUE_DIMS != 0) { /* no published shape: correct is enough */
+    if (n % VALUE_DIMS != 0) { /* no published shape: need not be fast */
         cpu_avx2_attend(job);
         return;
     }

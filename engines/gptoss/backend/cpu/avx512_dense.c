@@ -1,13 +1,14 @@
-/* gptoss/backend/cpu/avx512_dense.c - BF16 matrices times float32 vectors, sixteen lanes wide.
+/* gptoss/backend/cpu/avx512_dense.c - BF16 matrices times float32 vectors, sixteen lanes at a
+ * time.
  *
- * The accumulator of an output element stays the one of avx2_dense.c: eight lanes that take the
- * evens, then the odds, of each sixteen columns.  A register holds the accumulators of two
- * rows, row r in its low half and row r + 4 in its high half.  So eight rows are four
+ * The accumulator of an output element is the same as in avx2_dense.c: eight lanes that add the
+ * even, then the odd elements of each sixteen columns.  A register holds the accumulators of
+ * two rows, row r in its low half and row r + 4 in its high half.  So eight rows need four
  * registers, and avx512_sums puts the results of two tokens into the order in which they are
  * stored.
  *
  * A tile of 8 rows and 4 tokens needs 32 FMA for 16 loads and 12 conversions.  Rows past a
- * multiple of eight go to the AVX2 kernel.
+ * multiple of eight use the AVX2 kernel.
  */
 #if defined(__x86_64__)
 #include "engines/gptoss/backend/cpu/avx2.h"
@@ -85,8 +86,8 @@ void cpu_avx512_dense(const struct cpu_dense *job)
 {
     uint32_t r = 0;
 
-    /* Rows outside, tokens inside: eight rows stay in the first-level cache while all
-     * tokens pass. */
+    /* Loops over rows outside and tokens inside: eight rows stay in the L1 cache for all
+     * tokens. */
     for (; r + TILE_ROWS <= job->rows; r += TILE_ROWS) {
         uint32_t t = 0;
         for (; t + TILE_TOKENS <= job->tokens; t += TILE_TOKENS)

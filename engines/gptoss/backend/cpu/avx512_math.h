@@ -1,6 +1,5 @@
-/* gptoss/backend/cpu/avx512_math.h - what several AVX-512 kernels need.  Include only from
- * avx512_*.c.
- */
+/* gptoss/backend/cpu/avx512_math.h - shared by the AVX-512 kernels.  Include only from
+ * avx512_*.c. */
 #ifndef GPTOSS_BACKEND_CPU_AVX512_MATH_H
 #define GPTOSS_BACKEND_CPU_AVX512_MATH_H
 
@@ -15,11 +14,12 @@ AVX512_INLINE __m512 avx512_twice_ps(const float *p)
 }
 
 /* Eight registers hold sixteen accumulators of eight lanes, one in each half.  Every
- * accumulator becomes one number by the additions of avx2_sum, in its order; sixteen at a time
- * they need 7 additions instead of 48.
+ * accumulator is summed by the additions of avx2_sum, in the same order; sixteen at a time need
+ * 7 additions instead of 48.
  *
  * Result, by 128-bit quarter: the low halves of v[0] v[2] v[4] v[6], their high halves, then
- * the low and the high halves of v[1] v[3] v[5] v[7]. */
+ * the low and the high halves of v[1] v[3] v[5] v[7].
+ */
 AVX512_INLINE __m512 avx512_sums(const __m512 v[8])
 {
     __m512 quads[4], pairs[2];

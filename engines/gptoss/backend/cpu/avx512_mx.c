@@ -1,15 +1,15 @@
 /* gptoss/backend/cpu/avx512_mx.c - MXFP4 matrices times vectors with byte dot products (VNNI).
  *
  * The numbers, the packed activations and the order of every sum are those of avx2_mx.c.  A
- * register holds two rows, one in each half.  vpdpbusd adds four products of bytes to a 32-bit
- * lane, which is what maddubs and madd do in two steps; all of it is exact, so that every lane
- * gets the same whole number:
+ * register holds two rows, one in each half. vpdpbusd adds four products of bytes to a 32-bit
+ * lane, which maddubs and madd do in two steps.  All of that is exact, so every lane gets the
+ * same integer:
  *
  *   two vpdpbusd for each of three digits, the sum shifted left by 8 between digits
  *   minus 12 * sum(q), to float32, times 2^(scale), into an accumulator of eight lanes a row
  *
- * That is 12 instructions for 128 weights.  Up to eight tokens share the decoded weights, and
- * their accumulators and factors all stay in registers.
+ * These are 12 instructions for 128 weights.  Up to eight tokens share the decoded weights, and
+ * their accumulators and factors stay in registers.
  */
 #if defined(__x86_64__)
 #include <stdbool.h>
@@ -31,7 +31,7 @@ AVX512_INLINE __m512i twice(const uint8_t *p)
     return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-/* Two rows that lie one after the other. */
+/* Two adjacent rows. */
 struct row_pair {
     const uint8_t *blocks;
     const uint8_t *scales;
@@ -49,7 +49,7 @@ AVX512_INLINE __m256i load_pair(const uint8_t *p, bool whole)
                  : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-/* Decodes 32 bytes (16 where a row ends with half a pair) of each row. */
+/* Decodes 32 bytes of each row (16 where a row ends with half a pair). */
 AVX512_INLINE struct pair_weights decode(const struct row_pair *w, size_t g, bool whole)
 {
     const __m512i table = _mm512_broadcast_i32x4(
@@ -88,7 +88,7 @@ static uint64_t scale_bytes(const uint8_t *from, size_t blocks)
     if (blocks >= 8)
         memcpy(&bytes, from, sizeof(bytes));
     else
-        for (size_t i = 0; i < blocks; i++) /* the end of a row, read to the byte */
+        for (size_t i = 0; i < blocks; i++) /* the end of a row, without reading past it */
             bytes |= (uint64_t)from[i] << (8 * i);
     return bytes;
 }
@@ -106,8 +106,9 @@ AVX512_INLINE __m512 weight_scales(const struct row_pair *w, size_t g, size_t bl
         _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_subs_epu8(s, w->excess)), 23));
 }
 
-/* The same blocks of the next rows, which is where this tile goes on.  Hardware follows
- * one stream of a row, not two of short rows; past the matrix a prefetch does nothing. */
+/* Prefetches the same blocks of the next rows, where this tile continues.  The hardware
+ * prefetcher follows one stream of a long row, not two streams of short rows.  Past the matrix
+ * a prefetch does nothing. */
 AVX512_INLINE void fetch_ahead(const struct row_pair *w, size_t g)
 {
     uintptr_t at = (uintptr_t)w->blocks + (2 * w->groups + g) * 16;

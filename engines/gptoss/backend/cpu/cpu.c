@@ -8,10 +8,10 @@
 #include "base/json.h"
 #include "engines/gptoss/model/rope.h"
 
-/* Defaults where the operator says nothing.  KV tokens: a long conversation, in memory
- * that is touched only when used.  Chunk: the least is large enough that most experts serve
- * several tokens and small enough for a step of a large model on two cores; the scheduler
- * goes up to the most where the steps are short (scheduler.h). */
+/* Defaults.  KV tokens: a long conversation; memory is used only when written.  Chunk: the
+ * least is large enough that most experts serve several tokens, and small enough for a step of
+ * a large model on two cores; the scheduler goes up to the maximum if steps are short
+ * (scheduler.h). */
 enum {
     DEFAULT_KV_TOKENS = 32768,
     DEFAULT_SEQUENCES = 16,
@@ -39,8 +39,8 @@ static struct cpu_sizes sizes_of(const struct model_config *c)
 
 /* ---- workspace ---- */
 
-/* Lays the workspace out.  With base NULL only the size is computed: plan() and open()
- * use this one list. */
+/* Computes the layout of the workspace.  With base NULL only the size is computed, so that
+ * plan() and open() use the same list. */
 static size_t lay_out(struct gptoss_backend *b, const struct model_config *c, char *base)
 {
     const struct cpu_sizes *z = &b->size;
@@ -99,8 +99,8 @@ static uint32_t pages_for(uint64_t tokens)
 
 static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
 {
-    /* Each sequence: the window, and a page at either end that is partly used.  The chunk
-     * beyond the windows is shared by the prompts of a step, so its pages count once. */
+    /* Each sequence needs its window and a partly used page at either end.  The prompts of a
+     * step share the chunk beyond the windows, so its pages count once. */
     uint32_t window = pages_for(c->window) + 2;
     uint32_t longest = pages_for(p->max_context);
 
@@ -117,7 +117,7 @@ static lr_code fit(const struct model_config *c, const struct gptoss_backend_opt
     count_pages(c, p, kv_tokens);
     if (o->memory_limit == 0 || p->total <= o->memory_limit)
         return LR_OK;
-    /* Fewer KV tokens, where the operator left the number to us. */
+    /* Reduces the KV tokens if the operator gave no number. */
     uint64_t over = p->total - o->memory_limit;
     uint64_t pages = over / p->full_page_bytes + 1;
     if (o->kv_tokens == 0 && pages + pages_for(p->prefill_chunk) < p->full_pages) {
@@ -148,7 +148,7 @@ static lr_code cpu_plan(const struct model_config *c, const struct gptoss_backen
         sliding += c->sliding[i] ? 1 : 0;
     uint64_t layer_page = 2ull * shape.size.kv * CPU_PAGE_TOKENS * sizeof(float);
     p->page_tokens = CPU_PAGE_TOKENS;
-    /* A kind without layers still gets page numbers: one scheme for every config. */
+    /* A kind without layers still gets page numbers, so that every config works the same. */
     p->full_page_bytes = layer_page * (c->layers - sliding);
     p->window_page_bytes = layer_page * sliding;
     uint64_t wanted =
@@ -191,8 +191,8 @@ static void cpu_close(struct gptoss_backend *b)
     free(b);
 }
 
-/* calloc of this size is fresh pages that take memory when first written: an unused
- * context costs nothing.  *block is what free() takes. */
+/* calloc of this size gives fresh pages that take memory when first written: an unused context
+ * costs nothing.  *block is the argument for free(). */
 static float *take_cache(uint64_t bytes, void **block)
 {
     *block = calloc(1, (size_t)bytes + CPU_ALIGN);
@@ -228,10 +228,10 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     return LR_OK;
 }
 
-/* Options of extra_json, both for looking into results:
+/* Options of extra_json, for checking results:
  *   "kernels": "plain"      the portable kernels on any processor, to check the vector ones
- *   "activations": "bf16"   rounded where the CUDA device rounds them: what is then still
- *                           different there comes from elsewhere */
+ *   "activations": "bf16"   rounds where the CUDA device rounds, so that any remaining
+ *                           difference has another cause */
 static void read_extra(struct gptoss_backend *b, const char *extra_json)
 {
     const struct lr_json *extra;

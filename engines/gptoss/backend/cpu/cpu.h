@@ -1,8 +1,8 @@
 /* gptoss/backend/cpu/cpu.h - the CPU device: its state and the operations of a step.
  *
- * The weights are used where they are mapped; nothing of them is copied.  Everything
- * that grows with the batch lies in the workspace, sized once for step_tokens tokens.
- * Thread: the engine's caller; operations share their rows over the pool.
+ * The weights are used in their mapping, without a copy.  Everything that grows with the batch
+ * lies in the workspace, sized once for step_tokens tokens.  Thread: the engine's caller;
+ * operations share their rows over the pool.
  */
 #ifndef GPTOSS_BACKEND_CPU_CPU_H
 #define GPTOSS_BACKEND_CPU_CPU_H
@@ -11,20 +11,20 @@
 #include "engines/gptoss/backend/backend.h"
 #include "engines/gptoss/backend/cpu/kernels.h"
 
-/* One token of the batch: where it stands. */
+/* One token of the batch and its position. */
 struct cpu_token {
     const struct gptoss_step *step;
     uint32_t position;
     uint32_t id;
 };
 
-/* One expert's share: the tokens routed to it. */
+/* One expert and the tokens routed to it. */
 struct cpu_expert {
     uint32_t first; /* into pairs */
     uint32_t count;
 };
 
-/* A token-expert pair; its number is its place in `hidden` and in the order of experts. */
+/* A token-expert pair; its number is its index in `hidden` and in the order of experts. */
 struct cpu_pair {
     uint32_t token;
     uint32_t rank; /* 0 .. experts_per_token - 1, most likely first */
@@ -45,7 +45,7 @@ struct gptoss_backend {
     const struct model_config *config;  /* in weights */
     const uint32_t *usable;             /* borrowed */
     const struct cpu_kernels *kernels;
-    bool rounds;                      /* activations to bf16, where the CUDA device does */
+    bool rounds; /* rounds activations to bf16 where the CUDA device does */
     const struct gptoss_trace *trace; /* borrowed; NULL: none */
     struct gptoss_plan plan;
     struct cpu_sizes size;
@@ -55,8 +55,8 @@ struct gptoss_backend {
     /* Key/value cache: [page][layer of the kind][K then V][kv head][head_dim * page] */
     float *full_cache;
     float *window_cache;
-    void *cache_blocks[2]; /* owned: what the two lie in */
-    uint32_t *kind_index;  /* by layer: its number among the layers of its kind */
+    void *cache_blocks[2]; /* owned: memory of the two caches */
+    uint32_t *kind_index;  /* by layer: its index among the layers of its kind */
 
     /* Workspace, for step_tokens tokens. */
     void *block;
@@ -88,7 +88,7 @@ struct gptoss_backend {
 struct cpu_step {
     struct gptoss_backend *b;
     const struct gptoss_batch *batch;
-    uint32_t tokens; /* after the attention of the last layer: those with logits */
+    uint32_t tokens; /* after the attention of the last layer: only tokens with logits */
     uint32_t layer;
 };
 
@@ -106,8 +106,8 @@ void cpu_attention(struct cpu_step *s); /* x += attention(norm(x)) */
 void cpu_experts(struct cpu_step *s);   /* x += experts(norm(x)) */
 void cpu_logits(struct cpu_step *s);    /* logits and sampled tokens the batch asks for */
 
-/* y = weight . x + bias for all tokens, rows shared over the pool.  When `add` is set
- * the result is added to y instead. */
+/* y = weight . x + bias for all tokens, rows shared over the pool.  With `add` the result is
+ * added to y. */
 struct cpu_linear {
     const uint16_t *weight;
     const uint16_t *bias; /* NULL: none */
@@ -120,15 +120,15 @@ struct cpu_linear {
 void cpu_linear_run(struct gptoss_backend *b, const struct cpu_linear *parts, uint32_t count,
                     const float *x, size_t x_stride, uint32_t tokens);
 
-/* Rounds activations where the backend was asked to. */
+/* Rounds activations if the backend has that option. */
 static inline void cpu_round(const struct gptoss_backend *b, float *x, size_t count)
 {
     for (size_t i = 0; b->rounds && i < count; i++)
         x[i] = cpu_round_bf16(x[i]);
 }
 
-/* Brings the mapped weights into memory, with progress in bytes (read.c).  CANCELLED when
- * the host gives up. */
+/* Reads the mapped weights into memory and reports progress in bytes (read.c).  CANCELLED when
+ * the host asks to stop. */
 LR_MUST_USE lr_code cpu_read_weights(const struct gptoss_backend_host *host,
                                      const struct model_gptoss *weights, struct lr_error *err);
 

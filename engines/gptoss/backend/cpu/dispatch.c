@@ -1,6 +1,6 @@
-/* gptoss/backend/cpu/dispatch.c - which kernels this processor gets.
+/* gptoss/backend/cpu/dispatch.c - chooses the kernels for this processor.
  *
- * Compiled without processor flags: it must run where avx2_*.c and avx512_*.c must not.
+ * Compiled without processor flags, because it must run on processors without AVX2.
  */
 #include "engines/gptoss/backend/cpu/avx2.h"
 #include "engines/gptoss/backend/cpu/avx512.h"

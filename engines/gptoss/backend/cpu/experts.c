@@ -1,13 +1,15 @@
-/* gptoss/backend/cpu/experts.c - x += sum of chosen experts(norm(x)), MXFP4 in place.
+/* gptoss/backend/cpu/experts.c - x += sum of chosen experts(norm(x)), directly from MXFP4.
  *
- * Tokens are grouped by expert, so that an expert's bytes are read once per step
- * whatever the number of tokens it serves.  Two passes over the pool:
+ * Tokens are grouped by expert, so that an expert's bytes are read once per step for all its
+ * tokens.  There are two passes over the pool:
+ *
  *   up    a task is CPU_UP_ROWS rows of one expert: gate and up rows for all its
  *         tokens, SwiGLU, and the result packed as input of the second matrix
  *         (128 rows give 64 values, two whole blocks);
  *   down  a task is CPU_DOWN_ROWS rows of the output, over all experts, then the
  *         weighted sum of each token's experts in the order of their rank.
- * Neither the grouping nor the tasks enter a result: see kernels.h.
+ *
+ * Neither the grouping nor the tasks affect a result: see kernels.h.
  */
 #include <math.h>
 #include <string.h>
@@ -25,11 +27,11 @@ static void input_task(void *ctx, uint32_t t, uint32_t worker)
     b->kernels->norm(b->x + t * hidden, b->weights->layers[s->layer].mlp_norm, hidden,
                      (float)b->config->rms_eps, normed);
     b->kernels->pack_dense(normed, hidden, b->packed + t * b->size.packed);
-    cpu_round(b, normed, hidden); /* the router reads what was there before */
+    cpu_round(b, normed, hidden); /* the router reads the values before rounding */
     b->kernels->pack_mx(normed, 0, hidden / CPU_MX_BLOCK, b->mx_input + t * b->size.mx_hidden);
 }
 
-/* The `chosen` largest logits, largest first, equal ones by number; softmax over them. */
+/* The `chosen` largest logits, largest first, equal values by number; softmax over them. */
 void cpu_route(const float *logits, uint32_t experts, uint32_t chosen, uint32_t *choice,
                float *chance)
 {
@@ -121,8 +123,7 @@ static const uint16_t *bias_of(const struct model_experts *m, uint32_t expert)
     return (const uint16_t *)(const void *)((const char *)m->bias + expert * m->bias_stride);
 }
 
-/* Tokens pass in small blocks, so that the scratch is bounded however many tokens an expert
- * has. */
+/* Tokens are processed in small blocks, which limits the scratch memory. */
 enum { UP_TOKENS = 16 };
 
 static void up_task(void *ctx, uint32_t task, uint32_t worker)
@@ -151,7 +152,8 @@ static void up_task(void *ctx, uint32_t task, uint32_t worker)
             for (uint32_t r = 0; r < rows; r++)
                 uj[r] += cpu_bf16(bias[r]);
             b->kernels->swiglu(uj, rows / 2, (float)b->config->swiglu_limit, h);
-            if (b->rounds) { /* as the device does it: the expert's weight comes before */
+            if (b->rounds) { /* like the CUDA device: multiplied by the expert's weight before
+                                rounding */
                 const struct cpu_pair *p = &b->pairs[e->first + i + j];
                 float chance =
                     b->chance[(size_t)p->token * b->config->experts_per_token + p->rank];

@@ -1,18 +1,17 @@
 /* gptoss/backend/cpu/kernels.h - the arithmetic of the CPU device, in three versions.
  *
- * plain.c is portable C; avx2_*.c need AVX2 and FMA, avx512_*.c also AVX-512 with VNNI, and
- * they are compiled with those flags; dispatch.c chooses at run time.  One table is used from
- * open to close.
+ * plain.c is portable C; avx2_*.c need AVX2 and FMA, avx512_*.c also AVX-512 with VNNI, and are
+ * compiled with those flags; dispatch.c chooses at run time.  One version is used from open to
+ * close.
  *
- * Batch invariance: every output element is one sum in one order, fixed by its row and
- * the length of the row alone.  How many tokens or rows a call covers, and which thread
- * makes it, never enters; so a token's logits are bitwise the same alone, in any batch
- * and in any chunk.  The AVX2 and the AVX-512 version give the same bits, so that an
- * answer goes on exactly on the other kind of machine; the plain one differs from them in the
- * last bits.
+ * Batch invariance: every output element is one sum in one order, which depends only on its row
+ * and the length of the row, not on the number of tokens or rows in a call or on the thread.
+ * So a token's logits are bitwise the same alone, in any batch and in any chunk.  The AVX2 and
+ * the AVX-512 version give the same bits, so that an answer continues exactly on the other kind
+ * of machine; the plain version differs from them in the last bits.
  *
- * Activations are put into the order a kernel wants once per vector (pack_*), since
- * each is multiplied with thousands of rows.
+ * Activations are converted once per vector to the order that a kernel needs (pack_*), because
+ * each vector is multiplied with thousands of rows.
  */
 #ifndef GPTOSS_BACKEND_CPU_KERNELS_H
 #define GPTOSS_BACKEND_CPU_KERNELS_H
@@ -78,8 +77,8 @@ struct cpu_mx {
     size_t y_stride;
 };
 
-/* One query vector group against one sequence's cache: `group` query heads that share
- * a KV head.  Keys from..to (inclusive) are visible. */
+/* A group of query heads that share a KV head against one sequence's cache.  Keys from..to
+ * (inclusive) are visible. */
 struct cpu_attend {
     const float *q; /* [group][head_dim], rotated */
     uint32_t group;
@@ -105,8 +104,8 @@ struct cpu_kernels {
     const char *name;
     void (*pack_dense)(const float *x, size_t columns, float *out);
     void (*dense)(const struct cpu_dense *job);
-    /* `count` blocks of x become blocks first.. of the packed vector.  `first` is even, and
-     * `count` too unless they are the last. */
+    /* `count` blocks of x become blocks first.. of the packed vector.  `first` is even, and so
+     * is `count` unless these are the last blocks. */
     void (*pack_mx)(const float *x, size_t first, size_t count, uint8_t *vector);
     void (*mx)(const struct cpu_mx *job);
     void (*attend)(const struct cpu_attend *job);
@@ -117,7 +116,7 @@ struct cpu_kernels {
 };
 
 const struct cpu_kernels *cpu_kernels_plain(void);
-const struct cpu_kernels *cpu_kernels_avx2(void);   /* NULL: this processor lacks it */
+const struct cpu_kernels *cpu_kernels_avx2(void);   /* NULL: not supported by this processor */
 const struct cpu_kernels *cpu_kernels_avx512(void); /* the same */
 const struct cpu_kernels *cpu_kernels_best(void);
 

@@ -1,8 +1,8 @@
 /* gptoss/backend/cpu/linear.c - BF16 projections for all tokens of a step.
  *
- * Several matrices that share an input (q, k, v) are one run: their rows are cut into
- * tasks of CPU_LINEAR_ROWS.  Tokens pass in blocks small enough that their vectors stay
- * in the second-level cache while a task's rows stream by.
+ * Several matrices with the same input (q, k, v) are one run: their rows are split into tasks
+ * of CPU_LINEAR_ROWS.  Tokens are processed in blocks so small that their vectors stay in the
+ * L2 cache while a task's rows are read.
  */
 #include "engines/gptoss/backend/cpu/cpu.h"
 
@@ -20,7 +20,7 @@ static uint32_t tasks_of(const struct cpu_linear *part)
     return (part->rows + CPU_LINEAR_ROWS - 1) / CPU_LINEAR_ROWS;
 }
 
-/* Bias, and the sum onto what was there. */
+/* Adds the bias, and the previous value with `add`. */
 static void finish_rows(const struct cpu_linear *part, uint32_t row, uint32_t rows,
                         const float *sums, float *y)
 {

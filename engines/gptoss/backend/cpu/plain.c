@@ -1,7 +1,6 @@
-/* gptoss/backend/cpu/plain.c - the kernels in portable C: short, slow, the definition.
+/* gptoss/backend/cpu/plain.c - the kernels in portable C: short, slow, the reference.
  *
- * Sums run from the first element to the last in float32, except where a comment says
- * otherwise.
+ * Sums run from the first element to the last in float32, unless a comment says otherwise.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +12,7 @@ static void pack_dense(const float *x, size_t columns, float *out)
     memcpy(out, x, columns * sizeof(*out));
 }
 
-/* Eight partial sums shorten the error of long rows, and let a compiler vectorise. */
+/* Eight partial sums reduce the rounding error of long rows and allow vectorisation. */
 static float dense_dot(const uint16_t *w, const float *x, size_t n)
 {
     float part[8] = {0};
@@ -40,7 +39,7 @@ static void dense(const struct cpu_dense *job)
 static const float fp4[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                               -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
-/* 32 floats for a block: exactly what the packed vector has room for. */
+/* 32 floats for a block: the size of a packed block. */
 static void pack_mx(const float *x, size_t first, size_t count, uint8_t *vector)
 {
     size_t bytes = CPU_MX_BLOCK * sizeof(*x);
@@ -78,9 +77,9 @@ static void mx(const struct cpu_mx *job)
 }
 
 /* Softmax over one page at a time with a running maximum.  Pages begin at multiples of
- * CPU_PAGE_TOKENS of the sequence, so a query meets the same pages however its prompt
- * was cut.  The sink takes part in the denominator only: it starts as the maximum,
- * with weight one and no value. */
+ * CPU_PAGE_TOKENS of the sequence, so a query uses the same pages however its prompt was split
+ * into chunks.  The sink only enters the denominator: it is the initial maximum, with weight
+ * one and no value. */
 static void attend(const struct cpu_attend *job)
 {
     uint32_t n = job->head_dim;

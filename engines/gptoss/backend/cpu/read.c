@@ -1,7 +1,7 @@
-/* gptoss/backend/cpu/read.c - bringing the mapped weights into memory.
+/* gptoss/backend/cpu/read.c - reads the mapped weights into memory.
  *
- * One byte of every page is touched, in the order of the layers, so that the first answer
- * does not pay for the disk and whoever watches sees bytes go by.  Nothing is kept.
+ * Touches one byte of every page, in the order of the layers, so that the first answer does not
+ * wait for the disk and the operator sees progress.
  */
 #include "base/fail.h"
 #include "engines/gptoss/backend/cpu/cpu.h"
@@ -11,10 +11,10 @@ enum { PAGE = 4096, REPORT = 64 << 20 };
 struct reading {
     const struct gptoss_backend_host *host;
     uint64_t done, total, reported;
-    volatile unsigned char sum; /* so that the reads are not optimised away */
+    volatile unsigned char sum; /* keeps the compiler from removing the reads */
 };
 
-/* False: the host gives up. */
+/* False: the host asks to stop. */
 static bool touch(struct reading *r, const void *data, uint64_t bytes)
 {
     const unsigned char *p = data;

@@ -1,5 +1,4 @@
-/* gptoss/backend/cpu/step.c - the beginning and the end of a step: embeddings, logits,
- * sampling. */
+/* gptoss/backend/cpu/step.c - the begin and the end of a step: embeddings, logits, sampling. */
 #include <string.h>
 
 #include "engines/gptoss/backend/cpu/cpu.h"
@@ -50,7 +49,7 @@ static void unembed(struct gptoss_backend *b, uint32_t tokens, float *logits)
 struct sampling_job {
     struct gptoss_backend *b;
     const struct gptoss_batch *batch;
-    const uint32_t *steps; /* those that sample */
+    const uint32_t *steps; /* steps that sample */
     const float *const *rows;
 };
 
@@ -70,7 +69,7 @@ void cpu_logits(struct cpu_step *s)
     uint32_t *steps = b->sample_steps, sampled = 0, packed = 0, t = 0;
     const float **rows = b->sample_rows;
 
-    /* Steps that want every row write straight to the caller's memory. */
+    /* Steps that need every row write directly to the caller's memory. */
     for (uint32_t i = 0; i < s->batch->count; i++) {
         const struct gptoss_step *step = &s->batch->steps[i];
         if (step->logits == NULL) {

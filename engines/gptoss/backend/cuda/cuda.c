@@ -114,8 +114,8 @@ static lr_code allot(struct gptoss_backend *b, struct lr_error *err)
     CUDA_TRY(cu, cuMemAlloc(&b->workspace_memory, p->workspace), err);
     (void)cuda_place_weights(b, b->config, b->weight_memory);
     (void)cuda_place_workspace(b, b->config, p, b->workspace_memory);
-    /* Masked keys are multiplied by zero, so a page must never hold a NaN; tickets start
-     * at zero; so does the padding of the vocabulary. */
+    /* Masked keys are multiplied by zero, so a page must never contain a NaN.  Tickets and the
+     * padding of the vocabulary start at zero too. */
     CUDA_TRY(cu, cuMemsetD8Async(b->full_memory, 0, full != 0 ? full : 256, b->stream), err);
     CUDA_TRY(cu, cuMemsetD8Async(b->window_memory, 0, window != 0 ? window : 256, b->stream),
              err);

@@ -1,21 +1,21 @@
-/* gptoss/backend/cuda/cuda.h - the CUDA device: its state and how its parts share it.
+/* gptoss/backend/cuda/cuda.h - the CUDA device: its state and its parts.
  *
  *   driver.c  the driver API         plan.c  shapes and sizes, before anything is loaded
  *   load.c    weights to the device  launch.c  the kernels of one step
- *   kernels.def  every kernel, and the module that has it
+ *   kernels.def  every kernel, and its module
  *   select.c  which kernels an operation launches, as a function without a device
  *   products.c  dense products       experts.c  experts
- *   token.c   the one kernel that runs all layers of a single token, where it can
- *   random.c  weights without a file, and how fast the device's memory reads
- *   cuda.c    open and close         forward.c  one step: what it needs there, and back
+ *   token.c   one kernel for all layers of a single token, where it can run
+ *   random.c  random weights, and the measured memory bandwidth
+ *   cuda.c    open and close         forward.c  one step: inputs to the device, results back
  *   filter.c  sampling with penalties, masks and filters on the device
  *   host_sampling.c  sampling on the host, where the device has no code for it
- *   trace.c   what the routers chose, for tests
+ *   trace.c   the routers' choices, for tests
  *
- * Device memory is four allocations: weights, the two page pools, workspace.  All work goes
- * to one stream.  A decode step (one token a sequence) of n sequences is captured once as
- * a graph and replayed; what changes between steps lies in device memory, not in
- * kernel arguments.  Thread: the engine's caller.
+ * Device memory is four allocations: weights, the two page pools, workspace.  All work goes to
+ * one stream.  A decode step (one token a sequence) of n sequences is captured once as a graph
+ * and replayed; values that change between steps lie in device memory, not in kernel arguments.
+ * Thread: the engine's caller.
  */
 #ifndef GPTOSS_CUDA_CUDA_H
 #define GPTOSS_CUDA_CUDA_H
@@ -31,7 +31,7 @@
 
 enum {
     CUDA_LOGIT_ROWS = 64,   /* rows of logits made at a time */
-    CUDA_HOST_THREADS = 8,  /* at most; they sample what the device does not */
+    CUDA_HOST_THREADS = 8,  /* most threads; they sample what the device cannot */
     CUDA_SAMPLE_PARTS = 64, /* blocks that share a row of logits */
     CUDA_EDITS = 1 << 19,   /* ids that penalties and bias change, over all rows of a step */
     CUDA_STAGING_SLOTS = 4,
@@ -46,7 +46,7 @@ struct cuda_layer {
     bool sliding;
 };
 
-/* Device addresses of the workspace, and where the step's inputs lie in it. */
+/* Device addresses of the workspace, and the offsets of the step's inputs in it. */
 struct cuda_workspace {
     uint8_t *inputs; /* one copy a step: rows, sequences, tables */
     float *residual;
@@ -81,20 +81,20 @@ struct cuda_inputs {
         tables, end;
 };
 
-/* What the sampling of a step gave: written by its kernels, complete when the step is. */
+/* Results of a step's sampling: written by its kernels, complete when the step is. */
 struct cuda_sampled {
     uint32_t ids[CUDA_LOGIT_ROWS]; /* of plain sampling, by row */
     struct cuda_filtered filtered[CUDA_LOGIT_ROWS];
 };
 
-/* The rows of a step that sample_filtered.cu samples. */
+/* The rows of a step for sample_filtered.cu. */
 struct cuda_filters {
-    bool has;          /* it has code for this GPU and this vocabulary */
+    bool has;          /* the kernel supports this GPU and this vocabulary */
     uint32_t count;    /* rows so far */
     uint32_t words;    /* of the copy so far */
     uint32_t edits;    /* of all rows so far */
     uint32_t *input;   /* pinned: what the copy brings */
-    uint32_t *edit_of; /* owned; [vocabulary]: 1 and the id's edit; zero between rows */
+    uint32_t *edit_of; /* owned; [vocabulary]: 1 + index of the id's edit; zero between rows */
 };
 
 struct gptoss_backend {
@@ -104,8 +104,8 @@ struct gptoss_backend {
     CUstream stream;
     CUmodule modules[CUDA_MODULE_COUNT];
     CUfunction kernels[CUDA_KERNEL_COUNT];   /* NULL: not in the code that was loaded */
-    struct cuda_target target;               /* what select.c must know of device and code */
-    bool overlaps[CUDA_KERNEL_COUNT];        /* waits itself for the kernel before it */
+    struct cuda_target target;               /* properties of device and code, for select.c */
+    bool overlaps[CUDA_KERNEL_COUNT];        /* its code waits for the previous kernel itself */
     bool launched[CUDA_KERNEL_COUNT];        /* at least once, for tests */
     CUgraphExec graphs[CUDA_GRAPH_ROWS + 1]; /* by number of sequences; NULL: not made yet */
 
@@ -125,7 +125,7 @@ struct gptoss_backend {
     const float *rope;
     struct cuda_workspace ws;
     struct cuda_inputs at;
-    struct token_args token; /* complete where has_token */
+    struct token_args token; /* complete if has_token */
     bool has_token;
 
     uint8_t *host_inputs;         /* pinned */
@@ -142,7 +142,7 @@ lr_code cuda_plan(const struct model_config *config,
                   const struct gptoss_backend_options *options, struct gptoss_plan *out,
                   struct lr_error *err);
 
-/* Places weights (base 0: only counts) and returns their bytes. */
+/* Computes the layout of the weights (base 0: only the size) and returns their bytes. */
 uint64_t cuda_place_weights(struct gptoss_backend *b, const struct model_config *c,
                             uint64_t base);
 uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_config *c,
@@ -150,17 +150,17 @@ uint64_t cuda_place_workspace(struct gptoss_backend *b, const struct model_confi
 
 /* ---- load.c ---- */
 
-/* Uploads and repacks everything; reports bytes of the files. */
+/* Uploads and repacks all weights; reports progress in bytes of the files. */
 lr_code cuda_load_weights(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                           struct lr_error *err);
 
 /* ---- random.c ---- */
 
-/* Puts random values in the place of weights that no file holds (benchmarks). */
+/* Fills weights with random values, for benchmarks without a file. */
 lr_code cuda_fill_weights(struct gptoss_backend *b, struct lr_error *err);
 
-/* Reads the weights a few times and logs "cuda.memory" with the best rate; says nothing where
- * they are too few to tell memory from cache. */
+/* Reads the weights a few times and logs "cuda.memory" with the best rate; logs nothing if they
+ * are too few to tell memory from cache. */
 lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backend_host *host,
                             struct lr_error *err);
 
@@ -179,7 +179,7 @@ struct cuda_host_row {
 
 lr_code cuda_host_sampling_open(struct gptoss_backend *b, struct lr_error *err);
 void cuda_host_sampling_close(struct gptoss_backend *b); /* also after a part of opening */
-/* Fills what the steps sampled. */
+/* Fills the results of the steps. */
 lr_code cuda_host_sampling(struct gptoss_backend *b, const struct cuda_host_row *rows,
                            uint32_t count, struct lr_error *err);
 
@@ -190,28 +190,28 @@ lr_code cuda_filter_open(struct gptoss_backend *b, struct lr_error *err);
 void cuda_filter_close(struct gptoss_backend *b); /* also after a part of opening */
 
 void cuda_filter_begin(struct gptoss_backend *b);
-/* Adds a row of logits to be sampled; false: the host has to sample it. */
+/* Adds a row of logits to sample; false: the host must sample it. */
 bool cuda_filter_add(struct gptoss_backend *b, const struct sampler_input *how, uint32_t row);
-/* Copies what was added, and samples.  After that the input may be written again when the
- * stream was waited for. */
+/* Copies the added rows to the device and samples.  The input may be written again after the
+ * stream has been waited for. */
 lr_code cuda_filter_copy(struct gptoss_backend *b, struct lr_error *err);
 lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err);
-/* The result of the i-th row that was added; false: the host has to sample the row. */
+/* The result of the i-th added row; false: the host must sample the row. */
 bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler_result *out);
 
 /* ---- trace.c ---- */
 
-/* Waits for the layer's router and tells b->trace what it read and chose. */
+/* Waits for the layer's router and reports its input and choice to b->trace. */
 lr_code cuda_trace_routed(struct gptoss_backend *b, uint32_t layer, uint32_t rows,
                           struct lr_error *err);
 /* ---- launch.c, products.c, experts.c ---- */
 
-/* What one step launches. */
+/* The shape of one step. */
 struct cuda_shape {
     uint32_t rows;        /* tokens */
-    uint32_t decode_rows; /* of them, the leading ones that are single tokens */
+    uint32_t decode_rows; /* leading rows that are sequences with a single token */
     uint32_t query_tiles; /* of the others */
-    uint32_t out_rows;    /* rows whose logits are wanted now */
+    uint32_t out_rows;    /* rows whose logits are needed now */
     bool gather;          /* out_rows are listed; else they are rows 0 .. out_rows - 1 */
     bool sample;
 };
@@ -223,7 +223,7 @@ lr_code cuda_launch_layers(struct gptoss_backend *b, const struct cuda_shape *s,
  *   qkv        residual -> q, pages           attention  q, pages -> mixed
  *   out        mixed -> added to residual     norm       residual -> out, choice, weight
  *   experts    normed, choice, weight -> added to residual
- * norm gathers the listed rows where `rows` is given, and routes where `router` is. */
+ * norm gathers the listed rows if `rows` is given, and routes if `router` is given. */
 lr_code cuda_launch_qkv(struct gptoss_backend *b, const struct cuda_layer *l, uint32_t rows,
                         struct lr_error *err);
 lr_code cuda_launch_attention(struct gptoss_backend *b, const struct cuda_layer *l,
@@ -238,7 +238,7 @@ lr_code cuda_launch_experts(struct gptoss_backend *b, const struct cuda_layer *l
 /* Final norm and logits of rows listed from `first` on, then the plain sampling. */
 lr_code cuda_launch_logits(struct gptoss_backend *b, const struct cuda_shape *s, uint32_t first,
                            uint32_t count, struct lr_error *err);
-/* The plain sampling alone, from `count` rows of logits. */
+/* Only the plain sampling, from `count` rows of logits. */
 lr_code cuda_launch_sampling(struct gptoss_backend *b, uint32_t count, struct lr_error *err);
 
 /* The arguments of cuda_launch_norm(). */
@@ -246,35 +246,35 @@ struct cuda_norm cuda_norm_of(const struct gptoss_backend *b, const uint16_t *we
                               const struct cuda_layer *router, uint16_t *out,
                               const uint32_t *rows, uint32_t count);
 
-/* The pages of a layer's kind, and where it lies in them. */
+/* The pages of a layer's kind, and the layer's offset in them. */
 struct cuda_kv cuda_kv_of(const struct gptoss_backend *b, const struct cuda_layer *l);
 
-/* Finds out about the loaded kernels what the launches must know, and raises the shared-memory
- * limits they need; once, after the modules are loaded. */
+/* Reads properties of the loaded kernels that launches need, and raises their shared-memory
+ * limits; once, after the modules are loaded. */
 lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err);
 
 const char *cuda_kernel_name(enum cuda_kernel kernel);
 enum cuda_module cuda_kernel_module(enum cuda_kernel kernel);
 
-/* INTERNAL for a kernel that is not there. */
+/* INTERNAL for a kernel without code. */
 lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
                          const CUlaunchConfig *config, void **arguments, struct lr_error *err);
-/* The same, allowed to start before its predecessor ends where its code waits for that. */
+/* The same; may start before its predecessor ends if the kernel's code waits for that. */
 lr_code cuda_launch(struct gptoss_backend *b, enum cuda_kernel kernel, uint32_t x, uint32_t y,
                     uint32_t z, uint32_t threads, uint32_t shared, void **arguments,
                     struct lr_error *err);
 
-/* Every launch of a list, with the arguments of its operand.  What the choice says of a product
- * (how it is cut) is written into the product's arguments first. */
+/* Launches every entry of a list, with the arguments of its operand.  Parameters of the choice
+ * that concern a product (how it is split) are written into the product's arguments first. */
 lr_code cuda_launch_chosen(struct gptoss_backend *b, const struct cuda_choices *chosen,
                            void **const arguments[CUDA_OPERAND_COUNT], struct lr_error *err);
 
 /* ---- token.c ---- */
 
-/* Places what the kernel for one token writes (base 0: only counts) and returns its bytes; 0
- * where the model has another shape than it is made for. */
+/* Computes the layout of the memory that the single-token kernel writes (base 0: only the size)
+ * and returns its bytes; 0 for a model of another shape. */
 uint64_t cuda_token_place(struct token_args *a, const struct model_config *c, uint64_t base);
-/* After weights and workspace are placed: finds out whether the kernel can run here. */
+/* After weights and workspace are placed: checks whether the kernel can run on this device. */
 lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err);
 /* All layers of the step's only token: inputs -> pages, residual. */
 lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err);

@@ -16,11 +16,13 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
-        return lr_fail(err, LR_INTERNAL, /* it may come: no verdict on the model */
-                       "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s); install the "
-                       "NVIDIA driver, or "
-                       "use --device cpu",
-                       dlerror());
+        return lr_fail(
+            err,
+            LR_INTERNAL, /* a driver may be installed later: says nothing about the model */
+            "no NVIDIA driver: libcuda.so.1 cannot be loaded (%s); install the "
+            "NVIDIA driver, or "
+            "use --device cpu",
+            dlerror());
         /* NAME_OF expands cuMemAlloc to cuMemAlloc_v2 first, as cuda.h defines it. */
 #define X(name)                                                                                \
     *(void **)&cu->name = dlsym(library, NAME_OF(name));                                       \
@@ -50,8 +52,8 @@ static lr_code load(struct cuda_driver *cu, struct lr_error *err)
 
 lr_code cuda_driver_get(const struct cuda_driver **out, struct lr_error *err)
 {
-    /* Loaded once and kept: an engine is called by one thread, and unloading a driver
-     * that may still own threads is never safe. */
+    /* Loaded once and kept: one thread calls an engine, and unloading a driver that may still
+     * own threads is never safe. */
     static struct cuda_driver driver;
     static int loaded;
     *out = NULL;

@@ -1,8 +1,8 @@
 /* gptoss/backend/cuda/driver.h - the CUDA driver, loaded at run time.
  *
- * Nothing here is linked against libcuda: the library is opened on first use, so the
- * plugin starts on any machine and can say what is missing.  One device and one context
- * per opened model.  Thread: the engine's caller.
+ * Nothing is linked against libcuda: the library is opened on first use, so that the plugin
+ * starts on any machine and can report what is missing.  One device and one context per open
+ * model.  Thread: the engine's caller.
  */
 #ifndef GPTOSS_CUDA_DRIVER_H
 #define GPTOSS_CUDA_DRIVER_H
@@ -33,11 +33,11 @@ struct cuda_driver {
 #undef X
 };
 
-/* The loaded driver, initialised.  UNSUPPORTED with what to install where there is none,
- * or where it is older than the code needs. */
+/* The loaded, initialised driver.  UNSUPPORTED says what to install if there is no driver or if
+ * it is too old. */
 LR_MUST_USE lr_code cuda_driver_get(const struct cuda_driver **out, struct lr_error *err);
 
-/* What is known of a device before it is used. */
+/* Properties of a device that are known before it is used. */
 struct cuda_device {
     CUdevice handle;
     char name[96];
@@ -47,12 +47,12 @@ struct cuda_device {
     uint64_t total_bytes;
 };
 
-/* "cuda" and "cuda:0": by number; "GPU-...": by UUID.  UNSUPPORTED names what is there, or
- * that the GPU is too old (compute capability below 8.0). */
+/* "cuda" and "cuda:0": by number; "GPU-...": by UUID.  UNSUPPORTED names the available devices,
+ * or says that the GPU is too old (compute capability below 8.0). */
 LR_MUST_USE lr_code cuda_device_find(const struct cuda_driver *cu, const char *name,
                                      struct cuda_device *out, struct lr_error *err);
 
-/* INTERNAL with the call and CUDA's words; OUT_OF_VRAM for a failed allocation. */
+/* INTERNAL with the call and CUDA's message; OUT_OF_VRAM for a failed allocation. */
 lr_code cuda_fail(const struct cuda_driver *cu, CUresult result, const char *call,
                   struct lr_error *err);
 

@@ -1,7 +1,7 @@
 /* gptoss/backend/cuda/filter.c - sampling with penalties, bias, masks, filters and log
- * probabilities on the device (sample_filtered.cu): what it is told, its launch, what it found.
+ * probabilities on the device (sample_filtered.cu): its input, its launch, its results.
  *
- * One copy brings all of it: the rows, then the mask and the edits of each.
+ * One copy brings the whole input: the rows, then the mask and the edits of each.
  */
 #include <float.h>
 #include <math.h>
@@ -53,7 +53,7 @@ void cuda_filter_close(struct gptoss_backend *b)
     free(b->filters.edit_of);
 }
 
-/* ---- what the kernel is told ---- */
+/* ---- input ---- */
 
 void cuda_filter_begin(struct gptoss_backend *b)
 {
@@ -61,7 +61,7 @@ void cuda_filter_begin(struct gptoss_backend *b)
     b->filters.words = CUDA_LOGIT_ROWS * ROW_WORDS;
 }
 
-/* The row's edit of an id, made where there is none; NULL: there is no room. */
+/* The row's edit of an id, created if there is none; NULL: no room. */
 static struct cuda_edit *edit_of(struct cuda_filters *f, struct cuda_filter_row *r, uint32_t id)
 {
     struct cuda_edit *edits = (struct cuda_edit *)(void *)(f->input + r->edits);
@@ -88,7 +88,7 @@ static bool list_history(struct gptoss_backend *b, const struct sampler_input *h
     return true;
 }
 
-/* False also for an id that has two: they are added one after the other, on the host. */
+/* False also for an id with two biases: the host adds them one after the other. */
 static bool list_bias(struct gptoss_backend *b, const struct lr_sampling *p,
                       struct cuda_filter_row *r)
 {
@@ -126,7 +126,7 @@ bool cuda_filter_add(struct gptoss_backend *b, const struct sampler_input *how, 
     if (!f->has || f->count == CUDA_LOGIT_ROWS)
         return false;
     uint32_t top = p->top_logprobs < CUDA_TOP_MAX ? p->top_logprobs : CUDA_TOP_MAX;
-    /* What is left below it weighs less than 1 - top_p (sampler/rank.c, sampler_least). */
+    /* All ids below this x weigh less than 1 - top_p (sampler/rank.c, sampler_least). */
     float least = logf((1 - p->top_p) / (float)vocab) - 0.01f;
     struct cuda_filter_row r = {
         .seed = p->seed,
@@ -190,7 +190,7 @@ lr_code cuda_filter_launch(struct gptoss_backend *b, struct lr_error *err)
     return cuda_launch_with(b, CUDA_sample_filtered, &config, arguments, err);
 }
 
-/* ---- what it found ---- */
+/* ---- results ---- */
 
 bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler_result *out)
 {
@@ -201,7 +201,7 @@ bool cuda_filter_read(const struct gptoss_backend *b, uint32_t i, struct sampler
         return false;
     if (row->report == 0)
         return true;
-    if (r->count != row->report - 1) /* there are not so many */
+    if (r->count != row->report - 1) /* the row has fewer ids */
         return false;
     double base = (double)r->largest + log(r->sum);
     out->logprob = (float)((double)r->logit - base);

@@ -1,4 +1,5 @@
-/* gptoss/backend/cuda/forward.c - one step: what the batch needs on the device, and back. */
+/* gptoss/backend/cuda/forward.c - one step: the batch's inputs to the device, the results
+ * back. */
 #include <string.h>
 
 #include "engines/gptoss/backend/cuda/cuda.h"
@@ -22,8 +23,8 @@ struct forward {
     uint32_t seqs;
     uint32_t table_used;
     uint32_t sampled_count;
-    enum maker maker[CUDA_LOGIT_ROWS];            /* of each sampled row */
-    uint32_t filter[CUDA_LOGIT_ROWS];             /* its number among the filtered */
+    enum maker maker[CUDA_LOGIT_ROWS];            /* how each sampled row is sampled */
+    uint32_t filter[CUDA_LOGIT_ROWS];             /* its index among the filtered rows */
     struct gptoss_step *sampled[CUDA_LOGIT_ROWS]; /* step of each sampled row of this round */
 };
 
@@ -106,8 +107,8 @@ static lr_code copy_inputs(struct gptoss_backend *b, const struct forward *f,
     return LR_OK;
 }
 
-/* Behind the logits and the plain sampling: the other rows, as far as the device samples them.
- * How they are made is written down here, while the device is still busy with the layers. */
+/* After the logits and the plain sampling: launches the sampling of the other rows that the
+ * device supports.  Their input is written here, while the device still computes the layers. */
 static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
     cuda_filter_begin(b);
@@ -123,7 +124,7 @@ static lr_code launch_filters(struct gptoss_backend *b, struct forward *f, struc
     return code == LR_OK ? cuda_filter_launch(b, err) : code;
 }
 
-/* Waits for the sampled ids; samples on the host what the device has no code for. */
+/* Waits for the sampled ids; samples on the host what the device does not support. */
 static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_error *err)
 {
     const struct cuda_driver *cu = b->cu;
@@ -145,7 +146,7 @@ static lr_code collect(struct gptoss_backend *b, struct forward *f, struct lr_er
     return cuda_host_sampling(b, rows, count, err);
 }
 
-/* A decode step as a graph: captured at the first step of this many sequences. */
+/* Runs a decode step as a graph, captured at the first step with this many sequences. */
 static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
                       struct lr_error *err)
 {
@@ -171,7 +172,7 @@ static lr_code replay(struct gptoss_backend *b, const struct cuda_shape *shape,
     return LR_OK;
 }
 
-/* Every position's logits of one step, a group of rows at a time. */
+/* Copies all logits of one step to the host, a group of rows at a time. */
 static lr_code bring_logits(struct gptoss_backend *b, struct forward *f,
                             const struct gptoss_batch *batch, uint32_t index,
                             struct lr_error *err)
@@ -237,7 +238,7 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
 
     /* The common step: every sequence is one token and is sampled. */
     bool plain = f.shape.rows == batch->count && batch->count <= CUDA_GRAPH_ROWS &&
-                 b->trace == NULL; /* which cannot look into a graph */
+                 b->trace == NULL; /* a trace cannot look into a graph */
     for (uint32_t i = 0; i < batch->count && plain; i++)
         plain = batch->steps[i].sample != NULL && batch->steps[i].logits == NULL;
     if (plain) {
@@ -253,7 +254,7 @@ lr_code cuda_forward(struct gptoss_backend *b, const struct gptoss_batch *batch,
     lr_code code = copy_inputs(b, &f, err);
     if (code == LR_OK)
         code = cuda_launch_layers(b, &f.shape, err);
-    /* The inputs are written again below; the copy must be over before that. */
+    /* The inputs are overwritten below, so the copy must be finished. */
     if (code == LR_OK)
         CUDA_TRY(b->cu, cuStreamSynchronize(b->stream), err);
     for (uint32_t i = 0; i < batch->count && code == LR_OK; i++)

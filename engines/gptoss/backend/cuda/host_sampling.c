@@ -1,13 +1,14 @@
-/* gptoss/backend/cuda/host_sampling.c - sampling that the device has no code for, on the host.
+/* gptoss/backend/cuda/host_sampling.c - sampling on the host, for what the device does not
+ * support.
  *
- * Rows come to pinned memory in groups; while the threads sample one group, the next one is
- * on its way.
+ * Rows are copied to pinned memory in groups; while the threads sample one group, the next is
+ * copied.
  */
 #include <stdlib.h>
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 
-/* Rows of a group: as many as there can be threads, so that a group is the time of one row. */
+/* Rows of a group: the number of threads, so that a group takes the time of one row. */
 enum { GROUP = CUDA_HOST_THREADS, GROUPS = 2 };
 
 lr_code cuda_host_sampling_open(struct gptoss_backend *b, struct lr_error *err)

@@ -1,6 +1,5 @@
-/* gptoss/backend/cuda/launch.c - the kernels of one step, in order; select.c chooses them,
- * products.c and experts.c have the arguments of the larger part of them.
- */
+/* gptoss/backend/cuda/launch.c - launches the kernels of one step, in order. select.c chooses
+ * them; products.c and experts.c fill most of their arguments. */
 #include "engines/gptoss/backend/cuda/cuda.h"
 
 lr_code cuda_launch_with(struct gptoss_backend *b, enum cuda_kernel kernel,
@@ -54,8 +53,8 @@ lr_code cuda_prepare_kernels(struct gptoss_backend *b, struct lr_error *err)
                  cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     b->device.shared_per_block - static_shared),
                  err);
-        /* As device.cuh's wait_for_previous_kernel.  Repacking reads what a copy brings and is
-         * read by what follows: plain order. */
+        /* See wait_for_previous_kernel in device.cuh.  Repacking kernels depend on copies
+         * before and are read by later kernels: they run in plain order. */
         bool repacks = cuda_kernel_module((enum cuda_kernel)k) == CUDA_MODULE_repack;
         b->overlaps[k] = made_for >= 90 && !repacks;
         t->has[k] = true;

@@ -1,8 +1,8 @@
 /* gptoss/backend/cuda/load.c - weights from the mapped files to the device.
  *
- * A piece at a time: host threads copy it from the mapping to pinned memory, the copy
- * engine brings it to a device buffer, a kernel puts it into the order of args.h.  Several
- * slots keep the three busy at once.  Vectors that need no new order are copied as they are.
+ * Works piece by piece: host threads copy a piece from the mapping to pinned memory, the copy
+ * engine copies it to a device buffer, and a kernel puts it into the order of args.h.  Several
+ * slots keep the three busy at once.  Vectors that need no reordering are copied directly.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void *copy_thread(void *arg)
     return NULL;
 }
 
-/* One thread does not saturate a PCIe 5 link; page faults on the mapping add to it. */
+/* One thread does not saturate a PCIe 5 link, and page faults on the mapping make it slower. */
 static void copy_in_parallel(void *to, const void *from, size_t bytes)
 {
     if (bytes < COPY_ALONE_BYTES) {
@@ -66,7 +66,7 @@ static void copy_in_parallel(void *to, const void *from, size_t bytes)
             (void)pthread_join(threads[i], NULL);
 }
 
-/* Brings bytes to the current slot's device buffer; finish_slot() must follow. */
+/* Copies bytes to the current slot's device buffer; finish_slot() must follow. */
 static lr_code stage(struct loader *l, const void *from, size_t bytes)
 {
     const struct cuda_driver *cu = l->b->cu;
@@ -113,8 +113,8 @@ static uint32_t grid_for(uint64_t items)
     return (uint32_t)((items + 255) / 256);
 }
 
-/* `rows` rows of the file become tiles first_tile .. of m.  Pieces end at tile borders, and
- * at head borders where rows are paired across a head. */
+/* `rows` rows of the file become tiles first_tile .. of m.  Pieces end at tile borders, and at
+ * head borders if rows are paired across a head. */
 static lr_code put_bf16(struct loader *l, const struct cuda_matrix *m, uint32_t first_tile,
                         const uint16_t *from, uint32_t rows, uint32_t order)
 {
@@ -247,7 +247,7 @@ static lr_code put_layer(struct loader *l, const struct cuda_layer *to,
     return code;
 }
 
-/* cos and sin by position, pairs as the q, k, v product wants them. */
+/* cos and sin by position, in the pairs of the q, k, v product. */
 static lr_code put_rope(struct loader *l)
 {
     struct gptoss_backend *b = l->b;
@@ -268,7 +268,7 @@ static lr_code put_rope(struct loader *l)
     }
     uint64_t loaded = l->loaded;
     lr_code code = put_plain(l, b->rope, table, (size_t)positions * 64 * sizeof(float));
-    l->loaded = loaded; /* not bytes of the model */
+    l->loaded = loaded; /* these are no bytes of the model */
     free(table);
     return code;
 }
@@ -278,7 +278,7 @@ static lr_code put_all(struct loader *l)
     struct gptoss_backend *b = l->b;
     const struct model_gptoss *w = b->weights;
     const struct cuda_driver *cu = b->cu;
-    if (w->embed == NULL) { /* a shape without weights */
+    if (w->embed == NULL) { /* a model shape without weights */
         lr_code code = cuda_fill_weights(b, l->err);
         return code == LR_OK ? put_rope(l) : code;
     }

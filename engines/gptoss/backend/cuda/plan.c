@@ -1,6 +1,5 @@
-/* gptoss/backend/cuda/plan.c - shapes and sizes: what a model takes on a GPU, and where each
- * part lies within its allocation.  The same functions count (base 0) and place.
- */
+/* gptoss/backend/cuda/plan.c - shapes and sizes: the memory that a model needs on a GPU, and
+ * the offset of each part in its allocation.  The same functions count (base 0) and place. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +13,10 @@ enum {
     DEFAULT_KV_TOKENS = 262144,
 };
 
-/* The context, the modules and the driver's own: measured on an H200 with driver 580. */
+/* For the context, the modules and the driver: measured on an H200 with driver 580. */
 #define FIXED_BYTES (600ull << 20)
 
-/* Hands out 256-byte aligned pieces of an allocation. */
+/* Returns consecutive 256-byte aligned pieces of an allocation. */
 struct placer {
     uint64_t base;
     uint64_t used;
@@ -87,7 +86,7 @@ static uint32_t pages_for(uint64_t tokens)
     return (uint32_t)((tokens + CUDA_PAGE_TOKENS - 1) / CUDA_PAGE_TOKENS);
 }
 
-/* The inputs of a step, in one piece so that one copy brings them. */
+/* The inputs of a step, adjacent, so that one copy is enough. */
 static void place_inputs(struct cuda_inputs *at, const struct gptoss_plan *p)
 {
     struct placer in = {0};
@@ -154,7 +153,7 @@ static uint32_t pick(uint64_t asked, uint64_t otherwise, uint64_t low, uint64_t 
     return (uint32_t)(v > high ? high : v);
 }
 
-/* Shapes the kernels have no code for. */
+/* Refuses shapes that the kernels do not support. */
 static lr_code check_shape(const struct model_config *c, struct lr_error *err)
 {
     if (c->head_dim != CUDA_HEAD_DIM)
@@ -174,7 +173,8 @@ static lr_code check_shape(const struct model_config *c, struct lr_error *err)
 
 static void count_pages(const struct model_config *c, struct gptoss_plan *p, uint64_t kv_tokens)
 {
-    /* A sequence's window pages: the window, a chunk beyond it, and both ends partly used. */
+    /* Window pages of a sequence: the window, a chunk beyond it, and a partly used page at both
+     * ends. */
     uint32_t window = pages_for((uint64_t)c->window + p->prefill_chunk) + 1,
              longest = pages_for(p->max_context);
     p->full_pages = pages_for(kv_tokens);
@@ -190,7 +190,7 @@ static lr_code fit(const struct model_config *c, const struct gptoss_backend_opt
     count_pages(c, p, kv_tokens);
     if (p->total <= limit)
         return LR_OK;
-    /* Fewer KV tokens, where the operator left the number to us. */
+    /* Reduces the KV tokens if the operator gave no number. */
     uint64_t pages =
         (p->total - limit) / (p->full_page_bytes != 0 ? p->full_page_bytes : 1) + 1;
     if (o->kv_tokens == 0 && pages + pages_for(p->prefill_chunk) < p->full_pages) {

@@ -1,9 +1,9 @@
 /* gptoss/backend/cuda/random.c - benchmarks without a file: random weights made on the device,
- * and the rate at which the device reads its memory, measured on those weights.
+ * and the device's memory bandwidth, measured on those weights.
  *
  * Values have the size of a trained model's, so that activations stay finite and experts are
- * chosen about evenly; norms are 1.  Nothing here runs for a model that has a file, except
- * the measurement where extra_json asks for it.
+ * chosen about evenly; norms are 1.  For a model with a file only the measurement can run, if
+ * extra_json asks for it.
  */
 #include <stdio.h>
 
@@ -14,14 +14,14 @@
 enum { FILL_BF16 = 0, FILL_CODES = 1, FILL_SCALES = 2 };
 enum { FILL_THREADS = 256, READ_THREADS = 512, READ_PASSES = 5, BF16_ONE = 0x3F80 };
 
-/* Less than this fits caches, at least in part. */
+/* Fewer bytes fit into caches, at least in part. */
 #define READ_LEAST (1ull << 30)
 
 struct filler {
     struct gptoss_backend *b;
     struct lr_error *err;
     uint32_t seed;
-    lr_code code; /* sticky */
+    lr_code code; /* the first error */
 };
 
 static void fill(struct filler *f, const void *to, uint64_t bytes, uint32_t kind)
@@ -90,7 +90,7 @@ lr_code cuda_measure_memory(struct gptoss_backend *b, const struct gptoss_backen
     uint64_t bytes = b->plan.weights / 16 * 16, best_ns = UINT64_MAX;
     if (bytes < READ_LEAST || host->log == NULL)
         return LR_OK;
-    CUdeviceptr sum = (CUdeviceptr)(uintptr_t)b->ws.logits; /* nobody reads it */
+    CUdeviceptr sum = (CUdeviceptr)(uintptr_t)b->ws.logits; /* its content is not used */
     size_t pieces = (size_t)(bytes / 16);
     void *arguments[] = {&b->weight_memory, &pieces, &sum};
     for (int i = 0; i < READ_PASSES; i++) {

@@ -6,7 +6,7 @@
 enum {
     PASS_THREADS = 256, /* rows_1_32.cu */
     DOWN_THREADS = 512, /* rows_1_32_down_1 */
-    EXPERT_TILES = 3,   /* tiles that a group of warps of an expert's kernel works through */
+    EXPERT_TILES = 3,   /* tiles for each group of warps of an expert kernel */
     TILED_THREADS = 256,
     TILED_SHARED = 4 * 2 * CUDA_TILE_TOKENS * 64,
     SPARE_SHARED = 4096, /* of a block's shared memory, for the static arrays of products */
@@ -17,7 +17,7 @@ struct product_kernels {
     enum cuda_kernel passes[3]; /* of 8, 16 and 32 rows */
     enum cuda_kernel slices[4]; /* for up to 8, 16, 32 and 64 rows */
     enum cuda_kernel tiled, prompt;
-    uint32_t least; /* rows from which slices are quicker than passes */
+    uint32_t least; /* rows from which slices are faster than passes */
 };
 
 static const struct product_kernels qkv_kernels = {
@@ -48,7 +48,7 @@ static uint32_t stride_of(uint32_t blocks)
     return blocks * 64 + (blocks % 2 == 0 ? 64 : 0);
 }
 
-/* 8, 16, 32 or 64 rows: the place of the kernel in a list of these four. */
+/* 8, 16, 32 or 64 rows: the index of the kernel in a list of these four. */
 static uint32_t row_step(uint32_t rows)
 {
     return rows <= 8 ? 0 : rows <= 16 ? 1 : rows <= 32 ? 2 : 3;
@@ -61,7 +61,7 @@ static void add(struct cuda_choices *all, struct cuda_choice choice)
     all->at[all->count++] = choice;
 }
 
-/* ---- what the device can do ---- */
+/* ---- properties of the device ---- */
 
 bool cuda_target_can_run(const struct cuda_target *t, enum cuda_kernel kernel, uint32_t shared)
 {
@@ -105,8 +105,8 @@ bool cuda_target_has_token(const struct cuda_target *t, const struct model_confi
 
 /* ---- dense products ---- */
 
-/* Slices of the columns for rows_2_64.cu; 0: the product is not for that file.  The whole grid
- * must be resident, because its blocks wait for each other. */
+/* Slices of the columns for rows_2_64.cu; 0: the product is not suited.  The whole grid must be
+ * resident, because its blocks wait for each other. */
 static uint32_t slices_of(const struct cuda_target *t, const struct cuda_matrix *m,
                           uint32_t rows, uint32_t least)
 {
@@ -137,10 +137,10 @@ static struct cuda_choice in_slices(const struct cuda_matrix *m,
                                 .splits = splits};
 }
 
-/* Tokens of a tile such that the tiles, dealt to all multiprocessors, end soonest. */
+/* The tile size in tokens with which all multiprocessors finish soonest. */
 static uint32_t best_tile(uint32_t row_blocks, uint32_t tokens, uint32_t sms)
 {
-    enum { FIXED = 64 }; /* what a tile costs beside its tokens, in tokens */
+    enum { FIXED = 64 }; /* fixed cost of a tile, in tokens */
     uint32_t best = 0, best_cost = UINT32_MAX;
     for (uint32_t n = 32; n <= CUDA_DENSE_TOKENS; n += 32) {
         uint32_t tiles = divide_up(tokens, n) * row_blocks;
@@ -178,8 +178,8 @@ static struct cuda_choice in_tiles(const struct cuda_matrix *m, enum cuda_kernel
                                 .shared = TILED_SHARED};
 }
 
-/* Passes over the weights, of as many rows as fit.  `split`: eight warps share a tile and split
- * its columns. */
+/* Passes over the weights, each with as many rows as fit.  `split`: eight warps share a tile
+ * and split its columns. */
 static struct cuda_choice in_passes(const struct cuda_target *t, const struct cuda_matrix *m,
                                     const enum cuda_kernel *kernels, uint32_t rows, bool split)
 {
@@ -192,8 +192,9 @@ static struct cuda_choice in_passes(const struct cuda_target *t, const struct cu
             break;
     }
     uint32_t sms = t->multiprocessors, groups = split ? 1 : 8;
-    /* Staging many rows costs more than one tile of weights: then a block keeps them for
-     * several tiles.  Unsplit products always loop, two blocks a multiprocessor. */
+    /* Loading many rows costs more than one tile of weights: then a block keeps them for
+     * several tiles.  Products that are not split always loop, with two blocks a
+     * multiprocessor. */
     uint32_t blocks = !split         ? sms * 2
                       : columns == 1 ? m->tiles
                                      : sms * (shared < 100000 ? 2 : 1);
@@ -246,9 +247,9 @@ struct cuda_choices cuda_select_out(const struct cuda_target *t, const struct cu
 struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct cuda_matrix *m,
                                        uint32_t rows)
 {
-    static const enum cuda_kernel at_once[4] = {CUDA_KERNEL_COUNT, /* rows_1_32 has so few */
-                                                CUDA_logits_rows_16, CUDA_logits_rows_32,
-                                                CUDA_logits_rows_64};
+    static const enum cuda_kernel at_once[4] = {
+        CUDA_KERNEL_COUNT, /* rows_1_32 handles so few */
+        CUDA_logits_rows_16, CUDA_logits_rows_32, CUDA_logits_rows_64};
     uint32_t step = row_step(rows),
              shared = CUDA_LOGITS_RING + ((uint32_t)CUDA_LOGITS_COLUMN_TILE << step);
     struct cuda_choices all = {0};
@@ -260,8 +261,8 @@ struct cuda_choices cuda_select_logits(const struct cuda_target *t, const struct
                                        .threads = CUDA_LOGITS_THREADS,
                                        .shared = shared});
     else if (rows > CUDA_PASS_ROWS)
-        /* The vocabulary fills the machine with tiles; two passes over its weights would not.
-         */
+        /* The vocabulary has enough tiles for all multiprocessors; two passes over its weights
+         * would be slower. */
         add(&all, in_tiles(m, CUDA_rows_tiled_logits, rows));
     else
         add(&all, in_passes(t, m, logits_passes, rows, false));
@@ -277,7 +278,7 @@ struct cuda_choices cuda_select_norm(const struct cuda_target *t, const struct m
     struct cuda_choices all = {0};
     if (!route)
         add(&all, (struct cuda_choice){.kernel = CUDA_norm_only, .x = rows, .threads = 256});
-    /* As long as each row has multiprocessors of its own they are quicker than mma. */
+    /* As long as each row has its own multiprocessors this is faster than mma. */
     else if (rows * parts <= t->multiprocessors)
         add(&all, (struct cuda_choice){.kernel = CUDA_norm_route,
                                        .x = rows,
@@ -300,7 +301,7 @@ struct cuda_choices cuda_select_attention(const struct cuda_target *t,
     struct cuda_choices all = {0};
     uint32_t splits = decode_rows == 0 ? 1 : CUDA_GRAPH_ROWS / decode_rows;
     splits = splits < 1 ? 1 : splits > 16 ? 16 : splits;
-    /* A window is a few chunks of keys: one block has them all. */
+    /* A window has few chunks of keys: one block processes all. */
     if (sliding && c->window <= 512)
         splits = 1;
     if (decode_rows != 0)
@@ -333,7 +334,7 @@ struct cuda_choices cuda_select_attention(const struct cuda_target *t,
 
 /* ---- experts ---- */
 
-/* True where a kernel of expert_stream.cu can be used for a matrix. */
+/* True when a kernel of expert_stream.cu supports a matrix. */
 static bool can_stream(const struct cuda_target *t, enum cuda_kernel kernel,
                        const struct cuda_matrix *m)
 {
@@ -341,13 +342,13 @@ static bool can_stream(const struct cuda_target *t, enum cuda_kernel kernel,
            m->blocks == CUDA_STREAM_BLOCKS && m->tiles % 2 == 0;
 }
 
-/* Shared memory of an expert's kernel that has 16 rows in hand. */
+/* Shared memory of an expert's kernel that processes 16 rows at a time. */
 static uint32_t expert_shared(const struct cuda_matrix *m)
 {
     return 16 * stride_of(m->blocks) + 16384;
 }
 
-/* Each (row, choice) by itself: few rows have few experts in common. */
+/* Each (row, choice) separately: few rows share few experts. */
 static void by_assignment(struct cuda_choices *all, const struct model_config *c,
                           const struct cuda_matrix *up, const struct cuda_matrix *down,
                           uint32_t rows)
@@ -367,7 +368,7 @@ static void by_assignment(struct cuda_choices *all, const struct model_config *c
                                   .shared = c->experts_per_token * stride_of(down->blocks)});
 }
 
-/* Each expert with all rows that chose it: as a stream of weights, or a grid over experts. */
+/* Each expert with all rows that chose it: by streaming weights, or by a grid over experts. */
 static struct cuda_choice by_expert(const struct cuda_target *t, const struct model_config *c,
                                     const struct cuda_matrix *m, bool streams,
                                     enum cuda_operand operand)
@@ -417,7 +418,7 @@ struct cuda_choices cuda_select_experts(const struct cuda_target *t,
     bool up_streams = can_stream(t, CUDA_stream_gate_up, up),
          streams = up_streams && can_stream(t, CUDA_stream_down, down);
     struct cuda_choices all = {0};
-    /* A stream is quicker from two rows on. */
+    /* Streaming is faster from two rows on. */
     if (rows <= (streams ? 1 : CUDA_SLOT_MODE_TOKENS)) {
         by_assignment(&all, c, up, down, rows);
         return all;

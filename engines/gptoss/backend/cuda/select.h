@@ -1,12 +1,12 @@
-/* gptoss/backend/cuda/select.h - which kernels run an operation, and how each is cut.
+/* gptoss/backend/cuda/select.h - which kernels run an operation, and with which grid.
  *
- * Pure functions of (model shape, rows, device): no driver, no device, no memory.  What
- * launches (launch.c, products.c, experts.c) asks here and only fills in addresses, so that a
- * test without a GPU sees every choice for every GPU.
+ * Pure functions of (model shape, rows, device): no driver, no device, no memory.  The
+ * launching code (launch.c, products.c, experts.c) calls these and only fills in addresses, so
+ * that a test without a GPU sees every choice for every GPU.
  *
  *   rows        any shape and GPU                          added by Hopper's code
  *   1           rows_1_32                                  token_layers: all layers, one kernel
- *   2 .. 64     rows_2_64 where the matrix is wide enough, expert_stream for the experts
+ *   2 .. 64     rows_2_64 if the matrix is wide enough,    expert_stream for the experts
  *               else rows_1_32 in passes; experts that
  *               need more shared memory than the GPU has:
  *               rows_tiled
@@ -35,11 +35,11 @@ enum cuda_module {
 };
 
 enum {
-    CUDA_GRAPH_ROWS = 64,    /* decode steps of up to so many sequences are graphs */
+    CUDA_GRAPH_ROWS = 64, /* decode steps of up to so many sequences are captured as graphs */
     CUDA_STREAMED_ROWS = 64, /* up to so many rows weights are streamed, not tiled */
 };
 
-/* The device, as far as a choice depends on it. */
+/* The properties of a device that a choice depends on. */
 struct cuda_target {
     uint32_t multiprocessors;
     uint32_t shared_per_block;                 /* bytes a block may opt in to */
@@ -47,7 +47,7 @@ struct cuda_target {
     uint32_t static_shared[CUDA_KERNEL_COUNT]; /* bytes of its static arrays */
 };
 
-/* What a launch works on: which arguments it gets. */
+/* The operand of a launch decides which arguments it gets. */
 enum cuda_operand {
     CUDA_ON_NORM,      /* struct cuda_norm */
     CUDA_ON_PRODUCT,   /* struct cuda_gemm of a dense product */
@@ -65,8 +65,8 @@ struct cuda_choice {
     uint32_t x, y, z; /* blocks */
     uint32_t threads; /* of a block */
     uint32_t shared;  /* bytes of dynamic shared memory of a block */
-    /* members of the arguments that follow from the choice; 0: not used */
-    uint32_t tiles_per_group; /* rows_1_32: tiles a group of warps works through */
+    /* arguments that follow from the choice; 0: not used */
+    uint32_t tiles_per_group; /* rows_1_32: tiles for each group of warps */
     uint32_t splits;          /* rows_2_64: slices of the columns; attention: of the keys */
     uint32_t tile_tokens;     /* prompt_dense: tokens of a tile; sort: room of a tile */
 };
@@ -79,20 +79,21 @@ struct cuda_choices {
     struct cuda_choice at[CUDA_CHOICES_MAX];
 };
 
-/* The loaded code has the kernel, and a block with so much dynamic shared memory fits. */
+/* True when the loaded code has the kernel and a block with so much dynamic shared memory
+ * fits. */
 bool cuda_target_can_run(const struct cuda_target *t, enum cuda_kernel kernel, uint32_t shared);
 
-/* Prompts are run by Hopper's kernels: products and attention. */
+/* True when Hopper's kernels run prompts: products and attention. */
 bool cuda_target_has_prompts(const struct cuda_target *t);
 
-/* The products of so many rows want the columns of their activations in the order of
- * device.cuh's prompt_column. */
+/* True when products of so many rows need their activations in the column order of device.cuh's
+ * prompt_column. */
 bool cuda_target_is_prompt(const struct cuda_target *t, uint32_t rows);
 
-/* Tokens of a prompt that one query tile has. */
+/* Tokens of a prompt in one query tile. */
 uint32_t cuda_target_query_tokens(const struct cuda_target *t, const struct model_config *c);
 
-/* The one kernel for all layers of a single token is made for this shape, and runs here. */
+/* True when the single-token kernel supports this shape. */
 bool cuda_fits_token(const struct model_config *c);
 bool cuda_target_has_token(const struct cuda_target *t, const struct model_config *c);
 

@@ -1,6 +1,5 @@
 /* gptoss/backend/cuda/token.c - the persistent kernel for a single token (token.cu): where it
- * can run, its memory and its launch.  Elsewhere launch.c's kernels do the same.
- */
+ * can run, its memory and its launch.  Where it cannot run, launch.c's kernels do the same. */
 #include <stdlib.h>
 
 #include "engines/gptoss/backend/cuda/cuda.h"
@@ -91,7 +90,7 @@ lr_code cuda_token_open(struct gptoss_backend *b, struct lr_error *err)
 
 lr_code cuda_token_launch(struct gptoss_backend *b, struct lr_error *err)
 {
-    /* Blocks wait for each other: all must be resident. */
+    /* Blocks wait for each other, so all must be resident. */
     CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                                   .value.cooperative = 1};
     CUlaunchConfig config = {.gridDimX = (uint32_t)b->device.multiprocessors,

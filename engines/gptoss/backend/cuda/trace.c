@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/trace.c - what the routers chose, for tests. */
+/* gptoss/backend/cuda/trace.c - reports the routers' choices, for tests. */
 #include <stdlib.h>
 
 #include "engines/gptoss/backend/cuda/cuda.h"
