@@ -208,11 +208,6 @@ void engine_pool_destroy(struct engine_pool *pool)
     free(pool);
 }
 
-uint32_t engine_pool_threads(const struct engine_pool *pool)
-{
-    return pool->threads;
-}
-
 uint32_t engine_pool_cores(void)
 {
 #if defined(__linux__)

@@ -23,8 +23,6 @@ void engine_pool_destroy(struct engine_pool *pool); /* NULL is fine; joins every
 /* worker is 0..threads-1 and names the thread's scratch. */
 void engine_pool_run(struct engine_pool *pool, engine_task_fn fn, void *ctx, uint32_t count);
 
-uint32_t engine_pool_threads(const struct engine_pool *pool);
-
 /* Processors that this process may use. */
 uint32_t engine_pool_cores(void);
 

@@ -45,7 +45,4 @@ void lr_fake_clock_advance_ms(struct lr_fake_clock *fake, uint64_t ms); /* both 
 enum { LR_TIME_TEXT_LEN = 24 };
 void lr_time_format(int64_t wall_ms, char out[LR_TIME_TEXT_LEN + 1]);
 
-/* ISO 8601 / RFC 3339: date, 'T' or ' ', time, optional fraction, 'Z' or an offset. */
-bool lr_time_parse(struct lr_str text, int64_t *wall_ms);
-
 #endif

@@ -58,13 +58,12 @@ struct code_row {
     int http;
     const char *name;
     const char *type;
-    const char *meaning;
 };
 
 static const struct code_row *find_row(lr_code code)
 {
     static const struct code_row rows[] = {
-#define X(name, number, http, type, meaning) {number, http, #name, type, meaning},
+#define X(name, number, http, type, meaning) {number, http, #name, type},
         LR_CODE_MAP(X)
 #undef X
     };
@@ -91,12 +90,6 @@ const char *lr_code_word(lr_code code, char out[LR_CODE_WORD])
         out[n++] = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
     out[n] = '\0';
     return out;
-}
-
-const char *lr_code_meaning(lr_code code)
-{
-    const struct code_row *row = find_row(code);
-    return row != NULL ? row->meaning : "a code of another version";
 }
 
 int lr_code_http(lr_code code)

@@ -46,10 +46,9 @@ lr_code lr_fail_errno(struct lr_error *err, lr_code code, const char *fmt, ...) 
 /* Puts "prefix: " before the text of an error on its way up; returns err->code. */
 lr_code lr_fail_prefix(struct lr_error *err, const char *fmt, ...) LR_PRINTF(2, 3);
 
-const char *lr_code_name(lr_code code);    /* "OUT_OF_VRAM"; "UNKNOWN" for a foreign number */
-const char *lr_code_meaning(lr_code code); /* a sentence for `--help` and docs */
-int lr_code_http(lr_code code);            /* 500 for a foreign number */
-const char *lr_code_type(lr_code code);    /* "type" of an OpenAI error body */
+const char *lr_code_name(lr_code code); /* "OUT_OF_VRAM"; "UNKNOWN" for a foreign number */
+int lr_code_http(lr_code code);         /* 500 for a foreign number */
+const char *lr_code_type(lr_code code); /* "type" of an OpenAI error body */
 /* "code" of an OpenAI error body: OpenAI's own word where there is one, else the name in lower
  * case. */
 enum { LR_CODE_WORD = 32 };

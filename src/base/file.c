@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/failpoint.h"
@@ -41,72 +39,6 @@ static lr_code open_read(const char *path, int *fd, struct lr_error *err)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC);
     return *fd >= 0 ? LR_OK : lr_fail_file(err, "open", path);
-}
-
-/* For systems without openat2 (old kernels, some sandboxes): opens each component by itself and
- * follows no links at all.  Stricter than openat2, never laxer. */
-static int open_walking(int root, char *name)
-{
-    int at = dup(root);
-    while (at >= 0) {
-        char *slash = strchr(name, '/');
-        if (slash != NULL)
-            *slash = '\0';
-        int flags = slash != NULL ? O_PATH | O_DIRECTORY : O_RDONLY | O_NONBLOCK;
-        int next = openat(at, name, flags | O_NOFOLLOW | O_CLOEXEC);
-        int saved = errno;
-        (void)close(at);
-        errno = saved == ELOOP ? EXDEV : saved;
-        if (slash == NULL)
-            return next;
-        at = next;
-        name = slash + 1;
-    }
-    return -1;
-}
-
-static int open_below(int root, char *name)
-{
-    struct open_how how = {
-        /* O_NONBLOCK: opening a FIFO must not hang; the flag does nothing to a plain file. */
-        .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-    };
-    int fd = (int)syscall(SYS_openat2, root, name, &how, sizeof(how));
-    if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EAGAIN))
-        fd = open_walking(root, name);
-    return fd;
-}
-
-lr_code lr_file_open_beneath(const char *root, struct lr_str name, int *fd,
-                             struct lr_error *err)
-{
-    char path[LR_PATH_MAX], below[LR_PATH_MAX];
-    struct stat info;
-    *fd = -1;
-    lr_code code = lr_path_join(path, root, name, err);
-    if (code != LR_OK)
-        return code;
-    memcpy(below, name.ptr, name.len);
-    below[name.len] = '\0';
-    int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
-        return lr_fail_file(err, "open folder", root);
-    int opened = open_below(folder, below);
-    int saved = errno;
-    (void)close(folder);
-    errno = saved;
-    if (opened < 0 && (errno == EXDEV || errno == ELOOP))
-        return lr_fail(err, LR_PERMISSION_DENIED,
-                       "%.400s leads outside its folder through a symbolic link", path);
-    if (opened < 0)
-        return lr_fail_file(err, "open", path);
-    if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode)) {
-        (void)close(opened);
-        return lr_fail(err, LR_INVALID_ARGUMENT, "%.400s is not a regular file", path);
-    }
-    *fd = opened;
-    return LR_OK;
 }
 
 static lr_code read_all(int fd, const char *path, struct lr_buf *out, struct lr_error *err)

@@ -1,9 +1,9 @@
 /* base/file.h - safe file access.
  *
- * Names that come from outside (a manifest, a request) become paths only through lr_path_safe
- * or lr_file_open_beneath.  Data that must survive a crash is written with
- * lr_file_write_atomic.  Errors name the path and, where the operator can act, what to do.
- * Codes: NOT_FOUND, PERMISSION_DENIED, TOO_LARGE, CONFLICT, IO, INVALID_ARGUMENT. Thread: any.
+ * Names that come from outside (a manifest, a request) become paths only through lr_path_safe.
+ * Data that must survive a crash is written with lr_file_write_atomic.  Errors name the path
+ * and, where the operator can act, what to do.  Codes: NOT_FOUND, PERMISSION_DENIED, TOO_LARGE,
+ * CONFLICT, IO, INVALID_ARGUMENT.  Thread: any.
  */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
@@ -23,15 +23,9 @@ enum { LR_PATH_MAX = 4096 };
  * or empty component, no backslash, NUL, colon-drive or control character. */
 bool lr_path_safe(struct lr_str name);
 
-/* root + "/" + name into out, after lr_path_safe(name).  Does not resolve symbolic links: a
- * path that other users could have replaced by a link is opened with lr_file_open_beneath. */
+/* root + "/" + name into out, after lr_path_safe(name).  Does not resolve symbolic links. */
 LR_MUST_USE lr_code lr_path_join(char out[LR_PATH_MAX], const char *root, struct lr_str name,
                                  struct lr_error *err);
-
-/* Opens root/name for reading; refuses when any component below root leads outside
- * root, even through a symbolic link.  *fd is the caller's to close. */
-LR_MUST_USE lr_code lr_file_open_beneath(const char *root, struct lr_str name, int *fd,
-                                         struct lr_error *err);
 
 /* The whole file, at most limit bytes (TOO_LARGE otherwise), into an arena or a buffer.
  * out->ptr is terminated by a NUL that out->len does not count. */

@@ -120,15 +120,6 @@ lr_code lr_settings_assign(struct lr_settings *s, struct lr_settings_entry *entr
     return code;
 }
 
-lr_code lr_settings_set(struct lr_settings *s, const char *name, const char *value,
-                        struct lr_error *err)
-{
-    struct lr_settings_entry *entry = lr_settings_find(s, lr_str_z(name));
-    if (entry == NULL)
-        return lr_settings_fail_unknown(s, lr_str_z(name), "", "", err);
-    return lr_settings_assign(s, entry, lr_str_z(value), LR_FROM_FLAG, name, err);
-}
-
 size_t lr_settings_positional_count(const struct lr_settings *s)
 {
     return s->positional_count;

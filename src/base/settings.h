@@ -91,10 +91,6 @@ bool lr_settings_is_help(const struct lr_settings *s);
 LR_MUST_USE lr_code lr_settings_load(struct lr_settings *s, int argc, const char *const *argv,
                                      const char *const *env, struct lr_error *err);
 
-/* Sets a value from code, with the precedence of a flag. */
-LR_MUST_USE lr_code lr_settings_set(struct lr_settings *s, const char *name, const char *value,
-                                    struct lr_error *err);
-
 /* Values.  Strings are borrowed from s. */
 bool lr_settings_has(const struct lr_settings *s, const char *name); /* has a value */
 /* NULL: not set.  STRING, PATH and CHOICE; every other type as it was written. */

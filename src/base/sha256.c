@@ -159,25 +159,3 @@ bool lr_sha256_parse(struct lr_str hex, unsigned char out[LR_SHA256_LEN])
     }
     return true;
 }
-
-void lr_hmac_sha256(struct lr_str key, struct lr_str text, unsigned char out[LR_SHA256_LEN])
-{
-    unsigned char pad[64] = {0}, inner[LR_SHA256_LEN];
-    if (key.len > sizeof(pad))
-        lr_sha256_of(key, pad);
-    else if (key.len != 0)
-        memcpy(pad, key.ptr, key.len);
-    struct lr_sha256 h;
-    for (size_t i = 0; i < sizeof(pad); i++)
-        pad[i] ^= 0x36;
-    lr_sha256_init(&h);
-    lr_sha256_add(&h, pad, sizeof(pad));
-    lr_sha256_add(&h, text.ptr, text.len);
-    lr_sha256_end(&h, inner);
-    for (size_t i = 0; i < sizeof(pad); i++)
-        pad[i] ^= 0x36 ^ 0x5c;
-    lr_sha256_init(&h);
-    lr_sha256_add(&h, pad, sizeof(pad));
-    lr_sha256_add(&h, inner, sizeof(inner));
-    lr_sha256_end(&h, out);
-}

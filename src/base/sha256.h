@@ -32,7 +32,4 @@ void lr_sha256_hex(const unsigned char digest[LR_SHA256_LEN], char out[LR_SHA256
 /* Exactly 64 hex digits of either case. */
 bool lr_sha256_parse(struct lr_str hex, unsigned char out[LR_SHA256_LEN]);
 
-/* RFC 2104, for tokens that two parties can check. */
-void lr_hmac_sha256(struct lr_str key, struct lr_str text, unsigned char out[LR_SHA256_LEN]);
-
 #endif

@@ -274,17 +274,6 @@ bool hub_manifest_file_wanted(const struct hub_manifest *manifest,
            lists_meet(file->runtimes, filter->runtimes);
 }
 
-uint64_t hub_manifest_bytes(const struct hub_manifest *manifest,
-                            const struct hub_filter *filter)
-{
-    uint64_t total = 0;
-    for (size_t i = 0; i < manifest->file_count; i++) {
-        if (hub_manifest_file_wanted(manifest, &manifest->files[i], filter))
-            total += manifest->files[i].size;
-    }
-    return total;
-}
-
 void hub_manifest_digest(const struct hub_manifest *manifest, char out[LR_SHA256_HEX_LEN + 1])
 {
     unsigned char digest[LR_SHA256_LEN];

@@ -99,8 +99,4 @@ bool hub_manifest_file_wanted(const struct hub_manifest *manifest,
                               const struct hub_manifest_file *file,
                               const struct hub_filter *filter);
 
-/* Sum of the sizes that a node with this filter stores. */
-uint64_t hub_manifest_bytes(const struct hub_manifest *manifest,
-                            const struct hub_filter *filter);
-
 #endif

@@ -84,8 +84,6 @@ const struct model_gguf_value *model_gguf_get(const struct model_gguf *g, const 
 bool model_gguf_str(const struct model_gguf *g, const char *key, struct lr_str *out);
 bool model_gguf_u32(const struct model_gguf *g, const char *key, uint32_t *out);
 bool model_gguf_u64(const struct model_gguf *g, const char *key, uint64_t *out);
-bool model_gguf_f64(const struct model_gguf *g, const char *key, double *out);
-bool model_gguf_bool(const struct model_gguf *g, const char *key, bool *out);
 /* Item i of an array of strings, in linear time. */
 bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct lr_str *out);
 

@@ -109,35 +109,6 @@ bool model_gguf_u32(const struct model_gguf *g, const char *key, uint32_t *out)
     return true;
 }
 
-bool model_gguf_f64(const struct model_gguf *g, const char *key, double *out)
-{
-    const struct model_gguf_value *v = model_gguf_get(g, key);
-    if (v == NULL)
-        return false;
-    uint64_t bits = little(v->raw.ptr, v->raw.len < 8 ? v->raw.len : 8);
-    if (v->type == MODEL_GGUF_F64) {
-        memcpy(out, &bits, sizeof(*out));
-        return true;
-    }
-    if (v->type == MODEL_GGUF_F32) {
-        uint32_t narrow = (uint32_t)bits;
-        float value;
-        memcpy(&value, &narrow, sizeof(value));
-        *out = (double)value;
-        return true;
-    }
-    return false;
-}
-
-bool model_gguf_bool(const struct model_gguf *g, const char *key, bool *out)
-{
-    const struct model_gguf_value *v = model_gguf_get(g, key);
-    if (v == NULL || v->type != MODEL_GGUF_BOOL)
-        return false;
-    *out = v->raw.ptr[0] != 0;
-    return true;
-}
-
 bool model_gguf_str_at(const struct model_gguf_value *array, uint64_t i, struct lr_str *out)
 {
     if (array == NULL || array->type != MODEL_GGUF_ARRAY ||

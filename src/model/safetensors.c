@@ -304,11 +304,6 @@ const struct model_tensor *model_safetensors_at(const struct model_safetensors *
     return &st->header.tensors[i];
 }
 
-const char *model_safetensors_path(const struct model_safetensors *st)
-{
-    return st->path;
-}
-
 uint64_t model_safetensors_file_size(const struct model_safetensors *st)
 {
     return st->map.len;

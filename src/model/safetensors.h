@@ -44,7 +44,6 @@ void model_safetensors_close(struct model_safetensors *st); /* NULL is fine */
 
 size_t model_safetensors_count(const struct model_safetensors *st);
 const struct model_tensor *model_safetensors_at(const struct model_safetensors *st, size_t i);
-const char *model_safetensors_path(const struct model_safetensors *st);
 uint64_t model_safetensors_file_size(const struct model_safetensors *st);
 
 #endif

@@ -253,26 +253,9 @@ size_t model_weights_count(const struct model_weights *w)
     return w->count;
 }
 
-const struct model_tensor *model_weights_at(const struct model_weights *w, size_t i)
-{
-    return w->tensors[i];
-}
-
 uint64_t model_weights_bytes(const struct model_weights *w)
 {
     return w->bytes;
-}
-
-size_t model_weights_file_count(const struct model_weights *w)
-{
-    return w->file_count;
-}
-
-const char *model_weights_file(const struct model_weights *w, size_t i, uint64_t *size)
-{
-    if (size != NULL)
-        *size = model_safetensors_file_size(w->files[i]);
-    return model_safetensors_path(w->files[i]);
 }
 
 void model_advise(const void *data, uint64_t bytes, enum model_advice advice)

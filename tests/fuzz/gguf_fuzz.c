@@ -11,12 +11,8 @@ static void look_up(const struct model_gguf *g)
 {
     struct lr_str text;
     uint64_t number;
-    double real;
-    bool flag;
     (void)model_gguf_str(g, "general.architecture", &text);
     (void)model_gguf_u64(g, "general.alignment", &number);
-    (void)model_gguf_f64(g, "general.alignment", &real);
-    (void)model_gguf_bool(g, "flag", &flag);
     for (size_t i = 0; i < g->kv_count && i < 16; i++) {
         const struct model_gguf_value *v = &g->kv[i].value;
         if (v->count != 0 && model_gguf_str_at(v, v->count - 1, &text) &&

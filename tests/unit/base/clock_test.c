@@ -42,9 +42,6 @@ static void times_are_written_as_libc_would(void **state)
                        parts.tm_min, parts.tm_sec);
         lr_time_format(ms, ours);
         assert_string_equal(ours, theirs);
-        int64_t back;
-        assert_true(lr_time_parse(lr_str_z(ours), &back));
-        assert_int_equal(back, ms);
     }
 }
 
@@ -60,47 +57,6 @@ static void times_out_of_range_are_clamped(void **state)
     assert_string_equal(text, "1969-12-31T23:59:59.999Z");
 }
 
-static void offsets_and_fractions_are_understood(void **state)
-{
-    (void)state;
-    int64_t a, b;
-    assert_true(lr_time_parse(lr_str_z("2026-11-15T12:00:00+09:00"), &a));
-    assert_true(lr_time_parse(lr_str_z("2026-11-15 03:00:00.0009z"), &b));
-    assert_int_equal(a, b);
-    assert_true(lr_time_parse(lr_str_z("2026-11-14T21:30:00.5-05:30"), &b));
-    assert_int_equal(a + 500, b);
-    assert_true(lr_time_parse(lr_str_z("2024-02-29T00:00:00Z"), &a));
-}
-
-static void malformed_times_are_refused(void **state)
-{
-    (void)state;
-    const char *bad[] = {
-        "",
-        "2026-11-15",
-        "2026-11-15T12:00:00",
-        "2026-13-01T00:00:00Z",
-        "2026-02-29T00:00:00Z",
-        "2100-02-29T00:00:00Z",
-        "2026-00-10T00:00:00Z",
-        "2026-01-00T00:00:00Z",
-        "2026-01-01T24:00:00Z",
-        "2026-01-01T00:60:00Z",
-        "2026-01-01T00:00:61Z",
-        "2026-01-01T00:00:00.Z",
-        "2026-01-01T00:00:00Zx",
-        "2026-01-01T00:00:00+0900",
-        "2026-01-01T00:00:00+24:00",
-        "26-01-01T00:00:00Z",
-        "2026-1-01T00:00:00Z",
-        "2026-01-01X00:00:00Z",
-    };
-    int64_t ms;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (lr_time_parse(lr_str_z(bad[i]), &ms))
-            fail_msg("accepted \"%s\"", bad[i]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,8 +64,6 @@ int main(void)
         cmocka_unit_test(the_system_clock_does_not_go_back),
         cmocka_unit_test(times_are_written_as_libc_would),
         cmocka_unit_test(times_out_of_range_are_clamped),
-        cmocka_unit_test(offsets_and_fractions_are_understood),
-        cmocka_unit_test(malformed_times_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,51 +87,6 @@ static void too_long_names_are_refused(void **state)
                      LR_INVALID_ARGUMENT);
 }
 
-static lr_code open_below(const char *root, const char *name, struct lr_error *err)
-{
-    int fd;
-    lr_code code = lr_file_open_beneath(root, lr_str_z(name), &fd, err);
-    assert_int_equal(code == LR_OK, fd >= 0);
-    if (fd >= 0)
-        (void)close(fd);
-    return code;
-}
-
-static void links_may_not_lead_out_of_the_root(void **state)
-{
-    char root[LR_PATH_MAX], path[LR_PATH_MAX], secret[LR_PATH_MAX];
-    struct lr_error err;
-    path_in(root, *state, "root");
-    path_in(secret, *state, "secret");
-    put(secret, "secret");
-    path_in(path, root, "sub/dir");
-    assert_int_equal(lr_dir_create(path, &err), LR_OK);
-    path_in(path, root, "sub/plain");
-    put(path, "fine");
-    path_in(path, root, "out");
-    assert_int_equal(symlink("../secret", path), 0);
-    path_in(path, root, "abs");
-    assert_int_equal(symlink(secret, path), 0);
-    path_in(path, root, "updir");
-    assert_int_equal(symlink("..", path), 0);
-    path_in(path, root, "inside");
-    assert_int_equal(symlink("sub/plain", path), 0);
-    path_in(path, root, "fifo");
-    assert_int_equal(mkfifo(path, 0600), 0);
-
-    assert_int_equal(open_below(root, "sub/plain", &err), LR_OK);
-    assert_int_equal(open_below(root, "inside", &err), LR_OK);
-    assert_int_equal(open_below(root, "out", &err), LR_PERMISSION_DENIED);
-    assert_contains(err.text, "symbolic link");
-    assert_int_equal(open_below(root, "abs", &err), LR_PERMISSION_DENIED);
-    assert_int_equal(open_below(root, "updir/secret", &err), LR_PERMISSION_DENIED);
-    assert_int_equal(open_below(root, "missing", &err), LR_NOT_FOUND);
-    assert_int_equal(open_below(root, "../secret", &err), LR_INVALID_ARGUMENT);
-    assert_int_equal(open_below(root, "sub", &err), LR_INVALID_ARGUMENT);
-    assert_int_equal(open_below(root, "fifo", &err), LR_INVALID_ARGUMENT);
-    assert_contains(err.text, "not a regular file");
-}
-
 static void a_read_keeps_its_limit(void **state)
 {
     char path[LR_PATH_MAX];
@@ -293,8 +248,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_could_leave_the_root_are_refused),
         cmocka_unit_test(too_long_names_are_refused),
-        cmocka_unit_test_setup_teardown(links_may_not_lead_out_of_the_root, make_folder,
-                                        drop_folder),
         cmocka_unit_test_setup_teardown(a_read_keeps_its_limit, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(an_atomic_write_replaces_and_leaves_nothing_beside,
                                         make_folder, drop_folder),

@@ -42,7 +42,6 @@ static void every_task_runs_once_in_every_run(void **state)
     for (uint32_t threads = 1; threads <= 6; threads++) {
         struct engine_pool *pool = engine_pool_create(threads);
         assert_non_null(pool);
-        assert_int_equal(engine_pool_threads(pool), threads);
         for (uint32_t run = 0; run < 2000; run++) {
             struct count c = {.threads = threads}; /* gone after the run: a late task is seen */
             uint32_t tasks = run * 7 % MOST_TASKS;
