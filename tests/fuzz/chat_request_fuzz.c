@@ -1,6 +1,6 @@
 /* LINK: chat base */
-/* A request body (the first byte chooses the API): parsed or refused with a valid error
- * body; what was parsed can be answered. */
+/* A request body (the first byte selects the API): parsed, or refused with a valid error body;
+ * a parsed request can be answered. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* LINK: model base */
-/* config_fuzz.c - config.json and generation_config.json.  An accepted configuration must
- * be one that the engine can size its buffers by. */
+/* config_fuzz.c - config.json and generation_config.json.  With an accepted configuration the
+ * engine can compute its buffer sizes. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* LINK: router base */
-/* A Cookie header as a browser, or somebody else, sends it. */
+/* A Cookie header from a browser or from an attacker. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct lr_str header = {(const char *)data, size}, value;
-    /* What is found lies within the header. */
+    /* The found value lies within the header. */
     if (router_cookie_find(header, LR_STR_LIT("llm-router-1"), &value) &&
         (value.ptr < header.ptr || value.ptr + value.len > header.ptr + header.len))
         abort();

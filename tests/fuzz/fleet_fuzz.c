@@ -1,6 +1,5 @@
 /* LINK: wire base */
-/* What nodes and routers tell each other in JSON: joins, heartbeats, and the answers to them.
- */
+/* JSON messages between nodes and routers: joins, heartbeats, and the answers to them. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -9,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What was read can be written and read again, and says the same. */
+/* A parsed message can be written and parsed again, with the same content. */
 static void read_replies(struct lr_arena *arena, struct lr_str text)
 {
     struct wire_fleet_reply reply, reply2;
@@ -48,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lr_arena_init(&arena, 8 << 20);
     lr_code code = wire_join_parse(&arena, text, &join, &err);
     if (code == LR_OK) {
-        /* What was read can be written and read again. */
+        /* A parsed message can be written and parsed again. */
         struct lr_buf out;
         struct wire_join again;
         lr_buf_init(&out, 32 << 20);
@@ -65,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_object =
         lr_json_parse(&arena, text, NULL, &tree, NULL) == LR_OK && tree->type == LR_JSON_OBJECT;
     code = wire_heartbeat_parse(&arena, text, &heartbeat, &err);
-    /* No member of a heartbeat, however wrong, costs the whole. */
+    /* A wrong member of a heartbeat never costs the whole message. */
     if (is_object ? code != LR_OK && code != LR_OUT_OF_RAM && code != LR_TOO_LARGE
                   : code == LR_OK)
         abort();

@@ -1,5 +1,5 @@
 /* LINK: model base */
-/* gguf_fuzz.c - the header of a GGUF file, then every kind of lookup in what it gave. */
+/* gguf_fuzz.c - the header of a GGUF file, then every kind of lookup in the result. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* LINK: grammar base */
-/* A constraint from anywhere: refused with a reason, or compiled into a program whose every
- * answer can be completed, and is JSON where JSON was asked for. */
+/* Any constraint: refused with a reason, or compiled into a program whose every answer can be
+ * completed, and is JSON if JSON was asked for. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static uint32_t draw(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* A legal token; after a while one that rather ends things. */
+/* Chooses a legal token; after a while prefers tokens that end the answer. */
 static uint32_t choose(const uint32_t *mask, uint32_t *seed, bool hurry)
 {
     static const char ends[] = "\"}]0,:";
@@ -70,7 +70,7 @@ static void check_json(struct lr_str text)
     struct lr_error err;
     const struct lr_json *root;
     lr_arena_init(&arena, 8 << 20);
-    /* Free names may come twice, which our own parser refuses. */
+    /* Free names may be repeated, which our own parser refuses. */
     if (lr_json_parse(&arena, text, &limits, &root, &err) != LR_OK)
         demand(strstr(err.text, "twice") != NULL);
     lr_arena_free(&arena);
@@ -96,7 +96,7 @@ static void answer(const struct grammar_program *program, const struct grammar_v
     grammar_matcher_free(m);
 }
 
-/* The whole answer is JSON: no Harmony around it, and text is not an answer. */
+/* True when the whole answer is JSON: no Harmony around it, and no text answer. */
 static bool asks_for_json(struct lr_str constraint)
 {
     struct lr_arena arena;

@@ -1,6 +1,6 @@
 /* LINK: grammar base */
-/* Any bytes as an answer: what the grammar of a JSON object takes is a JSON object, and what
- * is not legal leaves the matcher as it was. */
+/* Any bytes as an answer: bytes that the grammar of a JSON object accepts are a JSON object,
+ * and illegal bytes leave the matcher unchanged. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t which = data[0] % (sizeof(constraints) / sizeof(constraints[0]));
     demand(grammar_compile(lr_str_z(constraints[which]), &program, &err) == LR_OK);
     demand(grammar_matcher_create(program, NULL, &m, &err) == LR_OK);
-    /* Bytes that are not legal are passed over: so the answer goes deep. */
+    /* Illegal bytes are skipped, so that the answer goes deep. */
     for (size_t i = 1; i < size && len < sizeof(taken); i++)
         if (grammar_matcher_bytes(m, lr_str((const char *)data + i, 1), false))
             taken[len++] = (char)data[i];

@@ -1,7 +1,6 @@
 /* LINK: chat base */
-/* A Harmony stream: bytes F8..FF are control tokens, everything else is text.  The
- * answer is valid JSON and the same whether text comes whole or byte by byte, streamed
- * or collected. */
+/* A Harmony stream: bytes F8..FF are control tokens, all others are text.  The answer is valid
+ * JSON and the same whether text comes whole or byte by byte, streamed or collected. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +50,7 @@ static void answer(const struct chat_request *req, struct lr_str input, bool spl
     chat_response_destroy(r);
 }
 
-/* The message of a body as text, usage left out: that counts tokens. */
+/* The message of a body as text, without usage, which counts tokens. */
 static struct lr_str message(struct lr_arena *arena, struct lr_str body)
 {
     const struct lr_json *root;

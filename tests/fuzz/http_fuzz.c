@@ -1,9 +1,9 @@
 /* LINK: net */
-/* tests/fuzz/http_fuzz.c - foreign bytes through the HTTP parsers, without sockets.
+/* tests/fuzz/http_fuzz.c - untrusted bytes through the HTTP parsers, without sockets.
  *
- * The first byte chooses what they are (requests, answers, events, a path), the second in
- * how large pieces they come.  Whatever the pieces, the reading must be the same as
- * that of the whole; what passes must hold no byte that could split a head.
+ * The first byte selects the kind of input (requests, answers, events, a path), the second the
+ * size of the pieces.  The result must not depend on the pieces, and accepted input must not
+ * contain a byte that could split a head.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void record_head(struct lr_buf *log, const struct net_head *head)
     lr_buf_add_str(log, head->query);
 }
 
-/* One connection's input, as server or client read it: head, body, next head. */
+/* One connection's input, as server or client reads it: head, body, next head. */
 struct reader {
     bool is_response;
     bool in_body;

@@ -1,6 +1,6 @@
 /* LINK: hub model base */
-/* What a hub and a router say: manifests, listings with their small files, addresses.
- * The first byte chooses; parts of a registration are separated by byte 1. */
+/* Input from a hub or a router: manifests, listings with their small files, addresses.  The
+ * first byte selects; parts of a registration are separated by byte 1. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static void check_manifest(const struct hub_manifest *m)
     lr_buf_init(&second, 64 << 20);
     hub_manifest_encode(m, &first);
     if (first.failed || hub_manifest_decode(lr_buf_str(&first), &again, NULL) != LR_OK)
-        abort(); /* what we write we read */
+        abort(); /* our own output must be readable */
     hub_manifest_encode(again, &second);
     if (!lr_str_eq(lr_buf_str(&first), lr_buf_str(&second)))
         abort();

@@ -1,6 +1,6 @@
 /* LINK: model base */
-/* index_fuzz.c - model.safetensors.index.json.  No accepted shard name may lead anywhere
- * but to a plain file beside the index. */
+/* index_fuzz.c - model.safetensors.index.json.  An accepted shard name is always a plain file
+ * beside the index. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

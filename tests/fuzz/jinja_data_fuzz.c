@@ -1,6 +1,6 @@
 /* LINK: chat jinja base */
-/* Any JSON as the input of templates, of the repair and of the default templates: no crash,
- * and no byte of the data is trusted. */
+/* Any JSON as the input of templates, of the repair and of the default templates: no crash, and
+ * no byte of the data is trusted. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* None of them writes text of its own, so nothing in their output may be trusted but the
- * roles, and those stand alone. */
+/* These templates write no text of their own, so only roles in their output may be trusted, and
+ * roles stand alone. */
 static const char *const sources[] = {
     "{% for k, v in d.items() %}{{ k }}{{ v }}{{ v|string|upper }}{{ k|tojson }}{% endfor %}",
     "{{ d|tojson(indent=none) }}{{ d|string }}{{ d.values()|list|string }}",

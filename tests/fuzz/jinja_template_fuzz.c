@@ -1,5 +1,5 @@
 /* LINK: jinja base */
-/* Any bytes as a template: it compiles or not, renders or not, within its limits, and the
+/* Any bytes as a template: compiling and rendering may fail, within the limits, and the
  * segments of the output divide its text. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* LINK: base jansson */
-/* The JSON parser against jansson: same texts accepted, same values found, and what we
- * write parses to what we wrote.  Documented differences: jansson refuses integers
- * beyond 64 bits, reals beyond a double and keys with NUL, which we keep; and it overlooks
- * a NUL byte behind a number, where we refuse every NUL byte. */
+/* The JSON parser compared with jansson: the same texts are accepted with the same values, and
+ * our output parses to the same values.  Documented differences: jansson refuses integers
+ * beyond 64 bits, reals beyond a double and keys with NUL, which we accept; jansson overlooks a
+ * NUL byte behind a number, where we refuse every NUL byte. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* LINK: plugin base */
-/* manifest.json of an engine nobody knows. */
+/* manifest.json of an unknown engine. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct plugin_manifest m;
     struct lr_error err = {0};
     lr_code code = plugin_manifest_parse(&m, lr_str((const char *)data, size), &err);
-    /* Good means complete; refused means a reason. */
+    /* Accepted means complete; refused means with a reason. */
     if (code == LR_OK && (m.engine_id == NULL || m.runtimes == NULL || m.library == NULL ||
                           m.license == NULL || strchr(m.library, '/') != NULL))
         abort();

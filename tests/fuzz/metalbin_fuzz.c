@@ -1,6 +1,6 @@
 /* LINK: model base */
-/* metalbin_fuzz.c - the header of a model.bin against a fixed configuration.  The first
- * eight bytes are the claimed size of the file, so that the size check can be passed. */
+/* metalbin_fuzz.c - the header of a model.bin with a fixed configuration.  The first eight
+ * bytes are the claimed size of the file, so that the size check can be passed. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* tests/fuzz/replay.c - runs a fuzz target over its corpus, without libFuzzer.
  *
- * Usage: <target> FILE-OR-FOLDER...  Every file is one input.  A missing or empty
- * corpus is a failure: a replay that replays nothing proves nothing.
+ * Usage: <target> FILE-OR-FOLDER... Every file is one input.  A missing or empty corpus is a
+ * failure, because it would test nothing.
  */
 #include <dirent.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* LINK: chat base */
-/* A body of POST /v1/responses: refused with a valid error body, or rendered and answered, with
- * a call of the first tool it declares; whatever it is, what is written is JSON. */
+/* A body of POST /v1/responses: refused with a valid error body, or rendered and answered with
+ * a call of its first tool; all output is JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct lr_json *root;
     if (size > (64 << 10))
         return 0;
-    lr_arena_init(&arena, 16 * size + (64 << 10)); /* what openai_request.h promises */
+    lr_arena_init(&arena, 16 * size + (64 << 10)); /* the documented limit of chat/codec.h */
     lr_arena_init(&scratch, 64 << 20);
     lr_buf_init(&out, 16 << 20);
     struct lr_str body = {(const char *)data, size};

@@ -1,7 +1,7 @@
 /* LINK: model base */
-/* safetensors_fuzz.c - the header of a safetensors file.  The input is the front of a
- * file; its claimed size is the input's, or (by the last byte) larger, as it is when
- * only the header has been fetched.  Whatever parses must keep the format's promises. */
+/* safetensors_fuzz.c - the header of a safetensors file.  The input is the front of a file; its
+ * claimed size is the input's, or (by the last byte) larger, as if only the header had been
+ * fetched.  Accepted input must satisfy the format's rules. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* LINK: base */
-/* A config file of any bytes: refused with a message or taken, never more. */
+/* A config file of any bytes: accepted, or refused with a message. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* LINK: tokenizer base */
-/* tests/fuzz/tokenizer_fuzz.c - tokenizer.json from anywhere, and any text.
+/* tests/fuzz/tokenizer_fuzz.c - any tokenizer.json and any text.
  *
- * An input is a tokenizer.json, a byte 0xFF (which JSON cannot hold), and a text.  One
- * that begins with 0xFF is a text for a small tokenizer of our own, so that encoding is
- * reached without inventing a whole file.  What must hold: nothing crashes, a file that
- * opens encodes every text, and decoding the ids of valid text gives the text back.
+ * An input is a tokenizer.json, a byte 0xFF (which JSON cannot contain), and a text.  An input
+ * that begins with 0xFF is a text for a small built-in tokenizer, so that encoding is reached
+ * without inventing a whole file.  Nothing may crash, a file that opens encodes every text, and
+ * decoding the ids of valid text gives the text back.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* LINK: wire base */
-/* Frames from a hostile process: every decoder, and what was decoded encodes again.
- * The first byte picks the decoder; a whole stream of frames is tried, too. */
+/* Frames from a hostile process: every decoder, and decoded messages encode again.  The first
+ * byte selects the decoder; a whole stream of frames is tried too. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ static void decode_any(struct lr_str body, uint8_t which)
         wire_submit_encode(&out, &g);
         if (wire_submit_head_decode(body, &head, NULL) != LR_OK ||
             head.generated_count != g.generated_count)
-            abort(); /* what a worker takes, its node took */
+            abort(); /* a frame that a worker accepts was accepted by its node */
         wire_submit_continue(&again, lr_buf_str(&out), head.generated_count, g.generated,
                              g.generated_count);
         if (!out.failed && !again.failed &&
@@ -94,7 +94,7 @@ static void decode_any(struct lr_str body, uint8_t which)
     lr_arena_free(&arena);
 }
 
-/* The stream in pieces of `step` bytes gives the frames that it gives as a whole. */
+/* The stream in pieces of `step` bytes gives the same frames as the whole stream. */
 static void read_in_pieces(struct lr_str all, size_t step)
 {
     struct wire_reader reader;

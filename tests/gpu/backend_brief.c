@@ -1,5 +1,5 @@
-/* tests/gpu/backend_brief.c - once through every kernel, for tools that make all of it slow
- * (compute-sanitizer).  Results are held to being numbers; other tests compare them. */
+/* tests/gpu/backend_brief.c - runs every kernel once, for tools that make everything slow
+ * (compute-sanitizer).  Results must only be numbers; other tests compare them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "tests/gpu/fixture.h"
 
 static bool launched[CUDA_KERNEL_COUNT];
-static bool there[CUDA_KERNEL_COUNT]; /* in the code that was loaded */
-static bool hopper;                   /* a GPU with room for every kernel */
+static bool there[CUDA_KERNEL_COUNT]; /* the loaded code has the kernel */
+static bool hopper;                   /* a GPU that can run every kernel */
 
-/* Steps in which every other row has penalties, a mask, filters and log probabilities: all of
- * them, then each alone. */
+/* Steps in which every other row has penalties, a mask, filters and log probabilities: all
+ * together, then each alone. */
 static void sample_filtered_rows(struct device *d, const char *name, const uint32_t *ids,
                                  uint32_t n, float *logits, uint32_t vocab)
 {
@@ -52,8 +52,8 @@ static void sample_filtered_rows(struct device *d, const char *name, const uint3
     free(mask);
 }
 
-/* Chunks of as many tokens as pick different kernels, then decode steps; as this GPU, or as a
- * smaller one. */
+/* Chunks with numbers of tokens that select different kernels, then decode steps; for this GPU,
+ * or for a smaller one. */
 static void walk_as(const char *name, const struct model_gptoss *m, const uint32_t *usable,
                     bool smaller)
 {
@@ -67,7 +67,7 @@ static void walk_as(const char *name, const struct model_gptoss *m, const uint32
     hopper = d.backend->device.major == 9;
     for (int k = 0; k < CUDA_KERNEL_COUNT; k++)
         there[k] = d.backend->target.has[k];
-    /* Both follow from the architecture that the code was made for. */
+    /* Both depend on the architecture of the loaded code. */
     test_check(d.backend->overlaps[CUDA_norm_only] != there[CUDA_stream_gate_up], 0,
                "%s: kernels overlap where their code waits", name);
     if (smaller)
@@ -100,8 +100,8 @@ static void walk(const char *name, const struct model_gptoss *m, const uint32_t 
 
 void test_brief(const char *demo, bool small)
 {
-    /* More experts than one block has, a group of more than 8 heads; what the published models
-     * have. */
+    /* More experts than one block handles, a group of more than 8 heads, and the published
+     * shapes. */
     static const struct test_shape shapes[] = {
         {"brief", 2, 160, 96, 12, 1, 40, 3, 300, 32, false, true},
         {"brief 2880", 1, 2880, 2880, 64, 8, 32, 4, 517, 128, false, true},
@@ -129,7 +129,7 @@ void test_brief(const char *demo, bool small)
         else if (!small && hopper && k != CUDA_fill_random && k != CUDA_read_memory)
             test_check(launched[k] ? 0 : 1, 0, "launched %s", name);
     }
-    /* PTX of the presets is without the kernels of Hopper alone; its machine code has all. */
+    /* The presets' PTX lacks the Hopper-only kernels; their machine code has all. */
     bool ptx = getenv("CUDA_FORCE_PTX_JIT") != NULL;
     if (hopper)
         test_check((missing != 0) != ptx, 0, "%s: %u kernels are not there",

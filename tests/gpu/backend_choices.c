@@ -1,18 +1,19 @@
 /* tests/gpu/backend_choices.c - why single rows of the CUDA backend's logits are far off.
  *
- * Both backends tell what each layer's router read and chose (struct gptoss_trace).  From what
- * it read the router's logits are computed here, in double, for both.  Then
- *   - every choice is right for what its router read;
- *   - where a row first chooses differently, before it met any row that had, the race was a
- *     near tie: the CPU's distance between the last logit chosen and the first one not is at
- *     most 8 times what the path's rounding does to a router's logit (root mean square over
- *     all rows not yet disturbed);
- *   - a row that chose as the CPU did in all layers, and attends only to rows of which that
- *     holds too, is off by what bf16 activations alone do to it: at most 8 times what the CPU
- *     backend is off when it rounds activations where the CUDA backend does (or their median:
- *     a row may be lucky there).
+ * Both backends report the input and the choice of each layer's router (struct gptoss_trace).
+ * From the input this test computes the router's logits in double precision.  Then it checks:
+ *
+ *   - every choice is right for the router's input;
+ *   - where a row first chooses differently, before it attended to any row that did, the
+ *     decision was a near tie: the CPU's distance between the last chosen logit and the first
+ *     one that was not chosen is at most 8 times the effect of rounding on a router's logit
+ *     (root mean square over all undisturbed rows);
+ *   - a row that chose like the CPU in all layers, and attends only to such rows, has only the
+ *     error of bf16 activations: at most 8 times the error of the CPU backend when it rounds
+ *     activations where the CUDA backend does (or their median: a row may be lucky there).
+ *
  * So a row far from float32 is one of three: it chose differently at a near tie, it attends to
- * one that did, or it is one on which bf16 has such an effect.
+ * such a row, or bf16 has a large effect on it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@
 
 #define FAR 3e-2 /* a golden case's limit */
 
-/* What one backend's routers did over a prompt. */
+/* The routers' inputs and choices of one backend over a prompt. */
 struct record {
     const struct model_config *config;
     uint32_t first;   /* position of the step's first row */
@@ -59,11 +60,12 @@ static void record_close(struct record *r)
     free(r->choice);
 }
 
-/* One (layer, position) as a backend saw it. */
+/* One (layer, position) of a backend. */
 struct race {
     double logits[CUDA_EXPERTS_MAX];
     bool chosen[CUDA_EXPERTS_MAX];
-    double margin; /* of the last one chosen over the first one not; negative: wrong */
+    double margin; /* between the last chosen logit and the first not chosen; negative: wrong
+                      choice */
 };
 
 static void see_race(const struct record *r, const struct model_gptoss *m, uint32_t layer,
@@ -91,17 +93,17 @@ static void see_race(const struct record *r, const struct model_gptoss *m, uint3
     free(normed);
 }
 
-/* What is found over one prompt. */
+/* The results for one prompt. */
 struct found {
     const struct model_gptoss *m;
     const struct record *cpu, *cuda;
     uint32_t rows;
     struct race *races; /* [layer][row][cpu, cuda] */
     bool own[CONTEXT];  /* chose differently in some layer */
-    bool met[CONTEXT];  /* that, or attends to one that is met */
+    bool met[CONTEXT];  /* own, or attends to a row with met */
     uint32_t wrong;     /* choices that are not the largest logits */
-    uint32_t turns;     /* first different choices, of rows that had met none */
-    double widest;      /* margin of those */
+    uint32_t turns;     /* first different choices of undisturbed rows */
+    double widest;      /* largest margin of those */
     double noise;       /* root mean square difference of a logit */
 };
 
@@ -112,7 +114,7 @@ static void race_task(void *ctx, uint32_t i)
     see_race(r, f->m, i / 2 / f->rows, i / 2 % f->rows, &f->races[i]);
 }
 
-/* Row i meets what the rows it attends to have met before this layer. */
+/* Row i is disturbed by the rows that it attends to. */
 static void meet(struct found *f, uint32_t layer)
 {
     const struct model_config *c = &f->m->config;
@@ -164,7 +166,7 @@ static void row_errors(const float *got, const float *want, uint32_t rows, uint3
     }
 }
 
-/* errors: of each row; rounding: what bf16 activations alone do to it. */
+/* errors: of each row; rounding: the error of bf16 activations alone. */
 static void judge(const char *name, struct found *f, const double *errors,
                   const double *rounding)
 {
@@ -274,7 +276,8 @@ static void test_golden(const char *model_dir, const char *golden)
 }
 
 /* name, layers, hidden, intermediate, heads, kv heads, experts, topk, vocab, window, ties,
- * steady router: some routers let biases decide, some tokens, which gives many near ties. */
+ * steady router: in some routers biases decide, in others tokens, which gives many near
+ * ties. */
 static const struct test_shape shapes[] = {
     {"odd", 3, 192, 160, 3, 1, 5, 3, 517, 32, false, true},
     {"crowded", 4, 160, 96, 16, 1, 32, 8, 1000, 64, false, true},

@@ -1,4 +1,4 @@
-/* tests/gpu/backend_device.c - a backend with a few sequences of its own pages each. */
+/* tests/gpu/backend_device.c - a backend with a few sequences, each with its own pages. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,8 +20,8 @@ void device_open(struct device *d, const struct gptoss_backend_api *api, const c
     struct lr_error err = {0};
     *d = (struct device){.api = api};
     test_must(api->plan(&model->config, &options, &d->plan, &err), &err, name);
-    /* The scheduler shares the pages of a chunk between the sequences; here each has its own.
-     */
+    /* The scheduler shares the pages of a chunk between the sequences; here each has its
+     * own. */
     uint32_t least = SEQUENCES * (CONTEXT / d->plan.page_tokens);
     if (d->plan.on_device == 0 && d->plan.window_pages < least)
         d->plan.window_pages = least;

@@ -1,6 +1,6 @@
 /* tests/gpu/backend_engine.c - the demo model on the GPU through the engine's ABI: the same
- * tokens alone, in a batch of 64, in chunks and with masks; pages back after cancels; the
- * allotment kept, refused with both numbers, and given back. */
+ * tokens alone, in a batch of 64, in chunks and with masks; pages freed after cancels; memory
+ * limits kept, refused with both numbers, and memory given back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { BATCH = 64, ANSWER = 40, PROMPTS = 8, LONGEST = 600 };
 struct answer {
     uint32_t tokens[ANSWER];
     uint32_t count, done;
-    uint32_t unlisted; /* tokens that are not the first of their log probabilities */
+    uint32_t unlisted; /* tokens that are not the first in their list of log probabilities */
     enum lr_finish reason;
 };
 
@@ -36,7 +36,7 @@ static void on_token(void *ctx, uint64_t id, const struct lr_token *token)
     a->unlisted += token->top_count == 0 || !(token->logprob <= token->top[0].logprob);
 }
 
-/* Every fifth id must not be sampled. */
+/* Forbids every fifth id. */
 static lr_code fill_mask(void *ctx, uint64_t id, uint32_t *mask, size_t words)
 {
     (void)ctx;
@@ -83,7 +83,7 @@ static void engine_open(struct host *h, uint32_t chunk)
               "open the demo model");
 }
 
-/* Questions of several lengths, the longest crosses windows, pages and every chunk. */
+/* Questions of several lengths; the longest crosses windows, pages and every chunk. */
 static uint32_t prompt_of(const struct host *h, uint32_t which, uint32_t *ids)
 {
     static const char *const words[PROMPTS] = {"hello",
@@ -291,8 +291,9 @@ static void test_allotment(struct host *h)
         (void)cu->cuMemFree(taken);
     }
 
-    /* The driver keeps a little of its own once a graph has run (2 MiB seen), as long as the
-     * context lives: the first round is its, from then on nothing may be missing. */
+    /* The driver keeps a little memory once a graph has run (2 MiB seen), as long as the
+     * context lives.  So the first round does not count; from then on no memory may be
+     * missing. */
     for (int round = 0; round < 3; round++) {
         uint64_t before = free_bytes(cu);
         engine_open(h, 256);

@@ -1,9 +1,10 @@
-/* tests/gpu/backend_test.c - the CUDA backend as a whole, against the CPU backend on random
+/* tests/gpu/backend_test.c - the whole CUDA backend, compared with the CPU backend on random
  * models of odd shapes, and through the engine on the demo model (backend_engine.c).
  *
  * Logits: |difference| / |CPU| is at most 3e-2 over a case and 6e-3 at the median row.  A row
- * that is further off comes from an expert chosen differently at a near tie
- * (backend_choices.c shows that); the models' routers are made so that those are rare. */
+ * with a larger error comes from an expert chosen differently at a near tie (backend_choices.c
+ * checks that); the models' routers are made so that these are rare.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static void run_shape(const struct test_shape *shape, uint64_t seed, uint32_t le
         compare(shape->name, what, got, want, rows, vocab);
     }
 
-    /* Token by token as graphs: alone, then SEQUENCES times the same. */
+    /* Token by token as graphs: alone, then the same SEQUENCES times. */
     for (uint32_t n = 1; n <= SEQUENCES; n += SEQUENCES - 1) {
         uint32_t rows = length < 70 ? length : 70, wrong = 0;
         float *made = test_alloc((size_t)SEQUENCES * vocab, 4);
@@ -77,7 +78,7 @@ static void run_shape(const struct test_shape *shape, uint64_t seed, uint32_t le
         free(made);
     }
 
-    /* A token, a prompt and a chunk at one time: the rows of the first prompt again. */
+    /* A token, a prompt and a chunk in one step: the rows of the first prompt again. */
     uint32_t half = length / 2;
     const struct part before[] = {{2, 0, length - 1, ids, got}, {3, 0, half, ids, got}};
     device_forward(&cuda, &before[0], 1);
@@ -111,8 +112,8 @@ static const struct test_shape shapes[] = {
     {"20b", 2, 2880, 2880, 64, 8, 32, 4, 517, 32, false, true},
 };
 
-/* As on a GPU that the build has no machine code for, older or newer: the driver compiles the
- * build's PTX.  Nothing may have loaded the driver before. */
+/* Simulates a GPU for which the build has no machine code, older or newer: the driver compiles
+ * the build's PTX.  The driver must not have been loaded before. */
 static void test_ptx(const char *demo)
 {
     const struct test_shape *wide = &shapes[sizeof(shapes) / sizeof(shapes[0]) - 1];

@@ -187,8 +187,8 @@ void fixture_get(struct fixture *fixture, const void *device, void *host, size_t
            "copy from the device");
 }
 
-/* Where the products of a prompt on Hopper want column c: within a block of 32, lane t of four
- * owns columns 8t .. 8t + 7; pair p of all four lanes comes before pair p + 1. */
+/* Where the products of a prompt on Hopper expect column c: within a block of 32, lane t of
+ * four owns columns 8t .. 8t + 7; pair p of all four lanes comes before pair p + 1. */
 static size_t place_of(const struct fixture *fixture, uint32_t tokens, size_t c)
 {
     size_t lane = c % 32 / 8, pair = c % 8 / 2;

@@ -1,25 +1,25 @@
-/* tests/gpu/fixture.h - the fixture of the kernel tests: an open CUDA backend over a random
- * model, whose workspace tests write and read directly; verdicts; work on all cores. */
+/* tests/gpu/fixture.h - the fixture of the kernel tests: an open CUDA backend with a random
+ * model, whose workspace tests read and write directly; results; work on all cores. */
 #ifndef TESTS_GPU_FIXTURE_H
 #define TESTS_GPU_FIXTURE_H
 
 #include "engines/gptoss/backend/cuda/cuda.h"
 #include "tests/gpu/random_model.h"
 
-/* ---- verdicts ---- */
+/* ---- results ---- */
 
 /* Prints "ok   name: error (limit)" or "FAIL ..."; NaN fails. */
 void test_check(double error, double limit, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
-/* Prints "N passed, N failed"; the exit status. */
+/* Prints "N passed, N failed"; returns the exit status. */
 int test_verdict(void);
-/* Ends the program: what follows cannot be tested. */
+/* Ends the program on an error, because the rest cannot be tested. */
 void test_must(lr_code code, const struct lr_error *err, const char *what);
 
 /* |a - b| / |b| over count values; NaN in a gives NaN. */
 double test_error_f32(const float *a, const double *b, size_t count);
-/* The same, less the half unit by which a result rounded to bf16 may differ: a value that lies
- * near the middle between two neighbours may be rounded either way. */
+/* The same, minus the half unit by which a result rounded to bf16 may differ: a value near the
+ * middle between two neighbours may be rounded either way. */
 double test_error_bf16(const uint16_t *a, const double *b, size_t count);
 
 /* fn(ctx, 0 .. count - 1) on all cores. */
@@ -40,17 +40,17 @@ struct fixture {
 
 /* 64 sequences, FIXTURE_TOKENS rows, FIXTURE_PAGES full pages. */
 void fixture_open(struct fixture *fixture, const struct test_shape *shape, uint64_t seed);
-/* The smallest model with so many ids, of which every `unusable`-th must not be sampled. */
+/* The smallest model with so many ids; every `unusable`-th must not be sampled. */
 void fixture_open_vocabulary(struct fixture *fixture, uint32_t vocab, uint32_t unusable);
 void fixture_close(struct fixture *fixture);
-/* From now on what a GPU with less shared memory would launch, for which there is no code of
- * Hopper's kernels. */
+/* From now on launches what a GPU with less shared memory would, for which Hopper's kernels
+ * have no code. */
 void fixture_act_smaller(struct gptoss_backend *b);
 
 void fixture_put(struct fixture *fixture, const void *device, const void *host, size_t bytes);
 void fixture_get(struct fixture *fixture, const void *device, void *host, size_t bytes);
-/* Rows of activations of a step of `tokens` tokens: in the order of columns that the step's
- * products read on the device, in plain order on the host. */
+/* Rows of activations for a step of `tokens` tokens: on the device in the column order of the
+ * step's products, on the host in plain order. */
 void fixture_put_rows(struct fixture *fixture, const void *device, const uint16_t *host,
                       uint32_t tokens, size_t rows, uint32_t columns);
 void fixture_get_rows(struct fixture *fixture, const void *device, uint16_t *host,
@@ -74,7 +74,7 @@ void test_attention(struct test_random *r);
 void test_sampling(struct test_random *r);
 void test_filtered(struct test_random *r);
 void test_token(struct test_random *r);
-/* Prints what sampling with filters takes, from rows of its own. */
+/* Prints how long sampling with filters takes, on its own rows. */
 void time_filters(struct gptoss_backend *b);
 
 #endif

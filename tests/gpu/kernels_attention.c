@@ -1,8 +1,9 @@
 /* tests/gpu/kernels_attention.c - attention: single tokens over long contexts, prompts in
  * chunks, both kinds of layer, groups of heads, sinks that take everything or nothing.
  *
- * Each case is also run with queries of zero: then every probability is exactly 1, and which
- * keys are seen is all that counts. */
+ * Each case is also run with zero queries: then every probability is exactly 1, and only the
+ * set of visible keys matters.
+ */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,7 +78,8 @@ static void expect_row(void *ctx, uint32_t row)
     free(scores);
 }
 
-/* Random pages for what the sequence may read; none for what fell out of the window. */
+/* Random pages for positions that the sequence may read; none for positions outside of the
+ * window. */
 static void add_seq(struct attention *a, struct test_random *r, uint32_t position,
                     uint32_t count)
 {
@@ -98,7 +100,7 @@ static void add_seq(struct attention *a, struct test_random *r, uint32_t positio
         a->row_seq[a->rows++] = seq;
 }
 
-/* Runs what was added; single tokens must come first. */
+/* Runs the added sequences; single tokens must come first. */
 static double run_once(struct attention *a, struct test_random *r, double sink,
                        double query_size)
 {
@@ -152,7 +154,7 @@ run(struct attention *a, struct test_random *r, double sink, const char *format,
     a->seq_count = a->rows = 0;
 }
 
-/* The layer of the kind wanted; the window is the config's, which the launches read. */
+/* The layer of the given kind; the window is set in the config, which the launches read. */
 static void use_window(struct attention *a, uint32_t window)
 {
     a->window = window;
@@ -168,7 +170,8 @@ static void test_decode(struct attention *a, struct test_random *r, uint32_t gro
     for (int w = 0; w < 4; w++) {
         use_window(a, windows[w]);
         for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]) * 2; i++) {
-            uint32_t context = contexts[i / 2], count = i % 2 == 0 ? 1 : 3; /* two kernels */
+            uint32_t context = contexts[i / 2],
+                     count = i % 2 == 0 ? 1 : 3; /* selects two kernels */
             double sink = i / 2 % 3 == 0 ? 30 : i / 2 % 3 == 1 ? -30 : 0;
             for (uint32_t k = 0; k < count; k++)
                 add_seq(a, r, context - 1, 1);
@@ -228,7 +231,7 @@ void test_attention(struct test_random *r)
         fixture_open(&fixture, &shapes[i], 100 + i);
         uint32_t group = shapes[i].heads / shapes[i].kv_heads;
         size_t cells = (size_t)FIXTURE_TOKENS * shapes[i].heads * 64;
-        /* As many window pages as full ones are enough, and quicker to fill. */
+        /* As many window pages as full pages are enough, and faster to fill. */
         uint32_t windows = fixture.plan.window_pages < FIXTURE_PAGES ? fixture.plan.window_pages
                                                                      : FIXTURE_PAGES;
         struct attention a = {.fixture = &fixture,

@@ -1,5 +1,5 @@
 /* tests/gpu/kernels_experts.c - the experts of a layer: per assignment (1 to 4 tokens), per
- * expert (5 to 64) and in tiles (more), for choices that spread, that crowd on one expert
+ * expert (5 to 64) and in tiles (more), for choices that are spread, that crowd on one expert,
  * and that leave experts without tokens. */
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void case_close(struct expert_case *t)
     free(t->inner), free(t->x), free(t->up), free(t->inner_want), free(t->want);
 }
 
-/* What gate, up and SwiGLU must give; then down, from what the device gave. */
+/* The expected result of gate, up and SwiGLU; then of down, from the device's values. */
 static void expect_experts(const struct fixture *fixture, struct expert_case *t)
 {
     const struct model_config *c = fixture->config;
@@ -102,7 +102,7 @@ static void expect_experts(const struct fixture *fixture, struct expert_case *t)
         t->inner_want[i] = reference_swiglu(c, t->up[2 * i], t->up[2 * i + 1]) *
                            (double)t->weight[i / c->intermediate];
 
-    /* The bias enters times the routing weight, the product has it already. */
+    /* The bias is multiplied by the routing weight here; the product already includes it. */
     struct model_experts down = l->down;
     uint16_t *none = test_alloc((size_t)down.rows * c->experts, 2);
     down.bias = none;
@@ -120,7 +120,7 @@ static void expect_experts(const struct fixture *fixture, struct expert_case *t)
         }
 }
 
-/* Random inputs, to the device but for the residual, which a run adds to. */
+/* Random inputs, copied to the device except for the residual, which a run adds to. */
 static void case_put(struct fixture *fixture, struct expert_case *t, struct test_random *r,
                      enum choices how)
 {
@@ -161,8 +161,8 @@ static void test_case(struct fixture *fixture, const char *name, struct test_ran
     case_close(&t);
 }
 
-/* A kernel that reads shared memory while the next copy lands there is right nearly always: the
- * bits of many runs tell. */
+/* A kernel that reads shared memory while the next copy arrives there is nearly always right:
+ * comparing the bits of many runs detects it. */
 static void test_repeats(struct fixture *fixture, const char *name, struct test_random *r,
                          uint32_t rows)
 {
@@ -179,7 +179,7 @@ static void test_repeats(struct fixture *fixture, const char *name, struct test_
     for (int run = 0; run < RUNS; run++) {
         struct expert_case *to = run == 0 ? &first : &t;
         fixture_put(fixture, b->ws.residual, t.residual, cells * 4);
-        /* What the run before left is what this one is to write. */
+        /* The results of the previous run must be overwritten by this one. */
         fixture_poison(fixture, b->ws.inner, inner * 2);
         fixture_poison(fixture, b->ws.expert_out, (size_t)t.pairs * c->hidden * 4);
         test_must(cuda_launch_experts(b, &b->layers[0], rows, &err), &err, name);
@@ -200,7 +200,7 @@ void test_experts(struct fixture *fixture, const char *name, struct test_random 
 {
     static const uint32_t counts[] = {1,  2,  3,  4,  5,  7,   8,   9,
                                       16, 17, 33, 64, 65, 128, 129, 300};
-    /* Tiles (more than 64 tokens) do not depend on the width; the reference takes long. */
+    /* Tiles (more than 64 tokens) do not depend on the width, and the reference takes long. */
     bool large = (uint64_t)fixture->config->hidden * fixture->config->intermediate > 4u << 20;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !(large && counts[i] > 65);
          i++)

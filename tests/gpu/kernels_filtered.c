@@ -1,8 +1,9 @@
-/* tests/gpu/kernels_filtered.c - the sampling of sample_filtered.cu against the host's sampler:
- * rows and parameters of every kind, the same tokens and log probabilities.
+/* tests/gpu/kernels_filtered.c - the sampling of sample_filtered.cu compared with the host's
+ * sampler: rows and parameters of every kind, the same tokens and log probabilities.
  *
  * logf may differ in its last bit between host and device, and sums by what sampler.h allows:
- * such a row may differ, less than once in 10,000.  How many did is printed. */
+ * such a row may differ, less than once in 10,000.  The number of differences is printed.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +13,16 @@
 
 enum { ROWS = 64, HISTORY_MAX = 5000, BIASES_MAX = 300 };
 
-/* How a row is sampled and all that points to. */
+/* A row's sampling parameters and the memory they point to. */
 struct trial {
     struct lr_sampling sampling;
     struct sampler_input how;
     struct lr_logit_bias bias[BIASES_MAX];
     uint32_t history[HISTORY_MAX];
     uint32_t *mask;
-    bool odd;     /* what the host may have to do: values that are no numbers, an empty mask */
+    bool odd;     /* cases for the host: NaN, an empty mask */
     uint32_t row; /* of the logits */
-    bool made;    /* on the device */
+    bool made;    /* sampled on the device */
     struct sampler *sampler;
     struct sampler_result got, want;
 };
@@ -125,7 +126,7 @@ static void sample_on_host(void *ctx, uint32_t i)
                    t->fixture.b->usable, &x->how, &x->want);
 }
 
-/* The trials 0 .. count - 1 from the rows they name. */
+/* Samples the trials 0 .. count - 1 from the rows they name. */
 static void sample_on_device(struct trials *t, uint32_t count)
 {
     struct gptoss_backend *b = t->fixture.b;
@@ -146,9 +147,10 @@ static void sample_on_device(struct trials *t, uint32_t count)
 }
 
 struct tally {
-    uint32_t made, left; /* on the device; to the host, of rows it should make */
-    uint32_t parted;     /* other tokens */
-    uint32_t lists;      /* log probabilities that are not those of the token */
+    uint32_t made,
+        left; /* sampled on the device; left to the host though the device should sample */
+    uint32_t parted; /* different tokens */
+    uint32_t lists;  /* log probabilities that do not belong to the token */
 };
 
 static bool is_near(float a, float b)
@@ -224,7 +226,7 @@ static void run_trials(uint32_t vocab, uint32_t sets, uint32_t ways, struct test
         sample_on_device(&t, ROWS);
         for (uint32_t i = 0; i < ROWS; i++)
             judge(&t.trial[i], &n);
-        /* The first row alone: the same bits as in company. */
+        /* The first row alone: the same bits as with other rows. */
         struct trial first = t.trial[0];
         sample_on_device(&t, 1);
         again += first.made != t.trial[0].made ||

@@ -1,6 +1,5 @@
-/* tests/gpu/kernels_products.c - weights in their new order, dense products, norms, router,
- * embedding: each against its reference, for every number of tokens that picks another
- * kernel. */
+/* tests/gpu/kernels_products.c - repacked weights, dense products, norms, router, embedding:
+ * each compared with its reference, for every number of tokens that selects another kernel. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@ enum { COUNTS = sizeof(token_counts) / sizeof(token_counts[0]) };
 
 enum { ORDER_PLAIN, ORDER_ROPE, ORDER_GATE_UP };
 
-/* Row of the model's matrix that lies at (tile, row in tile), as args.h says. */
+/* Row of the model's matrix at (tile, row in tile), see args.h. */
 static uint32_t source_row(int order, uint32_t tile, uint32_t r)
 {
     if (order == ORDER_ROPE)
@@ -198,7 +197,7 @@ static void test_norm_route(struct fixture *fixture, const char *name, struct te
         near += !same && margin < 1e-5;
         wrong += !same && margin >= 1e-5;
         for (uint32_t k = 0; !same && margin < 1e-5 && k < c->experts_per_token; k++)
-            want_weight[at + k] = (double)weight[at + k]; /* a race too close to call */
+            want_weight[at + k] = (double)weight[at + k]; /* a tie too close to decide */
     }
     test_check(test_error_bf16(normed, want, cells), TEST_LIMIT, "norm %s tokens %u", name,
                rows);
@@ -211,9 +210,9 @@ static void test_norm_route(struct fixture *fixture, const char *name, struct te
 
 /* ---- q, k, v ---- */
 
-/* A row whose normalized values lie far enough from the middle between two bf16 values that
- * float32 rounds each as double does: one value rounded otherwise would be an error of up to
- * 1e-3 in the product.  Float32 is off by at most 5e-7 there, 1.3e-4 of a unit. */
+/* True for a row whose normalized values are far enough from the middle between two bf16 values
+ * that float32 rounds each like double: a value rounded differently would be an error of up to
+ * 1e-3 in the product.  The error of float32 there is at most 5e-7, 1.3e-4 of a unit. */
 static bool rounds_clearly(const double *x, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -226,8 +225,8 @@ static bool rounds_clearly(const double *x, uint32_t count)
     return true;
 }
 
-/* Random rows and what they are normalized.  Where the product normalizes them itself the test
- * cannot see how it rounded them, so they are such that there is one way. */
+/* Random rows and their normalized values.  If the product normalizes them itself, the test
+ * cannot see how they were rounded, so only rows with an unambiguous rounding are used. */
 static void put_rows(struct fixture *fixture, struct test_random *r, const uint16_t *norm,
                      float *host, double *normalized, uint32_t rows)
 {
@@ -242,7 +241,7 @@ static void put_rows(struct fixture *fixture, struct test_random *r, const uint1
     fixture_put(fixture, fixture->b->ws.residual, host, (size_t)rows * c->hidden * 4);
 }
 
-/* A slot of its own for each row, in random order. */
+/* A separate slot for each row, in random order. */
 static void random_slots(struct test_random *r, uint32_t *slots, uint32_t rows, uint32_t all)
 {
     uint32_t *order = test_alloc(all, 4);
@@ -256,7 +255,7 @@ static void random_slots(struct test_random *r, uint32_t *slots, uint32_t rows, 
     free(order);
 }
 
-/* Puts what a row must have written to its page into the image of all pages. */
+/* Adds what a row must have written to its page to the expected image of all pages. */
 static void expect_page(const struct fixture *fixture, const struct cuda_layer *l,
                         uint32_t slot, const double *kv, uint16_t *pages, double *want)
 {
@@ -269,7 +268,7 @@ static void expect_page(const struct fixture *fixture, const struct cuda_layer *
                         (size_t)l->kind_index * heads * 64 * 64 +
                         ((size_t)h * 64 + slot % 64) * 64 + d;
             want[at] = kv[h * 64 + d];
-            pages[at] = 1; /* expected here; 0: must be untouched */
+            pages[at] = 1; /* expected here; 0: must be unchanged */
         }
 }
 
@@ -311,7 +310,7 @@ static void test_qkv(struct fixture *fixture, const char *name, struct test_rand
     fixture_get(fixture, b->ws.q, got_q, (size_t)rows * q * 2);
     fixture_get(fixture, memory, got_pages, pool * 2);
     fixture_get(fixture, b->ws.normed, normed, cells * 2);
-    if (rows > CUDA_FUSED_NORM_TOKENS) { /* normalized by a kernel of its own */
+    if (rows > CUDA_FUSED_NORM_TOKENS) { /* normalized by a separate kernel */
         test_check(test_error_bf16(normed, x, cells), TEST_LIMIT,
                    "norm before qkv %s tokens %u", name, rows);
         reference_widen(normed, x, cells);
@@ -335,7 +334,7 @@ static void test_qkv(struct fixture *fixture, const char *name, struct test_rand
     size_t written = 0;
     for (size_t i = 0; i < pool; i++) {
         stray += !expected[i] && got_pages[i] != 0xFFFF;
-        if (expected[i]) { /* closed up: what was written, in order */
+        if (expected[i]) { /* compacted: the written values, in order */
             got_pages[written] = got_pages[i];
             want_pages[written++] = want_pages[i];
         }
@@ -404,7 +403,7 @@ static void test_logits(struct fixture *fixture, const char *name, struct test_r
                rows);
     reference_widen(final, x, cells);
     reference_dense(fixture->model->m.unembed, NULL, c->vocab, c->hidden, x, rows, want);
-    for (uint32_t i = 1; i < rows; i++) /* close up the padding */
+    for (uint32_t i = 1; i < rows; i++) /* removes the padding */
         memmove(got + (size_t)i * c->vocab, got + (size_t)i * b->logit_stride, c->vocab * 4);
     test_check(test_error_f32(got, want, (size_t)rows * c->vocab), TEST_LIMIT,
                "logits %s rows %u", name, rows);

@@ -1,9 +1,10 @@
-/* tests/gpu/kernels_test.c - every CUDA kernel against a reference in double precision, from
- * the same rounded inputs: |difference| / |reference| is at most 1e-4, where a result rounded
- * to bf16 may differ by half a unit more.
+/* tests/gpu/kernels_test.c - every CUDA kernel compared with a reference in double precision,
+ * from the same rounded inputs: |difference| / |reference| is at most 1e-4; a result rounded to
+ * bf16 may differ by half a unit more.
  *
  * Outputs are poisoned before each run, inputs are random from fixed seeds.  Needs an NVIDIA
- * GPU; fails without one.  One line per test, then "N passed, N failed". */
+ * GPU; fails without one.  One line per test, then "N passed, N failed".
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include "tests/gpu/reference.h"
 
 /* name, layers, hidden, intermediate, heads, kv heads, experts, topk, vocab, window, ties.
- * Widths of one block, of odd numbers of blocks, of the published models; vocabularies that
- * end within a tile.  "2880 single" has, with few tokens, less work than multiprocessors. */
+ * Widths of one block, of odd numbers of blocks, of the published models; vocabularies that end
+ * within a tile.  "2880 single" has, with few tokens, less work than multiprocessors. */
 static const struct test_shape shapes[] = {
     {"32", 3, 32, 32, 1, 1, 1, 1, 17, 128, false, false},
     {"160", 3, 160, 96, 3, 1, 5, 3, 517, 16, false, false},
@@ -39,7 +40,8 @@ struct samplings {
     struct cuda_sample_row how[SAMPLE_ROWS];
 };
 
-/* Samples `count` rows on the device; returns how many the host's sampler samples otherwise. */
+/* Samples `count` rows on the device; returns how many the host's sampler samples
+ * differently. */
 static uint32_t run_sampling(struct samplings *d, uint32_t count)
 {
     struct gptoss_backend *b = d->fixture.b;
@@ -84,8 +86,8 @@ static void make_rows(struct samplings *d, struct test_random *r, uint32_t count
     }
 }
 
-/* Samples `count` rows, the last one first, the way a step with filters does; returns how many
- * come out otherwise than from the row itself. */
+/* Samples `count` rows, the last first, like a step with filters; returns how many results
+ * differ from sampling the row alone. */
 static uint32_t run_host_sampling(struct samplings *d, uint32_t count)
 {
     struct gptoss_backend *b = d->fixture.b;
@@ -148,8 +150,8 @@ void test_sampling(struct test_random *r)
     free(d);
 }
 
-/* kernels_test [PART [SHAPE]]: repack, products, experts, attention, sampling, filtered or
- * token alone; of the first three, one shape alone. */
+/* kernels_test [PART [SHAPE]]: only repack, products, experts, attention, sampling, filtered or
+ * token; of the first three, only one shape. */
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -167,7 +169,7 @@ int main(int argc, char **argv)
             test_products(&fixture, shapes[i].name, &r, 0);
         if (WANTED("experts"))
             test_experts(&fixture, shapes[i].name, &other, 0);
-        /* Few tokens are the same there. */
+        /* Few tokens use the same kernels there. */
         char smaller[64];
         (void)snprintf(smaller, sizeof(smaller), "%s, smaller GPU", shapes[i].name);
         fixture_act_smaller(fixture.b);

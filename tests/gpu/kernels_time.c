@@ -1,11 +1,11 @@
-/* tests/gpu/kernels_time.c - where a decode step's time goes: each operation of a layer alone,
- * over all layers of a full-size model with random weights, then the whole step.
+/* tests/gpu/kernels_time.c - the time of a decode step: each operation of a layer alone, over
+ * all layers of a full-size model with random weights, then the whole step.
  *
- * kernels_time [SHAPE [CONTEXT [ROWS...]]]: "20b", 576 and 8 32 64 where nothing is said.  More
- * than 64 rows, up to 2048, are one prompt's, the first at position CONTEXT.  An
- * operation is captured as a graph of one launch a layer, so weights come from memory and
- * not from L2; times include what a dependent launch costs.  At the end, the sampling with
- * filters. Needs an NVIDIA GPU. */
+ * kernels_time [SHAPE [CONTEXT [ROWS...]]]: by default "20b", 576 and 8 32 64.  More than 64
+ * rows, up to 2048, are one prompt's, the first at position CONTEXT.  An operation is captured
+ * as a graph of one launch a layer, so weights come from memory and not from L2; times include
+ * the cost of a dependent launch.  At the end, the sampling with filters.  Needs an NVIDIA GPU.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +127,8 @@ static void real_prompt(struct gptoss_backend *b, uint32_t rows, uint32_t contex
     free(pages);
 }
 
-/* A real step of `rows` sequences at position `context`, so that rows and choices are what a
- * step has. */
+/* A real step of `rows` sequences at position `context`, so that rows and choices are
+ * realistic. */
 static void real_step(struct gptoss_backend *b, uint32_t rows, uint32_t context)
 {
     static struct gptoss_step steps[64];
@@ -177,7 +177,7 @@ static void print_spread(struct gptoss_backend *b, uint32_t rows)
            used, most, groups);
 }
 
-/* Even choices: what experts cost must not hang on how a random model routes. */
+/* Even choices, so that the experts' time does not depend on how a random model routes. */
 static void put_choices(struct gptoss_backend *b, uint32_t rows)
 {
     static uint32_t choice[PROMPT_MAX * CUDA_TOPK_MAX];

@@ -1,5 +1,5 @@
-/* tests/gpu/kernels_time_sampling.c - what a step's sampling with filters takes: the kernel
- * alone, and with the copy that tells it how. */
+/* tests/gpu/kernels_time_sampling.c - the time of a step's sampling with filters: the kernel
+ * alone, and with the copy of its input. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { SAMPLES = 64, REPEATS = 20, AT_ONCE = 20, HISTORY = 5000 };
 
-/* Microseconds of one: AT_ONCE of them, the best of REPEATS. */
+/* Microseconds of one sampling: AT_ONCE of them, the best of REPEATS. */
 static double time_sampling(struct gptoss_backend *b, bool copy)
 {
     double best = 1e30;
@@ -30,7 +30,7 @@ static double time_sampling(struct gptoss_backend *b, bool copy)
     return best;
 }
 
-/* Rows as a model gives them: most ids far below a few. */
+/* Rows like a model's: most ids far below a few. */
 static void put_rows(struct gptoss_backend *b)
 {
     struct test_random r = {11};

@@ -1,8 +1,8 @@
-/* tests/gpu/kernels_token.c - the kernel that runs all layers of a single token, where the GPU
- * has it: one layer at a time, each step against its reference from what the device had before
- * it, over contexts that end within a page, at its end, behind the window, and in many blocks;
- * then several in one launch, since a layer's first weights are asked for in the one before.
- */
+/* tests/gpu/kernels_token.c - the kernel that runs all layers of a single token, if the GPU has
+ * it: one layer at a time, each step compared with its reference from the device's previous
+ * values, over contexts that end within a page, at its end, behind the window, and in many
+ * blocks; then several layers in one launch, because a layer's first weights are loaded during
+ * the one before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "tests/gpu/fixture.h"
 #include "tests/gpu/reference.h"
 
-/* After a rounding to bf16 that the test cannot see: a value between two may go either way. */
+/* After a rounding to bf16 that the test cannot see: a value in the middle may go either
+ * way. */
 #define HIDDEN_LIMIT 5e-4
 
 /* As in token_exchange.cuh. */
@@ -23,7 +24,7 @@ struct token_case {
     struct fixture *fixture;
     const struct cuda_layer *layer;
     const struct model_gptoss_layer *l;
-    uint16_t *pool; /* this layer's kind of page, as on the device */
+    uint16_t *pool; /* pages of this layer's kind, as on the device */
     uint64_t page_bytes;
     uint32_t table[TABLE];
     uint32_t position, id;
@@ -33,7 +34,7 @@ struct token_case {
     double q[WIDTH], wanted[WIDTH];
 };
 
-/* K (part 0) or V (part 1) of a position, in the mirror. */
+/* K (part 0) or V (part 1) of a position, in the host's copy. */
 static uint16_t *key_at(const struct token_case *t, uint32_t part, uint32_t head,
                         uint32_t position)
 {
@@ -45,7 +46,7 @@ static uint16_t *key_at(const struct token_case *t, uint32_t part, uint32_t head
                64;
 }
 
-/* both: the table and its page are for layers of either kind. */
+/* both: the table and its page serve layers of either kind. */
 static void put_inputs(struct token_case *t, bool both)
 {
     struct fixture *fixture = t->fixture;
@@ -55,7 +56,7 @@ static void put_inputs(struct token_case *t, bool both)
     const bool second = both || t->layer->sliding;
     const struct cuda_seq seq = {
         .position = t->position, .count = 1, .table_count = second ? TABLE : 0};
-    /* The window's entries follow the full ones; a full layer reads its own at once. */
+    /* The window's entries follow the full ones; a full layer reads only its own. */
     uint32_t tables[2 * TABLE];
     memset(tables, 0xFF, sizeof(tables));
     memcpy(tables + (second ? TABLE : 0), t->table, sizeof(t->table));
@@ -68,8 +69,8 @@ static void put_inputs(struct token_case *t, bool both)
     fixture_put(fixture, fixture_input(fixture, b->at.row_window), &slot, 4);
 }
 
-/* Words that look like those of the layer before: all ones but for the round, which is `bit`
- * (token_exchange.cuh).  What reads them before they are written anew goes wrong. */
+/* Words that look like those of the previous layer: all ones except for the round bit `bit`
+ * (token_exchange.cuh).  A read before the new value is written gives a wrong result. */
 static void poison_old(struct fixture *fixture, const void *at, size_t bytes, uint32_t bit)
 {
     static uint32_t words[2 * TOKEN_QKV_ROWS];
@@ -80,7 +81,7 @@ static void poison_old(struct fixture *fixture, const void *at, size_t bytes, ui
     fixture_put(fixture, at, words, bytes);
 }
 
-/* Layers of a table on the device; what the last one left comes to `t`. */
+/* Runs layers of a table on the device; the last layer's results go to `t`. */
 static void launch(struct token_case *t, const struct token_layer *layers, uint32_t count)
 {
     struct fixture *fixture = t->fixture;
@@ -125,7 +126,7 @@ static void run_layer(struct token_case *t, uint32_t index)
                     key_at(t, i / TOKEN_KV_HEADS, i % TOKEN_KV_HEADS, t->position), 128);
 }
 
-/* A head of what qkv gave, by dimension: sums of both blocks and bias, not rotated. */
+/* A head of the device's qkv, by dimension: sums of both blocks and bias, not rotated. */
 static void device_head(const struct token_case *t, uint32_t head, const uint16_t *bias,
                         double out[64])
 {
@@ -205,7 +206,7 @@ static void attend_head(void *ctx, uint32_t h)
     free(scores);
 }
 
-/* The experts' part, from the residual the device had; returns what is added to it. */
+/* The experts' part, from the device's residual; returns what is added to it. */
 static void check_experts(struct token_case *t, const char *name, const float *before)
 {
     const struct model_config *c = t->fixture->config;
@@ -274,8 +275,8 @@ static void check_layer(struct token_case *t, const char *shape, uint32_t index)
                name);
 }
 
-/* A slot of the ring that is filled again too early, or a word that is read too early, shows in
- * some runs only. */
+/* A slot of the ring that is refilled too early, or a word that is read too early, shows only
+ * in some runs. */
 static void test_repeats(struct token_case *t, const char *shape,
                          const struct token_layer *table, uint32_t count)
 {
@@ -297,15 +298,17 @@ static void test_repeats(struct token_case *t, const char *shape,
                count);
 }
 
-/* The model's layers in turn, more and more of them in a launch: the q, k, v of the last from
- * the residual that the others gave in a launch of their own.  All pages have been filled. */
+/* The model's layers in turn, more and more in one launch: compares the q, k, v of the last
+ * with those computed from the residual that the other layers gave in a launch of their own.
+ * All pages have been filled. */
 static void test_chain(struct token_case *t, const char *shape)
 {
     enum { CHAIN = 6 };
     const struct gptoss_backend *b = t->fixture->b;
     const uint32_t layers = t->fixture->config->layers;
     struct token_layer chain[CHAIN];
-    const struct token_layer *table = (const void *)b->ws.expert_out; /* not this kernel's */
+    const struct token_layer *table =
+        (const void *)b->ws.expert_out; /* memory that this kernel does not use */
     static float before[TOKEN_HIDDEN];
     for (uint32_t i = 0; i < CHAIN; i++)
         fixture_get(t->fixture, b->token.layers + i % layers, &chain[i], sizeof(chain[i]));
@@ -349,7 +352,7 @@ static void test_positions(struct fixture *fixture, const char *shape, struct te
             t->position = positions[i];
             t->id = test_random_below(r, fixture->config->vocab);
             for (uint32_t k = 0; k < TABLE; k++)
-                t->table[k] = (k * 37 + 5) % pages; /* the last page is no other's */
+                t->table[k] = (k * 37 + 5) % pages; /* the last page is used only once */
             check_layer(t, shape, index);
         }
         free(t->pool);

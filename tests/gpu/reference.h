@@ -1,5 +1,5 @@
-/* tests/gpu/reference.h - what the kernels must compute, in double, from the weights as they
- * lie in the model and from inputs already rounded as the device has them. */
+/* tests/gpu/reference.h - the expected results of the kernels, in double precision, from the
+ * model's weights and from inputs rounded like the device's. */
 #ifndef TESTS_GPU_REFERENCE_H
 #define TESTS_GPU_REFERENCE_H
 
@@ -19,9 +19,9 @@ void reference_norm(const struct model_config *c, const float *in, const uint16_
 /* RoPE of one head in place. */
 void reference_rope(const struct model_config *c, uint32_t position, double head[64]);
 
-/* Router of one normalized row: the topk largest, ties to the lowest index, softmax over
- * them.  Returns the smallest distance between a chosen logit and a later one that differs:
- * a device may decide a nearer race otherwise. */
+/* Router of one normalized row: the topk largest, ties to the lowest index, softmax over them.
+ * Returns the smallest distance between a chosen logit and a later, different one: a device may
+ * decide a smaller distance differently. */
 double reference_route(const struct model_config *c, const struct model_gptoss_layer *l,
                        const double *normalized, uint32_t *choice, double *weight);
 

@@ -1,5 +1,5 @@
-/* tests/unit/engine_recorder.h - a host that records what an engine tells it.  Header only:
- * each test is one program, and defines recorder_api(). */
+/* tests/unit/engine_recorder.h - a host that records an engine's callbacks.  Header only: each
+ * test is one program and defines recorder_api(). */
 #ifndef TESTS_ENGINE_RECORDER_H
 #define TESTS_ENGINE_RECORDER_H
 
@@ -40,10 +40,10 @@ struct recorder {
     size_t count;
     struct lr_engine_model *model;
     uint64_t cancel_at_token; /* 0: never; else the n-th token of a request cancels it */
-    uint32_t mask_ids[4];     /* what fill_mask allows */
+    uint32_t mask_ids[4];     /* bits that fill_mask returns */
     uint32_t mask_count;
     lr_code mask_code;
-    uint32_t library_lines; /* of the log, that came from the library below the engine */
+    uint32_t library_lines; /* log lines from the library below the engine */
     uint32_t step_reports;
     struct lr_step_report first_step; /* report of it */
 };
@@ -164,7 +164,7 @@ static inline void recorder_close(struct recorder *r)
     free(r);
 }
 
-/* Steps until nothing waits. */
+/* Runs steps until no work is left. */
 static inline void recorder_run(struct recorder *r)
 {
     struct lr_error err = {0};

@@ -1,4 +1,4 @@
-/* What the clock promises. */
+/* The fake clock, the system clock and the text form of times. */
 #include "base/clock.h"
 #include "tests/unit/base/support.h"
 

@@ -1,4 +1,4 @@
-/* What files promise: names never leave their root, and a write is whole or not there. */
+/* Files: names never leave their root folder, and an atomic write is complete or not there. */
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "tests/unit/base/support.h"
@@ -159,7 +159,7 @@ static void folders_are_made_with_parents_and_removed_with_content(void **state)
     path_in(file, path, "f");
     put(file, "x");
     assert_int_equal(lr_dir_create(file, &err), LR_CONFLICT);
-    /* The reason is the one of mkdir, not of looking whether it is there after all. */
+    /* The error is mkdir's, not that of the check whether the folder exists. */
     assert_int_equal(mkdir("/sys/lr-test", 0700), -1);
     const char *reason = strerror(errno);
     assert_int_not_equal(lr_dir_create("/sys/lr-test/below", &err), LR_OK);

@@ -1,4 +1,4 @@
-/* What SHA-256, HMAC and random ids promise. */
+/* SHA-256 and random ids. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +106,7 @@ static void ids_use_their_alphabet_and_differ(void **state)
     assert_int_equal(hex[33], '!');
 }
 
-/* 62,000 draws, 1,000 expected of each of 62 digits, sigma 31: six sigma is 190. */
+/* 62,000 random digits, 1,000 expected of each of 62, sigma 31: six sigma is 190. */
 static void every_digit_is_as_likely(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void every_digit_is_as_likely(void **state)
     assert_int_equal(lr_random_below(1), 0);
 }
 
-/* Several times: what is kept for the next draw may just have been used up. */
+/* Several times, because the pool of random bytes may just have been used up. */
 static void a_child_process_makes_other_random_ids_than_its_parent(void **state)
 {
     (void)state;

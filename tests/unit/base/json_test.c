@@ -1,4 +1,4 @@
-/* What the JSON parser and writer promise: RFC 8259 and nothing else, within bounds. */
+/* The JSON parser and writer: RFC 8259 and nothing else, within limits. */
 #include "base/json.h"
 #include "tests/unit/base/support.h"
 
@@ -196,7 +196,7 @@ static void escapes_are_decoded(void **state)
         parse("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\ude00\\u0000x\"")->text;
     assert_int_equal(s.len, 8 + 2 + 3 + 4 + 2);
     assert_memory_equal(s.ptr, "\"\\/\b\f\n\r\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\0x", s.len);
-    /* every place relative to the eight-byte steps of the scanner */
+    /* every offset relative to the eight-byte steps of the scanner */
     for (size_t before = 0; before < 20; before++) {
         for (size_t after = 0; after < 20; after++) {
             char text[64], expected[64];

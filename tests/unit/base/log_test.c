@@ -1,4 +1,4 @@
-/* What the log promises: one line per event, whatever the values hold. */
+/* The log: one line per event, whatever the values contain. */
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -33,7 +33,7 @@ static int tear_down(void **state)
     return close(ends[0]) | close(ends[1]);
 }
 
-/* What has been written since the last call. */
+/* The text written since the last call. */
 static const char *take(void)
 {
     ssize_t len = read(ends[0], captured, sizeof(captured) - 1);

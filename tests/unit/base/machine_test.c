@@ -1,4 +1,4 @@
-/* What a table of legal moves promises. */
+/* State machines: the table of legal moves. */
 #include "base/machine.h"
 #include "tests/unit/base/support.h"
 

@@ -1,4 +1,4 @@
-/* What arenas and buffers promise: a ceiling that holds, and failure that is kept. */
+/* Arenas and buffers: limits hold, and a failure is kept. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "tests/unit/base/support.h"

@@ -1,4 +1,4 @@
-/* What settings promise: one table, four sources, and errors that name the mistake. */
+/* Settings: one table, four sources, and errors that name the mistake. */
 #include "base/settings.h"
 #include "tests/unit/base/support.h"
 
@@ -60,7 +60,7 @@ static struct lr_settings *fresh(const char *command)
     return s;
 }
 
-/* Parses words as arguments of `router`; the result is the caller's to destroy. */
+/* Parses words as arguments of `router`; the caller destroys the result. */
 static struct lr_settings *with_args(const char *const *words)
 {
     struct lr_settings *s = fresh("router");
@@ -156,7 +156,7 @@ static void the_old_name_of_a_setting_is_an_error_that_names_the_new_one(void **
     refuses_args(ARGS("--slow-nodes"), "--slow-nodes is called", "--cpu-nodes now");
     refuses_args(ARGS("--no-slow-nodes"), "--no-slow-nodes is called", "--no-cpu-nodes now");
     refuses_text("slow-nodes = true", "r.conf line 1: slow-nodes", "is called cpu-nodes now");
-    struct lr_settings *s = fresh("node"); /* also where it belongs to another command */
+    struct lr_settings *s = fresh("node"); /* also for a setting of another command */
     struct lr_error err;
     const char *const env[] = {"LLM_ROUTER_SLOW_NODES=true", NULL};
     assert_int_equal(lr_settings_read_env(s, env, &err), LR_INVALID_ARGUMENT);

@@ -1,4 +1,4 @@
-/* Numbers for things that come and go. */
+/* The table of numbered slots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What the string map promises, compared with a plain array. */
+/* The string map, compared with a plain array. */
 #include "base/strmap.h"
 #include "tests/unit/base/support.h"
 

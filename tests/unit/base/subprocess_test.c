@@ -1,5 +1,5 @@
-/* What starting a child promises.  Helpers are shell one-liners, so that the test sees
- * what any program would see. */
+/* Starting, watching and ending child processes.  The children are shell one-liners, so that
+ * the test sees what any program would see. */
 #include "base/failpoint.h"
 #include "base/subprocess.h"
 #include "tests/unit/base/support.h"
@@ -83,7 +83,7 @@ static void the_child_gets_the_named_descriptors_and_no_other(void **state)
     struct lr_error err;
     char out[1024];
     int a[2], b[2];
-    assert_int_equal(pipe(a), 0); /* inheritable on purpose: it must not leak */
+    assert_int_equal(pipe(a), 0); /* inheritable on purpose: it must not reach the child */
     assert_int_equal(pipe(b), 0);
     int high = fcntl(a[1], F_DUPFD, 700);
     /* The targets are each other's sources, the hardest case. */
@@ -134,7 +134,7 @@ static void a_killed_child_says_by_which_signal(void **state)
     lr_subprocess_signal(&child, SIGTERM);
     assert_true(lr_subprocess_wait(&child, 10000));
     assert_string_equal(lr_exit_text(child.status, text), "killed by SIGTERM");
-    lr_subprocess_signal(&child, SIGKILL); /* nothing to do: it is reaped */
+    lr_subprocess_signal(&child, SIGKILL); /* no effect: the child is reaped */
     lr_subprocess_close(&child);
     lr_subprocess_close(&child);
     assert_string_equal(lr_exit_text(SIGKILL, text), "killed by SIGKILL");
@@ -173,14 +173,14 @@ static void closing_ends_the_whole_group(void **state)
     int output = dup(child.out);
     assert_true(read(output, out, sizeof(out) - 1) > 0);
     lr_subprocess_close(&child);
-    /* The grandchild held the pipe: its end is seen only once it is dead too. */
+    /* The grandchild held the pipe: its end is seen only after the grandchild is dead too. */
     read_all(output, out, sizeof(out));
     assert_string_equal(out, "");
     (void)close(output);
 }
 
-/* A middle process starts a grandchild and is killed; the grandchild's end of a pipe
- * closes when it is really gone. */
+/* A middle process starts a grandchild and is killed; the grandchild's end of a pipe closes
+ * when the grandchild is dead. */
 static void a_child_dies_with_its_parent(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void a_child_dies_with_its_parent(void **state)
     assert_int_equal(read(ready[0], text, 3), 3);
     assert_int_equal(kill(middle, SIGKILL), 0);
     assert_int_equal(waitpid(middle, NULL, 0), middle);
-    read_all(alive[0], text, sizeof(text)); /* fails after 10 s if it lives on */
+    read_all(alive[0], text, sizeof(text)); /* fails after 10 s if the grandchild lives on */
     assert_string_equal(text, "");
     (void)close(alive[0]);
     (void)close(ready[0]);
@@ -223,7 +223,7 @@ static void the_path_of_this_program_is_known(void **state)
     assert_int_equal(lr_self_path(small, sizeof(small), &err), LR_INVALID_ARGUMENT);
 }
 
-/* Failpoints read the environment once, so each case is a process of its own. */
+/* Failpoints read the environment once per process, so each case is its own process. */
 static int run_failpoint(const char *spec, int passes)
 {
     int status;

@@ -1,4 +1,4 @@
-/* tests/unit/base/support.h - what the tests of base share. */
+/* tests/unit/base/support.h - shared by the tests of base. */
 #ifndef TESTS_UNIT_BASE_SUPPORT_H
 #define TESTS_UNIT_BASE_SUPPORT_H
 
@@ -26,7 +26,7 @@ static inline void assert_contains_at(const char *text, const char *part, const 
     }
 }
 
-/* A fresh folder for one test; its content goes with lr_dir_remove in the teardown. */
+/* A fresh folder for one test; the teardown removes it. */
 static inline int make_folder(void **state)
 {
     char *path = malloc(64);

@@ -1,4 +1,4 @@
-/* What slices, UTF-8 and errors promise. */
+/* Slices, UTF-8 and errors. */
 #include "base/fail.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -80,7 +80,7 @@ static void numbers_are_read_whole_or_not_at_all(void **state)
         assert_false(lr_str_i64(lr_str_z(bad[n]), &i));
 }
 
-/* Decided here by the definition, not by the code under test. */
+/* By Unicode's definition, independent of the tested code. */
 static bool is_scalar(uint32_t c)
 {
     return c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
@@ -103,7 +103,7 @@ static void every_scalar_value_survives_encoding_and_decoding(void **state)
     }
 }
 
-/* All inputs of three bytes, against a decoder written from the bit patterns. */
+/* All inputs of three bytes, compared with a decoder written from the bit patterns. */
 static int slow_decode(const unsigned char *b, size_t len, uint32_t *out)
 {
     int need = b[0] < 0x80       ? 1
@@ -132,7 +132,7 @@ static void decoding_agrees_with_the_definition_on_all_three_byte_inputs(void **
                               (unsigned char)n};
         uint32_t got = 0, want = 0;
         if (b[0] < 0x80 && (b[1] | b[2]) != 0)
-            continue; /* the first byte decides alone */
+            continue; /* the first byte alone decides */
         int len = lr_utf8_decode((const char *)b, 3, &got);
         int wanted = slow_decode(b, 3, &want);
         if ((len > 0 ? len : 0) != wanted || (wanted != 0 && got != want))

@@ -1,4 +1,4 @@
-/* What a request demands of its output: as a constraint, and as words in the prompt. */
+/* The output format of a request: as a constraint, and as text in the prompt. */
 #include "chat/format.h"
 
 #include <setjmp.h>

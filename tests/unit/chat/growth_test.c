@@ -1,5 +1,5 @@
-/* The work of a request grows with its size and not faster: every field of every API is grown,
- * and what parsing, compiling and rendering cost for each byte is compared. */
+/* The work of a request grows linearly with its size: every field of every API is grown, and
+ * the cost per byte of parsing, compiling and rendering is compared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,11 +19,11 @@ enum {
     NOON = 1794744000,
     TRIES = 8,
     TIMES_WORSE = 2,
-    FRESH_NS = 40, /* a byte: memory that a large request is the first to touch */
+    FRESH_NS = 40, /* ns a byte: for memory that a large request touches first */
 };
 
-/* A body: `one` and then `two` are repeated until the size is reached, half of it each where
- * both are given.  @ stands for the number of the repetition. */
+/* A body: `one` and then `two` are repeated until the size is reached, half of it each if both
+ * are given. @ stands for the number of the repetition. */
 struct grown {
     const char *name;
     const struct chat_codec *codec;
@@ -151,7 +151,7 @@ static const struct grown cases[] = {
      "\"d@\":true", "},\"anyOf\":[", "{\"$ref\":\"#/$defs/d@\"}", "]}}}}"},
 };
 
-/* What any field is grown to, where its name and a colon stand before. */
+/* Values that any field is grown to; the field's name and a colon come before. */
 static const struct grown shapes[] = {
     {"a text", &chat_openai_chat, "\"", "x@", NULL, NULL, "\"}"},
     {"a list", &chat_openai_chat, "[", "\"x@\"", NULL, NULL, "]}"},
@@ -191,7 +191,7 @@ static void make_body(struct lr_buf *out, const char *before, const struct grown
     assert_false(out->failed);
 }
 
-/* ---- what a router does with one ---- */
+/* ---- the work of a router ---- */
 
 static void answer(const struct chat_request *req, const struct chat_model *model,
                    struct lr_arena *arena)
@@ -232,14 +232,14 @@ static double cpu_ns(const struct chat_codec *codec, struct lr_str body)
     return (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
 }
 
-/* ---- the measure ---- */
+/* ---- measuring ---- */
 
 static size_t large_bytes(void)
 {
     return getenv("LR_LONG") != NULL ? 1 << 20 : 64 << 10;
 }
 
-/* The least of several runs: whatever else the machine does only adds to one. */
+/* Takes the least of several runs, because other load on the machine only adds time. */
 static bool grows_too_fast(const struct chat_codec *codec, const char *before,
                            const struct grown *g, double per_kb[2])
 {

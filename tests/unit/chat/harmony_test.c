@@ -1,6 +1,6 @@
-/* What the Harmony parser promises.  Streams are written as text in which <|name|>
- * is a control token; the result is written as R(reasoning), C(content) and
- * T(name:arguments), pieces of one kind joined. */
+/* The Harmony parser.  Streams are written as text in which <|name|> is a control token; the
+ * result is written as R(reasoning), C(content) and T(name:arguments), pieces of one kind
+ * joined. */
 #include "chat/harmony/parser.h"
 
 #include <setjmp.h>

@@ -19,7 +19,7 @@ struct rendered {
     struct chat_prompt prompt;
     struct lr_error err;
     lr_code code;
-    char text[4096]; /* segments: trusted as they are, others in braces */
+    char text[4096]; /* segments: trusted ones unchanged, others in braces */
 };
 
 static void show(struct rendered *r)

@@ -1,8 +1,8 @@
-/* Random and mutated Harmony streams: nothing crashes, no text is lost, what comes out
- * is JSON without control text, and neither the pieces the text comes in nor streaming
- * changes the answer.
+/* Random and mutated Harmony streams: nothing crashes, no text is lost, the output is JSON
+ * without control text, and neither the split of the text nor streaming changes the answer.
  *
- * 10,000 streams; 100,000 with LR_LONG=1.  LR_SEED=N repeats one series. */
+ * 10,000 streams; 100,000 with LR_LONG=1.  LR_SEED=N repeats one series.
+ */
 #include "chat/response.h"
 
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void add(struct stream *s, const char *text, size_t len, bool special)
     t->special = special;
 }
 
-/* A word nobody else writes: its presence in the answer can be checked. */
+/* A unique word, so that its presence in the answer can be checked. */
 static void add_marker(struct stream *s)
 {
     char text[TEXT_MAX];
@@ -88,7 +88,7 @@ static void add_random(struct stream *s)
         add(s, text, strlen(text), dice < 4);
 }
 
-/* A proper answer; # stands for a marker. */
+/* A well-formed answer; # stands for a marker. */
 static void add_shape(struct stream *s, const char *shape)
 {
     while (*shape != '\0') {
@@ -196,7 +196,7 @@ static void answer(const struct stream *s, bool stream, enum pieces pieces, stru
     chat_response_destroy(r);
 }
 
-/* What an answer says, in one text: reasoning, content, then each call. */
+/* The content of an answer as one text: reasoning, content, then each call. */
 struct said {
     struct lr_buf reasoning;
     struct lr_buf content;
@@ -274,7 +274,7 @@ static void read_events(struct lr_str events, struct said *said)
     assert_true(is_done);
 }
 
-/* ---- promises ---- */
+/* ---- checks ---- */
 
 static void show(const struct stream *s)
 {
@@ -301,7 +301,7 @@ static bool is_in(const struct said *said, struct lr_str word)
            lr_str_find(lr_buf_str(&said->calls), word) != LR_STR_NONE;
 }
 
-/* Every marker that stands in a message, after <|message|>, is in the answer. */
+/* Every marker inside a message, after <|message|>, is in the answer. */
 static void expect_nothing_lost(const struct stream *s, const struct said *said)
 {
     bool in_message = false;
@@ -335,8 +335,8 @@ static void expect_no_control_text(const struct stream *s, const struct said *sa
     }
 }
 
-/* A marker that stands alone, in a stream where it cannot be a recipient or a content
- * type: the answer says something. */
+/* With a single marker that cannot be a recipient or a content type, the answer is not
+ * empty. */
 static void expect_not_empty(const struct stream *s, const struct said *said)
 {
     bool has_text = false;

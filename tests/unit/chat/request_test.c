@@ -1,5 +1,5 @@
-/* What the request codec promises: every field is honoured, accepted without effect or
- * refused by name, and an error says which one. */
+/* Parsing requests: every field is honoured, accepted without effect or refused by name, and an
+ * error names the field. */
 #include "chat/openai/openai.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What a client sees: the promises of the OpenAI response codec. */
+/* The answers of the OpenAI codec, as a client sees them. */
 #include "chat/response.h"
 
 #include <setjmp.h>
@@ -45,8 +45,8 @@ static void close_session(struct session *s)
     lr_arena_free(&s->arena);
 }
 
-/* Feeds text in which <|name|> is a control token; words are tokens.  False as soon as
- * the response asks to cancel. */
+/* Feeds text in which <|name|> is a control token and words are tokens.  False as soon as the
+ * response asks to cancel. */
 static bool feed(struct session *s, uint32_t choice, const char *p)
 {
     while (*p != '\0') {

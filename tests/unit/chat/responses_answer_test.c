@@ -1,4 +1,5 @@
-/* What a client of POST /v1/responses sees: items in order, named events with numbers. */
+/* The answers of POST /v1/responses, as a client sees them: items in order, named events with
+ * numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,7 +91,7 @@ static void expect_text(const struct lr_json *object, const char *key, const cha
         fail_msg("%s is \"%.*s\", not \"%s\"", key, (int)s.len, s.ptr, wanted);
 }
 
-/* Item i is of that type, and its text (of its part, its arguments or its input) is that. */
+/* Item i has that type and that text (of its part, its arguments or its input). */
 static void expect_item(const struct lr_json *root, uint32_t i, const char *type,
                         const char *key, const char *wanted)
 {
@@ -127,7 +128,7 @@ static void items_stand_in_the_order_of_the_model(void **state)
     assert_int_equal(lr_json_get(root, "output")->count, 4);
     expect_item(root, 0, "reasoning", "text", "A B");
     expect_item(root, 1, "message", "text", "I look.");
-    expect_item(root, 2, "reasoning", "text", "C"); /* without the newline that joins */
+    expect_item(root, 2, "reasoning", "text", "C"); /* without the separating newline */
     expect_item(root, 3, "message", "text", "D");
     uint64_t n;
     const struct lr_json *usage = lr_json_get(root, "usage");
@@ -230,7 +231,7 @@ static void malformed_answers_are_neither_empty_messages_nor_control_text(void *
     }
 }
 
-/* The names of the events, a letter per word after the first, and that they are numbered. */
+/* Checks the names of the events (a letter for each word after the first) and their numbers. */
 static void expect_events(struct session *s, const char *wanted)
 {
     char names[2048] = "";
@@ -304,7 +305,7 @@ static void a_failed_stream_reports_the_error_and_keeps_its_text(void **state)
     assert_non_null(strstr(failed, "\"text\":\"Half\""));
     close_session(&s);
 
-    open_session(&s, ",\"stream\":true", 0); /* before a token, too */
+    open_session(&s, ",\"stream\":true", 0); /* also before the first token */
     chat_response_on_error(s.r, &error, &s.out);
     expect_events(&s, "created in_progress error failed");
     close_session(&s);
@@ -314,7 +315,7 @@ static void an_answer_past_the_ceiling_is_an_error_and_not_a_part_of_it(void **s
 {
     (void)state;
     struct session s;
-    /* Many words that do not fit together, and one that does not fit alone. */
+    /* Many words that do not fit together, and a word that does not fit alone. */
     for (int i = 0; i < 4; i++) {
         char words[500] = "";
         for (size_t k = 0; k < sizeof(words) - 1; k++)

@@ -1,5 +1,5 @@
-/* What the codec of POST /v1/responses promises about requests: items become the messages a
- * template expects, and every field is honoured, accepted without effect or refused by name. */
+/* Parsing requests of POST /v1/responses: items become the messages that a template expects,
+ * and every field is honoured, accepted without effect or refused by name. */
 #include "base/file.h"
 #include "responses_test.h"
 

@@ -1,4 +1,4 @@
-/* What the tests of requests of POST /v1/responses share. */
+/* Shared by the tests of POST /v1/responses requests. */
 #ifndef TESTS_RESPONSES_TEST_H
 #define TESTS_RESPONSES_TEST_H
 
@@ -24,7 +24,7 @@ static inline struct parsed parse(const char *members)
     static char body[1 << 16];
     struct parsed p;
     snprintf(body, sizeof(body), "{\"model\":\"m\",%s}", members);
-    /* What openai_request.h promises to be enough. */
+    /* The limit that chat/codec.h documents as enough. */
     lr_arena_init(&p.arena, 16 * strlen(body) + (64 << 10));
     p.code = chat_request_parse(&p.arena, &chat_responses, lr_str_z(body), &p.req, &p.e);
     assert_int_equal(p.req != NULL, p.code == LR_OK);

@@ -1,5 +1,5 @@
-/* What tools of POST /v1/responses become and come back as: those of a namespace are functions
- * with both names to the model, and calls of a namespace to the client. */
+/* Tools of POST /v1/responses: a tool of a namespace is a function with both names for the
+ * model, and a call in a namespace for the client. */
 #include "chat/response.h"
 #include "responses_test.h"
 
@@ -64,7 +64,7 @@ static void a_namespace_keeps_the_limits_of_tools(void **state)
     lr_arena_free(&p.arena);
 }
 
-/* A namespace with a long name and `count` tools in it, and how it is taken. */
+/* Parses a namespace with a long name and `count` tools. */
 static struct parsed parse_many(uint32_t count)
 {
     static char members[1 << 15];
@@ -82,7 +82,7 @@ static struct parsed parse_many(uint32_t count)
 static void tools_in_namespaces_count_as_the_others_do(void **state)
 {
     (void)state;
-    struct parsed p = parse_many(255); /* and their namespace */
+    struct parsed p = parse_many(255); /* the namespace counts too */
     assert_int_equal(p.code, LR_OK);
     assert_int_equal(p.req->tools->count, 255);
     lr_arena_free(&p.arena);
@@ -107,7 +107,7 @@ static void only_a_web_search_without_web_access_is_left_out(void **state)
            "tools[0].type", "unsupported_value", "'web_search' is not offered");
 }
 
-/* What the client gets for a call of `recipient`. */
+/* The client's view of a call to `recipient`. */
 static void expect_call(const char *members, const char *recipient, const char *wanted)
 {
     struct parsed p = accept(members);
@@ -161,7 +161,7 @@ static void a_bare_name_is_enough_if_only_one_namespace_has_it(void **state)
     expect_call(tools, "functions.unknown", "\"name\":\"unknown\",\"arguments\"");
 }
 
-/* A custom tool in a namespace with the longest names: nothing is cut. */
+/* A custom tool in a namespace with the longest names: nothing is truncated. */
 static void names_of_full_length_come_back_whole(void **state)
 {
     (void)state;

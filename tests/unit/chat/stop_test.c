@@ -1,4 +1,4 @@
-/* Stop strings and UTF-8 over token borders: the pieces never change the text. */
+/* Stop strings and UTF-8 across token borders: the split never changes the text. */
 #include "chat/stop.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static uint32_t random_below(uint32_t n)
     return (uint32_t)((random_state >> 11) % n);
 }
 
-/* Feeds text in pieces; gives what came out and whether a string matched. */
+/* Feeds text in pieces; returns the output and whether a string matched. */
 static bool run(const struct lr_str *stops, uint32_t count, const char *text, size_t step,
                 struct lr_buf *out)
 {
@@ -87,7 +87,7 @@ static void the_string_that_ends_first_wins(void **state)
     expect(STOPS("four", "or", "o", "r"), "for four", "f", true);
 }
 
-/* What a reader of single letters would do. */
+/* The result of a reader that sees letter by letter. */
 static size_t naive(const char *text, const struct lr_str *stops, uint32_t count, bool *matched)
 {
     for (size_t end = 1; end <= strlen(text); end++) {

@@ -250,7 +250,7 @@ static void client_text_is_never_control_text(void **state)
     }
 }
 
-/* ---- reference material, where it lies next to the source ---- */
+/* ---- reference material, if it is beside the source ---- */
 
 static struct lr_str read_shared(const char *name)
 {
@@ -265,7 +265,7 @@ static struct lr_str read_shared(const char *name)
     return lr_str(bytes, got);
 }
 
-/* The golden inputs leave add_generation_prompt out where it is true. */
+/* The golden inputs leave out add_generation_prompt if it is true. */
 static const struct lr_json *with_prompt(struct lr_arena *arena, const struct lr_json *input)
 {
     struct lr_json_member *members = lr_arena_array(arena, input->count + 1, sizeof(*members));

@@ -1,4 +1,4 @@
-/* A turn with a generator and a sink that only write down what they are told. */
+/* A turn with a generator and a sink that only record their calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 struct fixture {
     struct lr_arena arena;
     struct chat_turn turn;
-    struct lr_buf calls;  /* what generator and sink were told: "start 0,stop 0,..." */
-    struct lr_buf bytes;  /* what the client has */
-    struct lr_error told; /* by fail */
-    lr_code status;       /* by finish */
-    uint32_t refuses_at;  /* start fails for this generation, by itself or through the turn */
+    struct lr_buf calls;  /* calls of generator and sink: "start 0,stop 0,..." */
+    struct lr_buf bytes;  /* bytes sent to the client */
+    struct lr_error told; /* the error given to fail */
+    lr_code status;       /* the status given to finish */
+    uint32_t refuses_at;  /* starting this generation fails, directly or through the turn */
     bool refuses, fails_the_turn;
-    bool knows_usage; /* stop says what a generation took */
+    bool knows_usage; /* stop returns the usage */
     bool does_not_read, hides;
 };
 
@@ -109,7 +109,7 @@ static void close_fixture(struct fixture *f)
     lr_arena_free(&f->arena);
 }
 
-/* Up to the start.  False: the turn has failed. */
+/* Runs the turn up to the start.  False: the turn has failed. */
 static bool prepare(struct fixture *f, const char *body, bool is_harmony)
 {
     struct chat_model model = {.is_harmony = is_harmony};
@@ -152,7 +152,7 @@ static bool client_has(struct fixture *f, const char *text)
     return strstr(lr_buf_z(&f->bytes), text) != NULL;
 }
 
-/* ---- the way through ---- */
+/* ---- a whole turn ---- */
 
 static void a_streamed_turn_passes_through_every_state_and_ends_once(void **state)
 {
@@ -283,7 +283,8 @@ static void a_refused_generation_fails_the_turn_and_cancels_those_before_it(void
         f.fails_the_turn = through_the_turn != 0;
         assert_true(prepare(&f, STREAM ",\"n\":3}", false));
         assert_false(chat_turn_start(&f.turn));
-        /* A generator that fails the turn itself hears of the generation in its hands, too. */
+        /* A generator that fails the turn itself also gets the stop of the generation that it
+         * is starting. */
         expect_calls(&f, through_the_turn ? "start 0,start 1,cancel 0,cancel 1,fail"
                                           : "start 0,start 1,cancel 0,fail");
         assert_int_equal(f.told.code, LR_RATE_LIMITED);
@@ -563,7 +564,7 @@ static void the_responses_api_runs_in_the_same_turn(void **state)
     close_fixture(&f);
 }
 
-/* An API of two fields, to show that the core needs no line for a new one. */
+/* An API with two fields, to show that the core needs no change for a new API. */
 static lr_code parse_say(struct chat_parse *p, const char *name, const struct lr_json *value)
 {
     static struct chat_raw_prompt prompt;
@@ -651,7 +652,7 @@ static void an_api_of_its_own_needs_a_codec_and_nothing_else(void **state)
     close_fixture(&f);
 }
 
-/* ---- moves that do not exist ---- */
+/* ---- illegal moves ---- */
 
 static void a_debug_build_stops_at_a_move_that_does_not_exist(void **state)
 {

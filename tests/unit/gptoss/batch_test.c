@@ -1,4 +1,4 @@
-/* A sequence's logits do not know its neighbours: alone or among seven others, whatever the
+/* A sequence's logits do not depend on its neighbours: alone or with seven others, with any
  * number of threads, every bit is the same. */
 #include "tests/unit/gptoss/support.h"
 
@@ -13,7 +13,7 @@ struct device {
     uint32_t *usable;
 };
 
-static const char *extra; /* NULL, or the option that asks for the plain kernels */
+static const char *extra; /* NULL, or the option for the plain kernels */
 
 static void open_device(struct device *d, const char *dir, uint32_t threads)
 {
@@ -42,7 +42,7 @@ static void close_device(struct device *d)
     free(d->usable);
 }
 
-/* Sequence n: its own length, its own ids, its own pages. */
+/* Sequence n, with its own length, ids and pages. */
 struct work {
     uint32_t ids[100];
     uint32_t full[PAGES], window[PAGES];
@@ -56,7 +56,7 @@ static void make_work(struct work *w, uint32_t n, uint32_t vocab)
         w->ids[i] = (i * 7919 + n * 104729 + 13) % vocab;
     for (uint32_t i = 0; i < PAGES; i++) {
         w->full[i] = n * PAGES + i;
-        w->window[i] = (SEQUENCES - 1 - n) * 4 + i % 4; /* few and in another order */
+        w->window[i] = (SEQUENCES - 1 - n) * 4 + i % 4; /* few, and in another order */
     }
 }
 
@@ -85,7 +85,7 @@ static void forward(struct device *d, struct gptoss_step *steps, uint32_t count)
     assert_int_equal(gptoss_backend_cpu()->forward(d->backend, &batch, &err), LR_OK);
 }
 
-/* All eight together, in chunks that differ from step to step. */
+/* Runs all eight together, in chunks of varying sizes. */
 static void run_together(struct device *d, struct work *works, float **logits)
 {
     uint32_t done[SEQUENCES] = {0}, vocab = d->weights->vocab_rows, live = SEQUENCES;

@@ -1,7 +1,8 @@
-/* What a request finds computed: the right tokens' pages, within its scope, and no page lost.
+/* The prefix cache: a request finds the right pages within its scope, and no page is lost.
  *
- * The tests run the scheduler against a pretended device whose cells hold a digest of
- * everything that a key depends on, so a page that holds anything else is seen at once. */
+ * The tests run the scheduler with a fake device whose cells hold a digest of everything that a
+ * key depends on, so a page with any other content is detected.
+ */
 #include "tests/unit/gptoss/support.h"
 
 #include "engines/gptoss/scheduler/scheduler.h"
@@ -62,7 +63,7 @@ static void end(struct fixture *fixture, struct engine_sequence *seq)
     engine_sequence_destroy(seq);
 }
 
-/* What a key at `position` depends on. */
+/* A digest of what the key at `position` depends on. */
 static uint64_t digest(const struct engine_sequence *seq, uint32_t position)
 {
     uint64_t h = seq->cache_scope;
@@ -72,7 +73,7 @@ static uint64_t digest(const struct engine_sequence *seq, uint32_t position)
     return h;
 }
 
-/* Checks every cell that the step reads, then writes what it computes. */
+/* Checks every cell that the step reads, then writes the cells that it computes. */
 static void compute(struct fixture *fixture, const struct engine_sequence *seq)
 {
     const struct gptoss_slot *slot = &fixture->s.slots[seq->slot];
@@ -108,7 +109,7 @@ static void step(struct fixture *fixture)
     }
 }
 
-/* Runs a prompt alone to its first token and ends it; returns how many tokens were found. */
+/* Runs a prompt alone to its first token and ends it; returns how many tokens were cached. */
 static uint32_t run(struct fixture *fixture, const char *scope, const uint32_t *ids,
                     uint32_t count)
 {
@@ -134,7 +135,8 @@ static void a_common_prefix_is_computed_once(void **state)
 
     (void)state;
     assert_int_equal(run(fixture, "key", counting, 20), 0);
-    assert_int_equal(run(fixture, "key", counting, 20), 16); /* the last token is wanted anew */
+    assert_int_equal(run(fixture, "key", counting, 20),
+                     16); /* the last token is computed again */
     assert_int_equal(run(fixture, "key", counting, 21), 20);
     assert_int_equal(run(fixture, "key", counting, 40), 20);
     assert_int_equal(run(fixture, "key", counting, 3), 0); /* less than a page */
@@ -183,7 +185,7 @@ static void a_prefix_is_shared_with_running_requests(void **state)
     for (uint32_t i = 0; i < 7; i++)
         assert_int_equal(fixture->s.slots[a->slot].full_pages[i],
                          fixture->s.slots[b->slot].full_pages[i]);
-    end(fixture, a); /* b goes on with the pages they shared */
+    end(fixture, a); /* b continues with the shared pages */
     while (b->count < 50)
         step(fixture);
     end(fixture, b);
@@ -207,7 +209,7 @@ static void pages_that_are_needed_are_taken_from_the_end_of_the_oldest(void **st
         gptoss_cache_give(&c, GPTOSS_FULL, full[i]);
         gptoss_cache_give(&c, GPTOSS_WINDOW, windowed[i]);
     }
-    assert_int_equal(c.pages[GPTOSS_FULL].free_count, 4); /* remembered, and free */
+    assert_int_equal(c.pages[GPTOSS_FULL].free_count, 4); /* cached, and free */
     for (uint32_t left = 4; left > 0; left--) {
         assert_int_equal(gptoss_cache_match(&c, 2, counting, 17).pages, left);
         assert_int_equal(gptoss_cache_take(&c, GPTOSS_FULL), full[left - 1]);
@@ -255,7 +257,8 @@ static void a_preempted_request_finds_its_own_prefix_again(void **state)
     step(fixture);
     assert_int_equal(q[2]->state, ENGINE_RUNNING);
     assert_true(q[2]->computed + PAGE >= count); /* one step instead of six */
-    assert_int_equal(q[2]->cached, 0);           /* its own work is not a gift */
+    assert_int_equal(q[2]->cached,
+                     0); /* pages that it computed itself do not count as cached */
     end(fixture, q[1]);
     end(fixture, q[2]);
     stop(fixture);
@@ -283,7 +286,7 @@ static void random_conversations_never_read_a_wrong_page(void **state)
         struct engine_sequence **at = &live[(seed >> 8) % 4];
         if (*at == NULL) {
             uint32_t ids[CONTEXT], n = 1 + (seed >> 16) % 55, fork = (seed >> 12) % 50;
-            for (uint32_t k = 0; k < n; k++) /* few beginnings, ends of their own */
+            for (uint32_t k = 0; k < n; k++) /* few common prefixes, different ends */
                 ids[k] = k < fork ? (seed >> 28) % 2 + k : 1 + (seed >> 5) % 400 + k;
             *at = add(fixture, scopes[(seed >> 20) % 3], ids, n);
         } else if ((seed >> 18) % 16 == 0) {
@@ -297,7 +300,7 @@ static void random_conversations_never_read_a_wrong_page(void **state)
     for (uint32_t k = 0; k < 4; k++)
         if (live[k] != NULL)
             cached += finish(fixture, &live[k]);
-    assert_true(cached > 1000); /* or the test would show nothing */
+    assert_true(cached > 1000); /* otherwise the test would show nothing */
     stop(fixture);
 }
 

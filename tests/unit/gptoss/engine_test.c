@@ -1,5 +1,5 @@
-/* What the engine promises through its ABI: stops, limits, cancels, continuations, masks,
- * messages with both numbers. */
+/* The engine through its ABI: stops, limits, cancels, continuations, masks, messages with both
+ * numbers. */
 #include "tests/unit/gptoss/support.h"
 
 #include <math.h>
@@ -148,7 +148,7 @@ static void a_sampled_run_continued_elsewhere_equals_one_run(void **state)
     recorder_close(r);
 }
 
-/* The n-th token of an answer is sampled with the noise of index n, whatever the prompt. */
+/* The n-th token of an answer is sampled with the noise of index n, for any prompt. */
 static void each_token_is_what_the_sampler_gives_at_its_index(void **state)
 {
     enum { TOKENS = 24 };
@@ -187,7 +187,7 @@ static void each_token_is_what_the_sampler_gives_at_its_index(void **state)
         sampler_sample(sampler, row, r->model->vocabulary.usable, &how, &sampled);
         moved += sampled.id != whole->tokens[i];
     }
-    assert_true(moved > 0); /* or the index would not be seen at all */
+    assert_true(moved > 0); /* otherwise the index would have no effect */
     free(logits);
     sampler_destroy(sampler);
     recorder_close(r);
@@ -238,7 +238,7 @@ static void cancel_frees_the_pages_and_says_so_once_at_every_stage(void **state)
         assert_int_equal(record_of(r, stage)->reason, LR_FINISH_CANCELLED);
         assert_int_equal(recorder_stats(r).pages_in_use, 0);
         assert_int_equal(recorder_stats(r).sequences, 0);
-        API->cancel(r->model, stage); /* unknown by now: ignored */
+        API->cancel(r->model, stage); /* unknown now: ignored */
         assert_int_equal(API->step(r->model, &busy, &err), LR_OK);
         assert_int_equal(busy, 0);
         assert_int_equal(record_of(r, stage)->done_calls, 1);
@@ -520,7 +520,8 @@ static void vocab_and_tokenize_know_the_models_tokens(void **state)
 
     (void)state;
     assert_int_equal(API->tokenize(r->model, &hello, 1, ids, 2, &count, &err), LR_OK);
-    assert_true(count > 2 && count < 64); /* the whole number, though two were written */
+    assert_true(count > 2 &&
+                count < 64); /* the complete count, though only two ids were written */
     assert_int_equal(API->tokenize(r->model, &hello, 1, ids, 64, &count, &err), LR_OK);
     assert_int_equal(API->vocab(r->model, ids[0], &bytes, &len, &flags), LR_OK);
     assert_int_equal(flags, LR_VOCAB_SPECIAL);

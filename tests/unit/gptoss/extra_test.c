@@ -1,5 +1,4 @@
-/* The engine's own options: what is known is read, what is wrong is named, the rest is not
- * this engine's business. */
+/* The engine's own options: known ones are read, wrong ones are named, others are ignored. */
 #include "tests/unit/gptoss/support.h"
 
 #include "engines/gptoss/engine_model.h"

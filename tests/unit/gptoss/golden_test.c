@@ -1,4 +1,4 @@
-/* The CPU device computes what Hugging Face transformers computes, in any batch and chunk. */
+/* The CPU device gives the results of Hugging Face transformers, in any batch and chunk. */
 #include "tests/unit/gptoss/support.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static void check_logits(const char *dir, const char *golden, const char *extra)
         const struct lr_engine_options options = {
             .size = sizeof(options), .prefill_chunk = chunks[k], .extra_json = extra};
         struct recorder *r = recorder_open(dir, &options);
-        /* Small chunks are slow: of the many dialogues every sixth, and the long text. */
+        /* Small chunks are slow: only every sixth of the many dialogues, and the long text. */
         for (size_t i = 0; i < g.count; i += k == 0 || g.count < 4 ? 1 : 6) {
             const struct golden_case *c = &g.cases[i];
             float *logits = logits_of(r, c, vocab);

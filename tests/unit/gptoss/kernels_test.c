@@ -1,5 +1,5 @@
-/* The vector kernels compute what the plain ones define, over many shapes, and treat every
- * element alike whatever surrounds it. */
+/* The vector kernels compute what the plain kernels define, for many shapes, and an element's
+ * result does not depend on its surroundings. */
 #include "tests/unit/gptoss/support.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static double distance(const float *a, const float *b, size_t n)
     return sqrt(difference / norm);
 }
 
-/* Both tables, or the plain one twice where the processor has no AVX2. */
+/* Both versions, or the plain one twice if the processor has no AVX2. */
 static const struct cpu_kernels *tables[2];
 
 static int pick_tables(void **state)
@@ -114,7 +114,7 @@ static void run_mx(const struct cpu_kernels *k, const struct mx_case *c, uint32_
     const uint8_t *x[32];
 
     for (uint32_t t = 0; t < tokens; t++) {
-        /* In pieces, as the experts' tasks do it. */
+        /* In pieces, like the experts' tasks. */
         for (size_t g = 0; g < groups; g += 2)
             k->pack_mx(c->x + (token + t) * c->columns + g * 32, g, groups - g < 2 ? 1 : 2,
                        packed + t * bytes);
@@ -135,8 +135,8 @@ static void run_mx(const struct cpu_kernels *k, const struct mx_case *c, uint32_
     free(packed);
 }
 
-/* The sum in double precision, by the definition of the format.  *size is what its
- * rounding is measured by: each block's weights times its largest activation. */
+/* The sum in double precision, by the definition of the format.  *size is the scale of its
+ * rounding error: each block's weights times its largest activation. */
 static double exact_mx(const struct mx_case *c, uint32_t row, uint32_t token, double *size)
 {
     static const double fp4[16] = {0,  0.5,  1,  1.5,  2,  3,  4,  6,
@@ -165,7 +165,7 @@ static void make_mx(struct mx_case *c, size_t columns, uint32_t rows, uint32_t t
 {
     size_t groups = columns / 32;
 
-    /* Exactly as large as needed: a read past the end is an error under ASan. */
+    /* Exactly as large as needed, so that ASan detects a read past the end. */
     *c = (struct mx_case){columns,
                           rows,
                           tokens,
@@ -276,7 +276,7 @@ static void attention_agrees_over_lengths_windows_and_groups(void **state)
         uint32_t length = lengths[n % 8], window = (uint32_t[]){1000, 16, 128}[n / 8 % 3];
         uint32_t group = (uint32_t[]){1, 3, 8}[n / 24];
         for (uint32_t i = 0; i < group; i++)
-            sinks[i] = (float)((int)i * 10 - 30); /* from no weight to all of it */
+            sinks[i] = (float)((int)i * 10 - 30); /* from no weight to all the weight */
         for (int k = 0; k < 2; k++) {
             const struct cpu_attend job = {
                 .q = q,
@@ -329,7 +329,7 @@ static void dense_products_have_the_same_bits_with_avx512_as_with_avx2(void **st
         size_t columns = n % 3 == 0 ? up_to(40) * 16 : up_to(600);
         uint32_t rows = n % 2 == 0 ? up_to(9) * 8 : up_to(70), tokens = up_to(24);
         size_t outputs = (size_t)rows * tokens;
-        /* Exactly as large as needed: a read past the end is an error under ASan. */
+        /* Exactly as large as needed, so that ASan detects a read past the end. */
         uint16_t *w = malloc(columns * rows * sizeof(*w));
         float *x = malloc(columns * tokens * sizeof(*x));
         float *y[2] = {malloc(outputs * 4), malloc(outputs * 4)};
@@ -354,7 +354,7 @@ static void mxfp4_products_have_the_same_bits_with_avx512_as_with_avx2(void **st
     (void)state;
     for (uint32_t n = 0; n < 300; n++) {
         struct mx_case c;
-        /* Scales over their whole range too, where products end at 0 and infinity. */
+        /* Also scales over their whole range, where products become 0 and infinity. */
         make_mx(&c, up_to(n % 10 == 0 ? 90 : 20) * 32, up_to(70), up_to(24), n % 3 * 7);
         for (size_t i = 0; n % 4 == 0 && i < c.rows * c.columns / 32; i++)
             c.scales[i] = (uint8_t)next_word();
@@ -362,8 +362,7 @@ static void mxfp4_products_have_the_same_bits_with_avx512_as_with_avx2(void **st
         float *y[2] = {malloc(outputs * 4), malloc(outputs * 4)};
         for (int k = 0; k < 2; k++)
             run_mx(pair[k], &c, 0, c.rows, 0, c.tokens, y[k]);
-        for (size_t i = 0; i < outputs;
-             i++) /* which of several NaNs comes out is not promised */
+        for (size_t i = 0; i < outputs; i++) /* which of several NaNs results is not defined */
             if (!(isnan(y[0][i]) && isnan(y[1][i])))
                 assert_memory_equal(&y[1][i], &y[0][i], 4);
         free(y[0]);
@@ -419,7 +418,7 @@ static void attention_has_the_same_bits_with_avx512_as_with_avx2(void **state)
     free(cache);
 }
 
-/* ---- the small ones ---- */
+/* ---- small kernels ---- */
 
 static void norm_and_swiglu_agree(void **state)
 {

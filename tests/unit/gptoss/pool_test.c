@@ -1,5 +1,5 @@
-/* The pool runs every task once, whoever runs it, waits for no thread that has no task, and
- * costs nothing while there is nothing to do. */
+/* The thread pool runs every task once, on any thread, does not wait for a thread without a
+ * task, and costs nothing while idle. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,8 @@ static void every_task_runs_once_in_every_run(void **state)
         struct engine_pool *pool = engine_pool_create(threads);
         assert_non_null(pool);
         for (uint32_t run = 0; run < 2000; run++) {
-            struct count c = {.threads = threads}; /* gone after the run: a late task is seen */
+            struct count c = {.threads =
+                                  threads}; /* on the stack: a late task would be detected */
             uint32_t tasks = run * 7 % MOST_TASKS;
             engine_pool_run(pool, count_task, &c, tasks);
             for (uint32_t i = 0; i < MOST_TASKS; i++)
@@ -54,8 +55,8 @@ static void every_task_runs_once_in_every_run(void **state)
     }
 }
 
-/* Plain memory: what a task wrote is there after the run, and what was written before it is
- * there in the task. */
+/* Plain memory: a task sees what was written before the run, and its own writes are visible
+ * after the run. */
 static void sum_task(void *ctx, uint32_t task, uint32_t worker)
 {
     uint64_t *cells = ctx;
@@ -76,7 +77,7 @@ static void runs_follow_each_other_without_tearing(void **state)
         engine_pool_run(pool, sum_task, cells, tasks);
         for (uint32_t i = 0; i < tasks; i++)
             want[i] = want[i] * 3 + i;
-        cells[0] += run; /* the caller's own, between runs */
+        cells[0] += run; /* the caller's write, between runs */
         want[0] += run;
     }
     assert_memory_equal(cells, want, sizeof(want));
@@ -88,7 +89,7 @@ struct held {
     _Atomic int first;
 };
 
-/* The first task to be taken by another thread keeps that thread. */
+/* The first task on another thread holds that thread. */
 static void hold_task(void *ctx, uint32_t task, uint32_t worker)
 {
     struct held *h = ctx;
@@ -139,7 +140,7 @@ static void a_run_ends_only_when_a_task_that_was_taken_is_done(void **state)
     sem_destroy(&h.release);
 }
 
-/* ---- a thread that does not get on ---- */
+/* ---- a thread that makes no progress ---- */
 
 static int entered[2], leave[2];
 
@@ -199,7 +200,7 @@ static void a_thread_kept_from_its_processor_is_not_waited_for(void **state)
     assert_int_equal(pthread_kill(o.thread, SIGUSR1), 0);
     assert_int_equal(read(entered[0], &c, 1), 1);
     for (uint32_t run = 0; run < 100; run++) {
-        struct count done = {.threads = 1}; /* the caller did them all */
+        struct count done = {.threads = 1}; /* the caller did all tasks */
         engine_pool_run(pool, count_task, &done, 50);
         assert_int_equal(done.bad, 0);
         assert_int_equal(done.times[49], 1);
@@ -227,7 +228,7 @@ static void an_idle_pool_takes_no_processor_time(void **state)
     assert_non_null(pool);
     engine_pool_run(pool, count_task, &c, 100);
     double before = cpu_seconds();
-    nanosleep(&pause, NULL); /* the time that is measured, not one that is waited for */
+    nanosleep(&pause, NULL); /* the measured time, not a wait */
     double used = cpu_seconds() - before;
     if (used > 0.03)
         fail_msg("%.3f s of processor time in 0.3 s of nothing", used);

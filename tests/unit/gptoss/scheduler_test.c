@@ -1,4 +1,4 @@
-/* Who is computed when, and that every page comes back. */
+/* Which sequences are computed when, and that every page is freed. */
 #include "tests/unit/gptoss/support.h"
 
 #include "engines/gptoss/scheduler/scheduler.h"
@@ -35,7 +35,7 @@ static struct engine_sequence *add(struct gptoss_scheduler *s, uint64_t id, uint
     return seq;
 }
 
-/* A step in which everyone who drew got a token. */
+/* A step in which every sampled sequence gets a token. */
 static uint32_t step(struct gptoss_scheduler *s)
 {
     uint32_t tokens = gptoss_scheduler_choose(s);
@@ -80,7 +80,7 @@ static void prompts_go_in_chunks_beside_decoding(void **state)
     gptoss_scheduler_deinit(&s);
 }
 
-/* The chunk of the step after one that took so long. */
+/* The chunk after a step of this duration. */
 static uint32_t chunk_after(struct gptoss_scheduler *s, uint64_t step_ns)
 {
     uint32_t chosen = gptoss_scheduler_choose(s);
@@ -122,7 +122,7 @@ static void the_queue_goes_by_priority_and_then_by_arrival(void **state)
     for (uint32_t i = 0; i < 5; i++)
         q[i] = add(&s, i, 4, i == 4 ? 1 : 0);
     gptoss_scheduler_choose(&s);
-    assert_int_equal(q[4]->state, ENGINE_RUNNING); /* came last, matters more */
+    assert_int_equal(q[4]->state, ENGINE_RUNNING); /* came last, but has a higher priority */
     assert_int_equal(q[4]->take, 4);
     assert_int_equal(q[0]->take, 4);
     assert_int_equal(q[1]->take, 0);              /* running, but the chunk is used up */

@@ -1,5 +1,5 @@
-/* Which CUDA kernels a step launches: for every GPU and shape a kernel that is there, that
- * fits, and that covers the whole product.  Needs no GPU. */
+/* Which CUDA kernels a step launches: for every GPU and shape the kernel exists, fits, and
+ * covers the whole product.  Needs no GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -139,7 +139,7 @@ static void other_gpus_have_a_kernel_for_every_number_of_rows(void **state)
     assert_false(cuda_target_is_prompt(&t, 2048));
 }
 
-/* ---- what holds for every choice ---- */
+/* ---- checks of every choice ---- */
 
 static void check_launches(const struct cuda_target *t, const struct cuda_choices *all,
                            uint32_t rows)
@@ -160,11 +160,11 @@ static void check_launches(const struct cuda_target *t, const struct cuda_choice
 static void check_coverage(const struct cuda_target *t, const struct cuda_matrix *m,
                            const struct cuda_choice *k, uint32_t rows)
 {
-    uint32_t most = 0; /* rows that a pass has */
+    uint32_t most = 0; /* rows of a pass */
     (void)sscanf(kernel_names[k->kernel], "rows_%*u_%*u_%*[a-z]_%u", &most);
     (void)sscanf(kernel_names[k->kernel], "logits_rows_%u", &most);
     if (k->splits != 0) {
-        /* Blocks wait for each other: the whole grid is resident. */
+        /* Blocks wait for each other, so the whole grid must be resident. */
         assert_true(k->x <= t->multiprocessors && k->x <= CUDA_ROWS_2_64_GRID);
         assert_true(k->x / k->splits * CUDA_ROWS_2_64_TILES >= m->tiles);
         assert_true(k->splits * CUDA_ROWS_2_64_SLICE >= m->blocks);
@@ -256,8 +256,8 @@ static void a_kernel_that_does_not_fit_shared_memory_is_not_chosen(void **state)
     t.static_shared[CUDA_prompt_qkv] = 1;
     assert_false(cuda_target_can_run(&t, CUDA_prompt_qkv, t.shared_per_block));
     t.static_shared[CUDA_prompt_qkv] = t.shared_per_block;
-    /* One of the prompt kernels does not fit: none is used, since they share the order of
-     * columns. */
+    /* One of the prompt kernels does not fit: none is used, because they share the column
+     * order. */
     assert_int_equal(product_of(cuda_select_out(&t, &m.out, 2048)), CUDA_rows_tiled_out);
     assert_int_equal(cuda_select_experts(&t, &m.config, &m.up, &m.down, 2048).at[1].kernel,
                      CUDA_rows_tiled_gate_up);

@@ -1,6 +1,7 @@
-/* Many requests, random cancels: every request ends once, every page comes back.
+/* Many requests, random cancels: every request ends once, every page is freed.
  *
- * LR_STRESS_SECONDS sets how long (3 by default; 60 in the long tests). */
+ * LR_STRESS_SECONDS sets the duration (3 by default; 60 in the long tests).
+ */
 #include "tests/unit/gptoss/support.h"
 
 #include "base/clock.h"
@@ -67,7 +68,7 @@ static void submit_one(struct stress *s, uint64_t id, uint32_t *seed)
 static void thirty_two_requests_with_random_cancels_give_every_page_back(void **state)
 {
     const struct lr_engine_api *api = gptoss_engine_api();
-    /* Fewer pages and slots than requests: they wait, are preempted, and come back. */
+    /* Fewer pages and slots than requests: requests wait, are preempted, and resume. */
     const struct lr_engine_options options = {.size = sizeof(options),
                                               .max_tokens = 1024,
                                               .max_context = 512,

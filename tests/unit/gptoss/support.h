@@ -1,5 +1,5 @@
-/* tests/unit/gptoss/support.h - what the engine's tests share: models, golden cases, a host
- * that records what it is told.  Header only: each test is one program. */
+/* tests/unit/gptoss/support.h - shared by the engine's tests: models, golden cases, a recording
+ * host.  Header only: each test is one program. */
 #ifndef TESTS_GPTOSS_SUPPORT_H
 #define TESTS_GPTOSS_SUPPORT_H
 

@@ -1,5 +1,5 @@
-/* The tools for looking into a result: what the routers read and chose, and activations
- * rounded to bf16 as the CUDA device rounds them. */
+/* Debugging aids: the routers' inputs and choices, and activations rounded to bf16 like on the
+ * CUDA device. */
 #include <math.h>
 
 #include "tests/unit/gptoss/support.h"
@@ -10,7 +10,7 @@ enum { TOKENS = 40, PAGES = 4 };
 
 struct seen {
     const struct model_gptoss *m;
-    uint32_t layers; /* told of so far */
+    uint32_t layers; /* layers reported so far */
 };
 
 static double value_of(uint16_t bf16)
@@ -21,7 +21,7 @@ static double value_of(uint16_t bf16)
     return (double)v;
 }
 
-/* The router's logit of an expert for a row as the trace gave it. */
+/* The router's logit of an expert for a row of the trace. */
 static double logit_of(const struct model_gptoss *m, uint32_t layer, const float *row,
                        uint32_t expert)
 {

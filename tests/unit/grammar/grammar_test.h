@@ -1,4 +1,4 @@
-/* What the tests of grammars share: constraints around schemas, and texts against them. */
+/* Shared by the tests of grammars: constraints around schemas, and texts to match. */
 #ifndef TESTS_GRAMMAR_TEST_H
 #define TESTS_GRAMMAR_TEST_H
 
@@ -21,7 +21,7 @@ static inline struct grammar_program *compile_text(const char *constraint, struc
     return program;
 }
 
-/* The program of a plain answer by this schema; NULL when it is refused. */
+/* The program of a plain answer with this schema; NULL when it is refused. */
 static inline struct grammar_program *compile_schema(const char *schema, struct lr_error *err)
 {
     size_t room = strlen(schema) + 100;
@@ -42,7 +42,7 @@ static inline struct grammar_matcher *matcher_of(const struct grammar_program *p
     return m;
 }
 
-/* How many bytes are legal; the length when all are. */
+/* How many bytes are legal; the length if all are. */
 static inline size_t legal_bytes(struct grammar_matcher *m, struct lr_str text)
 {
     size_t i = 0;
@@ -51,7 +51,7 @@ static inline size_t legal_bytes(struct grammar_matcher *m, struct lr_str text)
     return i;
 }
 
-/* The text is an answer: every byte of it is legal, and it may end there. */
+/* True when every byte of the text is legal and the answer may end there. */
 static inline bool takes(const struct grammar_program *program, struct lr_str text)
 {
     struct grammar_matcher *m = matcher_of(program);

@@ -1,4 +1,4 @@
-/* Masks are exactly the tokens that a matcher takes, on the way through random answers. */
+/* A mask contains exactly the tokens that a matcher accepts, along random answers. */
 #include "grammar_test.h"
 #include "llm-router/engine.h"
 
@@ -26,7 +26,7 @@ static void add(struct words *w, const char *text, size_t len, uint32_t flags)
     w->flags[w->count++] = flags;
 }
 
-/* Every byte, control tokens, and runs of bytes that JSON and Harmony are made of. */
+/* Every byte, control tokens, and common byte strings of JSON and Harmony. */
 static struct words *make_words(void)
 {
     static const char *const parts[] = {
@@ -108,8 +108,8 @@ static struct grammar_matcher *play(const struct grammar_program *program,
     return m;
 }
 
-/* The tokens that this state takes, each tried; one that is taken ends the state, which is
- * made again by playing the answer again. */
+/* The tokens that this state accepts, found by trying each.  An accepted token changes the
+ * state, so the state is rebuilt by replaying the answer. */
 static void brute_force(const struct grammar_program *program,
                         const struct grammar_vocab *vocab, const uint32_t *answer, uint32_t len,
                         uint32_t *mask)
@@ -125,7 +125,7 @@ static void brute_force(const struct grammar_program *program,
     grammar_matcher_free(m);
 }
 
-/* One random answer; at one place of it the mask is compared. */
+/* One random answer; the mask is compared at one position. */
 static void check_answer(const struct grammar_program *program,
                          const struct grammar_vocab *vocab, uint32_t stop_after)
 {
@@ -153,8 +153,8 @@ static void check_answer(const struct grammar_program *program,
     grammar_matcher_free(m);
 }
 
-/* Trying every token costs most of this test: every place of an answer with LR_LONG=1, else
- * every third. */
+/* Trying every token takes most of this test's time: every position of an answer with
+ * LR_LONG=1, else every third. */
 static void a_mask_holds_exactly_the_tokens_that_are_legal(void **state)
 {
     (void)state;
@@ -198,8 +198,7 @@ static void a_vocabulary_without_the_control_tokens_is_refused(void **state)
     free(w);
 }
 
-/* Every text of a quote and three letters: what hundreds of readings of a string are tried on.
- */
+/* Every text of a quote and three letters, for trying hundreds of readings of a string. */
 static bool quoted(void *ctx, uint32_t id, struct lr_str *bytes, uint32_t *flags)
 {
     static char text[4];

@@ -1,4 +1,4 @@
-/* The whole output of a Harmony model: what is free, what is not, and where it ends. */
+/* The whole output of a Harmony model: free parts, constrained parts, and the end. */
 #include "grammar_test.h"
 
 /* <|...|> stands for the control token of that name. */

@@ -1,4 +1,4 @@
-/* Schemas against texts: what an answer may be, and what it may not. */
+/* Schemas and texts: which answers match and which do not. */
 #include "grammar_test.h"
 
 struct texts {
@@ -249,7 +249,7 @@ static void values_nest_as_deep_as_allowed_and_can_always_be_closed(void **state
     grammar_matcher_free(m);
     grammar_program_free(program);
 
-    /* Where a level has to contain one more, it is begun only if that one fits, too. */
+    /* If a level must contain another one, it is begun only if that one fits too. */
     program = compile_schema(
         "{\"$defs\":{\"leaf\":{\"type\":\"integer\"}},\"type\":\"array\",\"minItems\":1,"
         "\"items\":{\"anyOf\":[{\"$ref\":\"#/$defs/leaf\"},{\"$ref\":\"#\"}]}}",

@@ -1,5 +1,5 @@
-/* What a registration answers for every kind of repository.  A row is a
- * listing in short form; the answer is the manifest's names or the whole message. */
+/* The result of a registration for every kind of repository.  A row is a listing in short form;
+ * the result is the manifest's names or the whole message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -373,7 +373,7 @@ static void artifacts_at_known_places_are_an_optional_cache(void **state)
     assert_int_equal(metal->priority, 5);
     assert_string_equal(find(m, "model.dml.bin")->backends[0], "directml");
     assert_int_equal(m->format, HUB_FORMAT_SAFETENSORS);
-    assert_non_null(find(m, "m.safetensors")); /* the audited original stays */
+    assert_non_null(find(m, "m.safetensors")); /* the original weights stay */
     hub_manifest_destroy(m);
 }
 
@@ -414,7 +414,7 @@ static void an_artifact_may_lie_in_another_repository_of_the_publisher(void **st
     assert_int_equal(file->priority, 7);
     hub_manifest_destroy(m);
     m = build_with("openai/m", PLAIN, foreign, alien, NULL);
-    assert_null(find(m, "metal/model.bin")); /* allowlisted, but not the model's own */
+    assert_null(find(m, "metal/model.bin")); /* allowlisted, but not the model's publisher */
     hub_manifest_destroy(m);
     m = build_with("openai/m", PLAIN, own, NULL, NULL);
     assert_null(find(m, "metal/model.bin")); /* could not be listed: no error */

@@ -1,5 +1,5 @@
-/* Downloads within one process: joined, cancelled, watched, ended.  The server is a thread
- * that answers every request with the same bytes, or holds them back. */
+/* Downloads within one process: joined, cancelled, watched, ended.  The server is a thread that
+ * answers every request with the same bytes, or holds them back. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -175,7 +175,7 @@ static void two_starts_for_one_folder_are_one_download(void **state)
     atomic_int calls = 0;
     (void)state;
     dir_of(dir, "shared");
-    (void)snprintf(other, sizeof(other), "%s/.", dir); /* another spelling */
+    (void)snprintf(other, sizeof(other), "%s/.", dir); /* another name of the same folder */
     atomic_store(&server.is_holding, true);
     int before = atomic_load(&server.requests);
     assert_int_equal(hub_download_start(all, m, dir, NULL, count_call, &calls, &a, &err),
@@ -199,7 +199,7 @@ static void two_starts_for_one_folder_are_one_download(void **state)
     int seen = atomic_load(&calls);
     assert_true(seen >= FILES);
 
-    /* All is there: the next start ends without a request. */
+    /* Everything is there: the next start ends without a request. */
     assert_int_equal(hub_download_start(all, m, dir, NULL, count_call, &calls, &a, &err),
                      LR_OK);
     assert_true(hub_download_wait(a, 20000));
@@ -260,7 +260,7 @@ static void downloads_that_still_run_end_with_their_owner(void **state)
     hub_download_progress(a, &p);
     assert_int_equal(p.state, HUB_DOWNLOAD_CANCELLED);
     assert_int_equal(hub_download_files(a, files, FILES), FILES);
-    hub_download_cancel(a); /* nothing left to do */
+    hub_download_cancel(a); /* no effect */
     hub_download_release(a, NULL, NULL);
     hub_manifest_destroy(m);
 }

@@ -1,4 +1,4 @@
-/* Which repositories are meant, and which hosts are talked to. */
+/* Repository names, and the hosts that may be contacted. */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>

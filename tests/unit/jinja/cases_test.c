@@ -1,5 +1,5 @@
-/* tests/unit/jinja/cases_test.c - whole templates: our own small ones, and the reference
- * cases where they lie next to the source. */
+/* tests/unit/jinja/cases_test.c - whole templates: our own small ones, and the reference cases
+ * if they are beside the source. */
 #include "tests/unit/jinja/support.h"
 
 static bool case_is_right(struct lr_str source, const struct lr_json *input,
@@ -61,7 +61,7 @@ static struct lr_str load_fixture(const char *name)
     return load_from("templates", name);
 }
 
-/* In the manner of the templates that models come with, in our own words. */
+/* Templates in the style of published models, written by us. */
 static struct lr_str load_own(const char *name)
 {
     return load_from("templates-own", name);

@@ -1,4 +1,4 @@
-/* tests/unit/jinja/limits_test.c - templates that try to take everything. */
+/* tests/unit/jinja/limits_test.c - templates that try to exceed the limits. */
 #include <pthread.h>
 #include <time.h>
 
@@ -59,7 +59,7 @@ static double cpu_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* Sanitizers slow the single steps between two looks at the clock. */
+/* Sanitizers slow down the steps between two reads of the clock. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define IS_SANITIZED 1
@@ -71,7 +71,7 @@ static const double most_ms = 2000;
 static const double most_ms = 50;
 #endif
 
-/* CPU time of a rendering that has to fail; *rc is how it ended. */
+/* CPU time of a rendering that must fail; *rc is its result. */
 static double time_bomb(const char *bomb, const struct lr_json *context, lr_code *rc)
 {
     struct jinja_input input = {.context = context};
@@ -84,7 +84,7 @@ static double time_bomb(const char *bomb, const struct lr_json *context, lr_code
     return took;
 }
 
-/* The best of three: a busy neighbour on the same core costs CPU time, too. */
+/* The best of three, because another program on the same core costs CPU time too. */
 static void bombs_end_with_an_error_in_50_ms(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void large_sources_are_refused_at_once(void **state)
             double start = cpu_ms();
             lr_code rc = jinja_compile(lr_buf_str(&source), &tmpl, &err);
             assert_true(cpu_ms() - start < most_ms);
-            /* Only the flat one is a template at all, and only below the limit. */
+            /* Only the flat template compiles, and only below the size limit. */
             assert_int_equal(rc == LR_OK, k == 3 && size <= JINJA_MAX_SOURCE);
             jinja_template_destroy(tmpl);
             lr_buf_free(&source);

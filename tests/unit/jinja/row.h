@@ -1,6 +1,5 @@
-/* tests/unit/jinja/row.h - a template, and what Jinja2 3.1.6 makes of it in the environment
- * that Hugging Face sets up.
- */
+/* tests/unit/jinja/row.h - a template, and its rendering by Jinja2 3.1.6 in the environment
+ * that Hugging Face sets up. */
 #ifndef JINJA_ROW_H
 #define JINJA_ROW_H
 

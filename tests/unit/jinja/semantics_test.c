@@ -1,4 +1,4 @@
-/* tests/unit/jinja/semantics_test.c - tables of templates and what Jinja2 makes of them. */
+/* tests/unit/jinja/semantics_test.c - tables of templates and their rendering by Jinja2. */
 #include "tests/unit/jinja/expression_rows.h"
 #include "tests/unit/jinja/filter_rows.h"
 #include "tests/unit/jinja/statement_rows.h"
@@ -11,7 +11,7 @@ static size_t check_rows(const struct row *rows, size_t count, const char *conte
     size_t wrong = 0;
     document_parse(&d, lr_str_z(context));
     for (size_t i = 0; i < count; i++) {
-        /* The clock is not what is tested here, and a sanitizer is slow. */
+        /* Time limits are not tested here, and a sanitizer is slow. */
         struct jinja_input input = {
             .context = d.json, .now = &now, .limits = {.max_cpu_ms = 10000}};
         struct jinja_output out;

@@ -1,4 +1,4 @@
-/* tests/unit/jinja/support.h - compile and render in one call. */
+/* tests/unit/jinja/support.h - compiles and renders in one call. */
 #ifndef JINJA_TEST_SUPPORT_H
 #define JINJA_TEST_SUPPORT_H
 
@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "jinja/jinja.h"
 
-/* A JSON text and its tree, alive until free. */
+/* A JSON text and its tree. */
 struct document {
     struct lr_arena arena;
     const struct lr_json *json;
@@ -46,7 +46,7 @@ static inline lr_code render_with(const char *source, const struct jinja_input *
     return rc;
 }
 
-/* Sunday 2026-11-15 09:30:05, the time all expected texts were made with. */
+/* Sunday 2026-11-15 09:30:05, the time of all expected texts. */
 static inline struct tm test_time(void)
 {
     struct tm now;
@@ -55,7 +55,7 @@ static inline struct tm test_time(void)
     return now;
 }
 
-/* The whole file, or an empty string when there is none; the caller frees it. */
+/* The whole file, or an empty string if it is missing; the caller frees it. */
 static inline struct lr_str read_file(const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -70,7 +70,7 @@ static inline struct lr_str read_file(const char *path)
     return lr_str(bytes, got);
 }
 
-/* 0 where the reference material is not next to the source. */
+/* Empty if the reference material is not beside the source. */
 static inline struct lr_str read_shared(const char *name)
 {
     char path[1024];

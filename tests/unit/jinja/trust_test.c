@@ -1,4 +1,4 @@
-/* tests/unit/jinja/trust_test.c - text of a client never becomes control text. */
+/* tests/unit/jinja/trust_test.c - a client's text never becomes control text. */
 #include "tests/unit/jinja/support.h"
 
 static const char *const specials[] = {
@@ -9,9 +9,9 @@ static const char *const specials[] = {
 
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
 
-/* Everything that takes a text apart, changes it or puts it together.  `c` is the
- * client's; what a template adds itself is one of the letters "xyz" or white space.  After
- * `!` it adds a part of a control token, and what counts is that no whole one comes out. */
+/* Expressions that split, change or join text.  `c` is the client's text; the template itself
+ * adds only the letters "xyz" or white space.  After `!` the template adds a part of a control
+ * token, and no whole control token may come out. */
 static const char *const expressions[] = {
     "c",
     "c|upper",
@@ -177,7 +177,7 @@ static bool holds_special(struct lr_str s)
     return false;
 }
 
-/* Bytes that may carry control tokens hold nothing but the template's own letters. */
+/* Bytes that may carry control tokens contain only the template's own letters. */
 static void check_output(const char *source, bool strict, const struct jinja_output *out)
 {
     size_t at = 0;
@@ -316,7 +316,7 @@ static void trust_is_kept_byte_by_byte_where_text_is_cut_and_joined(void **state
     check_segments("{{ ('<' + c + '>')|upper }}", json, NULL, 0, whole, 1);
 }
 
-/* ---- the real templates, where they are at hand ---- */
+/* ---- real templates, if available ---- */
 
 static void check_injection(const char *name, const struct jinja_output *out)
 {

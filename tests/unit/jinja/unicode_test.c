@@ -1,7 +1,7 @@
-/* tests/unit/jinja/unicode_test.c - classes and case of code points, with Python's answers.
+/* tests/unit/jinja/unicode_test.c - classes and case of code points, compared with Python.
  *
- * The rows are the code points for which a library's general category or simple case is not
- * Python's answer, and neighbours for which it is.
+ * The rows are code points for which a library's general category or simple case differs from
+ * Python's answer, and neighbours for which it does not.
  */
 #include "tests/unit/jinja/support.h"
 
@@ -56,7 +56,7 @@ static void each_code_point_is_in_pythons_classes(void **state)
     }
 }
 
-/* Each as Python's upper(), lower(), title(), casefold() give it; unused places are 0. */
+/* The results of Python's upper(), lower(), title(), casefold(); unused places are 0. */
 struct case_row {
     uint32_t c, to[4][3];
 };

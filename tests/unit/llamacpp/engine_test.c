@@ -1,4 +1,4 @@
-/* tests/unit/llamacpp/engine_test.c - the engine against libllama itself, and its promises. */
+/* tests/unit/llamacpp/engine_test.c - the engine compared with libllama itself. */
 #include "tests/unit/llamacpp/support.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static uint32_t largest(const float *row, uint32_t count)
 {
     uint32_t best = 0;
 
-    for (uint32_t i = 1; i < count - 1; i++) /* the last one is marked as unused */
+    for (uint32_t i = 1; i < count - 1; i++) /* the last id is marked as unused */
         if (row[i] > row[best])
             best = i;
     return best;
@@ -73,7 +73,7 @@ static void test_greedy_tokens_equal_those_of_a_plain_loop(void **state)
     recorder_close(r);
 }
 
-/* ---- together and in little room ---- */
+/* ---- batches with little memory ---- */
 
 static void run_many(const struct lr_engine_options *options, uint32_t requests,
                      uint32_t max_tokens)
@@ -260,7 +260,7 @@ static void test_a_limit_shrinks_a_cache_that_was_left_to_the_engine(void **stat
     options.ram_limit = need.total - need.kv / 4;
     assert_int_equal(api()->probe(LLAMACPP_MODEL, &options, &less, &err), LR_OK);
     assert_true(less.total <= options.ram_limit && less.kv < need.kv);
-    options.max_tokens = 32768; /* said by the operator: not to be changed */
+    options.max_tokens = 32768; /* set by the operator: must not be changed */
     assert_int_equal(api()->probe(LLAMACPP_MODEL, &options, &less, &err), LR_OUT_OF_RAM);
 }
 

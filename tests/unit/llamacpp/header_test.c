@@ -28,7 +28,7 @@ static struct bytes copy_good(void)
     return b;
 }
 
-/* Where the value of a key lies: behind the key and its type. */
+/* The offset of a key's value, behind the key and its type. */
 static size_t value_of(const struct bytes *b, const char *key)
 {
     size_t len = strlen(key);
@@ -70,7 +70,7 @@ static void expect_refused(struct bytes b, const char *word)
     free(b.data);
     if (code != LR_MODEL_CORRUPT && code != LR_UNSUPPORTED)
         fail_msg("%s: code %d: %s", word, code, err.text);
-    assert_int_equal(lines, 0); /* libllama has not been asked */
+    assert_int_equal(lines, 0); /* libllama was not called */
     if (strstr(err.text, word) == NULL)
         fail_msg("no \"%s\" in: %s", word, err.text);
 }
@@ -128,8 +128,8 @@ static void test_lists_that_lie_about_their_length_are_refused(void **state)
             put(&b, value_of(&b, lists[i]) + 4, counts[k], 8);
             expect_refused(b, file);
         }
-    /* A whole file with one kind of token too few: its last is taken out, and padding
-     * put in before the weights. */
+    /* A file with one token type too few: the last is removed, and padding is added before the
+     * weights. */
     struct model_gguf *g;
     assert_int_equal(model_gguf_open(LLAMACPP_MODEL "/model.gguf", &g, NULL), LR_OK);
     struct bytes short_by_one = copy_good();
@@ -139,7 +139,7 @@ static void test_lists_that_lie_about_their_length_are_refused(void **state)
     memset(short_by_one.data + g->data_start - 4, 0, 4);
     model_gguf_close(g);
     expect_refused(short_by_one, "511 items for 512");
-    struct bytes b = copy_good(); /* the type of one item becomes another */
+    struct bytes b = copy_good(); /* changes the type of one item */
     put(&b, value_of(&b, "tokenizer.ggml.token_type"), 6, 4);
     expect_refused(b, "token_type");
 }

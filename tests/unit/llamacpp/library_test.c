@@ -1,4 +1,4 @@
-/* tests/unit/llamacpp/library_test.c - the guard: only the libllama we were built for. */
+/* tests/unit/llamacpp/library_test.c - only the libllama of the build is accepted. */
 #include "tests/unit/llamacpp/support.h"
 
 static const char library[] = LLAMACPP_LIBRARY_DIR "/" LLAMACPP_LIBRARY_NAME;

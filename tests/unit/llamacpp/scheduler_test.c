@@ -1,4 +1,4 @@
-/* tests/unit/llamacpp/scheduler_test.c - who is computed next, without libllama. */
+/* tests/unit/llamacpp/scheduler_test.c - which sequence is computed next, without libllama. */
 #include "tests/unit/llamacpp/support.h"
 
 #include "engines/llamacpp/scheduler.h"
@@ -42,7 +42,7 @@ static struct engine_sequence *add(struct fixture *b, uint64_t id, uint32_t prom
     return seq;
 }
 
-/* As the engine does after a decode: a token for everyone who is through. */
+/* What the engine does after a decode: a token for every sequence that is computed. */
 static void advance(struct fixture *b)
 {
     for (struct engine_sequence *seq = b->s.queue.running; seq != NULL; seq = seq->next) {
@@ -109,7 +109,7 @@ static void test_the_last_sequence_is_preempted_when_the_cells_run_out(void **st
     }
     assert_int_equal(last->state, ENGINE_QUEUED);
     assert_int_equal(last->computed, 0);
-    assert_true(last->count > 30); /* what it generated is kept */
+    assert_true(last->count > 30); /* its generated tokens are kept */
     assert_int_equal(b.forgotten, 1);
     llamacpp_scheduler_deinit(&b.s);
 }

@@ -1,6 +1,6 @@
-/* tests/unit/llamacpp/support.h - what the engine's tests share: a host that records what
- * it is told, and libllama used directly.  Header only: each test is one program.  The
- * model is made by `llm-router debug write-gguf` (a fixture of ctest). */
+/* tests/unit/llamacpp/support.h - shared by the engine's tests: a recording host, and libllama
+ * used directly.  Header only: each test is one program.  The model is made by `llm-router
+ * debug write-gguf` (a fixture of ctest). */
 #ifndef TESTS_LLAMACPP_SUPPORT_H
 #define TESTS_LLAMACPP_SUPPORT_H
 
@@ -28,7 +28,7 @@ static inline const struct lr_engine_api *api(void)
     return llamacpp_engine_api();
 }
 
-/* The tokens it samples are random: no stop counts. */
+/* The sampled tokens are random, so stop tokens are ignored. */
 static inline struct lr_engine_request endless_request(uint64_t id, const uint32_t *ids,
                                                        size_t count, uint32_t max_tokens)
 {
@@ -101,7 +101,7 @@ static inline void direct_close(struct direct *d)
     d->lib->llama_model_free(d->model);
 }
 
-/* Decodes ids from position `at`; logits of all of them can be asked for afterwards. */
+/* Decodes ids from position `at`; the logits of all are available afterwards. */
 static inline void direct_decode(const struct direct *d, const uint32_t *ids, int32_t count,
                                  int32_t at)
 {

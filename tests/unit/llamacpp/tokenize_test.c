@@ -1,4 +1,5 @@
-/* tests/unit/llamacpp/tokenize_test.c - who may write control tokens, and joined runs. */
+/* tests/unit/llamacpp/tokenize_test.c - which text may contain control tokens, and joined
+ * runs. */
 #include "tests/unit/llamacpp/support.h"
 
 enum { IDS = 512 };
@@ -58,7 +59,7 @@ static void test_trusted_text_gives_the_ids_of_the_whole_text_however_it_is_cut(
 
     for (size_t cut = 0; cut <= len; cut++) {
         if ((prompt[cut] & 0xC0) == 0x80)
-            continue; /* segments are cut between characters */
+            continue; /* segments are split between characters */
         const struct lr_segment both[] = {segment(prompt, cut, 1),
                                           segment(prompt + cut, len - cut, 1)};
         expect_equal(ours(both, 2), whole);

@@ -1,5 +1,5 @@
-/* What model/config promises: the published files are read exactly, in both spellings,
- * and every absurd value is refused with its field, its value and the limits. */
+/* model/config: the published files are read exactly, in both notations, and every absurd value
+ * is refused with its field, its value and the limits. */
 #include "model/config.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static void the_published_file_is_read_field_for_field(void **state)
     assert_string_equal(config.identity.runtime, "gptoss");
     assert_string_equal(config.identity.architecture, "GptOssForCausalLM");
     assert_int_equal(config.identity.context_tokens, 131072);
-    /* 12 layers keep everything, 12 their window. */
+    /* 12 layers keep the whole context, 12 their window. */
     assert_int_equal(config.identity.kv_bytes, 4ull * 8 * 64 * 12 * (131072 + 128));
     assert_int_equal(config.layers, 24);
     assert_int_equal(config.hidden, 2880);

@@ -1,5 +1,5 @@
-/* What model/descriptor promises: a complete snapshot is described from the
- * registered format and Hugging Face metadata, and an incomplete one says what it lacks. */
+/* model/descriptor: a complete snapshot is described from the registered format and Hugging
+ * Face metadata; for an incomplete one the error names what is missing. */
 #include "model/descriptor.h"
 
 #include "tests/unit/model/gguf_bytes.h"
@@ -26,7 +26,7 @@ static void refuses(lr_code code, enum model_format format, const char *part, co
     assert_says(&err, also);
 }
 
-/* A complete snapshot of an architecture nobody runs, of one small weights file. */
+/* A complete snapshot of an unsupported architecture, with one small weights file. */
 static void write_small_snapshot(void)
 {
     write_text("config.json", "{\"architectures\":[\"NemotronForCausalLM\"],"
@@ -108,7 +108,7 @@ static void an_unknown_architecture_is_said_so(void **state)
     write_small_snapshot();
     write_text("config.json", "{\"hidden_size\":1}");
     refuses(LR_UNSUPPORTED, MODEL_FORMAT_SAFETENSORS, "config.json", "architecture");
-    /* A metadata.json never says what a model is. */
+    /* A metadata.json is ignored. */
     write_text("metadata.json", "{\"architectures\":[\"GptOssForCausalLM\"]}");
     refuses(LR_UNSUPPORTED, MODEL_FORMAT_SAFETENSORS, "config.json", "architecture");
 }
@@ -142,7 +142,7 @@ static void of_two_formats_the_registered_one_is_described(void **state)
     assert_string_equal(d->runtime, "llama_cpp");
     assert_string_equal(d->primary, in_folder("m.gguf"));
     model_descriptor_close(d);
-    /* The other one is never a substitute. */
+    /* The other format is never used instead. */
     assert_int_equal(unlink(in_folder("model.safetensors")), 0);
     refuses(LR_MODEL_CORRUPT, MODEL_FORMAT_SAFETENSORS, "missing:", "model.safetensors");
 }
@@ -252,7 +252,8 @@ static void a_cache_of_links_is_used_in_place(void **state)
     assert_int_equal(describe(MODEL_FORMAT_SAFETENSORS, NULL), LR_OK);
     assert_int_equal(d->weight_bytes, 4 + 8 + strlen(A));
     model_descriptor_close(d);
-    assert_int_equal(unlink(in_folder("blobs/0123")), 0); /* a dangling link is missing */
+    assert_int_equal(unlink(in_folder("blobs/0123")),
+                     0); /* a dangling link counts as missing */
     refuses(LR_MODEL_CORRUPT, MODEL_FORMAT_SAFETENSORS, "missing:", "model.safetensors");
 }
 

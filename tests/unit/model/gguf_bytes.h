@@ -1,4 +1,4 @@
-/* tests/unit/model/gguf_bytes.h - builds GGUF headers for tests, right ones and wrong ones. */
+/* tests/unit/model/gguf_bytes.h - builds valid and invalid GGUF headers for tests. */
 #ifndef TESTS_UNIT_MODEL_GGUF_BYTES_H
 #define TESTS_UNIT_MODEL_GGUF_BYTES_H
 

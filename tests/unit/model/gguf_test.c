@@ -1,5 +1,5 @@
-/* What model/gguf promises: metadata of every type is found again, and hostile counts,
- * lengths and offsets are refused by name before they are believed. */
+/* model/gguf: metadata of every type is found, and hostile counts, lengths and offsets are
+ * refused by name before they are used. */
 #include "model/gguf.h"
 
 #include "tests/unit/model/gguf_bytes.h"
@@ -24,8 +24,8 @@ static int stop(void **state)
     return 0;
 }
 
-/* From an exact-size copy, so that a sanitizer sees a read past the end.  The copy is
- * kept by the arena, since the result borrows from it. */
+/* Parses an exact-size copy, so that a sanitizer sees a read past the end.  The arena keeps the
+ * copy, because the result borrows from it. */
 static lr_code parse(void)
 {
     unsigned char *copy = lr_arena_alloc(&arena, g.len + 1);
@@ -107,7 +107,7 @@ static void hostile_counts_are_refused_before_memory_is_taken(void **state)
     refuses("18446744073709551615 metadata pairs", "65536");
     gguf_begin(&g, 3, 1ull << 40, 0);
     refuses("1099511627776 tensors", "200000");
-    gguf_begin(&g, 3, 0, 60000); /* below the limit, above what the file can hold */
+    gguf_begin(&g, 3, 0, 60000); /* below the limit, but more than the file can hold */
     refuses("60000 metadata pairs", "0 bytes are left");
     gguf_begin(&g, 3, 0, 1);
     gguf_string(&g, "words"), gguf_number(&g, 9, 4), gguf_number(&g, 4, 4);

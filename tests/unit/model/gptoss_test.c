@@ -1,5 +1,5 @@
-/* What model/gptoss and model/metalbin promise: both encodings give the same weights,
- * bit for bit, and a file that is not this model's is refused with both values. */
+/* model/gptoss and model/metalbin: both encodings give the same weights, bit for bit, and a
+ * file of another model is refused with both values. */
 #include "model/gptoss.h"
 
 #include <math.h>
@@ -181,8 +181,8 @@ static void the_weight_bytes_equal_the_published_totals(void **state)
     model_gptoss_close(m);
 }
 
-/* Writes the odd model's model.bin with `len` bytes at `offset` replaced; returns why it
- * is refused. */
+/* Writes the odd model's model.bin with `len` bytes at `offset` replaced; returns the
+ * refusal. */
 static lr_code patched(uint64_t offset, const void *bytes, size_t len)
 {
     const char *path = in_folder("patched.bin");

@@ -1,5 +1,5 @@
-/* What model/safetensors promises: a file that breaks a rule of the format is refused
- * with the tensor and the numbers named, and one that keeps them is mapped in place. */
+/* model/safetensors: a file that breaks a rule of the format is refused with the tensor and the
+ * numbers, and a valid file is mapped. */
 #include "model/safetensors.h"
 
 #include "tests/unit/model/support.h"
@@ -7,7 +7,7 @@
 #define A_16 "\"a\":{\"dtype\":\"BF16\",\"shape\":[2,4],\"data_offsets\":[0,16]}"
 #define B_4  "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[16,20]}"
 
-/* Parses header + data_len zero bytes and returns the code; the arena is thrown away. */
+/* Parses header + data_len zero bytes and returns the code; the arena is freed. */
 static lr_code parse(const char *header, size_t data_len, struct lr_error *err)
 {
     size_t len;

@@ -1,4 +1,5 @@
-/* The published shapes: their parameters, their bytes, and what a decode step must read. */
+/* The published shapes: their parameters, their bytes, and the bytes that a decode step
+ * reads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,7 @@ static void a_shape_opens_without_weights(void **state)
     model_gptoss_close(m);
 }
 
-/* One token of 20b reads 3.708 GB of weights; a large batch every expert, once. */
+/* One token of 20b reads 3.708 GB of weights; a large batch reads every expert once. */
 static void a_step_reads_what_its_experts_and_context_need(void **state)
 {
     struct model_config c;

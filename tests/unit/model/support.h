@@ -1,5 +1,5 @@
-/* tests/unit/model/support.h - snapshots made for one test: a temporary folder, files in
- * it, safetensors files from a header and a number of data bytes. */
+/* tests/unit/model/support.h - snapshots for one test: a temporary folder, files in it,
+ * safetensors files from a header and a number of data bytes. */
 #ifndef TESTS_UNIT_MODEL_SUPPORT_H
 #define TESTS_UNIT_MODEL_SUPPORT_H
 
@@ -59,7 +59,7 @@ static inline void write_text(const char *name, const char *text)
     write_bytes(name, text, strlen(text));
 }
 
-/* A whole safetensors file in malloc'ed memory; claimed is the length field. */
+/* A whole safetensors file in malloc'ed memory; claimed is the value of the length field. */
 static inline unsigned char *safetensors_bytes(const char *header, uint64_t claimed,
                                                size_t data_len, size_t *len)
 {

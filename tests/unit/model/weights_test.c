@@ -1,5 +1,5 @@
-/* What model/weights promises: index and shards are one model, nothing outside the
- * folder is opened, and whatever does not fit is named. */
+/* model/weights: index and shards form one model, no file outside the folder is opened, and
+ * every mismatch is named. */
 #include "model/weights.h"
 
 #include "tests/unit/model/support.h"

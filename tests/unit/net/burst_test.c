@@ -1,5 +1,5 @@
-/* What a burst promises: each byte once, in order, by one thread at a time, whatever the
- * sockets do; and the same for streams of a server whose loop has a sending thread. */
+/* A burst: each byte is sent once, in order, by one thread at a time, whatever the sockets do;
+ * and the same for streams of a server whose loop has a sending thread. */
 #include "net/burst.h"
 
 #include "harness.h"
@@ -12,9 +12,9 @@ struct end {
     int ours, theirs;
     bool is_lent;
     unsigned sent;    /* messages */
-    unsigned seen;    /* that have arrived */
-    ssize_t last;     /* result of the last one that was lent */
-    size_t bytes_due; /* that the socket did not take */
+    unsigned seen;    /* messages that have arrived */
+    ssize_t last;     /* result of the last lent send */
+    size_t bytes_due; /* bytes that the socket did not take */
 };
 
 static struct net_burst *burst;
@@ -53,7 +53,7 @@ static void on_done(void *arg, ssize_t sent, struct lr_str bytes)
     end->bytes_due += sent < 0 ? bytes.len : bytes.len - (size_t)sent;
 }
 
-/* "17:4;" to socket 17 as its fourth message. */
+/* Sends for example "17:4;" to socket 17 as its fourth message. */
 static void say_next(struct end *end)
 {
     char text[32];
@@ -67,7 +67,7 @@ static void say_next(struct end *end)
         assert_int_equal(send(end->ours, text, (size_t)len, MSG_NOSIGNAL), len);
 }
 
-/* What was said since it was asked last has arrived, all of it, in order, and nothing else. */
+/* Checks that all messages since the last call have arrived, in order, and nothing else. */
 static void expect_all(struct end *end)
 {
     static char got[1 << 16];
@@ -114,7 +114,7 @@ static void a_socket_that_is_lent_is_had_back_before_it_is_used_again(void **sta
     }
 }
 
-/* It wakes when it wakes: until then the loop sends.  Where it is alone, always. */
+/* Until the thread wakes the loop sends; with one processor always. */
 static void the_thread_takes_its_share_once_it_is_awake(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static void the_source_of_bursts_is_watched_but_neither_read_nor_needed(void **s
             say_next(&ends[i]);
         net_burst_end(burst);
         if (round ==
-            ROUNDS / 2) { /* all that was written is there; from here on it is closed */
+            ROUNDS /
+                2) { /* everything written has arrived; from here on the socket is closed */
             assert_int_equal(read(source[0], got, sizeof(got)), round + 1);
             (void)close(source[0]);
             source[0] = open("/dev/null", O_RDONLY);
@@ -184,7 +185,7 @@ static void a_full_socket_and_a_closed_socket_are_reported_as_such(void **state)
     (void)state;
     static char block[4096];
     if (burst == NULL)
-        return; /* one processor: nothing is ever lent */
+        return; /* one processor: sockets are never lent */
     while (send(ends[0].ours, block, sizeof(block), MSG_DONTWAIT) > 0)
         ;
     assert_int_equal(lend_one(&ends[0]), -EAGAIN);
@@ -217,7 +218,7 @@ static void write_all(void)
     net_loop_burst_begin(net_request_loop(streams[0]), -1);
     for (unsigned i = 0; i < STREAMS; i++) {
         lr_code ignored = net_stream_finish(streams[i], LR_STR_LIT("end"));
-        (void)ignored; /* one of them has left */
+        (void)ignored; /* a client has left */
     }
     net_loop_burst_end(net_request_loop(streams[0]));
 }
@@ -260,7 +261,7 @@ static void share_sends(void *arg)
     note(&share->done);
 }
 
-/* HTTP/1.0: the bytes as they are, until the connection ends. */
+/* HTTP/1.0: plain bytes until the connection ends. */
 static void streams_keep_their_order_and_their_end_in_a_burst(void **state)
 {
     (void)state;

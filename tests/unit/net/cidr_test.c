@@ -1,4 +1,4 @@
-/* Networks, and whose address a chain of proxies passes on. */
+/* Networks, and the client's address behind a chain of proxies. */
 #include "net/cidr.h"
 
 #include <setjmp.h>

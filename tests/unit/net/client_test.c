@@ -1,4 +1,4 @@
-/* The client: pooled connections, framings, limits, time limits, cancelling. */
+/* The client: pooled connections, framings, limits, timeouts, cancelling. */
 #include "net/client.h"
 
 #include "base/buf.h"
@@ -246,7 +246,8 @@ static void a_paused_call_holds_the_sender_back(void **state)
     (void)state;
     struct outcome o = {.pause_on_body = true};
     begin((struct net_call_config){.url = url("/flood"), .max_response_bytes = 16 << 20}, &o);
-    /* Paused in its first piece, the call gets no second one, and the server's queue fills. */
+    /* A call that is paused in its first piece gets no second one, and the server's queue
+     * fills. */
     struct net_timer *timer = net_timer_start(loop, 200, 0, stop_loop, loop);
     net_loop_run(loop);
     net_timer_stop(timer);
@@ -340,7 +341,7 @@ static void a_refused_connection_is_named(void **state)
 static void a_name_is_resolved_and_every_address_tried(void **state)
 {
     (void)state;
-    /* localhost may mean ::1 first, where nobody listens. */
+    /* localhost may resolve to ::1 first, where no server listens. */
     char text[128];
     (void)snprintf(text, sizeof(text), "http://localhost:%u/json", net_server_port(h.server));
     struct outcome o = {0};
@@ -361,7 +362,7 @@ struct canned {
     const char *answer;
     unsigned connections; /* to serve */
     bool keeps_open;      /* after the answer, until the client closes */
-    bool cuts_second;     /* resets when a second request comes on a connection */
+    bool cuts_second;     /* resets the connection when a second request comes */
 };
 
 static void *canned_main(void *arg)
@@ -589,7 +590,7 @@ static void a_pooled_connection_that_dies_is_replaced_for_a_get(void **state)
     net_client_get_stats(client, &stats);
     assert_int_equal(stats.connections_opened, 2);
     assert_int_equal(stats.connections_reused, 1);
-    /* The server may have acted on a POST: it is not sent twice. */
+    /* The server may have acted on a POST: it is not sent again. */
     perform((struct net_call_config){.url = url_of(c.port, "/"), .body = LR_STR_LIT("x")}, &o);
     assert_int_equal(o.err.code, LR_UPSTREAM);
     canned_stop(&c);
@@ -652,7 +653,7 @@ static void crowd_body(void *arg, struct lr_str bytes)
     }
 }
 
-/* Wakes paused calls and gives up those that would never end. */
+/* Resumes paused calls and cancels those that would never end. */
 static void crowd_tick(void *arg)
 {
     struct walker *w = arg;
@@ -700,7 +701,7 @@ static void a_crowd_that_pauses_and_cancels_leaves_nothing_behind(void **state)
     struct net_client_stats stats;
     net_client_get_stats(client, &stats);
     assert_int_equal(stats.calls, 0);
-    /* The server, too, has ended every request once its clients have gone. */
+    /* The server, too, has ended every request once its clients are gone. */
     net_client_destroy(client);
     client = NULL;
     net_loop_post(loop, stop_loop, loop);
@@ -720,7 +721,7 @@ static void an_upgraded_connection_is_a_stream_with_back_pressure_both_ways(void
     assert_true(h.queued_max < 4u << 20);
     net_loop_post(loop, stop_loop, loop);
     net_loop_run(loop);
-    await(&h.gone, 1); /* the server hears of the end */
+    await(&h.gone, 1); /* the server notices the end */
 }
 
 static void a_refused_upgrade_is_an_ordinary_answer_and_an_unasked_one_an_error(void **state)

@@ -1,11 +1,11 @@
-/* tests/unit/net/harness.h - a server on threads of its own, and blocking sockets to
- * talk to it byte by byte.
+/* tests/unit/net/harness.h - a server on its own threads, and blocking sockets to talk to it
+ * byte by byte.
  *
- * Routes: /json, /echo, /later?ms=, /idle (a stream that never writes), /flood (writes as
- * fast as it may), /thread (answered from another thread), /head (refused in on_head),
- * /count (a streamed body), /slow (a streamed body, paused until the test says so),
- * /busy (keeps its loop for 30 ms), /loop (which loop it is on), /inject (a header value with
- * CR LF), /empty (204), /sse, /upgrade (sends back what comes).
+ * Routes: /json, /echo, /later?ms=, /idle (a stream that never writes), /flood (writes as fast
+ * as possible), /thread (answered from another thread), /head (refused in on_head), /count (a
+ * streamed body), /slow (a streamed body, paused until the test resumes it), /busy (blocks its
+ * loop for 30 ms), /loop (which loop it is on), /inject (a header value with CR LF), /empty
+ * (204), /sse, /upgrade (echoes).
  */
 #ifndef TEST_NET_HARNESS_H
 #define TEST_NET_HARNESS_H
@@ -133,7 +133,7 @@ static inline void later_start(struct net_request *req)
 {
     struct later *l = calloc(1, sizeof(*l));
     if (l == NULL)
-        abort(); /* cmocka's assertions belong to the test's own thread */
+        abort(); /* cmocka's assertions work only on the test's own thread */
     l->req = req;
     net_request_on_gone(req, later_gone, l);
     l->timer =
@@ -191,7 +191,7 @@ static inline void body_end(void *arg)
     net_respond(arg, 200, "text/plain", LR_STR_LIT("read"));
 }
 
-/* What the client does not read is not read from the client either. */
+/* Back-pressure: while the client does not read, nothing is read from the client. */
 struct echo {
     struct net_request *req;
     struct lr_buf back;
@@ -384,7 +384,7 @@ static inline void harness_stop(void)
 
 /* ---- blocking sockets ---- */
 
-/* last: of the address 127.0.0.X that it comes from. */
+/* last: last byte of the source address 127.0.0.X. */
 static inline int dial_from(uint32_t last)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #define HOST    "Host: a\r\n"
-#define GONE_MS 50 /* the promise */
+#define GONE_MS 50 /* the documented limit */
 
 enum { STREAM_LIMIT = 256 * 1024 };
 
@@ -54,8 +54,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Connects and leaves five times; the handler must hear of each, and in the median
- * within the promised time (one slow trial may be the machine's). */
+/* Connects and leaves five times.  The handler must be told each time, in the median within the
+ * documented limit (a single slow trial may be the machine's fault). */
 static void expect_gone(int (*arrive)(void), void (*leave)(int fd))
 {
     uint64_t took[TRIALS];
@@ -103,8 +103,8 @@ static int arrive_later(void)
     return fd;
 }
 
-/* So much is pipelined that the server stops reading.  With the window closed a FIN would
- * wait behind the data; a reset does not. */
+/* Pipelines so much that the server stops reading.  With a closed window a FIN would wait
+ * behind the data; a reset does not. */
 static int arrive_overfull(void)
 {
     static char many[1 << 20];
@@ -189,7 +189,7 @@ static void gone_is_not_told_after_the_answer(void **state)
     hear_until(fd, answer, sizeof(answer), "later");
     (void)close(fd);
     await(&h.ended, 1);
-    /* A second connection's round trip gives a late callback its chance. */
+    /* The round trip of a second connection gives a late callback time to run. */
     (void)close(begin("/json"));
     assert_int_equal(peek_counter(&h.gone), 0);
 }
@@ -231,7 +231,7 @@ static void resets_at_every_stage_leave_nothing_behind(void **state)
             reset(fd);
         }
     }
-    /* The server still answers, and only this connection is left in the end. */
+    /* The server still answers, and only this connection is left. */
     struct net_server_stats stats;
     uint64_t until = now_ms() + 5000;
     int fd = begin("/json");
@@ -379,7 +379,7 @@ static void connections_are_spread_evenly_over_the_loops(void **state)
     int fds[COUNT];
     char answer[1024];
     int on_first = 0;
-    expect_no_connections(); /* of the test before, which would count */
+    expect_no_connections(); /* of the previous test; they would be counted */
     for (int i = 0; i < COUNT; i++) {
         fds[i] = dial();
         say_z(fds[i], "GET /loop HTTP/1.1\r\n" HOST "\r\n");
@@ -417,7 +417,7 @@ static void a_stop_lets_running_requests_finish(void **state)
     assert_int_equal(h.gone, 0);
 }
 
-/* Connections that wait to be accepted, and those that were idle. */
+/* Connections that wait to be accepted, and idle connections. */
 static void a_stop_resets_no_connection_that_was_accepted(void **state)
 {
     enum { COUNT = 20 };
@@ -442,7 +442,8 @@ static void a_stop_resets_no_connection_that_was_accepted(void **state)
         (void)close(late[i]);
     }
     assert_true(is_closed_within(idle, 1000));
-    /* A request that crossed the end on its way is not answered, and not reset either. */
+    /* A request that arrives after the end is not answered, but its connection is not reset
+     * either. */
     say_z(idle, "GET /json HTTP/1.1\r\n" HOST "\r\n");
     struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
     (void)nanosleep(&moment, NULL);
@@ -465,7 +466,7 @@ static void a_stop_refuses_new_connections(void **state)
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint64_t until = now_ms() + 200;
     int rc = 0;
-    while (rc == 0 && now_ms() < until) { /* what the kernel took before is cut */
+    while (rc == 0 && now_ms() < until) { /* cuts what the kernel had taken before */
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         rc = connect(fd, (struct sockaddr *)&address, sizeof(address));
         (void)close(fd);
@@ -527,7 +528,7 @@ static void a_stop_closes_connections_after_its_deadline(void **state)
     harness_destroy();
 }
 
-/* Nothing has come of it but an end. */
+/* True when only an end can be read. */
 static bool is_open(int fd)
 {
     char byte;
@@ -575,12 +576,12 @@ static void the_oldest_idle_connection_is_closed_for_a_new_one(void **state)
     harness_start((struct net_server_config){.max_connections = LIMIT}, 1);
     int running = begin("/idle"); /* the oldest of all, but busy */
     fds[0] = begin("/json");
-    fds[1] = dial(); /* it says nothing, or part of a head: idle, too */
+    fds[1] = dial(); /* sends nothing or part of a head: idle too */
     fds[2] = dial();
     say_z(fds[2], "GET /js");
     for (int i = 3; i < LIMIT - 1; i++)
         fds[i] = begin("/json");
-    ask_again(fds[0]); /* which makes it the youngest */
+    ask_again(fds[0]); /* makes it the youngest */
     fds[LIMIT - 1] = begin("/json");
     assert_true(is_closed_within(fds[1], 1000));
     fds[LIMIT] = begin("/json");
@@ -606,8 +607,8 @@ static void one_address_has_its_share_of_the_connections(void **state)
     int other = begin_from(2, "/json");
     (void)close(running[0]);
     await_connections(3);
-    int idle = begin("/json"); /* the share has room again */
-    int next = begin("/json"); /* in the place of its own idle one, not of another's */
+    int idle = begin("/json"); /* the address has room again */
+    int next = begin("/json"); /* replaces its own idle connection, not another address's */
     assert_true(is_closed_within(idle, 1000) || !is_open(idle));
     ask_again(other);
     assert_true(is_open(running[1]) && is_open(running[2]));
@@ -622,7 +623,7 @@ static void one_address_has_its_share_of_the_connections(void **state)
 }
 
 /* Seats are lost while their connections get requests, answers and ends. */
-/* So many connections at one time, and each is answered. */
+/* So many connections at the same time, and each is answered. */
 static bool are_served_together(int count)
 {
     enum { MOST = 8 };
@@ -656,14 +657,14 @@ static void many_connections_over_the_limit_leave_nothing_behind(void **state)
         for (int i = 0; i < AT_ONCE; i++)
             (void)close(fds[i]);
     }
-    /* Connections of the storm may still wait to be accepted, only to be closed. */
+    /* Connections of the flood may still wait to be accepted and closed. */
     uint64_t until = now_ms() + 5000;
     bool is_whole = false;
     while (!is_whole && now_ms() < until) {
         await_connections(0);
         is_whole = are_served_together(4);
     }
-    assert_true(is_whole); /* each has a seat: none was lost in the counting */
+    assert_true(is_whole); /* each has a seat: the count is right */
     harness_stop();
 }
 
@@ -713,7 +714,7 @@ static void a_server_whose_loops_never_ran_is_freed_without_a_trace(void **state
     assert_int_equal(net_loops_create(2, &loops, &err), LR_OK);
     assert_int_equal(net_server_start(loops, &config, &server, &err), LR_OK);
     config.port = net_server_port(server);
-    net_server_destroy(server); /* the program could not start after all */
+    net_server_destroy(server); /* the program could not start */
     assert_int_equal(net_server_start(loops, &config, &server, &err),
                      LR_OK); /* the port is free */
     net_server_destroy(server);

@@ -1,4 +1,4 @@
-/* Loops: posting from any thread, order, timers, the graveyard, groups. */
+/* Loops: posting from any thread, order, timers, delayed freeing, groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static void what_was_posted_runs_at_the_latest_when_the_loop_is_destroyed(void *
 
 enum { THREADS = 4, POSTS = 2000 };
 static _Atomic unsigned total;
-static unsigned local_total; /* loop thread only: a race would show under TSan */
+static unsigned local_total; /* used by the loop's thread only: TSan would show a race */
 
 static void count_one(void *arg)
 {

@@ -259,7 +259,7 @@ static void an_event_over_the_limit_is_refused(void **state)
     net_sse_parser_deinit(&parser);
 }
 
-/* ---- heads and bodies, cut everywhere ---- */
+/* ---- heads and bodies, split everywhere ---- */
 
 static void a_head_is_judged_the_same_however_it_is_cut(void **state)
 {

@@ -1,4 +1,4 @@
-/* What the server answers, byte for byte: framing, limits, time limits, pipelining. */
+/* The server's answers, byte for byte: framing, limits, timeouts, pipelining. */
 #include "tests/unit/net/harness.h"
 
 static int start(void **state)
@@ -20,7 +20,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Sends, then reads to the end: errors must close the connection by themselves. */
+/* Sends, then reads to the end: the server must close the connection after an error. */
 static int ask_once(const char *text, char *answer, size_t size)
 {
     int fd = dial();
@@ -128,7 +128,7 @@ static void a_malformed_head_is_refused_and_the_connection_closed(void **state)
         assert_non_null(strstr(answer, "Connection: close\r\n"));
         assert_non_null(strstr(answer, "{\"error\":{\"message\":"));
     }
-    assert_int_equal(peek_counter(&h.begun), 0); /* no handler saw any of it */
+    assert_int_equal(peek_counter(&h.begun), 0); /* no handler was called */
 }
 
 #define CHUNKED "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
@@ -340,7 +340,7 @@ static void a_head_over_the_limit_gets_431(void **state)
     assert_true(len > 4096);
     assert_int_equal(ask_once(text, answer, sizeof(answer)), 431);
     assert_non_null(strstr(answer, "4096 bytes"));
-    /* Also when its end never comes. */
+    /* Also if its end never comes. */
     text[5000] = '\0';
     assert_int_equal(ask_once(text, answer, sizeof(answer)), 431);
 }
@@ -360,17 +360,17 @@ static void a_body_of_100_mb_gets_413_unread(void **state)
 {
     (void)state;
     char answer[4096];
-    /* Not a byte of the body is sent, and the answer comes all the same. */
+    /* No byte of the body is sent, and the answer comes all the same. */
     assert_int_equal(ask_once("POST /echo HTTP/1.1\r\n" HOST
                               "Content-Length: 104857600\r\n\r\n",
                               answer, sizeof(answer)),
                      413);
     assert_non_null(strstr(answer, "104857600 bytes; the limit is 1048576"));
-    /* A client that sends on regardless still gets to read the answer. */
+    /* A client that keeps sending still gets to read the answer. */
     static char block[65536];
     int fd = dial();
     say_z(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 104857600\r\n\r\n");
-    for (int i = 0; i < 400; i++) /* more than the kernel's buffers hold */
+    for (int i = 0; i < 400; i++) /* more than the kernel's buffers */
         say(fd, block, sizeof(block));
     (void)hear_all(fd, answer, sizeof(answer));
     assert_int_equal(status_of(answer), 413);

@@ -273,7 +273,7 @@ static void a_certificate_of_the_future_is_named(void **state)
     expect_refusal("future", "future.crt", "localhost", "is valid only from 20");
 }
 
-/* Our server would not start with it, so OpenSSL's own plays the careless one. */
+/* Our server would not start with it, so OpenSSL's own server uses it. */
 static void an_expired_certificate_is_named(void **state)
 {
     (void)state;

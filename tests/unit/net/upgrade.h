@@ -1,5 +1,5 @@
-/* tests/unit/net/upgrade.h - both ends of a connection that became a stream of bytes: the
- * harness's /upgrade sends everything back, and a client sends and checks a pattern. */
+/* tests/unit/net/upgrade.h - both ends of an upgraded connection: the harness's /upgrade echoes
+ * everything, and a client sends and checks a pattern. */
 #ifndef TEST_NET_UPGRADE_H
 #define TEST_NET_UPGRADE_H
 
@@ -97,7 +97,8 @@ static inline void expect_stream(struct net_client *client, struct net_loop *loo
     assert_int_equal(t.status, 101);
     assert_int_equal(t.got, t.size);
     assert_false(t.is_wrong);
-    assert_true(t.refusals > 0); /* neither end takes what the other does not read */
+    assert_true(t.refusals >
+                0); /* back-pressure: neither end takes more than the other reads */
     net_call_cancel(t.call);
 }
 

@@ -1,4 +1,4 @@
-/* An engine is refused before any of its code runs, and the author is told why. */
+/* An engine is refused before any of its code runs, and the error tells its author why. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void each_missing_field_is_named(void **state)
         struct lr_error err;
         (void)snprintf(text, sizeof(text), "%s", good);
         (void)snprintf(key, sizeof(key), "\"%s\"", fields[i]);
-        strstr(text, key)[1] = 'X'; /* another key: the field is missing now */
+        strstr(text, key)[1] = 'X'; /* renames the key: the field is missing now */
         assert_int_equal(plugin_manifest_parse(&m, lr_str_z(text), &err), LR_INVALID_ARGUMENT);
         char expected[128];
         (void)snprintf(expected, sizeof(expected), "\"%s\" is missing", fields[i]);
@@ -82,7 +82,7 @@ static void wrong_values_are_named(void **state)
         char text[2048];
         struct plugin_manifest m;
         struct lr_error err;
-        /* A later member of the same name would be refused: the old one is renamed. */
+        /* A second member of the same name would be refused, so the old one is renamed. */
         (void)snprintf(text, sizeof(text), "%.*s,\"%s\":%s}", (int)sizeof(good) - 2, good,
                        cases[i].field, cases[i].value);
         char key[64];
@@ -186,7 +186,7 @@ static void a_library_of_somebody_else_is_refused(void **state)
 {
     struct folder f = make_folder();
     (void)state;
-    if (geteuid() == 0) { /* only root can give a file away */
+    if (geteuid() == 0) { /* only root can change a file's owner */
         assert_int_equal(chown(f.library, 12345, 12345), 0);
         expect_refusal(&f, LR_PERMISSION_DENIED, "belongs to user 12345");
     }
@@ -200,7 +200,7 @@ static void a_library_is_not_opened_for_another_abi(void **state)
     const struct lr_engine_api *api;
     struct lr_error err;
     (void)state;
-    /* A path that does not exist: the number is looked at first. */
+    /* The path does not exist: the number is checked first. */
     assert_int_equal(plugin_library_open("/nowhere.so", &other, &api, &err), LR_ABI_MISMATCH);
     assert_null(api);
     assert_int_equal(plugin_library_open("/nowhere.so", &ours, &api, &err), LR_INTERNAL);

@@ -1,6 +1,6 @@
-/* tests/unit/sampler/oracle.h - sampler.h's definition, read aloud: every id is ranked
- * by sorting, every sum is libm's exp added up in rank order.  Slow, and no part of what it
- * checks but the noise. */
+/* tests/unit/sampler/oracle.h - a direct implementation of sampler.h's definition: every id is
+ * ranked by sorting, every sum is libm's exp added up in rank order.  Slow, and shares only the
+ * noise with the tested code. */
 #ifndef TESTS_SAMPLER_ORACLE_H
 #define TESTS_SAMPLER_ORACLE_H
 
@@ -30,7 +30,7 @@ static inline int oracle_by_rank(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The first of the largest numbers; the last id where none is a number. */
+/* The first of the largest numbers; the last id if there is no number. */
 static inline uint32_t oracle_largest(const float *l, uint32_t n)
 {
     uint32_t best = 0;
@@ -71,7 +71,7 @@ static inline void oracle_adjust(float *l, uint32_t n, const uint32_t *usable,
     free(made);
 }
 
-/* Step 5: ranks the ids that are there and returns how many are kept. */
+/* Step 5: ranks the available ids and returns how many are kept. */
 static inline uint32_t oracle_filter(struct oracle_id *ranks, uint32_t n,
                                      const struct lr_sampling *p)
 {

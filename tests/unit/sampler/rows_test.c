@@ -1,6 +1,5 @@
-/* Whatever the row and the parameters are, the token is the one that sampler.h defines: the
- * loops that look at a row in parts, with and without AVX2, against a sampler that sorts
- * everything. */
+/* For every row and all parameters the token is the one that sampler.h defines: the loops over
+ * parts of a row, with and without AVX2, are compared with a sampler that sorts everything. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +13,9 @@
 
 enum { LARGE = 201088, BIASES = 8, HISTORY = 40 };
 
-/* One row, and how to sample from it, all from one number. */
+/* One row and its sampling parameters, derived from one number. */
 struct trial {
-    uint32_t number, taken; /* of this trial, and of random words so far */
+    uint32_t number, taken; /* number of this trial, and random words used so far */
     uint32_t vocab;
     float *logits;
     uint32_t *usable, *mask;
@@ -71,7 +70,7 @@ static void make_row(struct trial *t)
 {
     uint32_t kind = below(t, 9), heads = 1 + below(t, 20);
     float size = uniform(t) * 6, step = ldexpf(1, -(int)below(t, 5));
-    const bool coarse = t->vocab == LARGE; /* a sum of twelve for each would take long */
+    const bool coarse = t->vocab == LARGE; /* a sum of twelve for each value would take long */
 
     for (uint32_t i = 0; i < t->vocab; i++) {
         float x = (coarse ? uniform(t) * 6 - 3 : normal(t)) * size;
@@ -160,7 +159,7 @@ static void make_how(struct trial *t)
     make_bits(t, t->mask, below(t, 4));
 }
 
-static bool is_none(float logprob) /* of a row without numbers */
+static bool is_none(float logprob) /* for a row without numbers */
 {
     return isnan(logprob) || logprob == INFINITY;
 }
@@ -176,7 +175,7 @@ static void check(const struct trial *t, const char *loops, const struct sampler
     bool same = got->id == want->id && got->top_count == want->top_count &&
                 close_to(got->logprob, want->logprob);
 
-    /* With values that are not numbers there is no order to list them in. */
+    /* With NaN there is no order of the list. */
     for (uint32_t i = 0; i < got->top_count && same && !is_none(want->logprob); i++)
         same = got->top[i].token == want->top[i].token &&
                close_to(got->top[i].logprob, want->top[i].logprob);

@@ -1,5 +1,5 @@
-/* The next token is a pure function of seed, index, logits and history, and means what
- * sampler.h says. */
+/* The next token is a pure function of seed, index, logits and history, as sampler.h defines
+ * it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static uint32_t sample(struct fixture *b)
     return b->out.id;
 }
 
-/* How often each of the first n ids comes in 20,000 samplings. */
+/* How often each of the first n ids is sampled in 20,000 tries. */
 static void frequencies(struct fixture *b, double *share, uint32_t n)
 {
     enum { SAMPLES = 20000 };
@@ -76,7 +76,7 @@ static void greedy_takes_the_largest_and_the_lowest_of_equals(void **state)
     b.how.temperature = 0;
     b.logits[40] = b.logits[7] = 3.0f;
     assert_int_equal(sample(&b), 7);
-    b.usable[0] &= ~(1u << 7); /* a row that stands for no token */
+    b.usable[0] &= ~(1u << 7); /* a row without a token */
     assert_int_equal(sample(&b), 40);
     sampler_destroy(b.sampler);
 }
@@ -112,7 +112,7 @@ static void the_same_seed_and_index_give_the_same_token_and_others_differ(void *
         b.sample.index = i;
         first[i] = sample(&b);
     }
-    for (uint32_t i = 50; i-- > 0;) { /* in another order: nothing is remembered */
+    for (uint32_t i = 50; i-- > 0;) { /* in another order: no state is kept */
         b.sample.index = i;
         b.how.seed = 0;
         same_seed += sample(&b) == first[i];
@@ -204,7 +204,7 @@ static void penalties_count_prompt_and_generated_as_defined(void **state)
     assert_int_equal(sample(&b), 2);
     b.how.frequency_penalty = 0.1f; /* - 2 * 0.1: 2.9 < 3 */
     assert_int_equal(sample(&b), 3);
-    assert_int_equal(sample(&b), 3); /* nothing is left over from the call before */
+    assert_int_equal(sample(&b), 3); /* no state is left from the previous call */
     const struct lr_logit_bias bias[] = {{2, 0.2f}, {3, -1.0f}, {5000, 1.0f}};
     b.how.logit_bias = bias;
     b.how.logit_bias_count = 3;
@@ -244,7 +244,7 @@ static void log_probabilities_are_the_models_own(void **state)
     }
     b.how.logprobs = 1;
     b.how.top_logprobs = 5;
-    b.how.temperature = 0.3f; /* none of these changes what is reported */
+    b.how.temperature = 0.3f; /* none of these changes the reported values */
     b.how.top_k = 2;
     uint32_t id = sample(&b);
     assert_true(fabs((double)b.out.logprob - ((double)b.logits[id] - log(total))) < 1e-5);

@@ -1,5 +1,5 @@
-/* What the sampler's loops promise each other: borders fall between exactly the ranks they
- * should, plain C and AVX2 give the same bits, and no id that could win is passed over. */
+/* The sampler's loops: borders fall between exactly the right ranks, plain C and AVX2 give the
+ * same bits, and no id that could win is skipped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,8 @@ static double uniform(uint32_t id, uint32_t row, uint32_t which)
     return ((double)out[which] + 0.5) / 4294967296.0;
 }
 
-/* Normal logits of many sizes, some rounded so that values are equal, some with a few high
- * ones. */
+/* Normally distributed logits of many scales, some rounded so that values are equal, some with
+ * a few high ones. */
 static void make_row(uint32_t row)
 {
     const double sizes[] = {0.001, 0.5, 1, 2, 3, 8};
@@ -57,7 +57,7 @@ static struct scan_row filled(struct sampler *s, float temperature)
     return row;
 }
 
-/* Both tables, or plain C twice where there is no AVX2. */
+/* Both versions, or plain C twice if there is no AVX2. */
 static void make_samplers(struct sampler *s[2], uint32_t vocab)
 {
     const struct scan_kernels *avx2 = scan_kernels_avx2();
@@ -120,7 +120,7 @@ static void equal_rows_are_cut_at_the_exact_share(void **state)
         logits[i] = -3.25f;
     for (int k = 0; k < 2; k++) {
         const struct scan_row row = filled(s[k], 0.3f);
-        struct lr_sampling p = {.top_p = 0.5f}; /* exactly half of the ids, not one more */
+        struct lr_sampling p = {.top_p = 0.5f}; /* exactly half of the ids */
         assert_int_equal(sampler_filter(s[k], &row, &p).id, VOCAB / 2 - 1);
         p.top_p = 0.50000006f;
         assert_int_equal(sampler_filter(s[k], &row, &p).id, VOCAB / 2);
@@ -161,7 +161,7 @@ static void weights_are_exp_to_ten_digits_and_one_at_zero(void **state)
     }
 }
 
-/* The loops over one row, with values that do not count strewn in. */
+/* The loops over one row, mixed with values that do not count. */
 static void plain_and_avx2_loops_give_the_same_bits(void **state)
 {
     static double sums[2][(SCAN_BUCKETS + 1) * SCAN_LANES];

@@ -1,8 +1,8 @@
-/* What tokenizer/bpe.c promises: the lowest rank merges first, the leftmost of equals,
- * however long the piece and whatever shortcut is taken. */
+/* tokenizer/bpe.c: the lowest rank merges first, the leftmost of equals, for pieces of any
+ * length and with every shortcut. */
 #include "tests/unit/tokenizer/support.h"
 
-/* The rule, word for word; the oracle for everything below. */
+/* A direct implementation of the rule; the reference for everything below. */
 struct oracle {
     const struct tokenizer *t;
     size_t merge_count;
@@ -32,7 +32,7 @@ static struct oracle make_oracle(const struct made *made, const struct tokenizer
     for (size_t i = 0; i < made->merge_count; i++) {
         const struct made_merge *m = &made->merges[i];
         uint32_t left = find_id(t, m->left, ""), right = find_id(t, m->right, "");
-        for (size_t j = 0; j < o.merge_count; j++) /* the last mention counts */
+        for (size_t j = 0; j < o.merge_count; j++) /* the last occurrence counts */
             if (o.merges[j].left == left && o.merges[j].right == right)
                 o.merges[j].left = UINT32_MAX;
         o.merges[o.merge_count].left = left;
@@ -124,8 +124,8 @@ static void test_ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
     tokenizer_free(t);
 }
 
-/* Merges in random order over few letters: also such where a token is listed before its
- * parts, and where the encoding of a prefix changes when the text goes on. */
+/* Merges in random order over few letters, including files where a token comes before its
+ * parts, and where the encoding of a prefix changes when the text continues. */
 static size_t random_merges(struct made_merge *merges, size_t count, char (*texts)[16],
                             const char *letters, uint64_t *seed)
 {
@@ -175,8 +175,8 @@ static void test_long_pieces_equal_the_rule_for_random_merges(void **state)
     }
 }
 
-/* "xy" merges last-to-first through the whole text, so no seam ever holds and the
- * piece must be merged as a whole. */
+/* "xy" merges from last to first through the whole text, so no seam holds and the piece must be
+ * merged as a whole. */
 static void test_a_piece_whose_every_token_depends_on_its_end_is_exact(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void test_a_piece_whose_every_token_depends_on_its_end_is_exact(void **st
     tokenizer_free(t);
 }
 
-/* Tokens longer than what a window may pull back: the piece is merged as a whole. */
+/* Tokens longer than a window may go back: the piece is merged as a whole. */
 static void test_tokens_longer_than_a_window_are_exact(void **state)
 {
     (void)state;
@@ -221,8 +221,8 @@ static void test_tokens_longer_than_a_window_are_exact(void **state)
     tokenizer_free(t);
 }
 
-/* A character whose bytes always merge first is taken whole; one beside a byte that
- * takes part of it away must not be. */
+/* A character whose bytes always merge first is treated as one symbol, but not beside a byte
+ * that merges with a part of it. */
 static void test_characters_are_taken_whole_only_where_nothing_can_come_between(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The demo model's tokenizer.json, many threads on one tokenizer, and time that no text bends.
- */
+/* The demo model's tokenizer.json, many threads on one tokenizer, and linear time for every
+ * text. */
 #include <pthread.h>
 #include <time.h>
 
@@ -37,7 +37,7 @@ static void test_control_tokens_have_the_ids_of_the_file(void **state)
     assert_false(tokenizer_find_special(t, "<|nothing|>", &id));
 }
 
-/* Prompts that the model's own tokenizer encoded: control tokens, several scripts. */
+/* Prompts encoded by the model's own tokenizer: control tokens, several scripts. */
 static void test_golden_prompts_come_back_as_the_same_ids(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The best of three: a busy neighbour costs CPU time, too. */
+/* The best of three, because other programs cost CPU time too. */
 static double time_of(const char *text)
 {
     double best = 1e9;
@@ -163,8 +163,8 @@ static double time_of(const char *text)
     return best;
 }
 
-/* What is not linear takes hundreds of times as long at this size; the exact ratios are for
- * bench_tokenizer and the real vocabulary. */
+/* Work that is not linear takes hundreds of times as long at this size; bench_tokenizer
+ * measures exact ratios with the real vocabulary. */
 static void test_no_text_takes_ten_times_as_long_as_prose(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What opening promises: a damaged tokenizer.json is refused with what is wrong and
- * where, one that asks for something else is refused by the name of the field. */
+/* Opening a tokenizer.json: a damaged file is refused with the error and its position, a file
+ * with an unsupported feature is refused by the field's name. */
 #include "tests/unit/tokenizer/support.h"
 
 static const struct made_merge merges[] = {{"a", "b"}, {"ab", "c"}};
@@ -14,7 +14,7 @@ static lr_code open_json(struct lr_str json, struct lr_error *err)
     return rc;
 }
 
-/* The good file with its first `from` replaced. */
+/* The valid file with its first `from` replaced. */
 static void refuses(const char *from, const char *to, lr_code code, const char *part)
 {
     struct made made = {.merges = merges,
@@ -127,7 +127,7 @@ static void test_files_that_cannot_be_read_are_named(void **state)
 static void test_members_may_come_in_any_order(void **state)
 {
     (void)state;
-    /* Merges before the vocabulary, the model before all else. */
+    /* Merges before the vocabulary, the model before everything else. */
     struct made made = {.merges = merges, .merge_count = 2};
     struct lr_buf json, turned;
     struct lr_error err;

@@ -1,6 +1,6 @@
-/* The published vocabulary of gpt-oss, where the reference files lie beside the
- * checkout: its tokenizer.json is built once into the build folder.  Without them only
- * the demo vocabulary is tested (demo_test.c) and there is nothing to do here. */
+/* The published vocabulary of gpt-oss, if the reference files are beside the checkout: its
+ * tokenizer.json is built once into the build folder.  Without them only the demo vocabulary is
+ * tested (demo_test.c). */
 #include <sys/stat.h>
 #include <time.h>
 
@@ -112,8 +112,8 @@ static void test_published_vectors_hold(void **state)
     EXPECT_IDS(t, "<|start|>user", false, 27, 91, 5236, 91, 29, 1428);
 }
 
-/* Windows, closed characters and memory of earlier pieces against the same text cut
- * where no piece crosses: ids must not depend on what surrounds a piece. */
+/* Windows, closed characters and the cache of pieces, compared with the same text split where
+ * no piece crosses: ids must not depend on a piece's surroundings. */
 static void test_ids_of_a_long_text_are_those_of_its_lines(void **state)
 {
     (void)state;

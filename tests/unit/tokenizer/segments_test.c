@@ -1,6 +1,6 @@
-/* docs/promises.md: trusted-text.  A control token is recognised only where every byte of it is
- * trusted; what lies between is one run across borders; other added tokens are found
- * everywhere, as the Hugging Face tokenizer finds them. */
+/* docs/promises.md: trusted-text.  A control token is recognised only if all its bytes are
+ * trusted; the text between is one run across borders; other added tokens are found everywhere,
+ * like in the Hugging Face tokenizer. */
 #include "tests/unit/tokenizer/support.h"
 
 #define ADDED_START "{\"id\":300,\"content\":\"<|start|>\",\"special\":true}"
@@ -86,7 +86,7 @@ static void test_text_is_one_run_across_borders(void **state)
     tokenizer_free(t);
 }
 
-/* An untrusted token must not use up bytes that a trusted one needs. */
+/* An untrusted token must not consume bytes that a trusted one needs. */
 static void test_untrusted_text_cannot_hide_a_trusted_token(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void test_invalid_bytes_become_replacement_characters_and_move_no_border(
     const struct part parts[] = {{"\xFF\xFE", false}, {"<|end|>", true}, {"<|end|>", false}};
     EXPECT_PARTS(t, parts, 0xEF, 0xBF, 0xBD, 0xEF, 0xBF, 0xBD, 301, '<', '|', 'e', 'n', 'd',
                  '|', '>');
-    /* The borders lie in a broken character. */
+    /* The borders lie inside an invalid character. */
     const struct part split[] = {{"\xE2", true}, {"\x82", false}, {"<|end|>", true}};
     EXPECT_PARTS(t, split, 0xEF, 0xBF, 0xBD, 301);
     tokenizer_free(t);
@@ -159,7 +159,7 @@ static void test_strip_and_single_word_are_kept(void **state)
     tokenizer_free(t);
 }
 
-/* The vocabulary may hold a control token's text; merging must not reach it. */
+/* The vocabulary may contain a control token's text; merging must not reach it. */
 static void test_no_merge_spells_a_control_token(void **state)
 {
     (void)state;

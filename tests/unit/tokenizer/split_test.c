@@ -1,6 +1,5 @@
-/* What the pre-tokenizer promises: the scanner by hand splits exactly as the pattern
- * does on PCRE2, and patterns that the two regex machines read differently are rewritten
- * or refused. */
+/* The pre-tokenizer: the hand-written scanner splits exactly like the pattern on PCRE2, and
+ * patterns that the two regex engines interpret differently are rewritten or refused. */
 #include "tests/unit/tokenizer/support.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -8,7 +7,7 @@
 #include "tokenizer/internal.h"
 #include "tokenizer/scan.h"
 
-/* One or more characters of every class the pattern tells apart, from every plane. */
+/* Characters of every class that the pattern distinguishes, from every plane. */
 static const char *const alphabet[] = {
     "a",
     "Z",
@@ -125,7 +124,7 @@ static void test_the_scanner_splits_as_the_pattern_does_on_random_text(void **st
     char text[256];
     for (int round = 0; round < 40000; round++) {
         size_t len = 0, count = 1 + next_random(&seed) % 12;
-        /* Few different pieces per text, so that runs and repetitions come up. */
+        /* Few different pieces per text, so that runs and repetitions occur. */
         size_t first = next_random(&seed), step = 1 + next_random(&seed) % ALPHABET;
         for (size_t i = 0; i < count; i++) {
             const char *piece = alphabet[(first + step * (next_random(&seed) % 4)) % ALPHABET];
@@ -150,7 +149,7 @@ static void test_every_character_has_the_class_the_pattern_gives_it(void **state
     }
 }
 
-/* Looking back or ahead over a run again and again would take hours here. */
+/* Scanning a run again and again would take hours here. */
 static void test_long_runs_take_linear_time(void **state)
 {
     (void)state;
@@ -199,7 +198,7 @@ static void test_a_mongolian_vowel_separator_is_no_space(void **state)
     struct made made = {.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
                                          "\"Split\",\"pattern\":{\"Regex\":\"\\\\s\"},"
                                          "\"behavior\":\"Isolated\"}," BYTE_LEVEL "]}"};
-    /* With ignore_merges a piece that is a token shows where the split was. */
+    /* With ignore_merges a piece that is a token shows where the text was split. */
     static const struct made_merge merges[] = {{"a", "\xE1"},
                                                {"\xA0", "\x8E"},
                                                {"a\xE1", "\xA0\x8E"},

@@ -1,7 +1,7 @@
-/* tests/unit/tokenizer/support.h - small tokenizers written for a test.
+/* tests/unit/tokenizer/support.h - small tokenizers for tests.
  *
- * A made-up tokenizer.json has the 256 bytes as ids 0 to 255 (id = byte), then the
- * tokens that its merges make, in order, then the added tokens the test names.
+ * A generated tokenizer.json has the 256 bytes as ids 0 to 255 (id = byte), then the tokens
+ * that its merges make, in order, then the test's added tokens.
  */
 #ifndef TESTS_UNIT_TOKENIZER_SUPPORT_H
 #define TESTS_UNIT_TOKENIZER_SUPPORT_H

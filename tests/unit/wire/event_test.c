@@ -1,4 +1,4 @@
-/* What travels between our processes arrives as it was sent, or not at all. */
+/* Messages between our processes arrive as they were sent, or not at all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What a node says of itself is taken member by member: only who it is can be refused. */
+/* A node's messages are read member by member: only a wrong identity is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

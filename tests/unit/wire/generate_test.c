@@ -1,4 +1,4 @@
-/* A generation means the same to the router, the node and the worker. */
+/* A generation request means the same to the router, the node and the worker. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

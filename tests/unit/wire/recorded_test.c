@@ -1,7 +1,7 @@
 /* The conversation of protocol 2 as this release speaks it, recorded in tests/fixtures/wire.  A
- * later release must still read the record: the program behind the other end of the link may be
- * one release older.  Where the protocol changes, the record of the new one is added, and
- * this_release_writes_the_record moves to it (LR_RECORD=1 writes it). */
+ * later release must still read the record, because the program at the other end of a link may
+ * be one release older.  When the protocol changes, the record of the new version is added, and
+ * this_release_writes_the_record uses that (LR_RECORD=1 writes it). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static struct wire_generate generation(void)
     return g;
 }
 
-/* An event as a node's link sends it. */
+/* An event as a node sends it over a link. */
 static void relay(struct lr_buf *out, const struct lr_buf *event, uint32_t index)
 {
     struct lr_str bytes = lr_buf_str(event);

@@ -1,5 +1,5 @@
-/* What routers and nodes answer each other arrives as it was sent; a member that is wrong is
- * left out alone. */
+/* Answers between routers and nodes arrive as they were sent; a wrong member is dropped
+ * alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* What is settled before foreign code runs: limits, signals, descriptors, and a life that
- * ends with the node's. */
+/* The limits that a worker sets before the engine's code runs: resources, signals, descriptors,
+ * and a life that ends with the node's. */
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* The number of the first thing that is not as promised. */
+/* Returns the number of the first check that fails. */
 static int look_around(void *arg)
 {
     struct rlimit core;
@@ -37,7 +37,7 @@ static int look_around(void *arg)
     for (int fd = 0; fd <= WORKER_OUT_FD; fd++)
         if (fcntl(fd, F_GETFD) == -1)
             return 7;
-    /* What the plugin starts does not inherit the pipes. */
+    /* Processes started by the plugin do not inherit the pipes. */
     if (fcntl(WORKER_IN_FD, F_GETFD) != FD_CLOEXEC ||
         fcntl(WORKER_OUT_FD, F_GETFD) != FD_CLOEXEC)
         return 8;
@@ -96,7 +96,7 @@ static void a_worker_dies_with_its_node(void **state)
     struct place p = place_start(node_with_worker, NULL);
     struct wire_frame frame;
     (void)state;
-    (void)place_expect(&p, WIRE_TICK); /* the worker is there, and only it can write */
+    (void)place_expect(&p, WIRE_TICK); /* the worker runs, and only it can write */
     assert_int_equal(kill(p.pid, SIGKILL), 0);
     assert_false(place_next(&p, &frame));
     assert_int_equal(place_end(&p), -SIGKILL);

@@ -1,5 +1,5 @@
-/* The host side of engine.h: every callback is one frame; a token is sent before its callback
- * ends. */
+/* The worker's side of engine.h: every callback is one frame; a token is sent before its
+ * callback ends. */
 #include "tests/unit/worker/support.h"
 #include "worker/host.h"
 
@@ -25,7 +25,7 @@ static void set_stage(struct stage *s)
     worker_link_init(&s->link);
     worker_host_init(&s->host, &s->link);
     s->host.api = &api;
-    s->host.model = (const struct lr_engine_model *)s; /* never looked into */
+    s->host.model = (const struct lr_engine_model *)s; /* never dereferenced */
 }
 
 static int clear_stage(struct stage *s)
@@ -55,7 +55,7 @@ static int generate(void *arg)
     h->on_done(h->ctx, 2, LR_FINISH_STOP, &usage, NULL);
     token.top_count = 0;
     token.logprob = 0;
-    h->on_token(h->ctx, 2, &token); /* a new request of that number asked for none */
+    h->on_token(h->ctx, 2, &token); /* a new request with that number asked for none */
     struct lr_error err = {.code = LR_OUT_OF_VRAM, .text = "full"};
     h->on_done(h->ctx, 1, LR_FINISH_ERROR, NULL, &err);
     worker_host_flush(&s.host); /* as at the end of a step */
@@ -93,7 +93,7 @@ static void each_callback_is_one_frame_in_order(void **state)
     assert_true(rich.has_logprob);
     assert_int_equal(rich.top_count, 2);
     assert_true(lr_str_eq_z(rich.top[0].bytes, "five"));
-    assert_int_equal(rich.top[1].bytes.len, 0); /* a number outside the vocabulary */
+    assert_int_equal(rich.top[1].bytes.len, 0); /* an id outside of the vocabulary */
     struct wire_done done = done_of(&p);
     assert_int_equal(done.reason, LR_FINISH_STOP);
     assert_int_equal(done.prompt_tokens, 3);
@@ -167,7 +167,7 @@ static void a_load_nobody_wants_any_more_is_told_so(void **state)
     assert_int_equal(m.done, 2);
     (void)close(p.to);
     p.to = -1;
-    while (place_next(&p, &frame)) /* it ends by itself */
+    while (place_next(&p, &frame)) /* the worker ends by itself */
         assert_int_equal(frame.type, WIRE_LOADING);
     assert_int_equal(place_end(&p), 42);
 }

@@ -1,5 +1,5 @@
-/* A worker's pipes: whole frames in and out, however the bytes come; a broken stream or a
- * node that has gone ends the process. */
+/* A worker's pipes: whole frames in and out, however the bytes are split; invalid bytes or the
+ * node's end finish the process. */
 #include "tests/unit/worker/support.h"
 #include "worker/link.h"
 

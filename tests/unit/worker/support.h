@@ -1,5 +1,5 @@
-/* tests/unit/worker/support.h - a child process in a worker's place: its descriptors 0 and
- * 3 are pipes, and the test is its node. */
+/* tests/unit/worker/support.h - a child process instead of a worker: its descriptors 0 and 3
+ * are pipes, and the test plays its node. */
 #ifndef TESTS_UNIT_WORKER_SUPPORT_H
 #define TESTS_UNIT_WORKER_SUPPORT_H
 
@@ -43,7 +43,7 @@ static inline struct place place_start(int (*body)(void *arg), void *arg)
     p.pid = fork();
     assert_true(p.pid >= 0);
     if (p.pid == 0) {
-        int high = fcntl(out[1], F_DUPFD, 10); /* out[1] may be where in[0] must go */
+        int high = fcntl(out[1], F_DUPFD, 10); /* out[1] may be the number that in[0] needs */
         (void)dup2(in[0], WORKER_IN_FD);
         (void)dup2(high, WORKER_OUT_FD);
         for (int fd = WORKER_OUT_FD + 1; fd < 64; fd++)
@@ -101,7 +101,7 @@ static inline int place_end(struct place *p)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* The same for a child that has yet to say something: hears it out. */
+/* The same for a child that still writes: reads to the end first. */
 static inline int place_finish(struct place *p)
 {
     struct wire_frame frame;

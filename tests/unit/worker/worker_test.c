@@ -1,5 +1,5 @@
-/* A worker's life with a real plugin (echo), frame by frame, and what it answers to frames
- * that come at the wrong time. */
+/* A worker's life with a real plugin (echo), frame by frame, and its answers to frames at the
+ * wrong time. */
 #include "tests/unit/worker/support.h"
 #include "wire/generate.h"
 #include "wire/open.h"
@@ -68,7 +68,7 @@ static void send_submit(const struct place *p, uint64_t id, const char *text)
     send_constrained(p, id, text, "");
 }
 
-/* The next frame of this type; others are passed over, but not a failure. */
+/* The next frame of this type; others are skipped, except for a failure. */
 static struct wire_frame skip_to(struct place *p, enum wire_type type)
 {
     struct wire_frame frame = {0};
@@ -98,7 +98,7 @@ static void expect_failed(struct place *p, lr_code code)
     assert_int_equal(wire_error_decode(frame.body, &m, NULL), LR_OK);
     assert_int_equal(m.error.code, code);
     assert_int_not_equal(m.error.text[0], '\0');
-    assert_false(place_next(p, &frame)); /* and it leaves */
+    assert_false(place_next(p, &frame)); /* and it exits */
     assert_int_equal(place_end(p), 1);
 }
 
@@ -143,7 +143,7 @@ static void a_cancelled_request_gives_its_pages_back_and_says_so(void **state)
     assert_int_equal(wire_tick_decode(skip_to(&p, WIRE_TICK).body, &stats, NULL), LR_OK);
     assert_int_equal(stats.pages_in_use, 0);
     assert_int_equal(stats.sequences, 0);
-    assert_int_equal(place_finish(&p), 0); /* the end of the stream is a way to leave, too */
+    assert_int_equal(place_finish(&p), 0); /* the end of the stream also ends the worker */
 }
 
 static void a_constraint_that_cannot_be_kept_is_refused_with_the_reason(void **state)
@@ -172,7 +172,7 @@ static void a_constraint_that_cannot_be_kept_is_refused_with_the_reason(void **s
         if (strstr(done.error.text, cases[i].says) == NULL)
             fail_msg("%s", done.error.text);
     }
-    send_submit(&p, 7, "abc"); /* and the worker lives on */
+    send_submit(&p, 7, "abc"); /* the worker lives on */
     (void)skip_to(&p, WIRE_TOKEN);
     (void)skip_to(&p, WIRE_DONE);
     assert_int_equal(place_finish(&p), 0);
@@ -202,12 +202,12 @@ static void what_cannot_be_opened_fails_with_the_reason(void **state)
     send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, "{\"no_such_option\":1}");
     expect_failed(&p, LR_INVALID_ARGUMENT);
     p = start_worker(false);
-    send_empty(&p, WIRE_OPEN); /* not the JSON it promises */
+    send_empty(&p, WIRE_OPEN); /* the body is not JSON */
     expect_failed(&p, LR_INVALID_ARGUMENT);
-    p = start_worker(true); /* a probe opens nothing */
+    p = start_worker(true); /* a probe cannot open a model */
     send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
     expect_failed(&p, LR_INTERNAL);
-    p = start_worker(false); /* nor a worker two models */
+    p = start_worker(false); /* a worker cannot open two models */
     send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
     send_open(&p, WIRE_OPEN, LR_ENGINE_ABI, NULL);
     expect_failed(&p, LR_INTERNAL);
