@@ -11,8 +11,8 @@ lr_code engine_session_check_ids(const struct engine_session *s, const char *wha
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= s->vocab)
             return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "%s: token %u at place %zu; the model has %u", what, ids[i], i,
-                           s->vocab);
+                           "%s: token %u at position %zu is beyond the vocabulary of %u", what,
+                           ids[i], i, s->vocab);
     return LR_OK;
 }
 
@@ -65,7 +65,7 @@ lr_code engine_session_accept(const struct engine_session *s, const struct lr_en
         return lr_fail(err, LR_UNSUPPORTED, "this engine generates text: it offers no %s",
                        r->kind == LR_REQUEST_EMBED ? "embeddings" : "reranking");
     if (r->kind != LR_REQUEST_GENERATE)
-        return lr_fail(err, LR_UNSUPPORTED, "requests of kind %u are not known", r->kind);
+        return lr_fail(err, LR_UNSUPPORTED, "request kind %u is not supported", r->kind);
     return check_sampling(&r->sampling, err);
 }
 
@@ -82,7 +82,7 @@ static lr_code check(const struct engine_session *s, const struct lr_engine_requ
     if (total >= s->max_context)
         return engine_session_too_long(s, total, "tokens", err);
     if (r->constrained && s->host.fill_mask == NULL)
-        return lr_fail(err, LR_UNSUPPORTED, "constrained output is not offered by this host");
+        return lr_fail(err, LR_UNSUPPORTED, "constrained output is not supported by this host");
     if (engine_queue_find(s->queue, r->id) != NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT, "request %llu is already running",
                        (unsigned long long)r->id);

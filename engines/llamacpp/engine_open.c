@@ -131,7 +131,7 @@ static bool on_progress(float done, void *ctx)
 
 static lr_code give_up(struct lr_error *err)
 {
-    return lr_fail(err, LR_CANCELLED, "the load was given up");
+    return lr_fail(err, LR_CANCELLED, "loading was cancelled");
 }
 
 static lr_code load(struct lr_engine_model *m, const struct setting *s, struct lr_error *err)

@@ -123,7 +123,7 @@ static lr_code load(struct lr_engine_model *m, struct lr_error *err)
         return code;
     for (uint64_t i = 0; i <= slices; i++) {
         if (m->host->progress(m->host->ctx, "read", i + 1, slices + 1) != 0)
-            return lr_fail(err, LR_CANCELLED, "the load was given up");
+            return lr_fail(err, LR_CANCELLED, "loading was cancelled");
         if (i < slices)
             testing_sleep_ms(SLICE_MS);
     }

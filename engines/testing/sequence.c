@@ -129,9 +129,7 @@ static lr_code check_request(const struct lr_engine_model *model,
         return lr_fail(err, LR_UNSUPPORTED, "this host takes no vectors");
     if (request->kind == LR_REQUEST_GENERATE &&
         request->size >= offsetof(struct lr_engine_request, priority) && request->constrained)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "this engine says what it likes: its output cannot "
-                       "be constrained");
+        return lr_fail(err, LR_UNSUPPORTED, "the output of this engine cannot be constrained");
     for (size_t i = 0; request->prompt_ids != NULL && i < request->prompt_id_count; i++)
         if (request->prompt_ids[i] >= TESTING_VOCAB)
             return lr_fail(err, LR_INVALID_ARGUMENT, "token %u is beyond the vocabulary of %d",

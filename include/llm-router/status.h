@@ -16,7 +16,7 @@
 #define LR_ABI_CODE_MAP(X)                                                                                  \
     X(OK,                   0,  200,  "",                       "no error")                                 \
     X(INVALID_ARGUMENT,     1,  400,  "invalid_request_error",  "the caller asked for something malformed") \
-    X(UNSUPPORTED,          2,  400,  "invalid_request_error",  "well formed, but not offered here")        \
+    X(UNSUPPORTED,          2,  400,  "invalid_request_error",  "well formed, but not supported here")      \
     X(MODEL_CORRUPT,        3,  500,  "server_error",           "a model file contradicts itself")          \
     X(OUT_OF_VRAM,          4,  503,  "server_error",           "too little device memory")                 \
     X(OUT_OF_RAM,           5,  503,  "server_error",           "too little host memory")                   \

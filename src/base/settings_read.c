@@ -37,7 +37,7 @@ lr_code lr_settings_fail_unknown(const struct lr_settings *s, struct lr_str name
     const char *no = lr_str_starts(name, "no-") ? "no-" : "";
     const char *renamed = find_renamed(s, lr_str_sub(name, strlen(no), name.len));
     if (renamed != NULL)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "%s%s%s is called %s%s%s now", where, prefix,
+        return lr_fail(err, LR_INVALID_ARGUMENT, "%s%s%s was renamed to %s%s%s", where, prefix,
                        word, prefix, no, renamed);
     if (foreign != NULL)
         return lr_fail(err, LR_INVALID_ARGUMENT,
@@ -47,8 +47,7 @@ lr_code lr_settings_fail_unknown(const struct lr_settings *s, struct lr_str name
         return lr_fail(err, LR_INVALID_ARGUMENT, "%sunknown setting %s%s; did you mean %s%s?",
                        where, prefix, word, prefix, near);
     return lr_fail(err, LR_INVALID_ARGUMENT,
-                   "%sunknown setting %s%s; --help lists the ones there are", where, prefix,
-                   word);
+                   "%sunknown setting %s%s; --help lists all settings", where, prefix, word);
 }
 
 static lr_code read_flag(struct lr_settings *s, struct lr_str flag, const char *next,
@@ -170,7 +169,7 @@ static lr_code fail_renamed_env(struct lr_str variable, const char *renamed,
 {
     char meant[64];
     lr_setting_env_name(renamed, meant);
-    return lr_fail(err, LR_INVALID_ARGUMENT, LR_STR_FMT " is called %s now",
+    return lr_fail(err, LR_INVALID_ARGUMENT, LR_STR_FMT " was renamed to %s",
                    LR_STR_ARG(lr_str_sub(variable, 0, 79)), meant);
 }
 

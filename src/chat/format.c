@@ -88,7 +88,7 @@ lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request
     *out = (struct lr_str){0};
     if (req->requires_tool_call && !is_harmony)
         return lr_fail(err, LR_UNSUPPORTED,
-                       "'tool_choice': 'required' or a named function is offered for models "
+                       "'tool_choice': 'required' or a named function is supported for models "
                        "that speak Harmony (gpt-oss); use 'auto' with this one");
     if (c.answer == GRAMMAR_ANSWER_TEXT && !(is_harmony && any_strict(req)))
         return LR_OK;

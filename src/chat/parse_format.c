@@ -53,8 +53,8 @@ static lr_code check_schema(struct chat_parse *p, const char *param,
     return chat_parse_fail(
         p, param, code == LR_UNSUPPORTED ? "unsupported_value" : "invalid_value",
         code == LR_UNSUPPORTED ? LR_UNSUPPORTED : LR_INVALID_ARGUMENT,
-        "Invalid schema for '%s': %s. docs/structured-output.md lists what is offered.", param,
-        err.text);
+        "Invalid schema for '%s': %s. docs/structured-output.md lists what is supported.",
+        param, err.text);
 }
 
 lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about)
@@ -104,7 +104,7 @@ lr_code chat_parse_format_type(struct chat_parse *p, const char *at,
         p->req->format = CHAT_FORMAT_SCHEMA;
     else if (!lr_str_eq_z(type, "text"))
         return chat_parse_fail(p, param, "unsupported_value", LR_UNSUPPORTED,
-                               "'%s' of type '%.*s' is not offered; use 'text', "
+                               "'%s' of type '%.*s' is not supported; use 'text', "
                                "'json_object' or 'json_schema'.",
                                at, type.len < 40 ? (int)type.len : 40, type.ptr);
     return LR_OK;

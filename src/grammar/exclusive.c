@@ -186,7 +186,7 @@ static void check(struct union_of *u)
         uint32_t k = overlapped(u, i);
         if (k != u->count)
             grammar_fail(u->b, LR_UNSUPPORTED,
-                         "\"oneOf\" is offered where its schemas exclude each other by type, "
+                         "\"oneOf\" is supported where its schemas exclude each other by type, "
                          "or by different constants of a property that both require; numbers "
                          "%u and %u may overlap: use \"anyOf\"",
                          k + 1, i + 1);
@@ -198,7 +198,7 @@ void grammar_check_exclusive(struct grammar_build *b, const struct lr_json *list
     if (list->type != LR_JSON_ARRAY)
         return; /* compiling it reports the error */
     if (list->count > EXCLUSIVE_MAX) {
-        grammar_fail(b, LR_UNSUPPORTED, "\"oneOf\" of more than %d schemas is not offered",
+        grammar_fail(b, LR_UNSUPPORTED, "\"oneOf\" of more than %d schemas is not supported",
                      EXCLUSIVE_MAX);
         return;
     }

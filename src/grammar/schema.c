@@ -72,7 +72,7 @@ static void check_keywords(struct grammar_build *b, const struct lr_json *schema
         const struct lr_json_member *m = &schema->members[i];
         for (size_t k = 0; k < sizeof(refused) / sizeof(refused[0]); k++)
             if (lr_str_eq_z(m->key, refused[k].name) && !is_idle(m))
-                grammar_fail(b, LR_UNSUPPORTED, "the keyword \"%s\" is not offered%s",
+                grammar_fail(b, LR_UNSUPPORTED, "the keyword \"%s\" is not supported%s",
                              refused[k].name, refused[k].hint);
     }
 }
@@ -372,7 +372,7 @@ static void alone(struct grammar_build *b, const struct lr_json *schema, const c
 {
     if (!is_open(schema) && !b->lenient)
         grammar_fail(b, LR_UNSUPPORTED,
-                     "\"%s\" beside other keywords is not offered; put them into it", key);
+                     "\"%s\" beside other keywords is not supported; put them into it", key);
 }
 
 /* Only one keyword may decide alone; const beside enum is accepted, because some tools write
@@ -385,7 +385,7 @@ static void check_deciders(struct grammar_build *b, const struct lr_json *schema
         if (lr_json_get(schema, words[i]) == NULL)
             continue;
         if (first != NULL && !(strcmp(first, "const") == 0 && strcmp(words[i], "enum") == 0))
-            grammar_fail(b, LR_UNSUPPORTED, "\"%s\" beside \"%s\" is not offered", words[i],
+            grammar_fail(b, LR_UNSUPPORTED, "\"%s\" beside \"%s\" is not supported", words[i],
                          first);
         first = words[i];
     }

@@ -50,7 +50,7 @@ static lr_code take_tokens(struct grammar_vocab *v, const struct grammar_tokens 
     v->begins = (uint32_t *)(void *)begins.data;
     v->flags = (uint8_t *)flags.data;
     if (v->size == 0 && !failed)
-        return lr_fail(err, LR_UNSUPPORTED, "the engine does not tell its vocabulary");
+        return lr_fail(err, LR_UNSUPPORTED, "the engine does not expose its vocabulary");
     return failed ? no_memory(err) : LR_OK;
 }
 

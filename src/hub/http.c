@@ -317,7 +317,7 @@ lr_code hub_http_fail(const struct hub_client *client, const struct hub_reply *r
         return lr_fail(err, LR_PERMISSION_DENIED, "%s is gated, private or unknown to %s; %s",
                        what, endpoint, token);
     if (status == 429)
-        return lr_fail(err, LR_RATE_LIMITED, "%s limits our requests; try again %s%u s",
+        return lr_fail(err, LR_RATE_LIMITED, "%s limits the rate of requests; try again %s%u s",
                        endpoint, reply->retry_after_s != 0 ? "in " : "later, not within ",
                        reply->retry_after_s != 0 ? reply->retry_after_s : 60);
     return lr_fail(err, LR_UPSTREAM, "%s answered %d for %s", endpoint, status, what);

@@ -175,7 +175,7 @@ lr_code hub_listing_add_json(struct hub_listing *listing, struct lr_str json,
     lr_arena_init(&arena, PARSE_ARENA_MAX);
     lr_code code = lr_json_parse(&arena, json, &limits, &page, &why);
     if (code != LR_OK)
-        code = lr_fail(err, LR_UPSTREAM, "the hub's answer about %s is no JSON we take: %s",
+        code = lr_fail(err, LR_UPSTREAM, "the hub's answer about %s cannot be parsed: %s",
                        listing->repo, why.text);
     else
         code = read_page(listing, page, err);

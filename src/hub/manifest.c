@@ -165,8 +165,8 @@ static lr_code read_files(struct hub_manifest *m, const struct lr_json *list,
             folded[c] = (char)(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch);
         }
         if (lr_strmap_has(seen, lr_str(folded, len)))
-            return lr_fail(err, LR_INVALID_ARGUMENT,
-                           "files[%zu].name: \"%s\" stands there twice", i, file->name);
+            return lr_fail(err, LR_INVALID_ARGUMENT, "files[%zu].name: \"%s\" occurs twice", i,
+                           file->name);
         if (!lr_strmap_put(seen, lr_str(folded, len), file, NULL))
             return lr_fail(err, LR_OUT_OF_RAM, "no memory for the files of a manifest");
         m->file_count++;
@@ -184,7 +184,7 @@ static lr_code read_manifest(struct hub_manifest *m, const struct lr_json *tree,
     if (code != LR_OK)
         return code;
     if (version != HUB_MANIFEST_VERSION)
-        return lr_fail(err, LR_INVALID_ARGUMENT, "version: %d is read here, this is %llu",
+        return lr_fail(err, LR_INVALID_ARGUMENT, "version: only %d is supported, not %llu",
                        HUB_MANIFEST_VERSION, (unsigned long long)version);
     code = hub_field_text(&f, "id", true, ID_MAX, &m->id);
     m->repo = "";

@@ -395,8 +395,9 @@ static enum flow exec_node(struct run *run, struct activation *act, const struct
     case N_CONTINUE:
         return FLOW_CONTINUE;
     default:
-        (void)jinja_error(run, LR_STR_FMT " is not available: a chat template stands alone",
-                          LR_STR_ARG(text_str(n->value.text)));
+        (void)jinja_error(
+            run, LR_STR_FMT " is not available: a chat template cannot load another one",
+            LR_STR_ARG(text_str(n->value.text)));
         ok = false;
         break;
     }

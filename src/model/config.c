@@ -116,7 +116,7 @@ static void read_yarn(struct model_fields *f, const struct lr_json *top, struct 
                           "%s: \"beta_fast\" is %g, which is not above \"beta_slow\", %g",
                           f->file, r->beta_fast, r->beta_slow);
     if (model_field(f, "mscale") != NULL || model_field(f, "mscale_all_dim") != NULL)
-        fail_unsupported(f, "mscale", "gpt-oss has none, and the engine no code for it");
+        fail_unsupported(f, "mscale", "not supported: gpt-oss has none");
     r->attention_factor = f->code == LR_OK ? 0.1 * log(r->factor) + 1 : 1;
     model_field_number(f, "attention_factor", 1e-3, 1e3, false, &r->attention_factor);
     struct model_fields root = {top, "config.json", f->code, f->err};

@@ -223,8 +223,8 @@ static void check_twice(struct cursor *c, struct lr_str *names, size_t count, co
     qsort(names, count, sizeof(*names), by_key);
     for (size_t i = 1; i < count; i++) {
         if (lr_str_eq(names[i - 1], names[i])) {
-            c->code = lr_fail(c->err, LR_MODEL_CORRUPT, "%s: %s \"%.*s\" is there twice",
-                              c->file, what, MODEL_QUOTE(names[i]));
+            c->code = lr_fail(c->err, LR_MODEL_CORRUPT, "%s: %s \"%.*s\" occurs twice", c->file,
+                              what, MODEL_QUOTE(names[i]));
             return;
         }
     }

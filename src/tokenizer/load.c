@@ -79,7 +79,7 @@ static lr_code read_member(struct opening *o, struct reader *r, struct member *m
         return rc;
     struct member other = {0}, *member = find_member(members, count, name);
     if (member != NULL && member->text.len != 0)
-        return tokenizer_reader_fail(r, "this member is there twice");
+        return tokenizer_reader_fail(r, "this member occurs twice");
     if (member == NULL)
         member = &other;
     rc = tokenizer_reader_expect(r, ':', "':' is expected");
@@ -131,7 +131,7 @@ static lr_code unsupported_type(struct opening *o, const char *field,
 {
     struct lr_str type = LR_STR_LIT("(no type)");
     (void)lr_json_str(lr_json_get(value, "type"), &type);
-    return lr_fail(o->err, LR_UNSUPPORTED, "%s of type \"%.*s\" is not supported; known is %s",
+    return lr_fail(o->err, LR_UNSUPPORTED, "%s of type \"%.*s\" is not supported; use %s",
                    field, (int)(type.len < 80 ? type.len : 80), type.ptr, known);
 }
 

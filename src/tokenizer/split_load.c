@@ -85,7 +85,7 @@ static lr_code read_one(struct splitter *s, const struct lr_json *one, bool last
     if (lr_str_eq_z(type, "Split") && !last)
         return read_split(s, one, err);
     return lr_fail(err, LR_UNSUPPORTED,
-                   "pre_tokenizer: \"%.*s\" is not supported here; known are Split, and "
+                   "pre_tokenizer: \"%.*s\" is not supported here; use Split, and "
                    "ByteLevel at the end",
                    (int)(type.len < 80 ? type.len : 80), type.ptr);
 }

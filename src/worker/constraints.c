@@ -34,9 +34,10 @@ static lr_code need_vocab(struct worker_constraints *all, const struct lr_engine
     if (all->vocab != NULL)
         return LR_OK;
     if (!LR_ENGINE_HAS(api, vocab))
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "constrained output is not offered by this engine: it does not tell its "
-                       "vocabulary");
+        return lr_fail(
+            err, LR_UNSUPPORTED,
+            "constrained output is not supported by this engine: it does not expose its "
+            "vocabulary");
     return grammar_vocab_create(&tokens, &all->vocab, err);
 }
 
@@ -113,9 +114,10 @@ lr_code worker_constraints_mask(struct worker_constraints *all, uint64_t request
 {
     struct worker_constraint *c = *find(all, request);
     if (c == NULL)
-        return lr_fail(err, LR_INTERNAL, "the engine asks for a mask nobody ordered");
+        return lr_fail(err, LR_INTERNAL,
+                       "the engine asks for a mask of a request without a constraint");
     if (c->broken)
-        return lr_fail(err, LR_INTERNAL, "the engine drew a token that its mask forbids");
+        return lr_fail(err, LR_INTERNAL, "the engine sampled a token that its mask forbids");
     return grammar_matcher_mask(c->matcher, mask, words, err);
 }
 

@@ -99,7 +99,8 @@ static void handle_open(struct worker *w, struct lr_str body)
     if (code == LR_OK && m.model_dir == NULL)
         code = wire_malformed(&err, "open");
     if (code == LR_OK && (w->model != NULL || w->is_probe))
-        code = lr_fail(&err, LR_INTERNAL, "a worker opens one model, a probe none");
+        code =
+            lr_fail(&err, LR_INTERNAL, "a worker opens only one model, and a probe opens none");
     if (code == LR_OK)
         code = open_library(w, &m, &err);
     if (code == LR_OK) {

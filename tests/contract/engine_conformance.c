@@ -26,7 +26,7 @@ static const struct {
     {"a wrong model is refused with a reason", check_wrong_model},
     {"a truncated model is refused", check_truncated},
     {"an allotment that is too small is refused", check_limits},
-    {"a load can be given up", check_giving_up},
+    {"a load can be cancelled", check_giving_up},
     {"opening and closing leaves nothing behind", check_reopening},
     {"a request ends once and its usage is right", check_generate},
     {"max_tokens is exact", check_length},

@@ -148,7 +148,7 @@ test('unknown, gated, private, rate-limited and unreachable have different error
   assert.equal((await world.register('a/gated', [], withToken)).code, 0);
   assert.equal((await world.register('a/private', [], withToken)).code, 0);
   hub.rateLimit = 17;
-  await says('openai/demo', /RATE_LIMITED: .* limits our requests; try again in 17 s/);
+  await says('openai/demo', /RATE_LIMITED: .* limits the rate of requests; try again in 17 s/);
   hub.rateLimit = undefined;
   hub.down = true;
   await says('openai/demo', /UPSTREAM: cannot fetch from 127\.0\.0\.1:\d+/);

@@ -30,7 +30,7 @@ static lr_code check_choices(struct chat_openai_parse *o)
                                req->prompt_count, req->n, CHAT_CHOICES_MAX);
     if (o->best_of != 0 && o->best_of != req->n)
         return chat_parse_fail(&o->p, "best_of", "unsupported_value", LR_UNSUPPORTED,
-                               "'best_of' other than 'n' is not offered; send n = %u and "
+                               "'best_of' other than 'n' is not supported; send n = %u and "
                                "choose.",
                                o->best_of);
     return LR_OK;

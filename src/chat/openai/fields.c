@@ -109,7 +109,7 @@ static lr_code parse_must_be_false(struct chat_parse *p, const char *name,
     lr_code code = chat_parse_bool(p, name, value, &flag);
     if (code == LR_OK && flag)
         return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
-                               "'%s': true is not offered; leave it out.", name);
+                               "'%s': true is not supported; leave it out.", name);
     return code;
 }
 

@@ -64,7 +64,7 @@ static lr_code check_part(struct chat_parse *p, const struct place *at, uint32_t
                        "'type' is missing.");
     if (!lr_str_eq_z(type, "text"))
         return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
-                       "content of type '%.*s' is not offered; this server takes text.",
+                       "content of type '%.*s' is not supported; this server takes text.",
                        type.len < 40 ? (int)type.len : 40, type.ptr);
     if (!lr_json_str(lr_json_get(part, "text"), &text))
         return fail_at(p, at, member, "invalid_type", LR_INVALID_ARGUMENT,
@@ -107,7 +107,7 @@ static lr_code check_call(struct chat_parse *p, const struct place *at, uint32_t
         return type_at(p, at, member, "an object", call);
     if (lr_json_str(lr_json_get(call, "type"), &type) && !lr_str_eq_z(type, "function"))
         return fail_at(p, at, member, "unsupported_value", LR_UNSUPPORTED,
-                       "only calls of type 'function' are offered.");
+                       "only calls of type 'function' are supported.");
     const struct lr_json *function = lr_json_get(call, "function");
     if (!lr_json_str(lr_json_get(function, "name"), &name) || name.len == 0)
         return fail_at(p, at, member, "missing_required_parameter", LR_INVALID_ARGUMENT,
@@ -127,7 +127,7 @@ static lr_code check_assistant(struct chat_parse *p, const struct place *at,
     const struct lr_json *legacy = lr_json_get(message, "function_call");
     if (legacy != NULL && legacy->type != LR_JSON_NULL)
         return fail_at(p, at, ".function_call", "unsupported_parameter", LR_UNSUPPORTED,
-                       "'function_call' is not offered; use 'tool_calls'.");
+                       "'function_call' is not supported; use 'tool_calls'.");
     if (calls == NULL || calls->type == LR_JSON_NULL)
         return LR_OK;
     if (calls->type != LR_JSON_ARRAY)
@@ -241,7 +241,7 @@ static lr_code check_tool(struct chat_parse *p, const struct place *at,
                        "'type' is missing.");
     if (!lr_str_eq_z(type, "function"))
         return fail_at(p, at, ".type", "unsupported_value", LR_UNSUPPORTED,
-                       "tools of type '%.*s' are not offered; use 'function'.",
+                       "tools of type '%.*s' are not supported; use 'function'.",
                        type.len < 40 ? (int)type.len : 40, type.ptr);
     const struct lr_json *function = lr_json_get(tool, "function");
     lr_code code = check_function(p, at, function);

@@ -166,7 +166,7 @@ static lr_code parse_background(struct chat_parse *p, const char *name,
     lr_code code = chat_parse_bool(p, name, value, &flag);
     if (code == LR_OK && flag)
         return chat_parse_fail(p, name, "unsupported_value", LR_UNSUPPORTED,
-                               "'background': true is not offered, since nothing is stored "
+                               "'background': true is not supported, since nothing is stored "
                                "here; keep the connection open, with 'stream': true.");
     return code;
 }

@@ -74,7 +74,7 @@ static lr_code part_text(struct chat_build *b, const char *member, uint32_t inde
             return lr_json_str(lr_json_get(part, key), out)
                        ? LR_OK
                        : chat_build_bad(b, at, "its text must be a string.");
-    (void)snprintf(text, sizeof(text), "parts of type '%.*s' are not offered here; '%s' is.",
+    (void)snprintf(text, sizeof(text), "parts of type '%.*s' are not supported here; '%s' is.",
                    type.len < 40 ? (int)type.len : 40, type.ptr, types[0]);
     return fail_at(b, at, "unsupported_value", LR_UNSUPPORTED, text);
 }
@@ -191,10 +191,10 @@ static lr_code refuse_item(struct chat_build *b)
         return chat_build_bad(b, ".type", "an item has a 'type', a message at least a 'role'.");
     if (lr_str_eq_z(type, "item_reference"))
         return fail_at(b, ".type", "unsupported_value", LR_UNSUPPORTED,
-                       "'item_reference' is not offered, since nothing is stored here; send "
+                       "'item_reference' is not supported, since nothing is stored here; send "
                        "the item itself.");
     (void)snprintf(text, sizeof(text),
-                   "items of type '%.*s' are not offered; leave it out of 'input'.",
+                   "items of type '%.*s' are not supported; leave it out of 'input'.",
                    type.len < 40 ? (int)type.len : 40, type.ptr);
     return fail_at(b, ".type", "unsupported_value", LR_UNSUPPORTED, text);
 }

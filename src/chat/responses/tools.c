@@ -41,7 +41,7 @@ static lr_code refuse_type(struct chat_parse *p, const struct chat_tool *t)
     char param[64];
     (void)snprintf(param, sizeof(param), "%s.type", t->at);
     return chat_parse_fail(p, param, "unsupported_value", LR_UNSUPPORTED,
-                           "Invalid '%s': the tool '%.*s' is not offered, since this server "
+                           "Invalid '%s': the tool '%.*s' is not supported, since this server "
                            "runs no tools itself; leave it out, or declare a 'function' or "
                            "'custom' tool and run it.",
                            param, shown(t->type), t->type.ptr);

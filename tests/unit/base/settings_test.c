@@ -153,14 +153,14 @@ static void flags_take_every_form(void **state)
 static void the_old_name_of_a_setting_is_an_error_that_names_the_new_one(void **state)
 {
     (void)state;
-    refuses_args(ARGS("--slow-nodes"), "--slow-nodes is called", "--cpu-nodes now");
-    refuses_args(ARGS("--no-slow-nodes"), "--no-slow-nodes is called", "--no-cpu-nodes now");
-    refuses_text("slow-nodes = true", "r.conf line 1: slow-nodes", "is called cpu-nodes now");
+    refuses_args(ARGS("--slow-nodes"), "--slow-nodes was renamed", "to --cpu-nodes");
+    refuses_args(ARGS("--no-slow-nodes"), "--no-slow-nodes was renamed", "to --no-cpu-nodes");
+    refuses_text("slow-nodes = true", "r.conf line 1: slow-nodes", "was renamed to cpu-nodes");
     struct lr_settings *s = fresh("node"); /* also for a setting of another command */
     struct lr_error err;
     const char *const env[] = {"LLM_ROUTER_SLOW_NODES=true", NULL};
     assert_int_equal(lr_settings_read_env(s, env, &err), LR_INVALID_ARGUMENT);
-    assert_contains(err.text, "LLM_ROUTER_SLOW_NODES is called LLM_ROUTER_CPU_NODES now");
+    assert_contains(err.text, "LLM_ROUTER_SLOW_NODES was renamed to LLM_ROUTER_CPU_NODES");
     lr_settings_destroy(s);
 }
 

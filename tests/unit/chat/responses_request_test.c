@@ -213,7 +213,7 @@ static void what_is_not_offered_is_refused_by_its_name(void **state)
         char members[128], says[64];
         snprintf(members, sizeof(members), "\"input\":\"x\",\"tools\":[{\"type\":\"%s\"}]",
                  tools[i]);
-        snprintf(says, sizeof(says), "the tool '%s' is not offered", tools[i]);
+        snprintf(says, sizeof(says), "the tool '%s' is not supported", tools[i]);
         refuse(members, "tools[0].type", "unsupported_value", says);
     }
     refuse("\"input\":[{\"type\":\"web_search_call\",\"id\":\"x\"}]", "input[0].type",

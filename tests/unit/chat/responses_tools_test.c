@@ -42,9 +42,9 @@ static void a_namespace_keeps_the_limits_of_tools(void **state)
 {
     (void)state;
     refuse("\"input\":\"x\",\"tools\":[" SPACE("s", TOOL("mcp", "f")) "]",
-           "tools[0].tools[0].type", "unsupported_value", "'mcp' is not offered");
+           "tools[0].tools[0].type", "unsupported_value", "'mcp' is not supported");
     refuse("\"input\":\"x\",\"tools\":[" SPACE("s", SPACE("s", "")) "]",
-           "tools[0].tools[0].type", "unsupported_value", "'namespace' is not offered");
+           "tools[0].tools[0].type", "unsupported_value", "'namespace' is not supported");
     refuse("\"input\":\"x\",\"tools\":[" SPACE("a b", "") "]", "tools[0].name", "invalid_value",
            "letters");
     refuse("\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"s\"}]",
@@ -104,7 +104,7 @@ static void only_a_web_search_without_web_access_is_left_out(void **state)
     assert_null(p.req->tools);
     lr_arena_free(&p.arena);
     refuse("\"input\":\"x\",\"tools\":[{\"type\":\"web_search\",\"external_web_access\":true}]",
-           "tools[0].type", "unsupported_value", "'web_search' is not offered");
+           "tools[0].type", "unsupported_value", "'web_search' is not supported");
 }
 
 /* The client's view of a call to `recipient`. */

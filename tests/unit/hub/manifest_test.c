@@ -46,7 +46,7 @@ static void a_bad_manifest_names_the_member(void **state)
     } rows[] = {
         {"{", "manifest: "},
         {"{}", "version"},
-        {"{\"version\":2,\"id\":\"a\"}", "version: 1 is read here, this is 2"},
+        {"{\"version\":2,\"id\":\"a\"}", "version: only 1 is supported, not 2"},
         {"{\"version\":1}", "id: "},
         {MANIFEST_OF(""), "files: a list of 1 to 4096"},
         {MANIFEST_OF(FILE_OF("\"size\":-1")), "files[0].size"},
@@ -68,7 +68,7 @@ static void a_bad_manifest_names_the_member(void **state)
         {MANIFEST_OF(
              "{\"name\":\"x\",\"url\":\"https://a/\",\"size\":1},{\"name\":\"X\",\"url\":"
              "\"https://a/\",\"size\":1}"),
-         "files[1].name: \"X\" stands there twice"},
+         "files[1].name: \"X\" occurs twice"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -67,5 +67,5 @@ lr_code cpu_read_weights(const struct gptoss_backend_host *host,
     go_on = go_on && touch(&r, weights->unembed, table);
     if (go_on && host->progress != NULL)
         go_on = host->progress(host->ctx, "read", r.total, r.total) == 0;
-    return go_on ? LR_OK : lr_fail(err, LR_CANCELLED, "loading was given up");
+    return go_on ? LR_OK : lr_fail(err, LR_CANCELLED, "loading was cancelled");
 }

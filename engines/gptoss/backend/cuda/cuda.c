@@ -144,7 +144,7 @@ static lr_code start(struct gptoss_backend *b, const struct gptoss_backend_host 
     CUDA_TRY(b->cu, cuCtxSetCurrent(b->context), err);
     CUDA_TRY(b->cu, cuStreamCreate(&b->stream, CU_STREAM_NON_BLOCKING), err);
     if (host->progress != NULL && host->progress(host->ctx, "compile", 0, 1) != 0)
-        return lr_fail(err, LR_CANCELLED, "loading was given up");
+        return lr_fail(err, LR_CANCELLED, "loading was cancelled");
     code = load_modules(b, err);
     if (code == LR_OK)
         code = allot(b, err);

@@ -85,7 +85,7 @@ static lr_code finish_slot(struct loader *l)
     l->slot = (l->slot + 1) % CUDA_STAGING_SLOTS;
     if (l->host->progress != NULL &&
         l->host->progress(l->host->ctx, "read", l->loaded, l->total) != 0)
-        return lr_fail(l->err, LR_CANCELLED, "loading was given up");
+        return lr_fail(l->err, LR_CANCELLED, "loading was cancelled");
     return LR_OK;
 }
 
