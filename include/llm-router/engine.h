@@ -69,7 +69,7 @@ struct lr_engine_options {
     const char *extra_json;     /* engine-specific options, a JSON object; NULL: none */
 };
 
-/* What a model will take.  Bytes. */
+/* What a model needs, in bytes. */
 struct lr_engine_need {
     uint32_t size;
     uint32_t on_device; /* 1: the figures are device memory, 0: host memory */
@@ -79,7 +79,7 @@ struct lr_engine_need {
     uint64_t workspace;
     uint64_t fixed;       /* contexts, compiled kernels, tokenizer */
     uint64_t kv;          /* KV cache that open() will allot under these options */
-    uint64_t total;       /* what the host reserves: the sum for these options */
+    uint64_t total;       /* what the host reserves: the sum under these options */
     uint32_t max_context; /* the longest sequence under these options */
     uint32_t max_sequences;
     uint32_t vocab_size;
@@ -145,9 +145,9 @@ struct lr_engine_request {
     size_t segment_count;
     const uint32_t *prompt_ids; /* already tokenized prompt, or NULL */
     size_t prompt_id_count;
-    /* Tokens another node already gave to the client: they follow the prompt,
-     * count as completion, and are not emitted again.  Sampling goes on at
-     * index generated_count, exactly as one run would have. */
+    /* Tokens that the client already has, from another node: they follow the prompt, count as
+     * completion, and are not emitted again.  Sampling continues at index generated_count, with
+     * the same result as an uninterrupted run. */
     const uint32_t *generated;
     size_t generated_count;
     struct lr_sampling sampling;
@@ -224,29 +224,30 @@ struct lr_engine_host {
     void *ctx;
     /* level: 0 debug, 1 info, 2 warning, 3 error.  Any thread. */
     void (*log)(void *ctx, int32_t level, const char *event, const char *text);
-    /* From open(): phase is a short word ("read", "compile"); done and total in
-     * bytes or steps.  A non-zero return asks to give up: open returns CANCELLED. */
+    /* From open(): phase is a short word ("read", "compile"); done and total in bytes or steps.
+     * A non-zero return asks the engine to stop: open returns CANCELLED. */
     int32_t (*progress)(void *ctx, const char *phase, uint64_t done, uint64_t total);
     /* From step(): tokens in order of generation, then exactly one on_done. */
     void (*on_token)(void *ctx, uint64_t request_id, const struct lr_token *token);
     void (*on_done)(void *ctx, uint64_t request_id, enum lr_finish reason,
                     const struct lr_usage *usage, const struct lr_error *error);
-    /* From step(): a prompt is computed up to `done` of `total`.  Optional. */
+    /* From step(): `done` of `total` prompt tokens are computed.  Optional. */
     void (*on_prefill)(void *ctx, uint64_t request_id, uint32_t done, uint32_t total);
     /* Which tokens are legal next: bit (i & 31) of mask[i >> 5].  Optional. */
     lr_code (*fill_mask)(void *ctx, uint64_t request_id, uint32_t *mask, size_t words);
     /* From step(), before anything of the step is computed: the requests that take part in a
-     * step for the first time since their submit().  Several calls in one step add up.  Where
-     * the engine dies in that step, the host suspects these requests and no others.  An engine
-     * that never calls it is taken to let a request in with the step behind its submit().
+     * step for the first time since their submit().  Several calls in one step add up.  If the
+     * engine dies in that step, the host suspects only these requests.  If an engine never
+     * calls it, the host assumes that a request enters with the first step after its submit().
      * Optional. */
     void (*on_enter)(void *ctx, const uint64_t *request_ids, size_t count);
-    /* From step(): the result of an EMBED or RERANK request, before its on_done.  Optional: an
-     * engine refuses such requests with UNSUPPORTED where the host takes no vectors. */
+    /* From step(): the result of an EMBED or RERANK request, before its on_done.  Optional: if
+     * the host does not offer it, an engine refuses such requests with UNSUPPORTED. */
     void (*on_vector)(void *ctx, uint64_t request_id, const struct lr_vector *vector);
     /* From step(), as the last callback of a step in which a request took part: at most once a
-     * step.  Sums over all reports are the differences of the same members of lr_engine_stats.
-     * An engine need not call it; a host that never hears it has stats() alone.  Optional. */
+     * step.  Sums over all reports equal the differences of the same members of
+     * lr_engine_stats.  An engine need not call it; the host then uses only stats().
+     * Optional. */
     void (*on_step)(void *ctx, const struct lr_step_report *report);
 };
 
@@ -268,8 +269,8 @@ struct lr_engine_stats {
     uint64_t steps;
     uint64_t prompt_tokens; /* computed since open */
     uint64_t generated_tokens;
-    uint64_t kv_bytes_reclaimable; /* of kv_bytes, what limit_kv(0) would give back now; 0 where
-                                    * the engine has no limit_kv */
+    uint64_t kv_bytes_reclaimable; /* the part of kv_bytes that limit_kv(0) would free now; 0
+                                      without limit_kv */
 };
 
 enum { LR_VOCAB_SPECIAL = 1, LR_VOCAB_STOP = 2, LR_VOCAB_UNUSED = 4 };
@@ -281,31 +282,31 @@ struct lr_engine_api {
 
     const struct lr_engine_facts *(*describe)(void);
 
-    /* Can this engine run that model here, and what will it take?  Reads headers
-     * only.  need->size is set by the caller. */
+    /* Whether this engine can run the model on this machine, and what the model needs.  Reads
+     * headers only. need->size is set by the caller. */
     lr_code (*probe)(const char *model_dir, const struct lr_engine_options *options,
                      struct lr_engine_need *need, struct lr_error *err);
 
-    /* Loads.  Keeps to vram_limit and ram_limit or returns OUT_OF_VRAM or OUT_OF_RAM
-     * with both numbers.  *model is NULL on failure. */
+    /* Loads the model.  Stays within vram_limit and ram_limit, or returns OUT_OF_VRAM or
+     * OUT_OF_RAM with both numbers.  *model is NULL on failure. */
     lr_code (*open)(const struct lr_engine_host *host, const char *model_dir,
                     const struct lr_engine_options *options, struct lr_engine_model **model,
                     struct lr_error *err);
 
-    /* Stops every thread of the model and gives everything back.  Legal at any
-     * time and with NULL; live requests end without a callback. */
+    /* Stops every thread of the model and frees everything.  Legal at any time and with NULL;
+     * live requests end without a callback. */
     void (*close)(struct lr_engine_model *model);
 
-    /* Copies what it needs and returns at once; work happens in step(). */
+    /* Copies what it needs and returns at once; step() does the work. */
     lr_code (*submit)(struct lr_engine_model *model, const struct lr_engine_request *request,
                       struct lr_error *err);
 
-    /* Ends a request.  Its KV pages are free when this returns, on_done(CANCELLED)
-     * was called with the usage so far, and no further callback comes.  An unknown
-     * id is ignored: the request may just have ended. */
+    /* Ends a request.  When this returns, its KV pages are free, on_done(CANCELLED) was called
+     * with the usage so far, and no further callback comes.  An unknown id is ignored, because
+     * the request may just have ended. */
     void (*cancel)(struct lr_engine_model *model, uint64_t request_id);
 
-    /* One iteration of continuous batching.  *busy is 1 while more work waits. */
+    /* One iteration of continuous batching.  *busy is 1 while there is more work. */
     lr_code (*step)(struct lr_engine_model *model, int32_t *busy, struct lr_error *err);
 
     void (*stats)(const struct lr_engine_model *model, struct lr_engine_stats *out);
@@ -321,21 +322,20 @@ struct lr_engine_api {
     lr_code (*vocab)(const struct lr_engine_model *model, uint32_t id, const char **bytes,
                      uint32_t *len, uint32_t *flags);
 
-    /* Logits of every position of ids[], n * vocab_size floats, computed beside the
-     * live requests and without touching them.  Optional. */
+    /* Logits of every position of ids[], n * vocab_size floats.  Live requests are not
+     * affected.  Optional. */
     lr_code (*logits)(struct lr_engine_model *model, const uint32_t *ids, size_t n, float *out,
                       struct lr_error *err);
 
-    /* From now on the KV memory (kv_bytes of stats) is to stay within `bytes`; until the first
-     * call the limit is need->kv.  *kv_bytes is what is allotted on return.
-     * A lower limit asks for memory back.  Unused memory is given back before this returns,
-     * cached prefixes with it, the least useful ones first.  Live requests neither end nor wait
-     * for that: what they hold stays, and is given back when they end.  What one request of
-     * max_context needs may stay in any case, so that *kv_bytes can be more than `bytes`; this
-     * is no error.
-     * A higher limit lets the engine take more when it needs more, up to what the device has.
+    /* From now on the KV memory (kv_bytes of stats) must stay within `bytes`; until the first
+     * call the limit is need->kv.  *kv_bytes is the allocated amount on return.  A lower limit
+     * asks for memory back: unused memory is freed before this returns, including cached
+     * prefixes, the least useful ones first.  Live requests neither end nor wait for that:
+     * their memory stays, and is freed when they end.  The memory that one request of
+     * max_context needs may always stay, so *kv_bytes can exceed `bytes`; this is no error.  A
+     * higher limit allows the engine to allocate more when needed, as far as the device has it.
      * Called between steps.  Optional: an engine without it keeps need->kv from open to close.
-     * INTERNAL: the device failed, as from step(). */
+     * INTERNAL: the device failed, as in step(). */
     lr_code (*limit_kv)(struct lr_engine_model *model, uint64_t bytes, uint64_t *kv_bytes,
                         struct lr_error *err);
 };

@@ -1,8 +1,8 @@
-/* llm-router/status.h - the one status type shared by daemons, libraries and plugins.
+/* llm-router/status.h - the status codes shared by daemons, libraries and plugins.
  *
  * The ten codes below are ABI and wire format (docs/promises.md: error-codes): append, never
- * renumber, never reuse.  The daemon's own codes start at 100 and live in src/base/fail.h; an
- * engine never returns one of those.
+ * renumber, never reuse.  The daemon's own codes start at 100 and are in src/base/fail.h; an
+ * engine never returns those.
  *
  * Compiles as C17, as C++17 and under nvcc.
  */
@@ -34,8 +34,8 @@ enum {
 #undef X
 };
 
-/* Caller-owned.  text is always terminated and written for the person who
- * reads the log or the HTTP body: it says what to change. */
+/* Caller-owned. text is always terminated.  It is written for the person who reads the log or
+ * the HTTP body: it says what to change. */
 struct lr_error {
     lr_code code;
     char text[508];

@@ -66,4 +66,7 @@ const struct cli_command *cli_find(struct cli_table table, const char *name);
 /* Writes buf to stdout; IO when that fails. */
 LR_MUST_USE lr_code cli_print(const struct lr_buf *buf, struct lr_error *err);
 
+/* Appends stdin, to its end, to out; TOO_LARGE over the buffer's limit. */
+LR_MUST_USE lr_code cli_read_stdin(struct lr_buf *out, struct lr_error *err);
+
 #endif

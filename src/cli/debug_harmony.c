@@ -3,9 +3,6 @@
  * Without --tokenizer stdin is text in which <|name|> is a control token; with it, a JSON array
  * of token ids.  The result is the message of a chat completion, or with --stream its events.
  */
-#include <errno.h>
-#include <unistd.h>
-
 #include "base/json.h"
 #include "chat/codec.h"
 #include "chat/response.h"
@@ -25,23 +22,6 @@ struct answer {
     struct lr_buf out;
     uint32_t tokens;
 };
-
-static lr_code read_stdin(struct lr_buf *out, struct lr_error *err)
-{
-    enum { CHUNK = 64 << 10 };
-    for (;;) {
-        char *room = lr_buf_reserve(out, CHUNK);
-        if (room == NULL)
-            return lr_fail(err, LR_TOO_LARGE, "stdin has more than %zu bytes", out->limit);
-        ssize_t got = read(STDIN_FILENO, room, CHUNK);
-        if (got == 0)
-            return LR_OK;
-        if (got > 0)
-            lr_buf_commit(out, (size_t)got);
-        else if (errno != EINTR)
-            return lr_fail_errno(err, LR_IO, "reading stdin");
-    }
-}
 
 static void feed(struct answer *a, struct lr_str bytes, bool special)
 {
@@ -161,7 +141,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     lr_arena_init(&a.arena, TREE_MAX);
     lr_buf_init(&a.out, OUTPUT_MAX);
     lr_buf_init(&input, INPUT_MAX);
-    lr_code rc = read_stdin(&input, err);
+    lr_code rc = cli_read_stdin(&input, err);
     if (rc == LR_OK)
         rc = answer(&a, settings, lr_buf_str(&input), err);
     chat_response_destroy(a.response);

@@ -3,9 +3,6 @@
  * Both read stdin to its end and write exactly their result, with a newline after JSON and
  * nothing after text.
  */
-#include <errno.h>
-#include <unistd.h>
-
 #include "base/json.h"
 #include "cli/commands.h"
 #include "tokenizer/tokenizer.h"
@@ -13,23 +10,6 @@
 /* JSON escapes make a text up to six times as long; the tree lies in an arena. */
 enum { INPUT_MAX = 2000 << 20 };
 #define TREE_MAX ((size_t)8 << 30)
-
-static lr_code read_stdin(struct lr_buf *out, struct lr_error *err)
-{
-    enum { CHUNK = 1 << 20 };
-    for (;;) {
-        char *room = lr_buf_reserve(out, CHUNK);
-        if (room == NULL)
-            return lr_fail(err, LR_TOO_LARGE, "stdin has more than %zu bytes", out->limit);
-        ssize_t got = read(STDIN_FILENO, room, CHUNK);
-        if (got == 0)
-            return LR_OK;
-        if (got > 0)
-            lr_buf_commit(out, (size_t)got);
-        else if (errno != EINTR)
-            return lr_fail_errno(err, LR_IO, "reading stdin");
-    }
-}
 
 /* Without printf, because ten million ids are common here. */
 static void add_ids(struct lr_buf *out, const struct tokenizer_ids *ids)
@@ -198,7 +178,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err,
     lr_buf_init(&j.out, (size_t)16 << 30);
     lr_arena_init(&j.arena, TREE_MAX);
     tokenizer_ids_init(&j.ids, TOKENIZER_MAX_TEXT);
-    rc = read_stdin(&input, err);
+    rc = cli_read_stdin(&input, err);
     j.input = lr_buf_str(&input);
     if (rc == LR_OK)
         rc = work(&j, settings);

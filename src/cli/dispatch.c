@@ -1,4 +1,5 @@
 /* cli/dispatch.c - from argv to a running subcommand. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,23 @@ lr_code cli_print(const struct lr_buf *buf, struct lr_error *err)
     if (wrote != buf->len || fflush(stdout) != 0)
         return lr_fail_errno(err, LR_IO, "cannot write to standard output");
     return LR_OK;
+}
+
+lr_code cli_read_stdin(struct lr_buf *out, struct lr_error *err)
+{
+    enum { CHUNK = 64 << 10 };
+    for (;;) {
+        char *room = lr_buf_reserve(out, CHUNK);
+        if (room == NULL)
+            return lr_fail(err, LR_TOO_LARGE, "stdin has more than %zu bytes", out->limit);
+        ssize_t got = read(STDIN_FILENO, room, CHUNK);
+        if (got == 0)
+            return LR_OK;
+        if (got > 0)
+            lr_buf_commit(out, (size_t)got);
+        else if (errno != EINTR)
+            return lr_fail_errno(err, LR_IO, "reading stdin");
+    }
 }
 
 void cli_list(const char *parent, struct cli_table table, struct lr_buf *out)

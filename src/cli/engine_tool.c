@@ -1,15 +1,14 @@
 /* cli/engine_tool.c - see engine_tool.h. */
 #include "cli/engine_tool.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/subprocess.h"
+#include "cli/command.h"
 #include "plugin/library.h"
 #include "plugin/manifest.h"
 
@@ -114,22 +113,6 @@ void cli_engine_close(struct cli_engine *engine)
     engine->model = NULL;
 }
 
-static lr_code read_stdin(struct lr_buf *text, struct lr_error *err)
-{
-    for (;;) {
-        char *room = lr_buf_reserve(text, 1 << 16);
-        if (room == NULL)
-            return lr_fail(err, LR_TOO_LARGE, "stdin has more than %zu bytes", text->limit);
-        ssize_t got = read(STDIN_FILENO, room, 1 << 16);
-        if (got == 0)
-            return LR_OK;
-        if (got > 0)
-            lr_buf_commit(text, (size_t)got);
-        else if (errno != EINTR)
-            return lr_fail_errno(err, LR_IO, "reading stdin");
-    }
-}
-
 static lr_code parse_ids(struct lr_str text, struct lr_arena *arena, uint32_t **ids,
                          size_t *count, struct lr_error *err)
 {
@@ -165,7 +148,7 @@ lr_code cli_engine_read_ids(uint32_t **ids, size_t *count, struct lr_error *err)
     *count = 0;
     lr_buf_init(&text, IDS_TEXT_MAX);
     lr_arena_init(&arena, (size_t)IDS_TEXT_MAX * 16);
-    lr_code code = read_stdin(&text, err);
+    lr_code code = cli_read_stdin(&text, err);
     if (code == LR_OK)
         code = parse_ids(lr_buf_str(&text), &arena, ids, count, err);
     lr_arena_free(&arena);
