@@ -247,9 +247,13 @@ void node_registry_heard(struct node_registry *registry, struct node_source *sou
                          const struct wire_fleet_reply *reply)
 {
     if (source->heard_ms == 0) {
+        struct node_source **end =
+            &registry->sources; /* in the order in which they were heard */
+        while (*end != NULL)
+            end = &(*end)->next;
         lr_strmap_init(&source->generations);
-        source->next = registry->sources;
-        registry->sources = source;
+        source->next = NULL;
+        *end = source;
     }
     source->heard_ms = node_now(registry->node);
     if (reply->has_registry)
