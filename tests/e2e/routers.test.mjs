@@ -117,3 +117,18 @@ test('a node that joins by a token for any number of nodes while the database is
     'a router that starts reads it',
   );
 });
+
+test('a node that starts while the router it was given is away joins the other routers of the last run', async () => {
+  const named = await startRouter({ args: args(), env });
+  const model = makeEcho('m');
+  let node = await startNode(named, { name: 'loyal', args: ['--model', model] });
+  const isOnline = async (router) => (await nodes(router)).some((n) => n.name === 'loyal' && n.online);
+  await until('the other routers have it', async () => (await isOnline(first)) && (await isOnline(second)), 20000);
+  await until('its routers are written down', () => fs.existsSync(path.join(node.dir, 'node-routers.json')));
+  await named.stop();
+  await node.stop();
+  await until('it is offline', async () => !(await isOnline(first)) && !(await isOnline(second)), 20000);
+  // The token is of no use without the router that would take it.
+  node = keep(await startNode(named, { name: 'loyal', dir: node.dir, token: 'lr-none', args: ['--model', model] }));
+  await until('it is back', async () => (await isOnline(first)) && (await isOnline(second)), 20000);
+});

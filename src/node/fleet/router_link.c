@@ -24,8 +24,9 @@ enum {
     JOIN_MS = 10000, /* the router calls back before it answers a join */
     BODY_BYTES = 32 << 20,
     ID_LEN = 20,
-    SECRET_LEN = 43, /* base62: 256 bits */
-    PEERS_MAX = 16,  /* twice as many as a fleet names: those that left go when others come */
+    SECRET_LEN = 43,          /* base62: 256 bits */
+    ROUTERS_BYTES = 16 << 10, /* of node-routers.json */
+    PEERS_MAX = 16, /* twice as many as a fleet names: those that left go when others come */
 };
 
 /* Who this node is to its routers: an id, and a secret used in both directions. */
@@ -42,7 +43,7 @@ enum peer_state {
 /* The node's own secret comes first: it is good for ever, a token for an hour. */
 enum peer_credential { PEER_BY_SECRET, PEER_BY_TOKEN };
 
-/* One router.  The first is the one that was named; it tells of the others. */
+/* One router.  The first is the router that the operator named; it tells of the others. */
 struct peer {
     struct node_router_link *link;
     char router[300];          /* "": this place is free */
@@ -261,6 +262,58 @@ static void add_peer(struct node_router_link *link, struct lr_str url)
     peer->source.url = peer->router;
 }
 
+static lr_code routers_path(const struct node_router_link *link, char path[LR_PATH_MAX],
+                            struct lr_error *err)
+{
+    return lr_path_join(path, link->node->data_dir, LR_STR_LIT("node-routers.json"), err);
+}
+
+/* Writes DATA-DIR/node-routers.json: the URL that the operator named, then the routers that it
+ * told of.  A node that starts while the named router is away joins the others. */
+static void remember_routers(struct node_router_link *link)
+{
+    char path[LR_PATH_MAX];
+    struct lr_error err;
+    struct lr_buf text;
+    struct lr_json_writer w;
+    lr_buf_init(&text, ROUTERS_BYTES);
+    lr_json_writer_init(&w, &text);
+    lr_json_begin_array(&w);
+    for (size_t i = 0; i < PEERS_MAX; i++)
+        if (link->peers[i].router[0] != '\0')
+            lr_json_put_z(&w, link->peers[i].router);
+    lr_json_end_array(&w);
+    lr_code code = routers_path(link, path, &err);
+    if (code == LR_OK && text.failed)
+        code = lr_fail(&err, LR_OUT_OF_RAM, "no memory for the list of routers");
+    if (code == LR_OK)
+        code = lr_file_write_atomic(path, lr_buf_str(&text), 0600, &err);
+    if (code != LR_OK)
+        lr_log_warn(NULL, "router.not_remembered reason=%s", err.text);
+    lr_buf_free(&text);
+}
+
+/* Adds the routers of the last run.  A list of another named router is of another fleet. */
+static void recall_routers(struct node_router_link *link)
+{
+    char path[LR_PATH_MAX];
+    struct lr_arena arena;
+    struct lr_str text, url;
+    const struct lr_json *list = NULL;
+    if (routers_path(link, path, NULL) != LR_OK || !lr_file_exists(path))
+        return;
+    lr_arena_init(&arena, 64 << 10);
+    if (lr_file_read(&arena, path, ROUTERS_BYTES, &text, NULL) == LR_OK &&
+        lr_json_parse(&arena, text, NULL, &list, NULL) == LR_OK &&
+        list->type == LR_JSON_ARRAY && list->count != 0 && lr_json_str(&list->items[0], &url) &&
+        lr_str_eq_z(url, link->peers[0].router)) {
+        for (uint32_t i = 1; i < list->count; i++)
+            if (lr_json_str(&list->items[i], &url) && find_peer(link, url) == NULL)
+                add_peer(link, url);
+    }
+    lr_arena_free(&arena);
+}
+
 static bool is_named(const struct wire_fleet_reply *reply, const struct peer *peer)
 {
     for (size_t i = 0; i < reply->router_count; i++)
@@ -275,19 +328,26 @@ static bool is_named(const struct wire_fleet_reply *reply, const struct peer *pe
 static void learn_routers(struct peer *peer, const struct wire_fleet_reply *reply)
 {
     struct node_router_link *link = peer->link;
+    bool has_changed = false;
     if (!reply->names_routers)
         return;
     for (size_t i = 1; i < PEERS_MAX; i++) {
         struct peer *other = &link->peers[i];
         if (other->router[0] != '\0' && other != peer && !answers(other) &&
-            !is_named(reply, other))
+            !is_named(reply, other)) {
             forget_peer(other);
+            has_changed = true;
+        }
     }
     /* A router alone names itself as it sees itself, which may differ from the address we
      * were given: nothing to learn. */
     for (size_t i = 0; reply->router_count > 1 && i < reply->router_count; i++)
-        if (find_peer(link, reply->routers[i]) == NULL)
+        if (find_peer(link, reply->routers[i]) == NULL) {
             add_peer(link, reply->routers[i]);
+            has_changed = true;
+        }
+    if (has_changed)
+        remember_routers(link);
 }
 
 static void take_reply(struct peer *peer, struct lr_str text)
@@ -430,6 +490,7 @@ void node_router_link_start(struct node_router_link *link, uint16_t port)
     while (url.len != 0 && url.ptr[url.len - 1] == '/')
         url.len--;
     add_peer(link, url);
+    recall_routers(link);
     link->timer = net_timer_start(link->node->loop, 1, LOOK_MS, on_timer, link);
 }
 
