@@ -1,23 +1,25 @@
 /* gptoss/backend/cuda/args.h - kernel arguments, shared by host C and device code.
  *
- * Plain data only.  Pointers are device addresses; on the host they are CUdeviceptr
- * values cast to pointers, never followed.
+ * Plain data only.  Pointers are device addresses; on the host they are CUdeviceptr values cast
+ * to pointers and never dereferenced.
  *
- * Weight layouts (made by the repack kernels at load).  Rows come in tiles of 16, columns
- * in blocks of 32.  Within a block lane (g = lane / 4, t = lane % 4) of a warp owns
- * columns 8t .. 8t + 7 of rows g and g + 8 of a tile: with the columns of both operands
- * permuted alike, that is an A fragment of two mma.m16n8k16 steps, so weights go from
- * memory to the tensor cores without passing shared memory.
+ * Weight layouts (made by the repack kernels at load): rows come in tiles of 16, columns in
+ * blocks of 32.  Within a block lane (g = lane / 4, t = lane % 4) of a warp owns columns 8t ..
+ * 8t + 7 of rows g and g + 8 of a tile.  With the columns of both operands permuted alike, that
+ * is an A fragment of two mma.m16n8k16 steps, so weights go from memory to the tensor cores
+ * without passing shared memory.
+ *
  *   bf16   [tile][block][half: rows g, rows g + 8][lane] 16 bytes
  *   mxfp4  [tile][block pair][lane] 16 bytes: {row g, row g + 8} of the even block, then of
  *          the odd one; 8 nibbles a word, spread as device.cuh says
  *   scales [tile][four blocks][g] 8 bytes: four of row g, four of row g + 8; a byte is the
  *          bf16 exponent field of 2^(scale - 127 + 126)
- * Row order: q, k, v tiles pair dimension d with d + 32 (rows g and g + 8), so that RoPE
- * needs no exchange; gate_up tiles pair gate i with up i.
  *
- * Activations have plain columns, but for those that the experts of a prompt read on Hopper:
- * there the columns of a block lie in the order of the fragments (device.cuh, prompt_column).
+ * Row order: q, k, v tiles pair dimension d with d + 32 (rows g and g + 8), so that RoPE needs
+ * no exchange between lanes; gate_up tiles pair gate i with up i.
+ *
+ * Activations have plain column order, except for those that the experts of a prompt read on
+ * Hopper: there the columns of a block are in fragment order (device.cuh, prompt_column).
  */
 #ifndef GPTOSS_CUDA_ARGS_H
 #define GPTOSS_CUDA_ARGS_H
@@ -35,16 +37,16 @@ enum {
     CUDA_TILE_TOKENS = 128,
     CUDA_TILE_ROWS = 128,
     CUDA_SPLITS_MAX = 32,
-    CUDA_FUSED_NORM_TOKENS = 8, /* up to here a product normalizes its own input */
-    CUDA_SLOT_MODE_TOKENS = 4,  /* up to here experts are run per (token, choice) */
-    CUDA_FILTER_BLOCKS = 8,     /* that share a row of logits, as a cluster */
+    CUDA_FUSED_NORM_TOKENS = 8, /* up to so many tokens a product normalizes its own input */
+    CUDA_SLOT_MODE_TOKENS = 4,  /* up to so many tokens experts are run per (token, choice) */
+    CUDA_FILTER_BLOCKS = 8,     /* a cluster that shares a row of logits */
     CUDA_FILTER_THREADS = 512,
     CUDA_TOP_MAX = 20, /* most likely ids that are reported */
 };
 
-/* expert_stream.cu: what the launch must know of its thread and memory map. */
+/* expert_stream.cu: threads and memory layout that the launch must know. */
 enum {
-    CUDA_STREAM_BLOCKS = 90, /* width it has code for, in blocks of 32 columns */
+    CUDA_STREAM_BLOCKS = 90, /* supported width, in blocks of 32 columns */
     CUDA_STREAM_TOKENS = 64,
     CUDA_STREAM_COLUMNS = 16, /* tokens of an expert per pass over its weights */
     CUDA_STREAM_COMPUTE = 15, /* warps */
@@ -58,17 +60,17 @@ enum {
                          CUDA_STREAM_SUM_BYTES * CUDA_STREAM_SUMS + CUDA_STREAM_LISTS,
 };
 
-/* rows_2_64.cu, likewise. */
+/* The same for rows_2_64.cu. */
 enum {
     CUDA_ROWS_2_64_TILES = 10, /* of 16 rows a block has */
     CUDA_ROWS_2_64_PHASES = 3,
     CUDA_ROWS_2_64_THREADS = CUDA_ROWS_2_64_TILES / 2 * CUDA_ROWS_2_64_PHASES * 32,
     CUDA_ROWS_2_64_SLICE = 24, /* most blocks of 32 columns it has */
     CUDA_ROWS_2_64_DEPTH = 4,
-    /* Bytes of weights under way, and of the activations of 8 rows. */
+    /* Bytes of weights in flight, and of the activations of 8 rows. */
     CUDA_ROWS_2_64_RING = CUDA_ROWS_2_64_THREADS * CUDA_ROWS_2_64_DEPTH * 64,
     CUDA_ROWS_2_64_COLUMN_TILE = CUDA_ROWS_2_64_SLICE * 512,
-    CUDA_ROWS_2_64_GROUPS = 64, /* most groups of blocks that meet */
+    CUDA_ROWS_2_64_GROUPS = 64, /* most groups of blocks with a barrier */
     CUDA_ROWS_2_64_GRID = 192,  /* most blocks */
     CUDA_LOGITS_THREADS = 512,
     CUDA_LOGITS_RING = CUDA_LOGITS_THREADS * CUDA_ROWS_2_64_DEPTH * 64,
@@ -78,7 +80,7 @@ enum {
 /* The products and the attention of prompts on Hopper (prompt.cuh, prompt_attention.cu). */
 enum {
     CUDA_PROMPT_ROWS = 192,   /* of a tile: 64 for each multiplying warpgroup */
-    CUDA_PROMPT_TOKENS = 160, /* of a tile, at most */
+    CUDA_PROMPT_TOKENS = 160, /* most tokens of a tile */
     CUDA_PROMPT_GROUPS = CUDA_PROMPT_ROWS / 64,
     CUDA_PROMPT_THREADS = CUDA_PROMPT_GROUPS * 128 + 128,
     CUDA_PROMPT_STAGES = 8, /* of 64 columns */
@@ -97,13 +99,13 @@ enum {
         CUDA_PAGE_TOKENS * 128 * (2 * CUDA_QUERY_STAGES + CUDA_QUERY_GROUPS) + 1024,
 };
 
-/* One sequence of the step.  Sequences of one token come first, in the order of their rows:
+/* One sequence of the step.  Sequences with one token come first, in the order of their rows:
  * row i < decode rows belongs to sequence i. */
 struct cuda_seq {
     uint32_t position; /* of its first token of this step */
     uint32_t count;
     uint32_t first_row;   /* its first token's row in the batch */
-    uint32_t table_start; /* into tables: full entries, then as many window entries */
+    uint32_t table_start; /* index into tables: full entries, then as many window entries */
     uint32_t table_count;
     uint32_t pad[3];
 };
@@ -137,7 +139,7 @@ struct cuda_gemm {
     uint32_t x_stride;
     uint32_t hidden; /* columns of residual */
     uint32_t tokens;
-    uint32_t tiles_per_group; /* rows_1_32: tiles a group of warps works through */
+    uint32_t tiles_per_group; /* rows_1_32: tiles for each group of warps */
     float eps;
     float limit; /* SwiGLU clamp */
     /* epilogues */
@@ -221,8 +223,7 @@ struct cuda_sample {
     uint32_t stride; /* floats between rows */
 };
 
-/* A row that sample_filtered.cu samples.  Masks and edits lie behind the rows, in the same
- * copy. */
+/* A row for sample_filtered.cu.  Masks and edits lie behind the rows, in the same copy. */
 struct cuda_filter_row {
     uint64_t seed;
     uint32_t index;
@@ -230,28 +231,28 @@ struct cuda_filter_row {
     uint32_t row;      /* of the logits */
     uint32_t top_k;    /* 0: off */
     float top_p;       /* 1: off */
-    float least;       /* no run of top_p gets below this x */
-    float floor;       /* an x below it is not sampled: log(min_p) */
+    float least;       /* lower bound of x for a run of top_p */
+    float floor;       /* smaller x are not sampled: log(min_p) */
     uint32_t mask;     /* first word in the copy, 0: none */
     uint32_t edits;    /* first word in the copy */
     uint32_t edit_count;
     float repetition, presence, frequency;
-    uint32_t report; /* 0: nothing; else 1 and so many most likely ids */
+    uint32_t report; /* 0: no log probabilities; else 1 + number of most likely ids */
 };
 
-/* What penalties and bias change of one id; an id occurs once. */
+/* How penalties and bias change one id; each id occurs once. */
 struct cuda_edit {
     uint32_t id;
-    uint32_t seen; /* 0: not in the history; else 1 and how often it was generated */
+    uint32_t seen; /* 0: not in the history; else 1 + how often it was generated */
     float bias;
 };
 
-/* What was sampled.  log(sum) and what follows are the host's. */
+/* The result.  The host computes log(sum) and everything after it. */
 struct cuda_filtered {
-    uint32_t id;    /* UINT32_MAX: to be sampled on the host */
+    uint32_t id;    /* UINT32_MAX: the host must sample */
     uint32_t count; /* ids in top */
-    float logit;    /* of id, before anything changed it; with report, as all below */
-    float largest;  /* of the row's */
+    float logit;    /* of id, before any change; with report, like all below */
+    float largest;  /* largest logit of the row */
     double sum;     /* of exp(logit - largest) */
     struct {
         uint32_t id;

@@ -1,10 +1,11 @@
 /* gptoss/backend/cuda/attend.cuh - a warp's 16 or 8 query rows against keys, 16 at a time.
  *
- * Scores by mma, softmax kept as running maximum and sum in float32, output by two mma: a
- * probability meets V as the sum of two bf16 values, which leaves 2^-17 of it out where one
- * would leave 2^-9.  K and V go from their pages to registers without shared memory: with the
- * head dimension permuted alike in Q and K a lane's 16 bytes of a K row are a fragment, and
- * V's fragments are made by byte permutes.
+ * Scores are computed by mma, softmax keeps a running maximum and sum in float32, and the
+ * output is computed by two mma: a probability is multiplied with V as the sum of two bf16
+ * values, which has an error of 2^-17 instead of 2^-9.  K and V go from their pages to
+ * registers without shared memory.  With the head dimension permuted alike in Q and K, a lane's
+ * 16 bytes of a K row are a fragment; V's fragments are made by byte permutes.
+ *
  *   rows     lane (g, t): rows g and g + 8;  keys 2t, 2t + 1 of each 8
  *   output   lane (g, t): dimensions 16t .. 16t + 15 of rows g and g + 8
  */
@@ -16,8 +17,8 @@
 enum { PARTIAL = 66 /* maximum, sum, 64 values */ };
 #define LOG2_E 1.44269504f
 
-/* FOLD: 8 rows only.  Their probabilities' upper parts are rows g of an mma, the rests rows
- * g + 8, so that one mma does for both; an output is the sum of its two halves. */
+/* FOLD: 8 rows only.  The upper parts of their probabilities are rows g of an mma, the lower
+ * parts rows g + 8, so that one mma is enough; an output is the sum of its two halves. */
 template <bool FOLD> struct rows_of {
     enum { HALVES = FOLD ? 1 : 2 };
     uint4 q[2][HALVES]; /* [32-dimension block][row half] */
@@ -46,7 +47,7 @@ struct keys16 {
     uint4 v[4];    /* keys 2t, 2t + 1, 2t + 8, 2t + 9; dimensions 8g .. 8g + 7 */
 };
 
-/* `page` is the address of K's head within its page; V's lies kv_heads heads further. */
+/* `page` is the address of K's head within its page; V's head lies kv_heads heads further. */
 __device__ __forceinline__ void load_k(keys16 &s, const uint8_t *page, uint32_t slot,
                                        uint32_t g, uint32_t t)
 {
@@ -80,7 +81,7 @@ __device__ __forceinline__ uint32_t word(const uint4 &v, int i)
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* Two values as pairs of bf16: their upper halves, and what those leave out, rounded. */
+/* Two values as pairs of bf16: the upper halves, and the rounded rest. */
 __device__ __forceinline__ void split_bf16(float low, float high, uint32_t &big, uint32_t &rest)
 {
     uint32_t l = __float_as_uint(low), h = __float_as_uint(high);
@@ -89,7 +90,7 @@ __device__ __forceinline__ void split_bf16(float low, float high, uint32_t &big,
                      high - __uint_as_float(h & 0xFFFF0000u));
 }
 
-/* 2^x for x <= 0: what is too small for a normal number is zero. */
+/* 2^x for x <= 0; zero where the result is no normal number. */
 __device__ __forceinline__ float power_of_two(float x)
 {
     float y;
@@ -122,7 +123,7 @@ __device__ __forceinline__ void soften_keys(rows_of<FOLD> &r, float c[2][4], int
 {
     const float scale = 0.125f * LOG2_E; /* 1 / sqrt(64), and exp as a power of two */
     constexpr int HALVES = rows_of<FOLD>::HALVES;
-    /* Most chunks lie in sight of all rows. */
+    /* Most chunks are visible to all rows. */
     int32_t lowest = min(r.pos[0], r.pos[HALVES - 1]),
             highest = max(r.pos[0], r.pos[HALVES - 1]);
     bool whole = first + 15 <= lowest && (window == 0 || first + (int32_t)window > highest);
@@ -214,10 +215,10 @@ template <bool FOLD> __device__ __forceinline__ void gather_sums(rows_of<FOLD> &
     }
 }
 
-/* Q of query head `head`, in the row of q, into half h of the rows.  A row that is not there
- * is zero and sees what its neighbours see: nobody asks for its result, and it keeps nobody
- * from seeing whole chunks.  Read from L2: in a kernel that stays, another multiprocessor
- * wrote it. */
+/* Loads Q of query head `head`, in the row of q, into half h of the rows.  A missing row is
+ * zero and sees the same keys as its neighbours: its result is not used, and it does not
+ * disturb the check for fully visible chunks.  Read from L2, because in a persistent kernel
+ * another multiprocessor has written it. */
 template <bool FOLD>
 __device__ __forceinline__ void load_query(rows_of<FOLD> &r, const uint16_t *q_row, int h,
                                            uint32_t head, bool there, int32_t pos, uint32_t t)

@@ -1,22 +1,21 @@
 /* gptoss/backend/cuda/attention.cu - attention with sinks, grouped heads and both windows.
  *
- * attend.cuh has what a warp does with its 16 query rows (a token's heads that share a KV head,
- * or several tokens of a prompt).
- * Decode: 8 warps of a block share one token's keys, `splits` blocks share it further; the
- * last block to finish merges (a ticket says which), so there is no second kernel.
- * Prefill: every warp has rows of its own.
- * A sink is one more score that has no value: it only enters the sum, once, at the end.
- * Precision: bf16 Q, K and V, probabilities as two bf16 values, float32 sums.  Bound: decode
- * reads each K and V once.  Reference: the CPU backend's attention.
+ * attend.cuh computes a warp's 16 query rows (a token's heads that share a KV head, or several
+ * tokens of a prompt).  Decode: 8 warps of a block share one token's keys, and `splits` blocks
+ * share them further; the last block to finish (found by a ticket) merges, so no second kernel
+ * is needed.  Prefill: every warp has its own rows.  A sink is an additional score without a
+ * value: it is added to the sum once, at the end.  Precision: bf16 Q, K and V, probabilities as
+ * two bf16 values, float32 sums.  Bound: decode reads each K and V once.  Reference: the CPU
+ * backend's attention.
  */
 #include "engines/gptoss/backend/cuda/attend.cuh"
 
 enum { DECODE_WARPS = 8, PREFILL_WARPS = 4 };
 
-/* Walks over chunks of 16 keys: begin, begin + step, ... below end.
- * AHEAD: K and V are asked for a whole chunk ahead, into a second set of registers: for few
- * blocks with much to read each.  Else K as soon as this chunk has used its, and V likewise:
- * twice as many warps fit. */
+/* Processes chunks of 16 keys: begin, begin + step, ... below end.  AHEAD: K and V are loaded a
+ * whole chunk ahead, into a second set of registers, for few blocks with many keys each.
+ * Otherwise K is loaded as soon as this chunk has used its K, and V likewise, so that twice as
+ * many warps fit. */
 template <bool AHEAD, bool FOLD>
 __device__ __forceinline__ void walk(rows_of<FOLD> &r, const cuda_attention &a,
                                      const uint32_t *table, uint32_t kv_head, uint32_t begin,
@@ -27,7 +26,7 @@ __device__ __forceinline__ void walk(rows_of<FOLD> &r, const cuda_attention &a,
     keys16 one, two;
     uint32_t chunk = begin;
     const uint32_t last = (end - 1) * 16 / CUDA_PAGE_TOKENS;
-    /* Which page comes after the next one is asked for before its keys are. */
+    /* The page after the next is looked up before its keys are loaded. */
     auto page_of = [&](uint32_t c) { return table[min(c * 16 / CUDA_PAGE_TOKENS, last)]; };
     uint32_t after = page_of(begin + step);
     load_keys(one, key_page(a.kv, page_of(begin), kv_head), a.kv.kv_heads,
@@ -78,7 +77,7 @@ __device__ __forceinline__ void put_row(const cuda_attention &a, uint32_t row, u
     out[1] = make_uint4(packed[4], packed[5], packed[6], packed[7]);
 }
 
-/* One token a block, whose heads of a group are the rows. */
+/* One token a block; the rows are the heads of a group. */
 template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention &a)
 {
     __shared__ float merged[DECODE_WARPS][FOLD ? 8 : CUDA_GROUP_MAX][PARTIAL];
@@ -92,12 +91,12 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
     const uint32_t *table = a.tables + s.table_start + (a.kv.window != 0 ? s.table_count : 0);
     const int32_t pos = (int32_t)s.position;
 
-    /* Chunks of keys that this token sees, and this block's share of them. */
+    /* The visible chunks of this token, and this block's share. */
     uint32_t low = a.kv.window != 0 && pos >= (int32_t)a.kv.window
                        ? (uint32_t)(pos + 1 - (int32_t)a.kv.window) / 16
                        : 0;
     uint32_t high = (uint32_t)pos / 16 + 1, chunks = high - low;
-    /* With other rows to do, a second block is worth its merging only for many keys. */
+    /* With other rows to process, a second block is worth its merging only for many keys. */
     uint32_t share = max((chunks + a.splits - 1) / a.splits,
                          (uint32_t)(FOLD ? 8 * DECODE_WARPS : DECODE_WARPS));
     uint32_t active = (chunks + share - 1) / share;
@@ -130,7 +129,7 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
     }
     __syncthreads();
 
-    /* 64 threads a row, one dimension each: the warps' parts, in order. */
+    /* 64 threads a row, one dimension each: adds the warps' parts in order. */
     float *partial = a.partial + ((size_t)row * a.kv.kv_heads + kv_head) * a.splits *
                                      CUDA_GROUP_MAX * PARTIAL;
     for (uint32_t i = threadIdx.x; i < group * 64; i += DECODE_WARPS * WARP) {
@@ -188,8 +187,8 @@ template <bool FOLD> __device__ __forceinline__ void decode(const cuda_attention
     }
 }
 
-/* grid: (splits, kv heads, rows of the batch).  The first for many rows, whose groups have up
- * to 8 heads: two blocks a multiprocessor. */
+/* grid: (splits, kv heads, rows of the batch).  The first kernel is for many rows whose groups
+ * have up to 8 heads: two blocks a multiprocessor. */
 extern "C" __global__ void __launch_bounds__(DECODE_WARPS *WARP, 2)
     attention_decode_8(const __grid_constant__ cuda_attention a)
 {

@@ -1,5 +1,5 @@
-/* gptoss/backend/cuda/buckets.cuh - weights of ids and the buckets that rank.cuh adds them to.
- */
+/* gptoss/backend/cuda/buckets.cuh - weights of ids, and the buckets in which rank.cuh sums
+ * them. */
 #ifndef GPTOSS_CUDA_BUCKETS_CUH
 #define GPTOSS_CUDA_BUCKETS_CUH
 
@@ -9,7 +9,7 @@
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 constexpr uint32_t RANK_THREADS = CUDA_FILTER_THREADS, RANK_WARPS = RANK_THREADS / WARP;
-constexpr uint32_t RANK_BUCKETS = RANK_THREADS; /* thread i looks after bucket i */
+constexpr uint32_t RANK_BUCKETS = RANK_THREADS; /* thread i handles bucket i */
 constexpr uint32_t LARGEST_BITS = 0x7F7FFFFFu;  /* FLT_MAX: infinity is not sampled */
 constexpr uint32_t WEIGHTLESS = 0x42130000u;    /* 36.75: a weight below 2^-53 */
 constexpr int UNIT_BITS = 43;                   /* 2^19 ids leave room in 64 */
@@ -36,14 +36,14 @@ __device__ __forceinline__ double weight(float x)
     return __hiloint2double(__double2hiint(p) + (__double2loint(n) << 20), __double2loint(p));
 }
 
-/* The bits, or ids, in question, and what a bucket of them is. */
+/* The bits, or ids, that are not decided yet, and the size of a bucket. */
 struct rank_range {
     uint32_t from, to;
     uint32_t base, shift;
 };
 
-/* First 1/32 of an octave each, as sampler/rank.c: 16 octaves down from the least weight that
- * counts; what lies beyond them shares the first bucket, or the last. */
+/* Buckets of 1/32 of an octave each, as in sampler/rank.c: 16 octaves down from the least
+ * weight that counts; values outside of them share the first or the last bucket. */
 __device__ __forceinline__ void divide_octaves(rank_range &r)
 {
     r.base = WEIGHTLESS - (RANK_BUCKETS << 18) + 1;
@@ -69,7 +69,7 @@ __device__ __forceinline__ void narrow(rank_range &r, uint32_t bucket)
     r.from = bucket == 0 ? r.from : r.base + (bucket << r.shift);
 }
 
-/* No weight of the bucket is above 2^-exponent, or by a rounding. */
+/* No weight of the bucket is above 2^-exponent, except by a rounding. */
 __device__ __forceinline__ int exponent_of(const rank_range &r, uint32_t bucket)
 {
     uint32_t from = bucket == 0 ? r.from : r.base + (bucket << r.shift);
@@ -81,7 +81,8 @@ __device__ __forceinline__ uint64_t units_of(double weight, int exponent)
     return __double2ull_rn(weight * power_of_two(UNIT_BITS + exponent));
 }
 
-/* A sum of 64 bits from two of 32: an addition of 64 would be a loop. */
+/* Adds to a 64-bit sum of two 32-bit words, because a 64-bit atomic in shared memory would be a
+ * loop. */
 __device__ __forceinline__ void add_units(uint32_t *low, uint32_t *high, uint64_t units)
 {
     uint32_t part = (uint32_t)units, old = atomicAdd(low, part);

@@ -1,16 +1,16 @@
-/* gptoss/backend/cuda/chunk.cuh - weights on their way through registers.
+/* gptoss/backend/cuda/chunk.cuh - weights that are loaded through registers.
  *
- * A chunk is what a warp requests of one 16-row tile at a time: a few blocks of 32 columns, in
- * the order of args.h.  load() asks, use() waits and multiplies with activations in shared
- * memory (row n of them at x + n * 8 * stride for column tile n).
+ * A chunk is what a warp loads of one 16-row tile at a time: a few blocks of 32 columns, in the
+ * order of args.h. load() starts the loads, use() waits and multiplies with activations in
+ * shared memory (row n of them at x + n * 8 * stride for column tile n).
  */
 #ifndef GPTOSS_CUDA_CHUNK_CUH
 #define GPTOSS_CUDA_CHUNK_CUH
 
 #include "engines/gptoss/backend/cuda/device.cuh"
 
-/* A chunk of bf16 weights: 3 or 4 blocks of 32 columns; more are in flight with 4, more
- * blocks fit a multiprocessor with 3. */
+/* A chunk of bf16 weights: 3 or 4 blocks of 32 columns.  With 4 more bytes are in flight, with
+ * 3 more blocks fit a multiprocessor. */
 template <int COUNT> struct chunk_bf16 {
     enum { BLOCKS = COUNT };
     uint4 r[2 * BLOCKS];

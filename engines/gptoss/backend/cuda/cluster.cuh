@@ -1,8 +1,8 @@
 /* gptoss/backend/cuda/cluster.cuh - blocks that read each other's shared memory (Hopper and
  * later).
  *
- * What a block wrote to its shared memory before cluster_sync() the others may read behind it.
- * It may write there again, or end, only behind the next one.
+ * After cluster_sync() the other blocks may read what a block wrote to its shared memory
+ * before.  The block may write there again, or end, only after the next cluster_sync().
  */
 #ifndef GPTOSS_CUDA_CLUSTER_CUH
 #define GPTOSS_CUDA_CLUSTER_CUH
@@ -25,7 +25,7 @@ __device__ __forceinline__ void cluster_sync()
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/* Where the block of that rank has what this one has at `own`. */
+/* The address in the block of that rank that corresponds to `own` in this block. */
 template <class T> __device__ __forceinline__ const T *cluster_at(const T *own, uint32_t rank)
 {
     const T *there;

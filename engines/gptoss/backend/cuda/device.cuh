@@ -1,4 +1,4 @@
-/* gptoss/backend/cuda/device.cuh - the few device primitives every kernel uses. */
+/* gptoss/backend/cuda/device.cuh - device primitives that every kernel uses. */
 #ifndef GPTOSS_CUDA_DEVICE_CUH
 #define GPTOSS_CUDA_DEVICE_CUH
 
@@ -9,9 +9,9 @@
 
 enum { WARP = 32 };
 
-/* Programmatic dependent launch: a kernel may start while the one before it still runs, and
- * waits here before it touches anything that one wrote.  Weights never change, so they
- * are fetched before the wait. */
+/* Programmatic dependent launch: a kernel may start while the previous one still runs, and
+ * waits here before it reads or writes data of the previous one.  Weights never change, so they
+ * are loaded before the wait. */
 __device__ __forceinline__ void wait_for_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
@@ -107,7 +107,7 @@ __device__ __forceinline__ void spread_mxfp4(uint32_t w, uint32_t out[4])
     out[3] = (w >> 3 & 0x01C001C0u) | (w << 2 & 0x80008000u);
 }
 
-/* The same, times their scale. */
+/* The same, multiplied by their scale. */
 __device__ __forceinline__ void decode_mxfp4(uint32_t w, uint32_t scale, uint32_t out[4])
 {
     spread_mxfp4(w, out);
@@ -116,8 +116,8 @@ __device__ __forceinline__ void decode_mxfp4(uint32_t w, uint32_t scale, uint32_
         out[i] = mul_bf16x2(out[i], scale);
 }
 
-/* Where column c of an activation lies in the order of the products of prompts (prompt.cuh): in
- * each block of 32, the fragments of two steps of 16 columns one after the other. */
+/* Where column c of an activation lies in the order for products of prompts (prompt.cuh): in
+ * each block of 32, the fragments of two steps of 16 columns, one after the other. */
 __host__ __device__ __forceinline__ uint32_t prompt_column(uint32_t c)
 {
     return (c & ~31u) | (c >> 1 & 3) << 3 | (c >> 3 & 3) << 1 | (c & 1);
@@ -137,8 +137,8 @@ __device__ __forceinline__ float warp_sum(float v)
     return v;
 }
 
-/* Bytes between rows of activations in shared memory: 64 modulo 128, so that the eight
- * lanes of a 16-byte access phase hit all banks once. */
+/* Bytes between rows of activations in shared memory: 64 modulo 128, so that the eight lanes of
+ * a 16-byte access phase use every bank once. */
 __host__ __device__ __forceinline__ uint32_t activation_stride(uint32_t blocks)
 {
     return blocks * 64 + ((blocks & 1) == 0 ? 64 : 0);

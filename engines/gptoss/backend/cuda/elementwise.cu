@@ -1,6 +1,5 @@
-/* gptoss/backend/cuda/elementwise.cu - the small steps between the products: embedding,
- * norm, sorting assignments by expert, adding up experts.
- */
+/* gptoss/backend/cuda/elementwise.cu - the small operations between the products: embedding,
+ * norm, sorting assignments by expert, adding up experts. */
 #include "engines/gptoss/backend/cuda/device.cuh"
 
 /* grid: rows. */
@@ -25,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(256) norm_only(const __grid_constan
     __shared__ float sums[256 / WARP];
     constexpr int HELD = 12;
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, row = blockIdx.x;
-    float norm[HELD], x[HELD], sum = 0; /* up to 3,072 columns; the rest is read again */
+    float norm[HELD], x[HELD],
+        sum = 0; /* up to 3,072 columns; further columns are read again */
     let_next_kernel_start();
 #pragma unroll
     for (int i = 0; i < HELD; i++)
@@ -77,10 +77,10 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/* Sorts the assignments of a prompt by expert and cuts each expert's share into equal tiles of
- * at most tile_tokens.  Tiles with room for more come first; the room, a multiple of 16, is the
- * same for all tiles of an expert.  One block of 1024.  The order within an expert is not
- * fixed; nothing depends on it, because every assignment is a column of its own. */
+/* Sorts the assignments of a prompt by expert and splits each expert's share into equal tiles
+ * of at most tile_tokens.  Tiles with more room come first; the room, a multiple of 16, is the
+ * same for all tiles of an expert.  One block of 1024 threads.  The order within an expert is
+ * not fixed; no result depends on it, because every assignment is its own column. */
 extern "C" __global__ void __launch_bounds__(1024)
     sort_assignments(const uint32_t *choice, uint32_t count, uint32_t experts,
                      uint32_t tile_tokens, uint32_t *sorted, uint32_t *expert_tile,

@@ -1,10 +1,9 @@
-/* gptoss/backend/cuda/epilogue.cuh - what happens to a product's sums.
+/* gptoss/backend/cuda/epilogue.cuh - what is done with a product's sums.
  *
- * An epilogue gets, per lane, the sums of rows g and g + 8 of a 16-row tile for one column
- * (a token, or an assignment of a token to an expert).  Each struct is one consumer;
- * rows_1_32.cu, rows_2_64.cu and rows_tiled.cu call them.  What an epilogue reads of the
- * weights (biases) is loaded by early(), long before put(): it comes from memory, not from a
- * cache.
+ * An epilogue gets, per lane, the sums of rows g and g + 8 of a 16-row tile for one column (a
+ * token, or an assignment of a token to an expert).  Each struct is one kind of epilogue;
+ * rows_1_32.cu, rows_2_64.cu and rows_tiled.cu call them.  Biases are loaded by early(), long
+ * before put(), because they come from memory, not from a cache.
  */
 #ifndef GPTOSS_CUDA_EPILOGUE_CUH
 #define GPTOSS_CUDA_EPILOGUE_CUH
@@ -15,9 +14,9 @@ struct early_bias {
     float low, high;
 };
 
-/* q, k, v: bias, RoPE on q and k, q to a row of its own, k and v to their page.  Rows g and
- * g + 8 are dimensions d and d + 32 of one head.  Where a token goes is looked up while the
- * weights are under way: a chain of dependent loads at the end would cost microseconds. */
+/* q, k, v: bias, RoPE on q and k, q to its own row, k and v to their page.  Rows g and g + 8
+ * are dimensions d and d + 32 of one head.  A token's destination is looked up while the
+ * weights are loaded: a chain of dependent loads at the end would cost microseconds. */
 struct qkv_epilogue {
     enum { ROPE_TOKENS = 8 };
     struct shared {
@@ -32,7 +31,7 @@ struct qkv_epilogue {
             s.position[threadIdx.x] = a.row_pos[first + threadIdx.x];
             s.slot[threadIdx.x] = a.row_slot[first + threadIdx.x];
         }
-        /* Many tokens: their rows of the table are brought near. */
+        /* For many tokens their rows of the table are prefetched. */
         if (count > ROPE_TOKENS && threadIdx.x < 2 * count)
             asm volatile("prefetch.global.L2 [%0];" ::"l"(
                 a.rope + (size_t)a.row_pos[first + threadIdx.x / 2] * 64 +
@@ -142,8 +141,8 @@ __device__ __forceinline__ float swiglu(float gate, float up, float limit)
     return __fdividef(gate, 1.0f + __expf(-1.702f * gate)) * (up + 1.0f);
 }
 
-/* Gate and up of an expert: bias, clamped SwiGLU, times the routing weight, so that the
- * outputs of a token's experts need only be added. */
+/* Gate and up of an expert: bias, clamped SwiGLU, times the routing weight, so that the outputs
+ * of a token's experts only need to be added. */
 struct swiglu_epilogue : plain_epilogue {
     static __device__ __forceinline__ early_bias early(const cuda_gemm &a, uint32_t tile,
                                                        uint32_t g, uint32_t expert)

@@ -1,18 +1,19 @@
 /* gptoss/backend/cuda/expert_stream.cu - experts for 2 to 64 tokens, weights streamed through
  * shared memory.
  *
- * The tiles of every expert that has tokens, in units of two, are one long list, dealt to a
- * block a multiprocessor (expert_work.cuh).  In a block one warp keeps a ring of units filled
- * by bulk copies and never stops between experts; COMPUTE warps each own a fixed part of the
- * columns and hold the activations of that part in registers for as long as the expert lasts,
- * up to 16 tokens at a time.  They take turns to add up the parts of a tile, in a fixed order
- * and a unit later, and to run the epilogue.  So an activation is read once an expert, weights
- * once, and what a token gets does not depend on its neighbours.
+ * The tiles of every expert that has tokens, in units of two, form one long list, which is
+ * divided among the blocks, one block a multiprocessor (expert_work.cuh).  In a block one warp
+ * keeps a ring of units filled by bulk copies and never stops between experts.  COMPUTE warps
+ * each own a fixed part of the columns and hold the activations of that part in registers as
+ * long as the expert lasts, up to 16 tokens at a time.  They take turns to add up the parts of
+ * a tile, in a fixed order and one unit later, and to run the epilogue.  So an activation is
+ * read once for each expert, weights are read once, and a token's result does not depend on its
+ * neighbours.
  *
- * Bound by reading weights: 49 KB a unit.  Precision: bf16 products, float32 sums.
- * Reference: the expert operations of the CPU backend.  Widths of 90 blocks (gpt-oss 20b and
- * 120b), GPUs with bulk copies and 227 KB of shared memory; select.c has others done by
- * rows_1_32.cu.
+ * Bound by reading weights: 49 KB a unit.  Precision: bf16 products, float32 sums.  Reference:
+ * the expert operations of the CPU backend.  Supports widths of 90 blocks (gpt-oss 20b and
+ * 120b) on GPUs with bulk copies and 227 KB of shared memory; select.c uses rows_1_32.cu for
+ * all others.
  *
  * Shared memory: ring, parts of sums, then the lists of struct work.
  */
@@ -20,7 +21,7 @@
 #include "engines/gptoss/backend/cuda/expert_work.cuh"
 #include "engines/gptoss/backend/cuda/ring.cuh"
 
-/* The epilogues of epilogue.cuh, with the routing weight at hand. */
+/* The epilogues of epilogue.cuh, with the routing weight already loaded. */
 struct swiglu_finish {
     static __device__ __forceinline__ void finish(const cuda_gemm &a, early_bias bias,
                                                   uint32_t tile, uint32_t g,
@@ -69,8 +70,8 @@ enum {
 static_assert(COMPUTE * WARP_PAIRS == PAIRS, "compute warps share the columns evenly");
 static_assert(UNIT_BYTES <= CUDA_STREAM_STAGE, "a stage is a unit");
 
-/* One lane: keeps the ring filled, asking for one unit at a time: several under way at once
- * come no sooner, and all else that blocks read queues behind them. */
+/* Run by one lane: keeps the ring filled, one unit at a time.  Several units in flight would
+ * not arrive sooner, and all other loads of the block would queue behind them. */
 __device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *ring)
 {
     for (place p(a, w); p.left != 0; p.next()) {
@@ -94,7 +95,7 @@ __device__ __forceinline__ void fill_ring(const cuda_gemm &a, work &w, uint8_t *
 }
 
 /* This warp's part of the activations of up to COLUMNS tokens, as fragments, times 2^60: codes
- * without their scale are as small as 2^-127, and their products are to be normal numbers. */
+ * without their scale are as small as 2^-127, and their products must be normal numbers. */
 struct held {
     uint4 x[WARP_BLOCKS][COLUMN_TILES];
 };
@@ -150,8 +151,9 @@ __device__ __forceinline__ float scale_of(uint32_t bytes, int i)
     return __uint_as_float((i == 3 ? bytes >> 1 : bytes << (23 - 8 * i)) & 0x7F800000u);
 }
 
-/* A block's scales are applied to its sums: with one column tile that is half the work of
- * applying them to the weights, with two it is as much, and gives a token the same bits. */
+/* A block's scales are applied to its sums.  With one column tile that is half the work of
+ * applying them to the weights, with two it is as much; a token gets the same bits either
+ * way. */
 template <int NT>
 __device__ __forceinline__ void multiply(const piece p[UNIT], const held &h,
                                          float acc[UNIT][COLUMN_TILES][4])
@@ -190,7 +192,7 @@ __device__ __forceinline__ uint32_t sum_at(uint32_t buffer, uint32_t tile, uint3
     return (((buffer * UNIT + tile) * COMPUTE + warp) * COLUMN_TILES + n) * WARP;
 }
 
-/* Column tile n of tile i of a unit whose sums lie in `buffer`: adds up and finishes. */
+/* Adds up and finishes column tile n of tile i of a unit whose sums lie in `buffer`. */
 template <class Epilogue>
 __device__ __forceinline__ void finish(const cuda_gemm &a, work &w, const float4 *sums,
                                        uint32_t buffer, const item &it, uint32_t tile,
@@ -227,7 +229,7 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
     const uint8_t *scales_at = ring + SCALES_AT + warp * WARP_BLOCKS / 4 * 64 + lane / 4 * 8;
     held h;
     bool fresh = true, two = false;
-    uint32_t turn = warp; /* this warp finishes quarter `turn` of a unit, if there is one */
+    uint32_t turn = warp; /* this warp finishes quarter `turn` of a unit, if it exists */
     place p(a, w), before = p;
     for (bool first = true;; first = false) {
         const bool more = p.left != 0;
@@ -266,12 +268,12 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
             __syncwarp();
             if (lane == 0) {
                 ring_arrive(&w.sums_full[p.buffer]);
-                /* Not before the sums are stored: an arrival does not wait for loads that are
-                 * still under way, and the next copy would overtake them. */
+                /* Only after the sums are stored: an arrival does not wait for loads in flight,
+                 * and the next copy would overwrite their source. */
                 ring_arrive(&w.empty[p.stage]);
             }
         }
-        /* The unit before: most likely everybody is through with it. */
+        /* The previous unit: most likely all warps are done with it. */
         if (!first) {
             if (turn < QUARTERS) {
                 const item it = w.items[before.item];
@@ -294,8 +296,8 @@ __device__ __forceinline__ void compute(const cuda_gemm &a, work &w, const uint8
     }
 }
 
-/* EARLY: choices were made before the kernel before this one started, so the ring is filled
- * while that one still runs. */
+/* EARLY: the choices were made before the previous kernel started, so the ring is filled while
+ * that kernel still runs. */
 template <class Epilogue, bool EARLY>
 __device__ __forceinline__ void stream_experts(const cuda_gemm &a, bool by_assignment)
 {
@@ -321,7 +323,7 @@ __device__ __forceinline__ void stream_experts(const cuda_gemm &a, bool by_assig
     make_work(a, w);
     if (EARLY && warp < COMPUTE)
         wait_for_previous_kernel();
-    /* Not before the wait: the next kernel counts on what came before this one. */
+    /* Only after the wait: the next kernel relies on results from before this kernel. */
     let_next_kernel_start();
     if (warp < COMPUTE)
         compute<Epilogue>(a, w, ring, sums, by_assignment, warp, lane);

@@ -1,5 +1,5 @@
-/* gptoss/backend/cuda/expert_work.cuh - who does what in expert_stream.cu: assignments sorted
- * by expert, and a block's share of all experts' units. */
+/* gptoss/backend/cuda/expert_work.cuh - how expert_stream.cu divides its work: assignments
+ * sorted by expert, and a block's share of all experts' units. */
 #ifndef GPTOSS_CUDA_EXPERT_WORK_CUH
 #define GPTOSS_CUDA_EXPERT_WORK_CUH
 
@@ -27,14 +27,15 @@ struct work {
     float weight[LIST];    /* routing weight of an assignment of the list */
     uint16_t sorted[LIST]; /* assignments by expert */
     item items[ITEMS];
-    uint32_t item_count, two_count; /* items; of them, with more than one column tile: first */
+    uint32_t item_count, two_count; /* items; those with more than one column tile come first */
     uint16_t start[CUDA_EXPERTS_MAX];
     uint8_t histogram[HISTOGRAMS][CUDA_EXPERTS_MAX]; /* of each 32 assignments */
 };
 static_assert(sizeof(work) <= CUDA_STREAM_LISTS, "the launch leaves room for the lists");
 
-/* Sorts assignments by expert and makes the items.  Every block does it for itself: a kernel
- * for it would cost more.  All threads; at least experts and assignments many. */
+/* Sorts assignments by expert and makes the items.  Every block does this itself, because a
+ * separate kernel would cost more.  Called by all threads; there must be at least as many as
+ * experts and as assignments. */
 __device__ __forceinline__ void make_work(const cuda_gemm &a, work &w)
 {
     constexpr int WARPS = CUDA_EXPERTS_MAX / WARP;
@@ -52,7 +53,7 @@ __device__ __forceinline__ void make_work(const cuda_gemm &a, work &w)
     if (real && before == 0)
         w.histogram[warp][expert] = (uint8_t)__popc(same);
     __syncthreads();
-    /* Thread e: how many tokens expert e has; then where its share starts. */
+    /* Thread e: how many tokens expert e has, then where its share starts. */
     uint32_t mine = 0, items = 0, twos = 0, total = 0, total_items = 0, total_twos = 0;
     if (i < CUDA_EXPERTS_MAX) {
         for (uint32_t k = 0; k < HISTOGRAMS; k++) {
@@ -94,7 +95,7 @@ __device__ __forceinline__ void make_work(const cuda_gemm &a, work &w)
             w.item_count = total_items;
             w.two_count = all_twos;
         }
-        /* Of an expert's items only the last can have a single column tile. */
+        /* Only the last item of an expert can have a single column tile. */
         const uint32_t first_two = total_twos - twos,
                        first_one = all_twos + (total_items - items) - first_two;
         for (uint32_t k = 0; k < items; k++)
@@ -111,7 +112,7 @@ __device__ __forceinline__ void make_work(const cuda_gemm &a, work &w)
     __syncthreads();
 }
 
-/* A block's share of the list of all items' units, and where a warp is in it. */
+/* A block's share of the list of all items' units, and a warp's position in it. */
 struct place {
     uint32_t left, item, unit, units; /* units: of one matrix */
     uint32_t stage, round;            /* of the ring */
@@ -132,7 +133,7 @@ struct place {
         const uint32_t at = (uint32_t)((uint64_t)(twos * 4 + ones * 3) * b / gridDim.x);
         return at < twos * 4 ? (at + 3) / 4 : twos + (at - twos * 4 + 2) / 3;
     }
-    /* True where another item begins. */
+    /* True when another item begins. */
     __device__ __forceinline__ bool next()
     {
         left--;

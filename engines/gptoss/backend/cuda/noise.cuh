@@ -32,7 +32,7 @@ __device__ __forceinline__ float gumbel(uint32_t word)
     return -logf(-logf(u));
 }
 
-/* The larger value; of equal ones the lower id.  NO_ID stands for none. */
+/* Keeps the larger value, of equal values the lower id.  NO_ID: no value. */
 __device__ __forceinline__ void take(float &value, uint32_t &id, float other, uint32_t other_id)
 {
     if (other_id != NO_ID &&
@@ -42,7 +42,7 @@ __device__ __forceinline__ void take(float &value, uint32_t &id, float other, ui
     }
 }
 
-/* All threads of the block; all get the result. */
+/* Called by all threads of the block; all get the result. */
 __device__ __forceinline__ void block_argmax(float &value, uint32_t &id)
 {
     __shared__ float values[WARP];

@@ -1,13 +1,14 @@
 /* gptoss/backend/cuda/prompt.cu - the experts of a prompt on Hopper (prompt.cuh).
  *
  * Blocks of 192 rows divide 2,880 and 5,760 evenly.  Precision: bf16 products, float32 sums,
- * each in a fixed order.  Bound: tensor cores.  Code for other GPUs is without them.
+ * each in a fixed order.  Bound: tensor cores.  Code for other GPUs does not have these
+ * kernels.
  */
 #include "engines/gptoss/backend/cuda/prompt.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Expert tiles, then row blocks: neighbours share activations. */
+/* Expert tiles, then row blocks: neighbouring blocks share activations. */
 template <bool BY_ASSIGNMENT> struct expert_work {
     uint32_t row_blocks, total;
 

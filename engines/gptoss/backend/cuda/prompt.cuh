@@ -1,14 +1,13 @@
 /* gptoss/backend/cuda/prompt.cuh - products of experts with many tokens on wgmma.
  *
- * A block stays on its multiprocessor and makes one tile after the other: 192 rows of up to 160
- * tokens.  The warps of three warpgroups load weights straight from memory (L2) as
- * fragments (args.h), decode MXFP4 in registers, and multiply; a fourth warpgroup copies
+ * A block stays on its multiprocessor and computes one tile after the other: 192 rows of up to
+ * 160 tokens.  The warps of three warpgroups load weights directly from memory (L2) as
+ * fragments (args.h), decode MXFP4 in registers, and multiply.  A fourth warpgroup copies
  * activations into a ring of stages of 64 columns in shared memory, and runs ahead into the
- * next tile while the others write what they have.  wgmma's b has its columns in fragment
- * order, so activations are written in that order by whoever makes them (prompt_column of
- * device.cuh).
- * While the products of one block of 32 columns are under way, the fragments of the next are
- * made: a warpgroup always has one group of products pending.
+ * next tile while the others write their results. wgmma's b has its columns in fragment order,
+ * so the kernels that produce activations write them in that order (prompt_column of
+ * device.cuh).  While the products of one block of 32 columns are running, the fragments of the
+ * next are made: a warpgroup always has one group of products pending.
  */
 #ifndef GPTOSS_CUDA_PROMPT_CUH
 #define GPTOSS_CUDA_PROMPT_CUH
@@ -20,7 +19,7 @@ enum {
     PROMPT_GROUPS = CUDA_PROMPT_GROUPS,
     PROMPT_COPIERS = 128,
     PROMPT_STAGES = CUDA_PROMPT_STAGES,
-    PROMPT_LAG = 2, /* stages a copier has under way before it waits for one */
+    PROMPT_LAG = 2, /* stages that a copier has in flight before it waits for one */
     PROMPT_STAGE_BYTES = CUDA_PROMPT_TOKENS * 128,
     PROMPT_STAGING_BYTES = CUDA_PROMPT_TOKENS * 64, /* of each warpgroup */
     PROMPT_REGISTERS = 160,
@@ -33,13 +32,13 @@ enum {
 struct prompt_work {
     const uint8_t *weights, *scales;
     uint32_t row_block, expert, first, count;
-    uint32_t room; /* for how many columns; all tiles of less come later */
+    uint32_t room; /* columns of the tile's size class; all smaller tiles come later */
 };
 
-/* Fragments of one tile of 16 rows by block of 32 columns; H is the block's place in a run of
- * four.  begin() asks for the first ones, start() makes block 0's; use<H> gives those of the
- * current block; after<H> is called when the products of the block before the current one
- * are over: it makes the next block's and asks for later ones. */
+/* Fragments of one tile of 16 rows by block of 32 columns; H is the block's position in a run
+ * of four. begin() loads the first ones, start() makes block 0's; use<H> gives those of the
+ * current block; after<H> is called when the products of the previous block are finished: it
+ * makes the next block's fragments and loads later ones. */
 struct prompt_mxfp4 {
     const uint4 *from;
     const uint2 *scales_from;
@@ -59,7 +58,7 @@ struct prompt_mxfp4 {
     template <int H> __device__ __forceinline__ void decode(int scales)
     {
         uint4 w = r[H / 2];
-        /* Here and no earlier: the registers below are another product's until now. */
+        /* Not earlier: until now another product uses the registers below. */
         asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
         uint32_t low[4], high[4];
         decode_mxfp4(H % 2 == 0 ? w.x : w.z, scale_pair(s[scales].x, H), low);
@@ -108,8 +107,8 @@ struct prompt_mxfp4 {
     }
 };
 
-/* Barriers: a stage is full when every copier has arrived and empty when every multiplying warp
- * has; `done` says that the columns of a tile are not needed any more. */
+/* Barriers: a stage is full when every copier has arrived, and empty when every multiplying
+ * warp has.  `done`: the columns of a tile are not needed any more. */
 struct prompt_barriers {
     uint64_t full[PROMPT_STAGES], empty[PROMPT_STAGES], done[2];
 };
@@ -185,14 +184,15 @@ __device__ __forceinline__ void prompt_copy(const cuda_gemm &a, Work &work, uint
             fence_for_wgmma();
             ring_arrive(&barriers.full[slot.before(PROMPT_LAG + 1)]);
         }
-        /* Tile after next waits for this one: none of its stages may be held back then. */
+        /* The tile after the next waits for this one, so none of its stages may be held
+         * back. */
         if (steps < PROMPT_LAG)
             settle();
     }
     settle();
 }
 
-/* One block of 32 columns: H is its place in a run of four. */
+/* One block of 32 columns: H is its position in a run of four. */
 template <int H, int N, class Weights>
 __device__ __forceinline__ void prompt_block(uint32_t data, prompt_barriers &barriers,
                                              Weights &w, uint32_t block, prompt_slot &slot,
@@ -245,7 +245,7 @@ __device__ __forceinline__ void prompt_multiply(uint32_t data, prompt_barriers &
         ring_arrive(&barriers.empty[slot.before(1)]);
 }
 
-/* A multiplying warpgroup's place in the list of tiles, and what it needs on the way. */
+/* A multiplying warpgroup's position in the list of tiles, and its state. */
 template <class Weights> struct prompt_state {
     Weights fragments;
     prompt_work now;
@@ -253,8 +253,8 @@ template <class Weights> struct prompt_state {
     uint32_t index, buffer, warp, lane;
 };
 
-/* The tiles from here on that have room for N columns and no fewer.  N is a constant of the
- * instruction, so there is a loop for each; tiles come in the order of these loops. */
+/* The tiles from here on with room for exactly N columns.  N is a constant of the instruction,
+ * so there is a loop for each N; tiles come in the order of these loops. */
 template <int N, class Weights, class Epilogue, class Work>
 __device__ __forceinline__ void
 prompt_tiles(const cuda_gemm &a, Work &work, uint32_t data, prompt_barriers &barriers,
@@ -267,7 +267,8 @@ prompt_tiles(const cuda_gemm &a, Work &work, uint32_t data, prompt_barriers &bar
         float acc[N / 2];
         prompt_multiply<N>(data, barriers, s.fragments, a.m.blocks, s.slot, acc);
         s.index += gridDim.x;
-        if (s.index < work.total) { /* the next tile's weights come while this one is put */
+        if (s.index <
+            work.total) { /* loads the next tile's weights while this tile is written */
             s.now = work.get(a, s.index);
             s.fragments.begin(a.m, s.now, s.warp, s.lane);
         }

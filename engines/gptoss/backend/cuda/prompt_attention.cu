@@ -1,13 +1,13 @@
 /* gptoss/backend/cuda/prompt_attention.cu - attention of prompts on Hopper's wgmma.
  *
  * A block has four warpgroups of 64 query rows (tokens times the heads of a group) and one KV
- * head; one more warpgroup copies a page of K and V at a time into a ring in shared memory.
- * Scores are Q (shared memory) times K, softmax runs in registers with running maximum and
- * sum, and the probabilities, as two bf16 parts each, meet V from registers: the same
- * lanes hold a score as accumulator and as the a fragment of the next product.
- * The softmax of one warpgroup hides behind the products of others.
- * A sink is one more score that has no value: it only enters the sum, once, at the end.
- * Reference: the CPU backend's attention.
+ * head; another warpgroup copies a page of K and V at a time into a ring in shared memory.
+ * Scores are Q (shared memory) times K, and softmax runs in registers with a running maximum
+ * and sum.  The probabilities, as two bf16 parts each, are multiplied with V from registers:
+ * the same lanes hold a score as accumulator and as the a fragment of the next product.  The
+ * softmax of one warpgroup overlaps with the products of others.  A sink is an additional score
+ * without a value: it is added to the sum once, at the end.  Reference: the CPU backend's
+ * attention.
  */
 #include "engines/gptoss/backend/cuda/wgmma.cuh"
 
@@ -54,7 +54,7 @@ struct rows {
     int32_t pos[2]; /* -1: no such row */
 };
 
-/* Scores of a page become two parts of probabilities. */
+/* Turns the scores of a page into two parts of probabilities. */
 __device__ __forceinline__ void soften(rows &r, float *s, uint32_t high[16], uint32_t low[16],
                                        bool mask, int32_t first, int32_t window, uint32_t t)
 {
@@ -166,7 +166,7 @@ __device__ __forceinline__ void attend_page(rows &r, uint32_t q, uint32_t data, 
     wgmma_wait<0>();
 }
 
-/* Four lanes have word t of four pieces each; lane t gets piece t. */
+/* Four lanes have word t of four pieces each; afterwards lane t has piece t. */
 __device__ __forceinline__ uint4 gather_words(const uint32_t w[4], uint32_t t)
 {
     const bool even = t % 2 == 0;

@@ -1,12 +1,12 @@
 /* gptoss/backend/cuda/prompt_dense.cu - the dense products of a prompt on Hopper.
  *
- * As in prompt.cuh, but tiles have 256 rows of up to 192 tokens, and two warpgroups with 128
- * rows each multiply while a third copies.  bf16 weights need no decoding, so both operands go
+ * Like prompt.cuh, but tiles have 256 rows of up to 192 tokens, and two warpgroups with 128
+ * rows each multiply while a third copies. bf16 weights need no decoding, so both operands go
  * to shared memory: in the order of args.h eight rows of a block lie together as 32 plain
- * columns each, which is what wgmma reads.  Large tiles count here: what limits is how fast L2
- * delivers, and a multiplying thread needs registers for sums only.
- * Shared memory: stages of [block of 32 columns][256 rows] 64 bytes and [token] 128 bytes.
- * Precision: bf16 products, float32 sums in a fixed order.
+ * columns each, which is what wgmma reads.  Large tiles help here, because the bandwidth of L2
+ * is the bound, and a multiplying thread needs registers only for sums.  Shared memory: stages
+ * of [block of 32 columns][256 rows] 64 bytes and [token] 128 bytes.  Precision: bf16 products,
+ * float32 sums in a fixed order.
  */
 #include "engines/gptoss/backend/cuda/prompt_epilogue.cuh"
 #include "engines/gptoss/backend/cuda/wgmma.cuh"
@@ -15,7 +15,7 @@ enum {
     GROUPS = CUDA_DENSE_ROWS / 128,
     COPIERS = 128,
     TILES = CUDA_DENSE_ROWS / 16,
-    LAG = 1, /* stages a copier has under way before it waits for one */
+    LAG = 1, /* stages that a copier has in flight before it waits for one */
     BLOCK_BYTES = CUDA_DENSE_ROWS * 64,
     STAGES_MAX = CUDA_DENSE_STAGES_MAX
 };
@@ -26,7 +26,7 @@ struct barriers {
     uint64_t full[STAGES_MAX], empty[STAGES_MAX], done[2];
 };
 
-/* The tiles of a product, and the ring they pass through: both follow from the arguments. */
+/* The tiles of a product, and the ring; both follow from the arguments. */
 struct plan {
     uint32_t token_tiles, total, stages, stage_bytes, data;
 
@@ -66,7 +66,7 @@ __device__ __forceinline__ void copy_stage(const cuda_gemm &a, uint32_t to, uint
                                            uint32_t step, uint32_t first, uint32_t count,
                                            uint32_t thread)
 {
-    /* A tile's two blocks lie together: a piece of them for each thread. */
+    /* A tile's two blocks are adjacent: each thread copies a piece of them. */
     const uint32_t g = thread / 4 % 8;
     const uint32_t row_at = thread / 64 * BLOCK_BYTES + thread / 32 % 2 * 512 + g * 64 +
                             ((thread % 4 ^ g / 2) << 4);
@@ -208,7 +208,7 @@ template <class Epilogue> __device__ __forceinline__ void run(const cuda_gemm &a
         return;
     }
     take_registers<232>();
-    /* Room for so many tokens is a constant of the instruction: a loop for each. */
+    /* The number of tokens is a constant of the instruction, so there is a loop for each. */
     switch (a.tile_tokens / 32) {
     case 1:
         return multiply_tiles<32, Epilogue>(a, p, b, columns);

@@ -1,9 +1,10 @@
-/* gptoss/backend/cuda/prompt_epilogue.cuh - what happens to the sums of a product of a prompt.
+/* gptoss/backend/cuda/prompt_epilogue.cuh - what is done with the sums of a product of a
+ * prompt.
  *
- * As in epilogue.cuh, a lane has rows g and g + 8 of a 16-row tile, here for all columns of
- * the tile at once: sums[4 j + c] and sums[4 j + 2 + c] are those of column 8 j + 2 t + c.
- * What a column needs (where it goes, its routing weight) is staged in shared memory while
- * the weights are under way; a load between two stores would wait for memory each time.
+ * As in epilogue.cuh, a lane has rows g and g + 8 of a 16-row tile, here for all columns of the
+ * tile at once: sums[4 j + c] and sums[4 j + 2 + c] belong to column 8 j + 2 t + c.  A column's
+ * data (destination, routing weight) is staged in shared memory while the weights are loaded; a
+ * load between two stores would wait for memory each time.
  */
 #ifndef GPTOSS_CUDA_PROMPT_EPILOGUE_CUH
 #define GPTOSS_CUDA_PROMPT_EPILOGUE_CUH
@@ -11,7 +12,7 @@
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
 
 struct prompt_columns {
-    uint32_t row[CUDA_DENSE_TOKENS]; /* what the column is: a token or an assignment */
+    uint32_t row[CUDA_DENSE_TOKENS]; /* the column's token or assignment */
     union {
         float weight[CUDA_DENSE_TOKENS];
         uint32_t position[CUDA_DENSE_TOKENS];
@@ -19,7 +20,7 @@ struct prompt_columns {
     uint32_t slot[CUDA_DENSE_TOKENS];
 };
 
-/* Place of a lane: its warp's tile, its rows and columns in it. */
+/* A lane's position: its warp's tile, and its rows and columns in the tile. */
 struct prompt_place {
     uint32_t tile, g, t;
     uint32_t count; /* columns */
@@ -32,8 +33,8 @@ __device__ __forceinline__ uint32_t pair_rows(float first, float second, uint32_
     return g % 2 == 0 ? pack_bf16(first, other) : pack_bf16(other, second);
 }
 
-/* Attention output: bias, added to the residual; nobody else adds to these elements, and not
- * waiting for what they were saves the way there and back. */
+/* Attention output: bias, added to the residual.  No other thread adds to these elements, and
+ * an addition without a returned value saves the round trip. */
 struct prompt_residual {
     static __device__ __forceinline__ void stage(const cuda_gemm &, prompt_columns &, uint32_t)
     {
@@ -89,8 +90,8 @@ struct prompt_down_rows {
 };
 
 /* Gate and up: SwiGLU times the routing weight, in the column order of the next product.  The
- * four warps of a warpgroup hold one block of 32 columns: 64 bytes a token, put together
- * in shared memory. */
+ * four warps of a warpgroup hold one block of 32 columns: 64 bytes a token, assembled in shared
+ * memory. */
 struct prompt_swiglu {
     static __device__ __forceinline__ void stage(const cuda_gemm &a, prompt_columns &columns,
                                                  uint32_t i)

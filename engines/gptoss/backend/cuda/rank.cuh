@@ -1,15 +1,16 @@
-/* gptoss/backend/cuda/rank.cuh - where a run of ranks ends, without sorting, by the blocks of a
- * cluster together.
+/* gptoss/backend/cuda/rank.cuh - where a run of ranks ends, without sorting, computed by the
+ * blocks of a cluster together.
  *
- * As sampler/rank.c: the bits of |x|, read as a whole number, order the ids as their ranks do.
- * Upper ones choose a bucket, the sums of the buckets tell in which of them the run ends, the
- * next bits cut that one into buckets.  Where equal values are left of which the run takes only
- * some, their ids are cut the same way.
+ * As in sampler/rank.c: the bits of |x|, read as an integer, order the ids by rank.  The upper
+ * bits select a bucket, the sums of the buckets tell in which bucket the run ends, and the next
+ * bits split that bucket.  If the run takes only some of several equal values, their ids are
+ * split the same way.
  *
- * A block adds up its own part in its shared memory; behind a barrier of the cluster every
- * block reads all of them, so that all come to the same end and nobody needs to be told.  Sums
- * of exp(x) are whole numbers of 2^-43 of the bucket's largest weight: exact to add, so the end
- * does not depend on the order in which threads come by, and good to 1e-13.
+ * A block sums its own part in its shared memory; after a barrier of the cluster every block
+ * reads the sums of all blocks, so that all come to the same result without further
+ * communication.  Sums of exp(x) are integers in units of 2^-43 of the bucket's largest weight.
+ * Adding them is exact, so the result does not depend on the order of threads; the precision is
+ * 1e-13.
  */
 #ifndef GPTOSS_CUDA_RANK_CUH
 #define GPTOSS_CUDA_RANK_CUH
@@ -20,14 +21,14 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* A block's quads of the row; thread t has t, t + RANK_THREADS, ... of them to itself. */
+/* A block's quads of the row; thread t owns t, t + RANK_THREADS, ... */
 struct row_part {
-    float4 *values; /* shared: l, later x; -infinity: not there */
+    float4 *values; /* shared: l, later x; -infinity: not available */
     uint32_t first; /* quad of the row */
     uint32_t quads;
 };
 
-/* The last rank kept: those with fewer bits are, and equal ones up to this id. */
+/* The last kept rank: ids with fewer bits are kept, and equal ones up to this id. */
 struct rank_border {
     uint32_t bits;
     uint32_t id;
@@ -36,15 +37,15 @@ struct rank_border {
 struct rank_found {
     uint32_t bucket;
     int exponent;
-    double before; /* sum of the buckets ahead of it */
+    double before; /* sum of the buckets before it */
     uint64_t units;
 };
 
-/* Shared memory.  Buckets have two places by turns: a block clears one while others may still
- * read the other. */
+/* Shared memory.  Two sets of buckets are used alternately: a block clears one while other
+ * blocks may still read the other. */
 struct rank_state {
     uint32_t low[2][RANK_BUCKETS], high[2][RANK_BUCKETS];
-    double rest[2]; /* weights that go to no bucket */
+    double rest[2]; /* weights outside of all buckets */
     double warp_sums[RANK_WARPS];
     uint32_t warp_first[RANK_WARPS], warp_last[RANK_WARPS];
     rank_found found;
@@ -55,7 +56,7 @@ __device__ __forceinline__ bool within(rank_border b, uint32_t bits, uint32_t id
     return bits < b.bits || (bits == b.bits && id <= b.id);
 }
 
-/* In one order, whatever the threads do first. */
+/* Sums in a fixed order. */
 __device__ __forceinline__ double block_sum(double v, double *warp_sums)
 {
 #pragma unroll
@@ -75,15 +76,16 @@ __device__ __forceinline__ double block_sum(double v, double *warp_sums)
 
 enum rank_key { BY_COUNT, BY_WEIGHT, BY_ID };
 
-/* What a pass looks at. */
+/* The parameters of a pass. */
 struct rank_query {
     rank_range range;
-    rank_border limit; /* only what is within */
-    uint32_t least;    /* by weight: more bits than these go to no bucket */
-    uint32_t equal;    /* by id: of these bits */
+    rank_border limit; /* ids outside are ignored */
+    uint32_t least;    /* by weight: values with more bits go to no bucket */
+    uint32_t equal;    /* by id: only ids with these bits */
 };
 
-/* Adds the block's values to its buckets; returns this thread's weights that go to none. */
+/* Adds the block's values to its buckets; returns this thread's weights that go to no
+ * bucket. */
 template <rank_key KEY>
 __device__ __forceinline__ double tally(const row_part &part, const rank_query &q,
                                         uint32_t *low, uint32_t *high)
@@ -115,12 +117,12 @@ __device__ __forceinline__ double tally(const row_part &part, const rank_query &
     return rest;
 }
 
-/* A thread's bucket over the whole row. */
+/* A thread's bucket, summed over the whole row. */
 struct rank_bucket {
     uint64_t units;
     int exponent;
     double before, sum;
-    double total; /* of all buckets and of what goes to none; the same in all threads */
+    double total; /* of all buckets and of weights outside; the same in all threads */
 };
 
 template <rank_key KEY>
@@ -149,7 +151,7 @@ __device__ rank_bucket pass(rank_state &s, const row_part &part, const rank_quer
             rest += *cluster_at(&s.rest[place], rank);
     }
     b.sum = (double)b.units;
-    if (KEY == BY_WEIGHT && b.units != 0) { /* an empty one may lie beyond all weights */
+    if (KEY == BY_WEIGHT && b.units != 0) { /* an empty bucket may lie beyond all weights */
         b.exponent = exponent_of(q.range, t);
         b.sum *= power_of_two(-UNIT_BITS - b.exponent);
     }
@@ -174,7 +176,8 @@ __device__ rank_bucket pass(rank_state &s, const row_part &part, const rank_quer
     return b;
 }
 
-/* The bucket in which a run ends that needs `enough` more, or the last that is not empty. */
+/* The bucket in which a run that needs `enough` more ends, or the last bucket that is not
+ * empty. */
 __device__ __forceinline__ rank_found pick(rank_state &s, const rank_bucket &b, double enough)
 {
     const uint32_t t = threadIdx.x, warp = t / WARP;
@@ -200,7 +203,7 @@ __device__ __forceinline__ rank_found pick(rank_state &s, const rank_bucket &b, 
 
 /* ---- a run ---- */
 
-/* The n-th of the ids whose bits are `bits`. */
+/* The n-th id with these bits. */
 __device__ uint32_t nth_id(rank_state &s, const row_part &part, rank_border limit,
                            uint32_t bits, uint32_t vocab, double n, uint32_t &turn)
 {
@@ -215,7 +218,7 @@ __device__ uint32_t nth_id(rank_state &s, const row_part &part, rank_border limi
     return q.range.from;
 }
 
-/* How many of n equal weights a run takes that needs `enough` more: sampler/rank.c. */
+/* How many of n equal weights a run that needs `enough` more takes: sampler/rank.c. */
 __device__ __forceinline__ double take_ties(double n, double weight, double enough)
 {
     double taken = fmax(fmin(ceil(enough / weight), n), 1.0);
@@ -226,9 +229,9 @@ __device__ __forceinline__ double take_ties(double n, double weight, double enou
     return taken;
 }
 
-/* The end of the shortest run of ranks within `limit` that is `amount` long or (by weight)
- * makes up so much of the sum of exp(x); at least one.  By weight x below -36.75 count nothing,
- * and the run does not get below `least`. */
+/* The end of the shortest run of ranks within `limit` that has `amount` ids or (by weight) that
+ * part of the sum of exp(x); at least one id.  By weight x below -36.75 count as zero, and the
+ * run does not go below `least`. */
 template <rank_key KEY>
 __device__ rank_border select(rank_state &s, const row_part &part, rank_border limit,
                               uint32_t vocab, double amount, float least, uint32_t &turn)

@@ -1,7 +1,7 @@
-/* gptoss/backend/cuda/repack.cu - weights from the order of the file to that of args.h.
+/* gptoss/backend/cuda/repack.cu - weights from the order of the file to the order of args.h.
  *
- * One thread makes one 16-byte piece (or 8 bytes of scales).  Rows the matrix does not
- * have, and blocks past its width, become zeros.
+ * One thread makes one 16-byte piece (or 8 bytes of scales).  Missing rows and blocks past the
+ * width become zeros.
  */
 #include "engines/gptoss/backend/cuda/device.cuh"
 
@@ -81,8 +81,8 @@ extern "C" __global__ void repack_mxfp4(const uint8_t *in, uint4 *out, uint32_t 
     out[i] = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-/* Scale s of the file means 2^(s - excess - 127); the kernels want the exponent field of
- * 2^(s - excess - 1).  A scale above 2 does not fit: *too_large counts those. */
+/* Scale s of the file means 2^(s - excess - 127); the kernels need the exponent field of 2^(s -
+ * excess - 1).  A scale above 2 does not fit: *too_large counts those. */
 extern "C" __global__ void repack_scales(const uint8_t *in, uint2 *out, uint32_t rows,
                                          uint32_t blocks, uint32_t tiles, uint32_t order,
                                          uint32_t excess, uint32_t *too_large)
@@ -106,7 +106,7 @@ extern "C" __global__ void repack_scales(const uint8_t *in, uint2 *out, uint32_t
     out[i] = make_uint2(word[0], word[1]);
 }
 
-/* Benchmarks without a file: bytes of a counter hash, laid out as if repacked. */
+/* Benchmarks without a file: bytes of a counter hash, in the repacked layout. */
 extern "C" __global__ void fill_random(uint32_t *out, size_t words, uint32_t seed,
                                        uint32_t kind)
 {
@@ -124,8 +124,8 @@ extern "C" __global__ void fill_random(uint32_t *out, size_t words, uint32_t see
     }
 }
 
-/* How fast memory reads: every word once, four pieces of 16 bytes under way in each thread.
- * The sum is written only so that the loads are not removed. */
+/* Measures memory bandwidth: reads every word once, with four pieces of 16 bytes in flight in
+ * each thread.  The sum is written only so that the compiler keeps the loads. */
 extern "C" __global__ void __launch_bounds__(512)
     read_memory(const uint4 *in, size_t pieces, uint32_t *sum)
 {

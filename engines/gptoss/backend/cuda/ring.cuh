@@ -1,12 +1,15 @@
 /* gptoss/backend/cuda/ring.cuh - bulk copies into a ring in shared memory (Hopper and later).
  *
- * One thread (the producer) asks for whole pieces of memory; the copies need no registers and
- * no instructions of the warps that use the data.  A slot of the ring has two mbarriers:
+ * One thread (the producer) starts copies of whole pieces of memory; the copies need no
+ * registers and no instructions of the warps that use the data.  A slot of the ring has two
+ * mbarriers:
+ *
  *   full   1 arrival (the producer's, which also announces the bytes) and those bytes
  *   empty  1 arrival of each warp that reads the slot
- * The n-th use of a slot completes phase n of either barrier; waiting for phase n means
- * waiting for parity n & 1.  Neither side may be a whole phase ahead, which the pair ensures:
- * the producer waits for `empty` of the use before, a reader for `full` of this one.
+ *
+ * The n-th use of a slot completes phase n of either barrier; waiting for phase n means waiting
+ * for parity n & 1.  Neither side may be a whole phase ahead.  The pair ensures that: the
+ * producer waits for `empty` of the previous use, a reader for `full` of this use.
  *
  *   producer                                  each reading warp
  *     ring_wait(&empty[s], (n - 1) & 1)         ring_wait(&full[s], n & 1)
@@ -14,8 +17,8 @@
  *     ring_copy(to, from, bytes, &full[s])      ... use what was read ...
  *                                               __syncwarp(), lane 0: ring_arrive(&empty[s])
  *
- * "Use" is not "load": an arrival does not wait for loads of its warp that are still under way,
- * so a slot is freed only behind instructions that need the loaded values.
+ * "Use" is not "load": an arrival does not wait for loads of its warp that are in flight, so a
+ * slot is freed only after instructions that need the loaded values.
  *
  * Addresses and sizes are multiples of 16; copies under 8 KB waste bandwidth.
  */
@@ -50,7 +53,7 @@ __device__ __forceinline__ void ring_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* Arrives, and says how many bytes the copies of this phase bring together. */
+/* Arrives, and announces how many bytes the copies of this phase bring together. */
 __device__ __forceinline__ void ring_expect(uint64_t *barrier, uint32_t bytes)
 {
     asm volatile(

@@ -1,11 +1,11 @@
 /* gptoss/backend/cuda/route.cu - RMS norm to bf16 and the expert choice of each row.
  *
- * The router reads the normalized row in float32, before rounding: a near tie should not
- * depend on bf16.  Its weights are bf16 as stored, [experts][hidden].
- * Few rows (norm_route): nothing but latency, so a block holds the weights of few experts,
- * in registers before its predecessor ends, and the last block to finish a row chooses.
- * Many rows (norm_route_many_*): mma, with each value as the sum of three bf16 values, which
- * is exact.  Reference: the CPU backend's router.
+ * The router reads the normalized row in float32, before rounding: a near tie should not depend
+ * on bf16.  Its weights are bf16 as stored, [experts][hidden].  Few rows (norm_route): only
+ * latency counts, so a block holds the weights of few experts, loaded into registers before its
+ * predecessor ends, and the last block to finish a row chooses.  Many rows (norm_route_many_*):
+ * mma, with each value as the sum of three bf16 values, which is exact.  Reference: the CPU
+ * backend's router.
  */
 #include "engines/gptoss/backend/cuda/route.cuh"
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ float dot8(uint4 w, const float *x)
            from_bf16((uint16_t)w.w) * b.z + from_bf16((uint16_t)(w.w >> 16)) * b.w;
 }
 
-/* The blocks of a row have put their logits: the last one to come here collects them. */
+/* The blocks of a row have written their logits: the last one to arrive collects them. */
 __device__ __forceinline__ bool comes_last(const cuda_norm &a, uint32_t row, float *logits)
 {
     const uint32_t lane = threadIdx.x % WARP;
@@ -106,8 +106,8 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS, 1)
             float dot = 0;
 #pragma unroll
             for (int i = 0; i < ROUTER_PIECES; i++) {
-                /* Keeps the compiler from widening all held weights once, ahead of the
-                 * rows: twice the registers would not be there. */
+                /* Keeps the compiler from widening all held weights before the loop over rows,
+                 * which would need twice the registers. */
                 uint4 &held = router[i];
                 asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
                 if (lane + i * WARP < a.hidden / 8)
@@ -149,7 +149,7 @@ __device__ __forceinline__ void put_columns(const cuda_norm &a, uint16_t *out, u
         *reinterpret_cast<uint32_t *>(out + prompt_column(column + 2 * i)) = packed[i];
 }
 
-/* Two values as three pairs of bf16 whose sums they are. */
+/* Two values as three pairs of bf16 with exactly the same sums. */
 __device__ __forceinline__ void split_three(float low, float high, uint32_t out[3])
 {
 #pragma unroll
@@ -161,8 +161,9 @@ __device__ __forceinline__ void split_three(float low, float high, uint32_t out[
     }
 }
 
-/* A block has 8 rows and, at a time, TILES * 16 experts; its warps share the columns.  Columns
- * are permuted alike in both operands: a lane's 8 consecutive ones are two steps' fragments. */
+/* A block has 8 rows and TILES * 16 experts at a time; its warps share the columns.  Columns
+ * are permuted alike in both operands: 8 consecutive columns of a lane are the fragments of two
+ * steps. */
 template <int TILES> __device__ __forceinline__ void route_many(const cuda_norm &a)
 {
     __shared__ float parts[MANY_WARPS][TILES * 16][MANY_ROWS];
@@ -247,7 +248,7 @@ template <int TILES> __device__ __forceinline__ void route_many(const cuda_norm 
                    a.weight + own * a.topk);
 }
 
-/* Up to 32 experts; more. */
+/* Up to 32 experts; then more. */
 extern "C" __global__ void __launch_bounds__(MANY_WARPS *WARP)
     norm_route_many_2(const __grid_constant__ cuda_norm a)
 {

@@ -1,11 +1,11 @@
-/* gptoss/backend/cuda/route.cuh - which experts a token runs. */
+/* gptoss/backend/cuda/route.cuh - the choice of a token's experts. */
 #ifndef GPTOSS_CUDA_ROUTE_CUH
 #define GPTOSS_CUDA_ROUTE_CUH
 
 #include "engines/gptoss/backend/cuda/device.cuh"
 
-/* Keeps the topk largest logits, equal ones by lowest index, and softmaxes over them only.
- * One warp; lane i looks at experts i, i + 32, ... and keeps the i-th choice. */
+/* Keeps the topk largest logits, equal values by lowest index, and computes the softmax over
+ * them only.  One warp; lane i compares experts i, i + 32, ... and keeps the i-th choice. */
 __device__ __forceinline__ void choose_top(const float *logits, uint32_t experts, uint32_t topk,
                                            uint32_t *choice, float *weight)
 {

@@ -1,16 +1,15 @@
 /* gptoss/backend/cuda/rows_1_32.cu - products of a large matrix with few tokens: a pass over
- * the weights serves 1 to 32 rows of activations, more rows take further passes.
+ * the weights serves 1 to 32 rows of activations, more rows need further passes.
  *
- * Bound by reading the weights, so everything serves that: weights go from memory to
- * registers in 16-byte pieces that already are tensor-core fragments (args.h), one chunk
- * is in flight while another is used, and the first chunk is requested before the kernel
- * waits for its predecessor.  Up to 8 tokens cost what one costs (the 8 columns of an
- * mma); NT column tiles serve up to 8 * NT.
+ * Bound by reading the weights.  Weights go from memory to registers in 16-byte pieces that
+ * already are tensor-core fragments (args.h), one chunk is in flight while another is used, and
+ * the first chunk is loaded before the kernel waits for its predecessor.  Up to 8 tokens cost
+ * as much as one (the 8 columns of an mma); NT column tiles serve up to 8 * NT.
  *
- * Thread map: a block has 8 warps; KSPLIT warps share a tile of 16 rows and split its
- * columns, 8 / KSPLIT such groups work side by side.  Sums meet in shared memory in a fixed
- * order: results do not depend on the number of tokens.  Precision: bf16 products,
- * float32 sums.  Reference: the linear and expert operations of the CPU backend.
+ * Threads: a block has 8 warps; KSPLIT warps share a tile of 16 rows and split its columns, and
+ * 8 / KSPLIT such groups work side by side.  Sums are combined in shared memory in a fixed
+ * order: results do not depend on the number of tokens.  Precision: bf16 products, float32
+ * sums.  Reference: the linear and expert operations of the CPU backend.
  *
  * Shared memory: activations [tokens][activation_stride] bf16, then the groups' sums.
  */
@@ -33,8 +32,8 @@ __device__ __forceinline__ void stage_rows(const cuda_gemm &a, uint8_t *x, uint3
     }
 }
 
-/* RMS norm of float32 rows into bf16 rows in shared memory: one warp a row, or the whole
- * block when there is one row. */
+/* RMS norm of float32 rows into bf16 rows in shared memory: one warp a row, or the whole block
+ * for a single row. */
 __device__ __forceinline__ void normalize_rows(const cuda_gemm &a, uint8_t *x, uint32_t stride)
 {
     __shared__ float sums[PASS_WARPS];
@@ -79,8 +78,8 @@ template <int KSPLIT> __device__ __forceinline__ void meet_group()
                  : "memory");
 }
 
-/* A finished tile: adds the parts of its group in a fixed order, hands the sums to the
- * epilogue and clears them.  `flip` alternates two areas, so that one barrier a tile is
+/* A finished tile: adds the parts of its group in a fixed order, gives the sums to the epilogue
+ * and clears them.  `flip` alternates between two areas, so that one barrier a tile is
  * enough. */
 template <int NT, int KSPLIT, class Epilogue, class Column>
 __device__ __forceinline__ void
@@ -121,14 +120,14 @@ finish_tile(const cuda_gemm &a, const typename Epilogue::shared &extra, early_bi
         acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
 }
 
-/* The loop over a group's tiles.  Column(n): what column n of the product is (a token or an
- * assignment); columns >= count are not written. */
+/* The loop over a group's tiles.  Column(n): the token or assignment of column n of the
+ * product; columns >= count are not written. */
 template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct tile_loop {
     const cuda_gemm &a;
     const uint8_t *weights, *scales;
     uint32_t first, last, begin, end; /* tiles; blocks of this warp's part */
-    uint32_t load_tile, load_block;   /* what is requested next */
-    uint32_t load_end;                /* of a tile, in requests */
+    uint32_t load_tile, load_block;   /* next to load */
+    uint32_t load_end;                /* end of a tile, in loads */
     Chunk one, two;
 
     __device__ __forceinline__ tile_loop(const cuda_gemm &args, const uint8_t *w,
@@ -142,7 +141,7 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
         last = min(first + a.tiles_per_group, a.m.tiles);
         begin = min(part * per, a.m.blocks);
         end = min(begin + per, a.m.blocks);
-        /* Where warps meet, a tile is a whole number of turns of both chunks. */
+        /* If warps have a barrier, a tile is a whole number of rounds of both chunks. */
         const uint32_t turn = KSPLIT > 1 ? 2 * Chunk::BLOCKS : Chunk::BLOCKS;
         load_end = begin + (end - begin + turn - 1) / turn * turn;
         load_tile = first;
@@ -159,7 +158,7 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
             load_tile++;
         }
     }
-    /* Two chunks are under way before anything is waited for. */
+    /* Starts the loads of two chunks before anything is waited for. */
     __device__ __forceinline__ void start()
     {
         request(one);
@@ -170,7 +169,7 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
                                         uint32_t expert, Column column)
     {
         const uint32_t lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-        /* One token: every column of the product reads its row, and column 0 is kept. */
+        /* One token: every column of the product reads its row, and only column 0 is used. */
         const uint32_t row_stride = count == 1 ? 0 : stride;
         const uint8_t *mine = x + g * row_stride + t * 16;
         float acc[NT][4];
@@ -179,8 +178,8 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
             acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0;
         uint32_t tile = first, block = begin, flip = 0;
         early_bias bias = tile < last ? Epilogue::early(a, tile, g, expert) : early_bias{0, 0};
-        /* Uses a chunk and asks for the one after the next in its place; two chunks take
-         * turns because copying one would wait for it. */
+        /* Uses a chunk and loads the chunk after the next in its place.  Two chunks alternate,
+         * because copying a chunk would wait for its loads. */
         auto advance = [&](Chunk &now) {
             now.template use<NT>(mine, row_stride, block, end, acc);
             request(now);
@@ -194,8 +193,8 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
             if (++tile < last)
                 bias = Epilogue::early(a, tile, g, expert);
         };
-        /* Warps that meet at the end of a tile all do so here, whatever number of chunks each
-         * has: synccheck wants one place. */
+        /* Warps with a common barrier at the end of a tile all reach it here, however many
+         * chunks each has: synccheck requires a single place. */
         while (KSPLIT > 1 && tile < last) {
             advance(one);
             advance(two);
@@ -212,8 +211,8 @@ template <int NT, int KSPLIT, class Chunk, class Epilogue, class Column> struct 
             if (block >= end)
                 finish();
         }
-        /* A group with fewer tiles passes as many barriers as the others: racecheck tells
-         * before and after by their number. */
+        /* A group with fewer tiles executes as many barriers as the others: racecheck orders
+         * accesses by the number of barriers. */
         for (; KSPLIT > 1 && tile < first + a.tiles_per_group; tile++)
             meet_group<KSPLIT>();
     }
@@ -272,9 +271,10 @@ __device__ __forceinline__ void one_assignment(const cuda_gemm &a)
     loop.run(extra, shared, sums, stride, 1, expert, column);
 }
 
-/* Down projection, few tokens: one block makes 16 rows of one token from all its experts and
- * adds them to the residual: no second pass.  Units of 8 blocks, over all experts, are dealt
- * to 16 warps; two units a warp are under way at once.  grid.x: tiles; grid.y: tokens. */
+/* Down projection, few tokens: one block computes 16 rows of one token from all its experts and
+ * adds them to the residual, without a second pass.  Units of 8 blocks, over all experts, are
+ * divided among 16 warps; two units a warp are in flight at once. grid.x: tiles; grid.y:
+ * tokens. */
 __device__ __forceinline__ void one_row_down(const cuda_gemm &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -298,7 +298,7 @@ __device__ __forceinline__ void one_row_down(const cuda_gemm &a)
     chunk_mxfp4 ring[2];
     load(ring[0], warp);
     load(ring[1], warp + DOWN_WARPS);
-    /* What the end needs is asked for now. */
+    /* Loads what the end of the kernel needs. */
     float *out = a.out_f32 + (size_t)token * a.out_stride + tile * 16 + g;
     float low = 0, high = 0;
     if (warp == 0 && t == 0) {
@@ -321,7 +321,7 @@ __device__ __forceinline__ void one_row_down(const cuda_gemm &a)
             uint32_t mine = unit + i * DOWN_WARPS;
             if (mine >= all)
                 break;
-            /* Every column of the product reads the same row; column 0 is kept. */
+            /* Every column of the product reads the same row; only column 0 is used. */
             ring[i].use<1>(shared + mine / units * stride + t * 16, 0, mine % units * 8,
                            a.m.blocks, acc);
             load(ring[i], mine + 2 * DOWN_WARPS);
@@ -341,7 +341,7 @@ __device__ __forceinline__ void one_row_down(const cuda_gemm &a)
         out[8] = high;
 }
 
-/* Experts, more tokens: grid.y is an expert, which serves every token that chose it, 8 * NT
+/* Experts, more tokens: grid.y is an expert, which processes every token that chose it, 8 * NT
  * at a time. */
 template <int NT, int KSPLIT, class Epilogue>
 __device__ __forceinline__ void expert_passes(const cuda_gemm &a, bool by_assignment)
@@ -387,7 +387,7 @@ __device__ __forceinline__ void expert_passes(const cuda_gemm &a, bool by_assign
     }
 }
 
-/* MIN_BLOCKS a multiprocessor: the whole grid of a batch-1 product should be resident. */
+/* MIN_BLOCKS a multiprocessor: the whole grid of a product for one token should be resident. */
 #define KERNEL(threads, min_blocks)                                                            \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks)
 #define DENSE(name, NT, KSPLIT, CHUNK, min_blocks, epilogue)                                   \

@@ -1,16 +1,16 @@
 /* gptoss/backend/cuda/rows_2_64.cu - dense products of up to 64 tokens that read weights once.
  *
  * A block has ROWS tiles of 16 rows and a slice of the columns: so few columns that the
- * activations of all tokens fit its shared memory, so many rows that fetching them costs
- * little against the weights.  Blocks of a group have the same rows and different slices;
- * they put their sums into memory, meet at a barrier of the group and finish a part of the
- * rows each, adding the slices in order.  The whole grid is resident (at most a block a
+ * activations of all tokens fit its shared memory, and so many rows that loading them costs
+ * little compared with the weights.  Blocks of a group have the same rows and different slices.
+ * They write their sums to memory, wait at a barrier of the group and finish a part of the rows
+ * each, adding the slices in order.  The whole grid is resident (at most one block a
  * multiprocessor), so that waiting is safe.
  *
- * Thread map: PHASES warps share a slice, PAIRS of them stand side by side with two tiles each.
- * A lane copies the weights that it will use itself into shared memory, DEPTH blocks ahead:
- * nobody else need know when they are there.  The first are asked for before the kernel waits
- * for its predecessor.
+ * Threads: PHASES warps share a slice, and PAIRS of them process two tiles each side by side.
+ * A lane copies exactly the weights that it uses itself into shared memory, DEPTH blocks ahead,
+ * so that no synchronization with other lanes is needed.  The first copies start before the
+ * kernel waits for its predecessor.
  *
  * Bound by reading weights.  Precision: bf16 products, float32 sums in a fixed order.
  * Reference: the linear operations of the CPU backend.
@@ -41,7 +41,7 @@ __device__ __forceinline__ void end_of_copies()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* All groups of this thread's copies are there except the last `LATER`. */
+/* Waits for all groups of this thread's copies except for the last `LATER`. */
 template <int LATER> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
@@ -143,7 +143,7 @@ template <int NT, class Epilogue> __device__ __forceinline__ void in_slices(cons
         }
     }
 
-    /* The phases of a slice meet in shared memory: [phase][tile][column tile][lane]. */
+    /* The phases of a slice are combined in shared memory: [phase][tile][column tile][lane]. */
     constexpr uint32_t UNITS = CUDA_ROWS_2_64_TILES * NT;
     float4 *sums = reinterpret_cast<float4 *>(shared);
     __syncthreads();
@@ -195,9 +195,10 @@ template <int NT, class Epilogue> __device__ __forceinline__ void in_slices(cons
     }
 }
 
-/* A matrix of very many rows (the vocabulary): a block has LOGITS_TILES tiles and all columns,
- * so nothing need be added up between blocks; activations come by, CHUNK blocks of columns at a
- * time, the next while one is used.  A block goes on to further rows without a pause. */
+/* A matrix with very many rows (the vocabulary): a block has LOGITS_TILES tiles and all
+ * columns, so no sums are added between blocks.  Activations are loaded CHUNK blocks of columns
+ * at a time, the next chunk while one is used.  A block continues with further rows without a
+ * pause. */
 enum { LOGITS_WARPS = CUDA_LOGITS_THREADS / WARP, LOGITS_TILES = LOGITS_WARPS * 2, CHUNK = 6 };
 
 template <int NT> __device__ __forceinline__ void logits_rows(const cuda_gemm &a)
@@ -211,7 +212,7 @@ template <int NT> __device__ __forceinline__ void logits_rows(const cuda_gemm &a
     uint8_t *ring = shared + 2 * CHUNK * NT * 512 + warp * DEPTH * BLOCK_BYTES + lane * 16;
     const uint8_t *weights = static_cast<const uint8_t *>(a.m.weights) + lane * 16;
 
-    /* What is asked for next: it runs DEPTH blocks ahead, over the ends of groups. */
+    /* The next copy: it runs DEPTH blocks ahead, across the ends of groups. */
     uint32_t ask_group = blockIdx.x, ask_block = 0, ask_slot = 0;
     auto request = [&]() {
         if (ask_group < groups) {
@@ -260,8 +261,8 @@ template <int NT> __device__ __forceinline__ void logits_rows(const cuda_gemm &a
             acc[i / (NT * 4)][i / 4 % NT][i % 4] = 0;
         for (uint32_t chunk = 0; chunk < chunks; chunk++) {
             const uint32_t count = min((uint32_t)CHUNK, blocks - chunk * CHUNK);
-            /* Before chunk 0 there may have been a short one: then the copies of this one are
-             * not far enough back. */
+            /* The chunk before chunk 0 may have been short: then the copies of this chunk are
+             * not old enough. */
             if (chunk == 0 && blocks % CHUNK != 0)
                 wait_for_copies<0>();
             else

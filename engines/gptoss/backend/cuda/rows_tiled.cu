@@ -1,11 +1,10 @@
 /* gptoss/backend/cuda/rows_tiled.cu - products of a matrix with many tokens (prompts).
  *
- * Bound by the tensor cores.  A block makes 128 rows of 128 tokens: 8 warps as 4 (rows) by 2
- * (tokens), each 32 rows by 64 tokens in registers.  Weights go straight from memory (L2) to
- * registers as fragments (args.h), MXFP4 ones decoded there; activations come through
- * shared memory by asynchronous copies, STAGES deep.
- * Shared memory: [stage][block of 32 columns][token] 64 bytes: eight lanes of a 16-byte access
- * phase read 128 consecutive bytes.
+ * Bound by the tensor cores.  A block computes 128 rows of 128 tokens: 8 warps as 4 (rows) by 2
+ * (tokens), each 32 rows by 64 tokens in registers.  Weights go directly from memory (L2) to
+ * registers as fragments (args.h), where MXFP4 is decoded; activations come through shared
+ * memory by asynchronous copies, STAGES deep.  Shared memory: [stage][block of 32
+ * columns][token] 64 bytes: eight lanes of a 16-byte access phase read 128 consecutive bytes.
  * Precision: bf16 products, float32 sums.  Reference: the CPU backend's linear operations.
  */
 #include "engines/gptoss/backend/cuda/epilogue.cuh"
@@ -26,10 +25,10 @@ __device__ __forceinline__ void copy_async(void *to, const void *from, bool real
                  "r"(real ? 16 : 0));
 }
 
-/* The fragments of ROW_TILES row tiles.  Two of them ping-pong by block (bf16) or by stage
- * (MXFP4): request() asks for the block after `block`, get() decodes one that has arrived.
- * ODD is the parity of the stage, B the block within it; both are known when compiling, or
- * the registers would be indexed at run time. */
+/* The fragments of ROW_TILES row tiles.  Two of them alternate by block (bf16) or by stage
+ * (MXFP4): request() loads the block after `block`, get() decodes a loaded one.  ODD is the
+ * parity of the stage, B the block within it; both are compile-time constants, because
+ * registers cannot be indexed at run time. */
 struct fragments_bf16 {
     uint4 r[2][ROW_TILES][2];
 
@@ -112,7 +111,7 @@ struct fragments_mxfp4 {
     }
 };
 
-/* One block of 32 columns: requests the next weights, multiplies these. */
+/* One block of 32 columns: loads the next weights, multiplies these. */
 template <int ODD, int B, class Fragments>
 __device__ __forceinline__ void
 multiply_block(const cuda_gemm &a, const uint8_t *weights, const uint8_t *scales, uint32_t tile,
@@ -136,8 +135,8 @@ multiply_block(const cuda_gemm &a, const uint8_t *weights, const uint8_t *scales
     }
 }
 
-/* source(i): row of x that column i of this tile reads; column(i): what it is to the epilogue.
- */
+/* source(i): row of x that column i of this tile reads; column(i): its meaning for the
+ * epilogue. */
 template <class Fragments, class Epilogue, class Source, class Column>
 __device__ __forceinline__ void
 run_tile(const cuda_gemm &a, const uint8_t *weights, const uint8_t *scales, uint32_t row_block,
@@ -177,7 +176,8 @@ run_tile(const cuda_gemm &a, const uint8_t *weights, const uint8_t *scales, uint
             fetch(s);
         asm volatile("cp.async.commit_group;");
     }
-    Epilogue::stage(a, extra, first_token, count); /* the loop's barriers come before its use */
+    Epilogue::stage(a, extra, first_token,
+                    count); /* barriers in the loop come before its use */
     Fragments w;
     w.begin(a.m, weights, scales, tile, lane);
     auto next_stage = [&](uint32_t step) -> const uint8_t * {
@@ -227,7 +227,7 @@ template <class Epilogue> __device__ __forceinline__ void tile_dense(const cuda_
         [&](uint32_t i) { return first + i; }, [&](uint32_t i) { return first + i; });
 }
 
-/* grid: (row blocks, expert tiles, at most): surplus blocks leave at once. */
+/* grid: (row blocks, most expert tiles): surplus blocks return at once. */
 template <class Epilogue>
 __device__ __forceinline__ void tile_expert(const cuda_gemm &a, bool by_assignment)
 {

@@ -1,8 +1,8 @@
 /* gptoss/backend/cuda/sample.cu - the plain sampling of sampler/sampler.h on the device.
  *
- * Greedy, or temperature with Gumbel noise: an argmax either way, ties to the lowest id.
- * Everything else (penalties, filters, masks, log probabilities) is sampled from the same
- * logits by sample_filtered.cu, or on the host.
+ * Greedy, or temperature with Gumbel noise: both are an argmax, ties to the lowest id.  All
+ * other sampling (penalties, filters, masks, log probabilities) uses the same logits in
+ * sample_filtered.cu or on the host.
  */
 #include "engines/gptoss/backend/cuda/noise.cuh"
 

@@ -1,11 +1,11 @@
-/* gptoss/backend/cuda/sample_filtered.cu - the sampling of sampler/sampler.h that sample_plain
- * does not make: penalties, bias, mask, top_k, top_p, min_p, log probabilities (Hopper and
+/* gptoss/backend/cuda/sample_filtered.cu - the parts of sampler/sampler.h that sample_plain
+ * does not do: penalties, bias, mask, top_k, top_p, min_p, log probabilities (Hopper and
  * later).
  *
- * A cluster of eight blocks has a row, each an eighth of it in shared memory: the logits are
- * read once, from L2 (twice with log probabilities), and every step below works there.  What a
- * row needs of the host (nothing may be sampled, values that are not numbers where log
- * probabilities are wanted) is left to it.
+ * A cluster of eight blocks processes a row, each block an eighth of it in shared memory: the
+ * logits are read once, from L2 (twice with log probabilities), and every operation below works
+ * in shared memory.  Rare cases are left to the host (no id can be sampled, or NaN where log
+ * probabilities are requested).
  */
 #include "engines/gptoss/backend/cuda/rank.cuh"
 
@@ -18,19 +18,19 @@ struct best {
 
 #define NONE (best{-INFINITY, NO_ID})
 
-/* Shared memory.  What the other blocks read has a place of its own for each use. */
+/* Shared memory.  Values that other blocks read have a separate place for each use. */
 struct sample_state {
     rank_state rank;
     best likely, chosen, raw; /* this block's */
     uint32_t odd;
     double sum;
     best top[CUDA_TOP_MAX];
-    best all[CUDA_FILTER_BLOCKS * CUDA_TOP_MAX]; /* the first block's alone */
+    best all[CUDA_FILTER_BLOCKS * CUDA_TOP_MAX]; /* used by the first block only */
 };
 
 /* ---- the row ---- */
 
-/* Reads the block's part; true in a thread that met what is not a number. */
+/* Loads the block's part; true in a thread that found a NaN. */
 __device__ __forceinline__ bool load(const cuda_filter &a, const cuda_filter_row &how,
                                      const row_part &part, const uint32_t *mask)
 {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void edit(const cuda_filter &a, const cuda_filter_row
     }
 }
 
-/* The best of all blocks, in all threads; `own` is the place of this use. */
+/* The best of all blocks, in all threads; `own` is the place for this use. */
 __device__ __forceinline__ best cluster_best(best b, best &own)
 {
     block_argmax(b.value, b.id);
@@ -93,7 +93,7 @@ __device__ __forceinline__ best cluster_best(best b, best &own)
     return b;
 }
 
-/* The best of this thread's values that come behind `after`; NO_ID: of all. */
+/* The best of this thread's values after `after`; NO_ID: of all. */
 __device__ __forceinline__ best next_best(const row_part &part, best after)
 {
     best b = NONE;
@@ -152,7 +152,7 @@ __device__ __forceinline__ best noisy(const row_part &part, const cuda_filter_ro
     return b;
 }
 
-/* NO_ID: nothing can be sampled.  The same in all threads of all blocks. */
+/* NO_ID: no id can be sampled.  The same in all threads of all blocks. */
 __device__ uint32_t choose(const cuda_filter &a, const cuda_filter_row &how, sample_state &s,
                            const row_part &part)
 {
@@ -196,7 +196,7 @@ __device__ __forceinline__ double weigh(const row_part &part, float largest)
     return sum;
 }
 
-/* The block's first ranks, one after the other. */
+/* The block's first ranks, in order. */
 __device__ __forceinline__ void list_top(const row_part &part, uint32_t wanted, best *top)
 {
     best own = next_best(part, NONE);
@@ -210,7 +210,8 @@ __device__ __forceinline__ void list_top(const row_part &part, uint32_t wanted, 
     }
 }
 
-/* The first block: what all blocks listed, in order.  Returns how many ids there are. */
+/* In the first block: merges the lists of all blocks, in order.  Returns how many ids there
+ * are. */
 __device__ __forceinline__ uint32_t merge_top(sample_state &s, uint32_t wanted,
                                               cuda_filtered *out)
 {
@@ -233,7 +234,7 @@ __device__ __forceinline__ uint32_t merge_top(sample_state &s, uint32_t wanted,
     return min(there, wanted);
 }
 
-/* False: it is the host's. */
+/* False: left to the host. */
 __device__ bool report(const cuda_filter &a, const cuda_filter_row &how, sample_state &s,
                        const row_part &part, uint32_t id, cuda_filtered *out)
 {
@@ -284,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(CUDA_FILTER_THREADS, 2)
         id = NO_ID;
     if (cluster_rank() == 0 && threadIdx.x == 0)
         out->id = id;
-    cluster_sync(); /* nobody leaves while another block reads what it has */
+    cluster_sync(); /* no block may exit while another reads its shared memory */
 }
 
 #endif

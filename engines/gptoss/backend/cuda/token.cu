@@ -1,19 +1,21 @@
 /* gptoss/backend/cuda/token.cu - all layers of one token in one kernel (Hopper).
  *
- * A block a multiprocessor stays for the whole token.  Its producer warp streams weights, keys
- * and values through a ring in shared memory and does not stop at the barriers between steps;
- * its consumer warps multiply what is in the ring.  Only the experts' weights must wait until
- * it is known which.  Steps of a layer; what blocks give each other lies in L2
- * (token_exchange.cuh), and but for attention all wait for all before the next one:
+ * One block a multiprocessor stays for the whole token.  Its producer warps stream weights,
+ * keys and values through a ring in shared memory and do not stop at the barriers between
+ * steps; its consumer warps multiply what is in the ring.  Only the experts' weights must wait
+ * until the choice is known.  The steps of a layer are below.  Blocks exchange values in L2
+ * (token_exchange.cuh), and except for attention all blocks wait for all before the next step:
+ *
  *   qkv        every block normalizes the residual itself; sums of its tiles to L2
  *   attention  few blocks while the context is short; bias and RoPE first
- *   out        sums to L2, and of the router the part that is linear in them
+ *   out        sums to L2, and the part of the router that is linear in them
  *   gate_up    every block adds up residual and router and knows the choice; SwiGLU
  *   down       all experts of a row in one sum, to L2
- * The residual lies in registers, the same in every block.  Nothing is added atomically: the
+ *
+ * The residual lies in registers, the same in every block.  Nothing is added atomically, so the
  * same step gives the same bits.
  *
- * Precision: as the kernels it replaces; bf16 products, float32 sums and residual, the router
+ * Precision: like the kernels it replaces; bf16 products, float32 sums and residual, the router
  * in float32.  Bound: reading the weights.  Shape: token.h.
  */
 #include "engines/gptoss/backend/cuda/token_attend.cuh"
@@ -21,8 +23,8 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* What steps need of the small weights at their end, asked for long before; bf16 as it comes,
- * since to widen it would be to wait for it. */
+/* Small weights that steps need at their end, loaded long before.  They stay bf16, because
+ * converting them would wait for the loads. */
 struct early_weights {
     attend_early attention;
     uint4
@@ -61,7 +63,7 @@ template <class C> struct steps {
         }
     }
 
-    /* This block's rows of the residual, for finish_out(). */
+    /* Keeps this block's rows of the residual for finish_out(). */
     __device__ __forceinline__ void keep_rows()
     {
 #pragma unroll
@@ -80,12 +82,12 @@ template <class C> struct steps {
     }
 
     /* This block's part of the router's sums: its rows of the new residual, times the norm's
-     * weights, times the router's.  The norm's factor comes later. */
+     * weights, times the router's.  The norm's factor is applied later. */
     __device__ __forceinline__ void route()
     {
         const uint32_t experts = c.a.experts;
         const float *v = c.s.rows + c.warp * 8;
-        c.meet(); /* behind it `sums` are free for other use */
+        c.meet(); /* after this `sums` may be reused */
 #pragma unroll
         for (int k = 0; k < TOKEN_EXPERTS_MAX / WARP; k++) {
             if (!routes(k, plan))
@@ -106,7 +108,7 @@ template <class C> struct steps {
         }
     }
 
-    /* Adds up the blocks' sums, a warp a part of the blocks, for choose(). */
+    /* Adds up the blocks' sums, each warp a part of the blocks, for choose(). */
     __device__ __forceinline__ void gather_router()
     {
         const uint32_t quads = c.a.experts / 4, parts = C::THREADS / quads;
@@ -185,7 +187,7 @@ template <class C> struct steps {
         return v;
     }
 
-    /* ---- the whole ---- */
+    /* ---- the whole kernel ---- */
 
     __device__ __forceinline__ attention_step<C> attention(const token_layer &l) const
     {
@@ -194,8 +196,8 @@ template <class C> struct steps {
                 position};
     }
 
-    /* The step's activations to c.x; then, so that nothing waits for it, what later steps need
-     * of the small weights is asked for. */
+    /* Puts the step's activations into c.x; then starts loads of small weights that later steps
+     * need, so that nothing waits for them. */
     __device__ __forceinline__ void prepare(const token_layer &l, bool first,
                                             const uint16_t *next_norm)
     {
@@ -220,7 +222,7 @@ template <class C> struct steps {
                 c.meet();
             c.normalize(up, up ? TOKEN_LIFT : 1);
             if (up) {
-                c.wait_for_piece(); /* the choice was made before it was asked for */
+                c.wait_for_piece(); /* the choice was made before the piece was loaded */
                 ask_experts(l);
             } else {
                 c.load_norm(c.norm[1], l.mlp_norm);
@@ -230,7 +232,7 @@ template <class C> struct steps {
         }
     }
 
-    /* What the sums of the step's tiles become. */
+    /* Finishes the sums of the step's tiles. */
     __device__ __forceinline__ void finish(const token_layer &l)
     {
         const token_args &a = c.a;
@@ -255,8 +257,8 @@ template <class C> struct steps {
         }
     }
 
-    /* One loop for all steps, so that there is one place of each product: a layer runs through
-     * all of the kernel's code, and with 140 KB of it everything was slower. */
+    /* One loop for all steps, so that each product has its code only once: a layer runs through
+     * all of the kernel's code, and with 140 KB of code everything was slower. */
     __device__ __forceinline__ void layer(const token_layer &l, bool first,
                                           const uint16_t *next_norm)
     {
@@ -340,7 +342,7 @@ template <int W> __device__ __forceinline__ void token(const token_args &a)
     if (tid < STEPS)
         s.plan[tid] = plan_of(tid);
     __syncthreads();
-    /* The producers leave their registers to the consumers. */
+    /* The producers give their registers to the consumers. */
     if (tid >= W * WARP) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         produce<W>(a, s, ring, sums);

@@ -6,7 +6,7 @@
 
 #include "engines/gptoss/backend/cuda/args.h"
 
-/* The shape the kernel is made for: that of both published models. */
+/* The supported shape: that of both published models. */
 enum {
     TOKEN_HIDDEN = 2880,
     TOKEN_INNER = 2880,
@@ -19,16 +19,16 @@ enum {
     TOKEN_SHARED = 232448,  /* shared memory of a block on Hopper */
     TOKEN_DYNAMIC = 224768, /* of it, what the launch asks for */
     TOKEN_QKV_ROWS = (TOKEN_HEADS + 2 * TOKEN_KV_HEADS) * 64,
-    TOKEN_SMS_MIN = 104, /* fewer: a block has more tiles than its sums have room for */
-    TOKEN_SMS_MAX = 180, /* more: a tile is spread over more than two blocks */
+    TOKEN_SMS_MIN = 104, /* with fewer, a block has more tiles than its sums have room for */
+    TOKEN_SMS_MAX = 180, /* with more, a tile is spread over more than two blocks */
 };
 
-/* Activations that meet MXFP4 weights are multiplied by it: the codes, taken as bf16, are the
- * weights times 2^-126, and their products should be normal numbers. */
+/* Factor of activations that are multiplied with MXFP4 weights: the codes, read as bf16, are
+ * the weights times 2^-126, and their products should be normal numbers. */
 #define TOKEN_LIFT 1.2676506002282294e30f /* 2^100 */
 
-/* SwiGLU's results are given on divided by it: below 1 with a clamp of at most
- * TOKEN_LIMIT_MAX, which leaves a bit free (token_exchange.cuh). */
+/* SwiGLU's results are divided by this: with a clamp of at most TOKEN_LIMIT_MAX they are below
+ * 1, which leaves a bit free (token_exchange.cuh). */
 #define TOKEN_INNER_SCALE 128.0f
 #define TOKEN_LIMIT_MAX   10.0f
 #define INNER_LIFT_PAIR   0x75007500u /* TOKEN_LIFT * TOKEN_INNER_SCALE, as a pair of bf16 */
@@ -55,8 +55,8 @@ struct token_args {
     const struct cuda_seq *seq;
     const uint32_t *tables;
     const uint32_t *slot_full, *slot_window;
-    /* what blocks tell each other, in L2 */
-    float *qkv_sums;    /* [2][TOKEN_QKV_ROWS]: a tile's sums lie in two blocks at most */
+    /* values that blocks exchange in L2 */
+    float *qkv_sums;    /* [2][TOKEN_QKV_ROWS]: a tile's sums come from at most two blocks */
     float *out_sums;    /* [2][TOKEN_HIDDEN] */
     float *down_sums;   /* [2][TOKEN_HIDDEN] */
     float *router_sums; /* [blocks][experts] */

@@ -1,8 +1,8 @@
 /* gptoss/backend/cuda/token_attend.cuh - attention of one token, as a step of token.cu.
  *
- * Block b works for KV head b % 8.  Keys and values come through the ring, a page (64 tokens)
- * a piece, asked for before the query is known.  While the context is short one block has all
- * keys of a head; else the last block of a head to finish merges.
+ * Block b works for KV head b % 8.  Keys and values come through the ring, a page (64 tokens) a
+ * piece, loaded before the query is known.  While the context is short one block has all keys
+ * of a head; else the last block of a head to finish merges.
  */
 #ifndef GPTOSS_CUDA_TOKEN_ATTEND_CUH
 #define GPTOSS_CUDA_TOKEN_ATTEND_CUH
@@ -12,8 +12,8 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* What of the weights attention needs, asked for a step ahead; bf16 as it comes, since to
- * widen it would be to wait for it. */
+/* Small weights of attention, loaded a step ahead.  They stay bf16, because converting them
+ * would wait for the loads. */
 struct attend_early {
     float2 rope;         /* of dimension tid % 32 */
     uint16_t q_bias[2];  /* of dimensions d and d + 32 of this thread's query head */
@@ -131,7 +131,7 @@ template <class C> struct attention_step {
         c.meet();
     }
 
-    /* The page in the ring is older than the token: puts its K and V there. */
+    /* The page in the ring was copied before the token existed: adds the token's K and V. */
     __device__ __forceinline__ void patch(uint8_t *piece)
     {
         uint4 *row = reinterpret_cast<uint4 *>(piece) + position % CUDA_PAGE_TOKENS * 8;
@@ -143,10 +143,10 @@ template <class C> struct attention_step {
         __syncwarp();
     }
 
-    /* Chunks of 16 keys are dealt to the warps in turn. */
+    /* Chunks of 16 keys are divided among the warps in turn. */
     template <int W> __device__ __forceinline__ void walk(rows8 &rows)
     {
-        uint32_t turn = c.warp; /* chunk of this page that is this warp's, if below 4 */
+        uint32_t turn = c.warp; /* this warp's chunk of this page, if below 4 */
         for (uint32_t p = keys.first; p < keys.last; p++) {
             uint8_t *piece = c.take(2 * KEY_BYTES);
             uint32_t first = p * CUDA_PAGE_TOKENS + turn * 16;
@@ -159,10 +159,10 @@ template <class C> struct attention_step {
                 keys16 k;
                 load_keys(k, piece, 1, turn * 16, c.g, c.t);
                 add_keys(rows, k, (int32_t)first, (uint32_t)l.window, c.t);
-                if (newest) /* the ring's next copy here comes after these writes */
+                if (newest) /* the ring's next copy to this place comes after these writes */
                     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             }
-            c.release(0); /* the branch above has used what it read */
+            c.release(0); /* the branch above has used the values it read */
             turn = (turn + 4 * W - 4) % W;
         }
     }
@@ -219,7 +219,7 @@ template <class C> struct attention_step {
             merge_blocks(e, partial);
     }
 
-    /* All loads are asked for at once: 16 blocks one after the other would be 16 latencies. */
+    /* All loads are started at once: 16 blocks one after the other would take 16 latencies. */
     __device__ __forceinline__ void merge_blocks(const attend_early &e, const float *partial)
     {
 #pragma unroll 1

@@ -1,6 +1,5 @@
-/* gptoss/backend/cuda/token_consume.cuh - what the consumer warps of token.cu have in common:
- * meeting, pieces of the ring, sums of tiles, the residual and its norm, activations.
- */
+/* gptoss/backend/cuda/token_consume.cuh - shared by the consumer warps of token.cu: barriers,
+ * pieces of the ring, sums of tiles, the residual and its norm, activations. */
 #ifndef GPTOSS_CUDA_TOKEN_CONSUME_CUH
 #define GPTOSS_CUDA_TOKEN_CONSUME_CUH
 
@@ -22,8 +21,8 @@ template <int W> struct consumer {
     uint8_t *x;  /* activations, bf16 */
     float *sums; /* [tile][warp][16] */
     const uint32_t tid, warp, lane, g, t;
-    uint32_t slot, phase, offset; /* of the ring: next to take, and where it may lie */
-    uint32_t used;                /* next to give back */
+    uint32_t slot, phase, offset; /* of the ring: next to take, and its offset */
+    uint32_t used;                /* next to release */
     uint32_t target;              /* arrivals that end the next barrier; thread 0 */
     uint32_t round;               /* 0 or 1, of the layer (token_exchange.cuh) */
     float4 r[MINE]; /* the residual, the same in all blocks: quads tid, tid + THREADS, ... */
@@ -34,7 +33,7 @@ template <int W> struct consumer {
         asm volatile("bar.sync 1, %0;" ::"n"(W * WARP) : "memory");
     }
 
-    /* Until all blocks have come here.  It publishes nothing (token_exchange.cuh). */
+    /* Waits until all blocks have arrived.  Publishes nothing (token_exchange.cuh). */
     __device__ __forceinline__ void grid_meet()
     {
         meet();
@@ -58,7 +57,7 @@ template <int W> struct consumer {
     {
         ring_wait(&s.full[slot], phase);
     }
-    /* The next piece; where it lies follows from the sizes, as in producer::reserve(). */
+    /* The next piece; its address follows from the sizes, as in producer::reserve(). */
     __device__ __forceinline__ uint8_t *take(uint32_t bytes)
     {
         bytes = (bytes + 127) & ~127u;
@@ -71,11 +70,13 @@ template <int W> struct consumer {
         }
         return ring + at;
     }
-    /* Pieces are given back in the order they were taken.  `read`: bits made of all that was
-     * read of the piece, so that the arrival cannot be moved ahead of it (ring.cuh). */
+    /* Pieces are released in the order in which they were taken.  `read`: bits computed from
+     * everything that was read of the piece, so that the compiler cannot move the arrival
+     * before the reads (ring.cuh). */
     __device__ __forceinline__ void release(uint32_t read)
     {
-        const uint32_t nothing = a.layer_count >> 16; /* zero, which the compiler cannot know */
+        const uint32_t nothing =
+            a.layer_count >> 16; /* zero, but the compiler does not know that */
         __syncwarp();
         if (lane == 0)
             ring_arrive(&s.empty[used] + (read & nothing));
@@ -93,9 +94,9 @@ template <int W> struct consumer {
         return v;
     }
 
-    /* Gives on the sums of the step's tiles: those of the block that has a tile's beginning to
-     * out[row], those of the block that has the rest to out[rows + row]; a reader adds both.
-     * finish(begins, v): the value of row tid of this block. */
+    /* Writes the sums of the step's tiles: the block with a tile's beginning to out[row], the
+     * block with the rest to out[rows + row]; a reader adds both. finish(begins, v): the value
+     * of row tid of this block. */
     template <class Finish>
     __device__ __forceinline__ void put_sums(float *out, uint32_t rows, const step_plan &plan,
                                              uint32_t parts, Finish finish)
@@ -151,8 +152,8 @@ template <int W> struct consumer {
             s.sums[warp] = sum;
     }
 
-    /* After a barrier behind add_squares(): the normalized residual, times a power of two, to
-     * x. */
+    /* After add_squares() and a barrier: writes the normalized residual, times a power of two,
+     * to x. */
     __device__ __forceinline__ void normalize(bool experts, float lift)
     {
         float sum = 0;

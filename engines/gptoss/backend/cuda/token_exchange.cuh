@@ -1,16 +1,18 @@
-/* gptoss/backend/cuda/token_exchange.cuh - how the blocks of token.cu give each other values.
+/* gptoss/backend/cuda/token_exchange.cuh - how the blocks of token.cu exchange values.
  *
- * A barrier of all blocks that also publishes what they wrote waits until every store has been
- * acknowledged, which takes microseconds while the ring keeps memory busy.  So each word says
- * itself whether it is new: a bit of it is the round, which changes from layer to layer, and a
- * reader asks again until the bit is right.  Every word is written once a layer, and nobody
- * writes one anew before all have read it: to come to that place of the next layer a block
- * needs values that each of the others made from it.
+ * A barrier of all blocks that also publishes their writes waits until every store has been
+ * acknowledged, which takes microseconds while the ring keeps memory busy.  Instead each word
+ * itself says whether it is new: one of its bits is the round, which changes from layer to
+ * layer, and a reader polls until the bit is right.  Every word is written once a layer, and no
+ * word is overwritten before all blocks have read it: to reach that place in the next layer a
+ * block needs values that each of the others made from the word.
+ *
  *   sums     float32; the round is the second lowest bit of the fraction
  *   mixed    bf16 in the upper half, the round at the same place
  *   inner    two bf16 below 1, so that bit 14 is zero in both; the round is that of the lower
- * Who reads them still waits for a count of blocks, lest all of them ask all the time; it may
- * be early.
+ *
+ * Readers first wait for a count of blocks, so that they do not all poll all the time; the
+ * count may be early.
  */
 #ifndef GPTOSS_CUDA_TOKEN_EXCHANGE_CUH
 #define GPTOSS_CUDA_TOKEN_EXCHANGE_CUH
@@ -19,8 +21,8 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* Not the lowest bit: tests of that become predicates, and then ptxas asks for one word after
- * the other. */
+/* Not the lowest bit: tests of that become predicates, and then ptxas loads one word after the
+ * other. */
 enum { ROUND_OF_SUM = 2, ROUND_OF_PAIR = 0x4000 };
 
 __device__ __forceinline__ void tell(void *to, uint32_t word)
@@ -40,8 +42,8 @@ __device__ __forceinline__ float4 told_sums(uint4 v)
     return make_float4(told_sum(v.x), told_sum(v.y), told_sum(v.z), told_sum(v.w));
 }
 
-/* Plain loads from L2: ptxas asks for `relaxed` ones one after the other.  It may take a plain
- * one for the same as one before it, so hear_again() lies between two tries. */
+/* Plain loads from L2, because ptxas serializes `relaxed` ones. ptxas may merge a plain load
+ * with an earlier one, so hear_again() lies between two tries. */
 __device__ __forceinline__ uint32_t hear(const void *from)
 {
     uint32_t v;
@@ -61,7 +63,7 @@ __device__ __forceinline__ void hear_again()
     asm volatile("fence.acq_rel.cta;" ::: "memory");
 }
 
-/* N times four words; at(i): where the i-th lie.  All are asked for at once. */
+/* Loads N times four words; at(i): address of the i-th.  All loads are started at once. */
 template <int N, class At>
 __device__ __forceinline__ void hear_all(uint4 (&v)[N], uint32_t bit, uint32_t round, At at)
 {

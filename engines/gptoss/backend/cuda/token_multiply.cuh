@@ -2,16 +2,16 @@
  * activations in shared memory.
  *
  * All W warps share every piece: warp w takes its 32-column blocks (or pairs of them) w, w + W,
- * ..., and each piece starts one warp further, so that none idles more than others.  A warp's
- * sums of a tile meet those of the other warps in shared memory, at the end of a step.
+ * ..., and each piece starts one warp further, so that the load is even.  The sums of all warps
+ * of a tile are combined in shared memory at the end of a step.
  *
- * One token leaves seven of the eight columns of an mma unused, so each column has the
- * activations of another block: lane g brings those of column g, one load serves several
- * blocks, and of a block's sums the column with its own activations counts.  A block thus has
- * sums of its own, which MXFP4 scales need.
+ * One token leaves seven of the eight columns of an mma unused, so each column gets the
+ * activations of another block: lane g loads those of column g, one load serves several blocks,
+ * and of a block's sums only the column with its own activations is used.  So each block has
+ * its own sums, which MXFP4 scales need.
  *
  * Bound, with the ring full: most likely the integer pipe, which decodes MXFP4; twelve warps
- * instead of eight are no quicker.
+ * instead of eight are no faster.
  */
 #ifndef GPTOSS_CUDA_TOKEN_MULTIPLY_CUH
 #define GPTOSS_CUDA_TOKEN_MULTIPLY_CUH
@@ -44,9 +44,9 @@ template <class C> struct multiplier {
     }
 
     /* bf16 weights; a unit has `width` blocks, a tile `parts` units, a piece up to two units.
-     * A lane's 16 bytes of a row are the A fragment as they are: two of its words stand in
-     * rows g, two in rows g + 8, so a block needs two columns, each with the activations of one
-     * pair of words, and a row's sum is that of both. */
+     * A lane's 16 bytes of a row are the A fragment unchanged: two of its words are in rows g,
+     * two in rows g + 8.  So a block needs two columns, each with the activations of one pair
+     * of words, and a row's sum is the sum of both. */
     __device__ __forceinline__ void dense(const step_plan &plan, uint32_t width,
                                           uint32_t parts) const
     {
@@ -78,7 +78,7 @@ template <class C> struct multiplier {
                 }
                 read ^= one[i].w ^ two[i].w;
             }
-            /* A block that does not exist: what was there before, times nothing. */
+            /* A block that does not exist: old data times zero. */
             const uint32_t real = mask(own < blocks), x0 = (g % 2 == 0 ? v.x : v.y) & real,
                            x1 = (g % 2 == 0 ? v.z : v.w) & real;
 #pragma unroll
@@ -106,9 +106,9 @@ template <class C> struct multiplier {
         }
     }
 
-    /* N <= 4 pairs of blocks of an MXFP4 piece: pairs first, first + W, ...; those past `pairs`
-     * do not exist (of them only the last may).  x has been multiplied by TOKEN_LIFT, so that
-     * codes need no scale to be normal numbers times an activation. */
+    /* N <= 4 pairs of blocks of an MXFP4 piece: pairs first, first + W, ...; pairs from `pairs`
+     * on do not exist (only the last can be such). x has been multiplied by TOKEN_LIFT, so that
+     * a code times an activation is a normal number without its scale. */
     template <int N>
     __device__ __forceinline__ void pairs_of_blocks(const uint4 *w, const uint2 *scales,
                                                     const uint4 *v, uint32_t first,
@@ -154,7 +154,7 @@ template <class C> struct multiplier {
         p.high += b0 * power_of(e1) + b1 * power_of(e1 >> 8);
     }
 
-    /* Bits, so that the compiler does not make a table in memory of what a c.lane picks. */
+    /* Uses bits, so that the compiler does not build a table in memory for a choice by lane. */
     static __device__ __forceinline__ uint32_t mask(bool all)
     {
         return all ? 0xFFFFFFFFu : 0;
@@ -170,8 +170,8 @@ template <class C> struct multiplier {
         return __uint_as_float(byte << 23 & 0x7F800000u);
     }
 
-    /* The experts' weights: gate_up, where a unit is a tile, or down, where it is half a tile
-     * of one choice. */
+    /* The experts' weights: gate_up, where a unit is a tile, or down, where a unit is half a
+     * tile of one choice. */
     __device__ __forceinline__ void experts(const step_plan &plan, bool down) const
     {
         static_assert(W == 8, "a c.warp has five or six pairs of a tile: four, and two");

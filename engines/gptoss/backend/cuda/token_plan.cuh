@@ -1,13 +1,16 @@
-/* gptoss/backend/cuda/token_plan.cuh - how token.cu deals work to blocks, and what a block has
- * in shared memory.
+/* gptoss/backend/cuda/token_plan.cuh - how token.cu divides work among blocks, and the shared
+ * memory of a block.
  *
- * Work of a step comes in units of 12 to 24 KB, in the order of the weights; block b has a run
- * of them: units b * n / blocks on.  A piece of the ring is a unit, or two of one tile:
+ * The work of a step comes in units of 12 to 24 KB, in the order of the weights; block b has a
+ * run of them from unit b * n / blocks on.  A piece of the ring is a unit, or two units of one
+ * tile:
+ *
  *   qkv   (tile, sixth of its columns)   keys  (page) K and V of one KV head, 64 tokens
  *   out   (tile, eighth)                 up    (choice, tile)
  *   down  (tile, choice, half)
- * A tile's sums therefore lie in at most two neighbouring blocks (token.h's limits on their
- * number), and the order of additions is fixed.
+ *
+ * So a tile's sums lie in at most two neighbouring blocks (token.h limits their number), and
+ * the order of additions is fixed.
  */
 #ifndef GPTOSS_CUDA_TOKEN_PLAN_CUH
 #define GPTOSS_CUDA_TOKEN_PLAN_CUH
@@ -34,12 +37,12 @@ enum {
     DOWN_PARTS = TOKEN_TOPK * 2,
     DOWN_UNITS = DOWN_TILES * DOWN_PARTS,
     KEY_BYTES = CUDA_PAGE_TOKENS * CUDA_HEAD_DIM * 2, /* K of one head in a page */
-    SPLIT_PAGES = 6, /* an attention block has at least so many pages, if there are */
+    SPLIT_PAGES = 6, /* least pages of an attention block, if there are so many */
     GROUP = TOKEN_HEADS / TOKEN_KV_HEADS,
     SLOTS = 16,
     PRODUCERS = 4,  /* warps */
-    FLIGHT = 2,     /* pieces asked for and not there yet: more only queue, and with them what
-                       blocks tell each other */
+    FLIGHT = 2,     /* pieces in flight: more would only queue, and delay the values that blocks
+                       exchange */
     TILES_MAX = 14, /* of a block in a step */
     X_BYTES = TOKEN_TOPK * TOKEN_INNER * 2,
 };
@@ -47,14 +50,14 @@ enum {
 /* The products of a layer, in order. */
 enum step { STEP_QKV, STEP_OUT, STEP_UP, STEP_DOWN, STEPS };
 
-/* What this block does in a step, in every layer the same: units first to last - 1, which are
- * of `tiles` tiles from number `tile` on; the first one is part `part` of its tile. */
+/* This block's work in a step, the same in every layer: units first to last - 1, which belong
+ * to `tiles` tiles from number `tile` on; the first unit is part `part` of its tile. */
 struct step_plan {
     uint32_t first, last, tile, tiles, part;
 };
 
 struct token_shared {
-    /* Read and written 16 bytes at a time. */
+    /* Accessed 16 bytes at a time. */
     alignas(16) float rows[64];
     alignas(16) uint16_t fresh[2 * CUDA_HEAD_DIM]; /* the token's own K and V */
     uint64_t full[SLOTS], empty[SLOTS];
@@ -95,13 +98,13 @@ __device__ __forceinline__ step_plan plan_of(uint32_t step)
     return {first, last, tile, (last - 1) / parts + 1 - tile, first % parts};
 }
 
-/* How many of the units from u on are one piece: two, where they are of one tile. */
+/* How many of the units from u on form one piece: two if they belong to one tile. */
 __device__ __forceinline__ uint32_t units_of_piece(uint32_t u, uint32_t last)
 {
     return u % 2 == 0 && u + 1 < last ? 2 : 1;
 }
 
-/* Pairs of blocks of an MXFP4 tile that are one piece, from pair `first` on. */
+/* Pairs of blocks of an MXFP4 tile that form one piece, from pair `first` on. */
 struct mxfp4_piece {
     uint32_t first, pairs;
 
@@ -127,7 +130,7 @@ __device__ __forceinline__ mxfp4_piece down_piece(uint32_t u, uint32_t count)
                       : mxfp4_piece{HALF_PAIRS, PAIRS - HALF_PAIRS};
 }
 
-/* The pages whose keys a block attends to; none in most blocks while the context is short. */
+/* The pages whose keys a block attends to; most blocks have none while the context is short. */
 struct key_run {
     uint32_t first, last; /* entries of the page table */
     uint32_t active;      /* blocks that share the head's keys */

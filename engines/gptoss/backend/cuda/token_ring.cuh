@@ -1,6 +1,5 @@
-/* gptoss/backend/cuda/token_ring.cuh - the producer warps of token.cu: they fill the ring, and
- * choose the experts, whose weights they are the first to need.
- */
+/* gptoss/backend/cuda/token_ring.cuh - the producer warps of token.cu: they fill the ring and
+ * choose the experts, because they are the first to need the experts' weights. */
 #ifndef GPTOSS_CUDA_TOKEN_RING_CUH
 #define GPTOSS_CUDA_TOKEN_RING_CUH
 
@@ -9,16 +8,16 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* One thread's view of the ring while it fills it.  Positions grow without end; a piece
- * never wraps, so the end of the ring may stay unused.  Asking for a piece takes a warp
- * longer than the piece may take to come, so the producers take turns; each follows all
- * pieces, since the barriers tell only the last phase from the one before. */
+/* One thread's view of the ring while it fills the ring.  Positions only grow; a piece never
+ * wraps, so the end of the ring may stay unused.  Starting a copy may take a warp longer than
+ * the copy itself, so the producers take turns.  Each producer follows all pieces, because a
+ * barrier only distinguishes its last two phases. */
 template <int W> struct producer {
     token_shared &s;
     uint8_t *ring;
-    uint32_t *starts;      /* positions of the pieces under way */
-    uint32_t self;         /* which producer */
-    uint32_t count, freed; /* pieces so far; of them, known to be used up */
+    uint32_t *starts;      /* positions of the pieces in flight */
+    uint32_t self;         /* number of this producer */
+    uint32_t count, freed; /* pieces so far; those known to be released */
     uint32_t head, offset; /* next position; the same within the ring */
 
     __device__ __forceinline__ uint32_t reserve(uint32_t bytes)
@@ -41,7 +40,7 @@ template <int W> struct producer {
         return at;
     }
 
-    /* A piece of two parts, the second right behind the first. */
+    /* A piece of two parts, adjacent in the ring. */
     __device__ __forceinline__ void put(const uint8_t *one, uint32_t one_bytes,
                                         const uint8_t *two, uint32_t two_bytes)
     {
@@ -56,8 +55,8 @@ template <int W> struct producer {
             ring_copy(ring + at + one_bytes, two, two_bytes, &s.full[slot]);
     }
 
-    /* One place that puts, and loops that are not unrolled: a layer runs through all of the
-     * kernel's code, and much of it is slow (docs/cuda-notes.md). */
+    /* A single place that copies, and loops that are not unrolled: a layer runs through all of
+     * the kernel's code, and much code is slow (docs/cuda-notes.md). */
     __device__ __forceinline__ void put_dense(const token_layer &l, const uint32_t *table,
                                               uint32_t position)
     {
@@ -104,15 +103,15 @@ template <int W> struct producer {
     }
 };
 
-/* Orders like the float, as an integer. */
+/* An integer with the float's order. */
 __device__ __forceinline__ uint32_t sortable(float v)
 {
     uint32_t bits = __float_as_uint(v);
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/* The experts of the token, equal logits by lowest index, and their weights: by a producer
- * warp, the first to need them.  parts: the router's sums, [W][experts]. */
+/* Chooses the token's experts, equal logits by lowest index, and their weights.  Runs in a
+ * producer warp, the first to need them. parts: the router's sums, [W][experts]. */
 template <int W>
 __device__ __forceinline__ void choose(token_shared &s, const float *parts, uint32_t experts,
                                        const float bias[4], float eps)

@@ -1,10 +1,10 @@
-/* gptoss/backend/cuda/wgmma.cuh - Hopper's asynchronous warpgroup product, and what feeds it.
+/* gptoss/backend/cuda/wgmma.cuh - Hopper's asynchronous warpgroup product, and its copies.
  *
  * wgmma<N>::run: d[64 x N] += a[64 x 16] * b[16 x N], bf16 in, float32 sums.  The four warps of
- * a warpgroup own 16 rows each; a lane's fragments of a and d are those of mma.m16n8k16.  b
- * lies in shared memory, N rows of 128 bytes (64 columns), 16-byte pieces of row r at piece ^
- * (r % 8), at a multiple of 1,024 bytes. The registers of a and d belong to the product until
- * wgmma_wait says it is over.
+ * a warpgroup own 16 rows each; a lane's fragments of a and d are those of mma.m16n8k16. b lies
+ * in shared memory, N rows of 128 bytes (64 columns), 16-byte pieces of row r at piece ^ (r %
+ * 8), at a multiple of 1,024 bytes.  The registers of a and d belong to the product until
+ * wgmma_wait says that it has finished.
  */
 #ifndef GPTOSS_CUDA_WGMMA_CUH
 #define GPTOSS_CUDA_WGMMA_CUH
@@ -25,7 +25,7 @@ __device__ __forceinline__ void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most PENDING groups are under way. */
+/* Waits until at most PENDING groups are running. */
 template <int PENDING> __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -46,7 +46,7 @@ __device__ __forceinline__ uint64_t wgmma_rows(uint32_t address)
 
 template <int N> struct wgmma;
 
-/* The operands of N columns: each of the N / 2 registers of a lane wants a name. */
+/* The operands of N columns: each of the N / 2 registers of a lane needs a name. */
 #define WGMMA_OUT_16  "%0, %1, %2, %3, %4, %5, %6, %7"
 #define WGMMA_OUT_32  WGMMA_OUT_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_OUT_48  WGMMA_OUT_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -108,7 +108,7 @@ WGMMA(176, 88, 89, 90, 91, 92)
 WGMMA(192, 96, 97, 98, 99, 100)
 #undef WGMMA
 
-/* Arrives when the copies (cp.async) this thread has asked for are there. */
+/* Arrives when the copies (cp.async) that this thread has started are complete. */
 __device__ __forceinline__ void arrive_after_copies(uint64_t *barrier)
 {
     asm volatile(
@@ -124,7 +124,7 @@ __device__ __forceinline__ void copy_piece(uint32_t to, const void *from, bool r
                  : "memory");
 }
 
-/* What this thread knows to be written becomes visible to wgmma. */
+/* Makes this thread's writes visible to wgmma. */
 __device__ __forceinline__ void fence_for_wgmma()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
