@@ -137,8 +137,11 @@ static struct grammar_program *compile(struct bench *b, struct cases *c)
         (void)!grammar_matcher_mask(m, b->mask, b->words, &err);
         grammar_matcher_free(m);
     }
+    double took = now_us() - start;
     if (code == LR_OK && b->compiles.count < SCHEMAS_MAX)
-        b->compiles.us[b->compiles.count++] = now_us() - start;
+        b->compiles.us[b->compiles.count++] = took;
+    if (took > 20000)
+        (void)fprintf(b->log, "slow\t%s\tcompiling %.0f us\n", c->name, took);
     if (code != LR_OK)
         (void)fprintf(b->log, "refused\t%s\t%s\n", c->name, err.text);
     free(text);

@@ -83,8 +83,10 @@ static lr_code write_constraint(struct lr_arena *arena, const struct grammar_con
 lr_code chat_format_constraint(struct lr_arena *arena, const struct chat_request *req,
                                bool is_harmony, struct lr_str *out, struct lr_error *err)
 {
-    struct grammar_constraint c = {
-        .is_harmony = is_harmony, .answer = answer_of(req), .schema = req->schema};
+    struct grammar_constraint c = {.is_harmony = is_harmony,
+                                   .answer = answer_of(req),
+                                   .schema = req->schema,
+                                   .is_strict = req->schema_strict};
     *out = (struct lr_str){0};
     if (req->requires_tool_call && !is_harmony)
         return lr_fail(err, LR_UNSUPPORTED,

@@ -60,7 +60,6 @@ static lr_code check_schema(struct chat_parse *p, const char *param,
 lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_json *about)
 {
     struct chat_request *req = p->req;
-    bool strict;
     char param[64];
     const struct lr_json *text = lr_json_get(about, "description");
     const struct lr_json *flag = lr_json_get(about, "strict");
@@ -77,7 +76,7 @@ lr_code chat_parse_schema(struct chat_parse *p, const char *at, const struct lr_
                                "'%s' is a string of at most %d bytes.", param,
                                FORMAT_ABOUT_MAX);
     (void)snprintf(param, sizeof(param), "%s.strict", at);
-    if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &strict))
+    if (flag != NULL && flag->type != LR_JSON_NULL && !lr_json_bool(flag, &req->schema_strict))
         return chat_parse_type(p, param, "a boolean", flag);
     (void)snprintf(param, sizeof(param), "%s.schema", at);
     req->schema = lr_json_get(about, "schema");

@@ -80,7 +80,8 @@ struct chat_request {
     enum chat_format format;
     const struct lr_json *schema; /* of CHAT_FORMAT_SCHEMA, with its name and description */
     struct lr_str schema_name;
-    struct lr_str schema_about; /* description of the schema; empty: none */
+    struct lr_str schema_about; /* empty: none */
+    bool schema_strict;         /* objects are closed unless the schema says otherwise */
     bool parallel_tool_calls;
     uint32_t reasoning; /* CHAT_REASONING_ bits */
 

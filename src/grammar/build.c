@@ -5,11 +5,32 @@
 
 #include "grammar/program.h"
 
-enum { RULES_MAX = 4096, RULE_SLOTS = 2 * RULES_MAX };
+/* Where in a document a part of it is, as "properties.a.items"; false: nowhere. */
+static bool find_place(const struct lr_json *at, const struct lr_json *wanted, char *path,
+                       size_t room, size_t len)
+{
+    if (at == wanted)
+        return true;
+    for (uint32_t i = 0; at->type >= LR_JSON_ARRAY && i < at->count; i++) {
+        bool object = at->type == LR_JSON_OBJECT;
+        const struct lr_json *below = object ? &at->members[i].value : &at->items[i];
+        struct lr_str key = object ? lr_str_sub(at->members[i].key, 0, 64) : lr_str("", 0);
+        if (below->type < LR_JSON_ARRAY && below != wanted)
+            continue;
+        int n = object ? snprintf(path + len, room - len, "%s" LR_STR_FMT, len != 0 ? "." : "",
+                                  LR_STR_ARG(key))
+                       : snprintf(path + len, room - len, "[%u]", i);
+        size_t end = n > 0 && len + (size_t)n < room ? len + (size_t)n : len;
+        if (find_place(below, wanted, path, room, end))
+            return true;
+        path[len] = '\0';
+    }
+    return false;
+}
 
 lr_code grammar_fail(struct grammar_build *b, lr_code code, const char *fmt, ...)
 {
-    char text[400];
+    char text[400], place[200] = "";
     va_list args;
     if (b->code != LR_OK)
         return b->code;
@@ -17,8 +38,11 @@ lr_code grammar_fail(struct grammar_build *b, lr_code code, const char *fmt, ...
     (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     b->code = code;
-    return lr_fail(b->err, code, "%.*s%s%s", (int)b->path_len, b->path,
-                   b->path_len != 0 ? ": " : "", text);
+    if (b->place != NULL && b->root != NULL && !b->lenient)
+        (void)find_place(b->root, b->place, place, sizeof(place), 0);
+    return lr_fail(b->err, code, "%.*s%s%s%s%s", (int)b->path_len, b->path,
+                   b->path_len != 0 && place[0] != '\0' ? "." : "", place,
+                   b->path_len != 0 || place[0] != '\0' ? ": " : "", text);
 }
 
 bool grammar_charge(struct grammar_build *b, uint32_t work)
@@ -121,14 +145,15 @@ uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, ui
     return at;
 }
 
-uint32_t grammar_rule_add(struct grammar_build *b, const struct lr_json *schema)
+uint32_t grammar_rule_add(struct grammar_build *b, const struct schema_part *parts,
+                          uint32_t count)
 {
     struct grammar_program *p = b->program;
     if (b->code != LR_OK)
         return 0;
-    if (p->rule_count == RULES_MAX) {
+    if (p->rule_count == GRAMMAR_RULES_MAX) {
         grammar_fail(b, LR_INVALID_ARGUMENT, "the schema is too large: more than %d rules",
-                     RULES_MAX);
+                     GRAMMAR_RULES_MAX);
         return 0;
     }
     if (p->rule_count == p->rule_capacity) {
@@ -141,32 +166,100 @@ uint32_t grammar_rule_add(struct grammar_build *b, const struct lr_json *schema)
         p->rules = grown;
         p->rule_capacity = capacity;
     }
-    p->rules[p->rule_count] = (struct grammar_rule){.schema = schema};
+    p->rules[p->rule_count] =
+        (struct grammar_rule){.parts = parts, .part_count = count, .root = b->root};
     return p->rule_count++;
-}
-
-uint32_t grammar_rule_of(struct grammar_build *b, const struct lr_json *schema)
-{
-    if (b->rule_slots == NULL)
-        b->rule_slots = calloc(RULE_SLOTS, sizeof(*b->rule_slots));
-    if (b->rule_slots == NULL)
-        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
-    if (b->code != LR_OK)
-        return 0;
-    uint64_t hash = (uint64_t)(uintptr_t)schema * UINT64_C(0x9E3779B97F4A7C15);
-    uint32_t at = (uint32_t)(hash >> 40) % RULE_SLOTS;
-    for (; b->rule_slots[at] != 0; at = (at + 1) % RULE_SLOTS)
-        if (b->program->rules[b->rule_slots[at] - 1].schema == schema)
-            return b->rule_slots[at] - 1;
-    uint32_t rule = grammar_rule_add(b, schema);
-    if (b->code == LR_OK)
-        b->rule_slots[at] = rule + 1;
-    return rule;
 }
 
 uint32_t grammar_call(struct grammar_build *b, uint32_t rule, uint32_t next)
 {
     return grammar_step(b, GRAMMAR_CALL, next, rule);
+}
+
+/* ---- steps with something to look at ---- */
+
+uint32_t grammar_never(struct grammar_build *b)
+{
+    return grammar_step(b, GRAMMAR_NEVER, 0, 0);
+}
+
+/* Room for one more in a list of the program. */
+static bool grow(struct grammar_build *b, void **items, uint32_t count, uint32_t *capacity,
+                 size_t size)
+{
+    if (b->code != LR_OK)
+        return false;
+    if (count < *capacity)
+        return true;
+    uint32_t wanted = *capacity != 0 ? 2 * *capacity : 8;
+    void *grown = realloc(*items, wanted * size);
+    if (grown == NULL) {
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+        return false;
+    }
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+uint32_t grammar_dfa(struct grammar_build *b, const struct dfa *dfa, enum dfa_spelling spelling,
+                     uint32_t next)
+{
+    struct grammar_program *p = b->program;
+    void *items = p->dfas;
+    if (dfa->states == 0)
+        return grammar_never(b);
+    bool ok = grow(b, &items, p->dfa_count, &p->dfa_capacity, sizeof(*p->dfas));
+    p->dfas = items;
+    uint32_t at = grammar_step(b, GRAMMAR_DFA, next, p->dfa_count);
+    if (!ok || b->code != LR_OK)
+        return 0;
+    p->steps[at].low = (uint8_t)spelling;
+    p->dfas[p->dfa_count++] = dfa;
+    return at;
+}
+
+uint32_t grammar_key(struct grammar_build *b, const struct dfa *dfa, const struct lr_str *taken,
+                     uint32_t count, uint32_t next)
+{
+    struct grammar_program *p = b->program;
+    void *items = p->keys;
+    if (dfa->states == 0)
+        return grammar_never(b);
+    bool ok = grow(b, &items, p->key_count, &p->key_capacity, sizeof(*p->keys));
+    p->keys = items;
+    uint32_t at = grammar_step(b, GRAMMAR_KEY, next, p->key_count);
+    if (!ok || b->code != LR_OK)
+        return 0;
+    p->keys[p->key_count++] = (struct grammar_key){dfa, taken, count};
+    return at;
+}
+
+uint32_t grammar_check(struct grammar_build *b, const struct grammar_check *check,
+                       uint32_t next)
+{
+    struct grammar_program *p = b->program;
+    void *items = p->checks;
+    bool ok = grow(b, &items, p->check_count, &p->check_capacity, sizeof(*p->checks));
+    p->checks = items;
+    uint32_t at = grammar_step(b, GRAMMAR_CHECK, next, p->check_count);
+    if (!ok || b->code != LR_OK)
+        return 0;
+    p->checks[p->check_count++] = *check;
+    return at;
+}
+
+uint32_t grammar_chars(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next)
+{
+    struct grammar_program *p = b->program;
+    void *items = p->lengths;
+    bool ok = grow(b, &items, p->length_count, &p->length_capacity, sizeof(*p->lengths));
+    p->lengths = items;
+    uint32_t at = grammar_step(b, GRAMMAR_CHARS, next, p->length_count);
+    if (!ok || b->code != LR_OK)
+        return 0;
+    p->lengths[p->length_count++] = (struct grammar_length){min, max};
+    return at;
 }
 
 /* ---- choices ---- */
@@ -229,6 +322,10 @@ static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t ou
         out[1] = s->other;
         return 2;
     case GRAMMAR_SPACE:
+    case GRAMMAR_COUNT:
+    case GRAMMAR_CHECK:
+    case GRAMMAR_CHARS:
+    case GRAMMAR_DFA:
         return 1;
     case GRAMMAR_CALL: /* every rule consumes input before it returns */
         out[0] = p->rules[s->other].entry;
@@ -274,7 +371,7 @@ lr_code grammar_finish(struct grammar_build *b)
         return b->code;
     if (!grammar_measure(p))
         return grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
-    if (p->steps[p->start].height > GRAMMAR_DEPTH_MAX)
+    if (p->steps[p->start].height > GRAMMAR_CALLS_MAX)
         return grammar_fail(b, LR_INVALID_ARGUMENT,
                             "no value fits the schema: each one would contain another without "
                             "end (or be nested deeper than %d)",
@@ -297,5 +394,10 @@ void grammar_program_free(struct grammar_program *program)
         return;
     free(program->steps);
     free(program->rules);
+    free(program->dfas);
+    free(program->lengths);
+    free(program->keys);
+    free(program->checks);
+    lr_arena_free(&program->arena);
     free(program);
 }

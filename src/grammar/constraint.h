@@ -1,6 +1,6 @@
 /* grammar/constraint.h - a constraint as text: a router writes it and a worker compiles it.
  *
- *   {"format":"harmony","answer":"schema","schema":{...},
+ *   {"format":"harmony","answer":"schema","strict":true,"schema":{...},
  *    "tools":[{"name":"f","strict":true,"schema":{...}}]}
  *
  *   format  "plain": only the answer, up to the model's stop token
@@ -32,6 +32,7 @@ struct grammar_constraint {
     bool is_harmony;
     enum grammar_answer answer;
     const struct lr_json *schema;
+    bool is_strict; /* objects of the schema are closed unless they say otherwise */
     const struct grammar_tool *tools;
     uint32_t tool_count;
 };

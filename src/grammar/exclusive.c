@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/strmap.h"
-#include "grammar/program.h"
+#include "grammar/schema.h"
 
 enum {
     EXCLUSIVE_MAX = 64, /* one bit each in a word */
@@ -20,10 +20,10 @@ enum {
 /* The end of a chain of $ref. */
 static const struct lr_json *target_of(struct grammar_build *b, const struct lr_json *schema)
 {
-    struct lr_str ref;
+    const struct lr_json *ref;
     for (int hops = 0; hops < HOPS_MAX && b->code == LR_OK; hops++) {
         if (schema == NULL || schema->type != LR_JSON_OBJECT ||
-            !lr_json_str(lr_json_get(schema, "$ref"), &ref))
+            (ref = lr_json_get(schema, "$ref")) == NULL)
             return schema;
         schema = grammar_resolve(b, ref);
     }
@@ -118,7 +118,7 @@ static void by_types(struct union_of *u)
         for (uint32_t k = 0; k < u->count; k++) {
             uint32_t both = u->types[i] & u->types[k];
             u->others[i] |= both == 0 ? UINT64_C(1) << k : 0;
-            u->objects[i] |= both == GRAMMAR_OBJECT ? UINT64_C(1) << k : 0;
+            u->objects[i] |= both == TYPE_OBJECT ? UINT64_C(1) << k : 0;
         }
 }
 
@@ -158,59 +158,57 @@ static void by_tags_of(struct union_of *u, uint32_t i)
             by_tag(u, properties->members[m].key);
 }
 
-static bool gather(struct union_of *u, const struct lr_json *list)
+static bool gather(struct union_of *u, const struct lr_json *list, uint32_t types)
 {
     struct grammar_build *b = u->b;
     for (; u->count < list->count && b->code == LR_OK; u->count++) {
         const struct lr_json *schema = target_of(b, &list->items[u->count]);
-        if (!lr_json_is(schema, LR_JSON_OBJECT)) {
-            u->types[u->count] = GRAMMAR_ANY;
+        struct schema_words words;
+        u->types[u->count] = types;
+        if (lr_json_is(schema, LR_JSON_BOOL) && !schema->boolean)
+            u->types[u->count] = 0;
+        if (!lr_json_is(schema, LR_JSON_OBJECT))
             continue;
-        }
+        grammar_schema_words_of(schema, &words);
         u->schemas[u->count] = schema;
-        u->types[u->count] = grammar_types_of(b, schema);
-        if ((u->types[u->count] & GRAMMAR_NUMBER) != 0)
-            u->types[u->count] |= GRAMMAR_INTEGER; /* every integer is a number */
-        if (!lr_json_set_init(&u->required[u->count], lr_json_get(schema, "required")))
+        u->types[u->count] &= grammar_schema_types(b, &words);
+        if (!lr_json_set_init(&u->required[u->count], words.at[WORD_REQUIRED]))
             grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
     }
     return b->code == LR_OK;
 }
 
-static void check(struct union_of *u)
+static bool check(struct union_of *u, uint32_t *first, uint32_t *second)
 {
     by_types(u);
     by_strings(u, u->schemas, NULL);
     for (uint32_t i = 1; i < u->count && u->b->code == LR_OK; i++) {
         by_tags_of(u, i);
-        uint32_t k = overlapped(u, i);
-        if (k != u->count)
-            grammar_fail(u->b, LR_UNSUPPORTED,
-                         "\"oneOf\" is supported where its schemas exclude each other by type, "
-                         "or by different constants of a property that both require; numbers "
-                         "%u and %u may overlap: use \"anyOf\"",
-                         k + 1, i + 1);
+        *first = overlapped(u, i);
+        *second = i;
+        if (*first != u->count)
+            return false;
     }
+    return true;
 }
 
-void grammar_check_exclusive(struct grammar_build *b, const struct lr_json *list)
+bool grammar_schema_excludes(struct grammar_build *b, const struct lr_json *list,
+                             uint32_t types, uint32_t *first, uint32_t *second)
 {
-    if (list->type != LR_JSON_ARRAY)
-        return; /* compiling it reports the error */
-    if (list->count > EXCLUSIVE_MAX) {
-        grammar_fail(b, LR_UNSUPPORTED, "\"oneOf\" of more than %d schemas is not supported",
-                     EXCLUSIVE_MAX);
-        return;
-    }
+    bool excludes = false;
+    *first = *second = 0;
+    if (list->type != LR_JSON_ARRAY || list->count > EXCLUSIVE_MAX)
+        return false;
     struct union_of *u = calloc(1, sizeof(*u));
     if (u == NULL) {
         grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
-        return;
+        return false;
     }
     u->b = b;
-    if (gather(u, list))
-        check(u);
+    if (gather(u, list, types))
+        excludes = check(u, first, second);
     for (uint32_t i = 0; i < u->count; i++)
         lr_json_set_free(&u->required[i]);
     free(u);
+    return excludes;
 }

@@ -1,95 +1,104 @@
-/* grammar/formats.c - see grammar/program.h: string formats known by name.
+/* grammar/formats.c - see grammar/schema.h: formats as regular expressions.
  *
- * Dates and times as in RFC 3339, and UUIDs.  Days are limited by their month; February has 29.
+ * A format is an assertion here.  Those that no regular expression can tell are refused, those
+ * that JSON Schema does not know have no effect.
  */
-#include "grammar/program.h"
+#include "grammar/schema.h"
 
-static uint32_t digits(struct grammar_build *b, uint32_t count, uint32_t next)
-{
-    while (count-- > 0)
-        next = grammar_byte(b, '0', '9', next);
-    return next;
-}
+/* Dates and times as RFC 3339 writes them. */
+#define DATE                                                                                   \
+    "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]"    \
+    "\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468]" \
+    "[048]|[13579][26])00)-02-29)"
+#define OFFSET "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define TIME                                                                                   \
+    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?" OFFSET                           \
+    "|23:59:60(?:\\.\\d{1,9})?(?:[Zz]|[+-]00:00))"
 
-static uint32_t one(struct grammar_build *b, char c, uint32_t next)
-{
-    return grammar_byte(b, c, c, next);
-}
+#define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4  "(?:" OCTET "\\.){3}" OCTET
+#define H16   "[0-9A-Fa-f]{1,4}"
+#define LS32  "(?:" H16 ":" H16 "|" IPV4 ")"
+#define IPV6                                                                                   \
+    "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32  \
+    "|(?:(?:" H16 ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16         \
+    ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16 ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16   \
+    ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 "|(?:(?:" H16             \
+    ":){0,6}" H16 ")?::)"
 
-/* Two digits, from `from` (00 or 01) to `to`. */
-static uint32_t pair(struct grammar_build *b, uint32_t from, uint32_t to, uint32_t next)
-{
-    char tens = (char)('0' + to / 10), ones = (char)('0' + to % 10);
-    uint32_t last = one(b, tens, grammar_byte(b, '0', ones, next));
-    uint32_t first = one(b, '0', grammar_byte(b, from == 0 ? '0' : '1', '9', next));
-    uint32_t result = grammar_fork(b, first, last);
-    if (tens > '1')
-        result =
-            grammar_fork(b, result, grammar_byte(b, '1', (char)(tens - 1), digits(b, 1, next)));
-    return result;
-}
+/* Names of hosts have labels of 63 characters at most and 253 in all; of that, three kinds. */
+#define LABEL(n) "[A-Za-z0-9](?:[A-Za-z0-9-]{0," n "}[A-Za-z0-9])?"
+#define HOST                                                                                   \
+    "(?:" LABEL("61") "(?:\\." LABEL("61") "){0,2}(?:\\." LABEL("58") ")?|" LABEL(             \
+        "29") "(?:\\." LABEL("29") "){0,6}|" LABEL("13") "(?:\\." LABEL("13") "){0,14})"
 
-static uint32_t date(struct grammar_build *b, uint32_t next)
-{
-    uint32_t long_month = one(b, '-', pair(b, 1, 31, next));
-    uint32_t short_month = one(b, '-', pair(b, 1, 30, next));
-    uint32_t february = one(b, '-', pair(b, 1, 29, next));
-    struct grammar_choice months[] = {
-        {LR_STR_LIT("01"), long_month},  {LR_STR_LIT("02"), february},
-        {LR_STR_LIT("03"), long_month},  {LR_STR_LIT("04"), short_month},
-        {LR_STR_LIT("05"), long_month},  {LR_STR_LIT("06"), short_month},
-        {LR_STR_LIT("07"), long_month},  {LR_STR_LIT("08"), long_month},
-        {LR_STR_LIT("09"), short_month}, {LR_STR_LIT("10"), long_month},
-        {LR_STR_LIT("11"), short_month}, {LR_STR_LIT("12"), long_month},
-    };
-    uint32_t month = grammar_choose(b, months, sizeof(months) / sizeof(months[0]));
-    return digits(b, 4, one(b, '-', month));
-}
+#define HEX2       "%[0-9A-Fa-f]{2}"
+#define BEYOND     "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{EFFFD}"
+#define UNRESERVED "A-Za-z0-9._~!$&'()*+,;=\\-"
+#define URI_PARTS(more)                                                                        \
+    "(?:\\?(?:[" UNRESERVED ":@/?" more "]|" HEX2 ")*)?(?:#(?:[" UNRESERVED ":@/?" more        \
+    "]|" HEX2 ")*)?"
+#define AUTHORITY(more)                                                                        \
+    "//(?:(?:[" UNRESERVED ":" more "]|" HEX2 ")*@)?(?:\\[(?:" IPV6                            \
+    "|[vV][0-9A-Fa-f]+\\.[" UNRESERVED ":]+)\\]|(?:[" UNRESERVED more "]|" HEX2                \
+    ")*)(?::\\d*)?(?:/(?:[" UNRESERVED ":@/" more "]|" HEX2 ")*)?"
+#define PCHAR(more) "(?:[" UNRESERVED ":@" more "]|" HEX2 ")"
+#define URI(more)                                                                              \
+    "[A-Za-z][A-Za-z0-9+.-]*:(?:" AUTHORITY(more) "|/(?:" PCHAR(                               \
+        more) "(?:[" UNRESERVED ":@/" more "]|" HEX2                                           \
+              ")*)?|(?:" PCHAR(more) "(?:[" UNRESERVED ":@/" more "]|" HEX2                    \
+                                     ")*)?)" URI_PARTS(more)
+#define RELATIVE(more)                                                                         \
+    "(?:" AUTHORITY(more) "|/(?:" PCHAR(more) "(?:[" UNRESERVED ":@/" more "]|" HEX2           \
+                                              ")*)?|(?:(?:[" UNRESERVED "@" more "]|" HEX2     \
+                                              ")+(?:/(?:[" UNRESERVED ":@/" more "]|" HEX2     \
+                                              ")*)?)?)" URI_PARTS(more)
 
-/* hh:mm:ss, up to nine digits of a second, and Z or an offset. */
-static uint32_t time_of_day(struct grammar_build *b, uint32_t next)
-{
-    uint32_t distance = pair(b, 0, 23, one(b, ':', pair(b, 0, 59, next)));
-    uint32_t zone = grammar_fork(b, one(b, 'Z', next),
-                                 grammar_fork(b, one(b, '+', distance), one(b, '-', distance)));
-    uint32_t part = zone;
-    for (int i = 0; i < 9; i++) {
-        part = grammar_byte(b, '0', '9', part);
-        if (i < 8)
-            part = grammar_fork(b, part, zone);
-    }
-    uint32_t second = pair(b, 0, 59, grammar_fork(b, one(b, '.', part), zone));
-    return pair(b, 0, 23, one(b, ':', pair(b, 0, 59, one(b, ':', second))));
-}
+#define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
+#define EMAIL                                                                                  \
+    "(?:" ATEXT "+(?:\\." ATEXT "+)*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")@(?:" HOST              \
+    "|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"
 
-static uint32_t uuid(struct grammar_build *b, uint32_t next)
-{
-    static const uint32_t groups[] = {12, 4, 4, 4, 8}; /* from the last */
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (i > 0)
-            next = one(b, '-', next);
-        for (uint32_t k = 0; k < groups[i]; k++)
-            next = grammar_fork(b, grammar_byte(b, '0', '9', next),
-                                grammar_byte(b, 'a', 'f', next));
-    }
-    return next;
-}
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+#define TIMES   "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
+#define VARIABLE                                                                               \
+    "(?:[A-Za-z0-9_]|" HEX2 ")(?:\\.?(?:[A-Za-z0-9_]|" HEX2 "))*(?::[1-9]\\d{0,3}|\\*)?"
 
-bool grammar_format(struct grammar_build *b, struct lr_str name, uint32_t next, uint32_t *out)
+static const struct {
+    const char *name;
+    const char *pattern; /* NULL: not offered */
+} formats[] = {
+    {"date", "^" DATE "$"},
+    {"time", "^" TIME "$"},
+    {"date-time", "^" DATE "[Tt]" TIME "$"},
+    {"duration", "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:" TIMES
+                 ")?|" TIMES ")$"},
+    {"email", "^" EMAIL "$"},
+    {"hostname", "^" HOST "$"},
+    {"ipv4", "^" IPV4 "$"},
+    {"ipv6", "^" IPV6 "$"},
+    {"uri", "^" URI("") "$"},
+    {"uri-reference", "^(?:" URI("") "|" RELATIVE("") ")$"},
+    {"iri", "^" URI(BEYOND) "$"},
+    {"uri-template", "^(?:[^\\x00-\\x20\"'<>\\\\^`{|}%]|" HEX2 "|\\{[+#./;?&=,!@|]?" VARIABLE
+                     "(?:," VARIABLE ")*\\})*$"},
+    {"uuid", "^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+    {"json-pointer", "^" POINTER "$"},
+    {"relative-json-pointer", "^(?:0|[1-9]\\d*)(?:#|" POINTER ")$"},
+    {"iri-reference", NULL},
+    {"regex", NULL},
+    {"idn-hostname", NULL},
+    {"idn-email", NULL},
+};
+
+const char *grammar_schema_format(struct grammar_build *b, struct lr_str name)
 {
-    static const struct {
-        const char *name;
-        uint32_t (*compile)(struct grammar_build *b, uint32_t next);
-    } formats[] = {{"date", date}, {"time", time_of_day}, {"uuid", uuid}};
-    if (lr_str_eq_z(name, "date-time")) {
-        uint32_t end = grammar_byte(b, '"', '"', next);
-        *out = one(b, '"', date(b, one(b, 'T', time_of_day(b, end))));
-        return true;
-    }
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (lr_str_eq_z(name, formats[i].name)) {
-            *out = one(b, '"', formats[i].compile(b, grammar_byte(b, '"', '"', next)));
-            return true;
+            if (formats[i].pattern == NULL && !b->lenient)
+                grammar_fail(b, LR_UNSUPPORTED, "the format \"%s\" is not offered",
+                             formats[i].name);
+            return formats[i].pattern;
         }
-    return false;
+    return NULL;
 }

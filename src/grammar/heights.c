@@ -27,12 +27,18 @@ static uint32_t ways(const struct grammar_program *p, const struct grammar_step 
     switch ((enum grammar_op)s->op) {
     case GRAMMAR_RETURN:
     case GRAMMAR_END:
+    case GRAMMAR_NEVER:
         return 0;
     case GRAMMAR_FORK:
         out[1] = s->other;
         return 2;
     case GRAMMAR_CALL:
         out[1] = p->rules[s->other].entry;
+        return 2;
+    case GRAMMAR_CHECK:
+        if (p->checks[s->other].rule == GRAMMAR_NO_RULE)
+            return 1;
+        out[1] = p->rules[p->checks[s->other].rule].entry;
         return 2;
     default:
         return 1;
@@ -61,18 +67,27 @@ static void settle(struct measuring *m, uint32_t step, uint8_t height)
     m->queue[m->tail++] = step;
 }
 
-/* `step` has got `height`, the highest so far: checks the steps that lead to it. */
+/* The rule that has to fit on top of a step. */
+static uint32_t called_by(const struct grammar_program *p, const struct grammar_step *s)
+{
+    if (s->op == GRAMMAR_CHECK)
+        return p->checks[s->other].rule;
+    return s->op == GRAMMAR_CALL ? s->other : GRAMMAR_NO_RULE;
+}
+
+/* `step` has been settled at `height`, the highest so far: so may be what leads to it. */
 static void look_back(struct measuring *m, uint32_t step, uint8_t height)
 {
     const struct grammar_program *p = m->p;
     for (uint32_t i = m->begins[step]; i < m->begins[step + 1]; i++) {
         const struct grammar_step *s = &p->steps[m->before[i]];
-        if (s->op != GRAMMAR_CALL) {
+        uint32_t called = called_by(p, s);
+        if (called == GRAMMAR_NO_RULE) {
             settle(m, m->before[i], height);
             continue;
         }
-        uint8_t rule = p->steps[p->rules[s->other].entry].height;
-        if (rule >= GRAMMAR_DEPTH_MAX || p->steps[s->next].height == INFINITE)
+        uint8_t rule = p->steps[p->rules[called].entry].height;
+        if (rule >= GRAMMAR_CALLS_MAX || p->steps[s->next].height == INFINITE)
             continue;
         if (rule < height)
             settle(m, m->before[i], height);

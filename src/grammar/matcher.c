@@ -1,153 +1,22 @@
-/* grammar/matcher.c - see grammar/grammar.h: follows an answer through a program.
- *
- * At a fork all branches are followed at once: a state is a list of threads, each a step and a
- * stack of rules to return to.  The stacks are shared frames, unique by content, so that two
- * states are equal if their threads are.  A thread that could not end within the allowed depth
- * is never started, and dropping a thread does not affect the others: so there are no dead
- * ends.
- */
+/* grammar/matcher.c - see grammar/grammar.h: following an answer through a program. */
+#include "grammar/matcher.h"
+
 #include <stdlib.h>
 
-#include "grammar/vocab.h"
 #include "llm-router/engine.h"
-
-enum {
-    THREADS_MAX = 2048, /* of one state; more alternatives are dropped */
-    WORK_MAX = 8192,
-    SEEN_SLOTS = 16384,
-    FRAMES_SOFT = 1 << 14, /* above this, unused frames are dropped between two tokens */
-    FRAMES_MAX = 1 << 20,
-    CACHED_MAX = 24,     /* masks kept: 25 KB each for 200 000 tokens */
-    MOVES_MAX = 4 << 20, /* of threads for one mask: about 20 ms */
-};
-
-struct thread {
-    uint32_t step;
-    uint32_t frame;
-    uint32_t sub; /* position within a character or a run of blanks */
-};
-
-struct frame {
-    uint32_t next; /* step to return to */
-    uint32_t parent;
-    uint32_t depth;
-};
-
-struct frames {
-    struct frame *items; /* owned; [0] is the bottom */
-    uint32_t count;
-    uint32_t capacity;
-    uint32_t *slots; /* owned: index + 1, 0 is free; twice the capacity, a power of two */
-};
-
-struct place {
-    uint32_t step;
-    uint32_t frame;
-};
-
-struct cached {
-    struct thread *threads; /* owned */
-    uint32_t count;
-    uint32_t hash;
-    uint64_t used;
-    uint32_t *mask; /* owned; NULL: free */
-};
-
-struct span {
-    uint32_t begin;
-    uint32_t count;
-};
-
-struct grammar_matcher {
-    const struct grammar_program *program;
-    const struct grammar_vocab *vocab;
-    struct frames frames;
-    struct thread *threads; /* owned; [0, count) is the state, the rest is scratch */
-    uint32_t count;
-    uint32_t capacity;
-    struct place work[WORK_MAX];
-    struct {
-        struct place place;
-        uint32_t epoch;
-    } seen[SEEN_SLOTS];
-    uint32_t epoch;
-    uint32_t seen_count;
-    uint32_t moves;                           /* of threads, for the current mask */
-    struct span spans[GRAMMAR_TOKEN_MAX + 1]; /* of a walk, by depth */
-    struct cached cache[CACHED_MAX];
-    uint64_t clock;
-};
-
-static uint32_t mix(uint32_t a, uint32_t b)
-{
-    uint64_t h = ((uint64_t)a << 32 | b) * UINT64_C(0x9E3779B97F4A7C15);
-    return (uint32_t)(h >> 32) ^ (uint32_t)(h >> 11);
-}
-
-/* ---- frames ---- */
-
-static bool grow_frames(struct frames *f)
-{
-    uint32_t capacity = f->capacity != 0 ? 2 * f->capacity : 64;
-    struct frame *items = realloc(f->items, capacity * sizeof(*items));
-    if (items == NULL)
-        return false;
-    f->items = items;
-    uint32_t *slots = calloc((size_t)2 * capacity, sizeof(*slots));
-    if (slots == NULL)
-        return false;
-    free(f->slots);
-    f->slots = slots;
-    f->capacity = capacity;
-    for (uint32_t i = 1; i < f->count; i++) {
-        uint32_t at = mix(items[i].next, items[i].parent) & (2 * capacity - 1);
-        while (slots[at] != 0)
-            at = (at + 1) & (2 * capacity - 1);
-        slots[at] = i + 1;
-    }
-    return true;
-}
-
-/* The frame with this content; 0: the limit is reached. */
-static uint32_t frame_of(struct frames *f, uint32_t next, uint32_t parent)
-{
-    if (f->count == f->capacity && (f->count >= FRAMES_MAX || !grow_frames(f)))
-        return 0;
-    uint32_t mask = 2 * f->capacity - 1;
-    uint32_t at = mix(next, parent) & mask;
-    for (; f->slots[at] != 0; at = (at + 1) & mask) {
-        const struct frame *found = &f->items[f->slots[at] - 1];
-        if (found->next == next && found->parent == parent)
-            return f->slots[at] - 1;
-    }
-    f->items[f->count] = (struct frame){next, parent, f->items[parent].depth + 1};
-    f->slots[at] = ++f->count;
-    return f->count - 1;
-}
-
-static bool init_frames(struct frames *f)
-{
-    *f = (struct frames){0};
-    if (!grow_frames(f))
-        return false;
-    f->items[0] = (struct frame){0};
-    f->count = 1;
-    return true;
-}
-
-static void free_frames(struct frames *f)
-{
-    free(f->items);
-    free(f->slots);
-}
 
 /* ---- stepping ---- */
 
+static bool same(struct place a, struct place b)
+{
+    return a.step == b.step && a.frame == b.frame && a.set == b.set;
+}
+
 static bool is_new(struct grammar_matcher *m, struct place p)
 {
-    uint32_t at = mix(p.step, p.frame) & (SEEN_SLOTS - 1);
+    uint32_t at = matcher_mix(p.step, p.frame ^ p.set << 16) & (SEEN_SLOTS - 1);
     while (m->seen[at].epoch == m->epoch) {
-        if (m->seen[at].place.step == p.step && m->seen[at].place.frame == p.frame)
+        if (same(m->seen[at].place, p))
             return false;
         at = (at + 1) & (SEEN_SLOTS - 1);
     }
@@ -159,7 +28,7 @@ static bool is_new(struct grammar_matcher *m, struct place p)
     return true;
 }
 
-static bool reserve(struct grammar_matcher *m, uint32_t count)
+bool grammar_matcher_reserve(struct grammar_matcher *m, uint32_t count)
 {
     if (count <= m->capacity)
         return true;
@@ -172,47 +41,131 @@ static bool reserve(struct grammar_matcher *m, uint32_t count)
     return true;
 }
 
+static bool reserve_text(struct grammar_matcher *m, size_t len)
+{
+    if (len <= m->text_capacity)
+        return true;
+    char *grown = realloc(m->text, 2 * len);
+    if (grown == NULL)
+        return false;
+    m->text = grown;
+    m->text_capacity = (uint32_t)(2 * len);
+    return true;
+}
+
 static void put(struct grammar_matcher *m, struct span *out, struct thread t)
 {
     if (out->count < THREADS_MAX)
         m->threads[out->begin + out->count++] = t;
 }
 
-/* Adds every step that waits for a byte or a control token, reachable from `step`. */
-static void follow(struct grammar_matcher *m, uint32_t step, uint32_t frame, struct span *out)
+/* An object's set is as it has to be here. */
+static bool is_met(const struct grammar_matcher *m, const struct grammar_check *c, uint32_t set)
+{
+    uint32_t count = m->kept.members[set].count;
+    if (count < c->min || count > c->max)
+        return false;
+    for (uint32_t i = 0; i < c->name_count; i++)
+        if (!grammar_kept_has(&m->kept, set, c->names[i]))
+            return false;
+    return true;
+}
+
+/* Some text of the automaton from here on is not in the set yet. */
+static bool is_left(const struct grammar_matcher *m, const struct dfa *d, uint32_t state,
+                    uint32_t set, struct lr_str so_far)
+{
+    return d->tame || set == 0 || d->words[state] == DFA_UNBOUNDED ||
+           d->words[state] > grammar_kept_begins(&m->kept, set, so_far);
+}
+
+static void enter_chars(struct grammar_matcher *m, struct place at,
+                        const struct grammar_step *s, struct span *out, uint32_t *count)
+{
+    const struct grammar_length *l = &m->program->lengths[s->other];
+    if (l->max != 0)
+        put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+    if (l->min == 0)
+        m->work[(*count)++] = (struct place){s->next, at.frame, at.set};
+}
+
+static void enter_dfa(struct grammar_matcher *m, struct place at, const struct grammar_step *s,
+                      struct span *out, uint32_t *count)
+{
+    const struct dfa *d = m->program->dfas[s->other];
+    put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+    if (d->accept[0])
+        m->work[(*count)++] = (struct place){s->next, at.frame, at.set};
+}
+
+static void enter_key(struct grammar_matcher *m, struct place at, const struct grammar_step *s,
+                      struct span *out)
+{
+    const struct dfa *d = m->program->keys[s->other].dfa;
+    if (!is_left(m, d, 0, at.set, (struct lr_str){0}))
+        return;
+    out->key_begin = m->position;
+    put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+}
+
+/* Everything that waits for a byte or a control token, from `at` on. */
+static void follow(struct grammar_matcher *m, struct place from, struct span *out)
 {
     const struct grammar_step *steps = m->program->steps;
     uint32_t count = 0;
-    m->work[count++] = (struct place){step, frame};
+    m->work[count++] = from;
     while (count != 0) {
         struct place at = m->work[--count];
         const struct grammar_step *s = &steps[at.step];
         m->moves++;
-        if (m->frames.items[at.frame].depth + s->height > GRAMMAR_DEPTH_MAX || !is_new(m, at) ||
+        if (m->kept.frames[at.frame].depth + s->height > GRAMMAR_CALLS_MAX || !is_new(m, at) ||
             count + 2 > WORK_MAX)
             continue;
         switch ((enum grammar_op)s->op) {
         case GRAMMAR_FORK:
-            m->work[count++] = (struct place){s->other, at.frame};
-            m->work[count++] = (struct place){s->next, at.frame};
+            m->work[count++] = (struct place){s->other, at.frame, at.set};
+            m->work[count++] = (struct place){s->next, at.frame, at.set};
             break;
         case GRAMMAR_CALL: {
-            uint32_t down = frame_of(&m->frames, s->next, at.frame);
+            uint32_t down = grammar_kept_frame(&m->kept, s->next, at.frame, at.set);
             if (down != 0)
-                m->work[count++] = (struct place){m->program->rules[s->other].entry, down};
+                m->work[count++] = (struct place){m->program->rules[s->other].entry, down, 0};
             break;
         }
         case GRAMMAR_RETURN: {
-            const struct frame *f = &m->frames.items[at.frame];
-            m->work[count++] = (struct place){f->next, f->parent};
+            const struct frame *f = &m->kept.frames[at.frame];
+            m->work[count++] = (struct place){f->next, f->parent, f->set};
             break;
         }
+        case GRAMMAR_COUNT: {
+            uint32_t set = at.set;
+            if (m->kept.members[set].count < s->other)
+                set = grammar_kept_count(&m->kept, set);
+            if (set != 0)
+                m->work[count++] = (struct place){s->next, at.frame, set};
+            break;
+        }
+        case GRAMMAR_CHECK:
+            if (is_met(m, &m->program->checks[s->other], at.set))
+                m->work[count++] = (struct place){s->next, at.frame, at.set};
+            break;
         case GRAMMAR_SPACE:
-            put(m, out, (struct thread){at.step, at.frame, 0});
-            m->work[count++] = (struct place){s->next, at.frame};
+            put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
+            m->work[count++] = (struct place){s->next, at.frame, at.set};
+            break;
+        case GRAMMAR_CHARS:
+            enter_chars(m, at, s, out, &count);
+            break;
+        case GRAMMAR_DFA:
+            enter_dfa(m, at, s, out, &count);
+            break;
+        case GRAMMAR_KEY:
+            enter_key(m, at, s, out);
+            break;
+        case GRAMMAR_NEVER:
             break;
         default:
-            put(m, out, (struct thread){at.step, at.frame, 0});
+            put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
         }
     }
 }
@@ -226,39 +179,100 @@ static void next_epoch(struct grammar_matcher *m)
     }
 }
 
+static struct place after(const struct grammar_matcher *m, struct thread t)
+{
+    return (struct place){m->program->steps[t.step].next, t.frame, t.set};
+}
+
 static void step_space(struct grammar_matcher *m, struct thread t, uint8_t byte,
                        struct span *out)
 {
-    uint32_t next = m->program->steps[t.step].next;
     bool begins = t.sub == 0 && byte == '\n';
     bool goes_on = t.sub != 0 && t.sub <= GRAMMAR_INDENT_MAX && (byte == ' ' || byte == '\t');
     if (begins || goes_on) {
         t.sub++;
         put(m, out, t);
-        follow(m, next, t.frame, out);
+        follow(m, after(m, t), out);
     } else if (t.sub == 0 && byte == ' ') {
-        follow(m, next, t.frame, out);
+        follow(m, after(m, t), out);
     }
 }
 
-static void step_char(struct grammar_matcher *m, struct thread t, uint8_t byte,
-                      struct span *out)
+static void step_chars(struct grammar_matcher *m, struct thread t, uint8_t byte,
+                       struct span *out)
 {
-    uint8_t sub = grammar_char_next((uint8_t)t.sub, byte);
-    if (sub == 0) {
-        follow(m, m->program->steps[t.step].next, t.frame, out);
-    } else if (sub != GRAMMAR_CHAR_BAD) {
-        t.sub = sub;
+    const struct grammar_length *l = &m->program->lengths[m->program->steps[t.step].other];
+    uint8_t part = grammar_char_next((uint8_t)t.part, byte);
+    if (part == GRAMMAR_CHAR_BAD)
+        return;
+    t.part = part;
+    if (part != 0) {
         put(m, out, t);
+        return;
     }
+    /* Without an upper bound only the way to the lower one is counted. */
+    if (l->max != GRAMMAR_UNBOUNDED || t.sub < l->min)
+        t.sub++;
+    if (t.sub < l->max)
+        put(m, out, t);
+    if (t.sub >= l->min)
+        follow(m, after(m, t), out);
 }
 
-/* The state after `byte`, stored behind the state before.  Empty: the byte is not legal. */
-static struct span advance(struct grammar_matcher *m, struct span from, uint8_t byte)
+static void step_dfa(struct grammar_matcher *m, struct thread t, uint8_t byte, struct span *out)
 {
-    struct span out = {.begin = from.begin + from.count};
-    if (!reserve(m, out.begin + THREADS_MAX))
+    const struct grammar_step *s = &m->program->steps[t.step];
+    const struct dfa *d = m->program->dfas[s->other];
+    if (!grammar_dfa_step(d, (enum dfa_spelling)s->low, &t.sub, &t.part, byte))
+        return;
+    if (t.part != 0 || d->most[t.sub] != 0)
+        put(m, out, t);
+    if (t.part == 0 && d->accept[t.sub])
+        follow(m, after(m, t), out);
+}
+
+static bool is_taken(const struct grammar_key *key, struct lr_str text)
+{
+    uint32_t low = 0, high = key->taken_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        int order = lr_str_cmp(key->taken[middle], text);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+static void step_key(struct grammar_matcher *m, struct thread t, uint8_t byte,
+                     uint32_t key_begin, struct span *out)
+{
+    const struct grammar_key *key = &m->program->keys[m->program->steps[t.step].other];
+    const struct dfa *d = key->dfa;
+    struct lr_str text = lr_str(m->text + key_begin, m->position - 1 - key_begin);
+    if (byte == '"' && t.part == 0) {
+        if (!d->accept[t.sub] || is_taken(key, text) || grammar_kept_has(&m->kept, t.set, text))
+            return;
+        t.set = grammar_kept_add(&m->kept, t.set, text);
+        if (t.set != 0)
+            follow(m, after(m, t), out);
+        return;
+    }
+    text.len++;
+    if (grammar_dfa_step(d, DFA_JSON, &t.sub, &t.part, byte) &&
+        (t.part != 0 || is_left(m, d, t.sub, t.set, text)))
+        put(m, out, t);
+}
+
+struct span grammar_matcher_advance(struct grammar_matcher *m, struct span from, uint8_t byte)
+{
+    struct span out = {.begin = from.begin + from.count, .key_begin = from.key_begin};
+    if (!grammar_matcher_reserve(m, out.begin + THREADS_MAX))
         return out;
+    m->text[m->position++] = (char)byte;
     next_epoch(m);
     m->moves += from.count;
     for (uint32_t i = 0; i < from.count; i++) {
@@ -267,13 +281,19 @@ static struct span advance(struct grammar_matcher *m, struct span from, uint8_t 
         switch ((enum grammar_op)s->op) {
         case GRAMMAR_BYTE:
             if (byte >= s->low && byte <= s->high)
-                follow(m, s->next, t.frame, &out);
+                follow(m, after(m, t), &out);
             break;
         case GRAMMAR_TEXT:
-            follow(m, s->next, t.frame, &out);
+            follow(m, after(m, t), &out);
             break;
-        case GRAMMAR_CHAR:
-            step_char(m, t, byte, &out);
+        case GRAMMAR_CHARS:
+            step_chars(m, t, byte, &out);
+            break;
+        case GRAMMAR_DFA:
+            step_dfa(m, t, byte, &out);
+            break;
+        case GRAMMAR_KEY:
+            step_key(m, t, byte, from.key_begin, &out);
             break;
         case GRAMMAR_SPACE:
             step_space(m, t, byte, &out);
@@ -288,16 +308,30 @@ static struct span advance(struct grammar_matcher *m, struct span from, uint8_t 
 static struct span advance_control(struct grammar_matcher *m, uint32_t controls)
 {
     struct span out = {.begin = m->count};
-    if (!reserve(m, out.begin + THREADS_MAX))
+    if (!grammar_matcher_reserve(m, out.begin + THREADS_MAX))
         return out;
     next_epoch(m);
+    m->position = m->text_len;
     for (uint32_t i = 0; i < m->count; i++) {
         struct thread t = m->threads[i];
         const struct grammar_step *s = &m->program->steps[t.step];
         if (s->op == GRAMMAR_CONTROL && (controls & 1u << s->low) != 0)
-            follow(m, s->next, t.frame, &out);
+            follow(m, after(m, t), &out);
     }
     return out;
+}
+
+/* The text is needed from where a key begins. */
+static void keep_text(struct grammar_matcher *m, uint32_t key_begin)
+{
+    uint32_t end = m->position;
+    m->text_len = m->key_begin = 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->program->steps[m->threads[i].step].op == GRAMMAR_KEY) {
+            m->text_len = end - key_begin;
+            memmove(m->text, m->text + key_begin, m->text_len);
+            return;
+        }
 }
 
 static bool take(struct grammar_matcher *m, struct span to)
@@ -306,20 +340,24 @@ static bool take(struct grammar_matcher *m, struct span to)
         return false;
     memmove(m->threads, m->threads + to.begin, to.count * sizeof(*m->threads));
     m->count = to.count;
+    keep_text(m, to.key_begin);
     return true;
 }
 
 static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
 {
-    struct span at = {0, m->count}, first = at;
+    struct span at = {0, m->count, m->key_begin}, first = at;
+    if (!reserve_text(m, m->text_len + bytes.len + GRAMMAR_TOKEN_MAX + 2))
+        return false;
+    m->position = m->text_len;
     for (size_t i = 0; i < bytes.len; i++) {
-        struct span next = advance(m, at, (uint8_t)bytes.ptr[i]);
+        struct span next = grammar_matcher_advance(m, at, (uint8_t)bytes.ptr[i]);
         if (next.count == 0)
             return false;
         /* Scratch space for one state is enough for any length. */
         uint32_t begin = first.begin + first.count;
         memmove(m->threads + begin, m->threads + next.begin, next.count * sizeof(*m->threads));
-        at = (struct span){begin, next.count};
+        at = (struct span){begin, next.count, next.key_begin};
     }
     return bytes.len == 0 || take(m, at);
 }
@@ -337,7 +375,8 @@ lr_code grammar_matcher_create(const struct grammar_program *program,
                            "this model has no token for %s, which the constrained output needs",
                            grammar_control_name((enum grammar_control)c));
     struct grammar_matcher *m = calloc(1, sizeof(*m));
-    if (m == NULL || !init_frames(&m->frames) || !reserve(m, THREADS_MAX)) {
+    if (m == NULL || !grammar_kept_init(&m->kept) || !grammar_matcher_reserve(m, THREADS_MAX) ||
+        !reserve_text(m, GRAMMAR_TOKEN_MAX + 2)) {
         grammar_matcher_free(m);
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
     }
@@ -345,55 +384,32 @@ lr_code grammar_matcher_create(const struct grammar_program *program,
     m->vocab = vocab;
     struct span start = {0};
     next_epoch(m);
-    follow(m, program->start, 0, &start);
+    follow(m, (struct place){.step = program->start}, &start);
     m->count = start.count;
     *out = m;
     return LR_OK;
-}
-
-static void clear_cache(struct grammar_matcher *m)
-{
-    for (size_t i = 0; i < CACHED_MAX; i++) {
-        free(m->cache[i].threads);
-        free(m->cache[i].mask);
-        m->cache[i] = (struct cached){0};
-    }
 }
 
 void grammar_matcher_free(struct grammar_matcher *m)
 {
     if (m == NULL)
         return;
-    clear_cache(m);
-    free_frames(&m->frames);
+    grammar_matcher_clear_masks(m);
+    grammar_kept_free(&m->kept);
     free(m->threads);
+    free(m->text);
     free(m);
 }
 
 /* ---- tokens ---- */
 
-/* Copies the frame to a new set; 0 at the bottom or without memory. */
-static uint32_t move_frame(struct frames *to, const struct frames *from, uint32_t id)
-{
-    uint32_t chain[GRAMMAR_DEPTH_MAX + 1], depth = 0, at = 0;
-    for (; id != 0 && depth <= GRAMMAR_DEPTH_MAX; id = from->items[id].parent)
-        chain[depth++] = from->items[id].next;
-    while (depth > 0)
-        at = frame_of(to, chain[--depth], at);
-    return at;
-}
-
-/* Drops unused frames; otherwise a long answer would collect all frames it ever used. */
+/* Long answers would gather frames and sets of everything they ever looked at. */
 static void forget(struct grammar_matcher *m)
 {
-    struct frames kept;
-    if (m->frames.count < FRAMES_SOFT || !init_frames(&kept))
+    if (m->kept.frame_count + m->kept.member_count < KEPT_SOFT)
         return;
-    for (uint32_t i = 0; i < m->count; i++)
-        m->threads[i].frame = move_frame(&kept, &m->frames, m->threads[i].frame);
-    free_frames(&m->frames);
-    m->frames = kept;
-    clear_cache(m);
+    if (grammar_kept_forget(&m->kept, m->threads, m->count))
+        grammar_matcher_clear_masks(m);
 }
 
 bool grammar_matcher_token(struct grammar_matcher *m, uint32_t id)
@@ -430,148 +446,4 @@ bool grammar_matcher_is_complete(const struct grammar_matcher *m)
         if (m->program->steps[m->threads[i].step].op == GRAMMAR_END)
             return true;
     return false;
-}
-
-/* ---- masks ---- */
-
-static void set_bit(uint32_t *mask, uint32_t id)
-{
-    mask[id >> 5] |= 1u << (id & 31);
-}
-
-static void walk(struct grammar_matcher *m, const struct grammar_trie *trie, uint32_t *mask)
-{
-    const struct span state = {0, m->count};
-    for (uint32_t i = 0; i < trie->count && m->moves < MOVES_MAX;) {
-        const struct grammar_node *n = &trie->nodes[i];
-        struct span at = advance(m, n->depth == 0 ? state : m->spans[n->depth - 1], n->byte);
-        if (at.count == 0) {
-            i = n->skip;
-            continue;
-        }
-        m->spans[n->depth] = at;
-        if (n->token != GRAMMAR_NO_TOKEN)
-            set_bit(mask, n->token);
-        i++;
-    }
-}
-
-static void add_mask(uint32_t *mask, const uint32_t *more, size_t words)
-{
-    for (size_t i = 0; i < words; i++)
-        mask[i] |= more[i];
-}
-
-/* Either all threads of a state are inside the same string or none is.  A thread that accepts
- * any character allows all tokens that stay inside the string. */
-static void add_inside(const struct grammar_vocab *v, uint32_t left, uint32_t *mask)
-{
-    if (left >= v->inside_chars) {
-        add_mask(mask, v->inside_mask, v->words);
-        return;
-    }
-    for (uint32_t i = 0; i < v->inside_count && v->inside[i].chars <= left; i++)
-        set_bit(mask, v->inside[i].token);
-}
-
-static void make_mask(struct grammar_matcher *m, uint32_t *mask)
-{
-    const struct grammar_vocab *v = m->vocab;
-    bool any_text = false;
-    uint32_t left = 0;
-    m->moves = 0;
-    for (uint32_t i = 0; i < m->count; i++) {
-        const struct thread *t = &m->threads[i];
-        const struct grammar_step *s = &m->program->steps[t->step];
-        any_text = any_text || s->op == GRAMMAR_TEXT;
-        if (s->op == GRAMMAR_CHAR && t->sub == 0 && s->other > left)
-            left = s->other;
-        if (s->op == GRAMMAR_CONTROL && s->low == GRAMMAR_STOP)
-            for (uint32_t k = 0; k < v->stop_count; k++)
-                set_bit(mask, v->stops[k]);
-        else if (s->op == GRAMMAR_CONTROL)
-            set_bit(mask, v->control[s->low]);
-    }
-    if (any_text)
-        add_mask(mask, v->text_mask, v->words);
-    else if (left != 0)
-        add_inside(v, left, mask);
-    if (!any_text)
-        walk(m, left != 0 ? &v->leaving : &v->all, mask);
-}
-
-static uint32_t hash_state(const struct grammar_matcher *m)
-{
-    uint32_t h = m->count;
-    for (uint32_t i = 0; i < m->count; i++)
-        h = mix(h ^ m->threads[i].step, m->threads[i].frame * 64 + m->threads[i].sub);
-    return h;
-}
-
-/* The cached mask of this state, or the entry to store it in. */
-static struct cached *find_cached(struct grammar_matcher *m, uint32_t hash, bool *found)
-{
-    struct cached *oldest = &m->cache[0];
-    size_t bytes = m->count * sizeof(*m->threads);
-    for (size_t i = 0; i < CACHED_MAX; i++) {
-        struct cached *c = &m->cache[i];
-        if (c->mask != NULL && c->hash == hash && c->count == m->count &&
-            memcmp(c->threads, m->threads, bytes) == 0) {
-            *found = true;
-            return c;
-        }
-        if (c->used < oldest->used)
-            oldest = c;
-    }
-    *found = false;
-    return oldest;
-}
-
-static lr_code fill_cached(struct grammar_matcher *m, struct cached *c, uint32_t hash,
-                           struct lr_error *err)
-{
-    size_t bytes = m->count * sizeof(*m->threads);
-    struct thread *threads = realloc(c->threads, bytes != 0 ? bytes : 1);
-    if (threads != NULL)
-        c->threads = threads;
-    if (c->mask == NULL)
-        c->mask = calloc(m->vocab->words, sizeof(*c->mask));
-    if (threads == NULL || c->mask == NULL) {
-        free(c->mask);
-        c->mask = NULL;
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for constrained output");
-    }
-    memset(c->mask, 0, m->vocab->words * sizeof(*c->mask));
-    memcpy(c->threads, m->threads, bytes);
-    c->count = m->count;
-    c->hash = hash;
-    make_mask(m, c->mask);
-    if (m->moves < MOVES_MAX)
-        return LR_OK;
-    free(c->mask);
-    c->mask = NULL;
-    return lr_fail(err, LR_UNSUPPORTED,
-                   "the schema allows too many readings of the answer at once: one token needs "
-                   "more than %d moves; offer fewer alternatives in \"anyOf\"",
-                   MOVES_MAX);
-}
-
-lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask, size_t words,
-                             struct lr_error *err)
-{
-    uint32_t hash = hash_state(m), any = 0;
-    bool found;
-    struct cached *c = find_cached(m, hash, &found);
-    lr_code code = found ? LR_OK : fill_cached(m, c, hash, err);
-    if (code != LR_OK)
-        return code;
-    c->used = ++m->clock;
-    for (size_t i = 0; i < words; i++) {
-        mask[i] = i < m->vocab->words ? c->mask[i] : 0;
-        any |= mask[i];
-    }
-    if (any == 0)
-        return lr_fail(err, LR_UNSUPPORTED,
-                       "no token of the vocabulary can continue the constrained output");
-    return LR_OK;
 }

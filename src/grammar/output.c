@@ -17,6 +17,8 @@ void grammar_constraint_write(struct lr_buf *out, const struct grammar_constrain
     lr_json_member_z(&w, "format", c->is_harmony ? "harmony" : "plain");
     lr_json_member_z(&w, "answer", answers[c->answer]);
     if (c->answer == GRAMMAR_ANSWER_SCHEMA) {
+        if (c->is_strict)
+            lr_json_member_bool(&w, "strict", true);
         lr_json_key(&w, "schema");
         lr_json_put_value(&w, c->schema);
     }
@@ -85,6 +87,7 @@ static lr_code read_constraint(const struct lr_json *root, struct reading *r,
         return malformed(err, "answer");
     r->c.answer = (enum grammar_answer)i;
     r->c.schema = lr_json_get(root, "schema");
+    (void)lr_json_bool(lr_json_get(root, "strict"), &r->c.is_strict);
     if (r->c.answer == GRAMMAR_ANSWER_SCHEMA && r->c.schema == NULL)
         return malformed(err, "schema");
     lr_code code = read_tools(r, lr_json_get(root, "tools"), err);
@@ -109,7 +112,8 @@ static uint32_t answer_until(struct grammar_build *b, const struct grammar_const
 {
     switch (c->answer) {
     case GRAMMAR_ANSWER_SCHEMA:
-        return grammar_schema_whole(b, c->schema, next);
+        b->strict = c->is_strict;
+        return grammar_schema_whole(b, c->schema, false, next);
     case GRAMMAR_ANSWER_OBJECT:
         return grammar_any_object(b, next);
     default:
@@ -135,11 +139,12 @@ static uint32_t arguments(struct grammar_build *b, const struct grammar_tool *to
     uint32_t mark = grammar_enter(b, "", tool->name);
     uint32_t at;
     b->lenient = !tool->strict;
-    /* Arguments are always an object, also without a usable schema. */
+    b->strict = tool->strict;
+    /* Arguments are an object whatever a schema says or leaves out. */
     if (schema == NULL || schema->type != LR_JSON_OBJECT || schema->count == 0)
         at = grammar_any_object(b, next);
     else
-        at = grammar_schema_whole(b, schema, next);
+        at = grammar_schema_whole(b, schema, true, next);
     b->lenient = false;
     grammar_leave(b, mark);
     return at;
@@ -231,8 +236,11 @@ static lr_code compile_new(const struct grammar_constraint *c, uint32_t *work,
     *out = NULL;
     if (b.program == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a grammar");
+    lr_arena_init(&b.arena, ARENA_BYTES);
+    lr_arena_init(&b.program->arena, ARENA_BYTES);
     lr_code code = compile(&b, c);
     free(b.rule_slots);
+    lr_arena_free(&b.arena);
     if (code != LR_OK)
         grammar_program_free(b.program);
     else

@@ -9,18 +9,24 @@
 #define GRAMMAR_PROGRAM_H
 
 #include "base/arena.h"
+#include "grammar/dfa.h"
 #include "grammar/grammar.h"
 
 enum grammar_op {
-    GRAMMAR_BYTE,  /* a byte from low to high */
-    GRAMMAR_TEXT,  /* any byte */
-    GRAMMAR_CHAR,  /* a character of a JSON string; other: how many may come, this one included
-                    */
-    GRAMMAR_SPACE, /* nothing, one blank, or a line break and its indentation */
+    GRAMMAR_BYTE,    /* a byte from low to high */
+    GRAMMAR_TEXT,    /* any byte */
+    GRAMMAR_CHARS,   /* characters of a JSON string, as many as lengths[other] says */
+    GRAMMAR_DFA,     /* what dfas[other] accepts; low: its enum dfa_spelling */
+    GRAMMAR_KEY,     /* a string that keys[other] allows and that is not in the set, and its
+                        closing quote; it joins the set */
+    GRAMMAR_SPACE,   /* nothing, one blank, or a line break and its indentation */
     GRAMMAR_CONTROL, /* the control token `low` */
     GRAMMAR_FORK,    /* next or other */
-    GRAMMAR_CALL,    /* rule `other`, then next */
+    GRAMMAR_CALL,    /* rule `other` with an empty set, then next with the set of before */
     GRAMMAR_RETURN,
+    GRAMMAR_COUNT, /* one more in the set, up to `other` */
+    GRAMMAR_CHECK, /* nothing, if the set is as checks[other] says */
+    GRAMMAR_NEVER, /* no answer goes on from here */
     GRAMMAR_END,
 };
 
@@ -36,8 +42,14 @@ enum grammar_control {
     GRAMMAR_CONTROL_COUNT,
 };
 
-#define GRAMMAR_UNBOUNDED UINT32_MAX /* of GRAMMAR_CHAR, and of lengths */
+#define GRAMMAR_UNBOUNDED UINT32_MAX /* of lengths and counts */
 #define GRAMMAR_NO_RULE   UINT32_MAX
+
+enum {
+    GRAMMAR_RULES_MAX = 8192,
+    GRAMMAR_RULE_SLOTS = 2 * GRAMMAR_RULES_MAX,
+    GRAMMAR_CALLS_MAX = GRAMMAR_DEPTH_MAX + 1, /* the answer itself is one, too */
+};
 
 struct grammar_step {
     uint8_t op;
@@ -48,9 +60,33 @@ struct grammar_step {
     uint32_t other;
 };
 
+struct schema_part; /* schema.h */
+
 struct grammar_rule {
     uint32_t entry;
-    const struct lr_json *schema; /* borrowed while compiling; NULL: a built-in rule */
+    const struct schema_part *parts; /* of a value, while compiling; NULL: a rule of ours */
+    uint32_t part_count;
+    const struct lr_json *root; /* of the schema the parts are from */
+};
+
+/* Characters of a string. */
+struct grammar_length {
+    uint32_t min, max; /* max may be GRAMMAR_UNBOUNDED */
+};
+
+/* Names of an object that are not declared, or items that differ. */
+struct grammar_key {
+    const struct dfa *dfa;
+    const struct lr_str *taken; /* sorted, as written between quotes: never allowed */
+    uint32_t taken_count;
+};
+
+/* What the set of an object's names or the count of an array's items has to be. */
+struct grammar_check {
+    uint32_t min, max;
+    const struct lr_str *names; /* that are in the set, as written between quotes */
+    uint32_t name_count;
+    uint32_t rule; /* a value that may have to come: for heights; or GRAMMAR_NO_RULE */
 };
 
 struct grammar_program {
@@ -60,6 +96,13 @@ struct grammar_program {
     struct grammar_rule *rules; /* owned */
     uint32_t rule_count;
     uint32_t rule_capacity;
+    const struct dfa **dfas; /* owned, as the three lists below; what they hold: arena's */
+    struct grammar_length *lengths;
+    struct grammar_key *keys;
+    struct grammar_check *checks;
+    uint32_t dfa_count, length_count, key_count, check_count;
+    uint32_t dfa_capacity, length_capacity, key_capacity, check_capacity;
+    struct lr_arena arena;
     uint32_t start;
     uint32_t controls; /* bit per enum grammar_control that is used */
 };
@@ -67,13 +110,23 @@ struct grammar_program {
 /* A program while it is built.  After the first failure all steps are 0. */
 struct grammar_build {
     struct grammar_program *program;
-    uint32_t *work;             /* borrowed: the rest of the request's budget */
-    uint32_t *rule_slots;       /* owned: rules by their schema, index + 1; 0 is free */
-    const struct lr_json *root; /* root of the current schema, for $ref */
+    struct lr_arena arena;       /* dies with the build */
+    uint32_t *work;              /* borrowed: what is left of the request's budget */
+    uint32_t *rule_slots;        /* owned: rules by their parts, index + 1; 0 is free */
+    const struct lr_json *root;  /* of the schema that is being compiled: where $ref looks */
+    const struct lr_json *place; /* the part of it that is being compiled: for messages */
+    uint32_t draft;              /* that the root is written in */
     struct lr_error *err;
     lr_code code;
-    bool lenient;      /* ignore keywords that are not supported */
-    uint32_t rule_any; /* built-in rules, created on demand */
+    bool lenient;       /* what is not offered is overlooked */
+    bool strict;        /* objects are closed unless they say otherwise */
+    uint32_t fit_depth; /* of values that are validated */
+    struct built_dfa *dfas;
+    const struct dfa *any_dfa;
+    struct grammar_anchor *anchors; /* of the root, once they are wanted */
+    uint32_t anchor_count;
+    const struct lr_json *anchored; /* the root they are of */
+    uint32_t rule_any;              /* rules of ours, once they are wanted */
     uint32_t rule_number;
     uint32_t rule_integer;
     uint32_t path_len;
@@ -93,9 +146,16 @@ uint32_t grammar_space(struct grammar_build *b, uint32_t next);
 uint32_t grammar_token(struct grammar_build *b, enum grammar_control control, uint32_t next);
 /* Sets a loop's branch, because the fork is made before its target. */
 void grammar_patch(struct grammar_build *b, uint32_t fork, uint32_t one, uint32_t two);
-uint32_t grammar_rule_add(struct grammar_build *b, const struct lr_json *schema);
-/* The rule of a schema that several places refer to; created on the first call. */
-uint32_t grammar_rule_of(struct grammar_build *b, const struct lr_json *schema);
+uint32_t grammar_rule_add(struct grammar_build *b, const struct schema_part *parts,
+                          uint32_t count);
+uint32_t grammar_never(struct grammar_build *b);
+uint32_t grammar_dfa(struct grammar_build *b, const struct dfa *dfa, enum dfa_spelling spelling,
+                     uint32_t next);
+uint32_t grammar_key(struct grammar_build *b, const struct dfa *dfa, const struct lr_str *taken,
+                     uint32_t count, uint32_t next);
+uint32_t grammar_check(struct grammar_build *b, const struct grammar_check *check,
+                       uint32_t next);
+uint32_t grammar_chars(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next);
 /* Takes from the budget; false: it is used up, and the build has failed. */
 bool grammar_charge(struct grammar_build *b, uint32_t work);
 uint32_t grammar_call(struct grammar_build *b, uint32_t rule, uint32_t next);
@@ -121,9 +181,7 @@ uint32_t grammar_number(struct grammar_build *b, uint32_t next);
 uint32_t grammar_integer(struct grammar_build *b, uint32_t next);
 uint32_t grammar_any(struct grammar_build *b, uint32_t next);
 uint32_t grammar_any_object(struct grammar_build *b, uint32_t next);
-uint32_t grammar_any_array(struct grammar_build *b, uint32_t next);
-/* { "key": value, ... }; `value` is the rule of the values. */
-uint32_t grammar_map(struct grammar_build *b, uint32_t value, uint32_t next);
+uint32_t grammar_any_rule(struct grammar_build *b);
 
 /* ---- ranges.c: numbers within bounds ---- */
 struct grammar_bounds {
@@ -136,38 +194,14 @@ uint32_t grammar_integer_within(struct grammar_build *b, const struct grammar_bo
 uint32_t grammar_number_within(struct grammar_build *b, const struct grammar_bounds *bounds,
                                uint32_t next);
 
-/* ---- formats.c ---- */
-/* A string of a named format; false: unknown name. */
-bool grammar_format(struct grammar_build *b, struct lr_str name, uint32_t next, uint32_t *out);
-
 /* ---- ref.c ---- */
-/* The schema that a $ref names; NULL: not found, and the build has failed. */
-const struct lr_json *grammar_resolve(struct grammar_build *b, struct lr_str ref);
-
-/* ---- exclusive.c ---- */
-/* Fails the build if a value could match two of the schemas, which "oneOf" forbids. */
-void grammar_check_exclusive(struct grammar_build *b, const struct lr_json *list);
+/* The schema that a $ref (its value) names; NULL: nowhere, and the build has failed. */
+const struct lr_json *grammar_resolve(struct grammar_build *b, const struct lr_json *ref);
 
 /* ---- schema.c ---- */
-enum { /* types, as bits */
-       GRAMMAR_NULL = 1,
-       GRAMMAR_BOOL = 2,
-       GRAMMAR_INTEGER = 4,
-       GRAMMAR_NUMBER = 8,
-       GRAMMAR_STRING = 16,
-       GRAMMAR_ARRAY = 32,
-       GRAMMAR_OBJECT = 64,
-       GRAMMAR_ANY = 127,
-};
-uint32_t grammar_types_of(struct grammar_build *b, const struct lr_json *schema);
-/* A value that matches the schema; its rules are compiled by grammar_schema_whole. */
-uint32_t grammar_schema(struct grammar_build *b, const struct lr_json *schema, uint32_t next);
-/* A whole schema: sets the root and compiles the remaining rules. */
+/* A schema on its own, with all its rules.  object: of its values the objects. */
 uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *schema,
-                              uint32_t next);
-/* ---- object.c ---- */
-uint32_t grammar_object(struct grammar_build *b, const struct lr_json *schema, uint32_t next);
-uint32_t grammar_array(struct grammar_build *b, const struct lr_json *schema, uint32_t next);
+                              bool object, uint32_t next);
 
 /* Appends one level to the path for messages; restoring path_len goes back. */
 uint32_t grammar_enter(struct grammar_build *b, const char *word, struct lr_str name);

@@ -1,452 +1,394 @@
-/* grammar/schema.c - see grammar/program.h: JSON Schema to steps.
- *
- * There are three kinds of keywords: those compiled here, annotations, which are skipped, and
- * keywords that restrict values but are not supported.  The last are refused by name, unless
- * the schema is lenient.  As in JSON Schema, an unknown keyword is an annotation.
- */
-#include <math.h>
+/* grammar/schema.c - see grammar/schema.h: rules, alternatives and values that are given. */
+#include "grammar/schema.h"
+
 #include <stdlib.h>
 
-#include "grammar/program.h"
+enum { VALUE_MAX = 1 << 20 };
 
-enum { ALTERNATIVES_MAX = 1024 };
+void *grammar_schema_alloc(struct grammar_build *b, size_t count, size_t size)
+{
+    if (b->code != LR_OK)
+        return NULL;
+    void *p = lr_arena_array(&b->arena, count != 0 ? count : 1, size);
+    if (p == NULL)
+        grammar_fail(b, LR_INVALID_ARGUMENT, "the schema is too large: it needs too much room");
+    else
+        memset(p, 0, (count != 0 ? count : 1) * size);
+    return p;
+}
 
-static const struct {
-    const char *name;
-    uint32_t bit;
-} type_names[] = {
-    {"null", GRAMMAR_NULL},     {"boolean", GRAMMAR_BOOL},  {"integer", GRAMMAR_INTEGER},
-    {"number", GRAMMAR_NUMBER}, {"string", GRAMMAR_STRING}, {"array", GRAMMAR_ARRAY},
-    {"object", GRAMMAR_OBJECT},
+void grammar_schema_unsupported(struct grammar_build *b, const char *what)
+{
+    grammar_fail(b, LR_UNSUPPORTED, "%s: this is not offered", what);
+}
+
+void grammar_schema_refuse_values(struct grammar_build *b, const struct schema_part *part,
+                                  uint32_t types)
+{
+    struct schema_words w;
+    if (part->word != WORD_ENUM && part->word != WORD_CONST)
+        return;
+    grammar_schema_words_of(part->node, &w);
+    const struct lr_json *list = w.at[part->word];
+    const struct lr_json *items = part->word == WORD_ENUM ? list->items : list;
+    for (uint32_t i = 0; i < (part->word == WORD_ENUM ? list->count : 1); i++)
+        if ((grammar_schema_type_of(&items[i]) & types) != 0)
+            grammar_schema_unsupported(
+                b, "numbers, arrays or objects that must not come (\"not\")");
+}
+
+/* ---- rules ---- */
+
+static bool same_parts(const struct grammar_rule *r, const struct schema_part *parts,
+                       uint32_t count)
+{
+    if (r->parts == NULL || r->part_count != count)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (r->parts[i].node != parts[i].node || r->parts[i].kind != parts[i].kind)
+            return false;
+    return true;
+}
+
+uint32_t grammar_schema_rule(struct grammar_build *b, const struct schema_part *parts,
+                             uint32_t count)
+{
+    if (b->rule_slots == NULL)
+        b->rule_slots = calloc(GRAMMAR_RULE_SLOTS, sizeof(*b->rule_slots));
+    if (b->rule_slots == NULL)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    if (b->code != LR_OK || !grammar_charge(b, count))
+        return 0;
+    if (count == 0)
+        return grammar_any_rule(b);
+    uint64_t hash = count;
+    for (uint32_t i = 0; i < count; i++)
+        hash = (hash ^ ((uint64_t)(uintptr_t)parts[i].node + (uint64_t)parts[i].kind)) *
+               UINT64_C(0x9E3779B97F4A7C15);
+    uint32_t at = (uint32_t)(hash >> 40) % GRAMMAR_RULE_SLOTS;
+    for (; b->rule_slots[at] != 0; at = (at + 1) % GRAMMAR_RULE_SLOTS)
+        if (same_parts(&b->program->rules[b->rule_slots[at] - 1], parts, count))
+            return b->rule_slots[at] - 1;
+    struct schema_part *copy = grammar_schema_alloc(b, count, sizeof(*copy));
+    if (copy == NULL)
+        return 0;
+    memcpy(copy, parts, count * sizeof(*copy));
+    uint32_t rule = grammar_rule_add(b, copy, count);
+    if (b->code == LR_OK)
+        b->rule_slots[at] = rule + 1;
+    return rule;
+}
+
+/* ---- automata ---- */
+
+/* An automaton that was built, by what it was built from. */
+struct built_dfa {
+    struct built_dfa *next;
+    const struct dfa_text *text;
+    const struct dfa *dfa;
 };
 
-/* Keywords that restrict values of some type and are not supported; hint may be empty. */
-static const struct {
-    const char *name;
-    const char *hint;
-} refused[] = {
-    {"allOf", "; write the parts as one schema"},
-    {"not", ""},
-    {"if", ""},
-    {"then", ""},
-    {"else", ""},
-    {"dependentRequired", ""},
-    {"dependentSchemas", ""},
-    {"dependencies", ""},
-    {"pattern", ""},
-    {"multipleOf", ""},
-    {"uniqueItems", ""},
-    {"prefixItems", ""},
-    {"additionalItems", ""},
-    {"unevaluatedItems", ""},
-    {"contains", ""},
-    {"minContains", ""},
-    {"maxContains", ""},
-    {"patternProperties", ""},
-    {"propertyNames", ""},
-    {"unevaluatedProperties", ""},
-    {"minProperties", ""},
-    {"maxProperties", ""},
-    {"$dynamicRef", "; use \"$ref\""},
-    {"$recursiveRef", "; use \"$ref\""},
-};
-
-/* True for a value without effect: false, an empty list, "any string" for names. */
-static bool is_idle(const struct lr_json_member *m)
+/* Trees of the same pattern differ, so they are compared. */
+static bool same_tree(const struct regex *a, const struct regex *b)
 {
-    const struct lr_json *v = &m->value;
-    struct lr_str type;
-    if (lr_str_eq_z(m->key, "uniqueItems"))
-        return v->type == LR_JSON_BOOL && !v->boolean;
-    if (lr_str_eq_z(m->key, "unevaluatedProperties"))
-        return v->type == LR_JSON_BOOL;
-    if (lr_str_eq_z(m->key, "propertyNames"))
-        return v->type == LR_JSON_OBJECT && v->count == 1 &&
-               lr_json_str(lr_json_get(v, "type"), &type) && lr_str_eq_z(type, "string");
-    return false;
+    if (a == b)
+        return true;
+    if (a == NULL || b == NULL || a->op != b->op || a->min != b->min || a->max != b->max ||
+        a->set.count != b->set.count)
+        return false;
+    for (uint32_t i = 0; i < a->set.count; i++)
+        if (a->set.ranges[i].low != b->set.ranges[i].low ||
+            a->set.ranges[i].high != b->set.ranges[i].high)
+            return false;
+    return same_tree(a->b, b->b) && same_tree(a->a, b->a);
 }
 
-static void check_keywords(struct grammar_build *b, const struct lr_json *schema)
+static bool same_text(const struct dfa_text *a, const struct dfa_text *b)
 {
-    for (uint32_t i = 0; i < schema->count && !b->lenient; i++) {
-        const struct lr_json_member *m = &schema->members[i];
-        for (size_t k = 0; k < sizeof(refused) / sizeof(refused[0]); k++)
-            if (lr_str_eq_z(m->key, refused[k].name) && !is_idle(m))
-                grammar_fail(b, LR_UNSUPPORTED, "the keyword \"%s\" is not supported%s",
-                             refused[k].name, refused[k].hint);
+    if (a->count != b->count || a->min != b->min || a->max != b->max)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct dfa_demand *x = &a->demands[i], *y = &b->demands[i];
+        if (x->negative != y->negative || x->pattern.look_count != y->pattern.look_count ||
+            !same_tree(x->pattern.tree, y->pattern.tree))
+            return false;
+        for (uint32_t k = 0; k < x->pattern.look_count; k++)
+            if (x->pattern.looks[k].negative != y->pattern.looks[k].negative ||
+                !same_tree(x->pattern.looks[k].tree, y->pattern.looks[k].tree))
+                return false;
     }
+    return true;
 }
 
-/* ---- $ref ---- */
-
-/* A schema that is used in several places or within itself becomes a rule. */
-static uint32_t compile_ref(struct grammar_build *b, struct lr_str ref, uint32_t next)
+const struct dfa *grammar_schema_dfa(struct grammar_build *b, const struct dfa_text *text)
 {
-    const struct lr_json *target = grammar_resolve(b, ref);
-    return target != NULL ? grammar_call(b, grammar_rule_of(b, target), next) : 0;
-}
-
-/* ---- enum, const, anyOf ---- */
-
-static uint32_t type_of(const struct lr_json *v)
-{
-    switch (v->type) {
-    case LR_JSON_NULL:
-        return GRAMMAR_NULL;
-    case LR_JSON_BOOL:
-        return GRAMMAR_BOOL;
-    case LR_JSON_STRING:
-        return GRAMMAR_STRING;
-    case LR_JSON_ARRAY:
-        return GRAMMAR_ARRAY;
-    case LR_JSON_OBJECT:
-        return GRAMMAR_OBJECT;
-    case LR_JSON_NUMBER:
-        break;
+    struct lr_error err = {0};
+    struct dfa_result result[DFA_RESULTS_MAX];
+    uint32_t count;
+    for (const struct built_dfa *d = b->dfas; d != NULL; d = d->next)
+        if (same_text(d->text, text))
+            return d->dfa;
+    struct built_dfa *built = grammar_schema_alloc(b, 1, sizeof(*built));
+    struct dfa_text *copy = grammar_schema_alloc(b, 1, sizeof(*copy));
+    if (built == NULL || copy == NULL)
+        return NULL;
+    lr_code code =
+        grammar_dfa_build(&b->program->arena, text, 0, b->work, result, &count, &err);
+    if (code != LR_OK) {
+        grammar_fail(b, code, "%s", err.text);
+        return NULL;
     }
-    return lr_str_find_char(v->text, '.') == LR_STR_NONE &&
-                   lr_str_find_char(v->text, 'e') == LR_STR_NONE &&
-                   lr_str_find_char(v->text, 'E') == LR_STR_NONE
-               ? GRAMMAR_INTEGER | GRAMMAR_NUMBER
-               : GRAMMAR_NUMBER;
+    *copy = *text;
+    *built = (struct built_dfa){b->dfas, copy, result[0].dfa};
+    b->dfas = built;
+    return built->dfa;
 }
 
-/* One of the given values, written as compact JSON. */
-static uint32_t compile_values(struct grammar_build *b, const struct lr_json *values,
-                               uint32_t count, uint32_t types, uint32_t next)
+const struct dfa *grammar_schema_any_dfa(struct grammar_build *b)
 {
-    struct grammar_choice *list = calloc(count != 0 ? count : 1, sizeof(*list));
-    struct lr_buf text;
-    size_t used = 0, from = 0;
-    uint32_t result = 0;
-    lr_buf_init(&text, GRAMMAR_CONSTRAINT_MAX * 2);
-    for (uint32_t i = 0; list != NULL && i < count; i++) {
-        struct lr_json_writer w;
-        if ((type_of(&values[i]) & types) == 0)
+    if (b->any_dfa == NULL)
+        b->any_dfa = grammar_dfa_any(&b->program->arena);
+    if (b->any_dfa == NULL)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    return b->any_dfa;
+}
+
+/* ---- values that are given ---- */
+
+/* A list of values and their types, and nothing else. */
+static bool is_plain_list(const struct lr_json *node)
+{
+    struct schema_words w;
+    grammar_schema_words_of(node, &w);
+    return w.count == 1u + (w.at[WORD_TYPE] != NULL);
+}
+
+const struct lr_json *grammar_schema_values(struct grammar_build *b,
+                                            const struct schema_alternative *a, uint32_t *count)
+{
+    const struct lr_json *list = NULL;
+    uint32_t from = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < a->count; i++) {
+        struct schema_words w;
+        if (a->parts[i].kind != PART_IS)
             continue;
+        grammar_schema_words_of(a->parts[i].node, &w);
+        if (w.at[WORD_CONST] != NULL) {
+            list = w.at[WORD_CONST];
+            from = 1;
+        } else if (w.at[WORD_ENUM] != NULL && (list == NULL || w.at[WORD_ENUM]->count < from)) {
+            list = w.at[WORD_ENUM]->items;
+            from = w.at[WORD_ENUM]->count;
+        }
+    }
+    if (list == NULL)
+        return NULL;
+    struct lr_json *left = grammar_schema_alloc(b, from, sizeof(*left));
+    bool plain = a->count == 1 && is_plain_list(a->parts[0].node);
+    for (uint32_t i = 0; left != NULL && i < from && b->code == LR_OK; i++) {
+        bool fits = (grammar_schema_type_of(&list[i]) & a->types) != 0;
+        for (uint32_t k = 0; k < a->count && fits; k++)
+            fits = plain || grammar_schema_fits_part(b, &a->parts[k], &list[i]);
+        if (fits)
+            left[(*count)++] = list[i];
+    }
+    return left;
+}
+
+static uint32_t given(struct grammar_build *b, const struct lr_json *value, uint32_t next);
+
+/* Items or members from the last to the first, with blanks where blanks may be. */
+static uint32_t given_parts(struct grammar_build *b, const struct lr_json *value, uint32_t next)
+{
+    bool object = value->type == LR_JSON_OBJECT;
+    char close = object ? '}' : ']', open = object ? '{' : '[';
+    uint32_t at = grammar_space(b, grammar_byte(b, close, close, next));
+    for (uint32_t i = value->count; i-- > 0 && b->code == LR_OK;) {
+        if (object) {
+            struct lr_buf key;
+            uint32_t member = given(b, &value->members[i].value, at);
+            lr_buf_init(&key, VALUE_MAX);
+            lr_json_quote(&key, value->members[i].key);
+            at = grammar_literal(b, lr_buf_str(&key),
+                                 grammar_byte(b, ':', ':', grammar_space(b, member)));
+            lr_buf_free(&key);
+        } else {
+            at = given(b, &value->items[i], at);
+        }
+        if (i > 0)
+            at = grammar_byte(b, ',', ',', grammar_space(b, at));
+    }
+    if (value->count != 0)
+        at = grammar_space(b, at);
+    return grammar_byte(b, open, open, at);
+}
+
+static uint32_t given(struct grammar_build *b, const struct lr_json *value, uint32_t next)
+{
+    struct lr_json_writer w;
+    struct lr_buf text;
+    if (value->type >= LR_JSON_ARRAY)
+        return given_parts(b, value, next);
+    lr_buf_init(&text, VALUE_MAX);
+    lr_json_writer_init(&w, &text);
+    lr_json_put_value(&w, value);
+    if (text.failed)
+        grammar_fail(b, LR_INVALID_ARGUMENT, "a value has more than %d bytes", VALUE_MAX);
+    uint32_t at = grammar_literal(b, lr_buf_str(&text), next);
+    lr_buf_free(&text);
+    return at;
+}
+
+/* One of the given values; texts that begin alike share their steps. */
+static uint32_t compile_values(struct grammar_build *b, const struct lr_json *values,
+                               uint32_t count, uint32_t next)
+{
+    struct grammar_choice *list = grammar_schema_alloc(b, count, sizeof(*list));
+    uint32_t used = 0, result = 0;
+    bool has = false;
+    for (uint32_t i = 0; list != NULL && i < count && b->code == LR_OK; i++) {
+        struct lr_buf text;
+        struct lr_json_writer w;
+        if (values[i].type >= LR_JSON_ARRAY) {
+            uint32_t one = given(b, &values[i], next);
+            result = has ? grammar_fork(b, result, one) : one;
+            has = true;
+            continue;
+        }
+        lr_buf_init(&text, VALUE_MAX);
         lr_json_writer_init(&w, &text);
         lr_json_put_value(&w, &values[i]);
-        list[used++] = (struct grammar_choice){{NULL, text.len - from}, next};
-        from = text.len;
+        char *copy = text.failed ? NULL : lr_arena_copy(&b->arena, lr_buf_str(&text));
+        if (copy == NULL)
+            grammar_fail(b, LR_INVALID_ARGUMENT, "the values of \"enum\" are too large");
+        list[used++] = (struct grammar_choice){lr_str(copy, text.len), next};
+        lr_buf_free(&text);
     }
-    if (list == NULL || text.failed)
-        grammar_fail(b, LR_OUT_OF_RAM, "no memory for %u values", count);
-    else if (used == 0)
-        grammar_fail(b, LR_INVALID_ARGUMENT, "no value is left to choose from");
-    from = 0;
-    for (size_t i = 0; b->code == LR_OK && i < used; i++) {
-        list[i].text.ptr = text.data + from; /* the buffer no longer moves */
-        from += list[i].text.len;
-    }
-    if (b->code == LR_OK)
-        result = grammar_choose(b, list, used);
-    free(list);
-    lr_buf_free(&text);
-    return result;
-}
-
-static uint32_t compile_enum(struct grammar_build *b, const struct lr_json *list,
-                             uint32_t types, uint32_t next)
-{
-    if (list->type != LR_JSON_ARRAY || list->count == 0) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"enum\" must be a list of values");
+    if (b->code != LR_OK)
         return 0;
+    if (used != 0) {
+        uint32_t texts = grammar_choose(b, list, used);
+        result = has ? grammar_fork(b, result, texts) : texts;
+        has = true;
     }
-    return compile_values(b, list->items, list->count, types, next);
+    return has ? result : grammar_never(b);
 }
 
-/* key: "anyOf" or "oneOf" */
-static uint32_t compile_any_of(struct grammar_build *b, const char *key,
-                               const struct lr_json *list, uint32_t next)
+/* ---- alternatives ---- */
+
+static uint32_t compile_type(struct grammar_build *b, const struct schema_alternative *a,
+                             uint32_t type, uint32_t next)
 {
+    switch (type) {
+    case TYPE_NULL:
+        return grammar_literal(b, LR_STR_LIT("null"), next);
+    case TYPE_FALSE:
+        return grammar_literal(b, LR_STR_LIT("false"), next);
+    case TYPE_TRUE:
+        return grammar_literal(b, LR_STR_LIT("true"), next);
+    case TYPE_INTEGER:
+        return grammar_schema_number(b, a, next);
+    case TYPE_STRING:
+        return grammar_schema_string(b, a, next);
+    case TYPE_ARRAY:
+        return grammar_schema_array(b, a, next);
+    default:
+        return grammar_schema_object(b, a, next);
+    }
+}
+
+/* What advice that cannot be followed leaves: any value of the type. */
+static uint32_t any_of_type(struct grammar_build *b, uint32_t type, uint32_t next)
+{
+    const struct schema_alternative plain = {.types = type};
+    return compile_type(b, &plain, type, next);
+}
+
+static bool forgive(struct grammar_build *b)
+{
+    if (!b->lenient || b->code == LR_OK || b->code == LR_OUT_OF_RAM || *b->work == 0)
+        return false;
+    b->code = LR_OK;
+    return true;
+}
+
+static uint32_t compile_alternative(struct grammar_build *b, const struct schema_alternative *a,
+                                    uint32_t next)
+{
+    uint32_t types = a->types, result = 0, count;
+    bool has = false;
+    const struct lr_json *values = grammar_schema_values(b, a, &count);
+    if (b->code != LR_OK && !forgive(b))
+        return 0;
+    if (values != NULL)
+        return compile_values(b, values, count, next);
+    if ((types & TYPE_NUMBER) == TYPE_FRACTION)
+        types |= TYPE_INTEGER; /* where numbers are compiled */
+    types &= ~(uint32_t)TYPE_FRACTION;
+    for (uint32_t bit = TYPE_NULL; bit <= TYPE_OBJECT; bit <<= 1) {
+        if ((types & bit) == 0)
+            continue;
+        uint32_t one = compile_type(b, a, bit, next);
+        if (forgive(b))
+            one = any_of_type(b, bit == TYPE_INTEGER ? a->types & TYPE_NUMBER : bit, next);
+        result = has ? grammar_fork(b, result, one) : one;
+        has = true;
+    }
+    return has ? result : grammar_never(b);
+}
+
+/* Nothing is said: any value. */
+static bool is_open(const struct schema_alternative *a)
+{
+    return a->types == TYPE_ANY && a->count == 0;
+}
+
+static uint32_t compile_rule(struct grammar_build *b, const struct schema_part *parts,
+                             uint32_t count, uint32_t next)
+{
+    struct schema_alternatives all;
     uint32_t result = 0;
-    if (list->type != LR_JSON_ARRAY || list->count == 0 || list->count > ALTERNATIVES_MAX) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"%s\" must be a list of 1 to %d schemas", key,
-                     ALTERNATIVES_MAX);
-        return 0;
+    grammar_schema_expand(b, parts, count, TYPE_ANY, &all);
+    if (forgive(b)) {
+        static const struct schema_alternative any = {.types = TYPE_ANY};
+        return compile_alternative(b, &any, next);
     }
-    for (uint32_t i = 0; i < list->count; i++) {
-        uint32_t mark = grammar_enter(b, key, lr_str(NULL, 0));
-        uint32_t one = grammar_schema(b, &list->items[i], next);
-        grammar_leave(b, mark);
+    if (b->code != LR_OK)
+        return 0;
+    if (all.count == 0)
+        return grammar_never(b);
+    for (uint32_t i = 0; i < all.count && b->code == LR_OK; i++) {
+        uint32_t one = is_open(&all.items[i]) ? grammar_any(b, next)
+                                              : compile_alternative(b, &all.items[i], next);
         result = i == 0 ? one : grammar_fork(b, result, one);
     }
     return result;
 }
 
-/* ---- types ---- */
-
-static uint32_t type_bit(struct grammar_build *b, const struct lr_json *name)
-{
-    struct lr_str text = {0};
-    if (lr_json_str(name, &text))
-        for (size_t i = 0; i < sizeof(type_names) / sizeof(type_names[0]); i++)
-            if (lr_str_eq_z(text, type_names[i].name))
-                return type_names[i].bit;
-    grammar_fail(
-        b, LR_INVALID_ARGUMENT,
-        "\"type\" must be one of null, boolean, integer, number, string, array, object, "
-        "or a list of them");
-    return 0;
-}
-
-uint32_t grammar_types_of(struct grammar_build *b, const struct lr_json *schema)
-{
-    const struct lr_json *type = lr_json_get(schema, "type");
-    uint32_t bits = 0;
-    if (type == NULL) {
-        if (lr_json_get(schema, "properties") != NULL)
-            return GRAMMAR_OBJECT;
-        return lr_json_get(schema, "items") != NULL ? GRAMMAR_ARRAY : GRAMMAR_ANY;
-    }
-    if (type->type != LR_JSON_ARRAY)
-        return type_bit(b, type);
-    for (uint32_t i = 0; i < type->count; i++)
-        bits |= type_bit(b, &type->items[i]);
-    if (bits == 0)
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"type\" is an empty list");
-    return bits;
-}
-
-static uint32_t length_of(struct grammar_build *b, const struct lr_json *schema,
-                          const char *key, uint32_t otherwise)
-{
-    const struct lr_json *v = lr_json_get(schema, key);
-    uint64_t n;
-    if (v == NULL)
-        return otherwise;
-    if (!lr_json_u64(v, &n)) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"%s\" must be a whole number, 0 or more", key);
-        return 0;
-    }
-    return n < GRAMMAR_STEPS_MAX ? (uint32_t)n : GRAMMAR_STEPS_MAX;
-}
-
-static uint32_t compile_string(struct grammar_build *b, const struct lr_json *schema,
-                               uint32_t next)
-{
-    uint32_t min = length_of(b, schema, "minLength", 0);
-    uint32_t max = length_of(b, schema, "maxLength", GRAMMAR_UNBOUNDED);
-    struct lr_str format;
-    uint32_t at;
-    if (max < min)
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"maxLength\" is less than \"minLength\"");
-    /* A format is an annotation by default.  A known format is enforced if nothing else
-     * restricts the string. */
-    if (min == 0 && max == GRAMMAR_UNBOUNDED &&
-        lr_json_str(lr_json_get(schema, "format"), &format) &&
-        grammar_format(b, format, next, &at))
-        return at;
-    return grammar_string(b, min, max, next);
-}
-
-/* A bound as a whole number: exact, or (for integers) rounded into the range. */
-static bool read_bound(struct grammar_build *b, const struct lr_json *schema, const char *key,
-                       bool is_integer, bool is_low, int64_t *out, bool *exact)
-{
-    const struct lr_json *v = lr_json_get(schema, key);
-    double d;
-    *exact = true;
-    if (v == NULL)
-        return false;
-    if (lr_json_i64(v, out))
-        return true;
-    if (!lr_json_double(v, &d)) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "\"%s\" must be a number", key);
-        return false;
-    }
-    double rounded = is_low ? ceil(d) : floor(d);
-    *exact = !(rounded < d) && !(rounded > d);
-    if (!is_integer && !*exact && !b->lenient)
-        grammar_fail(b, LR_UNSUPPORTED, "\"%s\" of a number must be whole here", key);
-    if (fabs(rounded) >= 9e18)
-        return false; /* beyond the numbers that are generated */
-    *out = (int64_t)rounded;
-    return is_integer || *exact;
-}
-
-static void read_bounds(struct grammar_build *b, const struct lr_json *schema, bool is_integer,
-                        struct grammar_bounds *out)
-{
-    int64_t n;
-    bool exact;
-    *out = (struct grammar_bounds){0};
-    out->has_low = read_bound(b, schema, "minimum", is_integer, true, &out->low, &exact);
-    out->has_high = read_bound(b, schema, "maximum", is_integer, false, &out->high, &exact);
-    if (read_bound(b, schema, "exclusiveMinimum", is_integer, true, &n, &exact)) {
-        if (is_integer && exact && n < INT64_MAX)
-            n++;
-        if (!out->has_low || n >= out->low) {
-            out->low = n;
-            out->low_open = !is_integer;
-        }
-        out->has_low = true;
-    }
-    if (read_bound(b, schema, "exclusiveMaximum", is_integer, false, &n, &exact)) {
-        if (is_integer && exact && n > INT64_MIN)
-            n--;
-        if (!out->has_high || n <= out->high) {
-            out->high = n;
-            out->high_open = !is_integer;
-        }
-        out->has_high = true;
-    }
-}
-
-static uint32_t compile_number(struct grammar_build *b, const struct lr_json *schema,
-                               bool is_integer, uint32_t next)
-{
-    struct grammar_bounds bounds;
-    read_bounds(b, schema, is_integer, &bounds);
-    if (!bounds.has_low && !bounds.has_high)
-        return is_integer ? grammar_integer(b, next) : grammar_number(b, next);
-    return is_integer ? grammar_integer_within(b, &bounds, next)
-                      : grammar_number_within(b, &bounds, next);
-}
-
-static uint32_t compile_type(struct grammar_build *b, const struct lr_json *schema,
-                             uint32_t type, uint32_t next)
-{
-    struct grammar_choice words[] = {{LR_STR_LIT("true"), next}, {LR_STR_LIT("false"), next}};
-    switch (type) {
-    case GRAMMAR_NULL:
-        return grammar_literal(b, LR_STR_LIT("null"), next);
-    case GRAMMAR_BOOL:
-        return grammar_choose(b, words, 2);
-    case GRAMMAR_INTEGER:
-    case GRAMMAR_NUMBER:
-        return compile_number(b, schema, type == GRAMMAR_INTEGER, next);
-    case GRAMMAR_STRING:
-        return compile_string(b, schema, next);
-    case GRAMMAR_ARRAY:
-        return grammar_array(b, schema, next);
-    default:
-        return grammar_object(b, schema, next);
-    }
-}
-
-static uint32_t compile_types(struct grammar_build *b, const struct lr_json *schema,
-                              uint32_t types, uint32_t next)
-{
-    uint32_t result = 0;
-    bool has = false;
-    if ((types & GRAMMAR_NUMBER) != 0)
-        types &= ~(uint32_t)GRAMMAR_INTEGER; /* every integer is a number */
-    for (uint32_t bit = GRAMMAR_NULL; bit <= GRAMMAR_OBJECT; bit <<= 1) {
-        if ((types & bit) == 0)
-            continue;
-        uint32_t one = compile_type(b, schema, bit, next);
-        result = has ? grammar_fork(b, result, one) : one;
-        has = true;
-    }
-    return result;
-}
-
-/* ---- a schema ---- */
-
-/* True for a schema with annotations only. */
-static bool is_open(const struct lr_json *schema)
-{
-    static const char *const words[] = {"type",
-                                        "properties",
-                                        "required",
-                                        "additionalProperties",
-                                        "items",
-                                        "minItems",
-                                        "maxItems",
-                                        "minLength",
-                                        "maxLength",
-                                        "minimum",
-                                        "maximum",
-                                        "exclusiveMinimum",
-                                        "exclusiveMaximum",
-                                        NULL};
-    for (size_t i = 0; words[i] != NULL; i++)
-        if (lr_json_get(schema, words[i]) != NULL)
-            return false;
-    return true;
-}
-
-/* A keyword that decides alone must not be combined with others that restrict. */
-static void alone(struct grammar_build *b, const struct lr_json *schema, const char *key)
-{
-    if (!is_open(schema) && !b->lenient)
-        grammar_fail(b, LR_UNSUPPORTED,
-                     "\"%s\" beside other keywords is not supported; put them into it", key);
-}
-
-/* Only one keyword may decide alone; const beside enum is accepted, because some tools write
- * it. */
-static void check_deciders(struct grammar_build *b, const struct lr_json *schema)
-{
-    static const char *const words[] = {"$ref", "const", "enum", "anyOf", "oneOf"};
-    const char *first = NULL;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && !b->lenient; i++) {
-        if (lr_json_get(schema, words[i]) == NULL)
-            continue;
-        if (first != NULL && !(strcmp(first, "const") == 0 && strcmp(words[i], "enum") == 0))
-            grammar_fail(b, LR_UNSUPPORTED, "\"%s\" beside \"%s\" is not supported", words[i],
-                         first);
-        first = words[i];
-    }
-}
-
-static uint32_t compile(struct grammar_build *b, const struct lr_json *schema, uint32_t next)
-{
-    const struct lr_json *v;
-    struct lr_str ref;
-    if (schema->type == LR_JSON_BOOL && schema->boolean)
-        return grammar_any(b, next);
-    if (schema->type != LR_JSON_OBJECT) {
-        grammar_fail(b, LR_INVALID_ARGUMENT, "a schema must be an object, not %s",
-                     lr_json_type_name(schema->type));
-        return 0;
-    }
-    if ((v = lr_json_get(schema, "allOf")) != NULL && v->type == LR_JSON_ARRAY &&
-        v->count == 1 && is_open(schema))
-        return grammar_schema(b, &v->items[0], next); /* some tools write a $ref like this */
-    check_keywords(b, schema);
-    check_deciders(b, schema);
-    if (lr_json_str(lr_json_get(schema, "$ref"), &ref)) {
-        alone(b, schema, "$ref");
-        return compile_ref(b, ref, next);
-    }
-    if ((v = lr_json_get(schema, "const")) != NULL)
-        return compile_values(b, v, 1, grammar_types_of(b, schema), next);
-    if ((v = lr_json_get(schema, "enum")) != NULL)
-        return compile_enum(b, v, grammar_types_of(b, schema), next);
-    if ((v = lr_json_get(schema, "anyOf")) != NULL) {
-        alone(b, schema, "anyOf");
-        return compile_any_of(b, "anyOf", v, next);
-    }
-    if ((v = lr_json_get(schema, "oneOf")) != NULL) {
-        alone(b, schema, "oneOf");
-        if (!b->lenient)
-            grammar_check_exclusive(b, v);
-        return compile_any_of(b, "oneOf", v, next);
-    }
-    return is_open(schema) ? grammar_any(b, next)
-                           : compile_types(b, schema, grammar_types_of(b, schema), next);
-}
-
-uint32_t grammar_schema(struct grammar_build *b, const struct lr_json *schema, uint32_t next)
-{
-    return b->code == LR_OK ? compile(b, schema, next) : 0;
-}
-
 uint32_t grammar_schema_whole(struct grammar_build *b, const struct lr_json *schema,
-                              uint32_t next)
+                              bool object, uint32_t next)
 {
-    uint32_t rule = b->program->rule_count;
+    static const struct lr_json_member type = {{"type", 4},
+                                               {.type = LR_JSON_STRING, .text = {"object", 6}}};
+    static const struct lr_json an_object = {
+        .type = LR_JSON_OBJECT, .count = 1, .members = &type};
+    const struct schema_part whole[] = {{.kind = PART_IS, .node = schema},
+                                        {.kind = PART_IS, .node = &an_object}};
+    uint32_t first = b->program->rule_count;
     b->root = schema;
-    uint32_t entry = grammar_schema(b, schema, next);
-    for (; b->code == LR_OK && rule < b->program->rule_count; rule++) {
-        const struct lr_json *of = b->program->rules[rule].schema;
-        if (of == NULL)
+    b->draft = grammar_schema_draft(schema);
+    uint32_t entry = grammar_call(b, grammar_schema_rule(b, whole, object ? 2 : 1), next);
+    for (uint32_t i = first; b->code == LR_OK && i < b->program->rule_count; i++) {
+        struct grammar_rule rule = b->program->rules[i];
+        if (rule.parts == NULL)
             continue;
-        uint32_t at = grammar_schema(b, of, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+        b->place = rule.parts[0].node;
+        uint32_t at =
+            compile_rule(b, rule.parts, rule.part_count, grammar_step(b, GRAMMAR_RETURN, 0, 0));
         if (b->code == LR_OK)
-            b->program->rules[rule].entry = at;
+            b->program->rules[i].entry = at;
     }
+    b->place = NULL;
     return entry;
 }

@@ -4,23 +4,14 @@
  * and before '}' and ']' (GRAMMAR_SPACE), a number has at most 20 digits before and 20 after
  * its point, an exponent two.
  */
-#include "grammar/program.h"
+#include "grammar/schema.h"
 
 enum { DIGITS = 20, EXPONENT_DIGITS = 2 };
 
 uint32_t grammar_string(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next)
 {
     uint32_t end = grammar_byte(b, '"', '"', next);
-    uint32_t at = end;
-    if (max == GRAMMAR_UNBOUNDED) {
-        at = grammar_fork(b, 0, 0);
-        grammar_patch(b, at, grammar_step(b, GRAMMAR_CHAR, at, GRAMMAR_UNBOUNDED), end);
-    }
-    for (uint32_t i = max; max != GRAMMAR_UNBOUNDED && i > min && b->code == LR_OK; i--)
-        at = grammar_fork(b, grammar_step(b, GRAMMAR_CHAR, at, max - i + 1), end);
-    for (uint32_t i = min; i > 0 && b->code == LR_OK; i--)
-        at = grammar_step(b, GRAMMAR_CHAR, at, max == GRAMMAR_UNBOUNDED ? max : max - i + 1);
-    return grammar_byte(b, '"', '"', at);
+    return grammar_byte(b, '"', '"', grammar_chars(b, min, max, end));
 }
 
 /* min to max digits. */
@@ -59,7 +50,7 @@ static uint32_t real(struct grammar_build *b, uint32_t next)
 uint32_t grammar_number(struct grammar_build *b, uint32_t next)
 {
     if (b->rule_number == GRAMMAR_NO_RULE) {
-        b->rule_number = grammar_rule_add(b, NULL);
+        b->rule_number = grammar_rule_add(b, NULL, 0);
         uint32_t entry = real(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
         if (b->code == LR_OK)
             b->program->rules[b->rule_number].entry = entry;
@@ -70,7 +61,7 @@ uint32_t grammar_number(struct grammar_build *b, uint32_t next)
 uint32_t grammar_integer(struct grammar_build *b, uint32_t next)
 {
     if (b->rule_integer == GRAMMAR_NO_RULE) {
-        b->rule_integer = grammar_rule_add(b, NULL);
+        b->rule_integer = grammar_rule_add(b, NULL, 0);
         uint32_t entry = whole(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
         if (b->code == LR_OK)
             b->program->rules[b->rule_integer].entry = entry;
@@ -95,10 +86,12 @@ static uint32_t member(struct grammar_build *b, uint32_t rule, uint32_t next)
 {
     uint32_t value = grammar_call(b, rule, next);
     uint32_t colon = grammar_byte(b, ':', ':', grammar_space(b, value));
-    return grammar_string(b, 0, GRAMMAR_UNBOUNDED, colon);
+    const struct dfa *any = grammar_schema_any_dfa(b);
+    return any != NULL ? grammar_byte(b, '"', '"', grammar_key(b, any, NULL, 0, colon)) : 0;
 }
 
-uint32_t grammar_map(struct grammar_build *b, uint32_t value, uint32_t next)
+/* "key": value, ... in braces; `value` is the rule of the values. */
+static uint32_t map(struct grammar_build *b, uint32_t value, uint32_t next)
 {
     return list_of(b, '{', '}', next, member, value);
 }
@@ -111,13 +104,13 @@ static uint32_t any_body(struct grammar_build *b, uint32_t next)
     at = grammar_fork(b, at, grammar_number(b, next));
     at = grammar_fork(b, at, grammar_string(b, 0, GRAMMAR_UNBOUNDED, next));
     at = grammar_fork(b, at, list_of(b, '[', ']', next, grammar_call, b->rule_any));
-    return grammar_fork(b, at, grammar_map(b, b->rule_any, next));
+    return grammar_fork(b, at, map(b, b->rule_any, next));
 }
 
 static uint32_t any_rule(struct grammar_build *b)
 {
     if (b->rule_any == GRAMMAR_NO_RULE) {
-        b->rule_any = grammar_rule_add(b, NULL);
+        b->rule_any = grammar_rule_add(b, NULL, 0);
         uint32_t entry = any_body(b, grammar_step(b, GRAMMAR_RETURN, 0, 0));
         if (b->code == LR_OK)
             b->program->rules[b->rule_any].entry = entry;
@@ -130,12 +123,18 @@ uint32_t grammar_any(struct grammar_build *b, uint32_t next)
     return grammar_call(b, any_rule(b), next);
 }
 
+/* In a rule of its own, as everything that keeps a set. */
 uint32_t grammar_any_object(struct grammar_build *b, uint32_t next)
 {
-    return grammar_map(b, any_rule(b), next);
+    uint32_t any = any_rule(b), rule = grammar_rule_add(b, NULL, 0);
+    uint32_t entry = map(b, any, grammar_step(b, GRAMMAR_RETURN, 0, 0));
+    if (b->code != LR_OK)
+        return 0;
+    b->program->rules[rule].entry = entry;
+    return grammar_call(b, rule, next);
 }
 
-uint32_t grammar_any_array(struct grammar_build *b, uint32_t next)
+uint32_t grammar_any_rule(struct grammar_build *b)
 {
-    return list_of(b, '[', ']', next, grammar_call, any_rule(b));
+    return any_rule(b);
 }

@@ -146,12 +146,105 @@ static enum place place_of(struct lr_str text, uint32_t *chars)
     return STAYS;
 }
 
+/* Without escapes and quotes, without U+2028, U+2029 and DEL, and not of endless length. */
+static bool is_plain(struct lr_str text, uint32_t chars)
+{
+    if (chars > 250)
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        if (c == '\\' || c == '"' || c < 0x20 || c == 0x7F)
+            return false;
+        if (c != 0xE2)
+            continue;
+        if (i + 2 >= text.len)
+            return false; /* may become one of them */
+        unsigned char last = (unsigned char)text.ptr[i + 2];
+        if ((unsigned char)text.ptr[i + 1] == 0x80 && (last == 0xA8 || last == 0xA9))
+            return false;
+    }
+    return true;
+}
+
 static int by_chars(const void *a, const void *b)
 {
     const struct grammar_inside *x = a, *y = b;
     if (x->chars != y->chars)
         return x->chars < y->chars ? -1 : 1;
     return x->token < y->token ? -1 : x->token > y->token;
+}
+
+static void add_inside(struct grammar_inside_list *list, uint32_t token, uint32_t chars)
+{
+    list->items[list->count++] = (struct grammar_inside){token, chars};
+    list->chars = chars > list->chars ? chars : list->chars;
+}
+
+/* The masks of a list that is complete. */
+static bool sum_up(struct grammar_inside_list *list, size_t words)
+{
+    uint32_t i = 0;
+    list->up_to = calloc((GRAMMAR_UP_TO + 2) * words, sizeof(*list->up_to));
+    if (list->up_to == NULL)
+        return false;
+    qsort(list->items, list->count, sizeof(*list->items), by_chars);
+    for (uint32_t n = 0; n <= GRAMMAR_UP_TO + 1; n++) {
+        uint32_t *mask = list->up_to + n * words;
+        if (n > 0)
+            memcpy(mask, mask - words, words * sizeof(*mask));
+        for (; i < list->count && (n > GRAMMAR_UP_TO || list->items[i].chars <= n); i++)
+            mask[list->items[i].token >> 5] |= 1u << (list->items[i].token & 31);
+        if (n == GRAMMAR_UP_TO)
+            list->beyond = i;
+    }
+    return true;
+}
+
+/* ---- masks of automata ---- */
+
+enum { MASKS_MAX = 128 };
+
+struct grammar_dfa_masks {
+    struct {
+        uint64_t dfa;
+        uint64_t used;
+        uint32_t *mask; /* owned */
+        uint32_t state;
+    } items[MASKS_MAX];
+    uint64_t clock;
+};
+
+uint32_t *grammar_vocab_slot(const struct grammar_vocab *v, uint64_t dfa, uint32_t state,
+                             bool *found)
+{
+    struct grammar_dfa_masks *masks = v->masks;
+    uint32_t oldest = 0;
+    *found = false;
+    for (uint32_t i = 0; i < MASKS_MAX; i++) {
+        if (masks->items[i].dfa == dfa && masks->items[i].state == state) {
+            *found = true;
+            masks->items[i].used = ++masks->clock;
+            return masks->items[i].mask;
+        }
+        if (masks->items[i].used < masks->items[oldest].used)
+            oldest = i;
+    }
+    if (masks->items[oldest].mask == NULL)
+        masks->items[oldest].mask = malloc(v->words * sizeof(uint32_t));
+    if (masks->items[oldest].mask == NULL)
+        return NULL;
+    memset(masks->items[oldest].mask, 0, v->words * sizeof(uint32_t));
+    masks->items[oldest].dfa = dfa;
+    masks->items[oldest].state = state;
+    masks->items[oldest].used = ++masks->clock;
+    return masks->items[oldest].mask;
+}
+
+static void free_masks(struct grammar_dfa_masks *masks)
+{
+    for (uint32_t i = 0; masks != NULL && i < MASKS_MAX; i++)
+        free(masks->items[i].mask);
+    free(masks);
 }
 
 /* ---- building ---- */
@@ -168,25 +261,41 @@ static int by_text(const void *a, const void *b)
     return order != 0 ? order : x->id < y->id ? -1 : x->id > y->id;
 }
 
+/* A trie in the making, and the last text that was added. */
+struct adding {
+    struct grammar_trie *trie;
+    struct lr_str last;
+};
+
+static bool add_to(struct adding *a, const struct sorted *s)
+{
+    bool ok = add_token(a->trie, a->last, s->text, s->id);
+    a->last = s->text;
+    return ok;
+}
+
 static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t count)
 {
-    struct lr_str last = {0}, last_leaving = {0};
-    for (uint32_t i = 0; i < count; i++) {
+    struct adding all = {&v->all, {0}}, leaving = {&v->leaving, {0}};
+    struct adding staying = {&v->staying, {0}}, odd = {&v->odd, {0}}, even = {&v->even, {0}};
+    bool ok = true;
+    for (uint32_t i = 0; i < count && ok; i++) {
         const struct sorted *s = &list[i];
         uint32_t chars;
-        if (!add_token(&v->all, last, s->text, s->id))
-            return false;
-        last = s->text;
+        ok = add_to(&all, s);
         switch (place_of(s->text, &chars)) {
         case STAYS:
-            v->inside[v->inside_count++] = (struct grammar_inside){s->id, chars};
-            v->inside_mask[s->id >> 5] |= 1u << (s->id & 31);
-            v->inside_chars = chars > v->inside_chars ? chars : v->inside_chars;
+            add_inside(&v->inside, s->id, chars);
+            ok = ok && add_to(&staying, s);
+            if (is_plain(s->text, chars)) {
+                add_inside(&v->plain, s->id, chars);
+                ok = ok && add_to(&even, s);
+            } else {
+                ok = ok && add_to(&odd, s);
+            }
             break;
         case LEAVES:
-            if (!add_token(&v->leaving, last_leaving, s->text, s->id))
-                return false;
-            last_leaving = s->text;
+            ok = ok && add_to(&leaving, s);
             break;
         case NOT_IN_STRING:
             break;
@@ -194,19 +303,22 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
     }
     link_nodes(&v->all);
     link_nodes(&v->leaving);
-    qsort(v->inside, v->inside_count, sizeof(*v->inside), by_chars);
-    return true;
+    link_nodes(&v->staying);
+    link_nodes(&v->even);
+    link_nodes(&v->odd);
+    return ok && sum_up(&v->inside, v->words) && sum_up(&v->plain, v->words);
 }
 
 static bool build(struct grammar_vocab *v)
 {
     uint32_t count = 0;
-    v->inside = calloc(v->size, sizeof(*v->inside));
-    v->inside_mask = calloc(v->words, sizeof(*v->inside_mask));
+    v->inside.items = calloc(v->size, sizeof(*v->inside.items));
+    v->plain.items = calloc(v->size, sizeof(*v->plain.items));
+    v->masks = calloc(1, sizeof(*v->masks));
     v->text_mask = calloc(v->words, sizeof(*v->text_mask));
     struct sorted *list = calloc(v->size, sizeof(*list));
-    bool ok = v->inside != NULL && v->inside_mask != NULL && v->text_mask != NULL &&
-              list != NULL && find_controls(v);
+    bool ok = v->inside.items != NULL && v->plain.items != NULL && v->masks != NULL &&
+              v->text_mask != NULL && list != NULL && find_controls(v);
     for (uint32_t id = 0; ok && id < v->size; id++) {
         struct lr_str text = grammar_vocab_bytes(v, id);
         if (!is_text(v, id))
@@ -249,8 +361,14 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->flags);
     free(v->all.nodes);
     free(v->leaving.nodes);
-    free(v->inside);
-    free(v->inside_mask);
+    free(v->staying.nodes);
+    free(v->even.nodes);
+    free(v->odd.nodes);
+    free(v->inside.items);
+    free(v->inside.up_to);
+    free(v->plain.items);
+    free(v->plain.up_to);
+    free_masks(v->masks);
     free(v->text_mask);
     free(v->stops);
     free(v);

@@ -33,6 +33,16 @@ struct grammar_inside {
     uint32_t chars; /* characters that begin in it */
 };
 
+enum { GRAMMAR_UP_TO = 24 }; /* characters for which there are masks at hand */
+
+struct grammar_inside_list {
+    struct grammar_inside *items; /* owned, fewest characters first */
+    uint32_t count;
+    uint32_t chars;  /* most characters of one of them */
+    uint32_t beyond; /* the first with more than GRAMMAR_UP_TO */
+    uint32_t *up_to; /* owned: a mask for 0 to GRAMMAR_UP_TO characters, and one of all */
+};
+
 struct grammar_vocab {
     uint32_t size;
     size_t words;
@@ -40,11 +50,14 @@ struct grammar_vocab {
     uint32_t *begins; /* owned: token i is bytes[begins[i]..begins[i + 1]) */
     uint8_t *flags;   /* owned: LR_VOCAB_ bits */
     struct grammar_trie all;
-    struct grammar_trie leaving;   /* tokens that end the string in which they begin */
-    struct grammar_inside *inside; /* owned, fewest characters first */
-    uint32_t inside_count;
-    uint32_t inside_chars;                   /* most characters of one token */
-    uint32_t *inside_mask;                   /* owned */
+    struct grammar_trie leaving;             /* those that end a string they begin in */
+    struct grammar_trie staying;             /* those that do not */
+    struct grammar_trie even;                /* of those, the ones that are plain */
+    struct grammar_trie odd;                 /* and the ones that are not */
+    struct grammar_inside_list inside;       /* those that stay */
+    struct grammar_inside_list plain;        /* of those, the ones without escapes and the few
+                                                characters that patterns often leave out */
+    struct grammar_dfa_masks *masks;         /* owned: grammar_vocab_slot's */
     uint32_t *text_mask;                     /* owned: every token that is text */
     uint32_t control[GRAMMAR_CONTROL_COUNT]; /* ids, or NO_TOKEN; STOP is found by its flag */
     uint32_t *stops;                         /* owned: ids of tokens that end an answer */
@@ -57,6 +70,11 @@ static inline struct lr_str grammar_vocab_bytes(const struct grammar_vocab *v, u
 }
 
 const char *grammar_control_name(enum grammar_control control);
+
+/* A mask that is kept for a state of an automaton: filled (found) or empty.  NULL: no memory.
+ * It stays until the next call. */
+uint32_t *grammar_vocab_slot(const struct grammar_vocab *v, uint64_t dfa, uint32_t state,
+                             bool *found);
 
 /* ---- json_char.c ---- */
 

@@ -189,7 +189,7 @@ static void values_out_of_range_name_their_field(void **state)
          "\"strict\":1,\"schema\":{}}}",
          "response_format.json_schema.strict", "invalid_type"},
         {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\","
-         "\"schema\":{\"type\":\"string\",\"pattern\":\"x\"}}}",
+         "\"schema\":{\"type\":\"string\",\"format\":\"regex\"}}}",
          "response_format.json_schema.schema", "unsupported_value"},
         {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\","
          "\"schema\":{\"type\":\"nothing\"}}}",

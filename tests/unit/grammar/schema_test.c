@@ -113,7 +113,7 @@ static const struct texts tables[] = {
      {"1", "\"a\"", "null", "[1,{\"a\":[]}]", "{\"a\":{\"b\":1.5e3}}", "[[[[]]]]"},
      {"", "{\"a\"}", "[1,]", "nul", "{'a':1}", "{a:1}"}},
     {"{\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[1],\"x-own\":{},"
-     "\"format\":\"email\","
+     "\"format\":\"nonsense\","
      "\"type\":\"string\"}",
      {"\"x\""},
      {"1"}},
@@ -141,16 +141,16 @@ static const struct texts tables[] = {
      "\"object\",\"properties\":{\"kind\":{\"enum\":[\"dog\",\"wolf\"]}},\"required\":["
      "\"kind\"]}}}",
      {"{\"kind\":\"cat\",\"lives\":9}", "{\"kind\":\"dog\"}", "{\"kind\":\"wolf\"}", "null"},
-     {"{\"kind\":\"cat\"}", "{\"kind\":\"dog\",\"lives\":9}", "{}", "\"cat\""}},
+     {"{\"kind\":\"cat\"}", "{\"kind\":\"dog\",\"kind\":\"dog\"}", "{}", "\"cat\""}},
     {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", {"\"a\"", "1"}, {"1.5"}},
     {"{\"oneOf\":[{\"type\":[\"object\",\"string\"],\"properties\":{\"k\":{\"const\":\"a\"}},"
      "\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"}},"
      "\"required\":[\"k\"]}]}",
      {"{\"k\":\"a\"}", "{\"k\":\"b\"}", "\"s\""},
      {"{\"k\":\"c\"}", "1"}},
-    {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":3}",
-     {"\"abc\""},
-     {"\"2026-11-15\""}},
+    {"{\"type\":\"string\",\"format\":\"date\",\"maxLength\":10}",
+     {"\"2026-11-15\""},
+     {"\"abc\""}},
 };
 
 static void an_answer_is_taken_exactly_when_it_fits_the_schema(void **state)
@@ -177,50 +177,50 @@ static void a_schema_that_cannot_be_honoured_is_refused_with_the_reason(void **s
     static const struct {
         const char *schema, *says;
     } cases[] = {
-        {"{\"type\":\"string\",\"pattern\":\"a+\"}", "\"pattern\""},
-        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "numbers 1 and 2"},
-        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"object\",\"properties\":{\"k\":{"
-         "\"const\":\"a\"}},\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{"
-         "\"enum\":[\"b\",\"a\"]}},\"required\":[\"k\"]}]}",
-         "numbers 2 and 3"},
-        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"a\"}}},"
-         "{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"}},\"required\":[\"k\"]}]"
-         "}",
-         "numbers 1 and 2"},
-        {"{\"oneOf\":[{\"type\":\"null\"}],\"anyOf\":[{}]}", "\"oneOf\" beside \"anyOf\""},
+        {"{\"type\":\"string\",\"pattern\":\"(a)\\\\1\"}", "reference to a group"},
+        {"{\"type\":\"string\",\"pattern\":\"\\\\bword\"}", "word boundary"},
+        {"{\"type\":\"string\",\"pattern\":\"a(?!b)\"}", "look-ahead"},
+        {"{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}", "look-behind"},
+        {"{\"type\":\"string\",\"pattern\":\"\\\\p{L}\"}", "\\p"},
+        {"{\"type\":\"string\",\"pattern\":\"(\"}", "( without a )"},
+        {"{\"type\":\"string\",\"pattern\":\"[b-a]\"}", "out of order"},
+        {"{\"type\":\"string\",\"pattern\":\"(a{1,1000}){1,1000}\"}", "states"},
+        {"{\"type\":\"string\",\"format\":\"regex\"}", "\"regex\""},
         {"{\"oneOf\":[]}", "\"oneOf\" must be a list"},
-        {"{\"allOf\":[{\"type\":\"null\"},{}]}", "\"allOf\""},
-        {"{\"not\":{}}", "\"not\""},
+        {"{\"oneOf\":[{\"items\":{\"type\":\"null\"}},{\"type\":\"array\"}]}",
+         "\"items\" where the schema must not fit"},
+        {"{\"not\":{}}", "no value fits"},
         {"{\"type\":\"array\",\"uniqueItems\":true}", "\"uniqueItems\""},
-        {"{\"type\":\"integer\",\"multipleOf\":5}", "\"multipleOf\""},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{"
-         "\"minProperties\":1}}}}",
-         "properties.a.items: the keyword \"minProperties\""},
-        {"{\"type\":\"number\",\"minimum\":0.5}", "\"minimum\""},
-        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", "bounds"},
-        {"{\"type\":\"number\",\"exclusiveMinimum\":5,\"maximum\":5}", "bounds"},
-        {"{\"type\":\"string\",\"minLength\":5,\"maxLength\":4}", "\"maxLength\""},
-        {"{\"type\":\"string\",\"maxLength\":9999999}", "too large"},
-        {"{\"type\":\"array\",\"maxItems\":1,\"minItems\":2}", "\"maxItems\""},
+         "\"uniqueItems\":true,\"type\":\"array\"}}}}",
+         "properties.a.items: \"uniqueItems\""},
+        {"{\"type\":\"integer\",\"multipleOf\":0}", "\"multipleOf\""},
+        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", "no value fits"},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":5,\"maximum\":5}", "no value fits"},
+        {"{\"type\":\"string\",\"minLength\":5,\"maxLength\":4}", "no value fits"},
+        {"{\"type\":\"array\",\"maxItems\":1,\"minItems\":2}", "no value fits"},
+        {"{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", "no value fits"},
+        {"{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":false}}",
+         "no value fits"},
+        {"{\"type\":\"object\",\"minProperties\":3,\"maxProperties\":2}", "no value fits"},
         {"{\"type\":\"strin\"}", "\"type\""},
         {"{\"type\":7}", "\"type\""},
         {"{\"type\":[]}", "empty"},
         {"{\"enum\":[]}", "\"enum\""},
         {"{\"type\":\"integer\",\"enum\":[\"a\"]}", "no value"},
         {"{\"anyOf\":[]}", "\"anyOf\""},
-        {"{\"type\":\"string\",\"anyOf\":[{\"maxLength\":1}]}", "\"anyOf\" beside"},
         {"{\"$ref\":\"#/$defs/none\"}", "#/$defs/none"},
         {"{\"$ref\":\"https://example.com/s\"}", "leads nowhere"},
-        {"{\"$ref\":\"#\"}", "no value fits"},
+        {"{\"$ref\":\"#\"}", "back to itself"},
         {"{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", "back to itself"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
          "no value fits"},
         {"{\"type\":\"object\",\"properties\":[]}", "\"properties\""},
         {"{\"type\":\"object\",\"properties\":{},\"required\":[\"a\"],\"additionalProperties\":"
          "false}",
-         "\"required\""},
+         "no value fits"},
         {"{\"type\":\"object\",\"properties\":{\"a\":1}}", "properties.a: a schema must be"},
-        {"false", "a schema must be"},
+        {"false", "no value fits"},
         {"[]", "a schema must be"},
     };
     (void)state;

@@ -1,0 +1,185 @@
+/* grammar/dfa_step.c - see grammar/dfa.h: characters from bytes.
+ *
+ * Within a JSON string a character has one spelling here: itself, or the short escape of
+ * quotes, backslashes and controls.  So texts are equal when their bytes are.  A byte is taken
+ * only if some character that begins so can follow.
+ */
+#include "grammar/dfa.h"
+
+/* part: what is known of a character that has begun.
+ *   bits 28..30  kind
+ *   UTF-8: bits 24..25 bytes in all - 1, bits 22..23 bytes left, below the bits so far
+ *   UNIT:  bits 24..25 hexadecimal digits so far, below their value */
+enum { KIND_SHIFT = 28, LEN_SHIFT = 24, LEFT_SHIFT = 22 };
+enum { BETWEEN, MULTI, ESCAPE, UNIT };
+
+static uint32_t class_of(const struct dfa *d, uint32_t code)
+{
+    if (code < 128)
+        return d->ascii[code];
+    uint32_t low = 0, high = d->ranges;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (d->starts[middle] <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    return d->range_class[low];
+}
+
+static uint32_t move(const struct dfa *d, uint32_t state, uint32_t code)
+{
+    return d->next[(size_t)state * d->classes + class_of(d, code)];
+}
+
+static bool take(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t code)
+{
+    uint32_t to = move(d, *state, code);
+    *state = to;
+    *part = 0;
+    return to != DFA_DEAD;
+}
+
+/* Some character from low to high can follow. */
+static bool any_within(const struct dfa *d, uint32_t state, uint32_t low, uint32_t high)
+{
+    uint32_t from = 0, to = d->ranges;
+    while (to - from > 1) {
+        uint32_t middle = (from + to) / 2;
+        if (d->starts[middle] <= low)
+            from = middle;
+        else
+            to = middle;
+    }
+    for (uint32_t i = from; i < d->ranges && d->starts[i] <= high; i++)
+        if (d->next[(size_t)state * d->classes + d->range_class[i]] != DFA_DEAD)
+            return true;
+    return false;
+}
+
+/* ---- UTF-8 ---- */
+
+static bool go_on(const struct dfa *d, uint32_t *state, uint32_t *part, uint32_t len,
+                  uint32_t left, uint32_t bits)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    uint32_t low = bits << (6 * left), high = low | ((1u << (6 * left)) - 1);
+    low = low < least[len] ? least[len] : low;
+    high = high > REGEX_CODE_MAX ? REGEX_CODE_MAX : high;
+    if (low > high || (low >= 0xD800 && high <= 0xDFFF))
+        return false;
+    if (left == 0)
+        return take(d, state, part, bits);
+    *part = (uint32_t)MULTI << KIND_SHIFT | len << LEN_SHIFT | left << LEFT_SHIFT | bits;
+    if (low <= 0xD7FF && high >= 0xE000)
+        return any_within(d, *state, low, 0xD7FF) || any_within(d, *state, 0xE000, high);
+    if (high >= 0xD800 && high <= 0xDFFF)
+        high = 0xD7FF;
+    return any_within(d, *state, low, high);
+}
+
+static bool begin(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
+{
+    if (byte < 0xC2 || byte > 0xF4)
+        return false;
+    uint32_t len = byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+    return go_on(d, state, part, len, len, byte & (0x3Fu >> len));
+}
+
+/* ---- escapes ---- */
+
+static bool has_short(uint32_t code)
+{
+    return code == 8 || code == 9 || code == 10 || code == 12 || code == 13;
+}
+
+/* Some control from low to high without a short escape can follow. */
+static bool any_control(const struct dfa *d, uint32_t state, uint32_t low, uint32_t high)
+{
+    for (uint32_t c = low; c <= high; c++)
+        if (!has_short(c) && move(d, state, c) != DFA_DEAD)
+            return true;
+    return false;
+}
+
+static bool any_escape(const struct dfa *d, uint32_t state)
+{
+    return move(d, state, '"') != DFA_DEAD || move(d, state, '\\') != DFA_DEAD ||
+           any_within(d, state, 0, 0x1F);
+}
+
+static bool unit(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
+{
+    uint32_t count = *part >> LEN_SHIFT & 3, value = *part & 0xFF;
+    int digit = byte >= 'A' && byte <= 'F' ? -1 : lr_hex_digit((char)byte);
+    if (digit < 0 || (count < 2 && digit != 0) || (count == 2 && digit > 1))
+        return false;
+    value = value * 16 + (uint32_t)digit;
+    if (count == 3)
+        return !has_short(value) && take(d, state, part, value);
+    *part = (uint32_t)UNIT << KIND_SHIFT | (count + 1) << LEN_SHIFT | value;
+    return count < 2 || any_control(d, *state, value * 16, value * 16 + 15);
+}
+
+static bool escape(const struct dfa *d, uint32_t *state, uint32_t *part, uint8_t byte)
+{
+    switch (byte) {
+    case '"':
+    case '\\':
+        return take(d, state, part, byte);
+    case 'b':
+        return take(d, state, part, 8);
+    case 't':
+        return take(d, state, part, 9);
+    case 'n':
+        return take(d, state, part, 10);
+    case 'f':
+        return take(d, state, part, 12);
+    case 'r':
+        return take(d, state, part, 13);
+    case 'u':
+        *part = (uint32_t)UNIT << KIND_SHIFT;
+        return any_control(d, *state, 0, 0x1F);
+    default:
+        return false;
+    }
+}
+
+bool grammar_dfa_step(const struct dfa *d, enum dfa_spelling spelling, uint32_t *state,
+                      uint32_t *part, uint8_t byte)
+{
+    switch (*part >> KIND_SHIFT) {
+    case BETWEEN:
+        if (byte >= 0x80)
+            return begin(d, state, part, byte);
+        if (spelling == DFA_JSON && byte == '\\') {
+            *part = (uint32_t)ESCAPE << KIND_SHIFT;
+            return any_escape(d, *state);
+        }
+        if (spelling == DFA_JSON && (byte < 0x20 || byte == '"'))
+            return false;
+        *state = d->next[(size_t)*state * d->classes + d->ascii[byte]];
+        return *state != DFA_DEAD;
+    case MULTI:
+        if ((byte & 0xC0) != 0x80)
+            return false;
+        return go_on(d, state, part, *part >> LEN_SHIFT & 3, (*part >> LEFT_SHIFT & 3) - 1,
+                     (*part & 0x3FFFFF) << 6 | (byte & 0x3F));
+    case ESCAPE:
+        return escape(d, state, part, byte);
+    default:
+        return unit(d, state, part, byte);
+    }
+}
+
+bool grammar_dfa_accepts(const struct dfa *d, struct lr_str text)
+{
+    uint32_t state = 0, part = 0;
+    if (d->states == 0)
+        return false;
+    for (size_t i = 0; i < text.len; i++)
+        if (!grammar_dfa_step(d, DFA_RAW, &state, &part, (uint8_t)text.ptr[i]))
+            return false;
+    return part == 0 && d->accept[state];
+}

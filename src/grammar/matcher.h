@@ -1,0 +1,136 @@
+/* grammar/matcher.h - the state of a matcher (internal).
+ *
+ * Where a program forks, all ways are followed at once: the state is a list of threads, each a
+ * step, the rules it has yet to return to, and the set of what its object or array has so far.
+ * Frames and sets are shared and made once for the same content, so that two states are equal
+ * when their threads are.  A thread that could not end within the depth allowed is not begun,
+ * and dropping a thread never harms the others: that is why there are no dead ends.
+ */
+#ifndef GRAMMAR_MATCHER_H
+#define GRAMMAR_MATCHER_H
+
+#include "grammar/vocab.h"
+
+enum {
+    THREADS_MAX = 2048, /* of one state; more alternatives are dropped */
+    WORK_MAX = 8192,
+    SEEN_SLOTS = 16384,
+    KEPT_SOFT = 1 << 14, /* between two tokens frames and sets nobody needs are forgotten */
+    KEPT_MAX = 1 << 20,
+    CACHED_MAX = 24,     /* masks kept: 25 KB each for 200 000 tokens */
+    MOVES_MAX = 4 << 20, /* of threads, for one mask: about 20 ms */
+};
+
+struct thread {
+    uint32_t step;
+    uint32_t frame;
+    uint32_t set;
+    uint32_t sub;  /* characters so far, the state of an automaton, or of a run of blanks */
+    uint32_t part; /* within a character */
+};
+
+struct frame {
+    uint32_t next; /* step to return to */
+    uint32_t parent;
+    uint32_t set; /* of the caller */
+    uint32_t depth;
+};
+
+/* One more in a set: a text, or (len is SET_COUNTED) just one more. */
+struct member {
+    uint32_t parent;
+    uint32_t count; /* of the set, with this one */
+    uint32_t hash;
+    uint32_t begin, len; /* within the texts */
+};
+
+#define SET_COUNTED UINT32_MAX
+
+/* Frames and sets; [0] of both is the empty one. */
+struct kept {
+    struct frame *frames;   /* owned */
+    struct member *members; /* owned */
+    char *texts;            /* owned */
+    uint32_t *frame_slots;  /* owned: index + 1, 0 is free; twice the capacity */
+    uint32_t *member_slots; /* owned, likewise */
+    uint32_t frame_count, frame_capacity;
+    uint32_t member_count, member_capacity;
+    uint32_t text_len, text_capacity;
+};
+
+struct place {
+    uint32_t step;
+    uint32_t frame;
+    uint32_t set;
+};
+
+struct cached {
+    struct thread *threads; /* owned */
+    uint32_t count;
+    uint32_t hash;
+    uint64_t used;
+    uint32_t *mask; /* owned; NULL: free */
+};
+
+/* A state among the threads.  All its keys began at the same byte of the text. */
+struct span {
+    uint32_t begin;
+    uint32_t count;
+    uint32_t key_begin;
+};
+
+struct grammar_matcher {
+    const struct grammar_program *program;
+    const struct grammar_vocab *vocab;
+    struct kept kept;
+    struct thread *threads; /* owned; [0, count) is the state, what follows is scratch */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t key_begin; /* of the state */
+    char *text;         /* owned: what was taken since a key began, and what is tried */
+    uint32_t text_len;  /* taken */
+    uint32_t text_capacity;
+    uint32_t position; /* of the byte that comes next, within the text */
+    struct place work[WORK_MAX];
+    struct {
+        struct place place;
+        uint32_t epoch;
+    } seen[SEEN_SLOTS];
+    uint32_t epoch;
+    uint32_t seen_count;
+    uint32_t moves;                           /* of threads, since the mask was begun */
+    struct span spans[GRAMMAR_TOKEN_MAX + 1]; /* of a walk, by depth */
+    struct cached cache[CACHED_MAX];
+    uint64_t clock;
+};
+
+static inline uint32_t matcher_mix(uint32_t a, uint32_t b)
+{
+    uint64_t h = ((uint64_t)a << 32 | b) * UINT64_C(0x9E3779B97F4A7C15);
+    return (uint32_t)(h >> 32) ^ (uint32_t)(h >> 11);
+}
+
+/* ---- matcher.c ---- */
+/* The state after `byte`, written behind the one before.  Empty: not legal. */
+struct span grammar_matcher_advance(struct grammar_matcher *m, struct span from, uint8_t byte);
+
+/* Room for so many threads. */
+LR_MUST_USE bool grammar_matcher_reserve(struct grammar_matcher *m, uint32_t count);
+
+/* ---- kept.c ---- */
+LR_MUST_USE bool grammar_kept_init(struct kept *k);
+void grammar_kept_free(struct kept *k);
+/* The frame or set with this content; 0 when there may be no more. */
+uint32_t grammar_kept_frame(struct kept *k, uint32_t next, uint32_t parent, uint32_t set);
+uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text);
+uint32_t grammar_kept_count(struct kept *k, uint32_t set); /* one more, without a text */
+bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text);
+/* How many texts of the set begin so. */
+uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str prefix);
+/* Keeps what the threads need, and renumbers it; false without memory: nothing has changed. */
+bool grammar_kept_forget(struct kept *k, struct thread *threads, uint32_t count);
+
+/* ---- mask.c ---- */
+void grammar_matcher_clear_masks(struct grammar_matcher *m);
+
+#endif
