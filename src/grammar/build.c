@@ -249,6 +249,15 @@ uint32_t grammar_check(struct grammar_build *b, const struct grammar_check *chec
     return at;
 }
 
+uint32_t grammar_add(struct grammar_build *b, const struct grammar_name *name, uint32_t next)
+{
+    const struct grammar_check check = {.absent = name, .rule = GRAMMAR_NO_RULE};
+    uint32_t at = grammar_check(b, &check, next);
+    if (b->code == LR_OK)
+        b->program->steps[at].op = GRAMMAR_ADD;
+    return at;
+}
+
 uint32_t grammar_chars(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next)
 {
     struct grammar_program *p = b->program;
@@ -323,6 +332,7 @@ static uint32_t silent(const struct grammar_program *p, uint32_t at, uint32_t ou
         return 2;
     case GRAMMAR_SPACE:
     case GRAMMAR_COUNT:
+    case GRAMMAR_ADD:
     case GRAMMAR_CHECK:
     case GRAMMAR_CHARS:
     case GRAMMAR_DFA:

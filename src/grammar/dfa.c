@@ -350,7 +350,10 @@ const struct dfa *grammar_dfa_any(struct lr_arena *arena)
                            .ranges = 1,
                            .classes = 1};
     lr_arena_init(&m.scratch, DFA_SCRATCH_BYTES);
-    const struct dfa *d = grammar_dfa_settle(&m, next, accept, 1);
+    struct dfa *d = grammar_dfa_settle(&m, next, accept, 1);
     lr_arena_free(&m.scratch);
-    return m.code == LR_OK ? d : NULL;
+    if (m.code != LR_OK)
+        return NULL;
+    d->id = DFA_ANY; /* all of them are the same */
+    return d;
 }

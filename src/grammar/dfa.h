@@ -17,6 +17,7 @@ enum {
     DFA_ENDLESS = 255,       /* of `least` and `most` */
 };
 
+#define DFA_ANY       UINT64_C(1) /* the id of any text */
 #define DFA_DEAD      UINT32_MAX
 #define DFA_UNBOUNDED UINT32_MAX /* of words, and of lengths */
 

@@ -56,7 +56,7 @@ struct automaton grammar_dfa_automaton(struct dfa_making *m, const struct sets *
 
 /* ---- dfa_settle.c ---- */
 /* The automaton without the states that lead nowhere, measured; its tables are copied. */
-const struct dfa *grammar_dfa_settle(struct dfa_making *m, const uint32_t *next,
-                                     const uint8_t *accept, uint32_t states);
+struct dfa *grammar_dfa_settle(struct dfa_making *m, const uint32_t *next,
+                               const uint8_t *accept, uint32_t states);
 
 #endif

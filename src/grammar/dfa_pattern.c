@@ -324,7 +324,8 @@ static uint32_t state_of(struct subsets *s)
     for (; s->slots[at] != 0; at = (at + 1) & (s->slot_count - 1)) {
         uint32_t i = s->slots[at] - 1;
         if (s->a->accept[i] == kind && s->begins[i + 1] - s->begins[i] == s->found_count &&
-            memcmp(s->lists + s->begins[i], s->found, s->found_count * sizeof(*s->found)) == 0)
+            (s->found_count == 0 || memcmp(s->lists + s->begins[i], s->found,
+                                           s->found_count * sizeof(*s->found)) == 0))
             return i;
     }
     if (!grammar_dfa_reserve(m, s->a))
@@ -333,7 +334,8 @@ static uint32_t state_of(struct subsets *s)
                                 s->list_count + s->found_count);
     if (m->code != LR_OK)
         return 0;
-    memcpy(s->lists + s->list_count, s->found, s->found_count * sizeof(*s->found));
+    if (s->found_count != 0)
+        memcpy(s->lists + s->list_count, s->found, s->found_count * sizeof(*s->found));
     s->list_count += s->found_count;
     uint32_t state = s->a->states++;
     s->begins[state + 1] = (uint32_t)s->list_count;

@@ -181,10 +181,10 @@ static void copy_classes(struct dfa_making *m, struct dfa *d)
     }
 }
 
-const struct dfa *grammar_dfa_settle(struct dfa_making *m, const uint32_t *next,
-                                     const uint8_t *accept, uint32_t states)
+struct dfa *grammar_dfa_settle(struct dfa_making *m, const uint32_t *next,
+                               const uint8_t *accept, uint32_t states)
 {
-    static uint64_t last_id;
+    static uint64_t last_id = DFA_ANY;
     struct backwards b;
     struct dfa *d = lr_arena_zalloc(m->arena, sizeof(*d));
     uint32_t *number = lr_arena_array(&m->scratch, (size_t)states + 1, sizeof(*number));

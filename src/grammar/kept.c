@@ -15,14 +15,6 @@ static uint32_t member_hash(const struct member *m)
     return matcher_mix(m->hash, m->parent);
 }
 
-static uint32_t text_hash(struct lr_str text)
-{
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < text.len; i++)
-        h = (h ^ (uint8_t)text.ptr[i]) * 16777619u;
-    return h;
-}
-
 static void put_slot(uint32_t *slots, uint32_t mask, uint32_t hash, uint32_t index)
 {
     uint32_t at = hash & mask;
@@ -85,6 +77,7 @@ void grammar_kept_free(struct kept *k)
     free(k->frames);
     free(k->members);
     free(k->texts);
+    free(k->bits);
     free(k->frame_slots);
     free(k->member_slots);
     *k = (struct kept){0};
@@ -119,6 +112,38 @@ static bool reserve_text(struct kept *k, size_t len)
     return true;
 }
 
+/* The declared properties of a set: those of its parent, and one more. */
+static bool add_bits(struct kept *k, struct member *m)
+{
+    const struct member *parent = &k->members[m->parent];
+    m->words = parent->words;
+    m->bits = parent->bits;
+    if (m->index == GRAMMAR_NO_INDEX)
+        return true;
+    if (m->index / 64 + 1 > m->words)
+        m->words = m->index / 64 + 1;
+    if (k->bit_count + m->words > k->bit_capacity) {
+        uint32_t capacity = 2 * (k->bit_count + m->words) + 64;
+        uint64_t *grown = realloc(k->bits, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        k->bits = grown;
+        k->bit_capacity = capacity;
+    }
+    m->bits = k->bit_count;
+    k->bit_count += m->words;
+    for (uint32_t i = 0; i < m->words; i++)
+        k->bits[m->bits + i] = i < parent->words ? k->bits[parent->bits + i] : 0;
+    k->bits[m->bits + m->index / 64] |= UINT64_C(1) << (m->index % 64);
+    return true;
+}
+
+bool grammar_kept_has_index(const struct kept *k, uint32_t set, uint32_t index)
+{
+    const struct member *m = &k->members[set];
+    return index / 64 < m->words && (k->bits[m->bits + index / 64] >> (index % 64) & 1) != 0;
+}
+
 static struct lr_str text_of(const struct kept *k, const struct member *m)
 {
     return lr_str(k->texts + m->begin, m->len);
@@ -134,7 +159,7 @@ static uint32_t add(struct kept *k, struct member wanted, struct lr_str text)
     for (; k->member_slots[at] != 0; at = (at + 1) & mask) {
         const struct member *m = &k->members[k->member_slots[at] - 1];
         if (m->parent == wanted.parent && m->hash == wanted.hash && m->len == wanted.len &&
-            (counted || lr_str_eq(text_of(k, m), text)))
+            m->index == wanted.index && (counted || lr_str_eq(text_of(k, m), text)))
             return k->member_slots[at] - 1;
     }
     if (!counted) {
@@ -145,17 +170,20 @@ static uint32_t add(struct kept *k, struct member wanted, struct lr_str text)
             memcpy(k->texts + k->text_len, text.ptr, text.len);
         k->text_len += (uint32_t)text.len;
     }
+    if (!add_bits(k, &wanted))
+        return 0;
     k->members[k->member_count] = wanted;
     k->member_slots[at] = ++k->member_count;
     return k->member_count - 1;
 }
 
-uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text)
+uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text, uint32_t index)
 {
     return add(k,
                (struct member){.parent = set,
                                .count = k->members[set].count + 1,
-                               .hash = text_hash(text),
+                               .hash = grammar_name_hash(text),
+                               .index = index,
                                .len = (uint32_t)text.len},
                text);
 }
@@ -168,9 +196,8 @@ uint32_t grammar_kept_count(struct kept *k, uint32_t set)
         (struct lr_str){0});
 }
 
-bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text)
+bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text, uint32_t hash)
 {
-    uint32_t hash = set != 0 ? text_hash(text) : 0;
     for (; set != 0; set = k->members[set].parent) {
         const struct member *m = &k->members[set];
         if (m->len == text.len && m->hash == hash && lr_str_eq(text_of(k, m), text))

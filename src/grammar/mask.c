@@ -23,14 +23,16 @@ static void add_mask(uint32_t *mask, const uint32_t *more, size_t words)
         mask[i] |= more[i];
 }
 
-static void walk(struct grammar_matcher *m, struct span state, const struct grammar_trie *trie,
-                 uint32_t *mask)
+/* The tokens from node `from` to `to`; spans are those of the nodes above. */
+static void walk_part(struct grammar_matcher *m, struct span state,
+                      const struct grammar_trie *trie, uint32_t from, uint32_t to,
+                      uint32_t *mask)
 {
-    for (uint32_t i = 0; i < trie->count && m->moves < MOVES_MAX;) {
+    for (uint32_t i = from; i < to && m->moves < MOVES_MAX;) {
         const struct grammar_node *n = &trie->nodes[i];
         m->position = m->text_len + n->depth;
-        struct span at =
-            grammar_matcher_advance(m, n->depth == 0 ? state : m->spans[n->depth - 1], n->byte);
+        struct span at = grammar_matcher_advance(
+            m, n->depth == 0 ? &state : &m->spans[n->depth - 1], n->byte);
         if (at.count == 0) {
             i = n->skip;
             continue;
@@ -40,6 +42,12 @@ static void walk(struct grammar_matcher *m, struct span state, const struct gram
             set_bit(mask, n->token);
         i++;
     }
+}
+
+static void walk(struct grammar_matcher *m, struct span state, const struct grammar_trie *trie,
+                 uint32_t *mask)
+{
+    walk_part(m, state, trie, 0, trie->count, mask);
 }
 
 /* ---- inside strings ---- */
@@ -113,16 +121,14 @@ static void add_dfa(struct grammar_matcher *m, const struct dfa *d, uint32_t sta
 {
     const struct grammar_vocab *v = m->vocab;
     uint32_t least = d->least[state];
-    if (least == DFA_ENDLESS || least >= d->most[state]) {
-        add_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least, mask);
-        walk_dfa(d, state, &v->odd, false, &m->moves, mask);
-        return;
-    }
-    bool found;
+    bool found, known = least == DFA_ENDLESS || least >= d->most[state];
     uint32_t *kept = grammar_vocab_slot(v, d->id, state, &found);
     uint32_t *to = kept != NULL ? kept : mask; /* NULL: no memory to keep it */
     if (!found) {
-        walk_dfa(d, state, &v->even, true, &m->moves, to);
+        if (known)
+            add_up_to(v, &v->plain, least == DFA_ENDLESS ? UINT32_MAX : least, to);
+        else
+            walk_dfa(d, state, &v->even, true, &m->moves, to);
         walk_dfa(d, state, &v->odd, false, &m->moves, to);
     }
     if (kept != NULL)
@@ -189,6 +195,75 @@ static void add_controls(const struct grammar_matcher *m, const struct thread *t
         set_bit(mask, v->control[s->low]);
 }
 
+/* Some thread takes plain characters whatever they are, without end. */
+static bool has_free_text(const struct grammar_matcher *m, struct span at)
+{
+    for (uint32_t i = 0; i < at.count; i++) {
+        const struct thread *t = &m->threads[at.begin + i];
+        const struct grammar_step *s = &m->program->steps[t->step];
+        const struct dfa *d = dfa_of(m, t);
+        if ((s->op == GRAMMAR_CHARS && t->part == 0 &&
+             m->program->lengths[s->other].max == GRAMMAR_UNBOUNDED) ||
+            (d != NULL && d->least[t->sub] == DFA_ENDLESS))
+            return true;
+    }
+    return false;
+}
+
+/* The bytes that some thread of a state may take; most bytes fit none. */
+static void first_bytes(const struct grammar_matcher *m, struct span state, bool fits[256])
+{
+    for (uint32_t i = 0; i < state.count; i++) {
+        const struct thread *t = &m->threads[state.begin + i];
+        const struct grammar_step *s = &m->program->steps[t->step];
+        if (s->op == GRAMMAR_BYTE)
+            memset(fits + s->low, 1, (size_t)(s->high - s->low) + 1);
+        else if (s->op == GRAMMAR_SPACE)
+            fits[' '] = fits['\n'] = fits['\t'] = true;
+        else if (s->op != GRAMMAR_CONTROL && s->op != GRAMMAR_END)
+            memset(fits, 1, 256);
+    }
+}
+
+/* All tokens; those that begin a string with free text are taken together. */
+static void walk_all(struct grammar_matcher *m, struct span state, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    bool fits[256] = {false};
+    grammar_matcher_look(m, &state);
+    first_bytes(m, state, fits);
+    for (uint32_t i = 0; i < v->outer.count && m->moves < MOVES_MAX;) {
+        const struct grammar_node *n = &v->outer.nodes[i];
+        if (n->depth == 0 && !fits[n->byte]) {
+            i = n->skip;
+            continue;
+        }
+        m->position = m->text_len + n->depth;
+        struct span at = grammar_matcher_advance(
+            m, n->depth == 0 ? &state : &m->spans[n->depth - 1], n->byte);
+        if (at.count == 0) {
+            i = n->skip;
+            continue;
+        }
+        m->spans[n->depth] = at;
+        if (n->token != GRAMMAR_NO_TOKEN)
+            set_bit(mask, n->token);
+        if (v->outer_groups[i] == 0) {
+            i++;
+            continue;
+        }
+        const struct grammar_opening *g = &v->openings[v->outer_groups[i] - 1];
+        if (has_free_text(m, at)) {
+            for (uint32_t k = g->begin; k < g->end; k++)
+                set_bit(mask, v->opened[k]);
+            i++;
+        } else {
+            walk_part(m, state, &v->all, g->node + 1, v->all.nodes[g->node].skip, mask);
+            i = n->skip;
+        }
+    }
+}
+
 static void walk_others(struct grammar_matcher *m, uint32_t *mask)
 {
     struct span some = {.begin = m->count, .key_begin = m->key_begin};
@@ -198,6 +273,124 @@ static void walk_others(struct grammar_matcher *m, uint32_t *mask)
         if (is_other(m, &m->threads[i]))
             m->threads[some.begin + some.count++] = m->threads[i];
     walk(m, some, &m->vocab->staying, mask);
+}
+
+/* A string that may be as long as it likes and end anywhere. */
+static bool is_free_string(const struct grammar_matcher *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct thread *t = &m->threads[i];
+        const struct grammar_step *s = &m->program->steps[t->step];
+        const struct grammar_length *l = &m->program->lengths[s->other];
+        bool is_quote = s->op == GRAMMAR_BYTE && s->low == '"' && s->high == '"';
+        if (!is_quote && !(s->op == GRAMMAR_CHARS && t->part == 0 &&
+                           l->max == GRAMMAR_UNBOUNDED && t->sub >= l->min))
+            return false;
+    }
+    return true;
+}
+
+/* Tokens that leave a string of any text, by what they have from the quote on; skipped: bytes
+ * of the text that stand for what they have before it. */
+static void walk_ends(struct grammar_matcher *m, struct span state, uint32_t skipped,
+                      uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    for (uint32_t i = 0; i < v->ends.count && m->moves < MOVES_MAX;) {
+        const struct grammar_node *n = &v->ends.nodes[i];
+        m->position = m->text_len + skipped + n->depth;
+        struct span at = grammar_matcher_advance(
+            m, n->depth == 0 ? &state : &m->spans[n->depth - 1], n->byte);
+        if (at.count == 0) {
+            i = n->skip;
+            continue;
+        }
+        m->spans[n->depth] = at;
+        if (n->token != GRAMMAR_NO_TOKEN)
+            for (uint32_t k = v->group_begins[n->token]; k < v->group_begins[n->token + 1]; k++)
+                set_bit(mask, v->grouped[k]);
+        i++;
+    }
+}
+
+/* ---- names ---- */
+
+/* The node of a byte below another one; trie->count: there is none. */
+static uint32_t child(const struct grammar_trie *trie, uint32_t from, uint32_t to, uint8_t byte)
+{
+    for (uint32_t i = from; i < to; i = trie->nodes[i].skip)
+        if (trie->nodes[i].byte == byte)
+            return i;
+    return trie->count;
+}
+
+/* A name that must not come: tokens that have the rest of it and then the quote. */
+static void forbid_name(const struct grammar_matcher *m, struct lr_str name, uint32_t *mask)
+{
+    const struct grammar_trie *t = &m->vocab->leaving;
+    struct lr_str so_far = lr_str(m->text, m->text_len);
+    if (name.len < so_far.len ||
+        (so_far.len != 0 && memcmp(name.ptr, so_far.ptr, so_far.len) != 0))
+        return;
+    uint32_t from = 0, to = t->count, at = 0;
+    for (size_t i = so_far.len; i <= name.len; i++) {
+        at = child(t, from, to, i < name.len ? (uint8_t)name.ptr[i] : '"');
+        if (at == t->count)
+            return;
+        from = at + 1;
+        to = t->nodes[at].skip;
+    }
+    for (uint32_t i = at; i < t->nodes[at].skip; i++)
+        if (t->nodes[i].token != GRAMMAR_NO_TOKEN)
+            mask[t->nodes[i].token >> 5] &= ~(1u << (t->nodes[i].token & 31));
+}
+
+/* The only thread with an automaton is a name of any text; NULL: it is not so. */
+static const struct thread *free_name(const struct grammar_matcher *m)
+{
+    const struct thread *name = NULL;
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct thread *t = &m->threads[i];
+        const struct grammar_step *s = &m->program->steps[t->step];
+        if (s->op == GRAMMAR_KEY && t->part == 0 && name == NULL &&
+            m->program->keys[s->other].dfa->id == DFA_ANY)
+            name = t;
+        else if (!is_other(m, t))
+            return NULL;
+    }
+    return name;
+}
+
+/* Where any name may come, tokens that end it are told apart by what follows.  Names that are
+ * taken are taken out again; declared ones come by their letters. */
+static void add_names(struct grammar_matcher *m, const struct thread *name, uint32_t *mask)
+{
+    const struct grammar_vocab *v = m->vocab;
+    const struct grammar_key *key = &m->program->keys[m->program->steps[name->step].other];
+    struct span one = {m->count, 1, m->key_begin, false};
+    struct span some = {m->count, 0, m->key_begin, false};
+    uint32_t set = name->set;
+    if (!grammar_matcher_reserve(m, 2 * m->count + 2))
+        return;
+    m->threads[m->count] = *name;
+    m->text[m->text_len] = (char)0xFF; /* stands for letters that make it a new name */
+    walk_ends(m, one, 1, mask);
+    for (uint32_t i = 0; i < key->taken_count; i++)
+        forbid_name(m, key->taken[i], mask);
+    for (; set != 0; set = m->kept.members[set].parent) {
+        const struct member *taken = &m->kept.members[set];
+        if (taken->len != SET_COUNTED)
+            forbid_name(m, lr_str(m->kept.texts + taken->begin, taken->len), mask);
+    }
+    m->threads[m->count] = *name;
+    walk(m, one, &v->leaving_odd, mask);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (is_other(m, &m->threads[i]))
+            m->threads[some.begin + some.count++] = m->threads[i];
+    if (some.count == 0)
+        return;
+    walk(m, some, &v->leaving, mask);
+    walk(m, some, &v->staying, mask);
 }
 
 /* All threads of a state are within the same string, or none is.  Tokens that stay inside are
@@ -223,9 +416,23 @@ static void make_mask(struct grammar_matcher *m, uint32_t *mask)
         if (d != NULL && m->moves < MOVES_MAX)
             add_dfa(m, d, m->threads[i].sub, mask);
     }
-    const struct span state = {0, m->count, m->key_begin};
+    struct span state = {0, m->count, m->key_begin, false};
     bool in_string = inside.left != 0 || inside.dfas != 0;
-    walk(m, state, in_string ? &v->leaving : &v->all, mask);
+    const struct thread *name = in_string ? free_name(m) : NULL;
+    if (name != NULL) {
+        struct thread copy = *name; /* the threads may move */
+        add_names(m, &copy, mask);
+        return;
+    }
+    if (in_string && is_free_string(m)) {
+        walk_ends(m, state, 0, mask);
+        walk(m, state, &v->leaving_odd, mask);
+        return;
+    }
+    if (in_string)
+        walk(m, state, &v->leaving, mask);
+    else
+        walk_all(m, state, mask);
     if (in_string && inside.other != 0 && !has_all)
         walk_others(m, mask);
 }
@@ -307,10 +514,11 @@ lr_code grammar_matcher_mask(struct grammar_matcher *m, uint32_t *mask, size_t w
     if (code != LR_OK)
         return code;
     c->used = ++m->clock;
-    for (size_t i = 0; i < words; i++) {
-        mask[i] = i < m->vocab->words ? c->mask[i] : 0;
-        any |= mask[i];
-    }
+    size_t known = words < m->vocab->words ? words : m->vocab->words;
+    memcpy(mask, c->mask, known * sizeof(*mask));
+    memset(mask + known, 0, (words - known) * sizeof(*mask));
+    for (size_t i = 0; i < known && any == 0; i++)
+        any = mask[i];
     if (any == 0)
         return lr_fail(err, LR_UNSUPPORTED,
                        "no token of the vocabulary can continue the constrained output");

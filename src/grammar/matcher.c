@@ -5,6 +5,8 @@
 
 #include "llm-router/engine.h"
 
+enum { BLANKS_OVER = GRAMMAR_INDENT_MAX + 2 }; /* of a thread in a run of blanks */
+
 /* ---- stepping ---- */
 
 static bool same(struct place a, struct place b)
@@ -59,16 +61,40 @@ static void put(struct grammar_matcher *m, struct span *out, struct thread t)
         m->threads[out->begin + out->count++] = t;
 }
 
-/* An object's set is as it has to be here. */
-static bool is_met(const struct grammar_matcher *m, const struct grammar_check *c, uint32_t set)
+static bool has(const struct grammar_matcher *m, uint32_t set, const struct grammar_name *n)
 {
-    uint32_t count = m->kept.members[set].count;
+    return n->index != GRAMMAR_NO_INDEX ? grammar_kept_has_index(&m->kept, set, n->index)
+                                        : grammar_kept_has(&m->kept, set, n->text, n->hash);
+}
+
+/* Some property can still come. */
+static bool is_some_left(const struct grammar_matcher *m, const struct grammar_check *c,
+                         struct place at)
+{
+    uint32_t depth = m->kept.frames[at.frame].depth + 1;
+    for (uint32_t i = 0; i < c->left_count; i++) {
+        const struct grammar_name *n = &c->left[i];
+        uint32_t entry = m->program->rules[n->rule].entry;
+        if (depth + m->program->steps[entry].height <= GRAMMAR_CALLS_MAX &&
+            (n->text.ptr == NULL || !has(m, at.set, n)))
+            return true;
+    }
+    return false;
+}
+
+/* An object's set is as it has to be here. */
+static bool is_met(const struct grammar_matcher *m, const struct grammar_check *c,
+                   struct place at)
+{
+    uint32_t count = m->kept.members[at.set].count;
     if (count < c->min || count > c->max)
         return false;
     for (uint32_t i = 0; i < c->name_count; i++)
-        if (!grammar_kept_has(&m->kept, set, c->names[i]))
+        if (!has(m, at.set, &c->names[i]))
             return false;
-    return true;
+    if (c->absent != NULL && has(m, at.set, c->absent))
+        return false;
+    return c->left == NULL || is_some_left(m, c, at);
 }
 
 /* Some text of the automaton from here on is not in the set yet. */
@@ -145,13 +171,16 @@ static void follow(struct grammar_matcher *m, struct place from, struct span *ou
                 m->work[count++] = (struct place){s->next, at.frame, set};
             break;
         }
-        case GRAMMAR_CHECK:
-            if (is_met(m, &m->program->checks[s->other], at.set))
-                m->work[count++] = (struct place){s->next, at.frame, at.set};
+        case GRAMMAR_ADD: {
+            const struct grammar_name *name = m->program->checks[s->other].absent;
+            uint32_t set = grammar_kept_add(&m->kept, at.set, name->text, name->index);
+            if (set != 0)
+                m->work[count++] = (struct place){s->next, at.frame, set};
             break;
-        case GRAMMAR_SPACE:
-            put(m, out, (struct thread){.step = at.step, .frame = at.frame, .set = at.set});
-            m->work[count++] = (struct place){s->next, at.frame, at.set};
+        }
+        case GRAMMAR_CHECK:
+            if (is_met(m, &m->program->checks[s->other], at))
+                m->work[count++] = (struct place){s->next, at.frame, at.set};
             break;
         case GRAMMAR_CHARS:
             enter_chars(m, at, s, out, &count);
@@ -184,17 +213,38 @@ static struct place after(const struct grammar_matcher *m, struct thread t)
     return (struct place){m->program->steps[t.step].next, t.frame, t.set};
 }
 
+/* Blanks, and nothing else: what may follow them is followed once a byte asks for it. */
 static void step_space(struct grammar_matcher *m, struct thread t, uint8_t byte,
                        struct span *out)
 {
     bool begins = t.sub == 0 && byte == '\n';
     bool goes_on = t.sub != 0 && t.sub <= GRAMMAR_INDENT_MAX && (byte == ' ' || byte == '\t');
-    if (begins || goes_on) {
+    if (begins || goes_on)
         t.sub++;
-        put(m, out, t);
-        follow(m, after(m, t), out);
-    } else if (t.sub == 0 && byte == ' ') {
-        follow(m, after(m, t), out);
+    else if (t.sub == 0 && byte == ' ')
+        t.sub = BLANKS_OVER;
+    else
+        return;
+    put(m, out, t);
+}
+
+static bool is_blank(uint8_t byte)
+{
+    return byte == ' ' || byte == '\n' || byte == '\t';
+}
+
+void grammar_matcher_look(struct grammar_matcher *m, struct span *state)
+{
+    const uint32_t count = state->count;
+    if (state->looked ||
+        !grammar_matcher_reserve(m, state->begin + state->count + 2 * THREADS_MAX))
+        return;
+    state->looked = true;
+    next_epoch(m);
+    for (uint32_t i = 0; i < count; i++) {
+        struct thread t = m->threads[state->begin + i];
+        if (m->program->steps[t.step].op == GRAMMAR_SPACE)
+            follow(m, after(m, t), state);
     }
 }
 
@@ -254,9 +304,10 @@ static void step_key(struct grammar_matcher *m, struct thread t, uint8_t byte,
     const struct dfa *d = key->dfa;
     struct lr_str text = lr_str(m->text + key_begin, m->position - 1 - key_begin);
     if (byte == '"' && t.part == 0) {
-        if (!d->accept[t.sub] || is_taken(key, text) || grammar_kept_has(&m->kept, t.set, text))
+        if (!d->accept[t.sub] || is_taken(key, text) ||
+            grammar_kept_has(&m->kept, t.set, text, grammar_name_hash(text)))
             return;
-        t.set = grammar_kept_add(&m->kept, t.set, text);
+        t.set = grammar_kept_add(&m->kept, t.set, text, GRAMMAR_NO_INDEX);
         if (t.set != 0)
             follow(m, after(m, t), out);
         return;
@@ -267,16 +318,18 @@ static void step_key(struct grammar_matcher *m, struct thread t, uint8_t byte,
         put(m, out, t);
 }
 
-struct span grammar_matcher_advance(struct grammar_matcher *m, struct span from, uint8_t byte)
+struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from, uint8_t byte)
 {
-    struct span out = {.begin = from.begin + from.count, .key_begin = from.key_begin};
-    if (!grammar_matcher_reserve(m, out.begin + THREADS_MAX))
-        return out;
+    if (!grammar_matcher_reserve(m, from->begin + from->count + 2 * THREADS_MAX))
+        return (struct span){0};
+    if (!is_blank(byte))
+        grammar_matcher_look(m, from);
+    struct span out = {.begin = from->begin + from->count, .key_begin = from->key_begin};
     m->text[m->position++] = (char)byte;
     next_epoch(m);
-    m->moves += from.count;
-    for (uint32_t i = 0; i < from.count; i++) {
-        struct thread t = m->threads[from.begin + i];
+    m->moves += from->count;
+    for (uint32_t i = 0; i < from->count; i++) {
+        struct thread t = m->threads[from->begin + i];
         const struct grammar_step *s = &m->program->steps[t.step];
         switch ((enum grammar_op)s->op) {
         case GRAMMAR_BYTE:
@@ -293,7 +346,7 @@ struct span grammar_matcher_advance(struct grammar_matcher *m, struct span from,
             step_dfa(m, t, byte, &out);
             break;
         case GRAMMAR_KEY:
-            step_key(m, t, byte, from.key_begin, &out);
+            step_key(m, t, byte, from->key_begin, &out);
             break;
         case GRAMMAR_SPACE:
             step_space(m, t, byte, &out);
@@ -346,18 +399,20 @@ static bool take(struct grammar_matcher *m, struct span to)
 
 static bool take_bytes(struct grammar_matcher *m, struct lr_str bytes)
 {
-    struct span at = {0, m->count, m->key_begin}, first = at;
+    struct span at = {0, m->count, m->key_begin, false};
+    uint32_t first = 0;
     if (!reserve_text(m, m->text_len + bytes.len + GRAMMAR_TOKEN_MAX + 2))
         return false;
     m->position = m->text_len;
     for (size_t i = 0; i < bytes.len; i++) {
-        struct span next = grammar_matcher_advance(m, at, (uint8_t)bytes.ptr[i]);
+        struct span next = grammar_matcher_advance(m, &at, (uint8_t)bytes.ptr[i]);
         if (next.count == 0)
             return false;
-        /* Scratch space for one state is enough for any length. */
-        uint32_t begin = first.begin + first.count;
+        /* One state of scratch is enough for any length. */
+        uint32_t begin = i == 0 ? at.begin + at.count : first;
+        first = begin;
         memmove(m->threads + begin, m->threads + next.begin, next.count * sizeof(*m->threads));
-        at = (struct span){begin, next.count, next.key_begin};
+        at = (struct span){begin, next.count, next.key_begin, next.looked};
     }
     return bytes.len == 0 || take(m, at);
 }

@@ -41,7 +41,9 @@ struct member {
     uint32_t parent;
     uint32_t count; /* of the set, with this one */
     uint32_t hash;
-    uint32_t begin, len; /* within the texts */
+    uint32_t begin, len;  /* within the texts */
+    uint32_t index;       /* of a declared property, or GRAMMAR_NO_INDEX */
+    uint32_t bits, words; /* within the bits: all declared properties of the set */
 };
 
 #define SET_COUNTED UINT32_MAX
@@ -51,11 +53,13 @@ struct kept {
     struct frame *frames;   /* owned */
     struct member *members; /* owned */
     char *texts;            /* owned */
+    uint64_t *bits;         /* owned */
     uint32_t *frame_slots;  /* owned: index + 1, 0 is free; twice the capacity */
     uint32_t *member_slots; /* owned, likewise */
     uint32_t frame_count, frame_capacity;
     uint32_t member_count, member_capacity;
     uint32_t text_len, text_capacity;
+    uint32_t bit_count, bit_capacity; /* words */
 };
 
 struct place {
@@ -77,6 +81,7 @@ struct span {
     uint32_t begin;
     uint32_t count;
     uint32_t key_begin;
+    bool looked; /* behind blanks: matcher.c's */
 };
 
 struct grammar_matcher {
@@ -111,9 +116,12 @@ static inline uint32_t matcher_mix(uint32_t a, uint32_t b)
 }
 
 /* ---- matcher.c ---- */
-/* The state after `byte`, written behind the one before.  Empty: not legal. */
-struct span grammar_matcher_advance(struct grammar_matcher *m, struct span from, uint8_t byte);
+/* The state after `byte`, written behind the one before.  Empty: not legal.  Threads may be
+ * added to the state before, which say the same. */
+struct span grammar_matcher_advance(struct grammar_matcher *m, struct span *from, uint8_t byte);
 
+/* Adds what follows the blanks of a state to it, behind its threads. */
+void grammar_matcher_look(struct grammar_matcher *m, struct span *state);
 /* Room for so many threads. */
 LR_MUST_USE bool grammar_matcher_reserve(struct grammar_matcher *m, uint32_t count);
 
@@ -122,9 +130,10 @@ LR_MUST_USE bool grammar_kept_init(struct kept *k);
 void grammar_kept_free(struct kept *k);
 /* The frame or set with this content; 0 when there may be no more. */
 uint32_t grammar_kept_frame(struct kept *k, uint32_t next, uint32_t parent, uint32_t set);
-uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text);
+uint32_t grammar_kept_add(struct kept *k, uint32_t set, struct lr_str text, uint32_t index);
 uint32_t grammar_kept_count(struct kept *k, uint32_t set); /* one more, without a text */
-bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text);
+bool grammar_kept_has_index(const struct kept *k, uint32_t set, uint32_t index);
+bool grammar_kept_has(const struct kept *k, uint32_t set, struct lr_str text, uint32_t hash);
 /* How many texts of the set begin so. */
 uint32_t grammar_kept_begins(const struct kept *k, uint32_t set, struct lr_str prefix);
 /* Keeps what the threads need, and renumbers it; false without memory: nothing has changed. */

@@ -16,7 +16,8 @@ struct property {
     struct lr_str key;
     bool required;
     bool forbidden;
-    bool declared; /* has its place in the order */
+    bool declared;  /* has its place in the order */
+    uint32_t index; /* among those that come in any order, or GRAMMAR_NO_INDEX */
     uint32_t rule;
 };
 
@@ -59,7 +60,8 @@ static struct property *property_of(struct object *o, struct lr_str key, bool de
     for (; o->slots[at] != 0; at = (at + 1) & (o->slot_count - 1))
         if (lr_str_eq(o->list[o->slots[at] - 1].key, key))
             return &o->list[o->slots[at] - 1];
-    o->list[o->count] = (struct property){.key = key, .declared = declared};
+    o->list[o->count] =
+        (struct property){.key = key, .declared = declared, .index = GRAMMAR_NO_INDEX};
     o->slots[at] = ++o->count;
     return &o->list[o->count - 1];
 }
@@ -454,12 +456,19 @@ static uint32_t comma(struct grammar_build *b, uint32_t more)
     return grammar_byte(b, ',', ',', grammar_space(b, more));
 }
 
+static struct grammar_name name_of(struct grammar_build *b, const struct property *p)
+{
+    struct lr_str text = written(b, p->key);
+    return (struct grammar_name){text, grammar_name_hash(text), p->index, p->rule};
+}
+
 /* What an object needs before it may end. */
-static uint32_t check_end(struct object *o, bool counted, uint32_t close)
+static uint32_t check_end(struct object *o, bool counted, bool any_order, uint32_t close)
 {
     struct grammar_build *b = o->b;
     struct grammar_check end = {.max = GRAMMAR_UNBOUNDED, .rule = GRAMMAR_NO_RULE};
-    struct lr_str *names = lr_arena_array(&b->program->arena, o->count + 1, sizeof(*names));
+    struct grammar_name *names =
+        lr_arena_array(&b->program->arena, o->count + 1, sizeof(*names));
     bool needed = counted;
     if (names == NULL) {
         grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
@@ -468,9 +477,9 @@ static uint32_t check_end(struct object *o, bool counted, uint32_t close)
     end.names = names;
     for (uint32_t i = 0; i < o->count; i++) {
         const struct property *p = &o->list[i];
-        if (p->declared || p->forbidden || !p->required)
+        if ((p->declared && !any_order) || p->forbidden || !p->required)
             continue;
-        names[end.name_count++] = written(b, p->key);
+        names[end.name_count++] = name_of(b, p);
         needed = true;
         struct grammar_check height = {.max = GRAMMAR_UNBOUNDED, .rule = p->rule};
         close = grammar_check(b, &height, close);
@@ -554,12 +563,13 @@ static uint32_t compile_property(struct object *o, const struct property *p, boo
 
 /* From the last property to the first.  `more` is where a further property may begin, `after`
  * what may follow a value. */
-static uint32_t compile_ordered(struct object *o, const struct property *const *list,
-                                uint32_t count, bool counted, uint32_t next)
+static uint32_t compile_ordered(struct object *o, struct property *const *list, uint32_t count,
+                                bool counted, uint32_t next)
 {
     struct grammar_build *b = o->b;
-    uint32_t close = check_end(o, counted, grammar_byte(b, '}', '}', next));
-    uint32_t spaced = check_end(o, counted, grammar_space(b, grammar_byte(b, '}', '}', next)));
+    uint32_t close = check_end(o, counted, false, grammar_byte(b, '}', '}', next));
+    uint32_t spaced =
+        check_end(o, counted, false, grammar_space(b, grammar_byte(b, '}', '}', next)));
     uint32_t after = spaced, more = 0, required = 0;
     bool has_more = o->cell_count != 0, can_close = true;
     uint64_t possible = o->open_names;
@@ -587,6 +597,65 @@ static uint32_t compile_ordered(struct object *o, const struct property *const *
     return grammar_byte(b, '{', '{', grammar_space(b, inside));
 }
 
+/* ---- properties in any order ---- */
+
+/* A property that has not come yet, and its value. */
+static uint32_t compile_unordered(struct object *o, const struct property *p,
+                                  const struct grammar_name *name, uint32_t after)
+{
+    struct grammar_build *b = o->b;
+    const struct grammar_check absent = {
+        .max = GRAMMAR_UNBOUNDED, .absent = name, .rule = GRAMMAR_NO_RULE};
+    struct lr_buf key;
+    lr_buf_init(&key, 6 * p->key.len + 16);
+    lr_json_quote(&key, p->key);
+    if (key.failed)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    uint32_t value = colon(b, grammar_call(b, p->rule, after));
+    uint32_t at = grammar_literal(b, lr_buf_str(&key), grammar_add(b, name, value));
+    lr_buf_free(&key);
+    return grammar_check(b, &absent, at);
+}
+
+static uint32_t compile_any_order(struct object *o, struct property *const *list,
+                                  uint32_t count, uint32_t next)
+{
+    struct grammar_build *b = o->b;
+    struct grammar_name *names =
+        lr_arena_array(&b->program->arena, (size_t)count + o->cell_count, sizeof(*names));
+    for (uint32_t i = 0; i < count; i++)
+        list[i]->index = i;
+    uint32_t close = check_end(o, false, true, grammar_byte(b, '}', '}', next));
+    uint32_t spaced =
+        check_end(o, false, true, grammar_space(b, grammar_byte(b, '}', '}', next)));
+    uint32_t after = grammar_fork(b, 0, 0), keys = 0, taken_count = 0;
+    if (names == NULL)
+        grammar_fail(b, LR_OUT_OF_RAM, "no memory for a grammar");
+    bool by_list = o->pattern_count == 0 && !o->names;
+    const struct lr_str *taken = by_list ? list_taken(o, &taken_count) : NULL;
+    if (b->code != LR_OK)
+        return 0;
+    for (uint32_t i = 0; i < o->cell_count; i++) {
+        uint32_t value = colon(b, grammar_call(b, o->cells[i].rule, after));
+        uint32_t key = grammar_byte(b, '"', '"',
+                                    grammar_key(b, o->cells[i].dfa, taken, taken_count, value));
+        names[i] = (struct grammar_name){.index = GRAMMAR_NO_INDEX, .rule = o->cells[i].rule};
+        keys = i == 0 ? key : grammar_fork(b, keys, key);
+    }
+    for (uint32_t i = count; i-- > 0 && b->code == LR_OK;) {
+        struct grammar_name *name = &names[o->cell_count + i];
+        *name = name_of(b, list[i]);
+        uint32_t key = compile_unordered(o, list[i], name, after);
+        keys = i + 1 == count && o->cell_count == 0 ? key : grammar_fork(b, key, keys);
+    }
+    const struct grammar_check left = {.max = GRAMMAR_UNBOUNDED,
+                                       .left = names,
+                                       .left_count = count + o->cell_count,
+                                       .rule = GRAMMAR_NO_RULE};
+    grammar_patch(b, after, grammar_check(b, &left, comma(b, keys)), spaced);
+    return grammar_byte(b, '{', '{', grammar_space(b, grammar_fork(b, keys, close)));
+}
+
 /* Whether counts say more than the order does; the bounds are narrowed to what can be. */
 static bool must_count(struct object *o, uint32_t count, uint32_t required, bool *never)
 {
@@ -604,7 +673,7 @@ static bool must_count(struct object *o, uint32_t count, uint32_t required, bool
 static uint32_t compile(struct object *o, uint32_t next)
 {
     struct grammar_build *b = o->b;
-    const struct property **list = grammar_schema_alloc(b, o->count, sizeof(*list));
+    struct property **list = grammar_schema_alloc(b, o->count, sizeof(*list));
     uint32_t count = 0, required = 0;
     bool never;
     for (uint32_t i = 0; list != NULL && i < o->count; i++) {
@@ -632,6 +701,9 @@ static uint32_t compile(struct object *o, uint32_t next)
             b, "\"minProperties\" or \"maxProperties\" beside so few names");
         return 0;
     }
+    bool endless = o->cell_count == 0 || o->open_names >= GRAMMAR_UNBOUNDED;
+    if (!b->strict && !counted && count != 0 && endless)
+        return compile_any_order(o, list, count, next);
     return compile_ordered(o, list, count, counted, next);
 }
 

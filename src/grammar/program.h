@@ -25,6 +25,7 @@ enum grammar_op {
     GRAMMAR_CALL,    /* rule `other` with an empty set, then next with the set of before */
     GRAMMAR_RETURN,
     GRAMMAR_COUNT, /* one more in the set, up to `other` */
+    GRAMMAR_ADD,   /* the name `absent` of checks[other] joins the set */
     GRAMMAR_CHECK, /* nothing, if the set is as checks[other] says */
     GRAMMAR_NEVER, /* no answer goes on from here */
     GRAMMAR_END,
@@ -81,13 +82,36 @@ struct grammar_key {
     uint32_t taken_count;
 };
 
+/* A property, as it is written between quotes, and the rule of its value. */
+struct grammar_name {
+    struct lr_str text;
+    uint32_t hash;  /* grammar_name_hash's */
+    uint32_t index; /* among the declared ones, or GRAMMAR_NO_INDEX */
+    uint32_t rule;
+};
+
+#define GRAMMAR_NO_INDEX UINT32_MAX
+
 /* What the set of an object's names or the count of an array's items has to be. */
 struct grammar_check {
     uint32_t min, max;
-    const struct lr_str *names; /* that are in the set, as written between quotes */
+    const struct grammar_name *names; /* that are in the set */
     uint32_t name_count;
+    const struct grammar_name *absent; /* that is not; or NULL */
+    /* Some of these is not in the set, and its value fits in; NULL: no matter.  Those without a
+     * text can always be found a name. */
+    const struct grammar_name *left;
+    uint32_t left_count;
     uint32_t rule; /* a value that may have to come: for heights; or GRAMMAR_NO_RULE */
 };
+
+static inline uint32_t grammar_name_hash(struct lr_str text)
+{
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < text.len; i++)
+        h = (h ^ (uint8_t)text.ptr[i]) * 16777619u;
+    return h;
+}
 
 struct grammar_program {
     struct grammar_step *steps; /* owned */
@@ -155,6 +179,7 @@ uint32_t grammar_key(struct grammar_build *b, const struct dfa *dfa, const struc
                      uint32_t count, uint32_t next);
 uint32_t grammar_check(struct grammar_build *b, const struct grammar_check *check,
                        uint32_t next);
+uint32_t grammar_add(struct grammar_build *b, const struct grammar_name *name, uint32_t next);
 uint32_t grammar_chars(struct grammar_build *b, uint32_t min, uint32_t max, uint32_t next);
 /* Takes from the budget; false: it is used up, and the build has failed. */
 bool grammar_charge(struct grammar_build *b, uint32_t work);

@@ -309,6 +309,135 @@ static bool sort_in(struct grammar_vocab *v, const struct sorted *list, uint32_t
     return ok && sum_up(&v->inside, v->words) && sum_up(&v->plain, v->words);
 }
 
+/* Where the quote is that ends a string. */
+static size_t end_of_string(struct lr_str text)
+{
+    uint8_t state = 0;
+    size_t i = 0;
+    for (; i < text.len && !(state == 0 && text.ptr[i] == '"'); i++)
+        state = grammar_char_next(state, (uint8_t)text.ptr[i]);
+    return i;
+}
+
+/* In a string of any length only what comes after it tells tokens apart. */
+static bool group_ends(struct grammar_vocab *v, const struct sorted *list, uint32_t count)
+{
+    struct adding odd = {&v->leaving_odd, {0}};
+    struct sorted *ends = calloc((size_t)count + 1, sizeof(*ends));
+    uint32_t used = 0, groups = 0, chars;
+    v->group_begins = calloc((size_t)count + 2, sizeof(*v->group_begins));
+    v->grouped = calloc((size_t)count + 1, sizeof(*v->grouped));
+    bool ok = ends != NULL && v->group_begins != NULL && v->grouped != NULL;
+    for (uint32_t i = 0; ok && i < count; i++)
+        if (place_of(list[i].text, &chars) == LEAVES) {
+            size_t end = end_of_string(list[i].text);
+            if (is_plain(lr_str_sub(list[i].text, 0, end), chars))
+                ends[used++] = (struct sorted){lr_str_sub(list[i].text, end, list[i].text.len),
+                                               list[i].id};
+            else
+                ok = add_to(&odd, &list[i]);
+        }
+    if (ok)
+        qsort(ends, used, sizeof(*ends), by_text);
+    for (uint32_t i = 0; ok && i < used; i++) {
+        if (i == 0 || !lr_str_eq(ends[i].text, ends[i - 1].text)) {
+            struct lr_str last = i == 0 ? (struct lr_str){0} : ends[i - 1].text;
+            ok = add_token(&v->ends, last, ends[i].text, groups);
+            v->group_begins[groups++] = i;
+        }
+        v->grouped[i] = ends[i].id;
+        v->group_begins[groups] = i + 1;
+    }
+    link_nodes(&v->ends);
+    link_nodes(&v->leaving_odd);
+    free(ends);
+    return ok;
+}
+
+/* ---- tokens that begin a string ---- */
+
+/* How much of a token comes up to its only quote, if plain characters follow; 0: it is another
+ * kind of token. */
+static size_t opening_of(struct lr_str text)
+{
+    size_t quote = lr_str_find_char(text, '"');
+    uint32_t chars;
+    if (quote == LR_STR_NONE || quote + 1 >= text.len)
+        return 0;
+    struct lr_str rest = lr_str_sub(text, quote + 1, text.len);
+    return place_of(rest, &chars) == STAYS && is_plain(rest, chars) ? quote + 1 : 0;
+}
+
+/* The node of a text in a trie that has tokens below it. */
+static uint32_t node_of(const struct grammar_trie *t, struct lr_str text)
+{
+    uint32_t from = 0, to = t->count, found = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        for (uint32_t k = from; k < to; k = t->nodes[k].skip)
+            if (t->nodes[k].byte == (uint8_t)text.ptr[i])
+                found = k; /* of equal ones the last has what is below */
+        from = found + 1;
+        to = t->nodes[found].skip;
+    }
+    return found;
+}
+
+/* The others, and one entry for each group: sorted in as a token that there is not. */
+static bool fill_outer(struct grammar_vocab *v, struct sorted *list, uint32_t count,
+                       const struct lr_str *heads)
+{
+    struct adding outer = {&v->outer, {0}};
+    qsort(list, count, sizeof(*list), by_text);
+    v->outer_groups = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (!add_to(&outer, &list[i]))
+            return false;
+    link_nodes(&v->outer);
+    v->outer_groups = calloc((size_t)v->outer.count + 1, sizeof(*v->outer_groups));
+    if (v->outer_groups == NULL)
+        return false;
+    for (uint32_t g = 0; g < v->opening_count; g++) {
+        v->outer_groups[node_of(&v->outer, heads[g])] = g + 1;
+        v->openings[g].node = node_of(&v->all, heads[g]);
+    }
+    return true;
+}
+
+static bool group_openings(struct grammar_vocab *v, const struct sorted *list, uint32_t count)
+{
+    struct sorted *opening = calloc((size_t)count + 1, sizeof(*opening));
+    struct sorted *others = calloc(2 * (size_t)count + 1, sizeof(*others));
+    struct lr_str *heads = calloc((size_t)count + 1, sizeof(*heads));
+    uint32_t used = 0, left = 0;
+    v->openings = calloc((size_t)count + 1, sizeof(*v->openings));
+    v->opened = calloc((size_t)count + 1, sizeof(*v->opened));
+    bool ok = opening != NULL && others != NULL && heads != NULL && v->openings != NULL &&
+              v->opened != NULL;
+    for (uint32_t i = 0; ok && i < count; i++) {
+        size_t head = opening_of(list[i].text);
+        if (head != 0)
+            opening[used++] = (struct sorted){lr_str_sub(list[i].text, 0, head), list[i].id};
+        else
+            others[left++] = list[i];
+    }
+    if (ok)
+        qsort(opening, used, sizeof(*opening), by_text);
+    for (uint32_t i = 0; ok && i < used; i++) {
+        if (i == 0 || !lr_str_eq(opening[i].text, opening[i - 1].text)) {
+            v->openings[v->opening_count].begin = i;
+            heads[v->opening_count++] = opening[i].text;
+            others[left++] = (struct sorted){opening[i].text, GRAMMAR_NO_TOKEN};
+        }
+        v->opened[i] = opening[i].id;
+        v->openings[v->opening_count - 1].end = i + 1;
+    }
+    ok = ok && fill_outer(v, others, left, heads);
+    free(opening);
+    free(others);
+    free(heads);
+    return ok;
+}
+
 static bool build(struct grammar_vocab *v)
 {
     uint32_t count = 0;
@@ -329,7 +458,8 @@ static bool build(struct grammar_vocab *v)
     }
     if (ok) {
         qsort(list, count, sizeof(*list), by_text);
-        ok = sort_in(v, list, count);
+        ok = sort_in(v, list, count) && group_ends(v, list, count) &&
+             group_openings(v, list, count);
     }
     free(list);
     return ok;
@@ -362,6 +492,14 @@ void grammar_vocab_free(struct grammar_vocab *v)
     free(v->all.nodes);
     free(v->leaving.nodes);
     free(v->staying.nodes);
+    free(v->outer.nodes);
+    free(v->outer_groups);
+    free(v->openings);
+    free(v->opened);
+    free(v->ends.nodes);
+    free(v->leaving_odd.nodes);
+    free(v->group_begins);
+    free(v->grouped);
     free(v->even.nodes);
     free(v->odd.nodes);
     free(v->inside.items);

@@ -35,6 +35,12 @@ struct grammar_inside {
 
 enum { GRAMMAR_UP_TO = 24 }; /* characters for which there are masks at hand */
 
+/* Tokens that have the same up to a quote, and after it only plain characters. */
+struct grammar_opening {
+    uint32_t begin, end; /* of `opened` */
+    uint32_t node;       /* of the trie of all tokens, that of the quote */
+};
+
 struct grammar_inside_list {
     struct grammar_inside *items; /* owned, fewest characters first */
     uint32_t count;
@@ -50,10 +56,21 @@ struct grammar_vocab {
     uint32_t *begins; /* owned: token i is bytes[begins[i]..begins[i + 1]) */
     uint8_t *flags;   /* owned: LR_VOCAB_ bits */
     struct grammar_trie all;
-    struct grammar_trie leaving;             /* those that end a string they begin in */
-    struct grammar_trie staying;             /* those that do not */
-    struct grammar_trie even;                /* of those, the ones that are plain */
-    struct grammar_trie odd;                 /* and the ones that are not */
+    struct grammar_trie outer; /* all but the tokens that begin a string and stay in it */
+    uint32_t *outer_groups;    /* owned: by node of outer, 1 + the group of such tokens that
+                                  begin like it; 0: none */
+    struct grammar_opening *openings; /* owned: those groups */
+    uint32_t *opened;                 /* owned: their tokens */
+    uint32_t opening_count;
+    struct grammar_trie leaving;     /* those that end a string they begin in */
+    struct grammar_trie leaving_odd; /* of those, the ones whose part inside is not plain */
+    struct grammar_trie ends;    /* of the others, what comes from the quote on: a "token" is a
+                                    group */
+    uint32_t *group_begins;      /* owned: group i is grouped[group_begins[i]..] */
+    uint32_t *grouped;           /* owned: tokens that leave a string in the same way */
+    struct grammar_trie staying; /* those that do not */
+    struct grammar_trie even;    /* of those, the ones that are plain */
+    struct grammar_trie odd;     /* and the ones that are not */
     struct grammar_inside_list inside;       /* those that stay */
     struct grammar_inside_list plain;        /* of those, the ones without escapes and the few
                                                 characters that patterns often leave out */

@@ -234,7 +234,7 @@ static void keywords_are_kept_together_and_in_any_combination(void **state)
 }
 
 /* "strict" closes objects that do not say otherwise, and keeps the others as they are. */
-static void strict_closes_objects(void **state)
+static void strict_closes_objects_and_keeps_the_order_of_properties(void **state)
 {
     struct lr_error err = {0};
     (void)state;
@@ -248,6 +248,8 @@ static void strict_closes_objects(void **state)
     assert_true(takes(program, LR_STR_LIT("{\"m\":{\"b\":1}}")));
     assert_false(takes(program, LR_STR_LIT("{\"a\":{\"c\":1}}")));
     assert_false(takes(program, LR_STR_LIT("{\"z\":1}")));
+    assert_true(takes(program, LR_STR_LIT("{\"a\":{},\"m\":{}}")));
+    assert_false(takes(program, LR_STR_LIT("{\"m\":{},\"a\":{}}")));
     grammar_program_free(program);
 }
 
@@ -278,7 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keywords_are_kept_together_and_in_any_combination),
-        cmocka_unit_test(strict_closes_objects),
+        cmocka_unit_test(strict_closes_objects_and_keeps_the_order_of_properties),
         cmocka_unit_test(a_long_answer_costs_the_same_for_each_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
