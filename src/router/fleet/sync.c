@@ -164,8 +164,10 @@ static lr_code take_url(void *ctx, const struct router_row *row, struct lr_error
 {
     struct urls *urls = ctx;
     (void)err;
-    if (urls->count < ROUTER_FLEET_MAX)
-        LR_COPY(urls->list[urls->count++], router_row_text(row, 0));
+    if (urls->count < ROUTER_FLEET_MAX) {
+        LR_COPY(urls->list[urls->count], router_row_text(row, 0));
+        urls->count++;
+    }
     return LR_OK;
 }
 
