@@ -307,7 +307,7 @@ static uint32_t any_of_type(struct grammar_build *b, uint32_t type, uint32_t nex
 
 static bool forgive(struct grammar_build *b)
 {
-    if (!b->lenient || b->code == LR_OK || b->code == LR_OUT_OF_RAM || *b->work == 0)
+    if (!b->lenient || b->code != LR_UNSUPPORTED)
         return false;
     b->code = LR_OK;
     return true;

@@ -170,7 +170,7 @@ static const struct chat_field fields[] = {
     {{"tool_choice", YES, CHAT, "`auto`, `none`, `required`, or `{\"type\": \"function\", \"function\": {\"name\": ...}}`; the last two only for models that use Harmony"}, chat_openai_tool_choice},
     {{"parallel_tool_calls", YES, CHAT, "boolean; `false` ends the answer after its first call"}, chat_parse_flag},
     {{"reasoning_effort", YES, CHAT, "`low`, `medium`, `high`; passed to the template. `none` and `minimal` are `low`, `xhigh` and `max` are `high`"}, chat_parse_effort},
-    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced, whatever `strict` says (docs/structured-output.md)"}, parse_format},
+    {{"response_format", YES, CHAT, "`{\"type\": \"text\"}`, `json_object`, or `json_schema` with `name`, `schema`, `description`; always enforced; `strict: true` also closes objects (docs/structured-output.md)"}, parse_format},
     {{"chat_template_kwargs", YES, CHAT, "extension: object of variables for the template"}, parse_kwargs},
     {{"top_k", YES, BOTH, "extension: integer; 0 or -1 is off"}, chat_parse_sampling},
     {{"min_p", YES, BOTH, "extension: 0 to 1"}, chat_parse_sampling},

@@ -210,7 +210,7 @@ static void values_out_of_range_name_their_field(void **state)
         {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"strict\":1}}]",
          "tools[0].function.strict", "invalid_type"},
         {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"strict\":true,"
-         "\"parameters\":{\"not\":{}}}}]",
+         "\"parameters\":{\"format\":\"regex\"}}}]",
          "tools[0].function.parameters", "unsupported_value"},
         {"\"tool_choice\":\"required\"", "tool_choice", "invalid_value"},
         {"\"tool_choice\":\"required\",\"ignore_eos\":true,"
