@@ -146,7 +146,7 @@ bool grammar_kept_has_index(const struct kept *k, uint32_t set, uint32_t index)
 
 static struct lr_str text_of(const struct kept *k, const struct member *m)
 {
-    return lr_str(k->texts + m->begin, m->len);
+    return m->len != 0 ? lr_str(k->texts + m->begin, m->len) : lr_str("", 0);
 }
 
 static uint32_t add(struct kept *k, struct member wanted, struct lr_str text)

@@ -100,8 +100,10 @@ static struct lr_str resolved(struct lr_str base, struct lr_str name, char *out)
             if (base.ptr[i] == '/')
                 keep = i + 1;
     }
-    memcpy(out, base.ptr, keep);
-    memcpy(out + keep, name.ptr, name.len);
+    if (keep != 0)
+        memcpy(out, base.ptr, keep);
+    if (name.len != 0)
+        memcpy(out + keep, name.ptr, name.len);
     return lr_str(out, keep + name.len);
 }
 
