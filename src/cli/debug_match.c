@@ -3,8 +3,6 @@
  * stdin has one JSON object for each line, {"text": "..."}.  One line comes out for each:
  * "accept", "reject at BYTE" or "refused: WHY" (the schema is not offered).
  */
-#include <errno.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -12,23 +10,6 @@
 #include "grammar/grammar.h"
 
 enum { SCHEMA_MAX = 4 << 20, INPUT_MAX = 1 << 30, TREE_MAX = 256 << 20 };
-
-static lr_code read_stdin(struct lr_buf *out, struct lr_error *err)
-{
-    enum { CHUNK = 64 << 10 };
-    for (;;) {
-        char *room = lr_buf_reserve(out, CHUNK);
-        if (room == NULL)
-            return lr_fail(err, LR_TOO_LARGE, "stdin has more than %zu bytes", out->limit);
-        ssize_t got = read(STDIN_FILENO, room, CHUNK);
-        if (got == 0)
-            return LR_OK;
-        if (got > 0)
-            lr_buf_commit(out, (size_t)got);
-        else if (errno != EINTR)
-            return lr_fail_errno(err, LR_IO, "reading stdin");
-    }
-}
 
 /* Where the text stops being legal; its length, with *ends, when it is an answer. */
 static size_t legal_bytes(struct grammar_matcher *m, struct lr_str text, bool *ends)
@@ -114,7 +95,7 @@ static lr_code run(const struct lr_settings *settings, struct lr_error *err)
     lr_buf_init(&input, INPUT_MAX);
     lr_code rc = lr_file_read_buf(path, &schema, err);
     if (rc == LR_OK)
-        rc = read_stdin(&input, err);
+        rc = cli_read_stdin(&input, err);
     if (rc == LR_OK)
         rc = match(settings, lr_buf_str(&schema), lr_buf_str(&input), err);
     lr_buf_free(&schema);

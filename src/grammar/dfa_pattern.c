@@ -264,7 +264,7 @@ struct subsets {
     uint32_t *ends; /* ends of the text that were passed by */
     uint32_t end_count;
     bool accepts, always; /* where it ends, and whatever follows */
-    /* What a search that begins at a later character finds: the same each time. */
+    /* The states of a search that begins at a later character are the same each time. */
     uint32_t *again;
     uint32_t again_count;
     bool again_accepts, again_always;

@@ -52,7 +52,7 @@ static void link_back(struct measuring *m)
     for (uint32_t i = 0; i < p->count; i++)
         for (uint32_t k = ways(p, &p->steps[i], to); k > 0; k--)
             m->begins[to[k - 1]]++;
-    for (uint32_t i = 0; i < p->count; i++) /* the ends of the ranges, for now */
+    for (uint32_t i = 0; i < p->count; i++) /* ends of ranges; begins after the next loop */
         m->begins[i + 1] += m->begins[i];
     for (uint32_t i = 0; i < p->count; i++)
         for (uint32_t k = ways(p, &p->steps[i], to); k > 0; k--)

@@ -92,7 +92,7 @@ struct grammar_name {
 
 #define GRAMMAR_NO_INDEX UINT32_MAX
 
-/* What the set of an object's names or the count of an array's items has to be. */
+/* The condition on the set of an object's names, or on the number of an array's items. */
 struct grammar_check {
     uint32_t min, max;
     const struct grammar_name *names; /* that are in the set */

@@ -77,7 +77,7 @@ LR_MUST_USE lr_code net_signal_start(struct net_loop *loop, int number, net_loop
                                      void *arg, struct net_signal **out, struct lr_error *err);
 void net_signal_stop(struct net_signal *signal); /* NULL is fine */
 
-/* What every server listens for.  Zeroed: nothing. */
+/* The signals that every server handles.  Zeroed: none. */
 struct net_signals {
     struct net_signal *term, *interrupt, *hang_up;
 };
