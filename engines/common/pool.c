@@ -92,11 +92,19 @@ static uint32_t take_tasks(struct engine_pool *pool, uint32_t worker)
 
 /* ---- waiting ---- */
 
+static bool has_ended(struct engine_pool *pool)
+{
+    return atomic_load_explicit(&pool->stop, memory_order_acquire) != 0;
+}
+
 static bool is_new(struct engine_pool *pool, uint32_t seen)
 {
     return number_of(atomic_load_explicit(&pool->run, memory_order_seq_cst)) != seen;
 }
 
+/* Waits for a run after number `seen`, or for the end of the pool.  The thread may already have
+ * seen the number with which engine_pool_destroy() wakes the threads: no other run follows it,
+ * so the thread asks for the end itself. */
 static void await_run(struct engine_pool *pool, uint32_t seen)
 {
     if (pool->spins) {
@@ -113,7 +121,7 @@ static void await_run(struct engine_pool *pool, uint32_t seen)
     /* Count this thread before the last look: then either announce() sees a sleeper or this
      * thread sees the new run. */
     atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
-    while (!is_new(pool, seen))
+    while (!is_new(pool, seen) && !has_ended(pool))
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_seq_cst);
     pthread_mutex_unlock(&pool->lock);
@@ -136,7 +144,7 @@ static void *worker_main(void *arg)
 {
     struct worker *w = arg;
 
-    while (!atomic_load_explicit(&w->pool->stop, memory_order_acquire))
+    while (!has_ended(w->pool))
         await_run(w->pool, take_tasks(w->pool, w->index));
     return NULL;
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "engines/common/pool.h"
@@ -235,6 +236,76 @@ static void an_idle_pool_takes_no_processor_time(void **state)
     engine_pool_destroy(pool);
 }
 
+/* ---- a pool that ends while a thread is on its way to sleep ---- */
+
+#if defined(__x86_64__)
+enum { MOST_STEPS = 400, TRAP_FLAG = 0x100 };
+
+static _Thread_local uint32_t steps, pause_at; /* instructions since the task set the trap */
+static _Atomic int ends;                       /* the caller is about to end the pool */
+
+static void on_instruction(int number, siginfo_t *info, void *context)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    ucontext_t *at = context;
+
+    (void)number;
+    (void)info;
+    if (++steps < pause_at && atomic_load(&ends) == 0)
+        return;
+    at->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+    nanosleep(&pause, NULL); /* the caller ends the pool meanwhile */
+}
+
+struct traps {
+    uint32_t pause_at;
+    sem_t taken;
+};
+
+/* The other thread's task sets the processor's trap flag: from there on each instruction of the
+ * thread raises SIGTRAP.  The caller's task waits until the other thread has its task. */
+static void trap_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    struct traps *t = ctx;
+
+    (void)task;
+    if (worker == 0) {
+        while (sem_wait(&t->taken) != 0)
+            assert_int_equal(errno, EINTR);
+        return;
+    }
+    sem_post(&t->taken);
+    steps = 0;
+    pause_at = t->pause_at;
+    __asm__ volatile(
+        "subq $128, %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\taddq $128, %%rsp"
+        :
+        : "i"(TRAP_FLAG)
+        : "memory", "cc");
+}
+
+static void a_pool_that_ends_at_any_instruction_of_a_thread_joins_the_thread(void **state)
+{
+    const struct sigaction trap = {.sa_sigaction = on_instruction, .sa_flags = SA_SIGINFO};
+
+    (void)state;
+    assert_int_equal(sigaction(SIGTRAP, &trap, NULL), 0);
+    alarm(60); /* a thread that sleeps for ever: the program ends here */
+    for (uint32_t step = 1; step <= MOST_STEPS; step++) {
+        struct engine_pool *pool = engine_pool_create(2);
+        struct traps t = {.pause_at = step};
+        assert_non_null(pool);
+        assert_int_equal(sem_init(&t.taken, 0, 0), 0);
+        atomic_store(&ends, 0);
+        engine_pool_run(pool, trap_task, &t, 2);
+        atomic_store(&ends, 1);
+        engine_pool_destroy(pool);
+        sem_destroy(&t.taken);
+    }
+    alarm(0);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +314,9 @@ int main(void)
         cmocka_unit_test(a_run_ends_only_when_a_task_that_was_taken_is_done),
         cmocka_unit_test(a_thread_kept_from_its_processor_is_not_waited_for),
         cmocka_unit_test(an_idle_pool_takes_no_processor_time),
+#if defined(__x86_64__)
+        cmocka_unit_test(a_pool_that_ends_at_any_instruction_of_a_thread_joins_the_thread),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
