@@ -6,11 +6,6 @@
 #include "base/file.h"
 #include "net/guard.h"
 #include "net/settings.h"
-#include "router/fleet/reach.h"
-#include "router/fleet/sync.h"
-#include "router/http/live.h"
-#include "router/relay/call.h"
-#include "router/sched/dispatch.h"
 #include "router/state.h"
 
 enum {
@@ -19,7 +14,6 @@ enum {
     DRAIN_LOOK_MS = 20,
     TLS_LOOK_S = 5,       /* between two looks at the files of certificates */
     LAST_BYTES_MS = 2000, /* for answers that are made but not yet read */
-    SCRATCH_BYTES = 64 << 20,
 };
 
 /* ---- settings ---- */
@@ -27,20 +21,19 @@ enum {
 static lr_code read_settings(struct router *r, struct lr_error *err)
 {
     const struct lr_settings *s = r->settings;
+    struct router_sched *sched = &r->dispatch.sched;
     lr_code code = net_listen_parse(lr_settings_str(s, "listen"), r->host, &r->port, err);
     if (code != LR_OK)
         return code;
     r->is_loopback = net_is_loopback_bind(r->host);
     r->needs_key = !r->is_loopback || lr_settings_bool(s, "require-key");
     r->allows_cpu_nodes = lr_settings_bool(s, "allow-cpu-nodes");
-    r->sched.preempts = lr_settings_bool(s, "preempt");
-    r->sched.queue_limit = (size_t)lr_settings_int(s, "queue");
-    r->sched.queue_bytes = (size_t)lr_settings_size(s, "queue-bytes");
-    r->sched.queue_wait_ms = lr_settings_ms(s, "queue-wait");
-    r->sched.queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
-    r->keep_alive_ms = (uint32_t)lr_settings_ms(s, "keep-alive");
-    r->offline_ms = lr_settings_ms(s, "node-timeout");
-    router_dispatch_init(r);
+    sched->preempts = lr_settings_bool(s, "preempt");
+    sched->queue_limit = (size_t)lr_settings_int(s, "queue");
+    sched->queue_bytes = (size_t)lr_settings_size(s, "queue-bytes");
+    sched->queue_wait_ms = lr_settings_ms(s, "queue-wait");
+    sched->queue_timeout_ms = lr_settings_ms(s, "queue-timeout");
+    sched->promised_ms = lr_settings_ms(s, "keep-alive");
     router_sessions_init(&r->sessions, lr_settings_ms(s, "session-idle"),
                          lr_settings_ms(s, "session-life"));
     bool has_tls = lr_settings_str(s, "tls-cert") != NULL;
@@ -122,11 +115,42 @@ static lr_code make_loops(struct router *r, struct lr_error *err)
         struct net_client_config config = {.tls = tls, .max_idle_per_origin = 512};
         loop->router = r;
         loop->net = net_loops_get(r->loops, i);
-        lr_buf_init(&loop->scratch, SCRATCH_BYTES);
         code = net_client_create(loop->net, &config, &loop->client, err);
     }
     net_tls_destroy(tls);
     return code;
+}
+
+/* Gives each module what it needs. */
+static void connect_modules(struct router *r)
+{
+    r->dispatch.lock = r->reach.lock = r->sync.lock = &r->lock;
+    r->dispatch.nodes = r->reach.nodes = r->sync.nodes = &r->nodes;
+    r->dispatch.registry = r->sync.registry = &r->registry;
+    router_dispatch_init(&r->dispatch);
+    r->alerts.events = &r->events;
+    r->reach.alerts = r->sync.alerts = &r->alerts;
+    r->reach.dispatch = &r->dispatch;
+    r->reach.net = r->loop_states[0].net;
+    r->reach.client = r->loop_states[0].client;
+    r->reach.offline_ms = lr_settings_ms(r->settings, "node-timeout");
+    r->sync.keys = &r->keys;
+    r->sync.store = r->store;
+    r->sync.sched = &r->dispatch.sched;
+    r->sync.reach = &r->reach;
+    for (unsigned i = 0; i < r->loop_count; i++) {
+        struct router_loop *loop = &r->loop_states[i];
+        loop->relay = (struct router_relay){
+            .dispatch = &r->dispatch,
+            .nodes = &r->nodes,
+            .keys = &r->keys,
+            .store = r->store,
+            .metrics = &r->metrics,
+            .keep_alive_ms = (uint32_t)lr_settings_ms(r->settings, "keep-alive"),
+            .links = {.lock = &r->lock, .net = loop->net, .client = loop->client},
+        };
+        router_links_init(&loop->relay.links);
+    }
 }
 
 struct router_loop *router_loop_of(struct router *r, const struct net_request *req)
@@ -136,6 +160,11 @@ struct router_loop *router_loop_of(struct router *r, const struct net_request *r
     while (r->loop_states[i].net != loop)
         i++;
     return &r->loop_states[i];
+}
+
+struct router_relay *router_relay_of(struct router *r, const struct net_request *req)
+{
+    return &router_loop_of(r, req)->relay;
 }
 
 lr_code router_create(struct net_loops *loops, const struct lr_settings *settings,
@@ -149,17 +178,15 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
     r->loops = loops;
     r->data_lock.fd = r->database_lock.fd = -1;
     r->started_ms = lr_clock_ms(NULL);
-    atomic_store(&r->routers, 1);
     (void)snprintf(r->version, sizeof(r->version), "%s", version);
     (void)pthread_mutex_init(&r->lock, NULL);
     router_keys_init(&r->keys);
     router_registry_init(&r->registry);
     router_nodes_init(&r->nodes);
-    router_prefix_index_init(&r->sched.prefixes);
+    router_prefix_index_init(&r->dispatch.sched.prefixes);
     net_bus_init(&r->events);
     r->events.may_listen = router_may_listen;
     r->events.arg = r;
-    r->alerts.events = &r->events;
     lr_code code = read_settings(r, err);
     if (code == LR_OK)
         code = open_store(r, err);
@@ -169,6 +196,7 @@ lr_code router_create(struct net_loops *loops, const struct lr_settings *setting
         router_destroy(r);
         return code;
     }
+    connect_modules(r);
     *out = r;
     return LR_OK;
 }
@@ -180,11 +208,9 @@ void router_destroy(struct router *r)
     for (unsigned i = 0; i < r->loop_count; i++) {
         net_timer_stop(r->loop_states[i].second);
         net_client_destroy(r->loop_states[i].client);
-        router_links_free(&r->loop_states[i]);
-        router_calls_end(&r->loop_states[i]);
-        lr_buf_free(&r->loop_states[i].scratch);
+        router_relay_free(&r->loop_states[i].relay);
     }
-    router_reach_free(r);
+    router_reach_free(&r->reach);
     net_timer_stop(r->watch);
     net_timer_stop(r->drain.timer);
     net_server_destroy(r->server);
@@ -193,7 +219,7 @@ void router_destroy(struct router *r)
     free(r->loop_states);
     router_registry_free(&r->registry);
     router_nodes_free(&r->nodes);
-    router_prefix_index_free(&r->sched.prefixes);
+    router_prefix_index_free(&r->dispatch.sched.prefixes);
     router_keys_free(&r->keys);
     net_bus_free(&r->events);
     if (r->database_lock.fd >= 0)
@@ -229,23 +255,47 @@ lr_code router_make_token(struct router *r, const char *name, char out[64],
 
 /* ---- start and stop ---- */
 
+/* The router's own alerts, and its figures for those who listen. */
+static void take_figures(struct router *r)
+{
+    char trouble[ROUTER_TROUBLE], certificate[NET_CERTIFICATE_TEXT];
+    bool fails = router_store_trouble(r->store, trouble);
+    bool ends = net_settings_certificate_ends(r->settings, r->server, certificate);
+    router_lock(r);
+    (void)router_alert_watch(&r->alerts, ROUTER_ALERT_DATABASE_FAILED, fails, trouble);
+    if (router_alert_watch(&r->alerts, ROUTER_ALERT_CERTIFICATE_ENDS, ends, certificate))
+        lr_log_warn(NULL, "tls.ends reason=%s", certificate);
+    router_stats_tick(&r->stats, &r->metrics, (uint32_t)r->dispatch.sched.waiting,
+                      (uint32_t)r->dispatch.sched.held, lr_clock_ms(NULL),
+                      lr_clock_wall_ms(NULL));
+    if (r->events.subscriber_count != 0) {
+        router_stats_put_newest(&r->stats, net_bus_begin(&r->events, "stats"));
+        net_bus_send_live(&r->events);
+    }
+    router_unlock(r);
+}
+
 static void every_second(void *arg)
 {
     struct router_loop *loop = arg;
-    router_calls_watch(loop);
-    router_links_watch(loop, net_loop_now_ms(loop->net));
-    if (loop == &loop->router->loop_states[0]) {
-        net_bus_keep_alive(&loop->router->events);
-        router_live_second(loop->router);
-        if (loop->router->seconds++ % TLS_LOOK_S == 0)
-            net_tls_look(false);
-        router_reach_second(loop->router);
-    }
+    struct router *r = loop->router;
+    router_relay_watch(&loop->relay);
+    if (loop != &r->loop_states[0])
+        return;
+    net_bus_keep_alive(&r->events);
+    take_figures(r);
+    if (r->seconds++ % TLS_LOOK_S == 0)
+        net_tls_look(false);
+    router_reach_second(&r->reach);
+    router_sync_second(&r->sync);
 }
 
 static void on_watch(void *arg)
 {
-    router_dispatch_watch(arg, lr_clock_ms(NULL));
+    struct router *r = arg;
+    uint64_t now = lr_clock_ms(NULL);
+    router_reach_watch(&r->reach, now);
+    router_dispatch_watch(&r->dispatch, now);
 }
 
 /* Timers belong to their loop's thread. */
@@ -293,11 +343,12 @@ lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
     }
     if (code != LR_OK)
         return code;
-    router_url(r, r->fleet[0]);
-    r->fleet_count = 1;
+    router_url(r, r->sync.own_url);
+    router_url(r, r->sync.urls[0]);
+    r->sync.url_count = 1;
     lr_log_info(NULL, "router.listening addr=%s port=%u models=%zu nodes=%zu keys=%zu", r->host,
                 r->port, r->registry.models.count, r->nodes.count, r->keys.count);
-    router_store_on_change(r->store, router_sync, r);
+    router_store_on_change(r->store, router_sync, &r->sync);
     code = router_store_start(r->store, err);
     for (unsigned i = 0; code == LR_OK && i < r->loop_count; i++)
         net_loop_post(r->loop_states[i].net, start_loop, &r->loop_states[i]);
@@ -315,10 +366,18 @@ static void end_drain(struct router *r, uint32_t grace_ms)
     net_server_stop(r->server, grace_ms, drain->done, drain->arg);
 }
 
+static uint64_t count_unanswered(const struct router *r)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < r->loop_count; i++)
+        count += atomic_load(&r->loop_states[i].relay.unanswered);
+    return count;
+}
+
 static void look_at_drain(void *arg)
 {
     struct router *r = arg;
-    if (atomic_load(&r->calls) == 0)
+    if (count_unanswered(r) == 0)
         end_drain(r, LAST_BYTES_MS);
     else if (lr_clock_ms(NULL) >= r->drain.deadline_ms)
         end_drain(r, 0);
@@ -340,7 +399,7 @@ void router_stop(struct router *r, uint32_t deadline_ms, net_loop_fn done, void 
         .arg = arg,
     };
     lr_log_info(NULL, "router.drain calls=%llu deadline_ms=%u",
-                (unsigned long long)atomic_load(&r->calls), deadline_ms);
+                (unsigned long long)count_unanswered(r), deadline_ms);
 }
 
 void router_url(const struct router *r, char out[300])
@@ -354,44 +413,4 @@ void router_url(const struct router *r, char out[300])
     (void)snprintf(out, 300, "%s://%s%s%s:%u",
                    lr_settings_str(r->settings, "tls-cert") != NULL ? "https" : "http",
                    is_v6 ? "[" : "", r->host, is_v6 ? "]" : "", r->port);
-}
-
-void router_on_node(struct router *r, router_node_fn fn, void *arg)
-{
-    r->on_node = fn;
-    r->on_node_arg = arg;
-}
-
-void router_allow_cpu_nodes(struct router *r)
-{
-    r->allows_cpu_nodes = true;
-}
-
-bool router_glance(struct router *r, struct router_glance *out)
-{
-    struct lr_str key;
-    void *value;
-    bool found = false;
-    const char *why_not;
-    *out = (struct router_glance){0};
-    router_lock(r);
-    for (size_t i = 0; i < r->nodes.count && !out->is_loaded; i++) {
-        if (!router_node_serves(r->nodes.all[i], &why_not))
-            continue;
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->replicas, j, &key, &value); j++) {
-            const struct router_replica *replica = value;
-            const struct router_model *model = router_registry_find(&r->registry, key);
-            bool is_known = model != NULL && model->is_stored;
-            if ((found && (!is_known || !replica->is_loaded)) || out->is_loaded)
-                continue;
-            found = is_known;
-            LR_COPY(out->model, lr_str_z(replica->id));
-            LR_COPY(out->state, lr_str_z(replica->state));
-            LR_COPY(out->reason, lr_str_z(replica->reason));
-            out->can_run = replica->can_run;
-            out->is_loaded = replica->is_loaded;
-        }
-    }
-    router_unlock(r);
-    return found;
 }

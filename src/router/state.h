@@ -1,4 +1,5 @@
-/* router/state.h - struct router: what the files of this folder share.
+/* router/state.h - struct router: the modules of the process.  Only router.c and the handlers
+ * of http/ know the whole; a module has pointers to what it needs, which router.c sets.
  *
  * Several loops serve clients; each request lives on one of them.  What they share
  * (keys, models, nodes, queues) is small and changes quickly, so one lock guards it all
@@ -18,23 +19,13 @@
 #include "net/client.h"
 #include "net/loop.h"
 #include "net/server.h"
-#include "router/fleet/alerts.h"
-#include "router/fleet/nodes.h"
-#include "router/fleet/registry.h"
-#include "router/http/metrics.h"
+#include "router/fleet/reach.h"
+#include "router/fleet/sync.h"
 #include "router/http/session.h"
 #include "router/http/stats.h"
+#include "router/relay/call.h"
 #include "router/router.h"
-#include "router/sched/sched.h"
-#include "router/store/keys.h"
-#include "router/store/store.h"
-
-struct net_request;
-struct router_call;
-struct router_link;
-struct router_probe;
-
-enum { ROUTER_FLEET_MAX = 8 };
+#include "router/sched/dispatch.h"
 
 /* The end of a router: nothing new, what runs may finish.  Thread: loop 0. */
 struct router_drain {
@@ -50,22 +41,18 @@ struct router_loop {
     struct router *router;
     struct net_loop *net;
     struct net_client *client; /* one connection pool per node */
-    struct router_link *links; /* owned: one per node (relay/link.h) */
     struct net_timer *second;
-    struct router_call *calls; /* live ones, for keep-alive comments */
-    struct lr_buf scratch;
+    struct router_relay relay;
 };
 
 struct router {
-    const struct lr_clock *clock; /* NULL: the system's */
     const struct lr_settings *settings;
     struct net_loops *loops;         /* borrowed */
     struct router_loop *loop_states; /* owned, loop_count of them */
     unsigned loop_count;
     struct net_server *server;
-    struct net_timer *watch;     /* on loop 0 */
-    uint64_t seconds;            /* that loop 0 has counted */
-    struct router_probe *probes; /* owned: questions to nodes under way (reach.h); loop 0 */
+    struct net_timer *watch; /* on loop 0 */
+    uint64_t seconds;        /* that loop 0 has counted */
     struct router_drain drain;
     struct router_store *store;
     struct lr_file_lock data_lock;     /* one process owns the data folder */
@@ -78,27 +65,23 @@ struct router {
     struct net_cidrs proxies;       /* that are believed whose request they pass on */
     struct net_cidrs node_networks; /* where nodes may be besides the address they join from */
     bool allows_cpu_nodes;
-    uint32_t keep_alive_ms;
-    uint64_t offline_ms;
     uint64_t started_ms;
     _Atomic bool is_draining;
-    _Atomic uint64_t calls;   /* requests to generate whose answer has not ended */
-    _Atomic uint32_t routers; /* that share the database; rate limits are divided */
+    struct router_metrics metrics; /* atomics: no lock */
+    router_node_fn on_node;        /* of `up` */
+    void *on_node_arg;
 
     pthread_mutex_t lock; /* guards what follows */
     struct router_keys keys;
     struct router_sessions sessions;
     struct router_registry registry;
     struct router_nodes nodes;
-    struct router_sched sched;
+    struct router_dispatch dispatch;
     struct net_bus events;
     struct router_stats stats;
     struct router_alerts alerts;
-    struct router_metrics metrics;     /* atomics: no lock */
-    char fleet[ROUTER_FLEET_MAX][300]; /* URLs of all routers, ours too */
-    size_t fleet_count;
-    router_node_fn on_node; /* of `up` */
-    void *on_node_arg;
+    struct router_reach reach;
+    struct router_sync sync;
 };
 
 static inline void router_lock(struct router *r)

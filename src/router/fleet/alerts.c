@@ -216,8 +216,9 @@ static const struct {
     {"certificate_renewed", ROUTER_ALERT_CERTIFICATE_ENDS, "", NULL},
 };
 
-void router_alerts_hear(struct router_alerts *alerts, const struct router_node *node,
-                        const struct lr_json *event)
+/* What an event of a node means for alerts. */
+static void hear(struct router_alerts *alerts, const struct router_node *node,
+                 const struct lr_json *event)
 {
     struct lr_str name = text_of(event, "event");
     if (lr_str_eq_z(name, "model"))
@@ -235,6 +236,93 @@ void router_alerts_hear(struct router_alerts *alerts, const struct router_node *
                                text_of(event, meanings[i].message));
         else
             router_alert_settle(alerts, meanings[i].kind, node, subject);
+    }
+}
+
+/* The members of an event about a node follow. */
+static struct lr_json_writer *begin(struct router_alerts *alerts,
+                                    const struct router_node *node, const char *event)
+{
+    struct lr_json_writer *w = net_bus_begin(alerts->events, event);
+    LR_JSON_MEMBERS(w, LR_TEXT("node", node->id), LR_TEXT("name", node->name));
+    return w;
+}
+
+void router_alerts_tell(struct router_alerts *alerts, const struct router_node *node,
+                        const char *event)
+{
+    (void)begin(alerts, node, event);
+    net_bus_send(alerts->events);
+    if (router_node_is_online(node))
+        router_alert_settle(alerts, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""));
+}
+
+void router_alerts_silent(struct router_alerts *alerts, const struct router_node *node,
+                          uint64_t silent_ms)
+{
+    char text[160];
+    (void)snprintf(text, sizeof(text), "node %.60s has been silent for %llu ms", node->name,
+                   (unsigned long long)silent_ms);
+    /* A node that said it would leave is not missed, nor is what was wrong with it. */
+    if (node->is_draining)
+        router_alerts_settle_node(alerts, node);
+    else
+        router_alert_raise(alerts, ROUTER_ALERT_NODE_OFFLINE, node, lr_str_z(""),
+                           lr_str_z(text));
+}
+
+/* "model" of a node becomes "node.model" of ours, with the node named. */
+static void pass_on(struct router_alerts *alerts, const struct router_node *node,
+                    const struct lr_json *event)
+{
+    char name[64];
+    struct lr_str text;
+    if (!lr_json_is(event, LR_JSON_OBJECT) || !lr_json_str(lr_json_get(event, "event"), &text))
+        return;
+    (void)snprintf(name, sizeof(name), "node." LR_STR_FMT, LR_STR_ARG(lr_str_sub(text, 0, 48)));
+    struct lr_json_writer *w = begin(alerts, node, name);
+    for (uint32_t i = 0; i < event->count; i++) {
+        struct lr_str key = event->members[i].key;
+        if (lr_str_eq_z(key, "event") || lr_str_eq_z(key, "time") || lr_str_eq_z(key, "node") ||
+            lr_str_eq_z(key, "name"))
+            continue;
+        lr_json_key_str(w, key);
+        lr_json_put_value(w, &event->members[i].value);
+    }
+    net_bus_send(alerts->events);
+    hear(alerts, node, event);
+}
+
+static void hear_events(struct router_alerts *alerts, struct router_node *node,
+                        const struct wire_heartbeat *heartbeat)
+{
+    if (heartbeat->epoch == 0)
+        return; /* of the release before */
+    if (node->events_epoch != heartbeat->epoch) {
+        if (node->events_epoch != 0)
+            router_alerts_settle_node(alerts, node); /* its process is a new one */
+        node->events_epoch = heartbeat->epoch;
+        node->events_seen = 0;
+    }
+    uint64_t at = heartbeat->event_end - heartbeat->event_count;
+    for (size_t i = 0; i < heartbeat->event_count; i++, at++)
+        if (at >= node->events_seen)
+            pass_on(alerts, node, heartbeat->events[i]);
+    if (heartbeat->event_end > node->events_seen)
+        node->events_seen = heartbeat->event_end;
+}
+
+void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *node,
+                             const struct wire_heartbeat *heartbeat)
+{
+    hear_events(alerts, node, heartbeat);
+    for (size_t i = 0; alerts->events->subscriber_count != 0 && i < heartbeat->download_count;
+         i++) {
+        const struct wire_fleet_download *d = &heartbeat->downloads[i];
+        struct lr_json_writer *w = begin(alerts, node, "download");
+        lr_json_member_str(w, "model", d->id);
+        wire_fleet_download_put(w, d);
+        net_bus_send_live(alerts->events);
     }
 }
 

@@ -1,4 +1,5 @@
-/* router/fleet/alerts.h - what an operator should look at, with what to do about it.
+/* router/fleet/alerts.h - events about nodes, and alerts: what an operator should look at, with
+ * what to do about it.
  *
  * Some alerts are a state (a node is silent, a memory is nearly full): they are open
  * until that ends.  Others happened (a worker was killed): they are history at once.  One
@@ -73,12 +74,12 @@ struct router_alert {
 };
 
 struct router_alerts {
-    struct net_bus *events; /* borrowed: who listens is told */
+    struct net_bus *events; /* borrowed: its subscribers are told */
     struct router_alert all[ROUTER_ALERTS_MAX];
     uint64_t next_id;
 };
 
-/* Keeps it and tells whoever listens.  node NULL: it is about the router itself. */
+/* Keeps the alert and tells it.  node NULL: it is about the router itself. */
 void router_alert_raise(struct router_alerts *alerts, enum router_alert_kind kind,
                         const struct router_node *node, struct lr_str subject,
                         struct lr_str message);
@@ -92,9 +93,16 @@ bool router_alert_watch(struct router_alerts *alerts, enum router_alert_kind kin
 /* The node was restarted or removed: whatever was open on it is over. */
 void router_alerts_settle_node(struct router_alerts *alerts, const struct router_node *node);
 
-/* An event that a node told with its heartbeat: what it means for alerts. */
-void router_alerts_hear(struct router_alerts *alerts, const struct router_node *node,
-                        const struct lr_json *event);
+/* Tells an event about a node.  Where the node is online, the alert of its silence ends. */
+void router_alerts_tell(struct router_alerts *alerts, const struct router_node *node,
+                        const char *event);
+/* The node is offline. */
+void router_alerts_silent(struct router_alerts *alerts, const struct router_node *node,
+                          uint64_t silent_ms);
+/* What a heartbeat brought beside load and memory: passes the node's events on, with the alerts
+ * that they mean, and its downloads. */
+void router_alerts_heartbeat(struct router_alerts *alerts, struct router_node *node,
+                             const struct wire_heartbeat *heartbeat);
 
 /* {"alerts": [...]}, open ones first, then the newest. */
 void router_alerts_write(const struct router_alerts *alerts, struct lr_json_writer *w);

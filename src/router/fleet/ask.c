@@ -2,9 +2,7 @@
 
 #include <stdio.h>
 
-#include "router/state.h"
-
-enum { CONNECT_MS = 3000, TELL_MS = 3000 };
+enum { CONNECT_MS = 3000 };
 
 void router_target_set(struct router_target *out, const struct router_node *node)
 {
@@ -55,39 +53,4 @@ lr_code router_ask(struct net_client *client, const struct router_target *to,
         .connect_timeout_ms = CONNECT_MS,
     };
     return net_fetch(client, &config, fn, arg, NULL, err);
-}
-
-/* ---- the registry has changed ---- */
-
-static void told(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    (void)arg;
-    (void)err;
-    (void)reply; /* a node that did not hear it sees the new version with its next heartbeat */
-}
-
-/* On loop 0. */
-static void tell(void *arg)
-{
-    struct router_loop *loop = arg;
-    struct lr_arena arena;
-    size_t count, offline;
-    lr_arena_init(&arena, 4 << 20);
-    router_lock(loop->router);
-    const struct router_target *list =
-        router_targets(&loop->router->nodes, lr_str(NULL, 0), &arena, &count, &offline);
-    router_unlock(loop->router);
-    struct router_question question = {
-        .method = "POST", .path = "/v0/heartbeat", .wait_ms = TELL_MS};
-    for (size_t i = 0; i < count; i++) {
-        struct lr_error err;
-        if (router_ask(loop->client, &list[i], &question, told, NULL, &err) != LR_OK)
-            lr_log_debug(NULL, "node.not_told node=%s reason=%s", list[i].name, err.text);
-    }
-    lr_arena_free(&arena);
-}
-
-void router_tell_nodes(struct router *r)
-{
-    net_loop_post(r->loop_states[0].net, tell, &r->loop_states[0]);
 }

@@ -1,6 +1,6 @@
 /* router/fleet/ask.h - a word to a node outside of generating: one question, one answer.
  *
- * Whom to ask is copied out of the lock, so that the node may be removed meanwhile.
+ * Where to ask is copied out of the lock, so that the node may be removed meanwhile.
  * Thread: the client's loop, unless a comment says otherwise.
  */
 #ifndef ROUTER_FLEET_ASK_H
@@ -8,8 +8,6 @@
 
 #include "net/client.h"
 #include "router/fleet/nodes.h"
-
-struct router;
 
 struct router_target {
     char id[48], name[64];
@@ -35,9 +33,5 @@ struct router_question {
 LR_MUST_USE lr_code router_ask(struct net_client *client, const struct router_target *to,
                                const struct router_question *question, net_fetch_fn fn,
                                void *arg, struct lr_error *err);
-
-/* The registry has changed: every online node is told to look now, not with its next
- * heartbeat.  One that does not hear it finds out by itself.  Thread: any; lock not held. */
-void router_tell_nodes(struct router *r);
 
 #endif

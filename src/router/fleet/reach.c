@@ -4,10 +4,8 @@
 #include <stdlib.h>
 
 #include "base/list.h"
-#include "router/fleet/sync.h"
-#include "router/http/live.h"
+#include "base/log.h"
 #include "router/sched/dispatch.h"
-#include "router/state.h"
 #include "wire/reply.h"
 
 enum {
@@ -17,6 +15,7 @@ enum {
     PROBE_MS = 2000,
     LEAST_MS = 2 * PROBE_MS, /* one question that fails is no verdict */
     TWIN_MS = 5000,          /* no second process came for so long: it was stopped */
+    TELL_MS = 3000,
 };
 
 /* ---- one question ---- */
@@ -66,20 +65,21 @@ lr_code router_dial(struct net_client *client, const struct router_target *to,
 /* ---- looking after nodes that have joined ---- */
 
 struct router_probe {
-    struct router_probe *next, **link; /* of router->probes */
-    struct router *router;
+    struct router_probe *next, **link; /* of reach->probes */
+    struct router_reach *reach;
     struct router_node *node;
     struct router_dial dial;
     uint64_t epoch; /* of the node when it was asked */
     struct router_target to;
 };
 
-static void lose(struct router *r, struct router_node *node, const char *why, uint64_t now)
+static void lose(struct router_reach *reach, struct router_node *node, const char *why,
+                 uint64_t now)
 {
     char text[ROUTER_REASON_MAX];
-    uint64_t limit = r->offline_ms > LEAST_MS ? r->offline_ms : LEAST_MS;
+    uint64_t limit = reach->offline_ms > LEAST_MS ? reach->offline_ms : LEAST_MS;
     /* Silent as well: the node is gone, or this process stood still. */
-    if (now - node->heartbeat_ms >= r->offline_ms)
+    if (now - node->heartbeat_ms >= reach->offline_ms)
         return;
     if (!router_node_is_online(node) || now - node->reached_ms < limit)
         return;
@@ -89,57 +89,57 @@ static void lose(struct router *r, struct router_node *node, const char *why, ui
                    "reach it at %.100s: %.180s",
                    node->name, node->url, why);
     lr_log_warn(NULL, "node.unreachable node=%s url=%s reason=%s", node->name, node->url, why);
-    router_live_node(r, node, "node.offline");
-    router_alert_raise(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""),
+    router_alerts_tell(reach->alerts, node, "node.offline");
+    router_alert_raise(reach->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""),
                        lr_str_z(text));
 }
 
-static void find(struct router *r, struct router_node *node, uint64_t now)
+static void find(struct router_reach *reach, struct router_node *node, uint64_t now)
 {
     bool was_lost = node->state == ROUTER_NODE_UNREACHABLE;
-    bool is_back = router_node_reached(node, now, r->offline_ms);
+    bool is_back = router_node_reached(node, now, reach->offline_ms);
     if (was_lost)
-        router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
+        router_alert_settle(reach->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
     if (!is_back)
         return;
     lr_log_info(NULL, "node.back node=%s", node->name);
-    router_live_node(r, node, "node.online");
-    router_pump_all(r);
+    router_alerts_tell(reach->alerts, node, "node.online");
+    router_pump_all(reach->dispatch);
 }
 
 static void on_answer(void *arg, const struct lr_error *err, uint64_t epoch)
 {
     struct router_probe *probe = arg;
-    struct router *r = probe->router;
+    struct router_reach *reach = probe->reach;
     struct router_node *node = probe->node;
     uint64_t now = lr_clock_ms(NULL);
     bool is_other = err == NULL && epoch != 0 && probe->epoch != 0 && epoch != probe->epoch;
-    router_lock(r);
+    (void)pthread_mutex_lock(reach->lock);
     node->is_probed = false;
     /* It may have joined anew meanwhile, perhaps from elsewhere. */
     if (!router_node_is_removed(node) && node->epoch == probe->epoch &&
         strcmp(node->url, probe->to.url) == 0) {
         if (err != NULL)
-            lose(r, node, err->text, now);
+            lose(reach, node, err->text, now);
         else if (is_other)
-            lose(r, node, "another process with its identity answers there", now);
+            lose(reach, node, "another process with its identity answers there", now);
         else
-            find(r, node, now);
+            find(reach, node, now);
     }
-    router_unlock(r);
+    (void)pthread_mutex_unlock(reach->lock);
     LR_LIST_REMOVE(probe, next, link);
     free(probe);
 }
 
-static struct router_probe *prepare(struct router *r, struct router_node *node)
+static struct router_probe *prepare(struct router_reach *reach, struct router_node *node)
 {
     struct router_probe *probe = calloc(1, sizeof(*probe));
     if (probe == NULL)
         return NULL; /* the next second tries again */
     *probe = (struct router_probe){
-        .router = r, .node = node, .dial = {on_answer, probe}, .epoch = node->epoch};
+        .reach = reach, .node = node, .dial = {on_answer, probe}, .epoch = node->epoch};
     router_target_set(&probe->to, node);
-    LR_LIST_PUSH(&r->probes, probe, next, link);
+    LR_LIST_PUSH(&reach->probes, probe, next, link);
     node->is_probed = true;
     return probe;
 }
@@ -147,57 +147,67 @@ static struct router_probe *prepare(struct router *r, struct router_node *node)
 static void start(struct router_probe *probe)
 {
     struct lr_error err;
-    struct net_client *client = probe->router->loop_states[0].client;
-    if (router_dial(client, &probe->to, &probe->dial, &err) != LR_OK)
+    if (router_dial(probe->reach->client, &probe->to, &probe->dial, &err) != LR_OK)
         on_answer(probe, &err, 0);
 }
 
-/* Its heartbeats have ended, too: it is silent rather than out of reach. */
-static void forget_reach(struct router *r, struct router_node *node, uint64_t now)
+void router_reach_watch(struct router_reach *reach, uint64_t now)
 {
-    if (node->state != ROUTER_NODE_UNREACHABLE)
-        return;
-    router_node_move(node, ROUTER_NODE_OFFLINE);
-    router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
-    router_live_offline(r, node, now - node->heartbeat_ms);
+    (void)pthread_mutex_lock(reach->lock);
+    for (size_t i = 0; i < reach->nodes->count; i++) {
+        struct router_node *node = reach->nodes->all[i];
+        uint64_t silent_ms = now - node->heartbeat_ms;
+        bool was_online = router_node_is_online(node);
+        if ((!was_online && node->state != ROUTER_NODE_UNREACHABLE) ||
+            silent_ms < reach->offline_ms)
+            continue;
+        router_node_move(node, ROUTER_NODE_OFFLINE);
+        if (was_online) {
+            lr_log_warn(NULL, "node.offline node=%s silent_ms=%llu", node->name,
+                        (unsigned long long)silent_ms);
+            router_alerts_tell(reach->alerts, node, "node.offline");
+        } else { /* its heartbeats have ended, too: it is silent rather than out of reach */
+            router_alert_settle(reach->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node,
+                                lr_str_z(""));
+        }
+        router_alerts_silent(reach->alerts, node, silent_ms);
+    }
+    (void)pthread_mutex_unlock(reach->lock);
 }
 
-static void look_at_twin(struct router *r, struct router_node *node, uint64_t now)
+static void look_at_twin(struct router_reach *reach, struct router_node *node, uint64_t now)
 {
     if (node->twin_ms == 0 || now - node->twin_ms < TWIN_MS)
         return;
     node->twin_ms = 0;
-    router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""));
+    router_alert_settle(reach->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""));
 }
 
-void router_reach_second(struct router *r)
+void router_reach_second(struct router_reach *reach)
 {
     struct router_probe *due[32]; /* the others' turn comes a second later */
     size_t count = 0;
     uint64_t now = lr_clock_ms(NULL);
-    router_lock(r);
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        struct router_node *node = r->nodes.all[i];
+    (void)pthread_mutex_lock(reach->lock);
+    for (size_t i = 0; i < reach->nodes->count; i++) {
+        struct router_node *node = reach->nodes->all[i];
         if (router_node_is_removed(node) || node->version[0] == '\0')
             continue;
-        look_at_twin(r, node, now);
-        if (now - node->heartbeat_ms >= r->offline_ms) {
-            forget_reach(r, node, now);
+        look_at_twin(reach, node, now);
+        if (now - node->heartbeat_ms >= reach->offline_ms)
             continue;
-        }
         bool is_due =
             node->state == ROUTER_NODE_UNREACHABLE || now - node->reached_ms >= PROBE_MS;
         if (is_due && !node->is_probed && count < sizeof(due) / sizeof(due[0]) &&
-            (due[count] = prepare(r, node)) != NULL)
+            (due[count] = prepare(reach, node)) != NULL)
             count++;
     }
-    router_nodes_store_again(r);
-    router_unlock(r);
+    (void)pthread_mutex_unlock(reach->lock);
     for (size_t i = 0; i < count; i++)
         start(due[i]);
 }
 
-void router_reach_twin(struct router *r, struct router_node *node, const char *url,
+void router_reach_twin(struct router_reach *reach, struct router_node *node, const char *url,
                        const char *from)
 {
     char text[ROUTER_REASON_MAX];
@@ -211,14 +221,49 @@ void router_reach_twin(struct router *r, struct router_node *node, const char *u
                    node->name, node->url, url, from);
     lr_log_warn(NULL, "node.cloned node=%s url=%s refused=%s from=%s", node->name, node->url,
                 url, from);
-    router_alert_raise(&r->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""),
+    router_alert_raise(reach->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""),
                        lr_str_z(text));
 }
 
-void router_reach_free(struct router *r)
+/* ---- the registry has changed ---- */
+
+static void told(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
-    while (r->probes != NULL) {
-        struct router_probe *probe = r->probes;
+    (void)arg;
+    (void)err;
+    (void)reply; /* a node that did not hear it sees the new version with its next heartbeat */
+}
+
+/* On loop 0. */
+static void tell(void *arg)
+{
+    struct router_reach *reach = arg;
+    struct lr_arena arena;
+    size_t count, offline;
+    lr_arena_init(&arena, 4 << 20);
+    (void)pthread_mutex_lock(reach->lock);
+    const struct router_target *list =
+        router_targets(reach->nodes, lr_str(NULL, 0), &arena, &count, &offline);
+    (void)pthread_mutex_unlock(reach->lock);
+    struct router_question question = {
+        .method = "POST", .path = "/v0/heartbeat", .wait_ms = TELL_MS};
+    for (size_t i = 0; i < count; i++) {
+        struct lr_error err;
+        if (router_ask(reach->client, &list[i], &question, told, NULL, &err) != LR_OK)
+            lr_log_debug(NULL, "node.not_told node=%s reason=%s", list[i].name, err.text);
+    }
+    lr_arena_free(&arena);
+}
+
+void router_reach_tell(struct router_reach *reach)
+{
+    net_loop_post(reach->net, tell, reach);
+}
+
+void router_reach_free(struct router_reach *reach)
+{
+    while (reach->probes != NULL) {
+        struct router_probe *probe = reach->probes;
         LR_LIST_REMOVE(probe, next, link);
         free(probe);
     }

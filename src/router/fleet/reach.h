@@ -8,7 +8,25 @@
 #ifndef ROUTER_FLEET_REACH_H
 #define ROUTER_FLEET_REACH_H
 
+#include <pthread.h>
+
+#include "router/fleet/alerts.h"
 #include "router/fleet/ask.h"
+
+struct router_dispatch;
+
+struct router_reach {
+    /* Borrowed; set once. */
+    pthread_mutex_t *lock; /* the router's */
+    struct net_loop *net;  /* loop 0, and its client */
+    struct net_client *client;
+    struct router_nodes *nodes;
+    struct router_alerts *alerts;
+    struct router_dispatch *dispatch; /* a node that is back may have a slot */
+    uint64_t offline_ms;              /* without a heartbeat for so long a node is offline */
+
+    struct router_probe *probes; /* owned: questions under way.  Thread: loop 0 */
+};
 
 /* err NULL: the process `epoch` (0: it does not say) of a node with that secret answered. */
 typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t epoch);
@@ -24,15 +42,21 @@ struct router_dial {
 LR_MUST_USE lr_code router_dial(struct net_client *client, const struct router_target *to,
                                 struct router_dial *dial, struct lr_error *err);
 
-/* Once a second on loop 0, lock not held: asks the nodes that are due, ends alerts that are
- * over, and writes down nodes that the database could not take before. */
-void router_reach_second(struct router *r);
+/* Every quarter of a second, lock not held: takes nodes that fell silent offline. */
+void router_reach_watch(struct router_reach *reach, uint64_t now_ms);
+/* Once a second on loop 0, lock not held: asks the nodes that are due, and ends alerts that are
+ * over. */
+void router_reach_second(struct router_reach *reach);
 
 /* Another process wants to be this node while the one that joined still answers.  Lock held. */
-void router_reach_twin(struct router *r, struct router_node *node, const char *url,
+void router_reach_twin(struct router_reach *reach, struct router_node *node, const char *url,
                        const char *from);
 
+/* The registry has changed: every online node is told to look now, not with its next
+ * heartbeat.  A node that does not hear it finds out by itself.  Any thread, lock not held. */
+void router_reach_tell(struct router_reach *reach);
+
 /* After the loops' clients have ended. */
-void router_reach_free(struct router *r);
+void router_reach_free(struct router_reach *reach);
 
 #endif

@@ -2,14 +2,13 @@
 
 #include <stdlib.h>
 
-#include "router/sched/dispatch.h"
-#include "router/state.h"
+#include "base/log.h"
 
 /* ---- writing nodes ---- */
 
 /* A copy of what the database keeps, for its thread. */
 struct saving {
-    struct router *router;
+    struct router_sync *sync;
     struct router_node copy;
 };
 
@@ -31,42 +30,132 @@ static lr_code save_node(struct router_sql *sql, void *arg, struct lr_error *err
 static void saved(void *arg, const struct lr_error *err)
 {
     struct saving *saving = arg;
-    struct router *r = saving->router;
-    router_lock(r);
-    struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(saving->copy.id));
+    struct router_sync *sync = saving->sync;
+    (void)pthread_mutex_lock(sync->lock);
+    struct router_node *node = router_nodes_find_any(sync->nodes, lr_str_z(saving->copy.id));
     if (node != NULL) {
         router_node_end_write(node);
         node->is_unsaved = err != NULL;
     }
-    router_unlock(r);
+    (void)pthread_mutex_unlock(sync->lock);
     free(saving);
 }
 
-void router_node_store(struct router *r, struct router_node *node)
+void router_node_store(struct router_sync *sync, struct router_node *node)
 {
     struct saving *saving = malloc(sizeof(*saving));
     if (saving == NULL) {
         node->is_unsaved = true;
         return;
     }
-    *saving = (struct saving){.router = r, .copy = *node};
+    *saving = (struct saving){.sync = sync, .copy = *node};
     lr_strmap_init(&saving->copy.replicas);
     router_node_begin_write(node);
-    router_store_submit(r->store, save_node, NULL, saved, saving);
+    router_store_submit(sync->store, save_node, NULL, saved, saving);
 }
 
-void router_nodes_store_again(struct router *r)
+void router_sync_second(struct router_sync *sync)
 {
     char trouble[ROUTER_TROUBLE];
-    bool is_in_trouble = router_store_trouble(r->store, trouble);
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        struct router_node *node = r->nodes.all[i];
+    bool is_in_trouble = router_store_trouble(sync->store, trouble), has_tried = false;
+    (void)pthread_mutex_lock(sync->lock);
+    for (size_t i = 0; i < sync->nodes->count && !(is_in_trouble && has_tried); i++) {
+        struct router_node *node = sync->nodes->all[i];
         if (!node->is_unsaved || node->writes != 0)
             continue;
-        router_node_store(r, node);
-        if (is_in_trouble)
-            return;
+        router_node_store(sync, node);
+        has_tried = true;
     }
+    (void)pthread_mutex_unlock(sync->lock);
+}
+
+/* ---- writing registrations ---- */
+
+static void announce(struct router_sync *sync, const struct router_model *model,
+                     const char *event)
+{
+    struct net_bus *bus = sync->alerts->events;
+    lr_json_member_z(net_bus_begin(bus, event), "model", model->id);
+    net_bus_send(bus);
+}
+
+static void drop_model(struct router_sync *sync, struct router_model *model)
+{
+    router_sched_delete(sync->sched, &model->schedule);
+    router_registry_remove(sync->registry, model);
+}
+
+void router_unregister(struct router_sync *sync, struct lr_str id)
+{
+    struct router_model *model = router_registry_find(sync->registry, id);
+    if (model == NULL)
+        return;
+    announce(sync, model, "model.deleted");
+    drop_model(sync, model);
+}
+
+struct adding {
+    struct router_sync *sync;
+    struct router_model *model; /* reference */
+    int64_t generation;         /* once it is stored */
+    router_registered_fn fn;
+    void *arg;
+};
+
+static lr_code insert(struct router_sql *sql, void *arg, struct lr_error *err)
+{
+    struct adding *a = arg;
+    return router_model_insert(sql, a->model, &a->generation, err);
+}
+
+static void inserted(void *arg, const struct lr_error *err)
+{
+    struct adding *a = arg;
+    struct router_sync *sync = a->sync;
+    (void)pthread_mutex_lock(sync->lock);
+    a->model->is_stored = err == NULL;
+    a->model->generation = err == NULL ? a->generation : 0;
+    if (err == NULL)
+        announce(sync, a->model, "model.registered");
+    else
+        router_registry_remove(sync->registry, a->model);
+    router_model_unref(a->model);
+    (void)pthread_mutex_unlock(sync->lock);
+    if (err == NULL)
+        router_reach_tell(sync->reach);
+    if (a->fn != NULL)
+        a->fn(a->arg, err);
+    free(a);
+}
+
+void router_register(struct router_sync *sync, const struct router_new_model *model,
+                     const char *actor, struct net_loop *loop, router_registered_fn fn,
+                     void *arg)
+{
+    struct lr_error err;
+    struct adding *a = calloc(1, sizeof(*a));
+    lr_code code =
+        a != NULL ? LR_OK : lr_fail(&err, LR_OUT_OF_RAM, "no memory for a registration");
+    if (code == LR_OK) {
+        *a = (struct adding){.sync = sync, .fn = fn, .arg = arg};
+        (void)pthread_mutex_lock(sync->lock);
+        code = router_registry_add(sync->registry, model, &a->model, &err);
+        if (code == LR_OK)
+            (void)router_model_ref(a->model);
+        (void)pthread_mutex_unlock(sync->lock);
+    }
+    if (code != LR_OK) {
+        free(a);
+        if (fn != NULL)
+            fn(arg, &err);
+        return;
+    }
+    if (actor == NULL) {
+        router_store_submit(sync->store, insert, loop, inserted, a);
+        return;
+    }
+    struct router_action action = {actor, "model.register", a->model->id, a->model->source};
+    router_store_act(sync->store, &action, insert, loop, inserted, a);
 }
 
 /* ---- reading what other routers have changed ---- */
@@ -77,30 +166,24 @@ enum { ROUTER_ALIVE_MS = 10000 };
  * shared, so this is its own language. */
 #define DATABASE_MS "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
-static void merge_keys(struct router *r, const struct router_keys *read)
+static void merge_keys(struct router_keys *keys, const struct router_keys *read)
 {
     for (size_t i = 0; i < read->count; i++) {
         const struct router_key *key = read->all[i];
-        struct router_key *known = router_keys_find(&r->keys, lr_str_z(key->id));
+        struct router_key *known = router_keys_find(keys, lr_str_z(key->id));
         if (known != NULL) {
             known->revoked_ms = key->revoked_ms;
             known->joins = key->joins;
             router_key_apply(known, &(struct router_key_change){.given = ~0U, .to = *key});
-        } else if (router_keys_add(&r->keys, key, NULL) != LR_OK) {
+        } else if (router_keys_add(keys, key, NULL) != LR_OK) {
             return; /* without memory: the next reading tries again */
         }
     }
 }
 
-static void drop_model(struct router *r, struct router_model *model)
-{
-    router_sched_delete(&r->sched, &model->schedule);
-    router_registry_remove(&r->registry, model);
-}
-
 /* A model that was deleted and registered again since the last reading is another one, though
  * its name is the same. */
-static void merge_models(struct router *r, const struct router_registry *read)
+static void merge_models(struct router_sync *sync, const struct router_registry *read)
 {
     struct lr_str key;
     void *value;
@@ -117,46 +200,46 @@ static void merge_models(struct router *r, const struct router_registry *read)
             .created_ms = m->created_ms,
             .generation = m->generation,
         };
-        struct router_model *known = router_registry_find(&r->registry, key);
+        struct router_model *known = router_registry_find(sync->registry, key);
         if (known != NULL && known->is_stored && known->generation != m->generation)
-            drop_model(r, known);
-        if (router_registry_find(&r->registry, key) == NULL &&
-            router_registry_add(&r->registry, &model, &added, NULL) == LR_OK)
+            drop_model(sync, known);
+        if (router_registry_find(sync->registry, key) == NULL &&
+            router_registry_add(sync->registry, &model, &added, NULL) == LR_OK)
             added->is_stored = true;
     }
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value);) {
+    for (size_t i = 0; lr_strmap_at(&sync->registry->models, i, &key, &value);) {
         struct router_model *model = value;
         if (!model->is_stored || lr_strmap_has(&read->models, key)) {
             i++;
             continue;
         }
-        drop_model(r, model); /* the last one moves to place i */
+        drop_model(sync, model); /* the last one moves to place i */
     }
 }
 
 /* What we are about to write is newer than what was read. */
-static void merge_nodes(struct router *r, const struct router_nodes *read)
+static void merge_nodes(struct router_sync *sync, const struct router_nodes *read)
 {
     for (size_t i = 0; i < read->count; i++) {
         const struct router_node *node = read->all[i];
-        struct router_node *known = router_nodes_know(&r->nodes, node);
+        struct router_node *known = router_nodes_know(sync->nodes, node);
         if (known == NULL || known->writes != 0)
             continue;
         known->is_drained = node->is_drained;
         known->is_stored = true;
     }
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        struct router_node *known = r->nodes.all[i];
+    for (size_t i = 0; i < sync->nodes->count; i++) {
+        struct router_node *known = sync->nodes->all[i];
         if (!known->is_stored || known->writes != 0 ||
             router_nodes_find(read, lr_str_z(known->id)) != NULL)
             continue;
         router_node_remove(known);
-        router_alerts_settle_node(&r->alerts, known);
+        router_alerts_settle_node(sync->alerts, known);
     }
 }
 
 struct urls {
-    char list[ROUTER_FLEET_MAX][300];
+    char list[ROUTER_FLEET_MAX][ROUTER_URL_MAX];
     size_t count;
 };
 
@@ -171,15 +254,13 @@ static lr_code take_url(void *ctx, const struct router_row *row, struct lr_error
     return LR_OK;
 }
 
-static lr_code read_fleet(struct router *r, struct router_sql *sql, struct urls *urls,
+static lr_code read_fleet(const char *own_url, struct router_sql *sql, struct urls *urls,
                           struct lr_error *err)
 {
-    char own[300];
-    router_url(r, own);
     lr_code code = ROUTER_SQL(sql,
                               "INSERT INTO routers (url, seen_ms) VALUES ($1, " DATABASE_MS
                               ") ON CONFLICT (url) DO UPDATE SET seen_ms = excluded.seen_ms",
-                              NULL, NULL, err, ROUTER_Z(own));
+                              NULL, NULL, err, ROUTER_Z(own_url));
     if (code == LR_OK)
         code = ROUTER_SQL(
             sql, "SELECT url FROM routers WHERE seen_ms >= " DATABASE_MS " - $1 ORDER BY url",
@@ -189,7 +270,7 @@ static lr_code read_fleet(struct router *r, struct router_sql *sql, struct urls 
 
 void router_sync(void *arg, struct router_sql *sql)
 {
-    struct router *r = arg;
+    struct router_sync *sync = arg;
     struct router_keys keys;
     struct router_registry registry;
     struct router_nodes nodes;
@@ -204,17 +285,17 @@ void router_sync(void *arg, struct router_sql *sql)
     if (code == LR_OK)
         code = router_nodes_load(&nodes, sql, &err);
     if (code == LR_OK)
-        code = read_fleet(r, sql, &urls, &err);
-    router_store_note(r->store, code == LR_OK ? NULL : &err);
+        code = read_fleet(sync->own_url, sql, &urls, &err);
+    router_store_note(sync->store, code == LR_OK ? NULL : &err);
     if (code == LR_OK) {
-        router_lock(r);
-        merge_keys(r, &keys);
-        merge_models(r, &registry);
-        merge_nodes(r, &nodes);
-        memcpy(r->fleet, urls.list, sizeof(r->fleet));
-        r->fleet_count = urls.count;
-        atomic_store(&r->routers, urls.count != 0 ? (uint32_t)urls.count : 1);
-        router_unlock(r);
+        (void)pthread_mutex_lock(sync->lock);
+        merge_keys(sync->keys, &keys);
+        merge_models(sync, &registry);
+        merge_nodes(sync, &nodes);
+        memcpy(sync->urls, urls.list, sizeof(sync->urls));
+        sync->url_count = urls.count;
+        sync->keys->routers = urls.count != 0 ? (uint32_t)urls.count : 1;
+        (void)pthread_mutex_unlock(sync->lock);
     } else {
         lr_log_warn(NULL, "store.not_read reason=%s", err.text);
     }

@@ -1,25 +1,55 @@
-/* router/fleet/sync.h - the fleet and its database: nodes are written behind the loops, and
- * what other routers on the same database have changed is read.
+/* router/fleet/sync.h - the fleet and its database: nodes and registrations are written behind
+ * the loops, and what other routers on the same database have changed is read.
  */
 #ifndef ROUTER_FLEET_SYNC_H
 #define ROUTER_FLEET_SYNC_H
 
-#include "router/fleet/nodes.h"
+#include "router/fleet/reach.h"
+#include "router/fleet/registry.h"
+#include "router/store/keys.h"
+#include "router/store/store.h"
 
-struct router;
+enum { ROUTER_FLEET_MAX = 8, ROUTER_URL_MAX = 300 };
+
+struct router_sync {
+    /* Borrowed; set once. */
+    pthread_mutex_t *lock; /* the router's: it guards the members below, too */
+    struct router_store *store;
+    struct router_keys *keys;
+    struct router_registry *registry;
+    struct router_nodes *nodes;
+    struct router_alerts *alerts;
+    struct router_sched *sched; /* tickets may wait for a model that is deleted */
+    struct router_reach *reach; /* nodes are told of registrations */
+
+    char own_url[ROUTER_URL_MAX];
+    char urls[ROUTER_FLEET_MAX][ROUTER_URL_MAX]; /* of all routers, this one too */
+    size_t url_count;
+};
 
 /* Writes a node down as it is now, also that it was removed.  Lock held. */
-void router_node_store(struct router *r, struct router_node *node);
-/* Writes those down again that the database could not take; one at a time while it is in
- * trouble.  Lock held. */
-void router_nodes_store_again(struct router *r);
+void router_node_store(struct router_sync *sync, struct router_node *node);
+/* Once a second: writes nodes again that the database could not take, one at a time while it is
+ * in trouble.  Lock not held. */
+void router_sync_second(struct router_sync *sync);
 /* One of them within a transaction. */
 LR_MUST_USE lr_code router_node_write(struct router_sql *sql, const struct router_node *node,
                                       struct lr_error *err);
 
-/* For router_store_on_change.  Everything is read into tables of its own first, and the lock is
- * taken only to merge them, so that a slow database never holds up a loop.  Thread: the
- * database's. */
+/* Adds a model and stores it, then calls fn(arg) on `loop` (fn may be NULL).  The model serves
+ * once fn was called without an error.  CONFLICT: the id is taken.  actor: the caller, for the
+ * audit log; NULL: the router itself.  Any loop, lock not held. */
+typedef void (*router_registered_fn)(void *arg, const struct lr_error *err);
+void router_register(struct router_sync *sync, const struct router_new_model *model,
+                     const char *actor, struct net_loop *loop, router_registered_fn fn,
+                     void *arg);
+
+/* The model is deleted in the database: tickets that wait for it are refused.  Lock held. */
+void router_unregister(struct router_sync *sync, struct lr_str id);
+
+/* For router_store_on_change; arg is the struct router_sync.  Everything is read into tables of
+ * its own first, and the lock is taken only to merge them, so that a slow database never holds
+ * up a loop.  Thread: the database's. */
 void router_sync(void *arg, struct router_sql *sql);
 
 #endif

@@ -8,9 +8,7 @@
  * the same words: files without a registration may be purged too.
  */
 #include "hub/url.h"
-#include "router/fleet/ask.h"
 #include "router/http/api.h"
-#include "router/sched/dispatch.h"
 #include "router/state.h"
 #include "wire/reply.h"
 
@@ -102,18 +100,11 @@ static lr_code erased(struct net_request *req, void *arg, struct lr_error *err)
     size_t count;
     (void)err;
     router_lock(r);
-    struct router_model *model = router_registry_find(&r->registry, lr_str_z(a->folded));
-    if (model != NULL) {
-        struct lr_json_writer *event = net_bus_begin(&r->events, "model.deleted");
-        lr_json_member_z(event, "model", model->id);
-        net_bus_send(&r->events);
-        router_sched_delete(&r->sched, &model->schedule);
-        router_registry_remove(&r->registry, model);
-    }
+    router_unregister(&r->sync, lr_str_z(a->folded));
     const struct router_target *nodes = router_targets(
         &r->nodes, lr_str_z(a->folded), net_request_arena(req), &count, &a->offline);
     router_unlock(r);
-    router_tell_nodes(r);
+    router_reach_tell(&r->reach);
     a->w = router_answer_begin(req);
     lr_json_member_bool(a->w, "deleted", true);
     lr_json_member_array(a->w, "purged");

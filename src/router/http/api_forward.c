@@ -7,9 +7,7 @@
 #include <stdio.h>
 
 #include "hub/url.h"
-#include "router/fleet/ask.h"
 #include "router/http/api.h"
-#include "router/sched/dispatch.h"
 #include "router/state.h"
 
 enum { FORWARD_MS = 120000, PATH_BYTES = 1200 };
@@ -113,8 +111,8 @@ static struct choice choose(struct router *r, const struct router_model *model,
     struct router_demand demand = {.prompt_tokens = 100};
     if (wanted.len != 0)
         return choose_ill(r, model, wanted);
-    size_t count = router_sched_candidates(&r->sched, &model->schedule, NULL, lr_clock_ms(NULL),
-                                           all, ROUTER_CANDIDATES_MAX);
+    size_t count = router_sched_candidates(&r->dispatch.sched, &model->schedule, NULL,
+                                           lr_clock_ms(NULL), all, ROUTER_CANDIDATES_MAX);
     size_t best = router_pick(all, count, &demand);
     return best != ROUTER_NOBODY ? (struct choice){all[best].node, all[best].replica}
                                  : choose_ill(r, model, wanted);

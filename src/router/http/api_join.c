@@ -9,11 +9,7 @@
 
 #include "net/settings.h"
 #include "net/url.h"
-#include "router/fleet/reach.h"
-#include "router/fleet/sync.h"
 #include "router/http/api.h"
-#include "router/http/live.h"
-#include "router/sched/dispatch.h"
 #include "router/state.h"
 #include "wire/reply.h"
 
@@ -141,8 +137,8 @@ static void write_reply(struct net_request *req, const struct router_node *joine
         .must_join = must_join,
         .names_routers = true,
     };
-    for (size_t i = 0; i < r->fleet_count && i < WIRE_REPLY_ROUTERS_MAX; i++)
-        reply.routers[reply.router_count++] = lr_str_z(r->fleet[i]);
+    for (size_t i = 0; i < r->sync.url_count && i < WIRE_REPLY_ROUTERS_MAX; i++)
+        reply.routers[reply.router_count++] = lr_str_z(r->sync.urls[i]);
     lr_buf_init(&access->json.body, BODY_BYTES);
     wire_fleet_reply_write(&access->json.body, &reply);
 }
@@ -226,7 +222,7 @@ static lr_code take_join(struct joining *a, char id[48])
     struct router_node *node = router_nodes_find(&r->nodes, a->join.node_id);
     struct lr_error *err = &a->refusal;
     if (a->has_twin && node != NULL && node->epoch == a->old_epoch) {
-        router_reach_twin(r, node, a->url, router_access(a->req)->from);
+        router_reach_twin(&r->reach, node, a->url, router_access(a->req)->from);
         return lr_fail(err, LR_CONFLICT,
                        "another process serves as node %s at this moment: stop it, or, where "
                        "this data folder is a copy of its folder, delete node-identity.json "
@@ -241,7 +237,7 @@ static lr_code take_join(struct joining *a, char id[48])
                                  lr_clock_wall_ms(NULL), &node, err);
     if (code != LR_OK)
         return code;
-    router_node_store(r, node);
+    router_node_store(&r->sync, node);
     if (tells) {
         char detail[512];
         describe(a, detail);
@@ -250,10 +246,10 @@ static lr_code take_join(struct joining *a, char id[48])
     write_reply(a->req, node, false);
     (void)snprintf(id, 48, "%s", node->id);
     router_alert_settle(&r->alerts, ROUTER_ALERT_NODE_UNREACHABLE, node, lr_str_z(""));
-    router_live_node(r, node, "node.joined");
+    router_alerts_tell(&r->alerts, node, "node.joined");
     lr_log_info(NULL, "node.joined node=%s id=%s url=%s device=%s models=%zu", node->name,
                 node->id, node->url, node->device, a->join.state.model_count);
-    router_pump_all(r);
+    router_pump_all(&r->dispatch);
     return LR_OK;
 }
 
@@ -468,10 +464,10 @@ lr_code router_api_heartbeat(struct router *r, struct net_request *req, struct l
         bool knows_all = router_nodes_heartbeat(node, &heartbeat, lr_clock_ms(NULL));
         if (router_node_is_online(node) && !was_online) {
             lr_log_info(NULL, "node.back node=%s", node->name);
-            router_live_node(r, node, "node.online");
+            router_alerts_tell(&r->alerts, node, "node.online");
         }
-        router_live_heartbeat(r, node, &heartbeat);
-        router_pump_all(r);
+        router_alerts_heartbeat(&r->alerts, node, &heartbeat);
+        router_pump_all(&r->dispatch);
         write_reply(req, NULL, !knows_all);
     }
     router_unlock(r);

@@ -1,6 +1,5 @@
 /* router/http/api_models.c - /v1/models, /v0/models, what nodes ask, explain. */
 #include "router/http/api.h"
-#include "router/sched/dispatch.h"
 #include "router/state.h"
 #include "wire/reply.h"
 
@@ -313,8 +312,8 @@ lr_code router_api_explain(struct router *r, struct net_request *req, struct lr_
     lr_code code = find_for_caller(r, req, id, &model, err);
     if (code == LR_OK) {
         size_t count =
-            router_sched_candidates(&r->sched, &model->schedule, NULL, lr_clock_ms(NULL),
-                                    candidates, ROUTER_CANDIDATES_MAX);
+            router_sched_candidates(&r->dispatch.sched, &model->schedule, NULL,
+                                    lr_clock_ms(NULL), candidates, ROUTER_CANDIDATES_MAX);
         size_t best = router_pick(candidates, count, &demand);
         LR_JSON_MEMBERS(w, LR_TEXT("model", model->id),
                         LR_UINT("prompt_tokens", demand.prompt_tokens),

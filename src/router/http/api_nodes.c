@@ -1,10 +1,7 @@
 /* router/http/api_nodes.c - nodes are listed, taken out of service and removed. */
 #include <stdio.h>
 
-#include "router/fleet/sync.h"
 #include "router/http/api.h"
-#include "router/http/live.h"
-#include "router/sched/dispatch.h"
 #include "router/state.h"
 
 static void put_models(struct lr_json_writer *w, const struct router_node *node)
@@ -106,9 +103,9 @@ static void apply(struct router *r, struct router_node *node, enum change change
         router_alerts_settle_node(&r->alerts, node);
     } else {
         node->is_drained = change == DRAIN;
-        router_pump_all(r);
+        router_pump_all(&r->dispatch);
     }
-    router_live_node(r, node, change_names[change]);
+    router_alerts_tell(&r->alerts, node, change_names[change]);
 }
 
 static void written(void *arg, const struct lr_error *err)
@@ -122,7 +119,7 @@ static void written(void *arg, const struct lr_error *err)
         apply(r, node, m->change);
     /* It has joined meanwhile, and was written down as it was before. */
     if (err == NULL && node->joined_ms != m->to.joined_ms)
-        router_node_store(r, node);
+        router_node_store(&r->sync, node);
     router_unlock(r);
     if (err != NULL)
         net_respond_error(m->req, err);

@@ -16,8 +16,6 @@
 #include "hub/register.h"
 #include "jinja/jinja.h"
 #include "model/config.h"
-#include "router/fleet/ask.h"
-#include "router/fleet/register.h"
 #include "router/http/api.h"
 #include "router/state.h"
 #include "wire/reply.h"
@@ -247,7 +245,8 @@ static void settle(struct registering *a, const char *source, const char *format
         .chat_template = a->chat_template,
         .created_ms = lr_clock_wall_ms(NULL),
     };
-    router_register(a->router, &model, router_caller_name(&router_access(a->req)->caller),
+    router_register(&a->router->sync, &model,
+                    router_caller_name(&router_access(a->req)->caller),
                     net_request_loop(a->req), registered, a);
 }
 

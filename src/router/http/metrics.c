@@ -118,7 +118,7 @@ void router_metrics_write(struct router *r, struct lr_buf *out)
     router_lock(r);
     number(out, "ticket_defects_total", "counter",
            "Moves of tickets that the scheduler does not know: defects",
-           r->sched.illegal_moves);
+           r->dispatch.sched.illegal_moves);
     router_metrics_write_nodes(&r->nodes, &r->registry, out);
     router_unlock(r);
 }

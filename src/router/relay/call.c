@@ -4,6 +4,17 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "base/log.h"
+
+static void lock(const struct router_call *call)
+{
+    (void)pthread_mutex_lock(call->relay->dispatch->lock);
+}
+
+static void unlock(const struct router_call *call)
+{
+    (void)pthread_mutex_unlock(call->relay->dispatch->lock);
+}
 
 /* ---- usage: tokens as the engines counted them ---- */
 
@@ -24,14 +35,13 @@ static void add_tokens(const struct router_call *call, struct router_usage *row)
  * request finds them counted, and once more those that the engine made after that. */
 static void charge(struct router_call *call)
 {
-    struct router *r = call->loop->router;
     uint64_t tokens = call->usage.prompt_tokens + call->usage.completion_tokens;
     if (call->key == NULL || call->key->tokens_per_minute == 0 || tokens <= call->charged)
         return;
-    router_lock(r);
-    router_key_charge(call->key, lr_clock_ms(r->clock), tokens - call->charged,
-                      atomic_load(&r->routers));
-    router_unlock(r);
+    lock(call);
+    router_key_charge(call->key, lr_clock_ms(call->relay->links.clock), tokens - call->charged,
+                      call->relay->keys->routers);
+    unlock(call);
     call->charged = tokens;
 }
 
@@ -39,15 +49,15 @@ static void charge(struct router_call *call)
  * gives the access log its tokens. */
 static void note_end(struct router_call *call, int status)
 {
-    struct router *r = call->loop->router;
+    struct router_relay *relay = call->relay;
     struct router_access *access = call->access;
     struct router_usage *row = &call->usage;
-    uint64_t now = lr_clock_ns(r->clock);
+    uint64_t now = lr_clock_ns(relay->links.clock);
     if (call->link == NULL)
         return;
-    atomic_fetch_sub_explicit(&r->calls, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&relay->unanswered, 1, memory_order_relaxed);
     *row = (struct router_usage){
-        .time_ms = lr_clock_wall_ms(r->clock),
+        .time_ms = lr_clock_wall_ms(relay->links.clock),
         .status = (uint32_t)status,
         .wait_ms = call->granted_ns != 0 ? (call->granted_ns - call->begun_ns) / 1000000 : 0,
         .total_ms = (now - call->begun_ns) / 1000000,
@@ -62,10 +72,10 @@ static void note_end(struct router_call *call, int status)
     access->prompt_tokens = row->prompt_tokens;
     access->completion_tokens = row->completion_tokens;
     if (status == 429 || status >= 500)
-        router_count(&r->metrics.failed, 1);
-    router_observe(&r->metrics.total, now - call->begun_ns);
+        router_count(&relay->metrics->failed, 1);
+    router_observe(&relay->metrics->total, now - call->begun_ns);
     if (call->granted_ns != 0)
-        router_observe(&r->metrics.wait, call->granted_ns - call->begun_ns);
+        router_observe(&relay->metrics->wait, call->granted_ns - call->begun_ns);
     charge(call);
 }
 
@@ -93,20 +103,20 @@ static void add_to_tally(const struct router_call *call, struct router_tally *t)
 /* Stores the usage record, with the tokens that the engines counted. */
 static void record_usage(struct router_call *call)
 {
-    struct router *r = call->loop->router;
+    const struct router_relay *relay = call->relay;
     struct router_usage *row = &call->usage;
     add_tokens(call, row);
-    router_store_usage(r->store, row);
-    router_count(&r->metrics.prompt_tokens, row->prompt_tokens);
-    router_count(&r->metrics.completion_tokens, row->completion_tokens);
-    router_count(&r->metrics.cached_tokens, row->cached_tokens);
-    router_lock(r);
-    const struct router_node *node = router_nodes_find_any(&r->nodes, lr_str_z(row->node));
+    router_store_usage(relay->store, row);
+    router_count(&relay->metrics->prompt_tokens, row->prompt_tokens);
+    router_count(&relay->metrics->completion_tokens, row->completion_tokens);
+    router_count(&relay->metrics->cached_tokens, row->cached_tokens);
+    lock(call);
+    const struct router_node *node = router_nodes_find_any(relay->nodes, lr_str_z(row->node));
     struct router_replica *replica =
         node != NULL ? router_node_replica(node, lr_str_z(call->model->folded)) : NULL;
     if (replica != NULL)
         add_to_tally(call, &replica->tally);
-    router_unlock(r);
+    unlock(call);
     charge(call);
 }
 
@@ -114,7 +124,6 @@ static void record_usage(struct router_call *call)
 
 static void free_call(struct router_call *call)
 {
-    struct router *r = call->loop->router;
     if (call->link != NULL) {
         record_usage(call);
         LR_LIST_REMOVE(call, next, link);
@@ -122,10 +131,10 @@ static void free_call(struct router_call *call)
     for (uint32_t i = 0; i < call->generation_count; i++)
         router_generation_free(&call->generations[i]);
     if (call->model != NULL) {
-        router_lock(r);
+        lock(call);
         router_model_unref(call->model);
-        router_prompt_info_unref(&r->nodes.infos, call->info);
-        router_unlock(r);
+        router_prompt_info_unref(&call->relay->nodes->infos, call->info);
+        unlock(call);
     }
     free(call->generations);
     free(call->prefixes);
@@ -138,43 +147,45 @@ void router_call_drop(struct router_call *call)
         free_call(call);
 }
 
-void router_calls_end(struct router_loop *loop)
+void router_relay_free(struct router_relay *relay)
 {
-    /* Every client has its answer by now; some node may still owe its last word. */
-    while (loop->calls != NULL)
-        free_call(loop->calls);
+    router_links_free(&relay->links);
+    /* Every client has its answer by now. */
+    while (relay->calls != NULL)
+        free_call(relay->calls);
 }
 
 static void end_if_revoked(struct router_call *call)
 {
-    struct router *r = call->loop->router;
     const struct router_key *key = call->access->caller.key;
     struct lr_error err;
     if (key == NULL)
         return;
-    router_lock(r);
+    lock(call);
     bool is_revoked = key->revoked_ms != 0;
-    router_unlock(r);
+    unlock(call);
     if (!is_revoked)
         return;
     (void)lr_fail(&err, LR_UNAUTHENTICATED, "key %s was revoked", key->id);
     chat_turn_fail(&call->turn, &err);
 }
 
-void router_calls_watch(struct router_loop *loop)
+void router_relay_watch(struct router_relay *relay)
 {
-    uint64_t now_ms = net_loop_now_ms(loop->net), now_ns = lr_clock_ns(loop->router->clock);
-    for (struct router_call *call = loop->calls, *next; call != NULL; call = next) {
+    uint64_t now_ms = net_loop_now_ms(relay->links.net);
+    uint64_t now_ns = lr_clock_ns(relay->links.clock);
+    for (struct router_call *call = relay->calls, *next; call != NULL; call = next) {
         next = call->next;
         router_call_hold(call); /* a generation that is given up may end it */
         for (uint32_t i = 0; i < call->generation_count; i++)
             router_generation_watch(&call->generations[i], now_ns);
         if (!chat_turn_is_over(&call->turn))
             end_if_revoked(call);
-        if (now_ms - call->wrote_ms >= loop->router->keep_alive_ms)
+        if (now_ms - call->wrote_ms >= relay->keep_alive_ms)
             chat_turn_keep_alive(&call->turn);
         router_call_drop(call);
     }
+    router_links_watch(&relay->links, now_ms);
 }
 
 /* ---- the answer ---- */
@@ -200,7 +211,7 @@ static lr_code write_piece(void *owner, struct lr_str bytes)
 {
     struct router_call *call = owner;
     begin_stream(call);
-    call->wrote_ms = net_loop_now_ms(call->loop->net);
+    call->wrote_ms = net_loop_now_ms(call->relay->links.net);
     return net_stream_write(call->req, bytes);
 }
 
@@ -224,7 +235,7 @@ static void fail(void *owner, const struct lr_error *err, struct lr_str bytes)
     struct router_call *call = owner;
     note_end(call, lr_code_http(err != NULL ? err->code : LR_CANCELLED));
     if (err == NULL) {
-        router_count(&call->loop->router->metrics.cancelled, 1);
+        router_count(&call->relay->metrics->cancelled, 1);
         net_stream_abort(call->req);
     } else if (net_response_begun(call->req)) {
         /* The stream ends here whether the client takes it or not. */
@@ -263,46 +274,47 @@ static void on_gone(void *arg)
 
 /* Counts the request against the key's rate.  A refused request counts, too, unless no node
  * could serve it.  Nothing is parsed before this, so that a key over its rate costs nothing. */
-static bool take_rate(struct router *r, struct router_call *call)
+static bool take_rate(struct router_call *call)
 {
+    const struct router_relay *relay = call->relay;
     struct router_key *key = call->access->caller.key;
     struct lr_error err;
     uint32_t retry_s = 0;
     if (key == NULL)
         return true;
-    router_lock(r);
-    lr_code code =
-        router_key_take(key, lr_clock_ms(r->clock), atomic_load(&r->routers), &retry_s, &err);
-    router_unlock(r);
+    lock(call);
+    lr_code code = router_key_take(key, lr_clock_ms(relay->links.clock), relay->keys->routers,
+                                   &retry_s, &err);
+    unlock(call);
     if (code == LR_OK)
         return true;
-    router_count(&r->metrics.rate_limited, retry_s != 0);
+    router_count(&relay->metrics->rate_limited, retry_s != 0);
     net_response_retry_after(call->req, retry_s);
     chat_turn_fail(&call->turn, &err);
     return false;
 }
 
 /* Finds the model and its template, if the key may use the model.  Takes references to both. */
-static lr_code find_model(struct router *r, struct router_call *call, struct lr_str name,
-                          struct lr_error *err)
+static lr_code find_model(struct router_call *call, struct lr_str name, struct lr_error *err)
 {
+    const struct router_relay *relay = call->relay;
     struct router_key *key = call->access->caller.key;
-    struct router_model *model = router_registry_find(&r->registry, name);
+    struct router_model *model = router_registry_find(relay->dispatch->registry, name);
     if (model == NULL)
         return router_fail_no_model(name, err);
     lr_code code = key != NULL ? router_key_check_model(key, name, err) : LR_OK;
     if (code != LR_OK)
         return code;
     struct router_prompt_info *info = router_model_info(
-        model, &r->nodes.infos, router_nodes_info(&r->nodes, lr_str_z(model->folded)));
+        model, &relay->nodes->infos, router_nodes_info(relay->nodes, lr_str_z(model->folded)));
     if (info == NULL)
-        return router_refuse_nobody(r, model, err);
+        return router_refuse_nobody(relay->dispatch, model, err);
     call->model = router_model_ref(model);
     call->info = router_prompt_info_ref(info);
     return LR_OK;
 }
 
-static bool admit(struct router *r, struct router_call *call, struct lr_str name)
+static bool admit(struct router_call *call, struct lr_str name)
 {
     struct router_access *access = call->access;
     struct lr_error err;
@@ -310,11 +322,11 @@ static bool admit(struct router *r, struct router_call *call, struct lr_str name
                    LR_STR_ARG(lr_str_sub(name, 0, 95)));
     if (name.len == 0) /* the check of the fields says so */
         return true;
-    router_lock(r);
-    lr_code code = find_model(r, call, name, &err);
+    lock(call);
+    lr_code code = find_model(call, name, &err);
     if (code == LR_UNAVAILABLE && access->caller.key != NULL)
         router_key_give_back(access->caller.key);
-    router_unlock(r);
+    unlock(call);
     if (code != LR_OK)
         chat_turn_fail(&call->turn, &err);
     return code == LR_OK;
@@ -335,12 +347,12 @@ static bool is_trace(struct lr_str text)
 /* The request is valid: from now on it is counted, watched and put into the usage records. */
 static void begin(struct router_call *call)
 {
-    struct router_loop *loop = call->loop;
+    struct router_relay *relay = call->relay;
     struct lr_str trace;
-    call->begun_ns = lr_clock_ns(loop->router->clock);
-    call->wrote_ms = net_loop_now_ms(loop->net);
-    LR_LIST_PUSH(&loop->calls, call, next, link);
-    atomic_fetch_add_explicit(&loop->router->calls, 1, memory_order_relaxed);
+    call->begun_ns = lr_clock_ns(relay->links.clock);
+    call->wrote_ms = net_loop_now_ms(relay->links.net);
+    LR_LIST_PUSH(&relay->calls, call, next, link);
+    atomic_fetch_add_explicit(&relay->unanswered, 1, memory_order_relaxed);
     if (net_request_header(call->req, "traceparent", &trace) && is_trace(trace))
         (void)snprintf(call->trace, sizeof(call->trace), LR_STR_FMT, LR_STR_ARG(trace));
 }
@@ -393,9 +405,9 @@ static bool make_generations(struct router_call *call)
         g->index = i;
         lr_buf_init(&g->generated, (size_t)WIRE_IDS_MAX * sizeof(uint32_t));
         g->ticket.waiter.bytes = bytes;
-        g->ticket.router = call->loop->router;
+        g->ticket.dispatch = call->relay->dispatch;
         g->ticket.model = call->model;
-        g->ticket.loop = call->loop->net;
+        g->ticket.loop = call->relay->links.net;
         /* A client may use one X-Request-Id twice, and a node is told by name what to stop. */
         (void)snprintf(g->ticket.name, sizeof(g->ticket.name), "%s.%.8s.%u",
                        call->access->request_id, id, i);
@@ -417,15 +429,15 @@ lr_code router_api_complete(struct router *r, struct net_request *req, struct lr
     struct lr_str name;
     if (call == NULL)
         return lr_fail(err, LR_OUT_OF_RAM, "no memory for a request");
-    call->loop = router_loop_of(r, req);
+    call->relay = router_relay_of(r, req);
     call->req = req;
     call->access = router_access(req);
     call->holds = 1; /* the answer's */
     chat_turn_init(&call->turn, chat_codec_of(net_request_path(req)), net_request_arena(req),
                    &generator, &sink, call);
     router_call_hold(call);
-    if (take_rate(r, call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
-        admit(r, call, name) && chat_turn_parse(&call->turn)) {
+    if (take_rate(call) && chat_turn_read(&call->turn, net_request_body(req), &name) &&
+        admit(call, name) && chat_turn_parse(&call->turn)) {
         begin(call);
         if (chat_turn_prepare(&call->turn, &call->info->chat, lr_str_z(call->model->id)) &&
             make_generations(call) && chat_turn_start(&call->turn))

@@ -14,12 +14,31 @@
 #define ROUTER_RELAY_CALL_H
 
 #include "router/http/api.h"
+#include "router/http/metrics.h"
 #include "router/relay/generation.h"
+
+/* The calls of one loop.  Thread: that loop. */
+struct router_relay {
+    /* Borrowed; set once. */
+    struct router_dispatch *dispatch;
+    struct router_nodes *nodes;
+    struct router_keys *keys;
+    struct router_store *store;
+    struct router_metrics *metrics;
+    uint32_t keep_alive_ms;
+
+    struct router_links links;
+    struct router_call *calls;   /* valid ones */
+    _Atomic uint64_t unanswered; /* of these; any thread reads it */
+};
+
+/* The relay of the request's loop (router.c). */
+struct router_relay *router_relay_of(struct router *r, const struct net_request *req);
 
 struct router_call {
     struct router_call *next,
-        **link; /* of loop->calls; link NULL: the request is not valid yet */
-    struct router_loop *loop;
+        **link; /* of relay->calls; link NULL: the request is not valid yet */
+    struct router_relay *relay;
     struct net_request *req; /* not to be touched once the turn has ended, as all it owns: */
     struct router_access *access; /* in the request's arena */
     struct chat_turn turn;
@@ -46,8 +65,9 @@ static inline void router_call_hold(struct router_call *call)
 void router_call_drop(struct router_call *call);
 
 /* Once a second: silent nodes are left, silent clients get a comment. */
-void router_calls_watch(struct router_loop *loop);
-/* What still waits for a node's last word when the router ends. */
-void router_calls_end(struct router_loop *loop);
+void router_relay_watch(struct router_relay *relay);
+/* The loop's client has ended: frees the links, and the calls that still wait for a node's last
+ * word. */
+void router_relay_free(struct router_relay *relay);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/machine.h"
 #include "router/relay/call.h"
 
@@ -10,14 +11,14 @@ enum {
     FAILURES_MAX = 5,
 };
 
-static struct router *router_of(const struct router_generation *g)
+static struct router_metrics *metrics_of(const struct router_generation *g)
 {
-    return g->call->loop->router;
+    return g->call->relay->metrics;
 }
 
 static uint64_t now_ns(const struct router_generation *g)
 {
-    return lr_clock_ns(router_of(g)->clock);
+    return lr_clock_ns(g->call->relay->links.clock);
 }
 
 static struct lr_log_ctx log_of(const struct router_generation *g)
@@ -133,7 +134,7 @@ static void ask_for_slot(struct router_generation *g, bool again);
 static void count_retry(struct router_generation *g, enum router_outcome outcome,
                         const char *why)
 {
-    struct router_metrics *metrics = &router_of(g)->metrics;
+    struct router_metrics *metrics = metrics_of(g);
     struct lr_log_ctx log = log_of(g);
     if (outcome == ROUTER_BUSY || outcome == ROUTER_PREEMPTED) {
         router_count(outcome == ROUTER_BUSY ? &metrics->busy : &metrics->preempted, 1);
@@ -194,7 +195,7 @@ void router_generation_watch(struct router_generation *g, uint64_t now)
 
 static void note_token(struct router_generation *g)
 {
-    struct router_metrics *metrics = &router_of(g)->metrics;
+    struct router_metrics *metrics = metrics_of(g);
     struct router_call *call = g->call;
     struct router_attempt *a = &g->attempt;
     uint64_t now = a->heard_ns;
@@ -440,7 +441,7 @@ static void on_lost(void *arg, const struct lr_error *err)
  * loads the model for longer drops the request.  0: no limit. */
 static uint64_t time_to_begin(const struct router_generation *g)
 {
-    uint64_t limit = router_of(g)->sched.queue_timeout_ms;
+    uint64_t limit = g->ticket.dispatch->sched.queue_timeout_ms;
     uint64_t waited = (g->attempt.sent_ns - g->call->begun_ns) / 1000000;
     if (limit == 0)
         return 0;
@@ -493,10 +494,10 @@ static void begin_attempt(struct router_generation *g)
     if (!router_generation_move(g, ROUTER_GENERATION_SENT))
         return;
     note_node(g);
-    router_count(&router_of(g)->metrics.generations, 1);
+    router_count(&metrics_of(g)->generations, 1);
     struct wire_generate ask = describe(g);
-    lr_code code =
-        router_link_submit(g->call->loop, g->ticket.node, &ask, &g->attempt.stream, &err);
+    lr_code code = router_link_submit(&g->call->relay->links, g->ticket.node, &ask,
+                                      &g->attempt.stream, &err);
     if (code == LR_TOO_LARGE)
         fail(g, &err);
     else if (code != LR_OK)
@@ -509,7 +510,7 @@ static void refuse(struct router_generation *g, const struct lr_error *err)
 {
     net_response_retry_after(g->call->req, g->ticket.retry_s); /* before the answer begins */
     if (err->code == LR_RATE_LIMITED)
-        router_count(&router_of(g)->metrics.queue_full, 1);
+        router_count(&metrics_of(g)->queue_full, 1);
     fail(g, err);
 }
 

@@ -14,6 +14,7 @@ enum {
     CONNECT_MS = 2000,
     OUT_BYTES = 128 << 20, /* that wait for a node which does not read */
     EVENT_BYTES = 1 << 20, /* a token with twenty alternatives is far below */
+    FRAME_BYTES = 64 << 20,
 };
 
 enum link_state { LINK_OPENING, LINK_OPEN, LINK_CLOSED };
@@ -28,8 +29,8 @@ static const struct lr_machine machine = {
 };
 
 struct router_link {
-    struct router_link *next, **link; /* of loop->links; link NULL: closed */
-    struct router_loop *loop;
+    struct router_link *next, **link; /* of links->first; link NULL: closed */
+    struct router_links *links;
     const struct router_node *node;
     enum link_state state;
     struct net_call *call; /* NULL: closed */
@@ -80,11 +81,11 @@ static void move(struct router_link *l, enum link_state to, const struct lr_erro
     if (!lr_machine_allows(&machine, l->url, l->state, to))
         return;
     l->state = to;
-    l->heard_ms = net_loop_now_ms(l->loop->net);
+    l->heard_ms = net_loop_now_ms(l->links->net);
     if (to == LINK_OPEN) {
         send(l, lr_buf_str(&l->out));
         lr_buf_free(&l->out);
-        uint64_t now = lr_clock_ns(l->loop->router->clock);
+        uint64_t now = lr_clock_ns(l->links->clock);
         for (uint32_t i = 0; i < l->streams.count; i++)
             if (l->streams.all[i].item != NULL)
                 ((struct router_stream *)l->streams.all[i].item)->sent_ns = now;
@@ -98,7 +99,7 @@ static void move(struct router_link *l, enum link_state to, const struct lr_erro
     for (uint32_t i = 0; i < l->streams.count; i++)
         if (l->streams.all[i].item != NULL)
             lose(l->streams.all[i].item, err);
-    net_loop_bury(l->loop->net, bury, l);
+    net_loop_bury(l->links->net, bury, l);
 }
 
 /* ---- what the node says ---- */
@@ -116,7 +117,7 @@ static lr_code on_frame(struct router_link *l, const struct wire_frame *frame,
                         struct lr_error *err)
 {
     struct wire_event_head head;
-    l->heard_ms = net_loop_now_ms(l->loop->net);
+    l->heard_ms = net_loop_now_ms(l->links->net);
     if (!wire_is_event(frame->type))
         return LR_OK; /* a sign of life, or what a later version may say */
     if (!wire_event_head_decode(frame->body, &head))
@@ -191,10 +192,10 @@ static void on_done(void *arg, const struct lr_error *err)
     move(l, LINK_CLOSED, err != NULL ? err : &why);
 }
 
-void router_links_watch(struct router_loop *loop, uint64_t now_ms)
+void router_links_watch(struct router_links *links, uint64_t now_ms)
 {
     struct lr_error err;
-    for (struct router_link *l = loop->links, *next; l != NULL; l = next) {
+    for (struct router_link *l = links->first, *next; l != NULL; l = next) {
         next = l->next;
         if (now_ms - l->heard_ms < ROUTER_SILENCE_MS)
             continue;
@@ -202,13 +203,13 @@ void router_links_watch(struct router_loop *loop, uint64_t now_ms)
         (void)lr_fail(&err, LR_TIMEOUT, "%s: no frame of the node in %d ms", l->url,
                       ROUTER_SILENCE_MS);
         move(l, LINK_CLOSED, &err);
-        next = loop->links; /* whoever was told may have opened others, or closed them */
+        next = links->first; /* whoever was told may have opened others, or closed them */
     }
 }
 
 /* ---- its beginning ---- */
 
-static lr_code open_link(struct router_loop *loop, const struct router_node *node,
+static lr_code open_link(struct router_links *links, const struct router_node *node,
                          const struct router_target *to, struct router_link **out,
                          struct lr_error *err)
 {
@@ -232,35 +233,35 @@ static lr_code open_link(struct router_loop *loop, const struct router_node *nod
                       .on_body = on_body,
                       .on_done = on_done},
     };
-    l->loop = loop;
-    l->heard_ms = net_loop_now_ms(loop->net);
+    l->links = links;
+    l->heard_ms = net_loop_now_ms(links->net);
     l->node = node;
-    lr_code code = net_call_start(loop->client, &config, &l->call, err);
+    lr_code code = net_call_start(links->client, &config, &l->call, err);
     if (code != LR_OK) {
         free(l);
         return code;
     }
     lr_buf_init(&l->out, OUT_BYTES + (1 << 20));
     wire_reader_init(&l->in, EVENT_BYTES);
-    LR_LIST_PUSH(&loop->links, l, next, link);
+    LR_LIST_PUSH(&links->first, l, next, link);
     *out = l;
     return LR_OK;
 }
 
-static lr_code find_link(struct router_loop *loop, const struct router_node *node,
+static lr_code find_link(struct router_links *links, const struct router_node *node,
                          struct router_link **out, struct lr_error *err)
 {
-    struct router_link *l = loop->links;
+    struct router_link *l = links->first;
     struct router_target to;
     /* A node may join again from elsewhere at any moment, hence the lock. */
-    router_lock(loop->router);
+    (void)pthread_mutex_lock(links->lock);
     router_target_set(&to, node);
-    router_unlock(loop->router);
+    (void)pthread_mutex_unlock(links->lock);
     /* A node that came back from elsewhere has another link: the old one ends by itself. */
     while (l != NULL && (l->node != node || strcmp(l->url, to.url) != 0))
         l = l->next;
     *out = l;
-    return l != NULL ? LR_OK : open_link(loop, node, &to, out, err);
+    return l != NULL ? LR_OK : open_link(links, node, &to, out, err);
 }
 
 static size_t queued(const struct router_link *l)
@@ -268,13 +269,13 @@ static size_t queued(const struct router_link *l)
     return l->state == LINK_OPEN ? net_call_queued(l->call) : l->out.len;
 }
 
-lr_code router_link_submit(struct router_loop *loop, const struct router_node *node,
+lr_code router_link_submit(struct router_links *links, const struct router_node *node,
                            struct wire_generate *ask, struct router_stream *stream,
                            struct lr_error *err)
 {
-    struct lr_buf *frame = &loop->scratch;
+    struct lr_buf *frame = &links->frame;
     struct router_link *l;
-    lr_code code = find_link(loop, node, &l, err);
+    lr_code code = find_link(links, node, &l, err);
     if (code != LR_OK)
         return code;
     stream->number = ask->id = lr_slots_take(&l->streams, stream);
@@ -293,7 +294,7 @@ lr_code router_link_submit(struct router_loop *loop, const struct router_node *n
         return code;
     }
     stream->link = l;
-    stream->sent_ns = l->state == LINK_OPEN ? lr_clock_ns(loop->router->clock) : 0;
+    stream->sent_ns = l->state == LINK_OPEN ? lr_clock_ns(links->clock) : 0;
     send(l, lr_buf_str(frame));
     return LR_OK;
 }
@@ -314,11 +315,17 @@ void router_link_leave(struct router_stream *stream)
     detach(stream);
 }
 
-void router_links_free(struct router_loop *loop)
+void router_links_init(struct router_links *links)
 {
-    while (loop->links != NULL) {
-        struct router_link *l = loop->links;
-        loop->links = l->next;
+    lr_buf_init(&links->frame, FRAME_BYTES);
+}
+
+void router_links_free(struct router_links *links)
+{
+    lr_buf_free(&links->frame);
+    while (links->first != NULL) {
+        struct router_link *l = links->first;
+        links->first = l->next;
         for (uint32_t i = 0; i < l->streams.count; i++)
             if (l->streams.all[i].item != NULL)
                 ((struct router_stream *)l->streams.all[i].item)->link = NULL;

@@ -7,12 +7,16 @@
  *
  * The first generation for a node opens the link and waits with those that follow until it is
  * open.  A link that closes tells each of its streams and is gone; the next generation opens
- * another one.  Thread: the loop of `loop`.
+ * another one.  Thread: the loop of the links.
  */
 #ifndef ROUTER_RELAY_LINK_H
 #define ROUTER_RELAY_LINK_H
 
-#include "router/state.h"
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "net/client.h"
+#include "router/fleet/nodes.h"
 #include "wire/event.h"
 #include "wire/generate.h"
 
@@ -20,6 +24,18 @@
 enum { ROUTER_SILENCE_MS = 5000 };
 
 struct router_link;
+
+/* The links of one loop. */
+struct router_links {
+    /* Borrowed; set once. */
+    pthread_mutex_t *lock; /* the router's: it guards nodes */
+    const struct lr_clock *clock;
+    struct net_loop *net;
+    struct net_client *client;
+
+    struct router_link *first; /* owned */
+    struct lr_buf frame;       /* that is being written */
+};
 
 /* One attempt of one generation; embedded in its owner. */
 struct router_stream {
@@ -39,7 +55,8 @@ struct router_stream {
  *   TOO_LARGE    the request is larger than a frame
  *   UNAVAILABLE  the node has not read for long
  *   another one  no memory, or no such address */
-LR_MUST_USE lr_code router_link_submit(struct router_loop *loop, const struct router_node *node,
+LR_MUST_USE lr_code router_link_submit(struct router_links *links,
+                                       const struct router_node *node,
                                        struct wire_generate *ask, struct router_stream *stream,
                                        struct lr_error *err);
 
@@ -49,9 +66,11 @@ void router_link_cancel(struct router_stream *stream);
 void router_link_leave(struct router_stream *stream);
 
 /* Once a second: closes links that have said nothing for too long. */
-void router_links_watch(struct router_loop *loop, uint64_t now_ms);
+void router_links_watch(struct router_links *links, uint64_t now_ms);
 
+/* What is borrowed is set. */
+void router_links_init(struct router_links *links);
 /* The loop's client is gone, and with it every connection. */
-void router_links_free(struct router_loop *loop);
+void router_links_free(struct router_links *links);
 
 #endif

@@ -3,7 +3,17 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "router/http/live.h"
+#include "net/loop.h"
+
+static void lock(const struct router_ticket *t)
+{
+    (void)pthread_mutex_lock(t->dispatch->lock);
+}
+
+static void unlock(const struct router_ticket *t)
+{
+    (void)pthread_mutex_unlock(t->dispatch->lock);
+}
 
 /* ---- the nodes that could serve a ticket ---- */
 
@@ -29,10 +39,10 @@ static size_t drop_waiting(struct router_candidate *all, size_t count)
 }
 
 /* Another model has the name by now: what nodes have by that name is not this model. */
-static bool is_replaced(const struct router *r, const struct router_model *model)
+static bool is_replaced(const struct router_dispatch *d, const struct router_model *model)
 {
     const struct router_model *other =
-        model->is_deleted ? router_registry_find(&r->registry, lr_str_z(model->folded)) : NULL;
+        model->is_deleted ? router_registry_find(d->registry, lr_str_z(model->folded)) : NULL;
     return other != NULL && (strcmp(other->manifest_sha256, model->manifest_sha256) != 0 ||
                              strcmp(other->path, model->path) != 0);
 }
@@ -41,17 +51,17 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
                             const struct router_ticket *t, struct router_candidate *out,
                             size_t capacity)
 {
-    const struct router *r = arg;
+    const struct router_dispatch *d = arg;
     const struct router_model *model =
         (const void *)((const char *)schedule - offsetof(struct router_model, schedule));
     size_t count = 0;
     const struct router_replica *bound =
         t != NULL && t->bound != NULL ? replica_on(t->bound, model) : NULL;
     bool is_bound = bound != NULL && !bound->is_waiting;
-    if (is_replaced(r, model))
+    if (is_replaced(d, model))
         return 0;
-    for (size_t i = 0; i < r->nodes.count && count < capacity; i++) {
-        struct router_node *node = r->nodes.all[i];
+    for (size_t i = 0; i < d->nodes->count && count < capacity; i++) {
+        struct router_node *node = d->nodes->all[i];
         struct router_replica *replica = replica_on(node, model);
         if (replica != NULL && (!is_bound || node == t->bound))
             out[count++] = (struct router_candidate){.node = node, .replica = replica};
@@ -62,26 +72,25 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
 bool router_has_another(struct router_ticket *t)
 {
     struct router_candidate all[ROUTER_CANDIDATES_MAX];
-    struct router *r = t->router;
-    router_lock(r);
+    lock(t);
     bool found = t->node->is_draining; /* it is leaving, and its successor may come */
-    size_t count = find_replicas(r, t->schedule, t, all, ROUTER_CANDIDATES_MAX);
+    size_t count = find_replicas(t->dispatch, t->schedule, t, all, ROUTER_CANDIDATES_MAX);
     for (size_t i = 0; i < count; i++)
         found |= all[i].node != t->node && !router_ticket_has_failed(t, all[i].node);
-    router_unlock(r);
+    unlock(t);
     return found;
 }
 
 /* ---- what a refusal says ---- */
 
 /* "node-a: offline; node-b: ..." */
-static void explain_nobody(const struct router *r, const struct router_model *model,
+static void explain_nobody(const struct router_nodes *nodes, const struct router_model *model,
                            struct lr_buf *out)
 {
     struct lr_str folded = lr_str_z(model->folded);
     bool any = false;
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        const struct router_node *node = r->nodes.all[i];
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct router_node *node = nodes->all[i];
         const struct router_replica *replica = router_node_replica(node, folded);
         const char *why_not;
         if (router_node_is_removed(node))
@@ -98,15 +107,15 @@ static void explain_nobody(const struct router *r, const struct router_model *mo
         lr_buf_add_z(out, "no node has joined (llm-router node --router URL --token TOKEN)");
 }
 
-lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,
+lr_code router_refuse_nobody(const struct router_dispatch *d, const struct router_model *model,
                              struct lr_error *err)
 {
     struct lr_buf why;
     lr_buf_init(&why, 380); /* a list that does not fit is cut where it stops fitting */
-    if (is_replaced(r, model))
+    if (is_replaced(d, model))
         lr_buf_add_z(&why, "another model was registered by this name: send the request again");
     else
-        explain_nobody(r, model, &why);
+        explain_nobody(d->nodes, model, &why);
     (void)lr_fail(err, LR_UNAVAILABLE, "no node can serve %smodel \"%.100s\": %.*s",
                   model->is_deleted ? "deleted " : "", model->id, (int)why.len,
                   why.data != NULL ? why.data : "");
@@ -146,10 +155,10 @@ static void explain(const struct router_ticket *t, enum router_refusal why,
                       "no slot for model \"%s\" became free within %llu s (setting "
                       "queue-timeout)",
                       model->id,
-                      (unsigned long long)(t->router->sched.queue_timeout_ms / 1000));
+                      (unsigned long long)(t->dispatch->sched.queue_timeout_ms / 1000));
         break;
     case ROUTER_REFUSE_NOBODY:
-        (void)router_refuse_nobody(t->router, model, err);
+        (void)router_refuse_nobody(t->dispatch, model, err);
         break;
     case ROUTER_REFUSE_DELETED:
         (void)lr_fail(err, LR_NOT_FOUND, "model \"%s\" was deleted", model->id);
@@ -169,23 +178,23 @@ static void deliver(void *arg)
 {
     struct router_ticket *t = arg;
     struct lr_error refusal;
-    router_lock(t->router);
-    bool granted = router_sched_heard(&t->router->sched, t);
+    lock(t);
+    bool granted = router_sched_heard(&t->dispatch->sched, t);
     refusal = t->refusal;
-    router_unlock(t->router);
+    unlock(t);
     t->on_ready(t, granted ? NULL : &refusal);
 }
 
-static void tell_granted(void *router, struct router_ticket *t)
+static void tell_granted(void *dispatch, struct router_ticket *t)
 {
-    (void)router;
+    (void)dispatch;
     net_loop_post(t->loop, deliver, t);
 }
 
-static void tell_refused(void *router, struct router_ticket *t, enum router_refusal why)
+static void tell_refused(void *dispatch, struct router_ticket *t, enum router_refusal why)
 {
     explain(t, why, &t->refusal);
-    tell_granted(router, t);
+    tell_granted(dispatch, t);
 }
 
 /* The way to a ticket's loop.  The ticket may be gone before the note arrives. */
@@ -200,16 +209,16 @@ static void arrive(void *arg)
     free(note);
     if (t == NULL)
         return;
-    router_lock(t->router);
+    lock(t);
     t->note = NULL;
-    router_unlock(t->router);
+    unlock(t);
     t->on_preempt(t);
 }
 
 /* Without memory the ticket keeps its slot until its answer ends. */
-static void tell_preempted(void *router, struct router_ticket *t)
+static void tell_preempted(void *dispatch, struct router_ticket *t)
 {
-    (void)router;
+    (void)dispatch;
     t->note = malloc(sizeof(*t->note));
     if (t->note == NULL)
         return;
@@ -224,99 +233,81 @@ void router_ticket_forget(struct router_ticket *t)
     t->note = NULL;
 }
 
-void router_dispatch_init(struct router *r)
+void router_dispatch_init(struct router_dispatch *d)
 {
     static const struct router_sched_host host = {find_replicas, tell_granted, tell_refused,
                                                   tell_preempted};
-    r->sched.host = &host;
-    r->sched.ctx = r;
-    r->sched.promised_ms = r->keep_alive_ms;
+    d->sched.host = &host;
+    d->sched.ctx = d;
 }
 
 /* ---- events ---- */
 
 enum router_admission router_admit(struct router_ticket *t, bool again, struct lr_error *err)
 {
-    struct router *r = t->router;
+    struct router_dispatch *d = t->dispatch;
     enum router_admission admission = ROUTER_REFUSED;
     enum router_refusal why = ROUTER_REFUSE_DELETED;
-    router_lock(r);
+    lock(t);
     t->schedule = &t->model->schedule;
     if (again || !t->model->is_deleted)
-        admission = router_sched_arrive(&r->sched, t, again, lr_clock_ms(r->clock), &why);
+        admission = router_sched_arrive(&d->sched, t, again, lr_clock_ms(d->clock), &why);
     if (admission == ROUTER_REFUSED)
         explain(t, why, err);
-    router_unlock(r);
+    unlock(t);
     return admission;
 }
 
 void router_release(struct router_ticket *t, enum router_outcome outcome,
                     const struct router_measure *measure)
 {
-    struct router *r = t->router;
-    router_lock(r);
+    struct router_dispatch *d = t->dispatch;
+    lock(t);
     router_ticket_forget(t);
     if (outcome == ROUTER_LOST && t->replica != NULL)
         t->replica->is_loaded = false; /* until its next heartbeat says otherwise */
-    router_sched_release(&r->sched, t, outcome, measure, lr_clock_ms(r->clock));
-    router_unlock(r);
+    router_sched_release(&d->sched, t, outcome, measure, lr_clock_ms(d->clock));
+    unlock(t);
 }
 
 bool router_withdraw(struct router_ticket *t)
 {
-    router_lock(t->router);
-    bool waited = router_sched_withdraw(&t->router->sched, t);
-    router_unlock(t->router);
+    lock(t);
+    bool waited = router_sched_withdraw(&t->dispatch->sched, t);
+    unlock(t);
     return waited;
 }
 
 void router_swap_confirmed(struct router_ticket *t, bool is_confirmed)
 {
-    router_lock(t->router);
-    router_sched_swap_confirmed(&t->router->sched, t, is_confirmed);
-    router_unlock(t->router);
+    lock(t);
+    router_sched_swap_confirmed(&t->dispatch->sched, t, is_confirmed);
+    unlock(t);
 }
 
 bool router_was_preempted(struct router_ticket *t)
 {
-    router_lock(t->router);
+    lock(t);
     bool was_preempted = t->was_preempted;
-    router_unlock(t->router);
+    unlock(t);
     return was_preempted;
 }
 
-void router_pump_all(struct router *r)
+void router_pump_all(struct router_dispatch *d)
 {
-    router_sched_pump_all(&r->sched, lr_clock_ms(r->clock));
+    router_sched_pump_all(&d->sched, lr_clock_ms(d->clock));
 }
 
-/* ---- time ---- */
-
-static void watch_nodes(struct router *r, uint64_t now)
-{
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        struct router_node *node = r->nodes.all[i];
-        if (!router_node_is_online(node) || now - node->heartbeat_ms < r->offline_ms)
-            continue;
-        router_node_move(node, ROUTER_NODE_OFFLINE);
-        lr_log_warn(NULL, "node.offline node=%s silent_ms=%llu", node->name,
-                    (unsigned long long)(now - node->heartbeat_ms));
-        router_live_node(r, node, "node.offline");
-        router_live_offline(r, node, now - node->heartbeat_ms);
-    }
-}
-
-void router_dispatch_watch(struct router *r, uint64_t now)
+void router_dispatch_watch(struct router_dispatch *d, uint64_t now)
 {
     struct lr_str key;
     void *value;
-    router_lock(r);
-    watch_nodes(r, now);
-    for (size_t i = 0; i < r->nodes.count; i++) {
-        struct router_node *node = r->nodes.all[i];
+    (void)pthread_mutex_lock(d->lock);
+    for (size_t i = 0; i < d->nodes->count; i++) {
+        const struct router_node *node = d->nodes->all[i];
         for (size_t j = 0; lr_strmap_at(&node->replicas, j, &key, &value); j++)
             ((struct router_replica *)value)->is_full = false;
     }
-    router_sched_tick(&r->sched, now);
-    router_unlock(r);
+    router_sched_tick(&d->sched, now);
+    (void)pthread_mutex_unlock(d->lock);
 }

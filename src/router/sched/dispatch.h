@@ -1,16 +1,29 @@
 /* router/sched/dispatch.h - the scheduler (sched.h) with the router's lock, clock, loops,
  * nodes and words around it.
  *
- * Thread: functions take the router's lock themselves and are called on the ticket's loop,
- * but for those that say otherwise.
+ * Thread: functions take the lock themselves and are called on the ticket's loop, but for those
+ * that say otherwise.
  */
 #ifndef ROUTER_SCHED_DISPATCH_H
 #define ROUTER_SCHED_DISPATCH_H
 
-#include "router/state.h"
+#include <pthread.h>
 
-/* router->sched, from the settings; any thread, before the first ticket. */
-void router_dispatch_init(struct router *r);
+#include "base/clock.h"
+#include "router/fleet/registry.h"
+
+struct router_dispatch {
+    /* Borrowed; set once. */
+    pthread_mutex_t *lock;        /* the router's */
+    const struct lr_clock *clock; /* NULL: the system's */
+    const struct router_nodes *nodes;
+    const struct router_registry *registry;
+
+    struct router_sched sched; /* under the lock, but for its settings */
+};
+
+/* Before the first ticket: connects the scheduler to the members above. */
+void router_dispatch_init(struct router_dispatch *d);
 
 /* A slot now (ticket->node is set), a wait in the queue, or a refusal:
  *   NOT_FOUND     the model was deleted
@@ -41,16 +54,16 @@ bool router_has_another(struct router_ticket *ticket);
 /* The ticket is about to be freed.  Takes no lock. */
 void router_ticket_forget(struct router_ticket *ticket);
 
-/* Every quarter of a second: nodes that fell silent, waits that were too long.  Loop 0. */
-void router_dispatch_watch(struct router *r, uint64_t now_ms);
+/* Every quarter of a second: ends waits that were too long.  Any thread. */
+void router_dispatch_watch(struct router_dispatch *d, uint64_t now_ms);
 
 /* ---- any thread, with the lock held ---- */
 
 /* The fleet has changed. */
-void router_pump_all(struct router *r);
+void router_pump_all(struct router_dispatch *d);
 
 /* UNAVAILABLE, and why of each node. */
-lr_code router_refuse_nobody(const struct router *r, const struct router_model *model,
+lr_code router_refuse_nobody(const struct router_dispatch *d, const struct router_model *model,
                              struct lr_error *err);
 
 #endif

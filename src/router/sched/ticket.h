@@ -28,7 +28,7 @@
 #include "router/sched/replica.h"
 
 struct net_loop;
-struct router;
+struct router_dispatch;
 struct router_model;
 struct router_node;
 struct router_preempt_note;
@@ -85,7 +85,7 @@ struct router_ticket {
     char why[96];                      /* why this node: X-LLM-Router-Reason */
 
     /* For dispatch.c: the scheduler does not look at these. */
-    struct router *router;
+    struct router_dispatch *dispatch;
     struct router_model *model; /* the owner's reference */
     struct net_loop *loop;
     /* Follows ROUTER_WAITING, on the loop, unless router_withdraw said otherwise.  err NULL:

@@ -28,7 +28,7 @@ bool router_role_find(struct lr_str name, enum router_role *out)
 
 void router_keys_init(struct router_keys *keys)
 {
-    *keys = (struct router_keys){0};
+    *keys = (struct router_keys){.routers = 1};
     lr_strmap_init(&keys->by_hash);
 }
 

@@ -63,6 +63,7 @@ struct router_keys {
     struct router_key **all; /* owned */
     size_t count, capacity;
     struct lr_strmap by_hash;
+    uint32_t routers; /* that share the database: each has this part of a key's limits */
 };
 
 void router_keys_init(struct router_keys *keys);

@@ -1,11 +1,15 @@
 /* Slots on nodes: who gets one, who waits, who is refused, and what a failure changes. */
 #include "tests/unit/router/support.h"
 
+#include "net/loop.h"
 #include "router/sched/dispatch.h"
 
 enum { SLOTS = 2, ROOM = SLOTS + ROUTER_SLOTS_BEYOND, TICKETS = 16 };
 
-static struct router r;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct router_registry registry;
+static struct router_nodes fleet;
+static struct router_dispatch d;
 static struct router_model *model;
 static struct router_node *nodes[2];
 static struct router_ticket tickets[TICKETS];
@@ -20,8 +24,8 @@ static struct router_node *join(const char *id)
                              .state = {.models = &m, .model_count = 1}};
     struct router_node *node;
     struct lr_error err;
-    assert_int_equal(
-        router_nodes_join(&r.nodes, &told, "http://127.0.0.1:1", 1, 1, &node, &err), LR_OK);
+    assert_int_equal(router_nodes_join(&fleet, &told, "http://127.0.0.1:1", 1, 1, &node, &err),
+                     LR_OK);
     return node;
 }
 
@@ -35,18 +39,17 @@ static int setup(void **state)
     struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
     struct lr_error err;
     (void)state;
-    memset(&r, 0, sizeof(r));
     memset(tickets, 0, sizeof(tickets));
-    (void)pthread_mutex_init(&r.lock, NULL);
-    router_registry_init(&r.registry);
-    router_nodes_init(&r.nodes);
-    r.sched.queue_limit = 3;
-    router_dispatch_init(&r);
-    assert_int_equal(router_registry_add(&r.registry, &demo, &model, &err), LR_OK);
+    router_registry_init(&registry);
+    router_nodes_init(&fleet);
+    d = (struct router_dispatch){
+        .lock = &lock, .nodes = &fleet, .registry = &registry, .sched = {.queue_limit = 3}};
+    router_dispatch_init(&d);
+    assert_int_equal(router_registry_add(&registry, &demo, &model, &err), LR_OK);
     assert_int_equal(net_loop_create(&loop, &err), LR_OK);
     nodes[0] = join("node-one");
     for (int i = 0; i < TICKETS; i++) {
-        tickets[i].router = &r;
+        tickets[i].dispatch = &d;
         tickets[i].model = model;
         tickets[i].loop = loop;
         tickets[i].on_ready = ignore;
@@ -60,9 +63,8 @@ static int teardown(void **state)
     for (int i = 0; i < TICKETS; i++)
         router_queue_remove(&model->schedule.queues[ROUTER_LIVE], &tickets[i].waiter);
     net_loop_destroy(loop);
-    router_registry_free(&r.registry);
-    router_nodes_free(&r.nodes);
-    (void)pthread_mutex_destroy(&r.lock);
+    router_registry_free(&registry);
+    router_nodes_free(&fleet);
     return 0;
 }
 
@@ -94,9 +96,9 @@ static void slots_and_two_beyond_then_the_queue_then_a_refusal(void **state)
     assert_int_equal(admit(ROOM + 3, false), ROUTER_REFUSED);
     assert_int_equal(admit(ROOM + 3, true), ROUTER_WAITING); /* one that ran before */
     assert_int_equal(model->schedule.queues[ROUTER_LIVE].count, 4);
-    assert_int_equal(r.sched.waiting, 4);
+    assert_int_equal(d.sched.waiting, 4);
     assert_true(router_withdraw(&tickets[ROOM]));
-    assert_int_equal(r.sched.waiting, 3);
+    assert_int_equal(d.sched.waiting, 3);
 }
 
 static void nobody_overtakes_those_who_wait(void **state)
@@ -187,7 +189,7 @@ static void turn_loop(void)
 /* A key that fills both slots, and others that come. */
 static struct router_replica *flood(void)
 {
-    r.sched.preempts = true;
+    d.sched.preempts = true;
     asked = 0;
     for (int i = 0; i < TICKETS; i++) {
         tickets[i].on_preempt = note_asked;
@@ -386,8 +388,7 @@ static void a_batch_ticket_takes_no_slot_while_a_live_ticket_waits(void **state)
     router_release(&tickets[3], ROUTER_ENDED, NULL);
     assert_int_equal(tickets[1].state, ROUTER_TICKET_QUEUED);
     assert_true(router_withdraw(&tickets[0]));
-    r.offline_ms = UINT64_MAX; /* the nodes of this test send no heartbeats */
-    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    router_dispatch_watch(&d, lr_clock_ms(NULL));
     assert_int_equal(tickets[1].state, ROUTER_TICKET_GRANTED);
 }
 
@@ -404,7 +405,7 @@ static void a_full_queue_refuses_batch_tickets_before_live_ones(void **state)
     assert_int_equal(admit(ROOM + 3, false), ROUTER_REFUSED);
     assert_int_equal(admit(ROOM + 4, false), ROUTER_WAITING);
     assert_int_equal(tickets[ROOM + 2].state, ROUTER_TICKET_REFUSED);
-    assert_int_equal(r.sched.waiting, 3);
+    assert_int_equal(d.sched.waiting, 3);
     router_queue_remove(&model->schedule.queues[ROUTER_BATCH], &tickets[ROOM].waiter);
     router_queue_remove(&model->schedule.queues[ROUTER_BATCH], &tickets[ROOM + 1].waiter);
 }
@@ -512,33 +513,32 @@ static void delete_while_one_waits_to_go_on(void)
     router_node_move(nodes[0], ROUTER_NODE_OFFLINE);
     assert_int_equal(admit(0, true), ROUTER_WAITING);
     (void)router_model_ref(model);
-    router_sched_delete(&r.sched, &model->schedule);
-    router_registry_remove(&r.registry, model);
+    router_sched_delete(&d.sched, &model->schedule);
+    router_registry_remove(&registry, model);
     assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
-    r.offline_ms = UINT64_MAX; /* the nodes of this test send no heartbeats */
 }
 
 static void let_go_of_deleted(void)
 {
     turn_loop();
     router_release(&tickets[0], ROUTER_ENDED, NULL);
-    assert_null(r.sched.waited);
-    assert_int_equal(r.sched.waiting, 0);
+    assert_null(d.sched.waited);
+    assert_int_equal(d.sched.waiting, 0);
     /* setup's tickets still point at it: the teardown takes them out of its queue. */
     struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
     struct lr_error err;
     router_model_unref(model);
-    assert_int_equal(router_registry_add(&r.registry, &demo, &model, &err), LR_OK);
+    assert_int_equal(router_registry_add(&registry, &demo, &model, &err), LR_OK);
 }
 
 static void a_request_of_a_deleted_model_goes_on_when_its_node_is_back(void **state)
 {
     (void)state;
     delete_while_one_waits_to_go_on();
-    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    router_dispatch_watch(&d, lr_clock_ms(NULL));
     assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
     router_node_move(nodes[0], ROUTER_NODE_ONLINE);
-    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    router_dispatch_watch(&d, lr_clock_ms(NULL));
     assert_int_equal(tickets[0].state, ROUTER_TICKET_GRANTED);
     assert_ptr_equal(tickets[0].node, nodes[0]);
     let_go_of_deleted();
@@ -548,7 +548,7 @@ static void a_request_of_a_deleted_model_is_refused_when_no_node_comes_back(void
 {
     (void)state;
     delete_while_one_waits_to_go_on();
-    router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);
+    router_dispatch_watch(&d, lr_clock_ms(NULL) + 11000);
     assert_int_equal(tickets[0].state, ROUTER_TICKET_REFUSED);
     assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
     assert_non_null(
@@ -559,9 +559,9 @@ static void a_request_of_a_deleted_model_is_refused_when_no_node_comes_back(void
 static void queue_timeout_reaches_a_request_of_a_deleted_model(void **state)
 {
     (void)state;
-    r.sched.queue_timeout_ms = 2000;
+    d.sched.queue_timeout_ms = 2000;
     delete_while_one_waits_to_go_on();
-    router_dispatch_watch(&r, lr_clock_ms(NULL) + 3000);
+    router_dispatch_watch(&d, lr_clock_ms(NULL) + 3000);
     assert_int_equal(tickets[0].state, ROUTER_TICKET_REFUSED);
     assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
     assert_non_null(strstr(tickets[0].refusal.text, "queue-timeout"));
@@ -576,14 +576,14 @@ static void an_answer_never_goes_on_with_another_model_of_the_same_name(void **s
     struct lr_error err;
     (void)state;
     delete_while_one_waits_to_go_on();
-    assert_int_equal(router_registry_add(&r.registry, &other, &added, &err), LR_OK);
+    assert_int_equal(router_registry_add(&registry, &other, &added, &err), LR_OK);
     router_node_move(nodes[0], ROUTER_NODE_ONLINE);
-    router_dispatch_watch(&r, lr_clock_ms(NULL));
+    router_dispatch_watch(&d, lr_clock_ms(NULL));
     assert_int_equal(tickets[0].state, ROUTER_TICKET_QUEUED);
-    router_dispatch_watch(&r, lr_clock_ms(NULL) + 11000);
+    router_dispatch_watch(&d, lr_clock_ms(NULL) + 11000);
     assert_int_equal(tickets[0].refusal.code, LR_UNAVAILABLE);
     assert_non_null(strstr(tickets[0].refusal.text, "another model was registered"));
-    router_registry_remove(&r.registry, added);
+    router_registry_remove(&registry, added);
     let_go_of_deleted();
 }
 
@@ -592,7 +592,7 @@ static void a_new_request_of_a_deleted_model_is_told_so(void **state)
     struct lr_error err;
     (void)state;
     (void)router_model_ref(model);
-    router_registry_remove(&r.registry, model);
+    router_registry_remove(&registry, model);
     assert_int_equal(router_admit(&tickets[0], false, &err), ROUTER_REFUSED);
     assert_int_equal(err.code, LR_NOT_FOUND);
     let_go_of_deleted();

@@ -22,9 +22,8 @@ static struct router_stream *stream;
 static struct wire_generate asked; /* the last SUBMIT */
 static int submits, cancels;
 static bool link_fails;
-static struct router loop_router;
 
-lr_code router_link_submit(struct router_loop *loop, const struct router_node *node,
+lr_code router_link_submit(struct router_links *links, const struct router_node *node,
                            struct wire_generate *ask, struct router_stream *s,
                            struct lr_error *err)
 {
@@ -34,7 +33,7 @@ lr_code router_link_submit(struct router_loop *loop, const struct router_node *n
     if (link_fails)
         return lr_fail(err, LR_UNAVAILABLE, "the node reads too slowly");
     s->link = (struct router_link *)(void *)&link_itself;
-    s->sent_ns = lr_clock_ns(loop->router->clock);
+    s->sent_ns = lr_clock_ns(links->clock);
     stream = s;
     return LR_OK;
 }
@@ -50,21 +49,31 @@ void router_link_leave(struct router_stream *s)
     s->link = NULL;
 }
 
-void router_links_watch(struct router_loop *loop, uint64_t now_ms)
+void router_links_init(struct router_links *links)
 {
-    (void)loop, (void)now_ms;
+    (void)links;
 }
 
-void router_links_free(struct router_loop *loop)
+void router_links_watch(struct router_links *links, uint64_t now_ms)
 {
-    (void)loop;
+    (void)links, (void)now_ms;
+}
+
+void router_links_free(struct router_links *links)
+{
+    (void)links;
 }
 
 /* ---- a call with one generation, and a fleet ---- */
 
 static struct lr_fake_clock time_;
-static struct router *const r = &loop_router;
-static struct router_loop loop;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct router_registry registry;
+static struct router_nodes nodes;
+static struct router_metrics metrics;
+static struct router_dispatch dispatch;
+static struct router_relay relay;
+static struct net_loop *loop;
 static struct router_model *model;
 static struct router_access access_;
 static struct lr_arena arena;
@@ -103,8 +112,8 @@ static void join(const char *id)
                              .state = {.models = &m, .model_count = 1}};
     struct router_node *node;
     struct lr_error err;
-    assert_int_equal(
-        router_nodes_join(&r->nodes, &told, "http://127.0.0.1:1", 1, 1, &node, &err), LR_OK);
+    assert_int_equal(router_nodes_join(&nodes, &told, "http://127.0.0.1:1", 1, 1, &node, &err),
+                     LR_OK);
 }
 
 static void ignore(struct router_ticket *ticket, const struct lr_error *err)
@@ -134,42 +143,46 @@ static int setup(void **state)
     struct router_new_model demo = {.id = LR_STR_LIT("demo"), .source = LR_STR_LIT("local")};
     struct lr_error err;
     (void)state;
-    memset(r, 0, sizeof(*r));
     memset(others, 0, sizeof(others));
     lr_fake_clock_init(&time_, 1000000, 0);
-    r->clock = &time_.clock;
-    (void)pthread_mutex_init(&r->lock, NULL);
-    router_registry_init(&r->registry);
-    router_nodes_init(&r->nodes);
-    r->sched.queue_limit = 3;
-    r->sched.preempts = true;
-    router_dispatch_init(r);
-    loop = (struct router_loop){.router = r};
-    if (router_registry_add(&r->registry, &demo, &model, &err) != LR_OK ||
-        net_loop_create(&loop.net, &err) != LR_OK)
+    router_registry_init(&registry);
+    router_nodes_init(&nodes);
+    dispatch = (struct router_dispatch){.lock = &lock,
+                                        .clock = &time_.clock,
+                                        .nodes = &nodes,
+                                        .registry = &registry,
+                                        .sched = {.queue_limit = 3, .preempts = true}};
+    router_dispatch_init(&dispatch);
+    if (router_registry_add(&registry, &demo, &model, &err) != LR_OK ||
+        net_loop_create(&loop, &err) != LR_OK)
         return -1;
+    relay = (struct router_relay){.dispatch = &dispatch,
+                                  .metrics = &metrics,
+                                  .links = {.clock = &time_.clock, .net = loop}};
     for (int i = 0; i < ROOM; i++)
-        others[i] = (struct router_ticket){.router = r,
+        others[i] = (struct router_ticket){.dispatch = &dispatch,
                                            .model = model,
-                                           .loop = loop.net,
+                                           .loop = loop,
                                            .on_ready = ignore,
                                            .key = 1,
                                            .priority = ROUTER_LIVE};
     lr_arena_init(&arena, 16 << 20);
     lr_buf_init(&answer, 1 << 20);
-    access_ = (struct router_access){.router = r};
+    access_ = (struct router_access){0};
     g = &generation;
-    *g = (struct router_generation){
-        .call = &call,
-        .ticket = {
-            .router = r, .model = model, .loop = loop.net, .name = "a-request.0", .key = 1}};
+    *g = (struct router_generation){.call = &call,
+                                    .ticket = {.dispatch = &dispatch,
+                                               .model = model,
+                                               .loop = loop,
+                                               .name = "a-request.0",
+                                               .key = 1}};
     lr_buf_init(&g->generated, 1 << 20);
-    call = (struct router_call){.loop = &loop,
+    call = (struct router_call){.relay = &relay,
                                 .access = &access_,
                                 .model = model,
                                 .generations = g,
                                 .generation_count = 1,
-                                .begun_ns = lr_clock_ns(r->clock),
+                                .begun_ns = lr_clock_ns(&time_.clock),
                                 .holds = 1}; /* this file's */
     submits = cancels = 0;
     link_fails = false;
@@ -187,8 +200,8 @@ static void stop_loop(void *arg)
 
 static void turn_loop(void)
 {
-    net_loop_post(loop.net, stop_loop, loop.net);
-    net_loop_run(loop.net);
+    net_loop_post(loop, stop_loop, loop);
+    net_loop_run(loop);
 }
 
 static int teardown(void **state)
@@ -200,12 +213,11 @@ static int teardown(void **state)
     for (int i = 0; i < ROOM; i++)
         router_queue_remove(&model->schedule.queues[ROUTER_LIVE], &others[i].waiter);
     router_generation_free(g);
-    net_loop_destroy(loop.net);
+    net_loop_destroy(loop);
     lr_arena_free(&arena);
     lr_buf_free(&answer);
-    router_registry_free(&r->registry);
-    router_nodes_free(&r->nodes);
-    (void)pthread_mutex_destroy(&r->lock);
+    router_registry_free(&registry);
+    router_nodes_free(&nodes);
     return 0;
 }
 
@@ -348,7 +360,7 @@ static void a_free_slot_is_used_at_once_and_the_answer_completes(void **state)
     node_is_done(LR_FINISH_STOP);
     expect(OVER);
     assert_contains(lr_buf_z(&answer), "[DONE]");
-    assert_int_equal(r->sched.held, 0);
+    assert_int_equal(dispatch.sched.held, 0);
     assert_int_equal(g->usage.completion_tokens, 9);
 }
 
@@ -367,7 +379,7 @@ static void without_a_slot_it_waits_and_begins_when_the_owner_hears_of_the_grant
 static void a_refusal_ends_it_before_it_began(void **state)
 {
     (void)state;
-    router_node_move(router_nodes_find(&r->nodes, LR_STR_LIT("node-one")), ROUTER_NODE_OFFLINE);
+    router_node_move(router_nodes_find(&nodes, LR_STR_LIT("node-one")), ROUTER_NODE_OFFLINE);
     start();
     expect(OVER);
     assert_int_equal(failure.code, LR_UNAVAILABLE);
@@ -377,7 +389,7 @@ static void a_ticket_that_is_refused_in_the_queue_ends_it(void **state)
 {
     (void)state;
     bring_to(QUEUED);
-    router_sched_delete(&r->sched, &model->schedule);
+    router_sched_delete(&dispatch.sched, &model->schedule);
     expect(QUEUED);
     turn_loop();
     expect(OVER);
@@ -390,17 +402,17 @@ static void a_client_that_leaves_the_queue_leaves_nothing_behind(void **state)
     bring_to(QUEUED);
     client_leaves();
     expect(OVER);
-    assert_int_equal(r->sched.waiting, 0);
+    assert_int_equal(dispatch.sched.waiting, 0);
 }
 
 static void a_grant_that_comes_after_the_client_left_is_given_back(void **state)
 {
     (void)state;
     bring_to(STOPPED);
-    assert_int_equal(r->sched.held, ROOM);
+    assert_int_equal(dispatch.sched.held, ROOM);
     turn_loop();
     expect(OVER);
-    assert_int_equal(r->sched.held, ROOM - 1);
+    assert_int_equal(dispatch.sched.held, ROOM - 1);
     assert_int_equal(submits, 0);
 }
 
@@ -411,7 +423,7 @@ static void a_client_that_leaves_before_the_node_has_accepted_waits_for_nothing(
     client_leaves();
     assert_int_equal(cancels, 1);
     expect(OVER);
-    assert_int_equal(r->sched.held, 0);
+    assert_int_equal(dispatch.sched.held, 0);
 }
 
 static void after_the_client_left_the_node_still_tells_the_usage(void **state)
@@ -426,7 +438,7 @@ static void after_the_client_left_the_node_still_tells_the_usage(void **state)
     node_is_done(LR_FINISH_CANCELLED);
     expect(OVER);
     assert_int_equal(g->usage.completion_tokens, 9);
-    assert_int_equal(r->sched.held, 0);
+    assert_int_equal(dispatch.sched.held, 0);
 }
 
 static void a_node_that_never_tells_the_usage_is_left_after_five_seconds(void **state)
@@ -435,10 +447,10 @@ static void a_node_that_never_tells_the_usage_is_left_after_five_seconds(void **
     bring_to(RUNNING);
     client_leaves();
     lr_fake_clock_advance_ms(&time_, ROUTER_SILENCE_MS - 1);
-    router_generation_watch(g, lr_clock_ns(r->clock));
+    router_generation_watch(g, lr_clock_ns(&time_.clock));
     expect(STOPPED);
     lr_fake_clock_advance_ms(&time_, 1);
-    router_generation_watch(g, lr_clock_ns(r->clock));
+    router_generation_watch(g, lr_clock_ns(&time_.clock));
     expect(OVER);
 }
 
@@ -483,7 +495,7 @@ static void a_silent_node_and_a_broken_link_lead_to_another_node(void **state)
     join("node-two");
     bring_to(SENT);
     lr_fake_clock_advance_ms(&time_, ROUTER_SILENCE_MS);
-    router_generation_watch(g, lr_clock_ns(r->clock));
+    router_generation_watch(g, lr_clock_ns(&time_.clock));
     expect(SENT);
     node_accepts();
     join("node-three");
@@ -502,9 +514,9 @@ static void where_no_other_node_has_room_the_next_attempt_waits_in_the_queue(voi
     expect(QUEUED);
     assert_int_equal(g->attempt.tokens, 0); /* what comes next is not measured by it */
     lr_fake_clock_advance_ms(&time_, 3000);
-    router_lock(r);
-    router_pump_all(r);
-    router_unlock(r);
+    (void)pthread_mutex_lock(&lock);
+    router_pump_all(&dispatch);
+    (void)pthread_mutex_unlock(&lock);
     turn_loop();
     expect(SENT);
     assert_int_equal(asked.generated_count, 1);
@@ -546,7 +558,7 @@ static void a_worker_that_dies_costs_no_attempt_and_two_strikes_are_the_end(void
     worker_dies(true, WIRE_ENTRY_SUSPECT, 0);
     expect(OVER);
     assert_int_equal(submits, 3);
-    assert_int_equal(r->sched.held, 0);
+    assert_int_equal(dispatch.sched.held, 0);
     assert_int_not_equal(failure.code, LR_OK);
 }
 
@@ -580,7 +592,7 @@ static void five_failures_in_a_row_are_the_end(void **state)
     expect(OVER);
     assert_int_equal(submits, 5);
     assert_int_equal(failure.code, LR_UPSTREAM);
-    assert_int_equal(r->sched.held, 0);
+    assert_int_equal(dispatch.sched.held, 0);
 }
 
 static void a_request_that_no_node_takes_fails_at_once(void **state)
@@ -622,7 +634,7 @@ static void any_other_move_ends_the_generation_and_fails_its_call(void **state)
             turn_loop();
             expect(OVER);
             assert_null(g->attempt.stream.link);
-            assert_int_equal(r->sched.waiting, 0);
+            assert_int_equal(dispatch.sched.waiting, 0);
             assert_null(g->ticket.replica);
         }
 }

@@ -53,8 +53,8 @@ void net_call_cancel(struct net_call *c)
 /* ---- a loop, a node, and streams that note what they hear ---- */
 
 static struct lr_fake_clock time_;
-static struct router r;
-static struct router_loop loop;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct router_links links;
 static struct router_node node;
 
 struct owner {
@@ -91,7 +91,7 @@ static lr_code submit(int i, struct lr_error *err)
     owners[i] = (struct owner){0};
     owners[i].stream =
         (struct router_stream){.arg = &owners[i], .on_event = on_event, .on_lost = on_lost};
-    return router_link_submit(&loop, &node, &ask, &owners[i].stream, err);
+    return router_link_submit(&links, &node, &ask, &owners[i].stream, err);
 }
 
 static void must_submit(int i)
@@ -105,24 +105,20 @@ static int setup(void **state)
     struct lr_error err;
     (void)state;
     lr_fake_clock_init(&time_, 1000, 0);
-    r = (struct router){.clock = &time_.clock};
-    (void)pthread_mutex_init(&r.lock, NULL);
-    loop = (struct router_loop){.router = &r};
-    lr_buf_init(&loop.scratch, 64 << 20);
+    links = (struct router_links){.lock = &lock, .clock = &time_.clock};
+    router_links_init(&links);
     node = (struct router_node){.url = "http://127.0.0.1:1", .secret = "a-secret"};
     call_count = queued = 0;
-    return net_loop_create(&loop.net, &err) == LR_OK ? 0 : -1;
+    return net_loop_create(&links.net, &err) == LR_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    router_links_free(&loop);
-    net_loop_destroy(loop.net);
-    lr_buf_free(&loop.scratch);
+    router_links_free(&links);
+    net_loop_destroy(links.net);
     for (size_t i = 0; i < call_count; i++)
         lr_buf_free(&calls[i].sent);
-    (void)pthread_mutex_destroy(&r.lock);
     return 0;
 }
 
@@ -204,10 +200,10 @@ static void requests_wait_for_the_link_to_open_and_go_out_with_it(void **state)
     node_opens(&calls[0]);
     assert_int_equal(frames(&calls[0], &last), 2);
     assert_int_equal(last, WIRE_SUBMIT);
-    assert_int_equal(owners[1].stream.sent_ns, lr_clock_ns(r.clock));
+    assert_int_equal(owners[1].stream.sent_ns, lr_clock_ns(&time_.clock));
     must_submit(2);
     assert_int_equal(frames(&calls[0], &last), 3);
-    assert_int_equal(owners[2].stream.sent_ns, lr_clock_ns(r.clock));
+    assert_int_equal(owners[2].stream.sent_ns, lr_clock_ns(&time_.clock));
 }
 
 static void a_link_that_does_not_open_loses_those_that_wait_for_it(void **state)
@@ -219,7 +215,7 @@ static void a_link_that_does_not_open_loses_those_that_wait_for_it(void **state)
     assert_int_equal(owners[0].lost + owners[1].lost, 2);
     assert_contains(owners[0].why.text, "status 401");
     assert_false(is_attached(0));
-    assert_null(loop.links);
+    assert_null(links.first);
     must_submit(0); /* the next one opens another link */
     assert_int_equal(call_count, 2);
 }
@@ -232,24 +228,24 @@ static void the_nodes_end_closes_an_open_link(void **state)
     calls[0].callbacks.on_done(calls[0].callbacks.arg, NULL);
     assert_int_equal(owners[0].lost, 1);
     assert_contains(owners[0].why.text, "closed its link");
-    assert_null(loop.links);
+    assert_null(links.first);
 }
 
 static void five_seconds_without_a_frame_close_a_link_in_any_state(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        uint64_t before = net_loop_now_ms(loop.net);
+        uint64_t before = net_loop_now_ms(links.net);
         must_submit(0);
         if (i == 1)
             node_opens(&calls[i]);
-        router_links_watch(&loop, before + ROUTER_SILENCE_MS - 1);
+        router_links_watch(&links, before + ROUTER_SILENCE_MS - 1);
         assert_int_equal(owners[0].lost, 0);
-        router_links_watch(&loop, net_loop_now_ms(loop.net) + ROUTER_SILENCE_MS);
+        router_links_watch(&links, net_loop_now_ms(links.net) + ROUTER_SILENCE_MS);
         assert_int_equal(owners[0].lost, 1);
         assert_int_equal(owners[0].why.code, LR_TIMEOUT);
         assert_true(calls[i].is_cancelled);
-        assert_null(loop.links);
+        assert_null(links.first);
     }
 }
 
@@ -262,7 +258,7 @@ static void a_link_of_another_protocol_is_closed(void **state)
                                   (struct net_headers){&header, 1});
     assert_int_equal(owners[0].lost, 1);
     assert_true(calls[0].is_cancelled);
-    assert_null(loop.links);
+    assert_null(links.first);
 }
 
 static void bytes_that_are_no_frame_close_the_link_of_all(void **state)
@@ -274,7 +270,7 @@ static void bytes_that_are_no_frame_close_the_link_of_all(void **state)
     node_says(&calls[0], LR_STR_LIT("HTTP/1.1 500 this is no frame at all"));
     assert_int_equal(owners[0].lost + owners[1].lost, 2);
     assert_true(calls[0].is_cancelled);
-    assert_null(loop.links);
+    assert_null(links.first);
 }
 
 /* ---- events and their order ---- */

@@ -1,0 +1,80 @@
+/* router/up.c - what `llm-router up` asks of its router. */
+#include "router/state.h"
+
+void router_on_node(struct router *r, router_node_fn fn, void *arg)
+{
+    r->on_node = fn;
+    r->on_node_arg = arg;
+}
+
+void router_allow_cpu_nodes(struct router *r)
+{
+    r->allows_cpu_nodes = true;
+}
+
+bool router_glance(struct router *r, struct router_glance *out)
+{
+    struct lr_str key;
+    void *value;
+    bool found = false;
+    const char *why_not;
+    *out = (struct router_glance){0};
+    router_lock(r);
+    for (size_t i = 0; i < r->nodes.count && !out->is_loaded; i++) {
+        if (!router_node_serves(r->nodes.all[i], &why_not))
+            continue;
+        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->replicas, j, &key, &value); j++) {
+            const struct router_replica *replica = value;
+            const struct router_model *model = router_registry_find(&r->registry, key);
+            bool is_known = model != NULL && model->is_stored;
+            if ((found && (!is_known || !replica->is_loaded)) || out->is_loaded)
+                continue;
+            found = is_known;
+            LR_COPY(out->model, lr_str_z(replica->id));
+            LR_COPY(out->state, lr_str_z(replica->state));
+            LR_COPY(out->reason, lr_str_z(replica->reason));
+            out->can_run = replica->can_run;
+            out->is_loaded = replica->is_loaded;
+        }
+    }
+    router_unlock(r);
+    return found;
+}
+
+/* From replica *at on; *at moves behind the one that was found. */
+static bool pick_unregistered(struct router *r, const char *node_id, size_t *at,
+                              char id[ROUTER_ID_MAX], char format[16])
+{
+    struct lr_str key;
+    void *value;
+    const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
+    while (node != NULL && lr_strmap_at(&node->replicas, (*at)++, &key, &value)) {
+        const struct router_replica *replica = value;
+        if (!replica->can_run || router_registry_find(&r->registry, key) != NULL ||
+            router_check_model_id(lr_str_z(replica->id), NULL) != LR_OK)
+            continue;
+        memcpy(id, replica->id, sizeof(replica->id));
+        memcpy(format, replica->format, sizeof(replica->format));
+        return true;
+    }
+    return false;
+}
+
+void router_adopt_models(struct router *r, const char *node_id)
+{
+    for (size_t at = 0;;) {
+        char id[ROUTER_ID_MAX], format[16];
+        router_lock(r);
+        bool found = pick_unregistered(r, node_id, &at, id, format);
+        router_unlock(r);
+        if (!found)
+            return;
+        struct router_new_model model = {
+            .id = lr_str_z(id),
+            .source = LR_STR_LIT("local"),
+            .format = lr_str_z(format),
+            .created_ms = lr_clock_wall_ms(NULL),
+        };
+        router_register(&r->sync, &model, NULL, NULL, NULL, NULL);
+    }
+}
