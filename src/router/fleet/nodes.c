@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
 
@@ -289,7 +290,7 @@ bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t off
     node->reached_ms = now_ms;
     if (node->state != ROUTER_NODE_UNREACHABLE)
         return false;
-    bool is_heard = now_ms - node->heartbeat_ms < offline_ms;
+    bool is_heard = lr_elapsed(node->heartbeat_ms, now_ms) < offline_ms;
     router_node_move(node, is_heard ? ROUTER_NODE_ONLINE : ROUTER_NODE_OFFLINE);
     return is_heard;
 }

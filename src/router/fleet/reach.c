@@ -79,9 +79,9 @@ static void lose(struct router_reach *reach, struct router_node *node, const cha
     char text[ROUTER_REASON_MAX];
     uint64_t limit = reach->offline_ms > LEAST_MS ? reach->offline_ms : LEAST_MS;
     /* Silent as well: the node is gone, or this process stood still. */
-    if (now - node->heartbeat_ms >= reach->offline_ms)
+    if (lr_elapsed(node->heartbeat_ms, now) >= reach->offline_ms)
         return;
-    if (!router_node_is_online(node) || now - node->reached_ms < limit)
+    if (!router_node_is_online(node) || lr_elapsed(node->reached_ms, now) < limit)
         return;
     router_node_move(node, ROUTER_NODE_UNREACHABLE);
     (void)snprintf(text, sizeof(text),
@@ -156,7 +156,7 @@ void router_reach_watch(struct router_reach *reach, uint64_t now)
     (void)pthread_mutex_lock(reach->lock);
     for (size_t i = 0; i < reach->nodes->count; i++) {
         struct router_node *node = reach->nodes->all[i];
-        uint64_t silent_ms = now - node->heartbeat_ms;
+        uint64_t silent_ms = lr_elapsed(node->heartbeat_ms, now);
         bool was_online = router_node_is_online(node);
         if ((!was_online && node->state != ROUTER_NODE_UNREACHABLE) ||
             silent_ms < reach->offline_ms)
@@ -177,7 +177,7 @@ void router_reach_watch(struct router_reach *reach, uint64_t now)
 
 static void look_at_twin(struct router_reach *reach, struct router_node *node, uint64_t now)
 {
-    if (node->twin_ms == 0 || now - node->twin_ms < TWIN_MS)
+    if (node->twin_ms == 0 || lr_elapsed(node->twin_ms, now) < TWIN_MS)
         return;
     node->twin_ms = 0;
     router_alert_settle(reach->alerts, ROUTER_ALERT_NODE_CLONED, node, lr_str_z(""));
@@ -194,10 +194,10 @@ void router_reach_second(struct router_reach *reach)
         if (router_node_is_removed(node) || node->version[0] == '\0')
             continue;
         look_at_twin(reach, node, now);
-        if (now - node->heartbeat_ms >= reach->offline_ms)
+        if (lr_elapsed(node->heartbeat_ms, now) >= reach->offline_ms)
             continue;
-        bool is_due =
-            node->state == ROUTER_NODE_UNREACHABLE || now - node->reached_ms >= PROBE_MS;
+        bool is_due = node->state == ROUTER_NODE_UNREACHABLE ||
+                      lr_elapsed(node->reached_ms, now) >= PROBE_MS;
         if (is_due && !node->is_probed && count < sizeof(due) / sizeof(due[0]) &&
             (due[count] = prepare(reach, node)) != NULL)
             count++;
