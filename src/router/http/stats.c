@@ -2,46 +2,38 @@
 
 #include <math.h>
 
+enum { MARKS = ROUTER_STATS_KEPT + 1 };
+
+static const struct router_mark *mark_at(const struct router_stats *stats, uint64_t i)
+{
+    return &stats->ring[i % MARKS];
+}
+
 static uint64_t get(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void read_mark(const struct router_metrics *m, uint64_t now_ms, struct router_mark *out)
-{
-    out->at_ms = now_ms;
-    out->requests = get(&m->total.count);
-    /* Tokens as they flow: the counter of metrics.h moves only when a request ends. */
-    out->tokens = get(&m->first_token.count) + get(&m->inter_token.count);
-    out->errors = get(&m->failed);
-    for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
-        out->first_token[i] = get(&m->first_token.counts[i]);
-        out->inter_token[i] = get(&m->inter_token.counts[i]);
-    }
-}
-
-void router_stats_tick(struct router_stats *stats, const struct router_metrics *metrics,
+void router_stats_tick(struct router_stats *stats, const struct router_metrics *m,
                        uint32_t queue, uint32_t in_flight, uint64_t now_ms, int64_t wall_ms)
 {
-    struct router_mark now, *was = &stats->mark;
-    read_mark(metrics, now_ms, &now);
-    if (was->at_ms != 0 && now_ms > was->at_ms) {
-        struct router_second *s = &stats->ring[stats->count++ % ROUTER_STATS_KEPT];
-        *s = (struct router_second){
-            .wall_ms = wall_ms,
-            .elapsed_ms = (uint32_t)(now_ms - was->at_ms),
-            .requests = (uint32_t)(now.requests - was->requests),
-            .tokens = (uint32_t)(now.tokens - was->tokens),
-            .errors = (uint32_t)(now.errors - was->errors),
-            .queue = queue,
-            .in_flight = in_flight,
-        };
-        for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
-            s->first_token[i] = (uint32_t)(now.first_token[i] - was->first_token[i]);
-            s->inter_token[i] = (uint32_t)(now.inter_token[i] - was->inter_token[i]);
-        }
+    if (stats->count != 0 && now_ms <= mark_at(stats, stats->count - 1)->at_ms)
+        return;
+    struct router_mark *mark = &stats->ring[stats->count++ % MARKS];
+    *mark = (struct router_mark){
+        .at_ms = now_ms,
+        .wall_ms = wall_ms,
+        .requests = get(&m->total.count),
+        /* Tokens as they flow: the counter of metrics.h moves only when a request ends. */
+        .tokens = get(&m->first_token.count) + get(&m->inter_token.count),
+        .errors = get(&m->failed),
+        .queue = queue,
+        .in_flight = in_flight,
+    };
+    for (size_t i = 0; i < ROUTER_BUCKETS; i++) {
+        mark->first_token[i] = get(&m->first_token.counts[i]);
+        mark->inter_token[i] = get(&m->inter_token.counts[i]);
     }
-    *was = now;
 }
 
 double router_percentile(const uint64_t counts[ROUTER_BUCKETS], double share)
@@ -65,7 +57,7 @@ double router_percentile(const uint64_t counts[ROUTER_BUCKETS], double share)
 
 /* ---- points ---- */
 
-/* Seconds [from, to) of the ring as one. */
+/* What happened between two marks. */
 struct point {
     double requests, tokens, errors; /* per second */
     double queue, in_flight;         /* at the end */
@@ -73,40 +65,28 @@ struct point {
     uint64_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS]; /* of the window */
 };
 
-static const struct router_second *second_at(const struct router_stats *stats, uint64_t i)
-{
-    return &stats->ring[i % ROUTER_STATS_KEPT];
-}
-
 static uint64_t oldest(const struct router_stats *stats)
 {
-    return stats->count > ROUTER_STATS_KEPT ? stats->count - ROUTER_STATS_KEPT : 0;
+    return stats->count > MARKS ? stats->count - MARKS : 0;
 }
 
 static void read_point(const struct router_stats *stats, uint64_t from, uint64_t to,
                        struct point *out)
 {
-    double requests = 0, tokens = 0, errors = 0, seconds = 0;
-    const struct router_second *last = second_at(stats, to - 1);
-    for (uint64_t i = from; i < to; i++) {
-        const struct router_second *s = second_at(stats, i);
-        requests += s->requests;
-        tokens += s->tokens;
-        errors += s->errors;
-        seconds += (double)s->elapsed_ms / 1000;
-    }
-    *out = (struct point){.requests = requests / seconds,
-                          .tokens = tokens / seconds,
-                          .errors = errors / seconds,
-                          .queue = last->queue,
-                          .in_flight = last->in_flight,
-                          .wall_ms = last->wall_ms};
     uint64_t first = to > ROUTER_STATS_WINDOW ? to - ROUTER_STATS_WINDOW : 0;
-    for (uint64_t i = first > oldest(stats) ? first : oldest(stats); i < to; i++) {
-        for (size_t b = 0; b < ROUTER_BUCKETS; b++) {
-            out->first_token[b] += second_at(stats, i)->first_token[b];
-            out->inter_token[b] += second_at(stats, i)->inter_token[b];
-        }
+    const struct router_mark *begin = mark_at(stats, from), *end = mark_at(stats, to);
+    const struct router_mark *window =
+        mark_at(stats, first > oldest(stats) ? first : oldest(stats));
+    double seconds = (double)(end->at_ms - begin->at_ms) / 1000;
+    *out = (struct point){.requests = (double)(end->requests - begin->requests) / seconds,
+                          .tokens = (double)(end->tokens - begin->tokens) / seconds,
+                          .errors = (double)(end->errors - begin->errors) / seconds,
+                          .queue = end->queue,
+                          .in_flight = end->in_flight,
+                          .wall_ms = end->wall_ms};
+    for (size_t b = 0; b < ROUTER_BUCKETS; b++) {
+        out->first_token[b] = end->first_token[b] - window->first_token[b];
+        out->inter_token[b] = end->inter_token[b] - window->inter_token[b];
     }
 }
 
@@ -160,8 +140,8 @@ static void put_number(void *ctx, struct lr_json_writer *w, size_t column)
 void router_stats_put_newest(const struct router_stats *stats, struct lr_json_writer *w)
 {
     struct point point = {0};
-    if (stats->count != 0)
-        read_point(stats, stats->count - 1, stats->count, &point);
+    if (stats->count > 1)
+        read_point(stats, stats->count - 2, stats->count - 1, &point);
     put_columns(w, put_number, &point);
 }
 
@@ -174,7 +154,7 @@ struct series {
 
 static void point_at(const struct series *s, uint64_t index, struct point *out)
 {
-    uint64_t to = s->stats->count - (s->count - 1 - index) * s->step;
+    uint64_t to = s->stats->count - 1 - (s->count - 1 - index) * s->step;
     uint64_t first = oldest(s->stats);
     read_point(s->stats, to > first + s->step ? to - s->step : first, to, out);
 }
@@ -194,7 +174,7 @@ static void put_array(void *ctx, struct lr_json_writer *w, size_t column)
 void router_stats_put_all(const struct router_stats *stats, uint32_t step,
                           struct lr_json_writer *w)
 {
-    uint64_t seconds = stats->count - oldest(stats);
+    uint64_t seconds = stats->count != 0 ? stats->count - 1 - oldest(stats) : 0;
     struct series series = {stats, step, (seconds + step - 1) / step};
     struct point point;
     lr_json_member_u64(w, "step", step);

@@ -1,7 +1,7 @@
 /* router/http/stats.h - the last quarter of an hour, second by second, for charts.
  *
- * Once a second what the counters of metrics.h have grown by goes into a ring; a page
- * that opens gets the ring (GET /v0/stats), one that listens a "stats" event a second.
+ * Once a second the counters of metrics.h go into a ring; a page that opens gets their growth
+ * in each second (GET /v0/stats), a page that listens gets a "stats" event a second.
  * Thread: the router's lock is held.
  */
 #ifndef ROUTER_HTTP_STATS_H
@@ -15,25 +15,18 @@ enum {
     ROUTER_STATS_WINDOW = 10, /* seconds that a percentile looks back: calm, still live */
 };
 
-struct router_second {
-    int64_t wall_ms; /* when it ended */
-    uint32_t elapsed_ms;
-    uint32_t requests, tokens, errors;
-    uint32_t queue, in_flight; /* at its end */
-    uint32_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS];
-};
-
-/* Counters as they stood. */
+/* Counters as they stood; a second is what lies between two of these. */
 struct router_mark {
     uint64_t at_ms; /* monotonic */
+    int64_t wall_ms;
     uint64_t requests, tokens, errors;
     uint64_t first_token[ROUTER_BUCKETS], inter_token[ROUTER_BUCKETS];
+    uint32_t queue, in_flight;
 };
 
 struct router_stats {
-    struct router_second ring[ROUTER_STATS_KEPT];
-    uint64_t count; /* seconds since the start */
-    struct router_mark mark;
+    struct router_mark ring[ROUTER_STATS_KEPT + 1];
+    uint64_t count; /* marks since the start */
 };
 
 /* The counters' growth since the last call becomes the newest second. */
