@@ -113,7 +113,7 @@ typedef void (*net_fetch_fn)(void *arg, const struct lr_error *err,
                              const struct net_reply *reply);
 
 /* Like net_call_start, but collects the answer, at most config->max_response_bytes [16 MB];
- * config->callbacks is not used.  *out may be cancelled until fn was called; out may be
+ * config->callbacks is not used.  *out may be cancelled until fn was called; fn and out may be
  * NULL. */
 LR_MUST_USE lr_code net_fetch(struct net_client *client, const struct net_call_config *config,
                               net_fetch_fn fn, void *arg, struct net_call **out,

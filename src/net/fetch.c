@@ -39,7 +39,8 @@ static void on_done(void *arg, const struct lr_error *err)
         err = &own;
     }
     f->reply.body = lr_buf_str(&f->body);
-    f->fn(f->arg, err, err == NULL ? &f->reply : NULL);
+    if (f->fn != NULL)
+        f->fn(f->arg, err, err == NULL ? &f->reply : NULL);
 }
 
 lr_code net_fetch(struct net_client *client, const struct net_call_config *config,

@@ -232,13 +232,14 @@ void router_destroy(struct router *r)
 
 /* ---- keys that the program itself makes ---- */
 
-static lr_code make_key(struct router *r, const struct router_key *wanted,
-                        char text[ROUTER_KEY_TEXT], struct lr_error *err)
+/* Draws the key, stores it unless it is the program's own, and adds it. */
+static lr_code make_key(struct router *r, struct router_key *key, char text[64],
+                        struct lr_error *err)
 {
-    struct router_key key = *wanted;
-    router_key_draw(&key, lr_clock_wall_ms(NULL), text);
-    lr_code code = router_key_insert(router_store_sql(r->store), &key, err);
-    return code == LR_OK ? router_keys_add(&r->keys, &key, err) : code;
+    router_key_draw(key, lr_clock_wall_ms(NULL), text);
+    lr_code code =
+        key->is_own ? LR_OK : router_key_insert(router_store_sql(r->store), key, err);
+    return code == LR_OK ? router_keys_add(&r->keys, key, err) : code;
 }
 
 /* Kept in memory only: a new one is made at each start. */
@@ -246,11 +247,8 @@ lr_code router_make_token(struct router *r, const char *name, char out[64],
                           struct lr_error *err)
 {
     struct router_key key = {.role = ROUTER_NODE, .is_own = true};
-    char text[ROUTER_KEY_TEXT];
     (void)snprintf(key.name, sizeof(key.name), "%s", name);
-    router_key_draw(&key, lr_clock_wall_ms(NULL), text);
-    (void)snprintf(out, 64, "%s", text);
-    return router_keys_add(&r->keys, &key, err);
+    return make_key(r, &key, out, err);
 }
 
 /* ---- start and stop ---- */
@@ -331,16 +329,12 @@ static lr_code start_server(struct router *r, struct lr_error *err)
 lr_code router_start(struct router *r, char admin_key[64], struct lr_error *err)
 {
     struct router_key admin = {.name = "first admin", .role = ROUTER_ADMIN};
-    char text[ROUTER_KEY_TEXT];
     admin_key[0] = '\0';
     /* A start that fails must not keep a key that nobody has seen. */
     lr_code code = start_server(r, err);
     if (code == LR_OK && r->needs_key &&
-        !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL))) {
-        code = make_key(r, &admin, text, err);
-        if (code == LR_OK)
-            (void)snprintf(admin_key, 64, "%s", text);
-    }
+        !router_keys_has_admin(&r->keys, lr_clock_wall_ms(NULL)))
+        code = make_key(r, &admin, admin_key, err);
     if (code != LR_OK)
         return code;
     router_url(r, r->sync.own_url);

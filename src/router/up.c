@@ -14,18 +14,17 @@ void router_allow_cpu_nodes(struct router *r)
 
 bool router_glance(struct router *r, struct router_glance *out)
 {
-    struct lr_str key;
-    void *value;
+    const struct router_replica *replica;
     bool found = false;
-    const char *why_not;
     *out = (struct router_glance){0};
     router_lock(r);
     for (size_t i = 0; i < r->nodes.count && !out->is_loaded; i++) {
-        if (!router_node_serves(r->nodes.all[i], &why_not))
+        if (!router_node_serves(r->nodes.all[i], NULL))
             continue;
-        for (size_t j = 0; lr_strmap_at(&r->nodes.all[i]->replicas, j, &key, &value); j++) {
-            const struct router_replica *replica = value;
-            const struct router_model *model = router_registry_find(&r->registry, key);
+        for (size_t j = 0; (replica = router_node_replica_at(r->nodes.all[i], j)) != NULL;
+             j++) {
+            const struct router_model *model =
+                router_registry_find(&r->registry, lr_str_z(replica->id));
             bool is_known = model != NULL && model->is_stored;
             if ((found && (!is_known || !replica->is_loaded)) || out->is_loaded)
                 continue;
@@ -45,13 +44,12 @@ bool router_glance(struct router *r, struct router_glance *out)
 static bool pick_unregistered(struct router *r, const char *node_id, size_t *at,
                               char id[ROUTER_ID_MAX], char format[16])
 {
-    struct lr_str key;
-    void *value;
+    const struct router_replica *replica;
     const struct router_node *node = router_nodes_find(&r->nodes, lr_str_z(node_id));
-    while (node != NULL && lr_strmap_at(&node->replicas, (*at)++, &key, &value)) {
-        const struct router_replica *replica = value;
-        if (!replica->can_run || router_registry_find(&r->registry, key) != NULL ||
-            router_check_model_id(lr_str_z(replica->id), NULL) != LR_OK)
+    while (node != NULL && (replica = router_node_replica_at(node, (*at)++)) != NULL) {
+        struct lr_str model = lr_str_z(replica->id);
+        if (!replica->can_run || router_registry_find(&r->registry, model) != NULL ||
+            router_check_model_id(model, NULL) != LR_OK)
             continue;
         memcpy(id, replica->id, sizeof(replica->id));
         memcpy(format, replica->format, sizeof(replica->format));

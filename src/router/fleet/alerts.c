@@ -9,32 +9,19 @@ static const struct {
     const char *name, *level, *advice;
     bool is_state;
 } kinds[] = {
-#define X(name, level, is_state, advice) {#name, level, advice, is_state},
+#define X(name, text, level, is_state, advice) {text, level, advice, is_state},
     ROUTER_ALERT_MAP(X)
 #undef X
 };
 
-/* "node_offline": what programs and translations know it by. */
-static void put_kind(struct lr_json_writer *w, enum router_alert_kind kind)
-{
-    char text[32];
-    size_t i = 0;
-    for (const char *c = kinds[kind].name; *c != '\0' && i + 1 < sizeof(text); c++)
-        text[i++] = *c == '_' ? '_' : (char)(*c | 0x20);
-    text[i] = '\0';
-    lr_json_member_z(w, "kind", text);
-}
-
 static void put_alert(struct lr_json_writer *w, const struct router_alert *a)
 {
-    lr_json_member_u64(w, "id", a->id);
-    put_kind(w, a->kind);
-    LR_JSON_MEMBERS(w, LR_TEXT("level", kinds[a->kind].level),
-                    LR_FLAG("open", a->ended_ms == 0), LR_TEXT("node", a->node),
-                    LR_TEXT("node_name", a->node_name), LR_TEXT("subject", a->subject),
-                    LR_TEXT("message", a->message), LR_TEXT("advice", kinds[a->kind].advice),
-                    LR_UINT("count", a->count), LR_INT("first", a->first_ms / 1000),
-                    LR_INT("last", a->last_ms / 1000));
+    LR_JSON_MEMBERS(w, LR_UINT("id", a->id), LR_TEXT("kind", kinds[a->kind].name),
+                    LR_TEXT("level", kinds[a->kind].level), LR_FLAG("open", a->ended_ms == 0),
+                    LR_TEXT("node", a->node), LR_TEXT("node_name", a->node_name),
+                    LR_TEXT("subject", a->subject), LR_TEXT("message", a->message),
+                    LR_TEXT("advice", kinds[a->kind].advice), LR_UINT("count", a->count),
+                    LR_INT("first", a->first_ms / 1000), LR_INT("last", a->last_ms / 1000));
 }
 
 static void tell(struct router_alerts *alerts, const struct router_alert *a)

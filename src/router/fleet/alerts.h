@@ -16,49 +16,49 @@
 enum { ROUTER_ALERTS_MAX = 100 };
 
 /* clang-format off */
-/*    name              level      state  advice */
+/*    name              in JSON             level      state  advice */
 #define ROUTER_ALERT_MAP(X)                                                                    \
-    X(NODE_OFFLINE,     "error",   true,                                                       \
+    X(NODE_OFFLINE,     "node_offline",     "error",   true,                                   \
       "check the node's process, its log and the network; its requests go to other nodes")     \
-    X(NODE_UNREACHABLE, "error",   true,                                                       \
+    X(NODE_UNREACHABLE, "node_unreachable", "error",   true,                                   \
       "open the node's port to the router (firewall), or start the node with --advertise "     \
       "and a URL that the router reaches; the node serves again as soon as the router "        \
       "reaches it")                                                                            \
-    X(NODE_CLONED,      "error",   true,                                                       \
+    X(NODE_CLONED,      "node_cloned",      "error",   true,                                   \
       "stop one of the two processes; if the data folder was copied, delete "                  \
       "node-identity.json in the copy and start that node with a join token")                  \
-    X(MEMORY_ALERT,     "warning", true,                                                       \
+    X(MEMORY_ALERT,     "memory_alert",     "warning", true,                                   \
       "unload or unpin a model, or serve a model on another node; the node unloads idle "      \
       "models automatically (setting memory-threshold)")                                       \
-    X(WATCHDOG_KILL,    "error",   true,                                                       \
+    X(WATCHDOG_KILL,    "watchdog_kill",    "error",   true,                                   \
       "the node starts another worker automatically, and this alert ends when a worker of "    \
       "the model has served again; if it happens again, update the engine, or raise "          \
       "step-timeout or load-timeout if the device is only slow")                               \
-    X(WORKER_DIED,      "error",   true,                                                       \
+    X(WORKER_DIED,      "worker_died",      "error",   true,                                   \
       "the node starts another worker automatically, and this alert ends when a worker of "    \
       "the model has served again; if it happens again, check the node's log and update "      \
       "the engine")                                                                            \
-    X(DOWNLOAD_FAILED,  "error",   true,                                                       \
+    X(DOWNLOAD_FAILED,  "download_failed",  "error",   true,                                   \
       "the node retries automatically; check its disk space and its connection to the hub")    \
-    X(MODEL_WAITING,    "error",   true,                                                       \
+    X(MODEL_WAITING,    "model_waiting",    "error",   true,                                   \
       "the node retries automatically, at least every five minutes; remove the cause that "    \
       "the message names, then load the model to retry at once")                               \
-    X(MODEL_FAILED,     "error",   true,                                                       \
+    X(MODEL_FAILED,     "model_failed",     "error",   true,                                   \
       "remove the cause that the message names, then load the model again")                    \
-    X(ENGINE_REFUSED,   "error",   true,                                                       \
+    X(ENGINE_REFUSED,   "engine_refused",   "error",   true,                                   \
       "install a build of this engine for this release, or remove its folder")                 \
-    X(RELOAD_FAILED,    "warning", false,                                                      \
+    X(RELOAD_FAILED,    "reload_failed",    "warning", false,                                  \
       "the previous version keeps serving; repair the new version and reload again")           \
-    X(DATABASE_FAILED,  "error",   true,                                                       \
+    X(DATABASE_FAILED,  "database_failed",  "error",   true,                                   \
       "restore the database or free space on its disk; meanwhile requests are served, "        \
       "their usage is kept in memory, and changes are refused")                                \
-    X(CERTIFICATE_ENDS, "warning", true,                                                       \
+    X(CERTIFICATE_ENDS, "certificate_ends", "warning", true,                                   \
       "renew the certificate: new files of tls-cert and tls-key are used within ten "          \
       "seconds")
 /* clang-format on */
 
 enum router_alert_kind {
-#define X(name, level, is_state, advice) ROUTER_ALERT_##name,
+#define X(name, text, level, is_state, advice) ROUTER_ALERT_##name,
     ROUTER_ALERT_MAP(X)
 #undef X
 };

@@ -31,10 +31,8 @@ void router_nodes_init(struct router_nodes *nodes)
 
 static void free_node(struct router_nodes *nodes, struct router_node *node)
 {
-    struct lr_str key;
-    void *value;
-    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
-        struct router_replica *replica = value;
+    struct router_replica *replica;
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
         router_prompt_info_unref(&nodes->infos, replica->info);
         free(replica);
     }
@@ -160,6 +158,13 @@ void router_node_remove(struct router_node *node)
     node->secret[0] = node->secret_hash[0] = '\0';
 }
 
+struct router_replica *router_node_replica_at(const struct router_node *node, size_t index)
+{
+    struct lr_str key;
+    void *value;
+    return lr_strmap_at(&node->replicas, index, &key, &value) ? value : NULL;
+}
+
 struct router_replica *router_node_replica(const struct router_node *node, struct lr_str folded)
 {
     return lr_strmap_get(&node->replicas, folded);
@@ -250,16 +255,13 @@ static void take_pools(struct router_node *node, const struct wire_heartbeat *he
 
 static void take_downloads(struct router_node *node, const struct wire_heartbeat *heartbeat)
 {
-    struct lr_str key;
-    void *value;
-    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
-        struct router_replica *replica = value;
+    struct router_replica *replica;
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++)
         replica->fetched_bytes = replica->fetch_bytes = replica->fetch_rate = 0;
-    }
     for (size_t i = 0; i < heartbeat->download_count; i++) {
         const struct wire_fleet_download *d = &heartbeat->downloads[i];
         char folded[ROUTER_ID_MAX];
-        struct router_replica *replica = router_node_replica(node, router_fold(d->id, folded));
+        replica = router_node_replica(node, router_fold(d->id, folded));
         if (replica == NULL)
             continue;
         replica->fetched_bytes = d->done_bytes;
@@ -299,8 +301,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
                           const char *url, uint64_t now_ms, int64_t wall_ms,
                           struct router_node **out, struct lr_error *err)
 {
-    struct lr_str key;
-    void *value;
+    struct router_replica *replica;
     struct router_node *node = router_nodes_find_any(nodes, join->node_id);
     *out = NULL;
     if (node == NULL)
@@ -317,8 +318,7 @@ lr_code router_nodes_join(struct router_nodes *nodes, const struct wire_join *jo
     node->joined_ms = wall_ms;
     node->health.avoided_until_ms = 0;
     atomic_store(&node->health.failures_in_row, 0);
-    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
-        struct router_replica *replica = value;
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
         replica->can_run = replica->is_loaded = false;
         LR_COPY(replica->state, LR_STR_LIT("absent"));
         LR_COPY(replica->reason, LR_STR_LIT("no longer on the node"));
@@ -367,21 +367,22 @@ bool router_node_serves(const struct router_node *node, const char **why_not)
         [ROUTER_NODE_UNREACHABLE] = "the router cannot reach it",
         [ROUTER_NODE_REMOVED] = "removed",
     };
-    *why_not = !router_node_is_online(node) ? reasons[node->state]
-               : node->is_drained           ? "taken out of service"
-               : node->is_draining          ? "shutting down"
-                                            : NULL;
-    return *why_not == NULL;
+    const char *reason = !router_node_is_online(node) ? reasons[node->state]
+                         : node->is_drained           ? "taken out of service"
+                         : node->is_draining          ? "shutting down"
+                                                      : NULL;
+    if (why_not != NULL)
+        *why_not = reason;
+    return reason == NULL;
 }
 
 struct router_prompt_info *router_nodes_info(const struct router_nodes *nodes,
                                              struct lr_str folded)
 {
-    const char *why_not;
     for (size_t i = 0; i < nodes->count; i++) {
         const struct router_replica *replica = router_node_replica(nodes->all[i], folded);
         if (replica != NULL && replica->can_run && replica->info != NULL &&
-            router_node_serves(nodes->all[i], &why_not))
+            router_node_serves(nodes->all[i], NULL))
             return replica->info;
     }
     return NULL;

@@ -121,6 +121,8 @@ static inline void router_node_end_write(struct router_node *node)
 /* An operator wants it no more: its secret opens nothing from now on. */
 void router_node_remove(struct router_node *node);
 
+/* Every replica by a number from 0; NULL: there are no more. */
+struct router_replica *router_node_replica_at(const struct router_node *node, size_t index);
 /* The replica of a model, by folded id; NULL: the node has never heard of it. */
 struct router_replica *router_node_replica(const struct router_node *node,
                                            struct lr_str folded);
@@ -139,7 +141,7 @@ bool router_nodes_heartbeat(struct router_node *node, const struct wire_heartbea
  * offline_ms, and is online again. */
 bool router_node_reached(struct router_node *node, uint64_t now_ms, uint64_t offline_ms);
 
-/* Whether it may get work at all, and why not. */
+/* Whether the node may get work at all.  *why_not (NULL is fine) gets the reason, or NULL. */
 bool router_node_serves(const struct router_node *node, const char **why_not);
 
 /* The template of the first online node that can run the model; NULL: none. */

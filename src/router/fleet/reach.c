@@ -9,6 +9,7 @@
 #include "wire/reply.h"
 
 enum {
+    ASK_CONNECT_MS = 3000,
     CONNECT_MS = 2000, /* as for a generation */
     ANSWER_MS = 5000,  /* a slow network is not a lost one: the silence of a generation */
     BODY_BYTES = 64 << 10,
@@ -19,6 +20,57 @@ enum {
 };
 
 /* ---- one question ---- */
+
+void router_target_set(struct router_target *out, const struct router_node *node)
+{
+    memcpy(out->id, node->id, sizeof(out->id));
+    memcpy(out->name, node->name, sizeof(out->name));
+    memcpy(out->url, node->url, sizeof(out->url));
+    memcpy(out->secret, node->secret, sizeof(out->secret));
+}
+
+struct router_target *router_targets(const struct router_nodes *nodes, struct lr_str folded,
+                                     struct lr_arena *arena, size_t *count, size_t *offline)
+{
+    struct router_target *list = lr_arena_array(arena, nodes->count + 1, sizeof(*list));
+    *count = *offline = 0;
+    for (size_t i = 0; list != NULL && i < nodes->count; i++) {
+        const struct router_node *node = nodes->all[i];
+        const struct router_replica *replica =
+            folded.len != 0 ? router_node_replica(node, folded) : NULL;
+        if (router_node_is_removed(node) || (folded.len != 0 && replica == NULL))
+            continue;
+        if (router_node_is_online(node))
+            router_target_set(&list[(*count)++], node);
+        else
+            (*offline)++;
+    }
+    return list;
+}
+
+lr_code router_ask(struct net_client *client, const struct router_target *to,
+                   const struct router_question *question, net_fetch_fn fn, void *arg,
+                   struct lr_error *err)
+{
+    char url[1600];
+    bool is_post = strcmp(question->method, "POST") == 0;
+    int n = snprintf(url, sizeof(url), "%s%s", to->url, question->path);
+    if (n < 0 || (size_t)n >= sizeof(url))
+        return lr_fail(err, LR_INVALID_ARGUMENT, "the question to node %s is too long",
+                       to->name);
+    struct net_call_config config = {
+        .method = question->method,
+        .url = url,
+        .bearer = to->secret,
+        .content_type = is_post ? "application/json" : NULL,
+        .body = !is_post                  ? lr_str(NULL, 0)
+                : question->body.len != 0 ? question->body
+                                          : LR_STR_LIT("{}"),
+        .response_timeout_ms = question->wait_ms,
+        .connect_timeout_ms = ASK_CONNECT_MS,
+    };
+    return net_fetch(client, &config, fn, arg, NULL, err);
+}
 
 static void on_reply(void *arg, const struct lr_error *err, const struct net_reply *reply)
 {
@@ -44,14 +96,11 @@ static void on_reply(void *arg, const struct lr_error *err, const struct net_rep
 lr_code router_dial(struct net_client *client, const struct router_target *to,
                     struct router_dial *dial, struct lr_error *err)
 {
-    char target[320], bearer[128];
+    char target[320];
     (void)snprintf(target, sizeof(target), "%s/health", to->url);
-    (void)snprintf(bearer, sizeof(bearer), "Bearer %s", to->secret);
-    struct net_header header = {LR_STR_LIT("Authorization"), lr_str_z(bearer)};
     struct net_call_config config = {
         .url = target,
-        .headers = &header,
-        .header_count = 1,
+        .bearer = to->secret,
         .max_response_bytes = BODY_BYTES,
         .may_connect = dial->may_connect,
         .may_connect_arg = dial->arg,
@@ -227,13 +276,6 @@ void router_reach_twin(struct router_reach *reach, struct router_node *node, con
 
 /* ---- the registry has changed ---- */
 
-static void told(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    (void)arg;
-    (void)err;
-    (void)reply; /* a node that did not hear it sees the new version with its next heartbeat */
-}
-
 /* On loop 0. */
 static void tell(void *arg)
 {
@@ -249,7 +291,8 @@ static void tell(void *arg)
         .method = "POST", .path = "/v0/heartbeat", .wait_ms = TELL_MS};
     for (size_t i = 0; i < count; i++) {
         struct lr_error err;
-        if (router_ask(reach->client, &list[i], &question, told, NULL, &err) != LR_OK)
+        /* A node that does not hear it sees the new version with its next heartbeat. */
+        if (router_ask(reach->client, &list[i], &question, NULL, NULL, &err) != LR_OK)
             lr_log_debug(NULL, "node.not_told node=%s reason=%s", list[i].name, err.text);
     }
     lr_arena_free(&arena);

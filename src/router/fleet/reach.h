@@ -1,4 +1,7 @@
-/* router/fleet/reach.h - whether the router reaches its nodes.
+/* router/fleet/reach.h - what the router asks its nodes outside of generating, and whether it
+ * reaches them.
+ *
+ * Where to ask is copied out of the lock, so that the node may be removed meanwhile.
  *
  * A heartbeat shows that a node reaches the router, not that the router reaches the node: a
  * firewall, a wrong --advertise or another process at the address do not stop heartbeats.  So
@@ -10,10 +13,52 @@
 
 #include <pthread.h>
 
+#include "net/client.h"
 #include "router/fleet/alerts.h"
-#include "router/fleet/ask.h"
 
 struct router_dispatch;
+
+struct router_target {
+    char id[48], name[64];
+    char url[288], secret[96];
+};
+
+/* With the lock held. */
+void router_target_set(struct router_target *out, const struct router_node *node);
+
+/* With the lock held: every online node that has the model, or (folded "") every online
+ * node at all.  In the arena; NULL without memory.  *offline counts the others. */
+struct router_target *router_targets(const struct router_nodes *nodes, struct lr_str folded,
+                                     struct lr_arena *arena, size_t *count, size_t *offline);
+
+struct router_question {
+    const char *method; /* "GET", "POST", "DELETE" */
+    const char *path;   /* "/v0/models/..." with its query */
+    struct lr_str body; /* of a POST; empty: {} */
+    uint32_t wait_ms;   /* for the answer's head */
+};
+
+/* fn once, later, as net_fetch calls it; never where this fails.  NULL: nobody needs the
+ * answer. Thread: the client's loop. */
+LR_MUST_USE lr_code router_ask(struct net_client *client, const struct router_target *to,
+                               const struct router_question *question, net_fetch_fn fn,
+                               void *arg, struct lr_error *err);
+
+/* err NULL: the process `epoch` (0: it does not say) of a node with that secret answered. */
+typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t epoch);
+
+/* Borrowed by the call: the caller keeps it until fn was called or the loop's client ended. */
+struct router_dial {
+    router_dial_fn fn;
+    void *arg;
+    bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
+};
+
+/* fn once, later; never where this fails.  Thread: the client's loop. */
+LR_MUST_USE lr_code router_dial(struct net_client *client, const struct router_target *to,
+                                struct router_dial *dial, struct lr_error *err);
+
+/* ---- nodes that have joined ---- */
 
 struct router_reach {
     /* Borrowed; set once. */
@@ -27,20 +72,6 @@ struct router_reach {
 
     struct router_probe *probes; /* owned: questions under way.  Thread: loop 0 */
 };
-
-/* err NULL: the process `epoch` (0: it does not say) of a node with that secret answered. */
-typedef void (*router_dial_fn)(void *arg, const struct lr_error *err, uint64_t epoch);
-
-/* Borrowed by the call: the caller keeps it until fn was called or the loop's client ended. */
-struct router_dial {
-    router_dial_fn fn;
-    void *arg;
-    bool (*may_connect)(void *arg, const char *address); /* NULL: everywhere */
-};
-
-/* fn once, later; never where this fails.  Thread: the loop of `loop`. */
-LR_MUST_USE lr_code router_dial(struct net_client *client, const struct router_target *to,
-                                struct router_dial *dial, struct lr_error *err);
 
 /* Every quarter of a second, lock not held: takes nodes that fell silent offline. */
 void router_reach_watch(struct router_reach *reach, uint64_t now_ms);

@@ -15,10 +15,9 @@ void router_registry_init(struct router_registry *registry)
 
 void router_registry_free(struct router_registry *registry)
 {
-    struct lr_str key;
-    void *value;
-    for (size_t i = 0; lr_strmap_at(&registry->models, i, &key, &value); i++)
-        router_model_unref(value);
+    struct router_model *model;
+    for (size_t i = 0; (model = router_registry_at(registry, i)) != NULL; i++)
+        router_model_unref(model);
     lr_strmap_free(&registry->models);
 }
 
@@ -87,14 +86,26 @@ lr_code router_registry_add(struct router_registry *registry, const struct route
     if (router_registry_find(registry, m->id) != NULL)
         return router_fail_taken(m->id, err);
     struct router_model *model = new_model(m);
-    if (model == NULL ||
-        !lr_strmap_put(&registry->models, lr_str_z(model->folded), model, NULL)) {
-        router_model_unref(model);
-        return lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
-    }
+    bool is_added = model != NULL && router_registry_put(registry, model);
+    router_model_unref(model); /* the registry has its own */
+    *out = is_added ? model : NULL;
+    return is_added ? LR_OK : lr_fail(err, LR_OUT_OF_RAM, "no memory for a model");
+}
+
+bool router_registry_put(struct router_registry *registry, struct router_model *model)
+{
+    if (!lr_strmap_put(&registry->models, lr_str_z(model->folded), model, NULL))
+        return false;
+    (void)router_model_ref(model);
     registry->version++;
-    *out = model;
-    return LR_OK;
+    return true;
+}
+
+struct router_model *router_registry_at(const struct router_registry *registry, size_t index)
+{
+    struct lr_str key;
+    void *value;
+    return lr_strmap_at(&registry->models, index, &key, &value) ? value : NULL;
 }
 
 struct router_model *router_registry_find(const struct router_registry *registry,

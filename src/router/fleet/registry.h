@@ -53,13 +53,18 @@ struct router_new_model {
 /* CONFLICT, and what to do about it. */
 lr_code router_fail_taken(struct lr_str id, struct lr_error *err);
 
-/* CONFLICT when the id is taken. */
+/* Makes a model and adds it.  CONFLICT when the id is taken. */
 LR_MUST_USE lr_code router_registry_add(struct router_registry *registry,
                                         const struct router_new_model *model,
                                         struct router_model **out, struct lr_error *err);
+/* Every model by a number from 0, borrowed; NULL: there are no more. */
+struct router_model *router_registry_at(const struct router_registry *registry, size_t index);
 /* Borrowed; NULL: none. */
 struct router_model *router_registry_find(const struct router_registry *registry,
                                           struct lr_str id);
+/* A model that was read into another registry: adds it, with a reference of its own.  False: no
+ * memory. */
+bool router_registry_put(struct router_registry *registry, struct router_model *model);
 void router_registry_remove(struct router_registry *registry, struct router_model *model);
 
 /* What renders this model's prompts, given what a node reported: borrowed.  NULL where the

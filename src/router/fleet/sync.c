@@ -150,12 +150,8 @@ void router_register(struct router_sync *sync, const struct router_new_model *mo
             fn(arg, &err);
         return;
     }
-    if (actor == NULL) {
-        router_store_submit(sync->store, insert, loop, inserted, a);
-        return;
-    }
     struct router_action action = {actor, "model.register", a->model->id, a->model->source};
-    router_store_act(sync->store, &action, insert, loop, inserted, a);
+    router_store_act(sync->store, actor != NULL ? &action : NULL, insert, loop, inserted, a);
 }
 
 /* ---- reading what other routers have changed ---- */
@@ -185,35 +181,21 @@ static void merge_keys(struct router_keys *keys, const struct router_keys *read)
  * its name is the same. */
 static void merge_models(struct router_sync *sync, const struct router_registry *read)
 {
-    struct lr_str key;
-    void *value;
-    for (size_t i = 0; lr_strmap_at(&read->models, i, &key, &value); i++) {
-        const struct router_model *m = value;
-        struct router_model *added;
-        struct router_new_model model = {
-            .id = lr_str_z(m->id),
-            .source = lr_str_z(m->source),
-            .format = lr_str_z(m->format),
-            .manifest = lr_str_z(m->manifest),
-            .chat_template = lr_str_z(m->chat_template),
-            .path = lr_str_z(m->path),
-            .created_ms = m->created_ms,
-            .generation = m->generation,
-        };
-        struct router_model *known = router_registry_find(sync->registry, key);
-        if (known != NULL && known->is_stored && known->generation != m->generation)
+    struct router_model *model;
+    for (size_t i = 0; (model = router_registry_at(read, i)) != NULL; i++) {
+        struct router_model *known = router_registry_find(sync->registry, lr_str_z(model->id));
+        bool is_other =
+            known != NULL && known->is_stored && known->generation != model->generation;
+        if (is_other)
             drop_model(sync, known);
-        if (router_registry_find(sync->registry, key) == NULL &&
-            router_registry_add(sync->registry, &model, &added, NULL) == LR_OK)
-            added->is_stored = true;
+        if (known == NULL || is_other)
+            (void)router_registry_put(sync->registry, model); /* else with the next reading */
     }
-    for (size_t i = 0; lr_strmap_at(&sync->registry->models, i, &key, &value);) {
-        struct router_model *model = value;
-        if (!model->is_stored || lr_strmap_has(&read->models, key)) {
+    for (size_t i = 0; (model = router_registry_at(sync->registry, i)) != NULL;) {
+        if (!model->is_stored || router_registry_find(read, lr_str_z(model->id)) != NULL)
             i++;
-            continue;
-        }
-        drop_model(sync, model); /* the last one moves to place i */
+        else
+            drop_model(sync, model); /* the last one moves to place i */
     }
 }
 
@@ -287,19 +269,19 @@ void router_sync(void *arg, struct router_sql *sql)
     if (code == LR_OK)
         code = read_fleet(sync->own_url, sql, &urls, &err);
     router_store_note(sync->store, code == LR_OK ? NULL : &err);
+    (void)pthread_mutex_lock(sync->lock);
     if (code == LR_OK) {
-        (void)pthread_mutex_lock(sync->lock);
         merge_keys(sync->keys, &keys);
         merge_models(sync, &registry);
         merge_nodes(sync, &nodes);
         memcpy(sync->urls, urls.list, sizeof(sync->urls));
         sync->url_count = urls.count;
         sync->keys->routers = urls.count != 0 ? (uint32_t)urls.count : 1;
-        (void)pthread_mutex_unlock(sync->lock);
-    } else {
-        lr_log_warn(NULL, "store.not_read reason=%s", err.text);
     }
+    router_registry_free(&registry); /* new models are in the router's registry, too */
+    (void)pthread_mutex_unlock(sync->lock);
+    if (code != LR_OK)
+        lr_log_warn(NULL, "store.not_read reason=%s", err.text);
     router_keys_free(&keys);
-    router_registry_free(&registry);
     router_nodes_free(&nodes);
 }

@@ -60,15 +60,8 @@ static void on_answer(void *arg, const struct lr_error *err, const struct net_re
         finish(a);
 }
 
-/* Nothing to wait for: a node that cannot be told keeps a model nobody asks for, and
- * gives its memory up when another needs it. */
-static void on_unloaded(void *arg, const struct lr_error *err, const struct net_reply *reply)
-{
-    (void)arg;
-    (void)err;
-    (void)reply;
-}
-
+/* The answer to an unload is not awaited: a node that cannot be told keeps a model nobody asks
+ * for, and gives its memory up when another needs it. */
 static void tell_one(struct removing *a, const struct router_target *to)
 {
     struct lr_error err;
@@ -85,7 +78,7 @@ static void tell_one(struct removing *a, const struct router_target *to)
     if (code == LR_OK) {
         *order = (struct order){a, to};
         code = router_ask(router_loop_of(a->router, a->req)->client, to, &question,
-                          a->is_purge ? on_answer : on_unloaded, order, &err);
+                          a->is_purge ? on_answer : NULL, order, &err);
     }
     a->waits += code == LR_OK && a->is_purge;
     if (code != LR_OK)

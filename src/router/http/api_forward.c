@@ -90,12 +90,11 @@ static struct choice choose_ill(const struct router *r, const struct router_mode
                                 struct lr_str wanted)
 {
     struct choice best = {0};
-    const char *why_not;
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
         const struct router_replica *replica =
             router_node_replica(node, lr_str_z(model->folded));
-        if (replica == NULL || !router_node_serves(node, &why_not) || !is_named(node, wanted))
+        if (replica == NULL || !router_node_serves(node, NULL) || !is_named(node, wanted))
             continue;
         if (best.node == NULL || strcmp(best.replica->state, "absent") == 0)
             best = (struct choice){node, replica};

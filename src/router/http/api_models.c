@@ -33,11 +33,10 @@ static struct outlook look(const struct router *r, const struct router_model *mo
 {
     struct outlook out = {.state = "absent", .reason = "no online node has it"};
     struct lr_str folded = lr_str_z(model->folded);
-    const char *why_not;
     for (size_t i = 0; i < r->nodes.count; i++) {
         const struct router_node *node = r->nodes.all[i];
         const struct router_replica *replica = router_node_replica(node, folded);
-        if (replica == NULL || !router_node_serves(node, &why_not))
+        if (replica == NULL || !router_node_serves(node, NULL))
             continue;
         bool on_its_way =
             strcmp(replica->state, "fetching") == 0 || strcmp(replica->state, "verifying") == 0;
@@ -99,19 +98,18 @@ static lr_code find_for_caller(struct router *r, struct net_request *req, struct
 lr_code router_api_v1_models(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_json_writer *w = router_answer_begin(req);
-    struct lr_str key;
-    void *value;
+    const struct router_model *model;
     bool wants_all = router_wants(req, "all");
     (void)err;
     lr_json_member_z(w, "object", "list");
     lr_json_member_array(w, "data");
     router_lock(r);
-    for (size_t i = 0; lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
-        struct outlook o = look(r, value);
-        if ((!wants_all && !o.can_run) || check_caller(req, value, NULL) != LR_OK)
+    for (size_t i = 0; (model = router_registry_at(&r->registry, i)) != NULL; i++) {
+        struct outlook o = look(r, model);
+        if ((!wants_all && !o.can_run) || check_caller(req, model, NULL) != LR_OK)
             continue;
         lr_json_begin_object(w);
-        put_v1_model(w, &router_access(req)->caller, value, &o);
+        put_v1_model(w, &router_access(req)->caller, model, &o);
         lr_json_end_object(w);
     }
     router_unlock(r);
@@ -135,14 +133,11 @@ lr_code router_api_v1_model(struct router *r, struct net_request *req, struct lr
 static void put_replica(struct lr_json_writer *w, const struct router_node *node,
                         const struct router_replica *replica)
 {
-    const char *why_not;
-    bool serves = router_node_serves(node, &why_not);
-    const char *reason = NULL;
-    if (!serves)
-        reason = why_not;
-    else if (replica == NULL)
+    const char *reason;
+    bool serves = router_node_serves(node, &reason);
+    if (serves && replica == NULL)
         reason = "the node does not have it";
-    else if (!replica->can_run || replica->is_waiting)
+    else if (serves && (!replica->can_run || replica->is_waiting))
         reason = replica->reason;
     lr_json_begin_object(w);
     LR_JSON_MEMBERS(w, LR_TEXT("node", node->id), LR_TEXT("name", node->name),
@@ -212,17 +207,16 @@ static void put_v0_model(struct lr_json_writer *w, const struct router *r,
 lr_code router_api_models(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_json_writer *w = router_answer_begin(req);
-    struct lr_str key, id;
-    void *value;
+    struct lr_str id;
+    const struct router_model *model;
     bool is_brief = router_wants(req, "brief"), has_id = net_request_query_get(req, "id", &id);
     (void)err;
     lr_json_member_array(w, "models");
     router_lock(r);
-    const struct router_model *one = has_id ? router_registry_find(&r->registry, id) : NULL;
-    if (one != NULL)
-        put_v0_model(w, r, one, is_brief);
-    for (size_t i = 0; !has_id && lr_strmap_at(&r->registry.models, i, &key, &value); i++) {
-        put_v0_model(w, r, value, is_brief);
+    if (has_id && (model = router_registry_find(&r->registry, id)) != NULL)
+        put_v0_model(w, r, model, is_brief);
+    for (size_t i = 0; !has_id && (model = router_registry_at(&r->registry, i)) != NULL; i++) {
+        put_v0_model(w, r, model, is_brief);
         /* A large fleet takes its time: others get the lock in between.  What is registered
          * or deleted meanwhile may be in the list or not. */
         if (i % AT_ONCE == AT_ONCE - 1) {
@@ -239,15 +233,12 @@ lr_code router_api_models(struct router *r, struct net_request *req, struct lr_e
 lr_code router_api_registry(struct router *r, struct net_request *req, struct lr_error *err)
 {
     struct lr_buf *body = &router_access(req)->json.body;
-    struct lr_str key;
-    void *value;
+    const struct router_model *m;
     router_lock(r);
     struct wire_registered *models =
         lr_arena_array(net_request_arena(req), r->registry.models.count + 1, sizeof(*models));
     struct wire_registry list = {.version = r->registry.version, .models = models};
-    for (size_t i = 0; models != NULL && lr_strmap_at(&r->registry.models, i, &key, &value);
-         i++) {
-        const struct router_model *m = value;
+    for (size_t i = 0; models != NULL && (m = router_registry_at(&r->registry, i)) != NULL; i++)
         models[list.count++] = (struct wire_registered){
             .id = lr_str_z(m->id),
             .source = lr_str_z(m->source),
@@ -256,7 +247,6 @@ lr_code router_api_registry(struct router *r, struct net_request *req, struct lr
             .path = lr_str_z(m->path),
             .generation = m->generation > 0 ? (uint64_t)m->generation : 0,
         };
-    }
     lr_buf_init(body, REGISTRY_BYTES);
     wire_registry_write(body, &list);
     router_unlock(r);

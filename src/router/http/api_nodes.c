@@ -6,26 +6,21 @@
 
 static void put_models(struct lr_json_writer *w, const struct router_node *node)
 {
-    struct lr_str key;
-    void *value;
+    const struct router_replica *replica;
     lr_json_member_array(w, "models");
-    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
-        const struct router_replica *replica = value;
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++)
         LR_JSON_ITEM(w, LR_TEXT("id", replica->id), LR_TEXT("state", replica->state),
                      LR_TEXT("reason", replica->reason[0] != '\0' ? replica->reason : NULL),
                      LR_FLAG("can_run", replica->can_run), LR_UINT("slots", replica->slots),
                      LR_UINT("inflight", replica->inflight));
-    }
     lr_json_end_array(w);
 }
 
 static void put_model_counts(struct lr_json_writer *w, const struct router_node *node)
 {
-    struct lr_str key;
-    void *value;
+    const struct router_replica *replica;
     uint64_t runnable = 0, loaded = 0, inflight = 0;
-    for (size_t i = 0; lr_strmap_at(&node->replicas, i, &key, &value); i++) {
-        const struct router_replica *replica = value;
+    for (size_t i = 0; (replica = router_node_replica_at(node, i)) != NULL; i++) {
         runnable += replica->can_run;
         loaded += replica->is_loaded;
         inflight += replica->inflight;

@@ -6,16 +6,6 @@
 #include "base/list.h"
 #include "base/log.h"
 
-static void lock(const struct router_call *call)
-{
-    (void)pthread_mutex_lock(call->relay->dispatch->lock);
-}
-
-static void unlock(const struct router_call *call)
-{
-    (void)pthread_mutex_unlock(call->relay->dispatch->lock);
-}
-
 /* ---- usage: tokens as the engines counted them ---- */
 
 static void add_tokens(const struct router_call *call, struct router_usage *row)
@@ -38,10 +28,10 @@ static void charge(struct router_call *call)
     uint64_t tokens = call->usage.prompt_tokens + call->usage.completion_tokens;
     if (call->key == NULL || call->key->tokens_per_minute == 0 || tokens <= call->charged)
         return;
-    lock(call);
+    router_dispatch_lock(call->relay->dispatch);
     router_key_charge(call->key, lr_clock_ms(call->relay->links.clock), tokens - call->charged,
                       call->relay->keys->routers);
-    unlock(call);
+    router_dispatch_unlock(call->relay->dispatch);
     call->charged = tokens;
 }
 
@@ -110,13 +100,13 @@ static void record_usage(struct router_call *call)
     router_count(&relay->metrics->prompt_tokens, row->prompt_tokens);
     router_count(&relay->metrics->completion_tokens, row->completion_tokens);
     router_count(&relay->metrics->cached_tokens, row->cached_tokens);
-    lock(call);
+    router_dispatch_lock(call->relay->dispatch);
     const struct router_node *node = router_nodes_find_any(relay->nodes, lr_str_z(row->node));
     struct router_replica *replica =
         node != NULL ? router_node_replica(node, lr_str_z(call->model->folded)) : NULL;
     if (replica != NULL)
         add_to_tally(call, &replica->tally);
-    unlock(call);
+    router_dispatch_unlock(call->relay->dispatch);
     charge(call);
 }
 
@@ -131,10 +121,10 @@ static void free_call(struct router_call *call)
     for (uint32_t i = 0; i < call->generation_count; i++)
         router_generation_free(&call->generations[i]);
     if (call->model != NULL) {
-        lock(call);
+        router_dispatch_lock(call->relay->dispatch);
         router_model_unref(call->model);
         router_prompt_info_unref(&call->relay->nodes->infos, call->info);
-        unlock(call);
+        router_dispatch_unlock(call->relay->dispatch);
     }
     free(call->generations);
     free(call->prefixes);
@@ -161,9 +151,9 @@ static void end_if_revoked(struct router_call *call)
     struct lr_error err;
     if (key == NULL)
         return;
-    lock(call);
+    router_dispatch_lock(call->relay->dispatch);
     bool is_revoked = key->revoked_ms != 0;
-    unlock(call);
+    router_dispatch_unlock(call->relay->dispatch);
     if (!is_revoked)
         return;
     (void)lr_fail(&err, LR_UNAUTHENTICATED, "key %s was revoked", key->id);
@@ -282,10 +272,10 @@ static bool take_rate(struct router_call *call)
     uint32_t retry_s = 0;
     if (key == NULL)
         return true;
-    lock(call);
+    router_dispatch_lock(call->relay->dispatch);
     lr_code code = router_key_take(key, lr_clock_ms(relay->links.clock), relay->keys->routers,
                                    &retry_s, &err);
-    unlock(call);
+    router_dispatch_unlock(call->relay->dispatch);
     if (code == LR_OK)
         return true;
     router_count(&relay->metrics->rate_limited, retry_s != 0);
@@ -322,11 +312,11 @@ static bool admit(struct router_call *call, struct lr_str name)
                    LR_STR_ARG(lr_str_sub(name, 0, 95)));
     if (name.len == 0) /* the check of the fields says so */
         return true;
-    lock(call);
+    router_dispatch_lock(call->relay->dispatch);
     lr_code code = find_model(call, name, &err);
     if (code == LR_UNAVAILABLE && access->caller.key != NULL)
         router_key_give_back(access->caller.key);
-    unlock(call);
+    router_dispatch_unlock(call->relay->dispatch);
     if (code != LR_OK)
         chat_turn_fail(&call->turn, &err);
     return code == LR_OK;

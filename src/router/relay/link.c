@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "base/machine.h"
 #include "base/slots.h"
-#include "router/fleet/ask.h"
+#include "router/fleet/reach.h"
 #include "wire/link.h"
 #include "wire/reader.h"
 

@@ -5,24 +5,13 @@
 
 #include "net/loop.h"
 
-static void lock(const struct router_ticket *t)
-{
-    (void)pthread_mutex_lock(t->dispatch->lock);
-}
-
-static void unlock(const struct router_ticket *t)
-{
-    (void)pthread_mutex_unlock(t->dispatch->lock);
-}
-
 /* ---- the nodes that could serve a ticket ---- */
 
 /* NULL: the node cannot run the model. */
 static struct router_replica *replica_on(const struct router_node *node,
                                          const struct router_model *model)
 {
-    const char *why_not;
-    struct router_replica *replica = router_node_serves(node, &why_not)
+    struct router_replica *replica = router_node_serves(node, NULL)
                                          ? router_node_replica(node, lr_str_z(model->folded))
                                          : NULL;
     return replica != NULL && replica->can_run ? replica : NULL;
@@ -72,12 +61,12 @@ static size_t find_replicas(void *arg, const struct router_schedule *schedule,
 bool router_has_another(struct router_ticket *t)
 {
     struct router_candidate all[ROUTER_CANDIDATES_MAX];
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     bool found = t->node->is_draining; /* it is leaving, and its successor may come */
     size_t count = find_replicas(t->dispatch, t->schedule, t, all, ROUTER_CANDIDATES_MAX);
     for (size_t i = 0; i < count; i++)
         found |= all[i].node != t->node && !router_ticket_has_failed(t, all[i].node);
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
     return found;
 }
 
@@ -178,10 +167,10 @@ static void deliver(void *arg)
 {
     struct router_ticket *t = arg;
     struct lr_error refusal;
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     bool granted = router_sched_heard(&t->dispatch->sched, t);
     refusal = t->refusal;
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
     t->on_ready(t, granted ? NULL : &refusal);
 }
 
@@ -209,9 +198,9 @@ static void arrive(void *arg)
     free(note);
     if (t == NULL)
         return;
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     t->note = NULL;
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
     t->on_preempt(t);
 }
 
@@ -248,13 +237,13 @@ enum router_admission router_admit(struct router_ticket *t, bool again, struct l
     struct router_dispatch *d = t->dispatch;
     enum router_admission admission = ROUTER_REFUSED;
     enum router_refusal why = ROUTER_REFUSE_DELETED;
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     t->schedule = &t->model->schedule;
     if (again || !t->model->is_deleted)
         admission = router_sched_arrive(&d->sched, t, again, lr_clock_ms(d->clock), &why);
     if (admission == ROUTER_REFUSED)
         explain(t, why, err);
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
     return admission;
 }
 
@@ -262,34 +251,34 @@ void router_release(struct router_ticket *t, enum router_outcome outcome,
                     const struct router_measure *measure)
 {
     struct router_dispatch *d = t->dispatch;
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     router_ticket_forget(t);
     if (outcome == ROUTER_LOST && t->replica != NULL)
         t->replica->is_loaded = false; /* until its next heartbeat says otherwise */
     router_sched_release(&d->sched, t, outcome, measure, lr_clock_ms(d->clock));
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
 }
 
 bool router_withdraw(struct router_ticket *t)
 {
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     bool waited = router_sched_withdraw(&t->dispatch->sched, t);
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
     return waited;
 }
 
 void router_swap_confirmed(struct router_ticket *t, bool is_confirmed)
 {
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     router_sched_swap_confirmed(&t->dispatch->sched, t, is_confirmed);
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
 }
 
 bool router_was_preempted(struct router_ticket *t)
 {
-    lock(t);
+    router_dispatch_lock(t->dispatch);
     bool was_preempted = t->was_preempted;
-    unlock(t);
+    router_dispatch_unlock(t->dispatch);
     return was_preempted;
 }
 
@@ -300,14 +289,11 @@ void router_pump_all(struct router_dispatch *d)
 
 void router_dispatch_watch(struct router_dispatch *d, uint64_t now)
 {
-    struct lr_str key;
-    void *value;
-    (void)pthread_mutex_lock(d->lock);
-    for (size_t i = 0; i < d->nodes->count; i++) {
-        const struct router_node *node = d->nodes->all[i];
-        for (size_t j = 0; lr_strmap_at(&node->replicas, j, &key, &value); j++)
-            ((struct router_replica *)value)->is_full = false;
-    }
+    struct router_replica *replica;
+    router_dispatch_lock(d);
+    for (size_t i = 0; i < d->nodes->count; i++)
+        for (size_t j = 0; (replica = router_node_replica_at(d->nodes->all[i], j)) != NULL; j++)
+            replica->is_full = false;
     router_sched_tick(&d->sched, now);
-    (void)pthread_mutex_unlock(d->lock);
+    router_dispatch_unlock(d);
 }

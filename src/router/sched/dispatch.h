@@ -22,6 +22,15 @@ struct router_dispatch {
     struct router_sched sched; /* under the lock, but for its settings */
 };
 
+static inline void router_dispatch_lock(const struct router_dispatch *d)
+{
+    (void)pthread_mutex_lock(d->lock);
+}
+static inline void router_dispatch_unlock(const struct router_dispatch *d)
+{
+    (void)pthread_mutex_unlock(d->lock);
+}
+
 /* Before the first ticket: connects the scheduler to the members above. */
 void router_dispatch_init(struct router_dispatch *d);
 

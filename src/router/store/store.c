@@ -416,12 +416,6 @@ static void submit(struct router_store *store, struct work wanted)
     (void)pthread_mutex_unlock(&store->lock);
 }
 
-void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
-                         router_store_done done, void *arg)
-{
-    submit(store, (struct work){.fn = fn, .done = done, .loop = loop, .arg = arg});
-}
-
 static struct router_audit describe(const struct router_action *action)
 {
     struct router_audit a = {.time_ms = lr_clock_wall_ms(NULL)};
@@ -440,8 +434,15 @@ void router_store_act(struct router_store *store, const struct router_action *ac
                                 .done = done,
                                 .loop = loop,
                                 .arg = arg,
-                                .is_audited = true,
-                                .audit = describe(action)});
+                                .is_audited = action != NULL,
+                                .audit = action != NULL ? describe(action)
+                                                        : (struct router_audit){0}});
+}
+
+void router_store_submit(struct router_store *store, router_store_fn fn, struct net_loop *loop,
+                         router_store_done done, void *arg)
+{
+    router_store_act(store, NULL, fn, loop, done, arg);
 }
 
 void router_store_usage(struct router_store *store, const struct router_usage *row)

@@ -72,7 +72,7 @@ void router_store_submit(struct router_store *store, router_store_fn fn, struct 
 void router_store_usage(struct router_store *store, const struct router_usage *row);
 
 /* Like submit, for an admin's action: its line in the audit log is in the same transaction, so
- * that one is never there without the other.  fn NULL: the line alone. */
+ * that one is never there without the other.  fn NULL: the line alone; action NULL: no line. */
 struct router_action {
     const char *actor, *action, *target, *detail; /* copied */
 };
