@@ -86,7 +86,9 @@ static void acted(void *arg, const struct lr_error *err)
 {
     struct act *act = arg;
     struct lr_error failure;
-    if (err == NULL && act->done(act->req, act->arg, &failure) != LR_OK)
+    if (err == NULL && act->done == NULL)
+        (void)router_answer(act->req, 200);
+    else if (err == NULL && act->done(act->req, act->arg, &failure) != LR_OK)
         err = &failure;
     if (err != NULL)
         net_respond_error(act->req, err);
@@ -100,14 +102,10 @@ lr_code router_act(struct net_request *req, const struct router_action *action,
     if (act == NULL)
         return LR_OUT_OF_RAM;
     *act = (struct act){req, fn, done, arg};
-    fn = fn != NULL ? do_act : NULL;
-    if (action == NULL) {
-        router_store_submit(access->router->store, fn, net_request_loop(req), acted, act);
-        return LR_OK;
-    }
-    struct router_action own = *action;
+    struct router_action own = action != NULL ? *action : (struct router_action){0};
     own.actor = router_caller_name(&access->caller);
-    router_store_act(access->router->store, &own, fn, net_request_loop(req), acted, act);
+    router_store_act(access->router->store, action != NULL ? &own : NULL,
+                     fn != NULL ? do_act : NULL, net_request_loop(req), acted, act);
     return LR_OK;
 }
 

@@ -71,9 +71,9 @@ LR_MUST_USE lr_code router_body(struct net_request *req, const struct lr_json **
 lr_code router_fail_absent(const char *what, struct lr_str id, struct lr_error *err);
 
 /* What the database does for a request: fn in a transaction, then done on the request's loop,
- * which answers.  Where either fails, its error is the answer.  With an action it is a change
- * of the caller's, and its line in the audit log is in the same transaction; the actor is
- * filled in.  arg is in the request's memory. */
+ * which answers (NULL: fn has written the answer).  Where either fails, its error is the
+ * answer.  With an action it is a change of the caller's, and its line in the audit log is in
+ * the same transaction; the actor is filled in.  arg is in the request's memory. */
 typedef lr_code (*router_api_done)(struct net_request *req, void *arg, struct lr_error *err);
 lr_code router_act(struct net_request *req, const struct router_action *action,
                    router_store_fn fn, router_api_done done, void *arg, struct lr_error *err);

@@ -1,4 +1,4 @@
-/* router/http/api_info.c - health, metrics, figures, alerts, events, usage over time, the audit
+/* router/http/api_info.c - health, figures, alerts, events, usage over time, the audit
  * log. */
 #include <stdio.h>
 
@@ -6,7 +6,6 @@
 #include "router/state.h"
 
 enum {
-    METRICS_BYTES = 16 << 20,
     ROWS_MAX = 10000,
     AUDIT_DEFAULT = 200,
     STEP_DEFAULT = 5,
@@ -26,17 +25,6 @@ lr_code router_api_health(struct router *r, struct net_request *req, struct lr_e
                     LR_TEXT("version", r->version), LR_UINT("nodes_online", online),
                     LR_UINT("uptime_ms", lr_clock_ms(NULL) - r->started_ms));
     return router_answer(req, draining ? 503 : 200);
-}
-
-lr_code router_api_metrics(struct router *r, struct net_request *req, struct lr_error *err)
-{
-    struct lr_buf body;
-    (void)err;
-    lr_buf_init(&body, METRICS_BYTES);
-    router_metrics_write(r, &body);
-    net_respond(req, 200, "text/plain; version=0.0.4", lr_buf_str(&body));
-    lr_buf_free(&body);
-    return LR_OK;
 }
 
 lr_code router_api_stats(struct router *r, struct net_request *req, struct lr_error *err)
@@ -84,13 +72,6 @@ struct question {
     struct lr_str key; /* usage of this one; empty: of all */
 };
 
-static lr_code answer(struct net_request *req, void *arg, struct lr_error *err)
-{
-    (void)arg;
-    (void)err;
-    return router_answer(req, 200);
-}
-
 static lr_code read_question(struct net_request *req, struct question *q, struct lr_error *err)
 {
     const struct {
@@ -128,7 +109,7 @@ static lr_code ask(struct net_request *req, router_store_fn fn, struct lr_error 
     if (code != LR_OK)
         return code;
     q->w = router_answer_begin(req);
-    return router_act(req, NULL, fn, answer, q, err);
+    return router_act(req, NULL, fn, NULL, q, err);
 }
 
 static lr_code usage_row(void *ctx, const struct router_row *row, struct lr_error *err)

@@ -9,12 +9,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/buf.h"
-
-struct router;
-struct router_nodes;
-struct router_registry;
-
 enum { ROUTER_BUCKETS = 16 };
 
 /* Milliseconds; bucket i counts values up to 2^i / 2 ms, the last one everything. */
@@ -44,15 +38,5 @@ static inline void router_count(_Atomic uint64_t *counter, uint64_t n)
 }
 
 void router_observe(struct router_histogram *h, uint64_t ns);
-
-/* The Prometheus text form. */
-void router_metrics_write(struct router *r, struct lr_buf *out);
-
-/* metrics_nodes.c: what is told per node and per model.  The router's lock is held. */
-void router_metrics_write_nodes(const struct router_nodes *nodes,
-                                const struct router_registry *registry, struct lr_buf *out);
-/* "# HELP" and "# TYPE" of llm_router_<name>. */
-void router_metrics_head(struct lr_buf *out, const char *name, const char *type,
-                         const char *help);
 
 #endif
